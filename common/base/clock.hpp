@@ -1,0 +1,28 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+namespace offramp {
+
+// The one time that decisions are taken on: monotonic, in nanoseconds since boot, equal in every process of the machine.
+using TimePoint = std::chrono::time_point<std::chrono::steady_clock, std::chrono::nanoseconds>;
+
+// The seam through which the broker reads time, so that tests step leases and back-offs instead of sleeping.
+class Clock {
+ public:
+    virtual ~Clock() = default;
+    virtual TimePoint now() const = 0;
+};
+
+// Reads CLOCK_MONOTONIC.
+class SteadyClock final : public Clock {
+ public:
+    TimePoint now() const override { return std::chrono::steady_clock::now(); }
+};
+
+// Nanoseconds of CLOCK_MONOTONIC, the form in which times lie in shared memory.
+inline std::uint64_t to_ns(TimePoint time) { return static_cast<std::uint64_t>(time.time_since_epoch().count()); }
+inline std::uint64_t now_ns() { return to_ns(std::chrono::steady_clock::now()); }
+
+}  // namespace offramp

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <source_location>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "common/base/exit_code.hpp"
+
+namespace offramp {
+
+// Three kinds of failure, three tools: a caller's bug is expect(), a broken environment is one of the exceptions below,
+// a normal outcome (no free slab, stale ticket) is a return value.
+
+// Says what was tried, with the values, and how to mend it. Base of every exception that the project throws on purpose.
+// The what() text is "tried: found. hint" in one line; exit_code() is what a program that cannot go on returns.
+class Error : public std::runtime_error {
+ public:
+    Error(ExitCode exit_code, const std::string& what_happened, const std::string& hint = {});
+
+    ExitCode exit_code() const noexcept { return exit_code_; }
+
+ private:
+    ExitCode exit_code_;
+};
+
+// A system call failed. Appends strerror(errno_value) and the number.
+class SystemError : public Error {
+ public:
+    SystemError(const std::string& tried, int errno_value, const std::string& hint = {},
+                ExitCode exit_code = ExitCode::System);
+
+    int errno_value() const noexcept { return errno_value_; }
+
+ private:
+    int errno_value_;
+};
+
+// A setting cannot be used: names the setting, the value, what is accepted.
+class ConfigError : public Error {
+ public:
+    explicit ConfigError(const std::string& what_happened, const std::string& hint = {},
+                         ExitCode exit_code = ExitCode::Usage)
+        : Error(exit_code, what_happened, hint) {}
+};
+
+// Bytes from a peer or a shared region are not what the layout says: another version, magic or bound.
+class ProtocolError : public Error {
+ public:
+    explicit ProtocolError(const std::string& what_happened, const std::string& hint = {},
+                           ExitCode exit_code = ExitCode::Protocol)
+        : Error(exit_code, what_happened, hint) {}
+};
+
+[[noreturn]] void fail_expectation(std::string_view contract, std::source_location where);
+
+// Ends the process when a caller broke a contract. Always on: a slab handed out twice must not go on.
+inline void expect(bool holds, std::string_view contract,
+                   std::source_location where = std::source_location::current()) {
+    if (holds) [[likely]]
+        return;
+    fail_expectation(contract, where);
+}
+
+}  // namespace offramp

@@ -1,0 +1,82 @@
+#include "common/base/log.hpp"
+
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/pattern_formatter.h>
+
+#include <memory>
+#include <vector>
+
+#include "common/base/error.hpp"
+#include "common/base/utf8.hpp"
+
+namespace offramp {
+namespace {
+
+// Writes the message as a JSON string's inside: quotes, backslashes and control characters escaped; a byte that is not
+// UTF-8 (a file's name may hold any) becomes U+FFFD, so that every line stays valid JSON.
+class JsonMessageFlag final : public spdlog::custom_flag_formatter {
+ public:
+    void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {
+        constexpr char kHex[] = "0123456789abcdef";
+        constexpr std::string_view kReplacement = "\\ufffd";
+        std::string_view rest(message.payload.data(), message.payload.size());
+        while (!rest.empty()) {
+            const std::size_t bytes = utf8_character_bytes(rest);
+            const auto byte = static_cast<unsigned char>(rest.front());
+            if (bytes == 0) {
+                out.append(kReplacement.begin(), kReplacement.end());
+            } else if (byte == '"' || byte == '\\') {
+                out.push_back('\\');
+                out.push_back(rest.front());
+            } else if (byte < 0x20) {
+                const char escaped[] = {'\\', 'u', '0', '0', kHex[byte >> 4], kHex[byte & 15]};
+                out.append(escaped, escaped + sizeof escaped);
+            } else {
+                out.append(rest.begin(), rest.begin() + bytes);
+            }
+            rest.remove_prefix(bytes == 0 ? 1 : bytes);
+        }
+    }
+    std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<JsonMessageFlag>(); }
+};
+
+}  // namespace
+
+LogFormat parse_log_format(std::string_view text) {
+    if (text == "text") return LogFormat::Text;
+    if (text == "json") return LogFormat::Json;
+    throw ConfigError("log format '" + std::string(text) + "' is unknown", "Known: text, json");
+}
+
+void start_logging(std::string_view program, std::string_view level, LogFormat format, const std::string& file) {
+    const std::string level_name = level == "warn" ? "warning" : level == "err" ? "error" : std::string(level);
+    const auto parsed = spdlog::level::from_str(level_name);
+    if (parsed == spdlog::level::off && level_name != "off")
+        throw ConfigError("log level '" + std::string(level) + "' is unknown",
+                          "Known: trace, debug, info, warning, error, off");
+
+    std::vector<spdlog::sink_ptr> sinks{std::make_shared<spdlog::sinks::stderr_color_sink_mt>()};
+    if (!file.empty()) {
+        try {
+            sinks.push_back(std::make_shared<spdlog::sinks::basic_file_sink_mt>(file));
+        } catch (const spdlog::spdlog_ex& problem) {
+            throw ConfigError("log file '" + file + "' cannot be written: " + problem.what(), "Check --log-file",
+                              ExitCode::CannotWrite);
+        }
+    }
+    auto logger = std::make_shared<spdlog::logger>(std::string(program), sinks.begin(), sinks.end());
+    auto formatter = std::make_unique<spdlog::pattern_formatter>();
+    if (format == LogFormat::Json) {
+        formatter->add_flag<JsonMessageFlag>('*').set_pattern(
+            R"({"time":"%Y-%m-%dT%H:%M:%S.%f%z","level":"%l","program":"%n","pid":%P,"message":"%*"})");
+    } else {
+        formatter->set_pattern("%H:%M:%S.%e %^%-7l%$ %n[%P] %v");
+    }
+    logger->set_formatter(std::move(formatter));
+    logger->set_level(parsed);
+    logger->flush_on(spdlog::level::info);
+    spdlog::set_default_logger(std::move(logger));
+}
+
+}  // namespace offramp

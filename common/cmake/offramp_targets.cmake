@@ -1,0 +1,59 @@
+# Warnings, sanitizers, and offramp_library(): one static library a room, whose headers must compile alone.
+
+add_library(offramp_warnings INTERFACE)
+target_compile_options(offramp_warnings INTERFACE
+    -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Wcast-align -Wunused -Woverloaded-virtual
+    -Wconversion -Wdouble-promotion -Wimplicit-fallthrough -Wno-missing-field-initializers -Werror)
+target_include_directories(offramp_warnings INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
+
+if(OFFRAMP_SANITIZER STREQUAL "address")
+    add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    add_link_options(-fsanitize=address,undefined)
+elseif(OFFRAMP_SANITIZER STREQUAL "thread")
+    add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+    add_link_options(-fsanitize=thread)
+elseif(NOT OFFRAMP_SANITIZER STREQUAL "")
+    message(FATAL_ERROR "OFFRAMP_SANITIZER is '${OFFRAMP_SANITIZER}'; known: address, thread, or empty")
+endif()
+
+# offramp_library(NAME SOURCES ... HEADERS ... [PUBLIC targets ...] [PRIVATE targets ...])
+function(offramp_library name)
+    cmake_parse_arguments(ARG "" "" "SOURCES;HEADERS;PUBLIC;PRIVATE" ${ARGN})
+    add_library(${name} STATIC ${ARG_SOURCES})
+    target_sources(${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${CMAKE_SOURCE_DIR} FILES ${ARG_HEADERS})
+    target_link_libraries(${name} PUBLIC ${ARG_PUBLIC} PRIVATE offramp_warnings ${ARG_PRIVATE})
+    target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
+    set_target_properties(${name} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+    set_property(GLOBAL APPEND PROPERTY OFFRAMP_LIBRARIES ${name})
+endfunction()
+
+# offramp_plugin_table(TABLE_FILE FOLDER HEADER TYPE): lists FOLDER/*.cpp and writes the table of their makers, one entry a
+# file: "mask_png.cpp" gives {"mask-png", &make_mask_png}. Adding a plug-in is adding a file.
+function(offramp_plugin_table table_file folder header entry_type signature)
+    file(GLOB plugin_sources CONFIGURE_DEPENDS ${folder}/*.cpp)
+    set(declarations "")
+    set(entries "")
+    foreach(source ${plugin_sources})
+        get_filename_component(stem ${source} NAME_WE)
+        string(REPLACE "_" "-" plugin_name ${stem})
+        string(REPLACE "@NAME@" "make_${stem}" declaration "${signature}")
+        string(APPEND declarations "${declaration}\;\n")
+        string(APPEND entries "    {\"${plugin_name}\", &make_${stem}},\n")
+    endforeach()
+    string(REPLACE "\\;" ";" declarations "${declarations}")
+    file(CONFIGURE OUTPUT ${table_file} @ONLY CONTENT
+"// Written by CMake from the files of a plugins folder. Do not edit.
+#include \"${header}\"
+
+namespace offramp {
+${declarations}
+namespace {
+const ${entry_type} kEntries[] = {
+${entries}};
+}  // namespace
+
+std::span<const ${entry_type}> ${entry_type}::all() { return kEntries; }
+}  // namespace offramp
+")
+    set(OFFRAMP_PLUGIN_SOURCES ${plugin_sources} ${table_file} PARENT_SCOPE)
+endfunction()
