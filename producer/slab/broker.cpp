@@ -1,0 +1,339 @@
+#include "producer/slab/broker.hpp"
+
+#include <poll.h>
+
+#include <algorithm>
+
+#include "common/base/error.hpp"
+#include "common/base/log.hpp"
+#include "common/base/trace.hpp"
+#include "producer/slab/broker_peer.hpp"
+
+namespace offramp {
+namespace {
+
+// So many messages are taken in one step before everyone else has a turn: a flood from one consumer must not starve the rest.
+constexpr int kMessagesPerStep = 512;
+constexpr std::chrono::nanoseconds kLeaseLookInterval = std::chrono::milliseconds(100);
+
+}  // namespace
+
+Broker::Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,
+               std::span<const ConsumerCell> cells, SlabMemory memory, BrokerOptions options)
+    : ledger_(ledger),
+      port_(port),
+      exchange_(exchange),
+      watch_(watch),
+      clock_(clock),
+      cells_(cells),
+      memory_(std::move(memory)),
+      options_(std::move(options)),
+      fillings_(ledger.slab_count()) {}
+
+Broker::~Broker() = default;
+
+void Broker::step() {
+    take_published();
+    take_release_messages();
+    take_work_messages();
+    bury_the_dead();
+    look_at_leases();
+    std::erase_if(peers_, [](const auto& entry) { return entry.second->gone; });
+    grant_slabs();
+    hand_out();
+    acknowledge_releases();
+    see_to_the_end();
+}
+
+std::vector<int> Broker::wait_fds() const {
+    std::vector<int> fds{exchange_.wake_fd()};
+    for (const auto& [id, peer] : peers_) fds.push_back(peer->watched.died.get());
+    return fds;
+}
+
+std::chrono::nanoseconds Broker::patience() const { return kLeaseLookInterval; }
+
+void Broker::abort() {
+    aborting_ = true;
+    for (auto& [id, peer] : peers_) send_drain(*peer, DrainReason::Aborted);
+}
+
+BrokerReport Broker::report() const {
+    BrokerReport report = books_;
+    report.slabs = ledger_.counts();
+    report.shortage = describe_shortage();
+    report.ended = ended_;
+    for (std::uint32_t slab = 0; slab < ledger_.slab_count(); ++slab) {
+        const SlabState state = ledger_.word(slab).state;
+        if (state == SlabState::Ready || state == SlabState::Leased)
+            report.in_flight.add(fillings_[slab].published);
+    }
+    for (const auto& [id, peer] : peers_) {
+        if (!peer->admitted) continue;
+        report.consumers.push_back(
+            {.pid = static_cast<std::uint64_t>(peer->credentials.pid),
+             .session = peer->ref.session,
+             .slot = peer->ref.slot,
+             .holding = peer->held,
+             .completed = peer->completed,
+             .busy_seconds = static_cast<double>(load_word(cells_[peer->ref.slot].busy_ns)) / 1e9});
+    }
+    std::sort(report.consumers.begin(), report.consumers.end(),
+              [](const ConsumerReport& a, const ConsumerReport& b) { return a.session < b.session; });
+    return report;
+}
+
+// --- from the egress ---
+
+void Broker::take_published() {
+    const SlabExchange::Taken taken = exchange_.take();
+    for (const std::uint32_t slab : taken.abandoned) ledger_.abandon(slab);
+    for (const PublishedSlab& published : taken.published) {
+        const TraceRange range(TraceName::Publish, published.first_batch);
+        ledger_.publish(published.slab);
+        fillings_[published.slab] = {.published = published};
+        books_.published.add(published);
+        make_ready(published.slab, {}, true);
+    }
+    finished_ = finished_ || taken.finished;
+}
+
+void Broker::grant_slabs() {
+    for (std::uint32_t wanted = exchange_.grants_wanted(); wanted > 0; --wanted) {
+        const auto slab = ledger_.acquire(memory_.usable);
+        if (!slab) {
+            exchange_.set_shortage(describe_shortage());
+            return;
+        }
+        exchange_.grant(*slab, ledger_.word(*slab).generation, memory_.bytes_of(*slab));
+    }
+}
+
+// --- from consumers: handshake and session (releases and delivery: broker_delivery.cpp) ---
+
+void Broker::take_work_messages() {
+    Inbound inbound;
+    for (int taken = 0; taken < kMessagesPerStep && port_.try_receive_work(inbound); ++taken) {
+        const ParsedMessage message = parse_message(inbound.bytes);
+        if (!message) {
+            count("work message: " + std::string(to_string(message.problem)));
+            if (message.problem == ParseProblem::Version)
+                refuse(inbound.peer, RefusalReason::Version,
+                       "message version " + std::to_string(message.version) + ", this run speaks " +
+                           std::to_string(kMessageVersion) + ": start consumers of the producer's own build");
+            continue;
+        }
+        if (message.type == MessageType::Hello) {
+            on_hello(inbound, message);
+            continue;
+        }
+        const auto found = peers_.find(inbound.peer);
+        if (found == peers_.end() || found->second->gone) {
+            count("work message from nobody known");
+            continue;
+        }
+        Peer& peer = *found->second;
+        if (message.type == MessageType::Answer) {
+            on_answer(peer, message.as<Answer>());
+        } else if (message.type == MessageType::Credit && peer.admitted &&
+                   message.as<Credit>().session == peer.ref.session) {
+            peer.window = message.as<Credit>().window;
+            peer.draining = peer.draining || peer.window == 0;
+        } else if (message.type == MessageType::Goodbye && peer.admitted &&
+                   message.as<Goodbye>().session == peer.ref.session) {
+            on_goodbye(peer);
+        } else {
+            count("work message out of turn");
+        }
+    }
+}
+
+void Broker::on_hello(const Inbound& inbound, const ParsedMessage& message) {
+    const auto hello = message.as<Hello>();
+    if (const auto known = peers_.find(inbound.peer); known != peers_.end()) {
+        // Its first word came twice: answer as before.
+        const Peer& peer = *known->second;
+        if (peer.admitted)
+            port_.send(peer.routing_id, encode(Welcome{peer.ref.session, peer.ref.slot, ledger_.epoch()}));
+        else
+            port_.send(peer.routing_id, encode(Challenge{peer.secret}));
+        return;
+    }
+    if (hello.run_nonce != options_.run_nonce)
+        return refuse(inbound.peer, RefusalReason::Nonce, "this is another run: read its endpoint file again");
+    const PeerCredentials& who = inbound.credentials;
+    if (who.pid == 0)
+        return refuse(inbound.peer, RefusalReason::ForeignProcess,
+                      "the process is in another pid namespace and cannot be watched: share the pid namespace");
+    if (std::find(options_.allowed_uids.begin(), options_.allowed_uids.end(), who.uid) == options_.allowed_uids.end())
+        return refuse(inbound.peer, RefusalReason::User,
+                      "user " + std::to_string(who.uid) + " may not read this run: start the run with --consumer-user");
+    if (ended_ || aborting_ || farewell_until_)
+        return refuse(inbound.peer, RefusalReason::Ended, "the run has ended");
+    if (peers_.size() >= cells_.size())
+        return refuse(inbound.peer, RefusalReason::Full,
+                      "the run has its " + std::to_string(cells_.size()) + " consumers already");
+    auto watched = watch_.open(who.pid);
+    if (!watched) return count("peer died while it was being let in");
+    auto peer = std::make_unique<Peer>();
+    peer->routing_id = inbound.peer;
+    peer->credentials = who;
+    peer->watched = std::move(*watched);
+    peer->secret = (std::uint64_t{entropy_()} << 32) | entropy_();
+    peer->window = std::min<std::uint32_t>(hello.window, kMaxTicketsPerMessage);
+    port_.send(peer->routing_id, encode(Challenge{peer->secret}));
+    peers_.emplace(inbound.peer, std::move(peer));
+}
+
+void Broker::on_answer(Peer& peer, const Answer& answer) {
+    if (peer.admitted) return;
+    if (answer.secret != peer.secret || readable_now(peer.watched.died.get())) {
+        count("challenge not answered");
+        peer.gone = true;
+        return;
+    }
+    const auto ref = ledger_.admit(static_cast<std::uint64_t>(peer.credentials.pid), peer.watched.start_time,
+                                   peer.credentials.uid);
+    if (!ref) {
+        refuse(peer.routing_id, RefusalReason::Full, "the run has its full number of consumers already");
+        peer.gone = true;
+        return;
+    }
+    peer.ref = *ref;
+    peer.admitted = true;
+    peer.alive_at = clock_.now();
+    port_.send(peer.routing_id, encode(Welcome{ref->session, ref->slot, ledger_.epoch()}));
+    spdlog::info("consumer {} (pid {}) is in", ref->session, peer.credentials.pid);
+    if (farewell_until_) send_drain(peer, DrainReason::RunEnded);
+}
+
+void Broker::refuse(const std::string& peer, RefusalReason reason, const std::string& text) {
+    count("refused: " + text.substr(0, text.find(':')));
+    spdlog::warn("a consumer was refused: {}", text);
+    Refused refused{static_cast<std::uint32_t>(reason), 0, {}};
+    put_text(refused.text, text);
+    port_.send(peer, encode(refused));
+}
+
+void Broker::on_goodbye(Peer& peer) {
+    if (peer.held != 0) return count("goodbye while holding slabs");
+    note_departure(peer, "goodbye");
+    ledger_.dismiss(peer.ref);
+    peer.gone = true;
+}
+
+void Broker::note_departure(const Peer& peer, const char* how) {
+    books_.consumers.push_back(
+        {.pid = static_cast<std::uint64_t>(peer.credentials.pid),
+         .session = peer.ref.session,
+         .slot = peer.ref.slot,
+         .completed = peer.completed,
+         .busy_seconds = static_cast<double>(load_word(cells_[peer.ref.slot].busy_ns)) / 1e9,
+         .end = how});
+}
+
+// --- liveness ---
+
+void Broker::bury_the_dead() {
+    std::vector<pollfd> entries;
+    std::vector<Peer*> watched;
+    for (auto& [id, peer] : peers_) {
+        if (peer->gone) continue;
+        entries.push_back({peer->watched.died.get(), POLLIN, 0});
+        watched.push_back(peer.get());
+    }
+    if (entries.empty() || ::poll(entries.data(), entries.size(), 0) <= 0) return;
+    for (std::size_t i = 0; i < entries.size(); ++i)
+        if ((entries[i].revents & (POLLIN | POLLHUP)) != 0) bury(*watched[i]);
+}
+
+void Broker::bury(Peer& peer) {
+    peer.gone = true;
+    if (!peer.admitted) return;
+    const ConsumerCell& cell = cells_[peer.ref.slot];
+    // A cell of another session is a leftover of whoever had the place before.
+    const std::uint64_t work = load_word(cell.session) == peer.ref.session ? load_word(cell.work) : 0;
+    note_departure(peer, "died");
+    const auto revoked = ledger_.revoke(peer.ref, work);
+    spdlog::warn("consumer {} (pid {}) died holding {} slabs{}", peer.ref.session, peer.credentials.pid, revoked.size(),
+                 work != 0 ? ", one of them in work" : "");
+    for (const SlabLedger::Revoked& hold : revoked) {
+        if (hold.charged) fillings_[hold.slab].killed_pids.push_back(static_cast<std::uint64_t>(peer.credentials.pid));
+        if (hold.ready_again) make_ready(hold.slab, {}, false);
+        if (hold.charged) after_charge(hold.slab);
+    }
+}
+
+void Broker::look_at_leases() {
+    const TimePoint now = clock_.now();
+    if (now < next_lease_look_) return;
+    next_lease_look_ = now + kLeaseLookInterval;
+    for (auto& [id, peer] : peers_) {
+        if (!peer->admitted || peer->gone) continue;
+        const ConsumerCell& cell = cells_[peer->ref.slot];
+        const std::uint64_t work = load_word(cell.work);
+        const std::uint64_t progress = load_word(cell.progress);
+        if (work != peer->seen_work || progress != peer->seen_progress || peer->held == 0) {
+            peer->seen_work = work;
+            peer->seen_progress = progress;
+            peer->alive_at = now;
+            peer->hung = false;
+        }
+        if (peer->hung || now - peer->alive_at < options_.lease) continue;
+        peer->hung = true;
+        spdlog::warn("consumer {} (pid {}) made no progress for {:.1f} s: its slabs go to others as well",
+                     peer->ref.session, peer->credentials.pid, std::chrono::duration<double>(options_.lease).count());
+        for (std::uint32_t slab = 0; slab < ledger_.slab_count(); ++slab) {
+            const SlabWord word = ledger_.word(slab);
+            if (word.state != SlabState::Leased) continue;
+            const auto holders = ledger_.holders(slab);
+            const bool current = std::any_of(holders.begin(), holders.end(), [&](const HolderWord& holder) {
+                return holder.session == peer->ref.session && holder.attempt == word.attempt;
+            });
+            if (!current) continue;
+            ledger_.expire(slab);
+            make_ready(slab, {}, false);
+        }
+    }
+}
+
+// --- the end ---
+
+void Broker::see_to_the_end() {
+    if (ended_ || !(finished_ || aborting_)) return;
+    for (const std::uint32_t slab : exchange_.withdraw_grants()) ledger_.abandon(slab);
+    const auto counts = ledger_.counts();
+    const auto of = [&](SlabState state) { return counts[static_cast<std::size_t>(state)]; };
+    const bool nothing_in_flight =
+        of(SlabState::Filling) == 0 && of(SlabState::Ready) == 0 && of(SlabState::Leased) == 0;
+    if (!nothing_in_flight && !aborting_) return;
+    if (!farewell_until_) {
+        farewell_until_ = clock_.now() + options_.farewell;
+        for (auto& [id, peer] : peers_)
+            send_drain(*peer, aborting_ ? DrainReason::Aborted : DrainReason::RunEnded);
+    }
+    ended_ = peers_.empty() || clock_.now() >= *farewell_until_;
+    if (ended_ && !peers_.empty())
+        spdlog::warn("{} consumers did not say goodbye in time", peers_.size());
+}
+
+void Broker::send_drain(Peer& peer, DrainReason reason) {
+    peer.draining = true;
+    if (peer.admitted)
+        port_.send(peer.routing_id, encode(Drain{peer.ref.session, static_cast<std::uint32_t>(reason), 0}));
+}
+
+std::string Broker::describe_shortage() const {
+    const auto counts = ledger_.counts();
+    const auto of = [&](SlabState state) { return counts[static_cast<std::size_t>(state)]; };
+    if (of(SlabState::Free) > 0) return {};
+    std::size_t admitted = 0;
+    for (const auto& [id, peer] : peers_) admitted += peer->admitted && !peer->draining ? 1U : 0U;
+    std::string text = admitted == 0 ? "no consumers" : "all slabs are in use";
+    for (std::size_t state = 1; state < kSlabStates; ++state)
+        if (counts[state] > 0)
+            text += ", " + std::to_string(counts[state]) + " " + std::string(to_string(static_cast<SlabState>(state)));
+    return text;
+}
+
+}  // namespace offramp

@@ -1,0 +1,128 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.hpp"
+#include "common/protocol/ledger_layout.hpp"
+#include "common/transport/ports.hpp"
+#include "producer/slab/broker_report.hpp"
+#include "producer/slab/peer_watch.hpp"
+#include "producer/slab/slab_exchange.hpp"
+#include "producer/slab/slab_ledger.hpp"
+
+namespace offramp {
+
+struct BrokerOptions {
+    std::uint64_t run_nonce = 0;
+    std::vector<uid_t> allowed_uids;               // whose consumers are let in
+    std::chrono::nanoseconds lease = std::chrono::seconds(30);   // without progress, before another gets the slab too
+    std::uint32_t max_charges = 3;                 // deaths that a filling may cause before it is given up
+    std::uint64_t warmup_batches = 0;              // left out of the steady-state figures
+    std::chrono::nanoseconds farewell = std::chrono::seconds(5);   // for consumers' goodbyes at the end
+};
+
+// Tells consumers which slabs they may read, and learns what became of them: messages, liveness, and the one ledger.
+// common/README.md is the protocol; this is its producer's side.
+//
+// Owns: nothing but its books. Borrows: ledger, port, exchange, watch, clock, cells.
+// Thread: one, the owner of ledger and port. Blocks: never (the thread that steps it waits on the port and wait_fds()).
+// Errors: whatever a consumer sends is counted and answered; only a broken system throws.
+class Broker {
+ public:
+    // Where a granted slab's bytes are, and whether they may be used yet.
+    struct SlabMemory {
+        std::function<bool(std::uint32_t)> usable;
+        std::function<std::span<std::byte>(std::uint32_t)> bytes_of;
+    };
+
+    Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,
+           std::span<const ConsumerCell> cells, SlabMemory memory, BrokerOptions options);
+    ~Broker();
+
+    // Takes everything that is waiting, hands out what can be handed out.
+    void step();
+    // Descriptors that make another step worth while, besides the port's own.
+    std::vector<int> wait_fds() const;
+    // The longest that the next step can wait.
+    std::chrono::nanoseconds patience() const;
+    // Tells every consumer to give back what it has not begun and to leave; no slab is handed out any more.
+    void abort();
+    bool ended() const { return ended_; }
+    BrokerReport report() const;
+
+ private:
+    struct Peer;
+    struct ReadySlab {
+        std::uint32_t slab = 0;
+        std::uint64_t generation = 0;
+        TimePoint not_before{};
+    };
+    struct Filling {                       // what the slab's current filling is, by slab
+        PublishedSlab published;
+        std::uint32_t returns = 0;
+        std::vector<std::uint64_t> killed_pids;
+    };
+
+    // from the egress
+    void take_published();
+    void grant_slabs();
+    // from consumers
+    void take_work_messages();
+    void take_release_messages();
+    void on_hello(const Inbound& inbound, const ParsedMessage& message);
+    void on_answer(Peer& peer, const Answer& answer);
+    void on_releases(const Inbound& inbound, const ParsedMessage& message);
+    void on_release(Peer& peer, const ReleaseRecord& record);
+    void on_goodbye(Peer& peer);
+    void refuse(const std::string& peer, RefusalReason reason, const std::string& text);
+    // liveness
+    void bury_the_dead();
+    void bury(Peer& peer);
+    void look_at_leases();
+    // delivery
+    void make_ready(std::uint32_t slab, std::chrono::nanoseconds delay, bool first);
+    void after_charge(std::uint32_t slab);
+    void hand_out();
+    Peer* best_peer(std::uint32_t slab, bool idle_only);
+    void send_tickets();
+    void acknowledge_releases();
+    void see_to_the_end();
+    void send_drain(Peer& peer, DrainReason reason);
+    std::string describe_shortage() const;
+    void count(const std::string& reason) { ++books_.refused[reason]; }
+    Peer* find_session(std::uint64_t session);
+    void note_departure(const Peer& peer, const char* how);
+
+    SlabLedger& ledger_;
+    BrokerPort& port_;
+    SlabExchange& exchange_;
+    PeerWatch& watch_;
+    const Clock& clock_;
+    std::span<const ConsumerCell> cells_;
+    SlabMemory memory_;
+    BrokerOptions options_;
+
+    std::map<std::string, std::unique_ptr<Peer>> peers_;   // by routing id
+    std::deque<ReadySlab> ready_;
+    std::vector<Filling> fillings_;
+    BrokerReport books_;
+    std::uint64_t serve_counter_ = 0;
+    TimePoint next_lease_look_{};
+    std::optional<TimePoint> farewell_until_;
+    bool finished_ = false;                // the egress will publish nothing more
+    bool aborting_ = false;
+    bool ended_ = false;
+    std::random_device entropy_;
+};
+
+}  // namespace offramp

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.hpp"
+#include "common/transport/ports.hpp"
+#include "producer/slab/broker.hpp"
+#include "producer/slab/broker_report.hpp"
+#include "producer/slab/peer_watch.hpp"
+#include "producer/slab/slab_ledger.hpp"
+
+namespace offramp {
+
+// The broker's record of one connection, from its first word to its goodbye or death. Thread: the broker's.
+struct Broker::Peer {
+    std::string routing_id;
+    PeerCredentials credentials;
+    WatchedPeer watched;
+    std::uint64_t secret = 0;
+    bool admitted = false;                // the secret was answered: pidfd and connection are the same process
+    bool draining = false;
+    bool gone = false;                    // taken out at the end of the step
+    ConsumerRef ref;
+    std::uint32_t window = 0;             // deliveries that it will hold at once
+    std::uint32_t held = 0;
+    std::uint64_t next_delivery = 1;
+    std::uint64_t releases_seen = 0;      // through this sequence number
+    bool acknowledge = false;
+    std::uint64_t last_served = 0;        // for fairness among equals
+    std::vector<SlabTicket> to_send;
+
+    // Signs of life: the cell as it was when it last changed.
+    std::uint64_t seen_work = 0;
+    std::uint64_t seen_progress = 0;
+    TimePoint alive_at{};
+    bool hung = false;                    // its leases ran out; it gets nothing until it moves again
+
+    Amount completed;
+};
+
+}  // namespace offramp

@@ -1,0 +1,144 @@
+#include "producer/slab/slab_exchange.hpp"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "common/base/clock.hpp"
+#include "common/base/error.hpp"
+#include "common/base/trace.hpp"
+
+namespace offramp {
+
+FillLease& FillLease::operator=(FillLease&& other) noexcept {
+    std::swap(exchange_, other.exchange_);
+    std::swap(slab_, other.slab_);
+    std::swap(generation_, other.generation_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+}
+
+FillLease::~FillLease() {
+    if (exchange_) exchange_->abandon(slab_);
+}
+
+std::shared_ptr<SlabExchange> SlabExchange::make(std::uint32_t grants_ahead) {
+    return std::make_shared<SlabExchange>(Private{}, grants_ahead);
+}
+
+SlabExchange::SlabExchange(Private, std::uint32_t grants_ahead)
+    : grants_ahead_(grants_ahead), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (!wake_) throw SystemError("eventfd", errno, "Raise the limit of open files (ulimit -n)");
+}
+
+std::optional<FillLease> SlabExchange::wait_for_slab() {
+    std::unique_lock lock(mutex_);
+    if (grants_.empty() && !stopped_) {
+        const TraceRange range(TraceName::WaitSlab);
+        const std::uint64_t began = now_ns();
+        waiting_since_ns_ = began;
+        waiting_ = true;
+        wake();
+        granted_.wait(lock, [this] { return !grants_.empty() || stopped_; });
+        waiting_ = false;
+        waited_ns_ += now_ns() - began;
+    }
+    if (stopped_) return std::nullopt;
+    const Grant grant = grants_.front();
+    grants_.pop_front();
+    lock.unlock();
+    wake();
+    return FillLease(shared_from_this(), grant.slab, grant.generation, grant.bytes);
+}
+
+void SlabExchange::publish(FillLease lease, PublishedSlab published) {
+    published.slab = lease.slab();
+    {
+        const std::lock_guard lock(mutex_);
+        to_take_.published.push_back(published);
+    }
+    lease.exchange_.reset();
+    wake();
+}
+
+void SlabExchange::finish() {
+    {
+        const std::lock_guard lock(mutex_);
+        to_take_.finished = true;
+    }
+    wake();
+}
+
+void SlabExchange::abandon(std::uint32_t slab) noexcept {
+    {
+        const std::lock_guard lock(mutex_);
+        to_take_.abandoned.push_back(slab);
+    }
+    wake();
+}
+
+SlabExchange::Taken SlabExchange::take() {
+    std::uint64_t ignored = 0;
+    [[maybe_unused]] const auto got = ::read(wake_.get(), &ignored, sizeof ignored);
+    const std::lock_guard lock(mutex_);
+    Taken taken = std::move(to_take_);
+    to_take_ = {};
+    to_take_.finished = taken.finished;
+    return taken;
+}
+
+std::uint32_t SlabExchange::grants_wanted() const {
+    const std::lock_guard lock(mutex_);
+    const auto there = static_cast<std::uint32_t>(grants_.size());
+    return stopped_ || to_take_.finished || there >= grants_ahead_ ? 0 : grants_ahead_ - there;
+}
+
+void SlabExchange::grant(std::uint32_t slab, std::uint64_t generation, std::span<std::byte> bytes) {
+    {
+        const std::lock_guard lock(mutex_);
+        grants_.push_back({slab, generation, bytes});
+        shortage_.clear();
+    }
+    granted_.notify_one();
+}
+
+std::vector<std::uint32_t> SlabExchange::withdraw_grants() {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::uint32_t> slabs;
+    for (const Grant& grant : grants_) slabs.push_back(grant.slab);
+    grants_.clear();
+    return slabs;
+}
+
+void SlabExchange::set_shortage(std::string reason) {
+    const std::lock_guard lock(mutex_);
+    shortage_ = std::move(reason);
+}
+
+void SlabExchange::stop() {
+    {
+        const std::lock_guard lock(mutex_);
+        stopped_ = true;
+    }
+    granted_.notify_all();
+    wake();
+}
+
+void SlabExchange::wake() {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto put = ::write(wake_.get(), &one, sizeof one);
+}
+
+double SlabExchange::wait_seconds() const {
+    std::uint64_t waited = waited_ns_;
+    if (waiting_) waited += now_ns() - waiting_since_ns_;
+    return static_cast<double>(waited) / 1e9;
+}
+
+std::string SlabExchange::shortage() const {
+    const std::lock_guard lock(mutex_);
+    return shortage_;
+}
+
+}  // namespace offramp

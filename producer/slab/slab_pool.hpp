@@ -1,0 +1,74 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/shm/run_objects.hpp"
+#include "common/shm/shared_region.hpp"
+#include "common/slab/slab_layout.hpp"
+
+namespace offramp {
+
+// Knows where the slabs' bytes are. Makes the spans, faults them in and has them page-locked, in parallel, the first span first:
+// a batch can be filled as soon as one span is there. Knows nothing of holders or sockets.
+//
+// Owns: the spans' shared-memory objects, their mappings and page-lockings. Goes in that order backwards: unlock, unmap, remove.
+// Thread: the constructor's, besides its own workers; usable() and bytes_of() from any.
+// Blocks: the constructor while it checks for room; wait_until_usable(); the destructor until its workers are done.
+// Errors: SharedMemoryFull before anything is made; a worker's error is kept and thrown by wait_until_usable().
+class SlabPool {
+ public:
+    // Page-locks a populated range for as long as the returned owner lives; may be empty (no GPU, or --allow-unpinned).
+    using Pin = std::function<std::shared_ptr<void>(std::span<std::byte>)>;
+
+    // `on_usable` is called by a worker whenever another span can be used, or has failed.
+    SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, std::function<void()> on_usable = {});
+    ~SlabPool();
+    SlabPool(const SlabPool&) = delete;
+    SlabPool& operator=(const SlabPool&) = delete;
+
+    const SpanPlan& plan() const { return plan_; }
+    bool usable(std::uint32_t slab) const { return spans_[plan_.span_of(slab)].usable.load(std::memory_order_acquire); }
+    std::span<std::byte> bytes_of(std::uint32_t slab) const;
+    // Returns when the first span, or every span, can be used; rethrows what a worker met.
+    void wait_until_first_usable();
+    void wait_until_all_usable();
+    double seconds_to_first() const { return seconds_to_first_; }
+    double seconds_to_all() const { return seconds_to_all_; }
+
+ private:
+    struct Span {
+        std::unique_ptr<SharedRegion> region;
+        std::shared_ptr<void> pinned;
+        std::atomic<bool> usable{false};
+    };
+    void prepare_spans();
+    void prepare(std::uint32_t index);
+
+    const RunNames names_;
+    const SpanPlan plan_;
+    const Pin pin_;
+    const bool readable_by_group_;
+    const std::function<void()> on_usable_;
+    std::vector<Span> spans_;
+    std::atomic<std::uint32_t> next_span_{0};
+    std::atomic<std::uint32_t> usable_spans_{0};
+    std::atomic<bool> failed_{false};
+    std::mutex failure_mutex_;
+    std::exception_ptr failure_;
+    std::uint64_t began_ns_;
+    std::atomic<double> seconds_to_first_{0};
+    std::atomic<double> seconds_to_all_{0};
+    std::vector<std::thread> workers_;
+};
+
+}  // namespace offramp

@@ -1,0 +1,174 @@
+// Random histories against a second, independent account of who holds what.
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <map>
+#include <set>
+#include <vector>
+
+#include "tests/unit/ledger/ledger_fixture.hpp"
+
+namespace offramp {
+namespace {
+
+// What an outsider would write down: tickets in people's hands, and what became of each filling.
+class Account {
+ public:
+    explicit Account(LedgerFixture& fixture) : f_(fixture) {}
+
+    void step() {
+        switch (*rc::gen::inRange(0, 11)) {
+            case 0: acquire(); break;
+            case 1: publish(); break;
+            case 2: abandon(); break;
+            case 3:
+            case 4: lease(); break;
+            case 5: expire(); break;
+            case 6: release(ReleaseKind::Completed); break;
+            case 7: release(ReleaseKind::Returned); break;
+            case 8: die_and_return(); break;
+            case 9: give_up(); break;
+            case 10: replay(); break;
+        }
+        check();
+    }
+
+ private:
+    SlabLedger& ledger() { return *f_.ledger; }
+
+    void acquire() {
+        const auto slab = ledger().acquire([](std::uint32_t) { return true; });
+        if (!slab) return;
+        RC_ASSERT(filling_.insert(*slab).second);   // nobody else may write it
+        RC_ASSERT(held_[*slab].empty());            // and nobody reads it
+    }
+    void publish() {
+        if (filling_.empty()) return;
+        const std::uint32_t slab = *rc::gen::elementOf(std::vector(filling_.begin(), filling_.end()));
+        ledger().publish(slab);
+        filling_.erase(slab);
+        ++published_;
+    }
+    void abandon() {
+        if (filling_.empty()) return;
+        const std::uint32_t slab = *rc::gen::elementOf(std::vector(filling_.begin(), filling_.end()));
+        ledger().abandon(slab);
+        filling_.erase(slab);
+    }
+    void lease() {
+        const auto slab = *rc::gen::inRange(0U, ledger().slab_count());
+        const auto who = *rc::gen::elementOf(f_.admitted);
+        if (!ledger().can_lease(slab, who)) return;
+        const SlabTicket ticket = ledger().lease(slab, who);
+        RC_ASSERT(held_[slab].emplace(who.session, ticket).second);
+        seen_.push_back({who, ticket});
+    }
+    void expire() {
+        const auto slab = *rc::gen::inRange(0U, ledger().slab_count());
+        if (ledger().word(slab).state == SlabState::Leased) ledger().expire(slab);
+    }
+    void release(ReleaseKind kind) {
+        const auto hold = any_hold();
+        if (!hold) return;
+        const auto& [who, ticket] = *hold;
+        const SlabWord before = ledger().word(ticket.slab);
+        const ReleaseOutcome outcome = ledger().release(who, ticket, kind);
+        const bool wanted = before.state == SlabState::Leased || before.state == SlabState::Ready;
+        if (kind == ReleaseKind::Completed)
+            RC_ASSERT((outcome == ReleaseOutcome::Completed) == (wanted && before.attempt == ticket.attempt));
+        else
+            RC_ASSERT(outcome == ReleaseOutcome::Returned || outcome == ReleaseOutcome::HolderRemoved);
+        if (outcome == ReleaseOutcome::Completed) ++completed_;
+        held_[ticket.slab].erase(who.session);
+    }
+    void die_and_return() {
+        const auto index = *rc::gen::inRange(std::size_t{0}, f_.admitted.size());
+        const ConsumerRef who = f_.admitted[index];
+        const auto hold = any_hold();
+        std::uint64_t work = 0;
+        if (hold && hold->first == who)
+            work = WorkWord{hold->second.slab, hold->second.attempt,
+                            static_cast<std::uint32_t>(hold->second.generation)}
+                       .pack();
+        int charged = 0;
+        for (const auto& revoked : ledger().revoke(who, work)) {
+            charged += revoked.charged ? 1 : 0;
+            RC_ASSERT(held_[revoked.slab].erase(who.session) == 1U);
+        }
+        RC_ASSERT(charged == (work != 0 ? 1 : 0));   // one death, at most one suspect
+        f_.admitted[index] = *ledger().admit(who.session + 1000, 1, 0);
+    }
+    void give_up() {
+        const auto slab = *rc::gen::inRange(0U, ledger().slab_count());
+        if (ledger().word(slab).state != SlabState::Ready) return;
+        ledger().quarantine(slab);
+        ledger().discard(slab);
+        ++quarantined_;
+    }
+    // Any ticket that ever was, from anyone: only the holder's own, of this generation and its attempt, may change anything.
+    void replay() {
+        if (seen_.empty()) return;
+        const auto& [owner, ticket] = *rc::gen::elementOf(seen_);
+        const auto who = *rc::gen::element(owner, f_.admitted.front());
+        const auto mine = held_[ticket.slab].find(who.session);
+        if (mine != held_[ticket.slab].end() && mine->second == ticket) return;
+        const std::vector<LedgerSlot> before = f_.slots;
+        const ReleaseOutcome outcome = ledger().release(who, ticket, ReleaseKind::Completed);
+        RC_ASSERT(outcome == ReleaseOutcome::Stale || outcome == ReleaseOutcome::Foreign);
+        for (std::size_t i = 0; i < before.size(); ++i) {
+            RC_ASSERT(before[i].word == f_.slots[i].word);
+            RC_ASSERT(before[i].holders == f_.slots[i].holders);
+        }
+    }
+
+    std::optional<std::pair<ConsumerRef, SlabTicket>> any_hold() {
+        std::vector<std::pair<ConsumerRef, SlabTicket>> all;
+        for (const auto& [slab, holds] : held_)
+            for (const auto& who : f_.admitted)
+                if (const auto hold = holds.find(who.session); hold != holds.end()) all.push_back({who, hold->second});
+        if (all.empty()) return std::nullopt;
+        return *rc::gen::elementOf(all);
+    }
+
+    void check() {
+        std::uint64_t in_flight = 0;
+        for (std::uint32_t slab = 0; slab < ledger().slab_count(); ++slab) {
+            const SlabWord word = ledger().word(slab);
+            RC_ASSERT((word.state == SlabState::Filling) == (filling_.count(slab) == 1));
+            if (word.state == SlabState::Free || word.state == SlabState::Filling)
+                RC_ASSERT(held_[slab].empty());   // memory is written only when nobody reads it
+            RC_ASSERT(ledger().holders(slab).size() == held_[slab].size());
+            RC_ASSERT(word.generation >= generations_[slab]);
+            generations_[slab] = word.generation;
+            if (word.state == SlabState::Ready || word.state == SlabState::Leased) ++in_flight;
+        }
+        RC_ASSERT(published_ == completed_ + in_flight + quarantined_);
+        // What a next producer would make of this moment: no hold lost, nothing invented.
+        std::vector<LedgerSlot> slots = f_.slots;
+        std::vector<LedgerConsumer> places = f_.places;
+        const auto adopted = SlabLedger::adopt({places, slots}, 2);
+        for (std::uint32_t slab = 0; slab < ledger().slab_count(); ++slab) {
+            RC_ASSERT(adopted.holders(slab).size() == held_[slab].size());
+            if (ledger().word(slab).state != SlabState::Filling) RC_ASSERT(adopted.word(slab) == ledger().word(slab));
+        }
+    }
+
+    LedgerFixture& f_;
+    std::set<std::uint32_t> filling_;
+    std::map<std::uint32_t, std::map<std::uint64_t, SlabTicket>> held_;   // slab → session → ticket
+    std::vector<std::pair<ConsumerRef, SlabTicket>> seen_;
+    std::map<std::uint32_t, std::uint64_t> generations_;
+    std::uint64_t published_ = 0, completed_ = 0, quarantined_ = 0;
+};
+
+RC_GTEST_PROP(SlabLedgerHistories, KeepOneWriterFencingAndConservation, ()) {
+    LedgerFixture fixture(3, 4);
+    Account account(fixture);
+    const int steps = *rc::gen::inRange(1, 120);
+    for (int i = 0; i < steps; ++i) account.step();
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,296 @@
+#include "producer/slab/slab_ledger.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/ledger/ledger_fixture.hpp"
+
+namespace offramp {
+namespace {
+
+const auto kAny = [](std::uint32_t) { return true; };
+
+TEST(SlabLedger, EverySlabStartsFreeInGenerationOne) {
+    LedgerFixture f(5);
+    EXPECT_EQ(f.ledger->counts()[static_cast<std::size_t>(SlabState::Free)], 5U);
+    for (std::uint32_t slab = 0; slab < 5; ++slab) EXPECT_EQ(f.ledger->word(slab), (SlabWord{SlabState::Free, 0, 1}));
+}
+
+TEST(SlabLedger, AcquireTakesEachSlabOnceAndRespectsUsable) {
+    LedgerFixture f(3);
+    EXPECT_EQ(f.ledger->acquire([](std::uint32_t slab) { return slab == 2; }), 2U);
+    EXPECT_EQ(f.ledger->acquire([](std::uint32_t slab) { return slab == 2; }), std::nullopt);
+    EXPECT_TRUE(f.ledger->acquire(kAny));
+    EXPECT_TRUE(f.ledger->acquire(kAny));
+    EXPECT_FALSE(f.ledger->acquire(kAny));
+}
+
+TEST(SlabLedger, AbandonedFillingStartsANewGeneration) {
+    LedgerFixture f(1);
+    const auto slab = *f.ledger->acquire(kAny);
+    f.ledger->abandon(slab);
+    EXPECT_EQ(f.ledger->word(slab), (SlabWord{SlabState::Free, 0, 2}));
+}
+
+TEST(SlabLedger, TheWholeWay) {
+    LedgerFixture f(1);
+    const auto slab = f.make_ready();
+    const SlabTicket ticket = f.ledger->lease(slab, f.admitted[0]);
+    EXPECT_EQ(ticket, (SlabTicket{1, slab, 1, 1, 0}));
+    EXPECT_EQ(f.state(slab), SlabState::Leased);
+    EXPECT_TRUE(f.ledger->holds(slab, f.admitted[0]));
+    EXPECT_EQ(f.ledger->release(f.admitted[0], ticket, ReleaseKind::Completed), ReleaseOutcome::Completed);
+    EXPECT_EQ(f.ledger->word(slab), (SlabWord{SlabState::Free, 0, 2}));
+    EXPECT_TRUE(f.ledger->holders(slab).empty());
+}
+
+TEST(SlabLedger, ARepeatedReleaseIsStaleOnceTheSlabIsFree) {
+    LedgerFixture f(1);
+    const auto ticket = f.ledger->lease(f.make_ready(), f.admitted[0]);
+    f.ledger->release(f.admitted[0], ticket, ReleaseKind::Completed);
+    EXPECT_EQ(f.ledger->release(f.admitted[0], ticket, ReleaseKind::Completed), ReleaseOutcome::Stale);
+    f.make_ready();
+    EXPECT_EQ(f.ledger->release(f.admitted[0], ticket, ReleaseKind::Completed), ReleaseOutcome::Stale);
+    EXPECT_EQ(f.state(0), SlabState::Ready);
+}
+
+TEST(SlabLedger, AnothersReleaseIsForeign) {
+    LedgerFixture f(1);
+    const auto ticket = f.ledger->lease(f.make_ready(), f.admitted[0]);
+    EXPECT_EQ(f.ledger->release(f.admitted[1], ticket, ReleaseKind::Completed), ReleaseOutcome::Foreign);
+    const ConsumerRef later{f.admitted[0].slot, f.admitted[0].session + 100};
+    EXPECT_EQ(f.ledger->release(later, ticket, ReleaseKind::Completed), ReleaseOutcome::Foreign);
+    EXPECT_EQ(f.state(0), SlabState::Leased);
+    EXPECT_TRUE(f.ledger->holds(0, f.admitted[0]));
+}
+
+TEST(SlabLedger, AReleaseWithAnotherAttemptIsForeign) {
+    LedgerFixture f(1);
+    auto ticket = f.ledger->lease(f.make_ready(), f.admitted[0]);
+    ++ticket.attempt;
+    EXPECT_EQ(f.ledger->release(f.admitted[0], ticket, ReleaseKind::Completed), ReleaseOutcome::Foreign);
+    EXPECT_EQ(f.state(0), SlabState::Leased);
+}
+
+TEST(SlabLedger, NonsenseIsMalformed) {
+    LedgerFixture f(1);
+    auto ticket = f.ledger->lease(f.make_ready(), f.admitted[0]);
+    EXPECT_EQ(f.ledger->release(f.admitted[0], ticket, static_cast<ReleaseKind>(7)), ReleaseOutcome::Malformed);
+    ticket.slab = 1;
+    EXPECT_EQ(f.ledger->release(f.admitted[0], ticket, ReleaseKind::Completed), ReleaseOutcome::Malformed);
+    EXPECT_EQ(f.state(0), SlabState::Leased);
+}
+
+TEST(SlabLedger, ReturnedIsReadyForTheNext) {
+    LedgerFixture f(1);
+    const auto first = f.ledger->lease(f.make_ready(), f.admitted[0]);
+    EXPECT_EQ(f.ledger->release(f.admitted[0], first, ReleaseKind::Returned), ReleaseOutcome::Returned);
+    EXPECT_EQ(f.state(0), SlabState::Ready);
+    const auto second = f.ledger->lease(0, f.admitted[0]);
+    EXPECT_EQ(second.attempt, 2U);
+    EXPECT_EQ(second.generation, first.generation);
+}
+
+TEST(SlabLedger, ATicketThatCouldNotBeSentIsTakenBack) {
+    LedgerFixture f(1);
+    const auto ticket = f.ledger->lease(f.make_ready(), f.admitted[0]);
+    f.ledger->take_back(ticket, f.admitted[0]);
+    EXPECT_EQ(f.state(0), SlabState::Ready);
+    EXPECT_FALSE(f.ledger->holds(0, f.admitted[0]));
+    EXPECT_EQ(f.ledger->release(f.admitted[0], ticket, ReleaseKind::Completed), ReleaseOutcome::Foreign);
+}
+
+TEST(SlabLedger, AnExpiredLeaseKeepsItsHolderAndFreesNothing) {
+    LedgerFixture f(1);
+    const auto late = f.ledger->lease(f.make_ready(), f.admitted[0]);
+    f.ledger->expire(0);
+    EXPECT_EQ(f.state(0), SlabState::Ready);
+    EXPECT_TRUE(f.ledger->holds(0, f.admitted[0]));
+    EXPECT_FALSE(f.ledger->can_lease(0, f.admitted[0])) << "nobody gets a slab that it holds already";
+    ASSERT_TRUE(f.ledger->can_lease(0, f.admitted[1]));
+    const auto current = f.ledger->lease(0, f.admitted[1]);
+
+    EXPECT_EQ(f.ledger->release(f.admitted[1], current, ReleaseKind::Completed), ReleaseOutcome::Completed);
+    EXPECT_EQ(f.state(0), SlabState::Retired) << "complete, but the late one may still read";
+    EXPECT_FALSE(f.ledger->acquire(kAny));
+    EXPECT_EQ(f.ledger->release(f.admitted[0], late, ReleaseKind::Completed), ReleaseOutcome::HolderRemoved);
+    EXPECT_EQ(f.ledger->word(0), (SlabWord{SlabState::Free, 0, 2}));
+}
+
+TEST(SlabLedger, AnOvertakenCompletionCompletesNothing) {
+    LedgerFixture f(1);
+    const auto late = f.ledger->lease(f.make_ready(), f.admitted[0]);
+    f.ledger->expire(0);
+    const auto current = f.ledger->lease(0, f.admitted[1]);
+    EXPECT_EQ(f.ledger->release(f.admitted[0], late, ReleaseKind::Completed), ReleaseOutcome::HolderRemoved);
+    EXPECT_EQ(f.state(0), SlabState::Leased);
+    EXPECT_EQ(f.ledger->release(f.admitted[1], current, ReleaseKind::Completed), ReleaseOutcome::Completed);
+    EXPECT_EQ(f.state(0), SlabState::Free);
+}
+
+TEST(SlabLedger, ALateCompletionCountsWhileNobodyElseHasTheSlab) {
+    LedgerFixture f(1);
+    const auto late = f.ledger->lease(f.make_ready(), f.admitted[0]);
+    f.ledger->expire(0);
+    EXPECT_EQ(f.ledger->release(f.admitted[0], late, ReleaseKind::Completed), ReleaseOutcome::Completed);
+    EXPECT_EQ(f.state(0), SlabState::Free);
+}
+
+TEST(SlabLedger, FullHolderPlacesMeanNoRedelivery) {
+    LedgerFixture f(1, 0);
+    std::vector<ConsumerRef> all;
+    std::vector<LedgerConsumer> places(kMaxHolders + 1);
+    std::vector<LedgerSlot> slots(1);
+    auto ledger = SlabLedger::format({places, slots}, 1);
+    for (std::uint32_t i = 0; i <= kMaxHolders; ++i) all.push_back(*ledger.admit(i, 0, 0));
+    ledger.publish(*ledger.acquire(kAny));
+    for (std::uint32_t i = 0; i < kMaxHolders; ++i) {
+        ledger.lease(0, all[i]);
+        ledger.expire(0);
+    }
+    EXPECT_FALSE(ledger.can_lease(0, all[kMaxHolders]));
+}
+
+TEST(SlabLedger, DeathReturnsEverythingAndChargesTheOneInWork) {
+    LedgerFixture f(3);
+    const auto working = f.ledger->lease(f.make_ready(), f.admitted[0]);
+    const auto waiting = f.ledger->lease(f.make_ready(), f.admitted[0]);
+    const auto others = f.ledger->lease(f.make_ready(), f.admitted[1]);
+    const WorkWord work{working.slab, working.attempt, static_cast<std::uint32_t>(working.generation)};
+    const auto revoked = f.ledger->revoke(f.admitted[0], work.pack());
+    ASSERT_EQ(revoked.size(), 2U);
+    for (const auto& hold : revoked) EXPECT_TRUE(hold.ready_again);
+    EXPECT_EQ(f.ledger->charges(working.slab), 1U);
+    EXPECT_EQ(f.ledger->charges(waiting.slab), 0U);
+    EXPECT_EQ(f.state(working.slab), SlabState::Ready);
+    EXPECT_EQ(f.state(waiting.slab), SlabState::Ready);
+    EXPECT_EQ(f.state(others.slab), SlabState::Leased);
+    EXPECT_EQ(f.ledger->release(f.admitted[0], waiting, ReleaseKind::Completed), ReleaseOutcome::Foreign);
+}
+
+TEST(SlabLedger, AWorkWordOfAnotherFillingChargesNobody) {
+    LedgerFixture f(1);
+    const auto ticket = f.ledger->lease(f.make_ready(), f.admitted[0]);
+    const WorkWord stale{ticket.slab, ticket.attempt, static_cast<std::uint32_t>(ticket.generation + 1)};
+    const auto revoked = f.ledger->revoke(f.admitted[0], stale.pack());
+    ASSERT_EQ(revoked.size(), 1U);
+    EXPECT_FALSE(revoked[0].charged);
+    EXPECT_EQ(f.ledger->charges(0), 0U);
+}
+
+TEST(SlabLedger, DeathOfALateHolderFreesARetiredSlab) {
+    LedgerFixture f(1);
+    f.ledger->lease(f.make_ready(), f.admitted[0]);
+    f.ledger->expire(0);
+    const auto current = f.ledger->lease(0, f.admitted[1]);
+    f.ledger->release(f.admitted[1], current, ReleaseKind::Completed);
+    ASSERT_EQ(f.state(0), SlabState::Retired);
+    const auto revoked = f.ledger->revoke(f.admitted[0], 0);
+    ASSERT_EQ(revoked.size(), 1U);
+    EXPECT_FALSE(revoked[0].ready_again);
+    EXPECT_EQ(f.state(0), SlabState::Free);
+}
+
+TEST(SlabLedger, ChargesEndWithTheFilling) {
+    LedgerFixture f(1);
+    auto ticket = f.ledger->lease(f.make_ready(), f.admitted[0]);
+    f.ledger->revoke(f.admitted[0], WorkWord{0, 1, 1}.pack());
+    ASSERT_EQ(f.ledger->charges(0), 1U);
+    ticket = f.ledger->lease(0, f.admitted[1]);
+    f.ledger->release(f.admitted[1], ticket, ReleaseKind::Completed);
+    EXPECT_EQ(f.ledger->charges(0), 0U);
+}
+
+TEST(SlabLedger, WhatIsGivenUpComesBackWhenNobodyHoldsIt) {
+    LedgerFixture f(1);
+    const auto late = f.ledger->lease(f.make_ready(), f.admitted[0]);
+    f.ledger->expire(0);
+    f.ledger->quarantine(0);
+    EXPECT_FALSE(f.ledger->can_lease(0, f.admitted[1]));
+    EXPECT_FALSE(f.ledger->acquire(kAny));
+    f.ledger->discard(0);
+    EXPECT_EQ(f.state(0), SlabState::Retired);
+    EXPECT_EQ(f.ledger->release(f.admitted[0], late, ReleaseKind::Completed), ReleaseOutcome::HolderRemoved)
+        << "given up is given up";
+    EXPECT_EQ(f.state(0), SlabState::Free);
+}
+
+TEST(SlabLedger, ThePlaceOfADeadConsumerIsGivenToANewSession) {
+    std::vector<LedgerConsumer> places(1);
+    std::vector<LedgerSlot> slots(1);
+    auto ledger = SlabLedger::format({places, slots}, 1);
+    const auto first = *ledger.admit(1, 0, 0);
+    EXPECT_FALSE(ledger.admit(2, 0, 0)) << "full";
+    ledger.revoke(first, 0);
+    const auto second = *ledger.admit(2, 0, 0);
+    EXPECT_EQ(second.slot, first.slot);
+    EXPECT_NE(second.session, first.session);
+}
+
+// --- what no caller may do ---
+
+using SlabLedgerDeathTest = ::testing::Test;
+
+TEST(SlabLedgerDeathTest, IllegalTransitionsEndTheProcess) {
+    ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+    LedgerFixture f(1);
+    EXPECT_DEATH(f.ledger->publish(0), "broken contract");
+    EXPECT_DEATH(f.ledger->abandon(0), "broken contract");
+    EXPECT_DEATH(f.ledger->expire(0), "broken contract");
+    EXPECT_DEATH(f.ledger->quarantine(0), "broken contract");
+    EXPECT_DEATH(f.ledger->discard(0), "broken contract");
+    EXPECT_DEATH(f.ledger->lease(0, f.admitted[0]), "broken contract");
+    EXPECT_DEATH(f.ledger->word(1), "broken contract");
+    f.make_ready();
+    EXPECT_DEATH(f.ledger->publish(0), "broken contract");
+    EXPECT_DEATH(f.ledger->abandon(0), "broken contract");
+    const auto ticket = f.ledger->lease(0, f.admitted[0]);
+    EXPECT_DEATH(f.ledger->lease(0, f.admitted[1]), "broken contract");
+    EXPECT_DEATH(f.ledger->quarantine(0), "broken contract");
+    EXPECT_DEATH(f.ledger->dismiss(f.admitted[0]), "holds nothing");
+    EXPECT_DEATH(f.ledger->take_back(ticket, f.admitted[1]), "broken contract");
+}
+
+// --- a producer's death between two stores ---
+
+TEST(SlabLedgerAdopt, AbandonsFillingAndKeepsTheRest) {
+    LedgerFixture f(3);
+    f.make_ready();
+    const auto leased = f.ledger->lease(0, f.admitted[0]);
+    f.make_ready();
+    const auto filling = *f.ledger->acquire(kAny);
+    auto adopted = SlabLedger::adopt({f.places, f.slots}, 2);
+    EXPECT_EQ(adopted.word(filling), (SlabWord{SlabState::Free, 0, 2}));
+    EXPECT_EQ(adopted.word(1).state, SlabState::Ready);
+    EXPECT_EQ(adopted.release(f.admitted[0], leased, ReleaseKind::Completed), ReleaseOutcome::Completed)
+        << "a ticket of the former epoch stays valid";
+    EXPECT_GT(adopted.admit(9, 9, 9)->session, f.admitted.back().session);
+}
+
+TEST(SlabLedgerAdopt, MendsEveryHalfDoneStep) {
+    {   // lease: the holder was stored, the state not yet
+        LedgerFixture f(1);
+        f.make_ready();
+        store_word(f.slots[0].holders[0], HolderWord{true, 1, f.admitted[0].slot, f.admitted[0].session}.pack());
+        auto adopted = SlabLedger::adopt({f.places, f.slots}, 2);
+        EXPECT_EQ(adopted.word(0).state, SlabState::Ready);
+        EXPECT_TRUE(adopted.holds(0, f.admitted[0])) << "kept until its consumer is asked or dead";
+        EXPECT_TRUE(adopted.can_lease(0, f.admitted[1]));
+    }
+    {   // return: the holder was cleared, the state not yet
+        LedgerFixture f(1);
+        f.ledger->lease(f.make_ready(), f.admitted[0]);
+        store_word(f.slots[0].holders[0], 0);
+        EXPECT_EQ(SlabLedger::adopt({f.places, f.slots}, 2).word(0).state, SlabState::Ready);
+    }
+    {   // complete: Retired and without holders, Free not yet
+        LedgerFixture f(1);
+        f.ledger->lease(f.make_ready(), f.admitted[0]);
+        store_word(f.slots[0].word, SlabWord{SlabState::Retired, 1, 1}.pack());
+        EXPECT_EQ(SlabLedger::adopt({f.places, f.slots}, 2).word(0).state, SlabState::Retired) << "still held";
+        store_word(f.slots[0].holders[0], 0);
+        EXPECT_EQ(SlabLedger::adopt({f.places, f.slots}, 2).word(0), (SlabWord{SlabState::Free, 0, 2}));
+    }
+}
+
+}  // namespace
+}  // namespace offramp
