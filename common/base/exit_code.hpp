@@ -25,6 +25,7 @@ enum class ExitCode : int {
     SetAside = 84,            // the run finished, but batches were given up (quarantined) and are listed
     RunInUse = 85,            // a second producer on the same run directory
     ProducerGone = 86,        // a consumer's producer died
+    Interrupted = 130,        // drained at the user's word before the input was used up
 };
 
 constexpr int to_int(ExitCode code) { return static_cast<int>(code); }

@@ -1,0 +1,55 @@
+#include "common/base/utf8.hpp"
+
+#include <array>
+
+namespace offramp {
+namespace {
+
+// Accepted lead bytes with the range of the byte behind them; the rest of a character is 80..BF (RFC 3629,
+// section 4).
+struct Form {
+    unsigned char lead_first, lead_last, second_first, second_last;
+    std::size_t bytes;
+};
+constexpr std::array<Form, 9> kForms{{{0x00, 0x7f, 0x00, 0x00, 1},
+                                      {0xc2, 0xdf, 0x80, 0xbf, 2},
+                                      {0xe0, 0xe0, 0xa0, 0xbf, 3},
+                                      {0xe1, 0xec, 0x80, 0xbf, 3},
+                                      {0xed, 0xed, 0x80, 0x9f, 3},
+                                      {0xee, 0xef, 0x80, 0xbf, 3},
+                                      {0xf0, 0xf0, 0x90, 0xbf, 4},
+                                      {0xf1, 0xf3, 0x80, 0xbf, 4},
+                                      {0xf4, 0xf4, 0x80, 0x8f, 4}}};
+
+bool within(char byte, unsigned char first, unsigned char last) {
+    const auto value = static_cast<unsigned char>(byte);
+    return value >= first && value <= last;
+}
+
+}  // namespace
+
+std::size_t utf8_character_bytes(std::string_view text) noexcept {
+    if (text.empty()) return 0;
+    for (const Form& form : kForms) {
+        if (!within(text[0], form.lead_first, form.lead_last)) continue;
+        if (text.size() < form.bytes) return 0;
+        for (std::size_t i = 1; i < form.bytes; ++i) {
+            const bool second = i == 1;
+            if (!within(text[i], second ? form.second_first : 0x80, second ? form.second_last : 0xbf))
+                return 0;
+        }
+        return form.bytes;
+    }
+    return 0;
+}
+
+bool is_utf8(std::string_view text) noexcept {
+    while (!text.empty()) {
+        const std::size_t bytes = utf8_character_bytes(text);
+        if (bytes == 0) return false;
+        text.remove_prefix(bytes);
+    }
+    return true;
+}
+
+}  // namespace offramp

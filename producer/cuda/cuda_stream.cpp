@@ -1,0 +1,66 @@
+#include "producer/cuda/cuda_stream.hpp"
+
+#include <nvtx3/nvToolsExtCudaRt.h>
+
+#include "producer/cuda/check.hpp"
+#include "producer/cuda/kernels.hpp"
+#include "producer/cuda/normalize_plan.hpp"
+#include "producer/cuda/strided_copy.hpp"
+
+namespace offramp {
+
+CudaStream::CudaStream(const std::string& name) : idle_(Device::Timing::Off) {
+    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    nvtxNameCudaStreamA(stream_, name.c_str());
+}
+
+CudaStream::~CudaStream() {
+    log_unless_freed(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+    log_unless_freed(cudaStreamDestroy(stream_), "cudaStreamDestroy");
+}
+
+void CudaStream::copy_to_host(std::byte* to, const void* from, std::size_t bytes) {
+    if (bytes == 0) return;
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_),
+          "cudaMemcpyAsync (device to host)");
+}
+
+void CudaStream::copy_to_device(void* to, const std::byte* from, std::size_t bytes) {
+    if (bytes == 0) return;
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_),
+          "cudaMemcpyAsync (host to device)");
+}
+
+void CudaStream::normalize(void* to, const TensorSpec& spec, const PixelInput& input) {
+    const NormalizePlan plan = plan_normalize(spec, input);
+    if (plan.elements() == 0) return;
+    check(launch_normalize(stream_, to, input.pixels, plan), "normalize kernel");
+}
+
+void CudaStream::convert_to_bfloat16(void* to, const void* from, std::size_t elements) {
+    if (elements == 0) return;
+    check(launch_convert_to_bfloat16(stream_, to, from, elements), "convert_to_bfloat16 kernel");
+}
+
+void CudaStream::pack(void* to, const void* from, const TensorSpec& from_spec) {
+    const StridedCopy copy = plan_strided_copy(to, from, from_spec);
+    if (copy.elements == 0) return;
+    check(launch_pack(stream_, to, from, copy), "pack kernel");
+}
+
+void CudaStream::record(Event& event) {
+    CudaEvent::of(event).record_on(stream_);
+}
+
+void CudaStream::wait_for(Event& event) {
+    const CudaEvent& awaited = CudaEvent::of(event);
+    expect(awaited.armed(), "an event is armed before a stream waits for it");
+    check(cudaStreamWaitEvent(stream_, awaited.handle(), cudaEventWaitDefault), "cudaStreamWaitEvent");
+}
+
+void CudaStream::synchronize() {
+    idle_.record_on(stream_);
+    idle_.wait();
+}
+
+}  // namespace offramp

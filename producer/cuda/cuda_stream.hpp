@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "producer/cuda/cuda_event.hpp"
+#include "producer/cuda/device.hpp"
+
+namespace offramp {
+
+// Owns a cudaStream_t of its own (non-blocking: the legacy default stream does not serialise it). The
+// destructor waits for the work that was given, so that memory may be freed after it.
+class CudaStream final : public Stream {
+  public:
+    explicit CudaStream(const std::string& name);
+    ~CudaStream() override;
+    CudaStream(const CudaStream&) = delete;
+    CudaStream& operator=(const CudaStream&) = delete;
+
+    void copy_to_host(std::byte* to, const void* from, std::size_t bytes) override;
+    void copy_to_device(void* to, const std::byte* from, std::size_t bytes) override;
+    void normalize(void* to, const TensorSpec& spec, const PixelInput& input) override;
+    void convert_to_bfloat16(void* to, const void* from, std::size_t elements) override;
+    void pack(void* to, const void* from, const TensorSpec& from_spec) override;
+    void record(Event& event) override;
+    void wait_for(Event& event) override;
+    void synchronize() override;
+    void* native() const override { return stream_; }
+
+  private:
+    CudaEvent idle_;  // cudaStreamSynchronize would spin a core
+    cudaStream_t stream_ = nullptr;
+};
+
+}  // namespace offramp

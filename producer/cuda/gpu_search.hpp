@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+namespace offramp {
+
+// What CUDA finds on this machine, before any device is opened.
+struct GpuSearch {
+    int count = 0;
+    std::string obstacle;  // why there is none to use, in one sentence; empty when count > 0
+};
+
+// Thread: any. Blocks: while the driver is loaded. Errors: none; whatever is wrong is the obstacle.
+// open_device("auto") takes the CPU exactly when count is 0: log the obstacle then, so that the choice is
+// seen.
+GpuSearch find_gpus();
+
+}  // namespace offramp

@@ -1,0 +1,251 @@
+#include <cuda_runtime.h>
+
+#include <algorithm>
+
+#include "producer/cuda/bfloat16_bits.hpp"
+#include "producer/cuda/kernels.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr unsigned kThreads = 256;
+constexpr std::uint64_t kMaxBlocks = 8192;  // grid-stride loops do the rest
+
+// All kernels are bound by memory: what matters is that neighbouring threads touch neighbouring bytes, four
+// elements each.
+
+template <class Output>
+struct Vector4;
+template <>
+struct Vector4<float> {
+    using Type = float4;
+};
+template <>
+struct Vector4<std::uint16_t> {
+    using Type = ushort4;
+};
+
+template <class Output>
+__device__ Output to_output(float value);
+template <>
+__device__ float to_output<float>(float value) {
+    return value;
+}
+template <>
+__device__ std::uint16_t to_output<std::uint16_t>(float value) {
+    return bfloat16_bits(__float_as_uint(value));
+}
+
+// Rounded after each step, as on the CPU: no fused multiply-add, no reciprocal.
+__device__ float normalized(std::uint8_t pixel, float mean, float std) {
+    return __fdiv_rn(__fsub_rn(__fdiv_rn(static_cast<float>(pixel), 255.0F), mean), std);
+}
+
+// Selected rather than indexed: a kernel parameter that is indexed at run time is copied to local memory.
+__device__ float of_channel(const float (&values)[3], unsigned channel) {
+    return channel == 0 ? values[0] : channel == 1 ? values[1] : values[2];
+}
+
+template <class Output>
+__device__ Output normalized_at(const std::uint8_t* pixels, std::uint64_t index, unsigned channel,
+                                const NormalizePlan& plan) {
+    return to_output<Output>(
+        normalized(pixels[index], of_channel(plan.mean, channel), of_channel(plan.std, channel)));
+}
+
+__device__ std::uint64_t first_index() {
+    return static_cast<std::uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ std::uint64_t index_step() {
+    return static_cast<std::uint64_t>(gridDim.x) * blockDim.x;
+}
+
+// Channels-last: output element i is pixel byte i. Four at a time, the tail one by one.
+template <class Output, bool kVectors>
+__global__ void normalize_channels_last(Output* to, const std::uint8_t* pixels,
+                                        const __grid_constant__ NormalizePlan plan, std::uint64_t elements) {
+    std::uint64_t done = 0;
+    if constexpr (kVectors) {
+        for (std::uint64_t i = first_index(); i < elements / 4; i += index_step()) {
+            const uchar4 four = reinterpret_cast<const uchar4*>(pixels)[i];
+            const auto channel = static_cast<unsigned>(i % 3);  // 4 i and i leave the same remainder
+            const unsigned next = channel == 2 ? 0 : channel + 1;
+            const unsigned last = next == 2 ? 0 : next + 1;
+            const float mean[3] = {of_channel(plan.mean, channel), of_channel(plan.mean, next),
+                                   of_channel(plan.mean, last)};
+            const float std[3] = {of_channel(plan.std, channel), of_channel(plan.std, next),
+                                  of_channel(plan.std, last)};
+            typename Vector4<Output>::Type out;
+            out.x = to_output<Output>(normalized(four.x, mean[0], std[0]));
+            out.y = to_output<Output>(normalized(four.y, mean[1], std[1]));
+            out.z = to_output<Output>(normalized(four.z, mean[2], std[2]));
+            out.w = to_output<Output>(normalized(four.w, mean[0], std[0]));
+            reinterpret_cast<typename Vector4<Output>::Type*>(to)[i] = out;
+        }
+        done = elements / 4 * 4;
+    }
+    for (std::uint64_t i = done + first_index(); i < elements; i += index_step())
+        to[i] = normalized_at<Output>(pixels, i, static_cast<unsigned>(i % 3), plan);
+}
+
+// Planar: a thread takes four pixels (12 bytes) and writes four elements to each of the three planes.
+template <class Output>
+__global__ void normalize_planar_by_four(Output* to, const std::uint8_t* pixels,
+                                         const __grid_constant__ NormalizePlan plan, std::uint64_t groups) {
+    const auto groups_per_row = static_cast<std::uint64_t>(plan.pixels_per_row) / 4;
+    for (std::uint64_t i = first_index(); i < groups; i += index_step()) {
+        const std::uint64_t row = i / groups_per_row;
+        const std::uint64_t group = i - row * groups_per_row;
+        const auto* const source = reinterpret_cast<const uchar4*>(pixels) + 3 * i;
+        const uchar4 a = source[0];  // r0 g0 b0 r1
+        const uchar4 b = source[1];  // g1 b1 r2 g2
+        const uchar4 c = source[2];  // b2 r3 g3 b3
+        const std::uint8_t planes[3][4] = {{a.x, a.w, b.z, c.y}, {a.y, b.x, b.w, c.z}, {a.z, b.y, c.x, c.w}};
+#pragma unroll
+        for (unsigned channel = 0; channel < 3; ++channel) {
+            typename Vector4<Output>::Type out;
+            out.x = to_output<Output>(normalized(planes[channel][0], plan.mean[channel], plan.std[channel]));
+            out.y = to_output<Output>(normalized(planes[channel][1], plan.mean[channel], plan.std[channel]));
+            out.z = to_output<Output>(normalized(planes[channel][2], plan.mean[channel], plan.std[channel]));
+            out.w = to_output<Output>(normalized(planes[channel][3], plan.mean[channel], plan.std[channel]));
+            reinterpret_cast<typename Vector4<Output>::Type*>(
+                to)[(row * 3 + channel) * groups_per_row + group] = out;
+        }
+    }
+}
+
+template <class Output>
+__global__ void normalize_planar(Output* to, const std::uint8_t* pixels,
+                                 const __grid_constant__ NormalizePlan plan, std::uint64_t elements) {
+    const auto per_plane = static_cast<std::uint64_t>(plan.pixels_per_row);
+    for (std::uint64_t i = first_index(); i < elements; i += index_step()) {
+        const std::uint64_t plane = i / per_plane;
+        const std::uint64_t pixel = i - plane * per_plane;
+        const std::uint64_t row = plane / 3;
+        const auto channel = static_cast<unsigned>(plane - row * 3);
+        to[i] = normalized_at<Output>(pixels, (row * per_plane + pixel) * 3 + channel, channel, plan);
+    }
+}
+
+template <bool kVectors>
+__global__ void convert_to_bfloat16(std::uint16_t* to, const float* from, std::uint64_t elements) {
+    std::uint64_t done = 0;
+    if constexpr (kVectors) {
+        for (std::uint64_t i = first_index(); i < elements / 4; i += index_step()) {
+            const float4 four = reinterpret_cast<const float4*>(from)[i];
+            reinterpret_cast<ushort4*>(to)[i] =
+                make_ushort4(to_output<std::uint16_t>(four.x), to_output<std::uint16_t>(four.y),
+                             to_output<std::uint16_t>(four.z), to_output<std::uint16_t>(four.w));
+        }
+        done = elements / 4 * 4;
+    }
+    for (std::uint64_t i = done + first_index(); i < elements; i += index_step())
+        to[i] = to_output<std::uint16_t>(from[i]);
+}
+
+// Writes are dense; reads are as scattered as the source is. 32-bit indices when they are enough: 64-bit
+// division is slow.
+template <class Element, class Index>
+__global__ void pack(Element* to, const Element* from, const __grid_constant__ StridedCopy copy) {
+    const auto elements = static_cast<Index>(copy.elements);
+    const auto step = static_cast<Index>(index_step());
+    for (auto i = static_cast<Index>(first_index()); i < elements; i += step) {
+        Index rest = i;
+        std::int64_t offset = 0;
+        for (std::size_t d = copy.dims; d-- > 0;) {
+            const auto extent = static_cast<Index>(copy.shape[d]);
+            const Index outer = rest / extent;
+            offset += static_cast<std::int64_t>(rest - outer * extent) * copy.strides[d];
+            rest = outer;
+        }
+        to[i] = from[offset];
+    }
+}
+
+unsigned blocks_for(std::uint64_t threads) {
+    return static_cast<unsigned>(
+        std::clamp<std::uint64_t>((threads + kThreads - 1) / kThreads, 1, kMaxBlocks));
+}
+
+// The launch's own result: the thread's last error, which <<<>>> leaves behind, may be somebody else's.
+template <class... Parameters, class... Arguments>
+cudaError_t launch(cudaStream_t stream, std::uint64_t threads, void (*kernel)(Parameters...),
+                   Arguments... arguments) {
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(blocks_for(threads));
+    config.blockDim = dim3(kThreads);
+    config.stream = stream;
+    return cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
+}
+
+bool aligned(const void* address, std::size_t alignment) {
+    return reinterpret_cast<std::uintptr_t>(address) % alignment == 0;
+}
+
+template <class Output>
+cudaError_t launch_normalize_to(cudaStream_t stream, Output* to, const std::uint8_t* pixels,
+                                const NormalizePlan& plan) {
+    const auto elements = static_cast<std::uint64_t>(plan.elements());
+    const bool vectors = aligned(pixels, 4) && aligned(to, 4 * sizeof(Output));
+    if (plan.order == NormalizePlan::Order::ChannelsLast) {
+        return vectors ? launch(stream, elements / 4, normalize_channels_last<Output, true>, to, pixels, plan,
+                                elements)
+                       : launch(stream, elements, normalize_channels_last<Output, false>, to, pixels, plan,
+                                elements);
+    }
+    if (vectors && plan.pixels_per_row % 4 == 0)
+        return launch(stream, elements / 12, normalize_planar_by_four<Output>, to, pixels, plan,
+                      elements / 12);
+    return launch(stream, elements, normalize_planar<Output>, to, pixels, plan, elements);
+}
+
+template <class Element>
+cudaError_t launch_pack_of(cudaStream_t stream, void* to, const void* from, const StridedCopy& copy) {
+    // The loop's index may pass the end by one step of the whole grid before it stops.
+    constexpr std::uint64_t kFitsIn32Bits = (std::uint64_t{1} << 32) - kMaxBlocks * kThreads;
+    auto* const packed = static_cast<Element*>(to);
+    const auto* const source = static_cast<const Element*>(from);
+    if (copy.elements < kFitsIn32Bits)
+        return launch(stream, copy.elements, pack<Element, std::uint32_t>, packed, source, copy);
+    return launch(stream, copy.elements, pack<Element, std::uint64_t>, packed, source, copy);
+}
+
+}  // namespace
+
+cudaError_t launch_normalize(cudaStream_t stream, void* to, const std::uint8_t* pixels,
+                             const NormalizePlan& plan) {
+    if (plan.output == NormalizePlan::Output::Float32)
+        return launch_normalize_to(stream, static_cast<float*>(to), pixels, plan);
+    return launch_normalize_to(stream, static_cast<std::uint16_t*>(to), pixels, plan);
+}
+
+cudaError_t launch_convert_to_bfloat16(cudaStream_t stream, void* to, const void* from,
+                                       std::size_t elements) {
+    auto* const bits = static_cast<std::uint16_t*>(to);
+    const auto* const values = static_cast<const float*>(from);
+    if (aligned(to, 8) && aligned(from, 16))
+        return launch(stream, elements / 4, convert_to_bfloat16<true>, bits, values, std::uint64_t{elements});
+    return launch(stream, elements, convert_to_bfloat16<false>, bits, values, std::uint64_t{elements});
+}
+
+cudaError_t launch_pack(cudaStream_t stream, void* to, const void* from, const StridedCopy& copy) {
+    switch (copy.element_bytes) {
+        case 1:
+            return launch_pack_of<std::uint8_t>(stream, to, from, copy);
+        case 2:
+            return launch_pack_of<std::uint16_t>(stream, to, from, copy);
+        case 4:
+            return launch_pack_of<std::uint32_t>(stream, to, from, copy);
+        case 8:
+            return launch_pack_of<uint2>(stream, to, from, copy);
+        default:
+            return launch_pack_of<uint4>(stream, to, from, copy);
+    }
+}
+
+cudaError_t find_kernels_for_current_device() {
+    cudaFuncAttributes attributes{};
+    return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&convert_to_bfloat16<true>));
+}
+
+}  // namespace offramp

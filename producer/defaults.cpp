@@ -1,0 +1,34 @@
+#include "producer/defaults.hpp"
+
+#include <algorithm>
+
+namespace offramp {
+namespace {
+
+template <class Value>
+void settle(Value& setting, const Value& unset, const Value& value) {
+    if (setting == unset) setting = value;
+}
+
+}  // namespace
+
+RunConfig resolve_defaults(RunConfig config, const MachineSize& machine) {
+    const bool gpu = machine.has_gpu;
+    const bool copy = config.model == "copy";
+    const auto cores = static_cast<std::uint32_t>(machine.cores);
+    settle<std::string>(config.source, "auto", config.input.empty() ? "synthetic" : "images");
+    settle<std::uint32_t>(config.batch, 0, gpu ? 64 : copy ? 8 : 4);
+    settle<std::uint32_t>(config.image_size, 0, gpu ? 512 : 224);
+    settle<std::uint64_t>(config.copy_bytes, 0, gpu ? std::uint64_t{64} * 21 * 512 * 512 * 4 : std::uint64_t{16} << 20);
+    if (config.source == "synthetic") settle<std::uint64_t>(config.batches, 0, 20);
+    settle<std::uint32_t>(config.consumers, 0, gpu ? std::clamp(cores / 2, 2U, 8U) : 2);
+    settle<std::uint32_t>(config.slabs, 0, gpu ? 8 : 6);
+    settle<std::uint32_t>(config.decode_workers, 0, gpu ? std::clamp(cores / 2, 2U, 8U) : std::clamp(cores, 1U, 4U));
+    settle<std::string>(config.precision, "auto", gpu ? "tf32" : "fp32");
+    settle<std::string>(config.memory_format, "auto", config.precision == "bf16" ? "channels-last" : "contiguous");
+    settle<std::string>(config.processor, "auto",
+                      copy || config.model == "encoder" ? "checksum" : "mask-png");
+    return config;
+}
+
+}  // namespace offramp

@@ -1,0 +1,60 @@
+#include <cstdio>
+#include <exception>
+#include <thread>
+
+#include "common/base/end_signals.hpp"
+#include "common/base/error.hpp"
+#include "common/base/log.hpp"
+#include "common/config/run_config.hpp"
+#include "common/shm/run_objects.hpp"
+#include "producer/defaults.hpp"
+#include "producer/models/model_library.hpp"
+#include "producer/probe/machine_probe.hpp"
+#include "producer/run/producer_run.hpp"
+
+namespace offramp {
+namespace {
+
+void print_names() {
+    std::printf("models: copy");
+    for (const std::string& name : ModelLibrary::open().names()) std::printf(" %s", name.c_str());
+    std::printf("\nsources:");
+    for (const SourceEntry& entry : SourceEntry::all()) std::printf(" %.*s", static_cast<int>(entry.name.size()), entry.name.data());
+    std::printf("\n");
+}
+
+RunConfig resolve(const RunConfig& config) {
+    return resolve_defaults(config, {.has_gpu = open_device(config.device)->is_gpu(),
+                                     .cores = std::thread::hardware_concurrency()});
+}
+
+int run(int argc, char** argv) {
+    const auto parsed = parse_run_config(argc, argv, "offramp-producer");
+    if (!parsed) return to_int(ExitCode::Ok);
+    if (parsed->list) return print_names(), to_int(ExitCode::Ok);
+    if (parsed->probe) return std::printf("%s\n", probe_machine_json().c_str()), to_int(ExitCode::Ok);
+    if (parsed->print_config) return std::printf("%s\n", to_json(resolve(*parsed)).c_str()), to_int(ExitCode::Ok);
+    if (!parsed->sweep && (parsed->run_dir.empty() || parsed->run_id.empty()))
+        throw ConfigError("a producer needs --run-dir and --run-id", "Start runs with launch/offramp run, which chooses both");
+
+    start_logging("producer", parsed->log_level, parsed->log_format, parsed->log_file);
+    for (const std::string& name : sweep_dead_runs()) spdlog::info("removed {}, left by a dead run", name);
+    if (parsed->sweep) return to_int(ExitCode::Ok);
+    const EndSignals signals;
+    return to_int(ProducerRun(resolve(*parsed), signals).execute());
+}
+
+}  // namespace
+}  // namespace offramp
+
+int main(int argc, char** argv) {
+    try {
+        return offramp::run(argc, argv);
+    } catch (const offramp::Error& problem) {
+        std::fprintf(stderr, "offramp-producer: %s\n", problem.what());
+        return offramp::to_int(problem.exit_code());
+    } catch (const std::exception& problem) {
+        std::fprintf(stderr, "offramp-producer: unexpected: %s\n", problem.what());
+        return offramp::to_int(offramp::ExitCode::Internal);
+    }
+}

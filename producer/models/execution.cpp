@@ -1,0 +1,182 @@
+#include "producer/models/execution.hpp"
+
+#include <ATen/Context.h>
+#include <ATen/ops/from_blob.h>
+#include <torch/version.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <new>
+
+#include "common/base/error.hpp"
+
+#ifdef OFFRAMP_TORCH_HAS_CUDA
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
+#endif
+
+namespace offramp {
+namespace {
+
+std::string gibibytes(std::size_t bytes) {
+    const std::size_t hundredths = bytes / (std::size_t{1} << 20) * 100 / 1024;
+    return std::to_string(hundredths / 100) + (hundredths % 100 < 10 ? ".0" : ".") +
+           std::to_string(hundredths % 100) + " GiB";
+}
+
+at::ScalarType scalar_type(DType dtype) {
+    if (dtype == kFloat32) return at::kFloat;
+    if (dtype == kBFloat16) return at::kBFloat16;
+    if (dtype == kUInt8) return at::kByte;
+    expect(false, "a model's input and outputs are float32, bfloat16 or uint8");
+    std::abort();
+}
+
+void check_options(const ModelOptions& options) {
+    if (options.precision != "fp32" && options.precision != "tf32" && options.precision != "bf16")
+        throw ConfigError("unknown precision '" + options.precision + "'", "Known: fp32, tf32, bf16");
+    if (options.memory_format != "contiguous" && options.memory_format != "channels-last")
+        throw ConfigError("unknown memory format '" + options.memory_format + "'",
+                          "Known: contiguous, channels-last");
+    if (options.transform != "none" && options.transform != "class-map")
+        throw ConfigError("unknown transform '" + options.transform + "'", "Known: none, class-map");
+    if (options.batch == 0) throw ConfigError("the batch size is 0", "Give --batch 1 or more");
+    if (options.precision == "tf32" && options.device_index < 0)
+        throw ConfigError("the precision tf32 exists on a GPU only, and this model runs on the CPU",
+                          "Use --precision fp32, or bf16");
+}
+
+at::Device choose_device(const ModelOptions& options) {
+    if (options.device_index < 0) return at::kCPU;
+    const std::string wanted =
+        "the model '" + options.name + "' is to run on cuda:" + std::to_string(options.device_index);
+#ifdef OFFRAMP_TORCH_HAS_CUDA
+    const int devices = c10::cuda::device_count();
+    if (options.device_index < devices)
+        return {at::kCUDA, static_cast<c10::DeviceIndex>(options.device_index)};
+    int driver = 0;
+    (void)cudaDriverGetVersion(&driver);
+    throw ConfigError(wanted + ", but LibTorch " TORCH_VERSION " sees " + std::to_string(devices) +
+                          " CUDA devices; driver for CUDA " + std::to_string(driver / 1000) + "." +
+                          std::to_string(driver % 1000 / 10) + " found, CUDA " +
+                          std::to_string(CUDART_VERSION / 1000) + "." +
+                          std::to_string(CUDART_VERSION % 1000 / 10) + " needed",
+                      "Update the NVIDIA driver, choose another --device, or run with --device cpu",
+                      ExitCode::DeviceUnsupported);
+#else
+    throw ConfigError(wanted + ", but this LibTorch " TORCH_VERSION " was built without CUDA",
+                      "Build against a LibTorch with CUDA, or run with --device cpu",
+                      ExitCode::DeviceUnsupported);
+#endif
+}
+
+void set_switches(const ModelOptions& options) {
+    at::Context& context = at::globalContext();
+    const bool tf32 = options.precision == "tf32";
+    context.setAllowTF32CuBLAS(tf32);
+    context.setAllowTF32CuDNN(tf32);
+    context.setBenchmarkCuDNN(!options.deterministic);
+    context.setDeterministicCuDNN(options.deterministic);
+    context.setDeterministicAlgorithms(options.deterministic, false);
+    // Filling fresh memory would cost a pass over every output and can hide nothing here: every byte is
+    // written.
+    context.setDeterministicFillUninitializedMemory(false);
+    // cuBLAS is deterministic only with a fixed workspace, and reads this when its handle is made.
+    if (options.deterministic) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
+}
+
+#ifdef OFFRAMP_TORCH_HAS_CUDA
+// A sticky error stays after it was read once; any other is gone.
+bool device_is_broken(std::size_t& free_bytes, std::size_t& total_bytes) {
+    (void)cudaGetLastError();
+    return cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess;
+}
+#endif
+
+std::string first_line(const std::string& text) {
+    return text.substr(0, text.find('\n'));
+}
+
+// LibTorch says "CUDA out of memory. Tried to allocate 1.31 GiB. GPU 0 has ...": the amount, or nothing.
+std::string amount_asked_for(const std::string& text) {
+    static constexpr std::string_view kBefore = "Tried to allocate ";
+    const std::size_t begin = text.find(kBefore);
+    if (begin == std::string::npos) return "an unknown amount";
+    const std::size_t end = text.find("iB", begin);
+    return end == std::string::npos ? "an unknown amount"
+                                    : text.substr(begin + kBefore.size(), end + 2 - begin - kBefore.size());
+}
+
+}  // namespace
+
+Execution::Execution(const ModelOptions& options) : options_(options) {
+    check_options(options);
+    device_ = choose_device(options);
+    if (options.precision == "bf16") compute_type_ = at::kBFloat16;
+    if (options.memory_format == "channels-last") memory_format_ = at::MemoryFormat::ChannelsLast;
+    set_switches(options);
+}
+
+Execution::Scope::Scope([[maybe_unused]] const Execution& execution) {
+#ifdef OFFRAMP_TORCH_HAS_CUDA
+    if (!execution.on_cuda()) return;
+    const c10::DeviceIndex index = execution.device_.index();
+    auto* const stream = static_cast<cudaStream_t>(execution.options_.stream);
+    stream_.reset_stream(stream == nullptr ? c10::cuda::getDefaultCUDAStream(index)
+                                           : c10::cuda::getStreamFromExternal(stream, index));
+#endif
+}
+
+at::Tensor Execution::view(const void* data, const TensorSpec& spec) const {
+    expect(data != nullptr, "the input's address is given");
+    return at::for_blob(const_cast<void*>(data), at::IntArrayRef(spec.shape.data(), spec.dims))
+        .strides(at::IntArrayRef(spec.strides.data(), spec.dims))
+        .options(at::TensorOptions().dtype(scalar_type(spec.dtype)).device(device_))
+        .target_device(device_)
+        .make_tensor();
+}
+
+DeviceTensor Execution::hand_out(at::Tensor tensor, const TensorSpec& spec) {
+    expect(tensor.scalar_type() == scalar_type(spec.dtype) &&
+               std::ranges::equal(tensor.sizes(), std::span(spec.shape).first(spec.dims)) &&
+               std::ranges::equal(tensor.strides(), std::span(spec.strides).first(spec.dims)),
+           "an output is what outputs() says");
+    auto owner = std::make_shared<const at::Tensor>(std::move(tensor));
+    const void* const data = owner->const_data_ptr();
+    return {.spec = spec, .data = data, .owner = std::move(owner)};
+}
+
+void Execution::rethrow_as_error() const {
+    const std::string what = "the model '" + options_.name + "' with batch " + std::to_string(options_.batch);
+    try {
+        throw;
+    } catch (const Error&) {
+        throw;
+    } catch (const c10::Error& error) {
+        const std::string text = first_line(error.what_without_backtrace());
+#ifdef OFFRAMP_TORCH_HAS_CUDA
+        std::size_t free_bytes = 0;
+        std::size_t total_bytes = 0;
+        if (on_cuda() && device_is_broken(free_bytes, total_bytes))
+            throw Error(ExitCode::DeviceBroken, what + " failed and its GPU's context is lost: " + text,
+                        "Start again; if it recurs, look for Xid lines in the kernel's log");
+        if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr)
+            throw Error(ExitCode::DeviceOutOfMemory,
+                        what + " does not fit on the GPU: needed " + amount_asked_for(text) + " more, free " +
+                            gibibytes(free_bytes) + " of " + gibibytes(total_bytes),
+                        "Use a smaller --batch, --image-size or fewer outputs in flight, --precision bf16, "
+                        "or a GPU with more memory");
+#endif
+        if (text.find("can't allocate memory") != std::string::npos)
+            throw Error(ExitCode::System, what + " does not fit in this machine's memory: " + text,
+                        "Use a smaller --batch or --image-size");
+        throw Error(ExitCode::Internal, what + " failed in LibTorch " TORCH_VERSION ": " + text);
+    } catch (const std::bad_alloc&) {
+        throw Error(ExitCode::System, what + " does not fit in this machine's memory",
+                    "Use a smaller --batch");
+    }
+}
+
+}  // namespace offramp

@@ -1,0 +1,185 @@
+#include "producer/models/safetensors.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "common/base/error.hpp"
+#include "common/base/unique_fd.hpp"
+
+namespace offramp {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t kLengthBytes = 8;
+constexpr std::size_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
+
+// Bytes of an element by the format's word; 0 for an unknown one.
+std::size_t element_bytes(std::string_view dtype) {
+    static constexpr std::pair<std::string_view, std::size_t> kKnown[] = {
+        {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1},
+        {"I16", 2},  {"U16", 2}, {"F16", 2}, {"BF16", 2},    {"I32", 4},
+        {"U32", 4},  {"F32", 4}, {"F64", 8}, {"I64", 8},     {"U64", 8}};
+    for (const auto& [name, bytes] : kKnown)
+        if (name == dtype) return bytes;
+    return 0;
+}
+
+[[noreturn]] void refuse(const std::string& path, const std::string& found) {
+    throw ConfigError("the weights '" + path + "' are no sound .safetensors file: " + found,
+                      "Was the file copied completely? Export it again with safetensors.torch.save_file",
+                      ExitCode::BadInput);
+}
+
+[[noreturn]] void refuse(const std::string& path, const std::string& tensor, const std::string& found) {
+    refuse(path, "tensor '" + tensor + "' " + found);
+}
+
+Json parse_header(const std::string& path, std::span<const std::byte> header) {
+    std::set<std::string> names;
+    std::string repeated;
+    const Json::parser_callback_t note_repeats = [&](int depth, Json::parse_event_t event, Json& parsed) {
+        if (depth == 1 && event == Json::parse_event_t::key &&
+            !names.insert(parsed.get<std::string>()).second)
+            repeated = parsed.get<std::string>();
+        return true;
+    };
+    try {
+        const char* text = reinterpret_cast<const char*>(header.data());
+        Json parsed = Json::parse(text, text + header.size(), note_repeats);
+        if (!parsed.is_object()) refuse(path, "the header is not a JSON object");
+        if (!repeated.empty()) refuse(path, repeated, "is named twice in the header");
+        return parsed;
+    } catch (const Json::exception& error) {
+        refuse(path, std::string("the header is no JSON: ") + error.what());
+    }
+}
+
+// The whole numbers of a JSON list, none negative, none beyond what an offset can be.
+std::vector<std::uint64_t> whole_numbers(const std::string& path, const std::string& tensor,
+                                         const Json& entry, const char* field) {
+    const auto found = entry.find(field);
+    if (found == entry.end() || !found->is_array())
+        refuse(path, tensor, std::string("has no list '") + field + "'");
+    std::vector<std::uint64_t> numbers;
+    for (const Json& number : *found) {
+        if (!number.is_number_unsigned() || number.get<std::uint64_t>() > std::uint64_t{1} << 62)
+            refuse(path, tensor,
+                   std::string("has '") + field + "' " + found->dump() +
+                       ": not all are whole numbers from 0 to 2^62");
+        numbers.push_back(number.get<std::uint64_t>());
+    }
+    return numbers;
+}
+
+StoredTensor read_entry(const std::string& path, const std::string& name, const Json& entry,
+                        std::span<const std::byte> data) {
+    if (!entry.is_object()) refuse(path, name, "has no description");
+    const auto dtype = entry.find("dtype");
+    if (dtype == entry.end() || !dtype->is_string()) refuse(path, name, "has no 'dtype'");
+    StoredTensor tensor{.dtype = dtype->get<std::string>(), .shape = {}, .bytes = {}};
+    std::uint64_t bytes = element_bytes(tensor.dtype);
+    if (bytes == 0) refuse(path, name, "has the unknown dtype '" + tensor.dtype + "'");
+    for (const std::uint64_t size : whole_numbers(path, name, entry, "shape")) {
+        if (__builtin_mul_overflow(bytes, size, &bytes))
+            refuse(path, name, "has a shape beyond any memory: " + entry["shape"].dump());
+        tensor.shape.push_back(static_cast<std::int64_t>(size));
+    }
+    const std::vector<std::uint64_t> offsets = whole_numbers(path, name, entry, "data_offsets");
+    if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data.size())
+        refuse(path, name,
+               "has data_offsets " + entry["data_offsets"].dump() + " but the file holds " +
+                   std::to_string(data.size()) + " bytes of tensors");
+    tensor.bytes = data.subspan(offsets[0], offsets[1] - offsets[0]);
+    if (tensor.bytes.size() != bytes)
+        refuse(path, name,
+               "is " + describe(tensor) + ", which takes " + std::to_string(bytes) +
+                   " bytes, but its data_offsets " + entry["data_offsets"].dump() + " span " +
+                   std::to_string(tensor.bytes.size()));
+    return tensor;
+}
+
+}  // namespace
+
+std::string describe(const StoredTensor& tensor) {
+    std::string text = tensor.dtype + " [";
+    for (std::size_t d = 0; d < tensor.shape.size(); ++d)
+        text += (d == 0 ? "" : ", ") + std::to_string(tensor.shape[d]);
+    return text + "]";
+}
+
+SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
+    map_file();
+    try {
+        read_header();
+        check_coverage();
+    } catch (...) {
+        ::munmap(const_cast<std::byte*>(file_.data()), file_.size());
+        throw;
+    }
+}
+
+SafetensorsFile::~SafetensorsFile() {
+    ::munmap(const_cast<std::byte*>(file_.data()), file_.size());
+}
+
+const StoredTensor* SafetensorsFile::find(std::string_view name) const {
+    const auto found = tensors_.find(name);
+    return found == tensors_.end() ? nullptr : &found->second;
+}
+
+void SafetensorsFile::map_file() {
+    const UniqueFd file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+    if (file.get() < 0)
+        throw SystemError("open the weights '" + path_ + "'", errno,
+                          "Give --weights a readable .safetensors file", ExitCode::BadInput);
+    struct stat status {};
+    if (::fstat(file.get(), &status) != 0) throw SystemError("fstat of the weights '" + path_ + "'", errno);
+    if (!S_ISREG(status.st_mode)) refuse(path_, "it is not a regular file");
+    const auto bytes = static_cast<std::size_t>(status.st_size);
+    if (bytes <= kLengthBytes) refuse(path_, "it has only " + std::to_string(bytes) + " bytes");
+    void* mapped = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file.get(), 0);
+    if (mapped == MAP_FAILED)
+        throw SystemError("map the weights '" + path_ + "', " + std::to_string(bytes) + " bytes", errno);
+    file_ = {static_cast<const std::byte*>(mapped), bytes};
+}
+
+void SafetensorsFile::read_header() {
+    std::uint64_t length = 0;  // x86-64 and arm64 Linux are little-endian, as the format
+    std::memcpy(&length, file_.data(), kLengthBytes);
+    if (length > kMaxHeaderBytes || length > file_.size() - kLengthBytes)
+        refuse(path_, "its header claims " + std::to_string(length) + " bytes, the file has " +
+                          std::to_string(file_.size()));
+    data_ = file_.subspan(kLengthBytes + length);
+    const Json header = parse_header(path_, file_.subspan(kLengthBytes, length));
+    for (const auto& [name, entry] : header.items())
+        if (name != "__metadata__") tensors_.emplace(name, read_entry(path_, name, entry, data_));
+}
+
+// The format allows neither overlaps nor holes: both mean that offsets or bytes are not what was written.
+void SafetensorsFile::check_coverage() const {
+    std::vector<std::pair<const std::byte*, const std::string*>> by_position;
+    for (const auto& [name, tensor] : tensors_)
+        if (!tensor.bytes.empty()) by_position.emplace_back(tensor.bytes.data(), &name);
+    std::ranges::sort(by_position, {}, [](const auto& entry) { return entry.first; });
+    const std::byte* end = data_.data();
+    for (const auto& [begin, name] : by_position) {
+        if (begin < end) refuse(path_, *name, "overlaps the tensor before it");
+        if (begin > end)
+            refuse(path_, *name, "leaves " + std::to_string(begin - end) + " unused bytes before it");
+        end = begin + tensors_.at(*name).bytes.size();
+    }
+    const std::byte* const file_end = data_.data() + data_.size();
+    if (end != file_end)
+        refuse(path_, std::to_string(file_end - end) + " bytes at its end belong to no tensor");
+}
+
+}  // namespace offramp

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace offramp {
+
+// One tensor of a .safetensors file, as it lies there: row-major, little-endian, at any alignment.
+struct StoredTensor {
+    std::string dtype;  // the format's word: "F32", "BF16", "I64", ...
+    std::vector<std::int64_t> shape;
+    std::span<const std::byte> bytes;  // inside the file's mapping
+};
+
+// "F32 [64, 3, 7, 7]"
+std::string describe(const StoredTensor& tensor);
+
+// Maps a .safetensors file and checks every claim of its header before anything is believed: 8 bytes
+// little-endian header length N, N bytes of JSON {name: {dtype, shape, data_offsets: [begin, end]}}, then the
+// tensors' bytes. The header's length is a multiple of nothing, so the tensors may be misaligned: copy them,
+// never cast. Owns the mapping, that all StoredTensor::bytes point into. Thread: any, it never changes.
+// Blocks: on the disk. Errors: ConfigError (BadInput) with the file, the tensor, what the header says and
+// what would be right.
+class SafetensorsFile {
+  public:
+    explicit SafetensorsFile(const std::string& path);
+    ~SafetensorsFile();
+    SafetensorsFile(const SafetensorsFile&) = delete;
+    SafetensorsFile& operator=(const SafetensorsFile&) = delete;
+
+    const std::string& path() const { return path_; }
+    const std::map<std::string, StoredTensor, std::less<>>& tensors() const { return tensors_; }
+    // Null when the file has no such tensor.
+    const StoredTensor* find(std::string_view name) const;
+
+  private:
+    void map_file();
+    void read_header();
+    void check_coverage() const;
+
+    std::string path_;
+    std::span<const std::byte> file_;
+    std::span<const std::byte> data_;
+    std::map<std::string, StoredTensor, std::less<>> tensors_;
+};
+
+}  // namespace offramp

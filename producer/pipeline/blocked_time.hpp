@@ -1,0 +1,49 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "common/base/clock.hpp"
+
+namespace offramp {
+
+inline const SteadyClock kSteadyClock{};
+
+// Adds up how long threads were blocked at one place, the waits that still last included, so that a stage that is stuck shows
+// while it is stuck. Thread: under its owner's lock. Units: thread-seconds.
+class BlockedTime {
+ public:
+    void begin(TimePoint now) {
+        advance(now);
+        ++waiting_;
+    }
+    void end(TimePoint now) {
+        advance(now);
+        --waiting_;
+    }
+    double seconds(TimePoint now) const {
+        return std::chrono::duration<double>(total_ + waiting_ * (now - as_of_)).count();
+    }
+    std::int64_t waiting() const { return waiting_; }
+
+ private:
+    void advance(TimePoint now) {
+        total_ += waiting_ * (now - as_of_);
+        as_of_ = now;
+    }
+
+    std::int64_t waiting_ = 0;
+    TimePoint as_of_{};
+    std::chrono::nanoseconds total_{0};   // up to as_of_
+};
+
+// Waits on `changed` until `ready`, and books the wait unless `ready` holds already.
+template <typename Condition, typename Lock, typename Ready>
+void wait_booked(Condition& changed, Lock& lock, BlockedTime& blocked, const Clock& clock, Ready ready) {
+    if (ready()) return;
+    blocked.begin(clock.now());
+    changed.wait(lock, ready);
+    blocked.end(clock.now());
+}
+
+}  // namespace offramp

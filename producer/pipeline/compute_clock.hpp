@@ -1,0 +1,37 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "producer/cuda/device.hpp"
+
+namespace offramp {
+
+// Adds up the time that a stream spends on batches, from pairs of events on the device, not from guesses on the host.
+// Thread: begin() and end() from the stream's; busy_seconds() from any. Blocks: begin() when `depth` batches are unfinished: it then
+// waits for the oldest, which also bounds how far the host runs ahead of the device.
+class ComputeClock {
+ public:
+    ComputeClock(Device& device, std::size_t depth);
+
+    void begin(Stream& stream);
+    void end(Stream& stream);
+    // Waits for what was begun, so that busy_seconds() holds all of it.
+    void settle();
+    double busy_seconds() const { return static_cast<double>(busy_ns_) / 1e9; }
+
+ private:
+    struct Pair {
+        std::unique_ptr<Event> begun, ended;
+        bool open = false;
+    };
+    void close(Pair& pair);
+
+    std::vector<Pair> pairs_;
+    std::size_t next_ = 0;
+    std::atomic<std::uint64_t> busy_ns_{0};
+};
+
+}  // namespace offramp

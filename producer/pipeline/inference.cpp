@@ -1,0 +1,55 @@
+#include "producer/pipeline/inference.hpp"
+
+#include "common/base/clock.hpp"
+#include "common/base/error.hpp"
+#include "common/base/trace.hpp"
+
+namespace offramp {
+namespace {
+
+// So many batches may be submitted and unfinished: enough that the device never waits for the host.
+constexpr std::size_t kBatchesInFlight = 3;
+
+}  // namespace
+
+Inference::Inference(Device& device, Model& model, Stream& compute, const SlabLayout& layout)
+    : device_(device),
+      model_(model),
+      compute_(compute),
+      layout_(layout),
+      clock_(device, kBatchesInFlight),
+      events_(device) {}
+
+void Inference::run(Prefetcher& input, EgressStream& egress) {
+    while (auto batch = input.next()) {
+        OutputBatch output = compute_batch(std::move(*batch));
+        const std::uint64_t began = now_ns();
+        if (!egress.submit(std::move(output))) return;
+        output_wait_ns_ += now_ns() - began;
+    }
+    clock_.settle();
+}
+
+OutputBatch Inference::compute_batch(InputBatch input) {
+    const TraceRange batch_range(TraceName::Batch, input.number());
+    const TraceRange range(TraceName::Compute, input.number());
+    input.wait_ready(compute_);
+    // A model on the CPU computes on this very thread, not on a stream.
+    if (!device_.is_gpu() && input.ready() != nullptr) input.ready()->wait();
+    OutputBatch output{.number = input.number(), .rows = {input.rows().begin(), input.rows().end()}};
+    clock_.begin(compute_);
+    output.tensors = model_.run(input.data());
+    clock_.end(compute_);
+    output.computed = events_.take();
+    compute_.record(*output.computed);
+    input.release_after(compute_);
+    for (std::size_t i = 0; i < output.tensors.size(); ++i) {
+        const TensorSpec& made = output.tensors[i].spec;
+        if (i >= layout_.tensors.size() || made.with_rows(layout_.rows) != layout_.tensors[i])
+            throw Error(ExitCode::Internal, "the model gave " + made.describe() + ", the slabs were laid out for " +
+                                                (i < layout_.tensors.size() ? layout_.tensors[i].describe() : "nothing"));
+    }
+    return output;
+}
+
+}  // namespace offramp

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+
+#include "common/slab/slab_layout.hpp"
+#include "producer/cuda/device.hpp"
+#include "producer/models/model.hpp"
+#include "producer/pipeline/blocked_time.hpp"
+#include "producer/pipeline/compute_clock.hpp"
+#include "producer/pipeline/egress_stream.hpp"
+#include "producer/pipeline/event_pool.hpp"
+#include "producer/pipeline/prefetcher.hpp"
+
+namespace offramp {
+
+// Runs the model on every batch of input and hands its outputs to the egress. Never waits for the device but where a bound on
+// what is in flight asks for it.
+// Borrows all of its parts. Thread: run() on the model's thread; the figures from any. Blocks: run() to the end of the input.
+// Errors: the model's, the prefetcher's and the egress's.
+class Inference {
+ public:
+    Inference(Device& device, Model& model, Stream& compute, const SlabLayout& layout);
+
+    void run(Prefetcher& input, EgressStream& egress);
+
+    double busy_seconds() const { return clock_.busy_seconds(); }
+    double output_wait_seconds() const { return static_cast<double>(output_wait_ns_) / 1e9; }
+
+ private:
+    OutputBatch compute_batch(InputBatch input);
+
+    Device& device_;
+    Model& model_;
+    Stream& compute_;
+    const SlabLayout& layout_;
+    ComputeClock clock_;
+    EventPool events_;
+    std::atomic<std::uint64_t> output_wait_ns_{0};
+};
+
+}  // namespace offramp

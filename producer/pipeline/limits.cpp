@@ -1,0 +1,61 @@
+#include "producer/pipeline/limits.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "common/base/clock.hpp"
+
+namespace offramp {
+
+double measure_compute_alone(Model& model, Device& device, Stream& compute, const void* input, std::uint64_t warmup,
+                             std::uint64_t batches) {
+    for (std::uint64_t i = 0; i < warmup; ++i) model.run(input);
+    compute.synchronize();
+    const auto began = device.make_event(Device::Timing::On);
+    const auto ended = device.make_event(Device::Timing::On);
+    compute.record(*began);
+    // The host may not run far ahead: each batch in flight holds an output on the device.
+    std::vector<std::unique_ptr<Event>> done;
+    for (int i = 0; i < 2; ++i) done.push_back(device.make_event());
+    for (std::uint64_t i = 0; i < batches; ++i) {
+        if (done[i % 2]->armed()) done[i % 2]->wait();
+        model.run(input);
+        compute.record(*done[i % 2]);
+    }
+    compute.record(*ended);
+    ended->wait();
+    return static_cast<double>(batches) / ended->seconds_since(*began);
+}
+
+double measure_copy_ceiling(Model& model, Device& device, Stream& compute, const void* input, const SlabLayout& layout,
+                            SlabExchange& exchange, std::uint32_t slab_count, std::uint64_t batches) {
+    const std::vector<DeviceTensor> outputs = model.run(input);
+    compute.synchronize();
+    std::vector<FillLease> leases;
+    for (std::uint32_t i = 0; i < std::clamp(slab_count / 2, 1U, 4U); ++i) {
+        auto lease = exchange.wait_for_slab();
+        if (!lease) return 0;
+        leases.push_back(std::move(*lease));
+    }
+    const auto stream = device.make_stream("copy-ceiling");
+    const auto began = device.make_event(Device::Timing::On);
+    const auto ended = device.make_event(Device::Timing::On);
+    std::uint64_t bytes = 0;
+    const auto copy_once = [&](const FillLease& lease) {
+        for (std::size_t i = 0; i < outputs.size(); ++i) {
+            const std::size_t size = static_cast<std::size_t>(layout.rows) * layout.tensors[i].row_bytes();
+            stream->copy_to_host(lease.bytes().data() + layout.header_bytes + layout.offsets[i],
+                                 static_cast<const std::byte*>(outputs[i].data), size);
+            bytes += size;
+        }
+    };
+    copy_once(leases.front());
+    bytes = 0;
+    stream->record(*began);
+    for (std::uint64_t i = 0; i < batches; ++i) copy_once(leases[i % leases.size()]);
+    stream->record(*ended);
+    ended->wait();
+    return static_cast<double>(bytes) / ended->seconds_since(*began);
+}
+
+}  // namespace offramp

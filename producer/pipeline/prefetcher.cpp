@@ -1,0 +1,188 @@
+#include "producer/pipeline/prefetcher.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/log.hpp"
+#include "common/base/trace.hpp"
+
+namespace offramp {
+
+Prefetcher::Prefetcher(Device& device, BatchSource& source, PrefetchSettings settings, const Clock& clock)
+    : device_(device),
+      source_(source),
+      settings_(std::move(settings)),
+      budget_(settings_.max_errors, source.items()),
+      queue_(std::size_t{settings_.depth} + 1, clock) {
+    const ModelInput& input = settings_.input;
+    expect(settings_.batch > 0 && settings_.decode_workers > 0, "a prefetcher makes batches with at least one worker");
+    expect(input.kind == InputKind::None || input.tensor.rows() == settings_.batch, "the model's input is one full batch");
+    device_.use_on_this_thread();
+    const bool uploads = source_.row_kind() != RowKind::Nothing && input.kind != InputKind::None;
+    if (uploads) {
+        const std::uint32_t buffers = settings_.depth + 1;
+        upload_.emplace(device_, input, source_.row_kind());
+        staging_.emplace(device_,
+                         StagingWindow::Shape{upload_->staged_row_bytes(), settings_.batch, buffers, source_.items()}, clock);
+        inputs_ = std::make_shared<InputSlots>(device_, upload_->input_bytes(), buffers, clock);
+        copies_ = device_.make_stream("h2d");
+        uploaded_ = device_.make_event();
+    } else if (input.kind != InputKind::None) {
+        resident_ = make_resident_input(device_, input, settings_.seed);
+    }
+    try {
+        threads_.emplace_back([this] { upload(); });
+        for (std::uint32_t worker = 0; uploads && worker < settings_.decode_workers; ++worker)
+            threads_.emplace_back([this, worker] { decode(worker); });
+    } catch (...) {
+        stop();
+        throw;
+    }
+}
+
+Prefetcher::~Prefetcher() { stop(); }
+
+std::optional<InputBatch> Prefetcher::next() {
+    if (finished_) return std::nullopt;
+    rethrow_failure();
+    std::optional<InputBatch> batch = queue_.pop();
+    if (finished_) return std::nullopt;
+    rethrow_failure();
+    if (!batch) return std::nullopt;
+    ++batches_delivered_;
+    items_delivered_ += batch->rows().size();
+    holes_delivered_ += batch->holes();
+    return batch;
+}
+
+void Prefetcher::finish_early() noexcept {
+    finished_ = true;
+    close();
+}
+
+void Prefetcher::stop() noexcept {
+    finish_early();
+    const std::lock_guard lock(threads_mutex_);
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+}
+
+Prefetcher::Progress Prefetcher::progress() const {
+    Progress progress{.batches_delivered = batches_delivered_,
+                      .items_delivered = items_delivered_,
+                      .holes_delivered = holes_delivered_,
+                      .batches_queued = queue_.size(),
+                      .next_blocked_seconds = queue_.pop_blocked_seconds(),
+                      .upload_blocked_on_model_seconds = queue_.push_blocked_seconds()};
+    if (staging_) {
+        progress.upload_blocked_on_decode_seconds = staging_->complete_blocked_seconds();
+        progress.decode_blocked_seconds = staging_->claim_blocked_seconds();
+        progress.upload_blocked_on_model_seconds += inputs_->blocked_seconds();
+    }
+    return progress;
+}
+
+void Prefetcher::decode(std::uint32_t worker) noexcept {
+    name_this_thread(("decode-" + std::to_string(worker)).c_str());
+    try {
+        while (const auto claim = staging_->claim()) load_row(*claim);
+    } catch (...) {
+        fail(std::current_exception());
+    }
+}
+
+void Prefetcher::load_row(const StagingWindow::Claim& claim) {
+    RowInfo row{.item = claim.item, .key = source_.key(claim.item)};
+    try {
+        source_.load(claim.item, claim.row);
+    } catch (const UnreadableItem& unreadable) {
+        std::fill(claim.row.begin(), claim.row.end(), std::byte{0});
+        row.hole = true;
+        row.reason = unreadable.what();
+        const std::uint64_t failed = skipped_.record({claim.item, source_.origin(claim.item), row.reason});
+        if (budget_.exceeded_by(failed)) throw budget_.failure(failed, skipped_.list());
+    }
+    staging_->done(std::move(row));
+}
+
+void Prefetcher::upload() noexcept {
+    name_this_thread("upload");
+    try {
+        device_.use_on_this_thread();
+        staging_ ? upload_batches() : queue_resident_batches();
+        queue_.close();
+    } catch (...) {
+        fail(std::current_exception());
+    }
+    try {
+        if (copies_) copies_->synchronize();   // the staging buffers go next
+    } catch (const std::exception& error) {
+        spdlog::error("ending the upload stream: {}", error.what());
+    }
+}
+
+void Prefetcher::upload_batches() {
+    for (std::uint64_t number = 0;; ++number) {
+        const TraceRange get_batch(TraceName::GetBatch, number);
+        std::optional<StagingWindow::Batch> batch = staging_->take_complete();
+        if (!batch) return;
+        if (budget_.nothing_was_read(skipped_.total())) throw budget_.failure(skipped_.total(), skipped_.list());
+        // The rows that a short last batch lacks: a model of a fixed shape computes on them as well.
+        const std::size_t filled = batch->rows.size() * upload_->staged_row_bytes();
+        std::fill(batch->memory.begin() + static_cast<std::ptrdiff_t>(filled), batch->memory.end(), std::byte{0});
+        upload_one(std::move(*batch));
+    }
+}
+
+void Prefetcher::upload_one(StagingWindow::Batch batch) {
+    InputSlot* const slot = inputs_->acquire();
+    if (slot == nullptr) return;
+    Event* const last_use = std::exchange(slot->last_use, nullptr);
+    {
+        const TraceRange h2d(TraceName::H2d, batch.number);
+        // Of an earlier upload on this very stream: done, or nearly. It may be armed again once it was seen so.
+        if (slot->ready->armed()) slot->ready->wait();
+        if (last_use != nullptr) copies_->wait_for(*last_use);
+        upload_->submit(*copies_, batch.memory.data(), slot->memory->data(), *uploaded_);
+        copies_->record(*slot->ready);
+    }
+    // Handed out before it is there: the model's work can be submitted meanwhile.
+    queue_.push(InputBatch(batch.number, std::move(batch.rows), inputs_, *slot));
+    uploaded_->wait();
+    if (last_use != nullptr) last_use->wait();   // done, as the upload came after it; may be armed again from here on
+    staging_->recycle();
+}
+
+void Prefetcher::queue_resident_batches() {
+    const std::uint64_t items = source_.items();
+    for (std::uint64_t number = 0, item = 0; item < items; ++number) {
+        const TraceRange get_batch(TraceName::GetBatch, number);
+        std::vector<RowInfo> rows(std::min<std::uint64_t>(settings_.batch, items - item));
+        for (RowInfo& row : rows) {
+            row.item = item;
+            row.key = source_.key(item++);
+        }
+        if (!queue_.push(InputBatch(number, std::move(rows), resident_ ? resident_->data() : nullptr))) return;
+    }
+}
+
+void Prefetcher::fail(std::exception_ptr error) noexcept {
+    {
+        const std::lock_guard lock(failure_mutex_);
+        if (!failure_) failure_ = std::move(error);
+    }
+    close();
+}
+
+void Prefetcher::close() noexcept {
+    if (staging_) staging_->close();
+    if (inputs_) inputs_->close();
+    queue_.abandon();
+}
+
+void Prefetcher::rethrow_failure() {
+    const std::lock_guard lock(failure_mutex_);
+    if (failure_) std::rethrow_exception(failure_);
+}
+
+}  // namespace offramp

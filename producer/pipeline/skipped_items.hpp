@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace offramp {
+
+// An item that could not be read, and why.
+struct SkippedItem {
+    std::uint64_t item = 0;
+    std::string origin;
+    std::string reason;
+};
+
+// Collects the items that were skipped: all are counted, so many are kept. Thread: any.
+class SkippedItems {
+ public:
+    static constexpr std::size_t kKept = 10'000;
+
+    explicit SkippedItems(std::size_t kept = kKept) : kept_(kept) {}
+
+    // Returns how many were skipped, this one included.
+    std::uint64_t record(SkippedItem item);
+    std::uint64_t total() const;
+    // Those that were kept, by item.
+    std::vector<SkippedItem> list() const;
+
+ private:
+    const std::size_t kept_;
+    mutable std::mutex mutex_;
+    std::uint64_t total_ = 0;
+    std::vector<SkippedItem> items_;
+};
+
+}  // namespace offramp

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/config/run_config.hpp"
+#include "producer/cuda/device.hpp"
+#include "producer/pipeline/skipped_items.hpp"
+#include "producer/slab/broker_report.hpp"
+
+namespace offramp {
+
+// What is known once the parts are built, and does not change.
+struct RunFacts {
+    RunConfig config;
+    DeviceInfo device;
+    std::string model;              // descriptions, for people
+    std::string source;
+    bool random_weights = false;
+    std::uint64_t items = 0;        // of the source
+    std::uint64_t payload_bytes = 0;   // of a full batch
+    std::uint64_t began_ns = 0;     // CLOCK_MONOTONIC at the program's start
+};
+
+// The rates that delivery is compared with; 0 where they were not measured.
+struct Limits {
+    double compute_batches_per_second = 0;
+    double copy_bytes_per_second = 0;
+};
+
+// How the run stands at one moment.
+struct RunFigures {
+    std::string state = "starting";    // starting, running, draining, ended, failed
+    BrokerReport broker;
+    std::uint64_t sourced = 0;         // items taken from the source
+    std::uint64_t skipped = 0;         // of them: unreadable
+    Amount dropped;                    // read, but never published: the run was stopped
+    std::vector<SkippedItem> skipped_items;   // the first of them
+    double compute_busy_seconds = 0;   // of the device
+    double copy_seconds = 0;           // of the copy engine
+    double input_wait_seconds = 0;     // the model waited for input
+    double slab_wait_seconds = 0;      // the egress waited for a free slab
+    double output_wait_seconds = 0;    // the model waited for the egress to take its output
+    double seconds_to_first_slab = 0;
+    double seconds_to_all_slabs = 0;
+    PinningProof pinning;
+    Limits limits;
+    std::string failure;               // empty: none
+    std::uint64_t at_ns = 0;
+};
+
+}  // namespace offramp

@@ -1,0 +1,240 @@
+#include "producer/report/run_report.hpp"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "common/base/log.hpp"
+
+namespace offramp {
+namespace {
+
+using nlohmann::json;
+
+// Paths and keys may hold any bytes; JSON may not.
+std::string text_of(const json& value) { return value.dump(1, ' ', false, json::error_handler_t::replace); }
+
+json of_amount(const Amount& amount) {
+    return {{"slabs", amount.slabs}, {"batches", amount.batches}, {"samples", amount.samples}, {"bytes", amount.bytes}};
+}
+
+// {published, released, ...} in one unit.
+json in_unit(const RunFigures& figures, std::uint64_t Amount::*unit) {
+    return {{"published", figures.broker.published.*unit},
+            {"released", figures.broker.completed.*unit},
+            {"quarantined", figures.broker.quarantined.*unit},
+            {"redelivered", figures.broker.redelivered.*unit},
+            {"dropped", figures.dropped.*unit},
+            {"in_flight", figures.broker.in_flight.*unit}};
+}
+
+double seconds_between(std::uint64_t from_ns, std::uint64_t to_ns) {
+    return to_ns > from_ns ? static_cast<double>(to_ns - from_ns) / 1e9 : 0;
+}
+
+double cpu_seconds() {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    const auto seconds = [](const timeval& time) {
+        return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+    };
+    return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+double per_second(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
+
+void write_by_rename(const std::string& path, const std::string& text) {
+    const std::string temporary = path + ".new";
+    {
+        std::ofstream file(temporary, std::ios::trunc);
+        file << text << '\n';
+        if (!file.flush()) {
+            spdlog::warn("{} cannot be written: {}", temporary, std::strerror(errno));
+            return;
+        }
+    }
+    if (std::rename(temporary.c_str(), path.c_str()) != 0)
+        spdlog::warn("{} cannot be put in place: {}", path, std::strerror(errno));
+}
+
+json consumers_json(const BrokerReport& broker, bool past_too) {
+    json list = json::array();
+    for (const ConsumerReport& consumer : broker.consumers) {
+        if (!past_too && !consumer.end.empty()) continue;
+        list.push_back({{"pid", consumer.pid},
+                        {"slot", consumer.slot},
+                        {"session", consumer.session},
+                        {"slabs", consumer.completed.slabs},
+                        {"batches", consumer.completed.batches},
+                        {"samples", consumer.completed.samples},
+                        {"bytes", consumer.completed.bytes},
+                        {"busy_seconds", consumer.busy_seconds},
+                        {"holding", consumer.holding},
+                        {"end", consumer.end}});
+    }
+    return list;
+}
+
+// The steady rate: what was released after the warm-up, over the time since; all of it when the run was too short for that.
+struct Rate {
+    double seconds = 0, batches = 0, samples = 0, bytes = 0;
+};
+Rate steady_rate(const RunFacts& facts, const RunFigures& figures) {
+    const BrokerReport& broker = figures.broker;
+    const bool steady = broker.steady_since_ns != 0 && broker.last_release_ns > broker.steady_since_ns;
+    const Amount from = steady ? broker.before_steady : Amount{};
+    Rate rate{.seconds = seconds_between(steady ? broker.steady_since_ns : facts.began_ns, broker.last_release_ns)};
+    rate.batches = per_second(static_cast<double>(broker.completed.batches - from.batches), rate.seconds);
+    rate.samples = per_second(static_cast<double>(broker.completed.samples - from.samples), rate.seconds);
+    rate.bytes = per_second(static_cast<double>(broker.completed.bytes - from.bytes), rate.seconds);
+    return rate;
+}
+
+}  // namespace
+
+RunReport::RunReport(std::string run_dir, RunFacts facts) : run_dir_(std::move(run_dir)), facts_(std::move(facts)) {}
+
+void RunReport::write_status(const RunFigures& figures) {
+    write_by_rename(run_dir_ + "/status.json", status_json(facts_, before_.value_or(figures), figures));
+    before_ = figures;
+}
+
+void RunReport::write_summary(const RunFigures& figures) {
+    write_by_rename(run_dir_ + "/producer-summary.json", summary_json(facts_, figures));
+}
+
+std::string RunReport::limiting_stage(const RunFigures& before, const RunFigures& now) {
+    const double seconds = seconds_between(before.at_ns, now.at_ns);
+    if (seconds <= 0) return "starting";
+    struct Wait {
+        const char* stage;
+        double share;
+    };
+    const Wait waits[] = {{"input", (now.input_wait_seconds - before.input_wait_seconds) / seconds},
+                          {"consumers", (now.slab_wait_seconds - before.slab_wait_seconds) / seconds},
+                          {"copy to host", (now.output_wait_seconds - before.output_wait_seconds) / seconds}};
+    // A wait for slabs fills the egress's queue, which then makes the model wait: the cause comes first.
+    for (const Wait& wait : waits)
+        if (wait.share > 0.2) return wait.stage;
+    return "compute";
+}
+
+std::string RunReport::status_json(const RunFacts& facts, const RunFigures& before, const RunFigures& now) {
+    const double seconds = seconds_between(before.at_ns, now.at_ns);
+    const std::uint64_t done = now.broker.completed.samples + now.skipped + now.broker.quarantined.samples;
+    double busy = 0;
+    double busy_before = 0;
+    std::size_t living = 0;
+    for (const ConsumerReport& consumer : now.broker.consumers) {
+        busy += consumer.busy_seconds;
+        living += consumer.end.empty() ? 1U : 0U;
+    }
+    for (const ConsumerReport& consumer : before.broker.consumers) busy_before += consumer.busy_seconds;
+    json slabs = json::object();
+    for (std::size_t state = 0; state < kSlabStates; ++state)
+        slabs[std::string(to_string(static_cast<SlabState>(state)))] = now.broker.slabs[state];
+    const json status = {
+        {"state", now.state},
+        {"run_id", facts.config.run_id},
+        {"pid", ::getpid()},
+        {"done_samples", done},
+        {"total_samples", facts.items},
+        {"batches", now.broker.completed.batches},
+        {"samples_per_second",
+         per_second(static_cast<double>(now.broker.completed.samples - before.broker.completed.samples), seconds)},
+        {"gpu_share", std::clamp(per_second(now.compute_busy_seconds - before.compute_busy_seconds, seconds), 0.0, 1.0)},
+        {"consumer_share",
+         std::clamp(per_second(busy - busy_before, seconds * static_cast<double>(std::max<std::size_t>(1, living))), 0.0,
+                    1.0)},
+        {"limiting_stage", limiting_stage(before, now)},
+        {"slabs", slabs},
+        {"consumers", consumers_json(now.broker, false)},
+        {"slab_wait_seconds", now.slab_wait_seconds},
+        {"skipped", now.skipped},
+        {"redelivered", now.broker.redelivered.slabs},
+        {"message", now.failure.empty() ? now.broker.shortage : now.failure},
+    };
+    return text_of(status);
+}
+
+std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& figures) {
+    const BrokerReport& broker = figures.broker;
+    const Rate rate = steady_rate(facts, figures);
+    json samples = in_unit(figures, &Amount::samples);
+    samples["sourced"] = figures.sourced;
+    samples["skipped"] = figures.skipped;
+    json batches = in_unit(figures, &Amount::batches);
+    json skipped = json::array();
+    for (const SkippedItem& item : figures.skipped_items)
+        skipped.push_back({{"item", item.item}, {"origin", item.origin}, {"reason", item.reason}});
+    json given_up = json::array();
+    for (const QuarantinedSlab& slab : broker.given_up)
+        given_up.push_back(
+            {{"batch", slab.first_batch}, {"samples", slab.samples}, {"deaths", slab.deaths}, {"pids", slab.pids}});
+    json releases = json::object();
+    for (std::size_t i = 0; i < kReleaseOutcomes; ++i)
+        releases[std::string(to_string(static_cast<ReleaseOutcome>(i)))] = broker.releases[i];
+    releases["repeated"] = broker.repeated_releases;
+
+    json limits = nullptr;
+    if (figures.limits.compute_batches_per_second > 0 || figures.limits.copy_bytes_per_second > 0) {
+        const double compute = figures.limits.compute_batches_per_second;
+        const double copy = figures.limits.copy_bytes_per_second;
+        limits = {{"compute_batches_per_second", compute},
+                  {"copy_gigabytes_per_second", copy / 1e9},
+                  {"delivered_over_compute", compute > 0 ? rate.batches / compute : 0},
+                  {"delivered_over_copy_ceiling", copy > 0 ? rate.bytes / copy : 0}};
+    }
+    const double total_seconds = seconds_between(facts.began_ns, figures.at_ns);
+    const json summary = {
+        {"state", figures.state},
+        {"failure", figures.failure.empty() ? json(nullptr) : json(figures.failure)},
+        {"run_id", facts.config.run_id},
+        {"model", facts.model},
+        {"random_weights", facts.random_weights},
+        {"device", facts.device.name},
+        {"device_kind", facts.device.kind},
+        {"precision", facts.config.precision},
+        {"memory_format", facts.config.memory_format},
+        {"transform", facts.config.transform},
+        {"source", facts.source},
+        {"batch", facts.config.batch},
+        {"samples", samples},
+        {"batches", batches},
+        {"slabs", {{"published", of_amount(broker.published)}, {"released", of_amount(broker.completed)}}},
+        {"bytes", broker.completed.bytes},
+        {"seconds", total_seconds},
+        {"steady_seconds", rate.seconds},
+        {"warmup_batches", broker.before_steady.batches},
+        {"batches_per_second", rate.batches},
+        {"samples_per_second", rate.samples},
+        {"gigabytes_per_second", rate.bytes / 1e9},
+        {"compute_busy_seconds", figures.compute_busy_seconds},
+        {"copy_seconds", figures.copy_seconds},
+        {"input_wait_seconds", figures.input_wait_seconds},
+        {"slab_wait_seconds", figures.slab_wait_seconds},
+        {"output_wait_seconds", figures.output_wait_seconds},
+        {"producer_cpu_seconds", cpu_seconds()},
+        {"first_batch_seconds", seconds_between(facts.began_ns, broker.first_release_ns)},
+        {"first_slab_seconds", figures.seconds_to_first_slab},
+        {"all_slabs_seconds", figures.seconds_to_all_slabs},
+        {"pinned", figures.pinning.registered},
+        {"pinned_copy_gigabytes_per_second", figures.pinning.gigabytes_per_second},
+        {"limits", limits},
+        {"releases", releases},
+        {"refused", broker.refused},
+        {"skipped", skipped},
+        {"given_up", given_up},
+        {"conserved", broker.conserved()},
+        {"consumers", consumers_json(broker, true)},
+    };
+    return text_of(summary);
+}
+
+}  // namespace offramp

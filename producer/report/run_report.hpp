@@ -1,0 +1,31 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "producer/report/run_figures.hpp"
+
+namespace offramp {
+
+// Turns a run's figures into what people and the launch script read: RUN_DIR/status.json twice a second, and
+// RUN_DIR/producer-summary.json at the end. Both appear by rename. Thread: one. Errors: a file that cannot be written is logged; a
+// report must not end a run.
+class RunReport {
+ public:
+    RunReport(std::string run_dir, RunFacts facts);
+
+    void write_status(const RunFigures& figures);
+    void write_summary(const RunFigures& figures);
+
+    static std::string status_json(const RunFacts& facts, const RunFigures& before, const RunFigures& now);
+    static std::string summary_json(const RunFacts& facts, const RunFigures& figures);
+    // The stage that holds the rest back, from what changed between two moments.
+    static std::string limiting_stage(const RunFigures& before, const RunFigures& now);
+
+ private:
+    std::string run_dir_;
+    RunFacts facts_;
+    std::optional<RunFigures> before_;
+};
+
+}  // namespace offramp

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "common/base/end_signals.hpp"
+#include "common/base/unique_fd.hpp"
+
+namespace offramp {
+
+// Waits, on a thread of its own, for what may end a run from outside: SIGINT and SIGTERM (the first drains, the second abandons),
+// and the end of the launcher's lifeline (drains). Also keeps the beat of the status file.
+// Borrows: signals. Thread: the constructor's. Blocks: the destructor, shortly.
+class EndWatch {
+ public:
+    struct Actions {
+        std::function<void(const char* why)> drain;
+        std::function<void(const char* why)> abandon;
+        std::function<void()> beat;     // every half second
+    };
+    // `lifeline_fd`: -1 for none.
+    EndWatch(const EndSignals& signals, int lifeline_fd, Actions actions);
+    ~EndWatch();
+    EndWatch(const EndWatch&) = delete;
+    EndWatch& operator=(const EndWatch&) = delete;
+
+ private:
+    void watch(int signals_fd, int lifeline_fd);
+
+    Actions actions_;
+    UniqueFd stop_;
+    std::thread thread_;
+};
+
+}  // namespace offramp

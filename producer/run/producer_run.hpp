@@ -1,0 +1,99 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "common/base/end_signals.hpp"
+#include "common/config/run_config.hpp"
+#include "common/shm/run_objects.hpp"
+#include "common/slab/slab_layout.hpp"
+#include "common/transport/endpoint.hpp"
+#include "producer/cuda/device.hpp"
+#include "producer/models/model.hpp"
+#include "producer/pipeline/egress_stream.hpp"
+#include "producer/pipeline/inference.hpp"
+#include "producer/pipeline/prefetcher.hpp"
+#include "producer/report/run_report.hpp"
+#include "producer/run/run_directory.hpp"
+#include "producer/slab/broker_thread.hpp"
+#include "producer/slab/run_memory.hpp"
+#include "producer/slab/slab_exchange.hpp"
+#include "producer/slab/slab_pool.hpp"
+#include "producer/sources/batch_source.hpp"
+
+namespace offramp {
+
+// One run of the producer: builds the parts in the order in which they need one another, lets the input flow through them to its
+// end, and tears them down backwards. The first error of any part ends the run.
+//
+// Owns: every part. Borrows: signals. Thread: main's, which becomes the model's thread. Blocks: execute() for the whole run.
+// Errors: the constructor and execute() throw what a part threw; a summary is written in any case once the parts are there.
+class ProducerRun {
+ public:
+    // `config` is resolved (defaults.hpp).
+    ProducerRun(RunConfig config, const EndSignals& signals);
+    ~ProducerRun();
+
+    ExitCode execute();
+
+ private:
+    void open_model();
+    void open_source();
+    void lay_out_slabs();
+    void start_broker();
+    void start_pipeline();
+    std::shared_ptr<void> pin_span(std::span<std::byte> span);
+    void prove_pinning(std::span<std::byte> span);
+    void flow();
+    std::unique_ptr<DeviceBuffer> input_for_limits();
+    void measure_limits_before();
+    void measure_limits_after();
+    void drain(const char* why);
+    void abandon(const char* why);
+    void beat();
+    RunFigures figures() const;
+    ExitCode outcome(const RunFigures& figures) const;
+
+    const RunConfig config_;
+    const EndSignals& signals_;
+    const std::uint64_t began_ns_;
+    RunDirectory directory_;
+    Endpoint endpoint_;
+    // Goes after the lock: whoever leaves a run last removes what carries its name.
+    struct LastSweep {
+        const RunNames& names;
+        ~LastSweep() { sweep_run(names); }
+    } last_sweep_{endpoint_.names};
+    RunLock run_lock_;
+    std::unique_ptr<Device> device_;
+    std::unique_ptr<Stream> compute_;
+    std::unique_ptr<Model> model_;
+    std::unique_ptr<BatchSource> source_;
+    SlabLayout layout_;
+    SpanPlan plan_;
+    SteadyClock clock_;
+    PidfdWatch watch_;
+    std::shared_ptr<SlabExchange> exchange_;
+    std::unique_ptr<RunMemory> memory_;
+    std::unique_ptr<SlabPool> pool_;
+    std::unique_ptr<SlabLedger> ledger_;
+    std::unique_ptr<BrokerThread> broker_;
+    std::unique_ptr<Prefetcher> input_;
+    std::unique_ptr<EgressStream> egress_;
+    std::unique_ptr<Inference> inference_;
+    std::unique_ptr<RunReport> report_;
+
+    mutable std::mutex mutex_;                 // guards what the span workers and the end watch write
+    PinningProof pinning_;
+    bool pinning_proved_ = false;
+    Limits limits_;
+    std::string failure_;
+    std::atomic<bool> draining_{false};
+    std::atomic<bool> abandoned_{false};
+    std::atomic<bool> launcher_gone_{false};
+    std::atomic<bool> ended_{false};
+};
+
+}  // namespace offramp

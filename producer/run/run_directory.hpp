@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include "common/base/unique_fd.hpp"
+
+namespace offramp {
+
+// Holds a run's directory for one producer: made with mode 0700 (0710 for consumers of another user) when it is not there, and locked.
+// Errors: RunInUse when a producer has it; CannotWrite; NotPermitted when it belongs to another user.
+class RunDirectory {
+ public:
+    RunDirectory(const std::string& path, bool group_may_enter);
+
+    const std::string& path() const { return path_; }
+
+ private:
+    std::string path_;
+    UniqueFd lock_;
+};
+
+}  // namespace offramp

@@ -1,0 +1,57 @@
+#include <limits>
+
+#include "common/base/error.hpp"
+#include "producer/sources/batch_source.hpp"
+#include "producer/sources/normal_noise.hpp"
+
+namespace offramp {
+namespace {
+
+// Gives numbered items of seeded N(0, 1) numbers, or none at all when the batch is resident on the device.
+class SyntheticSource final : public BatchSource {
+ public:
+    SyntheticSource(std::uint64_t items, RowKind row_kind, std::uint64_t seed)
+        : items_(items), row_kind_(row_kind), noise_(seed) {}
+
+    std::string description() const override {
+        return "synthetic: " + std::to_string(items_) +
+               (row_kind_ == RowKind::Float32 ? " items, made on the host" : " items, nothing to upload");
+    }
+    std::uint64_t items() const override { return items_; }
+    RowKind row_kind() const override { return row_kind_; }
+    std::string_view key(std::uint64_t) const override { return {}; }
+    std::size_t max_key_bytes() const override { return 0; }
+    std::string origin(std::uint64_t item) const override { return "synthetic item " + std::to_string(item); }
+    void load(std::uint64_t item, std::span<std::byte> row) override {
+        noise_.fill(item, {reinterpret_cast<float*>(row.data()), row.size() / sizeof(float)});
+    }
+
+ private:
+    std::uint64_t items_;
+    RowKind row_kind_;
+    NormalNoise noise_;
+};
+
+std::uint64_t count_items(const RunConfig& config) {
+    if (config.batches == 0)
+        throw ConfigError("--batches is 0", "A synthetic source has no end of its own: give --batches a number above 0");
+    expect(config.batch > 0, "the batch is resolved before a source is made");
+    if (config.batches > std::numeric_limits<std::uint64_t>::max() / config.batch)
+        throw ConfigError("--batches " + std::to_string(config.batches) + " of --batch " + std::to_string(config.batch) +
+                              " are more items than can be counted",
+                          "Give --batches a smaller number");
+    const std::uint64_t items = config.batches * config.batch;
+    return config.limit > 0 && config.limit < items ? config.limit : items;
+}
+
+}  // namespace
+
+std::unique_ptr<BatchSource> make_synthetic(const SourceOptions& options) {
+    const RunConfig& config = *options.config;
+    if (config.synthetic_on != "host" && config.synthetic_on != "device")
+        throw ConfigError("--synthetic-on '" + config.synthetic_on + "' is not known", "Known are: host, device");
+    const bool uploads = config.synthetic_on == "host" && options.model_input.dims > 0;
+    return std::make_unique<SyntheticSource>(count_items(config), uploads ? RowKind::Float32 : RowKind::Nothing, config.seed);
+}
+
+}  // namespace offramp

@@ -1,0 +1,164 @@
+#pragma once
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "producer/slab/broker.hpp"
+#include "tests/support/manual_clock.hpp"
+
+namespace offramp {
+
+// Deaths at a test's word: one eventfd a process.
+class ScriptedWatch final : public PeerWatch {
+ public:
+    std::optional<WatchedPeer> open(pid_t pid) override {
+        if (dead_.count(pid) != 0) return std::nullopt;
+        UniqueFd fd(::eventfd(0, EFD_CLOEXEC));
+        ends_[pid].push_back(::dup(fd.get()));
+        return WatchedPeer{std::move(fd), static_cast<std::uint64_t>(pid) * 10};
+    }
+    void kill(pid_t pid) {
+        dead_[pid] = true;
+        const std::uint64_t one = 1;
+        for (const int fd : ends_[pid]) [[maybe_unused]] const auto put = ::write(fd, &one, sizeof one);
+    }
+    ~ScriptedWatch() override {
+        for (const auto& [pid, fds] : ends_)
+            for (const int fd : fds) ::close(fd);
+    }
+
+ private:
+    std::map<pid_t, bool> dead_;
+    std::map<pid_t, std::vector<int>> ends_;
+};
+
+struct BrokerFixture;
+
+// A consumer that does what the test says, over a real port.
+struct ScriptedConsumer {
+    ScriptedConsumer(BrokerFixture& fixture, pid_t pid, std::uint32_t window = 2, uid_t uid = 1000);
+
+    void hello(std::uint64_t nonce);
+    void hello();
+    bool join();                    // hello, challenge, answer, welcome
+    void receive();                 // takes what has arrived
+    void release(const SlabTicket& ticket, ReleaseKind kind = ReleaseKind::Completed);
+    void send_releases(std::uint64_t first, const std::vector<ReleaseRecord>& records);
+    void work_on(const SlabTicket& ticket);
+    void die();
+
+    BrokerFixture& f;
+    pid_t pid;
+    std::uint32_t window;
+    std::unique_ptr<ConsumerPort> port;
+    std::optional<Challenge> challenge;
+    std::optional<Welcome> welcome;
+    std::optional<Refused> refused;
+    std::optional<Drain> drain;
+    std::vector<SlabTicket> tickets;   // received, in order
+    std::uint64_t acknowledged = 0;
+    std::uint64_t sent = 0;
+};
+
+// A broker over memory, stepped by the test: time, deaths and messages come when the test says.
+struct BrokerFixture {
+    explicit BrokerFixture(std::uint32_t slabs = 4, BrokerOptions options = {})
+        : places(16), slots(slabs), cells(16), bytes(slabs), exchange(SlabExchange::make(1)),
+          ledger(SlabLedger::format({places, slots}, 1)), port(hub.broker_port()) {
+        options.run_nonce = kNonce;
+        options.allowed_uids = {1000};
+        broker = std::make_unique<Broker>(
+            ledger, *port, *exchange, watch, clock, cells,
+            Broker::SlabMemory{[](std::uint32_t) { return true; },
+                               [this](std::uint32_t slab) { return std::span(&bytes[slab], 1); }},
+            options);
+    }
+
+    // One filled slab of `samples` samples, as batch `batch`.
+    void publish(std::uint64_t batch, std::uint32_t samples = 4) {
+        broker->step();
+        auto lease = exchange->wait_for_slab();
+        exchange->publish(std::move(*lease),
+                          {.first_batch = batch, .samples = samples, .batches_ended = 1, .bytes = samples * 10U});
+        broker->step();
+    }
+    bool can_fill() {
+        broker->step();
+        return ledger.counts()[static_cast<std::size_t>(SlabState::Filling)] > 0;
+    }
+    BrokerReport report() { return broker->report(); }
+
+    static constexpr std::uint64_t kNonce = 77;
+    std::vector<LedgerConsumer> places;
+    std::vector<LedgerSlot> slots;
+    std::vector<ConsumerCell> cells;
+    std::vector<std::byte> bytes;
+    InMemoryHub hub;
+    ScriptedWatch watch;
+    ManualClock clock;
+    std::shared_ptr<SlabExchange> exchange;
+    SlabLedger ledger;
+    std::unique_ptr<BrokerPort> port;
+    std::unique_ptr<Broker> broker;
+};
+
+inline ScriptedConsumer::ScriptedConsumer(BrokerFixture& fixture, pid_t its_pid, std::uint32_t its_window, uid_t uid)
+    : f(fixture), pid(its_pid), window(its_window), port(fixture.hub.consumer_port({its_pid, uid, uid})) {}
+
+inline void ScriptedConsumer::hello(std::uint64_t nonce) {
+    Hello message{.run_nonce = nonce, .window = window};
+    port->send_work(encode(message));
+    f.broker->step();
+    receive();
+}
+inline void ScriptedConsumer::hello() { hello(BrokerFixture::kNonce); }
+
+inline bool ScriptedConsumer::join() {
+    hello();
+    if (!challenge) return false;
+    port->send_work(encode(Answer{challenge->secret}));
+    f.broker->step();
+    receive();
+    if (welcome) store_word(f.cells[welcome->slot].session, welcome->session);
+    return welcome.has_value();
+}
+
+inline void ScriptedConsumer::receive() {
+    Bytes bytes;
+    while (port->try_receive(bytes)) {
+        const ParsedMessage message = parse_message(bytes);
+        if (message.type == MessageType::Challenge) challenge = message.as<Challenge>();
+        if (message.type == MessageType::Welcome) welcome = message.as<Welcome>();
+        if (message.type == MessageType::Refused) refused = message.as<Refused>();
+        if (message.type == MessageType::Drain) drain = message.as<Drain>();
+        if (message.type == MessageType::ReleaseAck) acknowledged = message.as<ReleaseAck>().through_sequence;
+        if (message.type == MessageType::Tickets)
+            for (const SlabTicket& ticket : message.records_of<Tickets>()) tickets.push_back(ticket);
+    }
+}
+
+inline void ScriptedConsumer::send_releases(std::uint64_t first, const std::vector<ReleaseRecord>& records) {
+    port->send_release(encode(Releases{welcome->session, first}, records));
+    f.broker->step();
+    receive();
+}
+inline void ScriptedConsumer::release(const SlabTicket& ticket, ReleaseKind kind) {
+    store_word(f.cells[welcome->slot].work, 0);
+    send_releases(++sent, {{ticket, static_cast<std::uint32_t>(kind), 0}});
+}
+inline void ScriptedConsumer::work_on(const SlabTicket& ticket) {
+    store_word(f.cells[welcome->slot].work,
+               WorkWord{ticket.slab, ticket.attempt, static_cast<std::uint32_t>(ticket.generation)}.pack());
+}
+inline void ScriptedConsumer::die() {
+    f.watch.kill(pid);
+    f.broker->step();
+}
+
+}  // namespace offramp

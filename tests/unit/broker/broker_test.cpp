@@ -1,0 +1,478 @@
+#include "producer/slab/broker.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/unit/broker/broker_fixture.hpp"
+
+namespace offramp {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// --- getting in ---
+
+TEST(Broker, LetsAConsumerInAfterItsAnswer) {
+    BrokerFixture f;
+    ScriptedConsumer consumer(f, 11);
+    ASSERT_TRUE(consumer.join());
+    const BrokerReport report = f.report();
+    ASSERT_EQ(report.consumers.size(), 1U);
+    EXPECT_EQ(report.consumers[0].pid, 11U);
+    EXPECT_EQ(report.consumers[0].session, consumer.welcome->session);
+}
+
+TEST(Broker, RefusesByName) {
+    BrokerFixture f;
+    const auto reason_of = [](const ScriptedConsumer& consumer) {
+        return consumer.refused ? static_cast<RefusalReason>(consumer.refused->reason) : RefusalReason{};
+    };
+    ScriptedConsumer other_run(f, 11);
+    other_run.hello(BrokerFixture::kNonce + 1);
+    EXPECT_EQ(reason_of(other_run), RefusalReason::Nonce);
+    ScriptedConsumer other_user(f, 12, 2, 1001);
+    other_user.hello();
+    EXPECT_EQ(reason_of(other_user), RefusalReason::User);
+    EXPECT_NE(get_text(other_user.refused->text).find("1001"), std::string::npos);
+    ScriptedConsumer foreign(f, 0);
+    foreign.hello();
+    EXPECT_EQ(reason_of(foreign), RefusalReason::ForeignProcess);
+
+    Bytes wrong = encode(Hello{.run_nonce = BrokerFixture::kNonce});
+    wrong[4] = std::byte{9};
+    ScriptedConsumer other_version(f, 13);
+    other_version.port->send_work(wrong);
+    f.broker->step();
+    other_version.receive();
+    EXPECT_EQ(reason_of(other_version), RefusalReason::Version);
+    EXPECT_TRUE(f.report().consumers.empty());
+}
+
+TEST(Broker, AWrongAnswerLetsNobodyIn) {
+    BrokerFixture f;
+    ScriptedConsumer consumer(f, 11);
+    consumer.hello();
+    ASSERT_TRUE(consumer.challenge);
+    consumer.port->send_work(encode(Answer{consumer.challenge->secret + 1}));
+    f.broker->step();
+    consumer.receive();
+    EXPECT_FALSE(consumer.welcome);
+    EXPECT_EQ(f.report().refused.at("challenge not answered"), 1U);
+}
+
+TEST(Broker, APeerThatDiedBeforeItsAnswerIsNotLetIn) {
+    BrokerFixture f;
+    ScriptedConsumer consumer(f, 11);
+    consumer.hello();
+    f.watch.kill(11);
+    consumer.port->send_work(encode(Answer{consumer.challenge->secret}));
+    f.broker->step();
+    consumer.receive();
+    EXPECT_FALSE(consumer.welcome);
+}
+
+TEST(Broker, AnswersARepeatedHelloAsBefore) {
+    BrokerFixture f;
+    ScriptedConsumer consumer(f, 11);
+    ASSERT_TRUE(consumer.join());
+    const auto session = consumer.welcome->session;
+    consumer.welcome.reset();
+    consumer.hello();
+    ASSERT_TRUE(consumer.welcome);
+    EXPECT_EQ(consumer.welcome->session, session);
+    EXPECT_EQ(f.report().consumers.size(), 1U);
+}
+
+// --- delivery ---
+
+TEST(Broker, GivesNoMoreThanTheWindow) {
+    BrokerFixture f(8);
+    ScriptedConsumer consumer(f, 11, 2);
+    consumer.join();
+    for (std::uint64_t batch = 0; batch < 6; ++batch) f.publish(batch);
+    consumer.receive();
+    EXPECT_EQ(consumer.tickets.size(), 2U);
+    consumer.release(consumer.tickets[0]);
+    EXPECT_EQ(consumer.tickets.size(), 3U);
+}
+
+TEST(Broker, TheLastTwoGoToIdleConsumersOnly) {
+    BrokerFixture f(8);
+    ScriptedConsumer first(f, 11, 4);
+    first.join();
+    f.publish(0);
+    f.publish(1);
+    f.publish(2);
+    first.receive();
+    EXPECT_EQ(first.tickets.size(), 1U) << "one while it was idle";
+    f.publish(3);
+    first.receive();
+    EXPECT_EQ(first.tickets.size(), 2U) << "and one when three were waiting";
+    ScriptedConsumer second(f, 12, 4);
+    second.join();
+    second.receive();
+    EXPECT_EQ(second.tickets.size(), 1U);
+}
+
+TEST(Broker, RecordsTheHolderBeforeTheTicketIsSent) {
+    BrokerFixture f;
+    ScriptedConsumer consumer(f, 11);
+    consumer.join();
+    f.publish(0);
+    consumer.receive();
+    ASSERT_EQ(consumer.tickets.size(), 1U);
+    EXPECT_TRUE(f.ledger.holds(consumer.tickets[0].slab, {consumer.welcome->slot, consumer.welcome->session}));
+}
+
+TEST(Broker, ATicketForAVanishedPeerGoesToAnother) {
+    BrokerFixture f;
+    ScriptedConsumer gone(f, 11);
+    gone.join();
+    gone.port.reset();
+    f.publish(0);
+    EXPECT_EQ(f.ledger.counts()[static_cast<std::size_t>(SlabState::Ready)], 1U);
+    ScriptedConsumer other(f, 12);
+    other.join();
+    f.watch.kill(11);
+    f.clock.advance(seconds(1));
+    f.broker->step();
+    other.receive();
+    ASSERT_EQ(other.tickets.size(), 1U);
+    EXPECT_EQ(f.report().published.samples, 4U);
+}
+
+TEST(Broker, CreditZeroStopsDelivery) {
+    BrokerFixture f;
+    ScriptedConsumer consumer(f, 11);
+    consumer.join();
+    consumer.port->send_work(encode(Credit{consumer.welcome->session, 0, 0}));
+    f.publish(0);
+    consumer.receive();
+    EXPECT_TRUE(consumer.tickets.empty());
+}
+
+// --- releases ---
+
+TEST(Broker, ACompletedSlabIsFilledAgainUnderTheNextGeneration) {
+    BrokerFixture f(1);
+    ScriptedConsumer consumer(f, 11);
+    consumer.join();
+    f.publish(0);
+    consumer.receive();
+    EXPECT_FALSE(f.can_fill());
+    consumer.release(consumer.tickets[0]);
+    EXPECT_EQ(consumer.acknowledged, 1U);
+    ASSERT_TRUE(f.can_fill());
+    f.publish(1);
+    consumer.receive();
+    EXPECT_EQ(consumer.tickets[1].generation, consumer.tickets[0].generation + 1);
+    const BrokerReport report = f.report();
+    EXPECT_EQ(report.completed.samples, 4U);
+    EXPECT_EQ(report.completed.batches, 1U);
+    EXPECT_TRUE(report.conserved());
+}
+
+TEST(Broker, ARepeatedReleaseIsAcknowledgedAndChangesNothing) {
+    BrokerFixture f;
+    ScriptedConsumer consumer(f, 11);
+    consumer.join();
+    f.publish(0);
+    consumer.receive();
+    consumer.release(consumer.tickets[0]);
+    consumer.acknowledged = 0;
+    consumer.send_releases(1, {{consumer.tickets[0], 1, 0}});
+    EXPECT_EQ(consumer.acknowledged, 1U);
+    EXPECT_EQ(f.report().repeated_releases, 1U);
+    EXPECT_EQ(f.report().completed.samples, 4U);
+}
+
+TEST(Broker, AReleaseBeyondAGapWaitsForItsForerunner) {
+    BrokerFixture f(8);
+    ScriptedConsumer consumer(f, 11, 4);
+    consumer.join();
+    for (std::uint64_t batch = 0; batch < 5; ++batch) f.publish(batch);
+    consumer.receive();
+    ASSERT_GE(consumer.tickets.size(), 2U);
+    consumer.send_releases(2, {{consumer.tickets[1], 1, 0}});
+    EXPECT_EQ(consumer.acknowledged, 0U);
+    EXPECT_EQ(f.report().completed.slabs, 0U);
+    consumer.send_releases(1, {{consumer.tickets[0], 1, 0}, {consumer.tickets[1], 1, 0}});
+    EXPECT_EQ(consumer.acknowledged, 2U);
+    EXPECT_EQ(f.report().completed.slabs, 2U);
+}
+
+TEST(Broker, NobodyReleasesInAnothersName) {
+    BrokerFixture f;
+    ScriptedConsumer holder(f, 11);
+    ScriptedConsumer thief(f, 12);
+    holder.join();
+    thief.join();
+    f.publish(0);
+    holder.receive();
+    thief.receive();
+    ScriptedConsumer& owner = holder.tickets.empty() ? thief : holder;
+    ScriptedConsumer& other = holder.tickets.empty() ? holder : thief;
+    other.port->send_release(encode(Releases{owner.welcome->session, 1}, std::vector<ReleaseRecord>{{owner.tickets[0], 1, 0}}));
+    f.broker->step();
+    EXPECT_EQ(f.report().refused.at("release in another's name"), 1U);
+    EXPECT_EQ(f.ledger.word(owner.tickets[0].slab).state, SlabState::Leased);
+    other.send_releases(1, {{owner.tickets[0], 1, 0}});
+    EXPECT_EQ(f.report().releases[static_cast<std::size_t>(ReleaseOutcome::Foreign)], 1U);
+    EXPECT_EQ(f.ledger.word(owner.tickets[0].slab).state, SlabState::Leased);
+}
+
+TEST(Broker, GarbageIsCountedAndChangesNothing) {
+    BrokerFixture f;
+    ScriptedConsumer consumer(f, 11);
+    consumer.join();
+    f.publish(0);
+    const std::vector<LedgerSlot> before = f.slots;
+    const Bytes garbage(100, std::byte{0xee});
+    consumer.port->send_work(garbage);
+    consumer.port->send_release(garbage);
+    consumer.port->send_work({});
+    consumer.port->send_release(encode(Goodbye{consumer.welcome->session}));
+    f.broker->step();
+    EXPECT_EQ(f.slots[0].word, before[0].word);
+    EXPECT_EQ(f.slots[0].holders, before[0].holders);
+    EXPECT_FALSE(f.report().refused.empty());
+}
+
+// --- deaths ---
+
+TEST(Broker, ADeadConsumersBatchGoesToAnotherFromTheSameBytes) {
+    BrokerFixture f;
+    ScriptedConsumer first(f, 11);
+    first.join();
+    f.publish(0);
+    first.receive();
+    first.work_on(first.tickets[0]);
+    first.die();
+    ScriptedConsumer second(f, 12);
+    second.join();
+    second.receive();
+    ASSERT_EQ(second.tickets.size(), 1U);
+    EXPECT_EQ(second.tickets[0].slab, first.tickets[0].slab);
+    EXPECT_EQ(second.tickets[0].generation, first.tickets[0].generation);
+    EXPECT_EQ(second.tickets[0].attempt, 2U);
+    second.release(second.tickets[0]);
+    const BrokerReport report = f.report();
+    EXPECT_EQ(report.completed.samples, 4U);
+    EXPECT_EQ(report.redelivered.slabs, 1U);
+    EXPECT_TRUE(report.conserved());
+}
+
+TEST(Broker, AReleaseSentBeforeDeathStillCounts) {
+    BrokerFixture f;
+    ScriptedConsumer consumer(f, 11);
+    consumer.join();
+    f.publish(0);
+    consumer.receive();
+    consumer.port->send_release(
+        encode(Releases{consumer.welcome->session, 1}, std::vector<ReleaseRecord>{{consumer.tickets[0], 1, 0}}));
+    f.watch.kill(11);
+    f.broker->step();
+    EXPECT_EQ(f.report().completed.slabs, 1U);
+    EXPECT_EQ(f.report().redelivered.slabs, 0U);
+}
+
+TEST(Broker, ABatchThatTookDownThreeConsumersIsGivenUp) {
+    BrokerFixture f(1);
+    f.publish(9);
+    for (pid_t pid = 11; pid < 14; ++pid) {
+        ScriptedConsumer consumer(f, pid);
+        consumer.join();
+        consumer.receive();
+        ASSERT_EQ(consumer.tickets.size(), 1U) << pid;
+        consumer.work_on(consumer.tickets[0]);
+        consumer.die();
+    }
+    const BrokerReport report = f.report();
+    ASSERT_EQ(report.given_up.size(), 1U);
+    EXPECT_EQ(report.given_up[0].first_batch, 9U);
+    EXPECT_EQ(report.given_up[0].pids, (std::vector<std::uint64_t>{11, 12, 13}));
+    EXPECT_EQ(report.quarantined.samples, 4U);
+    EXPECT_TRUE(report.conserved());
+    EXPECT_TRUE(f.can_fill()) << "the slab itself is free again";
+}
+
+TEST(Broker, DeathsOfIdleHoldersChargeNobody) {
+    BrokerFixture f(1);
+    f.publish(0);
+    for (pid_t pid = 11; pid < 20; ++pid) {
+        ScriptedConsumer consumer(f, pid);
+        consumer.join();
+        consumer.receive();
+        ASSERT_EQ(consumer.tickets.size(), 1U);
+        consumer.die();
+    }
+    EXPECT_TRUE(f.report().given_up.empty());
+    EXPECT_EQ(f.ledger.word(0).state, SlabState::Ready);
+}
+
+TEST(Broker, ACellLeftByAFormerSessionChargesNobody) {
+    BrokerFixture f(1);
+    f.publish(0);
+    ScriptedConsumer consumer(f, 11);
+    consumer.join();
+    consumer.receive();
+    consumer.work_on(consumer.tickets[0]);
+    store_word(f.cells[consumer.welcome->slot].session, consumer.welcome->session + 5);
+    consumer.die();
+    EXPECT_EQ(f.ledger.charges(0), 0U);
+}
+
+// --- leases ---
+
+TEST(Broker, WithoutProgressAnotherGetsTheSlabTooAndTheMemoryStays) {
+    BrokerFixture f(1);
+    ScriptedConsumer hung(f, 11);
+    hung.join();
+    f.publish(0);
+    hung.receive();
+    f.clock.advance(seconds(31));
+    f.broker->step();
+    ScriptedConsumer other(f, 12);
+    other.join();
+    other.receive();
+    ASSERT_EQ(other.tickets.size(), 1U);
+    other.release(other.tickets[0]);
+    EXPECT_EQ(f.ledger.word(0).state, SlabState::Retired);
+    EXPECT_FALSE(f.can_fill()) << "time never frees memory";
+    hung.release(hung.tickets[0]);
+    EXPECT_TRUE(f.can_fill());
+    EXPECT_EQ(f.report().completed.slabs, 1U);
+}
+
+TEST(Broker, ProgressExtendsTheLease) {
+    BrokerFixture f(1);
+    ScriptedConsumer busy(f, 11);
+    busy.join();
+    f.publish(0);
+    busy.receive();
+    for (std::uint64_t i = 1; i < 6; ++i) {
+        f.clock.advance(seconds(20));
+        store_word(f.cells[busy.welcome->slot].progress, i);
+        f.broker->step();
+    }
+    EXPECT_EQ(f.ledger.word(0).state, SlabState::Leased);
+}
+
+TEST(Broker, AHungConsumerGetsNothingUntilItMoves) {
+    BrokerFixture f(4);
+    ScriptedConsumer hung(f, 11);
+    hung.join();
+    f.publish(0);
+    hung.receive();
+    f.clock.advance(seconds(31));
+    f.broker->step();
+    f.publish(1);
+    hung.receive();
+    EXPECT_EQ(hung.tickets.size(), 1U);
+    store_word(f.cells[hung.welcome->slot].progress, 5);
+    f.clock.advance(seconds(1));
+    f.broker->step();
+    hung.release(hung.tickets[0]);
+    f.clock.advance(seconds(1));
+    f.broker->step();
+    hung.receive();
+    EXPECT_EQ(hung.tickets.size(), 2U);
+}
+
+TEST(Broker, AReturnBacksOff) {
+    BrokerFixture f(1);
+    ScriptedConsumer consumer(f, 11);
+    consumer.join();
+    f.publish(0);
+    consumer.receive();
+    consumer.release(consumer.tickets[0], ReleaseKind::Returned);
+    EXPECT_EQ(consumer.tickets.size(), 1U) << "not at once";
+    f.clock.advance(milliseconds(150));
+    f.broker->step();
+    consumer.receive();
+    EXPECT_EQ(consumer.tickets.size(), 2U);
+    EXPECT_EQ(f.ledger.charges(0), 0U);
+}
+
+// --- the end ---
+
+TEST(Broker, EndsWhenEverythingIsReleasedAndEveryoneHasLeft) {
+    BrokerFixture f;
+    ScriptedConsumer consumer(f, 11);
+    consumer.join();
+    f.publish(0);
+    consumer.receive();
+    f.exchange->finish();
+    f.broker->step();
+    EXPECT_FALSE(f.broker->ended());
+    consumer.release(consumer.tickets[0]);
+    consumer.receive();
+    ASSERT_TRUE(consumer.drain);
+    EXPECT_EQ(static_cast<DrainReason>(consumer.drain->reason), DrainReason::RunEnded);
+    EXPECT_FALSE(f.broker->ended());
+    consumer.port->send_work(encode(Goodbye{consumer.welcome->session}));
+    f.broker->step();
+    EXPECT_TRUE(f.broker->ended());
+    EXPECT_EQ(f.report().slabs[static_cast<std::size_t>(SlabState::Free)], 4U);
+    EXPECT_EQ(f.report().consumers.front().end, "goodbye");
+}
+
+TEST(Broker, DoesNotWaitForeverForGoodbyes) {
+    BrokerFixture f;
+    ScriptedConsumer consumer(f, 11);
+    consumer.join();
+    f.exchange->finish();
+    f.broker->step();
+    EXPECT_FALSE(f.broker->ended());
+    f.clock.advance(seconds(6));
+    f.broker->step();
+    EXPECT_TRUE(f.broker->ended());
+}
+
+TEST(Broker, WithoutConsumersARunWaitsAndSaysWhy) {
+    BrokerFixture f(1);
+    f.publish(0);
+    f.exchange->finish();
+    f.clock.advance(seconds(100));
+    f.broker->step();
+    EXPECT_FALSE(f.broker->ended());
+    EXPECT_NE(f.report().shortage.find("no consumers"), std::string::npos);
+}
+
+TEST(Broker, AbortReturnsWhatWasNotBegun) {
+    BrokerFixture f(4);
+    ScriptedConsumer consumer(f, 11);
+    consumer.join();
+    for (std::uint64_t batch = 0; batch < 3; ++batch) f.publish(batch);
+    f.broker->abort();
+    f.broker->step();
+    consumer.receive();
+    ASSERT_TRUE(consumer.drain);
+    EXPECT_EQ(static_cast<DrainReason>(consumer.drain->reason), DrainReason::Aborted);
+    for (const SlabTicket& ticket : std::vector(consumer.tickets)) consumer.release(ticket, ReleaseKind::Returned);
+    consumer.port->send_work(encode(Goodbye{consumer.welcome->session}));
+    f.broker->step();
+    EXPECT_TRUE(f.broker->ended());
+    EXPECT_EQ(f.report().in_flight.slabs, 3U);
+    EXPECT_TRUE(f.report().conserved());
+}
+
+TEST(Broker, SteadyFiguresLeaveTheWarmUpOut) {
+    BrokerFixture f(8, {.warmup_batches = 2});
+    ScriptedConsumer consumer(f, 11, 1);
+    consumer.join();
+    for (std::uint64_t batch = 0; batch < 5; ++batch) {
+        f.publish(batch);
+        consumer.receive();
+        f.clock.advance(seconds(1));
+        consumer.release(consumer.tickets.back());
+    }
+    const BrokerReport report = f.report();
+    EXPECT_EQ(report.before_steady.batches, 2U);
+    EXPECT_EQ(report.last_release_ns - report.steady_since_ns, 3'000'000'000U);
+}
+
+}  // namespace
+}  // namespace offramp
