@@ -1,8 +1,8 @@
 #include "common/base/log.hpp"
 
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
-#include <spdlog/pattern_formatter.h>
 
 #include <memory>
 #include <vector>
@@ -13,10 +13,10 @@
 namespace offramp {
 namespace {
 
-// Writes the message as a JSON string's inside: quotes, backslashes and control characters escaped; a byte that is not
-// UTF-8 (a file's name may hold any) becomes U+FFFD, so that every line stays valid JSON.
+// Writes the message as a JSON string's inside: quotes, backslashes and control characters escaped; a byte
+// that is not UTF-8 (a file's name may hold any) becomes U+FFFD, so that every line stays valid JSON.
 class JsonMessageFlag final : public spdlog::custom_flag_formatter {
- public:
+  public:
     void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {
         constexpr char kHex[] = "0123456789abcdef";
         constexpr std::string_view kReplacement = "\\ufffd";
@@ -38,7 +38,9 @@ class JsonMessageFlag final : public spdlog::custom_flag_formatter {
             rest.remove_prefix(bytes == 0 ? 1 : bytes);
         }
     }
-    std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<JsonMessageFlag>(); }
+    std::unique_ptr<custom_flag_formatter> clone() const override {
+        return std::make_unique<JsonMessageFlag>();
+    }
 };
 
 }  // namespace
@@ -49,8 +51,11 @@ LogFormat parse_log_format(std::string_view text) {
     throw ConfigError("log format '" + std::string(text) + "' is unknown", "Known: text, json");
 }
 
-void start_logging(std::string_view program, std::string_view level, LogFormat format, const std::string& file) {
-    const std::string level_name = level == "warn" ? "warning" : level == "err" ? "error" : std::string(level);
+void start_logging(std::string_view program, std::string_view level, LogFormat format,
+                   const std::string& file) {
+    const std::string level_name = level == "warn"  ? "warning"
+                                   : level == "err" ? "error"
+                                                    : std::string(level);
     const auto parsed = spdlog::level::from_str(level_name);
     if (parsed == spdlog::level::off && level_name != "off")
         throw ConfigError("log level '" + std::string(level) + "' is unknown",
@@ -61,8 +66,8 @@ void start_logging(std::string_view program, std::string_view level, LogFormat f
         try {
             sinks.push_back(std::make_shared<spdlog::sinks::basic_file_sink_mt>(file));
         } catch (const spdlog::spdlog_ex& problem) {
-            throw ConfigError("log file '" + file + "' cannot be written: " + problem.what(), "Check --log-file",
-                              ExitCode::CannotWrite);
+            throw ConfigError("log file '" + file + "' cannot be written: " + problem.what(),
+                              "Check --log-file", ExitCode::CannotWrite);
         }
     }
     auto logger = std::make_shared<spdlog::logger>(std::string(program), sinks.begin(), sinks.end());

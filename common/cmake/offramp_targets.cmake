@@ -27,6 +27,23 @@ function(offramp_library name)
     set_property(GLOBAL APPEND PROPERTY OFFRAMP_LIBRARIES ${name})
 endfunction()
 
+# offramp_private_headers(NAME HEADERS ... [LINKS targets ...]): headers that no other folder includes, which must compile alone too.
+function(offramp_private_headers name)
+    cmake_parse_arguments(ARG "" "" "HEADERS;LINKS" ${ARGN})
+    add_library(${name} INTERFACE)
+    target_sources(${name} INTERFACE FILE_SET HEADERS BASE_DIRS ${CMAKE_SOURCE_DIR} FILES ${ARG_HEADERS})
+    target_link_libraries(${name} INTERFACE ${ARG_LINKS})
+    target_include_directories(${name} INTERFACE ${CMAKE_SOURCE_DIR})
+    set_target_properties(${name} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+    set_property(GLOBAL APPEND PROPERTY OFFRAMP_LIBRARIES ${name})
+endfunction()
+
+# offramp_compile_headers_alone(): makes it part of every build that each header of the libraries above compiles alone.
+function(offramp_compile_headers_alone)
+    add_custom_target(headers_alone ALL)
+    add_dependencies(headers_alone all_verify_interface_header_sets)
+endfunction()
+
 # offramp_plugin_table(TABLE_FILE FOLDER HEADER TYPE): lists FOLDER/*.cpp and writes the table of their makers, one entry a
 # file: "mask_png.cpp" gives {"mask-png", &make_mask_png}. Adding a plug-in is adding a file.
 function(offramp_plugin_table table_file folder header entry_type signature)

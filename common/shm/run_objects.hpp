@@ -9,7 +9,8 @@
 
 namespace offramp {
 
-// The names of a run's shared-memory objects. All carry the run's id and a random nonce, so that no two runs meet:
+// The names of a run's shared-memory objects. All carry the run's id and a random nonce, so that no two runs
+// meet:
 //   /offramp-RUNID-NONCE.lock    held with a shared lock by every process of the run
 //   /offramp-RUNID-NONCE.ledger  /offramp-RUNID-NONCE.cells  /offramp-RUNID-NONCE.s0 .s1 ...
 struct RunNames {
@@ -21,31 +22,34 @@ struct RunNames {
     std::string cells() const;
     std::string span(std::uint32_t index) const;
 
-    // A run id from the letters, digits, '.', '_' and '-', at most 48 bytes. Errors: ConfigError with the value.
+    // A run id from the letters, digits, '.', '_' and '-', at most 48 bytes. Errors: ConfigError with the
+    // value.
     static void check_run_id(const std::string& run_id);
     static std::uint64_t random_nonce();
 };
 
-// Holds the shared lock that says "a process of this run lives". Released by the kernel when the process dies.
+// Holds the shared lock that says "a process of this run lives". Released by the kernel when the process
+// dies.
 class RunLock {
- public:
-    // `create`: the producer makes the lock object (0600, or 0640 for a group), before any other object of the run; consumers
-    // pass false. The object stays when the lock is given back: sweep_run() removes it, last of all.
-    // Errors: SystemError; ExitCode::NoSuchRun when there is no such object or it is being swept, NotPermitted when it is
-    // another user's and not for a group.
+  public:
+    // `create`: the producer makes the lock object (0600, or 0640 for a group), before any other object of
+    // the run; consumers pass false. The object stays when the lock is given back: sweep_run() removes it,
+    // last of all. Errors: SystemError; ExitCode::NoSuchRun when there is no such object or it is being
+    // swept, NotPermitted when it is another user's and not for a group.
     static RunLock hold(const RunNames& names, bool create, bool readable_by_group = false);
 
- private:
+  private:
     explicit RunLock(UniqueFd fd) : fd_(std::move(fd)) {}
     UniqueFd fd_;
 };
 
-// Removes the objects of runs that no process holds any more: only those of this user, only when the exclusive lock on the
-// run's lock object is got, only while its name still stands for the locked inode, never another run's.
-// Returns the names removed. Errors are logged and skipped: a sweep never stops a start.
+// Removes the objects of runs that no process holds any more: only those of this user, only when the
+// exclusive lock on the run's lock object is got, only while its name still stands for the locked inode,
+// never another run's. Returns the names removed. Errors are logged and skipped: a sweep never stops a start.
 std::vector<std::string> sweep_dead_runs();
 
-// The same for one run: true when nothing of it is left. A RunLock of the calling process counts as a life: give it back first.
+// The same for one run: true when nothing of it is left. A RunLock of the calling process counts as a life:
+// give it back first.
 bool sweep_run(const RunNames& names);
 
 }  // namespace offramp

@@ -10,22 +10,23 @@ namespace offramp {
 
 // Who besides the owner may use a region.
 struct RegionOptions {
-    bool readable_by_group = false;   // mode 0640 instead of 0600
-    bool writable_by_group = false;   // mode 0660: the cells of consumers of another user
+    bool readable_by_group = false;  // mode 0640 instead of 0600
+    bool writable_by_group = false;  // mode 0660: the cells of consumers of another user
 };
 
-// Owns one named POSIX shared-memory object and a writable mapping of it. The only writers are its creator and, for the cells
-// object, consumers through SharedRegionView.
+// Owns one named POSIX shared-memory object and a writable mapping of it. The only writers are its creator
+// and, for the cells object, consumers through SharedRegionView.
 //
 // Owns: the mapping; and the name, which the destructor removes unless keep_name() was called.
 // Thread: any, one at a time; populate() may be called on disjoint ranges at once.
 // Blocks: create() while the file system reserves the bytes (about 3 GB/s); populate().
-// Errors: SystemError names object, bytes and errno. When the file system or the cgroup is too small: SystemError with
-//         ExitCode::SharedMemoryFull, wanted and free bytes and the remedy, before any page is touched and with nothing
-//         left behind; never a SIGBUS afterwards.
+// Errors: SystemError names object, bytes and errno. When the file system or the cgroup is too small:
+// SystemError with
+//         ExitCode::SharedMemoryFull, wanted and free bytes and the remedy, before any page is touched and
+//         with nothing left behind; never a SIGBUS afterwards.
 // The mapping is MADV_DONTDUMP: a core dump of slabs would delay the news of a death by a second.
 class SharedRegion {
- public:
+  public:
     // Fails when the name exists (O_EXCL). `name` starts with a slash.
     static SharedRegion create(const std::string& name, std::size_t bytes, RegionOptions options = {});
 
@@ -35,27 +36,30 @@ class SharedRegion {
 
     const std::string& name() const;
     std::span<std::byte> bytes() const;
-    // Faults the pages of [offset, offset + length), widened to whole pages, in for writing (page_faulting.hpp).
+    // Faults the pages of [offset, offset + length), widened to whole pages, in for writing
+    // (page_faulting.hpp).
     void populate(std::size_t offset, std::size_t length);
     // The destructor leaves the name for others.
     void keep_name();
     // Removes the name now, if it still stands for this object; the mapping stays.
     void unlink() noexcept;
 
- private:
+  private:
     struct State;
     explicit SharedRegion(std::unique_ptr<State> state);
     std::unique_ptr<State> state_;
 };
 
-// Maps an existing object: read-only, for its own notes writable, or copy-on-write. Never creates, never removes.
-// The mapping is MADV_DONTDUMP and MADV_DONTFORK: a forked child must not go on reading when its parent's death has been seen.
+// Maps an existing object: read-only, for its own notes writable, or copy-on-write. Never creates, never
+// removes. The mapping is MADV_DONTDUMP and MADV_DONTFORK: a forked child must not go on reading when its
+// parent's death has been seen.
 class SharedRegionView {
- public:
+  public:
     enum class Access { ReadOnly, ReadWrite, CopyOnWrite };
 
-    // `least_bytes`: an object that is smaller is refused with ProtocolError. Errors: SystemError; with ExitCode::NoSuchRun when
-    // there is no such object (the run has ended, or was never there), NotPermitted when it is another user's.
+    // `least_bytes`: an object that is smaller is refused with ProtocolError. Errors: SystemError; with
+    // ExitCode::NoSuchRun when there is no such object (the run has ended, or was never there), NotPermitted
+    // when it is another user's.
     static SharedRegionView attach(const std::string& name, Access access, std::size_t least_bytes);
 
     SharedRegionView(SharedRegionView&&) noexcept;
@@ -65,18 +69,19 @@ class SharedRegionView {
     std::span<const std::byte> bytes() const;
     // Broken contract unless attached ReadWrite or CopyOnWrite.
     std::span<std::byte> writable_bytes() const;
-    // CopyOnWrite: drops the private pages, so that the object's own bytes are seen again. Whole pages: `offset` on a page
-    // boundary, `length` is rounded up.
+    // CopyOnWrite: drops the private pages, so that the object's own bytes are seen again. Whole pages:
+    // `offset` on a page boundary, `length` is rounded up.
     void drop_private_pages(std::size_t offset, std::size_t length);
 
- private:
+  private:
     struct State;
     explicit SharedRegionView(std::unique_ptr<State> state);
     std::unique_ptr<State> state_;
 };
 
-// Throws the error that SharedRegion::create would throw when `bytes` do not fit into /dev/shm or the cgroup's memory limit
-// now: for checking a whole pool before its first object is made. ExitCode::SharedMemoryFull.
+// Throws the error that SharedRegion::create would throw when `bytes` do not fit into /dev/shm or the
+// cgroup's memory limit now: for checking a whole pool before its first object is made.
+// ExitCode::SharedMemoryFull.
 void require_shared_memory(std::size_t bytes, const std::string& what);
 
 // Free bytes of /dev/shm.

@@ -11,20 +11,23 @@ namespace {
 // Far above any memory, and far below where the arithmetic of a pool of slabs would overflow.
 constexpr std::int64_t kMaxTensorBytes = std::int64_t{1} << 44;
 
-// Elements of one sample. Throws for an output that is empty, that no slab of so many rows can hold, or whose elements no reader
-// takes.
+// Elements of one sample. Throws for an output that is empty, that no slab of so many rows can hold, or whose
+// elements no reader takes.
 std::int64_t elements_of_row(const TensorSpec& output, std::int64_t rows) {
     if (output.dims == 0) throw ConfigError("output '" + output.name + "' has no dimension");
     if (!output.dtype.whole_bytes())
-        throw ConfigError("output " + output.describe() + " has elements that are no whole bytes", "Cast it on the device first");
+        throw ConfigError("output " + output.describe() + " has elements that are no whole bytes",
+                          "Cast it on the device first");
     const std::int64_t room = kMaxTensorBytes / static_cast<std::int64_t>(output.dtype.bytes()) / rows;
     std::int64_t elements = 1;
     for (std::size_t d = 1; d < output.dims; ++d) {
         const std::int64_t extent = output.shape[d];
         if (extent < 1) throw ConfigError("output " + output.describe() + " is empty");
         if (elements > room / extent)
-            throw ConfigError("output " + output.describe() + " is too large for a slab of " + std::to_string(rows) + " samples",
-                              "A slab holds at most " + std::to_string(kMaxTensorBytes) + " bytes of an output");
+            throw ConfigError(
+                "output " + output.describe() + " is too large for a slab of " + std::to_string(rows) +
+                    " samples",
+                "A slab holds at most " + std::to_string(kMaxTensorBytes) + " bytes of an output");
         elements *= extent;
     }
     return elements;
@@ -59,7 +62,7 @@ SlabLayout SlabLayout::make(const std::vector<TensorSpec>& outputs, std::int64_t
         if (!output.dense_rows())
             throw ConfigError("output " + output.describe() + " is not dense", "Pack it on the device first");
         TensorSpec& tensor = layout.tensors.emplace_back(output.with_rows(rows));
-        tensor.strides[0] = row_elements;   // of a single row it may say anything
+        tensor.strides[0] = row_elements;  // of a single row it may say anything
         layout.offsets.push_back(offset);
         offset = round_up(offset + static_cast<std::size_t>(rows) * output.row_bytes(), kPayloadAlignment);
     }

@@ -10,7 +10,9 @@
 namespace offramp {
 namespace {
 
-std::string in_words(const char* text) { return text; }
+std::string in_words(const char* text) {
+    return text;
+}
 template <class Number>
 std::string in_words(Number number) {
     return std::to_string(number);
@@ -19,7 +21,8 @@ std::string in_words(Number number) {
 template <class Found, class Wanted>
 void require(bool holds, const char* field, Found found, Wanted wanted) {
     if (!holds)
-        throw ProtocolError("slab header: " + std::string(field) + " is " + in_words(found) + ", wanted " + in_words(wanted));
+        throw ProtocolError("slab header: " + std::string(field) + " is " + in_words(found) + ", wanted " +
+                            in_words(wanted));
 }
 
 // Copies `count` records out of the slab; the table must lie between the fixed header and the payload.
@@ -28,14 +31,15 @@ std::vector<Record> read_table(std::span<const std::byte> header, const char* na
                                std::uint32_t count, std::uint32_t most) {
     require(count <= most, name, count, most);
     const std::size_t bytes = std::size_t{count} * sizeof(Record);
-    require(offset >= sizeof(SlabHeader) && offset <= header.size() && bytes <= header.size() - offset, name, offset,
-            header.size());
+    require(offset >= sizeof(SlabHeader) && offset <= header.size() && bytes <= header.size() - offset, name,
+            offset, header.size());
     std::vector<Record> table(count);
     copy_bytes(header.subspan(offset, bytes), table.data());
     return table;
 }
 
-// `room`: bytes behind the header; nothing a tensor says may describe more than that, so that no product below overflows.
+// `room`: bytes behind the header; nothing a tensor says may describe more than that, so that no product
+// below overflows.
 TensorView check_tensor(const TensorRecord& record, std::span<const std::byte> payload, std::uint32_t samples,
                         std::size_t room) {
     TensorView view;
@@ -43,7 +47,8 @@ TensorView check_tensor(const TensorRecord& record, std::span<const std::byte> p
     view.spec.dtype = {record.dtype_code, record.dtype_bits, record.dtype_lanes};
     view.spec.dims = record.dims;
     require(record.dims >= 1 && record.dims <= kMaxDims, "tensor dims", record.dims, kMaxDims);
-    require(view.spec.dtype.whole_bytes(), "tensor dtype bits", record.dtype_bits * record.dtype_lanes, "whole bytes, 1 to 16");
+    require(view.spec.dtype.whole_bytes(), "tensor dtype bits", record.dtype_bits * record.dtype_lanes,
+            "whole bytes, 1 to 16");
     require(record.shape[0] == samples, "tensor rows", record.shape[0], samples);
     std::size_t row_bytes = view.spec.dtype.bytes();
     for (std::size_t d = 0; d < record.dims; ++d) {
@@ -51,7 +56,8 @@ TensorView check_tensor(const TensorRecord& record, std::span<const std::byte> p
         view.spec.shape[d] = extent;
         view.spec.strides[d] = record.strides[d];
         if (d == 0) continue;
-        require(extent >= 1 && row_bytes <= room / static_cast<std::size_t>(extent), "tensor shape", extent, room);
+        require(extent >= 1 && row_bytes <= room / static_cast<std::size_t>(extent), "tensor shape", extent,
+                room);
         row_bytes *= static_cast<std::size_t>(extent);
     }
     require(samples == 0 || view.spec.dense_rows(), "tensor strides", record.strides[0], "dense rows");
@@ -72,7 +78,8 @@ std::span<const std::byte> TensorView::row(std::size_t index) const {
     return bytes.subspan(index * size, size);
 }
 
-SlabContents SlabContents::read(std::span<const std::byte> slab, std::uint64_t run_nonce, const SlabTicket& ticket) {
+SlabContents SlabContents::read(std::span<const std::byte> slab, std::uint64_t run_nonce,
+                                const SlabTicket& ticket) {
     SlabHeader header;
     require(slab.size() >= sizeof header, "slab bytes", slab.size(), sizeof header);
     std::memcpy(&header, slab.data(), sizeof header);
@@ -80,7 +87,8 @@ SlabContents SlabContents::read(std::span<const std::byte> slab, std::uint64_t r
     require(header.version == kSlabHeaderVersion, "version", header.version, kSlabHeaderVersion);
     require(header.run_nonce == run_nonce, "run", header.run_nonce, run_nonce);
     require(header.slab == ticket.slab, "slab", header.slab, ticket.slab);
-    // A slab outlives the producer that filled it: its tickets may be of a later epoch, never of an earlier one.
+    // A slab outlives the producer that filled it: its tickets may be of a later epoch, never of an earlier
+    // one.
     require(header.epoch <= ticket.epoch, "epoch", header.epoch, ticket.epoch);
     require(header.generation == ticket.generation, "generation", header.generation, ticket.generation);
     require(header.header_bytes >= sizeof header && header.header_bytes <= slab.size() &&
@@ -88,16 +96,17 @@ SlabContents SlabContents::read(std::span<const std::byte> slab, std::uint64_t r
             "header bytes", header.header_bytes, slab.size());
     require(header.payload_bytes <= slab.size() - header.header_bytes, "payload bytes", header.payload_bytes,
             slab.size() - header.header_bytes);
-    require(header.transform <= static_cast<std::uint32_t>(OutputTransform::LowRes), "transform", header.transform,
-            static_cast<std::uint32_t>(OutputTransform::LowRes));
-    require(header.expansion >= 1 && header.expansion <= kMaxExpansion, "expansion", header.expansion, kMaxExpansion);
+    require(header.transform <= static_cast<std::uint32_t>(OutputTransform::LowRes), "transform",
+            header.transform, static_cast<std::uint32_t>(OutputTransform::LowRes));
+    require(header.expansion >= 1 && header.expansion <= kMaxExpansion, "expansion", header.expansion,
+            kMaxExpansion);
 
     const auto head = slab.first(header.header_bytes);
     const auto payload = slab.subspan(header.header_bytes, header.payload_bytes);
-    const auto tensors =
-        read_table<TensorRecord>(head, "tensor table", header.tensors_offset, header.tensor_count, kMaxTensorsPerSlab);
-    const auto samples = read_table<SampleRecord>(head, "sample table", header.samples_offset, header.sample_count,
-                                                  kMaxSamplesPerSlab);
+    const auto tensors = read_table<TensorRecord>(head, "tensor table", header.tensors_offset,
+                                                  header.tensor_count, kMaxTensorsPerSlab);
+    const auto samples = read_table<SampleRecord>(head, "sample table", header.samples_offset,
+                                                  header.sample_count, kMaxSamplesPerSlab);
     const auto keys = read_table<char>(head, "key area", header.keys_offset, header.key_bytes,
                                        kMaxSamplesPerSlab * kMaxKeyBytes);
 
@@ -113,11 +122,12 @@ SlabContents SlabContents::read(std::span<const std::byte> slab, std::uint64_t r
     contents.memory_format = get_text(header.memory_format);
     contents.submitted_at_ns = header.submitted_at_ns;
     contents.filled_at_ns = header.filled_at_ns;
-    contents.batches =
-        read_table<BatchRecord>(head, "batch table", header.batches_offset, header.batch_count, kMaxSamplesPerSlab);
+    contents.batches = read_table<BatchRecord>(head, "batch table", header.batches_offset, header.batch_count,
+                                               kMaxSamplesPerSlab);
     for (const SampleRecord& record : samples) {
-        require(record.key_bytes <= std::min<std::size_t>(kMaxKeyBytes, keys.size()) && record.key_offset <= keys.size() - record.key_bytes, "sample key",
-                record.key_offset, keys.size());
+        require(record.key_bytes <= std::min<std::size_t>(kMaxKeyBytes, keys.size()) &&
+                    record.key_offset <= keys.size() - record.key_bytes,
+                "sample key", record.key_offset, keys.size());
         SampleView view{.item = record.item, .row = static_cast<std::uint32_t>(contents.samples.size())};
         view.hole = (record.flags & kSampleHole) != 0;
         view.key = record.key_bytes == 0 ? std::to_string(record.item)
@@ -126,16 +136,17 @@ SlabContents SlabContents::read(std::span<const std::byte> slab, std::uint64_t r
     }
     std::uint32_t next_sample = 0;
     for (const BatchRecord& piece : contents.batches) {
-        require(piece.first_row <= std::numeric_limits<std::uint32_t>::max() - piece.rows, "batch's first row",
-                piece.first_row, piece.rows);
-        require(piece.first_sample == next_sample && piece.rows <= header.sample_count - next_sample, "batch rows",
-                piece.rows, header.sample_count - next_sample);
+        require(piece.first_row <= std::numeric_limits<std::uint32_t>::max() - piece.rows,
+                "batch's first row", piece.first_row, piece.rows);
+        require(piece.first_sample == next_sample && piece.rows <= header.sample_count - next_sample,
+                "batch rows", piece.rows, header.sample_count - next_sample);
         for (std::uint32_t i = 0; i < piece.rows; ++i) contents.samples[next_sample + i].batch = piece.batch;
         next_sample += piece.rows;
     }
     require(next_sample == header.sample_count, "rows of all batches", next_sample, header.sample_count);
     for (const TensorRecord& record : tensors)
-        contents.tensors.push_back(check_tensor(record, payload, header.sample_count, slab.size() - header.header_bytes));
+        contents.tensors.push_back(
+            check_tensor(record, payload, header.sample_count, slab.size() - header.header_bytes));
     return contents;
 }
 
@@ -175,7 +186,8 @@ void SlabWriter::begin(const Stamp& stamp) {
     std::memcpy(slab_.data(), &header, sizeof header);
 }
 
-bool SlabWriter::add_batch(std::uint64_t batch, std::uint32_t first_row, std::span<const SampleEntry> samples) {
+bool SlabWriter::add_batch(std::uint64_t batch, std::uint32_t first_row,
+                           std::span<const SampleEntry> samples) {
     std::size_t key_bytes = 0;
     for (const SampleEntry& sample : samples) key_bytes += sample.key.size();
     if (batches_ >= layout_->batches || rows_ + samples.size() > static_cast<std::size_t>(layout_->rows) ||
@@ -191,7 +203,8 @@ bool SlabWriter::add_batch(std::uint64_t batch, std::uint32_t first_row, std::sp
                                   static_cast<std::uint16_t>(sample.hole ? kSampleHole : 0)};
         std::memcpy(slab_.data() + layout_->samples_offset + rows_ * sizeof record, &record, sizeof record);
         if (!sample.key.empty())
-            std::memcpy(slab_.data() + layout_->keys_offset + key_bytes_, sample.key.data(), sample.key.size());
+            std::memcpy(slab_.data() + layout_->keys_offset + key_bytes_, sample.key.data(),
+                        sample.key.size());
         key_bytes_ += static_cast<std::uint32_t>(sample.key.size());
         ++rows_;
     }
@@ -229,12 +242,14 @@ void SlabWriter::stamp_filled(std::uint64_t filled_at_ns) {
     std::memcpy(slab_.data() + offsetof(SlabHeader, filled_at_ns), &filled_at_ns, sizeof filled_at_ns);
 }
 
-std::span<std::byte> SlabWriter::tensor_rows(std::size_t tensor, std::uint32_t first_row, std::uint32_t rows) {
+std::span<std::byte> SlabWriter::tensor_rows(std::size_t tensor, std::uint32_t first_row,
+                                             std::uint32_t rows) {
     expect(tensor < layout_->tensors.size() &&
                std::size_t{first_row} + rows <= static_cast<std::size_t>(layout_->rows),
            "rows of an output of the layout");
     const std::size_t row_bytes = layout_->tensors[tensor].row_bytes();
-    return slab_.subspan(layout_->header_bytes + layout_->offsets[tensor] + first_row * row_bytes, rows * row_bytes);
+    return slab_.subspan(layout_->header_bytes + layout_->offsets[tensor] + first_row * row_bytes,
+                         rows * row_bytes);
 }
 
 }  // namespace offramp

@@ -13,7 +13,8 @@
 
 namespace offramp {
 
-// Who sent a message, verified by the kernel. pid 0: a process of a foreign pid namespace, which cannot be watched.
+// Who sent a message, verified by the kernel. pid 0: a process of a foreign pid namespace, which cannot be
+// watched.
 struct PeerCredentials {
     pid_t pid = 0;
     uid_t uid = 0;
@@ -22,33 +23,36 @@ struct PeerCredentials {
 
 // A message as it came, with its sender.
 struct Inbound {
-    std::string peer;             // work channel: the routing id to answer to; free-list channel: empty
+    std::string peer;  // work channel: the routing id to answer to; free-list channel: empty
     PeerCredentials credentials;
     Bytes bytes;
 };
 
 enum class SendOutcome {
     Sent,
-    PeerGone,     // no such peer any more
-    QueueFull,    // the peer does not take its messages; nothing was sent
+    PeerGone,   // no such peer any more
+    QueueFull,  // the peer does not take its messages; nothing was sent
 };
 
 // The producer's end of both channels: work channel (ROUTER) and free-list channel (PULL).
-// Thread: the one that made it. Blocks: wait() only. Errors: SystemError when the sockets cannot be made or were taken over.
+// Thread: the one that made it. Blocks: wait() only. Errors: SystemError when the sockets cannot be made or
+// were taken over.
 class BrokerPort {
- public:
+  public:
     virtual ~BrokerPort() = default;
     virtual SendOutcome send(const std::string& peer, std::span<const std::byte> bytes) = 0;
     virtual bool try_receive_work(Inbound& inbound) = 0;
     virtual bool try_receive_release(Inbound& inbound) = 0;
-    // Returns when a message may be waiting, one of `fds` is readable or hung up, or the time is up; may return early.
+    // Returns when a message may be waiting, one of `fds` is readable or hung up, or the time is up; may
+    // return early.
     virtual void wait(std::span<const int> fds, std::chrono::nanoseconds timeout) = 0;
 };
 
-// A consumer's end. What it sent and what was not yet taken is lost when it is closed: whoever must be sure waits for an
-// acknowledgement. Thread: the one that made it. Blocks: wait() only.
+// A consumer's end. What it sent and what was not yet taken may be lost when it is closed: whoever must be
+// sure waits for an acknowledgement. Thread: the one that made it. Blocks: wait(); and the destructor, for a
+// second at most, while its last words leave.
 class ConsumerPort {
- public:
+  public:
     virtual ~ConsumerPort() = default;
     // False when the producer takes nothing for now: try again after wait().
     virtual bool send_work(std::span<const std::byte> bytes) = 0;
@@ -57,20 +61,22 @@ class ConsumerPort {
     virtual void wait(std::span<const int> fds, std::chrono::nanoseconds timeout) = 0;
 };
 
-// Over ZeroMQ and ipc:// sockets in the run directory, mode 0600 (0660 with `group_may_connect`). A message beyond
-// kMaxMessageBytes is dropped by the socket, together with its connection (a new one is made at once). A message of several
-// frames arrives as one without bytes.
-// The broker's maker must not run beside threads that create files: the sockets get their mode from the process's umask.
-// Errors: SystemError, with ExitCode::RunInUse when another process serves this run directory. wait() throws when a socket's
-// path no longer stands for the socket, looking at most once a second (and therefore returns after a second at the latest).
+// Over ZeroMQ and ipc:// sockets in the run directory, mode 0600 (0660 with `group_may_connect`). A message
+// beyond kMaxMessageBytes is dropped by the socket, together with its connection (a new one is made at once).
+// A message of several frames arrives as one without bytes. The broker's maker must not run beside threads
+// that create files: the sockets get their mode from the process's umask. Errors: SystemError, with
+// ExitCode::RunInUse when another process serves this run directory. wait() throws when a socket's path no
+// longer stands for the socket, looking at most once a second (and therefore returns after a second at the
+// latest).
 std::unique_ptr<BrokerPort> make_zmq_broker_port(const Endpoint& endpoint, bool group_may_connect = false);
 std::unique_ptr<ConsumerPort> make_zmq_consumer_port(const Endpoint& endpoint);
 
-// The twin within one process: the same semantics over mutex-guarded queues, for ThreadSanitizer (libzmq is not instrumented)
-// and for tests that step a broker. One broker port at a time; while there is none, consumers' messages wait, and a new one
-// sees every consumer under a new routing id, as after a reconnection. Thread: hub's calls from any.
+// The twin within one process: the same semantics over mutex-guarded queues, for ThreadSanitizer (libzmq is
+// not instrumented) and for tests that step a broker. One broker port at a time; while there is none,
+// consumers' messages wait, and a new one sees every consumer under a new routing id, as after a
+// reconnection. Thread: hub's calls from any.
 class InMemoryHub {
- public:
+  public:
     explicit InMemoryHub(std::size_t queue_capacity = 1024);
     ~InMemoryHub();
 
@@ -79,7 +85,7 @@ class InMemoryHub {
     // `credentials` stand for what the kernel would say.
     std::unique_ptr<ConsumerPort> consumer_port(PeerCredentials credentials);
 
- private:
+  private:
     struct State;
     std::shared_ptr<State> state_;
 };

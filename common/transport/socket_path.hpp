@@ -8,25 +8,26 @@
 
 namespace offramp {
 
-// Holds the right to serve a run directory: an exclusive lock on the directory itself, given back by the kernel when the
-// process dies. Errors: SystemError; with ExitCode::RunInUse when another process holds it.
+// Holds the right to serve a run directory: an exclusive lock on the directory itself, given back by the
+// kernel when the process dies. Errors: SystemError; with ExitCode::RunInUse when another process holds it.
 class RunDirectoryLock {
- public:
+  public:
     explicit RunDirectoryLock(const std::string& run_dir);
 
- private:
+  private:
     UniqueFd fd_;
 };
 
-// Says that nobody listens at a path that a socket is about to be bound to: libzmq unlinks whatever stands there.
-// A dead process's socket may be there. Errors: SystemError with ExitCode::RunInUse when a live process listens, and when
-// something else than a socket is in the way.
+// Says that nobody listens at a path that a socket is about to be bound to: libzmq unlinks whatever stands
+// there. A dead process's socket may be there. Errors: SystemError with ExitCode::RunInUse when a live
+// process listens, and when something else than a socket is in the way.
 void require_free_socket_path(const std::string& path);
 
-// Knows the file of a socket that this process has bound. Anyone who may write to the directory could bind over it, and new
-// peers would reach only the thief. Owns: the file, removed by the destructor while it is still the same (libzmq may leave it).
+// Knows the file of a socket that this process has bound. Anyone who may write to the directory could bind
+// over it, and new peers would reach only the thief. Owns: the file, removed by the destructor while it is
+// still the same (libzmq may leave it).
 class BoundSocketPath {
- public:
+  public:
     explicit BoundSocketPath(std::string path);
     BoundSocketPath(const BoundSocketPath&) = delete;
     BoundSocketPath& operator=(const BoundSocketPath&) = delete;
@@ -35,7 +36,7 @@ class BoundSocketPath {
     // Errors: SystemError when the path stands for something else, or for nothing.
     void require_still_ours() const;
 
- private:
+  private:
     bool still_ours() const noexcept;
 
     std::string path_;

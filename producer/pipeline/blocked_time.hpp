@@ -9,10 +9,10 @@ namespace offramp {
 
 inline const SteadyClock kSteadyClock{};
 
-// Adds up how long threads were blocked at one place, the waits that still last included, so that a stage that is stuck shows
-// while it is stuck. Thread: under its owner's lock. Units: thread-seconds.
+// Adds up how long threads were blocked at one place, the waits that still last included, so that a stage
+// that is stuck shows while it is stuck. Thread: under its owner's lock. Units: thread-seconds.
 class BlockedTime {
- public:
+  public:
     void begin(TimePoint now) {
         advance(now);
         ++waiting_;
@@ -26,7 +26,7 @@ class BlockedTime {
     }
     std::int64_t waiting() const { return waiting_; }
 
- private:
+  private:
     void advance(TimePoint now) {
         total_ += waiting_ * (now - as_of_);
         as_of_ = now;
@@ -34,7 +34,7 @@ class BlockedTime {
 
     std::int64_t waiting_ = 0;
     TimePoint as_of_{};
-    std::chrono::nanoseconds total_{0};   // up to as_of_
+    std::chrono::nanoseconds total_{0};  // up to as_of_
 };
 
 // Waits on `changed` until `ready`, and books the wait unless `ready` holds already.

@@ -13,12 +13,14 @@
 
 namespace offramp {
 
-// Joins two stages. A full queue blocks the one that pushes: back-pressure, and the time spent so is counted on either side.
-// Borrows the clock. Thread: any number on either side. Blocks: push() while full, pop() while empty.
+// Joins two stages. A full queue blocks the one that pushes: back-pressure, and the time spent so is counted
+// on either side. Borrows the clock. Thread: any number on either side. Blocks: push() while full, pop()
+// while empty.
 template <typename T>
 class BoundedQueue {
- public:
-    explicit BoundedQueue(std::size_t capacity, const Clock& clock = kSteadyClock) : clock_(clock), capacity_(capacity) {
+  public:
+    explicit BoundedQueue(std::size_t capacity, const Clock& clock = kSteadyClock)
+        : clock_(clock), capacity_(capacity) {
         expect(capacity > 0, "a queue has room for one");
     }
     BoundedQueue(const BoundedQueue&) = delete;
@@ -27,7 +29,8 @@ class BoundedQueue {
     // False: the queue is closed, and the value is dropped.
     bool push(T value) {
         std::unique_lock lock(mutex_);
-        wait_booked(has_room_, lock, push_blocked_, clock_, [this] { return closed_ || values_.size() < capacity_; });
+        wait_booked(has_room_, lock, push_blocked_, clock_,
+                    [this] { return closed_ || values_.size() < capacity_; });
         if (closed_) return false;
         values_.push_back(std::move(value));
         lock.unlock();
@@ -61,7 +64,7 @@ class BoundedQueue {
     // Closes and drops what is in the queue.
     void abandon() {
         close();
-        std::deque<T> dropped;   // destroyed outside the lock: a value's destructor may do anything
+        std::deque<T> dropped;  // destroyed outside the lock: a value's destructor may do anything
         const std::lock_guard lock(mutex_);
         dropped.swap(values_);
     }
@@ -93,7 +96,7 @@ class BoundedQueue {
         return pop_blocked_.waiting();
     }
 
- private:
+  private:
     std::optional<T> take(std::unique_lock<std::mutex>& lock) {
         if (values_.empty()) return std::nullopt;
         std::optional<T> value(std::move(values_.front()));

@@ -20,9 +20,10 @@ ErrorBudget::ErrorBudget(std::string_view setting, std::uint64_t items)
 
 Error ErrorBudget::failure(std::uint64_t failed, std::span<const SkippedItem> first) const {
     const bool none_read = nothing_was_read(failed);
-    std::string text = none_read ? "none of the " + std::to_string(items_) + " items could be read"
-                                 : std::to_string(failed) + " of " + std::to_string(items_) +
-                                       " items could not be read, more than --max-errors " + setting_ + " allows";
+    std::string text = none_read
+                           ? "none of the " + std::to_string(items_) + " items could be read"
+                           : std::to_string(failed) + " of " + std::to_string(items_) +
+                                 " items could not be read, more than --max-errors " + setting_ + " allows";
     text += ": ";
     const std::size_t shown = std::min(first.size(), kReasonsShown);
     for (std::size_t i = 0; i < shown; ++i)

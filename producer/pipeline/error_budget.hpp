@@ -11,10 +11,10 @@
 
 namespace offramp {
 
-// Decides when unreadable items fail a run. "25": more than 25 do; "1%": more than 1 % of all items do; "100%": never. Whatever
-// it says, a run of which no item at all could be read has failed. Pure.
+// Decides when unreadable items fail a run. "25": more than 25 do; "1%": more than 1 % of all items do;
+// "100%": never. Whatever it says, a run of which no item at all could be read has failed. Pure.
 class ErrorBudget {
- public:
+  public:
     // Errors: ConfigError when `setting` is neither a number nor a percentage from 0 to 100.
     ErrorBudget(std::string_view setting, std::uint64_t items);
 
@@ -23,7 +23,7 @@ class ErrorBudget {
     // The error that ends the run: BadInput, with the count and the first reasons.
     Error failure(std::uint64_t failed, std::span<const SkippedItem> first) const;
 
- private:
+  private:
     std::string setting_;
     ErrorLimit limit_;
     std::uint64_t items_;

@@ -16,7 +16,7 @@ InputSlots::InputSlots(Device& device, std::size_t bytes, std::uint32_t count, c
         for (auto& event : slot.computed) event = device.make_event();
         free_.push_back(&slot);
     }
-    std::reverse(free_.begin(), free_.end());   // the first buffer is lent first
+    std::reverse(free_.begin(), free_.end());  // the first buffer is lent first
 }
 
 InputSlots::~InputSlots() {
@@ -41,7 +41,8 @@ InputSlot* InputSlots::acquire() {
 void InputSlots::give_back(InputSlot& slot) {
     {
         const std::lock_guard lock(mutex_);
-        free_.insert(free_.begin(), &slot);   // the one that rested longest is lent next: its last use is likely over
+        free_.insert(free_.begin(),
+                     &slot);  // the one that rested longest is lent next: its last use is likely over
     }
     changed_.notify_one();
 }
@@ -67,8 +68,13 @@ std::int64_t InputSlots::waiting() const {
 InputBatch::InputBatch(std::uint64_t number, std::vector<RowInfo> rows, const void* data)
     : number_(number), rows_(std::move(rows)), data_(data) {}
 
-InputBatch::InputBatch(std::uint64_t number, std::vector<RowInfo> rows, std::shared_ptr<InputSlots> slots, InputSlot& slot)
-    : number_(number), rows_(std::move(rows)), data_(slot.memory->data()), slots_(std::move(slots)), slot_(&slot) {}
+InputBatch::InputBatch(std::uint64_t number, std::vector<RowInfo> rows, std::shared_ptr<InputSlots> slots,
+                       InputSlot& slot)
+    : number_(number),
+      rows_(std::move(rows)),
+      data_(slot.memory->data()),
+      slots_(std::move(slots)),
+      slot_(&slot) {}
 
 InputBatch::InputBatch(InputBatch&& other) noexcept
     : number_(other.number_),
@@ -89,10 +95,13 @@ InputBatch& InputBatch::operator=(InputBatch&& other) noexcept {
     return *this;
 }
 
-InputBatch::~InputBatch() { release(); }
+InputBatch::~InputBatch() {
+    release();
+}
 
 std::size_t InputBatch::holes() const {
-    return static_cast<std::size_t>(std::count_if(rows_.begin(), rows_.end(), [](const RowInfo& row) { return row.hole; }));
+    return static_cast<std::size_t>(
+        std::count_if(rows_.begin(), rows_.end(), [](const RowInfo& row) { return row.hole; }));
 }
 
 void InputBatch::wait_ready(Stream& compute) const {

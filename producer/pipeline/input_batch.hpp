@@ -19,32 +19,34 @@ namespace offramp {
 // What one row of a batch is.
 struct RowInfo {
     std::uint64_t item = 0;
-    std::string_view key;    // of the source, which outlives it; empty: the item's number stands for it
-    bool hole = false;       // the item could not be read: its row is zero before normalisation and means nothing
-    std::string reason;      // of a hole
+    std::string_view key;  // of the source, which outlives it; empty: the item's number stands for it
+    bool hole = false;   // the item could not be read: its row is zero before normalisation and means nothing
+    std::string reason;  // of a hole
 };
 
 // One device buffer that model inputs are uploaded into, with the events that order its use.
 struct InputSlot {
     std::unique_ptr<DeviceBuffer> memory;
-    std::unique_ptr<Event> ready;                       // recorded by the copy stream
-    // Recorded by whoever computed on the buffer; two that take turns, as the former may still be looked at by the copy
-    // thread when the next is recorded.
+    std::unique_ptr<Event> ready;  // recorded by the copy stream
+    // Recorded by whoever computed on the buffer; two that take turns, as the former may still be looked at
+    // by the copy thread when the next is recorded.
     std::array<std::unique_ptr<Event>, 2> computed;
     std::uint64_t uses = 0;
-    Event* last_use = nullptr;                          // armed; null: nothing to wait for
+    Event* last_use = nullptr;  // armed; null: nothing to wait for
 };
 
-// Lends the device buffers of model inputs, all allocated once. Shared by the prefetcher and the batches that it handed out,
-// so that either may go first. Borrows the device. Thread: any. Blocks: acquire(), and the destructor while work on a buffer runs.
+// Lends the device buffers of model inputs, all allocated once. Shared by the prefetcher and the batches that
+// it handed out, so that either may go first. Borrows the device. Thread: any. Blocks: acquire(), and the
+// destructor while work on a buffer runs.
 class InputSlots {
- public:
+  public:
     InputSlots(Device& device, std::size_t bytes, std::uint32_t count, const Clock& clock);
     ~InputSlots();
     InputSlots(const InputSlots&) = delete;
     InputSlots& operator=(const InputSlots&) = delete;
 
-    // A buffer that nobody holds; work submitted before it was given back may still run: see InputSlot::last_use. Null: closed.
+    // A buffer that nobody holds; work submitted before it was given back may still run: see
+    // InputSlot::last_use. Null: closed.
     InputSlot* acquire();
     void give_back(InputSlot& slot);
     void close();
@@ -52,7 +54,7 @@ class InputSlots {
     double blocked_seconds() const;
     std::int64_t waiting() const;
 
- private:
+  private:
     const Clock& clock_;
     mutable std::mutex mutex_;
     std::condition_variable changed_;
@@ -63,32 +65,35 @@ class InputSlots {
 };
 
 // A loan of one batch of model input that is on the device, or will be once the copy stream has come so far.
-// Use: wait_ready(compute), submit the model's work, release_after(compute). Forgetting it gives the buffer back at once, which
-// is right only when no work was submitted. The rows stay when the buffer has been released. Thread: one at a time.
+// Use: wait_ready(compute), submit the model's work, release_after(compute). Forgetting it gives the buffer
+// back at once, which is right only when no work was submitted. The rows stay when the buffer has been
+// released. Thread: one at a time.
 class InputBatch {
- public:
+  public:
     // Without a buffer of its own: `data` is resident, ready, and never overwritten; or null.
     InputBatch(std::uint64_t number, std::vector<RowInfo> rows, const void* data);
-    InputBatch(std::uint64_t number, std::vector<RowInfo> rows, std::shared_ptr<InputSlots> slots, InputSlot& slot);
+    InputBatch(std::uint64_t number, std::vector<RowInfo> rows, std::shared_ptr<InputSlots> slots,
+               InputSlot& slot);
     InputBatch(InputBatch&& other) noexcept;
     InputBatch& operator=(InputBatch&& other) noexcept;
     ~InputBatch();
 
-    std::uint64_t number() const { return number_; }              // it holds the items from number * batch on
-    std::span<const RowInfo> rows() const { return rows_; }        // fewer than the batch in the last one
+    std::uint64_t number() const { return number_; }         // it holds the items from number * batch on
+    std::span<const RowInfo> rows() const { return rows_; }  // fewer than the batch in the last one
     std::size_t holes() const;
 
-    // The model's input, all rows of a full batch: those beyond rows() are zero before normalisation. Null: the model takes
-    // none, or the buffer was released.
+    // The model's input, all rows of a full batch: those beyond rows() are zero before normalisation. Null:
+    // the model takes none, or the buffer was released.
     const void* data() const { return data_; }
     // Armed; null when there is nothing to wait for.
     Event* ready() const { return slot_ == nullptr ? nullptr : slot_->ready.get(); }
     // Work given to `compute` from now on starts when the input is there. The host does not wait.
     void wait_ready(Stream& compute) const;
-    // Gives the buffer back: it is overwritten only after the work given to `compute` so far. The host does not wait.
+    // Gives the buffer back: it is overwritten only after the work given to `compute` so far. The host does
+    // not wait.
     void release_after(Stream& compute);
 
- private:
+  private:
     void release() noexcept;
 
     std::uint64_t number_ = 0;

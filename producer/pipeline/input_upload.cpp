@@ -8,7 +8,9 @@
 namespace offramp {
 namespace {
 
-std::size_t rows_of(const ModelInput& input) { return static_cast<std::size_t>(input.tensor.rows()); }
+std::size_t rows_of(const ModelInput& input) {
+    return static_cast<std::size_t>(input.tensor.rows());
+}
 
 }  // namespace
 
@@ -20,7 +22,8 @@ InputUpload::InputUpload(Device& device, const ModelInput& input, RowKind rows) 
                           "Known are dense float32 and bfloat16 inputs");
     if (rows == RowKind::Pixels) {
         if (input.kind != InputKind::Image || tensor.dims != 4 || tensor.shape[1] != 3)
-            throw ConfigError("the source gives pictures and the model takes " + tensor.describe(), "Use --source synthetic");
+            throw ConfigError("the source gives pictures and the model takes " + tensor.describe(),
+                              "Use --source synthetic");
         staged_row_bytes_ = static_cast<std::size_t>(tensor.shape[2] * tensor.shape[3] * 3);
         between_ = device.allocate(staged_row_bytes_ * rows_of(input), "a batch of pixels");
     } else {
@@ -30,7 +33,9 @@ InputUpload::InputUpload(Device& device, const ModelInput& input, RowKind rows) 
     }
 }
 
-std::size_t InputUpload::input_bytes() const { return input_.tensor.row_bytes() * rows_of(input_); }
+std::size_t InputUpload::input_bytes() const {
+    return input_.tensor.row_bytes() * rows_of(input_);
+}
 
 void InputUpload::submit(Stream& copies, const std::byte* staged, std::byte* to, Event& uploaded) {
     std::byte* const target = between_ ? between_->data() : to;
@@ -49,15 +54,18 @@ void InputUpload::submit(Stream& copies, const std::byte* staged, std::byte* to,
     }
 }
 
-std::unique_ptr<DeviceBuffer> make_resident_input(Device& device, const ModelInput& input, std::uint64_t seed) {
+std::unique_ptr<DeviceBuffer> make_resident_input(Device& device, const ModelInput& input,
+                                                  std::uint64_t seed) {
     InputUpload upload(device, input, RowKind::Float32);
     const std::unique_ptr<Stream> copies = device.make_stream("resident input");
     const std::unique_ptr<Event> uploaded = device.make_event();
     const std::size_t row_bytes = upload.staged_row_bytes();
-    const auto staged = device.allocate_pinned_host(row_bytes * rows_of(input), "the resident batch's staging");
+    const auto staged =
+        device.allocate_pinned_host(row_bytes * rows_of(input), "the resident batch's staging");
     const NormalNoise noise(seed);
     for (std::size_t row = 0; row < rows_of(input); ++row)
-        noise.fill(row, {reinterpret_cast<float*>(staged->data() + row * row_bytes), row_bytes / sizeof(float)});
+        noise.fill(row,
+                   {reinterpret_cast<float*>(staged->data() + row * row_bytes), row_bytes / sizeof(float)});
     std::unique_ptr<DeviceBuffer> resident = device.allocate(upload.input_bytes(), "the resident batch");
     upload.submit(*copies, staged->data(), resident->data(), *uploaded);
     copies->synchronize();

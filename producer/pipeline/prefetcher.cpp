@@ -15,15 +15,19 @@ Prefetcher::Prefetcher(Device& device, BatchSource& source, PrefetchSettings set
       budget_(settings_.max_errors, source.items()),
       queue_(std::size_t{settings_.depth} + 1, clock) {
     const ModelInput& input = settings_.input;
-    expect(settings_.batch > 0 && settings_.decode_workers > 0, "a prefetcher makes batches with at least one worker");
-    expect(input.kind == InputKind::None || input.tensor.rows() == settings_.batch, "the model's input is one full batch");
+    expect(settings_.batch > 0 && settings_.decode_workers > 0,
+           "a prefetcher makes batches with at least one worker");
+    expect(input.kind == InputKind::None || input.tensor.rows() == settings_.batch,
+           "the model's input is one full batch");
     device_.use_on_this_thread();
     const bool uploads = source_.row_kind() != RowKind::Nothing && input.kind != InputKind::None;
     if (uploads) {
         const std::uint32_t buffers = settings_.depth + 1;
         upload_.emplace(device_, input, source_.row_kind());
-        staging_.emplace(device_,
-                         StagingWindow::Shape{upload_->staged_row_bytes(), settings_.batch, buffers, source_.items()}, clock);
+        staging_.emplace(
+            device_,
+            StagingWindow::Shape{upload_->staged_row_bytes(), settings_.batch, buffers, source_.items()},
+            clock);
         inputs_ = std::make_shared<InputSlots>(device_, upload_->input_bytes(), buffers, clock);
         copies_ = device_.make_stream("h2d");
         uploaded_ = device_.make_event();
@@ -40,7 +44,9 @@ Prefetcher::Prefetcher(Device& device, BatchSource& source, PrefetchSettings set
     }
 }
 
-Prefetcher::~Prefetcher() { stop(); }
+Prefetcher::~Prefetcher() {
+    stop();
+}
 
 std::optional<InputBatch> Prefetcher::next() {
     if (finished_) return std::nullopt;
@@ -115,7 +121,7 @@ void Prefetcher::upload() noexcept {
         fail(std::current_exception());
     }
     try {
-        if (copies_) copies_->synchronize();   // the staging buffers go next
+        if (copies_) copies_->synchronize();  // the staging buffers go next
     } catch (const std::exception& error) {
         spdlog::error("ending the upload stream: {}", error.what());
     }
@@ -126,10 +132,12 @@ void Prefetcher::upload_batches() {
         const TraceRange get_batch(TraceName::GetBatch, number);
         std::optional<StagingWindow::Batch> batch = staging_->take_complete();
         if (!batch) return;
-        if (budget_.nothing_was_read(skipped_.total())) throw budget_.failure(skipped_.total(), skipped_.list());
+        if (budget_.nothing_was_read(skipped_.total()))
+            throw budget_.failure(skipped_.total(), skipped_.list());
         // The rows that a short last batch lacks: a model of a fixed shape computes on them as well.
         const std::size_t filled = batch->rows.size() * upload_->staged_row_bytes();
-        std::fill(batch->memory.begin() + static_cast<std::ptrdiff_t>(filled), batch->memory.end(), std::byte{0});
+        std::fill(batch->memory.begin() + static_cast<std::ptrdiff_t>(filled), batch->memory.end(),
+                  std::byte{0});
         upload_one(std::move(*batch));
     }
 }
@@ -140,7 +148,8 @@ void Prefetcher::upload_one(StagingWindow::Batch batch) {
     Event* const last_use = std::exchange(slot->last_use, nullptr);
     {
         const TraceRange h2d(TraceName::H2d, batch.number);
-        // Of an earlier upload on this very stream: done, or nearly. It may be armed again once it was seen so.
+        // Of an earlier upload on this very stream: done, or nearly. It may be armed again once it was seen
+        // so.
         if (slot->ready->armed()) slot->ready->wait();
         if (last_use != nullptr) copies_->wait_for(*last_use);
         upload_->submit(*copies_, batch.memory.data(), slot->memory->data(), *uploaded_);
@@ -149,7 +158,8 @@ void Prefetcher::upload_one(StagingWindow::Batch batch) {
     // Handed out before it is there: the model's work can be submitted meanwhile.
     queue_.push(InputBatch(batch.number, std::move(batch.rows), inputs_, *slot));
     uploaded_->wait();
-    if (last_use != nullptr) last_use->wait();   // done, as the upload came after it; may be armed again from here on
+    if (last_use != nullptr)
+        last_use->wait();  // done, as the upload came after it; may be armed again from here on
     staging_->recycle();
 }
 
@@ -162,7 +172,8 @@ void Prefetcher::queue_resident_batches() {
             row.item = item;
             row.key = source_.key(item++);
         }
-        if (!queue_.push(InputBatch(number, std::move(rows), resident_ ? resident_->data() : nullptr))) return;
+        if (!queue_.push(InputBatch(number, std::move(rows), resident_ ? resident_->data() : nullptr)))
+            return;
     }
 }
 

@@ -23,26 +23,28 @@
 namespace offramp {
 
 struct PrefetchSettings {
-    ModelInput input;                  // what the model takes
-    std::uint32_t batch = 1;           // items in a batch; input.tensor.rows() where there is an input
+    ModelInput input;         // what the model takes
+    std::uint32_t batch = 1;  // items in a batch; input.tensor.rows() where there is an input
     std::uint32_t decode_workers = 1;
-    std::uint32_t depth = 2;           // batches made ahead of the one that is computed on
+    std::uint32_t depth = 2;  // batches made ahead of the one that is computed on
     std::string max_errors = "100%";
-    std::uint64_t seed = 0;            // of a resident input
+    std::uint64_t seed = 0;  // of a resident input
 };
 
-// Brings a source's items onto the device ahead of the model: decode workers fill page-locked staging, one thread uploads whole
-// batches on a stream of its own and hands them out in order. Batch k is the items [k*batch, (k+1)*batch); an item that cannot
-// be read is a hole in it, never a shift.
-// Owns threads ("decode-0".., "upload"), copy stream, depth+1 staging buffers, depth+1 device inputs: nothing is allocated per
-// batch but the rows' descriptions. Borrows device, source and clock, which outlive it and every batch that it gave out.
-// Thread: next(): one; the others: any, except that stop() and the destructor are not called from a source's load().
-// Blocks: next() until a batch is there; stop() until items in the making are done.
-// Errors: the constructor: ConfigError (max_errors; a source that does not fit the model), DeviceOutOfMemory. next(): the first
-// failure of any thread, and BadInput when more items were unreadable than max_errors allows, or all were.
+// Brings a source's items onto the device ahead of the model: decode workers fill page-locked staging, one
+// thread uploads whole batches on a stream of its own and hands them out in order. Batch k is the items
+// [k*batch, (k+1)*batch); an item that cannot be read is a hole in it, never a shift. Owns threads
+// ("decode-0".., "upload"), copy stream, depth+1 staging buffers, depth+1 device inputs: nothing is allocated
+// per batch but the rows' descriptions. Borrows device, source and clock, which outlive it and every batch
+// that it gave out. Thread: next(): one; the others: any, except that stop() and the destructor are not
+// called from a source's load(). Blocks: next() until a batch is there; stop() until items in the making are
+// done. Errors: the constructor: ConfigError (max_errors; a source that does not fit the model),
+// DeviceOutOfMemory. next(): the first failure of any thread, and BadInput when more items were unreadable
+// than max_errors allows, or all were.
 class Prefetcher {
- public:
-    Prefetcher(Device& device, BatchSource& source, PrefetchSettings settings, const Clock& clock = kSteadyClock);
+  public:
+    Prefetcher(Device& device, BatchSource& source, PrefetchSettings settings,
+               const Clock& clock = kSteadyClock);
     ~Prefetcher();
     Prefetcher(const Prefetcher&) = delete;
     Prefetcher& operator=(const Prefetcher&) = delete;
@@ -55,22 +57,23 @@ class Prefetcher {
     // The same, and waits for the threads to end.
     void stop() noexcept;
 
-    // Where batches are and which stage waits for which, for the status page. Seconds include waits that still last.
+    // Where batches are and which stage waits for which, for the status page. Seconds include waits that
+    // still last.
     struct Progress {
         std::uint64_t batches_delivered = 0;
-        std::uint64_t items_delivered = 0;         // rows of those batches, holes included
+        std::uint64_t items_delivered = 0;  // rows of those batches, holes included
         std::uint64_t holes_delivered = 0;
         std::uint64_t batches_queued = 0;
-        double next_blocked_seconds = 0;           // the model waits for input
+        double next_blocked_seconds = 0;  // the model waits for input
         double upload_blocked_on_decode_seconds = 0;
-        double upload_blocked_on_model_seconds = 0;    // every device input is in use: back-pressure
-        double decode_blocked_seconds = 0;         // thread-seconds; staging is full: back-pressure
+        double upload_blocked_on_model_seconds = 0;  // every device input is in use: back-pressure
+        double decode_blocked_seconds = 0;           // thread-seconds; staging is full: back-pressure
     };
     Progress progress() const;
     // Every item found unreadable so far, also those of batches that were not given out yet.
     const SkippedItems& skipped() const { return skipped_; }
 
- private:
+  private:
     void decode(std::uint32_t worker) noexcept;
     void load_row(const StagingWindow::Claim& claim);
     void upload() noexcept;
@@ -88,7 +91,7 @@ class Prefetcher {
     SkippedItems skipped_;
 
     std::unique_ptr<DeviceBuffer> resident_;
-    std::optional<InputUpload> upload_;            // the rest only when rows are uploaded
+    std::optional<InputUpload> upload_;  // the rest only when rows are uploaded
     std::optional<StagingWindow> staging_;
     std::shared_ptr<InputSlots> inputs_;
     std::unique_ptr<Stream> copies_;
@@ -99,7 +102,7 @@ class Prefetcher {
     std::atomic<std::uint64_t> batches_delivered_{0}, items_delivered_{0}, holes_delivered_{0};
     std::mutex failure_mutex_;
     std::exception_ptr failure_;
-    std::mutex threads_mutex_;                     // stop() may be called by several
+    std::mutex threads_mutex_;  // stop() may be called by several
     std::vector<std::thread> threads_;
 };
 

@@ -17,7 +17,7 @@ struct SkippedItem {
 
 // Collects the items that were skipped: all are counted, so many are kept. Thread: any.
 class SkippedItems {
- public:
+  public:
     static constexpr std::size_t kKept = 10'000;
 
     explicit SkippedItems(std::size_t kept = kKept) : kept_(kept) {}
@@ -28,7 +28,7 @@ class SkippedItems {
     // Those that were kept, by item.
     std::vector<SkippedItem> list() const;
 
- private:
+  private:
     const std::size_t kept_;
     mutable std::mutex mutex_;
     std::uint64_t total_ = 0;

@@ -9,13 +9,15 @@ namespace offramp {
 
 StagingWindow::StagingWindow(Device& device, const Shape& shape, const Clock& clock)
     : shape_(shape), clock_(clock), slots_(shape.batches) {
-    expect(shape.row_bytes > 0 && shape.batch > 0 && shape.batches > 0, "a staging window holds at least one row");
+    expect(shape.row_bytes > 0 && shape.batch > 0 && shape.batches > 0,
+           "a staging window holds at least one row");
     for (Slot& slot : slots_)
         slot.memory = device.allocate_pinned_host(shape.row_bytes * shape.batch, "a batch of staged input");
 }
 
 std::uint32_t StagingWindow::rows_of(std::uint64_t batch) const {
-    return static_cast<std::uint32_t>(std::min<std::uint64_t>(shape_.batch, shape_.items - batch * shape_.batch));
+    return static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(shape_.batch, shape_.items - batch * shape_.batch));
 }
 
 std::optional<StagingWindow::Claim> StagingWindow::claim() {

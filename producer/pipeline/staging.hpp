@@ -15,20 +15,22 @@
 
 namespace offramp {
 
-// Page-locked buffers that decode workers fill row by row, a window of consecutive batches at a time. Rows of all batches of the
-// window are given out in the order of their items, so that no worker is idle while a batch's last row is still being read.
+// Page-locked buffers that decode workers fill row by row, a window of consecutive batches at a time. Rows of
+// all batches of the window are given out in the order of their items, so that no worker is idle while a
+// batch's last row is still being read.
 //
 //   claim ─▶ fill ─▶ done        by workers, any row
 //   take_complete ─▶ upload ─▶ recycle    by one thread, whole batches, in order
 //
-// Owns the buffers, all allocated at once. Borrows device and clock. Thread: claim(), done(): any; take_complete(), recycle():
-// one. Blocks: claim() while the window is full, take_complete() while the next batch lacks a row.
+// Owns the buffers, all allocated at once. Borrows device and clock. Thread: claim(), done(): any;
+// take_complete(), recycle(): one. Blocks: claim() while the window is full, take_complete() while the next
+// batch lacks a row.
 class StagingWindow {
- public:
+  public:
     struct Shape {
         std::size_t row_bytes = 0;
-        std::uint32_t batch = 1;       // rows of a full batch
-        std::uint32_t batches = 1;     // of the window
+        std::uint32_t batch = 1;    // rows of a full batch
+        std::uint32_t batches = 1;  // of the window
         std::uint64_t items = 0;
     };
     struct Claim {
@@ -37,8 +39,8 @@ class StagingWindow {
     };
     struct Batch {
         std::uint64_t number = 0;
-        std::vector<RowInfo> rows;             // fewer than a full batch in the last one
-        std::span<std::byte> memory;           // of a full batch
+        std::vector<RowInfo> rows;    // fewer than a full batch in the last one
+        std::span<std::byte> memory;  // of a full batch
     };
 
     StagingWindow(Device& device, const Shape& shape, const Clock& clock);
@@ -54,11 +56,11 @@ class StagingWindow {
     // Ends all waiting, for good.
     void close();
 
-    double claim_blocked_seconds() const;      // thread-seconds, over all workers
+    double claim_blocked_seconds() const;  // thread-seconds, over all workers
     double complete_blocked_seconds() const;
     std::int64_t waiting_to_claim() const;
 
- private:
+  private:
     struct Slot {
         std::unique_ptr<DeviceBuffer> memory;
         std::vector<RowInfo> rows;
@@ -75,8 +77,8 @@ class StagingWindow {
     std::condition_variable window_moved_, batch_complete_;
     std::vector<Slot> slots_;
     std::uint64_t next_item_ = 0;
-    std::uint64_t taken_ = 0;       // batches
-    std::uint64_t recycled_ = 0;    // batches
+    std::uint64_t taken_ = 0;     // batches
+    std::uint64_t recycled_ = 0;  // batches
     bool closed_ = false;
     BlockedTime claim_blocked_, complete_blocked_;
 };

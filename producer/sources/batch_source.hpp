@@ -16,34 +16,37 @@ namespace offramp {
 
 // What a source puts into a row of a staging buffer.
 enum class RowKind {
-    Nothing,    // no host data: the batch is resident on the device, or the model needs no input
-    Pixels,     // [height, width, 3] 8-bit RGB; normalised on the device
-    Float32,    // the model's input itself, float32, row-major
+    Nothing,  // no host data: the batch is resident on the device, or the model needs no input
+    Pixels,   // [height, width, 3] 8-bit RGB; normalised on the device
+    Float32,  // the model's input itself, float32, row-major
 };
 
-// A numbered list of items that decode workers turn into rows. Item i is the same input in every run with the same settings.
-// Thread: load() from many at once; the rest before the first load. Blocks: load() while it reads.
-// Errors: constructing one throws ConfigError NoInput / BadInput; load() throws UnreadableItem, and nothing else for bad data.
+// A numbered list of items that decode workers turn into rows. Item i is the same input in every run with the
+// same settings. Thread: load() from many at once; the rest before the first load. Blocks: load() while it
+// reads. Errors: constructing one throws ConfigError NoInput / BadInput; load() throws UnreadableItem, and
+// nothing else for bad data.
 class BatchSource {
- public:
+  public:
     virtual ~BatchSource() = default;
-    virtual std::string description() const = 0;        // "images: 1200 files under /data/photos"
-    virtual std::uint64_t items() const = 0;            // after --limit
+    virtual std::string description() const = 0;  // "images: 1200 files under /data/photos"
+    virtual std::uint64_t items() const = 0;      // after --limit
     virtual RowKind row_kind() const = 0;
-    // The item's stable name: a relative path without its extension, unique within the run, never empty or absolute, without
+    // The item's stable name: a relative path without its extension, unique within the run, never empty or
+    // absolute, without
     // "..", at most kMaxKeyBytes bytes; or empty: the item's number stands for it.
     virtual std::string_view key(std::uint64_t item) const = 0;
     virtual std::size_t max_key_bytes() const = 0;
     // What to name in the list of skipped items: the file's path.
     virtual std::string origin(std::uint64_t item) const = 0;
-    // Fills one row of a staging buffer. A row of Pixels has height*width*3 bytes, of Float32 that of the model's input row.
+    // Fills one row of a staging buffer. A row of Pixels has height*width*3 bytes, of Float32 that of the
+    // model's input row.
     virtual void load(std::uint64_t item, std::span<std::byte> row) = 0;
 };
 
 // What a source needs to know besides the settings.
 struct SourceOptions {
-    const RunConfig* config = nullptr;     // resolved
-    TensorSpec model_input;                // of a full batch; dims 0 when the model needs none
+    const RunConfig* config = nullptr;  // resolved
+    TensorSpec model_input;             // of a full batch; dims 0 when the model needs none
     bool model_takes_images = false;
 };
 

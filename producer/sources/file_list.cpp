@@ -22,13 +22,14 @@ namespace fs = std::filesystem;
 constexpr const char* kWanted =
     "Give --input a folder of .jpg or .png files, a text file with one path a line, or one image";
 
-[[noreturn]] void no_input(const std::string& input, const std::string& why, const std::string& hint = kWanted) {
+[[noreturn]] void no_input(const std::string& input, const std::string& why,
+                           const std::string& hint = kWanted) {
     throw ConfigError("--input '" + printable(input) + "': " + why, hint, ExitCode::NoInput);
 }
 
 // Walks a folder. Keeps the folders that it is in, so that a link back to one of them ends there.
 class FolderWalk {
- public:
+  public:
     explicit FolderWalk(std::string root) : root_(std::move(root)) {}
 
     void walk(const fs::path& folder, const std::string& name) {
@@ -51,7 +52,7 @@ class FolderWalk {
     std::vector<std::string> names;
     std::size_t other_files = 0;
 
- private:
+  private:
     void take(const fs::directory_entry& entry, const std::string& parent) {
         const std::string file = entry.path().filename().string();
         if (file.front() == '.') return;
@@ -79,7 +80,8 @@ FileList list_folder(const std::string& input) {
     walk.walk(input, "");
     if (walk.names.empty())
         no_input(input, "no image file in this folder (" + std::to_string(walk.other_files) + " other files)",
-                 "Files with .jpg, .jpeg, .png in their names are taken, also from folders below; hidden ones are not");
+                 "Files with .jpg, .jpeg, .png in their names are taken, also from folders below; hidden "
+                 "ones are not");
     std::sort(walk.names.begin(), walk.names.end());
     return {.description = std::to_string(walk.names.size()) + " files under " + printable(input),
             .root = input,
@@ -99,10 +101,12 @@ FileList read_list(const std::string& input, std::ifstream& file, std::string te
     }
     if (file.bad()) no_input(input, "the list cannot be read to its end");
     if (text.find('\0') != std::string::npos)
-        throw ConfigError("--input '" + printable(input) + "': neither an image nor a list of paths (it holds zero bytes)",
-                          kWanted, ExitCode::BadInput);
+        throw ConfigError(
+            "--input '" + printable(input) + "': neither an image nor a list of paths (it holds zero bytes)",
+            kWanted, ExitCode::BadInput);
     FileList list{.description = {}, .root = parent_folder(input), .names = {}};
-    std::size_t begin = text.starts_with("\xef\xbb\xbf") ? 3 : 0;   // a byte-order mark, as Windows' editors write it
+    std::size_t begin =
+        text.starts_with("\xef\xbb\xbf") ? 3 : 0;  // a byte-order mark, as Windows' editors write it
     while (begin < text.size()) {
         const std::size_t end = std::min(text.find('\n', begin), text.size());
         std::string line = text.substr(begin, end - begin);
@@ -112,14 +116,17 @@ FileList read_list(const std::string& input, std::ifstream& file, std::string te
         list.names.push_back(std::move(line));
     }
     if (list.names.empty())
-        no_input(input, "no path in this list file", "One path a line; blank lines and those that begin with # do not count");
+        no_input(input, "no path in this list file",
+                 "One path a line; blank lines and those that begin with # do not count");
     list.description = std::to_string(list.names.size()) + " files listed in " + printable(input);
     return list;
 }
 
 }  // namespace
 
-std::string FileList::path(std::size_t index) const { return (fs::path(root) / names[index]).string(); }
+std::string FileList::path(std::size_t index) const {
+    return (fs::path(root) / names[index]).string();
+}
 
 std::vector<std::string> FileList::key_names() const {
     std::error_code error;
@@ -128,7 +135,8 @@ std::vector<std::string> FileList::key_names() const {
     std::vector<std::string> shown;
     shown.reserve(names.size());
     for (const std::string& name : names) {
-        const std::string whole = name.starts_with('/') ? fs::path(name).lexically_normal().string() : std::string();
+        const std::string whole =
+            name.starts_with('/') ? fs::path(name).lexically_normal().string() : std::string();
         shown.push_back(!error && whole.starts_with(prefix) ? whole.substr(prefix.size()) : name);
     }
     return shown;

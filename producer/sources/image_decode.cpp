@@ -10,15 +10,15 @@
 
 #include "common/base/error.hpp"
 #include "common/base/unique_fd.hpp"
-#include "producer/sources/unreadable_item.hpp"
 #include "producer/sources/image_format.hpp"
 #include "producer/sources/png.hpp"
+#include "producer/sources/unreadable_item.hpp"
 
 namespace offramp {
 namespace {
 
 constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
-constexpr std::size_t kKeptBytes = std::size_t{64} << 20;   // of scratch, from image to image
+constexpr std::size_t kKeptBytes = std::size_t{64} << 20;  // of scratch, from image to image
 
 [[noreturn]] void refuse(const char* what, int errno_value) {
     throw UnreadableItem(std::string(what) + ": " + std::strerror(errno_value));
@@ -57,18 +57,22 @@ std::size_t read_full(int fd, std::span<std::byte> to) {
 }
 
 [[noreturn]] void refuse_format(ImageFormat format) {
-    if (format == ImageFormat::Unknown) throw UnreadableItem("not an image: its content is neither JPEG nor PNG");
+    if (format == ImageFormat::Unknown)
+        throw UnreadableItem("not an image: its content is neither JPEG nor PNG");
     throw UnreadableItem("a " + std::string(to_string(format)) + " image; only JPEG and PNG are read");
 }
 
-bool readable(ImageFormat format) { return format == ImageFormat::Jpeg || format == ImageFormat::Png; }
+bool readable(ImageFormat format) {
+    return format == ImageFormat::Jpeg || format == ImageFormat::Png;
+}
 
 }  // namespace
 
 void check_pixels(ImageSize size) {
     if (size.pixels() > kMaxImagePixels)
-        throw UnreadableItem("an image of " + std::to_string(size.width) + " x " + std::to_string(size.height) +
-                             " pixels; at most " + std::to_string(kMaxImagePixels / 1'000'000) + " megapixels are read");
+        throw UnreadableItem("an image of " + std::to_string(size.width) + " x " +
+                             std::to_string(size.height) + " pixels; at most " +
+                             std::to_string(kMaxImagePixels / 1'000'000) + " megapixels are read");
 }
 
 void ImageDecoder::decode_file(const std::string& path, ImageSize size, std::span<std::byte> rgb) {
@@ -88,7 +92,7 @@ void ImageDecoder::decode_file(const std::string& path, ImageSize size, std::spa
     if (bytes > got) {
         file_.resize(bytes);
         got += read_full(fd.get(), std::span(file_).subspan(got));
-        file_.resize(got);   // shorter when the file shrank meanwhile
+        file_.resize(got);  // shorter when the file shrank meanwhile
     }
     decode(file_, size, rgb);
 }
@@ -106,7 +110,8 @@ void ImageDecoder::decode(std::span<const std::byte> file, ImageSize size, std::
         decoded = read_png_size(file);
         decode_png(file, decoded, pixels(decoded, size, rgb));
     }
-    if (decoded != size) resizer_.resize(pixels_.data(), decoded, reinterpret_cast<std::uint8_t*>(rgb.data()), size);
+    if (decoded != size)
+        resizer_.resize(pixels_.data(), decoded, reinterpret_cast<std::uint8_t*>(rgb.data()), size);
 }
 
 ImageDecoder::TrimAtEnd::~TrimAtEnd() {

@@ -16,12 +16,12 @@ namespace offramp {
 // Owns scratch memory that is kept from image to image. Thread: one at a time. Blocks: while it reads.
 // Errors: UnreadableItem with the reason in one line.
 class ImageDecoder {
- public:
+  public:
     // `rgb` has size.rgb_bytes().
     void decode_file(const std::string& path, ImageSize size, std::span<std::byte> rgb);
     void decode(std::span<const std::byte> file, ImageSize size, std::span<std::byte> rgb);
 
- private:
+  private:
     // Gives back what an unusually large image took, whether it was decoded or refused.
     struct TrimAtEnd {
         ImageDecoder& decoder;

@@ -14,8 +14,8 @@ bool at(std::span<const std::byte> bytes, std::size_t offset, std::string_view m
 
 bool is_heif(std::span<const std::byte> front) {
     if (!at(front, 4, "ftyp"sv)) return false;
-    return at(front, 8, "hei"sv) || at(front, 8, "hev"sv) || at(front, 8, "mif1"sv) || at(front, 8, "msf1"sv) ||
-           at(front, 8, "avif"sv) || at(front, 8, "avis"sv);
+    return at(front, 8, "hei"sv) || at(front, 8, "hev"sv) || at(front, 8, "mif1"sv) ||
+           at(front, 8, "msf1"sv) || at(front, 8, "avif"sv) || at(front, 8, "avis"sv);
 }
 
 }  // namespace
@@ -35,16 +35,26 @@ ImageFormat image_format(std::span<const std::byte> front) {
 
 std::string_view to_string(ImageFormat format) {
     switch (format) {
-        case ImageFormat::Unknown: return "unknown";
-        case ImageFormat::Jpeg: return "JPEG";
-        case ImageFormat::Png: return "PNG";
-        case ImageFormat::Gif: return "GIF";
-        case ImageFormat::Bmp: return "BMP";
-        case ImageFormat::Tiff: return "TIFF";
-        case ImageFormat::Webp: return "WebP";
-        case ImageFormat::Heif: return "HEIF or AVIF";
-        case ImageFormat::JpegXl: return "JPEG XL";
-        case ImageFormat::Jpeg2000: return "JPEG 2000";
+        case ImageFormat::Unknown:
+            return "unknown";
+        case ImageFormat::Jpeg:
+            return "JPEG";
+        case ImageFormat::Png:
+            return "PNG";
+        case ImageFormat::Gif:
+            return "GIF";
+        case ImageFormat::Bmp:
+            return "BMP";
+        case ImageFormat::Tiff:
+            return "TIFF";
+        case ImageFormat::Webp:
+            return "WebP";
+        case ImageFormat::Heif:
+            return "HEIF or AVIF";
+        case ImageFormat::JpegXl:
+            return "JPEG XL";
+        case ImageFormat::Jpeg2000:
+            return "JPEG 2000";
     }
     return "unknown";
 }

@@ -17,9 +17,9 @@ namespace offramp {
 namespace {
 
 constexpr std::size_t kLongestPart = 200;
-constexpr std::size_t kRoomForNumber = 22;   // "-" and a 64-bit number
+constexpr std::size_t kRoomForNumber = 22;  // "-" and a 64-bit number
 constexpr std::size_t kLongestKey = kMaxKeyBytes - kRoomForNumber;
-constexpr std::array<std::string_view, 8> kExtensions{".jpg", ".jpeg", ".png", ".webp",
+constexpr std::array<std::string_view, 8> kExtensions{".jpg", ".jpeg", ".png",  ".webp",
                                                       ".bmp", ".tif",  ".tiff", ".gif"};
 
 bool is_control(char c) {
@@ -35,7 +35,9 @@ std::size_t image_extension_bytes(std::string_view name) {
     std::string extension(last.substr(dot));
     for (char& c : extension)
         if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    return std::find(kExtensions.begin(), kExtensions.end(), extension) == kExtensions.end() ? 0 : extension.size();
+    return std::find(kExtensions.begin(), kExtensions.end(), extension) == kExtensions.end()
+               ? 0
+               : extension.size();
 }
 
 std::string cut(const std::string& text, std::size_t limit) {
@@ -45,7 +47,7 @@ std::string cut(const std::string& text, std::size_t limit) {
                   static_cast<unsigned long long>(XXH3_64bits(text.data(), text.size())));
     const std::size_t room = limit - (hash.size() - 1);
     std::size_t kept = 0;
-    while (true) {   // whole characters only
+    while (true) {  // whole characters only
         const std::size_t bytes = utf8_character_bytes(std::string_view(text).substr(kept));
         if (kept + bytes > room) break;
         kept += bytes;
@@ -86,14 +88,17 @@ std::string clean_key(std::string_view name) {
 
 }  // namespace
 
-bool has_image_extension(std::string_view name) { return image_extension_bytes(name) > 0; }
+bool has_image_extension(std::string_view name) {
+    return image_extension_bytes(name) > 0;
+}
 
 std::vector<std::string> make_item_keys(const std::vector<std::string>& names) {
     std::vector<std::string> keys;
     keys.reserve(names.size());
     std::unordered_map<std::string, std::uint64_t> times;
     for (const std::string& name : names) {
-        keys.push_back(clean_key(std::string_view(name).substr(0, name.size() - image_extension_bytes(name))));
+        keys.push_back(
+            clean_key(std::string_view(name).substr(0, name.size() - image_extension_bytes(name))));
         ++times[keys.back()];
     }
     std::unordered_set<std::string> taken;

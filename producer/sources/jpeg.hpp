@@ -9,19 +9,20 @@
 
 namespace offramp {
 
-// Decodes JPEG files to 8-bit RGB with libjpeg-turbo: first begin(), then finish() into memory of the size that begin() gave.
-// Owns the decoder's state. Borrows the file's bytes from begin() to finish(). Thread: one at a time.
-// Errors: UnreadableItem: CMYK or YCCK, truncated, damaged, more than kMaxImagePixels.
+// Decodes JPEG files to 8-bit RGB with libjpeg-turbo: first begin(), then finish() into memory of the size
+// that begin() gave. Owns the decoder's state. Borrows the file's bytes from begin() to finish(). Thread: one
+// at a time. Errors: UnreadableItem: CMYK or YCCK, truncated, damaged, more than kMaxImagePixels.
 class JpegDecoder {
- public:
+  public:
     JpegDecoder();
 
-    // Reads the header. When the target is at most half of the image in both directions, the image is decoded at a half, a
-    // quarter or an eighth (a scaled inverse DCT, several times cheaper), never below the target.
+    // Reads the header. When the target is at most half of the image in both directions, the image is decoded
+    // at a half, a quarter or an eighth (a scaled inverse DCT, several times cheaper), never below the
+    // target.
     ImageSize begin(std::span<const std::byte> file, ImageSize target);
     void finish(std::uint8_t* rgb);
 
- private:
+  private:
     struct Close {
         void operator()(void* handle) const noexcept;
     };

@@ -19,7 +19,7 @@ constexpr std::uint64_t mix(std::uint64_t z) {
 
 double portable_log(double x) {
     int exponent = 0;
-    const double mantissa = std::frexp(x, &exponent);   // [0.5, 1)
+    const double mantissa = std::frexp(x, &exponent);  // [0.5, 1)
     const double t = (mantissa - 1) / (mantissa + 1);
     double power = t, sum = 0;
     for (int n = 1; n < 60; n += 2, power *= t * t) sum += power / n;
@@ -74,7 +74,8 @@ void NormalNoise::fill(std::uint64_t stream, std::span<float> values) const {
         to[3] = quantiles[bits >> 48];
     }
     std::uint64_t bits = mix(counter + kGolden);
-    for (float* const end = values.data() + values.size(); to != end; ++to, bits >>= 16) *to = quantiles[bits & 0xffff];
+    for (float* const end = values.data() + values.size(); to != end; ++to, bits >>= 16)
+        *to = quantiles[bits & 0xffff];
 }
 
 }  // namespace offramp

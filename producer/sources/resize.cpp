@@ -7,22 +7,25 @@
 namespace offramp {
 namespace {
 
-constexpr int kWeightBits = 22;   // 32 less 8 of a pixel less 2 to spare, as PIL has it
+constexpr int kWeightBits = 22;  // 32 less 8 of a pixel less 2 to spare, as PIL has it
 constexpr std::int32_t kHalf = 1 << (kWeightBits - 1);
 constexpr std::size_t kKeptBytes = std::size_t{16} << 20;
 
-std::uint8_t to_byte(std::int32_t sum) { return static_cast<std::uint8_t>(std::clamp(sum >> kWeightBits, 0, 255)); }
+std::uint8_t to_byte(std::int32_t sum) {
+    return static_cast<std::uint8_t>(std::clamp(sum >> kWeightBits, 0, 255));
+}
 
 std::int32_t fixed_point(double weight) {
     return static_cast<std::int32_t>(weight * (1 << kWeightBits) + (weight < 0 ? -0.5 : 0.5));
 }
 
 // sums += row * weight, and the last step; in a form that the compiler turns into vector instructions.
-[[gnu::always_inline]] inline void add_row_inline(std::int32_t* sums, const std::uint8_t* row, std::int32_t weight,
-                                                  std::size_t bytes) {
+[[gnu::always_inline]] inline void add_row_inline(std::int32_t* sums, const std::uint8_t* row,
+                                                  std::int32_t weight, std::size_t bytes) {
     for (std::size_t i = 0; i < bytes; ++i) sums[i] += row[i] * weight;
 }
-[[gnu::always_inline]] inline void store_row_inline(std::uint8_t* to, const std::int32_t* sums, std::size_t bytes) {
+[[gnu::always_inline]] inline void store_row_inline(std::uint8_t* to, const std::int32_t* sums,
+                                                    std::size_t bytes) {
     for (std::size_t i = 0; i < bytes; ++i) to[i] = to_byte(sums[i]);
 }
 
@@ -35,7 +38,9 @@ std::int32_t fixed_point(double weight) {
     store_row_inline(to, sums, bytes);
 }
 // Baseline x86-64 has no 32-bit vector multiplication. Integers: the bits are the same either way.
-bool has_avx2() { return __builtin_cpu_supports("avx2") != 0; }
+bool has_avx2() {
+    return __builtin_cpu_supports("avx2") != 0;
+}
 #endif
 
 void add_row(std::int32_t* sums, const std::uint8_t* row, std::int32_t weight, std::size_t bytes) {
@@ -56,7 +61,7 @@ void store_row(std::uint8_t* to, const std::int32_t* sums, std::size_t bytes) {
 
 void Resizer::Filter::prepare(std::uint32_t from, std::uint32_t to) {
     const double scale = static_cast<double>(from) / to;
-    const double widening = std::max(scale, 1.0);   // the filter's half width; 1 when the image grows
+    const double widening = std::max(scale, 1.0);  // the filter's half width; 1 when the image grows
     stride = static_cast<std::uint32_t>(std::ceil(widening)) * 2 + 1;
     taps.resize(to);
     weights.assign(std::size_t{stride} * to, 0);
@@ -72,7 +77,8 @@ void Resizer::Filter::prepare(std::uint32_t from, std::uint32_t to) {
             exact[static_cast<std::size_t>(k - first)] = weight;
             total += weight;
         }
-        taps[i] = {.first = static_cast<std::uint32_t>(first), .count = static_cast<std::uint32_t>(end - first)};
+        taps[i] = {.first = static_cast<std::uint32_t>(first),
+                   .count = static_cast<std::uint32_t>(end - first)};
         for (std::uint32_t k = 0; k < taps[i].count; ++k)
             weights[std::size_t{i} * stride + k] = fixed_point(total == 0 ? exact[k] : exact[k] / total);
     }
@@ -122,8 +128,8 @@ void Resizer::resize(const std::uint8_t* from, ImageSize from_size, std::uint8_t
         const Taps taps = vertical_.taps[y];
         sums_.assign(to_row, kHalf);
         for (std::uint32_t k = 0; k < taps.count; ++k)
-            add_row(sums_.data(), rows + (taps.first + k) * to_row, vertical_.weights[std::size_t{y} * vertical_.stride + k],
-                    to_row);
+            add_row(sums_.data(), rows + (taps.first + k) * to_row,
+                    vertical_.weights[std::size_t{y} * vertical_.stride + k], to_row);
         store_row(to + y * to_row, sums_.data(), to_row);
     }
 }

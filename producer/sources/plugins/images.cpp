@@ -14,10 +14,11 @@ namespace {
 
 // Lends each loading thread a decoder with its scratch memory; there are as many as ever loaded at once.
 class Decoders {
- public:
+  public:
     class Loan {
-     public:
-        Loan(Decoders& owner, std::unique_ptr<ImageDecoder> decoder) : owner_(owner), decoder_(std::move(decoder)) {}
+      public:
+        Loan(Decoders& owner, std::unique_ptr<ImageDecoder> decoder)
+            : owner_(owner), decoder_(std::move(decoder)) {}
         ~Loan() {
             const std::lock_guard lock(owner_.mutex_);
             owner_.idle_.push_back(std::move(decoder_));
@@ -26,7 +27,7 @@ class Decoders {
         Loan& operator=(const Loan&) = delete;
         ImageDecoder* operator->() const { return decoder_.get(); }
 
-     private:
+      private:
         Decoders& owner_;
         std::unique_ptr<ImageDecoder> decoder_;
     };
@@ -43,14 +44,14 @@ class Decoders {
         return {*this, decoder ? std::move(decoder) : std::make_unique<ImageDecoder>()};
     }
 
- private:
+  private:
     std::mutex mutex_;
     std::vector<std::unique_ptr<ImageDecoder>> idle_;
 };
 
 // Reads JPEG and PNG files of a folder or a list.
 class ImageSource final : public BatchSource {
- public:
+  public:
     ImageSource(FileList files, ImageSize size, std::uint64_t limit)
         : files_(std::move(files)), keys_(make_item_keys(files_.key_names())), size_(size) {
         // Keys come first, so that a limit does not change them.
@@ -72,7 +73,7 @@ class ImageSource final : public BatchSource {
         decoders_.borrow()->decode_file(files_.path(item), size_, row);
     }
 
- private:
+  private:
     FileList files_;
     std::vector<std::string> keys_;
     std::size_t max_key_bytes_ = 0;
@@ -85,12 +86,14 @@ class ImageSource final : public BatchSource {
 std::unique_ptr<BatchSource> make_images(const SourceOptions& options) {
     const TensorSpec& input = options.model_input;
     if (!options.model_takes_images || input.dims != 4)
-        throw ConfigError("source 'images' gives pictures, and the model '" + options.config->model + "' takes " +
-                              (input.dims == 0 ? "no input" : input.describe()),
+        throw ConfigError("source 'images' gives pictures, and the model '" + options.config->model +
+                              "' takes " + (input.dims == 0 ? "no input" : input.describe()),
                           "Use --source synthetic, or a model that takes pictures");
-    const ImageSize size{static_cast<std::uint32_t>(input.shape[3]), static_cast<std::uint32_t>(input.shape[2])};
+    const ImageSize size{static_cast<std::uint32_t>(input.shape[3]),
+                         static_cast<std::uint32_t>(input.shape[2])};
     expect(size.pixels() > 0 && input.shape[1] == 3, "a model's picture is [rows, 3, height, width]");
-    return std::make_unique<ImageSource>(list_image_files(options.config->input), size, options.config->limit);
+    return std::make_unique<ImageSource>(list_image_files(options.config->input), size,
+                                         options.config->limit);
 }
 
 }  // namespace offramp

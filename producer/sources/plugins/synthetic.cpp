@@ -9,7 +9,7 @@ namespace {
 
 // Gives numbered items of seeded N(0, 1) numbers, or none at all when the batch is resident on the device.
 class SyntheticSource final : public BatchSource {
- public:
+  public:
     SyntheticSource(std::uint64_t items, RowKind row_kind, std::uint64_t seed)
         : items_(items), row_kind_(row_kind), noise_(seed) {}
 
@@ -26,7 +26,7 @@ class SyntheticSource final : public BatchSource {
         noise_.fill(item, {reinterpret_cast<float*>(row.data()), row.size() / sizeof(float)});
     }
 
- private:
+  private:
     std::uint64_t items_;
     RowKind row_kind_;
     NormalNoise noise_;
@@ -34,11 +34,12 @@ class SyntheticSource final : public BatchSource {
 
 std::uint64_t count_items(const RunConfig& config) {
     if (config.batches == 0)
-        throw ConfigError("--batches is 0", "A synthetic source has no end of its own: give --batches a number above 0");
+        throw ConfigError("--batches is 0",
+                          "A synthetic source has no end of its own: give --batches a number above 0");
     expect(config.batch > 0, "the batch is resolved before a source is made");
     if (config.batches > std::numeric_limits<std::uint64_t>::max() / config.batch)
-        throw ConfigError("--batches " + std::to_string(config.batches) + " of --batch " + std::to_string(config.batch) +
-                              " are more items than can be counted",
+        throw ConfigError("--batches " + std::to_string(config.batches) + " of --batch " +
+                              std::to_string(config.batch) + " are more items than can be counted",
                           "Give --batches a smaller number");
     const std::uint64_t items = config.batches * config.batch;
     return config.limit > 0 && config.limit < items ? config.limit : items;
@@ -49,9 +50,11 @@ std::uint64_t count_items(const RunConfig& config) {
 std::unique_ptr<BatchSource> make_synthetic(const SourceOptions& options) {
     const RunConfig& config = *options.config;
     if (config.synthetic_on != "host" && config.synthetic_on != "device")
-        throw ConfigError("--synthetic-on '" + config.synthetic_on + "' is not known", "Known are: host, device");
+        throw ConfigError("--synthetic-on '" + config.synthetic_on + "' is not known",
+                          "Known are: host, device");
     const bool uploads = config.synthetic_on == "host" && options.model_input.dims > 0;
-    return std::make_unique<SyntheticSource>(count_items(config), uploads ? RowKind::Float32 : RowKind::Nothing, config.seed);
+    return std::make_unique<SyntheticSource>(count_items(config),
+                                             uploads ? RowKind::Float32 : RowKind::Nothing, config.seed);
 }
 
 }  // namespace offramp

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace offramp {
+
+// How many unreadable items a run bears before it fails: a number ("25") or a share of all items ("1%",
+// "0.5%").
+class ErrorLimit {
+  public:
+    // Nothing when the text is neither.
+    static std::optional<ErrorLimit> parse(std::string_view text);
+
+    // True when so many unreadable items of a source with `items` items are too many.
+    bool exceeded(std::uint64_t unreadable, std::uint64_t items) const;
+
+  private:
+    ErrorLimit(std::uint64_t count, double share) : count_(count), share_(share) {}
+
+    std::uint64_t count_;
+    double share_;  // of the items, 0 to 1; negative: count_ decides
+};
+
+}  // namespace offramp

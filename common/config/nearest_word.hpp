@@ -1,0 +1,14 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace offramp {
+
+// The known word that a mistyped one most likely stands for (fewest edits, and few enough); nothing when none
+// is near.
+std::optional<std::string> nearest_word(std::string_view typed, std::span<const std::string> known);
+
+}  // namespace offramp

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/log.hpp"
+
+namespace offramp {
+
+// Everything that a user may set for a run, parsed once and then never changed. The producer and the
+// consumers read the same settings; the launch script resolves them through `offramp-producer
+// --print-config`, keeps the result in the run directory and starts every program with it.
+//
+// Precedence: command line > environment (OFFRAMP_ and the flag in capitals: OFFRAMP_BATCH) > --config FILE
+// (TOML, keys as the flags without dashes in front) > profile > defaults. What is left at "auto" is resolved
+// once the device is known (producer/defaults.hpp).
+struct RunConfig {
+    // the run
+    std::string run_dir;              // sockets, status, logs; empty: chosen by the launch script
+    std::string run_id;               // names the shared-memory objects
+    std::string profile = "default";  // "default", "article"
+    std::uint32_t consumers = 0;      // 0: auto
+    std::string log_level = "info";
+    LogFormat log_format = LogFormat::Text;
+    std::string log_file;
+    int lifeline_fd = -1;  // a pipe whose end of file says that the launcher is gone
+
+    // input
+    std::string source = "auto";        // a name of the sources' table; auto: "images" when there is an input
+    std::string input;                  // folder or list file
+    std::string synthetic_on = "host";  // "host": made by decode workers and uploaded; "device": resident
+    std::uint64_t batches = 0;          // of a synthetic source; 0: auto
+    std::uint64_t limit = 0;            // items at most; 0: all
+    std::uint32_t batch = 0;            // samples in a batch; 0: auto
+    std::uint32_t image_size = 0;       // height and width that images are brought to; 0: auto
+    std::uint32_t decode_workers = 0;   // 0: auto
+    std::uint32_t prefetch = 2;         // batches staged ahead of the model
+    std::string max_errors = "100%";    // unreadable items before the run fails: "25" or "1%"
+
+    // model
+    std::string model = "deeplabv3-resnet50";
+    std::string weights;  // .safetensors; empty: seeded random weights, loudly
+    std::uint64_t seed = 0;
+    std::string precision = "auto";      // "fp32", "tf32", "bf16"
+    std::string memory_format = "auto";  // "contiguous", "channels-last"
+    std::string transform = "none";      // "none", "class-map"
+    std::uint64_t copy_bytes = 0;        // model "copy": bytes of a batch; 0: auto
+    bool deterministic = false;          // no autotuning: equal bits from run to run
+
+    // slabs and egress
+    std::string device = "auto";         // "auto", "cpu", "cuda", "cuda:N"
+    std::uint32_t slabs = 0;             // 0: auto
+    std::uint32_t samples_per_slab = 0;  // 0: a whole batch
+    bool allow_unpinned = false;
+    std::uint64_t warmup_batches = 5;  // left out of the steady-state rates
+    std::uint64_t measure_limits =
+        0;  // batches of compute alone and of bare copies, measured in the same run
+
+    // delivery
+    double lease_seconds = 30;
+    std::uint32_t max_charges = 3;
+    std::uint32_t credits = 2;
+    std::string consumer_user;  // consumers run as this user: group-readable objects and sockets
+
+    // consumers
+    std::string processor = "auto";  // a name of the processors' table
+    std::string output;              // folder, or for `write` a path
+    std::string write_path = "/dev/null";
+    bool write_copy = false;  // `write`: serialise into a copy first, as the article does
+    std::uint32_t png_level = 3;
+    bool finish = false;  // merge the segments of all consumers when the run has ended
+
+    // what to do instead of a run: on the command line only, never part of a printed configuration
+    bool print_config = false;
+    bool list = false;   // names of models, sources, processors
+    bool probe = false;  // describe this machine as JSON
+    bool sweep = false;  // remove what dead runs left in /dev/shm
+
+    bool operator==(const RunConfig&) const = default;
+};
+
+// Parses a program's arguments, environment and file. `program` is what --help and --version call it.
+// That the weights can be read is checked for every program but "offramp-consumer"; other inputs are their
+// opener's to check. Errors: ConfigError names flag, value and what is accepted. Its exit code is Usage,
+// Config when the file is to blame, NoInput for the weights. `--help` and `--version` print and return
+// nothing.
+std::optional<RunConfig> parse_run_config(int argc, const char* const* argv, const std::string& program);
+
+// The configuration as TOML that parse_run_config reads back to the same values.
+std::string to_toml(const RunConfig& config);
+// The same as JSON, for programs: one object, keys as in the TOML file.
+std::string to_json(const RunConfig& config);
+
+}  // namespace offramp

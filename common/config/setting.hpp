@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/config/flat_toml.hpp"
+#include "common/config/run_config.hpp"
+
+namespace offramp {
+
+// A setting's value, as the printers write it.
+using SettingValue = std::variant<bool, std::int64_t, double, std::string>;
+
+// One setting of RunConfig. Command line, environment, file, --help and both printers are driven by the table
+// of these.
+struct Setting {
+    std::string flag;        // "image-size": --image-size, OFFRAMP_IMAGE_SIZE, image-size = in the file
+    std::string group;       // heading in --help
+    std::string value_name;  // "N", "FOLDER" in --help; empty: a switch
+    std::string help;
+    std::string accepted;              // "32 to 8192, or 0 for auto"
+    std::vector<TomlType> toml_types;  // that the file may use; the first is how it is printed
+    bool command_line_only = false;    // an action, not part of a configuration
+
+    // Puts the text into the member; what is wrong with it ("is no whole number") when it cannot.
+    std::function<std::optional<std::string>(RunConfig& config, const std::string& text)> set;
+    std::function<SettingValue(const RunConfig& config)> get;
+
+    std::string environment_name() const;
+};
+
+// Every setting, in the order of RunConfig's members.
+std::vector<Setting> make_settings();
+
+// --- kinds of settings, for the table ---
+
+// What whole numbers are accepted. With `zero`, 0 is accepted too and means that word.
+struct WholeRange {
+    std::int64_t least = 0;
+    std::int64_t most = 0;
+    std::string zero;
+
+    std::string describe() const;  // "1 to 64, or 0 for auto"
+};
+
+using TextCheck = std::function<std::optional<std::string>(const std::string& text)>;
+
+// Makes the settings of one group and appends them to a table. Borrows the table.
+class SettingGroup {
+  public:
+    SettingGroup(std::vector<Setting>& table, std::string name) : table_(table), name_(std::move(name)) {}
+
+    void whole(std::string flag, std::uint32_t RunConfig::*member, WholeRange range, std::string help);
+    void whole(std::string flag, std::uint64_t RunConfig::*member, WholeRange range, std::string help);
+    void whole(std::string flag, int RunConfig::*member, WholeRange range, std::string help);
+    // A number of bytes, which may end in KB, MB, GB (powers of 1000) or KiB, MiB, GiB (of 1024).
+    void bytes(std::string flag, std::uint64_t RunConfig::*member, WholeRange range, std::string help);
+    void seconds(std::string flag, double RunConfig::*member, double least, double most, std::string help);
+    void on_off(std::string flag, bool RunConfig::*member, std::string help);
+    void action(std::string flag, bool RunConfig::*member, std::string help);
+    void word(std::string flag, std::string RunConfig::*member, const std::vector<std::string>& words,
+              std::string help);
+    void log_format(std::string flag, LogFormat RunConfig::*member, std::string help);
+    // Any text without NUL that passes `check`.
+    Setting& text(std::string flag, std::string RunConfig::*member, std::string value_name,
+                  std::string accepted, std::string help, TextCheck check = {});
+
+  private:
+    Setting& add(std::string flag, std::string help, std::string value_name, std::string accepted,
+                 std::vector<TomlType> toml_types);
+    template <class Number, class Parse>
+    Setting& add_whole(std::string flag, Number RunConfig::*member, const WholeRange& range, std::string help,
+                       Parse parse);
+
+    std::vector<Setting>& table_;
+    std::string name_;
+};
+
+}  // namespace offramp

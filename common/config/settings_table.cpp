@@ -1,0 +1,181 @@
+#include <algorithm>
+#include <limits>
+
+#include "common/base/error.hpp"
+#include "common/config/error_limit.hpp"
+#include "common/config/profile.hpp"
+#include "common/config/setting.hpp"
+#include "common/shm/run_objects.hpp"
+
+namespace offramp {
+namespace {
+
+using Problem = std::optional<std::string>;
+
+constexpr std::int64_t kAnyNumber = std::numeric_limits<std::int64_t>::max();
+
+bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
+
+Problem check_run_id(const std::string& text) {
+    if (text.empty()) return std::nullopt;
+    try {
+        RunNames::check_run_id(text);
+    } catch (const ConfigError&) {
+        return "is no run id";
+    }
+    return std::nullopt;
+}
+
+Problem check_max_errors(const std::string& text) {
+    if (!ErrorLimit::parse(text)) return "is neither a number nor a percentage";
+    return std::nullopt;
+}
+
+Problem check_device(const std::string& text) {
+    if (text == "auto" || text == "cpu" || text == "cuda") return std::nullopt;
+    const std::string index = text.starts_with("cuda:") ? text.substr(5) : "";
+    const bool plain =
+        !index.empty() && index.size() <= 3 && std::all_of(index.begin(), index.end(), is_digit);
+    if (!plain || (index.size() > 1 && index.front() == '0')) return "is no device";
+    return std::nullopt;
+}
+
+// Which models, sources and processors there are is known to the tables that CMake makes of the plug-ins;
+// here only what a file's name can be.
+Problem check_plugin_name(const std::string& text) {
+    const bool plain = std::all_of(text.begin(), text.end(),
+                                   [](char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || c == '-'; });
+    if (text.empty() || !plain) return "is no such name";
+    return std::nullopt;
+}
+
+Problem check_user(const std::string& text) {
+    if (text.find_first_of(" \t\n:/") != std::string::npos) return "is no user's name";
+    return std::nullopt;
+}
+
+Problem check_not_empty(const std::string& text) {
+    if (text.empty()) return "is empty";
+    return std::nullopt;
+}
+
+constexpr const char* kPluginName = "lower-case letters, digits and '-'; --list prints the known names";
+
+void add_run(std::vector<Setting>& table) {
+    SettingGroup run(table, "The run");
+    run.text("run-dir", &RunConfig::run_dir, "FOLDER", "a path", "Sockets, status and logs of the run");
+    run.text("run-id", &RunConfig::run_id, "ID", "letters, digits, '.', '_' and '-', at most 48 bytes",
+             "Names the shared-memory objects", check_run_id);
+    run.word("profile", &RunConfig::profile, profile_names(), "Settings that go together");
+    run.whole("consumers", &RunConfig::consumers, {1, 2048, "auto"}, "Consumer processes");
+    run.word("log-level", &RunConfig::log_level, {"trace", "debug", "info", "warning", "error", "off"},
+             "Least important lines that are logged");
+    run.log_format("log-format", &RunConfig::log_format, "Form of the log's lines");
+    run.text("log-file", &RunConfig::log_file, "FILE", "a path", "Log here as well as to standard error");
+    run.whole("lifeline-fd", &RunConfig::lifeline_fd, {-1, std::numeric_limits<int>::max(), ""},
+              "Pipe whose end of file says that the launcher is gone; -1: none");
+}
+
+void add_input(std::vector<Setting>& table) {
+    SettingGroup input(table, "Input");
+    input.text("source", &RunConfig::source, "NAME", kPluginName, "Where items come from", check_plugin_name);
+    input.text("input", &RunConfig::input, "PATH", "a path", "Folder of images, or a file that lists them");
+    input.word("synthetic-on", &RunConfig::synthetic_on, {"host", "device"},
+               "Synthetic items are made on the host and uploaded, or lie on the device");
+    input.whole("batches", &RunConfig::batches, {1, kAnyNumber, "auto"}, "Batches of a synthetic source");
+    input.whole("limit", &RunConfig::limit, {1, kAnyNumber, "all"}, "Items at most");
+    input.whole("batch", &RunConfig::batch, {1, 65536, "auto"}, "Samples in a batch");
+    input.whole("image-size", &RunConfig::image_size, {32, 8192, "auto"},
+                "Height and width that images are brought to");
+    input.whole("decode-workers", &RunConfig::decode_workers, {1, 1024, "auto"},
+                "Threads that read and decode items");
+    input.whole("prefetch", &RunConfig::prefetch, {1, 64, ""}, "Batches staged ahead of the model");
+    input
+        .text("max-errors", &RunConfig::max_errors, "N|P%",
+              "a number (25) or a share of all items (0% to 100%)", "Unreadable items before the run fails",
+              check_max_errors)
+        .toml_types.push_back(TomlType::Integer);
+}
+
+void add_model(std::vector<Setting>& table) {
+    SettingGroup model(table, "Model");
+    model.text("model", &RunConfig::model, "NAME", kPluginName, "What is run on each batch",
+               check_plugin_name);
+    model.text("weights", &RunConfig::weights, "FILE", "the path of a .safetensors file",
+               "The model's weights; none: random ones, made from the seed");
+    model.whole("seed", &RunConfig::seed, {0, kAnyNumber, ""}, "Seed of random weights and synthetic input");
+    model.word("precision", &RunConfig::precision, {"auto", "fp32", "tf32", "bf16"},
+               "What the model computes in");
+    model.word("memory-format", &RunConfig::memory_format, {"auto", "contiguous", "channels-last"},
+               "Order of the dimensions in memory");
+    model.word("transform", &RunConfig::transform, {"none", "class-map"},
+               "What is done to the output on the device; class-map: argmax to 8 bits");
+    model.bytes("copy-bytes", &RunConfig::copy_bytes, {1, std::int64_t{1} << 40, "auto"},
+                "Bytes of a batch of the model `copy`");
+    model.on_off("deterministic", &RunConfig::deterministic, "No autotuning: equal bits from run to run");
+}
+
+void add_slabs(std::vector<Setting>& table) {
+    SettingGroup slabs(table, "Slabs and egress");
+    slabs.text("device", &RunConfig::device, "DEVICE", "auto, cpu, cuda, or cuda:N (0 to 999)",
+               "Where the model runs", check_device);
+    slabs.whole("slabs", &RunConfig::slabs, {2, 4096, "auto"}, "Shared-memory slabs");
+    slabs.whole("samples-per-slab", &RunConfig::samples_per_slab, {1, 65536, "a whole batch"},
+                "Samples that one slab holds at most");
+    slabs.on_off("allow-unpinned", &RunConfig::allow_unpinned,
+                 "Go on, slowly, when slabs cannot be page-locked");
+    slabs.whole("warmup-batches", &RunConfig::warmup_batches, {0, kAnyNumber, ""},
+                "First batches that are left out of the steady rates");
+    slabs.whole("measure-limits", &RunConfig::measure_limits, {0, kAnyNumber, ""},
+                "Batches of compute alone and of bare copies to measure in the same run");
+}
+
+void add_delivery(std::vector<Setting>& table) {
+    SettingGroup delivery(table, "Delivery");
+    delivery.seconds("lease-seconds", &RunConfig::lease_seconds, 0.1, 86400,
+                     "A consumer without progress for so long loses its slab to another one");
+    delivery.whole("max-charges", &RunConfig::max_charges, {1, 1000, ""},
+                   "Consumers that a slab may take down before it is set aside");
+    delivery.whole("credits", &RunConfig::credits, {1, 64, ""}, "Slabs that a consumer holds at once");
+    delivery.text("consumer-user", &RunConfig::consumer_user, "USER", "a user's name",
+                  "Consumers run as this user", check_user);
+}
+
+void add_consumers(std::vector<Setting>& table) {
+    SettingGroup consumers(table, "Consumers");
+    consumers.text("processor", &RunConfig::processor, "NAME", kPluginName, "What is done with each slab",
+                   check_plugin_name);
+    consumers.text("output", &RunConfig::output, "PATH", "a path", "Folder for results");
+    consumers.text("write-path", &RunConfig::write_path, "FILE", "a path",
+                   "Where the processor `write` writes", check_not_empty);
+    consumers.on_off("write-copy", &RunConfig::write_copy, "`write`: serialise into a copy first");
+    consumers.whole("png-level", &RunConfig::png_level, {0, 9, ""}, "Compression of PNG files");
+    consumers.on_off("finish", &RunConfig::finish,
+                     "Merge the segments of all consumers when the run has ended");
+}
+
+void add_actions(std::vector<Setting>& table) {
+    SettingGroup actions(table, "Instead of a run");
+    actions.action("print-config", &RunConfig::print_config, "Print the configuration and exit");
+    actions.action("list", &RunConfig::list, "Print the known models, sources and processors and exit");
+    actions.action("probe", &RunConfig::probe, "Describe this machine as JSON and exit");
+    actions.action("sweep", &RunConfig::sweep, "Remove what dead runs left in /dev/shm and exit");
+}
+
+}  // namespace
+
+std::vector<Setting> make_settings() {
+    std::vector<Setting> table;
+    add_run(table);
+    add_input(table);
+    add_model(table);
+    add_slabs(table);
+    add_delivery(table);
+    add_consumers(table);
+    add_actions(table);
+    return table;
+}
+
+}  // namespace offramp

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+namespace offramp {
+
+// Makes the pages of a writable mapping present and writable, so that neither a copy engine nor a reader
+// waits for a page fault. Contents stay as they are. `pages` starts and ends on page boundaries. Thread: any;
+// several threads may work on disjoint parts of one mapping. Blocks: about 0.3 s a GB and thread. Errors:
+// SystemError when the kernel cannot supply the pages.
+void fault_in_pages(std::span<std::byte> pages);
+
+// The same without MADV_POPULATE_WRITE, which kernels before 5.14 and some sandboxes lack: writes each page's
+// first byte back.
+void touch_pages(std::span<std::byte> pages) noexcept;
+
+}  // namespace offramp

@@ -1,0 +1,228 @@
+#include "common/shm/run_objects.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "common/base/error.hpp"
+#include "common/base/log.hpp"
+#include "common/shm/run_lock_file.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr std::string_view kPrefix = "offramp-";
+constexpr std::size_t kNonceDigits = 16;
+constexpr std::size_t kMaxRunIdBytes = 48;
+
+bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
+bool is_run_id_byte(char c) {
+    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '_' ||
+           c == '-';
+}
+bool is_run_id(std::string_view text) {
+    return !text.empty() && text.size() <= kMaxRunIdBytes &&
+           std::all_of(text.begin(), text.end(), is_run_id_byte);
+}
+
+std::string nonce_text(std::uint64_t nonce) {
+    constexpr char kHex[] = "0123456789abcdef";
+    std::string digits(kNonceDigits, '0');
+    for (std::size_t i = kNonceDigits; i-- > 0; nonce >>= 4) digits[i] = kHex[nonce & 15];
+    return digits;
+}
+
+std::string object_name(const RunNames& names, std::string_view suffix) {
+    return "/" + std::string(kPrefix) + names.run_id + "-" + nonce_text(names.nonce) + "." +
+           std::string(suffix);
+}
+
+bool is_suffix_of_ours(std::string_view suffix) {
+    if (suffix == "lock" || suffix == "ledger" || suffix == "cells") return true;
+    return suffix.size() >= 2 && suffix.size() <= 11 && suffix[0] == 's' &&
+           std::all_of(suffix.begin() + 1, suffix.end(), is_digit);
+}
+
+// An entry of /dev/shm that has the exact form of one of our names. A run id may hold any of the separators,
+// so the name is taken apart from its end: prefixes alone would take one run's objects for another's.
+struct NamedObject {
+    RunNames run;
+    std::string suffix;
+    std::string name;
+};
+
+std::optional<NamedObject> parse_object_name(std::string_view entry) {
+    const auto dot = entry.rfind('.');
+    if (!entry.starts_with(kPrefix) || dot == std::string_view::npos) return std::nullopt;
+    const std::string_view suffix = entry.substr(dot + 1);
+    const std::string_view run = entry.substr(0, dot).substr(std::min(dot, kPrefix.size()));
+    if (!is_suffix_of_ours(suffix) || run.size() < kNonceDigits + 2) return std::nullopt;
+    const std::string_view digits = run.substr(run.size() - kNonceDigits);
+    const std::string_view run_id = run.substr(0, run.size() - kNonceDigits - 1);
+    if (run[run_id.size()] != '-' || !is_run_id(run_id)) return std::nullopt;
+    NamedObject found{{std::string(run_id), 0}, std::string(suffix), "/" + std::string(entry)};
+    const auto [end, problem] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), found.run.nonce, 16);
+    if (problem != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;
+    if (object_name(found.run, suffix) != found.name) return std::nullopt;  // e.g. capital digits
+    return found;
+}
+
+std::vector<NamedObject> list_objects() {
+    std::vector<NamedObject> objects;
+    const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/dev/shm"), &::closedir);
+    if (!folder) throw SystemError("listing /dev/shm", errno);
+    while (const dirent* entry = ::readdir(folder.get()))
+        if (auto object = parse_object_name(entry->d_name)) objects.push_back(std::move(*object));
+    return objects;
+}
+
+bool of_run(const NamedObject& object, const RunNames& names) {
+    return object.run.run_id == names.run_id && object.run.nonce == names.nonce;
+}
+
+// Only a regular file of this user is one of our objects, whoever asks: root sweeps root's.
+bool remove_own(const std::string& name) {
+    const std::string path = "/dev/shm" + name;
+    struct stat found = {};
+    if (::lstat(path.c_str(), &found) != 0) return false;
+    if (!S_ISREG(found.st_mode) || found.st_uid != ::geteuid()) {
+        spdlog::warn("{} has the name of a dead run's object and is not ours: left alone", path);
+        return false;
+    }
+    if (::unlink(path.c_str()) == 0) return true;
+    spdlog::warn("{} could not be removed (errno {})", path, errno);
+    return false;
+}
+
+void sweep_one(const RunNames& names, std::vector<std::string>& removed) {
+    auto file = RunLockFile::open(names);
+    // Without the lock object nothing proves that the run is dead.
+    if (!file || file->owner() != ::geteuid()) return;
+    if (!file->try_lock_exclusive() || !file->still_named()) return;
+    for (const auto& object : list_objects())
+        if (of_run(object, names) && object.suffix != "lock" && remove_own(object.name))
+            removed.push_back(object.name);
+    // The lock goes last: a sweep that dies half-way leaves a run that can be swept.
+    if (file->still_named() && remove_own(names.lock())) removed.push_back(names.lock());
+}
+
+bool anything_left(const RunNames& names) {
+    const auto objects = list_objects();
+    return std::any_of(objects.begin(), objects.end(),
+                       [&](const NamedObject& object) { return of_run(object, names); });
+}
+
+[[noreturn]] void throw_no_such_run(const RunNames& names, const char* why) {
+    throw SystemError("joining run '" + names.run_id + "' by its lock /dev/shm" + names.lock(), ENOENT, why,
+                      ExitCode::NoSuchRun);
+}
+
+}  // namespace
+
+std::string RunNames::lock() const {
+    return object_name(*this, "lock");
+}
+std::string RunNames::ledger() const {
+    return object_name(*this, "ledger");
+}
+std::string RunNames::cells() const {
+    return object_name(*this, "cells");
+}
+std::string RunNames::span(std::uint32_t index) const {
+    return object_name(*this, "s" + std::to_string(index));
+}
+
+void RunNames::check_run_id(const std::string& run_id) {
+    if (!is_run_id(run_id))
+        throw ConfigError("run id '" + run_id + "' cannot name shared memory",
+                          "Use 1 to 48 letters, digits, '.', '_' and '-'");
+}
+
+std::uint64_t RunNames::random_nonce() {
+    std::uint64_t nonce = 0;
+    while (nonce == 0) {
+        const ssize_t got = ::getrandom(&nonce, sizeof nonce, 0);
+        if (got < 0 && errno != EINTR) throw SystemError("asking the kernel for a random number", errno);
+        if (got != sizeof nonce) nonce = 0;
+    }
+    return nonce;
+}
+
+RunLock RunLock::hold(const RunNames& names, bool create, bool readable_by_group) {
+    RunNames::check_run_id(names.run_id);
+    if (!create) {
+        auto file = RunLockFile::open(names);
+        if (!file) throw_no_such_run(names, "The run has ended, or was never there");
+        const bool for_the_group = (file->mode() & 0040) != 0 && (file->mode() & 0007) == 0;
+        if (file->owner() != ::geteuid() && !for_the_group)
+            throw SystemError(
+                "joining run '" + names.run_id + "' of user id " + std::to_string(file->owner()), EACCES,
+                "Start the run with --consumer-user", ExitCode::NotPermitted);
+        // Its producer holds the shared lock: an exclusive one means that a sweep found nobody alive.
+        if (!file->try_lock_shared() || !file->still_named())
+            throw_no_such_run(names, "The run is being removed");
+        return RunLock(std::move(*file).take_fd());
+    }
+    while (true) {
+        auto file = RunLockFile::create(names, readable_by_group ? 0640 : 0600);
+        if (!file)
+            throw SystemError("creating the lock of run '" + names.run_id + "', /dev/shm" + names.lock(),
+                              EEXIST, "Another producer has made it: every run needs a nonce of its own",
+                              ExitCode::RunInUse);
+        // A sweep may come between making and locking; it then removes the file, and another is made.
+        file->lock_shared();
+        if (file->still_named()) return RunLock(std::move(*file).take_fd());
+    }
+}
+
+std::vector<std::string> sweep_dead_runs() {
+    std::vector<std::string> removed;
+    try {
+        const auto objects = list_objects();
+        for (const auto& object : objects) {
+            const bool has_lock = std::any_of(objects.begin(), objects.end(), [&](const NamedObject& other) {
+                return other.suffix == "lock" && of_run(other, object.run);
+            });
+            if (!has_lock)
+                spdlog::warn(
+                    "/dev/shm{} has lost its run's lock object: whether someone uses it cannot be told, so "
+                    "it "
+                    "stays",
+                    object.name);
+            if (object.suffix != "lock") continue;
+            try {
+                sweep_one(object.run, removed);
+            } catch (const Error& problem) {
+                spdlog::warn("sweep of run '{}' skipped: {}", object.run.run_id, problem.what());
+            }
+        }
+    } catch (const Error& problem) {
+        spdlog::warn("sweep skipped: {}", problem.what());
+    }
+    return removed;
+}
+
+bool sweep_run(const RunNames& names) {
+    try {
+        std::vector<std::string> removed;
+        sweep_one(names, removed);
+        return !anything_left(names);
+    } catch (const Error& problem) {
+        spdlog::warn("sweep of run '{}' skipped: {}", names.run_id, problem.what());
+        return false;
+    }
+}
+
+}  // namespace offramp

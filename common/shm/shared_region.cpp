@@ -1,0 +1,276 @@
+#include "common/shm/shared_region.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/interprocess/exceptions.hpp>
+#include <boost/interprocess/mapped_region.hpp>
+#include <boost/interprocess/shared_memory_object.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <limits>
+#include <utility>
+
+#include "common/base/error.hpp"
+#include "common/base/log.hpp"
+#include "common/shm/memory_room.hpp"
+#include "common/shm/page_faulting.hpp"
+
+namespace offramp {
+namespace {
+
+namespace bip = boost::interprocess;
+
+// One call of fallocate that a signal interrupts starts again from nothing: small pieces get done even under
+// a profiler's timer.
+constexpr std::size_t kReservedAtOnce = std::size_t{64} << 20;
+
+std::size_t page_bytes() {
+    static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    return bytes;
+}
+
+std::string in_gib(std::uint64_t bytes) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.2f GiB", static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0));
+    return text;
+}
+
+[[noreturn]] void throw_full(std::size_t wanted, const MemoryRoom& room, const std::string& what) {
+    const std::string tried = "reserving " + in_gib(wanted) + " of shared memory for " + what + " (wanted " +
+                              std::to_string(wanted) + " bytes, free " + std::to_string(room.free_bytes) +
+                              " bytes = " + in_gib(room.free_bytes) + " according to " + room.said_by + ")";
+    const std::string more =
+        room.said_by == "/dev/shm"
+            ? "Enlarge /dev/shm: docker run --shm-size=SIZE (or --ipc=host); in Kubernetes mount an emptyDir "
+              "{medium: Memory} "
+              "at /dev/shm; on a host mount -o remount,size=SIZE /dev/shm"
+            : "Shared memory counts against the memory limit: raise docker run --memory=SIZE, Kubernetes "
+              "resources.limits.memory (an emptyDir {medium: Memory} counts too) or systemd MemoryMax=SIZE";
+    throw SystemError(tried, ENOSPC,
+                      more + "; or use fewer or smaller slabs (--slabs, --samples-per-slab, --batch)",
+                      ExitCode::SharedMemoryFull);
+}
+
+[[noreturn]] void throw_mapping_problem(const std::string& tried,
+                                        const bip::interprocess_exception& problem) {
+    throw SystemError(tried, problem.get_native_error());
+}
+
+void advise(const bip::mapped_region& region, int advice, const char* advice_name, const std::string& name) {
+    if (::madvise(region.get_address(), region.get_size(), advice) != 0)
+        throw SystemError(std::string("madvise ") + advice_name + " on shared memory " + name, errno);
+}
+
+void check_name(const std::string& name) {
+    expect(name.size() > 1 && name.size() <= 255 && name[0] == '/' && name.find('/', 1) == std::string::npos,
+           "a shared-memory name is a slash and up to 254 bytes without another");
+}
+
+// Removes the name only while it stands for the object of this handle: never what another run made under it
+// since.
+bool remove_name(const std::string& name, dev_t device, ino_t inode) noexcept {
+    struct stat named = {};
+    if (::lstat(("/dev/shm" + name).c_str(), &named) != 0) return errno == ENOENT;
+    if (named.st_dev != device || named.st_ino != inode) return true;
+    return bip::shared_memory_object::remove(name.c_str());
+}
+
+void reserve(int handle, const std::string& name, std::size_t bytes) {
+    for (std::size_t done = 0; done < bytes;) {
+        const std::size_t piece = std::min(bytes - done, kReservedAtOnce);
+        const int problem = ::posix_fallocate(handle, static_cast<off_t>(done), static_cast<off_t>(piece));
+        if (problem == EINTR) continue;
+        if (problem == ENOSPC) throw_full(bytes, shared_memory_room(), name);
+        if (problem != 0)
+            throw SystemError("reserving " + std::to_string(bytes) + " bytes of shared memory " + name,
+                              problem);
+        done += piece;
+    }
+}
+
+bip::shared_memory_object create_object(const std::string& name, std::size_t bytes, int mode) {
+    try {
+        return {bip::create_only, name.c_str(), bip::read_write, bip::permissions(mode)};
+    } catch (const bip::interprocess_exception& problem) {
+        const int reason = problem.get_native_error();
+        if (reason == ENOSPC) throw_full(bytes, shared_memory_room(), name);  // no inode left
+        throw SystemError(
+            "creating shared memory " + name, reason,
+            reason == EEXIST ? "Objects are never taken over: --sweep removes what dead runs left" : "");
+    }
+}
+
+bip::shared_memory_object open_object(const std::string& name, bip::mode_t mode) {
+    try {
+        return {bip::open_only, name.c_str(), mode};
+    } catch (const bip::interprocess_exception& problem) {
+        const int reason = problem.get_native_error();
+        const std::string tried = "attaching shared memory " + name;
+        if (reason == ENOENT)
+            throw SystemError(tried, reason, "The run has ended, or was never there", ExitCode::NoSuchRun);
+        if (reason == EACCES)
+            throw SystemError(tried, reason, "It is another user's: start the run with --consumer-user",
+                              ExitCode::NotPermitted);
+        throw SystemError(tried, reason);
+    }
+}
+
+}  // namespace
+
+// Owns the name until it is kept or removed.
+struct SharedRegion::State {
+    State(std::string object_name, const struct stat& object)
+        : name(std::move(object_name)), device(object.st_dev), inode(object.st_ino) {}
+    State(const State&) = delete;
+    State& operator=(const State&) = delete;
+    ~State() {
+        if (owns_name) remove();
+    }
+
+    void remove() noexcept {
+        owns_name = false;
+        if (!remove_name(name, device, inode)) spdlog::error("shared memory {} could not be removed", name);
+    }
+
+    std::string name;
+    dev_t device;
+    ino_t inode;
+    bool owns_name = true;
+    bip::mapped_region region;
+};
+
+SharedRegion::SharedRegion(std::unique_ptr<State> state) : state_(std::move(state)) {}
+SharedRegion::SharedRegion(SharedRegion&&) noexcept = default;
+SharedRegion& SharedRegion::operator=(SharedRegion&&) noexcept = default;
+SharedRegion::~SharedRegion() = default;
+
+SharedRegion SharedRegion::create(const std::string& name, std::size_t bytes, RegionOptions options) {
+    check_name(name);
+    expect(bytes > 0, "a shared region has at least one byte");
+    require_shared_memory(bytes, name);
+    const bip::shared_memory_object object = create_object(name, bytes,
+                                                           options.writable_by_group   ? 0660
+                                                           : options.readable_by_group ? 0640
+                                                                                       : 0600);
+    const int handle = object.get_mapping_handle().handle;
+    struct stat made = {};
+    if (::fstat(handle, &made) != 0) {
+        const int reason = errno;
+        bip::shared_memory_object::remove(name.c_str());
+        throw SystemError("looking at the new shared memory " + name, reason);
+    }
+    auto state = std::make_unique<State>(name, made);  // from here on a failure removes the name
+    reserve(handle, name, bytes);
+    try {
+        state->region = bip::mapped_region(object, bip::read_write, 0, bytes);
+    } catch (const bip::interprocess_exception& problem) {
+        throw_mapping_problem("mapping " + std::to_string(bytes) + " bytes of shared memory " + name,
+                              problem);
+    }
+    advise(state->region, MADV_DONTDUMP, "MADV_DONTDUMP", name);
+    return SharedRegion(std::move(state));
+}
+
+const std::string& SharedRegion::name() const {
+    return state_->name;
+}
+
+std::span<std::byte> SharedRegion::bytes() const {
+    return {static_cast<std::byte*>(state_->region.get_address()), state_->region.get_size()};
+}
+
+void SharedRegion::populate(std::size_t offset, std::size_t length) {
+    const auto all = bytes();
+    expect(offset <= all.size() && length <= all.size() - offset, "populate() stays inside the region");
+    if (length == 0) return;
+    const std::size_t page = page_bytes();
+    const std::size_t first = offset / page * page;
+    const std::size_t end = (offset + length + page - 1) / page * page;  // the mapping ends on a page too
+    fault_in_pages({all.data() + first, end - first});
+}
+
+void SharedRegion::keep_name() {
+    state_->owns_name = false;
+}
+
+void SharedRegion::unlink() noexcept {
+    state_->remove();
+}
+
+struct SharedRegionView::State {
+    Access access;
+    std::string name;
+    bip::mapped_region region;
+};
+
+SharedRegionView::SharedRegionView(std::unique_ptr<State> state) : state_(std::move(state)) {}
+SharedRegionView::SharedRegionView(SharedRegionView&&) noexcept = default;
+SharedRegionView& SharedRegionView::operator=(SharedRegionView&&) noexcept = default;
+SharedRegionView::~SharedRegionView() = default;
+
+SharedRegionView SharedRegionView::attach(const std::string& name, Access access, std::size_t least_bytes) {
+    check_name(name);
+    const bip::shared_memory_object object =
+        open_object(name, access == Access::ReadWrite ? bip::read_write : bip::read_only);
+    bip::offset_t found = 0;
+    if (!object.get_size(found)) throw SystemError("asking for the size of shared memory " + name, errno);
+    const auto found_bytes = static_cast<std::uint64_t>(found);
+    if (found_bytes == 0 || found_bytes < least_bytes ||
+        found_bytes > std::numeric_limits<std::size_t>::max())
+        throw ProtocolError("shared memory " + name + " has " + std::to_string(found_bytes) +
+                                " bytes, at least " + std::to_string(std::max<std::size_t>(least_bytes, 1)) +
+                                " are needed",
+                            "Producer and consumer must be of the same version");
+    auto state = std::make_unique<State>(State{access, name, {}});
+    try {
+        const bip::mode_t mode = access == Access::ReadOnly    ? bip::read_only
+                                 : access == Access::ReadWrite ? bip::read_write
+                                                               : bip::copy_on_write;
+        // A private mapping of a whole slab would otherwise count in full against the machine's commit limit.
+        const bip::map_options_t flags =
+            access == Access::CopyOnWrite ? MAP_NORESERVE : bip::default_map_options;
+        state->region = bip::mapped_region(object, mode, 0, static_cast<std::size_t>(found), nullptr, flags);
+    } catch (const bip::interprocess_exception& problem) {
+        throw_mapping_problem("mapping " + std::to_string(found_bytes) + " bytes of shared memory " + name,
+                              problem);
+    }
+    advise(state->region, MADV_DONTDUMP, "MADV_DONTDUMP", name);
+    advise(state->region, MADV_DONTFORK, "MADV_DONTFORK", name);
+    return SharedRegionView(std::move(state));
+}
+
+std::span<const std::byte> SharedRegionView::bytes() const {
+    return {static_cast<const std::byte*>(state_->region.get_address()), state_->region.get_size()};
+}
+
+std::span<std::byte> SharedRegionView::writable_bytes() const {
+    expect(state_->access != Access::ReadOnly, "a read-only view is not written to");
+    return {static_cast<std::byte*>(state_->region.get_address()), state_->region.get_size()};
+}
+
+void SharedRegionView::drop_private_pages(std::size_t offset, std::size_t length) {
+    expect(state_->access == Access::CopyOnWrite, "only a copy-on-write view has private pages");
+    const auto all = writable_bytes();
+    expect(offset % page_bytes() == 0, "private pages are dropped from a page boundary on");
+    expect(offset <= all.size() && length <= all.size() - offset,
+           "drop_private_pages() stays inside the region");
+    if (length > 0 && ::madvise(all.data() + offset, length, MADV_DONTNEED) != 0)
+        throw SystemError("dropping the private pages of shared memory " + state_->name, errno);
+}
+
+void require_shared_memory(std::size_t bytes, const std::string& what) {
+    const MemoryRoom file_system = shared_memory_room();
+    if (bytes > file_system.free_bytes) throw_full(bytes, file_system, what);
+    const auto cgroup = cgroup_memory_room();
+    if (cgroup && bytes > cgroup->free_bytes) throw_full(bytes, *cgroup, what);
+}
+
+std::size_t free_shared_memory() {
+    return shared_memory_room().free_bytes;
+}
+
+}  // namespace offramp

@@ -1,0 +1,195 @@
+#include "common/transport/endpoint.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <limits>
+#include <map>
+#include <string_view>
+
+#include "common/base/error.hpp"
+#include "common/base/unique_fd.hpp"
+
+namespace offramp {
+namespace {
+
+// The file, version 1: each key once, in any order, and no other; the first line is the version.
+//   offramp-endpoint=1
+//   run_id=nightly-7
+//   nonce=00c0ffee00c0ffee        16 hexadecimal digits
+//   producer_pid=4711
+//   epoch=1
+constexpr std::string_view kVersionLine = "offramp-endpoint=1";
+constexpr std::string_view kVersionKey = "offramp-endpoint=";
+constexpr std::size_t kMaxFileBytes = 1024;
+constexpr const char* kWorkSocket = "/work.sock";
+constexpr const char* kFreeListSocket = "/free.sock";
+
+class EndpointText {
+  public:
+    EndpointText(std::string file, std::string_view text) : file_(std::move(file)) {
+        if (text.size() > kMaxFileBytes) fail("is longer than " + std::to_string(kMaxFileBytes) + " bytes");
+        if (text.empty() || text.back() != '\n') fail("does not end with a line break");
+        bool first = true;
+        while (!text.empty()) {
+            const auto end = text.find('\n');
+            take(text.substr(0, end), first);
+            text.remove_prefix(end + 1);
+            first = false;
+        }
+    }
+
+    std::string text_of(const std::string& key) {
+        const auto found = values_.find(key);
+        if (found == values_.end()) fail("lacks the line '" + key + "='");
+        std::string value = found->second;
+        values_.erase(found);
+        return value;
+    }
+    std::uint64_t number_of(const std::string& key, int base, std::uint64_t most) {
+        const std::string text = text_of(key);
+        std::uint64_t value = 0;
+        const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+        const bool has_right_length = base != 16 || text.size() == 16;
+        if (problem != std::errc{} || end != text.data() + text.size() || value > most || !has_right_length)
+            fail("has '" + text + "' for " + key + ", which is no number in range");
+        return value;
+    }
+    void expect_nothing_else() const {
+        if (!values_.empty()) fail("has the unknown line '" + values_.begin()->first + "='");
+    }
+    [[noreturn]] void fail(const std::string& what) const {
+        throw ProtocolError("the run's endpoint " + file_ + " " + what,
+                            "It was not written by a producer of this version: start the run again");
+    }
+
+  private:
+    void take(std::string_view line, bool first) {
+        if (first) {
+            if (line == kVersionLine) return;
+            fail(line.starts_with(kVersionKey)
+                     ? "is of version " + std::string(line.substr(kVersionKey.size())) +
+                           ", this program reads version 1"
+                     : "does not begin with '" + std::string(kVersionLine) + "'");
+        }
+        const auto equals = line.find('=');
+        if (equals == std::string_view::npos) fail("has the line '" + std::string(line) + "' without a '='");
+        const std::string key(line.substr(0, equals));
+        if (!values_.emplace(key, line.substr(equals + 1)).second) fail("has the line '" + key + "=' twice");
+    }
+
+    std::string file_;
+    std::map<std::string, std::string> values_;
+};
+
+void write_all(int fd, std::string_view text, const std::string& file) {
+    while (!text.empty()) {
+        const ssize_t written = ::write(fd, text.data(), text.size());
+        if (written < 0 && errno == EINTR) continue;
+        if (written < 0) throw SystemError("writing the run's endpoint " + file, errno);
+        text.remove_prefix(static_cast<std::size_t>(written));
+    }
+}
+
+// At most one byte more than a valid file has.
+std::string read_all(int fd, const std::string& file) {
+    std::string text(kMaxFileBytes + 1, '\0');
+    std::size_t used = 0;
+    while (used < text.size()) {
+        const ssize_t got = ::read(fd, text.data() + used, text.size() - used);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) throw SystemError("reading the run's endpoint " + file, errno);
+        if (got == 0) break;
+        used += static_cast<std::size_t>(got);
+    }
+    text.resize(used);
+    return text;
+}
+
+}  // namespace
+
+std::string Endpoint::work_address() const {
+    return "ipc://" + run_dir + kWorkSocket;
+}
+std::string Endpoint::free_list_address() const {
+    return "ipc://" + run_dir + kFreeListSocket;
+}
+std::string Endpoint::file() const {
+    return run_dir + "/endpoint";
+}
+
+void Endpoint::publish() const {
+    RunNames::check_run_id(names.run_id);
+    check_run_dir(run_dir);
+    char nonce[17];
+    std::snprintf(nonce, sizeof nonce, "%016llx", static_cast<unsigned long long>(names.nonce));
+    const std::string text = std::string(kVersionLine) + "\nrun_id=" + names.run_id + "\nnonce=" + nonce +
+                             "\nproducer_pid=" + std::to_string(producer_pid) +
+                             "\nepoch=" + std::to_string(epoch) + "\n";
+    const std::string temporary = file() + "." + std::to_string(::getpid()) + ".tmp";
+    ::unlink(temporary.c_str());  // of an earlier process with this pid
+    // Who may read is decided by the run directory's mode.
+    const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
+    if (!fd)
+        throw SystemError("creating " + temporary, errno, "The run directory must exist and be writable");
+    try {
+        if (::fchmod(fd.get(), 0644) != 0) throw SystemError("setting the mode of " + temporary, errno);
+        write_all(fd.get(), text, temporary);
+        if (::rename(temporary.c_str(), file().c_str()) != 0)
+            throw SystemError("renaming " + temporary, errno);
+    } catch (...) {
+        ::unlink(temporary.c_str());
+        throw;
+    }
+}
+
+std::optional<Endpoint> Endpoint::read(const std::string& run_dir) {
+    check_run_dir(run_dir);
+    Endpoint endpoint;
+    endpoint.run_dir = run_dir;
+    const std::string file = endpoint.file();
+    const UniqueFd fd(::open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+    if (!fd) {
+        if (errno == ENOENT) return std::nullopt;
+        throw SystemError("opening the run's endpoint " + file, errno,
+                          errno == EACCES ? "It is another user's: start the run with --consumer-user" : "",
+                          errno == EACCES ? ExitCode::NotPermitted : ExitCode::System);
+    }
+    EndpointText text(file, read_all(fd.get(), file));
+    endpoint.names.run_id = text.text_of("run_id");
+    endpoint.names.nonce = text.number_of("nonce", 16, std::numeric_limits<std::uint64_t>::max());
+    endpoint.producer_pid = text.number_of("producer_pid", 10, std::numeric_limits<pid_t>::max());
+    endpoint.epoch =
+        static_cast<std::uint32_t>(text.number_of("epoch", 10, std::numeric_limits<std::uint32_t>::max()));
+    text.expect_nothing_else();
+    try {
+        RunNames::check_run_id(endpoint.names.run_id);
+    } catch (const ConfigError& problem) {
+        text.fail(std::string("is refused: ") + problem.what());
+    }
+    return endpoint;
+}
+
+void Endpoint::check_run_dir(const std::string& run_dir) {
+    constexpr std::size_t kMostBytes = sizeof(sockaddr_un::sun_path) - 1;
+    if (run_dir.empty() || run_dir[0] != '/')
+        throw ConfigError("run directory '" + run_dir + "' is not an absolute path",
+                          "Give --run-dir from / on");
+    if (std::any_of(run_dir.begin(), run_dir.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
+        throw ConfigError("run directory '" + run_dir + "' holds a control character",
+                          "Choose another --run-dir");
+    const std::size_t longest = std::max(run_dir.size() + std::string_view(kWorkSocket).size(),
+                                         run_dir.size() + std::string_view(kFreeListSocket).size());
+    if (longest > kMostBytes)
+        throw ConfigError("run directory '" + run_dir + "' makes socket paths of " + std::to_string(longest) +
+                              " bytes, a socket address holds " + std::to_string(kMostBytes),
+                          "Choose a shorter --run-dir, such as one under /tmp or $XDG_RUNTIME_DIR");
+}
+
+}  // namespace offramp

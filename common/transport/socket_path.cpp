@@ -1,0 +1,87 @@
+#include "common/transport/socket_path.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "common/base/error.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr const char* kOneProducer =
+    "A run directory has one producer: stop the other, or give another --run-dir";
+
+}  // namespace
+
+RunDirectoryLock::RunDirectoryLock(const std::string& run_dir)
+    : fd_(::open(run_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (!fd_) throw SystemError("opening the run directory " + run_dir, errno, "It must exist and be ours");
+    while (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
+        if (errno == EINTR) continue;
+        if (errno == EWOULDBLOCK)
+            throw SystemError("locking the run directory " + run_dir + ", which another process serves",
+                              EADDRINUSE, kOneProducer, ExitCode::RunInUse);
+        throw SystemError("locking the run directory " + run_dir, errno, "It must be on a local file system");
+    }
+}
+
+void require_free_socket_path(const std::string& path) {
+    struct stat found = {};
+    if (::lstat(path.c_str(), &found) != 0) {
+        if (errno == ENOENT) return;
+        throw SystemError("looking for a socket at " + path, errno);
+    }
+    if (!S_ISSOCK(found.st_mode))
+        throw SystemError("binding a socket to " + path + ", where another kind of file is", EEXIST,
+                          "Remove it, or give another --run-dir");
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    expect(path.size() < sizeof address.sun_path, "check_run_dir() was asked before a socket's path is used");
+    path.copy(address.sun_path, path.size());
+    const UniqueFd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!probe) throw SystemError("making a socket", errno);
+    if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ||
+        errno == EAGAIN)
+        throw SystemError("binding a socket to " + path + ", where a live process listens", EADDRINUSE,
+                          kOneProducer, ExitCode::RunInUse);
+    if (errno == ECONNREFUSED || errno == ENOENT) return;  // its process is dead
+    throw SystemError("asking who listens at " + path, errno,
+                      "It may be another user's: give another --run-dir",
+                      errno == EACCES ? ExitCode::NotPermitted : ExitCode::System);
+}
+
+BoundSocketPath::BoundSocketPath(std::string path) : path_(std::move(path)) {
+    struct stat bound = {};
+    if (::lstat(path_.c_str(), &bound) != 0)
+        throw SystemError("looking at the socket just bound to " + path_, errno);
+    if (!S_ISSOCK(bound.st_mode) || bound.st_uid != ::geteuid())
+        throw SystemError("binding " + path_ + ", which was taken over at once", EEXIST,
+                          "Only its owner may write to the run directory (mode 0700)");
+    device_ = bound.st_dev;
+    inode_ = bound.st_ino;
+}
+
+BoundSocketPath::~BoundSocketPath() {
+    if (still_ours()) ::unlink(path_.c_str());
+}
+
+bool BoundSocketPath::still_ours() const noexcept {
+    struct stat now = {};
+    return ::lstat(path_.c_str(), &now) == 0 && now.st_dev == device_ && now.st_ino == inode_;
+}
+
+void BoundSocketPath::require_still_ours() const {
+    if (still_ours()) return;
+    throw SystemError(
+        "serving the socket " + path_ + ", which was taken over or removed", ESTALE,
+        "New consumers cannot reach this producer any more: only its owner may write to the run directory");
+}
+
+}  // namespace offramp

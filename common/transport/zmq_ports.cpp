@@ -1,0 +1,254 @@
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
+#include <zmq.hpp>
+
+#include "common/base/clock.hpp"
+#include "common/base/error.hpp"
+#include "common/transport/peer_address.hpp"
+#include "common/transport/ports.hpp"
+#include "common/transport/socket_path.hpp"
+
+namespace offramp {
+namespace {
+
+// Messages a peer and direction may wait in libzmq: far more than a consumer's window, little memory (16 MiB
+// at the worst).
+constexpr int kQueuedMessages = 1024;
+constexpr std::chrono::seconds kTheftCheckEvery{1};
+constexpr int kGoodbyeLingerMs = 1000;
+
+[[noreturn]] void throw_zmq(const std::string& tried) {
+    const int reason = ::zmq_errno();
+    // libzmq has error numbers of its own beyond the system's.
+    throw SystemError(tried + " (" + ::zmq_strerror(reason) + ")", reason);
+}
+
+zmq::socket_t make_socket(zmq::context_t& context, zmq::socket_type type) {
+    zmq::socket_t socket(context, type);
+    // Whatever must not be lost is acknowledged by the protocol; so nothing is waited for at the end.
+    socket.set(zmq::sockopt::linger, 0);
+    socket.set(zmq::sockopt::sndhwm, kQueuedMessages);
+    socket.set(zmq::sockopt::rcvhwm, kQueuedMessages);
+    socket.set(zmq::sockopt::maxmsgsize, static_cast<int64_t>(kMaxMessageBytes));
+    return socket;
+}
+
+// False when no message waits. The frames of one message arrive together.
+bool receive_frame(zmq::socket_t& socket, zmq::message_t& frame) {
+    while (::zmq_msg_recv(frame.handle(), socket.handle(), ZMQ_DONTWAIT) < 0) {
+        if (::zmq_errno() == EINTR) continue;
+        if (::zmq_errno() == EAGAIN) return false;
+        throw_zmq("receiving a message");
+    }
+    return true;
+}
+
+// False when the socket takes nothing for now (EAGAIN) or knows no such peer (EHOSTUNREACH): zmq_errno() says
+// which.
+bool send_frame(zmq::socket_t& socket, std::span<const std::byte> bytes, int flags) {
+    while (::zmq_send(socket.handle(), bytes.data(), bytes.size(), flags | ZMQ_DONTWAIT) < 0) {
+        if (::zmq_errno() == EINTR) continue;
+        if (::zmq_errno() == EAGAIN || ::zmq_errno() == EHOSTUNREACH) return false;
+        throw_zmq("sending a message of " + std::to_string(bytes.size()) + " bytes");
+    }
+    return true;
+}
+
+// Takes the message's payload frame. Our messages have one; of a longer one the rest is dropped, and no bytes
+// are given out, which no parser accepts.
+bool receive_payload(zmq::socket_t& socket, zmq::message_t& frame, Bytes& bytes) {
+    if (!receive_frame(socket, frame)) return false;
+    const auto* first = frame.data<std::byte>();
+    bytes.assign(first, first + frame.size());
+    if (!frame.more()) return true;
+    bytes.clear();
+    zmq::message_t rest;
+    do {
+        if (!receive_frame(socket, rest)) break;
+    } while (rest.more());
+    return true;
+}
+
+PeerCredentials sender_of(zmq::message_t& frame) {
+    const char* address = ::zmq_msg_gets(frame.handle(), "Peer-Address");
+    return parse_peer_address(address == nullptr ? "" : address);
+}
+
+// libzmq waits in milliseconds: rounded up, so that a short time is not spun away.
+long to_poll_timeout(std::chrono::nanoseconds timeout) {
+    if (timeout <= timeout.zero()) return 0;
+    constexpr std::chrono::milliseconds kMost{std::numeric_limits<int>::max()};
+    return static_cast<long>(
+        timeout >= kMost ? kMost.count() : std::chrono::ceil<std::chrono::milliseconds>(timeout).count());
+}
+
+void poll_until(std::vector<zmq_pollitem_t>& items, std::span<const int> fds,
+                std::chrono::nanoseconds timeout) {
+    for (const int fd : fds) items.push_back({nullptr, fd, ZMQ_POLLIN, 0});
+    if (::zmq_poll(items.data(), static_cast<int>(items.size()), to_poll_timeout(timeout)) < 0 &&
+        ::zmq_errno() != EINTR)
+        throw_zmq("waiting for messages");
+}
+
+// Sets the umask for a scope: the only say that one has in the mode of an ipc socket's file. It is the whole
+// process's.
+class UmaskScope {
+  public:
+    explicit UmaskScope(mode_t mask) : former_(::umask(mask)) {}
+    UmaskScope(const UmaskScope&) = delete;
+    UmaskScope& operator=(const UmaskScope&) = delete;
+    ~UmaskScope() { ::umask(former_); }
+
+  private:
+    mode_t former_;
+};
+
+std::string path_of(const std::string& ipc_address) {
+    return ipc_address.substr(std::string_view("ipc://").size());
+}
+
+class ZmqBrokerPort final : public BrokerPort {
+  public:
+    ZmqBrokerPort(const Endpoint& endpoint, bool group_may_connect)
+        : lock_(endpoint.run_dir),
+          work_(make_socket(context_, zmq::socket_type::router)),
+          free_list_(make_socket(context_, zmq::socket_type::pull)) {
+        work_.set(zmq::sockopt::router_mandatory, true);
+        const UmaskScope mode(group_may_connect ? 0117 : 0177);
+        bind(work_, endpoint.work_address(), work_path_);
+        bind(free_list_, endpoint.free_list_address(), free_list_path_);
+    }
+
+    SendOutcome send(const std::string& peer, std::span<const std::byte> bytes) override {
+        if (!send_frame(work_, std::as_bytes(std::span(peer)), ZMQ_SNDMORE))
+            return ::zmq_errno() == EHOSTUNREACH ? SendOutcome::PeerGone : SendOutcome::QueueFull;
+        // The peer's queue had room for the first frame, so it takes the message; a peer that dies in between
+        // is seen by its pidfd.
+        if (!send_frame(work_, bytes, 0)) return SendOutcome::PeerGone;
+        return SendOutcome::Sent;
+    }
+
+    bool try_receive_work(Inbound& inbound) override {
+        if (!receive_frame(work_, frame_)) return false;
+        inbound.peer = frame_.to_string();
+        const bool has_payload = frame_.more() && receive_payload(work_, frame_, inbound.bytes);
+        if (!has_payload) inbound.bytes.clear();
+        inbound.credentials = sender_of(frame_);
+        return true;
+    }
+
+    bool try_receive_release(Inbound& inbound) override {
+        if (!receive_payload(free_list_, frame_, inbound.bytes)) return false;
+        inbound.peer.clear();
+        inbound.credentials = sender_of(frame_);
+        return true;
+    }
+
+    void wait(std::span<const int> fds, std::chrono::nanoseconds timeout) override {
+        const TimePoint now = std::chrono::steady_clock::now();
+        if (now - checked_at_ >= kTheftCheckEvery) {
+            work_path_->require_still_ours();
+            free_list_path_->require_still_ours();
+            checked_at_ = now;
+        }
+        items_.assign({{work_.handle(), 0, ZMQ_POLLIN, 0}, {free_list_.handle(), 0, ZMQ_POLLIN, 0}});
+        poll_until(items_, fds, std::min<std::chrono::nanoseconds>(timeout, kTheftCheckEvery));
+    }
+
+  private:
+    static void bind(zmq::socket_t& socket, const std::string& address,
+                     std::optional<BoundSocketPath>& path) {
+        require_free_socket_path(path_of(address));
+        if (::zmq_bind(socket.handle(), address.c_str()) != 0) throw_zmq("binding " + address);
+        path.emplace(path_of(address));
+    }
+
+    // In this order, so that the sockets are closed before their files go, and those before another producer
+    // may come.
+    RunDirectoryLock lock_;
+    std::optional<BoundSocketPath> work_path_;
+    std::optional<BoundSocketPath> free_list_path_;
+    zmq::context_t context_;
+    zmq::socket_t work_;
+    zmq::socket_t free_list_;
+
+    TimePoint checked_at_ = std::chrono::steady_clock::now();
+    std::vector<zmq_pollitem_t> items_;
+    zmq::message_t frame_;
+};
+
+class ZmqConsumerPort final : public ConsumerPort {
+  public:
+    explicit ZmqConsumerPort(const Endpoint& endpoint)
+        : work_(make_socket(context_, zmq::socket_type::dealer)),
+          free_list_(make_socket(context_, zmq::socket_type::push)) {
+        // Its last word is Goodbye, which nobody answers: closing waits until it has left, but for no dead
+        // producer's sake.
+        work_.set(zmq::sockopt::linger, kGoodbyeLingerMs);
+        connect(work_, endpoint.work_address());
+        connect(free_list_, endpoint.free_list_address());
+    }
+
+    bool send_work(std::span<const std::byte> bytes) override {
+        work_is_full_ = !send_frame(work_, bytes, 0);
+        return !work_is_full_;
+    }
+    bool send_release(std::span<const std::byte> bytes) override {
+        free_list_is_full_ = !send_frame(free_list_, bytes, 0);
+        return !free_list_is_full_;
+    }
+    bool try_receive(Bytes& bytes) override { return receive_payload(work_, frame_, bytes); }
+
+    void wait(std::span<const int> fds, std::chrono::nanoseconds timeout) override {
+        const auto work_events = static_cast<short>(work_is_full_ ? ZMQ_POLLIN | ZMQ_POLLOUT : ZMQ_POLLIN);
+        items_.assign({{work_.handle(), 0, work_events, 0}});
+        if (free_list_is_full_) items_.push_back({free_list_.handle(), 0, ZMQ_POLLOUT, 0});
+        poll_until(items_, fds, timeout);
+    }
+
+  private:
+    static void connect(zmq::socket_t& socket, const std::string& address) {
+        if (::zmq_connect(socket.handle(), address.c_str()) != 0) throw_zmq("connecting to " + address);
+    }
+
+    zmq::context_t context_;
+    zmq::socket_t work_;
+    zmq::socket_t free_list_;
+    bool work_is_full_ = false;
+    bool free_list_is_full_ = false;
+    std::vector<zmq_pollitem_t> items_;
+    zmq::message_t frame_;
+};
+
+template <class Make>
+auto translate_errors(const std::string& tried, Make make) {
+    try {
+        return make();
+    } catch (const zmq::error_t& problem) {
+        throw SystemError(tried + " (" + problem.what() + ")", problem.num());
+    }
+}
+
+}  // namespace
+
+std::unique_ptr<BrokerPort> make_zmq_broker_port(const Endpoint& endpoint, bool group_may_connect) {
+    Endpoint::check_run_dir(endpoint.run_dir);
+    return translate_errors("making the broker's sockets in " + endpoint.run_dir, [&] {
+        return std::unique_ptr<BrokerPort>(std::make_unique<ZmqBrokerPort>(endpoint, group_may_connect));
+    });
+}
+
+std::unique_ptr<ConsumerPort> make_zmq_consumer_port(const Endpoint& endpoint) {
+    Endpoint::check_run_dir(endpoint.run_dir);
+    return translate_errors("making a consumer's sockets for " + endpoint.run_dir, [&] {
+        return std::unique_ptr<ConsumerPort>(std::make_unique<ZmqConsumerPort>(endpoint));
+    });
+}
+
+}  // namespace offramp

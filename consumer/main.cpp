@@ -1,0 +1,42 @@
+#include <cstdio>
+
+#include "common/base/exit_code.hpp"
+#include "common/base/log.hpp"
+#include "common/config/run_config.hpp"
+#include "consumer/processors/finish.hpp"
+#include "consumer/processors/processor.hpp"
+#include "consumer/session/consumer_program.hpp"
+#include "consumer/session/end_signals.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr const char* kProgram = "offramp-consumer";
+
+int list_processors() {
+    for (const ProcessorEntry& entry : ProcessorEntry::all())
+        std::printf("processor %.*s\n", static_cast<int>(entry.name.size()), entry.name.data());
+    return to_int(ExitCode::Ok);
+}
+
+int run_consumer(int argc, const char* const* argv) {
+    const EndSignals signals;
+    const auto config = parse_run_config(argc, argv, kProgram);
+    if (!config) return to_int(ExitCode::Ok);
+    if (config->list) return list_processors();
+
+    start_logging(kProgram, config->log_level, config->log_format, config->log_file);
+    if (config->finish) {
+        finish_run(*config);
+        return to_int(ExitCode::Ok);
+    }
+    const auto processor = make_processor(config->processor, {.config = &*config});
+    return serve_run(*config, signals, *processor);
+}
+
+}  // namespace
+}  // namespace offramp
+
+int main(int argc, char** argv) {
+    return offramp::exit_code_of([&] { return offramp::run_consumer(argc, argv); });
+}

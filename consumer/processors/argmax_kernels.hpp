@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace offramp {
+
+// The inner loops of ClassArgmax, compiled once for every machine and once for AVX2. Scores of class c and
+// pixel i lie at scores[c * class_stride + i]; ids[i] becomes the first class with the largest score, a NaN
+// counting as largest.
+struct ArgmaxKernels {
+    void (*float32)(const float* scores, std::ptrdiff_t class_stride, int classes, std::size_t pixels,
+                    std::uint8_t* ids);
+    // 16-bit floats by their bits; `infinity`: 0x7c00 for float16, 0x7f80 for bfloat16.
+    void (*float16)(const std::uint16_t* scores, std::ptrdiff_t class_stride, int classes, std::size_t pixels,
+                    std::int16_t infinity, std::uint8_t* ids);
+    // Brings pixels whose classes lie side by side into the order above: to[c * to_stride + i] = from[i *
+    // pixel_stride + c].
+    void (*transpose32)(const float* from, std::ptrdiff_t pixel_stride, int classes, std::size_t pixels,
+                        float* to, std::ptrdiff_t to_stride);
+    void (*transpose16)(const std::uint16_t* from, std::ptrdiff_t pixel_stride, int classes,
+                        std::size_t pixels, std::uint16_t* to, std::ptrdiff_t to_stride);
+};
+
+extern const ArgmaxKernels kBaselineArgmax;
+extern const ArgmaxKernels kAvx2Argmax;  // x86-64 only
+
+}  // namespace offramp

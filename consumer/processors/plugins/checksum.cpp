@@ -1,0 +1,51 @@
+#include <spdlog/fmt/fmt.h>
+
+#include <optional>
+
+#include "consumer/processors/processor.hpp"
+#include "consumer/processors/row_hash.hpp"
+#include "consumer/sinks/atomic_file.hpp"
+#include "consumer/sinks/segment_file.hpp"
+
+namespace offramp {
+namespace {
+
+// Reads every byte of every sample: XXH3_64 of each output. With an output folder, one segment line each:
+// item, batch, key, output, hash. A row's bytes are hashed as they lie, so channels-last differs from
+// contiguous.
+class Checksum final : public Processor {
+  public:
+    explicit Checksum(const std::string& output) {
+        if (!output.empty()) lines_.emplace(output, "checksum");
+    }
+
+    void process(const SlabContents& slab, const Progress& progress,
+                 const StillCurrent& still_current) override {
+        if (lines_ && !slab.batches.empty())
+            lines_->begin(slab.batches.front().batch, slab.batches.front().first_row);
+        for (const SampleView& sample : slab.samples) {
+            if (sample.hole) continue;
+            for (const TensorView& tensor : slab.tensors) {
+                const std::uint64_t hash = hash_.of(tensor.row(sample.row), progress);
+                if (lines_)
+                    lines_->add_line(sample.item, {std::to_string(sample.batch), sample.key, tensor.spec.name,
+                                                   fmt::format("{:016x}", hash)});
+            }
+        }
+        if (lines_ && still_current()) lines_->commit();
+    }
+
+  private:
+    RowHash hash_;
+    std::optional<SegmentFile> lines_;
+};
+
+}  // namespace
+
+std::unique_ptr<Processor> make_checksum(const ProcessorOptions& options) {
+    const std::string& output = options.config->output;
+    if (!output.empty()) require_writable_folder(output);
+    return std::make_unique<Checksum>(output);
+}
+
+}  // namespace offramp

@@ -1,0 +1,116 @@
+#include <cstring>
+#include <filesystem>
+#include <vector>
+
+#include "common/base/error.hpp"
+#include "consumer/processors/processor.hpp"
+#include "consumer/processors/row_chunks.hpp"
+#include "consumer/sinks/atomic_file.hpp"
+#include "consumer/sinks/output_name.hpp"
+#include "consumer/sinks/stream_file.hpp"
+
+namespace offramp {
+namespace {
+
+// Serialises into a private buffer, as pickling does before a pipe, or hands the bytes through.
+class Serialiser {
+  public:
+    explicit Serialiser(bool copies) : copies_(copies) {}
+
+    // The bytes to write; valid until the next call. The buffer grows to the largest piece and is then
+    // reused.
+    std::span<const std::byte> serialise(std::span<const std::byte> bytes) {
+        if (!copies_) return bytes;
+        if (buffer_.size() < bytes.size()) buffer_.resize(bytes.size());
+        std::memcpy(buffer_.data(), bytes.data(), bytes.size());
+        return std::span<const std::byte>(buffer_).first(bytes.size());
+    }
+
+  private:
+    bool copies_;
+    std::vector<std::byte> buffer_;
+};
+
+// Writes each sample of each output as FOLDER/KEY.OUTPUT.bin.
+class WriteFiles final : public Processor {
+  public:
+    WriteFiles(std::string folder, bool copies) : folder_(std::move(folder)), serialiser_(copies) {}
+
+    void process(const SlabContents& slab, const Progress& progress,
+                 const StillCurrent& still_current) override {
+        for (const SampleView& sample : slab.samples) {
+            if (sample.hole) continue;
+            for (const TensorView& tensor : slab.tensors) {
+                const std::string suffix = "." + std::string(checked_output_name(tensor.spec.name)) + ".bin";
+                AtomicFile file(sample_path(folder_, sample.key, suffix));
+                in_chunks(tensor.row(sample.row), progress, [&](std::span<const std::byte> chunk) {
+                    file.write(serialiser_.serialise(chunk));
+                });
+                if (!still_current()) return;
+                file.commit();
+            }
+        }
+    }
+
+  private:
+    std::string folder_;
+    Serialiser serialiser_;
+};
+
+// Writes the samples' bytes one after another, output by output, to a device or FIFO: the article's consumer,
+// with /dev/null.
+class WriteStream final : public Processor {
+  public:
+    WriteStream(const std::string& path, bool copies) : stream_(path), serialiser_(copies) {}
+
+    void process(const SlabContents& slab, const Progress& progress,
+                 const StillCurrent& still_current) override {
+        if (!still_current()) return;
+        for (const TensorView& tensor : slab.tensors)
+            for (std::size_t row = 0; row < slab.samples.size();)
+                row = write_run(slab, tensor, row, progress);
+    }
+
+  private:
+    // Bytes handed over in one call, so that small samples do not cost a system call each.
+    static constexpr std::size_t kWriteBytes = std::size_t{8} << 20U;
+
+    // Writes the samples from `row` on, up to a hole or kWriteBytes; returns the row behind them.
+    std::size_t write_run(const SlabContents& slab, const TensorView& tensor, std::size_t row,
+                          const Progress& progress) {
+        if (slab.samples[row].hole) return row + 1;
+        const std::size_t row_bytes = tensor.spec.row_bytes();
+        std::size_t end = row + 1;
+        while (end < slab.samples.size() && !slab.samples[end].hole &&
+               (end + 1 - row) * row_bytes <= kWriteBytes)
+            ++end;
+        auto bytes = tensor.bytes.subspan(row * row_bytes, (end - row) * row_bytes);
+        while (!bytes.empty()) {
+            const std::size_t size = std::min(bytes.size(), kWriteBytes);
+            stream_.write(serialiser_.serialise(bytes.first(size)));
+            bytes = bytes.subspan(size);
+            progress();
+        }
+        for (std::size_t i = row; i < end; ++i) progress();
+        return end;
+    }
+
+    StreamFile stream_;
+    Serialiser serialiser_;
+};
+
+}  // namespace
+
+// A path that does not exist becomes a folder.
+std::unique_ptr<Processor> make_write(const ProcessorOptions& options) {
+    const std::string& path = options.config->write_path;
+    if (path.empty()) throw ConfigError("--write-path is empty", "Give a folder, a FIFO or /dev/null");
+    std::error_code unknown;
+    const auto kind = std::filesystem::status(path, unknown).type();
+    if (kind != std::filesystem::file_type::directory && kind != std::filesystem::file_type::not_found)
+        return std::make_unique<WriteStream>(path, options.config->write_copy);
+    require_writable_folder(path);
+    return std::make_unique<WriteFiles>(path, options.config->write_copy);
+}
+
+}  // namespace offramp

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "common/config/run_config.hpp"
+#include "common/slab/slab_view.hpp"
+
+namespace offramp {
+
+// Tells the run that this consumer is alive and at work; call it at least once a sample. Cheap: one store.
+using Progress = std::function<void()>;
+
+// Asks, before a commit, whether the delivery still counts; false spares work that another consumer has taken over. Never needed
+// for correctness.
+using StillCurrent = std::function<bool()>;
+
+// Turns the samples of one slab into results. When process() returns, the results are committed: the slab may be reused and the
+// samples count as done.
+//
+// The guarantee of the whole system rests on this: delivery is at least once, so process() must be idempotent. Killed at any point
+// and run again, in another process, the results are the same: files by temporary name and rename (sinks/atomic_file.hpp), named
+// by sample key; appended formats as one segment a delivery (sinks/segment_file.hpp). Grouping of samples into slabs changes
+// neither names nor bytes.
+//
+// Borrows the slab, read-only, for the call. Thread: one. Errors: Error with CannotWrite or SinkUnavailable; any exception ends
+// this consumer, whose slab then goes to another one. Holes (SampleView::hole) are skipped.
+class Processor {
+ public:
+    virtual ~Processor() = default;
+    virtual void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) = 0;
+};
+
+struct ProcessorOptions {
+    const RunConfig* config = nullptr;
+};
+
+struct ProcessorEntry {
+    std::string_view name;
+    // Errors: ConfigError when the settings do not fit (no --output, an output folder that cannot be written: CannotWrite).
+    std::unique_ptr<Processor> (*make)(const ProcessorOptions& options);
+
+    static std::span<const ProcessorEntry> all();
+};
+
+// The processor of this name. Errors: ConfigError with the known names.
+std::unique_ptr<Processor> make_processor(const std::string& name, const ProcessorOptions& options);
+
+}  // namespace offramp

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+#include "consumer/processors/processor.hpp"
+
+namespace offramp {
+
+// At least so often a processor says that it is at work: 64 MiB take a few milliseconds to read and a second
+// to write to a slow disk.
+inline constexpr std::size_t kProgressBytes = std::size_t{64} << 20U;
+
+// Hands the bytes to `take`, at most kProgressBytes at a time, with progress after each piece.
+template <class Take>
+void in_chunks(std::span<const std::byte> bytes, const Progress& progress, Take&& take) {
+    do {
+        const std::size_t size = std::min(bytes.size(), kProgressBytes);
+        take(bytes.first(size));
+        bytes = bytes.subspan(size);
+        progress();
+    } while (!bytes.empty());
+}
+
+}  // namespace offramp

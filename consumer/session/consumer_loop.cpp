@@ -1,0 +1,167 @@
+#include "consumer/session/consumer_loop.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "common/base/error.hpp"
+#include "common/base/trace.hpp"
+#include "consumer/session/read_lease.hpp"
+
+namespace offramp {
+
+ConsumerLoop::ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMappings& mappings,
+                           Processor& processor, const Clock& clock, const WatchedFds& fds)
+    : port_(&port),
+      session_(&session),
+      mappings_(&mappings),
+      processor_(&processor),
+      clock_(&clock),
+      fds_(fds),
+      progress_([this] { cell_->progress(); }),
+      still_current_([this] { return mappings_->ledger().is_current(current_); }) {}
+
+ConsumerLoop::End ConsumerLoop::run() {
+    while (true) {
+        if (const auto end = turn()) return *end;
+        if (idle_) wait();
+    }
+}
+
+std::optional<ConsumerLoop::End> ConsumerLoop::turn() {
+    idle_ = true;
+    look_at_fds();
+    session_->step();
+    if (auto end = end_if_over()) return end;
+    if (!session_->welcomed()) return std::nullopt;
+    if (!cell_) settle_in();
+    // A slab that is done must be free before the next one keeps this thread busy.
+    if (!session_->all_sent()) return std::nullopt;
+    if (const auto ticket = session_->take()) {
+        work_on(*ticket);
+        session_->step();
+        idle_ = false;
+    }
+    return std::nullopt;
+}
+
+void ConsumerLoop::look_at_fds() {
+    if (has_input(fds_.signals)) {
+        spdlog::info("asked to end: finishing the slab at hand, returning the others");
+        fds_.signals = -1;
+        session_->leave();
+    }
+    if (hung_up(fds_.lifeline)) {
+        spdlog::info("the launcher is gone: ending");
+        fds_.lifeline = -1;
+        launcher_gone_since_ = clock_->now();
+        session_->leave();
+    }
+    if (has_input(fds_.producer)) {
+        fds_.producer = -1;
+        producer_gone_ = true;
+    }
+}
+
+std::optional<ConsumerLoop::End> ConsumerLoop::end_if_over() {
+    if (session_->state() == ConsumerSession::State::Refused) return refused_end();
+    const bool launcher_gone = launcher_gone_since_.has_value();
+    if (session_->state() == ConsumerSession::State::Ended)
+        return End{.code = code_, .launcher_gone = launcher_gone};
+    if (producer_gone_) {
+        const bool over = session_->state() == ConsumerSession::State::Draining && session_->settled();
+        if (!over) spdlog::error("the producer is dead");
+        return End{.code = over ? code_ : ExitCode::ProducerGone, .launcher_gone = launcher_gone};
+    }
+    if (launcher_gone && clock_->now() - *launcher_gone_since_ >= kOrphanPatience) {
+        spdlog::warn("the launcher is gone and the producer does not answer: ending without a goodbye");
+        return End{.code = code_, .launcher_gone = true};
+    }
+    return std::nullopt;
+}
+
+std::optional<ConsumerLoop::End> ConsumerLoop::refused_end() const {
+    const ConsumerSession::Refusal& refusal = session_->refusal();
+    switch (refusal.reason) {
+        case RefusalReason::Ended: {
+            spdlog::info("the run takes no more consumers: {}", refusal.text);
+            return End{};
+        }
+        case RefusalReason::Nonce:
+            throw Error(ExitCode::NoSuchRun, "the producer refused this consumer: " + refusal.text,
+                        "The run that it was started for is over; start it again");
+        case RefusalReason::User:
+        case RefusalReason::ForeignProcess:
+            throw Error(ExitCode::NotPermitted, "the producer refused this consumer: " + refusal.text);
+        case RefusalReason::Full:
+            throw Error(ExitCode::System, "the producer refused this consumer: " + refusal.text,
+                        "Start fewer consumers");
+        case RefusalReason::Version:
+            break;
+    }
+    throw ProtocolError("the producer refused this consumer: " + refusal.text,
+                        "Start producer and consumers of one build");
+}
+
+void ConsumerLoop::settle_in() {
+    const Welcome& welcome = session_->welcome();
+    const std::uint32_t places = mappings_->ledger().header().consumer_capacity;
+    if (welcome.slot >= places)
+        throw ProtocolError("the producer gave this consumer place " + std::to_string(welcome.slot) +
+                            ", but the ledger has only " + std::to_string(places));
+    // Another consumer's cell must never be written: its death would be charged to the wrong slab.
+    if (const std::uint64_t session = mappings_->ledger().session_in(welcome.slot);
+        session != welcome.session)
+        throw ProtocolError("the ledger's place " + std::to_string(welcome.slot) + " belongs to session " +
+                            std::to_string(session) + ", not to this consumer's " +
+                            std::to_string(welcome.session));
+    cell_.emplace(mappings_->cell(welcome.slot), welcome.session);
+    name_this_thread(("offramp-c" + std::to_string(welcome.slot)).c_str());
+    spdlog::info("session {} in place {}", welcome.session, welcome.slot);
+}
+
+void ConsumerLoop::work_on(const SlabTicket& ticket) {
+    // Its lease ran out while it waited here, and another consumer has it: reading it would help nobody.
+    if (!mappings_->ledger().is_current(ticket)) {
+        session_->release(ticket, ReleaseKind::Returned);
+        return;
+    }
+    const TimePoint begun = clock_->now();
+    current_ = ticket;
+    ReadLease lease = ReadLease::open(ticket, *mappings_, *cell_, *session_);
+    const SlabContents& slab = lease.contents();
+    try {
+        const TraceRange range(TraceName::ProcessOutput,
+                               slab.batches.empty() ? 0 : slab.batches.front().batch);
+        processor_->process(slab, progress_, still_current_);
+    } catch (const Error& problem) {
+        if (problem.exit_code() != ExitCode::SinkUnavailable) {
+            std::move(lease).keep_until_death();
+            throw;
+        }
+        spdlog::error("{}", problem.what());
+        std::move(lease).give_back();
+        code_ = ExitCode::SinkUnavailable;
+        session_->leave();
+        return;
+    } catch (...) {
+        std::move(lease).keep_until_death();
+        throw;
+    }
+    std::move(lease).complete(clock_->now() - begun);
+}
+
+void ConsumerLoop::wait() {
+    std::vector<int> fds;
+    for (const int fd : {fds_.producer, fds_.lifeline, fds_.signals})
+        if (fd >= 0) fds.push_back(fd);
+    auto timeout = session_->until_due();
+    if (launcher_gone_since_)
+        timeout = std::min<std::chrono::nanoseconds>(timeout,
+                                                     *launcher_gone_since_ + kOrphanPatience - clock_->now());
+    port_->wait(fds, std::max(timeout, std::chrono::nanoseconds{0}));
+}
+
+}  // namespace offramp

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "common/base/clock.hpp"
+#include "common/base/exit_code.hpp"
+#include "common/slab/slab_ticket.hpp"
+#include "common/transport/ports.hpp"
+#include "consumer/processors/processor.hpp"
+#include "consumer/session/consumer_session.hpp"
+#include "consumer/session/slab_mappings.hpp"
+#include "consumer/session/watched_fds.hpp"
+#include "consumer/session/work_cell.hpp"
+
+namespace offramp {
+
+// Runs one consumer on one thread: waits for messages, the producer's death, the launcher's and the signals;
+// processes one slab at a time and gives it back before it begins the next. consumer/README.md lists the ways
+// in which it ends.
+//
+// Borrows: everything handed in; all of it outlives the loop.
+// Thread: one. Blocks: run(), and turn() while a slab is processed; messages wait meanwhile, progress goes
+// through the cell. Errors: whatever the processor throws leaves run() with the slab still held and charged,
+// but SinkUnavailable, which gives the slab back and ends the consumer in order; ProtocolError when a slab or
+// the session is broken.
+class ConsumerLoop {
+  public:
+    // A producer that lives but does not answer must not keep a consumer whose launcher is gone for ever.
+    static constexpr std::chrono::seconds kOrphanPatience{5};
+
+    struct End {
+        ExitCode code = ExitCode::Ok;
+        bool launcher_gone = false;  // perhaps nobody else is left to clean up
+    };
+
+    ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMappings& mappings, Processor& processor,
+                 const Clock& clock, const WatchedFds& fds);
+    ConsumerLoop(const ConsumerLoop&) = delete;
+    ConsumerLoop& operator=(const ConsumerLoop&) = delete;
+
+    End run();
+
+    // One round without waiting: looks at everything that may end the consumer, exchanges messages, processes
+    // at most one slab. The end, when it has come.
+    std::optional<End> turn();
+    // True when turn() has nothing to do until something happens.
+    bool idle() const { return idle_; }
+
+  private:
+    void look_at_fds();
+    std::optional<End> end_if_over();
+    std::optional<End> refused_end() const;
+    void settle_in();
+    void work_on(const SlabTicket& ticket);
+    void wait();
+
+    ConsumerPort* port_;
+    ConsumerSession* session_;
+    SlabMappings* mappings_;
+    Processor* processor_;
+    const Clock* clock_;
+    WatchedFds fds_;
+    std::optional<WorkCell> cell_;
+    SlabTicket current_{};  // asked about by still_current_
+    Progress progress_;
+    StillCurrent still_current_;
+    std::optional<TimePoint> launcher_gone_since_;
+    bool producer_gone_ = false;
+    bool idle_ = false;
+    ExitCode code_ = ExitCode::Ok;  // of an end in order
+};
+
+}  // namespace offramp

@@ -1,0 +1,93 @@
+#include "consumer/session/consumer_program.hpp"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+
+#include <cerrno>
+#include <chrono>
+#include <exception>
+#include <optional>
+#include <string>
+
+#include "common/base/clock.hpp"
+#include "common/base/error.hpp"
+#include "common/base/version.hpp"
+#include "common/shm/run_objects.hpp"
+#include "common/transport/endpoint.hpp"
+#include "common/transport/ports.hpp"
+#include "consumer/session/consumer_loop.hpp"
+#include "consumer/session/consumer_session.hpp"
+#include "consumer/session/producer_watch.hpp"
+#include "consumer/session/run_search.hpp"
+#include "consumer/session/slab_mappings.hpp"
+
+namespace offramp {
+namespace {
+
+// A model may have to be loaded before the run can be attached to.
+constexpr std::chrono::seconds kStartPatience{300};
+
+void check_lifeline(int fd) {
+    if (fd == -1) return;
+    if (fd < 0 || ::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
+        throw ConfigError("--lifeline-fd is " + std::to_string(fd) + ", which is no open file",
+                          "The launcher sets it; leave it out when starting a consumer by hand");
+}
+
+ConsumerLoop::End attach_and_loop(const RunConfig& config, const Endpoint& endpoint, WatchedFds fds,
+                                  const Clock& clock, Processor& processor) {
+    const RunLock lock = RunLock::hold(endpoint.names, false);
+    SlabMappings mappings = SlabMappings::attach(endpoint.names);
+    const LedgerHeader& ledger = mappings.ledger().header();
+    const auto producer = ProducerWatch::open(ledger.producer_pid, ledger.producer_start_time);
+    if (!producer) {
+        spdlog::error("the producer of run '{}', process {}, is dead", endpoint.names.run_id,
+                      ledger.producer_pid);
+        return {.code = ExitCode::ProducerGone, .launcher_gone = hung_up(fds.lifeline)};
+    }
+    fds.producer = producer->fd();
+    const auto port = make_zmq_consumer_port(endpoint);
+    ConsumerSession session(*port, clock,
+                            {.run_nonce = endpoint.names.nonce,
+                             .window = config.credits,
+                             .program_version = std::string(program_version())});
+    return ConsumerLoop(*port, session, mappings, processor, clock, fds).run();
+}
+
+}  // namespace
+
+int serve_run(const RunConfig& config, const EndSignals& signals, Processor& processor) {
+    if (config.run_dir.empty())
+        throw ConfigError("no --run-dir", "Give the directory of the run that this consumer belongs to");
+    if (config.credits == 0)
+        throw ConfigError("--credits is 0", "A consumer holds at least 1 slab at a time");
+    check_lifeline(config.lifeline_fd);
+
+    const SteadyClock clock;
+    const WatchedFds fds{.lifeline = config.lifeline_fd, .signals = signals.fd()};
+    const auto endpoint = find_run(config.run_dir, fds, clock, kStartPatience);
+    if (!endpoint) return to_int(ExitCode::Ok);
+
+    const auto end = attach_and_loop(config, *endpoint, fds, clock, processor);
+    // The own lock is dropped by now: the sweep does something only for the last process of the run.
+    if (sweep_run(endpoint->names) && end.launcher_gone)
+        spdlog::info("nobody else is left: the shared memory of run '{}' is removed", endpoint->names.run_id);
+    return to_int(end.code);
+}
+
+int exit_code_of(const std::function<int()>& body) noexcept {
+    try {
+        return body();
+    } catch (const Error& problem) {
+        spdlog::error("{}", problem.what());
+        return to_int(problem.exit_code());
+    } catch (const std::exception& problem) {
+        spdlog::error("unexpected: {}", problem.what());
+        return to_int(ExitCode::Internal);
+    } catch (...) {
+        spdlog::error("unexpected: an exception of an unknown kind");
+        return to_int(ExitCode::Internal);
+    }
+}
+
+}  // namespace offramp

@@ -1,0 +1,198 @@
+#include "consumer/session/consumer_session.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "common/base/error.hpp"
+
+namespace offramp {
+namespace {
+
+// A full channel gives no sign when it has room again; this is how soon to try.
+constexpr std::chrono::milliseconds kSendAgainEvery{5};
+// A doorbell may be lost: look at the channel this often although nothing rang.
+constexpr std::chrono::seconds kLookAgainEvery{1};
+
+}  // namespace
+
+ConsumerSession::ConsumerSession(ConsumerPort& port, const Clock& clock, const Options& options)
+    : port_(&port), clock_(&clock) {
+    expect(options.window >= 1, "a consumer holds at least one slab at a time");
+    Hello hello{};
+    hello.run_nonce = options.run_nonce;
+    hello.window = options.window;
+    put_text(hello.program_version, options.program_version);
+    outgoing_.push_back(encode(hello));
+}
+
+void ConsumerSession::step() {
+    if (state_ == State::Refused) return;
+    Bytes bytes;
+    while (state_ != State::Ended && state_ != State::Refused && port_->try_receive(bytes)) receive(bytes);
+    send_due();
+}
+
+std::optional<SlabTicket> ConsumerSession::take() {
+    if (pending_.empty()) return std::nullopt;
+    const SlabTicket ticket = pending_.front();
+    pending_.pop_front();
+    held_.push_back(ticket);
+    return ticket;
+}
+
+void ConsumerSession::release(const SlabTicket& ticket, ReleaseKind kind) {
+    const auto held = std::find(held_.begin(), held_.end(), ticket);
+    expect(held != held_.end(), "only a slab that take() gave is released, once");
+    held_.erase(held);
+    releases_.add(ticket, kind);
+}
+
+void ConsumerSession::leave() {
+    if (state_ == State::Ended || state_ == State::Refused || returns_new_) return;
+    if (state_ == State::Greeting) {
+        state_ =
+            State::Ended;  // holds nothing; should a Welcome be on its way, this process's end says the rest
+        return;
+    }
+    state_ = State::Draining;
+    returns_new_ = true;
+    outgoing_.push_back(encode(Credit{welcome_.session, 0, 0}));
+    return_pending();
+}
+
+std::chrono::nanoseconds ConsumerSession::until_due() const {
+    if (!outgoing_.empty()) return kSendAgainEvery;
+    if (releases_.has_unsent()) return kSendAgainEvery;
+    const auto due = releases_.next_due();
+    if (!due) return kLookAgainEvery;
+    return std::clamp<std::chrono::nanoseconds>(*due - clock_->now(), std::chrono::nanoseconds{0},
+                                                kLookAgainEvery);
+}
+
+void ConsumerSession::receive(const Bytes& bytes) {
+    const ParsedMessage message = parse_message(bytes);
+    if (message.problem == ParseProblem::Version && state_ == State::Greeting)
+        throw ProtocolError("the producer speaks message version " + std::to_string(message.version) +
+                                ", this consumer " + std::to_string(kMessageVersion),
+                            "Start producer and consumers of one build");
+    if (!message) {
+        if (counts_.unreadable++ == 0)
+            spdlog::warn("a message of {} bytes from the producer was ignored: {}", bytes.size(),
+                         to_string(message.problem));
+        return;
+    }
+    switch (message.type) {
+        case MessageType::Challenge:
+            return on_challenge(message.as<Challenge>());
+        case MessageType::Welcome:
+            return on_welcome(message.as<Welcome>());
+        case MessageType::Refused:
+            return on_refused(message.as<Refused>());
+        case MessageType::Tickets:
+            return on_tickets(message.as<Tickets>(), message.records_of<Tickets>());
+        case MessageType::ReleaseAck:
+            return on_ack(message.as<ReleaseAck>());
+        case MessageType::Drain:
+            return on_drain(message.as<Drain>());
+        case MessageType::Hello:
+        case MessageType::Answer:
+        case MessageType::Credit:
+        case MessageType::Releases:
+        case MessageType::Goodbye:
+            break;  // a consumer's own words
+    }
+    ++counts_.out_of_place;
+}
+
+void ConsumerSession::on_challenge(const Challenge& challenge) {
+    outgoing_.push_back(encode(Answer{challenge.secret}));
+}
+
+void ConsumerSession::on_welcome(const Welcome& welcome) {
+    if (state_ != State::Greeting || welcome.session == 0) {
+        ++counts_.out_of_place;
+        return;
+    }
+    welcome_ = welcome;
+    state_ = State::Serving;
+}
+
+void ConsumerSession::on_refused(const Refused& refused) {
+    refusal_ = {static_cast<RefusalReason>(refused.reason), get_text(refused.text)};
+    state_ = State::Refused;
+}
+
+void ConsumerSession::on_tickets(const Tickets& tickets, const std::vector<SlabTicket>& records) {
+    if (!is_ours(tickets.session)) return;
+    // The numbers are the producer's; the comparisons below cannot overflow whatever they are.
+    if (tickets.first_delivery == 0) {
+        ++counts_.out_of_place;
+        return;
+    }
+    if (tickets.first_delivery > last_delivery_ + 1)
+        throw ProtocolError("deliveries " + std::to_string(last_delivery_ + 1) + " to " +
+                                std::to_string(tickets.first_delivery - 1) + " of session " +
+                                std::to_string(tickets.session) + " are missing",
+                            "This consumer ends, so that the producer gives them to another one");
+    const std::uint64_t seen = last_delivery_ + 1 - tickets.first_delivery;
+    const auto repeated = static_cast<std::size_t>(std::min<std::uint64_t>(seen, records.size()));
+    counts_.repeated += repeated;
+    for (std::size_t i = repeated; i < records.size(); ++i) {
+        pending_.push_back(records[i]);
+        ++last_delivery_;
+    }
+    if (returns_new_) return_pending();
+}
+
+void ConsumerSession::on_ack(const ReleaseAck& ack) {
+    if (!is_ours(ack.session)) return;
+    if (!releases_.acknowledge(ack.through_sequence, clock_->now())) ++counts_.out_of_place;
+}
+
+void ConsumerSession::on_drain(const Drain& drain) {
+    if (!is_ours(drain.session)) return;
+    const auto reason = static_cast<DrainReason>(drain.reason);
+    if (reason != DrainReason::ScaleDown && reason != DrainReason::RunEnded &&
+        reason != DrainReason::Aborted) {
+        ++counts_.out_of_place;
+        return;
+    }
+    state_ = State::Draining;
+    drain_reason_ = reason;
+    if (reason == DrainReason::Aborted) {
+        returns_new_ = true;
+        return_pending();
+    }
+}
+
+bool ConsumerSession::is_ours(std::uint64_t session) {
+    if (welcomed() && session == welcome_.session) return true;
+    ++counts_.other_session;
+    return false;
+}
+
+void ConsumerSession::return_pending() {
+    for (const SlabTicket& ticket : pending_) releases_.add(ticket, ReleaseKind::Returned);
+    pending_.clear();
+}
+
+void ConsumerSession::send_due() {
+    if (state_ == State::Refused) return;
+    while (const auto batch = releases_.due(clock_->now())) {
+        const Releases body{welcome_.session, batch->first_sequence};
+        if (!port_->send_release(encode(body, std::span<const ReleaseRecord>(batch->records)))) break;
+        releases_.mark_sent(*batch, clock_->now());
+    }
+    try_goodbye();
+    while (!outgoing_.empty() && port_->send_work(outgoing_.front())) outgoing_.pop_front();
+    if (goodbye_queued_ && outgoing_.empty()) state_ = State::Ended;
+}
+
+void ConsumerSession::try_goodbye() {
+    if (state_ != State::Draining || goodbye_queued_ || !settled()) return;
+    outgoing_.push_back(encode(Goodbye{welcome_.session}));
+    goodbye_queued_ = true;
+}
+
+}  // namespace offramp

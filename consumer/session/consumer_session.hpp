@@ -1,0 +1,108 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.hpp"
+#include "common/protocol/messages.hpp"
+#include "common/transport/ports.hpp"
+#include "consumer/session/release_log.hpp"
+
+namespace offramp {
+
+// Speaks for one consumer with the producer: announces it, takes its deliveries, gives its releases back
+// until they are acknowledged, and says goodbye. common/README.md has the sequence. Stepped: never waits,
+// holds no thread, reads no memory.
+//
+// Borrows: port and clock. Thread: one. Blocks: never.
+// Errors: ProtocolError when going on could lose a batch: a delivery is missing, or the producer speaks
+// another version. What is merely out of place (another session's, repeated, unreadable) is counted and
+// ignored.
+class ConsumerSession {
+  public:
+    struct Options {
+        std::uint64_t run_nonce = 0;
+        std::uint32_t window = 2;  // slabs held at once; at least 1
+        std::string program_version;
+    };
+    enum class State {
+        Greeting,  // Hello is on its way or waits for its answers
+        Serving,   // welcomed
+        Draining,  // on request or by own wish: takes no more, gives back what it holds
+        Ended,     // said goodbye, or never was welcomed and does not want to be
+        Refused,   // see refusal()
+    };
+    struct Refusal {
+        RefusalReason reason{};
+        std::string text;
+    };
+    struct Counts {
+        std::uint64_t unreadable = 0;  // could not be parsed
+        std::uint64_t other_session = 0;
+        std::uint64_t repeated = 0;      // deliveries seen before
+        std::uint64_t out_of_place = 0;  // of a type or in a state in which it means nothing
+    };
+
+    ConsumerSession(ConsumerPort& port, const Clock& clock, const Options& options);
+
+    // Takes in every message that waits and sends what is due. Call it often, and before every wait.
+    void step();
+
+    // The next slab to work on; it is then held until release(). Nothing when there is none.
+    std::optional<SlabTicket> take();
+    // Gives a slab that take() gave back; step() sends it.
+    void release(const SlabTicket& ticket, ReleaseKind kind);
+    // Ends the session in order, by own wish: no more deliveries, those not begun are returned. Harmless when
+    // repeated.
+    void leave();
+
+    State state() const { return state_; }
+    // True once Welcome has come; session, slot and epoch are in welcome().
+    bool welcomed() const { return welcome_.session != 0; }
+    const Welcome& welcome() const { return welcome_; }
+    const Refusal& refusal() const { return refusal_; }
+    std::optional<DrainReason> drain_reason() const { return drain_reason_; }
+    const Counts& counts() const { return counts_; }
+
+    // False while a release or another message could not be handed to the channel yet.
+    bool all_sent() const { return outgoing_.empty() && !releases_.has_unsent(); }
+    // Holds nothing, and the producer knows it.
+    bool settled() const { return pending_.empty() && held_.empty() && releases_.unacknowledged() == 0; }
+    // How long a caller may wait for the port before step() has something to do of its own accord.
+    std::chrono::nanoseconds until_due() const;
+
+  private:
+    void receive(const Bytes& bytes);
+    void on_challenge(const Challenge& challenge);
+    void on_welcome(const Welcome& welcome);
+    void on_refused(const Refused& refused);
+    void on_tickets(const Tickets& tickets, const std::vector<SlabTicket>& records);
+    void on_ack(const ReleaseAck& ack);
+    void on_drain(const Drain& drain);
+    bool is_ours(std::uint64_t session);
+    void return_pending();
+    void send_due();
+    void try_goodbye();
+
+    ConsumerPort* port_;
+    const Clock* clock_;
+    State state_ = State::Greeting;
+    Welcome welcome_{};
+    Refusal refusal_;
+    std::optional<DrainReason> drain_reason_;
+    bool returns_new_ = false;  // deliveries go back unopened
+    bool goodbye_queued_ = false;
+    Counts counts_;
+    std::uint64_t last_delivery_ = 0;
+    std::deque<SlabTicket> pending_;  // delivered, not begun
+    std::vector<SlabTicket> held_;    // given out by take()
+    ReleaseLog releases_;
+    std::deque<Bytes> outgoing_;  // for the work channel, in order
+};
+
+}  // namespace offramp

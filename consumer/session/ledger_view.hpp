@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "common/protocol/ledger_layout.hpp"
+#include "common/shm/run_objects.hpp"
+#include "common/slab/slab_layout.hpp"
+#include "common/slab/slab_ticket.hpp"
+
+namespace offramp {
+
+// Reads a run's ledger. The header is copied and checked once; the words are loaded when asked for, as the
+// producer changes them.
+//
+// Borrows: the ledger object's bytes. Thread: any. Blocks: never.
+class LedgerView {
+  public:
+    // Errors: ProtocolError names the field, what was found and what was wanted, for a wrong magic, version
+    // or run, and for any count that does not fit the object's size or the layout's limits.
+    static LedgerView check(std::span<const std::byte> ledger, const RunNames& names);
+
+    const LedgerHeader& header() const { return header_; }
+    SpanPlan spans() const;
+    std::size_t cells_bytes() const { return header_.consumer_capacity * sizeof(ConsumerCell); }
+
+    // `slab` is below slab_count, `slot` below consumer_capacity.
+    SlabWord slab_word(std::uint32_t slab) const;
+    std::uint64_t session_in(std::uint32_t slot) const;
+
+    // True while this delivery is the one that the ledger waits for: nobody has completed it or been given
+    // the slab after it.
+    bool is_current(const SlabTicket& ticket) const;
+
+  private:
+    LedgerView(std::span<const std::byte> ledger, const LedgerHeader& header)
+        : ledger_(ledger), header_(header) {}
+
+    std::span<const std::byte> ledger_;
+    LedgerHeader header_;
+};
+
+}  // namespace offramp

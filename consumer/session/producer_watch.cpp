@@ -1,0 +1,71 @@
+#include "consumer/session/producer_watch.hpp"
+
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "common/base/error.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr std::uint64_t kMostPid = std::numeric_limits<pid_t>::max();
+
+UniqueFd open_pidfd(std::uint64_t pid) {
+    if (pid == 0 || pid > kMostPid) {
+        errno = ESRCH;
+        return {};
+    }
+    return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0)));
+}
+
+bool is_dead(const UniqueFd& pidfd) {
+    pollfd entry{pidfd.get(), POLLIN, 0};
+    return ::poll(&entry, 1, 0) == 1;
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> process_start_time(std::uint64_t pid) {
+    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+    std::string line;
+    std::getline(file, line);
+    // The second field is the program's name in parentheses, and may itself hold spaces and parentheses.
+    std::size_t at = line.rfind(')');
+    if (at == std::string::npos) return std::nullopt;
+    for (int field = 2; field < 22; ++field) {
+        at = line.find(' ', at + 1);
+        if (at == std::string::npos) return std::nullopt;
+    }
+    std::uint64_t start_time = 0;
+    const auto parsed = std::from_chars(line.data() + at + 1, line.data() + line.size(), start_time);
+    if (parsed.ec != std::errc{}) return std::nullopt;
+    return start_time;
+}
+
+bool process_exists(std::uint64_t pid) {
+    const UniqueFd pidfd = open_pidfd(pid);
+    return pidfd ? !is_dead(pidfd) : errno != ESRCH;
+}
+
+std::optional<ProducerWatch> ProducerWatch::open(std::uint64_t pid, std::uint64_t start_time) {
+    UniqueFd pidfd = open_pidfd(pid);
+    if (!pidfd) {
+        if (errno == ESRCH) return std::nullopt;
+        throw SystemError("pidfd_open of the producer, process " + std::to_string(pid), errno,
+                          "Linux 5.3 or later, and enough open files (ulimit -n), are needed");
+    }
+    // Looked up after the pidfd was opened: if it is the right process now, the pidfd is that process's.
+    if (process_start_time(pid) != start_time || is_dead(pidfd)) return std::nullopt;
+    return ProducerWatch(std::move(pidfd));
+}
+
+}  // namespace offramp

@@ -1,0 +1,45 @@
+#include "consumer/session/run_search.hpp"
+
+#include <poll.h>
+#include <spdlog/spdlog.h>
+
+#include <array>
+
+#include "common/base/error.hpp"
+#include "consumer/session/producer_watch.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr int kLookEveryMs = 50;
+
+void wait_for_any(const WatchedFds& fds) {
+    std::array<pollfd, 2> entries{{{fds.signals, POLLIN, 0}, {fds.lifeline, POLLIN, 0}}};  // -1 is skipped
+    ::poll(entries.data(), entries.size(), kLookEveryMs);
+}
+
+}  // namespace
+
+std::optional<Endpoint> find_run(const std::string& run_dir, const WatchedFds& fds, const Clock& clock,
+                                 std::chrono::nanoseconds patience) {
+    const TimePoint give_up_at = clock.now() + patience;
+    for (bool first = true;; first = false) {
+        if (has_input(fds.signals)) return std::nullopt;
+        const auto endpoint = Endpoint::read(run_dir);
+        if (endpoint && process_exists(endpoint->producer_pid)) return endpoint;
+
+        const std::string found = endpoint ? "the producer of the run there, process " +
+                                                 std::to_string(endpoint->producer_pid) + ", is dead"
+                                           : "there is no file 'endpoint'";
+        if (hung_up(fds.lifeline))
+            throw Error(ExitCode::NoSuchRun,
+                        "waiting for a run in '" + run_dir + "': " + found + ", and the launcher is gone");
+        if (clock.now() >= give_up_at)
+            throw Error(ExitCode::NoSuchRun, "waiting for a run in '" + run_dir + "': " + found,
+                        "Start the producer with the same --run-dir, or check the path");
+        if (first) spdlog::info("waiting for a run in '{}': {}", run_dir, found);
+        wait_for_any(fds);
+    }
+}
+
+}  // namespace offramp

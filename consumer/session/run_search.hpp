@@ -1,0 +1,19 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "common/base/clock.hpp"
+#include "common/transport/endpoint.hpp"
+#include "consumer/session/watched_fds.hpp"
+
+namespace offramp {
+
+// Waits until a live producer has published its endpoint in `run_dir`, looking every 50 ms; what a dead one
+// left there does not count. Nothing when SIGTERM or SIGINT came first. Blocks: up to `patience`. Errors:
+// NoSuchRun when the time is up or the lifeline ended; ProtocolError for an unreadable file.
+std::optional<Endpoint> find_run(const std::string& run_dir, const WatchedFds& fds, const Clock& clock,
+                                 std::chrono::nanoseconds patience);
+
+}  // namespace offramp

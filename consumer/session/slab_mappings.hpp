@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "common/protocol/ledger_layout.hpp"
+#include "common/shm/run_objects.hpp"
+#include "common/shm/shared_region.hpp"
+#include "consumer/session/ledger_view.hpp"
+
+namespace offramp {
+
+// Maps what a consumer may see of a run: the ledger and the slabs read-only, the cells writable (of which it
+// writes its own only).
+//
+// Owns: the mappings, for its lifetime; a span of slabs is mapped when the first of its slabs is asked for.
+// Thread: one. Blocks: while mapping.
+// Errors: ProtocolError for a ledger of another layout or run, or an object that is smaller than the ledger
+// says; SystemError when an object is gone, that is when the run has ended.
+class SlabMappings {
+  public:
+    static SlabMappings attach(const RunNames& names);
+
+    const LedgerView& ledger() const { return ledger_; }
+    // The cell in this place of the table; the caller owns the session that the place belongs to.
+    ConsumerCell& cell(std::uint32_t slot);
+    // Header and payload of one slab. ProtocolError when the run has no such slab.
+    std::span<const std::byte> slab(std::uint32_t index);
+    // Maps what is not mapped yet, so that no later call has to.
+    void map_all();
+
+  private:
+    SlabMappings(const RunNames& names, SharedRegionView ledger_region, const LedgerView& ledger);
+    const SharedRegionView& span_region(std::uint32_t index);
+
+    RunNames names_;
+    SharedRegionView ledger_region_;
+    LedgerView ledger_;
+    SpanPlan plan_;
+    SharedRegionView cells_;
+    std::vector<std::optional<SharedRegionView>> spans_;
+};
+
+}  // namespace offramp

@@ -1,0 +1,23 @@
+#include "consumer/session/watched_fds.hpp"
+
+#include <poll.h>
+
+namespace offramp {
+namespace {
+
+bool has_event(int fd, int wanted, int seen) {
+    pollfd entry{fd, static_cast<short>(wanted), 0};
+    return fd >= 0 && ::poll(&entry, 1, 0) == 1 && (entry.revents & seen) != 0;
+}
+
+}  // namespace
+
+bool has_input(int fd) {
+    return has_event(fd, POLLIN, POLLIN | POLLHUP);
+}
+
+bool hung_up(int fd) {
+    return has_event(fd, POLLIN | POLLRDHUP, POLLHUP | POLLRDHUP | POLLERR | POLLNVAL);
+}
+
+}  // namespace offramp

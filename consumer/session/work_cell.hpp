@@ -1,0 +1,41 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "common/protocol/ledger_layout.hpp"
+#include "common/slab/slab_ticket.hpp"
+
+namespace offramp {
+
+// Writes this consumer's own cell: what it works on, so that its death is charged to that delivery alone, and
+// signs of life, so that a long slab keeps its lease. Every write is one store of one word; the producer may
+// read at any moment.
+//
+// Borrows: the cell. Thread: one writes. Blocks: never.
+class WorkCell {
+  public:
+    // What a finished slab adds to the cell's counts.
+    struct Finished {
+        std::chrono::nanoseconds busy{};
+        std::uint64_t samples = 0;
+        std::uint64_t bytes = 0;
+    };
+
+    // Clears what an earlier session left, then stores `session`: from then on the producer believes the
+    // cell.
+    WorkCell(ConsumerCell& cell, std::uint64_t session);
+
+    // From here on a death is charged to this delivery.
+    void begin(const SlabTicket& ticket);
+    void progress();
+    // The results are committed: counts them, then clears the work word.
+    void end(const Finished& finished);
+    // Clears the work word: a death from here on is charged to nothing.
+    void clear();
+
+  private:
+    ConsumerCell* cell_;
+};
+
+}  // namespace offramp

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "common/base/error.hpp"
+
+namespace offramp {
+
+// The error of a file or folder that cannot be written: names what was tried (with the path), errno, and the
+// way out.
+SystemError cannot_write(const std::string& tried, int errno_value);
+
+}  // namespace offramp

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace offramp {
+
+// Names that begin so are ours, in every folder of an output: temporary files and segments. No sample may
+// claim one.
+inline constexpr std::string_view kReservedPrefix = ".offramp-";
+
+// The path FOLDER/KEY+SUFFIX of one sample's result. A key may hold '/': it is then a path below the folder.
+// Keys come from the slab's header, whose bounds were checked but not its text. Errors: Error with BadInput,
+// with the key, when it is empty or absolute, has an empty, "." or ".." part, a NUL, or a part that begins
+// with kReservedPrefix.
+std::string sample_path(const std::string& folder, std::string_view key, std::string_view suffix);
+
+// The name of a model's output as a part of a file name. Errors: Error with BadInput when it is empty or has
+// a '/' or a control character.
+std::string_view checked_output_name(std::string_view name);
+
+// The text with tab, newline, backslash and other control characters written as \t, \n, \\ and \xNN, for
+// messages and for formats of one line a record. Nothing else is changed.
+std::string escaped(std::string_view text);
+
+}  // namespace offramp

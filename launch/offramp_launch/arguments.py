@@ -1,0 +1,37 @@
+"""Takes the launch script's own flags out of a command line; everything else goes to the programs untouched."""
+
+from offramp_launch.exit_code import ExitCode, LaunchError
+
+
+def take_values(argv, names):
+    """Splits argv into ({name: value} of the named flags, the rest). `--name VALUE` and `--name=VALUE`; the last one counts."""
+    taken, rest = {}, []
+    arguments = iter(argv)
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if name not in names:
+            rest.append(argument)
+            continue
+        if not equals:
+            value = next(arguments, None)
+            if value is None:
+                raise LaunchError(f"{name} wants a value", "See ./launch/offramp help", ExitCode.USAGE)
+        taken[name] = value
+    return taken, rest
+
+
+def take_switch(argv, name):
+    """Splits argv into (was the switch there?, the rest)."""
+    return name in argv, [argument for argument in argv if argument != name]
+
+
+def without_values(argv, names):
+    """argv without the named flags and their values. The launch script decides these itself, and a flag may stand once."""
+    return take_values(argv, names)[1]
+
+
+def count(text, what):
+    """A whole number, zero or more."""
+    if not text.isascii() or not text.isdigit():
+        raise LaunchError(f"{what} is '{text}', which is no whole number", "Give a number such as 4", ExitCode.USAGE)
+    return int(text)

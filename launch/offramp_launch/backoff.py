@@ -1,0 +1,37 @@
+"""When a dead consumer is started again, and when that is given up."""
+
+FIRST_SECONDS = 0.1
+LONGEST_SECONDS = 5.0
+HEALTHY_SECONDS = 10.0
+DEATHS_WITHOUT_PROGRESS = 20
+
+
+class Backoff:
+    """Waits that double from 0.1 s to 5 s, and start over after a life of 10 s."""
+
+    def __init__(self):
+        self._next = FIRST_SECONDS
+
+    def after_life_of(self, seconds):
+        if seconds >= HEALTHY_SECONDS:
+            self._next = FIRST_SECONDS
+        delay = self._next
+        self._next = min(self._next * 2, LONGEST_SECONDS)
+        return delay
+
+
+class DeathBudget:
+    """Counts deaths in a row between which nothing was completed, over all consumers of a run."""
+
+    def __init__(self, limit=DEATHS_WITHOUT_PROGRESS):
+        self._limit = limit
+        self._deaths = 0
+        self._completed = None
+
+    def note_death(self, completed):
+        """`completed`: any figure that grows with the run's progress. True when the budget is spent."""
+        if completed != self._completed:
+            self._completed = completed
+            self._deaths = 0
+        self._deaths += 1
+        return self._deaths >= self._limit

@@ -1,0 +1,82 @@
+"""Starts a program of a run, and knows when and how it ended."""
+
+import os
+import pwd
+import signal
+import subprocess
+import time
+
+from offramp_launch.exit_code import ExitCode, LaunchError
+
+
+class Child:
+    """
+    A started program, in its own process group and session, so that a terminal's Ctrl-C reaches the launcher only.
+    Owns: its pidfd, which is readable once it has ended and can never mean another process.
+    """
+
+    def __init__(self, name, argv, log_path, lifeline_fd, account=None):
+        self.name = name
+        self.started = time.monotonic()
+        self.status = None
+        self.cpu_seconds = 0.0
+        self.log_path = log_path
+        self.log_begin = log_path.stat().st_size if log_path.exists() else 0
+        identity = {"user": account.uid, "group": account.gid, "extra_groups": account.groups} if account else {}
+        with open(log_path, "ab") as log:
+            try:
+                self._process = subprocess.Popen(
+                    argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, pass_fds=(lifeline_fd,),
+                    start_new_session=True, **identity)
+            except OSError as problem:
+                raise LaunchError(f"'{argv[0]}' cannot be started ({problem.strerror})",
+                                  "./launch/offramp setup builds it", ExitCode.SYSTEM) from problem
+        self.pid = self._process.pid
+        self.pidfd = os.pidfd_open(self.pid)
+
+    def reap(self):
+        """Call once, when the pidfd is readable."""
+        _, status, usage = os.wait4(self.pid, 0)
+        self.status = os.waitstatus_to_exitcode(status)
+        self.cpu_seconds = usage.ru_utime + usage.ru_stime
+        self._process.returncode = self.status
+        os.close(self.pidfd)
+
+    def signal(self, number):
+        if self.status is None:
+            signal.pidfd_send_signal(self.pidfd, number)
+
+    def lived_seconds(self):
+        return time.monotonic() - self.started
+
+    def ending(self):
+        """How it ended, in words."""
+        return f"was killed by {signal_name(-self.status)}" if self.status < 0 else f"ended with exit code {self.status}"
+
+
+def signal_name(number):
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+class Account:
+    """The user that consumers run as. Their files' group stays the launcher's, through which they read the slabs."""
+
+    def __init__(self, name):
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            raise LaunchError(f"--consumer-user: there is no user '{name}'", "See getent passwd", ExitCode.USAGE) from None
+        if os.geteuid() not in (0, entry.pw_uid):
+            raise LaunchError(f"--consumer-user: only root may start consumers as '{name}'",
+                              "Run as root, or leave --consumer-user out", ExitCode.NOT_PERMITTED)
+        self.uid, self.gid = entry.pw_uid, entry.pw_gid
+        self.groups = [os.getegid()]
+
+
+def account_of(name):
+    """Nothing when consumers run as this user, as they do by default."""
+    account = Account(name) if name else None
+    return account if account and account.uid != os.geteuid() else None

@@ -1,0 +1,142 @@
+"""The commands of launch/offramp: what each does first, and what its failure ends with."""
+
+import json
+import os
+import subprocess
+import sys
+
+from offramp_launch import doctor, run_command, testing
+from offramp_launch.arguments import count, take_switch, take_values
+from offramp_launch.control import ControlClient
+from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.places import Places
+from offramp_launch.progress import describe
+from offramp_launch.run_dir import find_live_run
+from offramp_launch.setting_up import set_up_programs
+from offramp_launch.toolchain import FLAGS as TOOLCHAIN_FLAGS
+
+# `run` continues as this in the set-up's own Python, which has what the progress line and the sample images need.
+CONTINUED = "run-set-up"
+
+
+def main(argv):
+    commands = {"run": run, CONTINUED: run_set_up, "scale": scale, "status": status, "stop": stop, "doctor": examine,
+                "test": test, "setup": setup}
+    places = Places()
+    try:
+        command, *arguments = argv or ["help"]
+        if command not in commands or (command != "run" and {"-h", "--help"}.intersection(arguments)):
+            return usage(places, ExitCode.OK if command in commands or command == "help" else ExitCode.USAGE)
+        return commands[command](places, arguments)
+    except LaunchError as problem:
+        print(f"offramp: {problem}", file=sys.stderr)
+        return int(problem.code)
+    except KeyboardInterrupt:
+        print("offramp: interrupted", file=sys.stderr)
+        return int(ExitCode.INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of a pipe is gone; nobody is left to tell. Python must not try to flush once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return int(ExitCode.OK)
+
+
+def usage(places, code):
+    print((places.launch / "usage.txt").read_text(), end="")
+    return int(code)
+
+
+def run(places, argv):
+    if {"-h", "--help"}.intersection(argv):
+        return run_help(places)
+    flags, passed = take_values(argv, TOOLCHAIN_FLAGS)
+    if not os.environ.get("OFFRAMP_BIN_DIR"):
+        set_up_programs(places, flags)
+    if places.venv_python.exists() and sys.prefix != str(places.venv):
+        os.execv(places.venv_python, [str(places.venv_python), "-E", "-s", "-X", f"pycache_prefix={places.build / 'pycache'}",
+                                      str(places.launch / "offramp_launch"), CONTINUED, *passed])
+    return run_set_up(places, passed)
+
+
+def run_set_up(places, argv):
+    return run_command.start(places, argv, ["run", *argv])
+
+
+def run_help(places):
+    usage(places, ExitCode.OK)
+    if not places.producer().exists():
+        print("\nThe flags of a run itself are listed here once `./launch/offramp setup` has built the programs.")
+        return int(ExitCode.OK)
+    print("\nFlags of a run:\n", flush=True)
+    return subprocess.run([places.producer(), "--help"], check=False).returncode
+
+
+def setup(places, argv):
+    flags, rest = take_values(argv, TOOLCHAIN_FLAGS)
+    refuse(rest, "setup")
+    set_up_programs(places, flags)
+    print(f"[setup] ready: {places.programs()}")
+    return int(ExitCode.OK)
+
+
+def test(places, argv):
+    flags, rest = take_values(argv, TOOLCHAIN_FLAGS)
+    sanitizers, rest = take_switch(rest, "--sanitizers")
+    return testing.run_tests(places, flags, sanitizers, rest)
+
+
+def scale(places, argv):
+    flags, rest = take_values(argv, ["--run-dir"])
+    if not rest:
+        raise LaunchError("scale wants a number of consumers", "./launch/offramp scale 4", ExitCode.USAGE)
+    wanted = count(rest[0], "scale")
+    refuse(rest[1:], "scale")
+    reply = client(places, flags).ask({"do": "scale", "consumers": wanted})
+    print(f"run {reply['run_id']}: {reply['before']} -> {reply['consumers']} consumers")
+    return int(ExitCode.OK)
+
+
+def status(places, argv):
+    flags, rest = take_values(argv, ["--run-dir"])
+    as_json, rest = take_switch(rest, "--json")
+    refuse(rest, "status")
+    reply = client(places, flags).ask({"do": "status"})
+    del reply["ok"]
+    if as_json:
+        print(json.dumps(reply, indent=2))
+        return int(ExitCode.OK)
+    now = reply["status"]
+    print(f"run {reply['run_id']} ({now.get('state', 'starting')}{', ending' if reply['ending'] else ''}) in {reply['run_dir']}")
+    print(f"  {describe(now, 'samples')}")
+    print(f"  consumers {reply['consumers_alive']} alive, {reply['consumers_wanted']} wanted")
+    if now.get("slabs"):
+        print("  slabs " + ", ".join(f"{state} {number}" for state, number in now["slabs"].items()))
+    return int(ExitCode.OK)
+
+
+def stop(places, argv):
+    flags, rest = take_values(argv, ["--run-dir"])
+    at_once, rest = take_switch(rest, "--now")
+    refuse(rest, "stop")
+    connection = client(places, flags)
+    reply = connection.ask({"do": "stop", "now": at_once})
+    print(f"run {reply['run_id']}: {'abandoning' if at_once else 'draining'}", flush=True)
+    connection.wait_for_the_end()
+    print(f"run {reply['run_id']}: ended; {reply['run_dir']}/summary.json")
+    return int(ExitCode.OK)
+
+
+def client(places, flags):
+    return ControlClient(find_live_run(places, flags.get("--run-dir")))
+
+
+def examine(places, argv):
+    refuse(argv, "doctor")
+    findings = doctor.examine(places)
+    for finding in findings:
+        print(finding.line())
+    return doctor.exit_code(findings)
+
+
+def refuse(rest, command):
+    if rest:
+        raise LaunchError(f"{command} knows no '{rest[0]}'", "See ./launch/offramp help", ExitCode.USAGE)

@@ -1,0 +1,234 @@
+"""Says what this machine has: each thing with OK or WANTING and the fix. Needs neither a GPU nor a finished set-up."""
+
+import dataclasses
+import glob
+import json
+import os
+import pathlib
+import platform
+import re
+import resource
+import subprocess
+
+from offramp_launch.exit_code import ExitCode
+from offramp_launch.packages import missing_packages
+
+SMALLEST_SHM = 1 << 30
+OLDEST_DRIVER_FOR_CUDA_13 = 580
+PROBE_SECONDS = 120
+NVIDIA, DISPLAY_CONTROLLER = "0x10de", "0x03"
+
+SET_UP = "./launch/offramp setup"
+
+
+@dataclasses.dataclass
+class Finding:
+    """`code` says what a run would end with for want of this; OK when nothing is wanting."""
+
+    name: str
+    text: str
+    fix: str = ""
+    code: int = ExitCode.OK
+
+    def line(self):
+        verdict = "OK     " if self.code == ExitCode.OK else "WANTING"
+        fix = f"\n{'':24}fix: {self.fix}" if self.fix else ""
+        return f"{verdict}  {self.name:13}  {self.text}{fix}"
+
+
+def examine(places):
+    probe, obstacle = probe_machine(places.producer())
+    findings = [packages(missing_packages(places)), python(places), libtorch(places), nvcc(places)]
+    findings += from_probe(probe) if probe else [gpu_without_probe(), Finding(
+        "programs", obstacle, f"{SET_UP}, then doctor can tell whether a slab can be page-locked", ExitCode.SYSTEM)]
+    findings += [shared_memory(*shm_space()), memlock(resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]), cores(), numa()]
+    return findings
+
+
+def exit_code(findings):
+    return next((int(finding.code) for finding in findings if finding.code != ExitCode.OK), 0)
+
+
+def probe_machine(producer):
+    """(what the producer found out, None) or (None, why it could not)."""
+    if not producer.exists():
+        return None, f"not built yet ({producer})"
+    try:
+        answer = subprocess.run([producer, "--probe"], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
+        return json.loads(answer.stdout), None
+    except subprocess.TimeoutExpired:
+        return None, f"'{producer} --probe' gave no answer in {PROBE_SECONDS} s"
+    except OSError as problem:
+        return None, f"'{producer}' does not start ({problem.strerror})"
+    except ValueError:
+        said = (answer.stderr.strip().splitlines() or ["nothing"])[-1]
+        return None, f"'{producer} --probe' ended with {answer.returncode} and said: {said}"
+
+
+def packages(missing):
+    if missing is None:
+        return Finding("packages", "there is no dpkg here; launch/packages-debian.txt says what is needed")
+    if missing:
+        return Finding("packages", "missing: " + " ".join(missing), SET_UP, ExitCode.SYSTEM)
+    return Finding("packages", "all of launch/packages-debian.txt")
+
+
+def python(places):
+    venv = "environment in " + str(places.venv) if places.venv_python.exists() else "no environment yet"
+    fix = "" if places.venv_python.exists() else SET_UP
+    return Finding("Python", f"{platform.python_version()}, {venv}", fix, ExitCode.SYSTEM if fix else ExitCode.OK)
+
+
+def configured(places, name):
+    """A path that the last configuration found; nothing before the first."""
+    try:
+        cache = (places.build_folder("release") / "CMakeCache.txt").read_text()
+    except OSError:
+        return None
+    found = re.search(rf"^{name}:\w+=(.*)$", cache, re.MULTILINE)
+    return found[1] if found and not found[1].endswith("NOTFOUND") else ""
+
+
+def nvcc(places):
+    path = configured(places, "OFFRAMP_NVCC")
+    if not path:
+        return Finding("nvcc", "built without CUDA") if path == "" else Finding("nvcc", "not chosen yet", SET_UP, ExitCode.SYSTEM)
+    try:
+        said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+    except OSError:
+        return Finding("nvcc", f"'{path}' is gone", SET_UP, ExitCode.SYSTEM)
+    version = re.search(r"release [\d.]+, (V[\d.]+)", said)
+    return Finding("nvcc", f"{version[1] if version else 'of an unknown version'}, {path}")
+
+
+def libtorch(places):
+    """The one that was built against, and whether the producer can load what was built on it."""
+    folder = configured(places, "offramp_torch_root")
+    if not folder:
+        return (Finding("LibTorch", "built without models") if folder == ""
+                else Finding("LibTorch", "not chosen yet", SET_UP, ExitCode.SYSTEM))
+    text = f"{torch_version(folder)}, {folder}"
+    if not places.producer().exists():
+        return Finding("LibTorch", f"{text}; the programs are not built yet", SET_UP, ExitCode.SYSTEM)
+    try:
+        listing = subprocess.run([places.producer(), "--list"], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
+        said = (listing.stderr.strip().splitlines() or ["no reason given"])[-1]
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        listing, said = None, str(problem)
+    if listing and "deeplabv3" in listing.stdout:
+        return Finding("LibTorch", text)
+    return Finding("LibTorch", f"{text}; the models cannot be loaded: {said}", f"{SET_UP}, or point at your own with --python",
+                   ExitCode.DEVICE_UNSUPPORTED)
+
+
+def torch_version(folder):
+    for name, pattern in (("version.py", r"__version__ = '([^']+)'"), ("../build-version", r"(\S+)"), ("build-version", r"(\S+)")):
+        try:
+            found = re.search(pattern, pathlib.Path(folder, name).read_text())
+        except OSError:
+            continue
+        if found:
+            return found[1]
+    return "of an unknown version"
+
+
+def from_probe(probe):
+    device = probe.get("device") or {}
+    if device.get("kind") == "cuda":
+        findings = [gpu(device), driver(device), pcie(device)]
+    else:
+        findings = [gpu_without_probe(probe.get("gpu_error"))]
+    return [*findings, pinning(probe.get("pinning") or {}, device.get("kind") == "cuda")]
+
+
+def gpu(device):
+    total, free = device.get("total_bytes") or 0, device.get("free_bytes") or 0
+    return Finding("GPU", f"{device.get('name')}, compute {device.get('compute')}, "
+                          f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB free, NUMA node {device.get('numa_node')}")
+
+
+def driver(device):
+    """CUDA gives versions as one number: 13000 is 13.0."""
+    offers, needs = int(device.get("driver_version") or 0), int(device.get("runtime_version") or 0)
+    text = f"for CUDA {cuda_version(offers)}; the programs use {cuda_version(needs)}"
+    if offers // 1000 < needs // 1000:
+        return Finding("driver", text, f"install driver {OLDEST_DRIVER_FOR_CUDA_13} or later, or point at a PyTorch and a CUDA "
+                       "Toolkit that the driver knows with --python and --cuda-dir", ExitCode.DEVICE_UNSUPPORTED)
+    return Finding("driver", text)
+
+
+def cuda_version(number):
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def pcie(device):
+    generation, width = device.get("pcie_generation"), device.get("pcie_width")
+    if not generation or not width:
+        return Finding("PCIe link", f"not told by this machine ({device.get('pci_address')})")
+    return Finding("PCIe link", f"generation {generation}, x{width} ({device.get('pci_address')})")
+
+
+def pinning(facts, has_gpu):
+    if not has_gpu:
+        return Finding("page-locking", "needs a GPU; on the CPU slabs are plain shared memory")
+    if facts.get("registered"):
+        return Finding("page-locking", f"a slab was page-locked, {facts.get('gigabytes_per_second') or 0:.1f} GB/s into it")
+    return Finding("page-locking", f"a slab could not be page-locked: {facts.get('error') or 'CUDA says that it is not'}",
+                   "check the driver and the container's rights, or run with --allow-unpinned (several times slower)",
+                   ExitCode.DEVICE_UNSUPPORTED)
+
+
+def gpu_without_probe(obstacle=None):
+    """What /sys says: a GPU without a working driver is wanting, none at all is a machine for the CPU path."""
+    cards = nvidia_cards()
+    if not cards:
+        return Finding("GPU", "none; the same programs run on the CPU")
+    kernel_driver = pathlib.Path("/proc/driver/nvidia/version").exists()
+    text = f"{len(cards)} of NVIDIA at {', '.join(cards)}" + (f", not usable: {obstacle}" if obstacle else "")
+    if not kernel_driver:
+        return Finding("GPU", text + ", no driver is loaded", f"install NVIDIA's driver {OLDEST_DRIVER_FOR_CUDA_13} or later",
+                       ExitCode.DEVICE_UNSUPPORTED)
+    if obstacle:
+        return Finding("GPU", text, f"driver {OLDEST_DRIVER_FOR_CUDA_13} or later is needed; in a container: docker run --gpus all",
+                       ExitCode.DEVICE_UNSUPPORTED)
+    return Finding("GPU", text)
+
+
+def nvidia_cards():
+    found = []
+    for folder in glob.glob("/sys/bus/pci/devices/*"):
+        try:
+            vendor = pathlib.Path(folder, "vendor").read_text().strip()
+            kind = pathlib.Path(folder, "class").read_text().strip()
+        except OSError:
+            continue
+        if vendor == NVIDIA and kind.startswith(DISPLAY_CONTROLLER):
+            found.append(os.path.basename(folder))
+    return sorted(found)
+
+
+def shm_space():
+    room = os.statvfs("/dev/shm")
+    return room.f_blocks * room.f_frsize, room.f_bavail * room.f_frsize
+
+
+def shared_memory(total, free):
+    text = f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB free in /dev/shm"
+    if free >= SMALLEST_SHM:
+        return Finding("shared memory", text)
+    return Finding("shared memory", text, "remove what is there; in docker: --shm-size=16g; in Kubernetes: an emptyDir volume with "
+                   "medium: Memory mounted at /dev/shm; else: mount -o remount,size=16g /dev/shm", ExitCode.SHARED_MEMORY_FULL)
+
+
+def memlock(limit):
+    shown = "unlimited" if limit == resource.RLIM_INFINITY else f"{limit / 2**20:.0f} MiB"
+    return Finding("memlock", f"{shown} (CUDA's page-locking is not bound by it)")
+
+
+def cores():
+    return Finding("cores", f"{len(os.sched_getaffinity(0))} usable of {os.cpu_count()}")
+
+
+def numa():
+    nodes = len(glob.glob("/sys/devices/system/node/node[0-9]*")) or 1
+    return Finding("NUMA nodes", str(nodes))

@@ -1,0 +1,51 @@
+"""The exit codes of every program of the project: common/base/exit_code.hpp, mirrored (a test compares the two)."""
+
+import enum
+
+
+class ExitCode(enum.IntEnum):
+    OK = 0
+    INTERNAL = 1
+    USAGE = 64
+    BAD_INPUT = 65
+    NO_INPUT = 66
+    NO_SUCH_RUN = 69
+    CONSERVATION = 70
+    SYSTEM = 71
+    CANNOT_WRITE = 73
+    SINK_UNAVAILABLE = 75
+    PROTOCOL = 76
+    NOT_PERMITTED = 77
+    CONFIG = 78
+    SHARED_MEMORY_FULL = 80
+    DEVICE_OUT_OF_MEMORY = 81
+    DEVICE_BROKEN = 82
+    DEVICE_UNSUPPORTED = 83
+    SET_ASIDE = 84
+    RUN_IN_USE = 85
+    PRODUCER_GONE = 86
+    INTERRUPTED = 130
+
+
+# A consumer that ends with one of these would end the same way again: the run is stopped instead of restarting it.
+FATAL_FOR_A_CONSUMER = frozenset({
+    ExitCode.USAGE, ExitCode.BAD_INPUT, ExitCode.CANNOT_WRITE, ExitCode.PROTOCOL, ExitCode.NOT_PERMITTED, ExitCode.CONFIG,
+})
+
+
+class LaunchError(Exception):
+    """What was wrong, with the value; how to put it right; and the exit code that says so."""
+
+    def __init__(self, what, fix="", code=ExitCode.SYSTEM):
+        super().__init__(what)
+        self.what = what
+        self.fix = fix
+        self.code = code
+
+    def __str__(self):
+        return f"{self.what}\n    {self.fix}" if self.fix else self.what
+
+
+def shell_code(status):
+    """The exit code that a shell would give for a process's status: its own, or 128 and the signal."""
+    return status if status >= 0 else 128 - status

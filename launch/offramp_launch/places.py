@@ -1,0 +1,30 @@
+"""Where everything lies: the repository, and the one folder that all generated files go to."""
+
+import os
+import pathlib
+
+
+class Places:
+    def __init__(self, root=None, build=None):
+        self.root = pathlib.Path(root or pathlib.Path(__file__).resolve().parents[2])
+        self.build = pathlib.Path(build or os.environ.get("OFFRAMP_BUILD_DIR") or self.root / "build").absolute()
+
+    launch = property(lambda self: self.root / "launch")
+    venv = property(lambda self: self.build / "venv")
+    venv_python = property(lambda self: self.venv / "bin" / "python")
+    logs = property(lambda self: self.build / "logs")
+    runs = property(lambda self: self.build / "runs")
+    sample_images = property(lambda self: self.build / "sample-images")
+
+    def build_folder(self, preset):
+        return self.build / preset
+
+    def programs(self):
+        """The folder of the producer and the consumer."""
+        return pathlib.Path(os.environ.get("OFFRAMP_BIN_DIR") or self.build_folder("release") / "bin").absolute()
+
+    def producer(self):
+        return self.programs() / "offramp-producer"
+
+    def consumer(self):
+        return self.programs() / "offramp-consumer"

@@ -1,0 +1,101 @@
+"""Shows how a run is doing: one live line on a terminal, a plain line every few seconds elsewhere."""
+
+import contextlib
+import sys
+import time
+
+PLAIN_SECONDS = 5
+RATE_SECONDS = 10
+
+
+def describe(status, unit):
+    """One line: done, rate, who is busy, what holds the rest back."""
+    total = status.get("total_samples")
+    done = status.get("done_samples") or 0
+    parts = [f"{done}/{total} {unit}" if total else f"{done} {unit}", f"{status.get('samples_per_second') or 0:.1f}/s"]
+    for key, name in (("gpu_share", "compute"), ("consumer_share", "consumers")):
+        if status.get(key) is not None:
+            parts.append(f"{name} {100 * status[key]:.0f}%")
+    if status.get("limiting_stage"):
+        parts.append(f"held back by {status['limiting_stage']}")
+    if status.get("message"):
+        parts.append(status["message"])
+    return ", ".join(parts)
+
+
+class Rate:
+    """Samples a second over the last ten seconds: batches that take seconds each would otherwise show as nothing, then a jump."""
+
+    def __init__(self, clock=time.monotonic):
+        self._clock = clock
+        self._seen = []
+
+    def update(self, status):
+        """The status with this rate in the place of the momentary one."""
+        done = status.get("done_samples")
+        if done is None:
+            return status
+        now = self._clock()
+        self._seen = [(at, count) for at, count in self._seen if now - at <= RATE_SECONDS] + [(now, done)]
+        began, before = self._seen[0]
+        seconds = now - began
+        return {**status, "samples_per_second": (done - before) / seconds} if seconds > 0 else status
+
+
+class PlainDisplay:
+    """Thread: one. A reader that is gone (a closed pipe, a closed terminal) never disturbs the run."""
+
+    def __init__(self, unit, clock=time.monotonic):
+        self._unit = unit
+        self._clock = clock
+        self._next = 0.0
+        self._rate = Rate(clock)
+
+    def note(self, text):
+        with contextlib.suppress(OSError, ValueError):
+            print(f"[run] {text}", flush=True)
+
+    def show(self, status):
+        status = self._rate.update(status)
+        if status and self._clock() >= self._next:
+            self._next = self._clock() + PLAIN_SECONDS
+            self.note(f"{status.get('state', '')}: {describe(status, self._unit)}")
+
+    def close(self):
+        pass
+
+
+class LiveDisplay:
+    """The same on a terminal. Drawn only when the supervisor says so: no thread of its own."""
+
+    def __init__(self, unit):
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        self._unit = unit
+        self._rate = Rate()
+        self._progress = Progress(TextColumn("{task.fields[state]}"), BarColumn(bar_width=24), TextColumn("{task.fields[line]}"),
+                                  auto_refresh=False)
+        self._task = self._progress.add_task("", total=None, state="starting", line="")
+        self._progress.start()
+
+    def note(self, text):
+        with contextlib.suppress(OSError, ValueError):
+            self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def show(self, status):
+        status = self._rate.update(status)
+        with contextlib.suppress(OSError, ValueError):
+            self._progress.update(self._task, total=status.get("total_samples"), completed=status.get("done_samples") or 0,
+                                  state=status.get("state", "starting"), line=describe(status, self._unit) if status else "")
+            self._progress.refresh()
+
+    def close(self):
+        with contextlib.suppress(OSError, ValueError):
+            self._progress.stop()
+
+
+def make_display(unit):
+    if sys.stdout.isatty():
+        with contextlib.suppress(ImportError):
+            return LiveDisplay(unit)
+    return PlainDisplay(unit)

@@ -1,0 +1,160 @@
+"""The command `run`: resolves the settings, makes the run directory, starts and watches, and ends with a summary."""
+
+import glob
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+
+from offramp_launch import summary
+from offramp_launch.arguments import without_values
+from offramp_launch.children import account_of
+from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.progress import make_display
+from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
+from offramp_launch.samples import COUNT, ensure_samples
+from offramp_launch.supervisor import MOST_CONSUMERS, RunPlan, Supervisor
+
+# Flags that make the producer answer instead of run.
+ANSWERED_BY_THE_PRODUCER = ("--print-config", "--list", "--probe", "--sweep", "--version")
+# Settled by the launch script for every program of the run.
+SETTLED = ("--run-dir", "--run-id", "--lifeline-fd")
+# What says where the items of a run come from.
+INPUT_FLAGS = ("--input", "--source", "--batches", "--profile", "--config")
+
+
+def start(places, argv, typed):
+    """`argv`: the programs' flags. `typed`: the command as the user gave it, to say how to repeat it."""
+    producer = str(places.producer())
+    if any(argument.partition("=")[0] in ANSWERED_BY_THE_PRODUCER for argument in argv):
+        return subprocess.run([producer, *argv], check=False).returncode
+
+    config = resolve(producer, argv)
+    samples = wants_samples(argv, config)
+    if samples:
+        print(f"[run] no input was given: using {COUNT} sample images in {ensure_samples(places.sample_images)}", flush=True)
+        argv = [*argv, "--input", str(places.sample_images)]
+        config = resolve(producer, argv)
+
+    consumers = config.get("consumers") or default_consumers(config)
+    if consumers > MOST_CONSUMERS:
+        raise LaunchError(f"--consumers {consumers} is more than a run can hold", f"At most {MOST_CONSUMERS}", ExitCode.USAGE)
+
+    run_id = config.get("run-id") or new_run_id()
+    account = account_of(config.get("consumer-user"))
+    run_dir = RunDir(places, choose_run_dir(places, config.get("run-dir"), run_id), group_readable=account is not None)
+    output = settle_output(config, run_dir, account)
+    flags = [*without_values(argv, SETTLED), "--run-dir", str(run_dir.path), "--output", output]
+    if config.get("processor", "auto") != "auto":
+        flags += ["--processor", config["processor"]]
+    settled = {**config, "run-id": run_id, "run-dir": str(run_dir.path), "output": output, "consumers": consumers}
+    run_dir.file("config.json").write_text(json.dumps(settled, indent=2) + "\n")
+    run_dir.file("config.toml").write_text(to_toml({**config, "consumers": consumers}))
+
+    plan = RunPlan(run_id, run_dir, [producer, *flags, "--run-id", run_id, "--consumers", str(consumers)],
+                   [str(places.consumer()), *flags], consumers, account)
+    unit = "samples" if config.get("source") not in ("auto", "images") or config.get("model") == "copy" else "images"
+    code, told = supervise(plan, run_dir, output, unit, producer, typed)
+    print(told)
+    if samples and code == 0:
+        print(after_samples(output, config))
+    return code
+
+
+def resolve(producer, argv):
+    """The settings as the producer understands them. It knows every flag; its refusal is passed on as it is."""
+    try:
+        answer = subprocess.run([producer, *argv, "--print-config"], capture_output=True, text=True, check=False)
+    except OSError as problem:
+        raise LaunchError(f"'{producer}' cannot be started ({problem.strerror})", "./launch/offramp setup builds it",
+                          ExitCode.SYSTEM) from problem
+    if answer.returncode != 0:
+        raise LaunchError(answer.stderr.strip() or f"'{producer}' {answer.returncode}", "", answer.returncode)
+    try:
+        return json.loads(answer.stdout)
+    except ValueError as problem:
+        raise LaunchError(f"'{producer} --print-config' gave no JSON ({problem})",
+                          "The programs and the launch script are of different versions: ./launch/offramp setup",
+                          ExitCode.PROTOCOL) from problem
+
+
+def to_toml(config):
+    """The settings as a file for --config. Without what belongs to one run only: another run with it gets its own."""
+    lines = ["# The settings of a run; another run with the same: ./launch/offramp run --config THIS_FILE"]
+    # A JSON string, number or boolean is a TOML one as well.
+    lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in config.items()
+              if f"--{key}" not in SETTLED and (key, value) != ("output", "")]
+    return "\n".join(lines) + "\n"
+
+
+def wants_samples(argv, config, environment=os.environ):
+    """Nobody said where items come from, and the model is one that looks at images."""
+    said = {argument.partition("=")[0] for argument in argv}
+    said.update(flag for flag in INPUT_FLAGS if environment.get("OFFRAMP_" + flag[2:].upper()))
+    return not said.intersection(INPUT_FLAGS) and config.get("model") != "copy"
+
+
+def default_consumers(config, cores=None):
+    """For a producer that leaves the number to the launch script."""
+    cores = len(os.sched_getaffinity(0)) if cores is None else cores
+    gpu = config.get("device") != "cpu" and glob.glob("/dev/nvidia[0-9]*")
+    return min(max(cores // 2, 2), 8) if gpu else 2
+
+
+def settle_output(config, run_dir, account):
+    """The user's folder as it is, or one in the run directory, made for whoever the consumers run as."""
+    if config.get("output"):
+        return os.path.abspath(config["output"])
+    folder = run_dir.file("output")
+    folder.mkdir(exist_ok=True)
+    if account:
+        os.chown(folder, account.uid, account.gid)
+    return str(folder)
+
+
+def supervise(plan, run_dir, output, unit, producer, typed):
+    sweep(producer)
+    display = make_display(unit)
+    display.note(f"run {plan.run_id}: {plan.consumers} consumers, {run_dir.path}")
+    supervisor = Supervisor(plan, display)
+    try:
+        code = supervisor.run()
+        display.close()
+        finished = finish(plan, run_dir)
+        code = code if code != 0 else finished
+        whole = summary.write(run_dir, supervisor.producer_status, supervisor.producer_cpu_seconds, plan.run_id,
+                              supervisor.records, code, supervisor.failure)
+        return code, summary.tell(whole, unit, output, f"./launch/offramp {shlex.join(typed)}")
+    finally:
+        display.close()
+        sweep(producer)
+        supervisor.close()
+
+
+def sweep(producer):
+    """Removes what dead runs left in /dev/shm. A start does not depend on it; its warnings are in its own words."""
+    try:
+        subprocess.run([producer, "--sweep", "--log-level", "warning"], stdin=subprocess.DEVNULL, check=False)
+    except OSError:
+        pass
+
+
+def finish(plan, run_dir):
+    """Merges what the consumers left in segments, now that all of them are gone. Returns 0 or what it ended with."""
+    identity = {"user": plan.account.uid, "group": plan.account.gid, "extra_groups": plan.account.groups} if plan.account else {}
+    with open(run_dir.log("finish"), "ab") as log:
+        code = subprocess.run([*plan.consumer, "--finish"], stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False,
+                              **identity).returncode
+    if code != 0:
+        print(f"[run] putting the outputs together failed with exit code {code}; see {run_dir.log('finish')}", flush=True)
+    return code
+
+
+def after_samples(output, config):
+    masks = sum(1 for path in pathlib.Path(output).rglob("*.png"))
+    weights = "" if config.get("weights") else " --weights deeplabv3.safetensors"
+    return (f"\n{masks} masks of sample images are in {output}\n"
+            "Your own images, with trained weights:\n"
+            f"    ./launch/offramp run --input FOLDER{weights} --output MASKS\n"
+            "A weights file is made from torchvision's by safetensors.torch.save_file(model.state_dict(), ...).")

@@ -1,0 +1,145 @@
+"""Run directories: where a run's sockets, status, logs and outputs are, and how a live run is found again."""
+
+import contextlib
+import fcntl
+import os
+import pathlib
+import secrets
+import socket
+import stat
+import time
+
+from offramp_launch.exit_code import ExitCode, LaunchError
+
+CONTROL_SOCKET = "control.sock"
+# A socket's address holds this many bytes of path. The longest name in a run directory is the control socket's.
+LONGEST_SOCKET_PATH = 107
+# Left by an earlier run in the same directory; each would be read as this run's. (`endpoint` is the producer's: a consumer
+# passes over one whose producer is dead.)
+OF_AN_EARLIER_RUN = ("status.json", "summary.json", "producer-summary.json", "config.json", CONTROL_SOCKET)
+
+
+def new_run_id(now=None):
+    return time.strftime("%Y%m%d-%H%M%S", time.localtime(now)) + "-" + secrets.token_hex(2)
+
+
+def fits_a_socket(folder):
+    return len(os.fsencode(str(pathlib.Path(folder) / CONTROL_SOCKET))) <= LONGEST_SOCKET_PATH
+
+
+def short_runs_folder():
+    return pathlib.Path(f"/tmp/offramp-{os.getuid()}")
+
+
+def choose_run_dir(places, wanted, run_id):
+    """The user's, or build/runs/ID, or one under /tmp where the repository lies too deep for a socket's address."""
+    if wanted:
+        folder = pathlib.Path(wanted).absolute()
+        if not fits_a_socket(folder):
+            raise LaunchError(f"--run-dir '{folder}' is too long: its sockets' paths would exceed {LONGEST_SOCKET_PATH} bytes",
+                              "Choose a shorter path, such as /tmp/my-run", ExitCode.USAGE)
+        return folder
+    folder = places.runs / run_id
+    return folder if fits_a_socket(folder) else short_runs_folder() / run_id
+
+
+class RunDir:
+    """
+    Holds a run directory for the life of a run.
+    Owns: the lock that makes it this launcher's, and the link by which build/runs leads to a directory elsewhere.
+    Errors: LaunchError when another run lives there (RUN_IN_USE), or it cannot be made or is another user's.
+    """
+
+    def __init__(self, places, folder, group_readable=False):
+        self.path = folder
+        self._make(folder, 0o710 if group_readable else 0o700)
+        try:
+            self._lock = os.open(folder / "launcher.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as problem:
+            raise LaunchError(f"the run directory '{folder}' cannot be written ({problem.strerror})",
+                              "Choose another with --run-dir", ExitCode.CANNOT_WRITE) from problem
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise LaunchError(f"a run lives in '{folder}' already", "Choose another --run-dir, or end that run: "
+                              f"./launch/offramp stop --run-dir {folder}", ExitCode.RUN_IN_USE) from None
+        for name in OF_AN_EARLIER_RUN:
+            (folder / name).unlink(missing_ok=True)
+        (folder / "logs").mkdir(exist_ok=True)
+        self._link_from(places.runs)
+
+    @staticmethod
+    def _make(folder, mode):
+        try:
+            if folder.parent == short_runs_folder():
+                own_folder_in_tmp(folder.parent)
+            folder.mkdir(parents=True, exist_ok=True)
+            if folder.stat().st_uid != os.getuid():
+                raise LaunchError(f"the run directory '{folder}' belongs to another user (uid {folder.stat().st_uid})",
+                                  "Choose another with --run-dir", ExitCode.NOT_PERMITTED)
+            folder.chmod(mode)
+        except OSError as problem:
+            raise LaunchError(f"the run directory '{folder}' cannot be made ({problem.strerror})",
+                              "Choose another with --run-dir", ExitCode.CANNOT_WRITE) from problem
+
+    def _link_from(self, runs):
+        with contextlib.suppress(OSError):
+            if self.path.parent != runs:
+                runs.mkdir(parents=True, exist_ok=True)
+                link = runs / f"{self.path.name}-{os.stat(self.path).st_ino}"
+                link.unlink(missing_ok=True)
+                link.symlink_to(self.path)
+
+    def file(self, name):
+        return self.path / name
+
+    def log(self, name):
+        return self.path / "logs" / f"{name}.log"
+
+
+def own_folder_in_tmp(folder):
+    """Makes a folder in /tmp, where anyone could have made it before us: a link or another user's folder is refused."""
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    facts = os.lstat(folder)
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid() or facts.st_mode & 0o022:
+        raise LaunchError(f"'{folder}' is not a folder that only this user may write", "Remove it, or choose with --run-dir",
+                          ExitCode.NOT_PERMITTED)
+
+
+def accepts_connections(control_socket):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        try:
+            client.connect(str(control_socket))
+        except OSError:
+            return False
+    return True
+
+
+def live_runs(places, accepts=accepts_connections):
+    """The run directories whose launcher answers, each once."""
+    found = {}
+    for runs in (places.runs, short_runs_folder()):
+        for candidate in sorted(runs.glob(f"*/{CONTROL_SOCKET}")):
+            real = candidate.resolve()
+            if real not in found and accepts(real):
+                found[real] = real.parent
+    return list(found.values())
+
+
+def find_live_run(places, wanted, accepts=accepts_connections):
+    """Errors: LaunchError (NO_SUCH_RUN) when there is none, or (USAGE) several to choose from."""
+    if wanted:
+        folder = pathlib.Path(wanted).resolve()
+        if not accepts(folder / CONTROL_SOCKET):
+            raise LaunchError(f"no live run in '{folder}'", "./launch/offramp status finds one without --run-dir",
+                              ExitCode.NO_SUCH_RUN)
+        return folder
+    runs = live_runs(places, accepts)
+    if not runs:
+        raise LaunchError("no live run", "./launch/offramp run starts one", ExitCode.NO_SUCH_RUN)
+    if len(runs) > 1:
+        listed = "".join(f"\n    --run-dir {run}" for run in runs)
+        raise LaunchError(f"{len(runs)} runs are live; say which:{listed}", "", ExitCode.USAGE)
+    return runs[0]

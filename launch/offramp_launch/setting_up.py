@@ -1,0 +1,32 @@
+"""The whole set-up in order. Each step is skipped when its inputs are those of its last success."""
+
+from offramp_launch import build, environment, toolchain
+from offramp_launch.steps import one_at_a_time, say
+
+
+def prepare_environment(places, flags, extra_requirements=()):
+    """Chooses the toolchain and fills the venv. Returns CMake's definitions."""
+    chosen = toolchain.choose(places, flags)
+    if chosen.describe():
+        say(f"using {chosen.describe()}")
+    environment.make_venv(places)
+    inputs = toolchain.resolve(places, chosen)
+    # What extends PyTorch can only go where the set-up's own PyTorch is; a user's Python is never changed.
+    extra = extra_requirements if "requirements-torch.txt" in inputs.requirements else ()
+    environment.install_requirements(places, (*inputs.requirements, *extra))
+    return inputs.definitions
+
+
+def set_up_programs(places, flags):
+    with one_at_a_time(places):
+        definitions = prepare_environment(places, flags)
+        build.configure(places, "release", definitions)
+        build.build(places, "release", build.PROGRAMS)
+
+
+def set_up_tests(places, flags, presets):
+    with one_at_a_time(places):
+        definitions = prepare_environment(places, flags, ("requirements-test.txt",))
+        for preset in presets:
+            build.configure(places, preset, definitions)
+            build.build(places, preset, build.EVERYTHING if preset == "release" else ("all",))

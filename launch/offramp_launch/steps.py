@@ -1,0 +1,71 @@
+"""Runs the steps of a set-up: one line a step with its seconds, the tool's own progress on a terminal, a log otherwise."""
+
+import contextlib
+import fcntl
+import subprocess
+import sys
+import time
+
+from offramp_launch.exit_code import ExitCode, LaunchError
+
+HEARTBEAT_SECONDS = 30
+TAIL_LINES = 40
+
+
+def say(text):
+    print(f"[setup] {text}", flush=True)
+
+
+def tail(path, lines=TAIL_LINES):
+    with contextlib.suppress(OSError):
+        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
+    return ""
+
+
+def run_step(title, argv, log, *, environment=None, quiet_when=None):
+    """
+    Runs a tool to its end. Its output goes to the terminal when there is one, else into the file `log`, whose end becomes
+    the error's text when it fails. A tool whose log holds `quiet_when` had nothing to do and gets no line.
+    """
+    began = time.monotonic()
+    if sys.stdout.isatty():
+        say(f"{title} ...")
+        code = subprocess.run(argv, env=environment, check=False).returncode
+        said = ""
+    else:
+        code = _run_into(log, title, argv, environment)
+        said = tail(log)
+    if code != 0:
+        raise LaunchError(f"{title}: failed with exit code {code}", f"{said}\n\n    command: {' '.join(map(str, argv))}\n    log: {log}"
+                          if said else f"command: {' '.join(map(str, argv))}", ExitCode.SYSTEM)
+    if quiet_when is None or quiet_when not in said:
+        say(f"{title}: {time.monotonic() - began:.0f} s")
+
+
+def _run_into(log, title, argv, environment):
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "w", encoding="utf-8") as sink:
+        process = subprocess.Popen(argv, env=environment, stdout=sink, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        try:
+            while True:
+                try:
+                    return process.wait(timeout=HEARTBEAT_SECONDS)
+                except subprocess.TimeoutExpired:
+                    say(f"{title}: {tail(log, 1)[:100]}")
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+
+
+@contextlib.contextmanager
+def one_at_a_time(places):
+    """Two set-ups of one build folder would spoil each other's files: the second waits for the first."""
+    places.build.mkdir(parents=True, exist_ok=True)
+    with open(places.build / "setup.lock", "w", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another set-up is at work in this folder; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

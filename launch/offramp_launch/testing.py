@@ -1,0 +1,55 @@
+"""Builds and runs the tests, plainly or under the sanitizers. The verdict is ctest's own."""
+
+import os
+import platform
+import subprocess
+
+from offramp_launch.setting_up import set_up_tests
+
+# What cannot be judged there is left out: LibTorch was not built for a sanitizer; libzmq neither, and ThreadSanitizer, which
+# does not see its locks, would call its queues races.
+SANITIZED = {
+    "asan": ["-LE", "^(models|e2e-with-torch)$"],
+    "tsan": ["-L", "^(unit|contract)$", "-LE", "^(zmq|models|e2e-with-torch)$"],
+}
+SANITIZER_OPTIONS = {
+    # The CUDA driver wants the addresses that AddressSanitizer would forbid.
+    "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:protect_shadow_gap=0",
+    "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
+}
+
+
+def run_tests(places, flags, sanitizers, arguments):
+    """Returns ctest's exit code; of two runs, that of the first one that failed."""
+    presets = list(SANITIZED) if sanitizers else ["release"]
+    set_up_tests(places, flags, presets)
+    codes = [run_ctest(places, preset, arguments) for preset in presets]
+    return next((code for code in codes if code != 0), 0)
+
+
+def run_ctest(places, preset, arguments):
+    print(f"[test] {preset}", flush=True)
+    environment = dict(os.environ)
+    if preset in SANITIZED:
+        for name, options in SANITIZER_OPTIONS.items():
+            environment.setdefault(name, options)
+    return subprocess.run([*without_random_addresses(preset), *ctest_command(places, preset, arguments)], env=environment,
+                          check=False).returncode
+
+
+def ctest_command(places, preset, arguments):
+    return ["ctest", "--test-dir", str(places.build_folder(preset)), "--output-on-failure", "--no-tests=error", "-j2",
+            *SANITIZED.get(preset, []), *arguments]
+
+
+def without_random_addresses(preset):
+    """GCC 12's ThreadSanitizer cannot start where the kernel spreads addresses widely; where it may, it runs without that."""
+    prefix = ["setarch", platform.machine(), "-R"]
+    if preset != "tsan":
+        return []
+    try:
+        allowed = subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode == 0
+    except OSError:
+        allowed = False
+    return prefix if allowed else []

@@ -1,0 +1,26 @@
+"""What is to be done later, for a loop that sleeps until the next of them."""
+
+import heapq
+import itertools
+import time
+
+
+class Timers:
+    """Thread: the loop's. The clock is a seam for tests."""
+
+    def __init__(self, clock=time.monotonic):
+        self._clock = clock
+        self._order = itertools.count()
+        self._due = []
+
+    def after(self, seconds, action):
+        heapq.heappush(self._due, (self._clock() + seconds, next(self._order), action))
+
+    def next_in(self):
+        """Seconds until the next one, or nothing when there is none."""
+        return max(0.0, self._due[0][0] - self._clock()) if self._due else None
+
+    def run_due(self):
+        now = self._clock()
+        while self._due and self._due[0][0] <= now:
+            heapq.heappop(self._due)[2]()

@@ -1,0 +1,149 @@
+"""Fails when the source tree or what was built of it crosses a boundary of the architecture.
+
+    check_boundaries.py --source DIR includes
+    check_boundaries.py --source DIR --header-sets FILE headers
+    check_boundaries.py --source DIR --build DIR [--ninja NINJA] objects
+    check_boundaries.py --consumer PROGRAM needed
+
+Several checks may be named at once. Every crossing is one line on standard error, and the exit status is 1. A check that
+finds nothing to look at fails too.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+FOLDERS = ("common", "producer", "consumer")
+SOURCES = {".hpp", ".cpp", ".inl", ".h", ".cu", ".cuh"}
+INCLUDE = re.compile(r"^\s*#\s*include\s*(?:(?P<open>[<\"])(?P<path>[^>\"]+)[>\"]|(?P<macro>\w+))")
+
+CUDA_HEADERS = r"(cuda|cudart|cuda_\w+|driver_types|vector_types|device_launch_parameters|nvml|cublas\w*|cudnn\w*)\.hp*$"
+
+# (files it speaks of, files excepted, what they may not include, why)
+INCLUDE_RULES = [
+    (r"common/", None, r"(producer|consumer|tests)/", "common/ knows no one else of the project"),
+    (r"consumer/", None, r"(producer|tests)/", "consumer/ knows only common/"),
+    (r"producer/", r"producer/rungs/", r"(consumer|tests)/", "of the producer only rungs/ may know consumers"),
+    (r"producer/slab/", None, r"producer/(?!slab/)", "producer/slab/ is pure: pool, ledger and broker know no other part"),
+    (r"", r"producer/cuda/", CUDA_HEADERS + r"|(cub|thrust|nv|cuda)/", "CUDA is included under producer/cuda/ only"),
+    (r"", r"producer/models/", r"(torch|ATen|c10|caffe2)/", "LibTorch is included under producer/models/ only"),
+    (r"", r"common/transport/", r"zmq(_\w+)?\.h", "ZeroMQ is included under common/transport/ only"),
+    (r"", r"common/shm/", r"boost/interprocess/", "Boost.Interprocess is included under common/shm/ only"),
+    (r"", r"common/config/", r"CLI/", "CLI11 is included under common/config/ only"),
+]
+
+# What no object of common/ and consumer/ may have read, by whatever road it came in.
+GPU_HEADER = re.compile(r"/(nvidia/cu[0-9]+|cuda[^/]*|torch|ATen|c10)/")
+# NVTX is header-only and needs no GPU. The compiler may name it by its place in the CUDA Toolkit.
+NVTX_HEADER = re.compile(r"/nvtx3/")
+
+GPU_LIBRARY = re.compile(r"^lib(cu(da|dart|blas|dnn|fft|rand|solver|sparse|pti)|torch|c10|nccl|nv(rtc|JitLink|idia))")
+
+
+def sources_under(source):
+    return [path for folder in FOLDERS for path in sorted((source / folder).rglob("*")) if path.suffix in SOURCES]
+
+
+def check_includes(source):
+    files = sources_under(source)
+    if not files:
+        return [f"no source files under {source}"]
+    problems = []
+    for path in files:
+        name = path.relative_to(source).as_posix()
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+            match = INCLUDE.match(line)
+            if not match:
+                continue
+            place = f"{name}:{number}"
+            if match["macro"]:
+                problems.append(f"{place}: includes through the macro {match['macro']}: write the header's name")
+                continue
+            included = match["path"]
+            if ".." in included.split("/"):
+                problems.append(f"{place}: {included}: includes start at the repository root")
+            if match["open"] == '"' and not re.match(r"(common|producer|consumer|tests)/", included):
+                problems.append(f"{place}: \"{included}\": includes of the project start at the repository root")
+            for of, excepted, forbidden, why in INCLUDE_RULES:
+                if name.startswith(of) and not (excepted and name.startswith(excepted)) and re.match(forbidden, included):
+                    problems.append(f"{place}: includes {included}: {why}")
+    return problems
+
+
+def check_headers(source, header_sets):
+    """Every header belongs to a set of headers that are compiled alone. The file lists those sets' headers, one a line."""
+    listed = {Path(os.path.normpath(line)) for line in header_sets.read_text().splitlines() if line}
+    headers = [path for path in sources_under(source) if path.suffix in {".hpp", ".h", ".cuh"}]
+    if not headers:
+        return [f"no headers under {source}"]
+    return [f"{path.relative_to(source)}: is in no target's HEADERS, so that nothing compiles it alone"
+            for path in headers if Path(os.path.normpath(path)) not in listed]
+
+
+def check_objects(source, build, ninja):
+    # -n: a reader must not compact the log under the ninja that may be running this check.
+    done = subprocess.run([ninja, "-C", str(build), "-n", "-t", "deps"], capture_output=True, text=True)
+    if done.returncode != 0:
+        return [f"'{ninja} -t deps' failed: {done.stderr.strip()}"]
+    problems = []
+    looked_at = set()
+    target = None
+    for line in done.stdout.splitlines():
+        if line and not line.startswith(" "):
+            target = line.split(":")[0]
+            folder = target.split("/")[0]
+            watched = folder in ("common", "consumer")
+            if watched:
+                looked_at.add(folder)
+        elif line.strip() and target and watched:
+            header = "/" + place_of(line.strip(), source, build)
+            if GPU_HEADER.search(header) and not NVTX_HEADER.search(header):
+                problems.append(f"{target}: has read {header}: common/ and consumer/ see no CUDA and no LibTorch")
+    problems += [f"no object under {build}/{folder} is known to ninja: nothing was checked"
+                 for folder in ("common", "consumer") if folder not in looked_at]
+    return problems
+
+
+def place_of(path, source, build):
+    """The path below source or build, so that their own names ("~/cuda/offramp") cannot look like a toolkit's."""
+    absolute = os.path.normpath(os.path.join(build, path))
+    for root in (build, source):
+        if absolute.startswith(f"{root}/"):
+            return os.path.relpath(absolute, root)
+    return absolute.lstrip("/")
+
+
+def check_needed(program):
+    done = subprocess.run(["readelf", "--wide", "--dynamic", str(program)], capture_output=True, text=True)
+    needed = re.findall(r"\(NEEDED\).*\[(.+)\]", done.stdout)
+    if done.returncode != 0 or not needed:
+        return [f"{program}: readelf finds no shared library that it needs: {done.stderr.strip() or 'not a dynamic program'}"]
+    return [f"{program}: needs {library}: the consumer links no GPU library" for library in needed if GPU_LIBRARY.match(library)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--source", type=lambda text: Path(os.path.abspath(text)))
+    parser.add_argument("--build", type=lambda text: Path(os.path.abspath(text)))
+    parser.add_argument("--ninja", default="ninja")
+    parser.add_argument("--header-sets", type=Path)
+    parser.add_argument("--consumer", type=Path)
+    parser.add_argument("checks", nargs="+", choices=["includes", "headers", "objects", "needed"])
+    given = parser.parse_args()
+    run = {
+        "includes": lambda: check_includes(given.source),
+        "headers": lambda: check_headers(given.source, given.header_sets),
+        "objects": lambda: check_objects(given.source, given.build, given.ninja),
+        "needed": lambda: check_needed(given.consumer),
+    }
+    problems = [problem for check in given.checks for problem in run[check]()]
+    for problem in problems:
+        print(f"boundary crossed: {problem}", file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+#include <cstdlib>
+
+#include "producer/cuda/cuda_error.hpp"
+#include "producer/cuda/gpu_search.hpp"
+#include "tests/contract/device/device_contract.hpp"
+
+namespace offramp {
+
+std::vector<std::string> devices_under_test() {
+    return {"cuda"};
+}
+
+namespace {
+
+class CudaDeviceDeathTest : public testing::Test {
+  protected:
+    void SetUp() override {
+        GTEST_FLAG_SET(death_test_style, "threadsafe");
+        const GpuSearch search = find_gpus();
+        if (search.count == 0) GTEST_SKIP() << search.obstacle;
+    }
+};
+
+// A kernel that reads where nothing is: the context is lost, and the error says so with the exit code for it.
+[[noreturn]] void exit_with_the_code_of_a_bad_address() {
+    try {
+        const auto device = open_device("cuda");
+        const auto target = device->allocate(1024, "target");
+        const auto stream = device->make_stream("bad address");
+        // NOLINTNEXTLINE(performance-no-int-to-ptr): no such address is wanted
+        stream->convert_to_bfloat16(target->data(), reinterpret_cast<const void*>(std::uintptr_t{4096}), 16);
+        stream->synchronize();
+        std::_Exit(to_int(ExitCode::Ok));
+    } catch (const CudaError& error) {
+        std::fprintf(stderr, "%s\n", error.what());
+        std::_Exit(to_int(error.exit_code()));
+    }
+}
+
+TEST_F(CudaDeviceDeathTest, CallsALostContextBroken) {
+    EXPECT_EXIT(exit_with_the_code_of_a_bad_address(),
+                testing::ExitedWithCode(to_int(ExitCode::DeviceBroken)),
+                "cudaErrorIllegalAddress \\(700\\).*only a new process");
+}
+
+TEST_F(CudaDeviceDeathTest, SurvivesDestructorsAfterALostContext) {
+    EXPECT_EXIT(
+        {
+            try {
+                const auto device = open_device("cuda");
+                const auto target = device->allocate(1024, "target");
+                const auto event = device->make_event();
+                const auto stream = device->make_stream("bad address");
+                // NOLINTNEXTLINE(performance-no-int-to-ptr): no such address is wanted
+                const auto* const nowhere = reinterpret_cast<const void*>(std::uintptr_t{4096});
+                stream->convert_to_bfloat16(target->data(), nowhere, 16);
+                stream->record(*event);
+                event->wait();
+            } catch (const CudaError&) {
+                std::_Exit(0);
+            }
+            std::_Exit(1);
+        },
+        testing::ExitedWithCode(0), "");
+}
+
+TEST(CudaDevices, SayHowManyThereAreWhenOneIsMissing) {
+    const GpuSearch search = find_gpus();
+    if (search.count == 0) GTEST_SKIP() << search.obstacle;
+    try {
+        static_cast<void>(open_device("cuda:999"));
+        FAIL() << "GPU 999 was opened";
+    } catch (const CudaError& error) {
+        EXPECT_EQ(error.exit_code(), ExitCode::DeviceUnsupported);
+        const std::string text = error.what();
+        EXPECT_NE(text.find("'cuda:999' does not exist"), std::string::npos) << text;
+        EXPECT_NE(text.find(std::to_string(search.count) + " GPU"), std::string::npos) << text;
+    }
+    EXPECT_TRUE(open_device("cuda:0")->is_gpu());
+    EXPECT_TRUE(open_device("auto")->is_gpu());
+}
+
+}  // namespace
+}  // namespace offramp

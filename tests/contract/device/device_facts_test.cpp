@@ -1,0 +1,120 @@
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+
+#include "producer/cuda/host_memory.hpp"
+#include "producer/cuda/pci_link.hpp"
+#include "producer/cuda/strided_copy.hpp"
+
+namespace offramp {
+namespace {
+
+// A folder like /sys/bus/pci/devices with one device in it.
+class PciDevices {
+  public:
+    PciDevices() {
+        std::string pattern = (std::filesystem::temp_directory_path() / "offramp-pci-XXXXXX").string();
+        if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp " + pattern);
+        root_ = pattern;
+        std::filesystem::create_directory(device());
+    }
+    ~PciDevices() {
+        std::error_code ignored;
+        std::filesystem::remove_all(root_, ignored);
+    }
+    PciDevices(const PciDevices&) = delete;
+    PciDevices& operator=(const PciDevices&) = delete;
+
+    const std::filesystem::path& root() const { return root_; }
+    void write(const std::string& file, const std::string& text) {
+        std::ofstream(device() / file) << text << '\n';
+    }
+
+  private:
+    std::filesystem::path device() const { return root_ / "0000:1b:00.0"; }
+    std::filesystem::path root_;
+};
+
+TEST(PciLink, ReadsGenerationWidthAndNumaNode) {
+    PciDevices devices;
+    devices.write("current_link_speed", "32.0 GT/s PCIe");
+    devices.write("current_link_width", "16");
+    devices.write("numa_node", "1");
+    const PciLink link = read_pci_link("0000:1B:00.0", devices.root());
+    EXPECT_EQ(link.address, "0000:1b:00.0");
+    EXPECT_EQ(link.generation, 5);
+    EXPECT_EQ(link.width, 16);
+    EXPECT_EQ(link.numa_node, 1);
+}
+
+TEST(PciLink, KnowsEveryGeneration) {
+    PciDevices devices;
+    int generation = 1;
+    for (const char* const speed : {"2.5 GT/s PCIe", "5.0 GT/s PCIe", "8.0 GT/s PCIe", "16.0 GT/s PCIe",
+                                    "32.0 GT/s PCIe", "64.0 GT/s PCIe"}) {
+        devices.write("current_link_speed", speed);
+        EXPECT_EQ(read_pci_link("0000:1b:00.0", devices.root()).generation, generation++) << speed;
+    }
+}
+
+TEST(PciLink, LeavesUnknownWhatIsNotThere) {
+    PciDevices devices;
+    devices.write("current_link_speed", "Unknown");
+    devices.write("current_link_width", "");
+    devices.write("numa_node", "-1");
+    for (const char* const address : {"0000:1b:00.0", "0000:ff:00.0"}) {
+        const PciLink link = read_pci_link(address, devices.root());
+        EXPECT_EQ(link.generation, 0);
+        EXPECT_EQ(link.width, 0);
+        EXPECT_EQ(link.numa_node, -1);
+    }
+}
+
+TEST(HostMemory, WritesBytesForPeople) {
+    EXPECT_EQ(byte_count(0), "0 bytes");
+    EXPECT_EQ(byte_count(4096), "4096 bytes");
+    EXPECT_EQ(byte_count(std::size_t{64} << 20), "67108864 bytes (64.00 MiB)");
+    EXPECT_EQ(byte_count(1'409'286'144), "1409286144 bytes (1.31 GiB)");
+}
+
+TEST(HostMemory, KnowsThisMachine) {
+    EXPECT_GT(free_host_memory(), 0U);
+    EXPECT_GE(total_host_memory(), free_host_memory());
+}
+
+// Addresses are looked at for their alignment only.
+struct alignas(16) Aligned {
+    std::byte bytes[32];
+};
+
+TEST(StridedCopy, MovesDenseFloatsAsSixteenBytes) {
+    const Aligned memory{};
+    const TensorSpec spec = TensorSpec::contiguous("dense", kFloat32, std::array<std::int64_t, 3>{2, 3, 4});
+    const StridedCopy copy = plan_strided_copy(memory.bytes, memory.bytes, spec);
+    EXPECT_EQ(copy.dims, 1U);
+    EXPECT_EQ(copy.element_bytes, 16U);
+    EXPECT_EQ(copy.elements, 6U);
+    EXPECT_EQ(copy.shape[0], 6);
+    const StridedCopy misaligned = plan_strided_copy(memory.bytes + 4, memory.bytes, spec);
+    EXPECT_EQ(misaligned.element_bytes, 4U);
+    EXPECT_EQ(misaligned.elements, 24U);
+}
+
+TEST(StridedCopy, WidensNoFurtherThanEveryStrideAllows) {
+    const Aligned memory{};
+    TensorSpec padded = TensorSpec::contiguous("padded", kUInt8, std::array<std::int64_t, 2>{3, 8});
+    padded.strides[0] = 10;
+    const StridedCopy copy = plan_strided_copy(memory.bytes, memory.bytes, padded);
+    EXPECT_EQ(copy.element_bytes, 2U);
+    EXPECT_EQ(copy.dims, 2U);
+    EXPECT_EQ(copy.shape[1], 4);
+    EXPECT_EQ(copy.strides[0], 5);
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,316 @@
+// Stream's operations on tensors, against references written here: every device gives these bits and no
+// others.
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "tests/contract/device/device_contract.hpp"
+
+namespace offramp {
+namespace {
+
+// Nearest, ties to even, found by comparing distances rather than by adding to the bits.
+std::uint16_t reference_bfloat16(float value) {
+    if (std::isnan(value)) return 0x7fc0;
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t lower = bits & 0xffff0000U;
+    if (std::isinf(value) || lower == bits) return static_cast<std::uint16_t>(bits >> 16);
+    const std::uint32_t upper = lower + 0x10000U;
+    const double above = std::isinf(std::bit_cast<float>(upper))
+                             ? std::copysign(std::ldexp(1.0, 128), value)
+                             : static_cast<double>(std::bit_cast<float>(upper));
+    const double to_lower =
+        std::abs(static_cast<double>(value) - static_cast<double>(std::bit_cast<float>(lower)));
+    const double to_upper = std::abs(above - static_cast<double>(value));
+    const bool lower_is_even = (lower >> 16) % 2 == 0;
+    const bool take_lower = to_lower < to_upper || (to_lower == to_upper && lower_is_even);
+    return static_cast<std::uint16_t>((take_lower ? lower : upper) >> 16);
+}
+
+struct Picture {
+    std::int64_t rows, height, width;
+};
+
+// Where element [row, channel, y, x] of a [rows, 3, height, width] tensor lies.
+TensorSpec input_spec(DType dtype, const Picture& picture, bool channels_last) {
+    const std::array<std::int64_t, 4> shape{picture.rows, 3, picture.height, picture.width};
+    TensorSpec spec = TensorSpec::contiguous("input", dtype, shape);
+    if (channels_last) spec.strides = {picture.height * picture.width * 3, 1, picture.width * 3, 3};
+    return spec;
+}
+
+std::vector<std::byte> reference_normalize(const std::vector<std::byte>& pixels, const TensorSpec& spec,
+                                           const Stream::PixelInput& input) {
+    std::vector<std::byte> result(spec.elements() * spec.dtype.bytes());
+    for (std::int64_t row = 0; row < input.rows; ++row) {
+        for (std::int64_t channel = 0; channel < 3; ++channel) {
+            for (std::int64_t y = 0; y < input.height; ++y) {
+                for (std::int64_t x = 0; x < input.width; ++x) {
+                    const std::int64_t pixel = ((row * input.height + y) * input.width + x) * 3 + channel;
+                    float value = static_cast<float>(pixels[static_cast<std::size_t>(pixel)]);
+                    value = value / 255.0F;
+                    value = value - input.mean[channel];
+                    value = value / input.std[channel];
+                    const auto at =
+                        static_cast<std::size_t>(row * spec.strides[0] + channel * spec.strides[1] +
+                                                 y * spec.strides[2] + x * spec.strides[3]);
+                    const std::uint16_t half = reference_bfloat16(value);
+                    if (spec.dtype == kFloat32)
+                        std::memcpy(&result[at * 4], &value, 4);
+                    else
+                        std::memcpy(&result[at * 2], &half, 2);
+                }
+            }
+        }
+    }
+    return result;
+}
+
+class NormalizeContract : public DeviceContract {
+  protected:
+    // `pixel_offset`: bytes by which the pixels miss the start of their buffer.
+    void expect_reference(const Picture& picture, DType dtype, bool channels_last,
+                          std::size_t pixel_offset = 0) {
+        SCOPED_TRACE(to_string(dtype) + (channels_last ? " channels-last " : " contiguous ") +
+                     std::to_string(picture.rows) + "x" + std::to_string(picture.height) + "x" +
+                     std::to_string(picture.width) + "+" + std::to_string(pixel_offset));
+        const auto bytes = static_cast<std::size_t>(picture.rows * picture.height * picture.width * 3);
+        std::vector<std::byte> pixels = patterned_bytes(bytes, 11);
+        for (std::size_t i = 0; i < std::min<std::size_t>(bytes, 256); ++i)
+            pixels[i] = static_cast<std::byte>(i);
+        std::vector<std::byte> shifted(pixel_offset);
+        shifted.insert(shifted.end(), pixels.begin(), pixels.end());
+
+        const auto on_device = upload(shifted);
+        const TensorSpec spec = input_spec(dtype, picture, channels_last);
+        const auto result = device().allocate(spec.elements() * dtype.bytes(), "normalized");
+        Stream::PixelInput input{.rows = picture.rows, .height = picture.height, .width = picture.width};
+        input.pixels = reinterpret_cast<const std::uint8_t*>(on_device->data() + pixel_offset);
+        const auto stream = device().make_stream("normalize");
+        stream->normalize(result->data(), spec, input);
+        stream->synchronize();
+        EXPECT_TRUE(download(*result) == reference_normalize(pixels, spec, input));
+    }
+};
+
+TEST_P(NormalizeContract, GivesTorchvisionsBits) {
+    for (const DType dtype : {kFloat32, kBFloat16})
+        for (const bool channels_last : {false, true})
+            for (const Picture picture : {Picture{3, 16, 24}, Picture{2, 7, 5}, Picture{1, 1, 1},
+                                          Picture{5, 1, 3}, Picture{2, 33, 64}, Picture{1, 256, 512}})
+                expect_reference(picture, dtype, channels_last);
+}
+
+TEST_P(NormalizeContract, TakesPixelsThatStartAnywhere) {
+    for (const std::size_t offset : {1U, 2U, 3U, 4U})
+        for (const bool channels_last : {false, true}) {
+            expect_reference({2, 8, 8}, kFloat32, channels_last, offset);
+            expect_reference({2, 8, 8}, kBFloat16, channels_last, offset);
+        }
+}
+
+TEST_P(NormalizeContract, LeavesRowsWithoutInputAsTheyAre) {
+    const Picture picture{4, 4, 4};
+    const TensorSpec spec = input_spec(kFloat32, picture, false);
+    const std::vector<std::byte> before = patterned_bytes(spec.elements() * 4, 6);
+    const auto result = upload(before);
+    const auto pixels = upload(patterned_bytes(4 * 4 * 3 * 2, 1));
+    Stream::PixelInput input{.rows = 2, .height = 4, .width = 4};
+    input.pixels = reinterpret_cast<const std::uint8_t*>(pixels->data());
+    const auto stream = device().make_stream("normalize");
+    stream->normalize(result->data(), spec, input);
+    stream->synchronize();
+    const std::vector<std::byte> after = download(*result);
+    const auto half = static_cast<std::ptrdiff_t>(before.size() / 2);
+    EXPECT_FALSE(std::equal(before.begin(), before.begin() + half, after.begin()));
+    EXPECT_TRUE(std::equal(before.begin() + half, before.end(), after.begin() + half));
+
+    input.rows = 0;
+    stream->normalize(result->data(), spec, input);
+    stream->synchronize();
+    EXPECT_TRUE(download(*result) == after);
+}
+
+using NormalizeContractDeathTest = NormalizeContract;
+
+TEST_P(NormalizeContractDeathTest, RefusesTensorsThatAreNoInput) {
+    const Stream::PixelInput input{.rows = 2, .height = 4, .width = 4};
+    const auto normalize = [&](const TensorSpec& spec) {
+        device().make_stream("normalize")->normalize(nullptr, spec, input);
+    };
+    EXPECT_DEATH(normalize(input_spec(kFloat16, {2, 4, 4}, false)), "float32 or bfloat16");
+    EXPECT_DEATH(normalize(input_spec(kFloat32, {1, 4, 4}, false)),
+                 "\\[rows, 3, height, width\\] of the pixels");
+    TensorSpec padded = input_spec(kFloat32, {2, 4, 4}, false);
+    padded.strides[2] = 8;
+    EXPECT_DEATH(normalize(padded), "contiguous or channels-last");
+}
+
+class ConvertContract : public DeviceContract {
+  protected:
+    // `skipped`: elements by which source and target miss the start of their buffers.
+    bool gives_reference(const std::vector<float>& values, std::size_t skipped) {
+        std::vector<float> shifted(skipped);
+        shifted.insert(shifted.end(), values.begin(), values.end());
+        std::vector<std::uint16_t> expected(shifted.size() + 1, 0xabab);
+        std::transform(values.begin(), values.end(), expected.begin() + static_cast<std::ptrdiff_t>(skipped),
+                       reference_bfloat16);
+        const auto source = upload(bytes_of(shifted));
+        const auto result = upload(bytes_of(std::vector<std::uint16_t>(expected.size(), 0xabab)));
+        const auto stream = device().make_stream("convert");
+        stream->convert_to_bfloat16(result->data() + 2 * skipped, source->data() + 4 * skipped,
+                                    values.size());
+        stream->synchronize();
+        return download(*result) == bytes_of(expected);
+    }
+};
+
+TEST_P(ConvertContract, RoundsToNearestEvenAndKeepsWhatIsNoNumber) {
+    using Limits = std::numeric_limits<float>;
+    const std::vector<float> values{0.0F,
+                                    -0.0F,
+                                    1.0F,
+                                    -1.0F,
+                                    Limits::infinity(),
+                                    -Limits::infinity(),
+                                    Limits::quiet_NaN(),
+                                    -Limits::quiet_NaN(),
+                                    std::bit_cast<float>(0x7f800001U),
+                                    std::bit_cast<float>(0xff800001U),
+                                    std::bit_cast<float>(0x7fffffffU),
+                                    Limits::max(),
+                                    Limits::lowest(),
+                                    Limits::min(),
+                                    Limits::denorm_min(),
+                                    -Limits::denorm_min(),
+                                    std::bit_cast<float>(0x3f808000U),
+                                    std::bit_cast<float>(0x3f818000U),
+                                    std::bit_cast<float>(0x3f808001U),
+                                    std::bit_cast<float>(0x3f807fffU),
+                                    std::bit_cast<float>(0x00008000U),
+                                    std::bit_cast<float>(0x00018000U),
+                                    std::bit_cast<float>(0x7f7f8000U)};
+    for (std::size_t skipped = 0; skipped < 5; ++skipped)
+        EXPECT_TRUE(gives_reference(values, skipped)) << skipped;
+    EXPECT_EQ(reference_bfloat16(Limits::max()), 0x7f80);
+    EXPECT_EQ(reference_bfloat16(std::bit_cast<float>(0x3f808000U)), 0x3f80);
+    EXPECT_EQ(reference_bfloat16(std::bit_cast<float>(0x3f818000U)), 0x3f82);
+}
+
+TEST_P(ConvertContract, ConvertsAnyBitsAndAnyNumberOfThem) {
+    EXPECT_TRUE(rc::check("bfloat16 of any float32", [&](const std::vector<std::uint32_t>& bits) {
+        std::vector<float> values(bits.size());
+        std::transform(bits.begin(), bits.end(), values.begin(),
+                       [](std::uint32_t b) { return std::bit_cast<float>(b * 2654435761U); });
+        RC_ASSERT(gives_reference(values, *rc::gen::inRange<std::size_t>(0, 4)));
+    }));
+    EXPECT_TRUE(gives_reference({}, 0));
+}
+
+class PackContract : public DeviceContract {
+  protected:
+    std::vector<std::byte> pack(const std::vector<std::byte>& source, std::size_t source_offset,
+                                const TensorSpec& spec) {
+        const auto from = upload(source);
+        const auto to =
+            upload(std::vector<std::byte>(std::max<std::size_t>(1, spec.elements() * spec.dtype.bytes())));
+        const auto stream = device().make_stream("pack");
+        stream->pack(to->data(), from->data() + source_offset, spec);
+        stream->synchronize();
+        std::vector<std::byte> packed = download(*to);
+        packed.resize(spec.elements() * spec.dtype.bytes());
+        return packed;
+    }
+};
+
+std::vector<std::byte> reference_pack(const std::vector<std::byte>& source, std::size_t source_offset,
+                                      const TensorSpec& spec) {
+    const std::size_t width = spec.dtype.bytes();
+    std::vector<std::byte> packed;
+    for (std::size_t i = 0; i < spec.elements(); ++i) {
+        std::int64_t at = 0;
+        auto rest = static_cast<std::int64_t>(i);
+        for (std::size_t d = spec.dims; d-- > 0; rest /= spec.shape[d])
+            at += rest % spec.shape[d] * spec.strides[d];
+        const auto first = source.begin() +
+                           static_cast<std::ptrdiff_t>(source_offset + static_cast<std::size_t>(at) * width);
+        packed.insert(packed.end(), first, first + static_cast<std::ptrdiff_t>(width));
+    }
+    return packed;
+}
+
+// Any order of dimensions, any gaps between them, now and then a repeated one.
+TensorSpec any_strided_spec(DType dtype) {
+    TensorSpec spec;
+    spec.name = "any";
+    spec.dtype = dtype;
+    spec.dims = *rc::gen::inRange<std::size_t>(1, kMaxDims + 1);
+    std::vector<std::size_t> order(spec.dims);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    for (std::size_t i = order.size(); i-- > 1;)
+        std::swap(order[i], order[*rc::gen::inRange<std::size_t>(0, i + 1)]);
+    std::int64_t stride = *rc::gen::element<std::int64_t>(1, 1, 1, 2, 3);
+    for (const std::size_t d : order) {
+        spec.shape[d] = *rc::gen::element<std::int64_t>(1, 2, 2, 3, 4, spec.dims > 4 ? 1 : 9);
+        const bool repeated = *rc::gen::inRange(0, 12) == 0;
+        spec.strides[d] = repeated ? 0 : stride;
+        if (!repeated) stride = stride * spec.shape[d] + *rc::gen::element<std::int64_t>(0, 0, 0, 1, 2, 4);
+    }
+    return spec;
+}
+
+TEST_P(PackContract, LaysAnyStridesOutDensely) {
+    EXPECT_TRUE(rc::check("packed equals the reference", [&] {
+        const DType dtype = *rc::gen::element(kUInt8, kBFloat16, kFloat32, kInt64, DType{5, 128, 1});
+        const TensorSpec spec = any_strided_spec(dtype);
+        std::int64_t last = 0;
+        for (std::size_t d = 0; d < spec.dims; ++d) last += (spec.shape[d] - 1) * spec.strides[d];
+        const std::size_t skipped = *rc::gen::inRange<std::size_t>(0, 4) * dtype.bytes();
+        const std::vector<std::byte> source =
+            patterned_bytes(skipped + static_cast<std::size_t>(last + 1) * dtype.bytes(), 3);
+        RC_ASSERT(pack(source, skipped, spec) == reference_pack(source, skipped, spec));
+    }));
+}
+
+TEST_P(PackContract, TurnsChannelsLastIntoContiguous) {
+    TensorSpec spec = TensorSpec::contiguous("logits", kFloat32, std::array<std::int64_t, 4>{3, 21, 32, 48});
+    spec.strides = {21 * 32 * 48, 1, 21 * 48, 21};
+    const std::vector<std::byte> source = patterned_bytes(spec.elements() * 4, 8);
+    EXPECT_TRUE(pack(source, 0, spec) == reference_pack(source, 0, spec));
+}
+
+TEST_P(PackContract, PacksNothing) {
+    const TensorSpec spec = TensorSpec::contiguous("none", kFloat32, std::array<std::int64_t, 2>{0, 5});
+    EXPECT_TRUE(pack(patterned_bytes(16, 1), 0, spec).empty());
+}
+
+using PackContractDeathTest = PackContract;
+
+TEST_P(PackContractDeathTest, RefusesWhatItCannotAddress) {
+    const auto stream_pack = [&](const TensorSpec& spec, std::size_t offset) {
+        const auto memory = device().allocate(256, "pack");
+        device().make_stream("pack")->pack(memory->data(), memory->data() + offset, spec);
+    };
+    TensorSpec backwards = TensorSpec::contiguous("backwards", kFloat32, std::array<std::int64_t, 1>{4});
+    backwards.strides[0] = -1;
+    EXPECT_DEATH(stream_pack(backwards, 128), "no negative strides");
+    const TensorSpec good = TensorSpec::contiguous("good", kFloat32, std::array<std::int64_t, 1>{4});
+    EXPECT_DEATH(stream_pack(good, 2), "aligned to their elements");
+    const TensorSpec three = TensorSpec::contiguous("three", DType{1, 8, 3}, std::array<std::int64_t, 1>{4});
+    EXPECT_DEATH(stream_pack(three, 0), "1, 2, 4, 8 or 16 bytes");
+}
+
+INSTANTIATE_TEST_SUITE_P(Device, NormalizeContract, testing::ValuesIn(devices_under_test()), device_name);
+INSTANTIATE_TEST_SUITE_P(Device, NormalizeContractDeathTest, testing::ValuesIn(devices_under_test()),
+                         device_name);
+INSTANTIATE_TEST_SUITE_P(Device, ConvertContract, testing::ValuesIn(devices_under_test()), device_name);
+INSTANTIATE_TEST_SUITE_P(Device, PackContract, testing::ValuesIn(devices_under_test()), device_name);
+INSTANTIATE_TEST_SUITE_P(Device, PackContractDeathTest, testing::ValuesIn(devices_under_test()), device_name);
+
+}  // namespace
+}  // namespace offramp

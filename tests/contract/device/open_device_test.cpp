@@ -1,0 +1,50 @@
+#include <gtest/gtest.h>
+
+#include "producer/cuda/cuda_error.hpp"
+#include "producer/cuda/device.hpp"
+#include "producer/cuda/gpu_search.hpp"
+
+namespace offramp {
+namespace {
+
+TEST(OpenDevice, RefusesOtherWordsWithTheValueAndTheKnownOnes) {
+    for (const std::string word : {"", "gpu", "CUDA", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cuda: 1",
+                                   "cuda:99999999999", "cpu:0"}) {
+        try {
+            static_cast<void>(open_device(word));
+            ADD_FAILURE() << "'" << word << "' was accepted";
+        } catch (const ConfigError& error) {
+            const std::string text = error.what();
+            EXPECT_NE(text.find("'" + word + "'"), std::string::npos) << text;
+            EXPECT_NE(text.find("auto, cpu, cuda, cuda:N"), std::string::npos) << text;
+            EXPECT_EQ(error.exit_code(), ExitCode::Usage);
+        }
+    }
+}
+
+TEST(OpenDevice, TakesTheCpuWhenAsked) {
+    EXPECT_FALSE(open_device("cpu")->is_gpu());
+    EXPECT_EQ(open_device("cpu")->info().kind, "cpu");
+}
+
+TEST(OpenDevice, SaysWhatIsMissingWithoutAGpu) {
+    const GpuSearch search = find_gpus();
+    if (search.count > 0) GTEST_SKIP() << "this machine has a GPU";
+    EXPECT_FALSE(search.obstacle.empty());
+    EXPECT_FALSE(open_device("auto")->is_gpu());
+    for (const std::string word : {"cuda", "cuda:0", "cuda:3"}) {
+        try {
+            static_cast<void>(open_device(word));
+            ADD_FAILURE() << "'" << word << "' was opened";
+        } catch (const CudaError& error) {
+            EXPECT_EQ(error.exit_code(), ExitCode::DeviceUnsupported);
+            const std::string text = error.what();
+            EXPECT_NE(text.find("'" + word + "'"), std::string::npos) << text;
+            EXPECT_NE(text.find(search.obstacle), std::string::npos) << text;
+            EXPECT_NE(text.find("--device cpu"), std::string::npos) << text;
+        }
+    }
+}
+
+}  // namespace
+}  // namespace offramp

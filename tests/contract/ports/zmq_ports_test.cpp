@@ -1,0 +1,235 @@
+#include <grp.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include <chrono>
+#include <fstream>
+
+#include "common/base/error.hpp"
+#include "tests/contract/ports/ports_contract.hpp"
+#include "tests/unit/shm/child_process.hpp"
+#include "tests/unit/transport/temporary_folder.hpp"
+
+namespace offramp {
+namespace {
+
+using namespace testing;
+using namespace std::chrono_literals;
+
+class RunDirectoryPlace final : public PortsPlace {
+  public:
+    std::unique_ptr<BrokerPort> broker() override { return make_zmq_broker_port(endpoint()); }
+    std::unique_ptr<ConsumerPort> consumer() override { return make_zmq_consumer_port(endpoint()); }
+    PeerCredentials credentials() const override {
+        return {.pid = ::getpid(), .uid = ::geteuid(), .gid = ::getegid()};
+    }
+    Endpoint endpoint() const { return {folder_.path(), {"r", 1}, 1, 1}; }
+
+  private:
+    TemporaryFolder folder_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Zmq, PortsContract,
+                         ::testing::Values(PortsImplementation{
+                             "run_directory", [] { return std::make_unique<RunDirectoryPlace>(); }}));
+
+// libzmq's sockets as anyone may use them: what our own ports never send.
+class RawSocket {
+  public:
+    RawSocket(int type, const std::string& address)
+        : context_(::zmq_ctx_new()), socket_(::zmq_socket(context_, type)) {
+        const int linger = 0;
+        ::zmq_setsockopt(socket_, ZMQ_LINGER, &linger, sizeof linger);
+        EXPECT_EQ(::zmq_connect(socket_, address.c_str()), 0);
+    }
+    RawSocket(const RawSocket&) = delete;
+    RawSocket& operator=(const RawSocket&) = delete;
+    ~RawSocket() {
+        ::zmq_close(socket_);
+        ::zmq_ctx_term(context_);
+    }
+    void send(const std::vector<std::string>& frames) {
+        for (std::size_t i = 0; i < frames.size(); ++i)
+            EXPECT_GE(::zmq_send(socket_, frames[i].data(), frames[i].size(),
+                                 i + 1 < frames.size() ? ZMQ_SNDMORE : 0),
+                      0);
+    }
+
+  private:
+    void* context_;
+    void* socket_;
+};
+
+mode_t mode_of(const std::string& path) {
+    struct stat found = {};
+    return ::lstat(path.c_str(), &found) == 0 ? found.st_mode & 07777 : 0;
+}
+
+// A process of its own, forked before any libzmq thread exists here, says who it is.
+TEST(ZmqPorts, KnowAnotherProcessByTheKernelsWord) {
+    const RunDirectoryPlace place;
+    const bool is_root = ::geteuid() == 0;
+    // For a user other than root, the sockets are opened to a group and the folder to all.
+    ASSERT_EQ(::chmod(place.endpoint().run_dir.c_str(), is_root ? 0711 : 0700), 0);
+    const uid_t uid = is_root ? 1234 : ::geteuid();
+    const gid_t gid = is_root ? 4321 : ::getegid();
+    ChildProcess child([&](int words) {
+        if (is_root && (::setgroups(0, nullptr) != 0 || ::setgid(gid) != 0 || ::setuid(uid) != 0)) return 1;
+        const auto port = make_zmq_consumer_port(place.endpoint());
+        port->send_work(bytes_of("hello"));
+        port->send_release(bytes_of("release"));
+        ChildProcess::say(words);
+        wait_to_be_killed();
+        return 0;
+    });
+    const auto broker = make_zmq_broker_port(place.endpoint(), true);
+    if (is_root) {
+        ASSERT_EQ(::chown((place.endpoint().run_dir + "/work.sock").c_str(), 0, gid), 0);
+        ASSERT_EQ(::chown((place.endpoint().run_dir + "/free.sock").c_str(), 0, gid), 0);
+    }
+    ASSERT_TRUE(child.heard());
+    const auto hello = next_work(*broker);
+    for (const auto& inbound : {hello, next_release(*broker)}) {
+        ASSERT_TRUE(inbound);
+        EXPECT_EQ(inbound->credentials.pid, child.pid());
+        EXPECT_EQ(inbound->credentials.uid, uid);
+        EXPECT_EQ(inbound->credentials.gid, gid);
+    }
+    child.kill();
+    child.wait();
+    const auto end = std::chrono::steady_clock::now() + 30s;
+    SendOutcome outcome = SendOutcome::Sent;
+    while ((outcome = broker->send(hello->peer, bytes_of("x"))) != SendOutcome::PeerGone) {
+        ASSERT_LT(std::chrono::steady_clock::now(), end);
+        broker->wait({}, 10ms);
+    }
+}
+
+TEST(ZmqPorts, HaveSocketsOfTheirOwnersOnly) {
+    const RunDirectoryPlace place;
+    const mode_t umask_before = ::umask(0022);
+    for (const bool for_group : {false, true}) {
+        const auto broker = make_zmq_broker_port(place.endpoint(), for_group);
+        EXPECT_EQ(mode_of(place.endpoint().run_dir + "/work.sock"), for_group ? 0660U : 0600U);
+        EXPECT_EQ(mode_of(place.endpoint().run_dir + "/free.sock"), for_group ? 0660U : 0600U);
+        EXPECT_EQ(::umask(0022), 0022U) << "the process's umask is as it was";
+    }
+    ::umask(umask_before);
+}
+
+TEST(ZmqPorts, LeaveNoSocketBehind) {
+    const RunDirectoryPlace place;
+    make_zmq_broker_port(place.endpoint()).reset();
+    EXPECT_EQ(mode_of(place.endpoint().run_dir + "/work.sock"), 0U);
+    EXPECT_EQ(mode_of(place.endpoint().run_dir + "/free.sock"), 0U);
+}
+
+TEST(ZmqPorts, TakeTheSocketsOfADeadBroker) {
+    RunDirectoryPlace place;
+    ChildProcess dead([&](int words) {
+        const auto broker = place.broker();
+        ChildProcess::say(words);
+        wait_to_be_killed();
+        return 0;
+    });
+    ASSERT_TRUE(dead.heard());
+    try {
+        place.broker();
+        FAIL() << "two processes serve one run directory";
+    } catch (const SystemError& problem) {
+        EXPECT_EQ(problem.exit_code(), ExitCode::RunInUse);
+    }
+    dead.kill();
+    dead.wait();
+    EXPECT_NE(mode_of(place.endpoint().run_dir + "/work.sock"), 0U) << "nobody was there to remove it";
+    const auto broker = place.broker();
+    const auto met = meet(place, *broker);
+    EXPECT_EQ(broker->send(met.peer, bytes_of("x")), SendOutcome::Sent);
+}
+
+TEST(ZmqPorts, DoNotBindOverAListenerOrAFile) {
+    RunDirectoryPlace place;
+    const std::string path = place.endpoint().run_dir + "/free.sock";
+    std::ofstream(path) << "precious";
+    EXPECT_THROW(place.broker(), SystemError);
+    EXPECT_NE(mode_of(path), 0U);
+    EXPECT_EQ(mode_of(place.endpoint().run_dir + "/work.sock"), 0U) << "what was bound first is gone again";
+    ::unlink(path.c_str());
+    EXPECT_NO_THROW(place.broker());
+}
+
+TEST(ZmqPorts, SeeThatASocketWasTakenOver) {
+    RunDirectoryPlace place;
+    const auto broker = place.broker();
+    const std::string path = place.endpoint().run_dir + "/free.sock";
+    ASSERT_EQ(::unlink(path.c_str()), 0);
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    const UniqueFd thief(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::bind(thief.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    ASSERT_EQ(::listen(thief.get(), 1), 0);
+    const auto wait_until_seen = [&] {
+        const auto end = std::chrono::steady_clock::now() + 60s;
+        while (std::chrono::steady_clock::now() < end) broker->wait({}, 1h);
+    };
+    EXPECT_THROW(wait_until_seen(), SystemError);
+}
+
+TEST(ZmqPorts, TurnAMessageOfSeveralFramesIntoOneWithoutBytes) {
+    RunDirectoryPlace place;
+    const auto broker = place.broker();
+    RawSocket dealer(ZMQ_DEALER, place.endpoint().work_address());
+    RawSocket push(ZMQ_PUSH, place.endpoint().free_list_address());
+    dealer.send({"a", "b", "", std::string(5000, 'c')});
+    dealer.send({"", "like a REQ socket's"});
+    dealer.send({"single"});
+    push.send({"a", "b"});
+    push.send({""});
+    push.send({"single"});
+    const auto first = next_work(*broker);
+    ASSERT_TRUE(first);
+    EXPECT_TRUE(first->bytes.empty());
+    EXPECT_EQ(first->credentials.pid, ::getpid());
+    EXPECT_FALSE(first->peer.empty());
+    EXPECT_TRUE(next_work(*broker).value().bytes.empty());
+    EXPECT_EQ(text_of(next_work(*broker).value().bytes), "single");
+    EXPECT_TRUE(next_release(*broker).value().bytes.empty());
+    EXPECT_TRUE(next_release(*broker).value().bytes.empty());
+    EXPECT_EQ(text_of(next_release(*broker).value().bytes), "single");
+}
+
+TEST(ZmqPorts, SurviveWhoDoesNotSpeakZmqAtAll) {
+    RunDirectoryPlace place;
+    const auto broker = place.broker();
+    for (const char* name : {"/work.sock", "/free.sock"}) {
+        const std::string path = place.endpoint().run_dir + name;
+        sockaddr_un address = {};
+        address.sun_family = AF_UNIX;
+        path.copy(address.sun_path, sizeof address.sun_path - 1);
+        const UniqueFd stranger(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        ASSERT_EQ(::connect(stranger.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+        const std::string garbage(3000, '\xff');
+        // The broker may close at once: that the rest cannot be written is no failure.
+        [[maybe_unused]] const auto sent =
+            ::send(stranger.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
+    }
+    const auto met = meet(place, *broker);
+    EXPECT_EQ(broker->send(met.peer, bytes_of("x")), SendOutcome::Sent);
+    EXPECT_EQ(text_of(next(*met.port).value()), "x");
+}
+
+TEST(ZmqPorts, RefuseARunDirectoryThatCannotBeServed) {
+    Endpoint endpoint{"/tmp/" + std::string(200, 'x'), {"r", 1}, 1, 1};
+    EXPECT_THROW(make_zmq_broker_port(endpoint), ConfigError);
+    EXPECT_THROW(make_zmq_consumer_port(endpoint), ConfigError);
+    endpoint.run_dir = "/no/such/folder";
+    EXPECT_THROW(make_zmq_broker_port(endpoint), SystemError);
+}
+
+}  // namespace
+}  // namespace offramp

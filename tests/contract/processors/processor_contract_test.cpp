@@ -1,0 +1,215 @@
+// What every processor of the table must keep (processor.hpp): one suite, instantiated for each of them.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "common/base/error.hpp"
+#include "consumer/processors/finish.hpp"
+#include "tests/contract/processors/processor_world.hpp"
+
+namespace offramp::test {
+namespace {
+
+class ProcessorContract : public ::testing::TestWithParam<std::string> {
+  protected:
+    bool leaves_files() const { return GetParam() != "none"; }
+    bool names_files_by_key() const { return GetParam() == "write" || GetParam() == "mask-png"; }
+
+    std::vector<MemorySlab> grouped(const std::vector<std::uint64_t>& sizes) const {
+        std::vector<MemorySlab> slabs;
+        std::uint64_t first = 0;
+        for (const std::uint64_t size : sizes) {
+            slabs.push_back(make_slab(first, size));
+            first += size;
+        }
+        EXPECT_EQ(first, kItems);
+        return slabs;
+    }
+
+    Tree fresh_run(const std::vector<std::uint64_t>& sizes) const {
+        const ScratchFolder folder;
+        return run_over(config_for(GetParam(), folder.path()), folder.path(), grouped(sizes));
+    }
+};
+
+TEST_P(ProcessorContract, ProcessingAgainChangesNothing) {
+    const ScratchFolder folder;
+    const RunConfig config = config_for(GetParam(), folder.path());
+    const auto slabs = grouped({4, 4, 4});
+    const Tree once = run_over(config, folder.path(), slabs);
+    EXPECT_EQ(!once.empty(), leaves_files());
+    EXPECT_EQ(run_over(config, folder.path(), slabs), once);
+}
+
+TEST_P(ProcessorContract, SlabsDeliveredTwiceBeforeTheEndChangeNothing) {
+    const ScratchFolder folder;
+    auto slabs = grouped({4, 4, 4});
+    for (MemorySlab& again : grouped({6, 6})) slabs.push_back(std::move(again));
+    EXPECT_EQ(run_over(config_for(GetParam(), folder.path()), folder.path(), slabs), fresh_run({4, 4, 4}));
+}
+
+TEST_P(ProcessorContract, GroupingChangesNeitherNamesNorBytes) {
+    const Tree whole = fresh_run({12});
+    EXPECT_EQ(fresh_run({1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}), whole);
+    EXPECT_EQ(fresh_run({3, 5, 4}), whole);
+    EXPECT_EQ(fresh_run({4, 1, 7}), whole);
+}
+
+TEST_P(ProcessorContract, HolesAreSkipped) {
+    const Tree tree = fresh_run({12});
+    for (const auto& [name, text] : tree) {
+        EXPECT_THAT(name, ::testing::Not(::testing::HasSubstr("image\t4.jpg")));
+        EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("image\\t4.jpg")));
+    }
+    if (leaves_files()) {
+        std::size_t mentions = 0;
+        for (const auto& [name, text] : tree)
+            if (name.find("image\t5.jpg") != std::string::npos ||
+                text.find("image\\t5.jpg") != std::string::npos)
+                ++mentions;
+        EXPECT_GT(mentions, 0U);
+    }
+}
+
+TEST_P(ProcessorContract, ProgressIsToldAtLeastOnceASample) {
+    const ScratchFolder folder;
+    const RunConfig config = config_for(GetParam(), folder.path());
+    std::size_t calls = 0;
+    make_processor(GetParam(), {&config})
+        ->process(
+            make_slab(6, 5).contents(), [&] { ++calls; }, kCurrent);
+    EXPECT_GE(calls, 5U);
+}
+
+TEST_P(ProcessorContract, WorkThatAnotherHasTakenOverIsLeftWithoutError) {
+    const ScratchFolder folder;
+    const RunConfig config = config_for(GetParam(), folder.path());
+    const auto processor = make_processor(GetParam(), {&config});
+    EXPECT_NO_THROW(processor->process(make_slab(0, 12).contents(), kNoProgress, [] { return false; }));
+    for (const auto& [name, text] : read_tree(folder.path()))
+        EXPECT_TRUE(text.empty()) << name << " was committed";
+    // The processor is as good as new.
+    EXPECT_EQ(run_over(config, folder.path(), grouped({12})), fresh_run({12}));
+}
+
+TEST_P(ProcessorContract, ASlabWithoutSamplesIsNothing) {
+    const ScratchFolder folder;
+    const RunConfig config = config_for(GetParam(), folder.path());
+    SlabContents empty = make_slab(0, 1).contents();
+    empty.samples.clear();
+    empty.batches.clear();
+    for (TensorView& tensor : empty.tensors) {
+        tensor.spec = tensor.spec.with_rows(0);
+        tensor.bytes = {};
+    }
+    EXPECT_NO_THROW(make_processor(GetParam(), {&config})->process(empty, kNoProgress, kCurrent));
+    EXPECT_TRUE(read_tree(folder.path()).empty());
+}
+
+TEST_P(ProcessorContract, KeysThatLeaveTheOutputFolderAreRefused) {
+    const std::string keys[] = {"/etc/offramp-hostile",
+                                "../hostile",
+                                "a/../../hostile",
+                                "a/./hostile",
+                                "a//hostile",
+                                "hostile/",
+                                "..",
+                                std::string("hos\0tile", 8),
+                                "a/..",
+                                ".offramp-tmp-1-1",
+                                "a/.offramp-segments/x"};
+    for (const std::string& key : keys) {
+        const ScratchFolder outside;
+        const std::string folder = outside.path() + "/output";
+        const RunConfig config = config_for(GetParam(), folder);
+        const auto processor = make_processor(GetParam(), {&config});
+        const MemorySlab slab = make_slab(0, 2, key);
+        if (names_files_by_key()) {
+            try {
+                processor->process(slab.contents(), kNoProgress, kCurrent);
+                FAIL() << "accepted: " << key;
+            } catch (const Error& error) {
+                EXPECT_THAT(error.what(), ::testing::HasSubstr("sample key"));
+            }
+        } else {
+            EXPECT_NO_THROW(processor->process(slab.contents(), kNoProgress, kCurrent));
+        }
+        for (const auto& [name, text] : read_tree(outside.path()))
+            EXPECT_TRUE(name.starts_with("output")) << name;
+    }
+}
+
+TEST_P(ProcessorContract, KeysOfAnyOtherBytesAreTaken) {
+    const std::string keys[] = {"...", "a b/\xc3\xa4\xff", "line\nfeed",
+                                "-rf", "back\\slash",      std::string(200, 'k')};
+    for (const std::string& key : keys) {
+        const ScratchFolder folder;
+        const RunConfig config = config_for(GetParam(), folder.path());
+        std::vector<MemorySlab> slabs;
+        slabs.push_back(make_slab(0, 2, key));
+        const Tree tree = run_over(config, folder.path(), slabs);
+        if (!names_files_by_key()) continue;
+        const bool there = std::any_of(tree.begin(), tree.end(),
+                                       [&](const auto& file) { return file.first.starts_with(key + "."); });
+        EXPECT_TRUE(there) << key;
+    }
+}
+
+TEST_P(ProcessorContract, AKeyTooLongForAFileNameIsAClearError) {
+    if (!names_files_by_key()) GTEST_SKIP() << "keys are no file names here";
+    const ScratchFolder folder;
+    const RunConfig config = config_for(GetParam(), folder.path());
+    try {
+        make_processor(GetParam(), {&config})
+            ->process(make_slab(0, 1, std::string(1000, 'k')).contents(), kNoProgress, kCurrent);
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.exit_code(), ExitCode::CannotWrite);
+    }
+    EXPECT_TRUE(read_tree(folder.path()).empty()) << "a temporary file was left";
+}
+
+TEST_P(ProcessorContract, AFolderThatCannotBeMadeIsSaidAtTheStart) {
+    if (!leaves_files()) GTEST_SKIP() << "writes nothing";
+    const RunConfig config = config_for(GetParam(), "/proc/offramp/output");
+    try {
+        make_processor(GetParam(), {&config});
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.exit_code(), ExitCode::CannotWrite);
+        EXPECT_THAT(error.what(), ::testing::HasSubstr("/proc/offramp"));
+    }
+}
+
+std::vector<std::string> all_names() {
+    std::vector<std::string> names;
+    for (const ProcessorEntry& entry : ProcessorEntry::all()) names.emplace_back(entry.name);
+    return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ProcessorContract, ::testing::ValuesIn(all_names()),
+                         [](const auto& param_info) {
+                             std::string name = param_info.param;
+                             std::replace(name.begin(), name.end(), '-', '_');
+                             return name;
+                         });
+
+TEST(ProcessorTable, HasTheFilesOfThePluginsFolder) {
+    EXPECT_THAT(all_names(), ::testing::IsSupersetOf({"none", "write", "checksum", "mask-png"}));
+}
+
+TEST(ProcessorTable, UnknownNamesAreRefusedWithTheKnownOnes) {
+    const RunConfig config;
+    for (const std::string name : {"auto", "", "mask_png"}) {
+        try {
+            make_processor(name, {&config});
+            FAIL() << name;
+        } catch (const ConfigError& error) {
+            EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("'" + name + "'"),
+                                                       ::testing::HasSubstr("mask-png")));
+        }
+    }
+}
+
+}  // namespace
+}  // namespace offramp::test

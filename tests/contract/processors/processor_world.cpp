@@ -1,0 +1,103 @@
+#include "tests/contract/processors/processor_world.hpp"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <new>
+#include <stdexcept>
+
+#include "consumer/processors/finish.hpp"
+
+namespace offramp::test {
+
+namespace fs = std::filesystem;
+
+ScratchFolder::ScratchFolder() {
+    std::string pattern = (fs::temp_directory_path() / "offramp-test-XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp " + pattern);
+    path_ = pattern;
+}
+
+ScratchFolder::~ScratchFolder() {
+    std::error_code ignored;
+    fs::permissions(path_, fs::perms::owner_all, ignored);
+    fs::remove_all(path_, ignored);
+}
+
+Tree read_tree(const std::string& folder) {
+    Tree tree;
+    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+        std::string& text = tree[fs::relative(entry.path(), folder).string()];
+        if (!entry.is_regular_file()) continue;
+        std::ifstream file(entry.path(), std::ios::binary);
+        text.assign(std::istreambuf_iterator<char>(file), {});
+    }
+    return tree;
+}
+
+SlabContents MemorySlab::contents() const {
+    return SlabContents::read({storage.get(), bytes}, 7, ticket);
+}
+
+std::string key_of(std::uint64_t item) {
+    return "folder " + std::to_string(item % 3) + "/image\t" + std::to_string(item) + ".jpg";
+}
+
+namespace {
+
+std::vector<TensorSpec> outputs() {
+    const std::int64_t scores[] = {1, 3, 5, 7};
+    const std::int64_t bytes[] = {1, 10};
+    return {TensorSpec::contiguous("scores", kFloat32, scores),
+            TensorSpec::contiguous("extra", kUInt8, bytes)};
+}
+
+void fill_row(SlabWriter& writer, std::uint32_t row, std::uint64_t item) {
+    float scores[3 * 5 * 7];
+    for (std::size_t i = 0; i < std::size(scores); ++i)
+        scores[i] = static_cast<float>((i * 37 + item * 11) % 101);
+    std::memcpy(writer.tensor_rows(0, row, 1).data(), scores, sizeof scores);
+    std::memset(writer.tensor_rows(1, row, 1).data(), static_cast<int>(item), 10);
+}
+
+}  // namespace
+
+MemorySlab make_slab(std::uint64_t first, std::uint64_t count, const std::string& key) {
+    const auto layout = SlabLayout::make(outputs(), static_cast<std::int64_t>(count),
+                                         static_cast<std::uint32_t>(count), kMaxKeyBytes);
+    // The writer stands on a page, as every slab does.
+    MemorySlab slab{.storage = std::make_unique<std::byte[]>(layout.slab_bytes), .bytes = layout.slab_bytes};
+    slab.ticket = {.epoch = 1, .slab = 2, .generation = first + 3, .attempt = 1};
+    SlabWriter writer({slab.storage.get(), slab.bytes}, layout);
+    writer.begin({.run_nonce = 7, .epoch = 1, .slab = 2, .generation = first + 3, .model = "test"});
+    for (std::uint64_t item = first; item < first + count; ++item) {
+        const std::string own_key = item == first && !key.empty() ? key : key_of(item);
+        const SampleEntry sample{.item = item, .key = own_key, .hole = item == kHole};
+        if (!writer.add_batch(item / kItemsInBatch, static_cast<std::uint32_t>(item % kItemsInBatch),
+                              {&sample, 1}))
+            throw std::runtime_error("the slab is too small for its samples");
+        fill_row(writer, writer.rows() - 1, item);
+    }
+    writer.finish(1);
+    return slab;
+}
+
+RunConfig config_for(const std::string& processor, const std::string& folder) {
+    RunConfig config;
+    config.processor = processor;
+    config.output = folder;
+    config.write_path = folder;
+    return config;
+}
+
+Tree run_over(const RunConfig& config, const std::string& folder, const std::vector<MemorySlab>& slabs) {
+    const auto processor = make_processor(config.processor, {&config});
+    for (const MemorySlab& slab : slabs) processor->process(slab.contents(), kNoProgress, kCurrent);
+    finish_run(config);
+    return read_tree(folder);
+}
+
+}  // namespace offramp::test

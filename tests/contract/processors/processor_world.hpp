@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/config/run_config.hpp"
+#include "common/slab/slab_view.hpp"
+#include "consumer/processors/processor.hpp"
+
+namespace offramp::test {
+
+// A folder that is removed with everything in it.
+class ScratchFolder {
+  public:
+    ScratchFolder();
+    ScratchFolder(const ScratchFolder&) = delete;
+    ScratchFolder& operator=(const ScratchFolder&) = delete;
+    ~ScratchFolder();
+    const std::string& path() const { return path_; }
+
+  private:
+    std::string path_;
+};
+
+// Every file below a folder by its relative path, with its bytes, and every folder with an empty text.
+using Tree = std::map<std::string, std::string>;
+Tree read_tree(const std::string& folder);
+
+// A slab in plain memory, filled through SlabWriter as the producer does.
+struct MemorySlab {
+    std::unique_ptr<std::byte[]> storage;
+    std::size_t bytes = 0;
+    SlabTicket ticket;
+
+    SlabContents contents() const;
+};
+
+// Items of one input: class scores [3, 5, 7] (float32) and a second output of ten bytes, all made from the
+// item's number. Item 4 is a hole. Batches hold four items.
+inline constexpr std::uint64_t kItems = 12;
+inline constexpr std::uint64_t kItemsInBatch = 4;
+inline constexpr std::uint64_t kHole = 4;
+
+std::string key_of(std::uint64_t item);
+
+// A slab of items [first, first + count); `key` replaces the key of the first one.
+MemorySlab make_slab(std::uint64_t first, std::uint64_t count, const std::string& key = {});
+
+// The settings with which a processor leaves results in `folder`.
+RunConfig config_for(const std::string& processor, const std::string& folder);
+
+// Processes the slabs as one consumer would, then finishes the run; returns what lies in the folder.
+Tree run_over(const RunConfig& config, const std::string& folder, const std::vector<MemorySlab>& slabs);
+
+inline const Progress kNoProgress = [] {};
+inline const StillCurrent kCurrent = [] { return true; };
+
+}  // namespace offramp::test

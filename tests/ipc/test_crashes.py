@@ -1,0 +1,118 @@
+"""A consumer that dies in mid-batch, in every way, costs nothing but the time."""
+
+import os
+import signal
+import unittest
+
+from tests.support.real_run import RealRun, kill, shared_memory
+
+COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--batches", "24", "--slabs", "4",
+        "--log-level", "info")
+
+
+def undisturbed():
+    with RealRun(*COPY, "--processor", "checksum") as run:
+        run.start_producer()
+        run.start_consumer()
+        assert run.wait(run.producer) == 0, run.logs()
+        run.wait_for_consumers()
+        run.finish_outputs()
+        return run.files()
+
+
+class Crashes(unittest.TestCase):
+    maxDiff = 2000
+
+    @classmethod
+    def setUpClass(cls):
+        cls.wanted = undisturbed()
+        cls.before = shared_memory()
+
+    def tearDown(self):
+        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+
+    def test_the_undisturbed_run_has_every_sample_once(self):
+        lines = self.wanted["checksums.tsv"].decode().splitlines()
+        items = [line.split("\t")[0] for line in lines if line[0].isdigit()]
+        self.assertEqual(sorted(map(int, items)), list(range(96)))
+        self.assertGreater(len({line.split("\t")[-1] for line in lines}), 90, "the samples' bytes differ")
+
+    def test_every_kind_of_death_in_mid_batch(self):
+        for how in ("kill", "segv", "abort", "exit", "throw"):
+            for when in ("before", "after"):
+                with self.subTest(how=how, when=when):
+                    self.crash_once(how, when)
+
+    def crash_once(self, how, when):
+        with RealRun(*COPY) as run:
+            environment = {"OFFRAMP_TEST_CRASH_ITEM": "21", "OFFRAMP_TEST_CRASH_HOW": how, "OFFRAMP_TEST_CRASH_WHEN": when,
+                           "OFFRAMP_TEST_CRASH_TIMES": "1", "OFFRAMP_TEST_CRASH_FILE": str(run.folder / "deaths"),
+                           "OFFRAMP_TEST_THEN": "checksum"}
+            for _ in range(2):
+                run.start_consumer("--processor", "crash-on-item", faulty=True, environment=environment)
+            run.start_producer()
+            self.assertEqual(run.wait(run.producer), 0, run.logs())
+            codes = run.wait_for_consumers()
+            self.assertEqual(sorted(code == 0 for code in codes), [False, True], f"one died: {codes}\n{run.logs()}")
+            summary = run.summary()
+            self.assertEqual(summary["samples"]["released"], 96)
+            self.assertEqual(summary["samples"]["in_flight"], 0)
+            self.assertTrue(summary["conserved"])
+            run.finish_outputs()
+            self.assertEqual(run.files(), self.wanted, f"{how} {when}\n{run.logs()}")
+
+    def test_a_batch_that_takes_down_three_consumers_is_given_up_and_the_run_goes_on(self):
+        with RealRun(*COPY) as run:
+            environment = {"OFFRAMP_TEST_CRASH_ITEM": "10", "OFFRAMP_TEST_CRASH_HOW": "segv", "OFFRAMP_TEST_THEN": "checksum"}
+            run.start_producer()
+            for _ in range(5):
+                run.start_consumer("--processor", "crash-on-item", faulty=True, environment=environment)
+            self.assertEqual(run.wait(run.producer), 84, run.logs())
+            codes = run.wait_for_consumers()
+            self.assertEqual(codes.count(-signal.SIGSEGV), 3, codes)
+            summary = run.summary()
+            self.assertEqual(summary["samples"]["quarantined"], 4)
+            self.assertEqual(summary["samples"]["released"], 92)
+            self.assertEqual([slab["batch"] for slab in summary["given_up"]], [2])
+            self.assertEqual(len(set(summary["given_up"][0]["pids"])), 3)
+
+    def test_a_sink_that_is_away_charges_nobody(self):
+        with RealRun(*COPY) as run:
+            environment = {"OFFRAMP_TEST_CRASH_ITEM": "10", "OFFRAMP_TEST_CRASH_HOW": "sink", "OFFRAMP_TEST_CRASH_TIMES": "4",
+                           "OFFRAMP_TEST_CRASH_FILE": str(run.folder / "deaths"), "OFFRAMP_TEST_THEN": "checksum"}
+            run.start_producer()
+            for _ in range(5):
+                run.start_consumer("--processor", "crash-on-item", faulty=True, environment=environment)
+            self.assertEqual(run.wait(run.producer), 0, run.logs())
+            self.assertEqual(run.wait_for_consumers().count(75), 4)
+            self.assertEqual(run.summary()["given_up"], [])
+            run.finish_outputs()
+            self.assertEqual(run.files(), self.wanted)
+
+    def test_a_stopped_consumer_loses_its_lease_and_changes_nothing_when_it_wakes(self):
+        with RealRun(*COPY, "--lease-seconds", "1") as run:
+            entered, gate = run.folder / "entered", run.folder / "gate"
+            os.mkfifo(entered)
+            os.mkfifo(gate)
+            run.start_producer()
+            sleeper = run.start_consumer("--processor", "slow", faulty=True,
+                                         environment={"OFFRAMP_TEST_ENTERED": str(entered), "OFFRAMP_TEST_GATE": str(gate),
+                                                      "OFFRAMP_TEST_THEN": "checksum"})
+            with open(entered, "rb", buffering=0) as news, open(os.open(gate, os.O_RDWR), "wb", buffering=0) as let_go:
+                news.readline()
+                kill(sleeper, signal.SIGSTOP)
+                run.start_consumer("--processor", "checksum")
+                run.until(lambda: run.status().get("done_samples") == 96, "every sample done without the sleeper")
+                let_go.write(b"g" * 64)
+                kill(sleeper, signal.SIGCONT)
+                self.assertEqual(run.wait(run.producer), 0, run.logs())
+            run.wait_for_consumers()
+            summary = run.summary()
+            self.assertEqual(summary["samples"]["released"], 96)
+            self.assertGreaterEqual(summary["samples"]["redelivered"], 4)
+            run.finish_outputs()
+            self.assertEqual(run.files(), self.wanted)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,118 @@
+"""However a run ends, it ends: nothing hangs, and nothing stays behind."""
+
+import os
+import shutil
+import signal
+import unittest
+
+from tests.support.real_run import RealRun, kill, shared_memory
+
+LONG = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--batches", "1000000", "--slabs", "4",
+        "--processor", "checksum")
+SHORT = tuple("8" if flag == "1000000" else flag for flag in LONG)
+
+
+class Ends(unittest.TestCase):
+    def setUp(self):
+        self.before = shared_memory()
+
+    def assert_nothing_left(self):
+        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+
+    def start(self, run, consumers=2, *flags):
+        run.start_producer(*flags)
+        for _ in range(consumers):
+            run.start_consumer()
+        run.until(lambda: run.status().get("done_samples", 0) > 0, "the first sample done")
+
+    def test_sigterm_drains(self):
+        with RealRun(*LONG) as run:
+            self.start(run)
+            kill(run.producer, signal.SIGTERM)
+            self.assertEqual(run.wait(run.producer), 130, run.logs())
+            self.assertEqual([run.wait(c) for c in run.consumers], [0, 0], run.logs())
+            summary = run.summary()
+            self.assertEqual(summary["samples"]["in_flight"], 0)
+            self.assertEqual(summary["samples"]["published"], summary["samples"]["released"])
+        self.assert_nothing_left()
+
+    def test_a_drained_consumer_gives_back_what_it_has_not_begun(self):
+        with RealRun(*LONG) as run:
+            self.start(run, 2)
+            kill(run.consumers[0], signal.SIGTERM)
+            self.assertEqual(run.wait(run.consumers[0]), 0, run.logs())
+            kill(run.producer, signal.SIGTERM)
+            self.assertEqual(run.wait(run.producer), 130)
+            self.assertEqual(run.summary()["given_up"], [])
+            self.assertEqual(run.summary()["samples"]["in_flight"], 0)
+        self.assert_nothing_left()
+
+    def test_consumers_end_when_the_producer_is_killed(self):
+        with RealRun(*LONG) as run:
+            self.start(run)
+            kill(run.producer)
+            self.assertEqual(run.wait(run.producer), -signal.SIGKILL)
+            self.assertEqual([run.wait(c) for c in run.consumers], [86, 86], run.logs())
+        self.assert_nothing_left()
+
+    def test_when_all_are_killed_the_next_start_sweeps_exactly_that(self):
+        with RealRun(*LONG) as other:
+            self.start(other)
+            others = shared_memory() - self.before
+            with RealRun(*LONG) as run:
+                self.start(run)
+                for child in [*run.consumers, run.producer]:
+                    kill(child)
+                for child in [*run.consumers, run.producer]:
+                    run.wait(child)
+                self.assertTrue(shared_memory() - self.before - others, "the killed run left something to sweep")
+            with RealRun(*SHORT) as later:
+                later.start_producer()
+                later.start_consumer()
+                self.assertEqual(later.wait(later.producer), 0, later.logs())
+                later.wait_for_consumers()
+            self.assertEqual(shared_memory() - self.before, others, "the live run's objects, and nothing else")
+            kill(other.producer, signal.SIGTERM)
+            self.assertEqual(other.wait(other.producer), 130)
+            for consumer in other.consumers:
+                other.wait(consumer)
+        self.assert_nothing_left()
+
+    def test_the_launchers_death_drains_the_run(self):
+        read, write = os.pipe()
+        with RealRun(*LONG, "--lifeline-fd", str(read), pass_fds=(read,)) as run:
+            self.start(run)
+            os.close(read)
+            os.close(write)
+            self.assertEqual(run.wait(run.producer), 130, run.logs())
+            for consumer in run.consumers:
+                self.assertIsNotNone(run.wait(consumer))
+            self.assertTrue(run.summary()["conserved"])
+        self.assert_nothing_left()
+
+    def test_a_second_producer_is_refused_by_name(self):
+        with RealRun(*LONG) as run:
+            self.start(run)
+            first, log = run.producer, (run.folder / "producer.log")
+            second = run.start_producer()
+            self.assertEqual(run.wait(second), 85)
+            self.assertIn(str(run.run_dir), log.read_text())
+            run.producer = first
+            kill(first, signal.SIGTERM)
+            self.assertEqual(run.wait(first), 130, run.logs())
+        self.assert_nothing_left()
+
+    def test_a_shared_memory_that_is_too_small_is_one_clear_error(self):
+        total = shutil.disk_usage("/dev/shm").total
+        with RealRun("--device", "cpu", "--model", "copy", "--copy-bytes", str(1 << 30), "--batch", "4", "--batches", "4",
+                     "--slabs", str(total // (1 << 30) + 2), "--processor", "none") as run:
+            run.start_producer()
+            self.assertEqual(run.wait(run.producer), 80, run.logs())
+            text = (run.folder / "producer.log").read_text()
+            self.assertIn("--shm-size", text)
+            self.assertIn("emptyDir", text)
+        self.assert_nothing_left()
+
+
+if __name__ == "__main__":
+    unittest.main()

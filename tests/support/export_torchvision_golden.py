@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Writes what the C++ models are compared with: seeded weights and PyTorch's own answers, as .safetensors.
+
+    export_torchvision_golden.py FOLDER
+
+deeplabv3_weights.safetensors   torchvision's whole state dict, with the auxiliary head and the counters
+deeplabv3_golden.safetensors    images [2, 3, 128, 128], normalised, and the logits of torchvision's eager fp32 model on the CPU
+encoder_weights.safetensors     a state dict of torch.nn.TransformerEncoder and what the encoder has around it
+encoder_golden.safetensors      tokens [3, 128, 256] and embeddings [3, 1024]
+"""
+
+import io
+import json
+import pathlib
+import struct
+import sys
+
+import numpy
+import torch
+import torchvision
+from PIL import Image, ImageDraw
+
+SIDE = 128
+DTYPES = {torch.float32: "F32", torch.int64: "I64"}
+
+
+def save(path, tensors):
+    """Writes the header without padding, as the format allows: the tensors lie misaligned."""
+    header, offset = {}, 0
+    for name, tensor in tensors.items():
+        size = tensor.numel() * tensor.element_size()
+        header[name] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [offset, offset + size]}
+        offset += size
+    text = json.dumps(header).encode()
+    text += b" " * ((1 - len(text)) % 4)  # 8 + an odd length: misaligned for sure
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for tensor in tensors.values():
+            file.write(tensor.contiguous().numpy().tobytes())
+
+
+def photographs(random):
+    """Two pictures with edges, gradients and noise, through JPEG as a camera's would be."""
+    for _ in range(2):
+        ramp = numpy.linspace(0, 200, 200)
+        pixels = numpy.stack([numpy.add.outer(ramp, ramp) / 2 for _ in range(3)], axis=2)
+        pixels += random.normal(0, 12, pixels.shape)
+        image = Image.fromarray(pixels.clip(0, 255).astype(numpy.uint8))
+        draw = ImageDraw.Draw(image)
+        for _ in range(12):
+            x, y, w, h = (int(v) for v in random.integers(10, 120, 4))
+            colour = tuple(int(v) for v in random.integers(0, 256, 3))
+            (draw.ellipse if random.random() < 0.5 else draw.rectangle)([x, y, x + w, y + h], fill=colour)
+        jpeg = io.BytesIO()
+        image.save(jpeg, "JPEG", quality=88)
+        yield Image.open(jpeg).convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR)
+
+
+def normalised(images):
+    mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+    pixels = torch.stack([torch.from_numpy(numpy.array(image)) for image in images])
+    return ((pixels / 255 - mean) / std).permute(0, 3, 1, 2).contiguous()
+
+
+def deeplabv3(folder, random):
+    # torchvision's own initialisation leaves batch normalisation as good as absent: give its numbers a meaning.
+    model = torchvision.models.segmentation.deeplabv3_resnet50(weights=None, weights_backbone=None, aux_loss=True)
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            branch_end = name.endswith("bn3")
+            torch.nn.init.uniform_(module.weight, 0.3 if branch_end else 0.8, 0.6 if branch_end else 1.2)
+            torch.nn.init.normal_(module.bias, 0, 0.2)
+            torch.nn.init.normal_(module.running_mean, 0, 0.3)
+            torch.nn.init.uniform_(module.running_var, 0.5, 1.5)
+    model.eval()
+    images = normalised(photographs(random))
+    with torch.inference_mode():
+        # Without this one class wins nearly everywhere, as random networks have it.
+        model.classifier[4].bias -= model(images)["out"].mean(dim=(0, 2, 3))
+        logits = model(images)["out"]
+    classes = logits.argmax(1).unique().numel()
+    spread = logits.std(dim=(2, 3)).mean().item() / logits.abs().max().item()
+    if classes < 3 or spread < 0.01 or not logits.isfinite().all():
+        sys.exit(f"degenerate logits ({classes} classes, relative spread {spread:.4f}): they would prove nothing")
+    save(folder / "deeplabv3_weights.safetensors", model.state_dict())
+    save(folder / "deeplabv3_golden.safetensors", {"image": images, "logits": logits})
+
+
+def encoder(folder):
+    layer = torch.nn.TransformerEncoderLayer(256, 8, 1024, activation="gelu", batch_first=True, norm_first=True)
+    model = torch.nn.TransformerEncoder(layer, 4, norm=torch.nn.LayerNorm(256), enable_nested_tensor=False).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, 1.0 if parameter.dim() == 1 else 0.0, 0.1 if parameter.dim() == 1 else 0.06)
+    project = torch.nn.Linear(256, 1024).eval()
+    position = torch.randn(128, 256) * 0.2
+    tokens = torch.randn(3, 128, 256)
+    with torch.inference_mode():
+        embedding = project(model(tokens + position).mean(1))
+    named = dict(model.state_dict()) | {f"project.{name}": value for name, value in project.state_dict().items()}
+    save(folder / "encoder_weights.safetensors", named | {"position": position})
+    save(folder / "encoder_golden.safetensors", {"tokens": tokens, "embedding": embedding})
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(20)
+    deeplabv3(folder, numpy.random.default_rng(20))
+    encoder(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "common/base/unique_fd.hpp"
+#include "consumer/processors/processor.hpp"
+
+namespace offramp::faulty {
+
+// Holds its consumer in the middle of a slab until the test lets it go, without any sleep:
+//   OFFRAMP_TEST_ENTERED   a FIFO that the test reads: one line "PID FIRST_ITEM\n" for each slab that has
+//   been begun OFFRAMP_TEST_GATE      a FIFO that the test writes: each byte lets one slab go; 'p' makes a
+//   sign of life and waits on
+// Then does what `inner` does.
+class Gated final : public Processor {
+  public:
+    // Blocks: no. Errors: ConfigError for a missing setting, SystemError for a FIFO that cannot be opened.
+    explicit Gated(std::unique_ptr<Processor> inner);
+
+    void process(const SlabContents& slab, const Progress& progress,
+                 const StillCurrent& still_current) override;
+
+  private:
+    void announce(std::uint64_t item) const;
+    char next_word() const;
+
+    std::unique_ptr<Processor> inner_;
+    UniqueFd entered_;
+    UniqueFd gate_;
+};
+
+}  // namespace offramp::faulty

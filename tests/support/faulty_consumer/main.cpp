@@ -1,0 +1,43 @@
+// offramp-consumer with two more processors, "crash-on-item" and "slow"; both do what the processor named in
+// OFFRAMP_TEST_THEN does (default: none) when they neither die nor wait.
+
+#include <memory>
+#include <string>
+
+#include "common/base/exit_code.hpp"
+#include "common/base/log.hpp"
+#include "common/config/run_config.hpp"
+#include "consumer/processors/processor.hpp"
+#include "consumer/session/consumer_program.hpp"
+#include "consumer/session/end_signals.hpp"
+#include "tests/support/faulty_consumer/crash_on_item.hpp"
+#include "tests/support/faulty_consumer/gated.hpp"
+#include "tests/support/faulty_consumer/test_setting.hpp"
+
+namespace offramp::faulty {
+namespace {
+
+std::unique_ptr<Processor> make_faulty_processor(const RunConfig& config) {
+    const ProcessorOptions options{.config = &config};
+    const auto inner = [&] { return make_processor(text_setting("OFFRAMP_TEST_THEN", "none"), options); };
+    if (config.processor == "crash-on-item") return std::make_unique<CrashOnItem>(inner());
+    if (config.processor == "slow") return std::make_unique<Gated>(inner());
+    return make_processor(config.processor, options);
+}
+
+int run_consumer(int argc, const char* const* argv) {
+    constexpr const char* kProgram = "offramp-consumer";  // its settings are the real one's
+    const EndSignals signals;
+    const auto config = parse_run_config(argc, argv, kProgram);
+    if (!config) return to_int(ExitCode::Ok);
+    start_logging(kProgram, config->log_level, config->log_format, config->log_file);
+    const auto processor = make_faulty_processor(*config);
+    return serve_run(*config, signals, *processor);
+}
+
+}  // namespace
+}  // namespace offramp::faulty
+
+int main(int argc, char** argv) {
+    return offramp::exit_code_of([&] { return offramp::faulty::run_consumer(argc, argv); });
+}

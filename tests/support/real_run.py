@@ -1,0 +1,106 @@
+"""Starts the real programs of a build for tests: a producer, and as many consumers as wanted, with a watchdog on everything."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+WATCHDOG_SECONDS = 120
+BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"])
+
+
+def shared_memory():
+    return {name for name in os.listdir("/dev/shm") if name.startswith("offramp-")}
+
+
+class RealRun:
+    """One run over real processes, in a directory of its own. Use as a context: whatever is alive at the end is killed."""
+
+    def __init__(self, *flags, environment=None, pass_fds=()):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="offramp-test-"))
+        self.run_dir = self.folder / "run"
+        self.output = self.folder / "output"
+        self.run_id = f"test-{os.getpid()}-{self.folder.name[-8:]}".replace("_", "-")
+        self.flags = [*flags, "--run-dir", str(self.run_dir), "--output", str(self.output)]
+        self.environment = {**os.environ, **(environment or {})}
+        self.pass_fds = pass_fds
+        self.producer = None
+        self.consumers = []
+        self.deadline = time.monotonic() + WATCHDOG_SECONDS
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        for child in [self.producer, *self.consumers]:
+            if child and child.poll() is None:
+                child.kill()
+            if child:
+                child.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def start_producer(self, *flags):
+        self.producer = self._start("producer", BIN / "offramp-producer", *flags, "--run-id", self.run_id)
+        return self.producer
+
+    def start_consumer(self, *flags, faulty=False, environment=None):
+        program = BIN / "tests" / "offramp-consumer-faulty" if faulty else BIN / "offramp-consumer"
+        child = self._start(f"consumer-{len(self.consumers) + 1}", program, *flags, environment=environment)
+        self.consumers.append(child)
+        return child
+
+    def _start(self, name, program, *flags, environment=None):
+        with open(self.folder / f"{name}.log", "wb") as log:
+            return subprocess.Popen([str(program), *self.flags, *flags], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                                    pass_fds=self.pass_fds, env={**self.environment, **(environment or {})})
+
+    def wait(self, child):
+        """The exit code; a death by signal is its negative number."""
+        return child.wait(timeout=max(1, self.deadline - time.monotonic()))
+
+    def wait_for_consumers(self):
+        """Their exit codes, once the producer has ended; one that came too late to be let in is told to leave."""
+        for consumer in self.consumers:
+            kill(consumer, signal.SIGTERM)
+        return [self.wait(consumer) for consumer in self.consumers]
+
+    def until(self, holds, what):
+        """Returns the first true value of `holds`; fails when the watchdog's time is up."""
+        while time.monotonic() < self.deadline:
+            value = holds()
+            if value:
+                return value
+            time.sleep(0.01)
+        raise AssertionError(f"never seen: {what}\n{self.logs()}")
+
+    def status(self):
+        try:
+            return json.loads((self.run_dir / "status.json").read_text())
+        except (OSError, ValueError):
+            return {}
+
+    def summary(self):
+        return json.loads((self.run_dir / "producer-summary.json").read_text())
+
+    def finish_outputs(self):
+        """Merges what the consumers left in segments, as the launch script does at a run's end."""
+        subprocess.run([str(BIN / "offramp-consumer"), *self.flags, "--finish"], check=True, timeout=60,
+                       env=self.environment)
+
+    def files(self):
+        """Every output file with its bytes, by relative name."""
+        return {str(path.relative_to(self.output)): path.read_bytes()
+                for path in sorted(self.output.rglob("*")) if path.is_file()}
+
+    def logs(self):
+        return "".join(f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}\n"
+                       for path in sorted(self.folder.glob("*.log")))
+
+
+def kill(child, how=signal.SIGKILL):
+    if child.poll() is None:
+        os.kill(child.pid, how)

@@ -1,0 +1,122 @@
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/unit/config/parsing.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr std::uint64_t kLargest = std::numeric_limits<std::int64_t>::max();
+
+template <class Number>
+Number any_of(Number least, Number most) {
+    // inRange leaves its upper end out.
+    return *rc::gen::oneOf(rc::gen::inRange<Number>(least, most), rc::gen::just(least), rc::gen::just(most));
+}
+
+std::uint32_t zero_or(std::uint32_t least, std::uint32_t most) {
+    return *rc::gen::arbitrary<bool>() ? 0 : any_of(least, most);
+}
+
+std::string any_word(const std::vector<std::string>& words) {
+    return *rc::gen::elementOf(words);
+}
+
+// Paths of all sorts: quotes, comment signs, commas, brackets, control characters, several bytes a character.
+std::string any_path() {
+    static const std::vector<std::string> kPieces{
+        "a",  "/",    " ",    "#",      "\"",     "'",          "\\",   ",",  "[", "]",  "=", "\n",
+        "\t", "\x01", "\x7f", "\u00e9", "\u65e5", "\U0001F600", "true", "12", "%", "--", "{"};
+    std::string text;
+    for (const std::string& piece :
+         *rc::gen::container<std::vector<std::string>>(rc::gen::elementOf(kPieces)))
+        text += piece;
+    return text;
+}
+
+RunConfig any_config() {
+    RunConfig config;
+    config.run_dir = any_path();
+    config.run_id = any_word({"", "run-1", "A.b_c", "0"});
+    config.profile = any_word({"default", "article"});
+    config.consumers = zero_or(1, 2048);
+    config.log_level = any_word({"trace", "debug", "info", "warning", "error", "off"});
+    config.log_format = *rc::gen::element(LogFormat::Text, LogFormat::Json);
+    config.log_file = any_path();
+    config.lifeline_fd = any_of(-1, std::numeric_limits<int>::max());
+    config.source = any_word({"auto", "images", "synthetic"});
+    config.input = any_path();
+    config.synthetic_on = any_word({"host", "device"});
+    config.batches = any_of<std::uint64_t>(0, kLargest);
+    config.limit = any_of<std::uint64_t>(0, kLargest);
+    config.batch = zero_or(1, 65536);
+    config.image_size = zero_or(32, 8192);
+    config.decode_workers = zero_or(1, 1024);
+    config.prefetch = any_of(1U, 64U);
+    config.max_errors = any_word({"0", "25", "1%", "0.5%", "100%"});
+    config.model = any_word({"deeplabv3-resnet50", "encoder"});
+    config.seed = any_of<std::uint64_t>(0, kLargest);
+    config.precision = any_word({"auto", "fp32", "tf32", "bf16"});
+    config.memory_format = any_word({"auto", "contiguous", "channels-last"});
+    config.transform = any_word({"none", "class-map"});
+    config.copy_bytes = any_of<std::uint64_t>(0, std::uint64_t{1} << 40);
+    config.deterministic = *rc::gen::arbitrary<bool>();
+    config.device = any_word({"auto", "cpu", "cuda", "cuda:0", "cuda:7"});
+    config.slabs = zero_or(2, 4096);
+    config.samples_per_slab = zero_or(1, 65536);
+    config.allow_unpinned = *rc::gen::arbitrary<bool>();
+    config.warmup_batches = any_of<std::uint64_t>(0, kLargest);
+    config.measure_limits = any_of<std::uint64_t>(0, kLargest);
+    config.lease_seconds =
+        *rc::gen::oneOf(rc::gen::element(0.1, 1.0, 30.0, 86400.0, 1.0 / 3.0),
+                        rc::gen::map(rc::gen::inRange(1, 1'000'000), [](int n) { return 0.1 + n / 7919.0; }));
+    config.max_charges = any_of(1U, 1000U);
+    config.credits = any_of(1U, 64U);
+    config.consumer_user = any_word({"", "post", "www-data"});
+    config.processor = any_word({"auto", "write", "checksum", "mask-png", "none"});
+    config.output = any_path();
+    config.write_path = any_path() + "w";
+    config.write_copy = *rc::gen::arbitrary<bool>();
+    config.png_level = any_of(0U, 9U);
+    config.finish = *rc::gen::arbitrary<bool>();
+    return config;
+}
+
+using RoundTrip = Parsing;
+
+RC_GTEST_FIXTURE_PROP(RoundTrip, TheTomlFormReadsBackToTheSameConfiguration, ()) {
+    const RunConfig config = any_config();
+    const std::string toml = to_toml(config);
+    RC_LOG() << toml;
+    const RunConfig read = parse({"--config", write_file(toml)});
+    RC_ASSERT(to_toml(read) == toml);
+    RC_ASSERT(read == config);
+}
+
+RC_GTEST_FIXTURE_PROP(RoundTrip, TheJsonFormSaysTheSameAsTheTomlForm, ()) {
+    const RunConfig config = any_config();
+    const auto object = nlohmann::json::parse(to_json(config));
+    std::size_t settings = 0;
+    for (const Setting& setting : make_settings()) {
+        if (setting.command_line_only) continue;
+        ++settings;
+        std::visit([&](const auto& value) { RC_ASSERT(object.at(setting.flag) == nlohmann::json(value)); },
+                   setting.get(config));
+    }
+    RC_ASSERT(object.size() == settings);
+}
+
+TEST_F(RoundTrip, ActionsAreNoPartOfAPrintedConfiguration) {
+    RunConfig config;
+    config.print_config = config.list = config.probe = config.sweep = true;
+    EXPECT_EQ(to_toml(config), to_toml(RunConfig{}));
+    EXPECT_EQ(to_json(config), to_json(RunConfig{}));
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,193 @@
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "tests/unit/config/parsing.hpp"
+
+namespace offramp {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+struct BadValue {
+    const char* flag;
+    const char* value;
+    const char* accepted;
+};
+
+const BadValue kBadValues[] = {
+    {"run-id", "a/b", "letters, digits, '.', '_' and '-', at most 48 bytes"},
+    {"run-id", "0123456789012345678901234567890123456789012345678", "at most 48 bytes"},
+    {"run-dir", "\xff", "a path"},
+    {"profile", "articles", "default, article"},
+    {"consumers", "2049", "1 to 2048, or 0 for auto"},
+    {"log-level", "loud", "trace, debug, info, warning, error, off"},
+    {"log-format", "xml", "text, json"},
+    {"log-file", "a\xc3", "a path"},
+    {"lifeline-fd", "-2", "-1 to 2147483647"},
+    {"source", "Images!", "lower-case letters, digits and '-'"},
+    {"input", "\xc0\x80", "a path"},
+    {"synthetic-on", "gpu", "host, device"},
+    {"batches", "-1", "1 or more, or 0 for auto"},
+    {"limit", "9223372036854775808", "1 or more, or 0 for all"},
+    {"batch", "65537", "1 to 65536, or 0 for auto"},
+    {"batch", "4.5", "1 to 65536"},
+    {"batch", "0x10", "1 to 65536"},
+    {"batch", " 4", "1 to 65536"},
+    {"batch", "-0x", "1 to 65536"},
+    {"image-size", "31", "32 to 8192, or 0 for auto"},
+    {"image-size", "8193", "32 to 8192"},
+    {"decode-workers", "1025", "1 to 1024, or 0 for auto"},
+    {"prefetch", "0", "1 to 64"},
+    {"prefetch", "auto", "1 to 64"},
+    {"max-errors", "101%", "a number (25) or a share of all items (0% to 100%)"},
+    {"max-errors", "-1%", "0% to 100%"},
+    {"max-errors", "nan%", "0% to 100%"},
+    {"max-errors", "many", "0% to 100%"},
+    {"model", "deep/lab", "lower-case letters"},
+    {"weights", "\xed\xa0\x80", ".safetensors"},
+    {"seed", "-1", "0 or more"},
+    {"precision", "fp16", "auto, fp32, tf32, bf16"},
+    {"memory-format", "nhwc", "auto, contiguous, channels-last"},
+    {"transform", "softmax", "none, class-map"},
+    {"copy-bytes", "64XB", "KiB, MiB and GiB"},
+    {"copy-bytes", "9000000000GiB", "1 to 1099511627776, or 0 for auto"},
+    {"copy-bytes", "1025GiB", "1 to 1099511627776"},
+    {"deterministic", "yes", "true, false, 1, 0"},
+    {"device", "cuda:", "auto, cpu, cuda, or cuda:N"},
+    {"device", "cuda:01", "cuda:N"},
+    {"device", "cuda:1000", "0 to 999"},
+    {"device", "tpu", "cuda:N"},
+    {"slabs", "1", "2 to 4096, or 0 for auto"},
+    {"slabs", "4097", "2 to 4096"},
+    {"samples-per-slab", "65537", "1 to 65536, or 0 for a whole batch"},
+    {"allow-unpinned", "2", "true, false, 1, 0"},
+    {"warmup-batches", "-1", "0 or more"},
+    {"measure-limits", "x", "0 or more"},
+    {"lease-seconds", "0", "0.1 to 86400"},
+    {"lease-seconds", "nan", "0.1 to 86400"},
+    {"lease-seconds", "inf", "0.1 to 86400"},
+    {"lease-seconds", "30s", "0.1 to 86400"},
+    {"max-charges", "0", "1 to 1000"},
+    {"credits", "65", "1 to 64"},
+    {"consumer-user", "a:b", "a user's name"},
+    {"processor", "MaskPng", "lower-case letters"},
+    {"output", "\xfe", "a path"},
+    {"write-path", "a\xff", "a path"},
+    {"write-copy", "on", "true, false, 1, 0"},
+    {"png-level", "10", "0 to 9"},
+    {"finish", "TRUE", "true, false, 1, 0"},
+};
+
+TEST_F(Parsing, EveryBadValueIsRefusedWithFlagValueAndWhatIsAccepted) {
+    for (const BadValue& bad : kBadValues) {
+        const std::string flag = std::string("--") + bad.flag;
+        const Refusal refused = refusal({flag + "=" + bad.value});
+        EXPECT_EQ(refused.exit_code, ExitCode::Usage) << flag << " " << bad.value;
+        EXPECT_THAT(refused.text, AllOf(HasSubstr(flag), HasSubstr("'" + std::string(bad.value) + "'"),
+                                        HasSubstr(bad.accepted)));
+    }
+}
+
+TEST_F(Parsing, TheEnvironmentsBadValuesNameTheVariableToo) {
+    for (const BadValue& bad : kBadValues) {
+        std::string variable = "OFFRAMP_" + std::string(bad.flag);
+        for (char& c : variable) c = c == '-' ? '_' : static_cast<char>(std::toupper(c));
+        set_environment(variable, bad.value);
+        const Refusal refused = refusal({});
+        ::unsetenv(variable.c_str());
+        EXPECT_EQ(refused.exit_code, ExitCode::Usage) << variable << " " << bad.value;
+        EXPECT_THAT(refused.text,
+                    AllOf(HasSubstr(variable), HasSubstr("--" + std::string(bad.flag)),
+                          HasSubstr("'" + std::string(bad.value) + "'"), HasSubstr(bad.accepted)));
+    }
+}
+
+TEST_F(Parsing, EverySettingHasABadValueInThisTest) {
+    for (const Setting& setting : make_settings()) {
+        if (setting.command_line_only) continue;
+        const bool covered = std::any_of(std::begin(kBadValues), std::end(kBadValues),
+                                         [&](const BadValue& bad) { return setting.flag == bad.flag; });
+        EXPECT_TRUE(covered) << setting.flag;
+    }
+}
+
+TEST_F(Parsing, UnknownFlagsAreRefusedWithTheNearestKnownOne) {
+    const Refusal refused = refusal({"--image-sise", "512"});
+    EXPECT_EQ(refused.exit_code, ExitCode::Usage);
+    EXPECT_THAT(refused.text,
+                AllOf(HasSubstr("unknown flag --image-sise"), HasSubstr("Did you mean --image-size?")));
+    EXPECT_THAT(refusal({"--bacth=4"}).text, HasSubstr("Did you mean --batch?"));
+    EXPECT_THAT(refusal({"-batch", "4"}).text, HasSubstr("Did you mean --batch?"));
+    EXPECT_THAT(refusal({"--xyzzyplugh"}).text,
+                AllOf(HasSubstr("--xyzzyplugh"), testing::Not(HasSubstr("Did you mean"))));
+}
+
+TEST_F(Parsing, WhatIsNoFlagOrHasNoValueIsRefused) {
+    EXPECT_THAT(refusal({"images"}).text, HasSubstr("'images' is no flag"));
+    const Refusal refused = refusal({"--batch"});
+    EXPECT_EQ(refused.exit_code, ExitCode::Usage);
+    EXPECT_THAT(refused.text, HasSubstr("--batch"));
+}
+
+TEST_F(Parsing, TheFilesErrorsNameFileLineAndKey) {
+    const struct {
+        const char* text;
+        const char* says;
+    } cases[] = {
+        {"# fine\nbatch = 4\nimage_size = 512", ":3: image_size is an unknown key. Did you mean image-size?"},
+        {"batch = '4'",
+         ":1: batch (--batch) is a string ('4'), wanted an integer. Accepted: 1 to 65536, or 0 for auto"},
+        {"batch = 4.0", ":1: batch (--batch) is a float ('4.0'), wanted an integer"},
+        {"batch = true", ":1: batch (--batch) is a boolean ('true'), wanted an integer"},
+        {"finish = 1", ":1: finish (--finish) is an integer ('1'), wanted a boolean"},
+        {"model = 1", ":1: model (--model) is an integer ('1'), wanted a string"},
+        {"max-errors = 0.5", ":1: max-errors (--max-errors) is a float ('0.5'), wanted a string"},
+        {"\n\nbatch = 65537", ":3: batch (--batch) '65537' is out of range. Accepted: 1 to 65536"},
+        {"print-config = true",
+         ":1: print-config is no setting of a file. Give --print-config on the command line"},
+        {"config = 'other.toml'", ":1: config is an unknown key"},
+        {"[run]\nbatch = 4", ":1: tables are not used here"},
+        {"profile = 'none'", ":1: profile (--profile) 'none' is unknown. Accepted: default, article"},
+    };
+    for (const auto& one : cases) {
+        const std::string path = write_file(one.text);
+        const Refusal refused = refusal({"--config", path});
+        EXPECT_EQ(refused.exit_code, ExitCode::Config) << one.text;
+        EXPECT_THAT(refused.text, HasSubstr(path + one.says));
+    }
+}
+
+TEST_F(Parsing, AFileThatCannotBeReadIsRefused) {
+    for (const std::string& path : {(folder_ / "absent.toml").string(), folder_.string()}) {
+        const Refusal refused = refusal({"--config", path});
+        EXPECT_EQ(refused.exit_code, ExitCode::Config);
+        EXPECT_THAT(refused.text, AllOf(HasSubstr("'" + path + "' cannot be read"), HasSubstr("--config")));
+    }
+    EXPECT_EQ(parse({"--config", write_file("")}), RunConfig{});
+}
+
+TEST_F(Parsing, ActionsStandOnTheCommandLineOnly) {
+    set_environment("OFFRAMP_SWEEP", "1");
+    EXPECT_FALSE(parse().sweep);
+}
+
+TEST_F(Parsing, SettingsThatDoNotGoTogetherAreRefused) {
+    const Refusal refused = refusal({"--model", "copy", "--transform", "class-map"});
+    EXPECT_EQ(refused.exit_code, ExitCode::Usage);
+    EXPECT_THAT(refused.text, AllOf(HasSubstr("--transform 'class-map'"), HasSubstr("--model copy")));
+    EXPECT_THAT(refusal({"--model=copy", "--weights=w"}).text,
+                AllOf(HasSubstr("--weights 'w'"), HasSubstr("--model copy")));
+}
+
+TEST_F(Parsing, WeightsThatCannotBeReadAreMissingInput) {
+    const std::string path = (folder_ / "absent.safetensors").string();
+    const Refusal refused = refusal({"--weights", path});
+    EXPECT_EQ(refused.exit_code, ExitCode::NoInput);
+    EXPECT_THAT(refused.text, AllOf(HasSubstr("--weights '" + path + "'"), HasSubstr("No such file")));
+    EXPECT_EQ(try_parse({"--weights", path}, "offramp-consumer").value().weights, path);
+}
+
+}  // namespace
+}  // namespace offramp

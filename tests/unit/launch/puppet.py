@@ -1,0 +1,116 @@
+"""
+Stands in for the producer and the consumer. It connects to the test, says who it is, and does what the test says, line by line:
+
+    {"exit": 3}   {"status": {...}}   {"summary": {...}}   {"log": "text"}
+
+It tells the test of each SIGTERM and of the lifeline's end, and ends by itself only at the latter. What it is asked to do
+"instead of a run" it does at once.
+"""
+
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+
+KNOWN = ("run-dir", "run-id", "consumers", "output", "input", "processor", "model", "source", "batches", "lifeline-fd", "log-level",
+         "consumer-user")
+
+
+def parse(argv):
+    flags, rest = {}, list(argv)
+    while rest:
+        name = rest.pop(0).removeprefix("--")
+        if name in ("print-config", "sweep", "finish"):
+            flags[name] = True
+        elif name in KNOWN:
+            flags[name] = rest.pop(0)
+        else:
+            print(f"unknown flag --{name}", file=sys.stderr)
+            sys.exit(64)
+    return flags
+
+
+def print_config(flags):
+    config = {"run-dir": "", "run-id": "", "consumers": 2, "output": "", "input": "", "processor": "auto", "model": "copy",
+              "source": "synthetic", "batches": 3, **flags}
+    config["consumers"] = int(config["consumers"])
+    print(json.dumps(config))
+
+
+class Puppet:
+    def __init__(self, role, argv, flags):
+        self._run_dir = flags["run-dir"]
+        self._test = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._test.connect(os.environ["PUPPET_SOCKET"])
+        self._say({"role": role, "pid": os.getpid(), "argv": argv, "uid": os.getuid()})
+        self._selector = selectors.DefaultSelector()
+        self._lifeline = int(flags["lifeline-fd"])
+        self._inbox, wakeup = socket.socketpair()
+        wakeup.setblocking(False)
+        self._wakeup = wakeup
+        signal.set_wakeup_fd(wakeup.fileno())
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        self._selector.register(self._inbox, selectors.EVENT_READ, self._on_signal)
+        self._selector.register(self._test, selectors.EVENT_READ, self._on_order)
+        self._selector.register(self._lifeline, selectors.EVENT_READ, self._on_lifeline)
+        self._orders = b""
+        self._say({"ready": True})
+
+    def run(self):
+        while True:
+            for key, _ in self._selector.select():
+                key.data()
+
+    def _say(self, what):
+        self._test.sendall(json.dumps(what).encode() + b"\n")
+
+    def _on_signal(self):
+        for number in self._inbox.recv(16):
+            self._say({"signal": signal.Signals(number).name})
+
+    def _on_lifeline(self):
+        if not os.read(self._lifeline, 1):
+            self._say({"lifeline": "ended"})
+            sys.exit(86)
+
+    def _on_order(self):
+        received = self._test.recv(65536)
+        if not received:
+            sys.exit(1)
+        *lines, self._orders = (self._orders + received).split(b"\n")
+        for line in lines:
+            self._obey(json.loads(line))
+
+    def _obey(self, order):
+        if "status" in order:
+            self._write("status.json", order["status"])
+        if "summary" in order:
+            self._write("producer-summary.json", order["summary"])
+        if "log" in order:
+            print(order["log"], file=sys.stderr, flush=True)
+        self._say({"obeyed": True})
+        if "exit" in order:
+            sys.exit(order["exit"])
+
+    def _write(self, name, value):
+        path = os.path.join(self._run_dir, name)
+        with open(path + ".new", "w", encoding="utf-8") as file:
+            json.dump(value, file)
+        os.replace(path + ".new", path)
+
+
+def main():
+    role, *argv = sys.argv[1:]
+    flags = parse(argv)
+    if flags.get("print-config"):
+        print_config(flags)
+    elif flags.get("sweep") or flags.get("finish"):
+        with open(os.environ["PUPPET_ERRANDS"], "a", encoding="utf-8") as errands:
+            errands.write(f"{role} {'sweep' if flags.get('sweep') else 'finish'}\n")
+    else:
+        Puppet(role, argv, flags).run()
+
+
+main()

@@ -1,0 +1,161 @@
+"""A stage for tests: the real launch script, with puppets for the programs that it starts."""
+
+import json
+import os
+import pathlib
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+OFFRAMP = HERE.parents[2] / "launch" / "offramp"
+WATCHDOG_SECONDS = 40
+
+
+class Puppet:
+    """The test's end of a started puppet."""
+
+    def __init__(self, connection):
+        self._connection = connection
+        connection.settimeout(WATCHDOG_SECONDS)
+        self._file = connection.makefile("rb")
+        hello = self.hear()
+        self.role, self.pid, self.argv, self.uid = hello["role"], hello["pid"], hello["argv"], hello["uid"]
+        assert self.hear() == {"ready": True}
+
+    def hear(self):
+        """The next thing it says; nothing once it is gone."""
+        line = self._file.readline()
+        return json.loads(line) if line else None
+
+    def order(self, **what):
+        self._connection.sendall(json.dumps(what).encode() + b"\n")
+        assert self.hear() == {"obeyed": True}
+
+    def close(self):
+        self._file.close()
+        self._connection.close()
+
+    def flag(self, name):
+        return self.argv[self.argv.index(name) + 1]
+
+
+class Stage:
+    def __init__(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="offramp-stage-", dir="/tmp"))
+        programs = self.folder / "bin"
+        programs.mkdir()
+        for role in ("producer", "consumer"):
+            program = programs / f"offramp-{role}"
+            program.write_text(f"#!/bin/sh\nexec '{sys.executable}' -E -s '{HERE / 'puppet.py'}' {role} \"$@\"\n")
+            program.chmod(0o755)
+        self._door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._door.bind(str(self.folder / "door"))
+        self._door.listen(64)
+        self._door.settimeout(WATCHDOG_SECONDS)
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("OFFRAMP_")},
+            "OFFRAMP_BIN_DIR": str(programs), "OFFRAMP_BUILD_DIR": str(self.folder / "build"), "OFFRAMP_SKIP_PACKAGES": "1",
+            "PUPPET_SOCKET": str(self.folder / "door"), "PUPPET_ERRANDS": str(self.folder / "errands"),
+        }
+        self._launchers = []
+        self._puppets = []
+
+    def close(self):
+        for launcher in self._launchers:
+            if launcher.poll() is None:
+                launcher.kill()
+                launcher.wait()
+            launcher.stdout.close()
+        for puppet in self._puppets:
+            puppet.close()
+        self._door.close()
+        shutil.rmtree(self.folder)
+
+    def launch(self, *arguments):
+        """Starts a command in the background."""
+        launcher = subprocess.Popen([OFFRAMP, *arguments], env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                    text=True)
+        self._launchers.append(launcher)
+        return launcher
+
+    def call(self, *arguments):
+        """Runs a command to its end: (exit code, what it said)."""
+        done = subprocess.run([OFFRAMP, *arguments], env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=WATCHDOG_SECONDS, check=False)
+        return done.returncode, done.stdout
+
+    def enter(self):
+        """The next puppet that starts. When the launcher ends instead, its words are the failure's text."""
+        launcher = self._launchers[-1]
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._door, selectors.EVENT_READ)
+            ending = os.pidfd_open(launcher.pid)
+            selector.register(ending, selectors.EVENT_READ)
+            ready = [key.fileobj for key, _ in selector.select(WATCHDOG_SECONDS)]
+            os.close(ending)
+        assert self._door in ready, f"nobody enters; the launcher said: {launcher.stdout.read() if ready else '(it still runs)'}"
+        connection, _ = self._door.accept()
+        puppet = Puppet(connection)
+        self._puppets.append(puppet)
+        return puppet
+
+    def nobody_enters_before(self, launcher):
+        """Waits for the launcher's end. True when no further puppet had started by then."""
+        launcher.wait(WATCHDOG_SECONDS)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._door, selectors.EVENT_READ)
+            return not selector.select(0)
+
+    def start_run(self, consumers, *arguments):
+        """(launcher, producer, consumers) of a run whose producer says that it runs."""
+        launcher = self.launch("run", "--consumers", str(consumers), *arguments)
+        entered = [self.enter() for _ in range(consumers + 1)]
+        producer = next(puppet for puppet in entered if puppet.role == "producer")
+        producer.order(status={"state": "running", "done_samples": 0, "total_samples": 8})
+        return launcher, producer, [puppet for puppet in entered if puppet.role == "consumer"]
+
+    def end(self, launcher, producer, consumers, code=0, **orders):
+        """The producer ends its run, the consumers as they would then; returns what the launcher said."""
+        producer.order(exit=code, **orders)
+        for consumer in consumers:
+            consumer.order(exit=0)
+        said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        return said
+
+    def errands(self):
+        file = self.folder / "errands"
+        return file.read_text().split("\n")[:-1] if file.exists() else []
+
+    def summary(self):
+        return json.loads(next((self.folder / "build" / "runs").glob("*/summary.json")).read_text())
+
+
+def wait_until_gone(pid):
+    """True once the process is no more. Its parent may be long gone, so its pidfd is the witness."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    with selectors.DefaultSelector() as selector:
+        selector.register(pidfd, selectors.EVENT_READ)
+        ended = bool(selector.select(WATCHDOG_SECONDS))
+    os.close(pidfd)
+    return ended
+
+
+def kill(puppet, number=signal.SIGKILL):
+    os.kill(puppet.pid, number)
+
+
+def until(condition):
+    """Asks again until it holds; a watchdog, no time that is asserted."""
+    end = time.monotonic() + WATCHDOG_SECONDS
+    while not condition():
+        assert time.monotonic() < end, "the watchdog's time is up"
+        os.sched_yield()

@@ -1,0 +1,318 @@
+"""The pure parts: arguments, back-off, finding runs, logs, summaries, exit codes, builds."""
+
+import json
+import os
+import pathlib
+import re
+import tempfile
+import unittest
+
+from offramp_launch import arguments, backoff, build, doctor, log_follower, progress, run_command, run_dir, summary, testing, timers
+from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
+from offramp_launch.places import Places
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
+
+
+class ArgumentsTest(unittest.TestCase):
+    def test_takes_its_own_and_leaves_the_rest_in_order(self):
+        taken, rest = arguments.take_values(["--batch", "4", "--python", "/p", "--x=1", "--cuda-dir=/c=d"], ["--python", "--cuda-dir"])
+        self.assertEqual({"--python": "/p", "--cuda-dir": "/c=d"}, taken)
+        self.assertEqual(["--batch", "4", "--x=1"], rest)
+
+    def test_the_last_of_several_counts(self):
+        self.assertEqual({"--python": "b"}, arguments.take_values(["--python=a", "--python", "b"], ["--python"])[0])
+
+    def test_a_flag_without_its_value_is_refused_by_name(self):
+        with self.assertRaisesRegex(LaunchError, "--python wants a value") as refused:
+            arguments.take_values(["--python"], ["--python"])
+        self.assertEqual(ExitCode.USAGE, refused.exception.code)
+
+    def test_what_the_launcher_settles_goes_with_its_value(self):
+        self.assertEqual(["--a", "1"], arguments.without_values(["--run-dir", "/r", "--a", "1", "--run-id=x"], run_command.SETTLED))
+
+    def test_counts(self):
+        self.assertEqual(12, arguments.count("12", "scale"))
+        for bad in ("", "-1", "1.0", "two", "²", "None"):
+            with self.assertRaises(LaunchError):
+                arguments.count(bad, "scale")
+
+
+class BackoffTest(unittest.TestCase):
+    def test_doubles_to_its_limit_and_starts_over_after_a_healthy_life(self):
+        waits = backoff.Backoff()
+        self.assertEqual([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0], [waits.after_life_of(0) for _ in range(8)])
+        self.assertEqual(0.1, waits.after_life_of(10))
+        self.assertEqual(0.2, waits.after_life_of(9.9))
+
+    def test_the_budget_is_spent_by_deaths_without_progress_only(self):
+        budget = backoff.DeathBudget(limit=3)
+        self.assertEqual([False, False, False, False, True], [budget.note_death(done) for done in (0, 0, 1, 1, 1)])
+
+
+class TimersTest(unittest.TestCase):
+    def test_runs_what_is_due_in_order_and_tells_when_the_next_is(self):
+        now, done = [0.0], []
+        due = timers.Timers(clock=lambda: now[0])
+        self.assertIsNone(due.next_in())
+        due.after(2, lambda: done.append("second"))
+        due.after(1, lambda: done.append("first"))
+        self.assertEqual(1, due.next_in())
+        now[0] = 1.5
+        due.run_due()
+        self.assertEqual((["first"], 0.5), (done, due.next_in()))
+        now[0] = 9
+        self.assertEqual(0, due.next_in())
+        due.run_due()
+        self.assertEqual(["first", "second"], done)
+
+
+class RunDirTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(dir="/tmp")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.places = Places(root=self.folder, build=self.folder / "build")
+
+    def make_run(self, name):
+        run = self.places.runs / name
+        run.mkdir(parents=True)
+        (run / run_dir.CONTROL_SOCKET).touch()
+        return run
+
+    def find(self, wanted=None, live=()):
+        return run_dir.find_live_run(self.places, wanted, accepts=lambda path: path.parent in live)
+
+    def test_finds_the_only_one_that_answers(self):
+        self.make_run("dead")
+        live = self.make_run("live")
+        self.assertEqual(live, self.find(live=[live]))
+
+    def test_says_so_when_none_answers(self):
+        self.make_run("dead")
+        with self.assertRaises(LaunchError) as refused:
+            self.find()
+        self.assertEqual(ExitCode.NO_SUCH_RUN, refused.exception.code)
+
+    def test_lists_several(self):
+        runs = [self.make_run("a"), self.make_run("b")]
+        with self.assertRaises(LaunchError) as refused:
+            self.find(live=runs)
+        for run in runs:
+            self.assertIn(f"--run-dir {run}", str(refused.exception))
+        self.assertEqual(runs[1], self.find(wanted=str(runs[1]), live=runs))
+
+    def test_a_run_elsewhere_is_found_through_its_link_and_once(self):
+        elsewhere = self.folder / "elsewhere"
+        held = run_dir.RunDir(self.places, elsewhere)
+        self.addCleanup(os.close, held._lock)
+        (elsewhere / run_dir.CONTROL_SOCKET).touch()
+        self.assertEqual(elsewhere, self.find(live=[elsewhere]))
+
+    def test_a_deep_repository_gets_its_run_directories_in_tmp(self):
+        deep = Places(root=self.folder, build=self.folder / ("d" * 100))
+        self.assertEqual(run_dir.short_runs_folder() / "id", run_dir.choose_run_dir(deep, "", "id"))
+        self.assertEqual(self.places.runs / "id", run_dir.choose_run_dir(self.places, "", "id"))
+
+    def test_the_longest_path_is_that_of_a_socket_address(self):
+        room = run_dir.LONGEST_SOCKET_PATH - len("/" + run_dir.CONTROL_SOCKET)
+        self.assertTrue(run_dir.fits_a_socket("/" + "d" * (room - 1)))
+        self.assertFalse(run_dir.fits_a_socket("/" + "d" * room))
+        self.assertFalse(run_dir.fits_a_socket("/" + "é" * (room // 2)))
+
+    def test_a_link_laid_in_tmp_by_someone_is_refused(self):
+        trap = self.folder / "trap"
+        trap.symlink_to(self.folder)
+        with self.assertRaises(LaunchError) as refused:
+            run_dir.own_folder_in_tmp(trap)
+        self.assertEqual(ExitCode.NOT_PERMITTED, refused.exception.code)
+        run_dir.own_folder_in_tmp(self.folder / "mine")
+        run_dir.own_folder_in_tmp(self.folder / "mine")
+
+    def test_an_earlier_runs_files_are_not_taken_for_this_ones(self):
+        run = self.make_run("again")
+        for name in run_dir.OF_AN_EARLIER_RUN:
+            (run / name).touch()
+        (run / "output").mkdir()
+        held = run_dir.RunDir(self.places, run)
+        self.addCleanup(os.close, held._lock)
+        self.assertEqual({"launcher.lock", "logs", "output"}, {path.name for path in run.iterdir()})
+
+    def test_run_ids_are_what_the_programs_accept(self):
+        self.assertRegex(run_dir.new_run_id(), r"^[A-Za-z0-9._-]{1,48}$")
+
+
+class LogFollowerTest(unittest.TestCase):
+    def test_reads_whole_lines_as_they_are_finished(self):
+        with tempfile.NamedTemporaryFile() as log:
+            follower = log_follower.LogFollower(log.name)
+            log.write(b"one\ntw")
+            log.flush()
+            self.assertEqual(["one"], follower.new_lines())
+            log.write(b"o\n\xff\n")
+            log.flush()
+            self.assertEqual(["two", "\ufffd"], follower.new_lines())
+            self.assertEqual([], follower.new_lines())
+
+    def test_a_log_that_is_not_there_yet_is_empty(self):
+        self.assertEqual([], log_follower.LogFollower("/nowhere/log").new_lines())
+
+    def test_tells_warnings_from_the_rest_in_both_formats(self):
+        for line, expected in (
+                ("12:00:00.000 warning offramp-consumer[17] disk slow", ("warning", "disk slow")),
+                ("12:00:00.000 error   offramp-producer[1] bad: a. b", ("error", "bad: a. b")),
+                ("12:00:00.000 info    offramp-producer[1] error of the day", None),
+                (json.dumps({"level": "error", "message": "m"}), ("error", "m")),
+                (json.dumps({"level": "info", "message": "m"}), None),
+                ("{broken", None), ("[1]", None), ("error", None), ("", None)):
+            self.assertEqual(expected, log_follower.severity(line), line)
+
+
+class SummaryTest(unittest.TestCase):
+    def test_every_consumer_is_listed_whoever_knows_it(self):
+        merged = summary.merge(
+            {"model": "copy", "consumers": [{"pid": 1, "batches": 3, "samples": 9}, {"pid": 3, "batches": 1, "samples": 2}]},
+            [{"pid": 1, "number": 1, "exit": -9, "cpu_seconds": 0.5}, {"pid": 2, "number": 2, "exit": 0, "cpu_seconds": 0.1}])
+        self.assertEqual("copy", merged["model"])
+        self.assertEqual([(1, 3, 0.5, -9, "SIGKILL"), (2, 0, 0.1, 0, None), (3, 1, None, None, None)],
+                         [tuple(entry[key] for key in ("pid", "batches", "cpu_seconds", "exit", "signal"))
+                          for entry in merged["consumers"]])
+
+    def test_tells_the_first_skipped_items_and_how_many_there_are(self):
+        skipped = [{"item": index, "origin": f"{index}.jpg", "reason": "empty"} for index in range(30)]
+        told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 31}, "skipped": skipped}, "images", "", "x")
+        self.assertIn("skipped    31:", told)
+        self.assertIn("19.jpg: empty", told)
+        self.assertNotIn("20.jpg", told)
+
+    def test_random_weights_are_loud(self):
+        run = {"run_id": "r", "run_dir": "/r", "exit": 0}
+        self.assertIn("RANDOM WEIGHTS", summary.tell({**run, "random_weights": True}, "images", "", "x"))
+        self.assertNotIn("RANDOM WEIGHTS", summary.tell({**run, "random_weights": False}, "images", "", "x"))
+
+
+class ProgressTest(unittest.TestCase):
+    def test_describes_what_is_known(self):
+        self.assertEqual("0 images, 0.0/s", progress.describe({}, "images"))
+        self.assertEqual("3/9 images, 1.5/s, compute 50%, consumers 25%, held back by compute", progress.describe(
+            {"done_samples": 3, "total_samples": 9, "samples_per_second": 1.5, "gpu_share": 0.5, "consumer_share": 0.25,
+             "limiting_stage": "compute"}, "images"))
+
+
+    def test_the_rate_is_that_of_the_last_ten_seconds(self):
+        now = [0.0]
+        rate = progress.Rate(clock=lambda: now[0])
+        shown = []
+        for now[0], done in ((0, 0), (2, 4), (10, 20), (14, 20), (30, 20), (31, 21)):
+            shown.append(rate.update({"done_samples": done, "samples_per_second": 0})["samples_per_second"])
+        self.assertEqual([0, 2, 2, 0, 0, 1], shown)
+        self.assertEqual({}, rate.update({}))
+
+
+class RunCommandTest(unittest.TestCase):
+    def test_the_settings_become_a_file_for_another_run(self):
+        text = run_command.to_toml({"run-id": "r", "run-dir": "/r", "output": "", "batch": 4, "lease-seconds": 30.0, "write-copy": False,
+                                    "input": 'a "b" \\ é'})
+        self.assertEqual(['batch = 4', 'lease-seconds = 30.0', 'write-copy = false', 'input = "a \\"b\\" \\\\ é"'],
+                         text.splitlines()[1:])
+
+    def test_sample_images_are_for_those_who_said_nothing_of_their_input(self):
+        deeplab, copy = {"model": "deeplabv3-resnet50"}, {"model": "copy"}
+        self.assertTrue(run_command.wants_samples([], deeplab, {}))
+        self.assertTrue(run_command.wants_samples(["--batch", "4"], deeplab, {}))
+        self.assertFalse(run_command.wants_samples([], copy, {}))
+        self.assertFalse(run_command.wants_samples([], deeplab, {"OFFRAMP_INPUT": "/images"}))
+        for flag in ("--input=/images", "--source", "--batches", "--profile", "--config"):
+            self.assertFalse(run_command.wants_samples([flag, "x"], deeplab, {}), flag)
+
+
+class BuildTest(unittest.TestCase):
+    def test_as_many_jobs_as_cores_and_memory_hold(self):
+        gigabyte = 1 << 30
+        for cores, memory, jobs in ((2, 64, 2), (16, 8, 4), (16, 1, 1), (1, 64, 1)):
+            self.assertEqual(jobs, build.parallel_jobs(cores, memory * gigabyte))
+
+    def test_sanitized_runs_leave_out_what_cannot_be_judged(self):
+        places = Places(root="/r", build="/b")
+        self.assertEqual(["ctest", "--test-dir", "/b/release", "--output-on-failure", "--no-tests=error", "-j2", "-R", "x"],
+                         testing.ctest_command(places, "release", ["-R", "x"]))
+        self.assertIn("^(unit|contract)$", testing.ctest_command(places, "tsan", []))
+
+    def test_every_preset_that_the_commands_build_is_there(self):
+        presets = {preset["name"] for preset in json.loads((REPOSITORY / "CMakePresets.json").read_text())["configurePresets"]}
+        self.assertLessEqual({"release", *testing.SANITIZED}, presets)
+
+
+class ExitCodeTest(unittest.TestCase):
+    def test_mirrors_the_programs(self):
+        header = (REPOSITORY / "common" / "base" / "exit_code.hpp").read_text()
+        theirs = {re.sub(r"(?<!^)(?=[A-Z])", "_", name).upper(): int(value)
+                  for name, value in re.findall(r"^    (\w+) = (\d+),", header, re.MULTILINE)}
+        self.assertEqual(theirs, {code.name: code.value for code in ExitCode})
+
+    def test_each_has_its_line_in_the_readme(self):
+        table = (REPOSITORY / "launch" / "README.md").read_text()
+        for code in ExitCode:
+            self.assertRegex(table, rf"(?m)^\| {code.value} \|")
+
+    def test_a_signal_is_what_a_shell_makes_of_it(self):
+        self.assertEqual([0, 84, 137], [shell_code(status) for status in (0, 84, -9)])
+
+
+class DoctorTest(unittest.TestCase):
+    def test_little_shared_memory_is_wanting_with_the_remedies(self):
+        finding = doctor.shared_memory(64 << 20, 64 << 20)
+        self.assertEqual(ExitCode.SHARED_MEMORY_FULL, finding.code)
+        for remedy in ("--shm-size", "emptyDir", "medium: Memory"):
+            self.assertIn(remedy, finding.line())
+        self.assertEqual(ExitCode.OK, doctor.shared_memory(2 << 30, 1 << 30).code)
+
+    def test_a_driver_older_than_the_programs_cuda_is_wanting(self):
+        old = doctor.driver({"driver_version": 12040, "runtime_version": 13000})
+        self.assertIn("for CUDA 12.4; the programs use 13.0", old.text)
+        self.assertEqual(ExitCode.DEVICE_UNSUPPORTED, old.code)
+        self.assertEqual(ExitCode.OK, doctor.driver({"driver_version": 13010, "runtime_version": 13000}).code)
+
+    def test_a_slab_that_cannot_be_page_locked_is_wanting_on_a_gpu_only(self):
+        refused = {"registered": False, "error": "operation not supported"}
+        self.assertEqual(ExitCode.DEVICE_UNSUPPORTED, doctor.pinning(refused, True).code)
+        self.assertIn("operation not supported", doctor.pinning(refused, True).text)
+        self.assertEqual(ExitCode.OK, doctor.pinning(refused, False).code)
+        self.assertIn("55.3 GB/s", doctor.pinning({"registered": True, "gigabytes_per_second": 55.3}, True).text)
+
+    def test_libtorch_is_told_from_what_was_configured(self):
+        with tempfile.TemporaryDirectory() as folder:
+            places = Places(root=folder, build=folder)
+            self.assertEqual(ExitCode.SYSTEM, doctor.libtorch(places).code)
+            (places.build / "torch").mkdir()
+            (places.build / "torch" / "version.py").write_text("__all__ = []\n__version__ = '2.9.1+cu130'\n")
+            (places.build / "release" / "bin").mkdir(parents=True)
+            (places.build / "release" / "CMakeCache.txt").write_text(f"offramp_torch_root:PATH={places.build}/torch\n")
+            self.assertIn("2.9.1+cu130", doctor.libtorch(places).text)
+            places.producer().write_text("#!/bin/sh\necho 'models: copy'\necho 'libc10.so is missing' >&2\n")
+            places.producer().chmod(0o755)
+            self.assertEqual(ExitCode.DEVICE_UNSUPPORTED, doctor.libtorch(places).code)
+            self.assertIn("libc10.so is missing", doctor.libtorch(places).text)
+            places.producer().write_text("#!/bin/sh\necho 'models: copy deeplabv3-resnet50'\n")
+            self.assertEqual(ExitCode.OK, doctor.libtorch(places).code)
+
+    def test_says_what_is_not_built_yet(self):
+        with tempfile.TemporaryDirectory() as folder:
+            found, obstacle = doctor.probe_machine(pathlib.Path(folder) / "offramp-producer")
+        self.assertIsNone(found)
+        self.assertIn("not built yet", obstacle)
+
+    def test_an_odd_producer_is_told_and_no_crash(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder) / "offramp-producer"
+            program.write_text("#!/bin/sh\necho broken >&2\nexit 3\n")
+            program.chmod(0o755)
+            self.assertIn("ended with 3 and said: broken", doctor.probe_machine(program)[1])
+
+    def test_the_exit_code_is_that_of_the_first_thing_wanting(self):
+        fine, wanting = doctor.Finding("a", ""), doctor.Finding("b", "", "fix", ExitCode.SHARED_MEMORY_FULL)
+        self.assertEqual([0, 80], [doctor.exit_code([fine]), doctor.exit_code([fine, wanting])])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,281 @@
+import json
+import os
+import pwd
+import signal
+import unittest
+
+from stage import WATCHDOG_SECONDS, Stage, kill, until, wait_until_gone
+
+
+class RunTest(unittest.TestCase):
+    def setUp(self):
+        self.stage = Stage()
+        self.addCleanup(self.stage.close)
+
+    def test_passes_the_same_flags_to_all_and_merges_their_accounts(self):
+        launcher, producer, consumers = self.stage.start_run(2, "--processor", "none")
+        for program in (producer, *consumers):
+            self.assertEqual("none", program.flag("--processor"))
+            self.assertEqual(producer.flag("--run-dir"), program.flag("--run-dir"))
+            self.assertEqual(producer.flag("--run-dir") + "/output", program.flag("--output"))
+        said = self.stage.end(launcher, producer, consumers, summary={
+            "samples": {"released": 8}, "skipped": [{"item": 3, "origin": "bad.jpg", "reason": "not an image"}],
+            "consumers": [{"pid": consumers[0].pid, "batches": 5, "samples": 8}]})
+        self.assertEqual(0, launcher.returncode, said)
+        self.assertIn("bad.jpg: not an image", said)
+        listed = {entry["pid"]: entry for entry in self.stage.summary()["consumers"]}
+        self.assertEqual({puppet.pid for puppet in consumers}, set(listed))
+        self.assertEqual(5, listed[consumers[0].pid]["batches"])
+        self.assertEqual(0, listed[consumers[1].pid]["batches"])
+        self.assertGreater(listed[consumers[1].pid]["cpu_seconds"], 0)
+        self.assertEqual(["producer sweep", "consumer finish", "producer sweep"], self.stage.errands())
+        self.assertEqual(0o700, os.stat(producer.flag("--run-dir")).st_mode & 0o777)
+
+    def test_a_killed_consumer_is_started_again(self):
+        launcher, producer, consumers = self.stage.start_run(1)
+        kill(consumers[0])
+        successor = self.stage.enter()
+        self.assertNotEqual(consumers[0].pid, successor.pid)
+        said = self.stage.end(launcher, producer, [successor], summary={})
+        self.assertEqual(0, launcher.returncode, said)
+        self.assertIn("was killed by SIGKILL", said)
+        self.assertEqual([(-9, "SIGKILL"), (0, None)],
+                         [(entry["exit"], entry["signal"]) for entry in self.stage.summary()["consumers"]])
+
+    def test_a_consumer_that_ends_while_the_run_goes_on_is_started_again(self):
+        launcher, producer, consumers = self.stage.start_run(1)
+        consumers[0].order(exit=0)
+        successor = self.stage.enter()
+        self.stage.end(launcher, producer, [successor])
+        self.assertEqual(0, launcher.returncode)
+
+    def test_a_consumer_that_would_end_so_again_stops_the_run(self):
+        launcher, producer, consumers = self.stage.start_run(2)
+        consumers[0].order(log="the output folder cannot be written", exit=73)
+        self.assertEqual({"signal": "SIGTERM"}, producer.hear())
+        said = self.stage.end(launcher, producer, consumers[1:])
+        self.assertEqual(73, launcher.returncode)
+        self.assertIn("the output folder cannot be written", said)
+
+    def test_deaths_without_progress_stop_the_run(self):
+        launcher, producer, consumers = self.stage.start_run(20)
+        for consumer in consumers:
+            consumer.order(exit=71)
+        while (event := producer.hear()) != {"signal": "SIGTERM"}:
+            self.assertIsNotNone(event)
+        producer.order(exit=0)
+        said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(71, launcher.returncode, said)
+        self.assertIn("died 20 times in a row", said)
+
+    def test_a_dead_producer_ends_the_run_with_its_signal(self):
+        launcher, producer, consumers = self.stage.start_run(1)
+        kill(producer)
+        self.assertTrue(wait_until_gone(producer.pid))
+        consumers[0].order(exit=86)
+        said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(128 + signal.SIGKILL, launcher.returncode, said)
+        self.assertTrue(self.stage.summary()["incomplete"])
+        self.assertEqual("producer sweep", self.stage.errands()[-1])
+
+    def test_a_consumer_that_outlives_its_producer_is_asked_and_then_killed(self):
+        launcher, producer, consumers = self.stage.start_run(1)
+        producer.order(exit=0)
+        self.assertEqual({"signal": "SIGTERM"}, consumers[0].hear())
+        self.assertIsNone(consumers[0].hear())
+        launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(-9, self.stage.summary()["consumers"][0]["exit"])
+
+    def test_ctrl_c_drains_and_a_second_one_abandons(self):
+        launcher, producer, consumers = self.stage.start_run(1)
+        launcher.send_signal(signal.SIGINT)
+        self.assertEqual({"signal": "SIGTERM"}, producer.hear())
+        launcher.send_signal(signal.SIGINT)
+        self.assertIsNone(producer.hear())
+        self.assertIsNone(consumers[0].hear())
+        said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(130, launcher.returncode, said)
+        self.assertEqual("producer sweep", self.stage.errands()[-1])
+
+    def test_a_drained_run_ends_with_the_producers_code(self):
+        launcher, producer, consumers = self.stage.start_run(1)
+        launcher.send_signal(signal.SIGTERM)
+        self.assertEqual({"signal": "SIGTERM"}, producer.hear())
+        self.stage.end(launcher, producer, consumers, code=84)
+        self.assertEqual(84, launcher.returncode)
+
+    def test_the_launchers_death_is_seen_by_all(self):
+        launcher, producer, consumers = self.stage.start_run(2)
+        launcher.kill()
+        for puppet in (producer, *consumers):
+            self.assertEqual({"lifeline": "ended"}, puppet.hear())
+            self.assertTrue(wait_until_gone(puppet.pid))
+
+    def test_a_terminals_signals_reach_the_launcher_only(self):
+        launcher, producer, consumers = self.stage.start_run(1)
+        for puppet in (producer, *consumers):
+            self.assertEqual(puppet.pid, os.getpgid(puppet.pid))
+        self.stage.end(launcher, producer, consumers)
+
+    def test_warnings_are_relayed_and_the_rest_stays_in_the_log(self):
+        launcher, producer, consumers = self.stage.start_run(1)
+        producer.order(log="12:00:00.000 warning offramp-producer[1] no weights were given")
+        producer.order(log="12:00:00.000 info    offramp-producer[1] all is well")
+        said = self.stage.end(launcher, producer, consumers)
+        self.assertIn("producer: warning: no weights were given", said)
+        self.assertNotIn("all is well", said)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root may start programs as another user")
+    def test_consumers_run_as_their_own_user(self):
+        nobody = pwd.getpwnam("nobody")
+        self.stage.folder.chmod(0o755)
+        (self.stage.folder / "door").chmod(0o777)
+        os.close(os.open(self.stage.environment["PUPPET_ERRANDS"], os.O_CREAT | os.O_WRONLY, 0o666))
+        os.chmod(self.stage.environment["PUPPET_ERRANDS"], 0o666)
+        if os.stat(os.path.dirname(os.path.abspath(__file__))).st_mode & 0o005 != 0o005 or not readable_by_all(os.__file__):
+            self.skipTest("another user can read neither this folder nor this Python")
+        launcher, producer, consumers = self.stage.start_run(1, "--consumer-user", "nobody")
+        self.assertEqual((0, nobody.pw_uid), (producer.uid, consumers[0].uid))
+        self.assertEqual(nobody.pw_uid, os.stat(producer.flag("--output")).st_uid)
+        self.assertEqual(0o710, os.stat(producer.flag("--run-dir")).st_mode & 0o777)
+        self.stage.end(launcher, producer, consumers)
+        self.assertEqual(0, launcher.returncode)
+
+
+class ControlTest(unittest.TestCase):
+    def setUp(self):
+        self.stage = Stage()
+        self.addCleanup(self.stage.close)
+
+    def test_scale_adds_and_drains_the_newest(self):
+        launcher, producer, consumers = self.stage.start_run(1)
+        code, said = self.stage.call("scale", "3")
+        self.assertEqual(0, code, said)
+        added = [self.stage.enter(), self.stage.enter()]
+        self.assertEqual(0, self.stage.call("scale", "1")[0])
+        for puppet in added:
+            self.assertEqual({"signal": "SIGTERM"}, puppet.hear())
+            puppet.order(exit=0)
+        self.stage.end(launcher, producer, consumers)
+        self.assertTrue(self.stage.nobody_enters_before(launcher))
+        self.assertEqual(3, len(self.stage.summary()["consumers"]))
+
+    def test_a_consumer_that_dies_while_it_drains_is_not_started_again(self):
+        launcher, producer, consumers = self.stage.start_run(1)
+        self.stage.call("scale", "2")
+        added = self.stage.enter()
+        self.stage.call("scale", "1")
+        kill(added)
+        self.assertTrue(wait_until_gone(added.pid))
+        self.stage.end(launcher, producer, consumers)
+        self.assertTrue(self.stage.nobody_enters_before(launcher))
+
+    def test_status_tells_what_the_producer_says(self):
+        launcher, producer, consumers = self.stage.start_run(1)
+        answers = []
+
+        def shows_the_status():
+            code, said = self.stage.call("status", "--json")
+            self.assertEqual(0, code, said)
+            answers.append(json.loads(said))
+            return answers[-1]["status"].get("total_samples") == 8
+
+        until(shows_the_status)
+        self.assertEqual((1, 1, producer.pid),
+                         (answers[-1]["consumers_wanted"], answers[-1]["consumers_alive"], answers[-1]["producer_pid"]))
+        self.stage.end(launcher, producer, consumers)
+
+    def test_stop_drains_and_returns_when_the_run_has_ended(self):
+        launcher, producer, consumers = self.stage.start_run(1)
+        stop = self.stage.launch("stop")
+        self.assertEqual({"signal": "SIGTERM"}, producer.hear())
+        self.assertIsNone(stop.poll())
+        self.stage.end(launcher, producer, consumers)
+        said, _ = stop.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(0, stop.returncode, said)
+        self.assertTrue(self.stage.summary())
+
+    def test_stop_now_abandons(self):
+        launcher, producer, consumers = self.stage.start_run(1)
+        self.assertEqual(0, self.stage.call("stop", "--now")[0])
+        self.assertIsNone(producer.hear())
+        self.assertIsNone(consumers[0].hear())
+        launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(130, launcher.returncode)
+
+    def test_an_ending_run_takes_no_more_consumers(self):
+        launcher, producer, consumers = self.stage.start_run(1)
+        launcher.send_signal(signal.SIGINT)
+        self.assertEqual({"signal": "SIGTERM"}, producer.hear())
+        code, said = self.stage.call("scale", "2")
+        self.assertEqual(69, code, said)
+        self.stage.end(launcher, producer, consumers)
+
+    def test_bad_numbers_are_refused_with_the_value(self):
+        launcher, producer, consumers = self.stage.start_run(1)
+        for value in ("0", "-1", "65", "two", "1.5", "99999999999999999999"):
+            code, said = self.stage.call("scale", value)
+            self.assertEqual(64, code, said)
+            self.assertIn(value, said)
+        self.stage.end(launcher, producer, consumers)
+
+    def test_without_a_run_there_is_nothing_to_control(self):
+        for command in (["scale", "2"], ["stop"], ["status"], ["status", "--run-dir", "/nowhere"]):
+            code, said = self.stage.call(*command)
+            self.assertEqual(69, code, said)
+            self.assertIn("no live run", said)
+
+    def test_of_several_runs_one_must_be_named(self):
+        first = self.stage.start_run(1)
+        second_dir = str(self.stage.folder / "elsewhere")
+        second = self.stage.start_run(1, "--run-dir", second_dir)
+        code, said = self.stage.call("status")
+        self.assertEqual(64, code)
+        self.assertIn(f"--run-dir {second_dir}", said)
+        self.assertEqual(0, self.stage.call("status", "--run-dir", second_dir)[0])
+        self.stage.end(*first)
+        self.stage.end(*second)
+
+    def test_a_second_run_in_the_same_directory_is_refused(self):
+        run_dir = str(self.stage.folder / "run")
+        launcher, producer, consumers = self.stage.start_run(1, "--run-dir", run_dir)
+        code, said = self.stage.call("run", "--run-dir", run_dir)
+        self.assertEqual(85, code, said)
+        self.assertIn(run_dir, said)
+        self.assertEqual(0, self.stage.call("status")[0])
+        self.stage.end(launcher, producer, consumers)
+        self.assertEqual(0, launcher.returncode)
+
+    def test_a_run_directory_can_be_used_again(self):
+        run_dir = str(self.stage.folder / "run")
+        self.stage.end(*self.stage.start_run(1, "--run-dir", run_dir), summary={"samples": {"released": 8}})
+        launcher, producer, consumers = self.stage.start_run(1, "--run-dir", run_dir)
+        self.stage.end(launcher, producer, consumers, code=1)
+        self.assertTrue(self.stage.summary()["incomplete"])
+
+    def test_the_producers_refusal_is_passed_on(self):
+        code, said = self.stage.call("run", "--colour", "red")
+        self.assertEqual(64, code)
+        self.assertIn("unknown flag --colour", said)
+
+    def test_more_consumers_than_a_run_can_hold_are_refused(self):
+        code, said = self.stage.call("run", "--consumers", "65")
+        self.assertEqual(64, code)
+        self.assertIn("--consumers 65", said)
+
+    def test_a_run_directory_too_deep_for_a_socket_is_refused(self):
+        code, said = self.stage.call("run", "--run-dir", "/tmp/" + "deep/" * 30)
+        self.assertEqual(64, code)
+        self.assertIn("too long", said)
+
+
+def readable_by_all(path):
+    while os.stat(path).st_mode & 0o005:
+        if path == "/":
+            return True
+        path = os.path.dirname(path)
+    return False
+
+
+if __name__ == "__main__":
+    unittest.main()

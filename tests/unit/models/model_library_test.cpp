@@ -1,0 +1,98 @@
+#include "producer/models/model_library.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "common/base/error.hpp"
+
+namespace offramp {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// The error that opening `path` gives.
+ConfigError refusal(const std::string& path) {
+    try {
+        (void)ModelLibrary::open(path);
+    } catch (const ConfigError& error) {
+        return error;
+    }
+    ADD_FAILURE() << path << " was opened";
+    return ConfigError("");
+}
+
+TEST(ModelLibrary, TellsAbsentModuleByPathAndFix) {
+    const ConfigError error = refusal("/nowhere/libofframp_models.so");
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("/nowhere/libofframp_models.so"), HasSubstr("LibTorch 2.7"),
+                                    HasSubstr("setup")));
+    EXPECT_EQ(error.exit_code(), ExitCode::DeviceUnsupported);
+}
+
+TEST(ModelLibrary, GivesTheLoadersWords) {
+    const std::string path = testing::TempDir() + "no_library.so";
+    std::ofstream(path) << "not an ELF file";
+    EXPECT_THAT(refusal(path).what(), AllOf(HasSubstr(path), HasSubstr("cannot be loaded")));
+    std::filesystem::remove(path);
+}
+
+TEST(ModelLibrary, RefusesLibraryWithoutTheSymbol) {
+    EXPECT_THAT(refusal(OFFRAMP_FAKE_NO_SYMBOL).what(), HasSubstr("offramp_models_v1"));
+}
+
+TEST(ModelLibrary, RefusesAnotherInterfaceVersion) {
+    EXPECT_THAT(refusal(OFFRAMP_FAKE_OTHER_ABI).what(),
+                AllOf(HasSubstr("version 42"), HasSubstr("needs version 1")));
+}
+
+TEST(ModelLibrary, LooksBesideTheProgramByDefault) {
+    EXPECT_THAT(ModelLibrary::default_path(), testing::EndsWith("/lib/libofframp_models.so"));
+}
+
+TEST(ModelLibrary, ListsItsModels) {
+    const ModelLibrary library = ModelLibrary::open(OFFRAMP_FAKE_SOUND);
+    EXPECT_THAT(library.names(), testing::ElementsAre("faulty", "also-faulty"));
+    EXPECT_TRUE(library.has("faulty"));
+    EXPECT_FALSE(library.has("copy"));
+    EXPECT_EQ(library.libtorch_version(), "none");
+    EXPECT_FALSE(library.has_cuda());
+}
+
+TEST(ModelLibrary, ListsKnownModelsForAnUnknownOne) {
+    const std::string built_in[] = {"copy"};
+    try {
+        (void)ModelLibrary::open(OFFRAMP_FAKE_SOUND).make({.name = "resnet"}, built_in);
+        FAIL() << "an unknown model was made";
+    } catch (const ConfigError& error) {
+        EXPECT_STREQ(error.what(), "unknown model 'resnet'. Known models: also-faulty, copy, faulty");
+        EXPECT_EQ(error.exit_code(), ExitCode::Usage);
+    }
+}
+
+// The module has its own copy of the classes' type information: they must still be the same types to a
+// handler here.
+TEST(ModelLibrary, ExceptionsKeepTheirTypeAcrossTheBorder) {
+    const ModelLibrary library = ModelLibrary::open(OFFRAMP_FAKE_SOUND);
+    try {
+        (void)library.make({.name = "faulty", .seed = 1});
+        FAIL() << "nothing was thrown";
+    } catch (const ConfigError& error) {
+        EXPECT_EQ(error.exit_code(), ExitCode::BadInput);
+        EXPECT_STREQ(error.what(), "weights of the faulty model. the fix");
+    }
+    try {
+        (void)library.make({.name = "faulty", .seed = 2});
+        FAIL() << "nothing was thrown";
+    } catch (const ConfigError&) {
+        FAIL() << "caught as another type";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.exit_code(), ExitCode::DeviceBroken);
+    }
+    EXPECT_THROW((void)library.make({.name = "faulty", .seed = 3}), SystemError);
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,391 @@
+#include "producer/pipeline/prefetcher.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <set>
+
+#include "tests/unit/prefetch/prefetch_world.hpp"
+
+namespace offramp {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr std::int64_t kRowFloats = 6;
+
+ModelInput features(std::uint32_t batch, DType dtype = kFloat32) {
+    return {.kind = InputKind::Feature,
+            .tensor = TensorSpec::contiguous("x", dtype, std::vector<std::int64_t>{batch, kRowFloats})};
+}
+
+class PrefetcherTest : public ::testing::Test {
+  protected:
+    static PrefetchSettings settings(std::uint32_t batch, std::uint32_t workers = 3,
+                                     std::uint32_t depth = 1) {
+        return {.input = features(batch), .batch = batch, .decode_workers = workers, .depth = depth};
+    }
+
+    // What lies in the batch's buffer, seen by a model's stream.
+    template <typename T = float>
+    std::vector<T> contents(const InputBatch& batch, std::size_t count) {
+        std::vector<T> values(count);
+        batch.wait_ready(*compute);
+        compute->copy_to_host(reinterpret_cast<std::byte*>(values.data()), batch.data(), count * sizeof(T));
+        compute->synchronize();
+        return values;
+    }
+
+    std::unique_ptr<Device> device = open_cpu_device();
+    std::unique_ptr<Stream> compute = device->make_stream("compute");
+};
+
+TEST_F(PrefetcherTest, BatchesComeInOrderTheLastOneShortAndZeroBeyond) {
+    FakeSource source(22, RowKind::Float32);
+    Prefetcher prefetcher(*device, source, settings(4));
+    for (std::uint64_t number = 0; number < 6; ++number) {
+        auto batch = prefetcher.next();
+        ASSERT_TRUE(batch);
+        EXPECT_EQ(batch->number(), number);
+        const std::size_t rows = number == 5 ? 2 : 4;
+        ASSERT_EQ(batch->rows().size(), rows);
+        const std::vector<float> values = contents(*batch, 4 * kRowFloats);
+        for (std::size_t row = 0; row < 4; ++row) {
+            const std::uint64_t item = number * 4 + row;
+            EXPECT_EQ(values[row * kRowFloats], row < rows ? static_cast<float>(item + 1) : 0.0F);
+            if (row >= rows) continue;
+            EXPECT_EQ(batch->rows()[row].item, item);
+            EXPECT_EQ(batch->rows()[row].key, "key-" + std::to_string(item));
+        }
+        batch->release_after(*compute);
+    }
+    EXPECT_FALSE(prefetcher.next());
+    EXPECT_FALSE(prefetcher.next());
+    const auto progress = prefetcher.progress();
+    EXPECT_EQ(progress.batches_delivered, 6U);
+    EXPECT_EQ(progress.items_delivered, 22U);
+    EXPECT_EQ(progress.holes_delivered, 0U);
+}
+
+TEST_F(PrefetcherTest, PixelsAreNormalisedOnTheDevice) {
+    FakeSource source(2, RowKind::Pixels);
+    source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
+        ASSERT_EQ(row.size(), 2U * 3 * 3);
+        for (std::size_t i = 0; i < row.size(); ++i) row[i] = static_cast<std::byte>(10 * item + i);
+    };
+    PrefetchSettings wanted{.batch = 2, .decode_workers = 2, .depth = 1};
+    wanted.input = {
+        .kind = InputKind::Image,
+        .tensor = TensorSpec::contiguous("image", kFloat32, std::vector<std::int64_t>{2, 3, 2, 3})};
+    Prefetcher prefetcher(*device, source, wanted);
+    const auto batch = prefetcher.next();
+    const std::vector<float> values = contents(*batch, 2 * 18);
+    for (std::size_t row = 0; row < 2; ++row)
+        for (std::size_t channel = 0; channel < 3; ++channel)
+            for (std::size_t pixel = 0; pixel < 6; ++pixel) {
+                const float byte = static_cast<float>(10 * row + pixel * 3 + channel);
+                EXPECT_NEAR(values[row * 18 + channel * 6 + pixel],
+                            (byte / 255 - wanted.input.mean[channel]) / wanted.input.std[channel], 1e-5);
+            }
+}
+
+TEST_F(PrefetcherTest, FloatsAreConvertedForABfloat16Model) {
+    FakeSource source(3, RowKind::Float32);
+    PrefetchSettings wanted = settings(3);
+    wanted.input = features(3, kBFloat16);
+    Prefetcher prefetcher(*device, source, wanted);
+    const auto batch = prefetcher.next();
+    const auto values = contents<std::uint16_t>(*batch, 3 * kRowFloats);
+    EXPECT_EQ(values[0], 0x3f80);               // 1
+    EXPECT_EQ(values[kRowFloats], 0x4000);      // 2
+    EXPECT_EQ(values[2 * kRowFloats], 0x4040);  // 3
+}
+
+TEST_F(PrefetcherTest, AnUnreadableItemIsAHoleAndShiftsNothing) {
+    FakeSource source(9, RowKind::Float32);
+    source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
+        FakeSource::fill(item, row);  // half-decoded bytes must not be left behind
+        if (item == 2 || item == 7) throw UnreadableItem("reason " + std::to_string(item));
+    };
+    Prefetcher prefetcher(*device, source, settings(4));
+    for (std::uint64_t number = 0; number < 3; ++number) {
+        auto batch = prefetcher.next();
+        const std::vector<float> values = contents(*batch, 4 * kRowFloats);
+        for (std::size_t row = 0; row < batch->rows().size(); ++row) {
+            const std::uint64_t item = number * 4 + row;
+            const bool hole = item == 2 || item == 7;
+            EXPECT_EQ(batch->rows()[row].item, item);
+            EXPECT_EQ(batch->rows()[row].hole, hole);
+            EXPECT_EQ(batch->rows()[row].reason, hole ? "reason " + std::to_string(item) : "");
+            EXPECT_EQ(values[row * kRowFloats + 5], hole ? 0.0F : static_cast<float>(item + 1));
+        }
+        EXPECT_EQ(batch->holes(), number < 2 ? 1U : 0U);
+    }
+    EXPECT_FALSE(prefetcher.next());
+    EXPECT_EQ(prefetcher.skipped().total(), 2U);
+    const auto list = prefetcher.skipped().list();
+    EXPECT_EQ(list[1].item, 7U);
+    EXPECT_EQ(list[1].origin, "/fake/7");
+    EXPECT_EQ(list[1].reason, "reason 7");
+    EXPECT_EQ(prefetcher.progress().holes_delivered, 2U);
+}
+
+TEST_F(PrefetcherTest, AResidentInputIsOneBufferOfSeededNumbers) {
+    FakeSource source(5, RowKind::Nothing);
+    std::vector<std::vector<float>> seen;
+    for (const std::uint64_t seed : {1U, 1U, 2U}) {
+        PrefetchSettings wanted = settings(2);
+        wanted.seed = seed;
+        Prefetcher prefetcher(*device, source, wanted);
+        std::set<const void*> buffers;
+        std::uint64_t items = 0;
+        while (auto batch = prefetcher.next()) {
+            EXPECT_EQ(batch->ready(), nullptr);
+            buffers.insert(batch->data());
+            for (const RowInfo& row : batch->rows()) EXPECT_EQ(row.item, items++);
+            seen.push_back(contents(*batch, 2 * kRowFloats));
+            batch->release_after(*compute);
+        }
+        EXPECT_EQ(items, 5U);
+        EXPECT_EQ(buffers.size(), 1U);
+    }
+    EXPECT_EQ(seen[0], seen[1]);
+    EXPECT_EQ(seen[0], seen[3]);
+    EXPECT_NE(seen[0], seen[6]);
+    EXPECT_EQ(source.loads, 0U);
+    EXPECT_NE(seen[0][0], seen[0][kRowFloats]);
+}
+
+TEST_F(PrefetcherTest, AModelWithoutInputGetsNone) {
+    FakeSource source(5, RowKind::Nothing);
+    PrefetchSettings wanted{.batch = 4};
+    Prefetcher prefetcher(*device, source, wanted);
+    EXPECT_EQ(prefetcher.next()->data(), nullptr);
+    EXPECT_EQ(prefetcher.next()->rows().size(), 1U);
+    EXPECT_FALSE(prefetcher.next());
+}
+
+TEST_F(PrefetcherTest, ASourceWithoutItemsEndsAtOnce) {
+    for (const RowKind kind : {RowKind::Nothing, RowKind::Float32}) {
+        FakeSource source(0, kind);
+        Prefetcher prefetcher(*device, source, settings(4));
+        EXPECT_FALSE(prefetcher.next());
+    }
+}
+
+// Batches that are staged, uploaded, queued or lent are all that is ever made ahead.
+TEST_F(PrefetcherTest, AModelThatDoesNotTakeBatchesHoldsTheWorkersBack) {
+    constexpr std::uint32_t kBatch = 2, kDepth = 2;
+    constexpr std::uint64_t kAhead = 2 * (kDepth + 1);  // as many staging buffers as device inputs
+    FakeSource source(60, RowKind::Float32);
+    std::atomic<std::uint64_t> released{0};
+    std::atomic<bool> too_far{false};
+    source.on_load = [&](std::uint64_t item, std::span<std::byte> row) {
+        if (item / kBatch >= released + kAhead) too_far = true;
+        FakeSource::fill(item, row);
+    };
+    Prefetcher prefetcher(*device, source, settings(kBatch, 4, kDepth));
+    while (true) {
+        // As far ahead as there are buffers, or to the end.
+        yield_until(
+            [&] { return source.loads == std::min<std::uint64_t>(60, (released + kAhead) * kBatch); });
+        auto batch = prefetcher.next();
+        if (!batch) break;
+        contents(*batch, kRowFloats);
+        ++released;
+        batch->release_after(*compute);
+    }
+    EXPECT_EQ(released, 30U);
+    EXPECT_FALSE(too_far);
+}
+
+TEST_F(PrefetcherTest, AnInputIsNotOverwrittenWhileTheModelMayReadIt) {
+    FakeSource source(4, RowKind::Float32);
+    Prefetcher prefetcher(*device, source, settings(2, 1, 0));  // one device input
+    auto first = prefetcher.next();
+    const void* const memory = first->data();
+    StreamGate running_model;
+    first->wait_ready(*compute);
+    running_model.hold(*compute);
+    std::vector<float> seen(2 * kRowFloats);
+    compute->copy_to_host(reinterpret_cast<std::byte*>(seen.data()), memory, seen.size() * sizeof(float));
+    first->release_after(*compute);
+    auto second = prefetcher.next();  // handed out although the model runs: the host does not wait
+    ASSERT_EQ(second->data(), memory);
+    EXPECT_FALSE(second->ready()->done());
+    running_model.open();
+    EXPECT_EQ(contents(*second, 1)[0], 3.0F);
+    EXPECT_EQ(seen[0], 1.0F);
+    EXPECT_EQ(seen[kRowFloats], 2.0F);
+}
+
+TEST_F(PrefetcherTest, ALongRunWithoutWaitingComputesOnTheRightBytes) {
+    constexpr std::uint64_t kBatches = 200;
+    FakeSource source(kBatches * 3, RowKind::Float32);
+    std::vector<float> seen(kBatches * 3 * kRowFloats);
+    Prefetcher prefetcher(*device, source, settings(3, 2, 1));
+    while (auto batch = prefetcher.next()) {
+        batch->wait_ready(*compute);
+        compute->copy_to_host(reinterpret_cast<std::byte*>(&seen[batch->number() * 3 * kRowFloats]),
+                              batch->data(), 3 * kRowFloats * sizeof(float));
+        batch->release_after(*compute);
+    }
+    compute->synchronize();
+    for (std::uint64_t i = 0; i < seen.size(); ++i)
+        ASSERT_EQ(seen[i], static_cast<float>(i / kRowFloats + 1));
+}
+
+TEST_F(PrefetcherTest, AnyOtherExceptionOfAWorkerEndsInNext) {
+    FakeSource source(40, RowKind::Float32);
+    source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
+        if (item == 13) throw std::runtime_error("disk on fire");
+        FakeSource::fill(item, row);
+    };
+    Prefetcher prefetcher(*device, source, settings(4));
+    const auto run = [&] {
+        while (auto batch = prefetcher.next()) batch->release_after(*compute);
+    };
+    for (int again = 0; again < 2; ++again) try {
+            run();
+            FAIL() << "it ended well";
+        } catch (const std::runtime_error& error) {
+            EXPECT_STREQ(error.what(), "disk on fire");
+        }
+    EXPECT_LT(prefetcher.progress().batches_delivered, 4U);
+}
+
+TEST_F(PrefetcherTest, MoreUnreadableItemsThanAllowedFailTheRun) {
+    FakeSource source(1000, RowKind::Float32);
+    source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
+        if (item % 10 == 3) throw UnreadableItem("torn");
+        FakeSource::fill(item, row);
+    };
+    PrefetchSettings wanted = settings(4, 2);
+    wanted.max_errors = "2";
+    Prefetcher prefetcher(*device, source, wanted);
+    try {
+        while (auto batch = prefetcher.next()) batch->release_after(*compute);
+        FAIL() << "it ended well";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.exit_code(), ExitCode::BadInput);
+        EXPECT_THAT(error.what(), AllOf(HasSubstr("of 1000 items"), HasSubstr("--max-errors 2"),
+                                        HasSubstr("/fake/3: torn")));
+    }
+    EXPECT_LT(source.loads, 100U);
+}
+
+TEST_F(PrefetcherTest, ARunOfWhichNothingCouldBeReadFailsBeforeItsLastBatch) {
+    FakeSource source(6, RowKind::Float32);
+    source.on_load = [](std::uint64_t, std::span<std::byte>) { throw UnreadableItem("torn"); };
+    Prefetcher prefetcher(*device, source, settings(4));
+    std::uint64_t batches = 0;
+    try {
+        while (auto batch = prefetcher.next()) ++batches;
+        FAIL() << "it ended well";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.exit_code(), ExitCode::BadInput);
+        EXPECT_THAT(error.what(), HasSubstr("none of the 6 items could be read: /fake/0: torn"));
+    }
+    EXPECT_LE(batches, 1U);
+    EXPECT_EQ(prefetcher.skipped().total(), 6U);
+}
+
+TEST_F(PrefetcherTest, BadSettingsAreRefusedAtOnce) {
+    FakeSource pixels(6, RowKind::Pixels);
+    EXPECT_THROW(Prefetcher(*device, pixels, settings(2)), ConfigError);
+    FakeSource source(6, RowKind::Float32);
+    PrefetchSettings wanted = settings(2);
+    wanted.max_errors = "some";
+    EXPECT_THROW(Prefetcher(*device, source, wanted), ConfigError);
+    wanted = settings(2);
+    wanted.input = features(2, kInt32);
+    EXPECT_THROW(Prefetcher(*device, source, wanted), ConfigError);
+}
+
+TEST_F(PrefetcherTest, FinishingEarlyWakesTheOneThatWaits) {
+    FakeSource source(8, RowKind::Float32);
+    Gate slow_disk;
+    source.on_load = [&](std::uint64_t, std::span<std::byte>) { slow_disk.wait(); };
+    StepClock clock;
+    Prefetcher prefetcher(*device, source, settings(4), clock);
+    std::thread model([&] { EXPECT_FALSE(prefetcher.next()); });
+    yield_until([&] {
+        clock.advance(std::chrono::seconds(1));
+        return prefetcher.progress().next_blocked_seconds > 0;  // shown while the wait lasts
+    });
+    prefetcher.finish_early();
+    model.join();
+    slow_disk.open();
+    prefetcher.stop();
+    EXPECT_FALSE(prefetcher.next());
+}
+
+TEST_F(PrefetcherTest, AfterFinishingEarlyABatchInHandIsStillGood) {
+    FakeSource source(80, RowKind::Float32);
+    Prefetcher prefetcher(*device, source, settings(4));
+    auto batch = prefetcher.next();
+    prefetcher.finish_early();
+    EXPECT_FALSE(prefetcher.next());
+    EXPECT_EQ(contents(*batch, 1)[0], 1.0F);
+    batch->release_after(*compute);
+    EXPECT_EQ(prefetcher.progress().batches_delivered, 1U);
+}
+
+TEST_F(PrefetcherTest, StoppingWithEverythingFullEnds) {
+    FakeSource source(800, RowKind::Float32);
+    Prefetcher prefetcher(*device, source, settings(4, 3, 2));
+    yield_until([&] { return source.loads == 2 * 3 * 4; });
+    prefetcher.stop();
+    EXPECT_EQ(source.loads, 2U * 3 * 4);
+    prefetcher.stop();
+}
+
+TEST_F(PrefetcherTest, ABatchMayOutliveThePrefetcher) {
+    FakeSource source(8, RowKind::Float32);
+    auto prefetcher = std::make_unique<Prefetcher>(*device, source, settings(4));
+    auto batch = prefetcher->next();
+    prefetcher.reset();
+    EXPECT_EQ(contents(*batch, 1)[0], 1.0F);
+    batch->release_after(*compute);
+}
+
+TEST_F(PrefetcherTest, WhateverTheShapeEveryItemComesOnceInItsPlace) {
+    rc::check([&] {
+        const auto items = *rc::gen::inRange<std::uint64_t>(0, 40);
+        const auto batch_rows = *rc::gen::inRange<std::uint32_t>(1, 9);
+        const auto unreadable =
+            *rc::gen::container<std::set<std::uint64_t>>(rc::gen::inRange<std::uint64_t>(0, 40));
+        FakeSource source(items, RowKind::Float32);
+        source.on_load = [&](std::uint64_t item, std::span<std::byte> row) {
+            if (unreadable.contains(item)) throw UnreadableItem("torn");
+            FakeSource::fill(item, row);
+        };
+        std::uint64_t expected_holes = 0;
+        for (std::uint64_t item = 0; item < items; ++item) expected_holes += unreadable.contains(item);
+        RC_PRE(items == 0 || expected_holes < items);
+        Prefetcher prefetcher(*device, source,
+                              settings(batch_rows, *rc::gen::inRange(1U, 5U), *rc::gen::inRange(0U, 4U)));
+        std::uint64_t item = 0, holes = 0, number = 0;
+        while (auto batch = prefetcher.next()) {
+            RC_ASSERT(batch->number() == number++);
+            const std::vector<float> values = contents(*batch, std::size_t{batch_rows} * kRowFloats);
+            for (std::size_t row = 0; row < batch->rows().size(); ++row, ++item) {
+                const bool hole = unreadable.contains(item);
+                holes += hole;
+                RC_ASSERT(batch->rows()[row].item == item);
+                RC_ASSERT(batch->rows()[row].hole == hole);
+                RC_ASSERT(values[row * kRowFloats] == (hole ? 0.0F : static_cast<float>(item + 1)));
+            }
+            if (*rc::gen::arbitrary<bool>()) batch->release_after(*compute);
+        }
+        RC_ASSERT(item == items);
+        RC_ASSERT(holes == expected_holes);
+        RC_ASSERT(prefetcher.skipped().total() == expected_holes);
+    });
+}
+
+}  // namespace
+}  // namespace offramp

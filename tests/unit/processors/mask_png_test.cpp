@@ -1,0 +1,128 @@
+#include <gmock/gmock.h>
+
+#include <cstring>
+#include <span>
+
+#include "common/base/error.hpp"
+#include "tests/contract/processors/processor_world.hpp"
+#include "tests/unit/processors/decoded_png.hpp"
+
+namespace offramp {
+namespace {
+
+using test::ScratchFolder;
+
+// One sample of hand-made outputs; the tensors borrow `storage`.
+struct HandMade {
+    std::vector<std::vector<float>> storage;
+    SlabContents contents;
+
+    void add(TensorSpec spec) {
+        storage.emplace_back(spec.elements() + 1);
+        const auto bytes =
+            std::as_bytes(std::span(storage.back())).first(spec.elements() * spec.dtype.bytes());
+        contents.tensors.push_back({std::move(spec), bytes});
+    }
+};
+
+HandMade one_sample() {
+    HandMade made;
+    made.contents.samples.push_back({.item = 0, .batch = 0, .row = 0, .hole = false, .key = "sample"});
+    made.contents.batches.push_back(
+        {.batch = 0, .first_row = 0, .rows = 1, .first_sample = 0, .reserved = 0});
+    return made;
+}
+
+TensorSpec spec_of(const char* name, DType dtype, std::initializer_list<std::int64_t> shape) {
+    return TensorSpec::contiguous(name, dtype, std::span(shape.begin(), shape.size()));
+}
+
+test::Tree masks_of(const SlabContents& contents) {
+    const ScratchFolder folder;
+    const RunConfig config = test::config_for("mask-png", folder.path());
+    make_processor("mask-png", {&config})->process(contents, test::kNoProgress, test::kCurrent);
+    return test::read_tree(folder.path());
+}
+
+std::vector<std::uint8_t> ids_in(const std::string& file) {
+    return test::decode_png(std::as_bytes(std::span(file))).ids;
+}
+
+TEST(MaskPng, TakesClassMapsAsTheyAre) {
+    HandMade made = one_sample();
+    made.add(spec_of("map", kUInt8, {1, 2, 3}));
+    made.contents.transform = OutputTransform::ClassMap;
+    const std::uint8_t ids[] = {0, 1, 2, 253, 254, 255};
+    std::memcpy(made.storage[0].data(), ids, sizeof ids);
+    EXPECT_THAT(ids_in(masks_of(made.contents).at("sample.png")), ::testing::ElementsAreArray(ids));
+
+    // The same map, stored column by column.
+    TensorSpec& spec = made.contents.tensors[0].spec;
+    spec.strides[1] = 1;
+    spec.strides[2] = 2;
+    const std::uint8_t columns[] = {0, 253, 1, 254, 2, 255};
+    std::memcpy(made.storage[0].data(), columns, sizeof columns);
+    EXPECT_THAT(ids_in(masks_of(made.contents).at("sample.png")), ::testing::ElementsAreArray(ids));
+}
+
+TEST(MaskPng, TakesTheLargestScoreInEitherMemoryFormat) {
+    HandMade made = one_sample();
+    made.add(spec_of("scores", kFloat32, {1, 3, 1, 4}));
+    const float planes[] = {5, 1, 1, 2, /**/ 4, 2, 1, 2, /**/ 3, 3, 1, 3};
+    std::memcpy(made.storage[0].data(), planes, sizeof planes);
+    EXPECT_THAT(ids_in(masks_of(made.contents).at("sample.png")), ::testing::ElementsAre(0, 2, 0, 2));
+
+    TensorSpec& spec = made.contents.tensors[0].spec;
+    spec.strides = {12, 1, 12, 3};
+    const float pixels[] = {5, 4, 3, /**/ 1, 2, 3, /**/ 1, 1, 1, /**/ 2, 2, 3};
+    std::memcpy(made.storage[0].data(), pixels, sizeof pixels);
+    EXPECT_THAT(ids_in(masks_of(made.contents).at("sample.png")), ::testing::ElementsAre(0, 2, 0, 2));
+}
+
+TEST(MaskPng, OfSeveralFittingOutputsEachGetsItsOwnMask) {
+    HandMade made = one_sample();
+    made.add(spec_of("out", kFloat32, {1, 2, 1, 1}));
+    made.add(spec_of("aux", kBFloat16, {1, 2, 1, 1}));
+    made.add(spec_of("vector", kFloat32, {1, 8}));
+    const auto tree = masks_of(made.contents);
+    EXPECT_EQ(tree.size(), 2U);
+    EXPECT_TRUE(tree.contains("sample.out.png") && tree.contains("sample.aux.png"));
+}
+
+std::string error_for(const SlabContents& contents) {
+    try {
+        masks_of(contents);
+    } catch (const ConfigError& error) {
+        return error.what();
+    }
+    return "no error";
+}
+
+TEST(MaskPng, AnOutputThatDoesNotFitIsNamedWithShapeAndNeed) {
+    HandMade embedding = one_sample();
+    embedding.add(spec_of("embedding", kFloat32, {1, 64, 32}));
+    EXPECT_THAT(error_for(embedding.contents),
+                ::testing::AllOf(::testing::HasSubstr("embedding float32 [1, 64, 32]"),
+                                 ::testing::HasSubstr("uint8 [N, H, W]")));
+    HandMade many = one_sample();
+    many.add(spec_of("scores", kFloat32, {1, 257, 2, 2}));
+    EXPECT_THAT(error_for(many.contents),
+                ::testing::AllOf(::testing::HasSubstr("257 classes"), ::testing::HasSubstr("256")));
+    HandMade small = one_sample();
+    small.add(spec_of("scores", kFloat32, {1, 3, 2, 2}));
+    small.contents.transform = OutputTransform::LowRes;
+    small.contents.expansion = 8;
+    EXPECT_THAT(error_for(small.contents), ::testing::HasSubstr("low-res"));
+}
+
+TEST(MaskPng, SettingsThatDoNotFitAreRefused) {
+    RunConfig config;
+    EXPECT_THROW(make_processor("mask-png", {&config}), ConfigError);
+    const ScratchFolder folder;
+    config.output = folder.path();
+    config.png_level = 10;
+    EXPECT_THROW(make_processor("mask-png", {&config}), ConfigError);
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,68 @@
+#include "consumer/processors/palette_png.hpp"
+
+#include <gmock/gmock.h>
+#include <rapidcheck/gtest.h>
+
+#include <numeric>
+
+#include "tests/unit/processors/decoded_png.hpp"
+
+namespace offramp {
+namespace {
+
+using test::decode_png;
+using test::DecodedPng;
+
+const Progress kNoProgress = [] {};
+
+TEST(VocPalette, IsThatOfPascalVoc) {
+    const auto palette = voc_palette();
+    using Colour = std::array<std::uint8_t, 3>;
+    EXPECT_EQ(palette[0], (Colour{0, 0, 0}));
+    EXPECT_EQ(palette[1], (Colour{128, 0, 0}));        // aeroplane
+    EXPECT_EQ(palette[2], (Colour{0, 128, 0}));        // bicycle
+    EXPECT_EQ(palette[15], (Colour{192, 128, 128}));   // person
+    EXPECT_EQ(palette[20], (Colour{0, 64, 128}));      // tv monitor
+    EXPECT_EQ(palette[255], (Colour{224, 224, 192}));  // void
+}
+
+RC_GTEST_PROP(PalettePng, IsReadBackAsItWas, ()) {
+    const auto width = *rc::gen::inRange<std::uint32_t>(1, 80);
+    const auto height = *rc::gen::inRange<std::uint32_t>(1, 40);
+    const auto ids = *rc::gen::container<std::vector<std::uint8_t>>(std::size_t{width} * height,
+                                                                    rc::gen::arbitrary<std::uint8_t>());
+    PalettePng png(*rc::gen::inRange(0, 10));
+    const DecodedPng read = decode_png(png.encode(ids, width, height, kNoProgress));
+    RC_ASSERT(read.width == width);
+    RC_ASSERT(read.height == height);
+    RC_ASSERT(read.ids == ids);
+    const auto palette = voc_palette();
+    RC_ASSERT(std::equal(read.palette.begin(), read.palette.end(), palette.begin(), palette.end()));
+}
+
+// Noise that cannot be compressed, several IDAT chunks long: the output is larger than the input at every
+// level.
+TEST(PalettePng, FitsWhateverTheLevel) {
+    std::vector<std::uint8_t> noise(1'000'000);
+    std::uint32_t state = 1;
+    for (std::uint8_t& id : noise) {
+        state = state * 1664525U + 1013904223U;
+        id = static_cast<std::uint8_t>(state >> 24U);
+    }
+    for (int level = 0; level <= 9; ++level)
+        EXPECT_EQ(decode_png(PalettePng(level).encode(noise, 1000, 1000, kNoProgress)).ids, noise) << level;
+}
+
+TEST(PalettePng, GivesTheSameBytesAgain) {
+    std::vector<std::uint8_t> ids(5000);
+    std::iota(ids.begin(), ids.end(), std::uint8_t{0});
+    PalettePng reused(3);
+    reused.encode(std::vector<std::uint8_t>(90'000, 7), 300, 300, kNoProgress);
+    PalettePng fresh(3);
+    const auto again = reused.encode(ids, 100, 50, kNoProgress);
+    const auto first = fresh.encode(ids, 100, 50, kNoProgress);
+    EXPECT_TRUE(std::equal(again.begin(), again.end(), first.begin(), first.end()));
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,356 @@
+#include "consumer/session/consumer_loop.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <functional>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "common/base/error.hpp"
+#include "common/base/unique_fd.hpp"
+#include "tests/support/manual_clock.hpp"
+#include "tests/unit/session/fake_run.hpp"
+#include "tests/unit/session/scripted_producer.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr std::uint64_t kSession = 6;
+constexpr std::uint32_t kSlot = 1;
+
+// A pipe of which the test holds the writing end: writing a byte stands for a readable pidfd or signalfd,
+// closing for its end.
+struct TestPipe {
+    TestPipe() {
+        int ends[2];
+        EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+        reading = UniqueFd(ends[0]);
+        writing = UniqueFd(ends[1]);
+    }
+    void ring() const { EXPECT_EQ(::write(writing.get(), "x", 1), 1); }
+    UniqueFd reading;
+    UniqueFd writing;
+};
+
+// Records the first items of what it is given, and does as the test says.
+class ScriptedProcessor final : public Processor {
+  public:
+    void process(const SlabContents& slab, const Progress& progress,
+                 const StillCurrent& still_current) override {
+        items.push_back(slab.samples.front().item);
+        if (behaviour) behaviour(progress, still_current);
+    }
+    std::vector<std::uint64_t> items;
+    std::function<void(const Progress&, const StillCurrent&)> behaviour;
+};
+
+class ConsumerLoopTest : public ::testing::Test {
+  protected:
+    void greet() {
+        ASSERT_FALSE(loop_.turn());
+        ASSERT_TRUE(producer_.hear<Hello>());
+    }
+    void welcome() {
+        greet();
+        run_.admit(kSlot, kSession);
+        producer_.say(Welcome{kSession, kSlot, 1});
+        ASSERT_FALSE(loop_.turn());
+    }
+    void deliver(const std::vector<SlabTicket>& tickets) {
+        producer_.say_tickets(kSession, next_delivery_, tickets);
+        next_delivery_ += tickets.size();
+    }
+    // Turns until the loop ends or has nothing to do.
+    std::optional<ConsumerLoop::End> settle() {
+        for (int i = 0; i < 100; ++i) {
+            if (const auto end = loop_.turn()) return end;
+            if (loop_.idle()) return std::nullopt;
+        }
+        ADD_FAILURE() << "the loop does not come to rest";
+        return std::nullopt;
+    }
+    std::vector<ReleaseKind> hear_kinds() {
+        std::vector<ReleaseKind> kinds;
+        while (const auto heard = producer_.hear_releases())
+            for (const ReleaseRecord& record : heard->records) {
+                kinds.push_back(static_cast<ReleaseKind>(record.kind));
+                ++releases_heard_;
+            }
+        return kinds;
+    }
+    void acknowledge_all() { producer_.say(ReleaseAck{kSession, releases_heard_}); }
+    std::uint64_t work_word() const { return load_word(run_.cell(kSlot).work); }
+
+    FakeRun run_;
+    SlabMappings mappings_ = SlabMappings::attach(run_.names());
+    InMemoryHub hub_;
+    ManualClock clock_;
+    ScriptedProducer producer_{hub_};
+    std::unique_ptr<ConsumerPort> port_ = hub_.consumer_port({.pid = 1000, .uid = 1, .gid = 1});
+    ConsumerSession session_{
+        *port_, clock_, {.run_nonce = run_.names().nonce, .window = 3, .program_version = "1"}};
+    ScriptedProcessor processor_;
+    TestPipe producer_life_;
+    TestPipe lifeline_;
+    TestPipe signals_;
+    ConsumerLoop loop_{*port_,
+                       session_,
+                       mappings_,
+                       processor_,
+                       clock_,
+                       {.producer = producer_life_.reading.get(),
+                        .lifeline = lifeline_.reading.get(),
+                        .signals = signals_.reading.get()}};
+    std::uint64_t next_delivery_ = 1;
+    std::uint64_t releases_heard_ = 0;
+};
+
+TEST_F(ConsumerLoopTest, TheReleaseOfASlabIsSentBeforeTheNextIsBegun) {
+    welcome();
+    EXPECT_EQ(load_word(run_.cell(kSlot).session), kSession);
+    std::vector<std::size_t> released_at_begin;
+    processor_.behaviour = [&](const Progress&, const StillCurrent&) {
+        released_at_begin.push_back(hear_kinds().size());
+        EXPECT_NE(work_word(), 0U);
+    };
+    deliver({run_.lease_filled(0, 10), run_.lease_filled(1, 11), run_.lease_filled(2, 12)});
+    ASSERT_FALSE(settle());
+    EXPECT_EQ(processor_.items, (std::vector<std::uint64_t>{20, 22, 24}));
+    EXPECT_EQ(released_at_begin, (std::vector<std::size_t>{0, 1, 1}));
+    EXPECT_EQ(hear_kinds(), std::vector{ReleaseKind::Completed});
+    EXPECT_EQ(work_word(), 0U);
+}
+
+TEST_F(ConsumerLoopTest, ProgressAndCurrencyAreToldWithoutAMessage) {
+    welcome();
+    const SlabTicket ticket = run_.lease_filled(0, 10);
+    processor_.behaviour = [&](const Progress& progress, const StillCurrent& still_current) {
+        const std::uint64_t before = load_word(run_.cell(kSlot).progress);
+        progress();
+        EXPECT_EQ(load_word(run_.cell(kSlot).progress), before + 1);
+        EXPECT_TRUE(still_current());
+        run_.set_word(0, {SlabState::Leased, ticket.attempt + 1, ticket.generation});
+        EXPECT_FALSE(still_current());
+    };
+    deliver({ticket});
+    ASSERT_FALSE(settle());
+    EXPECT_EQ(processor_.items.size(), 1U);
+}
+
+TEST_F(ConsumerLoopTest, ASlabThatWasOvertakenWhileItWaitedIsReturnedUnread) {
+    welcome();
+    const SlabTicket ticket = run_.lease_filled(0, 10);
+    run_.set_word(0, {SlabState::Leased, ticket.attempt + 1, ticket.generation});
+    deliver({ticket});
+    ASSERT_FALSE(settle());
+    EXPECT_TRUE(processor_.items.empty());
+    EXPECT_EQ(hear_kinds(), std::vector{ReleaseKind::Returned});
+}
+
+TEST_F(ConsumerLoopTest, ADrainFinishesWhatIsHeld) {
+    welcome();
+    deliver({run_.lease_filled(0, 10), run_.lease_filled(1, 11)});
+    producer_.say(Drain{kSession, static_cast<std::uint32_t>(DrainReason::RunEnded), 0});
+    ASSERT_FALSE(settle());
+    EXPECT_EQ(processor_.items.size(), 2U);
+    EXPECT_EQ(hear_kinds(), (std::vector{ReleaseKind::Completed, ReleaseKind::Completed}));
+    acknowledge_all();
+    const auto end = settle();
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->code, ExitCode::Ok);
+    EXPECT_TRUE(producer_.hear<Goodbye>());
+}
+
+TEST_F(ConsumerLoopTest, ASignalFinishesTheSlabAtHandAndReturnsTheOthers) {
+    welcome();
+    processor_.behaviour = [&](const Progress&, const StillCurrent&) { signals_.ring(); };
+    deliver({run_.lease_filled(0, 10), run_.lease_filled(1, 11), run_.lease_filled(2, 12)});
+    ASSERT_FALSE(settle());
+    EXPECT_EQ(processor_.items.size(), 1U);
+    EXPECT_EQ(hear_kinds(),
+              (std::vector{ReleaseKind::Completed, ReleaseKind::Returned, ReleaseKind::Returned}));
+    EXPECT_EQ(producer_.hear<Credit>()->window, 0U);
+    acknowledge_all();
+    const auto end = settle();
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->code, ExitCode::Ok);
+    EXPECT_TRUE(producer_.hear<Goodbye>());
+}
+
+TEST_F(ConsumerLoopTest, ASignalBeforeTheWelcomeEndsAtOnce) {
+    greet();
+    signals_.ring();
+    const auto end = loop_.turn();
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->code, ExitCode::Ok);
+}
+
+TEST_F(ConsumerLoopTest, AProducersDeathLetsTheSlabAtHandBeFinishedAndNoOther) {
+    welcome();
+    processor_.behaviour = [&](const Progress&, const StillCurrent&) { producer_life_.ring(); };
+    deliver({run_.lease_filled(0, 10), run_.lease_filled(1, 11)});
+    const auto end = settle();
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->code, ExitCode::ProducerGone);
+    EXPECT_FALSE(end->launcher_gone);
+    EXPECT_EQ(processor_.items.size(), 1U);
+}
+
+TEST_F(ConsumerLoopTest, WithoutProducerAndLauncherItSaysThatItMayBeTheLast) {
+    welcome();
+    processor_.behaviour = [&](const Progress&, const StillCurrent&) {
+        lifeline_.writing.reset();
+        producer_life_.ring();
+    };
+    deliver({run_.lease_filled(0, 10)});
+    const auto end = settle();
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->code, ExitCode::ProducerGone);
+    EXPECT_TRUE(end->launcher_gone);
+}
+
+TEST_F(ConsumerLoopTest, AnIdleConsumerLeavesWithItsLauncher) {
+    welcome();
+    lifeline_.writing.reset();
+    const auto end = settle();
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->code, ExitCode::Ok);
+    EXPECT_TRUE(end->launcher_gone);
+    EXPECT_TRUE(producer_.hear<Credit>());
+    EXPECT_TRUE(producer_.hear<Goodbye>());
+}
+
+TEST_F(ConsumerLoopTest, AProducerThatDiesAfterItsLastWordHasStillBeenHeard) {
+    welcome();
+    producer_.say(Drain{kSession, static_cast<std::uint32_t>(DrainReason::RunEnded), 0});
+    producer_life_.ring();
+    const auto end = loop_.turn();
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->code, ExitCode::Ok);
+}
+
+TEST_F(ConsumerLoopTest, WithoutALauncherItLeavesButDoesNotWaitForEverForAnAnswer) {
+    welcome();
+    deliver({run_.lease_filled(0, 10)});
+    processor_.behaviour = [&](const Progress&, const StillCurrent&) { lifeline_.writing.reset(); };
+    ASSERT_FALSE(settle());
+    EXPECT_EQ(hear_kinds(), std::vector{ReleaseKind::Completed});  // and no acknowledgement comes
+    clock_.advance(ConsumerLoop::kOrphanPatience - std::chrono::nanoseconds(1));
+    ASSERT_FALSE(settle());
+    clock_.advance(std::chrono::nanoseconds(1));
+    const auto end = settle();
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->code, ExitCode::Ok);
+    EXPECT_TRUE(end->launcher_gone);
+}
+
+TEST_F(ConsumerLoopTest, AProcessorsExceptionLeavesTheSlabChargedAndHeld) {
+    welcome();
+    processor_.behaviour = [](const Progress&, const StillCurrent&) {
+        throw std::runtime_error("broken pixels");
+    };
+    deliver({run_.lease_filled(0, 10)});
+    EXPECT_THROW(settle(), std::runtime_error);
+    EXPECT_NE(work_word(), 0U);
+    session_.step();
+    EXPECT_TRUE(hear_kinds().empty());
+}
+
+TEST_F(ConsumerLoopTest, AProcessorsOwnErrorKeepsItsExitCodeAndTheCharge) {
+    welcome();
+    processor_.behaviour = [](const Progress&, const StillCurrent&) {
+        throw Error(ExitCode::CannotWrite, "the disk is full");
+    };
+    deliver({run_.lease_filled(0, 10)});
+    try {
+        settle();
+        FAIL() << "nothing was thrown";
+    } catch (const Error& problem) {
+        EXPECT_EQ(problem.exit_code(), ExitCode::CannotWrite);
+    }
+    EXPECT_NE(work_word(), 0U);
+}
+
+TEST_F(ConsumerLoopTest, ASinkThatIsAwayReturnsEverythingUnchargedAndEndsInOrder) {
+    welcome();
+    processor_.behaviour = [](const Progress&, const StillCurrent&) {
+        throw Error(ExitCode::SinkUnavailable, "no database");
+    };
+    deliver({run_.lease_filled(0, 10), run_.lease_filled(1, 11)});
+    ASSERT_FALSE(settle());
+    EXPECT_EQ(work_word(), 0U);
+    EXPECT_EQ(processor_.items.size(), 1U);
+    EXPECT_EQ(hear_kinds(), (std::vector{ReleaseKind::Returned, ReleaseKind::Returned}));
+    acknowledge_all();
+    const auto end = settle();
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->code, ExitCode::SinkUnavailable);
+}
+
+TEST_F(ConsumerLoopTest, APlaceThatIsAnothersOrNoneIsNeverWritten) {
+    greet();
+    run_.admit(kSlot, kSession + 1);
+    producer_.say(Welcome{kSession, kSlot, 1});
+    EXPECT_THROW(loop_.turn(), ProtocolError);
+    EXPECT_EQ(load_word(run_.cell(kSlot).session), 0U);
+}
+
+TEST_F(ConsumerLoopTest, APlaceBeyondTheTableIsRefused) {
+    greet();
+    producer_.say(Welcome{kSession, FakeRun::kPlaces, 1});
+    EXPECT_THROW(loop_.turn(), ProtocolError);
+}
+
+struct RefusalCase {
+    std::uint32_t reason;
+    ExitCode code;
+};
+class RefusedConsumerTest : public ConsumerLoopTest, public ::testing::WithParamInterface<RefusalCase> {};
+
+TEST_P(RefusedConsumerTest, EndsWithTheReasonsExitCode) {
+    greet();
+    Refused refused{GetParam().reason, 0, {}};
+    put_text(refused.text, "the producer's words");
+    producer_.say(refused);
+    try {
+        const auto end = loop_.turn();
+        ASSERT_TRUE(end);
+        EXPECT_EQ(end->code, ExitCode::Ok);
+        EXPECT_EQ(GetParam().code, ExitCode::Ok);
+    } catch (const Error& problem) {
+        EXPECT_EQ(problem.exit_code(), GetParam().code);
+        EXPECT_NE(std::string(problem.what()).find("the producer's words"), std::string::npos);
+    }
+}
+INSTANTIATE_TEST_SUITE_P(Reasons, RefusedConsumerTest,
+                         ::testing::Values(RefusalCase{1, ExitCode::Protocol},
+                                           RefusalCase{2, ExitCode::NoSuchRun},
+                                           RefusalCase{3, ExitCode::NotPermitted},
+                                           RefusalCase{4, ExitCode::NotPermitted},
+                                           RefusalCase{5, ExitCode::System}, RefusalCase{6, ExitCode::Ok},
+                                           RefusalCase{99, ExitCode::Protocol}));
+
+// The loop on a thread of its own, as in the program; everything it waits for is rung from here.
+TEST_F(ConsumerLoopTest, WakesForMessagesAndForSignals) {
+    std::optional<ConsumerLoop::End> end;
+    const SlabTicket ticket = run_.lease_filled(0, 10);
+    run_.admit(kSlot, kSession);
+    std::thread consumer([&] { end = loop_.run(); });
+    while (!producer_.hear<Hello>()) std::this_thread::yield();
+    producer_.say(Welcome{kSession, kSlot, 1});
+    deliver({ticket});
+    while (hear_kinds().empty()) std::this_thread::yield();
+    acknowledge_all();
+    signals_.ring();
+    while (!producer_.hear<Goodbye>()) std::this_thread::yield();
+    consumer.join();
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->code, ExitCode::Ok);
+    EXPECT_EQ(processor_.items, std::vector<std::uint64_t>{20});
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,369 @@
+#include "consumer/session/consumer_session.hpp"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <cstring>
+#include <random>
+
+#include "common/base/error.hpp"
+#include "tests/support/manual_clock.hpp"
+#include "tests/unit/session/scripted_producer.hpp"
+
+namespace offramp {
+namespace {
+
+using State = ConsumerSession::State;
+constexpr std::uint64_t kSession = 42;
+constexpr std::uint64_t kNonce = 0x1234;
+
+class ConsumerSessionTest : public ::testing::Test {
+  protected:
+    explicit ConsumerSessionTest(std::size_t queue_capacity = 64) : hub_(queue_capacity) {}
+
+    void welcome() {
+        session_.step();
+        ASSERT_TRUE(producer_.hear<Hello>());
+        producer_.say(Welcome{kSession, 3, 1});
+        session_.step();
+        ASSERT_EQ(session_.state(), State::Serving);
+    }
+    void acknowledge(std::uint64_t through) {
+        producer_.say(ReleaseAck{kSession, through});
+        session_.step();
+    }
+    SlabTicket taken() {
+        const auto ticket = session_.take();
+        EXPECT_TRUE(ticket);
+        return ticket.value_or(SlabTicket{});
+    }
+
+    InMemoryHub hub_;
+    ManualClock clock_;
+    ScriptedProducer producer_{hub_};
+    std::unique_ptr<ConsumerPort> port_ = hub_.consumer_port({.pid = 1000, .uid = 1, .gid = 1});
+    ConsumerSession session_{*port_, clock_, {.run_nonce = kNonce, .window = 2, .program_version = "9.9.9"}};
+};
+
+TEST_F(ConsumerSessionTest, SaysHelloOnceAndAnswersTheChallenge) {
+    session_.step();
+    const auto hello = producer_.hear<Hello>();
+    ASSERT_TRUE(hello);
+    EXPECT_EQ(hello->run_nonce, kNonce);
+    EXPECT_EQ(hello->window, 2U);
+    EXPECT_EQ(hello->former_session, 0U);
+    EXPECT_EQ(get_text(hello->program_version), "9.9.9");
+
+    session_.step();
+    EXPECT_TRUE(producer_.hears_nothing());
+    producer_.say(Challenge{0xabcdef});
+    session_.step();
+    const auto answer = producer_.hear<Answer>();
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->secret, 0xabcdefU);
+    EXPECT_FALSE(session_.welcomed());
+
+    producer_.say(Welcome{kSession, 3, 5});
+    session_.step();
+    EXPECT_TRUE(session_.welcomed());
+    EXPECT_EQ(session_.welcome().slot, 3U);
+    EXPECT_EQ(session_.welcome().epoch, 5U);
+}
+
+TEST_F(ConsumerSessionTest, WaitsAsLongAsItIsNotAnswered) {
+    for (int i = 0; i < 100; ++i) {
+        session_.step();
+        clock_.advance(std::chrono::hours(1));
+    }
+    EXPECT_EQ(session_.state(), State::Greeting);
+    EXPECT_FALSE(session_.take());
+}
+
+TEST_F(ConsumerSessionTest, HandsOutDeliveriesInOrderAndGivesThemBack) {
+    welcome();
+    producer_.say_tickets(kSession, 1, {ticket_of(4), ticket_of(5)});
+    session_.step();
+    const SlabTicket first = taken();
+    EXPECT_EQ(first, ticket_of(4));
+    session_.release(first, ReleaseKind::Completed);
+    EXPECT_FALSE(session_.all_sent());
+    session_.step();
+    EXPECT_TRUE(session_.all_sent());
+    EXPECT_FALSE(session_.settled());
+
+    const auto heard = producer_.hear_releases();
+    ASSERT_TRUE(heard);
+    EXPECT_EQ(heard->body.session, kSession);
+    EXPECT_EQ(heard->body.first_sequence, 1U);
+    ASSERT_EQ(heard->records.size(), 1U);
+    EXPECT_EQ(heard->records[0].ticket, ticket_of(4));
+    EXPECT_EQ(heard->records[0].kind, static_cast<std::uint32_t>(ReleaseKind::Completed));
+
+    const SlabTicket second = taken();
+    EXPECT_EQ(second, ticket_of(5));
+    session_.release(second, ReleaseKind::Completed);
+    session_.step();
+    EXPECT_EQ(producer_.hear_releases()->body.first_sequence, 2U);
+    acknowledge(2);
+    EXPECT_TRUE(session_.settled());
+    EXPECT_FALSE(session_.take());
+}
+
+TEST_F(ConsumerSessionTest, RepeatsAReleaseUntilItIsAcknowledged) {
+    welcome();
+    producer_.say_tickets(kSession, 1, {ticket_of(4)});
+    session_.step();
+    session_.release(taken(), ReleaseKind::Completed);
+    session_.step();
+    EXPECT_TRUE(producer_.hear_releases());
+    session_.step();
+    EXPECT_FALSE(producer_.hear_releases());
+    EXPECT_EQ(session_.until_due(), ReleaseLog::kRepeatEvery);
+
+    clock_.advance(ReleaseLog::kRepeatEvery);
+    session_.step();
+    const auto again = producer_.hear_releases();
+    ASSERT_TRUE(again);
+    EXPECT_EQ(again->body.first_sequence, 1U);
+
+    acknowledge(1);
+    clock_.advance(ReleaseLog::kRepeatEvery);
+    session_.step();
+    EXPECT_FALSE(producer_.hear_releases());
+}
+
+TEST_F(ConsumerSessionTest, RepeatedDeliveriesAreTakenOnce) {
+    welcome();
+    producer_.say_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
+    producer_.say_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
+    producer_.say_tickets(kSession, 2, {ticket_of(2), ticket_of(3)});
+    session_.step();
+    EXPECT_EQ(taken(), ticket_of(1));
+    EXPECT_EQ(taken(), ticket_of(2));
+    EXPECT_EQ(taken(), ticket_of(3));
+    EXPECT_FALSE(session_.take());
+    EXPECT_EQ(session_.counts().repeated, 3U);
+}
+
+TEST_F(ConsumerSessionTest, AMissingDeliveryEndsTheConsumer) {
+    welcome();
+    producer_.say_tickets(kSession, 1, {ticket_of(1)});
+    producer_.say_tickets(kSession, 3, {ticket_of(3)});
+    try {
+        session_.step();
+        FAIL() << "the gap was not seen";
+    } catch (const ProtocolError& problem) {
+        EXPECT_NE(std::string(problem.what()).find("deliveries 2 to 2 of session 42"), std::string::npos)
+            << problem.what();
+        EXPECT_EQ(problem.exit_code(), ExitCode::Protocol);
+    }
+}
+
+TEST_F(ConsumerSessionTest, OtherSessionsMessagesChangeNothing) {
+    welcome();
+    producer_.say_tickets(kSession + 1, 1, {ticket_of(1)});
+    producer_.say(Drain{kSession + 1, static_cast<std::uint32_t>(DrainReason::Aborted), 0});
+    producer_.say(ReleaseAck{kSession + 1, 1});
+    session_.step();
+    EXPECT_EQ(session_.counts().other_session, 3U);
+    EXPECT_FALSE(session_.take());
+    EXPECT_EQ(session_.state(), State::Serving);
+}
+
+TEST_F(ConsumerSessionTest, TicketsBeforeTheWelcomeAreNobodys) {
+    session_.step();
+    ASSERT_TRUE(producer_.hear<Hello>());
+    producer_.say_tickets(0, 1, {ticket_of(1)});
+    session_.step();
+    EXPECT_FALSE(session_.take());
+    EXPECT_EQ(session_.counts().other_session, 1U);
+}
+
+TEST_F(ConsumerSessionTest, ASecondWelcomeAndSenselessValuesAreIgnored) {
+    welcome();
+    producer_.say(Welcome{kSession + 1, 9, 9});
+    producer_.say_tickets(kSession, 0, {ticket_of(1)});
+    producer_.say(ReleaseAck{kSession, 77});
+    producer_.say(Drain{kSession, 99, 0});
+    producer_.say(Goodbye{kSession});
+    session_.step();
+    EXPECT_EQ(session_.counts().out_of_place, 5U);
+    EXPECT_EQ(session_.welcome().session, kSession);
+    EXPECT_EQ(session_.state(), State::Serving);
+    EXPECT_FALSE(session_.take());
+}
+
+TEST_F(ConsumerSessionTest, DrainFinishesWhatIsHeldThenSaysGoodbye) {
+    welcome();
+    producer_.say_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
+    producer_.say(Drain{kSession, static_cast<std::uint32_t>(DrainReason::ScaleDown), 0});
+    session_.step();
+    EXPECT_EQ(session_.state(), State::Draining);
+    EXPECT_EQ(session_.drain_reason(), DrainReason::ScaleDown);
+    session_.release(taken(), ReleaseKind::Completed);
+    session_.release(taken(), ReleaseKind::Completed);
+    session_.step();
+    EXPECT_EQ(producer_.hear_releases()->records.size(), 2U);
+    EXPECT_FALSE(producer_.hear<Goodbye>()) << "before the acknowledgement";
+    EXPECT_EQ(session_.state(), State::Draining);
+
+    acknowledge(2);
+    const auto goodbye = producer_.hear<Goodbye>();
+    ASSERT_TRUE(goodbye);
+    EXPECT_EQ(goodbye->session, kSession);
+    EXPECT_EQ(session_.state(), State::Ended);
+    clock_.advance(std::chrono::seconds(1));
+    session_.step();
+    EXPECT_TRUE(producer_.hears_nothing());
+}
+
+TEST_F(ConsumerSessionTest, AnAbortReturnsWhatIsNotBegunAndKeepsWhatIs) {
+    welcome();
+    producer_.say_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
+    session_.step();
+    const SlabTicket begun = taken();
+    producer_.say(Drain{kSession, static_cast<std::uint32_t>(DrainReason::Aborted), 0});
+    session_.step();
+    EXPECT_FALSE(session_.take());
+    const auto returned = producer_.hear_releases();
+    ASSERT_TRUE(returned);
+    ASSERT_EQ(returned->records.size(), 1U);
+    EXPECT_EQ(returned->records[0].ticket, ticket_of(2));
+    EXPECT_EQ(returned->records[0].kind, static_cast<std::uint32_t>(ReleaseKind::Returned));
+    acknowledge(1);
+    EXPECT_FALSE(producer_.hear<Goodbye>()) << "one is still at work";
+
+    session_.release(begun, ReleaseKind::Completed);
+    session_.step();
+    acknowledge(2);
+    EXPECT_TRUE(producer_.hear<Goodbye>());
+}
+
+TEST_F(ConsumerSessionTest, LeavingGrantsNoCreditsAndReturnsWhatCameTooLate) {
+    welcome();
+    producer_.say_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
+    session_.step();
+    const SlabTicket begun = taken();
+    session_.leave();
+    session_.leave();
+    session_.step();
+    const auto credit = producer_.hear<Credit>();
+    ASSERT_TRUE(credit);
+    EXPECT_EQ(credit->session, kSession);
+    EXPECT_EQ(credit->window, 0U);
+    EXPECT_FALSE(producer_.hear<Credit>()) << "once is enough";
+
+    producer_.say_tickets(kSession, 3, {ticket_of(3)});  // sent before the credit was read
+    session_.step();
+    EXPECT_FALSE(session_.take());
+    session_.release(begun, ReleaseKind::Completed);
+    session_.step();
+
+    std::vector<ReleaseRecord> all;
+    while (const auto heard = producer_.hear_releases())
+        all.insert(all.end(), heard->records.begin(), heard->records.end());
+    ASSERT_EQ(all.size(), 3U);
+    EXPECT_EQ(all[0].ticket, ticket_of(2));
+    EXPECT_EQ(all[0].kind, static_cast<std::uint32_t>(ReleaseKind::Returned));
+    EXPECT_EQ(all[1].ticket, ticket_of(3));
+    EXPECT_EQ(all[1].kind, static_cast<std::uint32_t>(ReleaseKind::Returned));
+    EXPECT_EQ(all[2].ticket, ticket_of(1));
+    EXPECT_EQ(all[2].kind, static_cast<std::uint32_t>(ReleaseKind::Completed));
+    acknowledge(3);
+    EXPECT_TRUE(producer_.hear<Goodbye>());
+    EXPECT_EQ(session_.state(), State::Ended);
+}
+
+TEST_F(ConsumerSessionTest, LeavingBeforeTheWelcomeEndsAtOnce) {
+    session_.step();
+    session_.leave();
+    EXPECT_EQ(session_.state(), State::Ended);
+}
+
+TEST_F(ConsumerSessionTest, ARefusalIsKeptWithItsText) {
+    session_.step();
+    ASSERT_TRUE(producer_.hear<Hello>());
+    Refused refused{static_cast<std::uint32_t>(RefusalReason::User), 0, {}};
+    put_text(refused.text, "user 7 may not");
+    producer_.say(refused);
+    session_.step();
+    EXPECT_EQ(session_.state(), State::Refused);
+    EXPECT_EQ(session_.refusal().reason, RefusalReason::User);
+    EXPECT_EQ(session_.refusal().text, "user 7 may not");
+    session_.leave();
+    EXPECT_EQ(session_.state(), State::Refused);
+}
+
+TEST_F(ConsumerSessionTest, AProducerOfAnotherVersionIsNamed) {
+    session_.step();
+    ASSERT_TRUE(producer_.hear<Hello>());
+    Bytes bytes = encode(Challenge{1});
+    const std::uint16_t version = kMessageVersion + 1;
+    std::memcpy(bytes.data() + offsetof(MessageHeader, version), &version, sizeof version);
+    producer_.say_bytes(bytes);
+    EXPECT_THROW(session_.step(), ProtocolError);
+}
+
+TEST_F(ConsumerSessionTest, ReleasingWhatIsNotHeldIsACallersBug) {
+    welcome();
+    EXPECT_DEATH(session_.release(ticket_of(1), ReleaseKind::Completed), "take");
+}
+
+// Whatever bytes come, the session neither crashes nor hands out a slab that was not delivered to it; a gap
+// in the numbering and another version are the only ends.
+TEST_F(ConsumerSessionTest, HostileBytesChangeNothing) {
+    welcome();
+    const std::vector<Bytes> samples{encode(Challenge{1}), encode(Welcome{kSession, 1, 1}),
+                                     encode(ReleaseAck{kSession, 1}), encode(Credit{kSession, 1, 0}),
+                                     encode(Goodbye{kSession})};
+    const bool holds = rc::check("mutated and random messages", [&] {
+        Bytes bytes = *rc::gen::oneOf(rc::gen::elementOf(samples),
+                                      rc::gen::container<Bytes>(rc::gen::map(
+                                          rc::gen::inRange(0, 256), [](int v) { return std::byte(v); })));
+        if (!bytes.empty()) {
+            const auto at = *rc::gen::inRange<std::size_t>(0, bytes.size());
+            bytes[at] = std::byte(*rc::gen::inRange(0, 256));
+            bytes.resize(*rc::gen::inRange<std::size_t>(0, bytes.size() + 1));
+        }
+        const ParsedMessage message = parse_message(bytes);
+        // These three have the right to change something; the tests above have them.
+        RC_PRE(!message || (message.type != MessageType::Tickets && message.type != MessageType::Drain &&
+                            message.type != MessageType::Refused));
+        producer_.say_bytes(bytes);
+        session_.step();
+        while (producer_.hear<Answer>()) {
+        }
+        RC_ASSERT(session_.state() == State::Serving);
+        RC_ASSERT(session_.welcome().session == kSession);
+        RC_ASSERT(!session_.take());
+        RC_ASSERT(session_.settled());
+    });
+    EXPECT_TRUE(holds);
+}
+
+class FullChannelTest : public ConsumerSessionTest {
+  protected:
+    FullChannelTest() : ConsumerSessionTest(1) {}
+};
+
+TEST_F(FullChannelTest, WhatTheChannelDoesNotTakeIsSentLater) {
+    welcome();
+    producer_.say_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
+    session_.step();
+    session_.release(taken(), ReleaseKind::Completed);
+    session_.step();  // fills the channel
+    session_.release(taken(), ReleaseKind::Completed);
+    session_.step();
+    EXPECT_FALSE(session_.all_sent());
+    EXPECT_LT(session_.until_due(), std::chrono::milliseconds(100));
+
+    EXPECT_TRUE(producer_.hear_releases());
+    session_.step();
+    EXPECT_TRUE(session_.all_sent());
+    const auto second = producer_.hear_releases();
+    ASSERT_TRUE(second);
+    EXPECT_EQ(second->body.first_sequence, 2U);
+}
+
+}  // namespace
+}  // namespace offramp

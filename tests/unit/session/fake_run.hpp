@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/protocol/ledger_layout.hpp"
+#include "common/shm/run_objects.hpp"
+#include "common/shm/shared_region.hpp"
+#include "common/slab/slab_layout.hpp"
+#include "common/slab/slab_ticket.hpp"
+
+namespace offramp {
+
+// A run's shared-memory objects, written as a producer would, for tests that play the producer. Removes them
+// at the end.
+class FakeRun {
+  public:
+    static constexpr std::uint32_t kSlabs = 5;
+    static constexpr std::uint32_t kPlaces = 4;
+
+    FakeRun();
+
+    const RunNames& names() const { return names_; }
+    std::span<std::byte> ledger_bytes() const { return ledger_.bytes(); }
+    LedgerHeader& header() const { return *reinterpret_cast<LedgerHeader*>(ledger_.bytes().data()); }
+    ConsumerCell& cell(std::uint32_t slot) const {
+        return reinterpret_cast<ConsumerCell*>(cells_.bytes().data())[slot];
+    }
+    std::span<std::byte> slab(std::uint32_t index) const;
+
+    // Fills a slab with one batch of two samples and leases it; the items are 2*batch and 2*batch+1, the
+    // latter a hole.
+    SlabTicket lease_filled(std::uint32_t slab, std::uint64_t batch, std::uint32_t attempt = 1);
+    void set_word(std::uint32_t slab, SlabWord word) const;
+    void admit(std::uint32_t slot, std::uint64_t session) const;
+    static std::uint32_t samples_without_holes() { return 1; }
+
+  private:
+    RunNames names_;
+    SlabLayout layout_;
+    SpanPlan plan_;
+    SharedRegion ledger_;
+    SharedRegion cells_;
+    std::vector<SharedRegion> spans_;
+};
+
+}  // namespace offramp

@@ -1,0 +1,108 @@
+#include "consumer/session/run_search.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "common/base/error.hpp"
+#include "common/base/unique_fd.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr std::chrono::hours kForEver{1};
+
+class RunSearchTest : public ::testing::Test {
+  protected:
+    RunSearchTest() {
+        std::string path = (std::filesystem::temp_directory_path() / "offramp-search-XXXXXX").string();
+        EXPECT_NE(::mkdtemp(path.data()), nullptr);
+        run_dir_ = path;
+        int ends[2];
+        EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+        lifeline_ = UniqueFd(ends[0]);
+        launcher_ = UniqueFd(ends[1]);
+        EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+        signals_ = UniqueFd(ends[0]);
+        signaller_ = UniqueFd(ends[1]);
+        fds_ = {.lifeline = lifeline_.get(), .signals = signals_.get()};
+    }
+    ~RunSearchTest() override { std::filesystem::remove_all(run_dir_); }
+
+    void publish(std::uint64_t producer_pid) const {
+        Endpoint{.run_dir = run_dir_,
+                 .names = {.run_id = "search-test", .nonce = 99},
+                 .producer_pid = producer_pid,
+                 .epoch = 1}
+            .publish();
+    }
+    static std::uint64_t dead_pid() {
+        const pid_t child = ::fork();
+        if (child == 0) ::_exit(0);
+        ::waitpid(child, nullptr, 0);
+        return static_cast<std::uint64_t>(child);
+    }
+    std::optional<Endpoint> search(std::chrono::nanoseconds patience) const {
+        return find_run(run_dir_, fds_, clock_, patience);
+    }
+    std::string failure(std::chrono::nanoseconds patience) const {
+        try {
+            search(patience);
+        } catch (const Error& problem) {
+            EXPECT_EQ(problem.exit_code(), ExitCode::NoSuchRun);
+            return problem.what();
+        }
+        return "none";
+    }
+
+    std::string run_dir_;
+    UniqueFd lifeline_, launcher_, signals_, signaller_;
+    WatchedFds fds_;
+    SteadyClock clock_;
+};
+
+TEST_F(RunSearchTest, FindsALiveRun) {
+    publish(static_cast<std::uint64_t>(::getpid()));
+    const auto found = search({});
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->names.nonce, 99U);
+}
+
+TEST_F(RunSearchTest, WaitsForARunThatIsNotThereYet) {
+    std::thread producer([&] { publish(static_cast<std::uint64_t>(::getpid())); });
+    const auto found = search(kForEver);
+    producer.join();
+    EXPECT_TRUE(found);
+}
+
+TEST_F(RunSearchTest, NoRunIsToldWithItsDirectory) {
+    const std::string text = failure({});
+    EXPECT_NE(text.find(run_dir_), std::string::npos) << text;
+    EXPECT_NE(text.find("there is no file 'endpoint'"), std::string::npos) << text;
+}
+
+TEST_F(RunSearchTest, WhatADeadProducerLeftIsNoRun) {
+    const std::uint64_t pid = dead_pid();
+    publish(pid);
+    const std::string text = failure({});
+    EXPECT_NE(text.find("process " + std::to_string(pid) + ", is dead"), std::string::npos) << text;
+}
+
+TEST_F(RunSearchTest, TheLaunchersEndEndsTheWaiting) {
+    launcher_.reset();
+    EXPECT_NE(failure(kForEver).find("the launcher is gone"), std::string::npos);
+}
+
+TEST_F(RunSearchTest, ASignalEndsTheWaiting) {
+    ASSERT_EQ(::write(signaller_.get(), "x", 1), 1);
+    EXPECT_FALSE(search(kForEver));
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/protocol/messages.hpp"
+#include "common/transport/ports.hpp"
+
+namespace offramp {
+
+// The producer's side of a conversation, said line by line by a test.
+class ScriptedProducer {
+  public:
+    explicit ScriptedProducer(InMemoryHub& hub) : port_(hub.broker_port()) {}
+
+    // The next message of the work channel, if it is a Body; else nothing, and it is lost.
+    template <class Body>
+    std::optional<Body> hear() {
+        Inbound inbound;
+        if (!port_->try_receive_work(inbound)) return std::nullopt;
+        peer_ = inbound.peer;
+        const ParsedMessage message = parse_message(inbound.bytes);
+        if (!message || message.type != kTypeOf<Body>) return std::nullopt;
+        return message.as<Body>();
+    }
+    bool hears_nothing() {
+        Inbound inbound;
+        return !port_->try_receive_work(inbound) && !port_->try_receive_release(inbound);
+    }
+
+    struct HeardReleases {
+        Releases body{};
+        std::vector<ReleaseRecord> records;
+    };
+    std::optional<HeardReleases> hear_releases() {
+        Inbound inbound;
+        if (!port_->try_receive_release(inbound)) return std::nullopt;
+        const ParsedMessage message = parse_message(inbound.bytes);
+        if (!message || message.type != MessageType::Releases) return std::nullopt;
+        return HeardReleases{message.as<Releases>(), message.records_of<Releases>()};
+    }
+
+    void say_bytes(std::span<const std::byte> bytes) {
+        ASSERT_EQ(port_->send(peer_, bytes), SendOutcome::Sent);
+    }
+    template <class Body>
+    void say(const Body& body) {
+        say_bytes(encode(body));
+    }
+    void say_tickets(std::uint64_t session, std::uint64_t first_delivery,
+                     const std::vector<SlabTicket>& tickets) {
+        say_bytes(encode(Tickets{session, first_delivery}, std::span<const SlabTicket>(tickets)));
+    }
+
+  private:
+    std::unique_ptr<BrokerPort> port_;
+    std::string peer_;
+};
+
+inline SlabTicket ticket_of(std::uint32_t slab, std::uint64_t generation = 1, std::uint32_t attempt = 1) {
+    return {.epoch = 1, .slab = slab, .generation = generation, .attempt = attempt};
+}
+
+}  // namespace offramp

@@ -1,0 +1,316 @@
+#include "common/shm/run_objects.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/base/error.hpp"
+#include "common/shm/run_lock_file.hpp"
+#include "common/shm/shared_region.hpp"
+#include "tests/unit/shm/child_process.hpp"
+#include "tests/unit/shm/own_objects.hpp"
+
+namespace offramp {
+namespace {
+
+using ::testing::AnyOf;
+using testing::ChildProcess;
+using ::testing::Contains;
+using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
+using ::testing::Not;
+using testing::objects_of;
+using testing::own_run;
+using ::testing::SizeIs;
+
+void make_object(const std::string& name) {
+    SharedRegion::create(name, 4096).keep_name();
+}
+
+void remove_object(const std::string& name) {
+    ::unlink(("/dev/shm" + name).c_str());
+}
+
+template <class Call>
+ExitCode exit_code_of(Call call) {
+    try {
+        call();
+    } catch (const Error& problem) {
+        return problem.exit_code();
+    }
+    return ExitCode::Ok;
+}
+
+// A process that makes a run's objects, holds its lock, says so, and lives until it is killed.
+class Holder {
+  public:
+    explicit Holder(const RunNames& names)
+        : child_([names](int words) {
+              const auto lock = RunLock::hold(names, true);
+              make_object(names.ledger());
+              make_object(names.cells());
+              make_object(names.span(0));
+              make_object(names.span(11));
+              ChildProcess::say(words);
+              testing::wait_to_be_killed();
+              return 0;
+          }) {
+        EXPECT_TRUE(child_.heard());
+    }
+    void kill() {
+        child_.kill();
+        child_.wait();
+    }
+
+  private:
+    ChildProcess child_;
+};
+
+TEST(RunNames, CarryRunIdAndNonce) {
+    const RunNames names{"nightly-7", 0xc0ffee};
+    EXPECT_EQ(names.lock(), "/offramp-nightly-7-0000000000c0ffee.lock");
+    EXPECT_EQ(names.ledger(), "/offramp-nightly-7-0000000000c0ffee.ledger");
+    EXPECT_EQ(names.cells(), "/offramp-nightly-7-0000000000c0ffee.cells");
+    EXPECT_EQ(names.span(12), "/offramp-nightly-7-0000000000c0ffee.s12");
+}
+
+TEST(RunNames, AcceptPlainRunIdsOnly) {
+    for (const std::string good : {"a", "run_1.2-x", "0123456789abcdef0123456789abcdef0123456789abcdef"})
+        EXPECT_NO_THROW(RunNames::check_run_id(good)) << good;
+    for (const std::string bad :
+         {"", "a/b", "a b", "a\n", "ä", "0123456789abcdef0123456789abcdef0123456789abcdefX"})
+        EXPECT_EQ(exit_code_of([&] { RunNames::check_run_id(bad); }), ExitCode::Usage) << bad;
+}
+
+TEST(RunNames, HaveNoncesThatDiffer) {
+    EXPECT_NE(RunNames::random_nonce(), RunNames::random_nonce());
+}
+
+TEST(RunLock, IsHeldByMany) {
+    const auto names = own_run("many");
+    {
+        const auto producer = RunLock::hold(names, true);
+        const auto consumer = RunLock::hold(names, false);
+        const auto another = RunLock::hold(names, false);
+        EXPECT_FALSE(sweep_run(names));
+        EXPECT_THAT(objects_of(names), SizeIs(1));
+    }
+    EXPECT_TRUE(sweep_run(names));
+    EXPECT_THAT(objects_of(names), IsEmpty());
+}
+
+TEST(RunLock, IsMadeOnce) {
+    const auto names = own_run("once");
+    const auto lock = RunLock::hold(names, true);
+    EXPECT_EQ(exit_code_of([&] { RunLock::hold(names, true); }), ExitCode::RunInUse);
+}
+
+TEST(RunLock, SaysThatThereIsNoSuchRun) {
+    EXPECT_EQ(exit_code_of([] { RunLock::hold(own_run("none"), false); }), ExitCode::NoSuchRun);
+    EXPECT_EQ(exit_code_of([] { RunLock::hold({"a/b", 1}, false); }), ExitCode::Usage);
+}
+
+TEST(RunLock, DoesNotJoinARunThatIsBeingSwept) {
+    const auto names = own_run("swept");
+    auto sweeper = RunLockFile::create(names, 0600);
+    ASSERT_TRUE(sweeper && sweeper->try_lock_exclusive());
+    EXPECT_EQ(exit_code_of([&] { RunLock::hold(names, false); }), ExitCode::NoSuchRun);
+    sweeper.reset();
+    EXPECT_TRUE(sweep_run(names));
+}
+
+TEST(RunLock, FollowsNoLink) {
+    const auto names = own_run("link");
+    ASSERT_EQ(::symlink("/etc/passwd", ("/dev/shm" + names.lock()).c_str()), 0);
+    EXPECT_EQ(exit_code_of([&] { RunLock::hold(names, false); }), ExitCode::System);
+    EXPECT_EQ(exit_code_of([&] { RunLock::hold(names, true); }), ExitCode::RunInUse);
+    EXPECT_FALSE(sweep_run(names));
+    EXPECT_THAT(objects_of(names), SizeIs(1));
+    remove_object(names.lock());
+}
+
+TEST(RunLock, HasTheModeWhateverTheUmask) {
+    for (const bool for_group : {false, true}) {
+        const auto names = own_run("mode");
+        const mode_t former = ::umask(0077);
+        const auto lock = RunLock::hold(names, true, for_group);
+        ::umask(former);
+        struct stat found = {};
+        ASSERT_EQ(::stat(("/dev/shm" + names.lock()).c_str(), &found), 0);
+        EXPECT_EQ(found.st_mode & 07777, for_group ? 0640U : 0600U);
+        remove_object(names.lock());
+    }
+}
+
+TEST(RunLock, OfAnotherUserIsHeldOnlyWhenItIsForTheGroup) {
+    if (::geteuid() != 0) GTEST_SKIP() << "only root can make another user's lock";
+    const auto names = own_run("other");
+    const auto lock = RunLock::hold(names, true);
+    const std::string path = "/dev/shm" + names.lock();
+    ASSERT_EQ(::chown(path.c_str(), 65534, 0), 0);
+    EXPECT_EQ(exit_code_of([&] { RunLock::hold(names, false); }), ExitCode::NotPermitted);
+    ASSERT_EQ(::chmod(path.c_str(), 0640), 0);
+    EXPECT_EQ(exit_code_of([&] { RunLock::hold(names, false); }), ExitCode::Ok);
+    ASSERT_EQ(::chmod(path.c_str(), 0644), 0);
+    EXPECT_EQ(exit_code_of([&] { RunLock::hold(names, false); }), ExitCode::NotPermitted);
+    remove_object(names.lock());
+}
+
+// Each step of the races between making, joining and sweeping, stepped by hand.
+TEST(RunLockFile, SeesThatItsNameStandsForAnotherFile) {
+    const auto names = own_run("swap");
+    auto first = RunLockFile::create(names, 0600);
+    ASSERT_TRUE(first);
+    auto opened = RunLockFile::open(names);
+    ASSERT_TRUE(opened && opened->try_lock_shared());
+    EXPECT_TRUE(opened->still_named());
+
+    remove_object(names.lock());
+    EXPECT_FALSE(opened->still_named());
+    auto second = RunLockFile::create(names, 0600);
+    ASSERT_TRUE(second);
+    EXPECT_FALSE(opened->still_named());
+    EXPECT_TRUE(second->still_named());
+    EXPECT_TRUE(second->try_lock_exclusive()) << "the first file's lock is none on the second";
+    remove_object(names.lock());
+}
+
+TEST(RunLockFile, LocksAsTold) {
+    const auto names = own_run("lock");
+    auto made = RunLockFile::create(names, 0600);
+    auto opened = RunLockFile::open(names);
+    ASSERT_TRUE(made && opened);
+    EXPECT_FALSE(RunLockFile::create(names, 0600));
+    EXPECT_TRUE(made->try_lock_shared());
+    EXPECT_TRUE(opened->try_lock_shared());
+    EXPECT_FALSE(opened->try_lock_exclusive());
+    made.reset();
+    EXPECT_TRUE(opened->try_lock_exclusive());
+    remove_object(names.lock());
+}
+
+TEST(Sweep, SparesALiveRunAndRemovesADeadOne) {
+    const auto names = own_run("holder");
+    Holder holder(names);
+    EXPECT_THAT(sweep_dead_runs(), Not(Contains(names.ledger())));
+    EXPECT_FALSE(sweep_run(names));
+    EXPECT_THAT(objects_of(names), SizeIs(5));
+
+    holder.kill();
+    const auto removed = sweep_dead_runs();
+    // Another program that starts at this moment may sweep the same run first, or be at it.
+    const std::vector<std::string> all = {names.lock(), names.ledger(), names.cells(), names.span(0),
+                                          names.span(11)};
+    EXPECT_THAT(removed, AnyOf(IsSupersetOf(all), Not(Contains(names.lock()))));
+    while (!sweep_run(names)) std::this_thread::yield();
+    EXPECT_THAT(objects_of(names), IsEmpty());
+    EXPECT_TRUE(sweep_run(names)) << "nothing is left of a run that was swept";
+}
+
+TEST(Sweep, SparesARunWhoseConsumerOutlivesItsProducer) {
+    const auto names = own_run("consumer");
+    Holder producer(names);
+    const auto consumer = RunLock::hold(names, false);
+    producer.kill();
+    EXPECT_FALSE(sweep_run(names));
+    EXPECT_THAT(objects_of(names), SizeIs(5));
+    EXPECT_THAT(sweep_dead_runs(), Not(Contains(names.lock())));
+    EXPECT_NO_THROW(RunLock::hold(names, false));
+    remove_object(names.lock());
+    for (const auto& name : {names.ledger(), names.cells(), names.span(0), names.span(11)})
+        remove_object(name);
+}
+
+TEST(Sweep, OfOneRunLeavesTheOther) {
+    const auto dead = own_run("two");
+    RunNames live = dead;
+    live.nonce = RunNames::random_nonce();
+    Holder first(dead);
+    Holder second(live);
+    first.kill();
+    EXPECT_TRUE(sweep_run(dead));
+    EXPECT_THAT(objects_of(dead), IsEmpty());
+    EXPECT_THAT(objects_of(live), SizeIs(5));
+    second.kill();
+    EXPECT_TRUE(sweep_run(live));
+}
+
+// A run id may look like the beginning of another run's names.
+TEST(Sweep, TellsRunsApartWhoseNamesBeginAlike) {
+    const auto dead = own_run("prefix");
+    const std::string object = dead.span(0).substr(std::string("/offramp-").size());
+    const RunNames live{object, RunNames::random_nonce()};
+    ASSERT_TRUE(live.ledger().starts_with(dead.span(0)));
+    ASSERT_NO_THROW(RunNames::check_run_id(live.run_id));
+    Holder first(dead);
+    Holder second(live);
+    first.kill();
+    EXPECT_TRUE(sweep_run(dead));
+    EXPECT_THAT(objects_of(live), SizeIs(5));
+    second.kill();
+    EXPECT_TRUE(sweep_run(live));
+}
+
+TEST(Sweep, NeverTouchesAnotherUsersObjects) {
+    if (::geteuid() != 0) GTEST_SKIP() << "only root can make another user's objects";
+    const auto names = own_run("user");
+    { const auto lock = RunLock::hold(names, true); }
+    make_object(names.ledger());
+    make_object(names.span(0));
+    ASSERT_EQ(::chown(("/dev/shm" + names.span(0)).c_str(), 65534, 65534), 0);
+    ASSERT_EQ(::chown(("/dev/shm" + names.lock()).c_str(), 65534, 65534), 0);
+    EXPECT_FALSE(sweep_run(names));
+    EXPECT_THAT(objects_of(names), SizeIs(3)) << "the lock is another user's";
+
+    ASSERT_EQ(::chown(("/dev/shm" + names.lock()).c_str(), 0, 0), 0);
+    EXPECT_FALSE(sweep_run(names)) << "something is left";
+    EXPECT_THAT(objects_of(names), SizeIs(1)) << "one object is another user's";
+    remove_object(names.span(0));
+}
+
+TEST(Sweep, LeavesObjectsWhoseLockIsLost) {
+    const auto names = own_run("lost");
+    make_object(names.ledger());
+    EXPECT_FALSE(sweep_run(names));
+    EXPECT_THAT(sweep_dead_runs(), Not(Contains(names.ledger())));
+    EXPECT_THAT(objects_of(names), SizeIs(1));
+    remove_object(names.ledger());
+}
+
+TEST(Sweep, LeavesWhatIsNotNamedLikeOurs) {
+    const auto names = own_run("unlike");
+    const std::string base = names.lock().substr(0, names.lock().size() - 4);
+    { const auto lock = RunLock::hold(names, true); }
+    for (const char* suffix : {"sx", "s", "s1x", "lock2", "other", "s00000000001"})
+        make_object(base + suffix);
+    EXPECT_TRUE(sweep_run(names));
+    EXPECT_THAT(objects_of(names), SizeIs(6));
+    for (const char* suffix : {"sx", "s", "s1x", "lock2", "other", "s00000000001"})
+        remove_object(base + suffix);
+}
+
+// Whatever the run's id and nonce: its names are found again, and found to be its own.
+RC_GTEST_PROP(Sweep, FindsTheObjectsOfAnyRun, ()) {
+    const std::string bytes = "abcXYZ0189._-";
+    const auto id =
+        *rc::gen::resize(48, rc::gen::nonEmpty(rc::gen::container<std::string>(rc::gen::elementOf(bytes))));
+    const RunNames names{id.substr(0, 48), *rc::gen::arbitrary<std::uint64_t>() ^ RunNames::random_nonce()};
+    const auto index = *rc::gen::arbitrary<std::uint32_t>();
+    {
+        const auto lock = RunLock::hold(names, true);
+        make_object(names.span(index));
+        RC_ASSERT(!sweep_run(names));
+        RC_ASSERT(objects_of(names).size() == 2U);
+    }
+    RC_ASSERT(sweep_run(names));
+    RC_ASSERT(objects_of(names).empty());
+}
+
+}  // namespace
+}  // namespace offramp

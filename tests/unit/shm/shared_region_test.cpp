@@ -1,0 +1,301 @@
+#include "common/shm/shared_region.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <thread>
+#include <vector>
+
+#include "common/base/error.hpp"
+#include "tests/unit/shm/child_process.hpp"
+#include "tests/unit/shm/own_objects.hpp"
+
+namespace offramp {
+namespace {
+
+using testing::ChildProcess;
+using testing::objects_of;
+using testing::own_run;
+using testing::smaps_field;
+using Access = SharedRegionView::Access;
+
+constexpr std::size_t kBytes = 1 << 20;
+
+mode_t mode_of(const std::string& name) {
+    struct stat found = {};
+    return ::stat(("/dev/shm" + name).c_str(), &found) == 0 ? found.st_mode & 07777 : 0;
+}
+
+template <class Call>
+ExitCode exit_code_of(Call call, std::string* text = nullptr) {
+    try {
+        call();
+    } catch (const Error& problem) {
+        if (text) *text = problem.what();
+        return problem.exit_code();
+    }
+    return ExitCode::Ok;
+}
+
+TEST(SharedRegion, ShowsItsBytesToAView) {
+    const auto names = own_run("view");
+    const auto region = SharedRegion::create(names.ledger(), kBytes);
+    ASSERT_EQ(region.bytes().size(), kBytes);
+    EXPECT_EQ(region.name(), names.ledger());
+    EXPECT_TRUE(std::all_of(region.bytes().begin(), region.bytes().end(),
+                            [](std::byte b) { return b == std::byte{0}; }));
+
+    const auto view = SharedRegionView::attach(names.ledger(), Access::ReadOnly, kBytes);
+    region.bytes()[kBytes - 1] = std::byte{42};
+    EXPECT_EQ(view.bytes()[kBytes - 1], std::byte{42});
+
+    const auto writer = SharedRegionView::attach(names.ledger(), Access::ReadWrite, kBytes);
+    writer.writable_bytes()[0] = std::byte{7};
+    EXPECT_EQ(region.bytes()[0], std::byte{7});
+}
+
+TEST(SharedRegion, LeavesNothingBehind) {
+    const auto names = own_run("gone");
+    {
+        auto region = SharedRegion::create(names.span(0), kBytes);
+        EXPECT_EQ(objects_of(names).size(), 1U);
+        auto moved = std::move(region);
+        EXPECT_EQ(objects_of(names).size(), 1U);
+    }
+    EXPECT_TRUE(objects_of(names).empty());
+}
+
+TEST(SharedRegion, KeepsItsNameWhenAsked) {
+    const auto names = own_run("kept");
+    { SharedRegion::create(names.span(0), kBytes).keep_name(); }
+    EXPECT_EQ(objects_of(names).size(), 1U);
+    EXPECT_NO_THROW(SharedRegionView::attach(names.span(0), Access::ReadOnly, kBytes));
+    ::unlink(("/dev/shm" + names.span(0)).c_str());
+}
+
+TEST(SharedRegion, IsStillMappedAfterUnlink) {
+    const auto names = own_run("unlinked");
+    auto region = SharedRegion::create(names.span(0), kBytes);
+    region.unlink();
+    EXPECT_TRUE(objects_of(names).empty());
+    region.bytes()[17] = std::byte{1};
+    EXPECT_EQ(region.bytes()[17], std::byte{1});
+    EXPECT_EQ(exit_code_of([&] { SharedRegionView::attach(names.span(0), Access::ReadOnly, 1); }),
+              ExitCode::NoSuchRun);
+}
+
+TEST(SharedRegion, LeavesANameAloneThatAnotherObjectHasTaken) {
+    const auto names = own_run("taken");
+    {
+        const auto region = SharedRegion::create(names.span(0), kBytes);
+        const std::string path = "/dev/shm" + names.span(0);
+        ASSERT_EQ(::unlink(path.c_str()), 0);
+        std::ofstream(path) << "another";
+    }
+    EXPECT_EQ(objects_of(names).size(), 1U);
+    ::unlink(("/dev/shm" + names.span(0)).c_str());
+}
+
+TEST(SharedRegion, IsMadeByOneOnly) {
+    const auto names = own_run("exclusive");
+    const auto region = SharedRegion::create(names.ledger(), kBytes);
+    region.bytes()[0] = std::byte{9};
+    try {
+        SharedRegion::create(names.ledger(), kBytes);
+        FAIL() << "a second object of the same name was made";
+    } catch (const SystemError& problem) {
+        EXPECT_EQ(problem.errno_value(), EEXIST);
+        EXPECT_NE(std::string(problem.what()).find(names.ledger()), std::string::npos);
+    }
+    EXPECT_EQ(objects_of(names).size(), 1U);
+    EXPECT_EQ(SharedRegionView::attach(names.ledger(), Access::ReadOnly, 1).bytes()[0], std::byte{9});
+}
+
+TEST(SharedRegion, HasTheModeWhateverTheUmask) {
+    const auto names = own_run("mode");
+    const mode_t former = ::umask(0077);
+    const auto own = SharedRegion::create(names.ledger(), kBytes);
+    const auto group = SharedRegion::create(names.span(0), kBytes, {.readable_by_group = true});
+    const auto cells =
+        SharedRegion::create(names.cells(), kBytes, {.readable_by_group = true, .writable_by_group = true});
+    ::umask(former);
+    EXPECT_EQ(mode_of(names.ledger()), 0600U);
+    EXPECT_EQ(mode_of(names.span(0)), 0640U);
+    EXPECT_EQ(mode_of(names.cells()), 0660U);
+}
+
+TEST(SharedRegion, IsClosedToOtherUsers) {
+    if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+    const auto names = own_run("foreign");
+    const auto region = SharedRegion::create(names.ledger(), kBytes);
+    ChildProcess child([&](int) {
+        if (::setgid(65534) != 0 || ::setuid(65534) != 0) return 1;
+        return to_int(exit_code_of([&] { SharedRegionView::attach(names.ledger(), Access::ReadOnly, 1); }));
+    });
+    EXPECT_EQ(WEXITSTATUS(child.wait()), to_int(ExitCode::NotPermitted));
+}
+
+TEST(SharedRegion, SaysBeforeAnythingIsMadeThatItDoesNotFit) {
+    const auto names = own_run("huge");
+    const std::size_t wanted = free_shared_memory() + (std::size_t{1} << 40);
+    std::string text;
+    EXPECT_EQ(exit_code_of([&] { SharedRegion::create(names.span(0), wanted); }, &text),
+              ExitCode::SharedMemoryFull);
+    EXPECT_TRUE(objects_of(names).empty());
+    EXPECT_NE(text.find(std::to_string(wanted)), std::string::npos) << text;
+    EXPECT_NE(text.find("free "), std::string::npos) << text;
+    EXPECT_NE(text.find("--shm-size"), std::string::npos) << text;
+    EXPECT_NE(text.find("emptyDir"), std::string::npos) << text;
+    EXPECT_EQ(exit_code_of([&] { require_shared_memory(wanted, "9 slabs"); }, &text),
+              ExitCode::SharedMemoryFull);
+    EXPECT_NE(text.find("9 slabs"), std::string::npos) << text;
+    EXPECT_NO_THROW(require_shared_memory(1, "one byte"));
+}
+
+TEST(SharedRegion, LeavesNothingWhenReservingFails) {
+    const auto names = own_run("limited");
+    ChildProcess child([&](int) {
+        std::signal(SIGXFSZ, SIG_IGN);
+        const rlimit limit{kBytes / 2,
+                           kBytes / 2};  // the file may not grow to the size: fallocate says EFBIG
+        if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return 1;
+        try {
+            SharedRegion::create(names.span(0), kBytes);
+        } catch (const SystemError& problem) {
+            return problem.errno_value() == EFBIG ? 0 : 2;
+        }
+        return 3;
+    });
+    EXPECT_EQ(child.wait(), 0);
+    EXPECT_TRUE(objects_of(names).empty());
+}
+
+TEST(SharedRegion, ReservesWhatItMaps) {
+    const auto names = own_run("reserved");
+    const auto region = SharedRegion::create(names.span(0), 3 * kBytes);
+    struct stat found = {};
+    ASSERT_EQ(::stat(("/dev/shm" + names.span(0)).c_str(), &found), 0);
+    EXPECT_EQ(static_cast<std::size_t>(found.st_size), 3 * kBytes);
+    EXPECT_GE(static_cast<std::size_t>(found.st_blocks) * 512, 3 * kBytes);
+}
+
+TEST(SharedRegion, IsLeftOutOfCoreDumps) {
+    const auto names = own_run("dump");
+    const auto region = SharedRegion::create(names.span(0), kBytes);
+    const auto view = SharedRegionView::attach(names.span(0), Access::ReadOnly, 1);
+    EXPECT_NE(smaps_field(region.bytes().data(), "VmFlags").find(" dd "), std::string::npos);
+    EXPECT_EQ(smaps_field(region.bytes().data(), "VmFlags").find(" dc "), std::string::npos);
+    EXPECT_NE(smaps_field(view.bytes().data(), "VmFlags").find(" dd "), std::string::npos);
+    EXPECT_NE(smaps_field(view.bytes().data(), "VmFlags").find(" dc "), std::string::npos);
+}
+
+TEST(SharedRegion, PopulatesPartsFromSeveralThreads) {
+    const auto names = own_run("populate");
+    constexpr std::size_t kParts = 4;
+    auto region = SharedRegion::create(names.span(0), kParts * kBytes);
+    region.bytes()[5] = std::byte{5};
+    ASSERT_EQ(smaps_field(region.bytes().data(), "Rss").find(std::to_string(kParts * kBytes / 1024) + " kB"),
+              std::string::npos);
+    std::vector<std::jthread> threads;
+    for (std::size_t part = 0; part < kParts; ++part)
+        threads.emplace_back([&region, part] { region.populate(part * kBytes, kBytes); });
+    threads.clear();
+    EXPECT_NE(smaps_field(region.bytes().data(), "Rss").find(std::to_string(kParts * kBytes / 1024) + " kB"),
+              std::string::npos);
+    EXPECT_EQ(region.bytes()[5], std::byte{5});
+}
+
+TEST(SharedRegion, PopulatesAnOddSize) {
+    const auto names = own_run("odd");
+    auto region = SharedRegion::create(names.cells(), 4097);
+    EXPECT_NO_THROW(region.populate(4096, 1));
+    EXPECT_NO_THROW(region.populate(1, 4096));
+    EXPECT_NO_THROW(region.populate(4097, 0));
+    EXPECT_DEATH(region.populate(4096, 2), "stays inside the region");
+}
+
+TEST(SharedRegionView, IsReadOnlyWhenAskedFor) {
+    const auto names = own_run("readonly");
+    const auto region = SharedRegion::create(names.span(0), kBytes);
+    const auto view = SharedRegionView::attach(names.span(0), Access::ReadOnly, 1);
+    EXPECT_DEATH(static_cast<void>(view.writable_bytes()), "read-only view");
+    ChildProcess child([&](int) {
+        const auto own_view = SharedRegionView::attach(names.span(0), Access::ReadOnly, 1);
+        const_cast<std::byte&>(own_view.bytes()[0]) = std::byte{1};
+        return 0;
+    });
+    const int status = child.wait();
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV) << status;
+}
+
+TEST(SharedRegionView, RefusesAnObjectThatIsTooSmall) {
+    const auto names = own_run("small");
+    const auto region = SharedRegion::create(names.span(0), kBytes);
+    std::string text;
+    EXPECT_EQ(
+        exit_code_of([&] { SharedRegionView::attach(names.span(0), Access::ReadOnly, kBytes + 1); }, &text),
+        ExitCode::Protocol);
+    EXPECT_NE(text.find(std::to_string(kBytes)), std::string::npos) << text;
+    EXPECT_NE(text.find(std::to_string(kBytes + 1)), std::string::npos) << text;
+}
+
+TEST(SharedRegionView, RefusesAnEmptyObject) {
+    const auto names = own_run("empty");
+    const std::string path = "/dev/shm" + names.span(0);
+    std::ofstream(path).close();
+    EXPECT_EQ(exit_code_of([&] { SharedRegionView::attach(names.span(0), Access::ReadOnly, 0); }),
+              ExitCode::Protocol);
+    ::unlink(path.c_str());
+}
+
+TEST(SharedRegionView, NamesTheObjectThatIsNotThere) {
+    std::string text;
+    EXPECT_EQ(exit_code_of([] { SharedRegionView::attach("/offramp-nobody", Access::ReadOnly, 1); }, &text),
+              ExitCode::NoSuchRun);
+    EXPECT_NE(text.find("/offramp-nobody"), std::string::npos) << text;
+}
+
+TEST(SharedRegionView, CopiesOnWriteAndDropsTheCopy) {
+    const auto names = own_run("copy");
+    const auto region = SharedRegion::create(names.span(0), kBytes);
+    region.bytes()[100] = std::byte{1};
+    region.bytes()[5000] = std::byte{2};
+    auto view = SharedRegionView::attach(names.span(0), Access::CopyOnWrite, kBytes);
+    view.writable_bytes()[100] = std::byte{11};
+    view.writable_bytes()[5000] = std::byte{12};
+    EXPECT_EQ(region.bytes()[100], std::byte{1});
+    EXPECT_EQ(region.bytes()[5000], std::byte{2});
+
+    region.bytes()[100] = std::byte{3};
+    region.bytes()[5000] = std::byte{4};
+    EXPECT_EQ(view.bytes()[100], std::byte{11}) << "the private page hides the object's";
+    view.drop_private_pages(0, 4096);
+    EXPECT_EQ(view.bytes()[100], std::byte{3});
+    EXPECT_EQ(view.bytes()[5000], std::byte{12}) << "outside the range";
+    view.drop_private_pages(0, kBytes);
+    EXPECT_EQ(view.bytes()[5000], std::byte{4});
+    EXPECT_DEATH(view.drop_private_pages(1, 10), "page boundary");
+    EXPECT_DEATH(view.drop_private_pages(4096, kBytes), "stays inside");
+}
+
+TEST(SharedRegionView, IsNotInheritedByAForkedChild) {
+    const auto names = own_run("fork");
+    const auto region = SharedRegion::create(names.span(0), kBytes);
+    const auto view = SharedRegionView::attach(names.span(0), Access::ReadOnly, 1);
+    const auto read = [](std::span<const std::byte> bytes) {
+        return static_cast<int>(*static_cast<const volatile std::byte*>(bytes.data()));
+    };
+    ChildProcess reads_view([&](int) { return read(view.bytes()); });
+    const int status = reads_view.wait();
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV) << status;
+    // The control: the creator's mapping, which is not kept from children, can be read by one.
+    ChildProcess reads_region([&](int) { return read(region.bytes()); });
+    EXPECT_EQ(reads_region.wait(), 0);
+}
+
+}  // namespace
+}  // namespace offramp

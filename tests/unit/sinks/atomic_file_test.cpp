@@ -1,0 +1,153 @@
+#include "consumer/sinks/atomic_file.hpp"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include "common/base/error.hpp"
+#include "tests/contract/processors/processor_world.hpp"
+
+namespace offramp {
+namespace {
+
+using test::read_tree;
+using test::ScratchFolder;
+using test::Tree;
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+    return std::as_bytes(std::span(text));
+}
+
+TEST(AtomicFile, AppearsWholeWithItsFolders) {
+    const ScratchFolder folder;
+    {
+        AtomicFile file(folder.path() + "/a/b/file");
+        file.write(bytes_of("one "));
+        file.write(bytes_of("two"));
+        EXPECT_FALSE(std::filesystem::exists(folder.path() + "/a/b/file"));
+        file.commit();
+    }
+    EXPECT_EQ(read_tree(folder.path()), (Tree{{"a", ""}, {"a/b", ""}, {"a/b/file", "one two"}}));
+}
+
+TEST(AtomicFile, ReplacesWhatIsThere) {
+    const ScratchFolder folder;
+    write_atomically(folder.path() + "/file", bytes_of("first, and longer"));
+    write_atomically(folder.path() + "/file", bytes_of("second"));
+    EXPECT_EQ(read_tree(folder.path()), (Tree{{"file", "second"}}));
+}
+
+TEST(AtomicFile, AnUncommittedOneLeavesNothing) {
+    const ScratchFolder folder;
+    { AtomicFile(folder.path() + "/file").write(bytes_of("half")); }
+    EXPECT_EQ(read_tree(folder.path()), Tree{});
+}
+
+TEST(AtomicFile, AFolderInItsPlaceIsAClearError) {
+    const ScratchFolder folder;
+    std::filesystem::create_directories(folder.path() + "/file/inner");
+    try {
+        write_atomically(folder.path() + "/file", bytes_of("text"));
+        FAIL();
+    } catch (const SystemError& error) {
+        EXPECT_EQ(error.exit_code(), ExitCode::CannotWrite);
+        EXPECT_EQ(error.errno_value(), EISDIR);
+        EXPECT_THAT(error.what(), ::testing::HasSubstr(folder.path() + "/file"));
+    }
+}
+
+TEST(AtomicFile, AFileInPlaceOfItsFolderIsAClearError) {
+    const ScratchFolder folder;
+    write_atomically(folder.path() + "/file", bytes_of("text"));
+    try {
+        write_atomically(folder.path() + "/file/inner", bytes_of("text"));
+        FAIL();
+    } catch (const SystemError& error) {
+        EXPECT_EQ(error.exit_code(), ExitCode::CannotWrite);
+        EXPECT_EQ(error.errno_value(), ENOTDIR);
+    }
+}
+
+// /dev/full would be no file beside its place; a limit on the size of files fails writes in the midst just as
+// well.
+TEST(AtomicFile, AWriteThatFailsInTheMidstNamesThePathAndLeavesNothing) {
+    const ScratchFolder folder;
+    const pid_t child = ::fork();
+    if (child == 0) {
+        std::signal(SIGXFSZ, SIG_IGN);
+        const rlimit limit{4096, 4096};
+        ::setrlimit(RLIMIT_FSIZE, &limit);
+        try {
+            write_atomically(folder.path() + "/file", bytes_of(std::string(10'000, 'x')));
+            ::_exit(1);
+        } catch (const SystemError& error) {
+            const bool clear =
+                error.errno_value() == EFBIG && error.exit_code() == ExitCode::CannotWrite &&
+                std::string_view(error.what()).find(folder.path() + "/file") != std::string_view::npos;
+            ::_exit(clear ? 0 : 2);
+        }
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    EXPECT_EQ(read_tree(folder.path()), Tree{});
+}
+
+TEST(RequireWritableFolder, MakesItAndLeavesNothing) {
+    const ScratchFolder folder;
+    require_writable_folder(folder.path() + "/a/b");
+    EXPECT_EQ(read_tree(folder.path()), (Tree{{"a", ""}, {"a/b", ""}}));
+}
+
+TEST(RequireWritableFolder, AFileInItsPlaceIsAClearError) {
+    const ScratchFolder folder;
+    write_atomically(folder.path() + "/file", bytes_of("text"));
+    EXPECT_THROW(require_writable_folder(folder.path() + "/file"), SystemError);
+    EXPECT_THROW(require_writable_folder(folder.path() + "/file/below"), SystemError);
+}
+
+TEST(RemoveStaleTemporaries, RemovesThoseOfTheDeadAndNoOthers) {
+    const ScratchFolder folder;
+    const pid_t child = ::fork();
+    if (child == 0) {
+        AtomicFile first(folder.path() + "/file");
+        AtomicFile second(folder.path() + "/deep/er/file");
+        ::kill(::getpid(), SIGKILL);
+    }
+    ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+    AtomicFile alive(folder.path() + "/deep/alive");
+    alive.write(bytes_of("at work"));
+    std::ofstream(folder.path() + "/deep/.hidden") << "a user's";
+
+    EXPECT_EQ(remove_stale_temporaries(folder.path()), 2U);
+    alive.commit();
+    EXPECT_EQ(read_tree(folder.path()),
+              (Tree{{"deep", ""}, {"deep/er", ""}, {"deep/alive", "at work"}, {"deep/.hidden", "a user's"}}));
+    EXPECT_EQ(remove_stale_temporaries(folder.path()), 0U);
+}
+
+TEST(RemoveStaleTemporaries, DoesNotFollowSymbolicLinks) {
+    const ScratchFolder folder;
+    const ScratchFolder other;
+    const std::string leftover = other.path() + "/.offramp-tmp-1-1";
+    std::ofstream(leftover) << "left";
+    std::filesystem::create_directory_symlink(other.path(), folder.path() + "/link");
+    std::filesystem::create_symlink(leftover, folder.path() + "/.offramp-tmp-2-2");
+    EXPECT_EQ(remove_stale_temporaries(folder.path()), 0U);
+    EXPECT_TRUE(std::filesystem::exists(leftover));
+}
+
+TEST(RemoveStaleTemporaries, AFolderThatDoesNotExistHasNone) {
+    EXPECT_EQ(remove_stale_temporaries("/nonexistent/offramp"), 0U);
+}
+
+}  // namespace
+}  // namespace offramp

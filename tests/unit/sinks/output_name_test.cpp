@@ -1,0 +1,55 @@
+#include "consumer/sinks/output_name.hpp"
+
+#include <gmock/gmock.h>
+#include <rapidcheck/gtest.h>
+
+#include <filesystem>
+
+#include "common/base/error.hpp"
+
+namespace offramp {
+namespace {
+
+TEST(SamplePath, JoinsFolderKeyAndSuffix) {
+    EXPECT_EQ(sample_path("out", "a/b.jpg", ".png"), "out/a/b.jpg.png");
+    EXPECT_EQ(sample_path("out", "..a", ""), "out/..a");
+}
+
+TEST(SamplePath, TheErrorNamesKeyAndReason) {
+    try {
+        sample_path("out", "a/../b\n", ".png");
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.exit_code(), ExitCode::BadInput);
+        EXPECT_THAT(error.what(), ::testing::HasSubstr("'a/../b\\n'"));
+        EXPECT_THAT(error.what(), ::testing::HasSubstr("'..'"));
+    }
+}
+
+// Keys of the characters that matter: whatever is accepted stays below the folder.
+RC_GTEST_PROP(SamplePath, NeverLeavesTheFolder, ()) {
+    const auto key = *rc::gen::container<std::string>(rc::gen::element('.', '/', 'a', '\0', '\n', '\\'));
+    try {
+        const std::filesystem::path path = sample_path("/out", key, ".png");
+        const std::string normal = path.lexically_normal().string();
+        RC_ASSERT(normal == path.string());
+        RC_ASSERT(normal.starts_with("/out/"));
+        RC_ASSERT(normal.find('\0') == std::string::npos);
+    } catch (const Error&) {
+        RC_TAG("refused");
+    }
+}
+
+RC_GTEST_PROP(Escaped, IsOneLineAndTellsTextsApart, (const std::string& a, const std::string& b)) {
+    RC_ASSERT(escaped(a).find_first_of("\t\n\r") == std::string::npos);
+    RC_ASSERT((escaped(a) == escaped(b)) == (a == b));
+}
+
+TEST(CheckedOutputName, RefusesWhatCannotBePartOfAName) {
+    EXPECT_EQ(checked_output_name("layer4.conv1"), "layer4.conv1");
+    for (const std::string_view name : {"", "a/b", "a\nb"})
+        EXPECT_THROW(checked_output_name(name), Error) << name;
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,152 @@
+#include "consumer/sinks/segment_merge.hpp"
+
+#include <gmock/gmock.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include "common/base/error.hpp"
+#include "consumer/sinks/segment_file.hpp"
+#include "tests/contract/processors/processor_world.hpp"
+
+namespace offramp {
+namespace {
+
+namespace fs = std::filesystem;
+using test::read_tree;
+using test::ScratchFolder;
+using test::Tree;
+
+// Items [first, last) in one segment, two lines each, in batches of ten.
+void deliver(const std::string& folder, std::uint64_t first, std::uint64_t last,
+             const std::string& value = "v") {
+    SegmentFile segment(folder, "series");
+    segment.begin(first / 10, static_cast<std::uint32_t>(first % 10));
+    for (std::uint64_t item = first; item < last; ++item) {
+        segment.add_line(item, {"key " + std::to_string(item), "a", value});
+        segment.add_line(item, {"key\t" + std::to_string(item), "b", value});
+    }
+    segment.commit();
+}
+
+std::string expected_lines(std::uint64_t first, std::uint64_t last, const std::string& value = "v") {
+    std::string text;
+    for (std::uint64_t item = first; item < last; ++item) {
+        const std::string number = std::to_string(item);
+        text += number + "\tkey " + number + "\ta\t" + value + "\n" + number + "\tkey\\t" + number + "\tb\t" +
+                value + "\n";
+    }
+    return text;
+}
+
+MergeOutcome merge(const std::string& folder) {
+    return merge_segments(folder, "series", folder + "/all.tsv");
+}
+
+fs::path only_segment(const std::string& folder) {
+    return fs::directory_iterator(segment_folder(folder, "series"))->path();
+}
+
+TEST(MergeSegments, SortsByItemAndRemovesTheSegments) {
+    const ScratchFolder folder;
+    deliver(folder.path(), 10, 12);
+    deliver(folder.path(), 2, 4);
+    const MergeOutcome outcome = merge(folder.path());
+    EXPECT_EQ(outcome.segments, 2U);
+    EXPECT_EQ(outcome.items, 4U);
+    EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", expected_lines(2, 4) + expected_lines(10, 12)}}));
+}
+
+TEST(MergeSegments, WithoutSegmentsLeavesTheFileAlone) {
+    const ScratchFolder folder;
+    std::ofstream(folder.path() + "/all.tsv") << "from before";
+    EXPECT_EQ(merge(folder.path()).segments, 0U);
+    EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", "from before"}}));
+}
+
+TEST(MergeSegments, ADeliveryOfFewerOrMoreSamplesHidesNoLine) {
+    const ScratchFolder folder;
+    deliver(folder.path(), 0, 8);
+    deliver(folder.path(), 0, 4);
+    const MergeOutcome outcome = merge(folder.path());
+    EXPECT_EQ(outcome.repeats, 4U);
+    EXPECT_EQ(outcome.conflicts, 0U);
+    EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", expected_lines(0, 8)}}));
+}
+
+TEST(MergeSegments, OfDifferingLinesTheLatestSegmentsAreKept) {
+    const ScratchFolder folder;
+    deliver(folder.path(), 0, 3, "old");
+    const fs::path old = only_segment(folder.path());
+    fs::last_write_time(old, fs::last_write_time(old) - std::chrono::hours(1));
+    deliver(folder.path(), 1, 2, "new");
+    EXPECT_EQ(merge(folder.path()).conflicts, 1U);
+    EXPECT_EQ(read_tree(folder.path()).at("all.tsv"),
+              expected_lines(0, 1, "old") + expected_lines(1, 2, "new") + expected_lines(2, 3, "old"));
+}
+
+TEST(MergeSegments, ADamagedSegmentIsNamedAndNothingIsLost) {
+    const ScratchFolder folder;
+    deliver(folder.path(), 0, 3);
+    const fs::path segment = only_segment(folder.path());
+    fs::resize_file(segment, fs::file_size(segment) - 3);
+    const Tree before = read_tree(folder.path());
+    try {
+        merge(folder.path());
+        FAIL();
+    } catch (const ProtocolError& error) {
+        EXPECT_THAT(error.what(), ::testing::HasSubstr(segment.string()));
+    }
+    EXPECT_EQ(read_tree(folder.path()), before);
+}
+
+TEST(MergeSegments, OtherSeriesAreLeftAlone) {
+    const ScratchFolder folder;
+    SegmentFile other(folder.path(), "other");
+    other.begin(0, 0);
+    other.add_line(1, {"x"});
+    other.commit();
+    deliver(folder.path(), 0, 1);
+    merge(folder.path());
+    EXPECT_EQ(merge_segments(folder.path(), "other", folder.path() + "/other.tsv").items, 1U);
+    EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", expected_lines(0, 1)}, {"other.tsv", "1\tx\n"}}));
+}
+
+TEST(SegmentFile, WithoutLinesLeavesNothing) {
+    const ScratchFolder folder;
+    SegmentFile segment(folder.path(), "series");
+    segment.begin(3, 0);
+    segment.commit();
+    EXPECT_TRUE(read_tree(folder.path()).empty());
+}
+
+// Deliveries of ranges that cover [0, last), in any grouping, order and repetition, merge to the same bytes.
+RC_GTEST_PROP(MergeSegments, IsIndependentOfGroupingOrderAndRepetition, ()) {
+    const auto last = *rc::gen::inRange<std::uint64_t>(1, 40);
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
+    for (std::uint64_t first = 0; first < last;) {
+        const auto end = std::min(last, first + *rc::gen::inRange<std::uint64_t>(1, 15));
+        ranges.emplace_back(first, end);
+        first = end;
+    }
+    for (int extra = *rc::gen::inRange(0, 5); extra > 0; --extra) {
+        const auto first = *rc::gen::inRange<std::uint64_t>(0, last);
+        ranges.emplace_back(first, *rc::gen::inRange<std::uint64_t>(first + 1, last + 1));
+    }
+    const ScratchFolder folder;
+    for (std::size_t left = ranges.size(); left > 0; --left) {
+        const auto pick = *rc::gen::inRange<std::size_t>(0, left);
+        deliver(folder.path(), ranges[pick].first, ranges[pick].second);
+        std::swap(ranges[pick], ranges[left - 1]);
+    }
+    const MergeOutcome outcome = merge(folder.path());
+    RC_ASSERT(outcome.items == last);
+    RC_ASSERT(outcome.conflicts == 0U);
+    RC_ASSERT(read_tree(folder.path()) == (Tree{{"all.tsv", expected_lines(0, last)}}));
+}
+
+}  // namespace
+}  // namespace offramp

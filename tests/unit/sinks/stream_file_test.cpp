@@ -1,0 +1,71 @@
+#include "consumer/sinks/stream_file.hpp"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <optional>
+
+#include "common/base/error.hpp"
+#include "tests/contract/processors/processor_world.hpp"
+
+namespace offramp {
+namespace {
+
+using test::ScratchFolder;
+
+constexpr std::byte kBytes[1000]{};
+
+ExitCode code_of(const std::function<void()>& call) {
+    try {
+        call();
+    } catch (const Error& error) {
+        return error.exit_code();
+    }
+    return ExitCode::Ok;
+}
+
+TEST(StreamFile, TakesADevice) {
+    EXPECT_NO_THROW(StreamFile("/dev/null").write(kBytes));
+}
+
+TEST(StreamFile, AFullDeviceCannotBeWritten) {
+    StreamFile full("/dev/full");
+    EXPECT_EQ(code_of([&] { full.write(kBytes); }), ExitCode::CannotWrite);
+}
+
+TEST(StreamFile, AFifoIsWrittenInSequence) {
+    const ScratchFolder folder;
+    const std::string path = folder.path() + "/fifo";
+    ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+    const UniqueFd reader(::open(path.c_str(), O_RDONLY | O_NONBLOCK));
+    StreamFile fifo(path);
+    fifo.write(std::as_bytes(std::span(std::string_view("one "))));
+    fifo.write(std::as_bytes(std::span(std::string_view("two"))));
+    char text[16]{};
+    EXPECT_EQ(::read(reader.get(), text, sizeof text), 7);
+    EXPECT_STREQ(text, "one two");
+}
+
+TEST(StreamFile, AFifoWithoutReaderIsAnUnavailableSinkAndNoSignal) {
+    const ScratchFolder folder;
+    const std::string path = folder.path() + "/fifo";
+    ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+    EXPECT_EQ(code_of([&] { const StreamFile fifo(path); }), ExitCode::SinkUnavailable);
+    UniqueFd reader(::open(path.c_str(), O_RDONLY | O_NONBLOCK));
+    StreamFile fifo(path);
+    reader.reset();
+    EXPECT_EQ(code_of([&] { fifo.write(kBytes); }), ExitCode::SinkUnavailable);
+}
+
+TEST(StreamFile, AnOrdinaryFileIsRefused) {
+    const ScratchFolder folder;
+    const std::string path = folder.path() + "/file";
+    std::ofstream(path) << "text";
+    EXPECT_EQ(code_of([&] { const StreamFile file(path); }), ExitCode::Usage);
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,131 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "common/base/error.hpp"
+#include "producer/sources/batch_source.hpp"
+#include "tests/unit/sources/picture_files.hpp"
+
+namespace offramp {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr ImageSize kSize{40, 24};
+
+std::unique_ptr<BatchSource> make(const RunConfig& config, TensorSpec input, bool takes_images = true) {
+    const auto entries = SourceEntry::all();
+    const auto entry =
+        std::find_if(entries.begin(), entries.end(), [](const auto& e) { return e.name == "images"; });
+    if (entry == entries.end()) throw std::runtime_error("not in the table");
+    return entry->make(
+        {.config = &config, .model_input = std::move(input), .model_takes_images = takes_images});
+}
+
+TensorSpec picture_input() {
+    const std::int64_t shape[] = {4, 3, kSize.height, kSize.width};
+    return TensorSpec::contiguous("input", kFloat32, shape);
+}
+
+class ImagesSource : public ::testing::Test {
+  protected:
+    ImagesSource() {
+        config.input = folder.path();
+        for (unsigned i = 0; i < 12; ++i)
+            folder.write("sub/" + std::string(1, static_cast<char>('a' + i)) + ".png",
+                         encode_png(kSize, gradient(kSize, i)));
+    }
+
+    Rgb row(BatchSource& source, std::uint64_t item) {
+        Rgb pixels(kSize.rgb_bytes());
+        source.load(item, std::as_writable_bytes(std::span(pixels)));
+        return pixels;
+    }
+
+    TempFolder folder;
+    RunConfig config;
+};
+
+TEST_F(ImagesSource, GivesPixelsInTheOrderOfNames) {
+    const auto source = make(config, picture_input());
+    ASSERT_EQ(source->items(), 12U);
+    EXPECT_EQ(source->row_kind(), RowKind::Pixels);
+    for (unsigned i = 0; i < 12; ++i) {
+        EXPECT_EQ(source->key(i), "sub/" + std::string(1, static_cast<char>('a' + i)));
+        EXPECT_EQ(row(*source, i), gradient(kSize, i));
+    }
+    EXPECT_EQ(source->max_key_bytes(), 5U);
+    EXPECT_EQ(source->origin(0), folder / "sub/a.png");
+    EXPECT_EQ(source->description(), "images: 12 files under " + folder.path().string());
+}
+
+TEST_F(ImagesSource, AnyNumberOfThreadsGetTheSameRows) {
+    const auto source = make(config, picture_input());
+    std::vector<Rgb> rows(12);
+    std::vector<std::thread> threads;
+    for (std::uint64_t first = 0; first < 4; ++first)
+        threads.emplace_back([&, first] {
+            for (std::uint64_t item = first; item < 12; item += 4) rows[item] = row(*source, item);
+        });
+    for (std::thread& thread : threads) thread.join();
+    for (unsigned i = 0; i < 12; ++i) EXPECT_EQ(rows[i], gradient(kSize, i));
+}
+
+TEST_F(ImagesSource, ALimitCutsTheListAndChangesNoKey) {
+    folder.write("sub/a.jpg", "x");
+    config.limit = 2;
+    const auto source = make(config, picture_input());
+    EXPECT_EQ(source->items(), 2U);
+    EXPECT_EQ(source->key(0), "sub/a.jpg");
+    EXPECT_EQ(source->key(1), "sub/a.png");
+    config.limit = 1;
+    EXPECT_EQ(make(config, picture_input())->key(0), "sub/a.jpg");
+}
+
+TEST_F(ImagesSource, AListMayNameFilesOutsideItsFolder) {
+    config.input =
+        folder.write("lists/list.txt", "../sub/b.png\n" + (folder / "sub/a.png") + "\n../sub/b.png\n");
+    const auto source = make(config, picture_input());
+    ASSERT_EQ(source->items(), 3U);
+    EXPECT_EQ(source->key(0), "sub/b.png");
+    EXPECT_EQ(source->key(2), "sub/b.png-2");
+    EXPECT_FALSE(source->key(1).starts_with('/'));
+    EXPECT_EQ(row(*source, 1), gradient(kSize, 0));
+    EXPECT_EQ(row(*source, 2), gradient(kSize, 1));
+}
+
+TEST_F(ImagesSource, AnUnreadableItemSaysWhyAndTheNextIsRead) {
+    folder.write("sub/0.jpg", "text");
+    const auto source = make(config, picture_input());
+    try {
+        row(*source, 0);
+        FAIL() << "it was read";
+    } catch (const UnreadableItem& unreadable) {
+        EXPECT_THAT(unreadable.what(), HasSubstr("not an image"));
+    }
+    EXPECT_EQ(row(*source, 1), gradient(kSize, 0));
+}
+
+TEST_F(ImagesSource, OriginsAreFitForALogLine) {
+    folder.write("sub/0\n\xff.jpg", "text");
+    EXPECT_EQ(make(config, picture_input())->origin(0), folder / "sub/0\\x0a\\xff.jpg");
+}
+
+TEST_F(ImagesSource, AModelThatTakesNoPicturesIsNamed) {
+    config.model = "encoder";
+    const std::int64_t shape[] = {4, 128, 256};
+    for (const TensorSpec& input : {TensorSpec{}, TensorSpec::contiguous("tokens", kFloat32, shape)}) {
+        try {
+            make(config, input, false);
+            FAIL() << "it was made";
+        } catch (const ConfigError& error) {
+            EXPECT_THAT(error.what(), AllOf(HasSubstr("'encoder'"), HasSubstr("--source synthetic")));
+        }
+    }
+}
+
+}  // namespace
+}  // namespace offramp

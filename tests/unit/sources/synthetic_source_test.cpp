@@ -1,0 +1,94 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "common/base/error.hpp"
+#include "producer/sources/batch_source.hpp"
+
+namespace offramp {
+namespace {
+
+using ::testing::HasSubstr;
+
+class SyntheticSource : public ::testing::Test {
+  protected:
+    SyntheticSource() {
+        config.batches = 5;
+        config.batch = 4;
+        config.seed = 3;
+    }
+
+    std::unique_ptr<BatchSource> make() {
+        const auto entries = SourceEntry::all();
+        const auto entry =
+            std::find_if(entries.begin(), entries.end(), [](const auto& e) { return e.name == "synthetic"; });
+        if (entry == entries.end()) throw std::runtime_error("not in the table");
+        return entry->make({.config = &config, .model_input = input});
+    }
+
+    std::string error() {
+        try {
+            make();
+        } catch (const ConfigError& refused) {
+            EXPECT_EQ(refused.exit_code(), ExitCode::Usage);
+            return refused.what();
+        }
+        return "it was made";
+    }
+
+    std::vector<float> row(BatchSource& source, std::uint64_t item) {
+        std::vector<float> values(input.elements() / 4);
+        source.load(item, std::as_writable_bytes(std::span(values)));
+        return values;
+    }
+
+    RunConfig config;
+    TensorSpec input = TensorSpec::contiguous("input", kFloat32, std::vector<std::int64_t>{4, 3, 20, 20});
+};
+
+TEST_F(SyntheticSource, NumbersItsItems) {
+    const auto source = make();
+    EXPECT_EQ(source->items(), 20U);
+    EXPECT_EQ(source->row_kind(), RowKind::Float32);
+    EXPECT_EQ(source->key(7), "");
+    EXPECT_EQ(source->max_key_bytes(), 0U);
+    config.limit = 6;
+    EXPECT_EQ(make()->items(), 6U);
+    config.limit = 600;
+    EXPECT_EQ(make()->items(), 20U);
+}
+
+TEST_F(SyntheticSource, AnItemIsTheSameInEveryRun) {
+    const auto source = make();
+    const auto again = make();
+    EXPECT_EQ(row(*source, 19), row(*again, 19));
+    EXPECT_NE(row(*source, 19), row(*source, 18));
+    config.seed = 4;
+    EXPECT_NE(row(*make(), 19), row(*source, 19));
+}
+
+TEST_F(SyntheticSource, ResidentOnTheDeviceItHasNoRows) {
+    config.synthetic_on = "device";
+    EXPECT_EQ(make()->row_kind(), RowKind::Nothing);
+    EXPECT_EQ(make()->items(), 20U);
+}
+
+TEST_F(SyntheticSource, AModelWithoutInputGetsNoRows) {
+    input = {};
+    EXPECT_EQ(make()->row_kind(), RowKind::Nothing);
+}
+
+TEST_F(SyntheticSource, BadSettingsAreNamed) {
+    config.synthetic_on = "moon";
+    EXPECT_THAT(error(), HasSubstr("--synthetic-on 'moon' is not known. Known are: host, device"));
+    config.synthetic_on = "host";
+    config.batches = 0;
+    EXPECT_THAT(error(), HasSubstr("--batches is 0"));
+    config.batches = std::numeric_limits<std::uint64_t>::max() / 2;
+    EXPECT_THAT(error(), HasSubstr("more items than can be counted"));
+}
+
+}  // namespace
+}  // namespace offramp

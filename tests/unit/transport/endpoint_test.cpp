@@ -1,0 +1,174 @@
+#include "common/transport/endpoint.hpp"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+
+#include "common/base/error.hpp"
+#include "tests/unit/transport/temporary_folder.hpp"
+
+namespace offramp {
+namespace {
+
+using testing::TemporaryFolder;
+
+constexpr const char* kValid =
+    "offramp-endpoint=1\nrun_id=r\nnonce=00000000000000ff\nproducer_pid=7\nepoch=3\n";
+
+ExitCode exit_code_of(const std::function<void()>& call, std::string* text = nullptr) {
+    try {
+        call();
+    } catch (const Error& problem) {
+        if (text) *text = problem.what();
+        return problem.exit_code();
+    }
+    return ExitCode::Ok;
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+    return text.replace(text.find(from), from.size(), to);
+}
+
+TEST(Endpoint, NamesItsPlaces) {
+    const Endpoint endpoint{"/tmp/r", {"r", 1}, 7, 1};
+    EXPECT_EQ(endpoint.work_address(), "ipc:///tmp/r/work.sock");
+    EXPECT_EQ(endpoint.free_list_address(), "ipc:///tmp/r/free.sock");
+    EXPECT_EQ(endpoint.file(), "/tmp/r/endpoint");
+}
+
+// The form that other programs (the launch script) read.
+TEST(Endpoint, IsWrittenInThisForm) {
+    const TemporaryFolder folder;
+    Endpoint{folder.path(), {"nightly-7", 0xc0ffee}, 4711, 2}.publish();
+    std::ifstream in(folder.file("endpoint"));
+    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}),
+              "offramp-endpoint=1\nrun_id=nightly-7\nnonce=0000000000c0ffee\nproducer_pid=4711\nepoch=2\n");
+}
+
+TEST(Endpoint, IsReplacedAsAWhole) {
+    const TemporaryFolder folder;
+    Endpoint{folder.path(), {"a", 1}, 1, 1}.publish();
+    std::ifstream before(folder.file("endpoint"));
+    Endpoint{folder.path(), {"a", 1}, 1, 2}.publish();
+    EXPECT_EQ(Endpoint::read(folder.path())->epoch, 2U);
+    // Who had opened the former file still reads it to its end: nothing was written into it.
+    EXPECT_NE(std::string(std::istreambuf_iterator<char>(before), {}).find("epoch=1\n"), std::string::npos);
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1)
+        << "no temporary file stays";
+}
+
+TEST(Endpoint, IsNothingBeforeItIsThere) {
+    const TemporaryFolder folder;
+    EXPECT_FALSE(Endpoint::read(folder.path()));
+    EXPECT_FALSE(Endpoint::read(folder.file("no-such-folder")));
+}
+
+TEST(Endpoint, IsRefusedWhenItIsNotWhatPublishWrites) {
+    const TemporaryFolder folder;
+    const std::string valid = kValid;
+    const auto read_back = [&](const std::string& text) {
+        std::ofstream(folder.file("endpoint")) << text;
+        return exit_code_of([&] { Endpoint::read(folder.path()); });
+    };
+    ASSERT_EQ(read_back(valid), ExitCode::Ok);
+    for (const std::string& text : {std::string(),
+                                    valid.substr(0, valid.size() - 1),
+                                    valid.substr(0, 30),
+                                    std::string("\n"),
+                                    "\n" + valid,
+                                    valid + "\n",
+                                    valid + "epoch=3\n",
+                                    valid + "colour=red\n",
+                                    valid + "no equals\n",
+                                    valid + std::string(2000, 'x') + "\n",
+                                    valid.substr(valid.find('\n') + 1),
+                                    replaced(valid, "=1\n", "=2\n"),
+                                    replaced(valid, "run_id=r\n", ""),
+                                    replaced(valid, "run_id=r", "run_id=a/b"),
+                                    replaced(valid, "run_id=r", "run_id="),
+                                    replaced(valid, "00ff", "00fg"),
+                                    replaced(valid, "00ff", "ff"),
+                                    replaced(valid, "pid=7", "pid=-7"),
+                                    replaced(valid, "pid=7", "pid=7 "),
+                                    replaced(valid, "pid=7", "pid=4294967296"),
+                                    replaced(valid, "epoch=3", "epoch="),
+                                    replaced(valid, "epoch=3", "epoch=4294967296"),
+                                    replaced(valid, "epoch=3\n", "epoch=3\r\n"),
+                                    replaced(valid, "pid=7", std::string("pid=7\0", 6))})
+        EXPECT_EQ(read_back(text), ExitCode::Protocol) << text;
+}
+
+TEST(Endpoint, OfAnotherVersionIsNamed) {
+    const TemporaryFolder folder;
+    std::ofstream(folder.file("endpoint")) << "offramp-endpoint=9\nsomething=new\n";
+    std::string text;
+    EXPECT_EQ(exit_code_of([&] { Endpoint::read(folder.path()); }, &text), ExitCode::Protocol);
+    EXPECT_NE(text.find("version 9"), std::string::npos) << text;
+}
+
+TEST(Endpoint, IsNoLinkAndNoFifo) {
+    const TemporaryFolder folder;
+    ASSERT_EQ(::symlink("/etc/hostname", folder.file("endpoint").c_str()), 0);
+    EXPECT_EQ(exit_code_of([&] { Endpoint::read(folder.path()); }), ExitCode::System);
+    ::unlink(folder.file("endpoint").c_str());
+    ASSERT_EQ(::mkfifo(folder.file("endpoint").c_str(), 0600), 0);
+    EXPECT_EQ(exit_code_of([&] { Endpoint::read(folder.path()); }), ExitCode::Protocol);
+}
+
+TEST(Endpoint, SaysWhereItCannotBeWritten) {
+    const TemporaryFolder folder;
+    std::string text;
+    EXPECT_EQ(exit_code_of(
+                  [&] {
+                      Endpoint{folder.file("none"), {"r", 1}, 1, 1}.publish();
+                  },
+                  &text),
+              ExitCode::System);
+    EXPECT_NE(text.find(folder.file("none")), std::string::npos) << text;
+}
+
+TEST(Endpoint, AcceptsRunDirectoriesWhoseSocketsHaveAnAddress) {
+    const std::string longest = "/" + std::string(107 - 1 - 10, 'x');  // "/work.sock" has ten bytes
+    EXPECT_NO_THROW(Endpoint::check_run_dir(longest));
+    EXPECT_NO_THROW(Endpoint::check_run_dir("/tmp/a run"));
+    std::string text;
+    EXPECT_EQ(exit_code_of([&] { Endpoint::check_run_dir(longest + "x"); }, &text), ExitCode::Usage);
+    EXPECT_NE(text.find("108"), std::string::npos) << text;
+    for (const char* bad : {"", "relative", "./r", "@abstract", "/tmp/a\nb", "/tmp/\x7f"})
+        EXPECT_EQ(exit_code_of([&] { Endpoint::check_run_dir(bad); }), ExitCode::Usage) << bad;
+}
+
+RC_GTEST_PROP(Endpoint, IsReadBack, (std::uint64_t nonce, std::uint32_t epoch)) {
+    const TemporaryFolder folder;
+    const auto pid = *rc::gen::inRange<std::uint64_t>(1, 4194304);
+    const auto id =
+        *rc::gen::nonEmpty(rc::gen::container<std::string>(rc::gen::elementOf(std::string("azAZ09._-"))));
+    const Endpoint written{folder.path(), {id.substr(0, 48), nonce}, pid, epoch};
+    written.publish();
+    const auto read = Endpoint::read(folder.path());
+    RC_ASSERT(read.has_value());
+    RC_ASSERT(read->names.run_id == written.names.run_id);
+    RC_ASSERT(read->names.nonce == nonce);
+    RC_ASSERT(read->producer_pid == pid);
+    RC_ASSERT(read->epoch == epoch);
+    RC_ASSERT(read->run_dir == folder.path());
+}
+
+// One byte of a valid file changed: read as something valid, or refused; never anything else.
+RC_GTEST_PROP(Endpoint, SurvivesAnyChangedByte, ()) {
+    const TemporaryFolder folder;
+    std::string text = kValid;
+    text[*rc::gen::inRange<std::size_t>(0, text.size())] = static_cast<char>(*rc::gen::inRange(0, 256));
+    std::ofstream(folder.file("endpoint")) << text;
+    const ExitCode code = exit_code_of([&] { RC_ASSERT(Endpoint::read(folder.path()).has_value()); });
+    RC_ASSERT(code == ExitCode::Ok || code == ExitCode::Protocol);
+}
+
+}  // namespace
+}  // namespace offramp

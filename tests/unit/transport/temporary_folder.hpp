@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+
+namespace offramp::testing {
+
+// Owns a new folder of mode 0700, short enough for sockets, and removes it with all that is in it.
+class TemporaryFolder {
+  public:
+    TemporaryFolder() {
+        char form[] = "/tmp/offramp-test-XXXXXX";
+        if (::mkdtemp(form) == nullptr) throw std::runtime_error("mkdtemp failed");
+        path_ = form;
+    }
+    TemporaryFolder(const TemporaryFolder&) = delete;
+    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+    ~TemporaryFolder() {
+        std::error_code ignored;
+        std::filesystem::remove_all(path_, ignored);
+    }
+
+    const std::string& path() const { return path_; }
+    std::string file(const std::string& name) const { return path_ + "/" + name; }
+
+  private:
+    std::string path_;
+};
+
+}  // namespace offramp::testing
