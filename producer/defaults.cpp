@@ -25,7 +25,7 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine) {
     settle<std::uint32_t>(config.slabs, 0, gpu ? 8 : 6);
     settle<std::uint32_t>(config.decode_workers, 0, gpu ? std::clamp(cores / 2, 2U, 8U) : std::clamp(cores, 1U, 4U));
     settle<std::string>(config.precision, "auto", gpu ? "tf32" : "fp32");
-    settle<std::string>(config.memory_format, "auto", config.precision == "bf16" ? "channels-last" : "contiguous");
+    settle<std::string>(config.memory_format, "auto", gpu ? "channels-last" : "contiguous");
     settle<std::string>(config.processor, "auto",
                       copy || config.model == "encoder" ? "checksum" : "mask-png");
     return config;

@@ -7,6 +7,7 @@
 
 #include "common/base/clock.hpp"
 #include "common/base/log.hpp"
+#include "producer/cuda/gpu_search.hpp"
 #include "producer/models/copy_model.hpp"
 #include "producer/models/model_library.hpp"
 #include "producer/pipeline/input_upload.hpp"
@@ -62,7 +63,8 @@ ProducerRun::ProducerRun(RunConfig config, const EndSignals& signals)
     if (device_->is_gpu())
         spdlog::info("device: {}", device.name);
     else
-        spdlog::warn("no GPU is used: model and copies run on the CPU ({})", device.name);
+        spdlog::warn("no GPU is used, model and copies run on the CPU ({}){}", device.name,
+                     config_.device == "cpu" ? "" : ": " + find_gpus().obstacle);
     compute_ = device_->make_stream("compute");
     open_model();
     open_source();
