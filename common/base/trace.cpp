@@ -72,6 +72,7 @@ TraceRange::TraceRange(TraceName name, std::uint64_t batch) noexcept { push(name
 TraceRange::~TraceRange() { nvtxDomainRangePop(registry().domain); }
 
 void name_this_thread(const char* name) noexcept {
+    registry();   // NVTX sets itself up at its first call, and two first calls race
     std::array<char, 16> kept{};
     std::snprintf(kept.data(), kept.size(), "%s", name);
     pthread_setname_np(pthread_self(), kept.data());

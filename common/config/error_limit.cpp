@@ -25,12 +25,13 @@ std::optional<ErrorLimit> ErrorLimit::parse(std::string_view text) {
     text.remove_suffix(1);
     const auto percent = parse_number<double>(text);
     if (!percent || !(*percent >= 0 && *percent <= 100)) return std::nullopt;
-    return ErrorLimit(0, *percent / 100);
+    return ErrorLimit(0, *percent);
 }
 
 bool ErrorLimit::exceeded(std::uint64_t unreadable, std::uint64_t items) const {
-    if (share_ < 0) return unreadable > count_;
-    return static_cast<double>(unreadable) > share_ * static_cast<double>(items);
+    if (percent_ < 0) return unreadable > count_;
+    // Multiplied out: 0.29 * 100 is less than 29.
+    return static_cast<double>(unreadable) * 100 > percent_ * static_cast<double>(items);
 }
 
 }  // namespace offramp

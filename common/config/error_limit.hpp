@@ -17,10 +17,10 @@ class ErrorLimit {
     bool exceeded(std::uint64_t unreadable, std::uint64_t items) const;
 
   private:
-    ErrorLimit(std::uint64_t count, double share) : count_(count), share_(share) {}
+    ErrorLimit(std::uint64_t count, double percent) : count_(count), percent_(percent) {}
 
     std::uint64_t count_;
-    double share_;  // of the items, 0 to 1; negative: count_ decides
+    double percent_;  // of the items, 0 to 100; negative: count_ decides
 };
 
 }  // namespace offramp

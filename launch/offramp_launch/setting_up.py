@@ -29,4 +29,4 @@ def set_up_tests(places, flags, presets):
         definitions = prepare_environment(places, flags, ("requirements-test.txt",))
         for preset in presets:
             build.configure(places, preset, definitions)
-            build.build(places, preset, build.EVERYTHING if preset == "release" else ("all",))
+            build.build(places, preset, build.EVERYTHING)

@@ -1,0 +1,95 @@
+"""What a user sees of a run that is stopped, broken into, or given bad input."""
+
+import pathlib
+import signal
+import tempfile
+import unittest
+
+from PIL import Image
+
+from tests.support.launched_run import LaunchedRun
+from tests.support.real_run import shared_memory
+
+COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--slabs", "4", "--processor", "checksum")
+ENDLESS = (*COPY, "--batches", "10000000")
+SUMMARY_FIELDS = ("model", "device", "precision", "source", "samples", "batches", "bytes", "seconds", "batches_per_second",
+                  "samples_per_second", "slab_wait_seconds", "producer_cpu_seconds", "first_batch_seconds", "pinned",
+                  "pinned_copy_gigabytes_per_second", "consumers")
+
+
+class Launcher(unittest.TestCase):
+    def setUp(self):
+        self.before = shared_memory()
+
+    def tearDown(self):
+        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+
+    def first_sample(self, run):
+        run.until(lambda: run.status().get("done_samples", 0) > 0, "the first sample done")
+
+    def test_the_summary_says_everything(self):
+        with LaunchedRun(*COPY, "--batches", "30", "--consumers", "2") as run:
+            self.assertEqual(run.start().wait(), 0, run.said())
+            summary = run.summary()
+            for field in SUMMARY_FIELDS:
+                self.assertIn(field, summary)
+            for unit in ("samples", "batches"):
+                for field in ("published", "released", "redelivered", "quarantined", "dropped", "in_flight"):
+                    self.assertIn(field, summary[unit])
+            self.assertEqual(summary["samples"]["released"], 120)
+            for consumer in summary["consumers"]:
+                self.assertEqual({"pid", "batches", "cpu_seconds", "exit"} - set(consumer), set())
+            self.assertEqual(len((run.output / "checksums.tsv").read_text().splitlines()) >= 120, True)
+
+    def test_stop_drains(self):
+        with LaunchedRun(*ENDLESS, "--consumers", "2") as run:
+            self.first_sample(run.start())
+            stopped = run.command("stop")
+            self.assertEqual(stopped.returncode, 0, stopped.stderr)
+            self.assertEqual(run.wait(), 130, run.said())
+            self.assertEqual(run.summary()["samples"]["in_flight"], 0)
+
+    def test_one_interrupt_drains_and_two_abandon(self):
+        for interrupts in (1, 2):
+            with self.subTest(interrupts=interrupts), LaunchedRun(*ENDLESS, "--consumers", "2") as run:
+                self.first_sample(run.start())
+                for _ in range(interrupts):
+                    run.launcher.send_signal(signal.SIGINT)
+                self.assertEqual(run.wait(), 130, run.said())
+
+    def test_commands_without_a_run(self):
+        with LaunchedRun() as run:
+            for words in (("scale", "2"), ("stop",), ("status",)):
+                answer = run.command(*words)
+                self.assertEqual(answer.returncode, 69, words)
+                self.assertTrue(answer.stderr.strip(), words)
+
+    def test_unreadable_images_are_skipped_and_listed(self):
+        with tempfile.TemporaryDirectory() as name, LaunchedRun("--input", name, "--device", "cpu", "--image-size", "64", "--batch", "2",
+                                                                "--consumers", "1") as run:
+            folder = pathlib.Path(name)
+            for index in range(3):
+                Image.new("RGB", (70, 60), (index * 80, 10, 200)).save(folder / f"good-{index}.jpg", quality=95)
+            (folder / "empty.jpg").write_bytes(b"")
+            (folder / "text.png").write_bytes(b"no image at all")
+            (folder / "cut.jpg").write_bytes((folder / "good-0.jpg").read_bytes()[:400])
+            Image.new("CMYK", (50, 50)).save(folder / "cmyk.jpg")
+            Image.new("I;16", (50, 50)).save(folder / "deep.png")
+            self.assertEqual(run.start().wait(), 0, run.said())
+            summary = run.summary()
+            self.assertEqual(summary["samples"]["skipped"], 5)
+            self.assertEqual({pathlib.Path(item["origin"]).name for item in summary["skipped"]},
+                             {"empty.jpg", "text.png", "cut.jpg", "cmyk.jpg", "deep.png"})
+            for item in summary["skipped"]:
+                self.assertTrue(item["reason"], item)
+            self.assertEqual(sorted(run.files()), ["good-0.png", "good-1.png", "good-2.png"])
+        with tempfile.TemporaryDirectory() as name, LaunchedRun("--input", name, "--device", "cpu", "--image-size", "64",
+                                                                "--max-errors", "0", "--consumers", "1") as run:
+            Image.new("RGB", (70, 60)).save(pathlib.Path(name, "good.jpg"))
+            pathlib.Path(name, "bad.jpg").write_bytes(b"")
+            self.assertEqual(run.start().wait(), 65, run.said())
+            self.assertIn("bad.jpg", run.said())
+
+
+if __name__ == "__main__":
+    unittest.main()

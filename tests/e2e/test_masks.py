@@ -1,0 +1,99 @@
+"""Masks are the same files, byte for byte, however many consumers make them and whatever happens to those."""
+
+import os
+import pathlib
+import signal
+import tempfile
+import unittest
+
+import numpy
+from PIL import Image
+
+from tests.support.launched_run import LaunchedRun
+from tests.support.real_run import shared_memory
+
+IMAGES = 72
+
+
+def make_images(folder):
+    random = numpy.random.default_rng(7)
+    for index in range(IMAGES):
+        height, width = (int(size) for size in random.integers(60, 140, 2))
+        coarse = random.integers(0, 256, (5, 5, 3), dtype=numpy.uint8)
+        image = Image.fromarray(coarse).resize((width, height), Image.BICUBIC)
+        place = folder / f"set {index % 3}" / (f"bild-ä{index:03}.png" if index % 4 == 0 else f"{index:03}.jpg")
+        place.parent.mkdir(exist_ok=True)
+        image.save(place)
+
+
+class Masks(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.kept = tempfile.TemporaryDirectory(prefix="offramp-images-")
+        cls.addClassCleanup(cls.kept.cleanup)
+        cls.images = pathlib.Path(cls.kept.name)
+        make_images(cls.images)
+        cls.before = shared_memory()
+        cls.wanted, summary = cls.masks_of(1)
+        assert len(cls.wanted) == IMAGES, cls.wanted.keys()
+        assert summary["samples"]["released"] == IMAGES
+
+    @classmethod
+    def run_on_images(cls, consumers, *flags):
+        return LaunchedRun("--input", str(cls.images), "--model", "deeplabv3-resnet50", "--seed", "3", "--image-size", "64", "--batch", "2",
+                           "--slabs", "4", "--device", "cpu", "--consumers", str(consumers), *flags)
+
+    @classmethod
+    def masks_of(cls, consumers, *flags, meanwhile=None):
+        with cls.run_on_images(consumers, *flags) as run:
+            run.start()
+            if meanwhile:
+                run.until(lambda: run.status().get("done_samples", 0) >= 4, "the first masks")
+                meanwhile(run)
+            code = run.wait()
+            assert code == 0, f"exit code {code}\n{run.said()}"
+            return run.files(), run.summary()
+
+    def tearDown(self):
+        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+
+    def test_the_masks_show_classes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "mask.png")
+            path.write_bytes(next(iter(self.wanted.values())))
+            mask = Image.open(path)
+            self.assertEqual((mask.mode, mask.size), ("P", (64, 64)))
+            self.assertGreater(len(mask.getcolors(256)), 1)
+        self.assertGreater(len(set(self.wanted.values())), IMAGES // 2, "different images have different masks")
+
+    def test_two_and_five_consumers(self):
+        for consumers in (2, 5):
+            files, _ = self.masks_of(consumers)
+            self.assertEqual(files, self.wanted, f"{consumers} consumers")
+
+    def test_slabs_of_single_samples(self):
+        files, summary = self.masks_of(2, "--samples-per-slab", "1")
+        self.assertEqual(files, self.wanted)
+        self.assertEqual(summary["batches"]["released"], IMAGES // 2)
+
+    def test_scaling_in_the_middle(self):
+        def scale(run):
+            for count in ("4", "1"):
+                done = run.command("scale", count)
+                self.assertEqual(done.returncode, 0, done.stderr)
+        files, summary = self.masks_of(2, meanwhile=scale)
+        self.assertEqual(files, self.wanted)
+        self.assertGreaterEqual(len(summary["consumers"]), 4)
+
+    def test_a_consumer_killed_in_the_middle(self):
+        def murder(run):
+            victim = run.until(lambda: [c["pid"] for c in run.status().get("consumers", [])], "a consumer")[0]
+            os.kill(victim, signal.SIGKILL)
+        files, summary = self.masks_of(2, meanwhile=murder)
+        self.assertEqual(files, self.wanted)
+        self.assertTrue(any(consumer["exit"] == -9 for consumer in summary["consumers"]), summary["consumers"])
+        self.assertTrue(summary["conserved"])
+
+
+if __name__ == "__main__":
+    unittest.main()

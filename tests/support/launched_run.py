@@ -1,0 +1,76 @@
+"""Runs launch/offramp on a build's programs, as a user would, with a watchdog."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+WATCHDOG_SECONDS = 240
+
+
+class LaunchedRun:
+    def __init__(self, *flags):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="offramp-e2e-"))
+        self.run_dir = self.folder / "run"
+        self.output = self.folder / "output"
+        self.environment = {**os.environ, "OFFRAMP_BIN_DIR": os.environ["OFFRAMP_TEST_BIN"], "OFFRAMP_SKIP_PACKAGES": "1",
+                            "OFFRAMP_BUILD_DIR": str(self.folder / "build")}
+        self.flags = flags
+        self.deadline = time.monotonic() + WATCHDOG_SECONDS
+        self.launcher = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        if self.launcher and self.launcher.poll() is None:
+            self.launcher.send_signal(signal.SIGINT)
+            self.launcher.send_signal(signal.SIGINT)
+            try:
+                self.launcher.wait(20)
+            except subprocess.TimeoutExpired:
+                self.launcher.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def start(self, *flags):
+        with open(self.folder / "launcher.log", "wb") as log:
+            self.launcher = subprocess.Popen(
+                [str(ROOT / "launch/offramp"), "run", *self.flags, *flags, "--run-dir", str(self.run_dir), "--output", str(self.output)],
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self.environment)
+        return self
+
+    def command(self, *words):
+        return subprocess.run([str(ROOT / "launch/offramp"), *words, "--run-dir", str(self.run_dir)], capture_output=True, text=True,
+                              timeout=60, env=self.environment)
+
+    def wait(self):
+        return self.launcher.wait(timeout=max(1, self.deadline - time.monotonic()))
+
+    def until(self, holds, what):
+        while time.monotonic() < self.deadline and self.launcher.poll() is None:
+            value = holds()
+            if value:
+                return value
+            time.sleep(0.02)
+        raise AssertionError(f"never seen: {what}\n{self.said()}")
+
+    def status(self):
+        try:
+            return json.loads((self.run_dir / "status.json").read_text())
+        except (OSError, ValueError):
+            return {}
+
+    def summary(self):
+        return json.loads((self.run_dir / "summary.json").read_text())
+
+    def files(self):
+        return {str(path.relative_to(self.output)): path.read_bytes() for path in sorted(self.output.rglob("*")) if path.is_file()}
+
+    def said(self):
+        logs = [self.folder / "launcher.log", *sorted((self.run_dir / "logs").glob("*.log"))]
+        return "".join(f"--- {path.name}\n{path.read_text(errors='replace')[-2500:]}\n" for path in logs if path.exists())
