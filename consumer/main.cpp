@@ -6,7 +6,7 @@
 #include "consumer/processors/finish.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/session/consumer_program.hpp"
-#include "consumer/session/end_signals.hpp"
+#include "common/base/end_signals.hpp"
 
 namespace offramp {
 namespace {

@@ -2,6 +2,7 @@
 #include <exception>
 #include <thread>
 
+#include "common/base/clock.hpp"
 #include "common/base/end_signals.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
@@ -29,6 +30,7 @@ RunConfig resolve(const RunConfig& config) {
 }
 
 int run(int argc, char** argv) {
+    const std::uint64_t began_ns = now_ns();
     const auto parsed = parse_run_config(argc, argv, "offramp-producer");
     if (!parsed) return to_int(ExitCode::Ok);
     if (parsed->list) return print_names(), to_int(ExitCode::Ok);
@@ -41,7 +43,7 @@ int run(int argc, char** argv) {
     for (const std::string& name : sweep_dead_runs()) spdlog::info("removed {}, left by a dead run", name);
     if (parsed->sweep) return to_int(ExitCode::Ok);
     const EndSignals signals;
-    return to_int(ProducerRun(resolve(*parsed), signals).execute());
+    return to_int(ProducerRun(resolve(*parsed), signals, began_ns).execute());
 }
 
 }  // namespace

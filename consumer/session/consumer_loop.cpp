@@ -96,7 +96,7 @@ std::optional<ConsumerLoop::End> ConsumerLoop::refused_end() const {
         case RefusalReason::ForeignProcess:
             throw Error(ExitCode::NotPermitted, "the producer refused this consumer: " + refusal.text);
         case RefusalReason::Full:
-            throw Error(ExitCode::System, "the producer refused this consumer: " + refusal.text,
+            throw Error(ExitCode::NoSuchRun, "the producer refused this consumer: " + refusal.text,
                         "Start fewer consumers");
         case RefusalReason::Version:
             break;

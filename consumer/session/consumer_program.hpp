@@ -5,7 +5,7 @@
 
 #include "common/config/run_config.hpp"
 #include "consumer/processors/processor.hpp"
-#include "consumer/session/end_signals.hpp"
+#include "common/base/end_signals.hpp"
 
 namespace offramp {
 

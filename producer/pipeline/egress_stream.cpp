@@ -1,12 +1,24 @@
 #include "producer/pipeline/egress_stream.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
+#include "common/base/log.hpp"
 #include "common/base/trace.hpp"
 
 namespace offramp {
+namespace {
+
+// Copies submitted and not yet done: enough to keep the copy engine busy, few enough that the outputs which they keep on the
+// device are bounded whatever the number of slabs.
+std::size_t parts_in_flight(const EgressStream::Options& options, const SlabLayout& layout) {
+    const auto rows = static_cast<std::size_t>(layout.rows);
+    return std::max<std::size_t>(4, 2 * ((options.batch + rows - 1) / rows));
+}
+
+}  // namespace
 
 EgressStream::EgressStream(Device& device, std::shared_ptr<SlabExchange> exchange, const SlabLayout& layout,
                            Options options, std::function<void()> on_failure)
@@ -15,10 +27,10 @@ EgressStream::EgressStream(Device& device, std::shared_ptr<SlabExchange> exchang
       layout_(layout),
       options_(std::move(options)),
       on_failure_(std::move(on_failure)),
-      stream_(device.make_stream("egress")),
       events_(options_.slab_count),
       submitted_(options_.queue_depth),
-      in_flight_(std::max<std::size_t>(1, options_.slab_count)) {
+      in_flight_(parts_in_flight(options_, layout)),
+      stream_(device.make_stream("egress")) {
     for (SlabEvents& events : events_)
         events = {device.make_event(Device::Timing::On), device.make_event(Device::Timing::On)};
     copy_thread_ = std::thread([this] { copy_batches(); });
@@ -72,6 +84,7 @@ void EgressStream::copy_batches() {
     } catch (...) {
         fail();
     }
+    submitted_.abandon();   // nobody takes any more
     in_flight_.close();
 }
 
@@ -83,7 +96,7 @@ bool EgressStream::copy_batch(const std::shared_ptr<OutputBatch>& batch) {
     for (std::uint32_t first = 0; first < rows; first += part) {
         auto lease = exchange_->wait_for_slab();
         if (!lease) return false;
-        in_flight_.push(copy_part(std::move(*lease), batch, first, std::min(part, rows - first)));
+        if (!in_flight_.push(copy_part(std::move(*lease), batch, first, std::min(part, rows - first)))) return false;
     }
     return true;
 }
@@ -132,9 +145,10 @@ EgressStream::InFlight EgressStream::copy_part(FillLease lease, const std::share
 
 void EgressStream::publish_completed() {
     name_this_thread("egress-done");
+    std::optional<InFlight> part;
     try {
         device_.use_on_this_thread();
-        while (auto part = in_flight_.pop()) {
+        while ((part = in_flight_.pop())) {
             part->copied->wait();
             part->published.filled_at_ns = now_ns();
             SlabWriter(part->lease.bytes(), layout_).stamp_filled(part->published.filled_at_ns);
@@ -147,6 +161,13 @@ void EgressStream::publish_completed() {
         exchange_->finish();
     } catch (...) {
         fail();
+        in_flight_.close();
+        // Neither slab nor tensor goes back while a copy may still run.
+        try {
+            stream_->synchronize();
+        } catch (const std::exception& problem) {
+            spdlog::error("ending the egress stream: {}", problem.what());
+        }
     }
 }
 

@@ -35,6 +35,7 @@ class EgressStream {
     struct Options {
         SlabWriter::Stamp stamp;               // slab and generation are filled in per slab
         std::uint32_t slab_count = 0;
+        std::uint32_t batch = 1;               // most samples of a batch
         std::size_t queue_depth = 1;           // batches submitted and not yet being copied
     };
 
@@ -84,10 +85,10 @@ class EgressStream {
     const SlabLayout& layout_;
     Options options_;
     std::function<void()> on_failure_;
-    std::unique_ptr<Stream> stream_;
     std::vector<SlabEvents> events_;           // by slab
     BoundedQueue<OutputBatch> submitted_;
     BoundedQueue<InFlight> in_flight_;
+    std::unique_ptr<Stream> stream_;           // goes before what its copies write into and read from: it finishes them
     std::mutex failure_mutex_;
     std::exception_ptr failure_;
     std::atomic<bool> stopped_{false};

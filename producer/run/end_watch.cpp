@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "common/base/error.hpp"
+#include "common/base/log.hpp"
 #include "common/base/trace.hpp"
 
 namespace offramp {
@@ -44,9 +45,13 @@ void EndWatch::watch(int signals_fd, int lifeline_fd) {
         }
         if (ready > 0 && (entries[2].revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) {
             entries[2].fd = -1;   // once
-            actions_.drain("the launcher is gone");
+            actions_.drain(kLauncherGone);
         }
-        actions_.beat();
+        try {
+            actions_.beat();
+        } catch (const std::exception& problem) {
+            spdlog::warn("the status file: {}", problem.what());
+        }
     }
 }
 

@@ -9,6 +9,9 @@
 
 namespace offramp {
 
+// Why a run is drained when its launcher has died.
+inline constexpr const char* kLauncherGone = "the launcher is gone";
+
 // Waits, on a thread of its own, for what may end a run from outside: SIGINT and SIGTERM (the first drains, the second abandons),
 // and the end of the launcher's lifeline (drains). Also keeps the beat of the status file.
 // Borrows: signals. Thread: the constructor's. Blocks: the destructor, shortly.
@@ -19,7 +22,7 @@ class EndWatch {
         std::function<void(const char* why)> abandon;
         std::function<void()> beat;     // every half second
     };
-    // `lifeline_fd`: -1 for none.
+    // `lifeline_fd`: -1 for none. The actions are called on the watch's thread; what they throw is logged.
     EndWatch(const EndSignals& signals, int lifeline_fd, Actions actions);
     ~EndWatch();
     EndWatch(const EndWatch&) = delete;

@@ -12,7 +12,6 @@
 #include "producer/models/model_library.hpp"
 #include "producer/pipeline/input_upload.hpp"
 #include "producer/pipeline/limits.hpp"
-#include "producer/run/end_watch.hpp"
 
 namespace offramp {
 namespace {
@@ -49,15 +48,18 @@ const SourceEntry& find_source(const std::string& name) {
 
 }  // namespace
 
-ProducerRun::ProducerRun(RunConfig config, const EndSignals& signals)
+ProducerRun::ProducerRun(RunConfig config, const EndSignals& signals, std::uint64_t began_ns)
     : config_(std::move(config)),
-      signals_(signals),
-      began_ns_(now_ns()),
+      began_ns_(began_ns),
+      exchange_(SlabExchange::make()),
+      end_watch_(signals, config_.lifeline_fd,
+                 {.drain = [this](const char* why) { drain(why); },
+                  .abandon = [this](const char* why) { abandon(why); },
+                  .beat = [this] { beat(); }}),
       directory_(config_.run_dir, !config_.consumer_user.empty()),
       endpoint_(endpoint_of(config_, directory_.path())),
       run_lock_(RunLock::hold(endpoint_.names, true, !config_.consumer_user.empty())),
-      device_(open_device(config_.device)),
-      exchange_(SlabExchange::make()) {
+      device_(open_device(config_.device)) {
     device_->use_on_this_thread();
     const DeviceInfo device = device_->info();
     if (device_->is_gpu())
@@ -67,10 +69,13 @@ ProducerRun::ProducerRun(RunConfig config, const EndSignals& signals)
                      config_.device == "cpu" ? "" : ": " + find_gpus().obstacle);
     compute_ = device_->make_stream("compute");
     open_model();
+    check_not_stopped();
     open_source();
     lay_out_slabs();
     start_broker();
+    check_not_stopped();
     start_pipeline();
+    check_not_stopped();
     report_ = std::make_unique<RunReport>(
         directory_.path(), RunFacts{.config = config_,
                                     .device = device,
@@ -84,6 +89,7 @@ ProducerRun::ProducerRun(RunConfig config, const EndSignals& signals)
 
 // Backwards through the parts: nothing may be copied into a slab, or read the broker's memory, when its owner goes.
 ProducerRun::~ProducerRun() {
+    retire_parts();
     if (input_) input_->stop();
     egress_.reset();
     inference_.reset();
@@ -128,15 +134,15 @@ void ProducerRun::lay_out_slabs() {
     ledger_ = std::make_unique<SlabLedger>(SlabLedger::format(memory_->ledger(), endpoint_.epoch));
     pool_ = std::make_unique<SlabPool>(
         endpoint_.names, plan_, [this](std::span<std::byte> span) { return pin_span(span); }, group,
-        [this] { exchange_->wake(); });
+        SlabPool::News{[this] { exchange_->wake(); }, [this](std::exception_ptr error) { fail(error); }});
     spdlog::info("slabs: {} of {:.1f} MiB, {} samples each, in {} spans", plan_.slab_count,
                  static_cast<double>(layout_.slab_bytes) / (1 << 20), layout_.rows, plan_.span_count);
 }
 
 std::shared_ptr<void> ProducerRun::pin_span(std::span<std::byte> span) {
-    if (config_.allow_unpinned) return nullptr;
     device_->use_on_this_thread();
-    std::shared_ptr<void> registration = device_->pin(span);
+    std::shared_ptr<void> registration;
+    if (!config_.allow_unpinned) registration = device_->pin(span);
     const std::lock_guard lock(mutex_);
     if (!pinning_proved_) prove_pinning(span);
     return registration;
@@ -145,12 +151,19 @@ std::shared_ptr<void> ProducerRun::pin_span(std::span<std::byte> span) {
 // CUDA's own word on the first span, and a timed copy: memory that only seems page-locked costs three quarters of the bandwidth.
 void ProducerRun::prove_pinning(std::span<std::byte> span) {
     pinning_ = device_->prove_pinned(span.first(std::min<std::size_t>(span.size(), std::size_t{256} << 20)));
-    pinning_proved_ = true;
-    if (device_->is_gpu() && !pinning_.registered)
+    if (device_->is_gpu() && !pinning_.registered && !config_.allow_unpinned)
         throw Error(ExitCode::DeviceUnsupported, "the slabs could not be page-locked: CUDA does not know them as host memory",
                     "Run offramp doctor; or accept slow copies with --allow-unpinned");
     spdlog::info("slabs are {}: {:.1f} GB/s into them", pinning_.registered ? "page-locked" : "ordinary memory",
                  pinning_.gigabytes_per_second);
+    pinning_proved_ = true;
+}
+
+// Before the parts are there, a stop has nothing to drain.
+void ProducerRun::check_not_stopped() const {
+    const std::lock_guard lock(mutex_);
+    if (first_error_) std::rethrow_exception(first_error_);
+    if (draining_) throw Error(ExitCode::Interrupted, "stopped while starting: nothing was read yet");
 }
 
 void ProducerRun::start_broker() {
@@ -192,40 +205,59 @@ void ProducerRun::start_pipeline() {
                                         .model = config_.model,
                                         .precision = config_.precision,
                                         .memory_format = config_.memory_format},
-                              .slab_count = plan_.slab_count},
+                              .slab_count = plan_.slab_count,
+                              .batch = config_.batch},
         [this] { abandon("the egress failed"); });
     inference_ = std::make_unique<Inference>(*device_, *model_, *compute_, layout_);
 }
 
 ExitCode ProducerRun::execute() {
-    std::exception_ptr first_error;
     {
-        const EndWatch end_watch(signals_, config_.lifeline_fd,
-                                 {.drain = [this](const char* why) { drain(why); },
-                                  .abandon = [this](const char* why) { abandon(why); },
-                                  .beat = [this] { beat(); }});
-        try {
-            flow();
-        } catch (const std::exception& problem) {
-            first_error = std::current_exception();
-            {
-                const std::lock_guard lock(mutex_);
-                failure_ = problem.what();
-            }
-            abandon("of an error");
-        }
-        try {
-            broker_->join();
-        } catch (...) {
-            if (!first_error) first_error = std::current_exception();
-        }
-        ended_ = true;
+        const std::unique_lock lock(parts_lifetime_);
+        parts_ready_ = true;
     }
+    if (abandoned_) stop_parts();
+    if (draining_) input_->finish_early();
+    try {
+        flow();
+    } catch (const Error& problem) {
+        if (problem.exit_code() == ExitCode::BadInput && !abandoned_)
+            finish_what_was_read();
+        else
+            fail(std::current_exception());
+    } catch (...) {
+        fail(std::current_exception());
+    }
+    if (abandoned_) {
+        // What is still being copied is published or given back before the books are closed.
+        try {
+            egress_->finish();
+        } catch (...) {
+            fail(std::current_exception());
+        }
+    }
+    try {
+        broker_->join();
+    } catch (...) {
+        fail(std::current_exception());
+    }
+    ended_ = true;
+    retire_parts();
     const RunFigures last = figures();
     report_->write_status(last);
     report_->write_summary(last);
-    if (first_error) std::rethrow_exception(first_error);
+    if (first_error_) std::rethrow_exception(first_error_);
     return outcome(last);
+}
+
+// Too many items were unreadable: the run fails, but what could be read and was computed is delivered.
+void ProducerRun::finish_what_was_read() {
+    note(std::current_exception());
+    try {
+        egress_->finish();
+    } catch (...) {
+        fail(std::current_exception());
+    }
 }
 
 void ProducerRun::flow() {
@@ -263,26 +295,64 @@ void ProducerRun::measure_limits_after() {
 }
 
 void ProducerRun::drain(const char* why) {
-    if (std::string_view(why) == "the launcher is gone") launcher_gone_ = true;
+    if (std::string_view(why) == kLauncherGone) launcher_gone_ = true;
     if (draining_.exchange(true)) return;
     spdlog::warn("draining, {}: batches in flight are finished, no more input is read", why);
-    input_->finish_early();
+    const std::shared_lock lock(parts_lifetime_);
+    if (parts_ready_) input_->finish_early();
 }
 
 void ProducerRun::abandon(const char* why) {
     if (abandoned_.exchange(true)) return;
-    spdlog::warn("stopping at once because {}", why);
+    spdlog::warn("stopping at once: {}", why);
     draining_ = true;
-    if (input_) input_->finish_early();
     exchange_->stop();
-    if (broker_) broker_->abort();
+    stop_parts();
+}
+
+void ProducerRun::stop_parts() {
+    const std::shared_lock lock(parts_lifetime_);
+    if (!parts_ready_) return;
+    input_->finish_early();
+    egress_->stop();
+    broker_->abort();
+}
+
+// From here on no other thread touches a part.
+void ProducerRun::retire_parts() {
+    const std::unique_lock lock(parts_lifetime_);
+    parts_ready_ = false;
+}
+
+void ProducerRun::fail(std::exception_ptr error) {
+    note(error);
+    abandon("a part failed");
+}
+
+// The first error is the run's.
+void ProducerRun::note(std::exception_ptr error) {
+    const std::lock_guard lock(mutex_);
+    if (first_error_) return;
+    first_error_ = error;
+    try {
+        std::rethrow_exception(error);
+    } catch (const std::exception& problem) {
+        failure_ = problem.what();
+    } catch (...) {
+        failure_ = "an exception of an unknown kind";
+    }
 }
 
 void ProducerRun::beat() {
-    const RunFigures now = figures();
-    report_->write_status(now);
-    const bool anyone = std::any_of(now.broker.consumers.begin(), now.broker.consumers.end(),
-                                    [](const ConsumerReport& consumer) { return consumer.end.empty(); });
+    bool anyone = true;
+    {
+        const std::shared_lock lock(parts_lifetime_);
+        if (!parts_ready_) return;
+        const RunFigures now = figures();
+        report_->write_status(now);
+        anyone = std::any_of(now.broker.consumers.begin(), now.broker.consumers.end(),
+                             [](const ConsumerReport& consumer) { return consumer.end.empty(); });
+    }
     // Nobody is left to start another consumer: what is in flight can never be taken.
     if (launcher_gone_ && !anyone) abandon("the launcher and all consumers are gone");
 }
@@ -307,15 +377,18 @@ RunFigures ProducerRun::figures() const {
     figures.pinning = pinning_;
     figures.limits = limits_;
     figures.failure = failure_;
-    figures.state = !failure_.empty() ? "failed" : ended_ ? "ended" : draining_ ? "draining" : "running";
+    figures.state = !failure_.empty() ? "failed"
+                    : ended_          ? (abandoned_ ? "abandoned" : "ended")
+                    : draining_       ? "draining"
+                                      : "running";
     return figures;
 }
 
+// From independent records: what the prefetcher gave out, what the egress dropped, what the broker saw published and done.
 ExitCode ProducerRun::outcome(const RunFigures& figures) const {
     const BrokerReport& broker = figures.broker;
-    // From independent records: what the prefetcher gave out, what the egress dropped, what the broker saw published and done.
     if (!broker.conserved() ||
-        (!abandoned_ && figures.sourced != figures.skipped + figures.dropped.samples + broker.published.samples)) {
+        figures.sourced != figures.skipped + figures.dropped.samples + broker.published.samples) {
         spdlog::critical(
             "samples are not accounted for: {} sourced, {} skipped, {} dropped, {} published, {} completed, {} in flight, "
             "{} quarantined",

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <atomic>
+#include <exception>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 
 #include "common/base/end_signals.hpp"
@@ -16,6 +18,7 @@
 #include "producer/pipeline/inference.hpp"
 #include "producer/pipeline/prefetcher.hpp"
 #include "producer/report/run_report.hpp"
+#include "producer/run/end_watch.hpp"
 #include "producer/run/run_directory.hpp"
 #include "producer/slab/broker_thread.hpp"
 #include "producer/slab/run_memory.hpp"
@@ -33,7 +36,8 @@ namespace offramp {
 class ProducerRun {
  public:
     // `config` is resolved (defaults.hpp).
-    ProducerRun(RunConfig config, const EndSignals& signals);
+    // `began_ns`: CLOCK_MONOTONIC when the program started.
+    ProducerRun(RunConfig config, const EndSignals& signals, std::uint64_t began_ns);
     ~ProducerRun();
 
     ExitCode execute();
@@ -46,19 +50,41 @@ class ProducerRun {
     void start_pipeline();
     std::shared_ptr<void> pin_span(std::span<std::byte> span);
     void prove_pinning(std::span<std::byte> span);
+    void check_not_stopped() const;
     void flow();
     std::unique_ptr<DeviceBuffer> input_for_limits();
     void measure_limits_before();
     void measure_limits_after();
     void drain(const char* why);
     void abandon(const char* why);
+    void finish_what_was_read();
+    void fail(std::exception_ptr error);
+    void note(std::exception_ptr error);
+    void stop_parts();
+    void retire_parts();
     void beat();
     RunFigures figures() const;
     ExitCode outcome(const RunFigures& figures) const;
 
     const RunConfig config_;
-    const EndSignals& signals_;
     const std::uint64_t began_ns_;
+
+    // What other threads may touch at any time goes last, and comes first.
+    mutable std::mutex mutex_;                 // guards the next five
+    PinningProof pinning_;
+    bool pinning_proved_ = false;
+    Limits limits_;
+    std::exception_ptr first_error_;
+    std::string failure_;
+    std::shared_mutex parts_lifetime_;         // held while the parts below are used from another thread
+    bool parts_ready_ = false;                 // guarded by it
+    std::atomic<bool> draining_{false};
+    std::atomic<bool> abandoned_{false};
+    std::atomic<bool> launcher_gone_{false};
+    std::atomic<bool> ended_{false};
+    std::shared_ptr<SlabExchange> exchange_;
+    EndWatch end_watch_;
+
     RunDirectory directory_;
     Endpoint endpoint_;
     // Goes after the lock: whoever leaves a run last removes what carries its name.
@@ -75,7 +101,6 @@ class ProducerRun {
     SpanPlan plan_;
     SteadyClock clock_;
     PidfdWatch watch_;
-    std::shared_ptr<SlabExchange> exchange_;
     std::unique_ptr<RunMemory> memory_;
     std::unique_ptr<SlabPool> pool_;
     std::unique_ptr<SlabLedger> ledger_;
@@ -83,17 +108,7 @@ class ProducerRun {
     std::unique_ptr<Prefetcher> input_;
     std::unique_ptr<EgressStream> egress_;
     std::unique_ptr<Inference> inference_;
-    std::unique_ptr<RunReport> report_;
-
-    mutable std::mutex mutex_;                 // guards what the span workers and the end watch write
-    PinningProof pinning_;
-    bool pinning_proved_ = false;
-    Limits limits_;
-    std::string failure_;
-    std::atomic<bool> draining_{false};
-    std::atomic<bool> abandoned_{false};
-    std::atomic<bool> launcher_gone_{false};
-    std::atomic<bool> ended_{false};
+    std::unique_ptr<RunReport> report_;        // written by the beat, then, when the parts are retired, by the end
 };
 
 }  // namespace offramp

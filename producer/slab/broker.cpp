@@ -15,6 +15,22 @@ namespace {
 // So many messages are taken in one step before everyone else has a turn: a flood from one consumer must not starve the rest.
 constexpr int kMessagesPerStep = 512;
 constexpr std::chrono::nanoseconds kLeaseLookInterval = std::chrono::milliseconds(100);
+// From a peer's first word to its answer; a place is not kept for one that never answers.
+constexpr std::chrono::nanoseconds kHandshake = std::chrono::seconds(5);
+constexpr std::size_t kDeparturesKept = 1000;
+constexpr std::uint64_t kRefusalsALogLine = 1000;
+
+const char* to_string(RefusalReason reason) {
+    switch (reason) {
+        case RefusalReason::Version: return "another version";
+        case RefusalReason::Nonce: return "another run";
+        case RefusalReason::User: return "another user";
+        case RefusalReason::ForeignProcess: return "a foreign process";
+        case RefusalReason::Full: return "no place left";
+        case RefusalReason::Ended: return "the run has ended";
+    }
+    return "?";
+}
 
 }  // namespace
 
@@ -76,7 +92,7 @@ BrokerReport Broker::report() const {
              .slot = peer->ref.slot,
              .holding = peer->held,
              .completed = peer->completed,
-             .busy_seconds = static_cast<double>(load_word(cells_[peer->ref.slot].busy_ns)) / 1e9});
+             .busy_seconds = busy_seconds(*peer)});
     }
     std::sort(report.consumers.begin(), report.consumers.end(),
               [](const ConsumerReport& a, const ConsumerReport& b) { return a.session < b.session; });
@@ -133,11 +149,15 @@ void Broker::take_work_messages() {
             continue;
         }
         Peer& peer = *found->second;
+        if (inbound.credentials.pid != peer.credentials.pid || inbound.credentials.uid != peer.credentials.uid) {
+            count("work message in another's name");
+            continue;
+        }
         if (message.type == MessageType::Answer) {
             on_answer(peer, message.as<Answer>());
         } else if (message.type == MessageType::Credit && peer.admitted &&
                    message.as<Credit>().session == peer.ref.session) {
-            peer.window = message.as<Credit>().window;
+            peer.window = std::min(message.as<Credit>().window, kMaxTicketsPerMessage);
             peer.draining = peer.draining || peer.window == 0;
         } else if (message.type == MessageType::Goodbye && peer.admitted &&
                    message.as<Goodbye>().session == peer.ref.session) {
@@ -150,7 +170,14 @@ void Broker::take_work_messages() {
 
 void Broker::on_hello(const Inbound& inbound, const ParsedMessage& message) {
     const auto hello = message.as<Hello>();
-    if (const auto known = peers_.find(inbound.peer); known != peers_.end()) {
+    if (hello.holding > message.count) {
+        count("hello with more holdings than records");
+        return;
+    }
+    const auto known = peers_.find(inbound.peer);
+    if (known != peers_.end() && known->second->gone) {
+        peers_.erase(known);   // it said goodbye a moment ago, and begins anew
+    } else if (known != peers_.end()) {
         // Its first word came twice: answer as before.
         const Peer& peer = *known->second;
         if (peer.admitted)
@@ -173,14 +200,23 @@ void Broker::on_hello(const Inbound& inbound, const ParsedMessage& message) {
     if (peers_.size() >= cells_.size())
         return refuse(inbound.peer, RefusalReason::Full,
                       "the run has its " + std::to_string(cells_.size()) + " consumers already");
-    auto watched = watch_.open(who.pid);
-    if (!watched) return count("peer died while it was being let in");
+    std::optional<WatchedPeer> watched;
+    try {
+        watched = watch_.open(who.pid);
+    } catch (const SystemError& problem) {
+        return refuse(inbound.peer, RefusalReason::Full, std::string("it cannot be watched: ") + problem.what());
+    }
+    if (!watched) {
+        count("peer died while it was being let in");
+        return;
+    }
     auto peer = std::make_unique<Peer>();
     peer->routing_id = inbound.peer;
     peer->credentials = who;
+    peer->since = clock_.now();
     peer->watched = std::move(*watched);
     peer->secret = (std::uint64_t{entropy_()} << 32) | entropy_();
-    peer->window = std::min<std::uint32_t>(hello.window, kMaxTicketsPerMessage);
+    peer->window = std::min(hello.window, kMaxTicketsPerMessage);
     port_.send(peer->routing_id, encode(Challenge{peer->secret}));
     peers_.emplace(inbound.peer, std::move(peer));
 }
@@ -208,27 +244,43 @@ void Broker::on_answer(Peer& peer, const Answer& answer) {
 }
 
 void Broker::refuse(const std::string& peer, RefusalReason reason, const std::string& text) {
-    count("refused: " + text.substr(0, text.find(':')));
-    spdlog::warn("a consumer was refused: {}", text);
+    // A flood of refusals must not become a flood of lines.
+    const std::uint64_t times = count(std::string("refused: ") + to_string(reason));
+    if (times % kRefusalsALogLine == 1) spdlog::warn("a consumer was refused ({} times so far): {}", times, text);
     Refused refused{static_cast<std::uint32_t>(reason), 0, {}};
     put_text(refused.text, text);
     port_.send(peer, encode(refused));
 }
 
 void Broker::on_goodbye(Peer& peer) {
-    if (peer.held != 0) return count("goodbye while holding slabs");
     note_departure(peer, "goodbye");
-    ledger_.dismiss(peer.ref);
+    // Tickets that crossed its goodbye: it never saw them, or will not begin.
+    take_holds_back(peer, 0);
     peer.gone = true;
 }
 
+void Broker::take_holds_back(Peer& peer, std::uint64_t work) {
+    for (const SlabLedger::Revoked& hold : ledger_.revoke(peer.ref, work)) {
+        if (hold.charged)
+            fillings_[hold.slab].killed_pids.push_back(static_cast<std::uint64_t>(peer.credentials.pid));
+        if (hold.ready_again) make_ready(hold.slab, {}, false);
+    }
+}
+
+double Broker::busy_seconds(const Peer& peer) const {
+    const ConsumerCell& cell = cells_[peer.ref.slot];
+    // A cell of another session is a leftover of whoever had the place before.
+    return load_word(cell.session) == peer.ref.session ? static_cast<double>(load_word(cell.busy_ns)) / 1e9 : 0;
+}
+
 void Broker::note_departure(const Peer& peer, const char* how) {
+    if (books_.consumers.size() >= kDeparturesKept) books_.consumers.erase(books_.consumers.begin());
     books_.consumers.push_back(
         {.pid = static_cast<std::uint64_t>(peer.credentials.pid),
          .session = peer.ref.session,
          .slot = peer.ref.slot,
          .completed = peer.completed,
-         .busy_seconds = static_cast<double>(load_word(cells_[peer.ref.slot].busy_ns)) / 1e9,
+         .busy_seconds = busy_seconds(peer),
          .end = how});
 }
 
@@ -236,32 +288,32 @@ void Broker::note_departure(const Peer& peer, const char* how) {
 
 void Broker::bury_the_dead() {
     std::vector<pollfd> entries;
-    std::vector<Peer*> watched;
+    std::vector<std::string> watched;
     for (auto& [id, peer] : peers_) {
         if (peer->gone) continue;
         entries.push_back({peer->watched.died.get(), POLLIN, 0});
-        watched.push_back(peer.get());
+        watched.push_back(id);
     }
     if (entries.empty() || ::poll(entries.data(), entries.size(), 0) <= 0) return;
-    for (std::size_t i = 0; i < entries.size(); ++i)
-        if ((entries[i].revents & (POLLIN | POLLHUP)) != 0) bury(*watched[i]);
+    // What the dead said last may have come in since: a release or a goodbye still counts.
+    take_release_messages();
+    take_work_messages();
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+        const auto found = peers_.find(watched[i]);
+        if ((entries[i].revents & (POLLIN | POLLHUP)) != 0 && found != peers_.end() && !found->second->gone)
+            bury(*found->second);
+    }
 }
 
 void Broker::bury(Peer& peer) {
     peer.gone = true;
     if (!peer.admitted) return;
     const ConsumerCell& cell = cells_[peer.ref.slot];
-    // A cell of another session is a leftover of whoever had the place before.
     const std::uint64_t work = load_word(cell.session) == peer.ref.session ? load_word(cell.work) : 0;
     note_departure(peer, "died");
-    const auto revoked = ledger_.revoke(peer.ref, work);
-    spdlog::warn("consumer {} (pid {}) died holding {} slabs{}", peer.ref.session, peer.credentials.pid, revoked.size(),
+    spdlog::warn("consumer {} (pid {}) died holding {} slabs{}", peer.ref.session, peer.credentials.pid, peer.held,
                  work != 0 ? ", one of them in work" : "");
-    for (const SlabLedger::Revoked& hold : revoked) {
-        if (hold.charged) fillings_[hold.slab].killed_pids.push_back(static_cast<std::uint64_t>(peer.credentials.pid));
-        if (hold.ready_again) make_ready(hold.slab, {}, false);
-        if (hold.charged) after_charge(hold.slab);
-    }
+    take_holds_back(peer, work);
 }
 
 void Broker::look_at_leases() {
@@ -269,6 +321,10 @@ void Broker::look_at_leases() {
     if (now < next_lease_look_) return;
     next_lease_look_ = now + kLeaseLookInterval;
     for (auto& [id, peer] : peers_) {
+        if (!peer->admitted && now - peer->since > kHandshake) {
+            count("challenge not answered");
+            peer->gone = true;
+        }
         if (!peer->admitted || peer->gone) continue;
         const ConsumerCell& cell = cells_[peer->ref.slot];
         const std::uint64_t work = load_word(cell.work);
@@ -312,7 +368,9 @@ void Broker::see_to_the_end() {
         for (auto& [id, peer] : peers_)
             send_drain(*peer, aborting_ ? DrainReason::Aborted : DrainReason::RunEnded);
     }
-    ended_ = peers_.empty() || clock_.now() >= *farewell_until_;
+    // What the egress is still copying at an abort is published or abandoned in a moment: it belongs into the books.
+    const bool all_said = peers_.empty() && of(SlabState::Filling) == 0;
+    ended_ = all_said || clock_.now() >= *farewell_until_;
     if (ended_ && !peers_.empty())
         spdlog::warn("{} consumers did not say goodbye in time", peers_.size());
 }

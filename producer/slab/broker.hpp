@@ -69,6 +69,7 @@ class Broker {
     };
     struct Filling {                       // what the slab's current filling is, by slab
         PublishedSlab published;
+        std::uint32_t deliveries = 0;
         std::uint32_t returns = 0;
         std::vector<std::uint64_t> killed_pids;
     };
@@ -91,7 +92,7 @@ class Broker {
     void look_at_leases();
     // delivery
     void make_ready(std::uint32_t slab, std::chrono::nanoseconds delay, bool first);
-    void after_charge(std::uint32_t slab);
+    void give_up(std::uint32_t slab);
     void hand_out();
     Peer* best_peer(std::uint32_t slab, bool idle_only);
     void send_tickets();
@@ -99,9 +100,11 @@ class Broker {
     void see_to_the_end();
     void send_drain(Peer& peer, DrainReason reason);
     std::string describe_shortage() const;
-    void count(const std::string& reason) { ++books_.refused[reason]; }
+    std::uint64_t count(const std::string& reason) { return ++books_.refused[reason]; }
     Peer* find_session(std::uint64_t session);
+    void take_holds_back(Peer& peer, std::uint64_t work);
     void note_departure(const Peer& peer, const char* how);
+    double busy_seconds(const Peer& peer) const;
 
     SlabLedger& ledger_;
     BrokerPort& port_;

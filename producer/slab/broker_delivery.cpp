@@ -36,10 +36,15 @@ void Broker::take_release_messages() {
 void Broker::on_releases(const Inbound& inbound, const ParsedMessage& message) {
     const auto releases = message.as<Releases>();
     Peer* peer = find_session(releases.session);
-    if (peer == nullptr) return count("release of an unknown session");
+    if (peer == nullptr) {
+        count("release of an unknown session");
+        return;
+    }
     // The session's number is no secret; the kernel's word on the sender is what counts.
-    if (inbound.credentials.pid != peer->credentials.pid || inbound.credentials.uid != peer->credentials.uid)
-        return count("release in another's name");
+    if (inbound.credentials.pid != peer->credentials.pid || inbound.credentials.uid != peer->credentials.uid) {
+        count("release in another's name");
+        return;
+    }
     std::uint64_t sequence = releases.first_sequence;
     for (const ReleaseRecord& record : message.records_of<Releases>()) {
         if (sequence <= peer->releases_seen) {
@@ -75,7 +80,7 @@ void Broker::on_release(Peer& peer, const ReleaseRecord& record) {
             books_.steady_since_ns = books_.last_release_ns;
             books_.before_steady = books_.completed;
         }
-    } else if (outcome == ReleaseOutcome::Returned && ledger_.word(slab).state == SlabState::Ready) {
+    } else if (outcome == ReleaseOutcome::Returned) {
         // A consumer that drains gives back what it has not begun: nobody need wait. Otherwise its sink is away: back off.
         const std::uint32_t returns = peer.draining ? 0 : ++fillings_[slab].returns;
         make_ready(slab, returns == 0 ? std::chrono::nanoseconds{}
@@ -110,9 +115,7 @@ void Broker::make_ready(std::uint32_t slab, std::chrono::nanoseconds delay, bool
         ready_.push_front(entry);
 }
 
-void Broker::after_charge(std::uint32_t slab) {
-    // One that is in another's hands gets its chance there.
-    if (ledger_.charges(slab) < options_.max_charges || ledger_.word(slab).state != SlabState::Ready) return;
+void Broker::give_up(std::uint32_t slab) {
     const Filling& filling = fillings_[slab];
     ledger_.quarantine(slab);
     books_.quarantined.add(filling.published);
@@ -135,6 +138,10 @@ void Broker::hand_out() {
         ready_.pop_front();
         const SlabWord word = ledger_.word(entry.slab);
         if (word.state != SlabState::Ready || word.generation != entry.generation) continue;   // completed late, or given up
+        if (ledger_.charges(entry.slab) >= options_.max_charges || word.attempt >= kMaxAttempt) {
+            give_up(entry.slab);
+            continue;
+        }
         Peer* peer = entry.not_before <= now ? best_peer(entry.slab, waiting <= kReadyForIdleOnly) : nullptr;
         if (peer == nullptr) {
             kept.push_back(entry);
@@ -173,7 +180,7 @@ void Broker::send_tickets() {
             peer->next_delivery += count;
             books_.deliveries += count;
             for (const SlabTicket& ticket : peer->to_send)
-                if (ticket.attempt > 1) books_.redelivered.add(fillings_[ticket.slab].published);
+                if (fillings_[ticket.slab].deliveries++ > 0) books_.redelivered.add(fillings_[ticket.slab].published);
         } else {
             // Nothing was sent: the hold that was recorded ahead of the ticket goes again.
             for (const SlabTicket& ticket : peer->to_send) {
@@ -181,6 +188,7 @@ void Broker::send_tickets() {
                 make_ready(ticket.slab, kFirstReturnDelay, false);
                 --peer->held;
             }
+            peer->draining = peer->draining || outcome == SendOutcome::PeerGone;   // its connection is cut
             this->count(outcome == SendOutcome::PeerGone ? "ticket for a peer that is gone" : "ticket not taken");
         }
         peer->to_send.clear();

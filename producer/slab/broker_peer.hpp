@@ -19,6 +19,7 @@ struct Broker::Peer {
     PeerCredentials credentials;
     WatchedPeer watched;
     std::uint64_t secret = 0;
+    TimePoint since{};                    // its first word
     bool admitted = false;                // the secret was answered: pidfd and connection are the same process
     bool draining = false;
     bool gone = false;                    // taken out at the end of the step

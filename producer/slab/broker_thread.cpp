@@ -65,7 +65,7 @@ void BrokerThread::run(const std::function<Parts()>& make) {
         keep(parts.broker->report());
     } catch (const std::exception& problem) {
         failure_ = std::current_exception();
-        if (parts.broker) {
+        if (started_ == 1) {
             keep(parts.broker->report());
             spdlog::error("the broker stopped: {}", problem.what());
             exchange_.stop();

@@ -148,7 +148,8 @@ ReleaseOutcome SlabLedger::release(ConsumerRef consumer, const SlabTicket& ticke
     }
     store_word(*place, 0);
     settle_after_hold_ended(ticket.slab, ticket.attempt);
-    return kind == ReleaseKind::Returned && wanted ? ReleaseOutcome::Returned : ReleaseOutcome::HolderRemoved;
+    const bool ready_again = current.state == SlabState::Leased && word(ticket.slab).state == SlabState::Ready;
+    return kind == ReleaseKind::Returned && ready_again ? ReleaseOutcome::Returned : ReleaseOutcome::HolderRemoved;
 }
 
 std::vector<SlabLedger::Revoked> SlabLedger::revoke(ConsumerRef consumer, std::uint64_t work_word) {

@@ -17,12 +17,12 @@ constexpr unsigned kThreadsPerSpan = 2;
 }  // namespace
 
 SlabPool::SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group,
-                   std::function<void()> on_usable)
+                   News news)
     : names_(names),
       plan_(plan),
       pin_(std::move(pin)),
       readable_by_group_(readable_by_group),
-      on_usable_(std::move(on_usable)),
+      news_(std::move(news)),
       spans_(plan.span_count),
       began_ns_(now_ns()) {
     require_shared_memory(plan_.total_bytes(), std::to_string(plan_.slab_count) + " slabs of " +
@@ -66,8 +66,8 @@ void SlabPool::prepare_spans() {
         failed_ = true;
         usable_spans_ += plan_.span_count;   // wakes both waits
         usable_spans_.notify_all();
+        news_.on_failure(failure_);
     }
-    if (on_usable_) on_usable_();
 }
 
 void SlabPool::prepare(std::uint32_t index) {
@@ -86,7 +86,7 @@ void SlabPool::prepare(std::uint32_t index) {
     if (done == 1) seconds_to_first_ = seconds;
     if (done == plan_.span_count) seconds_to_all_ = seconds;
     usable_spans_.notify_all();
-    if (on_usable_) on_usable_();
+    news_.on_usable();
 }
 
 }  // namespace offramp

@@ -23,15 +23,19 @@ namespace offramp {
 //
 // Owns: the spans' shared-memory objects, their mappings and page-lockings. Goes in that order backwards: unlock, unmap, remove.
 // Thread: the constructor's, besides its own workers; usable() and bytes_of() from any.
-// Blocks: the constructor while it checks for room; wait_until_usable(); the destructor until its workers are done.
-// Errors: SharedMemoryFull before anything is made; a worker's error is kept and thrown by wait_until_usable().
+// Blocks: the constructor while it checks for room; both waits; the destructor until its workers are done.
+// Errors: SharedMemoryFull before anything is made; a worker's error is told by News, and thrown by both waits.
 class SlabPool {
  public:
     // Page-locks a populated range for as long as the returned owner lives; may be empty (no GPU, or --allow-unpinned).
     using Pin = std::function<std::shared_ptr<void>(std::span<std::byte>)>;
 
-    // `on_usable` is called by a worker whenever another span can be used, or has failed.
-    SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, std::function<void()> on_usable = {});
+    // Called by the workers: whenever another span can be used, and once when one could not be made.
+    struct News {
+        std::function<void()> on_usable;
+        std::function<void(std::exception_ptr)> on_failure;
+    };
+    SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, News news);
     ~SlabPool();
     SlabPool(const SlabPool&) = delete;
     SlabPool& operator=(const SlabPool&) = delete;
@@ -58,7 +62,7 @@ class SlabPool {
     const SpanPlan plan_;
     const Pin pin_;
     const bool readable_by_group_;
-    const std::function<void()> on_usable_;
+    const News news_;
     std::vector<Span> spans_;
     std::atomic<std::uint32_t> next_span_{0};
     std::atomic<std::uint32_t> usable_spans_{0};

@@ -36,6 +36,31 @@ class Ends(unittest.TestCase):
             self.assertEqual(summary["samples"]["published"], summary["samples"]["released"])
         self.assert_nothing_left()
 
+    def test_two_signals_abandon_even_while_everything_waits_for_a_slab(self):
+        with RealRun(*LONG) as run:
+            run.start_producer()
+            run.until(lambda: run.status().get("slabs", {}).get("ready") == 4, "every slab full, and nobody to take one")
+            kill(run.producer, signal.SIGTERM)
+            run.until(lambda: run.status().get("state") == "draining", "the first signal taken")
+            kill(run.producer, signal.SIGTERM)
+            self.assertEqual(run.wait(run.producer), 130, run.logs())
+            summary = run.summary()
+            self.assertEqual(summary["state"], "abandoned")
+            self.assertTrue(summary["conserved"])
+            self.assertEqual(summary["samples"]["in_flight"], 16)
+            self.assertGreater(summary["samples"]["dropped"], 0)
+        self.assert_nothing_left()
+
+    def test_a_socket_that_is_taken_away_ends_the_run_with_an_error(self):
+        with RealRun(*LONG) as run:
+            run.start_producer()
+            run.until(lambda: run.status().get("slabs", {}).get("ready") == 4, "every slab full")
+            (run.run_dir / "work.sock").unlink()
+            self.assertGreater(run.wait(run.producer), 0, run.logs())
+            self.assertEqual(run.summary()["state"], "failed")
+            self.assertIn("work.sock", run.summary()["failure"])
+        self.assert_nothing_left()
+
     def test_a_drained_consumer_gives_back_what_it_has_not_begun(self):
         with RealRun(*LONG) as run:
             self.start(run, 2)

@@ -40,7 +40,8 @@ class LaunchedRun:
     def start(self, *flags):
         with open(self.folder / "launcher.log", "wb") as log:
             self.launcher = subprocess.Popen(
-                [str(ROOT / "launch/offramp"), "run", *self.flags, *flags, "--run-dir", str(self.run_dir), "--output", str(self.output)],
+                [str(ROOT / "launch/offramp"), "run", *self.flags, *flags, "--run-dir", str(self.run_dir),
+                 "--run-id", f"test-{os.getpid()}-{self.folder.name[-8:].replace('_', '-')}", "--output", str(self.output)],
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self.environment)
         return self
 

@@ -14,7 +14,8 @@ BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"])
 
 
 def shared_memory():
-    return {name for name in os.listdir("/dev/shm") if name.startswith("offramp-")}
+    """What runs of this test process have in /dev/shm; other runs on the machine are none of its business."""
+    return {name for name in os.listdir("/dev/shm") if name.startswith(f"offramp-test-{os.getpid()}-")}
 
 
 class RealRun:

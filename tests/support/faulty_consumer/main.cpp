@@ -9,7 +9,7 @@
 #include "common/config/run_config.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/session/consumer_program.hpp"
-#include "consumer/session/end_signals.hpp"
+#include "common/base/end_signals.hpp"
 #include "tests/support/faulty_consumer/crash_on_item.hpp"
 #include "tests/support/faulty_consumer/gated.hpp"
 #include "tests/support/faulty_consumer/test_setting.hpp"

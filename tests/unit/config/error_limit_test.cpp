@@ -20,6 +20,7 @@ TEST(ErrorLimit, AShareGrowsWithTheItems) {
     EXPECT_TRUE(limit->exceeded(6, 1000));
     EXPECT_FALSE(ErrorLimit::parse("100%")->exceeded(1000, 1000));
     EXPECT_TRUE(ErrorLimit::parse("0%")->exceeded(1, 1000));
+    EXPECT_FALSE(ErrorLimit::parse("29%")->exceeded(29, 100)) << "0.29 * 100 is a little less than 29";
 }
 
 TEST(ErrorLimit, AnythingElseIsNone) {
