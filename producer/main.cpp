@@ -50,13 +50,20 @@ int run(int argc, char** argv) {
 }  // namespace offramp
 
 int main(int argc, char** argv) {
+    // Before logging has been started, plain standard error; afterwards in the form that the user chose.
+    const auto say = [](const std::string& text) {
+        if (spdlog::default_logger()->name().empty())
+            std::fprintf(stderr, "offramp-producer: %s\n", text.c_str());
+        else
+            spdlog::critical("{}", text);
+    };
     try {
         return offramp::run(argc, argv);
     } catch (const offramp::Error& problem) {
-        std::fprintf(stderr, "offramp-producer: %s\n", problem.what());
+        say(problem.what());
         return offramp::to_int(problem.exit_code());
     } catch (const std::exception& problem) {
-        std::fprintf(stderr, "offramp-producer: unexpected: %s\n", problem.what());
+        say(std::string("unexpected: ") + problem.what());
         return offramp::to_int(offramp::ExitCode::Internal);
     }
 }

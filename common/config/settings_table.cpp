@@ -69,7 +69,7 @@ void add_run(std::vector<Setting>& table) {
     run.text("run-id", &RunConfig::run_id, "ID", "letters, digits, '.', '_' and '-', at most 48 bytes",
              "Names the shared-memory objects", check_run_id);
     run.word("profile", &RunConfig::profile, profile_names(), "Settings that go together");
-    run.whole("consumers", &RunConfig::consumers, {1, 2048, "auto"}, "Consumer processes");
+    run.whole("consumers", &RunConfig::consumers, {1, 64, "auto"}, "Consumer processes");
     run.word("log-level", &RunConfig::log_level, {"trace", "debug", "info", "warning", "error", "off"},
              "Least important lines that are logged");
     run.log_format("log-format", &RunConfig::log_format, "Form of the log's lines");

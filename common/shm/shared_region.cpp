@@ -247,6 +247,16 @@ std::span<const std::byte> SharedRegionView::bytes() const {
     return {static_cast<const std::byte*>(state_->region.get_address()), state_->region.get_size()};
 }
 
+void SharedRegionView::populate() const {
+#ifdef MADV_POPULATE_READ
+    constexpr int kPopulateRead = MADV_POPULATE_READ;
+#else
+    constexpr int kPopulateRead = 22;  // C libraries older than the kernel lack the name
+#endif
+    [[maybe_unused]] const int result =
+        ::madvise(state_->region.get_address(), state_->region.get_size(), kPopulateRead);
+}
+
 std::span<std::byte> SharedRegionView::writable_bytes() const {
     expect(state_->access != Access::ReadOnly, "a read-only view is not written to");
     return {static_cast<std::byte*>(state_->region.get_address()), state_->region.get_size()};

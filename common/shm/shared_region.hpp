@@ -67,6 +67,8 @@ class SharedRegionView {
     ~SharedRegionView();
 
     std::span<const std::byte> bytes() const;
+    // Maps every page for reading now (MADV_POPULATE_READ), so that no later read faults. Where the kernel cannot, nothing.
+    void populate() const;
     // Broken contract unless attached ReadWrite or CopyOnWrite.
     std::span<std::byte> writable_bytes() const;
     // CopyOnWrite: drops the private pages, so that the object's own bytes are seen again. Whole pages:

@@ -43,6 +43,8 @@ std::optional<ConsumerLoop::End> ConsumerLoop::turn() {
         work_on(*ticket);
         session_->step();
         idle_ = false;
+    } else if (mappings_->map_next()) {
+        idle_ = false;
     }
     return std::nullopt;
 }

@@ -1,9 +1,11 @@
 #include "consumer/session/slab_mappings.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "common/base/error.hpp"
+#include "common/base/trace.hpp"
 
 namespace offramp {
 
@@ -35,15 +37,25 @@ std::span<const std::byte> SlabMappings::slab(std::uint32_t index) {
     return span_region(plan_.span_of(index)).bytes().subspan(plan_.offset_in_span(index), plan_.slab_bytes);
 }
 
-void SlabMappings::map_all() {
-    for (std::uint32_t i = 0; i < plan_.span_count; ++i) span_region(i);
+bool SlabMappings::map_next() {
+    const auto next = std::find_if(spans_.begin(), spans_.end(), [](const auto& span) { return !span; });
+    if (next == spans_.end()) return false;
+    try {
+        span_region(static_cast<std::uint32_t>(next - spans_.begin()));
+        return true;
+    } catch (const Error&) {
+        return false;   // the producer is still at it
+    }
 }
 
 const SharedRegionView& SlabMappings::span_region(std::uint32_t index) {
     std::optional<SharedRegionView>& region = spans_[index];
-    if (!region)
+    if (!region) {
+        const TraceRange range(TraceName::Map);
         region = SharedRegionView::attach(names_.span(index), SharedRegionView::Access::ReadOnly,
                                           plan_.span_bytes(index));
+        region->populate();
+    }
     return *region;
 }
 

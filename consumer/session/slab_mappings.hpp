@@ -29,8 +29,9 @@ class SlabMappings {
     ConsumerCell& cell(std::uint32_t slot);
     // Header and payload of one slab. ProtocolError when the run has no such slab.
     std::span<const std::byte> slab(std::uint32_t index);
-    // Maps what is not mapped yet, so that no later call has to.
-    void map_all();
+    // Maps one more span, every page of it, for a consumer that has nothing to do: no later read faults. False when all are mapped,
+    // or the next is not made yet.
+    bool map_next();
 
   private:
     SlabMappings(const RunNames& names, SharedRegionView ledger_region, const LedgerView& ledger);

@@ -5,7 +5,9 @@ import json
 import os
 import pathlib
 import shlex
+import shutil
 import subprocess
+import tempfile
 
 from offramp_launch import summary
 from offramp_launch.arguments import without_values
@@ -18,6 +20,8 @@ from offramp_launch.supervisor import MOST_CONSUMERS, RunPlan, Supervisor
 
 # Flags that make the producer answer instead of run.
 ANSWERED_BY_THE_PRODUCER = ("--print-config", "--list", "--probe", "--sweep", "--version")
+# Parts of appended outputs, until they are merged (consumer/sinks).
+SEGMENTS = ".offramp-segments"
 # Settled by the launch script for every program of the run.
 SETTLED = ("--run-dir", "--run-id", "--lifeline-fd")
 # What says where the items of a run come from.
@@ -28,7 +32,10 @@ def start(places, argv, typed):
     """`argv`: the programs' flags. `typed`: the command as the user gave it, to say how to repeat it."""
     producer = str(places.producer())
     if any(argument.partition("=")[0] in ANSWERED_BY_THE_PRODUCER for argument in argv):
-        return subprocess.run([producer, *argv], check=False).returncode
+        code = subprocess.run([producer, *argv], check=False).returncode
+        if code == 0 and "--list" in argv:
+            code = subprocess.run([str(places.consumer()), "--list"], check=False).returncode
+        return code
 
     config = resolve(producer, argv)
     samples = wants_samples(argv, config)
@@ -105,12 +112,33 @@ def default_consumers(config, cores=None):
 def settle_output(config, run_dir, account):
     """The user's folder as it is, or one in the run directory, made for whoever the consumers run as."""
     if config.get("output"):
-        return os.path.abspath(config["output"])
+        folder = pathlib.Path(config["output"]).absolute()
+        check_output(folder, config.get("input"), account)
+        return str(folder)
     folder = run_dir.file("output")
     folder.mkdir(exist_ok=True)
     if account:
         os.chown(folder, account.uid, account.gid)
     return str(folder)
+
+
+def check_output(folder, source, account):
+    """Refuses early what would end badly: a folder that cannot be written, and the folder that the input is read from."""
+    if source and os.path.isdir(source) and folder.resolve() == pathlib.Path(source).resolve():
+        raise LaunchError(f"--output {folder} is the --input folder: results could replace what they are made from",
+                          "Give --output another folder", ExitCode.USAGE)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not account:
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+    except OSError as problem:
+        raise LaunchError(f"--output {folder} cannot be written: {problem.strerror}",
+                          "Give --output a folder that you may write to", ExitCode.CANNOT_WRITE) from problem
+    left = folder / SEGMENTS
+    if left.is_dir():
+        shutil.rmtree(left, ignore_errors=True)
+        print(f"[run] removed unmerged parts that a run which was killed left in {folder}", flush=True)
 
 
 def supervise(plan, run_dir, output, unit, producer, typed):

@@ -17,10 +17,13 @@ from offramp_launch.run_dir import CONTROL_SOCKET
 from offramp_launch.timers import Timers
 
 TICK_SECONDS = 0.5
-CONSUMERS_END_SECONDS = 10      # after the producer, which told them to
-TERMINATE_SECONDS = 5           # from SIGTERM to SIGKILL
+CONSUMERS_END_SECONDS = 1.5     # after the producer, which waited for the goodbyes of all that it had let in
+FAILED_END_SECONDS = 10         # for a producer that was asked to abandon
+TERMINATE_SECONDS = 10          # from SIGTERM, on which a consumer finishes its slab, to SIGKILL
 UNASKED_END_SECONDS = 2         # a consumer that ended with 0: by then the producer says whether the run is over
 MOST_CONSUMERS = 64             # the producer's table of consumers holds so many
+SECOND_WORD_SECONDS = 0.5       # between two signals to the producer: two at once would be one
+ABANDONED_END_SECONDS = 5       # for a producer that abandons, before it is killed
 ABANDON_SECONDS = 2             # from asking the producer to drain to asking it to abandon, when a drain may have no end
 EXPLAINED_BY_THE_SUMMARY = (ExitCode.OK, ExitCode.SET_ASIDE, ExitCode.INTERRUPTED)
 SHOWN_WARNINGS = 20             # of one program's log
@@ -244,9 +247,17 @@ class Supervisor:
             self._producer.signal(signal.SIGTERM)
 
     def _abandon(self):
+        """The producer gives up what is in flight and writes its account; whoever asks once more gets a kill."""
+        if self._abandoned:
+            self._kill_children()
+            return
+        asked_before = self._draining
         self._draining = self._abandoned = True
-        self._display.note("abandoning what is in flight")
-        self._kill_children()
+        self._display.note("abandoning what is in flight (once more kills)")
+        self._producer.signal(signal.SIGTERM)
+        if not asked_before:
+            self._timers.after(SECOND_WORD_SECONDS, lambda: self._producer.signal(signal.SIGTERM))
+        self._timers.after(ABANDONED_END_SECONDS, self._kill_children)
 
     def _fail(self, problem):
         """
@@ -260,7 +271,7 @@ class Supervisor:
         self._draining = True
         self._producer.signal(signal.SIGTERM)
         self._timers.after(ABANDON_SECONDS, lambda: self._producer.signal(signal.SIGTERM))
-        self._timers.after(CONSUMERS_END_SECONDS, self._terminate_children)
+        self._timers.after(FAILED_END_SECONDS, self._terminate_children)
 
     # -- control ----------------------------------------------------------------------------------------------------
 

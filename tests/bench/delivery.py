@@ -82,10 +82,11 @@ def watch(children, run_dir):
     first = last = None
     while children[0].poll() is None:
         try:
-            done = json.loads(pathlib.Path(run_dir, "status.json").read_text())["batches"]
+            status = json.loads(pathlib.Path(run_dir, "status.json").read_text())
+            done = status["batches"] if status["done_samples"] < status["total_samples"] else 0
         except (OSError, ValueError, KeyError):
             done = 0
-        if done >= 20:
+        if done >= 20:   # and the end, where the limits are measured again, is left out
             look = {"batches": done, "producer": faults_and_memory(children[0].pid), "consumers": [faults_and_memory(c.pid) for c in children[1:]]}
             if look["producer"] and None not in look["consumers"]:
                 first, last = first or look, look

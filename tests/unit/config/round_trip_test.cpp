@@ -44,7 +44,7 @@ RunConfig any_config() {
     config.run_dir = any_path();
     config.run_id = any_word({"", "run-1", "A.b_c", "0"});
     config.profile = any_word({"default", "article"});
-    config.consumers = zero_or(1, 2048);
+    config.consumers = zero_or(1, 64);
     config.log_level = any_word({"trace", "debug", "info", "warning", "error", "off"});
     config.log_format = *rc::gen::element(LogFormat::Text, LogFormat::Json);
     config.log_file = any_path();

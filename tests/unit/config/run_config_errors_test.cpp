@@ -21,7 +21,7 @@ const BadValue kBadValues[] = {
     {"run-id", "0123456789012345678901234567890123456789012345678", "at most 48 bytes"},
     {"run-dir", "\xff", "a path"},
     {"profile", "articles", "default, article"},
-    {"consumers", "2049", "1 to 2048, or 0 for auto"},
+    {"consumers", "65", "1 to 64, or 0 for auto"},
     {"log-level", "loud", "trace, debug, info, warning, error, off"},
     {"log-format", "xml", "text, json"},
     {"log-file", "a\xc3", "a path"},

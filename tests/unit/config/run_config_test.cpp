@@ -73,7 +73,6 @@ TEST_F(Parsing, TheArticlesProfileIsTheArticlesExperiment) {
     expected.source = "synthetic";
     expected.synthetic_on = "host";
     expected.model = "deeplabv3-resnet50";
-    expected.precision = "tf32";
     expected.memory_format = "contiguous";
     expected.processor = "write";
     expected.write_path = "/dev/null";

@@ -27,7 +27,7 @@ TEST(SlabMappings, CanMapEverythingAtOnceSoThatNoNameIsNeededLater) {
     auto run = std::make_unique<FakeRun>();
     run->slab(4)[1] = std::byte{77};
     SlabMappings mappings = SlabMappings::attach(run->names());
-    mappings.map_all();
+    while (mappings.map_next()) {}
     run.reset();  // names gone, mappings kept
     EXPECT_EQ(mappings.slab(4)[1], std::byte{77});
 }
