@@ -330,7 +330,7 @@ INSTANTIATE_TEST_SUITE_P(Reasons, RefusedConsumerTest,
                                            RefusalCase{2, ExitCode::NoSuchRun},
                                            RefusalCase{3, ExitCode::NotPermitted},
                                            RefusalCase{4, ExitCode::NotPermitted},
-                                           RefusalCase{5, ExitCode::System}, RefusalCase{6, ExitCode::Ok},
+                                           RefusalCase{5, ExitCode::NoSuchRun}, RefusalCase{6, ExitCode::Ok},
                                            RefusalCase{99, ExitCode::Protocol}));
 
 // The loop on a thread of its own, as in the program; everything it waits for is rung from here.
