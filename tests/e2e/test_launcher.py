@@ -64,6 +64,18 @@ class Launcher(unittest.TestCase):
                 self.assertEqual(answer.returncode, 69, words)
                 self.assertTrue(answer.stderr.strip(), words)
 
+    def test_an_output_that_would_be_spoilt_or_cannot_be_written_is_refused_at_once(self):
+        with LaunchedRun(*COPY, "--batches", "4") as run:
+            run.output.write_text("a file in the way")
+            self.assertEqual(run.start().wait(), 73, run.said())
+            self.assertIn(str(run.output), run.said())
+        with LaunchedRun("--device", "cpu") as run:
+            run.output.mkdir()
+            Image.new("RGB", (70, 60)).save(run.output / "mine.png")
+            before = run.files()
+            self.assertEqual(run.start("--input", str(run.output)).wait(), 64, run.said())
+            self.assertEqual(run.files(), before)
+
     def test_unreadable_images_are_skipped_and_listed(self):
         with tempfile.TemporaryDirectory() as name, LaunchedRun("--input", name, "--device", "cpu", "--image-size", "64", "--batch", "2",
                                                                 "--consumers", "1") as run:

@@ -91,7 +91,9 @@ class RunTest(unittest.TestCase):
         launcher.send_signal(signal.SIGINT)
         self.assertEqual({"signal": "SIGTERM"}, producer.hear())
         launcher.send_signal(signal.SIGINT)
-        self.assertIsNone(producer.hear())
+        self.assertEqual({"signal": "SIGTERM"}, producer.hear(), "it may abandon by itself, and write its account")
+        launcher.send_signal(signal.SIGINT)
+        self.assertIsNone(producer.hear(), "a third one kills")
         self.assertIsNone(consumers[0].hear())
         said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
         self.assertEqual(130, launcher.returncode, said)
@@ -197,9 +199,12 @@ class ControlTest(unittest.TestCase):
 
     def test_stop_now_abandons(self):
         launcher, producer, consumers = self.stage.start_run(1)
-        self.assertEqual(0, self.stage.call("stop", "--now")[0])
-        self.assertIsNone(producer.hear())
+        stop = self.stage.launch("stop", "--now")
+        self.assertEqual([{"signal": "SIGTERM"}] * 2, [producer.hear(), producer.hear()], "drain, then abandon")
+        self.assertIsNone(producer.hear(), "one that does neither is killed")
         self.assertIsNone(consumers[0].hear())
+        stop.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(0, stop.returncode)
         launcher.communicate(timeout=WATCHDOG_SECONDS)
         self.assertEqual(130, launcher.returncode)
 
