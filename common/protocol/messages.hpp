@@ -43,7 +43,8 @@ struct MessageHeader {
     std::uint32_t count;       // of the records behind the body
 };
 
-// First word of a consumer. On reconnecting to a producer it names its former session and what it holds or has released
+// First word of a consumer. Laid out for reconnecting to a restarted producer, which is not built yet (former_session is 0 and
+// there are no records): on reconnecting to a producer it names its former session and what it holds or has released
 // without an acknowledgement (the records, in that order), and the last delivery that it saw.
 struct Hello {
     std::uint64_t run_nonce;
