@@ -45,18 +45,30 @@ struct RunConfig {
     std::uint64_t seed = 0;
     std::string precision = "auto";      // "fp32", "tf32", "bf16"
     std::string memory_format = "auto";  // "contiguous", "channels-last"
-    std::string transform = "none";      // "none", "class-map"
+    std::string transform = "none";      // "none", "cast", "class-map", "low-res"
+    std::string output_dtype = "auto";   // of cast and low-res: "fp32", "fp16", "bf16"; auto: fp16, fp32
+    bool confidence = false;             // class-map: a second plane, the winning class's probability in 8 bits
     std::uint64_t copy_bytes = 0;        // model "copy": bytes of a batch; 0: auto
+    std::string copy_outputs;            // model "copy": shapes of one sample's outputs, "96x256x256,192x128x128"; empty: bytes
     bool deterministic = false;          // no autotuning: equal bits from run to run
 
     // slabs and egress
     std::string device = "auto";         // "auto", "cpu", "cuda", "cuda:N"
     std::uint32_t slabs = 0;             // 0: auto
-    std::uint32_t samples_per_slab = 0;  // 0: a whole batch
+    std::uint32_t samples_per_slab = 0;  // 0: auto
+    std::uint32_t batches_per_slab = 0;  // whole small batches that share a slab; 0: auto
+    double max_delay_seconds = 0.002;    // a batch waits at most so long for others to share its slab
+    std::string rung = "streams";        // how outputs leave the device; "compute-alone": they are dropped there
     bool allow_unpinned = false;
+
+    // measuring
     std::uint64_t warmup_batches = 5;  // left out of the steady-state rates
+    bool drain_warmup = false;         // everything is delivered before the measured batches start
     std::uint64_t measure_limits =
         0;  // batches of compute alone and of bare copies, measured in the same run
+    std::uint64_t profile_batches = 0;  // behind the warm-up, between cudaProfilerStart and cudaProfilerStop
+    std::string trace_dir;              // each program leaves its time ranges here; empty: none are recorded
+    double status_seconds = 0.5;        // from one status.json to the next
 
     // delivery
     double lease_seconds = 30;

@@ -3,6 +3,7 @@
 
 #include "common/base/error.hpp"
 #include "common/config/error_limit.hpp"
+#include "common/config/output_shapes.hpp"
 #include "common/config/profile.hpp"
 #include "common/config/setting.hpp"
 #include "common/shm/run_objects.hpp"
@@ -48,6 +49,11 @@ Problem check_plugin_name(const std::string& text) {
     const bool plain = std::all_of(text.begin(), text.end(),
                                    [](char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || c == '-'; });
     if (text.empty() || !plain) return "is no such name";
+    return std::nullopt;
+}
+
+Problem check_shapes(const std::string& text) {
+    if (!text.empty() && !OutputShapes::parse(text)) return "is no list of shapes";
     return std::nullopt;
 }
 
@@ -110,10 +116,17 @@ void add_model(std::vector<Setting>& table) {
                "What the model computes in");
     model.word("memory-format", &RunConfig::memory_format, {"auto", "contiguous", "channels-last"},
                "Order of the dimensions in memory");
-    model.word("transform", &RunConfig::transform, {"none", "class-map"},
-               "What is done to the output on the device; class-map: argmax to 8 bits");
+    model.word("transform", &RunConfig::transform, {"none", "cast", "class-map", "low-res"},
+               "What is done to the output on the device; class-map: argmax to 8 bits; low-res: the model's last "
+               "enlargement is left to the consumer");
+    model.word("output-dtype", &RunConfig::output_dtype, {"auto", "fp32", "fp16", "bf16"},
+               "Element type that the transforms cast (auto: fp16) and low-res (auto: fp32) make");
+    model.on_off("confidence", &RunConfig::confidence,
+                 "class-map: a second output, the probability of each pixel's class in 8 bits");
     model.bytes("copy-bytes", &RunConfig::copy_bytes, {1, std::int64_t{1} << 40, "auto"},
                 "Bytes of a batch of the model `copy`");
+    model.text("copy-outputs", &RunConfig::copy_outputs, "SHAPES", "fp16 shapes of one sample, as 96x256x256,192x128x128",
+               "Outputs of the model `copy`, instead of plain bytes", check_shapes);
     model.on_off("deterministic", &RunConfig::deterministic, "No autotuning: equal bits from run to run");
 }
 
@@ -122,14 +135,31 @@ void add_slabs(std::vector<Setting>& table) {
     slabs.text("device", &RunConfig::device, "DEVICE", "auto, cpu, cuda, or cuda:N (0 to 999)",
                "Where the model runs", check_device);
     slabs.whole("slabs", &RunConfig::slabs, {2, 4096, "auto"}, "Shared-memory slabs");
-    slabs.whole("samples-per-slab", &RunConfig::samples_per_slab, {1, 65536, "a whole batch"},
-                "Samples that one slab holds at most");
+    slabs.whole("samples-per-slab", &RunConfig::samples_per_slab, {1, 65536, "auto"},
+                "Samples of a batch that one slab holds at most");
+    slabs.whole("batches-per-slab", &RunConfig::batches_per_slab, {1, 4096, "auto"},
+                "Whole small batches that share a slab at most");
+    slabs.seconds("max-delay-seconds", &RunConfig::max_delay_seconds, 0, 60,
+                  "A batch waits at most so long for others to share its slab");
+    slabs.word("rung", &RunConfig::rung, {"sequential", "workers", "pool", "async", "streams", "compute-alone"},
+               "How outputs leave the device; compute-alone: they are dropped there");
     slabs.on_off("allow-unpinned", &RunConfig::allow_unpinned,
                  "Go on, slowly, when slabs cannot be page-locked");
-    slabs.whole("warmup-batches", &RunConfig::warmup_batches, {0, kAnyNumber, ""},
-                "First batches that are left out of the steady rates");
-    slabs.whole("measure-limits", &RunConfig::measure_limits, {0, kAnyNumber, ""},
-                "Batches of compute alone and of bare copies to measure in the same run");
+}
+
+void add_measuring(std::vector<Setting>& table) {
+    SettingGroup measuring(table, "Measuring");
+    measuring.whole("warmup-batches", &RunConfig::warmup_batches, {0, kAnyNumber, ""},
+                    "First batches that are left out of the steady rates");
+    measuring.on_off("drain-warmup", &RunConfig::drain_warmup,
+                     "Everything is delivered before the batches behind the warm-up start");
+    measuring.whole("measure-limits", &RunConfig::measure_limits, {0, kAnyNumber, ""},
+                    "Batches of compute alone and of bare copies to measure in the same run");
+    measuring.whole("profile-batches", &RunConfig::profile_batches, {0, kAnyNumber, ""},
+                    "Batches behind the warm-up between cudaProfilerStart and cudaProfilerStop");
+    measuring.text("trace-dir", &RunConfig::trace_dir, "FOLDER", "a path",
+                   "Each program leaves its time ranges here when it ends");
+    measuring.seconds("status-seconds", &RunConfig::status_seconds, 0.01, 3600, "From one status.json to the next");
 }
 
 void add_delivery(std::vector<Setting>& table) {
@@ -172,6 +202,7 @@ std::vector<Setting> make_settings() {
     add_input(table);
     add_model(table);
     add_slabs(table);
+    add_measuring(table);
     add_delivery(table);
     add_consumers(table);
     add_actions(table);

@@ -129,6 +129,11 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
                                     "channels-last",
                                     "--transform",
                                     "class-map",
+                                    "--output-dtype",
+                                    "bf16",
+                                    "--confidence",
+                                    "--copy-outputs",
+                                    "3x4,5",
                                     "--copy-bytes",
                                     "17",
                                     "--deterministic",
@@ -138,6 +143,19 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
                                     "18",
                                     "--samples-per-slab",
                                     "19",
+                                    "--batches-per-slab",
+                                    "24",
+                                    "--max-delay-seconds",
+                                    "0.5",
+                                    "--rung",
+                                    "async",
+                                    "--drain-warmup",
+                                    "--profile-batches",
+                                    "25",
+                                    "--trace-dir",
+                                    "t",
+                                    "--status-seconds",
+                                    "0.25",
                                     "--allow-unpinned",
                                     "--warmup-batches",
                                     "20",
@@ -189,11 +207,21 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
     expected.precision = "bf16";
     expected.memory_format = "channels-last";
     expected.transform = "class-map";
+    expected.output_dtype = "bf16";
+    expected.confidence = true;
+    expected.copy_outputs = "3x4,5";
     expected.copy_bytes = 17;
     expected.deterministic = true;
     expected.device = "cuda:3";
     expected.slabs = 18;
     expected.samples_per_slab = 19;
+    expected.batches_per_slab = 24;
+    expected.max_delay_seconds = 0.5;
+    expected.rung = "async";
+    expected.drain_warmup = true;
+    expected.profile_batches = 25;
+    expected.trace_dir = "t";
+    expected.status_seconds = 0.25;
     expected.allow_unpinned = true;
     expected.warmup_batches = 20;
     expected.measure_limits = 21;
