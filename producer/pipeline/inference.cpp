@@ -12,9 +12,11 @@ constexpr std::size_t kBatchesInFlight = 3;
 
 }  // namespace
 
-Inference::Inference(Device& device, Model& model, Stream& compute, const SlabLayout& layout)
+Inference::Inference(Device& device, Model& model, OutputTransformer& transformer, Stream& compute,
+                     const SlabLayout& layout)
     : device_(device),
       model_(model),
+      transformer_(transformer),
       compute_(compute),
       layout_(layout),
       clock_(device, kBatchesInFlight),
@@ -38,7 +40,7 @@ OutputBatch Inference::compute_batch(InputBatch input) {
     if (!device_.is_gpu() && input.ready() != nullptr) input.ready()->wait();
     OutputBatch output{.number = input.number(), .rows = {input.rows().begin(), input.rows().end()}};
     clock_.begin(compute_);
-    output.tensors = model_.run(input.data());
+    output.tensors = transformer_.apply(compute_, model_.run(input.data()));
     clock_.end(compute_);
     output.computed = events_.take();
     compute_.record(*output.computed);

@@ -9,17 +9,18 @@
 #include "producer/pipeline/compute_clock.hpp"
 #include "producer/pipeline/egress_stream.hpp"
 #include "producer/pipeline/event_pool.hpp"
+#include "producer/pipeline/output_transformer.hpp"
 #include "producer/pipeline/prefetcher.hpp"
 
 namespace offramp {
 
-// Runs the model on every batch of input and hands its outputs to the egress. Never waits for the device but where a bound on
+// Runs model and transform on every batch of input and hands the outputs to the egress. Never waits for the device but where a bound on
 // what is in flight asks for it.
 // Borrows all of its parts. Thread: run() on the model's thread; the figures from any. Blocks: run() to the end of the input.
 // Errors: the model's, the prefetcher's and the egress's.
 class Inference {
  public:
-    Inference(Device& device, Model& model, Stream& compute, const SlabLayout& layout);
+    Inference(Device& device, Model& model, OutputTransformer& transformer, Stream& compute, const SlabLayout& layout);
 
     void run(Prefetcher& input, EgressStream& egress);
 
@@ -31,6 +32,7 @@ class Inference {
 
     Device& device_;
     Model& model_;
+    OutputTransformer& transformer_;
     Stream& compute_;
     const SlabLayout& layout_;
     ComputeClock clock_;

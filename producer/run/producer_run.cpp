@@ -105,7 +105,7 @@ void ProducerRun::open_model() {
                          .image_size = config_.image_size,
                          .precision = config_.precision,
                          .memory_format = config_.memory_format,
-                         .transform = config_.transform,
+                         .leave_out_enlargement = OutputTransformer::wants_small_outputs(config_.transform),
                          .deterministic = config_.deterministic,
                          .device_index = device_->is_gpu() ? device_->info().index : -1,
                          .stream = compute_->native(),
@@ -113,6 +113,10 @@ void ProducerRun::open_model() {
     const std::string built_in[] = {"copy"};
     model_ = config_.model == "copy" ? make_copy_model(options, *device_)
                                      : ModelLibrary::open().make(options, built_in);
+    transformer_ = std::make_unique<OutputTransformer>(*device_, model_->outputs(), model_->expansion(),
+                                                       TransformSettings{.transform = config_.transform,
+                                                                         .output_dtype = config_.output_dtype,
+                                                                         .confidence = config_.confidence});
     spdlog::info("model: {}", model_->description());
     if (model_->random_weights())
         spdlog::warn("the weights are random: outputs mean nothing. Give --weights FILE.safetensors for real ones");
@@ -127,7 +131,7 @@ void ProducerRun::open_source() {
 
 void ProducerRun::lay_out_slabs() {
     const auto rows = config_.samples_per_slab == 0 ? config_.batch : std::min(config_.samples_per_slab, config_.batch);
-    layout_ = SlabLayout::make(model_->outputs(), rows, 1, source_->max_key_bytes());
+    layout_ = SlabLayout::make(transformer_->outputs(), rows, 1, source_->max_key_bytes());
     plan_ = SpanPlan::make(config_.slabs, layout_.slab_bytes);
     const bool group = !config_.consumer_user.empty();
     memory_ = std::make_unique<RunMemory>(endpoint_.names, layout_, plan_, kConsumerCapacity, endpoint_.epoch, group);
@@ -200,15 +204,15 @@ void ProducerRun::start_pipeline() {
         *device_, exchange_, layout_,
         EgressStream::Options{.stamp = {.run_nonce = endpoint_.names.nonce,
                                         .epoch = endpoint_.epoch,
-                                        .transform = model_->transform(),
-                                        .expansion = model_->expansion(),
+                                        .transform = transformer_->transform(),
+                                        .expansion = transformer_->expansion(),
                                         .model = config_.model,
                                         .precision = config_.precision,
                                         .memory_format = config_.memory_format},
                               .slab_count = plan_.slab_count,
                               .batch = config_.batch},
         [this] { abandon("the egress failed"); });
-    inference_ = std::make_unique<Inference>(*device_, *model_, *compute_, layout_);
+    inference_ = std::make_unique<Inference>(*device_, *model_, *transformer_, *compute_, layout_);
 }
 
 ExitCode ProducerRun::execute() {
@@ -278,8 +282,8 @@ void ProducerRun::measure_limits_before() {
     const auto resident = input_for_limits();
     const void* input = resident ? resident->data() : nullptr;
     const double compute =
-        measure_compute_alone(*model_, *device_, *compute_, input, kLimitWarmup, config_.measure_limits);
-    const double copy = measure_copy_ceiling(*model_, *device_, *compute_, input, layout_, *exchange_, plan_.slab_count,
+        measure_compute_alone(*model_, *transformer_, *device_, *compute_, input, kLimitWarmup, config_.measure_limits);
+    const double copy = measure_copy_ceiling(*model_, *transformer_, *device_, *compute_, input, layout_, *exchange_, plan_.slab_count,
                                              config_.measure_limits);
     const std::lock_guard lock(mutex_);
     limits_ = {compute, copy};
@@ -288,7 +292,7 @@ void ProducerRun::measure_limits_before() {
 // Once more when the device is as warm as the run made it; the faster of the two is what delivery is held against.
 void ProducerRun::measure_limits_after() {
     const auto resident = input_for_limits();
-    const double compute = measure_compute_alone(*model_, *device_, *compute_, resident ? resident->data() : nullptr,
+    const double compute = measure_compute_alone(*model_, *transformer_, *device_, *compute_, resident ? resident->data() : nullptr,
                                                  kLimitWarmup, config_.measure_limits);
     const std::lock_guard lock(mutex_);
     limits_.compute_batches_per_second = std::max(limits_.compute_batches_per_second, compute);

@@ -16,6 +16,7 @@
 #include "producer/models/model.hpp"
 #include "producer/pipeline/egress_stream.hpp"
 #include "producer/pipeline/inference.hpp"
+#include "producer/pipeline/output_transformer.hpp"
 #include "producer/pipeline/prefetcher.hpp"
 #include "producer/report/run_report.hpp"
 #include "producer/run/end_watch.hpp"
@@ -96,6 +97,7 @@ class ProducerRun {
     std::unique_ptr<Device> device_;
     std::unique_ptr<Stream> compute_;
     std::unique_ptr<Model> model_;
+    std::unique_ptr<OutputTransformer> transformer_;
     std::unique_ptr<BatchSource> source_;
     SlabLayout layout_;
     SpanPlan plan_;
