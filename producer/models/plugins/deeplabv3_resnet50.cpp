@@ -173,10 +173,14 @@ class DeepLabV3 final : public Model {
             // The small logits are laid out and widened, not the large ones: 22 MB instead of 1.4 GB of a
             // batch of 64 at 512.
             at::Tensor logits = low_resolution_logits(image).to(at::kFloat).contiguous();
-            if (!stays_small())
+            const TensorSpec spec = outputs().front();
+            if (stays_small())  // where a side is one pixel, channels-last strides count as contiguous, too
+                logits = logits.as_strided(at::IntArrayRef(spec.shape.data(), spec.dims),
+                                           at::IntArrayRef(spec.strides.data(), spec.dims));
+            else
                 logits = at::upsample_bilinear2d(logits, {image_side(), image_side()}, /*align_corners=*/false)
                              .contiguous();
-            return std::vector{Execution::hand_out(std::move(logits), outputs().front())};
+            return std::vector{Execution::hand_out(std::move(logits), spec)};
         });
     }
 
