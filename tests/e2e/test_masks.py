@@ -1,5 +1,6 @@
 """Masks are the same files, byte for byte, however many consumers make them and whatever happens to those."""
 
+import io
 import os
 import pathlib
 import signal
@@ -75,6 +76,26 @@ class Masks(unittest.TestCase):
         files, summary = self.masks_of(2, "--samples-per-slab", "1")
         self.assertEqual(files, self.wanted)
         self.assertEqual(summary["batches"]["released"], IMAGES // 2)
+
+    def test_classes_found_on_the_device_or_by_the_consumers(self):
+        on_device, _ = self.masks_of(2, "--transform", "class-map", "--confidence")
+        by_consumers, _ = self.masks_of(2, "--transform", "low-res")
+        self.assertEqual(on_device, by_consumers, "one formula, to the bit")
+        # PyTorch on a CPU without AVX2 may round otherwise, which shows where two scores are all but equal.
+        different = sum(self.pixels_that_differ(mask, self.wanted[name]) for name, mask in on_device.items())
+        self.assertEqual(on_device.keys(), self.wanted.keys())
+        self.assertLess(different, IMAGES * 64 * 64 / 10000)
+
+    def test_scores_of_sixteen_bits(self):
+        cast, _ = self.masks_of(2, "--transform", "cast")
+        self.assertEqual(cast.keys(), self.wanted.keys())
+        different = sum(self.pixels_that_differ(mask, self.wanted[name]) for name, mask in cast.items())
+        self.assertLess(different, IMAGES * 64 * 64 / 200)
+
+    @staticmethod
+    def pixels_that_differ(one, other):
+        first, second = (numpy.array(Image.open(io.BytesIO(mask))) for mask in (one, other))
+        return int((first != second).sum())
 
     def test_scaling_in_the_middle(self):
         def scale(run):
