@@ -12,7 +12,8 @@
 namespace offramp {
 
 // Enlarges one sample of a low-res output on demand, as the model's left-out last step would have done it on a GPU: PyTorch's
-// upsample_bilinear2d(align_corners=False), in float32, to the bit (common/slab/enlargement.hpp). 16-bit scores are widened first.
+// upsample_bilinear2d(align_corners=False), in float32, to the bit (common/slab/enlargement.hpp). 16-bit scores are widened
+// first.
 // Owns two enlarged lines and one result line of every class. Borrows the sample's bytes from begin() on. Thread: one.
 class EnlargedSample {
  public:

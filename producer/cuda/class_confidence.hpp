@@ -23,8 +23,8 @@ constexpr float exp_of_nonpositive(float x) {
     return power * std::bit_cast<float>(static_cast<std::uint32_t>(static_cast<std::int32_t>(twos) + 127) << 23);
 }
 
-// The winning class's softmax probability in 8 bits: 255 / `sum`, rounded, where `sum` adds up exp(score - largest score) over all
-// classes. 0 when there is no such number (a score is NaN or infinite).
+// The winning class's softmax probability in 8 bits: 255 / `sum`, rounded, where `sum` adds up exp(score - largest score) over
+// all classes. 0 when there is no such number (a score is NaN or infinite).
 constexpr std::uint8_t confidence_of(float sum) {
     return sum >= 1.0F ? static_cast<std::uint8_t>(255.0F / sum + 0.5F) : std::uint8_t{0};
 }

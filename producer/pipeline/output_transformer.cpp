@@ -83,7 +83,8 @@ void OutputTransformer::check_fits(const std::vector<TensorSpec>& outputs) const
 void OutputTransformer::plan_cast(const TensorSpec& output, DType type) {
     TensorSpec& made = made_.emplace_back(output);
     made.dtype = type;
-    pools_.emplace_back(device_, made.elements() * type.bytes(), "the output '" + made.name + "' of --transform " + settings_.transform);
+    pools_.emplace_back(device_, made.elements() * type.bytes(),
+                        "the output '" + made.name + "' of --transform " + settings_.transform);
 }
 
 void OutputTransformer::plan_class_map(const TensorSpec& output, const std::string& prefix) {

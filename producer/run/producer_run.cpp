@@ -283,8 +283,8 @@ void ProducerRun::measure_limits_before() {
     const void* input = resident ? resident->data() : nullptr;
     const double compute =
         measure_compute_alone(*model_, *transformer_, *device_, *compute_, input, kLimitWarmup, config_.measure_limits);
-    const double copy = measure_copy_ceiling(*model_, *transformer_, *device_, *compute_, input, layout_, *exchange_, plan_.slab_count,
-                                             config_.measure_limits);
+    const double copy = measure_copy_ceiling(*model_, *transformer_, *device_, *compute_, input, layout_, *exchange_,
+                                             plan_.slab_count, config_.measure_limits);
     const std::lock_guard lock(mutex_);
     limits_ = {compute, copy};
 }
@@ -292,8 +292,9 @@ void ProducerRun::measure_limits_before() {
 // Once more when the device is as warm as the run made it; the faster of the two is what delivery is held against.
 void ProducerRun::measure_limits_after() {
     const auto resident = input_for_limits();
-    const double compute = measure_compute_alone(*model_, *transformer_, *device_, *compute_, resident ? resident->data() : nullptr,
-                                                 kLimitWarmup, config_.measure_limits);
+    const double compute =
+        measure_compute_alone(*model_, *transformer_, *device_, *compute_, resident ? resident->data() : nullptr,
+                              kLimitWarmup, config_.measure_limits);
     const std::lock_guard lock(mutex_);
     limits_.compute_batches_per_second = std::max(limits_.compute_batches_per_second, compute);
 }

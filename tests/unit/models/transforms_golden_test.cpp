@@ -93,7 +93,9 @@ TEST_F(TransformsGolden, NoneAndPlainLowResAreTheModelsOwnTensors) {
 
 TEST_F(TransformsGolden, CastsGivePyTorchsBits) {
     const auto expect_bits = [&](const TransformSettings& settings, const char* name) {
-        EXPECT_EQ(numbers_of<std::uint16_t>(transformed(settings).front()), numbers_of<std::uint16_t>(*golden_->find(name))) << name;
+        EXPECT_EQ(numbers_of<std::uint16_t>(transformed(settings).front()),
+                  numbers_of<std::uint16_t>(*golden_->find(name)))
+            << name;
     };
     expect_bits({.transform = "cast"}, "half");
     expect_bits({.transform = "cast", .output_dtype = "bf16"}, "bfloat16");
@@ -125,8 +127,11 @@ TEST_F(TransformsGolden, ClassMapIsPyTorchsButForNearTies) {
 TEST_F(TransformsGolden, ConsumersEnlargeAsPyTorchDoes) {
     const std::vector<float> found = enlarged(transformed({.transform = "low-res"}).front());
     EXPECT_LE(relative_difference(logits_, found), 2e-7);
-    EXPECT_LE(relative_difference(logits_, enlarged(transformed({.transform = "low-res", .output_dtype = "fp16"}).front())), 6e-4);
-    EXPECT_LE(relative_difference(logits_, enlarged(transformed({.transform = "low-res", .output_dtype = "bf16"}).front())), 4e-3);
+    const auto rounded_to = [&](const char* type) {
+        return enlarged(transformed({.transform = "low-res", .output_dtype = type}).front());
+    };
+    EXPECT_LE(relative_difference(logits_, rounded_to("fp16")), 6e-4);
+    EXPECT_LE(relative_difference(logits_, rounded_to("bf16")), 4e-3);
     int same = 0;
     for (std::size_t i = 0; i < found.size(); ++i) same += found[i] == logits_[i];
     RecordProperty("scores_of_equal_bits", same);

@@ -34,8 +34,9 @@ Sample made_up(DType dtype, std::int64_t classes, std::int64_t height, std::int6
                 state = state * 1664525U + 1013904223U;
                 // Two bits of mantissa and any sign; float16 of a small exponent.
                 const auto quarter = static_cast<std::uint16_t>(state >> 30U);
-                const auto bits16 = static_cast<std::uint16_t>(
-                    dtype == kFloat16 ? (state >> 13U & 0x8000U) | 0x3c00U | quarter << 8U : (state >> 13U & 0x8000U) | 0x3f80U | quarter << 5U);
+                const std::uint32_t one_and_quarters =
+                    dtype == kFloat16 ? 0x3c00U | quarter << 8U : 0x3f80U | quarter << 5U;
+                const auto bits16 = static_cast<std::uint16_t>((state >> 13U & 0x8000U) | one_and_quarters);
                 const float sign = (bits16 & 0x8000U) != 0 ? -1.0F : 1.0F;
                 float value = sign * (1.0F + static_cast<float>(quarter) / 4.0F);
                 if (dtype == kFloat32) value += static_cast<float>(state >> 16U) * 1e-5F;
