@@ -8,6 +8,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/trace.hpp"
+#include "common/base/trace_recording.hpp"
 #include "consumer/session/read_lease.hpp"
 
 namespace offramp {
@@ -134,6 +135,8 @@ void ConsumerLoop::work_on(const SlabTicket& ticket) {
     current_ = ticket;
     ReadLease lease = ReadLease::open(ticket, *mappings_, *cell_, *session_);
     const SlabContents& slab = lease.contents();
+    if (recording())
+        record_range("hand_over", slab.batches.empty() ? 0 : slab.batches.front().batch, slab.filled_at_ns, now_ns());
     try {
         const TraceRange range(TraceName::ProcessOutput,
                                slab.batches.empty() ? 0 : slab.batches.front().batch);
@@ -152,6 +155,7 @@ void ConsumerLoop::work_on(const SlabTicket& ticket) {
         std::move(lease).keep_until_death();
         throw;
     }
+    mappings_->done_with(ticket.slab);
     std::move(lease).complete(clock_->now() - begun);
 }
 

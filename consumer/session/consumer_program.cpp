@@ -37,7 +37,8 @@ void check_lifeline(int fd) {
 ConsumerLoop::End attach_and_loop(const RunConfig& config, const Endpoint& endpoint, WatchedFds fds,
                                   const Clock& clock, Processor& processor) {
     const RunLock lock = RunLock::hold(endpoint.names, false);
-    SlabMappings mappings = SlabMappings::attach(endpoint.names);
+    SlabMappings mappings = SlabMappings::attach(
+        endpoint.names, config.rung == "workers" ? SlabMappings::Keeping::PerSlab : SlabMappings::Keeping::AllRun);
     const LedgerHeader& ledger = mappings.ledger().header();
     const auto producer = ProducerWatch::open(ledger.producer_pid, ledger.producer_start_time);
     if (!producer) {
