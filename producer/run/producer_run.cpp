@@ -130,7 +130,8 @@ void ProducerRun::open_model() {
                          .deterministic = config_.deterministic,
                          .device_index = device_->is_gpu() ? device_->info().index : -1,
                          .stream = compute_->native(),
-                         .copy_bytes = config_.copy_bytes};
+                         .copy_bytes = config_.copy_bytes,
+                         .copy_outputs = config_.copy_outputs};
     const std::string built_in[] = {"copy"};
     model_ = config_.model == "copy" ? make_copy_model(options, *device_)
                                      : ModelLibrary::open().make(options, built_in);
