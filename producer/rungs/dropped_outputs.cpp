@@ -1,6 +1,7 @@
 #include "producer/rungs/dropped_outputs.hpp"
 
 #include <utility>
+#include <vector>
 
 #include "common/base/clock.hpp"
 #include "common/base/trace.hpp"
@@ -30,17 +31,24 @@ void DroppedOutputs::finish() {
     if (failure_) std::rethrow_exception(failure_);
 }
 
+void DroppedOutputs::count(const OutputBatch& batch) {
+    PublishedSlab published{.first_batch = batch.number, .batches_ended = 1};
+    for (const RowInfo& row : batch.rows) published.samples += row.hole ? 0 : 1;
+    books_.published(published);
+    delivery_.add(published, now_ns());
+}
+
 void DroppedOutputs::see_computed() {
     name_this_thread("computed");
     try {
         device_.use_on_this_thread();
+        std::vector<OutputBatch> computed;
         while (auto batch = computing_.pop()) {
-            batch->computed->wait();
-            PublishedSlab published{.first_batch = batch->number, .batches_ended = 1};
-            for (const RowInfo& row : batch->rows) published.samples += row.hole ? 0 : 1;
-            batch->tensors.clear();
-            books_.published(published);
-            delivery_.add(published, now_ns());
+            // One wait for all that are submitted: a wait costs more than a small batch's computation.
+            for (; batch; batch = computing_.try_pop()) computed.push_back(std::move(*batch));
+            computed.back().computed->wait();
+            for (const OutputBatch& one : computed) count(one);
+            computed.clear();
         }
     } catch (...) {
         failure_ = std::current_exception();

@@ -25,6 +25,7 @@ class DroppedOutputs final : public OutputSink {
 
  private:
     void see_computed();
+    void count(const OutputBatch& batch);
 
     Device& device_;
     LocalDelivery& delivery_;
