@@ -187,6 +187,17 @@ void check_together(const RunConfig& config, const GivenValues& given, const std
         throw ConfigError("--transform '" + config.transform +
                               "' does not go with --model copy, whose output has no classes",
                           "Accepted: none", exit_code_of("transform"));
+    if (config.confidence && config.transform != "class-map")
+        throw ConfigError("--confidence does not go with --transform '" + config.transform + "'",
+                          "Choose --transform class-map, or leave --confidence out", exit_code_of("confidence"));
+    if (config.output_dtype != "auto" && config.transform != "cast" && config.transform != "low-res")
+        throw ConfigError("--output-dtype '" + config.output_dtype + "' does not go with --transform '" +
+                              config.transform + "', which leaves no choice of it",
+                          "Choose --transform cast or low-res, or leave --output-dtype out",
+                          exit_code_of("output-dtype"));
+    if (config.output_dtype == "fp32" && config.transform == "cast")
+        throw ConfigError("--output-dtype 'fp32' does not go with --transform 'cast', which makes 16 bits of 32",
+                          "Accepted: auto, fp16, bf16", exit_code_of("output-dtype"));
     if (config.model == "copy" && !config.weights.empty())
         throw ConfigError("--weights '" + config.weights + "' does not go with --model copy, which has none",
                           "Leave --weights out", exit_code_of("weights"));

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "producer/cuda/bfloat16_bits.hpp"
+#include "producer/cuda/float16_bits.hpp"
 
 namespace offramp {
 namespace {
@@ -90,10 +91,11 @@ void normalize_on_cpu(void* to, const std::uint8_t* pixels, const NormalizePlan&
         normalize_to(static_cast<std::uint16_t*>(to), pixels, plan);
 }
 
-void convert_to_bfloat16_on_cpu(void* to, const void* from, std::size_t elements) {
+void cast_on_cpu(void* to, DType type, const void* from, std::size_t elements) {
     auto* const bits = static_cast<std::uint16_t*>(to);
     const auto* const values = static_cast<const float*>(from);
-    for (std::size_t i = 0; i < elements; ++i) bits[i] = to_output<std::uint16_t>(values[i]);
+    const auto round = type == kFloat16 ? float16_bits : bfloat16_bits;
+    for (std::size_t i = 0; i < elements; ++i) bits[i] = round(std::bit_cast<std::uint32_t>(values[i]));
 }
 
 void pack_on_cpu(void* to, const void* from, const StridedCopy& copy) {

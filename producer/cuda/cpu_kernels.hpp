@@ -3,15 +3,21 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/slab/tensor_spec.hpp"
+#include "producer/cuda/class_map_plan.hpp"
 #include "producer/cuda/normalize_plan.hpp"
 #include "producer/cuda/strided_copy.hpp"
 
 namespace offramp {
 
-// The CPU's side of Stream's three operations, bit for bit what kernels.hpp does on the device. Blocks: until
+// The CPU's side of Stream's operations on tensors, bit for bit what kernels.hpp does on the device. Blocks: until
 // done.
 void normalize_on_cpu(void* to, const std::uint8_t* pixels, const NormalizePlan& plan);
-void convert_to_bfloat16_on_cpu(void* to, const void* from, std::size_t elements);
+// `type`: float16 or bfloat16.
+void cast_on_cpu(void* to, DType type, const void* from, std::size_t elements);
+// `confidence` may be null.
+void map_classes_on_cpu(std::uint8_t* ids, std::uint8_t* confidence, const float* scores,
+                        const ClassMapPlan& plan);
 void pack_on_cpu(void* to, const void* from, const StridedCopy& copy);
 
 }  // namespace offramp

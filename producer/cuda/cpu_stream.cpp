@@ -5,6 +5,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/trace.hpp"
+#include "producer/cuda/class_map_plan.hpp"
 #include "producer/cuda/cpu_event.hpp"
 #include "producer/cuda/cpu_kernels.hpp"
 
@@ -59,8 +60,15 @@ void CpuStream::normalize(void* to, const TensorSpec& spec, const PixelInput& in
     enqueue([to, plan, pixels = input.pixels] { normalize_on_cpu(to, pixels, plan); });
 }
 
-void CpuStream::convert_to_bfloat16(void* to, const void* from, std::size_t elements) {
-    enqueue([=] { convert_to_bfloat16_on_cpu(to, from, elements); });
+void CpuStream::cast(void* to, DType type, const void* from, std::size_t elements) {
+    expect(type == kFloat16 || type == kBFloat16, "a cast makes float16 or bfloat16");
+    enqueue([=] { cast_on_cpu(to, type, from, elements); });
+}
+
+void CpuStream::map_classes(std::uint8_t* ids, std::uint8_t* confidence, const ClassScores& input) {
+    const ClassMapPlan plan = plan_class_map(input);
+    if (plan.pixels() == 0) return;
+    enqueue([ids, confidence, plan, scores = input.scores] { map_classes_on_cpu(ids, confidence, scores, plan); });
 }
 
 void CpuStream::pack(void* to, const void* from, const TensorSpec& from_spec) {

@@ -23,7 +23,8 @@ class CpuStream final : public Stream {
     void copy_to_host(std::byte* to, const void* from, std::size_t bytes) override;
     void copy_to_device(void* to, const std::byte* from, std::size_t bytes) override;
     void normalize(void* to, const TensorSpec& spec, const PixelInput& input) override;
-    void convert_to_bfloat16(void* to, const void* from, std::size_t elements) override;
+    void cast(void* to, DType type, const void* from, std::size_t elements) override;
+    void map_classes(std::uint8_t* ids, std::uint8_t* confidence, const ClassScores& input) override;
     void pack(void* to, const void* from, const TensorSpec& from_spec) override;
     void record(Event& event) override;
     void wait_for(Event& event) override;

@@ -3,6 +3,7 @@
 #include <nvtx3/nvToolsExtCudaRt.h>
 
 #include "producer/cuda/check.hpp"
+#include "producer/cuda/class_map_plan.hpp"
 #include "producer/cuda/kernels.hpp"
 #include "producer/cuda/normalize_plan.hpp"
 #include "producer/cuda/strided_copy.hpp"
@@ -37,9 +38,16 @@ void CudaStream::normalize(void* to, const TensorSpec& spec, const PixelInput& i
     check(launch_normalize(stream_, to, input.pixels, plan), "normalize kernel");
 }
 
-void CudaStream::convert_to_bfloat16(void* to, const void* from, std::size_t elements) {
+void CudaStream::cast(void* to, DType type, const void* from, std::size_t elements) {
+    expect(type == kFloat16 || type == kBFloat16, "a cast makes float16 or bfloat16");
     if (elements == 0) return;
-    check(launch_convert_to_bfloat16(stream_, to, from, elements), "convert_to_bfloat16 kernel");
+    check(launch_cast(stream_, to, type, from, elements), "cast kernel");
+}
+
+void CudaStream::map_classes(std::uint8_t* ids, std::uint8_t* confidence, const ClassScores& input) {
+    const ClassMapPlan plan = plan_class_map(input);
+    if (plan.pixels() == 0) return;
+    check(launch_map_classes(stream_, ids, confidence, input.scores, plan), "class map kernel");
 }
 
 void CudaStream::pack(void* to, const void* from, const TensorSpec& from_spec) {

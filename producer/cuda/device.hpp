@@ -48,9 +48,18 @@ class Stream {
         float std[3] = {0.229F, 0.224F, 0.225F};
     };
     virtual void normalize(void* to, const TensorSpec& spec, const PixelInput& input) = 0;
-    // Converts `elements` float32 values to bfloat16 (round to nearest even), for float inputs of a bf16
-    // model.
-    virtual void convert_to_bfloat16(void* to, const void* from, std::size_t elements) = 0;
+    // Converts `elements` float32 values to `type`, float16 or bfloat16: round to nearest even.
+    virtual void cast(void* to, DType type, const void* from, std::size_t elements) = 0;
+    // Class scores, float32 [rows, classes, height, width], contiguous, of 1 to 256 classes.
+    struct ClassScores {
+        const float* scores = nullptr;
+        std::int64_t rows = 0, classes = 0, height = 0, width = 0;
+        std::int64_t expansion = 1;  // height and width are enlarged so many times, as common/slab/enlargement.hpp says
+    };
+    // Each pixel's class, uint8 [rows, height * expansion, width * expansion]: the first of the largest scores, a NaN counting as
+    // largest, as at::argmax. Into `confidence`, unless it is null, in the same shape, the class's softmax probability times
+    // 255, rounded; 0 where a NaN or an infinite score is the largest. The enlarged scores are never stored.
+    virtual void map_classes(std::uint8_t* ids, std::uint8_t* confidence, const ClassScores& input) = 0;
     // Lays a tensor of any positive strides out densely, row-major. For outputs that are not dense as they
     // lie.
     virtual void pack(void* to, const void* from, const TensorSpec& from_spec) = 0;

@@ -1,15 +1,9 @@
-#include <cuda_runtime.h>
-
-#include <algorithm>
-
 #include "producer/cuda/bfloat16_bits.hpp"
 #include "producer/cuda/kernels.hpp"
+#include "producer/cuda/launch.cuh"
 
 namespace offramp {
 namespace {
-
-constexpr unsigned kThreads = 256;
-constexpr std::uint64_t kMaxBlocks = 8192;  // grid-stride loops do the rest
 
 // All kernels are bound by memory: what matters is that neighbouring threads touch neighbouring bytes, four
 // elements each.
@@ -51,13 +45,6 @@ __device__ Output normalized_at(const std::uint8_t* pixels, std::uint64_t index,
                                 const NormalizePlan& plan) {
     return to_output<Output>(
         normalized(pixels[index], of_channel(plan.mean, channel), of_channel(plan.std, channel)));
-}
-
-__device__ std::uint64_t first_index() {
-    return static_cast<std::uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-}
-__device__ std::uint64_t index_step() {
-    return static_cast<std::uint64_t>(gridDim.x) * blockDim.x;
 }
 
 // Channels-last: output element i is pixel byte i. Four at a time, the tail one by one.
@@ -127,22 +114,6 @@ __global__ void normalize_planar(Output* to, const std::uint8_t* pixels,
     }
 }
 
-template <bool kVectors>
-__global__ void convert_to_bfloat16(std::uint16_t* to, const float* from, std::uint64_t elements) {
-    std::uint64_t done = 0;
-    if constexpr (kVectors) {
-        for (std::uint64_t i = first_index(); i < elements / 4; i += index_step()) {
-            const float4 four = reinterpret_cast<const float4*>(from)[i];
-            reinterpret_cast<ushort4*>(to)[i] =
-                make_ushort4(to_output<std::uint16_t>(four.x), to_output<std::uint16_t>(four.y),
-                             to_output<std::uint16_t>(four.z), to_output<std::uint16_t>(four.w));
-        }
-        done = elements / 4 * 4;
-    }
-    for (std::uint64_t i = done + first_index(); i < elements; i += index_step())
-        to[i] = to_output<std::uint16_t>(from[i]);
-}
-
 // Writes are dense; reads are as scattered as the source is. 32-bit indices when they are enough: 64-bit
 // division is slow.
 template <class Element, class Index>
@@ -160,26 +131,6 @@ __global__ void pack(Element* to, const Element* from, const __grid_constant__ S
         }
         to[i] = from[offset];
     }
-}
-
-unsigned blocks_for(std::uint64_t threads) {
-    return static_cast<unsigned>(
-        std::clamp<std::uint64_t>((threads + kThreads - 1) / kThreads, 1, kMaxBlocks));
-}
-
-// The launch's own result: the thread's last error, which <<<>>> leaves behind, may be somebody else's.
-template <class... Parameters, class... Arguments>
-cudaError_t launch(cudaStream_t stream, std::uint64_t threads, void (*kernel)(Parameters...),
-                   Arguments... arguments) {
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(blocks_for(threads));
-    config.blockDim = dim3(kThreads);
-    config.stream = stream;
-    return cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
-}
-
-bool aligned(const void* address, std::size_t alignment) {
-    return reinterpret_cast<std::uintptr_t>(address) % alignment == 0;
 }
 
 template <class Output>
@@ -219,15 +170,6 @@ cudaError_t launch_normalize(cudaStream_t stream, void* to, const std::uint8_t* 
     return launch_normalize_to(stream, static_cast<std::uint16_t*>(to), pixels, plan);
 }
 
-cudaError_t launch_convert_to_bfloat16(cudaStream_t stream, void* to, const void* from,
-                                       std::size_t elements) {
-    auto* const bits = static_cast<std::uint16_t*>(to);
-    const auto* const values = static_cast<const float*>(from);
-    if (aligned(to, 8) && aligned(from, 16))
-        return launch(stream, elements / 4, convert_to_bfloat16<true>, bits, values, std::uint64_t{elements});
-    return launch(stream, elements, convert_to_bfloat16<false>, bits, values, std::uint64_t{elements});
-}
-
 cudaError_t launch_pack(cudaStream_t stream, void* to, const void* from, const StridedCopy& copy) {
     switch (copy.element_bytes) {
         case 1:
@@ -241,11 +183,6 @@ cudaError_t launch_pack(cudaStream_t stream, void* to, const void* from, const S
         default:
             return launch_pack_of<uint4>(stream, to, from, copy);
     }
-}
-
-cudaError_t find_kernels_for_current_device() {
-    cudaFuncAttributes attributes{};
-    return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&convert_to_bfloat16<true>));
 }
 
 }  // namespace offramp

@@ -5,17 +5,23 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/slab/tensor_spec.hpp"
+#include "producer/cuda/class_map_plan.hpp"
 #include "producer/cuda/normalize_plan.hpp"
 #include "producer/cuda/strided_copy.hpp"
 
 namespace offramp {
 
-// The device's side of Stream's three operations: each puts one kernel on the stream and gives back the
+// The device's side of Stream's operations on tensors: each puts one kernel on the stream and gives back the
 // launch's own result. Nothing empty is launched: the caller leaves that out. Results are bit for bit those
 // of cpu_kernels.hpp.
 cudaError_t launch_normalize(cudaStream_t stream, void* to, const std::uint8_t* pixels,
                              const NormalizePlan& plan);
-cudaError_t launch_convert_to_bfloat16(cudaStream_t stream, void* to, const void* from, std::size_t elements);
+// `type`: float16 or bfloat16.
+cudaError_t launch_cast(cudaStream_t stream, void* to, DType type, const void* from, std::size_t elements);
+// `confidence` may be null.
+cudaError_t launch_map_classes(cudaStream_t stream, std::uint8_t* ids, std::uint8_t* confidence,
+                               const float* scores, const ClassMapPlan& plan);
 cudaError_t launch_pack(cudaStream_t stream, void* to, const void* from, const StridedCopy& copy);
 
 // Whether the current device can run this build's device code at all (a GPU older than every architecture of

@@ -69,7 +69,6 @@ class CopyModel final : public Model {
     bool random_weights() const override { return false; }
     ModelInput input() const override { return {}; }
     std::vector<TensorSpec> outputs() const override { return outputs_; }
-    OutputTransform transform() const override { return OutputTransform::None; }
 
     std::vector<DeviceTensor> run(const void*) override {
         const std::byte* at = buffer_->data() + (runs_++ % kStarts) * kShift;
@@ -96,9 +95,6 @@ std::unique_ptr<Model> make_copy_model(const ModelOptions& options, Device& devi
         throw ConfigError("--copy-bytes " + std::to_string(options.copy_bytes) +
                               " is no multiple of --batch " + std::to_string(options.batch),
                           "Give a size that every sample has an equal share of");
-    if (options.transform != "none")
-        throw ConfigError("--transform " + options.transform + " does not fit model copy",
-                          "Use --transform none");
     return std::make_unique<CopyModel>(options, device);
 }
 

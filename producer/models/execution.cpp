@@ -40,8 +40,6 @@ void check_options(const ModelOptions& options) {
     if (options.memory_format != "contiguous" && options.memory_format != "channels-last")
         throw ConfigError("unknown memory format '" + options.memory_format + "'",
                           "Known: contiguous, channels-last");
-    if (options.transform != "none" && options.transform != "class-map")
-        throw ConfigError("unknown transform '" + options.transform + "'", "Known: none, class-map");
     if (options.batch == 0) throw ConfigError("the batch size is 0", "Give --batch 1 or more");
     if (options.precision == "tf32" && options.device_index < 0)
         throw ConfigError("the precision tf32 exists on a GPU only, and this model runs on the CPU",

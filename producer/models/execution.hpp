@@ -20,8 +20,8 @@ namespace offramp {
 // one and does all its work with LibTorch inside in(), so that no LibTorch exception and no work on another
 // stream leaves the module. Owns nothing of CUDA: the stream is the caller's. Thread: one at a time. The
 // constructor sets LibTorch's process-wide switches (TF32, cuDNN's choice of kernels, deterministic
-// algorithms): a process runs one model. Errors: ConfigError for a precision, memory format or transform that
-// is unknown or not possible on the device (Usage), or a device that LibTorch cannot use (DeviceUnsupported).
+// algorithms): a process runs one model. Errors: ConfigError for a precision or memory format that is
+// unknown or not possible on the device (Usage), or a device that LibTorch cannot use (DeviceUnsupported).
 class Execution {
   public:
     explicit Execution(const ModelOptions& options);

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "common/protocol/slab_header.hpp"
 #include "common/slab/tensor_spec.hpp"
 
 // What the pipeline knows of a model: no LibTorch in sight. Models live in a module, libofframp_models.so,
@@ -47,7 +46,7 @@ struct ModelOptions {
     std::uint32_t image_size = 512;
     std::string precision = "fp32";            // "fp32", "tf32", "bf16"
     std::string memory_format = "contiguous";  // "contiguous", "channels-last"
-    std::string transform = "none";            // "none", "class-map"
+    bool leave_out_enlargement = false;        // outputs as they are before a last enlargement, if there is one
     bool deterministic = false;
     int device_index = -1;         // CUDA device; -1: CPU
     void* stream = nullptr;        // cudaStream_t that run() submits to; null on the CPU
@@ -66,7 +65,7 @@ class Model {
     virtual bool random_weights() const = 0;
     virtual ModelInput input() const = 0;
     virtual std::vector<TensorSpec> outputs() const = 0;  // of a full batch; dense rows
-    virtual OutputTransform transform() const = 0;
+    // What the outputs' height and width are to be enlarged by, bilinearly, where that was left out; else 1.
     virtual std::uint32_t expansion() const { return 1; }
     // Submits one batch. `input` lies on the device in the form that input() states (null for
     // InputKind::None) and stays untouched until work submitted to the stream afterwards starts.

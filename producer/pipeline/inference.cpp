@@ -6,9 +6,11 @@
 
 namespace offramp {
 
-Inference::Inference(Device& device, Model& model, Stream& compute, DeviceTimeline& timeline, const SlabLayout& layout, Pace pace)
+Inference::Inference(Device& device, Model& model, OutputTransformer& transformer, Stream& compute, DeviceTimeline& timeline,
+                     const SlabLayout& layout, Pace pace)
     : device_(device),
       model_(model),
+      transformer_(transformer),
       compute_(compute),
       layout_(layout),
       clock_(device, timeline, pace.depth, pace.timed),
@@ -35,7 +37,7 @@ OutputBatch Inference::compute_batch(InputBatch input) {
     if (!device_.is_gpu() && input.ready() != nullptr) input.ready()->wait();
     OutputBatch output{.number = input.number(), .rows = {input.rows().begin(), input.rows().end()}};
     clock_.begin(compute_, input.number());
-    output.tensors = model_.run(input.data());
+    output.tensors = transformer_.apply(compute_, model_.run(input.data()));
     clock_.end(compute_);
     output.computed = events_.take();
     compute_.record(*output.computed);

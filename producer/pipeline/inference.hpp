@@ -10,11 +10,12 @@
 #include "producer/pipeline/device_timeline.hpp"
 #include "producer/pipeline/event_pool.hpp"
 #include "producer/pipeline/output_sink.hpp"
+#include "producer/pipeline/output_transformer.hpp"
 #include "producer/pipeline/prefetcher.hpp"
 
 namespace offramp {
 
-// Runs the model on every batch of input and hands its outputs to the sink. Never waits for the device but where a bound on
+// Runs model and transform on every batch of input and hands the outputs to the sink. Never waits for the device but where a bound on
 // what is in flight asks for it.
 // Borrows all of its parts. Thread: run() on the model's thread; the figures from any. Blocks: run() to the end of the input.
 // Errors: the model's, the prefetcher's and the sink's.
@@ -25,7 +26,8 @@ class Inference {
         std::size_t depth = 3;
         std::size_t timed = 1;
     };
-    Inference(Device& device, Model& model, Stream& compute, DeviceTimeline& timeline, const SlabLayout& layout, Pace pace);
+    Inference(Device& device, Model& model, OutputTransformer& transformer, Stream& compute, DeviceTimeline& timeline,
+              const SlabLayout& layout, Pace pace);
 
     // At most so many batches; false when there is no more input, or the sink takes none. Their device time is known on return.
     bool run(Prefetcher& input, OutputSink& sink, std::uint64_t batches = kAllBatches);
@@ -39,6 +41,7 @@ class Inference {
 
     Device& device_;
     Model& model_;
+    OutputTransformer& transformer_;
     Stream& compute_;
     const SlabLayout& layout_;
     ComputeClock clock_;

@@ -50,7 +50,7 @@ void InputUpload::submit(Stream& copies, const std::byte* staged, std::byte* to,
         std::copy(input_.std.begin(), input_.std.end(), pixels.std);
         copies.normalize(to, input_.tensor, pixels);
     } else if (between_) {
-        copies.convert_to_bfloat16(to, target, input_.tensor.elements());
+        copies.cast(to, kBFloat16, target, input_.tensor.elements());
     }
 }
 

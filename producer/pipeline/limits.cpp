@@ -7,9 +7,9 @@
 
 namespace offramp {
 
-double measure_compute_alone(Model& model, Device& device, Stream& compute, const void* input, std::uint64_t warmup,
-                             std::uint64_t batches) {
-    for (std::uint64_t i = 0; i < warmup; ++i) model.run(input);
+double measure_compute_alone(Model& model, OutputTransformer& transformer, Device& device, Stream& compute,
+                             const void* input, std::uint64_t warmup, std::uint64_t batches) {
+    for (std::uint64_t i = 0; i < warmup; ++i) transformer.apply(compute, model.run(input));
     compute.synchronize();
     const auto began = device.make_event(Device::Timing::On);
     const auto ended = device.make_event(Device::Timing::On);
@@ -19,7 +19,7 @@ double measure_compute_alone(Model& model, Device& device, Stream& compute, cons
     for (int i = 0; i < 2; ++i) done.push_back(device.make_event());
     for (std::uint64_t i = 0; i < batches; ++i) {
         if (done[i % 2]->armed()) done[i % 2]->wait();
-        model.run(input);
+        transformer.apply(compute, model.run(input));
         compute.record(*done[i % 2]);
     }
     compute.record(*ended);
@@ -27,9 +27,10 @@ double measure_compute_alone(Model& model, Device& device, Stream& compute, cons
     return static_cast<double>(batches) / ended->seconds_since(*began);
 }
 
-double measure_copy_ceiling(Model& model, Device& device, Stream& compute, const void* input, const SlabLayout& layout,
-                            SlabExchange& exchange, std::uint32_t slab_count, std::uint64_t batches) {
-    const std::vector<DeviceTensor> outputs = model.run(input);
+double measure_copy_ceiling(Model& model, OutputTransformer& transformer, Device& device, Stream& compute,
+                            const void* input, const SlabLayout& layout, SlabExchange& exchange,
+                            std::uint32_t slab_count, std::uint64_t batches) {
+    const std::vector<DeviceTensor> outputs = transformer.apply(compute, model.run(input));
     compute.synchronize();
     std::vector<FillLease> leases;
     for (std::uint32_t i = 0; i < std::clamp(slab_count / 2, 1U, 4U); ++i) {

@@ -126,7 +126,7 @@ void ProducerRun::open_model() {
                          .image_size = config_.image_size,
                          .precision = config_.precision,
                          .memory_format = config_.memory_format,
-                         .transform = config_.transform,
+                         .leave_out_enlargement = OutputTransformer::wants_small_outputs(config_.transform),
                          .deterministic = config_.deterministic,
                          .device_index = device_->is_gpu() ? device_->info().index : -1,
                          .stream = compute_->native(),
@@ -135,6 +135,10 @@ void ProducerRun::open_model() {
     const std::string built_in[] = {"copy"};
     model_ = config_.model == "copy" ? make_copy_model(options, *device_)
                                      : ModelLibrary::open().make(options, built_in);
+    transformer_ = std::make_unique<OutputTransformer>(*device_, model_->outputs(), model_->expansion(),
+                                                       TransformSettings{.transform = config_.transform,
+                                                                         .output_dtype = config_.output_dtype,
+                                                                         .confidence = config_.confidence});
     spdlog::info("model: {}", model_->description());
     if (model_->random_weights())
         spdlog::warn("the weights are random: outputs mean nothing. Give --weights FILE.safetensors for real ones");
@@ -148,7 +152,7 @@ void ProducerRun::open_source() {
 }
 
 void ProducerRun::lay_out_slabs() {
-    plan_ = EgressPlan::make(config_, rung_, model_->outputs(), source_->max_key_bytes(),
+    plan_ = EgressPlan::make(config_, rung_, transformer_->outputs(), source_->max_key_bytes(),
                              device_->is_gpu() ? kPoolBatchesOnGpu : kPoolBatchesOnCpu);
     spdlog::info("slabs: {} of {:.1f} MiB, {} samples each, in {} spans", plan_.spans.slab_count,
                  static_cast<double>(plan_.layout.slab_bytes) / (1 << 20), plan_.layout.rows, plan_.spans.span_count);
@@ -249,8 +253,8 @@ void ProducerRun::start_pipeline() {
                 .delivery = local_,
                 .options = {.stamp = {.run_nonce = endpoint_.names.nonce,
                                       .epoch = endpoint_.epoch,
-                                      .transform = model_->transform(),
-                                      .expansion = model_->expansion(),
+                                      .transform = transformer_->transform(),
+                                      .expansion = transformer_->expansion(),
                                       .model = config_.model,
                                       .precision = config_.precision,
                                       .memory_format = config_.memory_format},
@@ -259,7 +263,7 @@ void ProducerRun::start_pipeline() {
                             .queue_depth = plan_.queue_depth,
                             .max_delay = std::chrono::nanoseconds(static_cast<std::int64_t>(config_.max_delay_seconds * 1e9))},
                 .on_failure = [this] { abandon("the egress failed"); }});
-    inference_ = std::make_unique<Inference>(*device_, *model_, *compute_, *timeline_, plan_.layout, plan_.pace);
+    inference_ = std::make_unique<Inference>(*device_, *model_, *transformer_, *compute_, *timeline_, plan_.layout, plan_.pace);
 }
 
 ExitCode ProducerRun::execute() {
@@ -373,9 +377,9 @@ void ProducerRun::measure_limits_before() {
     const auto resident = input_for_limits();
     const void* input = resident ? resident->data() : nullptr;
     const double compute =
-        measure_compute_alone(*model_, *device_, *compute_, input, kLimitWarmup, config_.measure_limits);
+        measure_compute_alone(*model_, *transformer_, *device_, *compute_, input, kLimitWarmup, config_.measure_limits);
     const double copy = !pool_ ? 0
-                               : measure_copy_ceiling(*model_, *device_, *compute_, input, plan_.layout, *exchange_,
+                               : measure_copy_ceiling(*model_, *transformer_, *device_, *compute_, input, plan_.layout, *exchange_,
                                                       plan_.spans.slab_count, config_.measure_limits);
     const std::lock_guard lock(mutex_);
     limits_ = {compute, copy};
@@ -384,7 +388,7 @@ void ProducerRun::measure_limits_before() {
 // Once more when the device is as warm as the run made it; the faster of the two is what delivery is held against.
 void ProducerRun::measure_limits_after() {
     const auto resident = input_for_limits();
-    const double compute = measure_compute_alone(*model_, *device_, *compute_, resident ? resident->data() : nullptr,
+    const double compute = measure_compute_alone(*model_, *transformer_, *device_, *compute_, resident ? resident->data() : nullptr,
                                                  kLimitWarmup, config_.measure_limits);
     const std::lock_guard lock(mutex_);
     limits_.compute_batches_per_second = std::max(limits_.compute_batches_per_second, compute);

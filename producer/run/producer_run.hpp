@@ -17,6 +17,7 @@
 #include "producer/pipeline/device_timeline.hpp"
 #include "producer/pipeline/inference.hpp"
 #include "producer/pipeline/output_sink.hpp"
+#include "producer/pipeline/output_transformer.hpp"
 #include "producer/pipeline/prefetcher.hpp"
 #include "producer/report/run_report.hpp"
 #include "producer/run/egress_plan.hpp"
@@ -108,6 +109,7 @@ class ProducerRun {
     std::unique_ptr<Stream> compute_;
     std::unique_ptr<DeviceTimeline> timeline_;
     std::unique_ptr<Model> model_;
+    std::unique_ptr<OutputTransformer> transformer_;
     std::unique_ptr<BatchSource> source_;
     EgressPlan plan_;
     SteadyClock clock_;

@@ -4,7 +4,9 @@
     export_torchvision_golden.py FOLDER
 
 deeplabv3_weights.safetensors   torchvision's whole state dict, with the auxiliary head and the counters
-deeplabv3_golden.safetensors    images [2, 3, 128, 128], normalised, and the logits of torchvision's eager fp32 model on the CPU
+deeplabv3_golden.safetensors    images [2, 3, 128, 128], normalised, and of torchvision's eager fp32 model on the CPU: the logits, the small
+                                logits before its last enlargement, and what PyTorch makes of either: classes, confidence (of
+                                the enlarged), half and bfloat16 (of the logits; small_half of the small ones)
 encoder_weights.safetensors     a state dict of torch.nn.TransformerEncoder and what the encoder has around it
 encoder_golden.safetensors      tokens [3, 128, 256] and embeddings [3, 1024]
 """
@@ -21,7 +23,7 @@ import torchvision
 from PIL import Image
 
 SIDE = 128
-DTYPES = {torch.float32: "F32", torch.int64: "I64"}
+DTYPES = {torch.float32: "F32", torch.int64: "I64", torch.uint8: "U8", torch.int16: "I16"}
 
 
 def save(path, tensors):
@@ -71,12 +73,19 @@ def deeplabv3(folder):
         # Without this one class wins nearly everywhere, as random networks have it.
         model.classifier[4].bias -= model(images)["out"].mean(dim=(0, 2, 3))
         logits = model(images)["out"]
+        small = model.classifier(model.backbone(images)["out"])
+        assert torch.equal(torch.nn.functional.interpolate(small, size=SIDE, mode="bilinear", align_corners=False), logits)
+        probabilities = logits.softmax(1).max(1).values
     classes = logits.argmax(1).unique().numel()
     spread = logits.std(dim=(2, 3)).mean().item() / logits.abs().max().item()
     if classes < 3 or spread < 0.01 or not logits.isfinite().all():
         sys.exit(f"degenerate logits ({classes} classes, relative spread {spread:.4f}): they would prove nothing")
     save(folder / "deeplabv3_weights.safetensors", model.state_dict())
-    save(folder / "deeplabv3_golden.safetensors", {"image": images, "logits": logits})
+    save(folder / "deeplabv3_golden.safetensors", {
+        "image": images, "logits": logits, "small_logits": small,
+        "classes": logits.argmax(1).to(torch.uint8), "confidence": (probabilities * 255).round().to(torch.uint8),
+        "half": logits.half().view(torch.int16), "bfloat16": logits.bfloat16().view(torch.int16),
+        "small_half": small.half().view(torch.int16), "small_bfloat16": small.bfloat16().view(torch.int16)})
 
 
 def encoder(folder):

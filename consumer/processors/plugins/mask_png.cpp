@@ -5,6 +5,7 @@
 
 #include "common/base/error.hpp"
 #include "consumer/processors/class_argmax.hpp"
+#include "consumer/processors/enlarged_sample.hpp"
 #include "consumer/processors/palette_png.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/row_chunks.hpp"
@@ -22,8 +23,14 @@ bool is_scores(const TensorSpec& spec) {
     return spec.dims == 4 && (spec.dtype == kFloat32 || spec.dtype == kFloat16 || spec.dtype == kBFloat16);
 }
 
+// The plane beside a class map; it has a class map's shape.
+bool is_confidence(const SlabContents& slab, const TensorSpec& spec) {
+    return slab.transform == OutputTransform::ClassMap &&
+           (spec.name == "confidence" || spec.name.ends_with(".confidence"));
+}
+
 // Why an output cannot become masks; empty when it can.
-std::string obstacle(const TensorSpec& spec) {
+std::string obstacle(const TensorSpec& spec, std::uint32_t expansion) {
     if (!is_class_map(spec) && !is_scores(spec))
         return "needed are class ids, uint8 [N, H, W], or class scores, float32, float16 or bfloat16 [N, C, "
                "H, W]";
@@ -35,20 +42,21 @@ std::string obstacle(const TensorSpec& spec) {
     constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
     if (height < 1 || height > kMost || width < 1 || width > kMost)
         return "a PNG file has 1 to 2147483647 rows and columns";
+    if (expansion > 1 && (height > EnlargedSample::kLongestSide / expansion ||
+                          width > EnlargedSample::kLongestSide / expansion))
+        return "enlarged by " + std::to_string(expansion) + " it has more than " +
+               std::to_string(EnlargedSample::kLongestSide) + " rows or columns";
     return {};
 }
 
 // The outputs that can become masks. Errors: ConfigError when there is none, with what stands in the way of
 // each.
 std::vector<const TensorView*> mask_outputs(const SlabContents& slab) {
-    if (slab.transform == OutputTransform::LowRes)
-        throw ConfigError(
-            "processor mask-png cannot enlarge low-res scores (by " + std::to_string(slab.expansion) + ")",
-            "Choose --transform none or class-map");
     std::vector<const TensorView*> fitting;
     std::string reasons;
     for (const TensorView& tensor : slab.tensors) {
-        const std::string reason = obstacle(tensor.spec);
+        if (is_confidence(slab, tensor.spec)) continue;
+        const std::string reason = obstacle(tensor.spec, slab.expansion);
         if (reason.empty())
             fitting.push_back(&tensor);
         else
@@ -74,9 +82,10 @@ class MaskPng final : public Processor {
             if (sample.hole) continue;
             for (const TensorView* output : outputs) {
                 const TensorSpec& spec = output->spec;
-                const auto ids = ids_of(*output, sample.row, progress);
-                const auto width = static_cast<std::uint32_t>(spec.shape[spec.dims - 1]);
-                const auto height = static_cast<std::uint32_t>(spec.shape[spec.dims - 2]);
+                const std::uint32_t expansion = is_scores(spec) ? slab.expansion : 1;
+                const auto ids = ids_of(*output, sample.row, expansion, progress);
+                const auto width = static_cast<std::uint32_t>(spec.shape[spec.dims - 1]) * expansion;
+                const auto height = static_cast<std::uint32_t>(spec.shape[spec.dims - 2]) * expansion;
                 const auto file = png_.encode(ids, width, height, progress);
                 if (!still_current()) return;
                 const std::string name =
@@ -88,11 +97,14 @@ class MaskPng final : public Processor {
 
   private:
     // Class ids of one sample, row by row: the slab's own bytes where they lie so.
-    std::span<const std::uint8_t> ids_of(const TensorView& tensor, std::size_t row,
+    std::span<const std::uint8_t> ids_of(const TensorView& tensor, std::size_t row, std::uint32_t expansion,
                                          const Progress& progress) {
         const TensorSpec& spec = tensor.spec;
         const auto bytes = tensor.row(row);
-        if (is_scores(spec)) return reduce(spec, bytes, progress);
+        if (is_scores(spec)) {
+            const ClassScores scores = scores_in(spec, bytes);
+            return expansion > 1 ? enlarge(scores, expansion, progress) : reduce(scores, progress);
+        }
         const auto* ids = reinterpret_cast<const std::uint8_t*>(bytes.data());
         const std::int64_t height = spec.shape[1];
         const std::int64_t width = spec.shape[2];
@@ -106,21 +118,51 @@ class MaskPng final : public Processor {
         return ids_;
     }
 
-    std::span<const std::uint8_t> reduce(const TensorSpec& spec, std::span<const std::byte> bytes,
-                                         const Progress& progress) {
+    static ClassScores scores_in(const TensorSpec& spec, std::span<const std::byte> bytes) {
         if (reinterpret_cast<std::uintptr_t>(bytes.data()) % spec.dtype.bytes() != 0)
             throw ProtocolError("output " + spec.describe() +
                                 " lies at an address that is no multiple of its element's size");
-        const ClassScores scores{.data = bytes.data(),
-                                 .dtype = spec.dtype,
-                                 .classes = spec.shape[1],
-                                 .height = spec.shape[2],
-                                 .width = spec.shape[3],
-                                 .class_stride = spec.strides[1],
-                                 .row_stride = spec.strides[2],
-                                 .column_stride = spec.strides[3]};
+        return {.data = bytes.data(),
+                .dtype = spec.dtype,
+                .classes = spec.shape[1],
+                .height = spec.shape[2],
+                .width = spec.shape[3],
+                .class_stride = spec.strides[1],
+                .row_stride = spec.strides[2],
+                .column_stride = spec.strides[3]};
+    }
+
+    // Line by line: the enlarged scores never leave the cache.
+    std::span<const std::uint8_t> enlarge(const ClassScores& scores, std::uint32_t expansion,
+                                          const Progress& progress) {
+        enlarged_.begin(scores, expansion);
+        const std::int64_t width = enlarged_.width();
+        ids_.resize(static_cast<std::size_t>(enlarged_.height() * width));
+        const auto line_bytes = scores.classes * width * static_cast<std::int64_t>(sizeof(float));
+        std::int64_t done_bytes = 0;
+        for (std::int64_t y = 0; y < enlarged_.height(); ++y) {
+            const auto line = std::as_bytes(enlarged_.line(y));
+            argmax_.run({.data = line.data(),
+                         .dtype = kFloat32,
+                         .classes = scores.classes,
+                         .height = 1,
+                         .width = width,
+                         .class_stride = width,
+                         .row_stride = width,
+                         .column_stride = 1},
+                        0, 1, std::span(ids_).subspan(static_cast<std::size_t>(y * width), static_cast<std::size_t>(width)));
+            done_bytes += line_bytes;
+            if (done_bytes < static_cast<std::int64_t>(kProgressBytes)) continue;
+            progress();
+            done_bytes = 0;
+        }
+        progress();
+        return ids_;
+    }
+
+    std::span<const std::uint8_t> reduce(const ClassScores& scores, const Progress& progress) {
         ids_.resize(static_cast<std::size_t>(scores.height * scores.width));
-        const auto line_bytes = scores.classes * scores.width * static_cast<std::int64_t>(spec.dtype.bytes());
+        const auto line_bytes = scores.classes * scores.width * static_cast<std::int64_t>(scores.dtype.bytes());
         const auto rows_at_once =
             std::max<std::int64_t>(1, static_cast<std::int64_t>(kProgressBytes) / line_bytes);
         for (std::int64_t y = 0; y < scores.height; y += rows_at_once) {
@@ -136,6 +178,7 @@ class MaskPng final : public Processor {
     std::string folder_;
     PalettePng png_;
     ClassArgmax argmax_;
+    EnlargedSample enlarged_;
     std::vector<std::uint8_t> ids_;
 };
 

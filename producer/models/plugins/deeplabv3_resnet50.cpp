@@ -1,4 +1,3 @@
-#include <ATen/ops/argmax.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/upsample_bilinear2d.h>
@@ -16,6 +15,7 @@ namespace {
 
 constexpr std::int64_t kClasses = 21;
 constexpr std::int64_t kSmallestImage = 8;
+constexpr std::int64_t kOutputStride = 8;  // pixels of the image between two of the backbone's
 constexpr std::int64_t kPooledWidth = 256;
 constexpr std::int64_t kPyramidWidth = 4 * 256;  // the four branches that keep their place
 
@@ -126,6 +126,14 @@ class DeepLabV3 final : public Model {
         if (options.image_size < kSmallestImage)
             throw ConfigError("the image size " + std::to_string(options.image_size) + " is too small",
                               "Give --image-size " + std::to_string(kSmallestImage) + " or more");
+        // torchvision enlarges to the image's size, which is a whole factor only then.
+        if (options.leave_out_enlargement && options.image_size % kOutputStride != 0)
+            throw ConfigError("the image size " + std::to_string(options.image_size) + " is no multiple of " +
+                                  std::to_string(kOutputStride) +
+                                  ", so that the logits cannot be enlarged by a whole factor afterwards",
+                              "Give --image-size " + std::to_string(options.image_size / kOutputStride * kOutputStride) +
+                                  " or " + std::to_string((options.image_size / kOutputStride + 1) * kOutputStride) +
+                                  ", or use --transform none or cast");
         const Network network = plan_network();
         std::vector<TensorDemand> demands;
         for (const ConvolutionPlan& plan : network.convolutions) append_demands(plan, demands);
@@ -145,22 +153,17 @@ class DeepLabV3 final : public Model {
     }
     std::uint64_t parameters() const override { return parameters_; }
     bool random_weights() const override { return execution_.options().weights.empty(); }
-    OutputTransform transform() const override {
-        return maps_classes() ? OutputTransform::ClassMap : OutputTransform::None;
-    }
+    std::uint32_t expansion() const override { return stays_small() ? std::uint32_t{kOutputStride} : 1U; }
 
     ModelInput input() const override {
-        const std::int64_t shape[] = {execution_.options().batch, 3, side(), side()};
+        const std::int64_t shape[] = {execution_.options().batch, 3, image_side(), image_side()};
         return {.kind = InputKind::Image, .tensor = TensorSpec::contiguous("image", kFloat32, shape)};
     }
 
     std::vector<TensorSpec> outputs() const override {
         const std::int64_t batch = execution_.options().batch;
-        if (maps_classes()) {
-            const std::int64_t shape[] = {batch, side(), side()};
-            return {TensorSpec::contiguous("classes", kUInt8, shape)};
-        }
-        const std::int64_t shape[] = {batch, kClasses, side(), side()};
+        const std::int64_t side = stays_small() ? image_side() / kOutputStride : image_side();
+        const std::int64_t shape[] = {batch, kClasses, side, side};
         return {TensorSpec::contiguous("logits", kFloat32, shape)};
     }
 
@@ -169,11 +172,15 @@ class DeepLabV3 final : public Model {
             const at::Tensor image = execution_.view(input, this->input().tensor);
             // The small logits are laid out and widened, not the large ones: 22 MB instead of 1.4 GB of a
             // batch of 64 at 512.
-            const at::Tensor small = low_resolution_logits(image).to(at::kFloat).contiguous();
-            at::Tensor output =
-                at::upsample_bilinear2d(small, {side(), side()}, /*align_corners=*/false).contiguous();
-            if (maps_classes()) output = at::argmax(output, 1).to(at::kByte);
-            return std::vector{Execution::hand_out(std::move(output), outputs().front())};
+            at::Tensor logits = low_resolution_logits(image).to(at::kFloat).contiguous();
+            const TensorSpec spec = outputs().front();
+            if (stays_small())  // where a side is one pixel, channels-last strides count as contiguous, too
+                logits = logits.as_strided(at::IntArrayRef(spec.shape.data(), spec.dims),
+                                           at::IntArrayRef(spec.strides.data(), spec.dims));
+            else
+                logits = at::upsample_bilinear2d(logits, {image_side(), image_side()}, /*align_corners=*/false)
+                             .contiguous();
+            return std::vector{Execution::hand_out(std::move(logits), spec)};
         });
     }
 
@@ -193,8 +200,8 @@ class DeepLabV3 final : public Model {
         place(projection_of_pooled_, execution_);
     }
 
-    bool maps_classes() const { return execution_.options().transform == "class-map"; }
-    std::int64_t side() const { return execution_.options().image_size; }
+    bool stays_small() const { return execution_.options().leave_out_enlargement; }
+    std::int64_t image_side() const { return execution_.options().image_size; }
 
     const Convolution& convolution(std::string_view name) const { return convolutions_.find(name)->second; }
 

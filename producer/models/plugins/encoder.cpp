@@ -56,9 +56,6 @@ std::vector<TensorDemand> demands() {
 class Encoder final : public Model {
   public:
     explicit Encoder(const ModelOptions& options) : execution_(options) {
-        if (options.transform != "none")
-            throw ConfigError("the model 'encoder' has no transform '" + options.transform + "'",
-                              "Use --transform none");
         if (options.memory_format != "contiguous")
             throw ConfigError(
                 "the model 'encoder' has no images and so no memory format '" + options.memory_format + "'",
@@ -77,7 +74,6 @@ class Encoder final : public Model {
     }
     std::uint64_t parameters() const override { return parameters_; }
     bool random_weights() const override { return execution_.options().weights.empty(); }
-    OutputTransform transform() const override { return OutputTransform::None; }
 
     ModelInput input() const override {
         const std::int64_t shape[] = {execution_.options().batch, kTokens, kWidth};

@@ -52,7 +52,7 @@ Settings read(int argc, char** argv) {
     app.add_option("--image-size", settings.options.image_size)->capture_default_str();
     app.add_option("--precision", settings.options.precision)->capture_default_str();
     app.add_option("--memory-format", settings.options.memory_format)->capture_default_str();
-    app.add_option("--transform", settings.options.transform)->capture_default_str();
+    app.add_flag("--leave-out-enlargement", settings.options.leave_out_enlargement, "Outputs before a last enlargement");
     app.add_flag("--deterministic", settings.options.deterministic);
     app.add_option("--warm-up", settings.warm_up)->capture_default_str()->check(CLI::Range(1, 1'000'000));
     app.add_option("--batches", settings.batches)->capture_default_str()->check(CLI::Range(1, 1'000'000));

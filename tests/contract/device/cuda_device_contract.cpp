@@ -28,7 +28,7 @@ class CudaDeviceDeathTest : public testing::Test {
         const auto target = device->allocate(1024, "target");
         const auto stream = device->make_stream("bad address");
         // NOLINTNEXTLINE(performance-no-int-to-ptr): no such address is wanted
-        stream->convert_to_bfloat16(target->data(), reinterpret_cast<const void*>(std::uintptr_t{4096}), 16);
+        stream->cast(target->data(), kBFloat16, reinterpret_cast<const void*>(std::uintptr_t{4096}), 16);
         stream->synchronize();
         std::_Exit(to_int(ExitCode::Ok));
     } catch (const CudaError& error) {
@@ -53,7 +53,7 @@ TEST_F(CudaDeviceDeathTest, SurvivesDestructorsAfterALostContext) {
                 const auto stream = device->make_stream("bad address");
                 // NOLINTNEXTLINE(performance-no-int-to-ptr): no such address is wanted
                 const auto* const nowhere = reinterpret_cast<const void*>(std::uintptr_t{4096});
-                stream->convert_to_bfloat16(target->data(), nowhere, 16);
+                stream->cast(target->data(), kBFloat16, nowhere, 16);
                 stream->record(*event);
                 event->wait();
             } catch (const CudaError&) {

@@ -151,67 +151,6 @@ TEST_P(NormalizeContractDeathTest, RefusesTensorsThatAreNoInput) {
     EXPECT_DEATH(normalize(padded), "contiguous or channels-last");
 }
 
-class ConvertContract : public DeviceContract {
-  protected:
-    // `skipped`: elements by which source and target miss the start of their buffers.
-    bool gives_reference(const std::vector<float>& values, std::size_t skipped) {
-        std::vector<float> shifted(skipped);
-        shifted.insert(shifted.end(), values.begin(), values.end());
-        std::vector<std::uint16_t> expected(shifted.size() + 1, 0xabab);
-        std::transform(values.begin(), values.end(), expected.begin() + static_cast<std::ptrdiff_t>(skipped),
-                       reference_bfloat16);
-        const auto source = upload(bytes_of(shifted));
-        const auto result = upload(bytes_of(std::vector<std::uint16_t>(expected.size(), 0xabab)));
-        const auto stream = device().make_stream("convert");
-        stream->convert_to_bfloat16(result->data() + 2 * skipped, source->data() + 4 * skipped,
-                                    values.size());
-        stream->synchronize();
-        return download(*result) == bytes_of(expected);
-    }
-};
-
-TEST_P(ConvertContract, RoundsToNearestEvenAndKeepsWhatIsNoNumber) {
-    using Limits = std::numeric_limits<float>;
-    const std::vector<float> values{0.0F,
-                                    -0.0F,
-                                    1.0F,
-                                    -1.0F,
-                                    Limits::infinity(),
-                                    -Limits::infinity(),
-                                    Limits::quiet_NaN(),
-                                    -Limits::quiet_NaN(),
-                                    std::bit_cast<float>(0x7f800001U),
-                                    std::bit_cast<float>(0xff800001U),
-                                    std::bit_cast<float>(0x7fffffffU),
-                                    Limits::max(),
-                                    Limits::lowest(),
-                                    Limits::min(),
-                                    Limits::denorm_min(),
-                                    -Limits::denorm_min(),
-                                    std::bit_cast<float>(0x3f808000U),
-                                    std::bit_cast<float>(0x3f818000U),
-                                    std::bit_cast<float>(0x3f808001U),
-                                    std::bit_cast<float>(0x3f807fffU),
-                                    std::bit_cast<float>(0x00008000U),
-                                    std::bit_cast<float>(0x00018000U),
-                                    std::bit_cast<float>(0x7f7f8000U)};
-    for (std::size_t skipped = 0; skipped < 5; ++skipped)
-        EXPECT_TRUE(gives_reference(values, skipped)) << skipped;
-    EXPECT_EQ(reference_bfloat16(Limits::max()), 0x7f80);
-    EXPECT_EQ(reference_bfloat16(std::bit_cast<float>(0x3f808000U)), 0x3f80);
-    EXPECT_EQ(reference_bfloat16(std::bit_cast<float>(0x3f818000U)), 0x3f82);
-}
-
-TEST_P(ConvertContract, ConvertsAnyBitsAndAnyNumberOfThem) {
-    EXPECT_TRUE(rc::check("bfloat16 of any float32", [&](const std::vector<std::uint32_t>& bits) {
-        std::vector<float> values(bits.size());
-        std::transform(bits.begin(), bits.end(), values.begin(),
-                       [](std::uint32_t b) { return std::bit_cast<float>(b * 2654435761U); });
-        RC_ASSERT(gives_reference(values, *rc::gen::inRange<std::size_t>(0, 4)));
-    }));
-    EXPECT_TRUE(gives_reference({}, 0));
-}
-
 class PackContract : public DeviceContract {
   protected:
     std::vector<std::byte> pack(const std::vector<std::byte>& source, std::size_t source_offset,
@@ -308,7 +247,6 @@ TEST_P(PackContractDeathTest, RefusesWhatItCannotAddress) {
 INSTANTIATE_TEST_SUITE_P(Device, NormalizeContract, testing::ValuesIn(devices_under_test()), device_name);
 INSTANTIATE_TEST_SUITE_P(Device, NormalizeContractDeathTest, testing::ValuesIn(devices_under_test()),
                          device_name);
-INSTANTIATE_TEST_SUITE_P(Device, ConvertContract, testing::ValuesIn(devices_under_test()), device_name);
 INSTANTIATE_TEST_SUITE_P(Device, PackContract, testing::ValuesIn(devices_under_test()), device_name);
 INSTANTIATE_TEST_SUITE_P(Device, PackContractDeathTest, testing::ValuesIn(devices_under_test()), device_name);
 

@@ -33,8 +33,9 @@ class FaultyStream final : public Stream {
     void copy_to_host(std::byte* to, const void* from, std::size_t bytes) override { real_->copy_to_host(to, from, bytes); }
     void copy_to_device(void* to, const std::byte* from, std::size_t bytes) override { real_->copy_to_device(to, from, bytes); }
     void normalize(void* to, const TensorSpec& spec, const PixelInput& input) override { real_->normalize(to, spec, input); }
-    void convert_to_bfloat16(void* to, const void* from, std::size_t elements) override {
-        real_->convert_to_bfloat16(to, from, elements);
+    void cast(void* to, DType type, const void* from, std::size_t elements) override { real_->cast(to, type, from, elements); }
+    void map_classes(std::uint8_t* ids, std::uint8_t* confidence, const ClassScores& input) override {
+        real_->map_classes(ids, confidence, input);
     }
     void pack(void* to, const void* from, const TensorSpec& from_spec) override { real_->pack(to, from, from_spec); }
     void record(Event& event) override { real_->record(real(event)); }

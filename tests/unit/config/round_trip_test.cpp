@@ -64,8 +64,9 @@ RunConfig any_config() {
     config.precision = any_word({"auto", "fp32", "tf32", "bf16"});
     config.memory_format = any_word({"auto", "contiguous", "channels-last"});
     config.transform = any_word({"none", "cast", "class-map", "low-res"});
-    config.output_dtype = any_word({"auto", "fp32", "fp16", "bf16"});
-    config.confidence = *rc::gen::arbitrary<bool>();
+    if (config.transform == "cast") config.output_dtype = any_word({"auto", "fp16", "bf16"});
+    if (config.transform == "low-res") config.output_dtype = any_word({"auto", "fp32", "fp16", "bf16"});
+    if (config.transform == "class-map") config.confidence = *rc::gen::arbitrary<bool>();
     config.copy_outputs = any_word({"", "1024", "96x256x256,192x128x128"});
     config.copy_bytes = any_of<std::uint64_t>(0, std::uint64_t{1} << 40);
     config.deterministic = *rc::gen::arbitrary<bool>();

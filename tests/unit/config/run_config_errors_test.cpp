@@ -191,6 +191,20 @@ TEST_F(Parsing, SettingsThatDoNotGoTogetherAreRefused) {
                 AllOf(HasSubstr("--weights 'w'"), HasSubstr("--model copy")));
 }
 
+TEST_F(Parsing, SettingsOfATransformGoWithThatTransformOnly) {
+    EXPECT_THAT(refusal({"--confidence"}).text, AllOf(HasSubstr("--confidence"), HasSubstr("--transform 'none'")));
+    EXPECT_THAT(refusal({"--transform=low-res", "--confidence"}).text, HasSubstr("--transform class-map"));
+    for (const char* transform : {"--transform=none", "--transform=class-map"})
+        EXPECT_THAT(refusal({transform, "--output-dtype=fp16"}).text,
+                    AllOf(HasSubstr("--output-dtype 'fp16'"), HasSubstr("cast or low-res")));
+    EXPECT_THAT(refusal({"--transform=cast", "--output-dtype=fp32"}).text, HasSubstr("auto, fp16, bf16"));
+    EXPECT_EQ(refusal({"--config", write_file("confidence = true\n")}).exit_code, ExitCode::Config);
+
+    EXPECT_TRUE(parse({"--transform=class-map", "--confidence"}).confidence);
+    EXPECT_EQ(parse({"--transform=low-res", "--output-dtype=fp32"}).output_dtype, "fp32");
+    EXPECT_EQ(parse({"--transform=cast", "--output-dtype=bf16"}).output_dtype, "bf16");
+}
+
 TEST_F(Parsing, WeightsThatCannotBeReadAreMissingInput) {
     const std::string path = (folder_ / "absent.safetensors").string();
     const Refusal refused = refusal({"--weights", path});

@@ -128,10 +128,9 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
                                     "--memory-format",
                                     "channels-last",
                                     "--transform",
-                                    "class-map",
+                                    "low-res",
                                     "--output-dtype",
                                     "bf16",
-                                    "--confidence",
                                     "--copy-outputs",
                                     "3x4,5",
                                     "--copy-bytes",
@@ -206,9 +205,8 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
     expected.seed = 16;
     expected.precision = "bf16";
     expected.memory_format = "channels-last";
-    expected.transform = "class-map";
+    expected.transform = "low-res";
     expected.output_dtype = "bf16";
-    expected.confidence = true;
     expected.copy_outputs = "3x4,5";
     expected.copy_bytes = 17;
     expected.deterministic = true;

@@ -17,21 +17,6 @@ ModelOptions golden_options() {
             .image_size = 128};
 }
 
-// Class of the largest logit of each pixel; the first of equals.
-std::vector<std::uint8_t> largest_class(const std::vector<float>& logits, std::size_t batch,
-                                        std::size_t pixels) {
-    std::vector<std::uint8_t> classes(batch * pixels);
-    for (std::size_t b = 0; b < batch; ++b)
-        for (std::size_t p = 0; p < pixels; ++p) {
-            std::size_t best = 0;
-            for (std::size_t c = 1; c < kClasses; ++c)
-                if (logits[(b * kClasses + c) * pixels + p] > logits[(b * kClasses + best) * pixels + p])
-                    best = c;
-            classes[b * pixels + p] = static_cast<std::uint8_t>(best);
-        }
-    return classes;
-}
-
 class DeepLabV3Golden : public testing::Test {
   protected:
     void SetUp() override {
@@ -66,14 +51,14 @@ TEST_F(DeepLabV3Golden, ComparisonFailsForOtherWeights) {
     EXPECT_GT(difference(options), 1e-2);
 }
 
-TEST_F(DeepLabV3Golden, ClassMapIsLargestLogit) {
+TEST_F(DeepLabV3Golden, GivesTorchvisionsLogitsBeforeTheyAreEnlarged) {
     ModelOptions options = golden_options();
-    const std::vector<float> logits = answer<float>(*open_models().make(options), images_);
-    options.transform = "class-map";
+    options.leave_out_enlargement = true;
     const std::unique_ptr<Model> model = open_models().make(options);
-    EXPECT_EQ(model->transform(), OutputTransform::ClassMap);
-    EXPECT_EQ(model->outputs().front().describe(), "classes uint8 [2, 128, 128]");
-    EXPECT_EQ(answer<std::uint8_t>(*model, images_), largest_class(logits, 2, 128 * 128));
+    EXPECT_EQ(model->outputs().front().describe(), "logits float32 [2, 21, 16, 16]");
+    EXPECT_EQ(model->expansion(), 8U);
+    const SafetensorsFile golden(golden_path("deeplabv3_golden"));
+    EXPECT_LE(relative_difference(floats_of(*golden.find("small_logits")), answer<float>(*model, images_)), 1e-4);
 }
 
 TEST(DeepLabV3, DescribesItself) {
@@ -85,7 +70,6 @@ TEST(DeepLabV3, DescribesItself) {
     EXPECT_EQ(model->input().kind, InputKind::Image);
     EXPECT_EQ(model->input().tensor.describe(), "image float32 [3, 3, 72, 72]");
     EXPECT_EQ(model->outputs().front().describe(), "logits float32 [3, 21, 72, 72]");
-    EXPECT_EQ(model->transform(), OutputTransform::None);
     EXPECT_EQ(model->expansion(), 1U);
 }
 
@@ -139,6 +123,10 @@ TEST(DeepLabV3, TakesTheSmallestImage) {
     options.image_size = 8;
     const std::unique_ptr<Model> model = open_models().make(options);
     EXPECT_EQ(answer<float>(*model, made_up_input(*model)).size(), kClasses * 8 * 8);
+    options.leave_out_enlargement = true;
+    options.memory_format = "channels-last";
+    const std::unique_ptr<Model> small = open_models().make(options);
+    EXPECT_EQ(answer<float>(*small, made_up_input(*small)).size(), kClasses);
 }
 
 struct BadOption {
@@ -167,7 +155,12 @@ constexpr BadOption kBadOptions[] = {
      "unknown precision 'fp8'. Known: fp32, tf32, bf16"},
     {"PrecisionOfGpu", [](ModelOptions& o) { o.precision = "tf32"; }, "tf32 exists on a GPU only"},
     {"MemoryFormat", [](ModelOptions& o) { o.memory_format = "nhwc"; }, "unknown memory format 'nhwc'"},
-    {"Transform", [](ModelOptions& o) { o.transform = "softmax"; }, "unknown transform 'softmax'"},
+    {"ImageSizeOfNoWholeFactor",
+     [](ModelOptions& o) {
+         o.image_size = 70;
+         o.leave_out_enlargement = true;
+     },
+     "image size 70 is no multiple of 8"},
     {"Batch", [](ModelOptions& o) { o.batch = 0; }, "batch size is 0"},
     {"ImageSize", [](ModelOptions& o) { o.image_size = 7; }, "image size 7"},
     {"Device", [](ModelOptions& o) { o.device_index = 99; }, "cuda:99", ExitCode::DeviceUnsupported},

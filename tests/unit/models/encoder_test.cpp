@@ -31,8 +31,13 @@ TEST(Encoder, GivesPyTorchsEmbeddings) {
     EXPECT_LE(relative_difference(embedding, answer<float>(*open_models().make(options), tokens)), 0.05);
 }
 
+TEST(Encoder, HasNoEnlargementToLeaveOut) {
+    const std::unique_ptr<Model> model = open_models().make({.name = "encoder", .leave_out_enlargement = true});
+    EXPECT_EQ(model->expansion(), 1U);
+    EXPECT_EQ(model->outputs().front().describe(), "embedding float32 [1, 1024]");
+}
+
 TEST(Encoder, RefusesWhatConcernsImagesOnly) {
-    EXPECT_THROW((void)open_models().make({.name = "encoder", .transform = "class-map"}), ConfigError);
     EXPECT_THROW((void)open_models().make({.name = "encoder", .memory_format = "channels-last"}),
                  ConfigError);
 }

@@ -89,6 +89,41 @@ TEST(MaskPng, OfSeveralFittingOutputsEachGetsItsOwnMask) {
     EXPECT_TRUE(tree.contains("sample.out.png") && tree.contains("sample.aux.png"));
 }
 
+TEST(MaskPng, OfAClassMapWithConfidenceTheMapAloneIsTheMask) {
+    HandMade made = one_sample();
+    made.add(spec_of("classes", kUInt8, {1, 1, 2}));
+    made.add(spec_of("confidence", kUInt8, {1, 1, 2}));
+    made.contents.transform = OutputTransform::ClassMap;
+    const std::uint8_t ids[] = {7, 9};
+    const std::uint8_t probabilities[] = {200, 255};
+    std::memcpy(made.storage[0].data(), ids, sizeof ids);
+    std::memcpy(made.storage[1].data(), probabilities, sizeof probabilities);
+    const auto tree = masks_of(made.contents);
+    EXPECT_EQ(tree.size(), 1U);
+    EXPECT_THAT(ids_in(tree.at("sample.png")), ::testing::ElementsAreArray(ids));
+}
+
+TEST(MaskPng, EnlargesLowResScoresFirst) {
+    HandMade made = one_sample();
+    made.add(spec_of("logits", kFloat32, {1, 2, 1, 2}));
+    made.contents.transform = OutputTransform::LowRes;
+    made.contents.expansion = 4;
+    // Class 0 falls from 4 to -2 and class 1 stays 0: they meet at two thirds of the way between the points' centres.
+    const float planes[] = {4, -2, /**/ 0, 0};
+    std::memcpy(made.storage[0].data(), planes, sizeof planes);
+    const std::string file = masks_of(made.contents).at("sample.png");
+    std::vector<std::uint8_t> expected;
+    for (int y = 0; y < 4; ++y) expected.insert(expected.end(), {0, 0, 0, 0, 0, 1, 1, 1});
+    EXPECT_EQ(ids_in(file), expected);
+
+    // The same in float16.
+    made.contents.tensors[0].spec.dtype = kFloat16;
+    made.contents.tensors[0].bytes = made.contents.tensors[0].bytes.first(8);
+    const std::uint16_t halves[] = {0x4400, 0xc000, /**/ 0, 0};
+    std::memcpy(made.storage[0].data(), halves, sizeof halves);
+    EXPECT_EQ(masks_of(made.contents).at("sample.png"), file);
+}
+
 std::string error_for(const SlabContents& contents) {
     try {
         masks_of(contents);
@@ -109,10 +144,10 @@ TEST(MaskPng, AnOutputThatDoesNotFitIsNamedWithShapeAndNeed) {
     EXPECT_THAT(error_for(many.contents),
                 ::testing::AllOf(::testing::HasSubstr("257 classes"), ::testing::HasSubstr("256")));
     HandMade small = one_sample();
-    small.add(spec_of("scores", kFloat32, {1, 3, 2, 2}));
+    small.add(spec_of("scores", kFloat32, {1, 3, 2, 2000}));
     small.contents.transform = OutputTransform::LowRes;
-    small.contents.expansion = 8;
-    EXPECT_THAT(error_for(small.contents), ::testing::HasSubstr("low-res"));
+    small.contents.expansion = 1024;
+    EXPECT_THAT(error_for(small.contents), ::testing::HasSubstr("enlarged by 1024"));
 }
 
 TEST(MaskPng, SettingsThatDoNotFitAreRefused) {

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+
+// What a slab's `expansion` means: PyTorch's upsample_bilinear2d(align_corners=False) by a whole factor, to the bit as its CUDA
+// kernel is compiled. Used by the device, its twin on the CPU and the consumers, so that all find the same scores.
+//
+//   score(y, x) = blend(blend(p00, p01, column), blend(p10, p11, column), row)
+namespace offramp {
+
+// Between which two points of a line an enlarged point lies, and what each counts.
+struct Taps {
+    std::int32_t first = 0, second = 0;
+    float first_weight = 1, second_weight = 0;
+};
+
+// Of point `output` of a line of `inputs` points that is enlarged; `scale` is 1 / expansion. Up to 2^20 outputs.
+constexpr Taps bilinear_taps(std::int32_t output, std::int32_t inputs, float scale) {
+    const float place = __builtin_fmaf(scale, static_cast<float>(output) + 0.5F, -0.5F);
+    const float inside = place < 0 ? 0.0F : place;
+    const auto first = static_cast<std::int32_t>(inside);
+    const float beyond = inside - static_cast<float>(first);
+    return {first, first < inputs - 1 ? first + 1 : first, 1.0F - beyond, beyond};
+}
+
+// Fused, as nvcc contracts `w0 * a + w1 * b`, and PyTorch's CPU kernels with AVX2. Without, they may differ in the last place.
+constexpr float blend(float first, float second, const Taps& taps) {
+    return __builtin_fmaf(first, taps.first_weight, second * taps.second_weight);
+}
+
+}  // namespace offramp

@@ -1,0 +1,307 @@
+// Stream's operations on a model's outputs, against references written here: every device gives these bits and no others.
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "tests/contract/device/device_contract.hpp"
+
+namespace offramp {
+namespace {
+
+using Limits = std::numeric_limits<float>;
+
+// A 16-bit float: so many bits of exponent and of mantissa.
+struct Format {
+    DType type;
+    int exponent_bits, mantissa_bits;
+    std::uint16_t not_a_number;
+};
+constexpr Format kFormats[] = {{kFloat16, 5, 10, 0x7e00}, {kBFloat16, 8, 7, 0x7fc0}};
+
+// The value of such a float's bits, in double, where infinity counts as the number that would come next.
+double value_of(std::uint16_t magnitude, const Format& format) {
+    const int exponent = magnitude >> format.mantissa_bits;
+    const double mantissa = magnitude & ((1 << format.mantissa_bits) - 1);
+    const int smallest = 2 - (1 << (format.exponent_bits - 1));
+    const double unit = std::ldexp(1.0, smallest - format.mantissa_bits);
+    if (exponent == 0) return mantissa * unit;
+    return (mantissa + std::ldexp(1.0, format.mantissa_bits)) * std::ldexp(unit, exponent - 1);
+}
+
+// Nearest, ties to even, found by bisection among all that there are.
+std::uint16_t reference_cast(float value, const Format& format) {
+    if (std::isnan(value)) return format.not_a_number;
+    const auto sign = static_cast<std::uint16_t>(std::signbit(value) ? 0x8000 : 0);
+    const auto infinity =
+        static_cast<std::uint16_t>(((1 << format.exponent_bits) - 1) << format.mantissa_bits);
+    const double wanted = std::abs(static_cast<double>(value));
+    if (wanted >= value_of(infinity, format)) return sign | infinity;
+    std::uint16_t below = 0;
+    std::uint16_t above = infinity;
+    while (above - below > 1) {
+        const auto middle = static_cast<std::uint16_t>((below + above) / 2);
+        (value_of(middle, format) <= wanted ? below : above) = middle;
+    }
+    const double to_below = wanted - value_of(below, format);
+    const double to_above = value_of(above, format) - wanted;
+    const bool takes_below = to_below < to_above || (to_below == to_above && below % 2 == 0);
+    return static_cast<std::uint16_t>(sign | (takes_below ? below : above));
+}
+
+class CastContract : public DeviceContract {
+  protected:
+    // `skipped`: elements by which source and target miss the start of their buffers.
+    bool gives_reference(const std::vector<float>& values, const Format& format, std::size_t skipped) {
+        std::vector<float> shifted(skipped);
+        shifted.insert(shifted.end(), values.begin(), values.end());
+        std::vector<std::uint16_t> expected(shifted.size() + 1, 0xabab);
+        std::transform(values.begin(), values.end(), expected.begin() + static_cast<std::ptrdiff_t>(skipped),
+                       [&](float value) { return reference_cast(value, format); });
+        const auto source = upload(bytes_of(shifted));
+        const auto result = upload(bytes_of(std::vector<std::uint16_t>(expected.size(), 0xabab)));
+        const auto stream = device().make_stream("cast");
+        stream->cast(result->data() + 2 * skipped, format.type, source->data() + 4 * skipped, values.size());
+        stream->synchronize();
+        return download(*result) == bytes_of(expected);
+    }
+};
+
+TEST_P(CastContract, RoundsToNearestEvenAndKeepsWhatIsNoNumber) {
+    std::vector<float> values{0.0F, 1.0F, Limits::infinity(), Limits::quiet_NaN(), Limits::max(), Limits::min(),
+                              Limits::denorm_min(), 65504.0F, 65519.99F, 65520.0F, 65535.0F, 65536.0F};
+    for (const std::uint32_t bits :
+         {0x7f800001U, 0x7fffffffU, 0x3f808000U, 0x3f818000U, 0x3f808001U, 0x3f807fffU, 0x00008000U, 0x00018000U,
+          0x7f7f8000U, 0x3f801000U, 0x3f803000U, 0x3f801001U, 0x33000000U, 0x33000001U, 0x32ffffffU, 0x33800000U,
+          0x33c00000U, 0x387fffffU, 0x38800000U, 0x387fe000U, 0x387fdfffU, 0x387ff000U, 0x38000000U})
+        values.push_back(std::bit_cast<float>(bits));
+    for (std::size_t i = values.size(); i-- > 0;) values.push_back(-values[i]);
+    for (const Format& format : kFormats)
+        for (std::size_t skipped = 0; skipped < 5; ++skipped)
+            EXPECT_TRUE(gives_reference(values, format, skipped)) << to_string(format.type) << " " << skipped;
+}
+
+// The reference's own twin: bits as they are known.
+TEST(CastReference, KnowsTheWellKnownNumbers) {
+    const auto half = [](float value) { return reference_cast(value, kFormats[0]); };
+    EXPECT_EQ(half(1.0F), 0x3c00);
+    EXPECT_EQ(half(-2.0F), 0xc000);
+    EXPECT_EQ(half(65504.0F), 0x7bff);
+    EXPECT_EQ(half(65520.0F), 0x7c00);
+    EXPECT_EQ(half(std::ldexp(1.0F, -24)), 1);
+    EXPECT_EQ(half(std::ldexp(1.0F, -25)), 0);
+    const auto brain = [](float value) { return reference_cast(value, kFormats[1]); };
+    EXPECT_EQ(brain(Limits::max()), 0x7f80);
+    EXPECT_EQ(brain(std::bit_cast<float>(0x3f808000U)), 0x3f80);
+    EXPECT_EQ(brain(std::bit_cast<float>(0x3f818000U)), 0x3f82);
+}
+
+TEST_P(CastContract, ConvertsAnyBitsAndAnyNumberOfThem) {
+    for (const Format& format : kFormats) {
+        EXPECT_TRUE(rc::check(to_string(format.type) + " of any float32", [&](const std::vector<std::uint32_t>& bits) {
+            std::vector<float> values(bits.size());
+            std::transform(bits.begin(), bits.end(), values.begin(),
+                           [](std::uint32_t b) { return std::bit_cast<float>(b * 2654435761U); });
+            RC_ASSERT(gives_reference(values, format, *rc::gen::inRange<std::size_t>(0, 4)));
+        }));
+        EXPECT_TRUE(gives_reference({}, format, 0));
+        // Every exponent, and mantissas around the places where rounding turns.
+        std::vector<float> swept;
+        for (std::uint32_t exponent = 0; exponent < 256; ++exponent)
+            for (const std::uint32_t mantissa : {0U, 1U, 0xfffU, 0x1000U, 0x1001U, 0x3000U, 0x7fffU, 0x8000U, 0x8001U,
+                                                 0x18000U, 0x555555U, 0x7fefffU, 0x7ff000U, 0x7f8000U, 0x7fffffU})
+                swept.push_back(std::bit_cast<float>(exponent << 23 | mantissa));
+        EXPECT_TRUE(gives_reference(swept, format, 0));
+    }
+}
+
+using CastContractDeathTest = CastContract;
+
+TEST_P(CastContractDeathTest, RefusesOtherTypes) {
+    EXPECT_DEATH(device().make_stream("cast")->cast(nullptr, kFloat32, nullptr, 1), "float16 or bfloat16");
+}
+
+// --- class maps ---
+
+struct Scores {
+    std::int64_t rows, classes, height, width, expansion;
+    std::vector<float> values;
+
+    std::size_t pixels() const { return static_cast<std::size_t>(rows * height * width * expansion * expansion); }
+    const float* plane(std::int64_t row, std::int64_t c) const {
+        return values.data() + (row * classes + c) * height * width;
+    }
+};
+
+Scores made_up(std::int64_t rows, std::int64_t classes, std::int64_t height, std::int64_t width,
+               std::int64_t expansion) {
+    Scores scores{rows, classes, height, width, expansion, {}};
+    scores.values.resize(static_cast<std::size_t>(rows * classes * height * width));
+    std::uint32_t state = 5;
+    for (float& value : scores.values) {
+        state = state * 1664525U + 1013904223U;
+        value = static_cast<float>(state >> 8U) * (16.0F / static_cast<float>(1U << 24U)) - 8.0F;
+    }
+    return scores;
+}
+
+// PyTorch's formula, in double or, fused where its CUDA kernel is, in float.
+template <class Real>
+Real enlarged(const float* plane, const Scores& scores, std::int64_t y, std::int64_t x) {
+    if (scores.expansion == 1) return static_cast<Real>(plane[y * scores.width + x]);
+    const Real scale = Real{1} / static_cast<Real>(scores.expansion);
+    const auto place = [&](std::int64_t at) {
+        return std::max(Real{0}, std::fma(scale, static_cast<Real>(at) + Real{0.5}, Real{-0.5}));
+    };
+    const auto y0 = static_cast<std::int64_t>(place(y));
+    const auto x0 = static_cast<std::int64_t>(place(x));
+    const std::int64_t y1 = std::min(y0 + 1, scores.height - 1);
+    const std::int64_t x1 = std::min(x0 + 1, scores.width - 1);
+    const Real h1 = place(y) - static_cast<Real>(y0);
+    const Real w1 = place(x) - static_cast<Real>(x0);
+    const auto at = [&](std::int64_t line, std::int64_t column) {
+        return static_cast<Real>(plane[line * scores.width + column]);
+    };
+    const auto mix = [](Real a, Real wa, Real b, Real wb) { return std::fma(a, wa, b * wb); };
+    return mix(mix(at(y0, x0), 1 - w1, at(y0, x1), w1), 1 - h1, mix(at(y1, x0), 1 - w1, at(y1, x1), w1), h1);
+}
+
+struct Reference {
+    std::vector<std::uint8_t> ids;
+    std::vector<double> probabilities;  // of the class; NaN: none
+    std::size_t near_ties = 0;          // pixels whose class double arithmetic would choose otherwise
+};
+
+Reference reference_map(const Scores& scores) {
+    Reference reference;
+    for (std::int64_t row = 0; row < scores.rows; ++row)
+        for (std::int64_t y = 0; y < scores.height * scores.expansion; ++y)
+            for (std::int64_t x = 0; x < scores.width * scores.expansion; ++x) {
+                std::vector<double> exact;
+                std::vector<float> rounded;
+                for (std::int64_t c = 0; c < scores.classes; ++c) {
+                    exact.push_back(enlarged<double>(scores.plane(row, c), scores, y, x));
+                    rounded.push_back(enlarged<float>(scores.plane(row, c), scores, y, x));
+                }
+                std::size_t best = 0;
+                for (std::size_t c = 1; c < rounded.size(); ++c)
+                    if (!std::isnan(rounded[best]) && (std::isnan(rounded[c]) || rounded[c] > rounded[best])) best = c;
+                reference.ids.push_back(static_cast<std::uint8_t>(best));
+                reference.near_ties += std::ranges::max_element(exact) - exact.begin() != static_cast<std::ptrdiff_t>(best);
+                double sum = 0;
+                for (const double score : exact) sum += std::exp(score - exact[best]);
+                reference.probabilities.push_back(1 / sum);
+            }
+    return reference;
+}
+
+class ClassMapContract : public DeviceContract {
+  protected:
+    struct Result {
+        std::vector<std::uint8_t> ids, confidence;
+    };
+    // `offset`: bytes by which the results miss the start of their buffers.
+    Result map(const Scores& scores, bool with_confidence, std::size_t offset = 0) {
+        const std::size_t bytes = offset + scores.pixels() + 1;
+        const auto from = upload(bytes_of(scores.values));
+        const auto ids = upload(std::vector<std::byte>(bytes, std::byte{0xab}));
+        const auto confidence = upload(std::vector<std::byte>(bytes, std::byte{0xab}));
+        const auto stream = device().make_stream("class map");
+        stream->map_classes(reinterpret_cast<std::uint8_t*>(ids->data() + offset),
+                            with_confidence ? reinterpret_cast<std::uint8_t*>(confidence->data() + offset) : nullptr,
+                            {.scores = reinterpret_cast<const float*>(from->data()),
+                             .rows = scores.rows,
+                             .classes = scores.classes,
+                             .height = scores.height,
+                             .width = scores.width,
+                             .expansion = scores.expansion});
+        stream->synchronize();
+        return {between_guards(download(*ids), offset), between_guards(download(*confidence), offset)};
+    }
+
+    void expect_reference(const Scores& scores, std::size_t offset = 0) {
+        SCOPED_TRACE(std::to_string(scores.rows) + "x" + std::to_string(scores.classes) + "x" +
+                     std::to_string(scores.height) + "x" + std::to_string(scores.width) + " by " +
+                     std::to_string(scores.expansion) + "+" + std::to_string(offset));
+        const Reference reference = reference_map(scores);
+        EXPECT_LE(reference.near_ties * 1000, reference.ids.size());
+        EXPECT_TRUE(map(scores, false, offset).ids == reference.ids);
+        const Result result = map(scores, true, offset);
+        EXPECT_TRUE(result.ids == reference.ids);
+        double worst = 0;
+        for (std::size_t i = 0; i < reference.ids.size(); ++i)
+            worst = std::max(worst, std::abs(result.confidence[i] - 255 * reference.probabilities[i]));
+        EXPECT_LE(worst, 0.5 + 1e-3);
+    }
+
+  private:
+    static std::vector<std::uint8_t> between_guards(const std::vector<std::byte>& bytes, std::size_t offset) {
+        for (std::size_t i = 0; i < offset; ++i) EXPECT_EQ(bytes[i], std::byte{0xab});
+        EXPECT_EQ(bytes.back(), std::byte{0xab});
+        const auto* const first = reinterpret_cast<const std::uint8_t*>(bytes.data());
+        return {first + offset, first + bytes.size() - 1};
+    }
+};
+
+TEST_P(ClassMapContract, IsTheFirstOfTheLargestEnlargedScores) {
+    for (const std::int64_t expansion : {1, 2, 3, 8, 16}) {
+        expect_reference(made_up(2, 21, 5, 7, expansion));
+        expect_reference(made_up(3, 1, 2, 2, expansion));
+        expect_reference(made_up(1, 256, 1, 3, expansion));
+        expect_reference(made_up(2, 2, 4, 1, expansion));
+    }
+    expect_reference(made_up(1, 21, 16, 16, 8));
+    expect_reference(made_up(1, 150, 24, 40, 4));
+}
+
+TEST_P(ClassMapContract, WritesResultsThatStartAnywhere) {
+    for (const std::size_t offset : {1U, 2U, 4U}) expect_reference(made_up(1, 5, 3, 4, 8), offset);
+}
+
+TEST_P(ClassMapContract, TheFirstOfEqualScoresWins) {
+    for (const std::int64_t expansion : {1, 8}) {
+        Scores scores = made_up(1, 6, 3, 3, expansion);
+        std::copy_n(scores.values.begin() + 9, 9, scores.values.begin() + 36);  // class 4 is class 1
+        for (std::size_t i = 9; i < 18; ++i) scores.values[i] = scores.values[i + 27] = 9.0F;
+        const Result result = map(scores, true);
+        EXPECT_TRUE(std::ranges::all_of(result.ids, [](std::uint8_t id) { return id == 1; }));
+        EXPECT_TRUE(std::ranges::all_of(result.confidence, [](std::uint8_t c) { return c <= 128; }));
+        std::ranges::fill(scores.values, -0.5F);
+        const Result equal = map(scores, true);
+        EXPECT_TRUE(std::ranges::all_of(equal.ids, [](std::uint8_t id) { return id == 0; }));
+        EXPECT_TRUE(std::ranges::all_of(equal.confidence, [](std::uint8_t c) { return c == 43; }));  // 255 / 6 is 42.5
+    }
+}
+
+TEST_P(ClassMapContract, ANaNIsTheLargestAndHasNoConfidence) {
+    Scores scores = made_up(1, 3, 1, 4, 1);
+    // Two NaNs, a NaN behind infinity, both infinities, nothing but -infinity.
+    constexpr float kInf = Limits::infinity();
+    constexpr float kNaN = Limits::quiet_NaN();
+    scores.values = {1, kInf, -kInf, -kInf, /**/ kNaN, 2, 3, -kInf, /**/ kNaN, kNaN, 1, -kInf};
+    const Result result = map(scores, true);
+    EXPECT_EQ(result.ids, (std::vector<std::uint8_t>{1, 2, 1, 0}));
+    EXPECT_EQ(result.confidence, (std::vector<std::uint8_t>{0, 0, 225, 0}));  // 255 / (1 + e^-2) is 224.6
+}
+
+TEST_P(ClassMapContract, MapsNothing) {
+    EXPECT_TRUE(map(made_up(0, 3, 4, 4, 8), true).ids.empty());
+}
+
+using ClassMapContractDeathTest = ClassMapContract;
+
+TEST_P(ClassMapContractDeathTest, RefusesWhatIsNoClassMap) {
+    EXPECT_DEATH(map(made_up(1, 257, 1, 1, 1), false), "1 to 256 classes");
+    EXPECT_DEATH(map(made_up(1, 2, 1, 1, 0), false), "rows and columns");
+}
+
+INSTANTIATE_TEST_SUITE_P(Device, CastContract, testing::ValuesIn(devices_under_test()), device_name);
+INSTANTIATE_TEST_SUITE_P(Device, CastContractDeathTest, testing::ValuesIn(devices_under_test()), device_name);
+INSTANTIATE_TEST_SUITE_P(Device, ClassMapContract, testing::ValuesIn(devices_under_test()), device_name);
+INSTANTIATE_TEST_SUITE_P(Device, ClassMapContractDeathTest, testing::ValuesIn(devices_under_test()), device_name);
+
+}  // namespace
+}  // namespace offramp

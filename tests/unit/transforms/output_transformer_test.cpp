@@ -1,0 +1,173 @@
+#include "producer/pipeline/output_transformer.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <set>
+#include <span>
+
+#include "common/base/error.hpp"
+
+namespace offramp {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TensorSpec spec_of(const char* name, DType dtype, std::initializer_list<std::int64_t> shape) {
+    return TensorSpec::contiguous(name, dtype, std::span(shape.begin(), shape.size()));
+}
+
+const TensorSpec kScores = spec_of("logits", kFloat32, {2, 3, 1, 2});
+
+// Scores of kScores, row by row and class by class: the classes of the pixels are 2, 0 and 1, 1.
+const std::vector<float> kValues{0, 5, 1, 4, 2, 3, /**/ -1, -1, 3, 0, -1, -1};
+
+class OutputTransformerTest : public testing::Test {
+  protected:
+    OutputTransformer make(const std::vector<TensorSpec>& outputs, std::uint32_t expansion, const TransformSettings& settings) {
+        return {*device_, outputs, expansion, settings};
+    }
+
+    std::vector<DeviceTensor> apply(OutputTransformer& transformer) {
+        return transformer.apply(*stream_, {{.spec = kScores, .data = kValues.data(), .owner = {}}});
+    }
+
+    std::string refusal(const std::vector<TensorSpec>& outputs, std::uint32_t expansion, const TransformSettings& settings) {
+        try {
+            make(outputs, expansion, settings);
+        } catch (const ConfigError& error) {
+            EXPECT_EQ(error.exit_code(), ExitCode::Usage);
+            return error.what();
+        }
+        return "no error";
+    }
+
+    std::unique_ptr<Device> device_ = open_cpu_device();
+    std::unique_ptr<Stream> stream_ = device_->make_stream("compute");
+};
+
+std::span<const std::uint8_t> bytes_of(const DeviceTensor& tensor) {
+    return {static_cast<const std::uint8_t*>(tensor.data), tensor.spec.elements()};
+}
+
+TEST_F(OutputTransformerTest, NoneHandsTheTensorsThrough) {
+    OutputTransformer none = make({kScores, spec_of("bytes", kUInt8, {2, 9})}, 1, {});
+    EXPECT_EQ(none.transform(), OutputTransform::None);
+    EXPECT_EQ(none.expansion(), 1U);
+    EXPECT_EQ(none.outputs().size(), 2U);
+    const auto owner = std::make_shared<int>(1);
+    const auto made = none.apply(*stream_, {{.spec = kScores, .data = kValues.data(), .owner = owner}});
+    EXPECT_EQ(made.front().data, kValues.data());
+    EXPECT_EQ(made.front().owner, owner);
+    EXPECT_EQ(made.front().spec, kScores);
+}
+
+TEST_F(OutputTransformerTest, CastsEveryOutputAsItLies) {
+    TensorSpec channels_last = kScores;
+    channels_last.strides = {6, 1, 6, 3};
+    OutputTransformer cast = make({channels_last, spec_of("embedding", kFloat32, {2, 4})}, 1, {.transform = "cast"});
+    EXPECT_EQ(cast.transform(), OutputTransform::Cast);
+    EXPECT_EQ(cast.outputs().at(0).dtype, kFloat16);
+    EXPECT_EQ(cast.outputs().at(0).strides, channels_last.strides);
+    EXPECT_EQ(cast.outputs().at(1).describe(), "embedding float16 [2, 4]");
+
+    OutputTransformer one = make({kScores}, 1, {.transform = "cast", .output_dtype = "bf16"});
+    const auto made = apply(one);
+    EXPECT_EQ(made.front().spec, one.outputs().front());
+    const auto* bits = static_cast<const std::uint16_t*>(made.front().data);
+    EXPECT_THAT(std::vector(bits, bits + 4), ElementsAre(0, 0x40a0, 0x3f80, 0x4080));
+}
+
+TEST_F(OutputTransformerTest, MapsClassesWithAndWithoutConfidence) {
+    OutputTransformer plain = make({kScores}, 1, {.transform = "class-map"});
+    EXPECT_EQ(plain.transform(), OutputTransform::ClassMap);
+    EXPECT_EQ(plain.outputs().front().describe(), "classes uint8 [2, 1, 2]");
+    EXPECT_THAT(bytes_of(apply(plain).front()), ElementsAre(2, 0, 1, 1));
+
+    OutputTransformer both = make({kScores}, 1, {.transform = "class-map", .confidence = true});
+    EXPECT_EQ(both.outputs().at(1).describe(), "confidence uint8 [2, 1, 2]");
+    const auto made = apply(both);
+    EXPECT_THAT(bytes_of(made.at(0)), ElementsAre(2, 0, 1, 1));
+    EXPECT_THAT(bytes_of(made.at(1)), ElementsAre(170, 170, 246, 147));  // 255 / (1 + e^-1 + e^-2), ...
+}
+
+TEST_F(OutputTransformerTest, ClassMapsHaveTheEnlargedSizeAndNothingLeftToEnlarge) {
+    OutputTransformer map = make({kScores}, 8, {.transform = "class-map"});
+    EXPECT_EQ(map.outputs().front().describe(), "classes uint8 [2, 8, 16]");
+    EXPECT_EQ(map.expansion(), 1U);
+    const auto made = apply(map);
+    EXPECT_EQ(bytes_of(made.front())[0], 2);
+    EXPECT_EQ(bytes_of(made.front())[15], 0);
+}
+
+TEST_F(OutputTransformerTest, SeveralOutputsKeepTheirNames) {
+    TensorSpec other = kScores;
+    other.name = "aux";
+    const OutputTransformer map = make({kScores, other}, 1, {.transform = "class-map", .confidence = true});
+    std::vector<std::string> names;
+    for (const TensorSpec& output : map.outputs()) names.push_back(output.name);
+    EXPECT_THAT(names, ElementsAre("logits.classes", "logits.confidence", "aux.classes", "aux.confidence"));
+}
+
+TEST_F(OutputTransformerTest, LowResLeavesTheEnlargementToTheReader) {
+    OutputTransformer plain = make({kScores}, 8, {.transform = "low-res"});
+    EXPECT_EQ(plain.transform(), OutputTransform::LowRes);
+    EXPECT_EQ(plain.expansion(), 8U);
+    EXPECT_EQ(plain.outputs().front(), kScores);
+    EXPECT_EQ(apply(plain).front().data, kValues.data());
+    OutputTransformer half = make({kScores}, 8, {.transform = "low-res", .output_dtype = "fp16"});
+    EXPECT_EQ(half.outputs().front().describe(), "logits float16 [2, 3, 1, 2]");
+    EXPECT_EQ(static_cast<const std::uint16_t*>(apply(half).front().data)[1], 0x4500);
+}
+
+TEST_F(OutputTransformerTest, MemoryIsUsedAgainOnceItsOwnerIsGone) {
+    OutputTransformer map = make({kScores}, 1, {.transform = "class-map"});
+    std::set<const void*> seen;
+    std::vector<DeviceTensor> before = apply(map);
+    for (int i = 0; i < 20; ++i) {
+        std::vector<DeviceTensor> now = apply(map);
+        EXPECT_NE(now.front().data, before.front().data) << "what is out is not written to";
+        seen.insert(now.front().data);
+        before = std::move(now);
+    }
+    EXPECT_LE(seen.size(), 2U);
+}
+
+TEST_F(OutputTransformerTest, OutputsOutliveTheTransformer) {
+    std::vector<DeviceTensor> made;
+    {
+        OutputTransformer map = make({kScores}, 1, {.transform = "class-map"});
+        made = apply(map);
+    }
+    EXPECT_THAT(bytes_of(made.front()), ElementsAre(2, 0, 1, 1));
+}
+
+TEST_F(OutputTransformerTest, WhatDoesNotFitIsRefusedWithWhatIsAccepted) {
+    const TensorSpec embedding = spec_of("embedding", kFloat32, {2, 64});
+    EXPECT_THAT(refusal({embedding}, 1, {.transform = "class-map"}),
+                AllOf(HasSubstr("embedding float32 [2, 64]"), HasSubstr("[B, classes, height, width]")));
+    EXPECT_THAT(refusal({spec_of("logits", kBFloat16, {2, 3, 4, 4})}, 1, {.transform = "class-map"}), HasSubstr("float32 outputs"));
+    TensorSpec channels_last = spec_of("logits", kFloat32, {2, 3, 4, 4});
+    channels_last.strides = {48, 1, 12, 3};
+    EXPECT_THAT(refusal({channels_last}, 1, {.transform = "class-map"}), HasSubstr("contiguous float32"));
+    EXPECT_THAT(refusal({spec_of("logits", kFloat32, {2, 257, 4, 4})}, 1, {.transform = "class-map"}),
+                AllOf(HasSubstr("[2, 257, 4, 4]"), HasSubstr("1 to 256 classes")));
+    EXPECT_THAT(refusal({kScores}, 1, {.transform = "low-res"}), HasSubstr("no last enlargement"));
+    EXPECT_THAT(refusal({embedding}, 8, {.transform = "low-res"}), HasSubstr("embedding"));
+    EXPECT_THAT(refusal({spec_of("payload", kUInt8, {2, 64})}, 1, {.transform = "cast"}), HasSubstr("payload uint8 [2, 64]"));
+    EXPECT_THAT(refusal({kScores}, 1, {.transform = "softmax"}), HasSubstr("none, cast, class-map, low-res"));
+}
+
+TEST_F(OutputTransformerTest, SettingsOfAnotherTransformAreRefused) {
+    EXPECT_THAT(refusal({kScores}, 1, {.confidence = true}), HasSubstr("--confidence does not go with --transform none"));
+    EXPECT_THAT(refusal({kScores}, 1, {.output_dtype = "fp16"}), HasSubstr("--output-dtype fp16 does not go with --transform none"));
+    EXPECT_THAT(refusal({kScores}, 1, {.transform = "class-map", .output_dtype = "bf16"}), HasSubstr("class-map"));
+    EXPECT_THAT(refusal({kScores}, 1, {.transform = "cast", .output_dtype = "fp32"}), HasSubstr("auto, fp16, bf16"));
+    EXPECT_THAT(refusal({kScores}, 8, {.transform = "low-res", .output_dtype = "int8"}), HasSubstr("auto, fp32, fp16, bf16"));
+}
+
+}  // namespace
+}  // namespace offramp
