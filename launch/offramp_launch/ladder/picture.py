@@ -3,7 +3,7 @@
 import statistics
 
 from offramp_launch.ladder import intervals
-from offramp_launch.ladder.rungs import rung_named
+from offramp_launch.ladder.rungs import LIMIT, rung_named
 from offramp_launch.ladder.table import describe_workload
 
 # The article's NVTX colours.
@@ -12,13 +12,15 @@ UPLOAD, MAP, IDLE, INK, FAINT = "#f08c3e", "#8a63d2", "#c9184a", "#1f2328", "#6e
 LANES = ("read", "h2d", "compute", "d2h", "process")
 LANE_LABELS = {"read": "read", "h2d": "h2d", "compute": "compute", "d2h": "d2h", "process": "consumers"}
 # A lane's height, and the room that its bars leave below and above. Consumers share theirs.
-LANE_HEIGHT = {"read": 0.75, "h2d": 0.75, "compute": 1.25, "d2h": 1.0, "process": 1.6}
+LANE_HEIGHT = {"read": 0.75, "h2d": 0.75, "compute": 1.25, "d2h": 1.0, "process": 2.0}
 BARS_HEIGHT = 0.82
+INCHES_A_LANE = 0.215
+HEADER_INCHES, BETWEEN_INCHES, FOOTER_INCHES = 1.3, 0.42, 0.5
 
 STEPS_OF_THE_FASTEST = 6
 STEPS_OF_THE_SLOWEST = 1.7
 MOST_STEPS = 14
-LABEL_CHARACTERS = 190          # that fit the width of a panel
+LABEL_CHARACTERS = 165          # that fit the width of a panel
 
 
 class View:
@@ -78,18 +80,20 @@ def draw(ladder, paths):
 
 
 def _figure(pyplot, ladder, keys):
-    height = 1.0 + 1.62 * len(keys) + 0.55
-    figure, panels = pyplot.subplots(len(keys), 1, sharex=True, squeeze=False, figsize=(14, height))
-    figure.subplots_adjust(left=0.072, right=0.988, top=1 - 1.12 / height, bottom=0.5 / height, hspace=0.30)
+    heights = [sum(LANE_HEIGHT[lane] for lane in lanes_of(key)) * INCHES_A_LANE for key in keys]
+    height = HEADER_INCHES + sum(heights) + BETWEEN_INCHES * (len(keys) - 1) + FOOTER_INCHES
+    figure, panels = pyplot.subplots(len(keys), 1, sharex=True, squeeze=False, figsize=(14, height), height_ratios=heights)
+    figure.subplots_adjust(left=0.072, right=0.988, top=1 - HEADER_INCHES / height, bottom=FOOTER_INCHES / height,
+                           hspace=BETWEEN_INCHES * len(keys) / sum(heights))
     length = view_length([ladder.traces[key] for key in keys])
     for number, (key, axes) in enumerate(zip(keys, panels[:, 0]), start=1):
         _panel(axes, number, key, ladder, View(ladder.traces[key], length))
     panels[-1, 0].set_xlim(0, length / 1e6)
     panels[-1, 0].set_xlabel("milliseconds, the same scale in every panel; each begins where a batch's compute does", color=FAINT)
-    figure.text(0.072, 1 - 0.34 / height, "What the GPU does while outputs leave it", fontsize=16, fontweight="bold", va="center")
+    figure.text(0.072, 1 - 0.36 / height, "What the GPU does while outputs leave it", fontsize=16, fontweight="bold", va="center")
     workload = describe_workload(ladder.header["workload"])
-    figure.text(0.072, 1 - 0.62 / height, f"{ladder.header['machine']}", fontsize=9, color=FAINT, va="center")
-    figure.text(0.072, 1 - 0.80 / height, workload, fontsize=9, color=FAINT, va="center")
+    figure.text(0.072, 1 - 0.66 / height, f"{ladder.header['machine']}", fontsize=9, color=FAINT, va="center")
+    figure.text(0.072, 1 - 0.85 / height, workload, fontsize=9, color=FAINT, va="center")
     _legend(pyplot, figure, height)
     return figure
 
@@ -101,15 +105,17 @@ def _legend(pyplot, figure, height):
                ("map, unmap", MAP)]
     patches = [Patch(facecolor=color, label=label) for label, color in entries]
     patches.append(Patch(facecolor="#fdf0f3", edgecolor=IDLE, hatch="////", linewidth=0, label="GPU computes nothing"))
-    figure.legend(handles=patches, loc="upper right", bbox_to_anchor=(0.992, 1 - 0.1 / height), ncols=4, frameon=False, fontsize=9,
+    figure.legend(handles=patches, loc="upper right", bbox_to_anchor=(0.992, 1 - 0.12 / height), ncols=4, frameon=False, fontsize=9,
                   handlelength=1.5, columnspacing=1.4)
 
 
 def _panel(axes, number, key, ladder, view):
     trace, rung = ladder.traces[key], rung_named(key)
-    places, top = _places()
+    lanes = lanes_of(key)
+    places, top = _places(lanes)
     axes.set_ylim(top, 0)
-    axes.set_yticks([places[lane] + LANE_HEIGHT[lane] / 2 for lane in LANES], [LANE_LABELS[lane] for lane in LANES])
+    axes.set_yticks([places[lane] + LANE_HEIGHT[lane] / 2 for lane in lanes],
+                   ["process" if lane == "process" and not rung.has_consumers else LANE_LABELS[lane] for lane in lanes])
     axes.tick_params(length=0)
     axes.grid(axis="x", color="#eaeef2", linewidth=0.8)
     axes.set_axisbelow(True)
@@ -117,21 +123,26 @@ def _panel(axes, number, key, ladder, view):
         axes.spines[side].set_visible(False)
     _idle(axes, trace, view, places, top)
     _lane(axes, view, [trace.device("h2d")], places["h2d"], LANE_HEIGHT["h2d"], UPLOAD)
-    _lane(axes, view, [trace.device("d2h")], places["d2h"], LANE_HEIGHT["d2h"], COPY)
     _lane(axes, view, [trace.device("compute")], places["compute"], LANE_HEIGHT["compute"], COMPUTE)
     _batches(axes, trace, view, places["compute"])
     _lane(axes, view, _by_thread(trace, view, "get_batch", "decode"), places["read"], LANE_HEIGHT["read"], READ)
-    _consumers(axes, trace, view, places["process"])
-    axes.set_title(f"{number}  {rung.title}", loc="left", fontsize=11, fontweight="bold", color=INK, pad=4)
-    axes.annotate(rung.does, (0, 1), xytext=(30 + 7.6 * len(rung.title), 4.8), xycoords="axes fraction", textcoords="offset points",
-                  fontsize=9, color=FAINT)
+    if key != LIMIT:
+        _lane(axes, view, [trace.device("d2h")], places["d2h"], LANE_HEIGHT["d2h"], COPY)
+        _consumers(axes, trace, view, places["process"])
+    title = axes.set_title(f"{number}  {rung.title}", loc="left", fontsize=11, fontweight="bold", color=INK, pad=4)
+    axes.annotate(rung.does, (1, 0), xytext=(10, 2.6), xycoords=title, textcoords="offset points", va="baseline", fontsize=9, color=FAINT)
     axes.set_title(_caption(ladder.rungs[key]), loc="right", fontsize=10, color=INK, pad=4)
 
 
-def _places():
+def lanes_of(key):
+    """Compute alone neither copies nor processes."""
+    return LANES[:3] if key == LIMIT else LANES
+
+
+def _places(lanes):
     """Where each lane begins, and where the last one ends."""
     places, top = {}, 0.0
-    for lane in LANES:
+    for lane in lanes:
         places[lane] = top
         top += LANE_HEIGHT[lane]
     return places, top
@@ -160,7 +171,7 @@ def _by_thread(trace, view, *names):
     for program, entry in trace.named(*names):
         if entry.end > view.begin and entry.begin < view.end:
             rows.setdefault((program.process, program.pid, entry.lane), []).append((entry.begin, entry.end))
-    return [rows[thread] for thread in sorted(rows, reverse=False)]
+    return [rows[thread] for thread in sorted(rows)]
 
 
 def _consumers(axes, trace, view, place):
@@ -183,8 +194,8 @@ def _idle(axes, trace, view, places, top):
         inset = height * (1 - BARS_HEIGHT) / 2
         axes.broken_barh([(begin, length)], (place + inset, height * BARS_HEIGHT), facecolor="#fdf0f3", edgecolor=IDLE, hatch="////",
                          linewidth=0, alpha=0.55, zorder=1)
-        text = f"idle {_milliseconds(length)} ms"
-        if len(text) / LABEL_CHARACTERS < length / width:
+        text = _fitting((f"idle {_milliseconds(length)} ms", f"{_milliseconds(length)} ms"), length / width)
+        if text:
             axes.text(begin + length / 2, place + height / 2, text, ha="center", va="center", fontsize=8.5, color=IDLE, fontweight="bold",
                       bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5, "alpha": 0.85})
 
@@ -197,9 +208,14 @@ def _batches(axes, trace, view, place):
             if not (entry.device and entry.lane == "compute"):
                 continue
             for begin, length in view.bars([(entry.begin, entry.end)]):
-                text = next((text for text in (f"batch {entry.batch}", f"{entry.batch}") if len(text) / LABEL_CHARACTERS < length / width), "")
+                text = _fitting((f"batch {entry.batch}", f"{entry.batch}"), length / width)
                 axes.text(begin + length / 2, place + LANE_HEIGHT["compute"] / 2, text, ha="center", va="center", fontsize=8.5, color="white",
                           fontweight="bold")
+
+
+def _fitting(texts, share):
+    """The first that fits into this share of a panel's width."""
+    return next((text for text in texts if len(text) / LABEL_CHARACTERS < share), "")
 
 
 def _milliseconds(value):

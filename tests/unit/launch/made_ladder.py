@@ -12,20 +12,20 @@ STEP = {"sequential": (4, 4, 90, 108, 600, 708), "workers": (4, 4, 90, 300, 620,
         "async-pageable": (4, 4, 90, 104, 600, 104), "async": (4, 4, 90, 26, 600, 26), "streams": (4, 4, 90, 26, 600, 0.5),
         LIMIT: (4, 4, 90, 0, 0, 0)}
 BATCH_BYTES = 1_400_000_000
+LIMITS = {"copy_gigabytes_per_second": 55.0}
 
 
-def make_ladder(folder, keys=None, batches=20, warmup=2, consumers=8, checksums="same"):
-    """`checksums`: the text in each rung's rows, or {rung: text}."""
+def make_ladder(folder, keys=None, batches=20, warmup=2, consumers=8, differs=""):
+    """`differs`: the rung whose results are not the others'."""
     saved = Saved(folder)
     keys = keys or [rung.key for rung in RUNGS]
     for key in keys:
         saved.clear(key)
-        _write_run(saved, key, batches, warmup, consumers)
+        summary = write_run(saved.trace_dir(key), key, batches, warmup, consumers)
+        (saved.rung(key) / "summary.json").write_text(json.dumps(summary))
         if key != LIMIT:
-            text = checksums.get(key, "same") if isinstance(checksums, dict) else checksums
-            (saved.check_dir(key) / "checksums.tsv").write_text("".join(f"{item}\t0\tsynthetic-{item}\tout\t{text}{item}\n" for item in range(6)))
-            limits = {"copy_gigabytes_per_second": 55.0} if key == "streams" else None
-            (saved.check_dir(key) / "summary.json").write_text(json.dumps({"limits": limits}))
+            write_check(saved.check_dir(key), differs=key == differs)
+            (saved.check_dir(key) / "summary.json").write_text(json.dumps({"limits": LIMITS if key == "streams" else None}))
     saved.write_header({
         "made": "2026-01-01 12:00", "machine": "a GPU, driver 580.1, PCIe 5 x16, 16 cores", "build": "offramp-producer 0.1.0",
         "workload": {"model": "deeplabv3-resnet50", "batch": 64, "image-size": 512, "precision": "tf32", "memory-format": "channels-last",
@@ -35,7 +35,13 @@ def make_ladder(folder, keys=None, batches=20, warmup=2, consumers=8, checksums=
     return saved
 
 
-def _write_run(saved, key, batches, warmup, consumers):
+def write_check(folder, differs=False):
+    text = "other" if differs else "same"
+    (folder / "checksums.tsv").write_text("".join(f"{item}\t0\tsynthetic-{item}\tout\t{text}{item}\n" for item in range(6)))
+
+
+def write_run(trace_dir, key, batches, warmup, consumers):
+    """Writes the traces of a run's programs; returns its summary."""
     read, h2d, compute, d2h, process, longer = STEP[key]
     step = compute + longer
     producer = [{"process": "producer", "pid": 100, "rung": key}]
@@ -71,10 +77,10 @@ def _write_run(saved, key, batches, warmup, consumers):
     if key not in ("sequential", LIMIT):
         programs.update({f"consumer-{lines[0]['pid']}": lines for lines in workers})
     for name, lines in programs.items():
-        (saved.trace_dir(key) / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        (trace_dir / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     seconds = batches * step / 1e3
-    (saved.rung(key) / "summary.json").write_text(json.dumps({
-        "rung": key, "batches_per_second": batches / seconds, "first_batch_seconds": 1.5, "pinned": key in ("async", "streams"),
-        "measured": {"batches": batches, "seconds": seconds, "compute_seconds": compute * batches / 1e3, "copy_seconds": d2h * batches / 1e3,
-                     "copy_bytes": BATCH_BYTES * batches if d2h else 0, "h2d_seconds": h2d * batches / 1e3,
-                     "producer_cpu_seconds": 0.02 * batches}}))
+    return {"rung": key, "batches_per_second": batches / seconds, "first_batch_seconds": 1.5, "pinned": key in ("async", "streams"),
+            "precision": "tf32", "memory_format": "channels-last",
+            "measured": {"batches": batches, "seconds": seconds, "compute_seconds": compute * batches / 1e3,
+                         "copy_seconds": d2h * batches / 1e3, "copy_bytes": BATCH_BYTES * batches if d2h else 0,
+                         "h2d_seconds": h2d * batches / 1e3, "producer_cpu_seconds": 0.02 * batches}}
