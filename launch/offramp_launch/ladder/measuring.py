@@ -26,6 +26,7 @@ class Measuring:
         self._workload = workload
         self._saved = saved
         self._producer = str(places.producer())
+        self._display = LadderDisplay()
 
     def settings(self):
         """The settings of a timed run as the producer understands them. What it refuses is passed on."""
@@ -65,7 +66,7 @@ class Measuring:
 
     def _supervise(self, plan, run_dir):
         sweep(self._producer)
-        supervisor = Supervisor(plan, LadderDisplay())
+        supervisor = Supervisor(plan, self._display)
         try:
             code = supervisor.run()
             finished = finish(plan, run_dir)
@@ -85,16 +86,19 @@ def say(text):
 
 
 class LadderDisplay:
-    """Warnings as they come, and a line about the run that goes on every ten seconds."""
+    """Warnings as they come, but not the same one of every rung; and a line about the run that goes on every ten seconds."""
 
     SECONDS = 10
 
     def __init__(self, clock=time.monotonic):
         self._clock = clock
         self._next = clock() + self.SECONDS
+        self._noted = set()
 
     def note(self, text):
-        say(text)
+        if text not in self._noted:
+            self._noted.add(text)
+            say(text)
 
     def show(self, status):
         if status and self._clock() >= self._next:

@@ -8,6 +8,7 @@ from offramp_launch.ladder.table import describe_workload
 
 # The article's NVTX colours.
 READ, COMPUTE, COPY, PROCESS = "#e5484d", "#2f9e5b", "#f2c230", "#27b5cf"
+WAITS_TO_READ = "#f9d4d5"
 UPLOAD, MAP, IDLE, INK, FAINT = "#f08c3e", "#8a63d2", "#c9184a", "#1f2328", "#6e7781"
 LANES = ("read", "h2d", "compute", "d2h", "process")
 LANE_LABELS = {"read": "read", "h2d": "h2d", "compute": "compute", "d2h": "d2h", "process": "consumers"}
@@ -101,7 +102,7 @@ def _figure(pyplot, ladder, keys):
 def _legend(pyplot, figure, height):
     from matplotlib.patches import Patch
 
-    entries = [("get_batch, decode", READ), ("copy to the GPU", UPLOAD), ("compute", COMPUTE), ("copy to the host", COPY), ("process_output", PROCESS),
+    entries = [("get_batch: decode", READ), ("copy to the GPU", UPLOAD), ("compute", COMPUTE), ("copy to the host", COPY), ("process_output", PROCESS),
                ("map, unmap", MAP)]
     patches = [Patch(facecolor=color, label=label) for label, color in entries]
     patches.append(Patch(facecolor="#fdf0f3", edgecolor=IDLE, hatch="////", linewidth=0, label="GPU computes nothing"))
@@ -125,7 +126,7 @@ def _panel(axes, number, key, ladder, view):
     _lane(axes, view, [trace.device("h2d")], places["h2d"], LANE_HEIGHT["h2d"], UPLOAD)
     _lane(axes, view, [trace.device("compute")], places["compute"], LANE_HEIGHT["compute"], COMPUTE)
     _batches(axes, trace, view, places["compute"])
-    _lane(axes, view, _by_thread(trace, view, "get_batch", "decode"), places["read"], LANE_HEIGHT["read"], READ)
+    _reading(axes, trace, view, places["read"])
     if key != LIMIT:
         _lane(axes, view, [trace.device("d2h")], places["d2h"], LANE_HEIGHT["d2h"], COPY)
         _consumers(axes, trace, view, places["process"])
@@ -165,10 +166,20 @@ def _lane(axes, view, rows, place, height, color):
         axes.broken_barh(view.bars(entries), (below, step * (0.9 if len(rows) > 1 else 1)), facecolor=color, edgecolor="white", linewidth=0.4)
 
 
-def _by_thread(trace, view, *names):
-    """The host's ranges with these names, a list for each thread that had any in view."""
+def _reading(axes, trace, view, place):
+    """Decoding, a row a thread; behind it, palely, get_batch, which includes waiting for that, for the upload and for the model."""
+    decoding, getting = _by_thread(trace, view, "decode"), _by_thread(trace, view, "get_batch")
+    _lane(axes, view, getting, place, LANE_HEIGHT["read"], WAITS_TO_READ if decoding else READ)
+    # Rows of a batch follow one another too closely to be told apart.
+    close = (view.end - view.begin) / 1000
+    merged = [intervals.union([(first, last + close) for first, last in row], view.begin, view.end) for row in decoding]
+    _lane(axes, view, merged, place, LANE_HEIGHT["read"], READ)
+
+
+def _by_thread(trace, view, name):
+    """The host's ranges of this name, a list for each thread that had any in view."""
     rows = {}
-    for program, entry in trace.named(*names):
+    for program, entry in trace.named(name):
         if entry.end > view.begin and entry.begin < view.end:
             rows.setdefault((program.process, program.pid, entry.lane), []).append((entry.begin, entry.end))
     return [rows[thread] for thread in sorted(rows)]

@@ -5,8 +5,6 @@ import json
 
 from offramp_launch.exit_code import ExitCode, LaunchError
 
-DEVICE_LANES = ("h2d", "compute", "d2h")
-
 
 @dataclasses.dataclass(frozen=True)
 class Range:
@@ -39,10 +37,10 @@ class Trace:
         return [(entry.begin, entry.end) for program in self.programs for entry in program.ranges
                 if entry.device and entry.lane == lane]
 
-    def named(self, *names):
-        """(program, range) of the host's ranges with one of these names."""
+    def named(self, name):
+        """(program, range) of the host's ranges of this name."""
         return [(program, entry) for program in self.programs for entry in program.ranges
-                if not entry.device and entry.name in names]
+                if not entry.device and entry.name == name]
 
 
 def read_trace(folder):
@@ -69,4 +67,4 @@ def _read_program(file):
 
 def _range(entry):
     return Range(entry["lane"], entry["name"], entry.get("batch", -1), entry["begin_ns"], entry["end_ns"],
-                 entry.get("clock") == "device" or entry["name"] == entry["lane"] in DEVICE_LANES)
+                 entry.get("clock") == "device")

@@ -55,7 +55,9 @@ def write_run(trace_dir, key, batches, warmup, consumers):
     for batch in range(warmup + batches):
         at = batch * step
         note(producer, "main", f"Batch {batch}", batch, at, step)
-        note(producer, f"decode-{batch % 2}", "get_batch", batch, at, read)
+        note(producer, "upload", "get_batch", batch, at, read + h2d)
+        for row in range(4):
+            note(producer, f"decode-{row % 2}", "decode", batch, at + row // 2 * read / 2, read / 2)
         note(producer, "h2d", "h2d", batch, at + read, h2d, device=True)
         note(producer, "compute", "compute", batch, at, compute, device=True)
         if d2h:
