@@ -21,6 +21,7 @@ HEADER_INCHES, BETWEEN_INCHES, FOOTER_INCHES = 1.3, 0.42, 0.5
 STEPS_OF_THE_FASTEST = 6
 STEPS_OF_THE_SLOWEST = 1.7
 MOST_STEPS = 14
+NARROW = 0.002                  # of a panel's width
 LABEL_CHARACTERS = 165          # that fit the width of a panel
 
 
@@ -34,6 +35,7 @@ class View:
         after = [first for first in starts if first >= middle and first + length <= end]
         self.begin = after[0] if after else max(begin, min(starts[-1], end - length))
         self.end = self.begin + length
+        self.measured = (max(self.begin, begin), min(self.end, end))
 
     def bars(self, entries):
         """(begin, length) in milliseconds of what of the ranges is in view."""
@@ -45,7 +47,7 @@ def view_length(traces):
     """One length for all panels: some steps of the fastest rung, but enough of the slowest one to see what it waits for."""
     steps = [step for step in map(step_length, traces) if step]
     wanted = max(STEPS_OF_THE_FASTEST * min(steps), STEPS_OF_THE_SLOWEST * max(steps))
-    return min(wanted, MOST_STEPS * min(steps))
+    return min(wanted, MOST_STEPS * min(steps), *(trace.window[1] - trace.window[0] for trace in traces))
 
 
 def step_length(trace):
@@ -163,7 +165,10 @@ def _lane(axes, view, rows, place, height, color):
     step = height * BARS_HEIGHT / max(len(rows), 1)
     for index, entries in enumerate(rows):
         below = place + height * (1 - BARS_HEIGHT) / 2 + index * step
-        axes.broken_barh(view.bars(entries), (below, step * (0.9 if len(rows) > 1 else 1)), facecolor=color, edgecolor="white", linewidth=0.4)
+        bars = view.bars(entries)
+        # A white edge would hide what is narrower than the edge; that gets one of its own colour, to be seen at all.
+        edges = ["white" if length > NARROW * (view.end - view.begin) / 1e6 else color for _, length in bars]
+        axes.broken_barh(bars, (below, step * (0.9 if len(rows) > 1 else 1)), facecolor=color, edgecolors=edges, linewidth=0.5)
 
 
 def _reading(axes, trace, view, place):
@@ -187,7 +192,8 @@ def _by_thread(trace, view, name):
 
 def _consumers(axes, trace, view, place):
     """A row for each program that processes, in the order in which they were started."""
-    names = {"process_output": PROCESS, "map": MAP, "unmap": MAP}
+    # What processes is drawn last: mapping a slab of the pool takes microseconds and must not hide it.
+    names = {"map": MAP, "unmap": MAP, "process_output": PROCESS}
     busy = {program.pid for program, _ in trace.named("process_output")}
     pids = [program.pid for program in trace.programs if program.pid in busy]
     height = LANE_HEIGHT["process"]
@@ -199,7 +205,7 @@ def _consumers(axes, trace, view, place):
 def _idle(axes, trace, view, places, top):
     """Shades where nothing computes: lightly over all lanes, hatched and with its length in the lane of compute."""
     width = (view.end - view.begin) / 1e6
-    for begin, length in view.bars(intervals.gaps(trace.device("compute"), view.begin, view.end)):
+    for begin, length in view.bars(intervals.gaps(trace.device("compute"), *view.measured)):
         axes.axvspan(begin, begin + length, color=IDLE, alpha=0.055, linewidth=0, zorder=0)
         place, height = places["compute"], LANE_HEIGHT["compute"]
         inset = height * (1 - BARS_HEIGHT) / 2

@@ -61,7 +61,7 @@ def gain(ratio):
     """As the article says it: per cent, and a multiple from twice on."""
     if ratio is None:
         return NOTHING
-    return times(ratio) if ratio >= 2 else f"{100 * (ratio - 1):+.1f} %"
+    return times(ratio) if ratio >= 2 else f"{100 * (ratio - 1):+.1f} %".replace("-", "−")
 
 
 def heading(ladder):

@@ -274,6 +274,10 @@ class PictureTest(InFolder):
         ladder = Ladder(make_ladder(self.folder))
         self.assertAlmostEqual(14 * 90, picture.view_length(list(ladder.traces.values())) / MS)
 
+    def test_a_view_is_never_longer_than_what_was_measured(self):
+        ladder = Ladder(make_ladder(self.folder, keys=["streams"], batches=3))
+        self.assertAlmostEqual(3 * 90.5, picture.view_length(list(ladder.traces.values())) / MS)
+
     def test_a_view_begins_with_a_batch_in_the_middle_of_the_measured_ones(self):
         trace = Ladder(make_ladder(self.folder)).traces["pool"]
         view = picture.View(trace, 600 * MS)
