@@ -27,7 +27,7 @@ def capture(places, workload, rungs, folder):
         run_id = f"{new_run_id()}-{rung.key}"
         run_path = choose_run_dir(places, None, run_id)
         producer, consumers = commands(places, workload, rung, folder, run_path, run_id)
-        print("".join(f"{shlex.join(consumer)} &\n" for consumer in consumers) + shlex.join(producer) + "\n", flush=True)
+        print(as_typed(producer, consumers, folder, run_path), flush=True)
         if installed:
             run_dir = RunDir(places, run_path)
             if not _capture(producer, consumers, folder, rung):
@@ -46,6 +46,12 @@ def commands(places, workload, rung, folder, run_path, run_id):
     producer = [*CAPTURE, "-o", str(folder / rung.key), str(places.producer()), *flags, "--run-id", run_id,
                 "--consumers", str(workload.consumers)]
     return producer, [[str(places.consumer()), *flags]] * (workload.consumers if rung.has_consumers else 0)
+
+
+def as_typed(producer, consumers, folder, run_path):
+    """The same for a shell. A consumer that is there before its producer waits for it."""
+    folders = f"mkdir -p {shlex.quote(str(folder))} && mkdir -p -m 700 {shlex.quote(str(run_path))}\n"
+    return folders + "".join(f"{shlex.join(consumer)} &\n" for consumer in consumers) + f"{shlex.join(producer)}\nwait\n"
 
 
 def _capture(producer, consumers, folder, rung):
