@@ -1,0 +1,45 @@
+#pragma once
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "common/transport/ports.hpp"
+
+namespace offramp {
+
+// Messages of the run, by kind. Read while the broker runs.
+struct MessageCounts {
+    std::atomic<std::uint64_t> ticket_messages{0}, acknowledgements{0}, release_messages{0}, steps{0};
+};
+
+// A broker's port that counts what passes.
+class CountingPort final : public BrokerPort {
+ public:
+    CountingPort(std::unique_ptr<BrokerPort> port, MessageCounts& counts) : port_(std::move(port)), counts_(counts) {}
+
+    SendOutcome send(const std::string& peer, std::span<const std::byte> bytes) override {
+        MessageHeader header;
+        std::memcpy(&header, bytes.data(), sizeof header);
+        if (header.type == static_cast<std::uint16_t>(MessageType::Tickets)) ++counts_.ticket_messages;
+        if (header.type == static_cast<std::uint16_t>(MessageType::ReleaseAck)) ++counts_.acknowledgements;
+        return port_->send(peer, bytes);
+    }
+    bool try_receive_work(Inbound& inbound) override { return port_->try_receive_work(inbound); }
+    bool try_receive_release(Inbound& inbound) override {
+        const bool got = port_->try_receive_release(inbound);
+        if (got) ++counts_.release_messages;
+        return got;
+    }
+    void wait(std::span<const int> fds, std::chrono::nanoseconds timeout) override {
+        ++counts_.steps;
+        port_->wait(fds, timeout);
+    }
+
+ private:
+    std::unique_ptr<BrokerPort> port_;
+    MessageCounts& counts_;
+};
+
+}  // namespace offramp
