@@ -8,11 +8,17 @@
 namespace offramp {
 namespace {
 
+constexpr std::uint32_t kPool = 8;
+
+std::array<SlabExchange::Grant, 1> one(std::uint32_t slab, std::uint64_t generation, std::span<std::byte> bytes = {}) {
+    return {{{slab, generation, bytes}}};
+}
+
 TEST(SlabExchange, AGrantReachesTheEgressAndIsPublished) {
     const auto exchange = SlabExchange::make(2);
     std::array<std::byte, 8> bytes{};
-    EXPECT_EQ(exchange->grants_wanted(), 2U);
-    exchange->grant(5, 9, bytes);
+    EXPECT_EQ(exchange->grants_wanted(kPool), 2U);
+    exchange->grant(one(5, 9, bytes));
     auto lease = exchange->wait_for_slab();
     ASSERT_TRUE(lease);
     EXPECT_EQ(lease->slab(), 5U);
@@ -29,14 +35,14 @@ TEST(SlabExchange, AGrantReachesTheEgressAndIsPublished) {
 
 TEST(SlabExchange, AForgottenLeaseIsAbandoned) {
     const auto exchange = SlabExchange::make();
-    exchange->grant(3, 1, {});
+    exchange->grant(one(3, 1));
     { const auto lease = exchange->wait_for_slab(); }
     EXPECT_EQ(exchange->take().abandoned, std::vector<std::uint32_t>{3});
 }
 
 TEST(SlabExchange, AMovedLeaseIsAbandonedOnce) {
     const auto exchange = SlabExchange::make();
-    exchange->grant(3, 1, {});
+    exchange->grant(one(3, 1));
     {
         auto lease = exchange->wait_for_slab();
         const FillLease moved = std::move(*lease);
@@ -50,14 +56,14 @@ TEST(SlabExchange, StopWakesWhoeverWaits) {
     while (!exchange->waiting()) std::this_thread::yield();
     exchange->stop();
     waiter.join();
-    EXPECT_EQ(exchange->grants_wanted(), 0U);
+    EXPECT_EQ(exchange->grants_wanted(kPool), 0U);
 }
 
 TEST(SlabExchange, CountsTheTimeThatTheEgressWaited) {
     const auto exchange = SlabExchange::make();
     std::thread waiter([&] { EXPECT_TRUE(exchange->wait_for_slab()); });
     while (exchange->wait_seconds() == 0) std::this_thread::yield();
-    exchange->grant(0, 1, {});
+    exchange->grant(one(0, 1));
     waiter.join();
     const double waited = exchange->wait_seconds();
     EXPECT_GT(waited, 0);
@@ -69,7 +75,7 @@ TEST(SlabExchange, FinishedStaysFinished) {
     exchange->finish();
     EXPECT_TRUE(exchange->take().finished);
     EXPECT_TRUE(exchange->take().finished);
-    EXPECT_EQ(exchange->grants_wanted(), 0U);
+    EXPECT_EQ(exchange->grants_wanted(kPool), 0U);
 }
 
 }  // namespace
