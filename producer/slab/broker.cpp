@@ -79,7 +79,9 @@ std::chrono::nanoseconds Broker::patience() {
     std::chrono::nanoseconds patience = kLeaseLookInterval;
     for (const auto& [id, peer] : peers_)
         if (peer->releases_seen > peer->acknowledged)
-            patience = std::min<std::chrono::nanoseconds>(patience, peer->acknowledged_at + kAcknowledgeInterval - now);
+            patience = peer->draining ? std::chrono::nanoseconds{}
+                                      : std::min<std::chrono::nanoseconds>(
+                                            patience, peer->acknowledged_at + kAcknowledgeInterval - now);
     return std::max(patience, std::chrono::nanoseconds{});
 }
 

@@ -85,6 +85,7 @@ bool BenchRun::feed() {
                                            .bytes = layout_.payload_bytes,
                                            .filled_at_ns = now});
     ++next_batch_;
+    filled_at_ns_ = now;
     return true;
 }
 

@@ -25,6 +25,8 @@ class BenchRun {
     const std::string& run_dir() const { return run_dir_; }
     // Takes one free slab, writes its header and publishes it: what the egress does without the copy. False after stop.
     bool feed();
+    // When feed() filled the last slab.
+    std::uint64_t filled_at_ns() const { return filled_at_ns_; }
     void finish() { exchange_->finish(); }
     // Returns when everybody has said goodbye.
     void join() { broker_->join(); }
@@ -46,6 +48,7 @@ class BenchRun {
     MessageCounts counts_;
     std::unique_ptr<BrokerThread> broker_;
     std::uint64_t next_batch_ = 0;
+    std::uint64_t filled_at_ns_ = 0;
 };
 
 }  // namespace offramp

@@ -97,11 +97,29 @@ nlohmann::json describe_latencies(std::vector<std::uint64_t> all) {
             {"max_us", microseconds(all.back())}, {"histogram", histogram}};
 }
 
-void feed_until(BenchRun& run, const Settings& settings, const std::atomic<bool>& stopping) {
+// The two halves of the way that the producer sees, in the order of the slabs.
+struct Hops {
+    std::vector<std::uint64_t> filled_to_awake_ns;   // the broker's thread runs
+    std::vector<std::uint64_t> awake_to_sent_ns;     // its step, until libzmq has the tickets
+};
+
+void feed_until(BenchRun& run, const Settings& settings, const std::atomic<bool>& stopping, Hops& hops) {
     const auto pause = duration<double>(settings.pause_seconds);
-    while (!stopping && run.feed())
-        if (settings.latency) std::this_thread::sleep_for(pause);
+    while (!stopping && run.feed()) {
+        if (!settings.latency) continue;
+        std::this_thread::sleep_for(pause);
+        const std::uint64_t filled = run.filled_at_ns(), woke = run.messages().woke_at_ns, sent = run.messages().tickets_sent_at_ns;
+        if (woke < filled || sent < woke) continue;   // not sent yet, or it was awake
+        hops.filled_to_awake_ns.push_back(woke - filled);
+        hops.awake_to_sent_ns.push_back(sent - woke);
+    }
     run.finish();
+}
+
+double median_us(std::vector<std::uint64_t> all) {
+    if (all.empty()) return 0;
+    std::nth_element(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2), all.end());
+    return microseconds(all[all.size() / 2]);
 }
 
 nlohmann::json measure(const Settings& settings) {
@@ -114,7 +132,8 @@ nlohmann::json measure(const Settings& settings) {
     while (run.report().consumers.size() < settings.consumers) std::this_thread::sleep_for(std::chrono::milliseconds(10));
 
     std::atomic<bool> stopping{false};
-    std::thread feeder([&] { feed_until(run, settings, stopping); });
+    Hops hops;
+    std::thread feeder([&] { feed_until(run, settings, stopping, hops); });
     std::this_thread::sleep_for(duration<double>(settings.warm_up_seconds));
     const Moment begin = look(run);
     std::this_thread::sleep_for(duration<double>(settings.seconds));
@@ -150,7 +169,11 @@ nlohmann::json measure(const Settings& settings) {
         {"slabs_per_broker_step", per(released, static_cast<double>(end.steps - begin.steps))},
         {"repeated_releases", books.repeated_releases},
         {"conserved", books.conserved() && books.completed.slabs == consumed && books.published.slabs == consumed}};
-    if (settings.latency) result["latency"] = describe_latencies(std::move(latencies));
+    if (settings.latency) {
+        result["latency"] = describe_latencies(std::move(latencies));
+        result["latency"]["filled_to_broker_awake_p50_us"] = median_us(std::move(hops.filled_to_awake_ns));
+        result["latency"]["broker_step_p50_us"] = median_us(std::move(hops.awake_to_sent_ns));
+    }
     return result;
 }
 

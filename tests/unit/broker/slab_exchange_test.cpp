@@ -1,6 +1,7 @@
 #include "producer/slab/slab_exchange.hpp"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <array>
 #include <thread>
@@ -68,6 +69,70 @@ TEST(SlabExchange, CountsTheTimeThatTheEgressWaited) {
     const double waited = exchange->wait_seconds();
     EXPECT_GT(waited, 0);
     EXPECT_EQ(exchange->wait_seconds(), waited) << "only waiting counts";
+}
+
+bool rings(const SlabExchange& exchange) {
+    pollfd entry{exchange.wake_fd(), POLLIN, 0};
+    return ::poll(&entry, 1, 0) == 1;
+}
+
+TEST(SlabExchange, RingsOnceForABrokerThatSleepsAndNotAtAllForOneThatIsAwake) {
+    const auto exchange = SlabExchange::make(2);
+    exchange->wake();
+    EXPECT_FALSE(rings(*exchange)) << "nobody listens";
+    EXPECT_TRUE(exchange->listen()) << "but it is not forgotten";
+    exchange->take();
+    EXPECT_FALSE(exchange->listen());
+    exchange->wake();
+    exchange->finish();
+    EXPECT_TRUE(rings(*exchange));
+    exchange->take();
+    EXPECT_FALSE(rings(*exchange)) << "heard";
+    EXPECT_FALSE(exchange->listen());
+}
+
+TEST(SlabExchange, AsksForMoreWhenHalfOfTheGrantsAreGone) {
+    const auto exchange = SlabExchange::make(4);
+    const std::array<SlabExchange::Grant, 4> grants{{{0, 1, {}}, {1, 1, {}}, {2, 1, {}}, {3, 1, {}}}};
+    EXPECT_EQ(exchange->grants_wanted(kPool), 4U);
+    exchange->grant(grants);
+    const auto first = exchange->wait_for_slab();
+    EXPECT_FALSE(exchange->listen());
+    const auto second = exchange->wait_for_slab();
+    EXPECT_TRUE(exchange->listen());
+    EXPECT_EQ(exchange->grants_wanted(kPool), 2U);
+    exchange->take();
+    exchange->note_shortage();
+    const auto third = exchange->wait_for_slab();
+    EXPECT_FALSE(exchange->listen()) << "the broker has none, and knows";
+}
+
+TEST(SlabExchange, GrantsAheadAQuarterOfThePool) {
+    EXPECT_EQ(SlabExchange::make()->grants_wanted(4), 2U);
+    EXPECT_EQ(SlabExchange::make()->grants_wanted(64), 16U);
+    EXPECT_EQ(SlabExchange::make()->grants_wanted(4096), 64U);
+}
+
+// What one side brings while the other is about to sleep must never be slept through.
+TEST(SlabExchange, NothingIsSleptThrough) {
+    constexpr std::uint32_t kSlabs = 20'000;
+    const auto exchange = SlabExchange::make(3);
+    std::thread egress([&] {
+        for (std::uint32_t i = 0; i < kSlabs; ++i) exchange->publish(std::move(*exchange->wait_for_slab()), {});
+        exchange->finish();
+    });
+    std::uint32_t taken = 0, granted = 0;
+    for (bool finished = false; !finished;) {
+        const auto news = exchange->take();
+        taken += static_cast<std::uint32_t>(news.published.size());
+        finished = news.finished;
+        for (std::uint32_t wanted = exchange->grants_wanted(kPool); wanted > 0; --wanted) exchange->grant(one(granted++, 1));
+        if (finished || exchange->listen()) continue;
+        pollfd entry{exchange->wake_fd(), POLLIN, 0};
+        ASSERT_EQ(::poll(&entry, 1, 60'000), 1) << "asleep beside " << kSlabs - taken << " slabs";
+    }
+    egress.join();
+    EXPECT_EQ(taken, kSlabs);
 }
 
 TEST(SlabExchange, FinishedStaysFinished) {
