@@ -74,7 +74,7 @@ def check_includes(source):
 
 
 def check_headers(source, header_sets):
-    """Every header belongs to a set of headers that are compiled alone. The file lists those sets' headers, one a line."""
+    """Every header belongs to a set of headers that are compiled alone. The file lists those sets' headers, one a line. A .cuh is nvcc's."""
     listed = {Path(os.path.normpath(line)) for line in header_sets.read_text().splitlines() if line}
     headers = [path for path in sources_under(source) if path.suffix in {".hpp", ".h"}]
     if not headers:
