@@ -10,6 +10,7 @@ import signal
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Usage:
 
 def die_with_parent():
     """The calling process is killed when its parent ends, even while it is stopped: no contestant outlives a killed driver."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def usage_of(pid):
