@@ -15,10 +15,11 @@ import time
 
 from contest import between
 from peers.progress import make_progress_file, read_progress
-from processes import Usage, die_with_parent, members_of, signal_groups, usage_of, usage_of_all
+from processes import Usage, die_with_parent, members_of, signal_all, signal_groups, trackers_among, usage_of, usage_of_all
 
 HERE = pathlib.Path(__file__).resolve().parent
 STALL_SECONDS = 90     # without a single sample finished
+TRACKER_SECONDS = 10   # for Python's multiprocessing to clear up
 BATCHES = 1_000_000_000
 
 
@@ -245,6 +246,22 @@ class Peer(Program):
 
     def progress(self):
         return *read_progress(self._progress_file), ""
+
+    def pause(self):
+        super().pause()
+        signal_all(trackers_among(members_of(self._groups())), signal.SIGCONT)   # or a killed driver would leave them stopped for good
+
+    def _end(self):
+        """Kills all but multiprocessing's tracker, which then removes the queues' semaphores and ends."""
+        members = members_of(self._groups())
+        trackers = trackers_among(members)
+        signal_all(trackers, signal.SIGCONT)
+        signal_all(set(members) - set(trackers), signal.SIGKILL)
+        for child in self._children:
+            child.wait()
+        deadline = time.monotonic() + TRACKER_SECONDS
+        while trackers_among(trackers) and time.monotonic() < deadline:
+            time.sleep(0.005)
 
 
 def flag_list(flags):

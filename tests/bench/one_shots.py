@@ -51,12 +51,13 @@ class MessageBench:
         told = self._run(pace.seconds)
         rate = told["slabs_per_second"]
         return Window(seconds=pace.seconds, batches=rate * pace.seconds, batches_per_second=rate, bytes_per_batch=0,
-                      producer_cpu_ms_per_batch=0, readers_cpu_ms_per_batch=0, producer_faults_per_batch=0,
+                      producer_cpu_ms_per_batch=told["producer_cpu_us_per_slab"] / 1000,
+                      readers_cpu_ms_per_batch=told["consumer_cpu_us_per_slab"] / 1000, producer_faults_per_batch=0,
                       readers_faults_per_batch=0, producer_private_mib=0, readers_private_mib=0, stage="")
 
     def latency(self, seconds):
         self.start()
-        return self._run(seconds, latency=True)
+        return self._run(seconds, latency=True)["latency"]
 
     def facts(self):
         return {}

@@ -59,6 +59,23 @@ def members_of(groups):
     return sorted(found)
 
 
+def trackers_among(pids):
+    """Of these processes those that clean up behind Python's multiprocessing: they end by themselves when all others have, and only if
+    they are left running."""
+    def is_tracker(pid):
+        try:
+            return b"multiprocessing.resource_tracker" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            return False
+    return [pid for pid in pids if is_tracker(pid)]
+
+
+def signal_all(pids, number):
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
 def signal_groups(groups, number):
     for group in groups:
         with contextlib.suppress(ProcessLookupError, PermissionError):

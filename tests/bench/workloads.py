@@ -62,7 +62,7 @@ class Sizes:
     def __init__(self, small):
         self.small = small
         self.batch = 2 if small else 64
-        self.side = 64 if small else 512
+        self.side = 32 if small else 512
         self.slabs = {"slabs": 4, "samples-per-slab": 1} if small else {"slabs": 64, "samples-per-slab": 8}
         self.logits = self.batch * 21 * self.side * self.side * 4
         self.copy_bytes = 1 << 20 if small else ARTICLE_BYTES
@@ -230,7 +230,7 @@ def message_rows(sizes):
     rows = []
     for readers in (1, 4):
         count = sizes.readers(readers)
-        slabs = 16
+        slabs = 64
         rows.append(Row(f"W8-{readers}-reader{'s' * (readers > 1)}", "Messages alone: slabs a second through both channels, no memory touched",
                         (Messages("ours", count, slabs),
                          Python("multiprocessing.Queue", "queue_messages.py", {"readers": count, "slabs": slabs}, count)),

@@ -85,16 +85,19 @@ class Sequential:
         self._cell.add(self._batch, flat.size)
 
 
+def process_context():
+    """Workers must not inherit CUDA's state: a server that has never seen it forks them. Without a GPU there is none to inherit."""
+    return torch.multiprocessing.get_context("forkserver" if torch.cuda.is_available() else "fork")
+
+
 def start_workers(options, target, *arguments):
-    """Worker processes that never inherit CUDA's state: forked by a server that has not seen it."""
-    context = torch.multiprocessing.get_context("forkserver")
     for index in range(1, options.readers + 1):
-        context.Process(target=target, args=(index, options, *arguments), daemon=True).start()
+        process_context().Process(target=target, args=(index, options, *arguments), daemon=True).start()
 
 
 class Workers:
     def __init__(self, options, device, output):
-        self._work = torch.multiprocessing.get_context("forkserver").Queue(options.slabs)
+        self._work = process_context().Queue(options.slabs)
         start_workers(options, readers.read_fresh_tensors, self._work)
 
     def deliver(self, output):
@@ -103,7 +106,7 @@ class Workers:
 
 class Pool:
     def __init__(self, options, device, output):
-        context = torch.multiprocessing.get_context("forkserver")
+        context = process_context()
         self._work, self._free = context.Queue(), context.Queue()
         self._buffers = [self._make_buffer(device, output) for _ in range(options.slabs)]
         start_workers(options, readers.read_pool, self._buffers, self._work, self._free)
