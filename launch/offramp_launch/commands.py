@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from offramp_launch import doctor, run_command, testing
+from offramp_launch import benchmark, doctor, run_command, testing
 from offramp_launch.arguments import count, take_switch, take_values
 from offramp_launch.control import ControlClient
 from offramp_launch.exit_code import ExitCode, LaunchError
@@ -24,7 +24,7 @@ LADDER_CONTINUED = "ladder-set-up"
 
 def main(argv):
     commands = {"run": run, CONTINUED: run_set_up, "scale": scale, "status": status, "stop": stop, "doctor": examine,
-                "test": test, "setup": setup, "ladder": ladder, LADDER_CONTINUED: ladder_set_up}
+                "bench": bench, "test": test, "setup": setup, "ladder": ladder, LADDER_CONTINUED: ladder_set_up}
     places = Places()
     try:
         command, *arguments = argv or ["help"]
@@ -102,6 +102,11 @@ def test(places, argv):
     flags, rest = take_values(argv, TOOLCHAIN_FLAGS)
     sanitizers, rest = take_switch(rest, "--sanitizers")
     return testing.run_tests(places, flags, sanitizers, rest)
+
+
+def bench(places, argv):
+    flags, passed = take_values(argv, TOOLCHAIN_FLAGS)
+    return benchmark.run_benchmark(places, flags, passed)
 
 
 def scale(places, argv):
