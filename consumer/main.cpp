@@ -2,6 +2,7 @@
 
 #include "common/base/exit_code.hpp"
 #include "common/base/log.hpp"
+#include "common/base/trace_recording.hpp"
 #include "common/config/run_config.hpp"
 #include "consumer/processors/finish.hpp"
 #include "consumer/processors/processor.hpp"
@@ -30,8 +31,11 @@ int run_consumer(int argc, const char* const* argv) {
         finish_run(*config);
         return to_int(ExitCode::Ok);
     }
+    if (!config->trace_dir.empty()) start_recording(config->trace_dir, "consumer", config->rung);
     const auto processor = make_processor(config->processor, {.config = &*config});
-    return serve_run(*config, signals, *processor);
+    const int code = serve_run(*config, signals, *processor);
+    save_recording();
+    return code;
 }
 
 }  // namespace

@@ -21,8 +21,9 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine) {
     settle<std::uint32_t>(config.image_size, 0, gpu ? 512 : 224);
     settle<std::uint64_t>(config.copy_bytes, 0, gpu ? std::uint64_t{64} * 21 * 512 * 512 * 4 : std::uint64_t{16} << 20);
     if (config.source == "synthetic") settle<std::uint64_t>(config.batches, 0, 20);
-    settle<std::uint32_t>(config.consumers, 0, gpu ? std::clamp(cores / 2, 2U, 8U) : 2);
-    settle<std::uint32_t>(config.slabs, 0, gpu ? 8 : 6);
+    // Rungs without consumers stay at none.
+    if (config.rung != "sequential" && config.rung != "compute-alone")
+        settle<std::uint32_t>(config.consumers, 0, gpu ? std::clamp(cores / 2, 2U, 8U) : 2);
     settle<std::uint32_t>(config.decode_workers, 0, gpu ? std::clamp(cores / 2, 2U, 8U) : std::clamp(cores, 1U, 4U));
     settle<std::string>(config.precision, "auto", gpu ? "tf32" : "fp32");
     settle<std::string>(config.memory_format, "auto", gpu ? "channels-last" : "contiguous");

@@ -6,6 +6,7 @@
 #include "common/base/end_signals.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
+#include "common/base/trace_recording.hpp"
 #include "common/config/run_config.hpp"
 #include "common/shm/run_objects.hpp"
 #include "producer/defaults.hpp"
@@ -42,8 +43,11 @@ int run(int argc, char** argv) {
     start_logging("producer", parsed->log_level, parsed->log_format, parsed->log_file);
     for (const std::string& name : sweep_dead_runs()) spdlog::info("removed {}, left by a dead run", name);
     if (parsed->sweep) return to_int(ExitCode::Ok);
+    if (!parsed->trace_dir.empty()) start_recording(parsed->trace_dir, "producer", parsed->rung);
     const EndSignals signals;
-    return to_int(ProducerRun(resolve(*parsed), signals, began_ns).execute());
+    const ExitCode code = ProducerRun(resolve(*parsed), signals, began_ns).execute();
+    save_recording();
+    return to_int(code);
 }
 
 }  // namespace

@@ -8,24 +8,30 @@
 #include <array>
 #include <cstdio>
 
+#include "common/base/clock.hpp"
+#include "common/base/trace_recording.hpp"
+
 namespace offramp {
 namespace {
 
 struct Look {
-    const char* name;
+    const char* name;           // NVTX's; the article's own words
+    const char* recorded_name;
     std::uint32_t argb;
 };
 
-constexpr std::array<Look, 10> kLooks{{{"Batch", 0xff0000ff},
-                                       {"get batch", 0xffff0000},
-                                       {"compute", 0xff00ff00},
-                                       {"copy to CPU", 0xffffff00},
-                                       {"queue CUDA event", 0xff00ffff},
-                                       {"process output", 0xff00ffff},
-                                       {"h2d", 0xffff8080},
-                                       {"wait slab", 0xff808080},
-                                       {"publish", 0xffc080ff},
-                                       {"map", 0xffa0a0ff}}};
+constexpr std::array<Look, 12> kLooks{{{"Batch", "batch", 0xff0000ff},
+                                       {"get batch", "get_batch", 0xffff0000},
+                                       {"compute", "compute", 0xff00ff00},
+                                       {"copy to CPU", "copy_to_cpu", 0xffffff00},
+                                       {"queue CUDA event", "queue_cuda_event", 0xff00ffff},
+                                       {"process output", "process_output", 0xff00ffff},
+                                       {"decode", "decode", 0xffff4040},
+                                       {"h2d", "h2d", 0xffff8080},
+                                       {"wait slab", "wait_slab", 0xff808080},
+                                       {"publish", "publish", 0xffc080ff},
+                                       {"map", "map", 0xffa0a0ff},
+                                       {"unmap", "unmap", 0xffa0a0ff}}};
 
 struct Registry {
     nvtxDomainHandle_t domain = nvtxDomainCreateA("offramp");
@@ -67,9 +73,18 @@ void push(TraceName name, const std::uint64_t* batch) noexcept {
 
 }  // namespace
 
-TraceRange::TraceRange(TraceName name) noexcept { push(name, nullptr); }
-TraceRange::TraceRange(TraceName name, std::uint64_t batch) noexcept { push(name, &batch); }
-TraceRange::~TraceRange() { nvtxDomainRangePop(registry().domain); }
+TraceRange::TraceRange(TraceName name) noexcept : name_(name), began_ns_(recording() ? now_ns() : 0) { push(name, nullptr); }
+
+TraceRange::TraceRange(TraceName name, std::uint64_t batch) noexcept
+    : name_(name), batch_(batch), began_ns_(recording() ? now_ns() : 0) {
+    push(name, &batch);
+}
+
+TraceRange::~TraceRange() {
+    nvtxDomainRangePop(registry().domain);
+    if (began_ns_ != 0)
+        record_range(kLooks[static_cast<std::size_t>(name_)].recorded_name, batch_, began_ns_, now_ns());
+}
 
 void name_this_thread(const char* name) noexcept {
     registry();   // NVTX sets itself up at its first call, and two first calls race
@@ -77,6 +92,7 @@ void name_this_thread(const char* name) noexcept {
     std::snprintf(kept.data(), kept.size(), "%s", name);
     pthread_setname_np(pthread_self(), kept.data());
     nvtxNameOsThreadA(static_cast<std::uint32_t>(::syscall(SYS_gettid)), name);
+    set_recording_lane(name);
 }
 
 }  // namespace offramp

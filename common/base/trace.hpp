@@ -6,7 +6,8 @@
 namespace offramp {
 
 // NVTX ranges in the project's own domain "offramp". Names are registered once, so that capture ranges can match them;
-// without a profiler attached a range costs a few nanoseconds. Colours of the outer six are those of the article.
+// without a profiler attached a range costs a few nanoseconds. Colours of the outer six are those of the article. The same ranges can be
+// recorded without a profiler: trace_recording.hpp.
 enum class TraceName {
     Batch,            // blue; carries the batch's number as text "Batch i"
     GetBatch,         // red
@@ -14,10 +15,12 @@ enum class TraceName {
     CopyToCpu,        // yellow
     QueueCudaEvent,   // cyan
     ProcessOutput,    // cyan
+    Decode,           // one row, by a decode worker
     H2d,              // finer ones, nested inside
     WaitSlab,
     Publish,
     Map,
+    Unmap,
 };
 
 // Opens a range on the calling thread and closes it at the end of the scope.
@@ -28,6 +31,11 @@ class TraceRange {
     ~TraceRange();
     TraceRange(const TraceRange&) = delete;
     TraceRange& operator=(const TraceRange&) = delete;
+
+ private:
+    TraceName name_;
+    std::uint64_t batch_ = 0;
+    std::uint64_t began_ns_ = 0;   // 0: not recorded
 };
 
 // Gives the calling thread its name, for profilers and for ps -L. At most 15 characters are kept by the kernel.

@@ -25,9 +25,25 @@ void fault_in_pages(std::span<std::byte> pages) {
     while (::madvise(pages.data(), pages.size(), kPopulateWrite) != 0) {
         if (errno == EINTR || errno == EAGAIN) continue;
         if (errno == EINVAL || errno == ENOSYS) return touch_pages(pages);
+        // The kernel's word for pages whose touching would be a SIGBUS: the file system has no more.
+        if (errno == EFAULT)
+            throw SystemError("faulting in " + std::to_string(pages.size()) + " bytes of shared memory", ENOSPC,
+                              "/dev/shm is full: enlarge it, or use fewer or smaller slabs", ExitCode::SharedMemoryFull);
         throw SystemError("faulting in " + std::to_string(pages.size()) + " bytes of shared memory", errno,
                           "The machine or its cgroup ran out of memory: use fewer or smaller slabs");
     }
+}
+
+bool faulting_in_can_fail() {
+    static const bool known = [] {
+        const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+        void* const page = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (page == MAP_FAILED) return false;
+        const bool works = ::madvise(page, bytes, kPopulateWrite) == 0;
+        ::munmap(page, bytes);
+        return works;
+    }();
+    return known;
 }
 
 void touch_pages(std::span<std::byte> pages) noexcept {

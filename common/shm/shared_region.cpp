@@ -92,6 +92,12 @@ void reserve(int handle, const std::string& name, std::size_t bytes) {
     }
 }
 
+// A size without memory behind it: populate() brings that, or fails.
+void set_size(int handle, const std::string& name, std::size_t bytes) {
+    if (::ftruncate(handle, static_cast<off_t>(bytes)) != 0)
+        throw SystemError("sizing shared memory " + name + " to " + std::to_string(bytes) + " bytes", errno);
+}
+
 bip::shared_memory_object create_object(const std::string& name, std::size_t bytes, int mode) {
     try {
         return {bip::create_only, name.c_str(), bip::read_write, bip::permissions(mode)};
@@ -164,7 +170,10 @@ SharedRegion SharedRegion::create(const std::string& name, std::size_t bytes, Re
         throw SystemError("looking at the new shared memory " + name, reason);
     }
     auto state = std::make_unique<State>(name, made);  // from here on a failure removes the name
-    reserve(handle, name, bytes);
+    if (options.reserve == RegionOptions::Reserve::WhenPopulated && faulting_in_can_fail())
+        set_size(handle, name, bytes);
+    else
+        reserve(handle, name, bytes);
     try {
         state->region = bip::mapped_region(object, bip::read_write, 0, bytes);
     } catch (const bip::interprocess_exception& problem) {

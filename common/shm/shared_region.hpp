@@ -8,10 +8,14 @@
 
 namespace offramp {
 
-// Who besides the owner may use a region.
+// Who besides the owner may use a region, and when its memory is taken.
 struct RegionOptions {
     bool readable_by_group = false;  // mode 0640 instead of 0600
     bool writable_by_group = false;  // mode 0660: the cells of consumers of another user
+    // WhenPopulated: create() only names and maps, populate() takes the memory, by several threads at once where fallocate is
+    // one; the caller populates every byte before any is touched. On kernels whose populate() cannot fail (before 5.14): Now.
+    enum class Reserve { Now, WhenPopulated };
+    Reserve reserve = Reserve::Now;
 };
 
 // Owns one named POSIX shared-memory object and a writable mapping of it. The only writers are its creator
@@ -37,7 +41,7 @@ class SharedRegion {
     const std::string& name() const;
     std::span<std::byte> bytes() const;
     // Faults the pages of [offset, offset + length), widened to whole pages, in for writing
-    // (page_faulting.hpp).
+    // (page_faulting.hpp). Errors: SystemError, with ExitCode::SharedMemoryFull when there is no room.
     void populate(std::size_t offset, std::size_t length);
     // The destructor leaves the name for others.
     void keep_name();

@@ -71,8 +71,18 @@ SlabLayout SlabLayout::make(const std::vector<TensorSpec>& outputs, std::int64_t
     return layout;
 }
 
+namespace {
+
+constexpr std::size_t kSpanTarget = std::size_t{64} << 20;
+constexpr std::size_t kFewSpans = 16;
+constexpr std::size_t kManySpans = 64;
+
+}  // namespace
+
 SpanPlan SpanPlan::make(std::uint32_t slab_count, std::size_t slab_bytes, std::uint32_t max_spans) {
-    expect(slab_count > 0 && slab_bytes > 0 && max_spans > 0, "a pool has slabs, bytes and spans");
+    expect(slab_count > 0 && slab_bytes > 0, "a pool has slabs and bytes");
+    if (max_spans == kBySize)
+        max_spans = static_cast<std::uint32_t>(std::clamp(slab_count * slab_bytes / kSpanTarget, kFewSpans, kManySpans));
     const std::uint32_t per_span = (slab_count + max_spans - 1) / max_spans;
     return {slab_count, per_span, (slab_count + per_span - 1) / per_span, slab_bytes};
 }

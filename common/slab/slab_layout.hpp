@@ -40,14 +40,17 @@ struct SlabLayout {
 };
 
 // How the slabs lie in shared-memory objects: spans of whole slabs, so that reserving, faulting and page-locking run in
-// parallel (faults of one object serialise). One span a slab up to `kMaxSpans`, then equal shares.
+// parallel (faults of one object serialise). One span a slab up to `max_spans`, then equal shares.
 struct SpanPlan {
     std::uint32_t slab_count = 0;
     std::uint32_t slabs_per_span = 0;
     std::uint32_t span_count = 0;
     std::size_t slab_bytes = 0;
 
-    static SpanPlan make(std::uint32_t slab_count, std::size_t slab_bytes, std::uint32_t max_spans = 16);
+    // 16 spans, and up to 64 in pools whose spans would be larger than 64 MiB: the first slab can be filled as soon as the first
+    // span is there, so that should be small.
+    static constexpr std::uint32_t kBySize = 0;
+    static SpanPlan make(std::uint32_t slab_count, std::size_t slab_bytes, std::uint32_t max_spans = kBySize);
 
     std::uint32_t span_of(std::uint32_t slab) const { return slab / slabs_per_span; }
     std::size_t offset_in_span(std::uint32_t slab) const { return (slab % slabs_per_span) * slab_bytes; }

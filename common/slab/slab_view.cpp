@@ -25,25 +25,35 @@ void require(bool holds, const char* field, Found found, Wanted wanted) {
                             in_words(wanted));
 }
 
-// Copies `count` records out of the slab; the table must lie between the fixed header and the payload.
+// The bytes of `count` records in the slab; the table must lie between the fixed header and the payload.
 template <class Record>
-std::vector<Record> read_table(std::span<const std::byte> header, const char* name, std::uint32_t offset,
-                               std::uint32_t count, std::uint32_t most) {
+std::span<const std::byte> find_table(std::span<const std::byte> header, const char* name, std::uint32_t offset,
+                                      std::uint32_t count, std::uint32_t most) {
     require(count <= most, name, count, most);
     const std::size_t bytes = std::size_t{count} * sizeof(Record);
     require(offset >= sizeof(SlabHeader) && offset <= header.size() && bytes <= header.size() - offset, name,
             offset, header.size());
-    std::vector<Record> table(count);
-    copy_bytes(header.subspan(offset, bytes), table.data());
-    return table;
+    return header.subspan(offset, bytes);
+}
+
+// Copied out before it is looked at: what was checked must be what is used.
+template <class Record>
+Record record_at(std::span<const std::byte> table, std::size_t index) {
+    Record record;
+    copy_bytes(table.subspan(index * sizeof record, sizeof record), &record);
+    return record;
+}
+
+void set_text(std::string& text, std::span<const char> field) {
+    const std::string_view all(field.data(), field.size());
+    text.assign(all.substr(0, all.find('\0')));
 }
 
 // `room`: bytes behind the header; nothing a tensor says may describe more than that, so that no product
 // below overflows.
-TensorView check_tensor(const TensorRecord& record, std::span<const std::byte> payload, std::uint32_t samples,
-                        std::size_t room) {
-    TensorView view;
-    view.spec.name = get_text(record.name);
+void check_tensor(TensorView& view, const TensorRecord& record, std::span<const std::byte> payload, std::uint32_t samples,
+                  std::size_t room) {
+    set_text(view.spec.name, record.name);
     view.spec.dtype = {record.dtype_code, record.dtype_bits, record.dtype_lanes};
     view.spec.dims = record.dims;
     require(record.dims >= 1 && record.dims <= kMaxDims, "tensor dims", record.dims, kMaxDims);
@@ -51,6 +61,8 @@ TensorView check_tensor(const TensorRecord& record, std::span<const std::byte> p
             "whole bytes, 1 to 16");
     require(record.shape[0] == samples, "tensor rows", record.shape[0], samples);
     std::size_t row_bytes = view.spec.dtype.bytes();
+    view.spec.shape = {};
+    view.spec.strides = {};
     for (std::size_t d = 0; d < record.dims; ++d) {
         const std::int64_t extent = record.shape[d];
         view.spec.shape[d] = extent;
@@ -67,7 +79,6 @@ TensorView check_tensor(const TensorRecord& record, std::span<const std::byte> p
                 record.bytes <= payload.size() - record.offset,
             "tensor offset", record.offset, payload.size());
     view.bytes = payload.subspan(record.offset, record.bytes);
-    return view;
 }
 
 }  // namespace
@@ -80,9 +91,15 @@ std::span<const std::byte> TensorView::row(std::size_t index) const {
 
 SlabContents SlabContents::read(std::span<const std::byte> slab, std::uint64_t run_nonce,
                                 const SlabTicket& ticket) {
+    SlabContents contents;
+    contents.read_anew(slab, run_nonce, ticket);
+    return contents;
+}
+
+void SlabContents::read_anew(std::span<const std::byte> from, std::uint64_t run_nonce, const SlabTicket& ticket) {
     SlabHeader header;
-    require(slab.size() >= sizeof header, "slab bytes", slab.size(), sizeof header);
-    std::memcpy(&header, slab.data(), sizeof header);
+    require(from.size() >= sizeof header, "slab bytes", from.size(), sizeof header);
+    std::memcpy(&header, from.data(), sizeof header);
     require(header.magic == kSlabMagic, "magic", header.magic, kSlabMagic);
     require(header.version == kSlabHeaderVersion, "version", header.version, kSlabHeaderVersion);
     require(header.run_nonce == run_nonce, "run", header.run_nonce, run_nonce);
@@ -91,63 +108,69 @@ SlabContents SlabContents::read(std::span<const std::byte> slab, std::uint64_t r
     // one.
     require(header.epoch <= ticket.epoch, "epoch", header.epoch, ticket.epoch);
     require(header.generation == ticket.generation, "generation", header.generation, ticket.generation);
-    require(header.header_bytes >= sizeof header && header.header_bytes <= slab.size() &&
+    require(header.header_bytes >= sizeof header && header.header_bytes <= from.size() &&
                 header.header_bytes % kPageBytes == 0,
-            "header bytes", header.header_bytes, slab.size());
-    require(header.payload_bytes <= slab.size() - header.header_bytes, "payload bytes", header.payload_bytes,
-            slab.size() - header.header_bytes);
+            "header bytes", header.header_bytes, from.size());
+    require(header.payload_bytes <= from.size() - header.header_bytes, "payload bytes", header.payload_bytes,
+            from.size() - header.header_bytes);
     require(header.transform <= static_cast<std::uint32_t>(OutputTransform::LowRes), "transform",
             header.transform, static_cast<std::uint32_t>(OutputTransform::LowRes));
     require(header.expansion >= 1 && header.expansion <= kMaxExpansion, "expansion", header.expansion,
             kMaxExpansion);
 
-    const auto head = slab.first(header.header_bytes);
-    const auto payload = slab.subspan(header.header_bytes, header.payload_bytes);
-    const auto tensors = read_table<TensorRecord>(head, "tensor table", header.tensors_offset,
-                                                  header.tensor_count, kMaxTensorsPerSlab);
-    const auto samples = read_table<SampleRecord>(head, "sample table", header.samples_offset,
-                                                  header.sample_count, kMaxSamplesPerSlab);
-    const auto keys = read_table<char>(head, "key area", header.keys_offset, header.key_bytes,
+    const auto head = from.first(header.header_bytes);
+    const auto payload = from.subspan(header.header_bytes, header.payload_bytes);
+    const auto tensor_table = find_table<TensorRecord>(head, "tensor table", header.tensors_offset,
+                                                       header.tensor_count, kMaxTensorsPerSlab);
+    const auto sample_table = find_table<SampleRecord>(head, "sample table", header.samples_offset,
+                                                       header.sample_count, kMaxSamplesPerSlab);
+    const auto keys = find_table<char>(head, "key area", header.keys_offset, header.key_bytes,
                                        kMaxSamplesPerSlab * kMaxKeyBytes);
+    const auto batch_table = find_table<BatchRecord>(head, "batch table", header.batches_offset, header.batch_count,
+                                                     kMaxSamplesPerSlab);
 
-    SlabContents contents;
-    contents.generation = header.generation;
-    contents.epoch = header.epoch;
-    contents.slab = header.slab;
-    contents.payload_bytes = header.payload_bytes;
-    contents.transform = static_cast<OutputTransform>(header.transform);
-    contents.expansion = header.expansion;
-    contents.model = get_text(header.model);
-    contents.precision = get_text(header.precision);
-    contents.memory_format = get_text(header.memory_format);
-    contents.submitted_at_ns = header.submitted_at_ns;
-    contents.filled_at_ns = header.filled_at_ns;
-    contents.batches = read_table<BatchRecord>(head, "batch table", header.batches_offset, header.batch_count,
-                                               kMaxSamplesPerSlab);
-    for (const SampleRecord& record : samples) {
+    generation = header.generation;
+    epoch = header.epoch;
+    slab = header.slab;
+    payload_bytes = header.payload_bytes;
+    transform = static_cast<OutputTransform>(header.transform);
+    expansion = header.expansion;
+    set_text(model, header.model);
+    set_text(precision, header.precision);
+    set_text(memory_format, header.memory_format);
+    submitted_at_ns = header.submitted_at_ns;
+    filled_at_ns = header.filled_at_ns;
+    batches.resize(header.batch_count);
+    copy_bytes(batch_table, batches.data());
+    samples.resize(header.sample_count);
+    for (std::uint32_t row = 0; row < header.sample_count; ++row) {
+        const auto record = record_at<SampleRecord>(sample_table, row);
         require(record.key_bytes <= std::min<std::size_t>(kMaxKeyBytes, keys.size()) &&
                     record.key_offset <= keys.size() - record.key_bytes,
                 "sample key", record.key_offset, keys.size());
-        SampleView view{.item = record.item, .row = static_cast<std::uint32_t>(contents.samples.size())};
+        SampleView& view = samples[row];
+        view.item = record.item;
+        view.row = row;
         view.hole = (record.flags & kSampleHole) != 0;
-        view.key = record.key_bytes == 0 ? std::to_string(record.item)
-                                         : std::string(keys.data() + record.key_offset, record.key_bytes);
-        contents.samples.push_back(std::move(view));
+        if (record.key_bytes == 0)
+            view.key = std::to_string(record.item);
+        else
+            view.key.assign(reinterpret_cast<const char*>(keys.data()) + record.key_offset, record.key_bytes);
     }
     std::uint32_t next_sample = 0;
-    for (const BatchRecord& piece : contents.batches) {
+    for (const BatchRecord& piece : batches) {
         require(piece.first_row <= std::numeric_limits<std::uint32_t>::max() - piece.rows,
                 "batch's first row", piece.first_row, piece.rows);
         require(piece.first_sample == next_sample && piece.rows <= header.sample_count - next_sample,
                 "batch rows", piece.rows, header.sample_count - next_sample);
-        for (std::uint32_t i = 0; i < piece.rows; ++i) contents.samples[next_sample + i].batch = piece.batch;
+        for (std::uint32_t i = 0; i < piece.rows; ++i) samples[next_sample + i].batch = piece.batch;
         next_sample += piece.rows;
     }
     require(next_sample == header.sample_count, "rows of all batches", next_sample, header.sample_count);
-    for (const TensorRecord& record : tensors)
-        contents.tensors.push_back(
-            check_tensor(record, payload, header.sample_count, slab.size() - header.header_bytes));
-    return contents;
+    tensors.resize(header.tensor_count);
+    for (std::uint32_t i = 0; i < header.tensor_count; ++i)
+        check_tensor(tensors[i], record_at<TensorRecord>(tensor_table, i), payload, header.sample_count,
+                     from.size() - header.header_bytes);
 }
 
 const TensorView& SlabContents::tensor(std::string_view name) const {

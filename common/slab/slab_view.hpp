@@ -53,6 +53,8 @@ struct SlabContents {
     // Reads the header once and checks it. Errors: ProtocolError names the field, what was found and what was wanted, for a
     // wrong magic, version, run, slab, generation, or any bound beyond `slab`.
     static SlabContents read(std::span<const std::byte> slab, std::uint64_t run_nonce, const SlabTicket& ticket);
+    // The same, into the memory of what was read before. After an error this means nothing.
+    void read_anew(std::span<const std::byte> slab, std::uint64_t run_nonce, const SlabTicket& ticket);
 
     // The tensor of this name, or, with an empty name, the only one. Errors: ProtocolError with the names that there are.
     const TensorView& tensor(std::string_view name = {}) const;

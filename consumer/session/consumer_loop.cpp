@@ -8,6 +8,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/trace.hpp"
+#include "common/base/trace_recording.hpp"
 #include "consumer/session/read_lease.hpp"
 
 namespace offramp {
@@ -31,17 +32,21 @@ ConsumerLoop::End ConsumerLoop::run() {
 }
 
 std::optional<ConsumerLoop::End> ConsumerLoop::turn() {
+    now_ = clock_->now();
+    if (idle_ || !session_->has_pending() || now_ - looked_at_ >= kLookEvery) {
+        looked_at_ = now_;
+        look_at_fds();
+        session_->step();
+        if (auto end = end_if_over()) return end;
+    }
     idle_ = true;
-    look_at_fds();
-    session_->step();
-    if (auto end = end_if_over()) return end;
     if (!session_->welcomed()) return std::nullopt;
     if (!cell_) settle_in();
-    // A slab that is done must be free before the next one keeps this thread busy.
+    // A slab that is done must be free before the next one keeps this thread busy for long.
     if (!session_->all_sent()) return std::nullopt;
     if (const auto ticket = session_->take()) {
         work_on(*ticket);
-        session_->step();
+        session_->send_due();
         idle_ = false;
     } else if (mappings_->map_next()) {
         idle_ = false;
@@ -130,10 +135,11 @@ void ConsumerLoop::work_on(const SlabTicket& ticket) {
         session_->release(ticket, ReleaseKind::Returned);
         return;
     }
-    const TimePoint begun = clock_->now();
     current_ = ticket;
-    ReadLease lease = ReadLease::open(ticket, *mappings_, *cell_, *session_);
+    ReadLease lease = ReadLease::open(ticket, *mappings_, *cell_, *session_, contents_);
     const SlabContents& slab = lease.contents();
+    if (recording())
+        record_range("hand_over", slab.batches.empty() ? 0 : slab.batches.front().batch, slab.filled_at_ns, now_ns());
     try {
         const TraceRange range(TraceName::ProcessOutput,
                                slab.batches.empty() ? 0 : slab.batches.front().batch);
@@ -152,7 +158,8 @@ void ConsumerLoop::work_on(const SlabTicket& ticket) {
         std::move(lease).keep_until_death();
         throw;
     }
-    std::move(lease).complete(clock_->now() - begun);
+    mappings_->done_with(ticket.slab);
+    std::move(lease).complete(clock_->now() - now_);
 }
 
 void ConsumerLoop::wait() {

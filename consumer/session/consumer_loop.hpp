@@ -18,8 +18,8 @@
 namespace offramp {
 
 // Runs one consumer on one thread: waits for messages, the producer's death, the launcher's and the signals;
-// processes one slab at a time and gives it back before it begins the next. consumer/README.md lists the ways
-// in which it ends.
+// processes one slab at a time and gives it back before it begins the next; those of a stream of short slabs a few at a time
+// (ConsumerSession::release). consumer/README.md lists the ways in which it ends.
 //
 // Borrows: everything handed in; all of it outlives the loop.
 // Thread: one. Blocks: run(), and turn() while a slab is processed; messages wait meanwhile, progress goes
@@ -30,6 +30,8 @@ class ConsumerLoop {
   public:
     // A producer that lives but does not answer must not keep a consumer whose launcher is gone for ever.
     static constexpr std::chrono::seconds kOrphanPatience{5};
+    // While slabs are at hand, everything else is looked at this often, and between two slabs only.
+    static constexpr std::chrono::microseconds kLookEvery{100};
 
     struct End {
         ExitCode code = ExitCode::Ok;
@@ -64,7 +66,10 @@ class ConsumerLoop {
     const Clock* clock_;
     WatchedFds fds_;
     std::optional<WorkCell> cell_;
-    SlabTicket current_{};  // asked about by still_current_
+    SlabTicket current_{};   // asked about by still_current_
+    SlabContents contents_;  // of the slab at hand; its memory is used again
+    TimePoint looked_at_{};
+    TimePoint now_{};        // at the last look on the clock
     Progress progress_;
     StillCurrent still_current_;
     std::optional<TimePoint> launcher_gone_since_;

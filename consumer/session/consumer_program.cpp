@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <exception>
@@ -27,6 +28,17 @@ namespace {
 // A model may have to be loaded before the run can be attached to.
 constexpr std::chrono::seconds kStartPatience{300};
 
+// Of large slabs two hide the round trip, and no consumer sits on more than it works on. Of small ones the round trip takes longer
+// than the work, so that a consumer is given many at once; a quarter of the pool, so that several are kept busy.
+constexpr std::uint64_t kLargeSlabBytes = 1 << 20;
+constexpr std::uint32_t kCreditsOfLargeSlabs = 2;
+constexpr std::uint32_t kMostCredits = 64;
+
+std::uint32_t fitting_credits(const LedgerHeader& ledger) {
+    return ledger.slab_bytes >= kLargeSlabBytes ? kCreditsOfLargeSlabs
+                                                : std::clamp(ledger.slab_count / 4, kCreditsOfLargeSlabs, kMostCredits);
+}
+
 void check_lifeline(int fd) {
     if (fd == -1) return;
     if (fd < 0 || ::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
@@ -37,7 +49,8 @@ void check_lifeline(int fd) {
 ConsumerLoop::End attach_and_loop(const RunConfig& config, const Endpoint& endpoint, WatchedFds fds,
                                   const Clock& clock, Processor& processor) {
     const RunLock lock = RunLock::hold(endpoint.names, false);
-    SlabMappings mappings = SlabMappings::attach(endpoint.names);
+    SlabMappings mappings = SlabMappings::attach(
+        endpoint.names, config.rung == "workers" ? SlabMappings::Keeping::PerSlab : SlabMappings::Keeping::AllRun);
     const LedgerHeader& ledger = mappings.ledger().header();
     const auto producer = ProducerWatch::open(ledger.producer_pid, ledger.producer_start_time);
     if (!producer) {
@@ -49,7 +62,7 @@ ConsumerLoop::End attach_and_loop(const RunConfig& config, const Endpoint& endpo
     const auto port = make_zmq_consumer_port(endpoint);
     ConsumerSession session(*port, clock,
                             {.run_nonce = endpoint.names.nonce,
-                             .window = config.credits,
+                             .window = config.credits == 0 ? fitting_credits(ledger) : config.credits,
                              .program_version = std::string(program_version())});
     return ConsumerLoop(*port, session, mappings, processor, clock, fds).run();
 }
@@ -59,8 +72,6 @@ ConsumerLoop::End attach_and_loop(const RunConfig& config, const Endpoint& endpo
 int serve_run(const RunConfig& config, const EndSignals& signals, Processor& processor) {
     if (config.run_dir.empty())
         throw ConfigError("no --run-dir", "Give the directory of the run that this consumer belongs to");
-    if (config.credits == 0)
-        throw ConfigError("--credits is 0", "A consumer holds at least 1 slab at a time");
     check_lifeline(config.lifeline_fd);
 
     const SteadyClock clock;

@@ -13,11 +13,13 @@ namespace {
 constexpr std::chrono::milliseconds kSendAgainEvery{5};
 // A doorbell may be lost: look at the channel this often although nothing rang.
 constexpr std::chrono::seconds kLookAgainEvery{1};
+// Releases held back must not starve the producer of slabs: the rest of the window is being filled meanwhile.
+constexpr std::uint32_t kWindowShareHeldBack = 4;
 
 }  // namespace
 
 ConsumerSession::ConsumerSession(ConsumerPort& port, const Clock& clock, const Options& options)
-    : port_(&port), clock_(&clock) {
+    : port_(&port), clock_(&clock), most_held_back_(std::max(1U, options.window / kWindowShareHeldBack)) {
     expect(options.window >= 1, "a consumer holds at least one slab at a time");
     Hello hello{};
     hello.run_nonce = options.run_nonce;
@@ -41,11 +43,12 @@ std::optional<SlabTicket> ConsumerSession::take() {
     return ticket;
 }
 
-void ConsumerSession::release(const SlabTicket& ticket, ReleaseKind kind) {
+void ConsumerSession::release(const SlabTicket& ticket, ReleaseKind kind, std::chrono::nanoseconds busy) {
     const auto held = std::find(held_.begin(), held_.end(), ticket);
     expect(held != held_.end(), "only a slab that take() gave is released, once");
     held_.erase(held);
     releases_.add(ticket, kind);
+    unsent_busy_ += busy;
 }
 
 void ConsumerSession::leave() {
@@ -177,16 +180,26 @@ void ConsumerSession::return_pending() {
     pending_.clear();
 }
 
+bool ConsumerSession::may_hold_back() const {
+    return state_ == State::Serving && !pending_.empty() && unsent_busy_ < kHoldBack && releases_.unsent() < most_held_back_;
+}
+
 void ConsumerSession::send_due() {
     if (state_ == State::Refused) return;
-    while (const auto batch = releases_.due(clock_->now())) {
-        const Releases body{welcome_.session, batch->first_sequence};
-        if (!port_->send_release(encode(body, std::span<const ReleaseRecord>(batch->records)))) break;
-        releases_.mark_sent(*batch, clock_->now());
-    }
+    if (!may_hold_back()) send_releases();
     try_goodbye();
     while (!outgoing_.empty() && port_->send_work(outgoing_.front())) outgoing_.pop_front();
     if (goodbye_queued_ && outgoing_.empty()) state_ = State::Ended;
+}
+
+void ConsumerSession::send_releases() {
+    const TimePoint now = clock_->now();
+    while (const auto batch = releases_.due(now)) {
+        const Releases body{welcome_.session, batch->first_sequence};
+        if (!port_->send_release(encode(body, std::span<const ReleaseRecord>(batch->records)))) break;
+        releases_.mark_sent(*batch, now);
+    }
+    if (!releases_.has_unsent()) unsent_busy_ = {};
 }
 
 void ConsumerSession::try_goodbye() {

@@ -52,11 +52,16 @@ class ConsumerSession {
 
     // Takes in every message that waits and sends what is due. Call it often, and before every wait.
     void step();
+    // The second half of step(): cheap, for between two short slabs.
+    void send_due();
 
     // The next slab to work on; it is then held until release(). Nothing when there is none.
     std::optional<SlabTicket> take();
-    // Gives a slab that take() gave back; step() sends it.
-    void release(const SlabTicket& ticket, ReleaseKind kind);
+    // Gives a slab that take() gave back. `busy`: how long it was worked on. step() sends it, unless it may wait for the releases
+    // of the next slabs: while there are such, less than kHoldBack was spent on those unsent, and they are fewer than a
+    // quarter of the window.
+    void release(const SlabTicket& ticket, ReleaseKind kind, std::chrono::nanoseconds busy = kHoldBack);
+    static constexpr std::chrono::microseconds kHoldBack{200};
     // Ends the session in order, by own wish: no more deliveries, those not begun are returned. Harmless when
     // repeated.
     void leave();
@@ -69,8 +74,10 @@ class ConsumerSession {
     std::optional<DrainReason> drain_reason() const { return drain_reason_; }
     const Counts& counts() const { return counts_; }
 
-    // False while a release or another message could not be handed to the channel yet.
-    bool all_sent() const { return outgoing_.empty() && !releases_.has_unsent(); }
+    // Delivered, and not begun.
+    bool has_pending() const { return !pending_.empty(); }
+    // False while a due release or another message could not be handed to the channel yet.
+    bool all_sent() const { return outgoing_.empty() && (!releases_.has_unsent() || may_hold_back()); }
     // Holds nothing, and the producer knows it.
     bool settled() const { return pending_.empty() && held_.empty() && releases_.unacknowledged() == 0; }
     // How long a caller may wait for the port before step() has something to do of its own accord.
@@ -86,11 +93,13 @@ class ConsumerSession {
     void on_drain(const Drain& drain);
     bool is_ours(std::uint64_t session);
     void return_pending();
-    void send_due();
+    bool may_hold_back() const;
+    void send_releases();
     void try_goodbye();
 
     ConsumerPort* port_;
     const Clock* clock_;
+    std::uint32_t most_held_back_;    // releases in one message, while slabs are at hand
     State state_ = State::Greeting;
     Welcome welcome_{};
     Refusal refusal_;
@@ -102,6 +111,7 @@ class ConsumerSession {
     std::deque<SlabTicket> pending_;  // delivered, not begun
     std::vector<SlabTicket> held_;    // given out by take()
     ReleaseLog releases_;
+    std::chrono::nanoseconds unsent_busy_{};   // spent on the slabs whose releases are held back
     std::deque<Bytes> outgoing_;  // for the work channel, in order
 };
 

@@ -11,21 +11,20 @@
 namespace offramp {
 
 ReadLease ReadLease::open(const SlabTicket& ticket, SlabMappings& mappings, WorkCell& cell,
-                          ConsumerSession& session) {
+                          ConsumerSession& session, SlabContents& contents) {
     const TraceRange range(TraceName::Map);
     cell.begin(ticket);
-    return {ticket,
-            SlabContents::read(mappings.slab(ticket.slab), mappings.ledger().header().run_nonce, ticket),
-            cell, session};
+    contents.read_anew(mappings.slab(ticket.slab), mappings.ledger().header().run_nonce, ticket);
+    return {ticket, contents, cell, session};
 }
 
-ReadLease::ReadLease(const SlabTicket& ticket, SlabContents contents, WorkCell& cell,
+ReadLease::ReadLease(const SlabTicket& ticket, const SlabContents& contents, WorkCell& cell,
                      ConsumerSession& session)
-    : ticket_(ticket), contents_(std::move(contents)), cell_(&cell), session_(&session) {}
+    : ticket_(ticket), contents_(&contents), cell_(&cell), session_(&session) {}
 
 ReadLease::ReadLease(ReadLease&& other) noexcept
     : ticket_(other.ticket_),
-      contents_(std::move(other.contents_)),
+      contents_(other.contents_),
       cell_(other.cell_),
       session_(std::exchange(other.session_, nullptr)) {}
 
@@ -41,11 +40,11 @@ ReadLease::~ReadLease() {
 
 void ReadLease::complete(std::chrono::nanoseconds busy) && {
     expect(session_ != nullptr, "a lease is used up once");
-    const auto holes = std::count_if(contents_.samples.begin(), contents_.samples.end(),
+    const auto holes = std::count_if(contents_->samples.begin(), contents_->samples.end(),
                                      [](const SampleView& sample) { return sample.hole; });
-    const std::uint64_t samples = contents_.samples.size() - static_cast<std::size_t>(holes);
-    cell_->end({.busy = busy, .samples = samples, .bytes = contents_.payload_bytes});
-    std::exchange(session_, nullptr)->release(ticket_, ReleaseKind::Completed);
+    const std::uint64_t samples = contents_->samples.size() - static_cast<std::size_t>(holes);
+    cell_->end({.busy = busy, .samples = samples, .bytes = contents_->payload_bytes});
+    std::exchange(session_, nullptr)->release(ticket_, ReleaseKind::Completed, busy);
 }
 
 void ReadLease::give_back() && {

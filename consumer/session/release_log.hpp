@@ -45,6 +45,7 @@ class ReleaseLog {
     std::size_t unacknowledged() const { return records_.size(); }
     // Whether some release was never handed to the channel.
     bool has_unsent() const { return highest_sent_ < last_sequence(); }
+    std::uint64_t unsent() const { return last_sequence() - highest_sent_; }
     std::uint64_t last_sequence() const { return first_ + records_.size() - 1; }
 
   private:

@@ -9,15 +9,16 @@
 
 namespace offramp {
 
-SlabMappings SlabMappings::attach(const RunNames& names) {
+SlabMappings SlabMappings::attach(const RunNames& names, Keeping keeping) {
     auto region =
         SharedRegionView::attach(names.ledger(), SharedRegionView::Access::ReadOnly, sizeof(LedgerHeader));
     const LedgerView ledger = LedgerView::check(region.bytes(), names);
-    return {names, std::move(region), ledger};
+    return {names, keeping, std::move(region), ledger};
 }
 
-SlabMappings::SlabMappings(const RunNames& names, SharedRegionView ledger_region, const LedgerView& ledger)
+SlabMappings::SlabMappings(const RunNames& names, Keeping keeping, SharedRegionView ledger_region, const LedgerView& ledger)
     : names_(names),
+      keeping_(keeping),
       ledger_region_(std::move(ledger_region)),
       ledger_(ledger),
       plan_(ledger.spans()),
@@ -38,6 +39,7 @@ std::span<const std::byte> SlabMappings::slab(std::uint32_t index) {
 }
 
 bool SlabMappings::map_next() {
+    if (keeping_ == Keeping::PerSlab) return false;
     const auto next = std::find_if(spans_.begin(), spans_.end(), [](const auto& span) { return !span; });
     if (next == spans_.end()) return false;
     try {
@@ -48,13 +50,19 @@ bool SlabMappings::map_next() {
     }
 }
 
+void SlabMappings::done_with(std::uint32_t index) {
+    if (keeping_ == Keeping::AllRun) return;
+    const TraceRange range(TraceName::Unmap);
+    spans_[plan_.span_of(index)].reset();
+}
+
 const SharedRegionView& SlabMappings::span_region(std::uint32_t index) {
     std::optional<SharedRegionView>& region = spans_[index];
     if (!region) {
         const TraceRange range(TraceName::Map);
         region = SharedRegionView::attach(names_.span(index), SharedRegionView::Access::ReadOnly,
                                           plan_.span_bytes(index));
-        region->populate();
+        if (keeping_ == Keeping::AllRun) region->populate();
     }
     return *region;
 }

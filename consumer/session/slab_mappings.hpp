@@ -22,7 +22,9 @@ namespace offramp {
 // says; SystemError when an object is gone, that is when the run has ended.
 class SlabMappings {
   public:
-    static SlabMappings attach(const RunNames& names);
+    // PerSlab: memory is made anew for every filling, so it is mapped and unmapped with each (rung `workers`).
+    enum class Keeping { AllRun, PerSlab };
+    static SlabMappings attach(const RunNames& names, Keeping keeping = Keeping::AllRun);
 
     const LedgerView& ledger() const { return ledger_; }
     // The cell in this place of the table; the caller owns the session that the place belongs to.
@@ -32,12 +34,15 @@ class SlabMappings {
     // Maps one more span, every page of it, for a consumer that has nothing to do: no later read faults. False when all are mapped,
     // or the next is not made yet.
     bool map_next();
+    // Called before a slab that was read is given back.
+    void done_with(std::uint32_t index);
 
   private:
-    SlabMappings(const RunNames& names, SharedRegionView ledger_region, const LedgerView& ledger);
+    SlabMappings(const RunNames& names, Keeping keeping, SharedRegionView ledger_region, const LedgerView& ledger);
     const SharedRegionView& span_region(std::uint32_t index);
 
     RunNames names_;
+    Keeping keeping_;
     SharedRegionView ledger_region_;
     LedgerView ledger_;
     SpanPlan plan_;

@@ -8,6 +8,7 @@ from offramp_launch.environment import ccache_environment
 from offramp_launch.steps import run_step
 
 PROGRAMS = ("offramp-producer", "offramp-consumer", "offramp_models")
+BENCHMARK = ("offramp-message-bench", "offramp_native_reader")
 EVERYTHING = ("all",)
 JOB_BYTES = 2 << 30
 

@@ -5,23 +5,26 @@ import os
 import subprocess
 import sys
 
-from offramp_launch import doctor, run_command, testing
+from offramp_launch import benchmark, doctor, run_command, testing
 from offramp_launch.arguments import count, take_switch, take_values
 from offramp_launch.control import ControlClient
 from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.ladder import command as ladder_command
 from offramp_launch.places import Places
 from offramp_launch.progress import describe
 from offramp_launch.run_dir import find_live_run
 from offramp_launch.setting_up import set_up_programs
 from offramp_launch.toolchain import FLAGS as TOOLCHAIN_FLAGS
 
-# `run` continues as this in the set-up's own Python, which has what the progress line and the sample images need.
+# `run` and `ladder` continue as these in the set-up's own Python, which has what the progress line, the sample images and the
+# pictures need.
 CONTINUED = "run-set-up"
+LADDER_CONTINUED = "ladder-set-up"
 
 
 def main(argv):
     commands = {"run": run, CONTINUED: run_set_up, "scale": scale, "status": status, "stop": stop, "doctor": examine,
-                "test": test, "setup": setup}
+                "bench": bench, "test": test, "setup": setup, "ladder": ladder, LADDER_CONTINUED: ladder_set_up}
     places = Places()
     try:
         command, *arguments = argv or ["help"]
@@ -51,14 +54,31 @@ def run(places, argv):
     flags, passed = take_values(argv, TOOLCHAIN_FLAGS)
     if not os.environ.get("OFFRAMP_BIN_DIR"):
         set_up_programs(places, flags)
+    return continue_set_up(places, CONTINUED, run_set_up, passed)
+
+
+def continue_set_up(places, command, function, argv):
+    """Goes on in the set-up's own Python, where there is one."""
     if places.venv_python.exists() and sys.prefix != str(places.venv):
         os.execv(places.venv_python, [str(places.venv_python), "-E", "-s", "-X", f"pycache_prefix={places.build / 'pycache'}",
-                                      str(places.launch / "offramp_launch"), CONTINUED, *passed])
-    return run_set_up(places, passed)
+                                      str(places.launch / "offramp_launch"), command, *argv])
+    return function(places, argv)
 
 
 def run_set_up(places, argv):
     return run_command.start(places, argv, ["run", *argv])
+
+
+def ladder(places, argv):
+    flags, passed = take_values(argv, TOOLCHAIN_FLAGS)
+    measures = not any(argument.partition("=")[0] == "--from" for argument in passed)
+    if measures and not os.environ.get("OFFRAMP_BIN_DIR"):
+        set_up_programs(places, flags)
+    return continue_set_up(places, LADDER_CONTINUED, ladder_set_up, passed)
+
+
+def ladder_set_up(places, argv):
+    return ladder_command.start(places, argv)
 
 
 def run_help(places):
@@ -82,6 +102,11 @@ def test(places, argv):
     flags, rest = take_values(argv, TOOLCHAIN_FLAGS)
     sanitizers, rest = take_switch(rest, "--sanitizers")
     return testing.run_tests(places, flags, sanitizers, rest)
+
+
+def bench(places, argv):
+    flags, passed = take_values(argv, TOOLCHAIN_FLAGS)
+    return benchmark.run_benchmark(places, flags, passed)
 
 
 def scale(places, argv):

@@ -24,6 +24,8 @@ ANSWERED_BY_THE_PRODUCER = ("--print-config", "--list", "--probe", "--sweep", "-
 SEGMENTS = ".offramp-segments"
 # Settled by the launch script for every program of the run.
 SETTLED = ("--run-dir", "--run-id", "--lifeline-fd")
+# Rungs that process in the producer, or not at all.
+WITHOUT_CONSUMERS = ("sequential", "compute-alone")
 # What says where the items of a run come from.
 INPUT_FLAGS = ("--input", "--source", "--batches", "--profile", "--config")
 
@@ -44,7 +46,7 @@ def start(places, argv, typed):
         argv = [*argv, "--input", str(places.sample_images)]
         config = resolve(producer, argv)
 
-    consumers = config.get("consumers") or default_consumers(config)
+    consumers = config.get("consumers") or (0 if config.get("rung") in WITHOUT_CONSUMERS else default_consumers(config))
     if consumers > MOST_CONSUMERS:
         raise LaunchError(f"--consumers {consumers} is more than a run can hold", f"At most {MOST_CONSUMERS}", ExitCode.USAGE)
 

@@ -24,6 +24,13 @@ def set_up_programs(places, flags):
         build.build(places, "release", build.PROGRAMS)
 
 
+def set_up_benchmark(places, flags):
+    with one_at_a_time(places):
+        definitions = prepare_environment(places, flags, ("requirements-test.txt",))
+        build.configure(places, "release", definitions)
+        build.build(places, "release", (*build.PROGRAMS, *build.BENCHMARK))
+
+
 def set_up_tests(places, flags, presets):
     with one_at_a_time(places):
         definitions = prepare_environment(places, flags, ("requirements-test.txt",))

@@ -11,6 +11,10 @@
 #include "producer/cuda/page_locking.hpp"
 #include "producer/cuda/pci_link.hpp"
 
+// Of libcudart; their header is a package of its own, which nothing else needs.
+extern "C" cudaError_t cudaProfilerStart(void);
+extern "C" cudaError_t cudaProfilerStop(void);
+
 namespace offramp {
 namespace {
 
@@ -68,6 +72,9 @@ class CudaDevice final : public Device {
         const DeviceGuard guard(index_);
         return std::make_unique<CudaPinnedRegistration>(range);
     }
+    void start_profiler() override { check(cudaProfilerStart(), "cudaProfilerStart"); }
+    void stop_profiler() override { check(cudaProfilerStop(), "cudaProfilerStop"); }
+
     PinningProof prove_pinned(std::span<std::byte> range) override {
         const DeviceGuard guard(index_);
         return {.registered = is_page_locked(range), .gigabytes_per_second = timed_copy_into(*this, range)};

@@ -124,6 +124,9 @@ class Device {
                                                                const std::string& purpose) = 0;
     // Page-locks host memory that is mapped and populated already. At most 64 GiB a call.
     virtual std::unique_ptr<PinnedRegistration> pin(std::span<std::byte> range) = 0;
+    // Marks the part of a run that a profiler captures (nsys --capture-range=cudaProfilerApi). Nothing without one.
+    virtual void start_profiler() = 0;
+    virtual void stop_profiler() = 0;
     // Copies into the range, which keeps its contents undefined afterwards.
     virtual PinningProof prove_pinned(std::span<std::byte> range) = 0;
 };

@@ -51,6 +51,7 @@ struct ModelOptions {
     int device_index = -1;         // CUDA device; -1: CPU
     void* stream = nullptr;        // cudaStream_t that run() submits to; null on the CPU
     std::uint64_t copy_bytes = 0;  // `copy`: bytes of a batch
+    std::string copy_outputs;      // `copy`: fp16 shapes of one sample's outputs (OutputShapes); empty: plain bytes
 };
 
 // One loaded model. Thread: one at a time (the inference thread). Blocks: run() does not wait for the device.

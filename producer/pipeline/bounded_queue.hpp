@@ -45,6 +45,18 @@ class BoundedQueue {
         return take(lock);
     }
 
+    // The same, waiting until `until` at most; nothing also when it has passed.
+    std::optional<T> pop_until(TimePoint until) {
+        std::unique_lock lock(mutex_);
+        const auto ready = [this] { return closed_ || !values_.empty(); };
+        if (!ready()) {
+            pop_blocked_.begin(clock_.now());
+            has_value_.wait_until(lock, until, ready);
+            pop_blocked_.end(clock_.now());
+        }
+        return take(lock);
+    }
+
     // The same without waiting; nothing also when the queue is merely empty.
     std::optional<T> try_pop() {
         std::unique_lock lock(mutex_);
@@ -73,6 +85,11 @@ class BoundedQueue {
     std::size_t size() const {
         const std::lock_guard lock(mutex_);
         return values_.size();
+    }
+    // Closed, and everything in it was taken: nothing will come any more.
+    bool drained() const {
+        const std::lock_guard lock(mutex_);
+        return closed_ && values_.empty();
     }
     bool closed() const {
         const std::lock_guard lock(mutex_);

@@ -2,18 +2,22 @@
 
 namespace offramp {
 
-ComputeClock::ComputeClock(Device& device, std::size_t depth) : pairs_(depth) {
+ComputeClock::ComputeClock(Device& device, DeviceTimeline& timeline, std::size_t depth, std::size_t every)
+    : timeline_(timeline), every_(every), pairs_(depth / every) {
     for (Pair& pair : pairs_)
         pair = {device.make_event(Device::Timing::On), device.make_event(Device::Timing::On)};
 }
 
-void ComputeClock::begin(Stream& stream) {
+void ComputeClock::begin(Stream& stream, std::uint64_t batch) {
+    if (batches_ % every_ != 0) return;
     Pair& pair = pairs_[next_];
     close(pair);
+    pair.batch = batch;
     stream.record(*pair.begun);
 }
 
 void ComputeClock::end(Stream& stream) {
+    if (batches_++ % every_ != 0) return;
     Pair& pair = pairs_[next_];
     stream.record(*pair.ended);
     pair.open = true;
@@ -27,7 +31,8 @@ void ComputeClock::settle() {
 void ComputeClock::close(Pair& pair) {
     if (!pair.open) return;
     pair.ended->wait();
-    busy_ns_ += static_cast<std::uint64_t>(pair.ended->seconds_since(*pair.begun) * 1e9);
+    busy_ns_ += static_cast<std::uint64_t>(pair.ended->seconds_since(*pair.begun) * 1e9) * every_;
+    timeline_.add("compute", pair.batch, *pair.begun, *pair.ended);
     pair.open = false;
 }
 

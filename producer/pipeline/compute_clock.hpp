@@ -6,17 +6,20 @@
 #include <vector>
 
 #include "producer/cuda/device.hpp"
+#include "producer/pipeline/device_timeline.hpp"
 
 namespace offramp {
 
-// Adds up the time that a stream spends on batches, from pairs of events on the device, not from guesses on the host.
-// Thread: begin() and end() from the stream's; busy_seconds() from any. Blocks: begin() when `depth` batches are unfinished: it then
-// waits for the oldest, which also bounds how far the host runs ahead of the device.
+// Adds up the time that a stream spends on batches, from pairs of events on the device, not from guesses on the host. Of small batches
+// only every n-th is timed, and counts n times.
+// Borrows: device, timeline. Thread: begin() and end() from the stream's; busy_seconds() from any. Blocks: begin() when `depth` batches
+// are unfinished: it then waits for the oldest, which also bounds how far the host runs ahead of the device.
 class ComputeClock {
  public:
-    ComputeClock(Device& device, std::size_t depth);
+    // `depth` is a multiple of `every`.
+    ComputeClock(Device& device, DeviceTimeline& timeline, std::size_t depth, std::size_t every);
 
-    void begin(Stream& stream);
+    void begin(Stream& stream, std::uint64_t batch);
     void end(Stream& stream);
     // Waits for what was begun, so that busy_seconds() holds all of it.
     void settle();
@@ -25,12 +28,16 @@ class ComputeClock {
  private:
     struct Pair {
         std::unique_ptr<Event> begun, ended;
+        std::uint64_t batch = 0;
         bool open = false;
     };
     void close(Pair& pair);
 
+    DeviceTimeline& timeline_;
+    const std::size_t every_;
     std::vector<Pair> pairs_;
     std::size_t next_ = 0;
+    std::uint64_t batches_ = 0;
     std::atomic<std::uint64_t> busy_ns_{0};
 };
 

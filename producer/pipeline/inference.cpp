@@ -5,31 +5,28 @@
 #include "common/base/trace.hpp"
 
 namespace offramp {
-namespace {
 
-// So many batches may be submitted and unfinished: enough that the device never waits for the host.
-constexpr std::size_t kBatchesInFlight = 3;
-
-}  // namespace
-
-Inference::Inference(Device& device, Model& model, OutputTransformer& transformer, Stream& compute,
-                     const SlabLayout& layout)
+Inference::Inference(Device& device, Model& model, OutputTransformer& transformer, Stream& compute, DeviceTimeline& timeline,
+                     const SlabLayout& layout, Pace pace)
     : device_(device),
       model_(model),
       transformer_(transformer),
       compute_(compute),
       layout_(layout),
-      clock_(device, kBatchesInFlight),
+      clock_(device, timeline, pace.depth, pace.timed),
       events_(device) {}
 
-void Inference::run(Prefetcher& input, EgressStream& egress) {
-    while (auto batch = input.next()) {
+bool Inference::run(Prefetcher& input, OutputSink& sink, std::uint64_t batches) {
+    for (; batches > 0; --batches) {
+        auto batch = input.next();
+        if (!batch) break;
         OutputBatch output = compute_batch(std::move(*batch));
         const std::uint64_t began = now_ns();
-        if (!egress.submit(std::move(output))) return;
+        if (!sink.submit(std::move(output))) return false;
         output_wait_ns_ += now_ns() - began;
     }
     clock_.settle();
+    return batches == 0;
 }
 
 OutputBatch Inference::compute_batch(InputBatch input) {
@@ -39,7 +36,7 @@ OutputBatch Inference::compute_batch(InputBatch input) {
     // A model on the CPU computes on this very thread, not on a stream.
     if (!device_.is_gpu() && input.ready() != nullptr) input.ready()->wait();
     OutputBatch output{.number = input.number(), .rows = {input.rows().begin(), input.rows().end()}};
-    clock_.begin(compute_);
+    clock_.begin(compute_, input.number());
     output.tensors = transformer_.apply(compute_, model_.run(input.data()));
     clock_.end(compute_);
     output.computed = events_.take();

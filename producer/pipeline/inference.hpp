@@ -7,22 +7,31 @@
 #include "producer/models/model.hpp"
 #include "producer/pipeline/blocked_time.hpp"
 #include "producer/pipeline/compute_clock.hpp"
-#include "producer/pipeline/egress_stream.hpp"
+#include "producer/pipeline/device_timeline.hpp"
 #include "producer/pipeline/event_pool.hpp"
+#include "producer/pipeline/output_sink.hpp"
 #include "producer/pipeline/output_transformer.hpp"
 #include "producer/pipeline/prefetcher.hpp"
 
 namespace offramp {
 
-// Runs model and transform on every batch of input and hands the outputs to the egress. Never waits for the device but where a bound on
+// Runs model and transform on every batch of input and hands the outputs to the sink. Never waits for the device but where a bound on
 // what is in flight asks for it.
 // Borrows all of its parts. Thread: run() on the model's thread; the figures from any. Blocks: run() to the end of the input.
-// Errors: the model's, the prefetcher's and the egress's.
+// Errors: the model's, the prefetcher's and the sink's.
 class Inference {
  public:
-    Inference(Device& device, Model& model, OutputTransformer& transformer, Stream& compute, const SlabLayout& layout);
+    // `depth`: batches that may be submitted and unfinished; `timed`: every n-th is timed on the device.
+    struct Pace {
+        std::size_t depth = 3;
+        std::size_t timed = 1;
+    };
+    Inference(Device& device, Model& model, OutputTransformer& transformer, Stream& compute, DeviceTimeline& timeline,
+              const SlabLayout& layout, Pace pace);
 
-    void run(Prefetcher& input, EgressStream& egress);
+    // At most so many batches; false when there is no more input, or the sink takes none. Their device time is known on return.
+    bool run(Prefetcher& input, OutputSink& sink, std::uint64_t batches = kAllBatches);
+    static constexpr std::uint64_t kAllBatches = ~std::uint64_t{0};
 
     double busy_seconds() const { return clock_.busy_seconds(); }
     double output_wait_seconds() const { return static_cast<double>(output_wait_ns_) / 1e9; }

@@ -7,20 +7,34 @@
 #include "common/base/trace.hpp"
 
 namespace offramp {
+namespace {
+
+// Batches that cost nothing to make lie ready in this number: a model of microseconds a batch must not wait for a thread to wake up.
+constexpr std::size_t kResidentBatchesAhead = 128;
+
+std::size_t queue_capacity(const PrefetchSettings& settings, bool uploads) {
+    return uploads ? std::size_t{settings.depth} + 1 : std::max<std::size_t>(settings.depth + 1, kResidentBatchesAhead);
+}
+
+bool needs_upload(BatchSource& source, const ModelInput& input) {
+    return source.row_kind() != RowKind::Nothing && input.kind != InputKind::None;
+}
+
+}  // namespace
 
 Prefetcher::Prefetcher(Device& device, BatchSource& source, PrefetchSettings settings, const Clock& clock)
     : device_(device),
       source_(source),
       settings_(std::move(settings)),
       budget_(settings_.max_errors, source.items()),
-      queue_(std::size_t{settings_.depth} + 1, clock) {
+      queue_(queue_capacity(settings_, needs_upload(source, settings_.input)), clock) {
     const ModelInput& input = settings_.input;
     expect(settings_.batch > 0 && settings_.decode_workers > 0,
            "a prefetcher makes batches with at least one worker");
     expect(input.kind == InputKind::None || input.tensor.rows() == settings_.batch,
            "the model's input is one full batch");
     device_.use_on_this_thread();
-    const bool uploads = source_.row_kind() != RowKind::Nothing && input.kind != InputKind::None;
+    const bool uploads = needs_upload(source_, input);
     if (uploads) {
         const std::uint32_t buffers = settings_.depth + 1;
         upload_.emplace(device_, input, source_.row_kind());
@@ -30,7 +44,8 @@ Prefetcher::Prefetcher(Device& device, BatchSource& source, PrefetchSettings set
             clock);
         inputs_ = std::make_shared<InputSlots>(device_, upload_->input_bytes(), buffers, clock);
         copies_ = device_.make_stream("h2d");
-        uploaded_ = device_.make_event();
+        upload_began_ = device_.make_event(Device::Timing::On);
+        uploaded_ = device_.make_event(Device::Timing::On);
     } else if (input.kind != InputKind::None) {
         resident_ = make_resident_input(device_, input, settings_.seed);
     }
@@ -79,7 +94,8 @@ Prefetcher::Progress Prefetcher::progress() const {
                       .holes_delivered = holes_delivered_,
                       .batches_queued = queue_.size(),
                       .next_blocked_seconds = queue_.pop_blocked_seconds(),
-                      .upload_blocked_on_model_seconds = queue_.push_blocked_seconds()};
+                      .upload_blocked_on_model_seconds = queue_.push_blocked_seconds(),
+                      .h2d_seconds = static_cast<double>(h2d_ns_) / 1e9};
     if (staging_) {
         progress.upload_blocked_on_decode_seconds = staging_->complete_blocked_seconds();
         progress.decode_blocked_seconds = staging_->claim_blocked_seconds();
@@ -98,6 +114,7 @@ void Prefetcher::decode(std::uint32_t worker) noexcept {
 }
 
 void Prefetcher::load_row(const StagingWindow::Claim& claim) {
+    const TraceRange range(TraceName::Decode, claim.item / settings_.batch);
     RowInfo row{.item = claim.item, .key = source_.key(claim.item)};
     try {
         source_.load(claim.item, claim.row);
@@ -143,6 +160,7 @@ void Prefetcher::upload_batches() {
 }
 
 void Prefetcher::upload_one(StagingWindow::Batch batch) {
+    const std::uint64_t number = batch.number;
     InputSlot* const slot = inputs_->acquire();
     if (slot == nullptr) return;
     Event* const last_use = std::exchange(slot->last_use, nullptr);
@@ -152,12 +170,15 @@ void Prefetcher::upload_one(StagingWindow::Batch batch) {
         // so.
         if (slot->ready->armed()) slot->ready->wait();
         if (last_use != nullptr) copies_->wait_for(*last_use);
+        copies_->record(*upload_began_);
         upload_->submit(*copies_, batch.memory.data(), slot->memory->data(), *uploaded_);
         copies_->record(*slot->ready);
     }
     // Handed out before it is there: the model's work can be submitted meanwhile.
     queue_.push(InputBatch(batch.number, std::move(batch.rows), inputs_, *slot));
     uploaded_->wait();
+    h2d_ns_ += static_cast<std::uint64_t>(uploaded_->seconds_since(*upload_began_) * 1e9);
+    if (settings_.timeline != nullptr) settings_.timeline->add("h2d", number, *upload_began_, *uploaded_);
     if (last_use != nullptr)
         last_use->wait();  // done, as the upload came after it; may be armed again from here on
     staging_->recycle();

@@ -13,6 +13,7 @@
 #include "producer/cuda/device.hpp"
 #include "producer/models/model.hpp"
 #include "producer/pipeline/bounded_queue.hpp"
+#include "producer/pipeline/device_timeline.hpp"
 #include "producer/pipeline/error_budget.hpp"
 #include "producer/pipeline/input_batch.hpp"
 #include "producer/pipeline/input_upload.hpp"
@@ -29,13 +30,14 @@ struct PrefetchSettings {
     std::uint32_t depth = 2;  // batches made ahead of the one that is computed on
     std::string max_errors = "100%";
     std::uint64_t seed = 0;  // of a resident input
+    DeviceTimeline* timeline = nullptr;  // where uploads are recorded; null: nowhere
 };
 
 // Brings a source's items onto the device ahead of the model: decode workers fill page-locked staging, one
 // thread uploads whole batches on a stream of its own and hands them out in order. Batch k is the items
 // [k*batch, (k+1)*batch); an item that cannot be read is a hole in it, never a shift. Owns threads
 // ("decode-0".., "upload"), copy stream, depth+1 staging buffers, depth+1 device inputs: nothing is allocated
-// per batch but the rows' descriptions. Borrows device, source and clock, which outlive it and every batch
+// per batch but the rows' descriptions. Borrows device, source, timeline and clock, which outlive it and every batch
 // that it gave out. Thread: next(): one; the others: any, except that stop() and the destructor are not
 // called from a source's load(). Blocks: next() until a batch is there; stop() until items in the making are
 // done. Errors: the constructor: ConfigError (max_errors; a source that does not fit the model),
@@ -68,6 +70,7 @@ class Prefetcher {
         double upload_blocked_on_decode_seconds = 0;
         double upload_blocked_on_model_seconds = 0;  // every device input is in use: back-pressure
         double decode_blocked_seconds = 0;           // thread-seconds; staging is full: back-pressure
+        double h2d_seconds = 0;                      // device time of the uploads, from event pairs
     };
     Progress progress() const;
     // Every item found unreadable so far, also those of batches that were not given out yet.
@@ -95,11 +98,12 @@ class Prefetcher {
     std::optional<StagingWindow> staging_;
     std::shared_ptr<InputSlots> inputs_;
     std::unique_ptr<Stream> copies_;
-    std::unique_ptr<Event> uploaded_;
+    std::unique_ptr<Event> upload_began_, uploaded_;
 
     BoundedQueue<InputBatch> queue_;
     std::atomic<bool> finished_{false};
     std::atomic<std::uint64_t> batches_delivered_{0}, items_delivered_{0}, holes_delivered_{0};
+    std::atomic<std::uint64_t> h2d_ns_{0};
     std::mutex failure_mutex_;
     std::exception_ptr failure_;
     std::mutex threads_mutex_;  // stop() may be called by several

@@ -19,7 +19,10 @@ struct RunFacts {
     std::string source;
     bool random_weights = false;
     std::uint64_t items = 0;        // of the source
-    std::uint64_t payload_bytes = 0;   // of a full batch
+    std::uint64_t slab_payload_bytes = 0;
+    std::uint64_t samples_per_slab = 0;
+    std::uint32_t batches_per_slab = 1;
+    std::uint32_t slabs = 0;
     std::uint64_t began_ns = 0;     // CLOCK_MONOTONIC at the program's start
 };
 
@@ -27,6 +30,15 @@ struct RunFacts {
 struct Limits {
     double compute_batches_per_second = 0;
     double copy_bytes_per_second = 0;
+};
+
+// What the measured batches cost: those behind a warm-up that was delivered entirely before they started.
+struct MeasuredFigures {
+    std::uint64_t at_ns = 0;
+    std::uint64_t batches = 0;         // delivered
+    std::uint64_t copy_bytes = 0;
+    double compute_seconds = 0, copy_seconds = 0, h2d_seconds = 0;   // of the device
+    double producer_cpu_seconds = 0;
 };
 
 // How the run stands at one moment.
@@ -44,6 +56,8 @@ struct RunFigures {
     double output_wait_seconds = 0;    // the model waited for the egress to take its output
     double seconds_to_first_slab = 0;
     double seconds_to_all_slabs = 0;
+    MeasuredFigures measured_from;     // at_ns 0: the warm-up was not drained
+    MeasuredFigures so_far;
     PinningProof pinning;
     Limits limits;
     std::string failure;               // empty: none

@@ -1,6 +1,5 @@
 #include "producer/report/run_report.hpp"
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -38,15 +37,6 @@ double seconds_between(std::uint64_t from_ns, std::uint64_t to_ns) {
     return to_ns > from_ns ? static_cast<double>(to_ns - from_ns) / 1e9 : 0;
 }
 
-double cpu_seconds() {
-    rusage usage{};
-    ::getrusage(RUSAGE_SELF, &usage);
-    const auto seconds = [](const timeval& time) {
-        return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
-    };
-    return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
 double per_second(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
 
 void write_by_rename(const std::string& path, const std::string& text) {
@@ -61,6 +51,19 @@ void write_by_rename(const std::string& path, const std::string& text) {
     }
     if (std::rename(temporary.c_str(), path.c_str()) != 0)
         spdlog::warn("{} cannot be put in place: {}", path, std::strerror(errno));
+}
+
+json of_measured(const RunFigures& figures) {
+    const MeasuredFigures& from = figures.measured_from;
+    const MeasuredFigures& to = figures.so_far;
+    if (from.at_ns == 0) return nullptr;
+    return {{"batches", to.batches - from.batches},
+            {"seconds", seconds_between(from.at_ns, figures.broker.last_release_ns)},
+            {"compute_seconds", to.compute_seconds - from.compute_seconds},
+            {"copy_seconds", to.copy_seconds - from.copy_seconds},
+            {"copy_bytes", to.copy_bytes - from.copy_bytes},
+            {"h2d_seconds", to.h2d_seconds - from.h2d_seconds},
+            {"producer_cpu_seconds", to.producer_cpu_seconds - from.producer_cpu_seconds}};
 }
 
 json consumers_json(const BrokerReport& broker, bool past_too) {
@@ -81,7 +84,8 @@ json consumers_json(const BrokerReport& broker, bool past_too) {
     return list;
 }
 
-// The steady rate: what was released after the warm-up, over the time since; all of it when the run was too short for that.
+// The steady rate: what was released after the warm-up, over the time since; all of it when the run was too short for that. Where the
+// warm-up was drained, the time is that from idle to idle.
 struct Rate {
     double seconds = 0, batches = 0, samples = 0, bytes = 0;
 };
@@ -89,7 +93,9 @@ Rate steady_rate(const RunFacts& facts, const RunFigures& figures) {
     const BrokerReport& broker = figures.broker;
     const bool steady = broker.steady_since_ns != 0 && broker.last_release_ns > broker.steady_since_ns;
     const Amount from = steady ? broker.before_steady : Amount{};
-    Rate rate{.seconds = seconds_between(steady ? broker.steady_since_ns : facts.began_ns, broker.last_release_ns)};
+    const std::uint64_t measured_from = figures.measured_from.at_ns;
+    Rate rate{.seconds = seconds_between(measured_from != 0 ? measured_from : steady ? broker.steady_since_ns : facts.began_ns,
+                                         broker.last_release_ns)};
     rate.batches = per_second(static_cast<double>(broker.completed.batches - from.batches), rate.seconds);
     rate.samples = per_second(static_cast<double>(broker.completed.samples - from.samples), rate.seconds);
     rate.bytes = per_second(static_cast<double>(broker.completed.bytes - from.bytes), rate.seconds);
@@ -146,6 +152,11 @@ std::string RunReport::status_json(const RunFacts& facts, const RunFigures& befo
         {"done_samples", done},
         {"total_samples", facts.items},
         {"batches", now.broker.completed.batches},
+        {"released_samples", now.broker.completed.samples},
+        {"released_batches", now.broker.completed.batches},
+        {"released_bytes", now.broker.completed.bytes},
+        {"last_release_ns", now.broker.last_release_ns},
+        {"now_ns", now.at_ns},
         {"samples_per_second",
          per_second(static_cast<double>(now.broker.completed.samples - before.broker.completed.samples), seconds)},
         {"gpu_share", std::clamp(per_second(now.compute_busy_seconds - before.compute_busy_seconds, seconds), 0.0, 1.0)},
@@ -205,6 +216,11 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& fig
         {"transform", facts.config.transform},
         {"source", facts.source},
         {"batch", facts.config.batch},
+        {"rung", facts.config.rung},
+        {"samples_per_slab", facts.samples_per_slab},
+        {"batches_per_slab", facts.batches_per_slab},
+        {"slab_payload_bytes", facts.slab_payload_bytes},
+        {"measured", of_measured(figures)},
         {"samples", samples},
         {"batches", batches},
         {"slabs", {{"published", of_amount(broker.published)}, {"released", of_amount(broker.completed)}}},
@@ -220,7 +236,7 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& fig
         {"input_wait_seconds", figures.input_wait_seconds},
         {"slab_wait_seconds", figures.slab_wait_seconds},
         {"output_wait_seconds", figures.output_wait_seconds},
-        {"producer_cpu_seconds", cpu_seconds()},
+        {"producer_cpu_seconds", figures.so_far.producer_cpu_seconds},
         {"first_batch_seconds", seconds_between(facts.began_ns, broker.first_release_ns)},
         {"first_slab_seconds", figures.seconds_to_first_slab},
         {"all_slabs_seconds", figures.seconds_to_all_slabs},

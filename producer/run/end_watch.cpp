@@ -13,11 +13,6 @@
 #include "common/base/trace.hpp"
 
 namespace offramp {
-namespace {
-
-constexpr int kBeatMilliseconds = 500;
-
-}  // namespace
 
 EndWatch::EndWatch(const EndSignals& signals, int lifeline_fd, Actions actions)
     : actions_(std::move(actions)), stop_(::eventfd(0, EFD_CLOEXEC)) {
@@ -36,7 +31,7 @@ void EndWatch::watch(int signals_fd, int lifeline_fd) {
     std::array<pollfd, 3> entries{{{stop_.get(), POLLIN, 0}, {signals_fd, POLLIN, 0}, {lifeline_fd, 0, 0}}};
     int signals_seen = 0;
     while (true) {
-        const int ready = ::poll(entries.data(), entries.size(), kBeatMilliseconds);
+        const int ready = ::poll(entries.data(), entries.size(), static_cast<int>(actions_.beat_interval.count()));
         if (ready > 0 && entries[0].revents != 0) return;
         if (ready > 0 && (entries[1].revents & POLLIN) != 0) {
             signalfd_siginfo signal{};

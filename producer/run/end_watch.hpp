@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <thread>
 
@@ -20,7 +21,8 @@ class EndWatch {
     struct Actions {
         std::function<void(const char* why)> drain;
         std::function<void(const char* why)> abandon;
-        std::function<void()> beat;     // every half second
+        std::function<void()> beat;
+        std::chrono::milliseconds beat_interval{500};
     };
     // `lifeline_fd`: -1 for none. The actions are called on the watch's thread; what they throw is logged.
     EndWatch(const EndSignals& signals, int lifeline_fd, Actions actions);

@@ -1,23 +1,29 @@
 #include "producer/run/producer_run.hpp"
 
 #include <pwd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "common/base/clock.hpp"
 #include "common/base/log.hpp"
+#include "common/base/trace_recording.hpp"
 #include "producer/cuda/gpu_search.hpp"
 #include "producer/models/copy_model.hpp"
 #include "producer/models/model_library.hpp"
 #include "producer/pipeline/input_upload.hpp"
 #include "producer/pipeline/limits.hpp"
+#include "producer/rungs/make_egress.hpp"
 
 namespace offramp {
 namespace {
 
 constexpr std::uint32_t kConsumerCapacity = 64;
 constexpr std::uint64_t kLimitWarmup = 5;
+constexpr std::uint32_t kPoolBatchesOnGpu = 8;
+constexpr std::uint32_t kPoolBatchesOnCpu = 6;
 
 Endpoint endpoint_of(const RunConfig& config, const std::string& run_dir) {
     RunNames names{config.run_id, RunNames::random_nonce()};
@@ -37,6 +43,15 @@ std::vector<uid_t> allowed_uids(const RunConfig& config) {
     return uids;
 }
 
+double cpu_seconds() {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    const auto seconds = [](const timeval& time) {
+        return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+    };
+    return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
 const SourceEntry& find_source(const std::string& name) {
     std::string known;
     for (const SourceEntry& entry : SourceEntry::all()) {
@@ -50,12 +65,14 @@ const SourceEntry& find_source(const std::string& name) {
 
 ProducerRun::ProducerRun(RunConfig config, const EndSignals& signals, std::uint64_t began_ns)
     : config_(std::move(config)),
+      rung_(Rung::named(config_.rung)),
       began_ns_(began_ns),
       exchange_(SlabExchange::make()),
       end_watch_(signals, config_.lifeline_fd,
                  {.drain = [this](const char* why) { drain(why); },
                   .abandon = [this](const char* why) { abandon(why); },
-                  .beat = [this] { beat(); }}),
+                  .beat = [this] { beat(); },
+                  .beat_interval = std::chrono::milliseconds(static_cast<std::int64_t>(config_.status_seconds * 1e3))}),
       directory_(config_.run_dir, !config_.consumer_user.empty()),
       endpoint_(endpoint_of(config_, directory_.path())),
       run_lock_(RunLock::hold(endpoint_.names, true, !config_.consumer_user.empty())),
@@ -68,11 +85,12 @@ ProducerRun::ProducerRun(RunConfig config, const EndSignals& signals, std::uint6
         spdlog::warn("no GPU is used, model and copies run on the CPU ({}){}", device.name,
                      config_.device == "cpu" ? "" : ": " + find_gpus().obstacle);
     compute_ = device_->make_stream("compute");
+    timeline_ = std::make_unique<DeviceTimeline>(*device_, *compute_);
     open_model();
     check_not_stopped();
     open_source();
     lay_out_slabs();
-    start_broker();
+    start_delivery();
     check_not_stopped();
     start_pipeline();
     check_not_stopped();
@@ -83,7 +101,10 @@ ProducerRun::ProducerRun(RunConfig config, const EndSignals& signals, std::uint6
                                     .source = source_->description(),
                                     .random_weights = model_->random_weights(),
                                     .items = source_->items(),
-                                    .payload_bytes = layout_.payload_bytes,
+                                    .slab_payload_bytes = plan_.layout.payload_bytes,
+                                    .samples_per_slab = static_cast<std::uint64_t>(plan_.layout.rows),
+                                    .batches_per_slab = plan_.layout.batches,
+                                    .slabs = plan_.spans.slab_count,
                                     .began_ns = began_ns_});
 }
 
@@ -93,7 +114,7 @@ ProducerRun::~ProducerRun() {
     if (input_) input_->stop();
     egress_.reset();
     inference_.reset();
-    broker_.reset();
+    delivery_.reset();
     pool_.reset();
 }
 
@@ -109,7 +130,8 @@ void ProducerRun::open_model() {
                          .deterministic = config_.deterministic,
                          .device_index = device_->is_gpu() ? device_->info().index : -1,
                          .stream = compute_->native(),
-                         .copy_bytes = config_.copy_bytes};
+                         .copy_bytes = config_.copy_bytes,
+                         .copy_outputs = config_.copy_outputs};
     const std::string built_in[] = {"copy"};
     model_ = config_.model == "copy" ? make_copy_model(options, *device_)
                                      : ModelLibrary::open().make(options, built_in);
@@ -130,23 +152,30 @@ void ProducerRun::open_source() {
 }
 
 void ProducerRun::lay_out_slabs() {
-    const auto rows = config_.samples_per_slab == 0 ? config_.batch : std::min(config_.samples_per_slab, config_.batch);
-    layout_ = SlabLayout::make(transformer_->outputs(), rows, 1, source_->max_key_bytes());
-    plan_ = SpanPlan::make(config_.slabs, layout_.slab_bytes);
-    const bool group = !config_.consumer_user.empty();
-    memory_ = std::make_unique<RunMemory>(endpoint_.names, layout_, plan_, kConsumerCapacity, endpoint_.epoch, group);
-    ledger_ = std::make_unique<SlabLedger>(SlabLedger::format(memory_->ledger(), endpoint_.epoch));
+    plan_ = EgressPlan::make(config_, rung_, transformer_->outputs(), source_->max_key_bytes(),
+                             device_->is_gpu() ? kPoolBatchesOnGpu : kPoolBatchesOnCpu);
+    spdlog::info("slabs: {} of {:.1f} MiB, {} samples each, in {} spans", plan_.spans.slab_count,
+                 static_cast<double>(plan_.layout.slab_bytes) / (1 << 20), plan_.layout.rows, plan_.spans.span_count);
+    if (rung_.name != "streams") spdlog::warn("rung '{}': this run shows what it costs; streams is the default", rung_.name);
+    if (rung_.has_consumers()) {
+        memory_ = std::make_unique<RunMemory>(endpoint_.names, plan_.layout, plan_.spans, kConsumerCapacity, endpoint_.epoch,
+                                              !config_.consumer_user.empty());
+        ledger_ = std::make_unique<SlabLedger>(SlabLedger::format(memory_->ledger(), endpoint_.epoch));
+    }
+    if (rung_.has_pool()) make_pool();
+}
+
+void ProducerRun::make_pool() {
     pool_ = std::make_unique<SlabPool>(
-        endpoint_.names, plan_, [this](std::span<std::byte> span) { return pin_span(span); }, group,
+        endpoint_.names, plan_.spans, [this](std::span<std::byte> span) { return pin_span(span); },
+        !config_.consumer_user.empty(),
         SlabPool::News{[this] { exchange_->wake(); }, [this](std::exception_ptr error) { fail(error); }});
-    spdlog::info("slabs: {} of {:.1f} MiB, {} samples each, in {} spans", plan_.slab_count,
-                 static_cast<double>(layout_.slab_bytes) / (1 << 20), layout_.rows, plan_.span_count);
 }
 
 std::shared_ptr<void> ProducerRun::pin_span(std::span<std::byte> span) {
     device_->use_on_this_thread();
     std::shared_ptr<void> registration;
-    if (!config_.allow_unpinned) registration = device_->pin(span);
+    if (rung_.memory == Rung::Memory::PageLockedPool && !config_.allow_unpinned) registration = device_->pin(span);
     const std::lock_guard lock(mutex_);
     if (!pinning_proved_) prove_pinning(span);
     return registration;
@@ -155,7 +184,8 @@ std::shared_ptr<void> ProducerRun::pin_span(std::span<std::byte> span) {
 // CUDA's own word on the first span, and a timed copy: memory that only seems page-locked costs three quarters of the bandwidth.
 void ProducerRun::prove_pinning(std::span<std::byte> span) {
     pinning_ = device_->prove_pinned(span.first(std::min<std::size_t>(span.size(), std::size_t{256} << 20)));
-    if (device_->is_gpu() && !pinning_.registered && !config_.allow_unpinned)
+    const bool wanted = rung_.memory == Rung::Memory::PageLockedPool && !config_.allow_unpinned;
+    if (device_->is_gpu() && !pinning_.registered && wanted)
         throw Error(ExitCode::DeviceUnsupported, "the slabs could not be page-locked: CUDA does not know them as host memory",
                     "Run offramp doctor; or accept slow copies with --allow-unpinned");
     spdlog::info("slabs are {}: {:.1f} GB/s into them", pinning_.registered ? "page-locked" : "ordinary memory",
@@ -170,26 +200,37 @@ void ProducerRun::check_not_stopped() const {
     if (draining_) throw Error(ExitCode::Interrupted, "stopped while starting: nothing was read yet");
 }
 
-void ProducerRun::start_broker() {
+void ProducerRun::start_delivery() {
+    if (rung_.has_consumers()) {
+        delivery_ = start_broker();
+        endpoint_.publish();
+    } else {
+        auto local = std::make_unique<LocalDelivery>(config_.warmup_batches);
+        local_ = local.get();
+        delivery_ = std::move(local);
+    }
+}
+
+std::unique_ptr<Delivery> ProducerRun::start_broker() {
     const BrokerOptions options{
         .run_nonce = endpoint_.names.nonce,
         .allowed_uids = allowed_uids(config_),
         .lease = std::chrono::nanoseconds(static_cast<std::int64_t>(config_.lease_seconds * 1e9)),
         .max_charges = config_.max_charges,
         .warmup_batches = config_.warmup_batches};
-    broker_ = std::make_unique<BrokerThread>(
-        [this, options] {
+    // Without a pool, each slab's memory is made when it is filled.
+    const Broker::SlabMemory memory{
+        [this](std::uint32_t slab) { return !pool_ || pool_->usable(slab); },
+        [this](std::uint32_t slab) { return pool_ ? pool_->bytes_of(slab) : std::span<std::byte>{}; }};
+    return std::make_unique<BrokerThread>(
+        [this, options, memory] {
             BrokerThread::Parts parts;
             parts.port = make_zmq_broker_port(endpoint_, !config_.consumer_user.empty());
-            parts.broker = std::make_unique<Broker>(
-                *ledger_, *parts.port, *exchange_, watch_, clock_, memory_->cells(),
-                Broker::SlabMemory{[this](std::uint32_t slab) { return pool_->usable(slab); },
-                                   [this](std::uint32_t slab) { return pool_->bytes_of(slab); }},
-                options);
+            parts.broker = std::make_unique<Broker>(*ledger_, *parts.port, *exchange_, watch_, clock_, memory_->cells(), memory,
+                                                    options);
             return parts;
         },
         *exchange_, [this] { abandon("the broker failed"); });
-    endpoint_.publish();
 }
 
 void ProducerRun::start_pipeline() {
@@ -199,20 +240,30 @@ void ProducerRun::start_pipeline() {
                                                            .decode_workers = config_.decode_workers,
                                                            .depth = config_.prefetch,
                                                            .max_errors = config_.max_errors,
-                                                           .seed = config_.seed});
-    egress_ = std::make_unique<EgressStream>(
-        *device_, exchange_, layout_,
-        EgressStream::Options{.stamp = {.run_nonce = endpoint_.names.nonce,
-                                        .epoch = endpoint_.epoch,
-                                        .transform = transformer_->transform(),
-                                        .expansion = transformer_->expansion(),
-                                        .model = config_.model,
-                                        .precision = config_.precision,
-                                        .memory_format = config_.memory_format},
-                              .slab_count = plan_.slab_count,
-                              .batch = config_.batch},
-        [this] { abandon("the egress failed"); });
-    inference_ = std::make_unique<Inference>(*device_, *model_, *transformer_, *compute_, layout_);
+                                                           .seed = config_.seed,
+                                                           .timeline = timeline_.get()});
+    egress_ = make_egress(
+        rung_, {.config = config_,
+                .names = endpoint_.names,
+                .device = *device_,
+                .compute = *compute_,
+                .exchange = exchange_,
+                .layout = plan_.layout,
+                .timeline = *timeline_,
+                .delivery = local_,
+                .options = {.stamp = {.run_nonce = endpoint_.names.nonce,
+                                      .epoch = endpoint_.epoch,
+                                      .transform = transformer_->transform(),
+                                      .expansion = transformer_->expansion(),
+                                      .model = config_.model,
+                                      .precision = config_.precision,
+                                      .memory_format = config_.memory_format},
+                            .slab_count = plan_.spans.slab_count,
+                            .batch = config_.batch,
+                            .queue_depth = plan_.queue_depth,
+                            .max_delay = std::chrono::nanoseconds(static_cast<std::int64_t>(config_.max_delay_seconds * 1e9))},
+                .on_failure = [this] { abandon("the egress failed"); }});
+    inference_ = std::make_unique<Inference>(*device_, *model_, *transformer_, *compute_, *timeline_, plan_.layout, plan_.pace);
 }
 
 ExitCode ProducerRun::execute() {
@@ -241,13 +292,15 @@ ExitCode ProducerRun::execute() {
         }
     }
     try {
-        broker_->join();
+        delivery_->join();
     } catch (...) {
         fail(std::current_exception());
     }
     ended_ = true;
     retire_parts();
     const RunFigures last = figures();
+    if (last.measured_from.at_ns != 0)
+        record_range("measure_end", 0, last.broker.last_release_ns, last.broker.last_release_ns);
     report_->write_status(last);
     report_->write_summary(last);
     if (first_error_) std::rethrow_exception(first_error_);
@@ -265,11 +318,53 @@ void ProducerRun::finish_what_was_read() {
 }
 
 void ProducerRun::flow() {
-    pool_->wait_until_first_usable();
+    if (pool_) pool_->wait_until_first_usable();
     if (config_.measure_limits > 0) measure_limits_before();
-    inference_->run(*input_, *egress_);
+    if (config_.drain_warmup || config_.profile_batches > 0)
+        flow_measured();
+    else
+        inference_->run(*input_, *egress_);
     egress_->finish();
     if (config_.measure_limits > 0 && !abandoned_) measure_limits_after();
+}
+
+// The clock starts when the warm-up has been delivered and the device is idle; it ends with the last delivery.
+void ProducerRun::flow_measured() {
+    if (!inference_->run(*input_, *egress_, config_.warmup_batches)) return;
+    compute_->synchronize();
+    wait_until_delivered();
+    {
+        const std::lock_guard lock(mutex_);
+        before_measured_ = figures_so_far();
+    }
+    record_range("measure_begin", 0, before_measured_.at_ns, before_measured_.at_ns);
+    if (config_.profile_batches > 0) {
+        device_->start_profiler();
+        const bool more = inference_->run(*input_, *egress_, config_.profile_batches);
+        device_->stop_profiler();
+        if (!more) return;
+    }
+    inference_->run(*input_, *egress_);
+}
+
+void ProducerRun::wait_until_delivered() const {
+    for (;;) {
+        const std::uint64_t submitted = egress_->figures().samples_submitted;
+        const BrokerReport report = delivery_->report();
+        if (abandoned_ || report.completed.samples + report.quarantined.samples >= submitted) return;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+}
+
+MeasuredFigures ProducerRun::figures_so_far() const {
+    const OutputFigures output = egress_->figures();
+    return {.at_ns = now_ns(),
+            .batches = delivery_->report().completed.batches,
+            .copy_bytes = output.bytes_copied,
+            .compute_seconds = inference_->busy_seconds(),
+            .copy_seconds = output.copy_seconds,
+            .h2d_seconds = input_->progress().h2d_seconds,
+            .producer_cpu_seconds = cpu_seconds()};
 }
 
 std::unique_ptr<DeviceBuffer> ProducerRun::input_for_limits() {
@@ -278,13 +373,14 @@ std::unique_ptr<DeviceBuffer> ProducerRun::input_for_limits() {
 }
 
 void ProducerRun::measure_limits_before() {
-    pool_->wait_until_all_usable();
+    if (pool_) pool_->wait_until_all_usable();
     const auto resident = input_for_limits();
     const void* input = resident ? resident->data() : nullptr;
     const double compute =
         measure_compute_alone(*model_, *transformer_, *device_, *compute_, input, kLimitWarmup, config_.measure_limits);
-    const double copy = measure_copy_ceiling(*model_, *transformer_, *device_, *compute_, input, layout_, *exchange_,
-                                             plan_.slab_count, config_.measure_limits);
+    const double copy = !pool_ ? 0
+                               : measure_copy_ceiling(*model_, *transformer_, *device_, *compute_, input, plan_.layout, *exchange_,
+                                                      plan_.spans.slab_count, config_.measure_limits);
     const std::lock_guard lock(mutex_);
     limits_ = {compute, copy};
 }
@@ -292,9 +388,8 @@ void ProducerRun::measure_limits_before() {
 // Once more when the device is as warm as the run made it; the faster of the two is what delivery is held against.
 void ProducerRun::measure_limits_after() {
     const auto resident = input_for_limits();
-    const double compute =
-        measure_compute_alone(*model_, *transformer_, *device_, *compute_, resident ? resident->data() : nullptr,
-                              kLimitWarmup, config_.measure_limits);
+    const double compute = measure_compute_alone(*model_, *transformer_, *device_, *compute_, resident ? resident->data() : nullptr,
+                                                 kLimitWarmup, config_.measure_limits);
     const std::lock_guard lock(mutex_);
     limits_.compute_batches_per_second = std::max(limits_.compute_batches_per_second, compute);
 }
@@ -320,7 +415,7 @@ void ProducerRun::stop_parts() {
     if (!parts_ready_) return;
     input_->finish_early();
     egress_->stop();
-    broker_->abort();
+    delivery_->abort();
 }
 
 // From here on no other thread touches a part.
@@ -364,21 +459,23 @@ void ProducerRun::beat() {
 
 RunFigures ProducerRun::figures() const {
     const Prefetcher::Progress input = input_->progress();
-    const EgressStream::Dropped dropped = egress_->dropped();
-    RunFigures figures{.broker = broker_->report(),
+    const OutputFigures output = egress_->figures();
+    RunFigures figures{.broker = delivery_->report(),
                        .sourced = input.items_delivered,
                        .skipped = input.holes_delivered,
                        .skipped_items = input_->skipped().list(),
                        .compute_busy_seconds = inference_->busy_seconds(),
-                       .copy_seconds = egress_->copy_seconds(),
+                       .copy_seconds = output.copy_seconds,
                        .input_wait_seconds = input.next_blocked_seconds,
                        .slab_wait_seconds = exchange_->wait_seconds(),
                        .output_wait_seconds = inference_->output_wait_seconds(),
-                       .seconds_to_first_slab = pool_->seconds_to_first(),
-                       .seconds_to_all_slabs = pool_->seconds_to_all(),
+                       .seconds_to_first_slab = pool_ ? pool_->seconds_to_first() : 0,
+                       .seconds_to_all_slabs = pool_ ? pool_->seconds_to_all() : 0,
+                       .so_far = figures_so_far(),
                        .at_ns = now_ns()};
-    figures.dropped = {.batches = dropped.batches, .samples = dropped.samples};
+    figures.dropped = {.batches = output.batches_dropped(), .samples = output.samples_dropped()};
     const std::lock_guard lock(mutex_);
+    figures.measured_from = before_measured_;
     figures.pinning = pinning_;
     figures.limits = limits_;
     figures.failure = failure_;

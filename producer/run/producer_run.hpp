@@ -14,13 +14,17 @@
 #include "common/transport/endpoint.hpp"
 #include "producer/cuda/device.hpp"
 #include "producer/models/model.hpp"
-#include "producer/pipeline/egress_stream.hpp"
+#include "producer/pipeline/device_timeline.hpp"
 #include "producer/pipeline/inference.hpp"
+#include "producer/pipeline/output_sink.hpp"
 #include "producer/pipeline/output_transformer.hpp"
 #include "producer/pipeline/prefetcher.hpp"
 #include "producer/report/run_report.hpp"
+#include "producer/run/egress_plan.hpp"
 #include "producer/run/end_watch.hpp"
 #include "producer/run/run_directory.hpp"
+#include "producer/rungs/local_delivery.hpp"
+#include "producer/rungs/rung.hpp"
 #include "producer/slab/broker_thread.hpp"
 #include "producer/slab/run_memory.hpp"
 #include "producer/slab/slab_exchange.hpp"
@@ -47,12 +51,17 @@ class ProducerRun {
     void open_model();
     void open_source();
     void lay_out_slabs();
-    void start_broker();
+    void make_pool();
+    void start_delivery();
+    std::unique_ptr<Delivery> start_broker();
     void start_pipeline();
     std::shared_ptr<void> pin_span(std::span<std::byte> span);
     void prove_pinning(std::span<std::byte> span);
     void check_not_stopped() const;
     void flow();
+    void flow_measured();
+    void wait_until_delivered() const;
+    MeasuredFigures figures_so_far() const;
     std::unique_ptr<DeviceBuffer> input_for_limits();
     void measure_limits_before();
     void measure_limits_after();
@@ -68,10 +77,12 @@ class ProducerRun {
     ExitCode outcome(const RunFigures& figures) const;
 
     const RunConfig config_;
+    const Rung& rung_;
     const std::uint64_t began_ns_;
 
     // What other threads may touch at any time goes last, and comes first.
-    mutable std::mutex mutex_;                 // guards the next five
+    mutable std::mutex mutex_;                 // guards the next six
+    MeasuredFigures before_measured_;          // at_ns 0: nothing is measured yet
     PinningProof pinning_;
     bool pinning_proved_ = false;
     Limits limits_;
@@ -96,19 +107,20 @@ class ProducerRun {
     RunLock run_lock_;
     std::unique_ptr<Device> device_;
     std::unique_ptr<Stream> compute_;
+    std::unique_ptr<DeviceTimeline> timeline_;
     std::unique_ptr<Model> model_;
     std::unique_ptr<OutputTransformer> transformer_;
     std::unique_ptr<BatchSource> source_;
-    SlabLayout layout_;
-    SpanPlan plan_;
+    EgressPlan plan_;
     SteadyClock clock_;
     PidfdWatch watch_;
-    std::unique_ptr<RunMemory> memory_;
+    std::unique_ptr<RunMemory> memory_;        // memory, pool and ledger: of the rungs that have them
     std::unique_ptr<SlabPool> pool_;
     std::unique_ptr<SlabLedger> ledger_;
-    std::unique_ptr<BrokerThread> broker_;
+    LocalDelivery* local_ = nullptr;           // the delivery, when it is one without consumers
+    std::unique_ptr<Delivery> delivery_;
     std::unique_ptr<Prefetcher> input_;
-    std::unique_ptr<EgressStream> egress_;
+    std::unique_ptr<OutputSink> egress_;
     std::unique_ptr<Inference> inference_;
     std::unique_ptr<RunReport> report_;        // written by the beat, then, when the parts are retired, by the end
 };

@@ -54,20 +54,36 @@ void Broker::step() {
     take_work_messages();
     bury_the_dead();
     look_at_leases();
-    std::erase_if(peers_, [](const auto& entry) { return entry.second->gone; });
+    if (std::erase_if(peers_, [](const auto& entry) { return entry.second->gone; }) > 0) wait_fds_.clear();
     grant_slabs();
     hand_out();
     acknowledge_releases();
     see_to_the_end();
 }
 
-std::vector<int> Broker::wait_fds() const {
-    std::vector<int> fds{exchange_.wake_fd()};
-    for (const auto& [id, peer] : peers_) fds.push_back(peer->watched.died.get());
-    return fds;
+const std::vector<int>& Broker::wait_fds() {
+    if (wait_fds_.empty()) {
+        wait_fds_.push_back(exchange_.wake_fd());
+        wait_ids_.clear();
+        for (const auto& [id, peer] : peers_) {
+            wait_fds_.push_back(peer->watched.died.get());
+            wait_ids_.push_back(id);
+        }
+    }
+    return wait_fds_;
 }
 
-std::chrono::nanoseconds Broker::patience() const { return kLeaseLookInterval; }
+std::chrono::nanoseconds Broker::patience() {
+    if (exchange_.listen()) return {};
+    const TimePoint now = clock_.now();
+    std::chrono::nanoseconds patience = kLeaseLookInterval;
+    for (const auto& [id, peer] : peers_)
+        if (peer->releases_seen > peer->acknowledged)
+            patience = peer->draining ? std::chrono::nanoseconds{}
+                                      : std::min<std::chrono::nanoseconds>(
+                                            patience, peer->acknowledged_at + kAcknowledgeInterval - now);
+    return std::max(patience, std::chrono::nanoseconds{});
+}
 
 void Broker::abort() {
     aborting_ = true;
@@ -115,14 +131,15 @@ void Broker::take_published() {
 }
 
 void Broker::grant_slabs() {
-    for (std::uint32_t wanted = exchange_.grants_wanted(); wanted > 0; --wanted) {
+    const std::uint32_t wanted = exchange_.grants_wanted(ledger_.slab_count());
+    grants_.clear();
+    while (grants_.size() < wanted) {
         const auto slab = ledger_.acquire(memory_.usable);
-        if (!slab) {
-            exchange_.set_shortage(describe_shortage());
-            return;
-        }
-        exchange_.grant(*slab, ledger_.word(*slab).generation, memory_.bytes_of(*slab));
+        if (!slab) break;
+        grants_.push_back({*slab, ledger_.word(*slab).generation, memory_.bytes_of(*slab)});
     }
+    exchange_.grant(grants_);
+    if (grants_.size() < wanted) exchange_.note_shortage();
 }
 
 // --- from consumers: handshake and session (releases and delivery: broker_delivery.cpp) ---
@@ -177,6 +194,7 @@ void Broker::on_hello(const Inbound& inbound, const ParsedMessage& message) {
     const auto known = peers_.find(inbound.peer);
     if (known != peers_.end() && known->second->gone) {
         peers_.erase(known);   // it said goodbye a moment ago, and begins anew
+        wait_fds_.clear();
     } else if (known != peers_.end()) {
         // Its first word came twice: answer as before.
         const Peer& peer = *known->second;
@@ -219,6 +237,7 @@ void Broker::on_hello(const Inbound& inbound, const ParsedMessage& message) {
     peer->window = std::min(hello.window, kMaxTicketsPerMessage);
     port_.send(peer->routing_id, encode(Challenge{peer->secret}));
     peers_.emplace(inbound.peer, std::move(peer));
+    wait_fds_.clear();
 }
 
 void Broker::on_answer(Peer& peer, const Answer& answer) {
@@ -287,21 +306,20 @@ void Broker::note_departure(const Peer& peer, const char* how) {
 // --- liveness ---
 
 void Broker::bury_the_dead() {
-    std::vector<pollfd> entries;
-    std::vector<std::string> watched;
-    for (auto& [id, peer] : peers_) {
-        if (peer->gone) continue;
-        entries.push_back({peer->watched.died.get(), POLLIN, 0});
-        watched.push_back(id);
-    }
-    if (entries.empty() || ::poll(entries.data(), entries.size(), 0) <= 0) return;
+    if (peers_.empty()) return;
+    const std::vector<int>& fds = wait_fds();
+    pidfds_.clear();
+    for (std::size_t i = 1; i < fds.size(); ++i) pidfds_.push_back({fds[i], POLLIN, 0});
+    if (::poll(pidfds_.data(), pidfds_.size(), 0) <= 0) return;
+    std::vector<std::string> dead;
+    for (std::size_t i = 0; i < pidfds_.size(); ++i)
+        if ((pidfds_[i].revents & (POLLIN | POLLHUP)) != 0) dead.push_back(wait_ids_[i]);
     // What the dead said last may have come in since: a release or a goodbye still counts.
     take_release_messages();
     take_work_messages();
-    for (std::size_t i = 0; i < entries.size(); ++i) {
-        const auto found = peers_.find(watched[i]);
-        if ((entries[i].revents & (POLLIN | POLLHUP)) != 0 && found != peers_.end() && !found->second->gone)
-            bury(*found->second);
+    for (const std::string& id : dead) {
+        const auto found = peers_.find(id);
+        if (found != peers_.end() && !found->second->gone) bury(*found->second);
     }
 }
 

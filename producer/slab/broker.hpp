@@ -1,5 +1,7 @@
 #pragma once
 
+#include <poll.h>
+
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -51,10 +53,10 @@ class Broker {
 
     // Takes everything that is waiting, hands out what can be handed out.
     void step();
-    // Descriptors that make another step worth while, besides the port's own.
-    std::vector<int> wait_fds() const;
-    // The longest that the next step can wait.
-    std::chrono::nanoseconds patience() const;
+    // Descriptors that make another step worth while, besides the port's own. Valid until the next step.
+    const std::vector<int>& wait_fds();
+    // The longest that the next step can wait. From here to that step, the exchange rings for what comes in; 0 when something has.
+    std::chrono::nanoseconds patience();
     // Tells every consumer to give back what it has not begun and to leave; no slab is handed out any more.
     void abort();
     bool ended() const { return ended_; }
@@ -94,6 +96,7 @@ class Broker {
     void make_ready(std::uint32_t slab, std::chrono::nanoseconds delay, bool first);
     void give_up(std::uint32_t slab);
     void hand_out();
+    void list_serving();
     Peer* best_peer(std::uint32_t slab, bool idle_only);
     void send_tickets();
     void acknowledge_releases();
@@ -116,6 +119,12 @@ class Broker {
     BrokerOptions options_;
 
     std::map<std::string, std::unique_ptr<Peer>> peers_;   // by routing id
+    std::vector<int> wait_fds_;            // the exchange's, then each peer's pidfd; empty when peers came or went
+    std::vector<std::string> wait_ids_;    // whose pidfds those are
+    std::vector<pollfd> pidfds_;
+    std::vector<Peer*> serving_;           // who may get a slab in this step
+    std::uint32_t room_ = 0;               // deliveries that they will take
+    std::vector<SlabExchange::Grant> grants_;
     std::deque<ReadySlab> ready_;
     std::vector<Filling> fillings_;
     BrokerReport books_;

@@ -11,6 +11,8 @@ namespace offramp {
 namespace {
 
 constexpr int kReleaseMessagesPerStep = 1024;
+// A release is repeated after 100 ms without an acknowledgement: far sooner, and not for each.
+constexpr std::uint64_t kReleasesAnAcknowledgement = 256;
 constexpr std::chrono::nanoseconds kFirstReturnDelay = std::chrono::milliseconds(100);
 constexpr std::uint32_t kMaxReturnDoublings = 6;
 // So many ready slabs are kept for consumers that hold nothing: at a run's end nobody should sit on two while another is idle.
@@ -49,16 +51,17 @@ void Broker::on_releases(const Inbound& inbound, const ParsedMessage& message) {
     for (const ReleaseRecord& record : message.records_of<Releases>()) {
         if (sequence <= peer->releases_seen) {
             ++books_.repeated_releases;
+            peer->in_doubt = true;
         } else if (sequence == peer->releases_seen + 1) {
             peer->releases_seen = sequence;
             on_release(*peer, record);
         } else {
             count("release beyond a gap");
+            peer->in_doubt = true;
             break;
         }
         ++sequence;
     }
-    peer->acknowledge = true;
 }
 
 void Broker::on_release(Peer& peer, const ReleaseRecord& record) {
@@ -90,11 +93,18 @@ void Broker::on_release(Peer& peer, const ReleaseRecord& record) {
 }
 
 void Broker::acknowledge_releases() {
+    const TimePoint now = clock_.now();
     for (auto& [id, peer] : peers_) {
-        if (!peer->acknowledge) continue;
+        const std::uint64_t news = peer->releases_seen - peer->acknowledged;
+        // A consumer waits for an acknowledgement only before its goodbye; otherwise a few of them are one message.
+        const bool due = news > 0 && (peer->draining || news >= kReleasesAnAcknowledgement ||
+                                      now - peer->acknowledged_at >= kAcknowledgeInterval);
+        if (!due && !peer->in_doubt) continue;
+        peer->in_doubt = false;
         // Not taken now: the consumer repeats its release, and is answered then.
         port_.send(peer->routing_id, encode(ReleaseAck{peer->ref.session, peer->releases_seen}));
-        peer->acknowledge = false;
+        peer->acknowledged = peer->releases_seen;
+        if (news > 0) peer->acknowledged_at = now;
     }
 }
 
@@ -129,38 +139,50 @@ void Broker::give_up(std::uint32_t slab) {
 }
 
 void Broker::hand_out() {
-    if (aborting_ || farewell_until_) return;
+    if (aborting_ || farewell_until_ || ready_.empty()) return;
+    list_serving();
     const TimePoint now = clock_.now();
-    std::deque<ReadySlab> kept;
-    while (!ready_.empty()) {
-        const ReadySlab entry = ready_.front();
-        const std::size_t waiting = ready_.size() + kept.size();
-        ready_.pop_front();
+    const std::size_t all = ready_.size();
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < all; ++i) {
+        const ReadySlab entry = ready_[i];
         const SlabWord word = ledger_.word(entry.slab);
         if (word.state != SlabState::Ready || word.generation != entry.generation) continue;   // completed late, or given up
         if (ledger_.charges(entry.slab) >= options_.max_charges || word.attempt >= kMaxAttempt) {
             give_up(entry.slab);
             continue;
         }
-        Peer* peer = entry.not_before <= now ? best_peer(entry.slab, waiting <= kReadyForIdleOnly) : nullptr;
+        const bool idle_only = kept + all - i <= kReadyForIdleOnly;
+        Peer* peer = entry.not_before <= now ? best_peer(entry.slab, idle_only) : nullptr;
         if (peer == nullptr) {
-            kept.push_back(entry);
+            ready_[kept++] = entry;
             continue;
         }
         peer->to_send.push_back(ledger_.lease(entry.slab, peer->ref));
         if (peer->held == 0) peer->alive_at = now;
         ++peer->held;
+        --room_;
         peer->last_served = ++serve_counter_;
     }
-    ready_ = std::move(kept);
+    ready_.resize(kept);
     send_tickets();
 }
 
+void Broker::list_serving() {
+    serving_.clear();
+    room_ = 0;
+    for (auto& [id, peer] : peers_) {
+        if (!peer->admitted || peer->gone || peer->draining || peer->hung || peer->held >= peer->window) continue;
+        serving_.push_back(peer.get());
+        room_ += peer->window - peer->held;
+    }
+}
+
+// Whoever holds least, of equals who waited longest.
 Broker::Peer* Broker::best_peer(std::uint32_t slab, bool idle_only) {
+    if (room_ == 0) return nullptr;
     Peer* best = nullptr;
-    for (auto& [id, candidate] : peers_) {
-        Peer* peer = candidate.get();
-        if (!peer->admitted || peer->gone || peer->draining || peer->hung) continue;
+    for (Peer* const peer : serving_) {
         if (peer->held >= (idle_only ? std::min(peer->window, 1U) : peer->window)) continue;
         if (best != nullptr && (peer->held > best->held ||
                                 (peer->held == best->held && peer->last_served > best->last_served)))

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -12,6 +13,9 @@
 #include "producer/slab/slab_ledger.hpp"
 
 namespace offramp {
+
+// So often, at most, a consumer's releases are acknowledged while nothing is in doubt.
+inline constexpr std::chrono::nanoseconds kAcknowledgeInterval = std::chrono::milliseconds(25);
 
 // The broker's record of one connection, from its first word to its goodbye or death. Thread: the broker's.
 struct Broker::Peer {
@@ -28,7 +32,9 @@ struct Broker::Peer {
     std::uint32_t held = 0;
     std::uint64_t next_delivery = 1;
     std::uint64_t releases_seen = 0;      // through this sequence number
-    bool acknowledge = false;
+    std::uint64_t acknowledged = 0;       // of those, through this one
+    TimePoint acknowledged_at{};
+    bool in_doubt = false;                // it repeats itself, or has a gap: it is answered at once
     std::uint64_t last_served = 0;        // for fairness among equals
     std::vector<SlabTicket> to_send;
 

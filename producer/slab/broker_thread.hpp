@@ -9,12 +9,13 @@
 
 #include "producer/slab/broker.hpp"
 #include "producer/slab/broker_report.hpp"
+#include "producer/slab/delivery.hpp"
 
 namespace offramp {
 
 // Runs a broker on a thread of its own: steps it, sleeps on its port, and keeps a copy of its books for others to read.
 // Borrows: what the parts borrow. Thread: any. Blocks: join(). Errors: what stopped the broker is thrown by join().
-class BrokerThread {
+class BrokerThread final : public Delivery {
  public:
     struct Parts {
         std::unique_ptr<BrokerPort> port;
@@ -23,15 +24,13 @@ class BrokerThread {
     // `make` runs on the new thread, since a port belongs to the thread that made it; the constructor returns when it has, or
     // throws what it threw. `on_failure` is called once when the broker fails later.
     BrokerThread(std::function<Parts()> make, SlabExchange& exchange, std::function<void()> on_failure);
-    ~BrokerThread();
+    ~BrokerThread() override;
     BrokerThread(const BrokerThread&) = delete;
     BrokerThread& operator=(const BrokerThread&) = delete;
 
-    BrokerReport report() const;
-    // At most some 100 ms old; see Broker::abort.
-    void abort();
-    // Returns when the run has ended.
-    void join();
+    BrokerReport report() const override;
+    void abort() override;             // see Broker::abort
+    void join() override;
 
  private:
     void run(const std::function<Parts()>& make);

@@ -3,13 +3,22 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
 #include "common/base/trace.hpp"
 
 namespace offramp {
+namespace {
+
+constexpr std::uint32_t kPoolShareAhead = 4;
+constexpr std::uint32_t kLeastAhead = 2;
+constexpr std::uint32_t kMostAhead = 64;
+
+}  // namespace
 
 FillLease& FillLease::operator=(FillLease&& other) noexcept {
     std::swap(exchange_, other.exchange_);
@@ -39,7 +48,6 @@ std::optional<FillLease> SlabExchange::wait_for_slab() {
         const std::uint64_t began = now_ns();
         waiting_since_ns_ = began;
         waiting_ = true;
-        wake();
         granted_.wait(lock, [this] { return !grants_.empty() || stopped_; });
         waiting_ = false;
         waited_ns_ += now_ns() - began;
@@ -47,8 +55,10 @@ std::optional<FillLease> SlabExchange::wait_for_slab() {
     if (stopped_) return std::nullopt;
     const Grant grant = grants_.front();
     grants_.pop_front();
+    const bool wants_more = !short_ && grants_.size() <= grants_ahead_ / 2;
+    news_ = news_ || wants_more;
     lock.unlock();
-    wake();
+    if (wants_more) ring();
     return FillLease(shared_from_this(), grant.slab, grant.generation, grant.bytes);
 }
 
@@ -57,50 +67,75 @@ void SlabExchange::publish(FillLease lease, PublishedSlab published) {
     {
         const std::lock_guard lock(mutex_);
         to_take_.published.push_back(published);
+        news_ = true;
     }
     lease.exchange_.reset();
-    wake();
+    ring();
 }
 
 void SlabExchange::finish() {
     {
         const std::lock_guard lock(mutex_);
         to_take_.finished = true;
+        news_ = true;
     }
-    wake();
+    ring();
 }
 
 void SlabExchange::abandon(std::uint32_t slab) noexcept {
     {
         const std::lock_guard lock(mutex_);
         to_take_.abandoned.push_back(slab);
+        news_ = true;
     }
-    wake();
+    ring();
+}
+
+bool SlabExchange::listen() {
+    listened_ = true;
+    broker_listens_ = true;
+    // Whoever brought something before this lock did not see that the broker listens; whoever comes after it does.
+    const std::lock_guard lock(mutex_);
+    return news_;
 }
 
 SlabExchange::Taken SlabExchange::take() {
-    std::uint64_t ignored = 0;
-    [[maybe_unused]] const auto got = ::read(wake_.get(), &ignored, sizeof ignored);
+    if (std::exchange(listened_, false)) {
+        broker_listens_ = false;
+        std::uint64_t ignored = 0;
+        [[maybe_unused]] const auto got = ::read(wake_.get(), &ignored, sizeof ignored);
+    }
     const std::lock_guard lock(mutex_);
+    news_ = false;
     Taken taken = std::move(to_take_);
     to_take_ = {};
     to_take_.finished = taken.finished;
     return taken;
 }
 
-std::uint32_t SlabExchange::grants_wanted() const {
+std::uint32_t SlabExchange::grants_wanted(std::uint32_t pool_slabs) {
     const std::lock_guard lock(mutex_);
+    if (grants_ahead_ == kAheadByPool) grants_ahead_ = std::clamp(pool_slabs / kPoolShareAhead, kLeastAhead, kMostAhead);
     const auto there = static_cast<std::uint32_t>(grants_.size());
     return stopped_ || to_take_.finished || there >= grants_ahead_ ? 0 : grants_ahead_ - there;
 }
 
-void SlabExchange::grant(std::uint32_t slab, std::uint64_t generation, std::span<std::byte> bytes) {
+void SlabExchange::grant(std::span<const Grant> grants) {
+    if (grants.empty()) return;
     {
         const std::lock_guard lock(mutex_);
-        grants_.push_back({slab, generation, bytes});
-        shortage_.clear();
+        grants_.insert(grants_.end(), grants.begin(), grants.end());
+        short_ = false;
     }
-    granted_.notify_one();
+    if (grants.size() == 1)
+        granted_.notify_one();
+    else
+        granted_.notify_all();
+}
+
+void SlabExchange::note_shortage() {
+    const std::lock_guard lock(mutex_);
+    short_ = true;
 }
 
 std::vector<std::uint32_t> SlabExchange::withdraw_grants() {
@@ -111,21 +146,26 @@ std::vector<std::uint32_t> SlabExchange::withdraw_grants() {
     return slabs;
 }
 
-void SlabExchange::set_shortage(std::string reason) {
-    const std::lock_guard lock(mutex_);
-    shortage_ = std::move(reason);
-}
-
 void SlabExchange::stop() {
     {
         const std::lock_guard lock(mutex_);
         stopped_ = true;
+        news_ = true;
     }
     granted_.notify_all();
-    wake();
+    ring();
 }
 
 void SlabExchange::wake() {
+    {
+        const std::lock_guard lock(mutex_);
+        news_ = true;
+    }
+    ring();
+}
+
+void SlabExchange::ring() noexcept {
+    if (!broker_listens_ || !broker_listens_.exchange(false)) return;
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto put = ::write(wake_.get(), &one, sizeof one);
 }
@@ -134,11 +174,6 @@ double SlabExchange::wait_seconds() const {
     std::uint64_t waited = waited_ns_;
     if (waiting_) waited += now_ns() - waiting_since_ns_;
     return static_cast<double>(waited) / 1e9;
-}
-
-std::string SlabExchange::shortage() const {
-    const std::lock_guard lock(mutex_);
-    return shortage_;
 }
 
 }  // namespace offramp

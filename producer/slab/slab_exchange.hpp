@@ -9,7 +9,6 @@
 #include <mutex>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "common/base/unique_fd.hpp"
@@ -27,15 +26,18 @@ struct PublishedSlab {
     std::uint64_t filled_at_ns = 0;
 };
 
-// Where the egress threads and the broker thread meet: free slabs one way, filled ones the other. The broker keeps a few slabs
-// granted ahead, so that the egress seldom waits for its thread.
+// Where the egress threads and the broker thread meet: free slabs one way, filled ones the other. The broker keeps some slabs
+// granted ahead, so that the egress seldom waits for its thread. A broker that is awake is not rung for: it says when it is about
+// to sleep, so that a stream of small slabs costs a system call a batch of them.
 //
 // Owns: two short queues and an eventfd. Borrows: the slabs' bytes (SlabPool), through the grants.
-// Thread: wait_for_slab(), publish() and finish() from the egress; take_published(), grant(), wake_fd() from the broker;
-// stop() from any. Blocks: wait_for_slab() only.
+// Thread: wait_for_slab(), publish() and finish() from the egress; take(), grant(), note_shortage(), listen(), wake_fd() from the
+// broker; stop() and wake() from any. Blocks: wait_for_slab() only.
 class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
  public:
-    static std::shared_ptr<SlabExchange> make(std::uint32_t grants_ahead = 2);
+    static constexpr std::uint32_t kAheadByPool = 0;
+    // `grants_ahead`: by default a quarter of the pool, 2 to 64 slabs.
+    static std::shared_ptr<SlabExchange> make(std::uint32_t grants_ahead = kAheadByPool);
 
     // --- egress ---
     // Sleeps until a slab may be filled. Nothing after stop().
@@ -45,20 +47,28 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
     void finish();
 
     // --- broker ---
-    // Readable when there is something to take.
+    struct Grant {
+        std::uint32_t slab = 0;
+        std::uint64_t generation = 0;
+        std::span<std::byte> bytes;
+    };
+    // Readable, after listen(), when there is something to take.
     int wake_fd() const { return wake_.get(); }
+    // Before a sleep on wake_fd(). True when something is there already: do not sleep.
+    bool listen();
     struct Taken {
         std::vector<PublishedSlab> published;
         std::vector<std::uint32_t> abandoned;
         bool finished = false;         // and nothing will follow
     };
     Taken take();
-    std::uint32_t grants_wanted() const;
-    void grant(std::uint32_t slab, std::uint64_t generation, std::span<std::byte> bytes);
+    // `pool_slabs`: how many the pool has.
+    std::uint32_t grants_wanted(std::uint32_t pool_slabs);
+    void grant(std::span<const Grant> grants);
+    // Less than was wanted is free: the broker grants more when it is, and need not be rung for.
+    void note_shortage();
     // Grants that nobody took are given back to the caller, at the end of a run.
     std::vector<std::uint32_t> withdraw_grants();
-    // Why no slab can be granted just now, in words, for whoever asks while wait_for_slab() sleeps.
-    void set_shortage(std::string reason);
 
     // --- anyone ---
     void stop();
@@ -66,31 +76,30 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
     void wake();
     double wait_seconds() const;
     bool waiting() const { return waiting_.load(std::memory_order_relaxed); }
-    std::string shortage() const;
 
  private:
     friend class FillLease;
     struct Private {};
-    struct Grant {
-        std::uint32_t slab;
-        std::uint64_t generation;
-        std::span<std::byte> bytes;
-    };
 
  public:
     SlabExchange(Private, std::uint32_t grants_ahead);
 
  private:
     void abandon(std::uint32_t slab) noexcept;
+    // With the mutex not held, after news_ was set under it.
+    void ring() noexcept;
 
-    const std::uint32_t grants_ahead_;
+    std::uint32_t grants_ahead_;
     UniqueFd wake_;
     mutable std::mutex mutex_;
     std::condition_variable granted_;
     std::deque<Grant> grants_;
     Taken to_take_;
+    bool news_ = false;                     // since the last take(), for the broker
+    bool short_ = false;
     bool stopped_ = false;
-    std::string shortage_;
+    std::atomic<bool> broker_listens_{false};
+    bool listened_ = false;                 // the broker's own note
     std::atomic<bool> waiting_{false};
     std::atomic<std::uint64_t> waited_ns_{0};
     std::atomic<std::uint64_t> waiting_since_ns_{0};

@@ -25,7 +25,9 @@ SlabLedger SlabLedger::format(Memory memory, std::uint32_t epoch) {
         slot = {};
         store_word(slot.word, SlabWord{SlabState::Free, 0, 1}.pack());
     }
-    return SlabLedger(memory, epoch);
+    SlabLedger ledger(memory, epoch);
+    ledger.free_slabs_ = ledger.slab_count();
+    return ledger;
 }
 
 SlabLedger SlabLedger::adopt(Memory memory, std::uint32_t epoch) {
@@ -52,16 +54,18 @@ SlabLedger SlabLedger::adopt(Memory memory, std::uint32_t epoch) {
         }
     }
     ledger.next_session_ = last_session + 1;
+    ledger.free_slabs_ = ledger.counts()[static_cast<std::size_t>(SlabState::Free)];
     return ledger;
 }
 
 // --- filling ---
 
 std::optional<std::uint32_t> SlabLedger::acquire(const std::function<bool(std::uint32_t)>& usable) {
-    for (std::uint32_t step = 0; step < slab_count(); ++step) {
+    for (std::uint32_t step = 0; free_slabs_ > 0 && step < slab_count(); ++step) {
         const std::uint32_t slab = (next_to_acquire_ + step) % slab_count();
         if (word(slab).state != SlabState::Free || !usable(slab)) continue;
         move_to(slab, SlabState::Free, SlabState::Filling);
+        --free_slabs_;
         next_to_acquire_ = slab + 1;
         return slab;
     }
@@ -222,6 +226,7 @@ void SlabLedger::free_slab(std::uint32_t slab) {
     const SlabWord before = word(slab);
     store_word(memory_.slots[slab].charges, 0);
     store_word(memory_.slots[slab].word, SlabWord{SlabState::Free, 0, before.generation + 1}.pack());
+    ++free_slabs_;
 }
 
 bool SlabLedger::has_holders(std::uint32_t slab) const {

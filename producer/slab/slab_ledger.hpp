@@ -117,6 +117,7 @@ class SlabLedger {
     Memory memory_;
     std::uint32_t epoch_;
     std::uint32_t next_to_acquire_ = 0;
+    std::uint32_t free_slabs_ = 0;   // counted along, so that a pool without a free slab is not searched
     std::uint64_t next_session_ = 1;
 };
 

@@ -18,8 +18,8 @@
 
 namespace offramp {
 
-// Knows where the slabs' bytes are. Makes the spans, faults them in and has them page-locked, in parallel, the first span first:
-// a batch can be filled as soon as one span is there. Knows nothing of holders or sockets.
+// Knows where the slabs' bytes are. Makes the spans, faults them in and has them page-locked: the first span with every core, as a
+// batch can be filled as soon as one span is there; then the others side by side. Knows nothing of holders or sockets.
 //
 // Owns: the spans' shared-memory objects, their mappings and page-lockings. Goes in that order backwards: unlock, unmap, remove.
 // Thread: the constructor's, besides its own workers; usable() and bytes_of() from any.
@@ -35,7 +35,15 @@ class SlabPool {
         std::function<void()> on_usable;
         std::function<void(std::exception_ptr)> on_failure;
     };
-    SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, News news);
+    // How the faulting is shared out. Faults of one object serialise for the most part, those of several do not.
+    struct Threads {
+        unsigned first_span = 0;       // 0: one a core, 16 at most
+        unsigned other_spans = 2;      // on each
+        unsigned spans_at_once = 0;    // 0: one a core
+    };
+    SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, News news)
+        : SlabPool(names, plan, std::move(pin), readable_by_group, std::move(news), Threads{}) {}
+    SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, News news, Threads threads);
     ~SlabPool();
     SlabPool(const SlabPool&) = delete;
     SlabPool& operator=(const SlabPool&) = delete;
@@ -57,12 +65,16 @@ class SlabPool {
     };
     void prepare_spans();
     void prepare(std::uint32_t index);
+    void populate(SharedRegion& region, unsigned threads);
+    void start_others();
+    void fail() noexcept;
 
     const RunNames names_;
     const SpanPlan plan_;
     const Pin pin_;
     const bool readable_by_group_;
     const News news_;
+    Threads threads_;
     std::vector<Span> spans_;
     std::atomic<std::uint32_t> next_span_{0};
     std::atomic<std::uint32_t> usable_spans_{0};
@@ -72,6 +84,8 @@ class SlabPool {
     std::uint64_t began_ns_;
     std::atomic<double> seconds_to_first_{0};
     std::atomic<double> seconds_to_all_{0};
+    std::mutex workers_mutex_;
+    bool stopping_ = false;
     std::vector<std::thread> workers_;
 };
 

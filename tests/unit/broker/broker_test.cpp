@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "producer/slab/broker_peer.hpp"
 #include "tests/unit/broker/broker_fixture.hpp"
 
 namespace offramp {
@@ -186,6 +187,58 @@ TEST(Broker, ARepeatedReleaseIsAcknowledgedAndChangesNothing) {
     EXPECT_EQ(consumer.acknowledged, 1U);
     EXPECT_EQ(f.report().repeated_releases, 1U);
     EXPECT_EQ(f.report().completed.samples, 4U);
+}
+
+TEST(Broker, AcknowledgesAStreamOfReleasesRarelyButALeaverAtOnce) {
+    BrokerFixture f(8);
+    ScriptedConsumer consumer(f, 11, 8);
+    consumer.join();
+    for (std::uint64_t batch = 0; batch < 6; ++batch) f.publish(batch);
+    consumer.receive();
+    ASSERT_GE(consumer.tickets.size(), 4U);
+    consumer.release(consumer.tickets[0]);
+    EXPECT_EQ(consumer.acknowledged, 1U);
+    consumer.release(consumer.tickets[1]);
+    EXPECT_EQ(consumer.acknowledged, 1U) << "too soon after the last one";
+    EXPECT_LE(f.broker->patience(), kAcknowledgeInterval);
+    f.clock.advance(kAcknowledgeInterval);
+    f.broker->step();
+    consumer.receive();
+    EXPECT_EQ(consumer.acknowledged, 2U);
+    consumer.release(consumer.tickets[2]);
+    EXPECT_EQ(consumer.acknowledged, 2U);
+    consumer.port->send_work(encode(Credit{consumer.welcome->session, 0, 0}));
+    f.broker->step();
+    consumer.receive();
+    EXPECT_EQ(consumer.acknowledged, 3U) << "it waits for nothing else";
+}
+
+TEST(Broker, WhatAKilledConsumerFinishedAndHadNotReleasedIsDoneAgainUncharged) {
+    BrokerFixture f(8);
+    auto killed = std::make_unique<ScriptedConsumer>(f, 11, 8);
+    killed->join();
+    for (std::uint64_t batch = 0; batch < 6; ++batch) f.publish(batch);
+    killed->receive();
+    const std::size_t held = killed->tickets.size();
+    ASSERT_GE(held, 3U);
+    // It has committed the first two, holds their releases back, and is at work on the third.
+    killed->work_on(killed->tickets[2]);
+    killed->die();
+    EXPECT_TRUE(f.report().conserved());
+    ScriptedConsumer heir(f, 12, 8);
+    heir.join();
+    f.broker->step();
+    heir.receive();
+    for (std::size_t i = 0; i < held; ++i) {
+        const auto again = std::find_if(heir.tickets.begin(), heir.tickets.end(), [&](const SlabTicket& ticket) {
+            return ticket.slab == killed->tickets[i].slab;
+        });
+        const bool last_ones = again == heir.tickets.end();
+        EXPECT_TRUE(!last_ones || f.ledger.word(killed->tickets[i].slab).state == SlabState::Ready);
+        EXPECT_EQ(f.ledger.charges(killed->tickets[i].slab), i == 2 ? 1U : 0U) << "slab " << i;
+    }
+    EXPECT_EQ(f.report().completed.slabs, 0U);
+    EXPECT_TRUE(f.report().conserved());
 }
 
 TEST(Broker, AReleaseBeyondAGapWaitsForItsForerunner) {

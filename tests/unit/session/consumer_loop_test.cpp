@@ -166,7 +166,10 @@ TEST_F(ConsumerLoopTest, ADrainFinishesWhatIsHeld) {
 
 TEST_F(ConsumerLoopTest, ASignalFinishesTheSlabAtHandAndReturnsTheOthers) {
     welcome();
-    processor_.behaviour = [&](const Progress&, const StillCurrent&) { signals_.ring(); };
+    processor_.behaviour = [&](const Progress&, const StillCurrent&) {
+        signals_.ring();
+        clock_.advance(ConsumerLoop::kLookEvery);
+    };
     deliver({run_.lease_filled(0, 10), run_.lease_filled(1, 11), run_.lease_filled(2, 12)});
     ASSERT_FALSE(settle());
     EXPECT_EQ(processor_.items.size(), 1U);
@@ -190,7 +193,10 @@ TEST_F(ConsumerLoopTest, ASignalBeforeTheWelcomeEndsAtOnce) {
 
 TEST_F(ConsumerLoopTest, AProducersDeathLetsTheSlabAtHandBeFinishedAndNoOther) {
     welcome();
-    processor_.behaviour = [&](const Progress&, const StillCurrent&) { producer_life_.ring(); };
+    processor_.behaviour = [&](const Progress&, const StillCurrent&) {
+        producer_life_.ring();
+        clock_.advance(ConsumerLoop::kLookEvery);
+    };
     deliver({run_.lease_filled(0, 10), run_.lease_filled(1, 11)});
     const auto end = settle();
     ASSERT_TRUE(end);

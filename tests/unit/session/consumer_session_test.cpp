@@ -341,6 +341,78 @@ TEST_F(ConsumerSessionTest, HostileBytesChangeNothing) {
     EXPECT_TRUE(holds);
 }
 
+class WideWindowTest : public ConsumerSessionTest {
+  protected:
+    void SetUp() override {
+        welcome();
+        std::vector<SlabTicket> tickets;
+        for (std::uint32_t slab = 0; slab < 16; ++slab) tickets.push_back(ticket_of(slab));
+        producer_.say_tickets(kSession, 1, tickets);
+        session_.step();
+    }
+    void finish_one(std::chrono::nanoseconds busy) {
+        session_.release(taken(), ReleaseKind::Completed, busy);
+        session_.send_due();
+    }
+    std::size_t heard() {
+        const auto releases = producer_.hear_releases();
+        return releases ? releases->records.size() : 0;
+    }
+    ConsumerSession session_{*port_, clock_, {.run_nonce = kNonce, .window = 16, .program_version = "9.9.9"}};
+
+    void welcome() {
+        session_.step();
+        ASSERT_TRUE(producer_.hear<Hello>());
+        producer_.say(Welcome{kSession, 3, 1});
+        session_.step();
+    }
+    SlabTicket taken() { return session_.take().value_or(SlabTicket{}); }
+};
+
+TEST_F(WideWindowTest, ReleasesOfShortSlabsAreSentTogether) {
+    const std::chrono::microseconds brief(1);
+    for (int i = 0; i < 3; ++i) finish_one(brief);
+    EXPECT_EQ(heard(), 0U);
+    EXPECT_TRUE(session_.all_sent()) << "held back on purpose";
+    EXPECT_FALSE(session_.settled());
+    finish_one(brief);
+    EXPECT_EQ(heard(), 4U) << "a quarter of the window";
+}
+
+TEST_F(WideWindowTest, TheReleaseOfALongSlabIsSentAtOnceWithThoseBeforeIt) {
+    finish_one(std::chrono::microseconds(1));
+    finish_one(ConsumerSession::kHoldBack);
+    EXPECT_EQ(heard(), 2U);
+    session_.release(taken(), ReleaseKind::Returned);
+    session_.send_due();
+    EXPECT_EQ(heard(), 1U) << "nor does a return wait";
+}
+
+TEST_F(WideWindowTest, TimeSpentOnSeveralAddsUp) {
+    finish_one(ConsumerSession::kHoldBack / 2);
+    EXPECT_EQ(heard(), 0U);
+    finish_one(ConsumerSession::kHoldBack / 2);
+    EXPECT_EQ(heard(), 2U);
+    finish_one(ConsumerSession::kHoldBack / 2);
+    EXPECT_EQ(heard(), 0U) << "and starts again";
+}
+
+TEST_F(WideWindowTest, NothingIsHeldBackOnceNothingIsAtHand) {
+    for (int i = 0; i < 15; ++i) finish_one({});
+    while (heard() > 0) {
+    }
+    finish_one({});
+    EXPECT_GT(heard(), 0U);
+    EXPECT_EQ(heard(), 0U);
+}
+
+TEST_F(WideWindowTest, LeavingSendsWhatWasHeldBack) {
+    finish_one({});
+    session_.leave();
+    session_.step();
+    EXPECT_EQ(heard(), 16U);
+}
+
 class FullChannelTest : public ConsumerSessionTest {
   protected:
     FullChannelTest() : ConsumerSessionTest(1) {}

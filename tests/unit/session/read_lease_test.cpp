@@ -32,7 +32,7 @@ class ReadLeaseTest : public ::testing::Test {
         session_.step();
         ASSERT_EQ(session_.take(), ticket_);
     }
-    ReadLease open() { return ReadLease::open(ticket_, mappings_, cell_, session_); }
+    ReadLease open() { return ReadLease::open(ticket_, mappings_, cell_, session_, contents_); }
     std::optional<ReleaseKind> released() {
         session_.step();
         const auto heard = producer_.hear_releases();
@@ -56,6 +56,7 @@ class ReadLeaseTest : public ::testing::Test {
         *port_, clock_, {.run_nonce = run_.names().nonce, .window = 2, .program_version = "1"}};
     WorkCell cell_{run_.cell(kSlot), kSession};
     SlabTicket ticket_;
+    SlabContents contents_;
 };
 
 TEST_F(ReadLeaseTest, WhileItLivesADeathIsChargedToItsDelivery) {

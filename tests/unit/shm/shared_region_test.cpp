@@ -183,6 +183,16 @@ TEST(SharedRegion, ReservesWhatItMaps) {
     EXPECT_GE(static_cast<std::size_t>(found.st_blocks) * 512, 3 * kBytes);
 }
 
+TEST(SharedRegion, TakesItsMemoryWhenPopulatedIfAsked) {
+    const auto names = own_run("later");
+    auto region = SharedRegion::create(names.span(0), 3 * kBytes, {.reserve = RegionOptions::Reserve::WhenPopulated});
+    region.populate(0, 3 * kBytes);
+    struct stat found = {};
+    ASSERT_EQ(::stat(("/dev/shm" + names.span(0)).c_str(), &found), 0);
+    EXPECT_EQ(static_cast<std::size_t>(found.st_size), 3 * kBytes);
+    EXPECT_GE(static_cast<std::size_t>(found.st_blocks) * 512, 3 * kBytes);
+}
+
 TEST(SharedRegion, IsLeftOutOfCoreDumps) {
     const auto names = own_run("dump");
     const auto region = SharedRegion::create(names.span(0), kBytes);

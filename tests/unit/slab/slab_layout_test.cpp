@@ -142,5 +142,12 @@ RC_GTEST_PROP(SpanPlan, EverySlabHasItsOwnPlaceInOneSpan, ()) {
     RC_ASSERT(total == plan.total_bytes());
 }
 
+TEST(SpanPlan, TheFirstSpanOfALargePoolIsSmall) {
+    constexpr std::size_t kMiB = 1 << 20;
+    EXPECT_EQ(SpanPlan::make(8, 1344 * kMiB).span_count, 8U);
+    EXPECT_EQ(SpanPlan::make(64, 168 * kMiB).slabs_per_span, 1U);
+    EXPECT_EQ(SpanPlan::make(4096, kPageBytes).span_count, 16U);
+}
+
 }  // namespace
 }  // namespace offramp

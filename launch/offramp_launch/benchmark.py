@@ -1,0 +1,28 @@
+"""Sets up what the benchmark compares and gives over to it: tests/bench/bench.py, with a Python that has PyTorch."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.setting_up import set_up_benchmark
+
+
+def run_benchmark(places, flags, argv):
+    """Becomes the benchmark; its exit code is the command's."""
+    if not os.environ.get("OFFRAMP_BIN_DIR"):
+        set_up_benchmark(places, flags)
+    command = [python_with_torch(places, flags), "-X", f"pycache_prefix={places.build / 'pycache'}", places.root / "tests/bench/bench.py",
+               "--bin", places.programs(), *argv]
+    os.execv(command[0], [str(part) for part in command])
+
+
+def python_with_torch(places, flags):
+    """The set-up's own Python where there is one; the user's, or this machine's, where the programs were built elsewhere."""
+    candidates = [flags.get("--python"), places.venv_python if places.venv_python.exists() else None, shutil.which("python3"), sys.executable]
+    for python in filter(None, candidates):
+        if subprocess.run([python, "-c", "import numpy, torch, torchvision"], capture_output=True, check=False).returncode == 0:
+            return str(python)
+    raise LaunchError("no Python with numpy, torch and torchvision was found for the benchmark's peers",
+                      "Without OFFRAMP_BIN_DIR the set-up installs them; or name one with --python", ExitCode.SYSTEM)

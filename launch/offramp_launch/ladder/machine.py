@@ -1,0 +1,62 @@
+"""What the ladder says about where it was measured."""
+
+import json
+import platform
+import re
+import subprocess
+
+from offramp_launch.exit_code import ExitCode, LaunchError
+
+DRIVER_FILE = "/proc/driver/nvidia/version"
+
+
+def probe(producer, device):
+    """The producer's own account of this machine. `device`: the user's --device, if any. Errors: LaunchError with the producer's code."""
+    flags = ["--device", device] if device else []
+    try:
+        answer = subprocess.run([producer, "--probe", *flags], capture_output=True, text=True, check=False)
+    except OSError as problem:
+        raise LaunchError(f"'{producer}' cannot be started ({problem.strerror})", "./launch/offramp setup builds it",
+                          ExitCode.SYSTEM) from problem
+    if answer.returncode != 0:
+        raise LaunchError(answer.stderr.strip() or f"'{producer} --probe' ended with {answer.returncode}", "", answer.returncode)
+    return json.loads(answer.stdout)
+
+
+def has_gpu(facts, device):
+    return facts["device"]["kind"] != "cpu" and device != "cpu"
+
+
+def describe(facts):
+    device = facts["device"]
+    parts = [device["name"]]
+    if device["kind"] != "cpu":
+        parts += [f"driver {driver_release() or device['driver_version']}", f"CUDA {device['runtime_version']}",
+                  f"PCIe {device['pcie_generation']} x{device['pcie_width']}" if device.get("pcie_generation") else "link unknown"]
+    else:
+        parts.append("no GPU: sizes are small, and nothing of it says how fast anything is")
+    return ", ".join([*parts, f"{facts['cores']} cores", f"Linux {platform.release()}"])
+
+
+def driver_release(file=DRIVER_FILE):
+    """580.95.05, as the kernel's module gives it; nothing where there is none."""
+    try:
+        with open(file, encoding="utf-8") as text:
+            found = re.search(r"\s(\d{3}\.[\d.]+)\s", text.read())
+    except OSError:
+        return ""
+    return found[1] if found else ""
+
+
+def describe_build(places):
+    said = subprocess.run([str(places.producer()), "--version"], capture_output=True, text=True, check=False).stdout.strip()
+    commit = subprocess.run(["git", "-C", str(places.root), "describe", "--always", "--dirty"], capture_output=True, text=True,
+                            check=False).stdout.strip() if _has_git(places) else ""
+    return ", ".join(part for part in (said, commit, str(places.programs())) if part)
+
+
+def _has_git(places):
+    try:
+        return (places.root / ".git").exists() and subprocess.run(["git", "--version"], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False

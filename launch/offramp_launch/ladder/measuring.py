@@ -1,0 +1,114 @@
+"""Runs the rungs one after another, each as a run like any other, and saves what they leave."""
+
+import contextlib
+import shutil
+import sys
+import time
+
+from offramp_launch import summary
+from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.ladder.rungs import COPY_CEILING_FROM, LIMIT
+from offramp_launch.progress import describe
+from offramp_launch.run_command import finish, resolve, sweep
+from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
+from offramp_launch.supervisor import RunPlan, Supervisor
+
+
+class Measuring:
+    """
+    Borrows: the folder that is written to. Thread: the main one, for each run handles signals.
+    Blocks: measure() until every rung has ended; Ctrl-C drains the one that runs, a second one abandons it, and either ends
+    the ladder with LaunchError (INTERRUPTED). No program is left when it returns.
+    """
+
+    def __init__(self, places, workload, saved):
+        self._places = places
+        self._workload = workload
+        self._saved = saved
+        self._producer = str(places.producer())
+        self._display = LadderDisplay()
+
+    def settings(self):
+        """The settings of a timed run as the producer understands them. What it refuses is passed on."""
+        config = resolve(self._producer, [*self._workload.flags, "--consumers", str(self._workload.consumers)])
+        return {**config, "consumers": self._workload.consumers, "warmup_batches": self._workload.warmup,
+                "measured_batches": self._workload.batches, "flags": list(self._workload.flags)}
+
+    def measure(self, rungs):
+        """Returns {rung: {"exit": code}}. A rung that fails does not keep the others from being tried."""
+        copies = next((key for key in COPY_CEILING_FROM if key in {rung.key for rung in rungs}), None)
+        outcome = {}
+        for number, rung in enumerate(rungs, start=1):
+            say(f"{number} of {len(rungs)}: {rung.title}: {self._workload.warmup} + {self._workload.batches} batches")
+            self._saved.clear(rung.key)
+            code = self._run(rung, "timed", self._workload.timed_flags(self._saved.trace_dir(rung.key)), self._saved.rung(rung.key))
+            if code == 0 and rung.key != LIMIT:
+                check = self._saved.check_dir(rung.key)
+                limits = ["--measure-limits", str(self._workload.limit_batches)] if rung.key == copies else []
+                code = self._run(rung, "check", [*self._workload.checked_flags(check), *limits], check)
+            outcome[rung.key] = {"exit": code}
+        return outcome
+
+    def _run(self, rung, what, flags, folder):
+        run_id = f"{new_run_id()}-{rung.key}"
+        run_dir = RunDir(self._places, choose_run_dir(self._places, None, run_id))
+        flags = [*flags, *rung.flags, "--run-dir", str(run_dir.path)]
+        plan = RunPlan(run_id, run_dir, [self._producer, *flags, "--run-id", run_id, "--consumers", str(self._workload.consumers)],
+                       [str(self._places.consumer()), *flags], self._workload.consumers if rung.has_consumers else 0)
+        code = self._supervise(plan, run_dir)
+        with contextlib.suppress(OSError):
+            shutil.copy(run_dir.file("summary.json"), folder / "summary.json")
+        if code == ExitCode.INTERRUPTED:
+            raise LaunchError(f"interrupted in {rung.title}; the rungs before it are not compared", "", ExitCode.INTERRUPTED)
+        if code != 0:
+            say(f"{rung.title}: the {what} run ended with exit code {code}; its logs are in {run_dir.path}/logs")
+        return code
+
+    def _supervise(self, plan, run_dir):
+        sweep(self._producer)
+        self._display.begin_run()
+        supervisor = Supervisor(plan, self._display)
+        try:
+            code = supervisor.run()
+            finished = finish(plan, run_dir)
+            code = code if code != 0 else finished
+            summary.write(run_dir, supervisor.producer_status, supervisor.producer_cpu_seconds, plan.run_id, supervisor.records, code,
+                          supervisor.failure)
+            return code
+        finally:
+            sweep(self._producer)
+            supervisor.close()
+
+
+def say(text):
+    """Standard output is the table's."""
+    with contextlib.suppress(OSError, ValueError):
+        print(f"[ladder] {text}", file=sys.stderr, flush=True)
+
+
+# What the ladder is for, and no news in it.
+EXPECTED = "this run shows what it costs"
+
+
+class LadderDisplay:
+    """Warnings as they come, but not the same one of every rung; and a line about the run that goes on every ten seconds."""
+
+    SECONDS = 10
+
+    def __init__(self, clock=time.monotonic):
+        self._clock = clock
+        self._noted = set()
+        self.begin_run()
+
+    def begin_run(self):
+        self._next = self._clock() + self.SECONDS
+
+    def note(self, text):
+        if text not in self._noted and EXPECTED not in text:
+            self._noted.add(text)
+            say(text)
+
+    def show(self, status):
+        if status and self._clock() >= self._next:
+            self._next = self._clock() + self.SECONDS
+            say(f"  {describe(status, 'samples')}")

@@ -1,0 +1,97 @@
+"""The folder of a ladder: what measuring leaves there, and what everything else is made from, on this machine or another."""
+
+import json
+import shutil
+
+from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.ladder.checks import compare_checksums
+from offramp_launch.ladder.figures import compare, figures_of
+from offramp_launch.ladder.rungs import COPY_CEILING_FROM, LIMIT, RUNGS
+from offramp_launch.ladder.traces import read_trace
+
+HEADER = "measured.json"
+VERSION = 1
+
+
+class Saved:
+    """
+        measured.json               machine, build, workload; each rung's exit codes
+        RUNG/summary.json           of the timed run;  RUNG/trace/*.jsonl  its time ranges
+        RUNG/check/                 of the short run: summary.json, checksums.tsv
+    Errors: LaunchError (NO_INPUT) when read_header finds no ladder there, (CANNOT_WRITE) when it cannot be written.
+    """
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def rung(self, key):
+        return self.folder / key
+
+    def trace_dir(self, key):
+        return self.rung(key) / "trace"
+
+    def check_dir(self, key):
+        return self.rung(key) / "check"
+
+    def clear(self, key):
+        """An earlier ladder's files would be read as this one's."""
+        try:
+            (self.folder / HEADER).unlink(missing_ok=True)
+            for folder in (self.trace_dir(key), self.check_dir(key)):
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir(parents=True)
+            (self.rung(key) / "summary.json").unlink(missing_ok=True)
+        except OSError as problem:
+            raise LaunchError(f"--output {self.folder} cannot be written: {problem.strerror}", "Give a folder that you may write to",
+                              ExitCode.CANNOT_WRITE) from problem
+
+    def write_header(self, header):
+        self.write(HEADER, json.dumps({"version": VERSION, **header}, indent=1) + "\n")
+
+    def write(self, name, text):
+        (self.folder / name).write_text(text, encoding="utf-8")
+
+    def read_header(self):
+        try:
+            header = json.loads((self.folder / HEADER).read_text())
+            if header["version"] != VERSION:
+                raise ValueError(f"version {header['version']}")
+            return header
+        except (OSError, ValueError, KeyError) as problem:
+            raise LaunchError(f"'{self.folder}' holds no measured ladder ({problem})", "./launch/offramp ladder --output DIR measures one",
+                              ExitCode.NO_INPUT) from problem
+
+    def summary(self, key, check=False):
+        try:
+            return json.loads(((self.check_dir(key) if check else self.rung(key)) / "summary.json").read_text())
+        except (OSError, ValueError):
+            return {}
+
+
+class Ladder:
+    """A measured ladder with everything that follows from it. `rungs` are {key: figures}, in the ladder's order."""
+
+    def __init__(self, saved):
+        self.header = saved.read_header()
+        self.keys = [rung.key for rung in RUNGS if rung.key in self.header["rungs"]]
+        self.traces = {key: read_trace(saved.trace_dir(key)) for key in self.keys}
+        # A rung that failed says so itself; its results are not held against the others'.
+        ended_well = [key for key in self.keys if key != LIMIT and not self.header["rungs"][key]["exit"]]
+        self.check = compare_checksums({key: saved.check_dir(key) for key in ended_well})
+        self.rungs = compare({key: figures_of(saved.summary(key), self.traces[key]) for key in self.keys})
+        for key, figures in self.rungs.items():
+            figures["exit"] = self.header["rungs"][key]["exit"]
+            figures["results"] = self.check.verdicts.get(key, {}).get("word")
+        self.limits = {"compute_alone_batches_per_second": self.rungs.get(LIMIT, {}).get("batches_per_second"),
+                       "copy_gigabytes_per_second": self._copy_ceiling(saved)}
+
+    def _copy_ceiling(self, saved):
+        for key in COPY_CEILING_FROM:
+            ceiling = (saved.summary(key, check=True).get("limits") or {}).get("copy_gigabytes_per_second")
+            if ceiling:
+                return ceiling
+        return None
+
+    def fine(self):
+        """Every rung ended well and no result differs."""
+        return self.check.equal is not False and not any(figures["exit"] for figures in self.rungs.values())

@@ -1,0 +1,122 @@
+"""The ladder as text: Markdown for files and pipes, Rich's tables on a terminal, and the same figures as JSON."""
+
+import json
+
+from offramp_launch.ladder.rungs import ARTICLE_GAIN_IN_ALL, LIMIT, RUNGS, rung_named
+
+NOTHING = "–"
+FIRST = RUNGS[0]
+LAST = RUNGS[-2]
+
+RATES = ("rung", "batches/s", "of compute alone", "GPU idle", "copy GB/s", "producer CPU ms/batch", "first batch s", "results")
+GAINS = ("rung", "batches/s", "article steps/s", "gain", "article's gain", "in all", "article's in all")
+PER_BATCH = ("rung", "step", "compute", "h2d", "d2h", "idle gap", "process", "map", "unmap")
+PER_BATCH_KEYS = ("step", "compute", "h2d", "d2h", "idle", "process", "map", "unmap")
+
+
+def tables(ladder):
+    """(title, head, rows) of each table; every cell is text."""
+    return [("Rates", RATES, [_rates(key, ladder.rungs[key]) for key in ladder.keys]),
+            ("Gains, beside the article's (on an L40S)", GAINS, [_gains(key, ladder.rungs[key]) for key in ladder.keys if key != LIMIT]),
+            ("Milliseconds per batch", PER_BATCH, [_per_batch(key, ladder.rungs[key]) for key in ladder.keys])]
+
+
+def _rates(key, figures):
+    title = rung_named(key).title
+    if figures["exit"]:
+        return (title, f"failed, exit code {figures['exit']}", *[NOTHING] * (len(RATES) - 2))
+    return (title, number(figures["batches_per_second"], 2), percent(figures["share_of_compute_alone"]), percent(figures["gpu_idle_share"]),
+            number(figures["copy_gigabytes_per_second"], 1), number(figures["producer_cpu_ms_per_batch"], 1),
+            number(figures["first_batch_seconds"], 2), figures["results"] or NOTHING)
+
+
+def _gains(key, figures):
+    rung = rung_named(key)
+    in_all = NOTHING
+    if key == LAST.key:
+        in_all = ARTICLE_GAIN_IN_ALL
+    elif rung.article_rate and rung is not FIRST:
+        in_all = times(rung.article_rate / FIRST.article_rate)
+    return (rung.title, number(figures["batches_per_second"], 2), number(rung.article_rate, 2), gain(figures["gain_over_the_rung_before"]),
+            rung.article_gain or NOTHING, times(figures["gain_in_all"]), in_all)
+
+
+def _per_batch(key, figures):
+    return (rung_named(key).title, *(number(figures["per_batch_ms"][name], 2) for name in PER_BATCH_KEYS))
+
+
+def number(value, digits):
+    return NOTHING if value is None else f"{value:.{digits}f}"
+
+
+def percent(share):
+    return NOTHING if share is None else f"{100 * share:.1f} %"
+
+
+def times(ratio):
+    return NOTHING if ratio is None else f"{ratio:.2f}×"
+
+
+def gain(ratio):
+    """As the article says it: per cent, and a multiple from twice on."""
+    if ratio is None:
+        return NOTHING
+    return times(ratio) if ratio >= 2 else f"{100 * (ratio - 1):+.1f} %".replace("-", "−")
+
+
+def heading(ladder):
+    """Machine, build, sizes, limits: a list of lines."""
+    header, limits = ladder.header, ladder.limits
+    workload = header["workload"]
+    ceiling = limits["copy_gigabytes_per_second"]
+    copied = next((figures["copy_bytes_per_batch"] for figures in ladder.rungs.values() if figures["copy_bytes_per_batch"]), None)
+    ceiling_text = NOTHING
+    if ceiling:
+        ceiling_text = f"{ceiling:.1f} GB/s" + (f" = {ceiling * 1e9 / copied:.2f} batches/s of {copied / 1e6:.1f} MB" if copied else "")
+    return [f"machine: {header['machine']}", f"build: {header['build']}", f"workload: {describe_workload(workload)}",
+            f"measured: {workload['measured_batches']} batches after {workload['warmup_batches']} of warm-up, {header['made']}",
+            f"limits, same run: compute alone {number(limits['compute_alone_batches_per_second'], 2)} batches/s, bare copies {ceiling_text}",
+            f"results: {ladder.check.tell()}"]
+
+
+def describe_workload(workload):
+    parts = [workload["model"], f"batch {workload['batch']}", f"{workload['image-size']}×{workload['image-size']}",
+             f"{workload['precision']}, {workload['memory-format']}", f"input {workload['synthetic-on']}", f"{workload['slabs']} slabs",
+             f"{workload['consumers']} consumers", f"processor {workload['processor']}" + (" with copy" if workload["write-copy"] else "")]
+    return ", ".join(str(part) for part in parts)
+
+
+def markdown(ladder):
+    lines = ["# The ladder", "", *(f"- {line}" for line in heading(ladder))]
+    for title, head, rows in tables(ladder):
+        lines += ["", f"**{title}**", "", "| " + " | ".join(head) + " |", "|" + "---|" * len(head),
+                  *("| " + " | ".join(row) + " |" for row in rows)]
+    return "\n".join(lines) + "\n"
+
+
+def print_tables(ladder, terminal):
+    """On a terminal with Rich's tables, where Rich is there."""
+    try:
+        if not terminal:
+            raise ImportError
+        from rich.console import Console
+        from rich.table import Table
+    except ImportError:
+        print(markdown(ladder), end="", flush=True)
+        return
+    console = Console()
+    console.print("\n".join(heading(ladder)), markup=False, highlight=False)
+    for title, head, rows in tables(ladder):
+        table = Table(title=title, title_justify="left")
+        for index, name in enumerate(head):
+            table.add_column(name, justify="right" if index else "left")
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+
+
+def as_json(ladder):
+    article = {rung.key: {"steps_per_second": rung.article_rate, "gain": rung.article_gain or None} for rung in RUNGS if rung.article_rate}
+    return json.dumps({**ladder.header, "limits": ladder.limits, "results": {"equal": ladder.check.equal, "rungs": ladder.check.verdicts},
+                       "rungs": {key: {"title": rung_named(key).title, **ladder.rungs[key]} for key in ladder.keys},
+                       "article": {**article, "gain_in_all": ARTICLE_GAIN_IN_ALL, "machine": "L40S"}}, indent=1, ensure_ascii=False) + "\n"

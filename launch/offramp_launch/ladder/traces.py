@@ -1,0 +1,70 @@
+"""Reads what programs leave under --trace-dir: a file a program, one JSON object a line, times of CLOCK_MONOTONIC in nanoseconds."""
+
+import dataclasses
+import json
+
+from offramp_launch.exit_code import ExitCode, LaunchError
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """`device`: timed by a pair of events on the device's stream, not by a clock of the host."""
+
+    lane: str
+    name: str
+    batch: int
+    begin: int
+    end: int
+    device: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    process: str
+    pid: int
+    ranges: tuple
+
+
+@dataclasses.dataclass(frozen=True)
+class Trace:
+    """All programs of one run. `window`: begin and end of the measured batches; nothing when the run never got there."""
+
+    programs: tuple
+    window: tuple
+
+    def device(self, lane):
+        """The device's ranges of a lane, as (begin, end)."""
+        return [(entry.begin, entry.end) for program in self.programs for entry in program.ranges
+                if entry.device and entry.lane == lane]
+
+    def named(self, name):
+        """(program, range) of the host's ranges of this name."""
+        return [(program, entry) for program in self.programs for entry in program.ranges
+                if not entry.device and entry.name == name]
+
+
+def read_trace(folder):
+    """Errors: LaunchError (BAD_INPUT) names the file that is no trace."""
+    programs = [_read_program(file) for file in sorted(folder.glob("*.jsonl"))]
+    # The producer comes first, then consumers as they were started.
+    programs.sort(key=lambda program: (program.process != "producer", program.pid))
+    instants = {entry.name: entry.begin for program in programs if program.process == "producer" for entry in program.ranges
+                if entry.name in ("measure_begin", "measure_end")}
+    complete = instants.get("measure_end", 0) > instants.get("measure_begin", 0) and "measure_begin" in instants
+    return Trace(tuple(programs), (instants["measure_begin"], instants["measure_end"]) if complete else None)
+
+
+def _read_program(file):
+    with open(file, encoding="utf-8") as lines:
+        try:
+            head = json.loads(next(lines, ""))
+            ranges = tuple(_range(json.loads(line)) for line in lines if line.strip())
+            return Program(head["process"], head["pid"], ranges)
+        except (ValueError, KeyError, TypeError) as problem:
+            raise LaunchError(f"'{file}' is no trace ({problem!r})", "Measure again: ./launch/offramp ladder",
+                              ExitCode.BAD_INPUT) from problem
+
+
+def _range(entry):
+    return Range(entry["lane"], entry["name"], entry.get("batch", -1), entry["begin_ns"], entry["end_ns"],
+                 entry.get("clock") == "device")

@@ -1,0 +1,72 @@
+"""What every rung runs: the article's workload where there is a GPU, a small one elsewhere, and the user's flags before both."""
+
+import dataclasses
+
+from offramp_launch.arguments import count, take_values, without_values
+from offramp_launch.exit_code import ExitCode, LaunchError
+
+# The article's; a flag without a value stands alone.
+EVERYWHERE = (("--model", "deeplabv3-resnet50"), ("--synthetic-on", "host"), ("--processor", "write"), ("--write-path", "/dev/null"),
+              ("--write-copy", None), ("--deterministic", None), ("--log-level", "warning"))
+ON_A_GPU = (("--batch", "64"), ("--image-size", "512"), ("--precision", "tf32"), ("--slabs", "8"), ("--consumers", "8"))
+WITHOUT_A_GPU = (("--batch", "2"), ("--image-size", "64"), ("--precision", "fp32"), ("--slabs", "4"), ("--consumers", "2"))
+WARMUP_AND_BATCHES_ON_A_GPU = (10, 100)
+WARMUP_AND_BATCHES_WITHOUT = (2, 6)
+
+CHECKED_BATCHES = 3
+LIMIT_BATCHES_ON_A_GPU = 20
+LIMIT_BATCHES_WITHOUT = 3
+
+# The ladder's own to give: they differ from rung to rung.
+SETTLED = ("--rung", "--trace-dir", "--run-dir", "--run-id", "--lifeline-fd", "--profile-batches", "--measure-limits", "--drain-warmup",
+           "--allow-unpinned", "--consumer-user")
+OF_PROCESSING = ("--processor", "--write-path")
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """`flags` are those of every run; what is measured and what is left out before it stands beside them."""
+
+    flags: tuple
+    consumers: int
+    warmup: int
+    batches: int
+    limit_batches: int
+
+    def timed_flags(self, trace_dir):
+        return [*self.flags, "--warmup-batches", str(self.warmup), "--batches", str(self.warmup + self.batches), "--drain-warmup",
+                "--trace-dir", str(trace_dir)]
+
+    def checked_flags(self, output):
+        """A short run whose results can be compared: the checksum of every sample's bytes."""
+        flags = [flag for flag in without_values(self.flags, OF_PROCESSING) if flag != "--write-copy"]
+        return [*flags, "--processor", "checksum", "--output", str(output), "--warmup-batches", "0", "--batches", str(CHECKED_BATCHES)]
+
+    def captured_flags(self):
+        """The article's capture: 10 steps of warm-up, 3 profiled, 1 of cool-down."""
+        return [*self.flags, "--warmup-batches", "10", "--profile-batches", "3", "--batches", "14"]
+
+
+def make_workload(argv, has_gpu):
+    """
+    `argv`: the user's flags without the ladder's own commands. Returns the workload.
+    Errors: LaunchError (USAGE) for a flag that the ladder itself gives, or a count that is none.
+    """
+    given = {argument.partition("=")[0] for argument in argv if argument.startswith("--")}
+    for flag in SETTLED:
+        if flag in given:
+            raise LaunchError(f"ladder gives {flag} itself", "--rungs chooses rungs; see ./launch/offramp help", ExitCode.USAGE)
+    counts, rest = take_values(argv, ["--warmup", "--warmup-batches", "--batches"])
+    warmup, batches = WARMUP_AND_BATCHES_ON_A_GPU if has_gpu else WARMUP_AND_BATCHES_WITHOUT
+    warmup = count(counts.get("--warmup", counts.get("--warmup-batches", str(warmup))), "--warmup")
+    batches = count(counts.get("--batches", str(batches)), "--batches")
+    if batches == 0:
+        raise LaunchError("--batches 0 measures nothing", "Give 1 or more", ExitCode.USAGE)
+    flags = []
+    for flag, value in (*EVERYWHERE, *(ON_A_GPU if has_gpu else WITHOUT_A_GPU)):
+        if flag not in given:
+            flags += [flag] if value is None else [flag, value]
+    flags += rest
+    consumers, flags = take_values(flags, ["--consumers"])
+    return Workload(tuple(flags), count(consumers["--consumers"], "--consumers"), warmup, batches,
+                    LIMIT_BATCHES_ON_A_GPU if has_gpu else LIMIT_BATCHES_WITHOUT)

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "producer/pipeline/output_sink.hpp"
+#include "producer/slab/slab_exchange.hpp"
+
+namespace offramp {
+
+// Counts what goes through a sink. Thread: any.
+class OutputBooks {
+ public:
+    void submitted(const OutputBatch& batch) {
+        ++batches_submitted_;
+        for (const RowInfo& row : batch.rows) samples_submitted_ += row.hole ? 0 : 1;
+    }
+    void published(const PublishedSlab& slab) {
+        batches_published_ += slab.batches_ended;
+        samples_published_ += slab.samples;
+    }
+    void copied(std::uint64_t bytes, double seconds) {
+        bytes_copied_ += bytes;
+        copy_ns_ += static_cast<std::uint64_t>(seconds * 1e9);
+    }
+    OutputFigures figures() const {
+        return {.batches_submitted = batches_submitted_,
+                .samples_submitted = samples_submitted_,
+                .batches_published = batches_published_,
+                .samples_published = samples_published_,
+                .bytes_copied = bytes_copied_,
+                .copy_seconds = static_cast<double>(copy_ns_) / 1e9};
+    }
+
+ private:
+    std::atomic<std::uint64_t> batches_submitted_{0}, samples_submitted_{0};
+    std::atomic<std::uint64_t> batches_published_{0}, samples_published_{0};
+    std::atomic<std::uint64_t> bytes_copied_{0}, copy_ns_{0};
+};
+
+}  // namespace offramp

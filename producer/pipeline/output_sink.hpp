@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+
+#include "producer/pipeline/output_batch.hpp"
+
+namespace offramp {
+
+// What went into a sink and came out of it. A copy of one moment.
+struct OutputFigures {
+    std::uint64_t batches_submitted = 0, samples_submitted = 0;   // samples without holes
+    std::uint64_t batches_published = 0, samples_published = 0;
+    std::uint64_t bytes_copied = 0;
+    double copy_seconds = 0;           // device time of the copies, from event pairs
+
+    // What will never be published: only after stop().
+    std::uint64_t batches_dropped() const { return batches_submitted - batches_published; }
+    std::uint64_t samples_dropped() const { return samples_submitted - samples_published; }
+};
+
+// Where a model's outputs go. EgressStream is the one of a run; the others (producer/rungs) show what each of its ideas is worth.
+// Thread: submit() and finish() from the model's; stop() and figures() from any. Blocks: submit() for back-pressure; finish() until
+// everything is published. Errors: what went wrong is thrown by the next submit() or by finish().
+class OutputSink {
+ public:
+    virtual ~OutputSink() = default;
+    // False after stop(): the batch was not taken.
+    virtual bool submit(OutputBatch batch) = 0;
+    virtual void finish() = 0;
+    // Abandons what is not being copied yet; copies under way are waited for, since their slabs are not ours to give back before.
+    virtual void stop() = 0;
+    virtual OutputFigures figures() const = 0;
+};
+
+}  // namespace offramp

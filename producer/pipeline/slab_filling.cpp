@@ -1,0 +1,75 @@
+#include "producer/pipeline/slab_filling.hpp"
+
+#include "common/base/clock.hpp"
+#include "common/base/error.hpp"
+#include "common/base/log.hpp"
+#include "common/base/trace.hpp"
+
+namespace offramp {
+
+SlabFilling::Target SlabFilling::target_of(FillLease lease) {
+    return {lease.slab(), lease.generation(), lease.bytes(), std::move(lease)};
+}
+
+SlabFilling::SlabFilling(Target target, const SlabLayout& layout, SlabWriter::Stamp stamp, Stream& stream, CopyEvents& events)
+    : target_(std::move(target)), layout_(layout), stream_(stream), events_(events), writer_(target_.bytes, layout) {
+    stamp.slab = target_.slab;
+    stamp.generation = target_.generation;
+    writer_.begin(stamp);
+}
+
+SlabFilling::~SlabFilling() {
+    if (!copying_) return;
+    try {
+        stream_.synchronize();
+    } catch (const std::exception& problem) {
+        spdlog::error("waiting for the copies of an abandoned slab: {}", problem.what());
+    }
+}
+
+bool SlabFilling::add(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows) {
+    entries_.clear();
+    std::uint32_t samples = 0;
+    for (std::uint32_t row = first_row; row < first_row + rows; ++row) {
+        const RowInfo& entry = batch->rows[row];
+        entries_.push_back({entry.item, entry.key, entry.hole});
+        samples += entry.hole ? 0 : 1;
+    }
+    const std::uint32_t at = writer_.rows();
+    if (!writer_.add_batch(batch->number, first_row, entries_)) return false;
+    if (batches_.empty()) published_.first_batch = batch->number;
+    published_.samples += samples;
+    published_.batches_ended += first_row + rows == batch->rows.size() ? 1U : 0U;
+    batches_.push_back(batch);
+
+    stream_.wait_for(*batch->computed);
+    if (!copying_) stream_.record(*events_.began);
+    copying_ = true;
+    for (std::size_t i = 0; i < batch->tensors.size(); ++i) {
+        const auto to = writer_.tensor_rows(i, at, rows);
+        stream_.copy_to_host(to.data(),
+                             static_cast<const std::byte*>(batch->tensors[i].data) + first_row * layout_.tensors[i].row_bytes(),
+                             to.size());
+        published_.bytes += to.size();
+    }
+    return true;
+}
+
+void SlabFilling::close() {
+    writer_.finish(now_ns());
+    const TraceRange range(TraceName::QueueCudaEvent, published_.first_batch);
+    stream_.record(*events_.copied);
+}
+
+const PublishedSlab& SlabFilling::wait_copied(OutputBooks& books, DeviceTimeline& timeline) {
+    events_.copied->wait();
+    copying_ = false;
+    published_.filled_at_ns = now_ns();
+    writer_.stamp_filled(published_.filled_at_ns);
+    books.copied(published_.bytes, events_.copied->seconds_since(*events_.began));
+    timeline.add("d2h", published_.first_batch, *events_.began, *events_.copied);
+    batches_.clear();
+    return published_;
+}
+
+}  // namespace offramp

@@ -1,0 +1,45 @@
+#include "producer/rungs/blocking_egress.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/error.hpp"
+#include "common/base/trace.hpp"
+
+namespace offramp {
+
+BlockingEgress::BlockingEgress(Device& device, Stream& compute, const SlabLayout& layout, DeviceTimeline& timeline,
+                               SlabWriter::Stamp stamp, std::unique_ptr<SlabPlace> place)
+    : compute_(compute),
+      layout_(layout),
+      timeline_(timeline),
+      stamp_(std::move(stamp)),
+      events_(CopyEvents::make(device)),
+      place_(std::move(place)) {}
+
+bool BlockingEgress::submit(OutputBatch output) {
+    books_.submitted(output);
+    const auto batch = std::make_shared<OutputBatch>(std::move(output));
+    const auto rows = static_cast<std::uint32_t>(batch->rows.size());
+    const auto most = static_cast<std::uint32_t>(layout_.rows);
+    for (std::uint32_t first = 0; first < rows; first += most)
+        if (!copy_part(batch, first, std::min(most, rows - first))) return false;
+    return true;
+}
+
+bool BlockingEgress::copy_part(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows) {
+    auto target = place_->open();
+    if (!target) return false;
+    SlabFilling filling(std::move(*target), layout_, stamp_, compute_, events_);
+    {
+        const TraceRange range(TraceName::CopyToCpu, batch->number);
+        expect(filling.add(batch, first_row, rows), "a part fits the slab that was laid out for it");
+        filling.close();
+        filling.wait_copied(books_, timeline_);
+    }
+    books_.published(filling.published());
+    place_->deliver(std::move(filling.target()), filling.published());
+    return true;
+}
+
+}  // namespace offramp

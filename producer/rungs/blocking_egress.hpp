@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+
+#include "common/slab/slab_layout.hpp"
+#include "producer/pipeline/output_books.hpp"
+#include "producer/pipeline/output_sink.hpp"
+#include "producer/rungs/slab_place.hpp"
+
+namespace offramp {
+
+// Copies on the compute stream and waits for each copy on the model's own thread: nothing overlaps.
+// Owns: the place, one pair of events. Borrows: device, compute stream, layout, timeline.
+class BlockingEgress final : public OutputSink {
+ public:
+    BlockingEgress(Device& device, Stream& compute, const SlabLayout& layout, DeviceTimeline& timeline,
+                   SlabWriter::Stamp stamp, std::unique_ptr<SlabPlace> place);
+
+    bool submit(OutputBatch batch) override;
+    void finish() override { place_->finish(); }
+    void stop() override { place_->stop(); }
+    OutputFigures figures() const override { return books_.figures(); }
+
+ private:
+    bool copy_part(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows);
+
+    Stream& compute_;
+    const SlabLayout& layout_;
+    DeviceTimeline& timeline_;
+    const SlabWriter::Stamp stamp_;
+    CopyEvents events_;
+    std::unique_ptr<SlabPlace> place_;
+    OutputBooks books_;
+};
+
+}  // namespace offramp

@@ -1,0 +1,54 @@
+#include "producer/rungs/compute_stream_egress.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/error.hpp"
+#include "common/base/trace.hpp"
+
+namespace offramp {
+
+ComputeStreamEgress::ComputeStreamEgress(Device& device, Stream& compute, std::shared_ptr<SlabExchange> exchange,
+                                         const SlabLayout& layout, DeviceTimeline& timeline, SlabWriter::Stamp stamp,
+                                         std::uint32_t slab_count, std::function<void()> on_failure)
+    : compute_(compute),
+      exchange_(std::move(exchange)),
+      layout_(layout),
+      stamp_(std::move(stamp)),
+      events_(slab_count),
+      completion_(device, exchange_, books_, timeline, slab_count, std::move(on_failure)) {
+    for (CopyEvents& events : events_) events = CopyEvents::make(device);
+}
+
+ComputeStreamEgress::~ComputeStreamEgress() { stop(); }
+
+void ComputeStreamEgress::stop() {
+    exchange_->stop();
+    completion_.close();
+}
+
+bool ComputeStreamEgress::submit(OutputBatch output) {
+    books_.submitted(output);
+    const TraceRange range(TraceName::CopyToCpu, output.number);
+    const auto batch = std::make_shared<OutputBatch>(std::move(output));
+    const auto rows = static_cast<std::uint32_t>(batch->rows.size());
+    const auto most = static_cast<std::uint32_t>(layout_.rows);
+    bool taken = true;
+    for (std::uint32_t first = 0; taken && first < rows; first += most)
+        taken = copy_part(batch, first, std::min(most, rows - first));
+    completion_.rethrow_failure();
+    return taken;
+}
+
+bool ComputeStreamEgress::copy_part(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows) {
+    auto lease = exchange_->wait_for_slab();
+    if (!lease) return false;
+    CopyEvents& events = events_[lease->slab()];
+    auto filling =
+        std::make_unique<SlabFilling>(SlabFilling::target_of(std::move(*lease)), layout_, stamp_, compute_, events);
+    expect(filling->add(batch, first_row, rows), "a part fits the slab that was laid out for it");
+    filling->close();
+    return completion_.hand_over(std::move(filling));
+}
+
+}  // namespace offramp

@@ -1,0 +1,60 @@
+#include "producer/rungs/dropped_outputs.hpp"
+
+#include <utility>
+#include <vector>
+
+#include "common/base/clock.hpp"
+#include "common/base/trace.hpp"
+
+namespace offramp {
+
+DroppedOutputs::DroppedOutputs(Device& device, LocalDelivery& delivery, std::size_t depth, std::function<void()> on_failure)
+    : device_(device),
+      delivery_(delivery),
+      on_failure_(std::move(on_failure)),
+      computing_(depth),
+      thread_([this] { see_computed(); }) {}
+
+DroppedOutputs::~DroppedOutputs() {
+    stop();
+    if (thread_.joinable()) thread_.join();
+}
+
+bool DroppedOutputs::submit(OutputBatch batch) {
+    books_.submitted(batch);
+    return computing_.push(std::move(batch));
+}
+
+void DroppedOutputs::finish() {
+    computing_.close();
+    if (thread_.joinable()) thread_.join();
+    if (failure_) std::rethrow_exception(failure_);
+}
+
+void DroppedOutputs::count(const OutputBatch& batch) {
+    PublishedSlab published{.first_batch = batch.number, .batches_ended = 1};
+    for (const RowInfo& row : batch.rows) published.samples += row.hole ? 0 : 1;
+    books_.published(published);
+    delivery_.add(published, now_ns());
+}
+
+void DroppedOutputs::see_computed() {
+    name_this_thread("computed");
+    try {
+        device_.use_on_this_thread();
+        std::vector<OutputBatch> computed;
+        while (auto batch = computing_.pop()) {
+            // One wait for all that are submitted: a wait costs more than a small batch's computation.
+            for (; batch; batch = computing_.try_pop()) computed.push_back(std::move(*batch));
+            computed.back().computed->wait();
+            for (const OutputBatch& one : computed) count(one);
+            computed.clear();
+        }
+    } catch (...) {
+        failure_ = std::current_exception();
+        computing_.abandon();
+        on_failure_();
+    }
+}
+
+}  // namespace offramp

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <functional>
+#include <thread>
+
+#include "producer/pipeline/bounded_queue.hpp"
+#include "producer/pipeline/output_books.hpp"
+#include "producer/pipeline/output_sink.hpp"
+#include "producer/rungs/local_delivery.hpp"
+
+namespace offramp {
+
+// Drops each batch on the device once it is computed: compute alone, with the same input and the same host work, which is the limit of
+// every rung.
+// Owns: a thread that waits for the batches. Borrows: device, delivery.
+class DroppedOutputs final : public OutputSink {
+ public:
+    DroppedOutputs(Device& device, LocalDelivery& delivery, std::size_t depth, std::function<void()> on_failure);
+    ~DroppedOutputs() override;
+
+    bool submit(OutputBatch batch) override;
+    void finish() override;
+    void stop() override { computing_.close(); }
+    OutputFigures figures() const override { return books_.figures(); }
+
+ private:
+    void see_computed();
+    void count(const OutputBatch& batch);
+
+    Device& device_;
+    LocalDelivery& delivery_;
+    std::function<void()> on_failure_;
+    OutputBooks books_;
+    BoundedQueue<OutputBatch> computing_;
+    std::exception_ptr failure_;               // written by the thread, read when it is joined
+    std::thread thread_;
+};
+
+}  // namespace offramp

@@ -1,0 +1,35 @@
+#include "producer/rungs/fresh_segments.hpp"
+
+#include <utility>
+
+#include "common/base/trace.hpp"
+
+namespace offramp {
+
+FreshSegments::FreshSegments(const RunNames& names, std::uint32_t slabs, std::size_t slab_bytes, bool readable_by_group,
+                             std::shared_ptr<SlabExchange> exchange)
+    : names_(names),
+      slab_bytes_(slab_bytes),
+      readable_by_group_(readable_by_group),
+      exchange_(std::move(exchange)),
+      segments_(slabs) {
+    require_shared_memory(slabs * slab_bytes, std::to_string(slabs) + " segments of " + std::to_string(slab_bytes) + " bytes");
+}
+
+std::optional<SlabFilling::Target> FreshSegments::open() {
+    auto lease = exchange_->wait_for_slab();
+    if (!lease) return std::nullopt;
+    auto& segment = segments_.at(lease->slab());
+    SlabFilling::Target target = SlabFilling::target_of(std::move(*lease));
+    {
+        const TraceRange range(TraceName::Unmap);
+        segment.reset();
+    }
+    const TraceRange range(TraceName::Map);
+    segment = std::make_unique<SharedRegion>(
+        SharedRegion::create(names_.span(target.slab), slab_bytes_, {.readable_by_group = readable_by_group_}));
+    target.bytes = segment->bytes();
+    return target;
+}
+
+}  // namespace offramp

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "common/shm/run_objects.hpp"
+#include "common/shm/shared_region.hpp"
+#include "producer/rungs/slab_place.hpp"
+#include "producer/slab/slab_exchange.hpp"
+
+namespace offramp {
+
+// A new shared-memory object for every slab that is filled, under the name that the slab's span has; its pages are faulted in by the copy.
+// The price of doing without a pool: reserving, faulting and unmapping, every time and on both sides.
+// Owns: the objects, until they are replaced. Borrows: names, exchange. Errors: SharedMemoryFull, as for a pool.
+class FreshSegments final : public SlabPlace {
+ public:
+    FreshSegments(const RunNames& names, std::uint32_t slabs, std::size_t slab_bytes, bool readable_by_group,
+                  std::shared_ptr<SlabExchange> exchange);
+
+    std::optional<SlabFilling::Target> open() override;
+    void deliver(SlabFilling::Target target, const PublishedSlab& published) override {
+        exchange_->publish(std::move(*target.lease), published);
+    }
+    void finish() override { exchange_->finish(); }
+    void stop() override { exchange_->stop(); }
+
+ private:
+    const RunNames& names_;
+    const std::size_t slab_bytes_;
+    const bool readable_by_group_;
+    std::shared_ptr<SlabExchange> exchange_;
+    std::vector<std::unique_ptr<SharedRegion>> segments_;
+};
+
+}  // namespace offramp

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "producer/rungs/slab_place.hpp"
+#include "producer/slab/slab_exchange.hpp"
+
+namespace offramp {
+
+// Slabs that were made before the first batch, lent by the broker and published to consumers. Borrows nothing.
+class PooledPlace final : public SlabPlace {
+ public:
+    explicit PooledPlace(std::shared_ptr<SlabExchange> exchange) : exchange_(std::move(exchange)) {}
+
+    std::optional<SlabFilling::Target> open() override {
+        auto lease = exchange_->wait_for_slab();
+        if (!lease) return std::nullopt;
+        return SlabFilling::target_of(std::move(*lease));
+    }
+    void deliver(SlabFilling::Target target, const PublishedSlab& published) override {
+        exchange_->publish(std::move(*target.lease), published);
+    }
+    void finish() override { exchange_->finish(); }
+    void stop() override { exchange_->stop(); }
+
+ private:
+    std::shared_ptr<SlabExchange> exchange_;
+};
+
+}  // namespace offramp

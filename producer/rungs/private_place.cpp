@@ -1,0 +1,35 @@
+#include "producer/rungs/private_place.hpp"
+
+#include <utility>
+
+#include "common/base/clock.hpp"
+#include "common/base/trace.hpp"
+#include "common/slab/slab_view.hpp"
+
+namespace offramp {
+
+PrivatePlace::PrivatePlace(std::size_t slab_bytes, std::uint64_t run_nonce, std::uint32_t epoch,
+                           std::unique_ptr<Processor> processor, LocalDelivery& delivery)
+    : slab_bytes_(slab_bytes),
+      run_nonce_(run_nonce),
+      epoch_(epoch),
+      processor_(std::move(processor)),
+      delivery_(delivery) {}
+
+std::optional<SlabFilling::Target> PrivatePlace::open() {
+    if (stopped_) return std::nullopt;
+    bytes_ = std::make_unique_for_overwrite<std::byte[]>(slab_bytes_);
+    return SlabFilling::Target{0, ++generation_, {bytes_.get(), slab_bytes_}, std::nullopt};
+}
+
+void PrivatePlace::deliver(SlabFilling::Target target, const PublishedSlab& published) {
+    {
+        const TraceRange range(TraceName::ProcessOutput, published.first_batch);
+        const SlabTicket ticket{.epoch = epoch_, .slab = target.slab, .generation = target.generation, .attempt = 1};
+        processor_->process(SlabContents::read(target.bytes, run_nonce_, ticket), [] {}, [] { return true; });
+    }
+    bytes_.reset();
+    delivery_.add(published, now_ns());
+}
+
+}  // namespace offramp

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Offramp beside its limits and its Python peers. `./launch/offramp bench` builds what this needs and runs it; README.md says how to read it.
+
+    bench                    every row
+    bench W2 W4 start        some workloads, or single rows: W1-host-write
+    bench --small            every row in small sizes: shows that all of it works on any machine, and measures nothing
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import signal
+import sys
+
+import report
+from contest import Pace
+from contestants import Places
+from machine import describe_build, describe_machine
+from rows import run_row
+from workloads import choose, make_rows
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SMALL_PACE = Pace(windows=2, seconds=0.2, settle_seconds=0.05, warmup_batches=2, overlapping_starts=True)
+USAGE, UNAVAILABLE, FAILED = 64, 69, 1
+
+
+def parse(argv):
+    parser = argparse.ArgumentParser(prog="offramp bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("wanted", nargs="*", metavar="ROW", help="workloads (W1) or rows (W1-host-write); default: all")
+    parser.add_argument("--small", action="store_true", help="small sizes, no measurement")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write everything that was measured here")
+    parser.add_argument("--windows", type=int, metavar="N", help="windows of each contestant (default 6; at least 2)")
+    parser.add_argument("--seconds", type=float, metavar="S", help="least length of a window (default 3)")
+    parser.add_argument("--keep-logs", type=pathlib.Path, metavar="DIR", help="keep every program's log here")
+    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", help="folder of the programs")
+    parser.add_argument("--list", action="store_true", help="print the rows and end")
+    options = parser.parse_args(argv)
+    if options.windows is not None and options.windows < 2:
+        parser.error("--windows: an interval wants two windows or more")
+    return options
+
+
+def pace_of(options):
+    pace = SMALL_PACE if options.small else Pace()
+    changes = {name: value for name, value in (("windows", options.windows), ("seconds", options.seconds)) if value is not None}
+    return dataclasses.replace(pace, **changes)
+
+
+def end_on_signal(number, frame):
+    """An ordinary exception, so that every contestant is ended on the way out."""
+    raise SystemExit(128 + number)
+
+
+def main(argv=None):
+    options = parse(argv)
+    try:
+        rows = choose(make_rows(options.small), options.wanted)
+    except ValueError as problem:
+        print(f"bench: {problem}", file=sys.stderr)
+        return USAGE
+    if options.list:
+        print("\n".join(f"{row.id:18} {row.stands_for}" for row in rows))
+        return 0
+    signal.signal(signal.SIGTERM, end_on_signal)
+    places = Places(options.bin.absolute(), logs=options.keep_logs, start_seconds=120 if options.small else 300)
+    if options.keep_logs:
+        options.keep_logs.mkdir(parents=True, exist_ok=True)
+    machine, build, pace = describe_machine(places.binaries), describe_build(places.binaries, ROOT), pace_of(options)
+    if not machine["gpu"] and not options.small:
+        print("bench: this machine has no GPU that CUDA can use; --small shows that the benchmark works", file=sys.stderr)
+        return UNAVAILABLE
+    print(report.header(machine, build, pace, options.small), flush=True)
+    results = run_rows(rows, places, pace, options, {"machine": machine, "build": build})
+    print(report.summary(results), flush=True)
+    return FAILED if any(result["failure"] for result in results) else 0
+
+
+def run_rows(rows, places, pace, options, about):
+    """Each row's table as it is done; the JSON is written anew after each, so that an interrupted benchmark leaves what it has."""
+    results = []
+    for row in rows:
+        result = run_row(row, places, pace, lambda text, row=row: print(f"[{row.id}] {text}", file=sys.stderr, flush=True))
+        results.append(result)
+        print(report.row_table(result), flush=True)
+        if options.json:
+            whole = {**about, "small": options.small, "pace": dataclasses.asdict(pace), "rows": results}
+            beside = options.json.with_suffix(f"{options.json.suffix}.new")
+            beside.write_text(json.dumps(whole, indent=1, default=str))
+            os.replace(beside, options.json)
+    return results
+
+
+if __name__ == "__main__":
+    sys.exit(main())

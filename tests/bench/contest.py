@@ -1,0 +1,85 @@
+"""The contest of a row: all contestants stay loaded, one runs at a time, and their windows alternate.
+
+A window: the contestant is continued, half a second passes, a look; at least `seconds` later another look; it is stopped. A look is taken
+at a release and bears that release's own time, so a window's rate is (samples between the looks) / (time between the two releases): no
+part of a batch is lost or won at its edges. Orders alternate, A B C, C B A, A B C: a slow drift hits all alike. The windows of one round
+are neighbours, and ratios are taken within rounds.
+"""
+
+import dataclasses
+
+from processes import Usage
+
+
+@dataclasses.dataclass(frozen=True)
+class Pace:
+    windows: int = 6
+    seconds: float = 3.0
+    settle_seconds: float = 0.5
+    warmup_batches: int = 10
+    overlapping_starts: bool = False   # only where nothing is measured: autotuning chooses wrongly beside a neighbour
+
+
+@dataclasses.dataclass(frozen=True)
+class Window:
+    """One contestant in one round. Processes' times are shares of the window's wall time, so that they need no edges either."""
+    seconds: float
+    batches: float
+    batches_per_second: float
+    bytes_per_batch: float
+    producer_cpu_ms_per_batch: float
+    readers_cpu_ms_per_batch: float
+    producer_faults_per_batch: float
+    readers_faults_per_batch: float
+    producer_private_mib: float
+    readers_private_mib: float
+    stage: str
+
+
+def between(first, last, batch):
+    """The window between two looks; `batch`: samples in a batch."""
+    seconds = (last.release_ns - first.release_ns) / 1e9
+    batches = (last.samples - first.samples) / batch
+    rate = batches / seconds
+    per_batch = 1 / ((last.at_ns - first.at_ns) / 1e9 * rate)   # batches that fell into the time between the looks themselves
+
+    def used(before: Usage, after: Usage):
+        return (after.cpu_seconds - before.cpu_seconds) * 1000 * per_batch, (after.faults - before.faults) * per_batch
+
+    producer_cpu, producer_faults = used(first.producer, last.producer)
+    readers_cpu, readers_faults = used(first.readers, last.readers)
+    return Window(seconds=seconds, batches=batches, batches_per_second=rate,
+                  bytes_per_batch=(last.payload_bytes - first.payload_bytes) / batches,
+                  producer_cpu_ms_per_batch=producer_cpu, readers_cpu_ms_per_batch=readers_cpu,
+                  producer_faults_per_batch=producer_faults, readers_faults_per_batch=readers_faults,
+                  producer_private_mib=last.producer.private_kib / 1024, readers_private_mib=last.readers.private_kib / 1024,
+                  stage=last.stage)
+
+
+def load(programs, batch, pace):
+    """Starts, warms up and stops each; one after another, so that none tunes itself beside another."""
+    if pace.overlapping_starts:
+        for program in programs:
+            program.start()
+    for program in programs:
+        if not pace.overlapping_starts:
+            program.start()
+        program.wait_until_warm(pace.warmup_batches * batch)
+        program.pause()
+
+
+def rounds_of(names, windows):
+    """The order of each round: A B C, C B A, ..."""
+    return [list(names) if number % 2 == 0 else list(reversed(names)) for number in range(windows)]
+
+
+def hold_contest(programs, batch, pace, tell=lambda text: None):
+    """Windows by contestant's name, one a round. The programs are closed by their owner."""
+    load(programs, batch, pace)
+    by_name = {program.name: program for program in programs}
+    windows = {name: [] for name in by_name}
+    for number, order in enumerate(rounds_of(list(by_name), pace.windows)):
+        for name in order:
+            windows[name].append(by_name[name].window(batch, pace))
+        tell(f"round {number + 1}: " + ", ".join(f"{name} {windows[name][-1].batches_per_second:.4g}/s" for name in by_name))
+    return windows

@@ -1,0 +1,285 @@
+"""The programs that a benchmark row compares. A contestant is started, warmed up and stopped (SIGSTOP); from then on it runs only in its
+own windows. Whatever happens, close() leaves no process and nothing in /dev/shm."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from contest import between
+from peers.progress import make_progress_file, read_progress
+from processes import Usage, die_with_parent, members_of, signal_all, signal_groups, trackers_among, usage_of, usage_of_all
+
+HERE = pathlib.Path(__file__).resolve().parent
+STALL_SECONDS = 90     # without a single sample finished
+TRACKER_SECONDS = 10   # for Python's multiprocessing to clear up
+BATCHES = 1_000_000_000
+
+
+@dataclasses.dataclass
+class Places:
+    """What the contestants of a driver share."""
+    binaries: pathlib.Path
+    row: str = ""                           # in front of the logs' names
+    logs: pathlib.Path | None = None        # a folder that keeps them
+    start_seconds: float = 300              # to the end of the warm-up; a large model is autotuned then
+
+    def native_reader(self):
+        """The library of our consumers' hash loop, for peers; or nothing where it was not built."""
+        for folder in (self.binaries.parent / "lib", self.binaries):
+            if (folder / "libofframp_native_reader.so").exists():
+                return folder / "libofframp_native_reader.so"
+        return None
+
+
+class ContestantError(Exception):
+    """A contestant could not be started, died, or came to a halt; the text ends with what it logged last."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Look:
+    """What a contestant had done at one moment."""
+    samples: int
+    release_ns: int            # CLOCK_MONOTONIC of the newest release, the one that made `samples` what it is
+    payload_bytes: int         # released so far; 0 where the program does not say
+    at_ns: int                 # of this look itself: usages belong to this moment
+    producer: Usage
+    readers: Usage
+    stage: str = ""            # what the program itself names as the stage that holds the rest back
+
+
+class Program:
+    """One contestant's processes, logs and temporary folder. Thread: one. Blocks: until its processes have done what is waited for."""
+
+    def __init__(self, name, places):
+        self.name = name
+        self._places = places
+        self._folder = pathlib.Path(tempfile.mkdtemp(prefix="offramp-bench-"))
+        self._children = []
+        self._readers = []
+        self._ended = False
+
+    # A subclass says how it is started, and how far it is: (samples, release_ns, bytes, stage).
+    def start(self):
+        raise NotImplementedError
+
+    def progress(self):
+        raise NotImplementedError
+
+    def wait_until_warm(self, samples):
+        self._until(lambda: self.progress()[0] >= samples, self._places.start_seconds, f"{samples} samples of warm-up")
+        self._readers = [pid for pid in members_of(self._groups()) if pid != self._children[0].pid]
+
+    def pause(self):
+        signal_groups(self._groups(), signal.SIGSTOP)
+
+    def resume(self):
+        signal_groups(self._groups(), signal.SIGCONT)
+
+    def look_after(self, release_ns, more_than):
+        """The first look whose newest release came at `release_ns` or later and that counts more than `more_than` samples."""
+        seen = self._until(lambda: self._progress_if(release_ns, more_than), STALL_SECONDS, "progress")
+        samples, at_ns, payload_bytes, stage = seen
+        return Look(samples, at_ns, payload_bytes, time.monotonic_ns(), usage_of(self._children[0].pid), usage_of_all(self._readers), stage)
+
+    def window(self, batch, pace):
+        """Runs for one window and is stopped again; `batch`: samples in what the row counts."""
+        settled_ns = time.monotonic_ns() + int(pace.settle_seconds * 1e9)
+        self.resume()
+        try:
+            first = self.look_after(settled_ns, 0)
+            last = self.look_after(first.release_ns + int(pace.seconds * 1e9), first.samples)
+        finally:
+            self.pause()
+        return between(first, last, batch)
+
+    def end(self):
+        """Ends all processes; what they left in the folder stays for facts()."""
+        if self._ended:
+            return
+        self._ended = True
+        self._end()
+        signal_groups(self._groups(), signal.SIGKILL)
+        for child in self._children:
+            child.wait()
+
+    def close(self):
+        """Ends it if that was not done, keeps the logs if wanted, removes the folder."""
+        self.end()
+        if self._places.logs:
+            for log in self._folder.glob("*.log"):
+                shutil.copy(log, self._places.logs / f"{self._places.row}-{self.name.replace(' ', '-').replace('/', '-')}-{log.name}")
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def facts(self):
+        """What is worth keeping beside the figures."""
+        return {}
+
+    def logs(self):
+        return "".join(f"--- {self.name}, {log.name}\n{text}\n" for log in sorted(self._folder.glob("*.log"))
+                       if (text := log.read_text(errors="replace")[-3000:].strip()))
+
+    def _end(self):
+        pass
+
+    def _groups(self):
+        return [child.pid for child in self._children]
+
+    def _spawn(self, log, command, environment=None):
+        """Each child leads a session and a process group of its own, and dies with this process."""
+        with open(self._folder / f"{log}.log", "ab") as sink:
+            child = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=sink, stderr=sink,
+                                     start_new_session=True, preexec_fn=die_with_parent, env={**os.environ, **(environment or {})})
+        self._children.append(child)
+        return child
+
+    def _progress_if(self, release_ns, more_than):
+        seen = self.progress()
+        return seen if seen[1] >= release_ns and seen[0] > more_than else None
+
+    def _until(self, holds, seconds, what):
+        deadline = time.monotonic() + seconds
+        while not (value := holds()):
+            for child in self._children:
+                if child.poll() is not None:
+                    raise ContestantError(f"{self.name} ended with {child.returncode}\n{self.logs()}")
+            if time.monotonic() > deadline:
+                raise ContestantError(f"{self.name}: no {what} in {seconds} s\n{self.logs()}")
+            time.sleep(0.005)
+        return value
+
+
+class OfframpRun(Program):
+    """Our own producer and consumers, as the launch script starts them, without the launch script."""
+
+    def __init__(self, name, places, flags, consumers, environment=None):
+        super().__init__(name, places)
+        self._consumers = consumers
+        self._environment = environment
+        self._run_dir = self._folder / "run"
+        self._run_id = f"bench-{os.getpid()}-{self._folder.name[-8:]}".replace("_", "-")
+        flags = {"batches": BATCHES, "warmup-batches": 0, **flags, "run-dir": self._run_dir, "log-level": "warning", "log-format": "text",
+                 "status-seconds": 0.1, "lease-seconds": 3600}
+        self._flags = flag_list({name: value for name, value in flags.items() if value is not None})
+
+    def start(self):
+        self._spawn("producer", [self._places.binaries / "offramp-producer", *self._flags, "--run-id", self._run_id], self._environment)
+        self.scale(self._consumers)
+
+    def scale(self, consumers):
+        """More consumers, at once."""
+        for number in range(len(self._children), consumers + 1):
+            self._spawn(f"consumer-{number}", [self._places.binaries / "offramp-consumer", *self._flags], self._environment)
+        self._readers = [child.pid for child in self._children[1:]]
+
+    def status(self):
+        try:
+            with open(self._run_dir / "status.json", encoding="utf-8") as file:
+                return json.load(file), os.fstat(file.fileno()).st_mtime_ns
+        except (OSError, ValueError):
+            return None, 0
+
+    def connected(self):
+        status = self.status()[0]
+        return len(status["consumers"]) if status else 0
+
+    def wait_until_connected(self, consumers):
+        self._until(lambda: self.connected() >= consumers, self._places.start_seconds, f"{consumers} consumers")
+
+    def wait_until_warm(self, samples):
+        self.wait_until_connected(self._consumers)
+        super().wait_until_warm(samples)
+
+    def progress(self):
+        status, written_ns = self.status()
+        if status is None:
+            return 0, 0, 0, ""
+        if "released_samples" not in status:   # programs that count but do not stamp: the file's own time, half a second apart
+            return status["done_samples"], written_ns - (time.time_ns() - time.monotonic_ns()), 0, status["limiting_stage"]
+        return status["released_samples"], status["last_release_ns"], status["released_bytes"], status["limiting_stage"]
+
+    def facts(self):
+        with contextlib.suppress(OSError, ValueError):
+            summary = json.loads((self._run_dir / "producer-summary.json").read_text())
+            kept = ("state", "failure", "conserved", "device", "model", "precision", "memory_format", "transform", "rung", "pinned",
+                    "pinned_copy_gigabytes_per_second", "first_batch_seconds", "first_slab_seconds", "all_slabs_seconds",
+                    "input_wait_seconds", "slab_wait_seconds", "output_wait_seconds", "samples_per_slab", "batches_per_slab")
+            return {key: summary[key] for key in kept if key in summary}
+        return {}
+
+    def _end(self):
+        """Abandons the run, so that it clears up behind itself; a run that does not is killed and swept."""
+        if not self._children:
+            return
+        self.resume()
+        producer = self._children[0]
+        for _ in range(2):
+            if producer.poll() is None:
+                producer.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    producer.wait(timeout=5)
+        signal_groups(self._groups(), signal.SIGKILL)
+        producer.wait()
+        subprocess.run([str(self._places.binaries / "offramp-producer"), "--sweep", "--log-level", "error"], check=False, timeout=60,
+                       env={**os.environ, **(self._environment or {})})
+
+
+class Peer(Program):
+    """One Python program of peers/, which counts what it finishes in a file of cells."""
+
+    def __init__(self, name, places, program, flags, readers):
+        super().__init__(name, places)
+        self._program = program
+        self._flags = flag_list(flags)
+        self._progress_file = self._folder / "progress"
+        make_progress_file(self._progress_file, readers + 1)
+
+    def start(self):
+        self._spawn("peer", [*python_command(self._program), *self._flags, "--progress", self._progress_file], python_environment())
+
+    def progress(self):
+        return *read_progress(self._progress_file), ""
+
+    def pause(self):
+        super().pause()
+        signal_all(trackers_among(members_of(self._groups())), signal.SIGCONT)   # or a killed driver would leave them stopped for good
+
+    def _end(self):
+        """Kills all but multiprocessing's tracker, which then removes the queues' semaphores and ends."""
+        members = members_of(self._groups())
+        trackers = trackers_among(members)
+        signal_all(trackers, signal.SIGCONT)
+        signal_all(set(members) - set(trackers), signal.SIGKILL)
+        for child in self._children:
+            child.wait()
+        deadline = time.monotonic() + TRACKER_SECONDS
+        while trackers_among(trackers) and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+
+def flag_list(flags):
+    """{"batch": 4, "write-copy": True, "finish": False} as a command line."""
+    line = []
+    for name, value in flags.items():
+        if value is True:
+            line.append(f"--{name}")
+        elif value is not False:
+            line += [f"--{name}", str(value)]
+    return line
+
+
+def python_command(program):
+    return [sys.executable, HERE / "peers" / program]
+
+
+def python_environment():
+    """Peers and the processes that they start find the same modules; compiled files go where the driver's go, or nowhere."""
+    compiled = {"PYTHONPYCACHEPREFIX": sys.pycache_prefix} if sys.pycache_prefix else {"PYTHONDONTWRITEBYTECODE": "1"}
+    return {"PYTHONPATH": os.pathsep.join([str(HERE / "peers"), str(HERE)]), **compiled}

@@ -1,0 +1,139 @@
+"""The benchmark in its small form, as a user starts it: every row is there and complete, and nothing is left behind. No time is asserted."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import report
+import workloads
+
+BENCH = pathlib.Path(__file__).resolve().parents[1] / "bench.py"
+BIN = os.environ["OFFRAMP_TEST_BIN"]
+
+
+def run_bench(*arguments, **options):
+    return subprocess.run([sys.executable, str(BENCH), "--bin", BIN, *map(str, arguments)], capture_output=True, text=True, timeout=800,
+                          check=False, **options)
+
+
+def left_processes(mark):
+    """Processes whose environment bears the mark, but for this one."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and int(entry.name) != os.getpid() and mark.encode() in (entry / "environ").read_bytes():
+                found.append((entry.name, (entry / "cmdline").read_bytes()))
+        except OSError:
+            continue
+    return found
+
+
+class SmallBenchmark(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="offramp-test-bench-")
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.mark = f"OFFRAMP_BENCH_TEST={os.getpid()}"
+        cls.before = set(os.listdir("/dev/shm"))
+        logs = pathlib.Path(cls.folder.name, "logs")
+        cls.json_file = pathlib.Path(cls.folder.name, "bench.json")
+        cls.done = run_bench("--small", "--json", cls.json_file, "--keep-logs", logs,
+                             env={**os.environ, "OFFRAMP_BENCH_TEST": str(os.getpid()), "TMPDIR": cls.folder.name})
+        cls.after = set(os.listdir("/dev/shm"))
+        cls.told = cls.done.stdout + cls.done.stderr
+        cls.whole = json.loads(cls.json_file.read_text()) if cls.json_file.exists() else {"rows": []}
+        cls.by_row = {row["row"]: row for row in cls.whole["rows"]}
+
+    def test_it_ends_well(self):
+        self.assertEqual(0, self.done.returncode, self.told)
+
+    def test_every_row_is_there_and_none_failed(self):
+        self.assertEqual([row.id for row in workloads.make_rows(True)], list(self.by_row), self.told)
+        self.assertEqual({}, {name: row["failure"] for name, row in self.by_row.items() if row["failure"]})
+
+    def test_every_contestant_moved(self):
+        for row in workloads.make_rows(True):
+            found = self.by_row[row.id]["contestants"]
+            self.assertEqual({spec.name for spec in row.contestants}, set(found), row.id)
+            for name, figures in found.items():
+                with self.subTest(row=row.id, contestant=name):
+                    self.assertGreaterEqual(len(figures["windows"]), 2)
+                    if "rate" in figures:
+                        self.assertGreater(figures["rate"]["min"], 0)
+                        self.assertGreater(figures["windows"][0]["batches"], 0)
+                    else:
+                        self.assertTrue(all(value["min"] > 0 for value in figures["figures"].values()), figures["figures"])
+
+    def test_every_target_was_judged_from_a_measurement(self):
+        for row in workloads.make_rows(True):
+            verdicts = self.by_row[row.id]["targets"]
+            self.assertEqual(len(row.targets), len(verdicts), row.id)
+            for verdict in verdicts:
+                with self.subTest(row=row.id, what=verdict["what"]):
+                    self.assertEqual({"what", "wanted", "found", "value", "reached", "reason"}, set(verdict))
+
+    def test_the_curve_has_its_points_and_the_latencies_their_histograms(self):
+        self.assertEqual([1, 2], [point["consumers"] for point in self.by_row["E"]["curve"]])
+        for name, figures in self.by_row["latency"]["contestants"].items():
+            self.assertGreater(sum(count for _, count in figures["histogram"]), 0, name)
+
+    def test_the_json_says_where_and_with_what(self):
+        self.assertTrue(self.whole["small"])
+        self.assertEqual({"device", "gpu", "driver", "cuda", "link", "processor", "cores", "memory_gib", "kernel", "probe"},
+                         set(self.whole["machine"]))
+        self.assertEqual({"revision", "version", "compiler_flags", "python", "torch"}, set(self.whole["build"]))
+        for row in self.whole["rows"]:
+            for figures in row["contestants"].values():
+                for key in ("rate", *(["producer_cpu_ms_per_batch", "readers_faults_per_batch"] if "rate" in figures else [])):
+                    if key in figures:
+                        self.assertEqual({"median", "min", "max"}, set(figures[key]))
+
+    def test_runs_conserved_their_samples(self):
+        for row in self.whole["rows"]:
+            for name, figures in row["contestants"].items():
+                if "conserved" in figures.get("facts", {}):
+                    self.assertTrue(figures["facts"]["conserved"], f"{row['row']}, {name}")
+
+    def test_the_table_says_small_and_names_every_row(self):
+        self.assertIn(report.SMALL, self.done.stdout)
+        for row in workloads.make_rows(True):
+            self.assertIn(f"## {row.id}\n", self.done.stdout)
+
+    def test_nothing_is_left(self):
+        left = {name for name in self.after - self.before if name.startswith(("offramp-bench-", "sem.mp-", "torch_"))}
+        self.assertEqual(set(), left)
+        self.assertEqual([], left_processes(self.mark))
+        self.assertEqual(set(), {path.name for path in pathlib.Path(self.folder.name).iterdir()} - {"logs", "bench.json"})
+
+
+class CommandLine(unittest.TestCase):
+    def test_an_unknown_row_is_refused_with_the_known_ones(self):
+        done = run_bench("W77")
+        self.assertEqual(64, done.returncode)
+        self.assertIn("no row or workload 'W77'; known: W1-host-write", done.stderr)
+
+    def test_rows_are_listed(self):
+        done = run_bench("--list")
+        self.assertEqual(0, done.returncode)
+        self.assertEqual([row.id for row in workloads.make_rows(False)], [line.split()[0] for line in done.stdout.splitlines()])
+
+    def test_a_contestant_that_dies_is_one_failed_row_and_shows_its_log(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for program in ("offramp-producer", "offramp-consumer"):
+                path = pathlib.Path(folder, program)
+                path.write_text(f'#!/bin/sh\ncase " $* " in *" --probe "*|*" --version "*|*" --sweep "*) exec {BIN}/offramp-producer "$@";; esac\n'
+                                'echo "it cannot go on" >&2; exit 3\n')
+                path.chmod(0o755)
+            done = subprocess.run([sys.executable, str(BENCH), "--bin", folder, "--small", "W5"], capture_output=True, text=True, timeout=200,
+                                  check=False)
+        self.assertEqual(1, done.returncode)
+        self.assertIn("FAILED: ours ended with 3", done.stdout)
+        self.assertIn("it cannot go on", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,202 @@
+"""The benchmark's pure parts: statistics, windows, orders, rows, targets, tables, and the file in which peers count."""
+
+import json
+import math
+import pathlib
+import tempfile
+import unittest
+
+import contest
+import intervals
+import report
+import targets
+import workloads
+from contestants import Look, flag_list
+from peers.progress import CELL, ProgressCell, make_progress_file, read_progress
+from processes import Usage
+
+
+class IntervalsTest(unittest.TestCase):
+    def test_median_of_odd_and_even_numbers(self):
+        self.assertEqual(2, intervals.median([3, 1, 2]))
+        self.assertEqual(2.5, intervals.median([4, 1, 2, 3]))
+
+    def test_the_interval_of_known_data(self):
+        # Mean 5, standard deviation 2.1381, eight values: t(7) = 2.365, so 5 ± 2.365 × 2.1381 / √8.
+        mean, low, high = intervals.t_interval([2, 4, 4, 4, 5, 5, 7, 9])
+        self.assertEqual(5, mean)
+        self.assertAlmostEqual(5 - 1.7878, low, places=3)
+        self.assertAlmostEqual(5 + 1.7878, high, places=3)
+
+    def test_one_value_says_nothing_and_equal_values_say_all(self):
+        self.assertEqual((3, -math.inf, math.inf), intervals.t_interval([3]))
+        self.assertEqual((3, 3, 3), intervals.t_interval([3, 3, 3]))
+
+    def test_t_quantiles_fall(self):
+        known = intervals.T_95[1:]
+        self.assertEqual(sorted(known, reverse=True), known)
+        self.assertEqual(30, len(known))
+
+    def test_ratios_are_taken_within_rounds(self):
+        # The machine halves its speed after the first round; both feel it, and the ratio does not.
+        found = intervals.ratio([100, 50, 50], [200, 100, 100])
+        self.assertEqual([0.5, 0.5, 0.5], found["rounds"])
+        self.assertEqual((0.5, 0.5, 0.5), (found["median"], found["low"], found["high"]))
+
+
+class ContestTest(unittest.TestCase):
+    def look(self, samples, release_s, at_s, cpu=0.0, faults=0):
+        return Look(samples, int(release_s * 1e9), samples * 100, int(at_s * 1e9), Usage(cpu, faults, 2048), Usage(2 * cpu, 0, 1024), "compute")
+
+    def test_a_window_counts_between_releases_not_between_looks(self):
+        window = contest.between(self.look(80, 10.0, 10.3, cpu=1.0, faults=10), self.look(160, 14.0, 14.3, cpu=3.0, faults=30), 8)
+        self.assertAlmostEqual(2.5, window.batches_per_second)     # 10 batches in 4 s, whenever the looks were
+        self.assertAlmostEqual(200, window.producer_cpu_ms_per_batch)
+        self.assertAlmostEqual(400, window.readers_cpu_ms_per_batch)
+        self.assertAlmostEqual(2, window.producer_faults_per_batch)
+        self.assertAlmostEqual(800, window.bytes_per_batch)
+        self.assertEqual((2, 1), (window.producer_private_mib, window.readers_private_mib))
+
+    def test_orders_alternate(self):
+        self.assertEqual([["a", "b", "c"], ["c", "b", "a"], ["a", "b", "c"]], contest.rounds_of(["a", "b", "c"], 3))
+
+    def test_only_one_contestant_runs_at_a_time(self):
+        running, events = set(), []
+
+        class Puppet:
+            def __init__(self, name):
+                self.name = name
+
+            def start(self):
+                running.add(self.name)
+
+            def wait_until_warm(self, samples):
+                events.append((self.name, "warm", samples, set(running)))
+
+            def pause(self):
+                running.discard(self.name)
+
+            def window(self, batch, pace):
+                events.append((self.name, "window", batch, set(running)))
+                return contest.Window(1, 2, 2, *[0] * 7, "")
+
+        windows = contest.hold_contest([Puppet("a"), Puppet("b")], 4, contest.Pace(windows=2, warmup_batches=3))
+        self.assertEqual([("a", "warm", 12, {"a"}), ("b", "warm", 12, {"b"})], events[:2])
+        self.assertEqual([("a", "window"), ("b", "window"), ("b", "window"), ("a", "window")], [event[:2] for event in events[2:]])
+        self.assertTrue(all(not event[3] for event in events[2:]))   # a window continues its own contestant, and no other runs
+        self.assertEqual({"a": 2, "b": 2}, {name: len(own) for name, own in windows.items()})
+
+
+class ProgressTest(unittest.TestCase):
+    def test_cells_add_up(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "progress")
+            make_progress_file(path, 3)
+            self.assertEqual((0, 0, 0), read_progress(path))
+            ProgressCell(path, 0).add(4, 100)
+            last = ProgressCell(path, 2)
+            last.add(1, 10)
+            last.add(1, 10)
+            samples, last_ns, payload_bytes = read_progress(path)
+            self.assertEqual((6, 120), (samples, payload_bytes))
+            self.assertGreater(last_ns, 0)
+            self.assertEqual(3 * CELL, path.stat().st_size)
+
+
+class FlagsTest(unittest.TestCase):
+    def test_values_and_switches(self):
+        self.assertEqual(["--batch", "4", "--write-copy"], flag_list({"batch": 4, "write-copy": True, "latency": False}))
+
+
+class RowsTest(unittest.TestCase):
+    def test_every_workload_is_there_in_both_sizes(self):
+        for small in (False, True):
+            rows = workloads.make_rows(small)
+            self.assertEqual({f"W{number}" for number in range(1, 10)} | {"latency", "start", "E"},
+                             {row.workload.rstrip("ab") for row in rows})
+            self.assertEqual(len(rows), len({row.id for row in rows}))
+            for row in rows:
+                names = [spec.name for spec in row.contestants]
+                self.assertEqual(len(names), len(set(names)), row.id)
+                for target in row.targets:
+                    over = getattr(target, "over", None)
+                    self.assertTrue(over is None or over in names, f"{row.id}: {target}")
+
+    def test_full_sizes_are_the_articles(self):
+        row, = workloads.choose(workloads.make_rows(False), ["W1-host-write"])
+        self.assertEqual(workloads.ARTICLE_BYTES, row.raw_bytes)
+        self.assertEqual(64 // 8 * 8, row.contestants[0].flags["slabs"])
+        self.assertEqual(8, row.contestants[0].consumers)
+
+    def test_rows_are_chosen_by_workload_or_by_id(self):
+        rows = workloads.make_rows(True)
+        self.assertEqual(["W4a-4-readers", "W4a-1-reader", "W4b"], [row.id for row in workloads.choose(rows, ["W4"])])
+        self.assertEqual(["W2-host"], [row.id for row in workloads.choose(rows, ["W2-host"])])
+        self.assertEqual(rows, workloads.choose(rows, []))
+        with self.assertRaisesRegex(ValueError, "no row or workload 'W10'; known: W1-host-write"):
+            workloads.choose(rows, ["W1", "W10"])
+
+
+def result_with(**changes):
+    middle = {key: {"median": 1.0, "min": 1.0, "max": 1.0} for key in (
+        "bytes_per_batch", "producer_cpu_ms_per_batch", "readers_cpu_ms_per_batch", "producer_faults_per_batch",
+        "readers_faults_per_batch", "producer_private_mib", "readers_private_mib")}
+    contestants = {"ours": {"rate": {"median": 9.9, "min": 9.8, "max": 10.0}, **middle}, "limit": {
+        "rate": {"median": 10.0, "min": 10.0, "max": 10.0}, **middle, "producer_cpu_ms_per_batch": {"median": 20.0, "min": 1, "max": 1}}}
+    return {"row": "W", "stands_for": "a test", "kind": "contest", "unit": "batches", "ours": "ours", "raw_bytes": 100, "failure": None,
+            "contestants": contestants, "ratios_of": {"ours": {"limit": {"median": 0.99, "mean": 0.99, "low": 0.98, "high": 1.0}}},
+            "targets": [], "curve": [], "notes": [], **changes}
+
+
+class TargetsTest(unittest.TestCase):
+    def test_a_ratio_is_reached_by_its_median_and_if_wanted_by_its_interval(self):
+        self.assertTrue(targets.Ratio("limit", 0.99).judge(result_with()).reached)
+        self.assertFalse(targets.Ratio("limit", 0.991).judge(result_with()).reached)
+        self.assertFalse(targets.Ratio("limit", 0.99, lower_bound=0.985).judge(result_with()).reached)
+
+    def test_what_was_not_measured_is_missed(self):
+        found = targets.Ratio("limit", 0.5).judge(result_with(ratios_of={}))
+        self.assertEqual(("not measured", False), (found.found, found.reached))
+
+    def test_rates_cpu_and_bytes(self):
+        self.assertFalse(targets.Rate(10).judge(result_with()).reached)
+        self.assertTrue(targets.Cpu("limit", 0.05).judge(result_with()).reached)
+        self.assertTrue(targets.Bytes(0.01).judge(result_with()).reached)
+        self.assertFalse(targets.Bytes(0.009).judge(result_with()).reached)
+
+    def test_figures_by_themselves_and_over_others(self):
+        result = result_with(contestants={"ours": {"figures": {"seconds": {"median": 0.4}, "p50_us": {"median": 40.0}}},
+                                          "limit": {"figures": {"seconds": {"median": 2.0}, "p50_us": {"median": 100.0}}}})
+        self.assertFalse(targets.Figure("seconds", 0.3).judge(result).reached)
+        self.assertTrue(targets.Figure("seconds", 0.25, over="limit").judge(result).reached)
+        self.assertTrue(targets.Latency("p50_us", "limit", 0.5).judge(result).reached)
+        self.assertFalse(targets.Figure("other", 0.3).judge(result).reached)
+
+
+class ReportTest(unittest.TestCase):
+    machine = {"gpu": False, "device": "x", "driver": 0, "cuda": 0, "link": None, "processor": "P", "cores": 2, "memory_gib": 8, "kernel": "6"}
+    build = {"version": "v", "revision": None, "compiler_flags": None, "python": "3", "torch": "2"}
+
+    def test_the_header_says_that_small_sizes_measure_nothing(self):
+        self.assertIn(report.SMALL, report.header(self.machine, self.build, contest.Pace(), True))
+        self.assertNotIn(report.SMALL, report.header(self.machine, self.build, contest.Pace(), False))
+
+    def test_a_row_shows_every_contestant_and_every_target(self):
+        verdict = {"what": "rate over limit", "wanted": "≥ 0.995", "found": "0.99", "value": 0.99, "reached": False, "reason": "why not"}
+        text = report.row_table(result_with(targets=[verdict], notes=["a note"]))
+        self.assertIn("| ours | 9.9 (9.8–10) |", text)
+        self.assertIn("| limit | 10 (10–10) | 10 B/s | 0.99 [0.98, 1] |", text)
+        self.assertIn("missed | why not |", text)
+        self.assertIn("Note: a note.", text)
+
+    def test_a_failed_row_says_why_in_both_tables(self):
+        failed = result_with(failure="ours ended with 83\nits log")
+        self.assertIn("FAILED: ours ended with 83\nits log", report.row_table(failed))
+        self.assertIn("| W | | | | failed | ours ended with 83 |", report.summary([failed]))
+
+    def test_results_are_plain_data(self):
+        json.dumps(result_with())
+
+
+if __name__ == "__main__":
+    unittest.main()

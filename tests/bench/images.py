@@ -1,0 +1,27 @@
+"""Photographs, as far as a decoder is concerned: smooth pictures with some noise, as JPEG files of 640×480, in a list that goes on."""
+
+import pathlib
+
+PICTURES = 64
+REPEATED_BATCHES = 6000    # what the fastest row reads in a contest, several times over
+
+
+def make_images(folder, batch):
+    """The list file, made once for a folder. Keys of repetitions get numbers, so every item has an output of its own."""
+    pictures = pathlib.Path(folder) / "pictures"
+    listing = pictures / "list.txt"
+    if listing.exists():
+        return listing
+    pictures.mkdir()
+    import torch
+    from torchvision.io import write_jpeg
+    torch.manual_seed(1)
+    names = []
+    for number in range(PICTURES):
+        rough = torch.nn.functional.interpolate(torch.rand(1, 3, 12, 16), size=(480, 640), mode="bicubic")[0]
+        noisy = (rough * 255 + torch.randn(3, 480, 640) * 4).clamp(0, 255).to(torch.uint8)
+        names.append(f"{number:03}.jpg")
+        write_jpeg(noisy, str(pictures / names[-1]), quality=90)
+    lines = max(PICTURES, batch * REPEATED_BATCHES)
+    listing.write_text("\n".join(names[number % PICTURES] for number in range(lines)) + "\n")
+    return listing

@@ -1,0 +1,41 @@
+"""What the figures were measured on, and with."""
+
+import importlib.metadata
+import json
+import os
+import pathlib
+import platform
+import subprocess
+
+
+def describe_machine(binaries):
+    """Facts of this machine, from the producer's own probe and the kernel."""
+    probe = json.loads(subprocess.run([str(binaries / "offramp-producer"), "--probe"], capture_output=True, text=True, check=True,
+                                      timeout=120).stdout)
+    device = probe["device"]
+    memory = next(int(line.split()[1]) / (1 << 20) for line in pathlib.Path("/proc/meminfo").read_text().splitlines()
+                  if line.startswith("MemTotal:"))
+    processor = next((line.split(":", 1)[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+                      if line.startswith("model name")), "unknown")
+    return {"device": device["name"], "gpu": device.get("kind") == "cuda" or bool(device.get("pcie_generation")),
+            "driver": device.get("driver_version"), "cuda": device.get("runtime_version"),
+            "link": f"PCIe {device['pcie_generation']} x{device['pcie_width']}" if device.get("pcie_generation") else None,
+            "processor": processor, "cores": len(os.sched_getaffinity(0)), "memory_gib": round(memory, 1), "kernel": platform.release(),
+            "probe": probe}
+
+
+def describe_build(binaries, root):
+    """Revision, compiler flags and versions, as far as they are to be found from here."""
+    def ask(*command):
+        try:
+            return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, cwd=root).stdout.strip()
+        except (OSError, subprocess.SubprocessError):
+            return None
+    flags = None
+    cache = binaries.parent / "CMakeCache.txt"
+    if cache.exists():
+        wanted = ("CMAKE_BUILD_TYPE", "CMAKE_CXX_FLAGS", "CMAKE_CXX_FLAGS_RELEASE", "CMAKE_CXX_FLAGS_RELWITHDEBINFO", "OFFRAMP_CUDA_ARCHITECTURES")
+        flags = {line.partition(":")[0]: line.partition("=")[2] for line in cache.read_text().splitlines()
+                 if line.partition(":")[0] in wanted}
+    return {"revision": ask("git", "describe", "--always", "--dirty"), "version": ask(str(binaries / "offramp-producer"), "--version"),
+            "compiler_flags": flags, "python": platform.python_version(), "torch": importlib.metadata.version("torch")}

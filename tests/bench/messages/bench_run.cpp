@@ -1,0 +1,92 @@
+#include "tests/bench/messages/bench_run.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+
+#include "common/base/error.hpp"
+#include "common/slab/slab_view.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr std::uint32_t kConsumerCapacity = 64;
+
+std::string make_folder() {
+    std::string path = "/tmp/offramp-bench-XXXXXX";
+    if (::mkdtemp(path.data()) == nullptr) throw SystemError("making a run directory in /tmp", errno);
+    return path;
+}
+
+SlabLayout layout_of(std::size_t payload_bytes) {
+    const std::array<std::int64_t, 2> shape{1, static_cast<std::int64_t>(payload_bytes)};
+    return SlabLayout::make({TensorSpec::contiguous("out", kUInt8, shape)}, 1);
+}
+
+}  // namespace
+
+BenchRun::BenchRun(std::uint32_t slabs, std::size_t payload_bytes)
+    : run_dir_(make_folder()),
+      endpoint_{.run_dir = run_dir_,
+                .names = {"message-bench", RunNames::random_nonce()},
+                .producer_pid = static_cast<std::uint64_t>(::getpid()),
+                .epoch = 1},
+      run_lock_(RunLock::hold(endpoint_.names, true)),
+      layout_(layout_of(payload_bytes)),
+      plan_(SpanPlan::make(slabs, layout_.slab_bytes)),
+      exchange_(SlabExchange::make()),
+      memory_(endpoint_.names, layout_, plan_, kConsumerCapacity, endpoint_.epoch, false),
+      ledger_(SlabLedger::format(memory_.ledger(), endpoint_.epoch)),
+      pool_(endpoint_.names, plan_, {}, false, {[this] { exchange_->wake(); }, [](std::exception_ptr) {}}) {
+    pool_.wait_until_all_usable();
+    const BrokerOptions options{.run_nonce = endpoint_.names.nonce, .allowed_uids = {::geteuid()}};
+    broker_ = std::make_unique<BrokerThread>(
+        [this, options] {
+            BrokerThread::Parts parts;
+            parts.port = std::make_unique<CountingPort>(make_zmq_broker_port(endpoint_), counts_);
+            parts.broker = std::make_unique<Broker>(
+                ledger_, *parts.port, *exchange_, watch_, clock_, memory_.cells(),
+                Broker::SlabMemory{[this](std::uint32_t slab) { return pool_.usable(slab); },
+                                   [this](std::uint32_t slab) { return pool_.bytes_of(slab); }},
+                options);
+            return parts;
+        },
+        *exchange_, [] {});
+    endpoint_.publish();
+}
+
+BenchRun::~BenchRun() {
+    exchange_->stop();
+    broker_.reset();
+    std::error_code ignored;
+    std::filesystem::remove_all(run_dir_, ignored);
+    ::unlink(("/dev/shm" + endpoint_.names.lock()).c_str());
+}
+
+bool BenchRun::feed() {
+    auto lease = exchange_->wait_for_slab();
+    if (!lease) return false;
+    SlabWriter writer(lease->bytes(), layout_);
+    writer.begin({.run_nonce = endpoint_.names.nonce,
+                  .epoch = endpoint_.epoch,
+                  .slab = lease->slab(),
+                  .generation = lease->generation()});
+    const std::array<SampleEntry, 1> samples{{{.item = next_batch_}}};
+    expect(writer.add_batch(next_batch_, 0, samples), "one sample fits");
+    const std::uint64_t now = now_ns();
+    writer.finish(now);
+    writer.stamp_filled(now);
+    exchange_->publish(std::move(*lease), {.first_batch = next_batch_,
+                                           .samples = 1,
+                                           .batches_ended = 1,
+                                           .bytes = layout_.payload_bytes,
+                                           .filled_at_ns = now});
+    ++next_batch_;
+    filled_at_ns_ = now;
+    return true;
+}
+
+}  // namespace offramp

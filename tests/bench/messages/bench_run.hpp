@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "common/base/clock.hpp"
+#include "common/slab/slab_layout.hpp"
+#include "common/transport/endpoint.hpp"
+#include "producer/slab/broker_thread.hpp"
+#include "producer/slab/run_memory.hpp"
+#include "producer/slab/slab_exchange.hpp"
+#include "producer/slab/slab_pool.hpp"
+#include "tests/bench/messages/counting_port.hpp"
+
+namespace offramp {
+
+// A producer without model and device: pool, ledger, exchange and a broker on its thread, over real sockets in a folder of its own.
+// Owns: all of it, and removes it. Thread: one; feed() from one other.
+class BenchRun {
+ public:
+    BenchRun(std::uint32_t slabs, std::size_t payload_bytes);
+    ~BenchRun();
+
+    const std::string& run_dir() const { return run_dir_; }
+    // Takes one free slab, writes its header and publishes it: what the egress does without the copy. False after stop.
+    bool feed();
+    // When feed() filled the last slab.
+    std::uint64_t filled_at_ns() const { return filled_at_ns_; }
+    void finish() { exchange_->finish(); }
+    // Returns when everybody has said goodbye.
+    void join() { broker_->join(); }
+    BrokerReport report() const { return broker_->report(); }
+    const MessageCounts& messages() const { return counts_; }
+
+ private:
+    std::string run_dir_;
+    Endpoint endpoint_;
+    RunLock run_lock_;
+    SlabLayout layout_;
+    SpanPlan plan_;
+    std::shared_ptr<SlabExchange> exchange_;
+    RunMemory memory_;
+    SlabLedger ledger_;
+    PidfdWatch watch_;
+    SteadyClock clock_;
+    SlabPool pool_;
+    MessageCounts counts_;
+    std::unique_ptr<BrokerThread> broker_;
+    std::uint64_t next_batch_ = 0;
+    std::uint64_t filled_at_ns_ = 0;
+};
+
+}  // namespace offramp

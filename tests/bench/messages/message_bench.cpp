@@ -1,0 +1,197 @@
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+
+#include "common/base/error.hpp"
+#include "common/base/log.hpp"
+#include "consumer/session/consumer_program.hpp"
+#include "tests/bench/messages/bench_consumer.hpp"
+#include "tests/bench/messages/bench_run.hpp"
+
+// offramp-message-bench: how many slabs a second go through work and free-list channel, and how long one takes from filled to
+// opened. One line of JSON on standard output.
+//   offramp-message-bench --consumers 4 --slabs 64 --credits 16 --seconds 3
+//   offramp-message-bench --latency --seconds 5
+namespace offramp {
+namespace {
+
+using std::chrono::duration;
+
+struct Settings {
+    std::uint32_t consumers = 1;
+    std::uint32_t slabs = 64;
+    std::uint32_t credits = 16;
+    std::size_t payload_bytes = 4096;
+    double seconds = 3;
+    double warm_up_seconds = 0.5;
+    double pause_seconds = 0.0005;   // with --latency: from one release to the next publication
+    bool latency = false;
+};
+
+std::optional<Settings> parse(int argc, char** argv, int& code) {
+    Settings settings;
+    CLI::App app("Measures the messages between one producer and N consumer processes");
+    app.add_option("--consumers", settings.consumers)->capture_default_str()->check(CLI::Range(1, 64));
+    app.add_option("--slabs", settings.slabs)->capture_default_str()->check(CLI::Range(1, 4096));
+    app.add_option("--credits", settings.credits, "Slabs that a consumer holds at once")->capture_default_str();
+    app.add_option("--payload-bytes", settings.payload_bytes)->capture_default_str();
+    app.add_option("--seconds", settings.seconds)->capture_default_str();
+    app.add_option("--warm-up", settings.warm_up_seconds)->capture_default_str();
+    app.add_option("--pause", settings.pause_seconds, "With --latency: seconds from a release to the next slab")
+        ->capture_default_str();
+    app.add_flag("--latency", settings.latency, "One slab at a time into an idle system");
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& problem) {
+        code = app.exit(problem);
+        return std::nullopt;
+    }
+    return settings;
+}
+
+double process_cpu_seconds() {
+    timespec time{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
+}
+
+struct Moment {
+    BrokerReport report;
+    double cpu_seconds = 0;
+    std::uint64_t ticket_messages = 0, release_messages = 0, acknowledgements = 0, steps = 0;
+};
+
+Moment look(const BenchRun& run) {
+    const MessageCounts& counts = run.messages();
+    return {run.report(), process_cpu_seconds(), counts.ticket_messages, counts.release_messages, counts.acknowledgements,
+            counts.steps};
+}
+
+double microseconds(std::uint64_t ns) { return static_cast<double>(ns) / 1e3; }
+
+nlohmann::json describe_latencies(std::vector<std::uint64_t> all) {
+    if (all.empty()) return {};
+    std::sort(all.begin(), all.end());
+    const auto at = [&](double share) {
+        return microseconds(all[std::min(all.size() - 1, static_cast<std::size_t>(share * static_cast<double>(all.size())))]);
+    };
+    // Eight steps to a doubling: bars are 9 % wide, whatever the scale.
+    nlohmann::json histogram = nlohmann::json::array();
+    double upper = 1;
+    std::size_t begin = 0;
+    while (begin < all.size()) {
+        const auto end = static_cast<std::size_t>(
+            std::upper_bound(all.begin(), all.end(), static_cast<std::uint64_t>(upper * 1000)) - all.begin());
+        if (end > begin) histogram.push_back({upper, end - begin});
+        begin = end;
+        upper *= 1.0905077326652577;
+    }
+    return {{"count", all.size()}, {"p50_us", at(0.5)}, {"p99_us", at(0.99)}, {"p999_us", at(0.999)},
+            {"max_us", microseconds(all.back())}, {"histogram", histogram}};
+}
+
+// The two halves of the way that the producer sees, in the order of the slabs.
+struct Hops {
+    std::vector<std::uint64_t> filled_to_awake_ns;   // the broker's thread runs
+    std::vector<std::uint64_t> awake_to_sent_ns;     // its step, until libzmq has the tickets
+};
+
+void feed_until(BenchRun& run, const Settings& settings, const std::atomic<bool>& stopping, Hops& hops) {
+    const auto pause = duration<double>(settings.pause_seconds);
+    while (!stopping && run.feed()) {
+        if (!settings.latency) continue;
+        std::this_thread::sleep_for(pause);
+        const std::uint64_t filled = run.filled_at_ns(), woke = run.messages().woke_at_ns, sent = run.messages().tickets_sent_at_ns;
+        if (woke < filled || sent < woke) continue;   // not sent yet, or it was awake
+        hops.filled_to_awake_ns.push_back(woke - filled);
+        hops.awake_to_sent_ns.push_back(sent - woke);
+    }
+    run.finish();
+}
+
+double median_us(std::vector<std::uint64_t> all) {
+    if (all.empty()) return 0;
+    std::nth_element(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2), all.end());
+    return microseconds(all[all.size() / 2]);
+}
+
+nlohmann::json measure(const Settings& settings) {
+    std::vector<BenchConsumer> consumers;
+    // With one slab, the next is free only once the last was released: the system is idle when it is published.
+    const std::uint32_t slabs = settings.latency ? 1 : settings.slabs;
+    BenchRun run(slabs, settings.payload_bytes);
+    for (std::uint32_t i = 0; i < settings.consumers; ++i)
+        consumers.emplace_back(run.run_dir(), settings.credits, settings.latency);
+    while (run.report().consumers.size() < settings.consumers) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+
+    std::atomic<bool> stopping{false};
+    Hops hops;
+    std::thread feeder([&] { feed_until(run, settings, stopping, hops); });
+    std::this_thread::sleep_for(duration<double>(settings.warm_up_seconds));
+    const Moment begin = look(run);
+    std::this_thread::sleep_for(duration<double>(settings.seconds));
+    const Moment end = look(run);
+    stopping = true;
+    feeder.join();
+    run.join();
+
+    std::uint64_t consumed = 0, consumer_cpu_ns = 0;
+    std::vector<std::uint64_t> latencies;
+    for (BenchConsumer& consumer : consumers) {
+        const ConsumerFigures figures = consumer.finish();
+        consumed += figures.slabs;
+        consumer_cpu_ns += figures.cpu_ns;
+        latencies.insert(latencies.end(), figures.latencies_ns.begin(), figures.latencies_ns.end());
+    }
+    const BrokerReport books = run.report();
+    const auto released = static_cast<double>(end.report.completed.slabs - begin.report.completed.slabs);
+    const auto over_ns = static_cast<double>(end.report.last_release_ns - begin.report.last_release_ns);
+    const auto per = [](double amount, double count) { return count > 0 ? amount / count : 0; };
+    nlohmann::json result{
+        {"slabs_per_second", per(released, over_ns / 1e9)},
+        {"consumers", settings.consumers},
+        {"slabs", slabs},
+        {"credits", settings.credits},
+        {"payload_bytes", settings.payload_bytes},
+        {"producer_cpu_us_per_slab", per((end.cpu_seconds - begin.cpu_seconds) * 1e6, released)},
+        {"consumer_cpu_us_per_slab", per(microseconds(consumer_cpu_ns), static_cast<double>(consumed))},
+        {"tickets_per_message", per(static_cast<double>(end.report.deliveries - begin.report.deliveries),
+                                    static_cast<double>(end.ticket_messages - begin.ticket_messages))},
+        {"releases_per_message", per(released, static_cast<double>(end.release_messages - begin.release_messages))},
+        {"acknowledgements_per_slab", per(static_cast<double>(end.acknowledgements - begin.acknowledgements), released)},
+        {"slabs_per_broker_step", per(released, static_cast<double>(end.steps - begin.steps))},
+        {"repeated_releases", books.repeated_releases},
+        {"conserved", books.conserved() && books.completed.slabs == consumed && books.published.slabs == consumed}};
+    if (settings.latency) {
+        result["latency"] = describe_latencies(std::move(latencies));
+        result["latency"]["filled_to_broker_awake_p50_us"] = median_us(std::move(hops.filled_to_awake_ns));
+        result["latency"]["broker_step_p50_us"] = median_us(std::move(hops.awake_to_sent_ns));
+    }
+    return result;
+}
+
+int run_bench(int argc, char** argv) {
+    int code = 0;
+    const auto settings = parse(argc, argv, code);
+    if (!settings) return code;
+    start_logging("message-bench", "warning", LogFormat::Text, "");
+    const nlohmann::json result = measure(*settings);
+    std::printf("%s\n", result.dump().c_str());
+    return result["conserved"].get<bool>() ? 0 : to_int(ExitCode::Internal);
+}
+
+}  // namespace
+}  // namespace offramp
+
+int main(int argc, char** argv) {
+    if (argc > 1 && std::string(argv[1]) == offramp::kAsConsumer)
+        return offramp::serve_as_bench_consumer({argv + 2, argv + argc});
+    return offramp::exit_code_of([&] { return offramp::run_bench(argc, argv); });
+}

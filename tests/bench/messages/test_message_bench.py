@@ -1,0 +1,36 @@
+"""The message benchmark in a small form: everything is reported, and nothing is lost."""
+
+import json
+import os
+import pathlib
+import subprocess
+import unittest
+
+PROGRAM = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]) / "offramp-message-bench"
+
+
+def bench(*arguments):
+    done = subprocess.run([PROGRAM, "--seconds", "0.3", "--warm-up", "0.1", *arguments], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+class MessageBench(unittest.TestCase):
+    def test_rates_with_several_consumers(self):
+        result = bench("--consumers", "2", "--slabs", "16", "--credits", "8")
+        for key in ("slabs_per_second", "producer_cpu_us_per_slab", "consumer_cpu_us_per_slab", "tickets_per_message",
+                    "releases_per_message"):
+            self.assertGreater(result[key], 0, key)
+        self.assertEqual((result["consumers"], result["slabs"], result["credits"]), (2, 16, 8))
+        self.assertTrue(result["conserved"])
+
+    def test_latencies_come_with_their_histogram(self):
+        latency = bench("--latency")["latency"]
+        self.assertGreater(latency["count"], 0)
+        self.assertEqual(sum(count for _, count in latency["histogram"]), latency["count"])
+        self.assertLessEqual(latency["p50_us"], latency["p99_us"])
+        self.assertLessEqual(latency["p999_us"], latency["max_us"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,68 @@
+"""The peers' models, in PyTorch, as fast as eager PyTorch goes: batch normalisation folded, channels-last, autotuned, and the small
+logits widened to float32 before they are enlarged, as ours are. Weights are random: only speed is looked at."""
+
+import torch
+
+TOKENS, WIDTH, EMBEDDING = 128, 256, 1024
+
+
+class Model:
+    """A function of an input tensor on the device, the shape of that input, and what it computes in."""
+
+    def __init__(self, run, input_shape):
+        self.run = run
+        self.input_shape = input_shape
+
+
+def make_model(options, device):
+    if device.type == "cuda":
+        torch.backends.cudnn.benchmark = True
+        torch.backends.cudnn.allow_tf32 = options.precision == "tf32"
+        torch.backends.cuda.matmul.allow_tf32 = options.precision == "tf32"
+    dtype = torch.bfloat16 if options.precision == "bf16" else torch.float32
+    return {"deeplabv3": make_deeplab, "copy": make_copy, "encoder": make_encoder}[options.model](options, device, dtype)
+
+
+def make_copy(options, device, dtype):
+    output = torch.randint(256, (options.batch, options.copy_bytes // options.batch), device=device, dtype=torch.uint8)
+    return Model(lambda _: output, None)
+
+
+def make_deeplab(options, device, dtype):
+    from torchvision.models.segmentation import deeplabv3_resnet50
+    network = deeplabv3_resnet50(weights=None, weights_backbone=None).eval()
+    fold_normalisation(network)
+    network = network.to(device=device, dtype=dtype, memory_format=torch.channels_last)
+    side = options.image_size
+
+    def run(images):
+        small = network.classifier(network.backbone(images.to(dtype=dtype, memory_format=torch.channels_last))["out"])
+        small = small.float().contiguous()
+        return torch.nn.functional.interpolate(small, size=(side, side), mode="bilinear", align_corners=False)
+
+    return Model(run, (options.batch, 3, side, side))
+
+
+def fold_normalisation(module):
+    """Every convolution that a batch normalisation follows takes it in; the same results with one pass less over memory."""
+    previous_name, previous = None, None
+    for name, child in list(module.named_children()):
+        if isinstance(child, torch.nn.BatchNorm2d) and isinstance(previous, torch.nn.Conv2d):
+            setattr(module, previous_name, torch.nn.utils.fusion.fuse_conv_bn_eval(previous, child))
+            setattr(module, name, torch.nn.Identity())
+        else:
+            fold_normalisation(child)
+        previous_name, previous = name, child
+
+
+def make_encoder(options, device, dtype):
+    layer = torch.nn.TransformerEncoderLayer(WIDTH, 8, 4 * WIDTH, dropout=0.0, activation="gelu", batch_first=True, norm_first=True)
+    encoder = torch.nn.TransformerEncoder(layer, 4, norm=torch.nn.LayerNorm(WIDTH), enable_nested_tensor=False)
+    encoder = encoder.eval().to(device=device, dtype=dtype)
+    project = torch.nn.Linear(WIDTH, EMBEDDING).to(device=device, dtype=dtype)
+    position = torch.rand(TOKENS, WIDTH, device=device, dtype=dtype) / 10
+
+    def run(tokens):
+        return project(encoder(tokens.to(dtype) + position).mean(1)).float()
+
+    return Model(run, (options.batch, TOKENS, WIDTH))

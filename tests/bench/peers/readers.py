@@ -1,0 +1,79 @@
+"""What a peer's worker processes do with a batch, and the workers' loops. Imported into the fork server before it forks any worker, so
+that each starts at once; that process never touches CUDA."""
+
+import ctypes
+
+import numpy
+import torch
+
+from processes import die_with_parent
+from progress import ProgressCell
+
+die_with_parent()   # the fork server itself; a worker says it again
+
+
+def flat_bytes(tensor):
+    """The tensor's memory as bytes, in the order in which they lie there."""
+    flat = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).numpy()
+    return flat[:tensor.numel() * tensor.element_size()]
+
+
+class WriteCopy:
+    """As the article's consumers: the bytes are serialised into a copy, and that is written to /dev/null."""
+
+    def __init__(self):
+        self._sink = open("/dev/null", "wb", buffering=0)
+
+    def read(self, flat):
+        self._sink.write(flat.tobytes())
+
+
+class ReadAll:
+    """Every byte is read in place: by our own consumers' hash loop, or by NumPy's sum where the library was not built."""
+
+    def __init__(self, library):
+        self._read = None
+        if library:
+            self._read = ctypes.CDLL(library).offramp_read
+            self._read.argtypes, self._read.restype = [ctypes.c_void_p, ctypes.c_size_t], ctypes.c_uint64
+
+    def read(self, flat):
+        if self._read:
+            self._read(flat.ctypes.data, flat.size)
+        else:
+            whole = flat.size // 8 * 8
+            int(flat[:whole].view(numpy.uint64).sum()) + int(flat[whole:].sum())
+
+
+def make_reader(kind, library):
+    return WriteCopy() if kind == "write-copy" else ReadAll(library)
+
+
+def prepare_worker():
+    die_with_parent()
+    torch.set_num_threads(1)
+
+
+def read_fresh_tensors(index, options, work):
+    """Rung 1: each message is a tensor in a shared segment of its own."""
+    prepare_worker()
+    reader, cell = make_reader(options.reader, options.native_reader), ProgressCell(options.progress, index)
+    while True:
+        tensor = work.get()
+        flat = flat_bytes(tensor)
+        reader.read(flat)
+        size = flat.size
+        del flat, tensor
+        cell.add(options.batch, size)
+
+
+def read_pool(index, options, buffers, work, free):
+    """Rungs 2 to 4: messages are numbers of buffers that every worker has mapped."""
+    prepare_worker()
+    reader, cell = make_reader(options.reader, options.native_reader), ProgressCell(options.progress, index)
+    flats = [flat_bytes(buffer) for buffer in buffers]
+    while True:
+        slab = work.get()
+        reader.read(flats[slab])
+        free.put(slab)
+        cell.add(options.batch, flats[slab].size)

@@ -1,0 +1,82 @@
+"""What the kernel knows of a contestant's processes: their CPU time, page faults and private memory; and how they are stopped and
+continued. Linux only."""
+
+import contextlib
+import ctypes
+import dataclasses
+import os
+import pathlib
+import signal
+
+TICKS = os.sysconf("SC_CLK_TCK")
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Usage:
+    """Sums over processes, since each one's start; private_kib is what they hold now (resident, not shared)."""
+    cpu_seconds: float = 0.0
+    faults: int = 0
+    private_kib: int = 0
+
+    def __add__(self, other):
+        return Usage(self.cpu_seconds + other.cpu_seconds, self.faults + other.faults, self.private_kib + other.private_kib)
+
+
+def die_with_parent():
+    """The calling process is killed when its parent ends, even while it is stopped: no contestant outlives a killed driver."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def usage_of(pid):
+    """Usage of one process, all its threads; nothing when it has ended."""
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        private = 0
+        for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                private = int(line.split()[1])
+        return Usage((int(stat[11]) + int(stat[12])) / TICKS, int(stat[7]) + int(stat[9]), private)
+    except (OSError, IndexError, ValueError):
+        return Usage()
+
+
+def usage_of_all(pids):
+    return sum((usage_of(pid) for pid in pids), Usage())
+
+
+def members_of(groups):
+    """The processes of these process groups, a dead one's left-over entry not counted."""
+    wanted, found = set(groups), []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            stat = pathlib.Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
+            if int(stat[2]) in wanted and stat[0] != "Z":
+                found.append(int(entry))
+    return sorted(found)
+
+
+def trackers_among(pids):
+    """Of these processes those that clean up behind Python's multiprocessing: they end by themselves when all others have, and only if
+    they are left running."""
+    def is_tracker(pid):
+        try:
+            return b"multiprocessing.resource_tracker" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            return False
+    return [pid for pid in pids if is_tracker(pid)]
+
+
+def signal_all(pids, number):
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def signal_groups(groups, number):
+    for group in groups:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, number)

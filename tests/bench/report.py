@@ -1,0 +1,113 @@
+"""The benchmark's tables, in Markdown, from its results."""
+
+SMALL = "small sizes, no measurement"
+MULTIPLES = (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3))
+
+
+def header(machine, build, pace, small):
+    gpu = (f"{machine['device']}, driver {machine['driver']}, CUDA {machine['cuda']}, {machine['link'] or 'link unknown'}" if machine["gpu"]
+           else "no GPU")
+    lines = ["# Offramp's benchmark" + (f": {SMALL}" if small else ""), "",
+             f"- machine: {gpu}; {machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB, Linux {machine['kernel']}",
+             f"- build: {build['version']}, revision {build['revision'] or 'unknown'}, {flags_of(build)}; Python {build['python']}, "
+             f"PyTorch {build['torch']}",
+             f"- {pace.windows} windows of ≥ {pace.seconds:g} s each, alternating; after {pace.warmup_batches} batches of warm-up; rates are "
+             "medians (min–max); ratios are taken between neighbouring windows, median [95 % t-interval of the mean]"]
+    return "\n".join(lines) + "\n"
+
+
+def flags_of(build):
+    flags = build["compiler_flags"]
+    if not flags:
+        return "compiler flags unknown"
+    kind = flags.get("CMAKE_BUILD_TYPE", "")
+    return " ".join(filter(None, [kind, flags.get("CMAKE_CXX_FLAGS"), flags.get(f"CMAKE_CXX_FLAGS_{kind.upper()}")]))
+
+
+def row_table(result):
+    """One row's section: its contestants, and what was to be reached."""
+    lines = [f"## {result['row']}", "", result["stands_for"], ""]
+    if result["failure"]:
+        return "\n".join([*lines, f"FAILED: {result['failure'].strip()}", ""])
+    if result["kind"] in ("contest", "curve"):
+        lines += contest_table(result)
+    if result["kind"] == "curve":
+        lines += curve_table(result)
+    if result["kind"] in ("latency", "start"):
+        lines += figure_table(result)
+    if result["targets"]:
+        lines += ["", *target_table([result])]
+    return "\n".join([*lines, *[f"\nNote: {note}." for note in result["notes"]], ""])
+
+
+def contest_table(result):
+    ours = result["ours"]
+    lines = [f"| contestant | {result['unit']}/s | payload | {ours} over it | CPU ms a {singular(result['unit'])}: producer, readers | "
+             "page faults a batch | private MiB |", "|---|---|---|---|---|---|---|"]
+    for name, figures in result["contestants"].items():
+        found = result["ratios_of"].get(ours, {}).get(name)
+        over = f"{found['median']:.4g} [{found['low']:.4g}, {found['high']:.4g}]" if found else "–"
+        rate, middle = figures["rate"], {key: figures[key]["median"] for key in figures if isinstance(figures[key], dict) and "median" in figures[key]}
+        lines.append(f"| {name} | {rate['median']:.5g} ({rate['min']:.5g}–{rate['max']:.5g}) | "
+                     f"{bandwidth(rate['median'] * middle['bytes_per_batch'])} | {over} | "
+                     f"{middle['producer_cpu_ms_per_batch']:.3g}, {middle['readers_cpu_ms_per_batch']:.3g} | "
+                     f"{middle['producer_faults_per_batch']:.2g}, {middle['readers_faults_per_batch']:.2g} | "
+                     f"{middle['producer_private_mib']:.0f}, {middle['readers_private_mib']:.0f} |")
+    return lines
+
+
+def curve_table(result):
+    lines = ["", "| consumers | batches/s | compute alone beside it | E |", "|---|---|---|---|"]
+    for point in result["curve"]:
+        lines.append(f"| {point['consumers']} | {point['rate']['median']:.5g} | {point['limit']['median']:.5g} | {point['ratio']:.4f} |")
+    return lines
+
+
+def figure_table(result):
+    keys = sorted({key for figures in result["contestants"].values() for key in figures["figures"]})
+    lines = ["| contestant | " + " | ".join(key.replace("_", " ") for key in keys) + " |", "|---" * (len(keys) + 1) + "|"]
+    for name, figures in result["contestants"].items():
+        cells = [f"{found['median']:.4g} ({found['min']:.4g}–{found['max']:.4g})" if (found := figures["figures"].get(key)) else "–"
+                 for key in keys]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines + histogram_lines(result)
+
+
+def histogram_lines(result):
+    lines = []
+    for name, figures in result["contestants"].items():
+        histogram = figures.get("histogram")
+        if histogram:
+            largest = max(count for _, count in histogram)
+            lines += ["", f"{name}, how many took up to so many µs:", "", "```"]
+            lines += [f"{upper:>10.5g}  {count:>7}  {'#' * round(50 * count / largest)}" for upper, count in histogram]
+            lines.append("```")
+    return lines
+
+
+def target_table(results):
+    lines = ["| row | what | to reach | found | | reason |", "|---|---|---|---|---|---|"]
+    for result in results:
+        if result["failure"]:
+            lines.append(f"| {result['row']} | | | | failed | {result['failure'].strip().splitlines()[0]} |")
+        for target in result["targets"]:
+            lines.append(f"| {result['row']} | {target['what']} | {target['wanted']} | {target['found']} | "
+                         f"{'reached' if target['reached'] else 'missed'} | {target['reason']} |")
+    return lines
+
+
+def summary(results):
+    return "\n".join(["## To reach, and reached", "", *target_table(results), ""])
+
+
+def singular(unit):
+    return {"batches": "batch"}.get(unit, unit.removesuffix("s"))
+
+
+def bandwidth(bytes_per_second):
+    if bytes_per_second <= 0:
+        return "–"
+    for unit, size in MULTIPLES:
+        if bytes_per_second >= size:
+            return f"{bytes_per_second / size:.3g} {unit}"
+    return f"{bytes_per_second:.3g} B/s"

@@ -1,0 +1,166 @@
+"""Runs one row, whatever its kind, and gives its result: plain data, as it stands in the JSON."""
+
+import contextlib
+import dataclasses
+import pathlib
+import shutil
+import tempfile
+import time
+
+from contest import hold_contest, load
+from contestants import ContestantError, OfframpRun, Peer
+from images import make_images
+from intervals import ratio, spread
+from one_shots import MessageBench, run_python_for_json
+from workloads import IMAGES, OUTPUT, Messages, Ours
+
+PER_WINDOW = ("bytes_per_batch", "producer_cpu_ms_per_batch", "readers_cpu_ms_per_batch", "producer_faults_per_batch",
+              "readers_faults_per_batch", "producer_private_mib", "readers_private_mib")
+START_BATCHES = 24      # enough that the whole pool is ready before the run ends
+CURVE_WINDOWS = 2       # for each number of consumers, beside as many of compute alone
+
+
+def run_row(row, places, pace, tell=lambda text: None):
+    """The row's result. One that fails says why in "failure"; nothing of it is left running."""
+    began = time.monotonic()
+    result = {"row": row.id, "workload": row.workload, "stands_for": row.stands_for, "kind": row.kind, "unit": row.unit, "batch": row.batch,
+              "raw_bytes": row.raw_bytes, "ours": row.contestants[0].name, "contestants": {}, "ratios_of": {}, "targets": [], "curve": [],
+              "notes": [], "failure": None}
+    places.row = row.id
+    with tempfile.TemporaryDirectory(prefix="offramp-bench-row-") as folder, contextlib.ExitStack() as stack:
+        try:
+            stage = Stage(row, places, pathlib.Path(folder), stack)
+            {"contest": contest, "latency": latency, "start": start, "curve": curve}[row.kind](row, stage, pace, result, tell)
+            for target in row.targets:
+                found = target.judge(result)
+                result["targets"].append({**dataclasses.asdict(found), "reason": "" if found.reached else hint(result)})
+            result["notes"] += stage.notes
+        except ContestantError as problem:
+            result["failure"] = str(problem)
+    result["seconds"] = time.monotonic() - began
+    return result
+
+
+class Stage:
+    """Makes a row's contestants and closes them at its end."""
+
+    def __init__(self, row, places, folder, stack):
+        self._places, self._folder, self._stack = places, folder, stack
+        self._row = row
+        self.notes = []
+
+    def make(self, spec):
+        if isinstance(spec, Messages):
+            program = MessageBench(spec.name, self._places, spec.consumers, spec.slabs)
+        elif isinstance(spec, Ours):
+            program = OfframpRun(spec.name, self._places, self._fill_in(spec.flags), spec.consumers)
+        else:
+            program = Peer(spec.name, self._places, spec.program, self._with_reader(spec), spec.readers)
+        self._stack.callback(program.close)
+        return program
+
+    def _fill_in(self, flags):
+        filled = dict(flags)
+        if filled.get("input") == IMAGES:
+            filled["input"] = make_images(self._folder, filled["batch"])
+        if filled.get("output") == OUTPUT:
+            filled["output"] = self._folder / "masks"
+            shutil.rmtree(filled["output"], ignore_errors=True)
+        return filled
+
+    def _with_reader(self, spec):
+        if spec.flags.get("reader") != "read-all":
+            return spec.flags
+        library = self._places.native_reader()
+        if library:
+            return {**spec.flags, "native-reader": library}
+        note = "peers read with NumPy's sum: the native reader was not built"
+        if note not in self.notes:
+            self.notes.append(note)
+        return spec.flags
+
+
+def contest(row, stage, pace, result, tell):
+    programs = [stage.make(spec) for spec in row.contestants]
+    windows = hold_contest(programs, row.batch, pace, tell)
+    rates = {name: [window.batches_per_second for window in own] for name, own in windows.items()}
+    for program in programs:
+        program.end()     # an account is complete only then
+    for program in programs:
+        own = windows[program.name]
+        result["contestants"][program.name] = {
+            "rate": spread(rates[program.name]), **{field: spread([getattr(window, field) for window in own]) for field in PER_WINDOW},
+            "stages": sorted({window.stage for window in own if window.stage}), "windows": [dataclasses.asdict(window) for window in own],
+            "facts": program.facts()}
+    result["ratios_of"] = {mine: {other: ratio(rates[mine], rates[other]) for other in rates if other != mine} for mine in rates}
+
+
+def latency(row, stage, pace, result, tell):
+    """Both by turns, each passing one number at a time; figures are medians over the rounds, histograms sums."""
+    ours, peer = stage.make(row.contestants[0]), row.contestants[1]
+    told = {ours.name: [], peer.name: []}
+    for number in range(pace.windows):
+        told[ours.name].append(ours.latency(pace.seconds))
+        told[peer.name].append(run_python_for_json(peer.name, peer.program, {**peer.flags, "latency": True}))
+        tell(f"round {number + 1}: " + ", ".join(f"{name} p50 {runs[-1]['p50_us']:.4g} µs" for name, runs in told.items()))
+    for name, runs in told.items():
+        histogram = {}
+        for run in runs:
+            for upper, count in run["histogram"]:
+                histogram[upper] = histogram.get(upper, 0) + count
+        result["contestants"][name] = {"figures": {key: spread([run[key] for run in runs]) for key in ("p50_us", "p99_us")},
+                                       "histogram": sorted(histogram.items()), "windows": runs}
+
+
+def start(row, stage, pace, result, tell):
+    """Each program from its start to its end, by turns. Figures are the program's own, of the moment at which it was started."""
+    told = {spec.name: [] for spec in row.contestants}
+    for number in range(pace.windows):
+        for spec in row.contestants:
+            if isinstance(spec, Ours):
+                program = stage.make(spec)
+                program.start()
+                program.wait_until_warm(START_BATCHES * row.batch)
+                program.end()
+                figures = program.facts()
+                program.close()
+            else:
+                figures = run_python_for_json(spec.name, spec.program, spec.flags)
+            told[spec.name].append(figures)
+        tell(f"round {number + 1}: " + ", ".join(f"{name} all slabs {runs[-1].get('all_slabs_seconds', 0):.3g} s" for name, runs in told.items()))
+    for name, runs in told.items():
+        keys = [key for key in ("first_batch_seconds", "first_slab_seconds", "all_slabs_seconds") if all(key in run for run in runs)]
+        result["contestants"][name] = {"figures": {key: spread([run[key] for run in runs]) for key in keys}, "windows": runs}
+
+
+def curve(row, stage, pace, result, tell):
+    """One run to which consumers are added, beside compute alone."""
+    ours, limit = (stage.make(spec) for spec in row.contestants)
+    load([ours, limit], row.batch, pace)
+    every = {ours.name: [], limit.name: []}
+    for consumers in row.curve:
+        ours.resume()
+        ours.scale(consumers)
+        ours.wait_until_connected(consumers)
+        pairs = []
+        for number in range(CURVE_WINDOWS):
+            order = [ours, limit] if number % 2 == 0 else [limit, ours]
+            found = {program.name: program.window(row.batch, pace) for program in order}
+            pairs.append((found[ours.name], found[limit.name]))
+        mine, alone = ([window.batches_per_second for window in own] for own in zip(*pairs))
+        every[ours.name] += [window for window, _ in pairs]
+        every[limit.name] += [window for _, window in pairs]
+        found = ratio(mine, alone)
+        result["curve"].append({"consumers": consumers, "rate": spread(mine), "limit": spread(alone), "ratio": found["median"],
+                                "rounds": found["rounds"]})
+        tell(f"{consumers} consumers: {found['median']:.4f} of compute alone")
+    for name, own in every.items():
+        result["contestants"][name] = {"rate": spread([window.batches_per_second for window in own]),
+                                       **{field: spread([getattr(window, field) for window in own]) for field in PER_WINDOW},
+                                       "windows": [dataclasses.asdict(window) for window in own]}
+
+
+def hint(result):
+    """Why a target may have been missed, as far as the programs say it themselves; people write the rest."""
+    stages = result["contestants"][result["ours"]].get("stages")
+    return f"held back by: {', '.join(stages)}" if stages else ""

@@ -1,0 +1,103 @@
+"""What a row is to reach, and whether it did. Each target looks at a row's result (results.py) and gives what was found beside what was
+wanted."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    what: str
+    wanted: str
+    found: str
+    value: float | None
+    reached: bool
+
+
+def verdict(what, wanted, value, reached, found=None):
+    if value is None:
+        return Verdict(what, wanted, "not measured", None, False)
+    return Verdict(what, wanted, found or f"{value:.4g}", value, bool(reached))
+
+
+@dataclasses.dataclass(frozen=True)
+class Ratio:
+    """Our rate over another contestant's, window by neighbouring window: the median, and the lower end of its mean's interval if wanted."""
+    over: str
+    at_least: float
+    lower_bound: float | None = None
+    of: str | None = None
+
+    def judge(self, result):
+        ratio = result["ratios_of"].get(self.of or result["ours"], {}).get(self.over)
+        what = f"{self.of or 'rate'} over {self.over}"
+        wanted = f"≥ {self.at_least}" + (f", interval from ≥ {self.lower_bound}" if self.lower_bound else "")
+        if not ratio:
+            return verdict(what, wanted, None, False)
+        reached = ratio["median"] >= self.at_least and (self.lower_bound is None or ratio["low"] >= self.lower_bound)
+        return verdict(what, wanted, ratio["median"], reached, f"{ratio['median']:.4g} [{ratio['low']:.4g}, {ratio['high']:.4g}]")
+
+
+@dataclasses.dataclass(frozen=True)
+class Rate:
+    at_least: float
+
+    def judge(self, result):
+        value = result["contestants"][result["ours"]]["rate"]["median"]
+        return verdict(f"{result['unit']} a second", f"≥ {self.at_least:g}", value, value >= self.at_least)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cpu:
+    """The producer's CPU time per batch, as a share of a peer's."""
+    over: str
+    at_most: float
+
+    def judge(self, result):
+        ours, other = (result["contestants"][name]["producer_cpu_ms_per_batch"]["median"] for name in (result["ours"], self.over))
+        value = ours / other if other > 0 else None
+        return verdict(f"producer's CPU over that of {self.over}", f"≤ {self.at_most}", value, value is not None and value <= self.at_most,
+                       value is not None and f"{value:.3g} ({ours:.3g} of {other:.3g} ms a batch)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Bytes:
+    """Bytes that left the device, as a share of the raw outputs'."""
+    at_most: float
+
+    def judge(self, result):
+        sent = result["contestants"][result["ours"]]["bytes_per_batch"]["median"]
+        value = sent / result["raw_bytes"] if sent > 0 else None
+        return verdict("bytes over the raw logits'", f"≤ {self.at_most:.1%}", value, value is not None and value <= self.at_most,
+                       value is not None and f"{value:.2%}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Latency:
+    quantile: str
+    over: str
+    at_most: float
+
+    def judge(self, result):
+        ours, other = (result["contestants"][name]["figures"][self.quantile]["median"] for name in (result["ours"], self.over))
+        value = ours / other if other > 0 else None
+        return verdict(f"{self.quantile.removesuffix('_us')} over that of {self.over}", f"≤ {self.at_most}", value,
+                       value is not None and value <= self.at_most, value is not None and f"{value:.3g} ({ours:.3g} of {other:.3g} µs)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """A figure of our own account, by itself or over the same one of another contestant."""
+    name: str
+    at_most: float
+    over: str | None = None
+
+    def judge(self, result):
+        figures = result["contestants"][result["ours"]]["figures"]
+        other = result["contestants"][self.over]["figures"].get(self.name) if self.over else {"median": 1.0}
+        what = self.name.replace("_", " ") + (f" over that of {self.over}" if self.over else "")
+        if self.name not in figures or not other or other["median"] <= 0:
+            return verdict(what, f"≤ {self.at_most}", None, False)
+        ours = figures[self.name]["median"]
+        value = ours / other["median"]
+        return verdict(what, f"≤ {self.at_most}", value, value <= self.at_most,
+                       f"{value:.3g} ({ours:.3g} of {other['median']:.3g} s)" if self.over else f"{value:.3g} s")

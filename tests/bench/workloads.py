@@ -1,0 +1,274 @@
+"""The benchmark's rows as data: what each stands for, who competes in it, what limits it and what is to be reached.
+
+In each row the first contestant is ours. Sizes are the full ones on a GPU; `small` ones show on any machine that every row works, and
+measure nothing.
+"""
+
+import dataclasses
+
+from targets import Bytes, Cpu, Figure, Latency, Rate, Ratio
+
+ARTICLE_BYTES = 64 * 21 * 512 * 512 * 4     # one batch's logits in float32
+IMAGE_BYTES = 64 * 3 * 512 * 512 * 4        # one batch's input
+FEATURE_MAPS = "96x256x256,192x128x128,384x64x64,768x32x32"
+IMAGES, OUTPUT = "{images}", "{output}"     # made by the driver when the row runs
+
+
+@dataclasses.dataclass(frozen=True)
+class Ours:
+    """A producer with consumers; compute alone needs none."""
+    name: str
+    flags: dict
+    consumers: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Python:
+    """A program of peers/."""
+    name: str
+    program: str
+    flags: dict
+    readers: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Messages:
+    """offramp-message-bench: the channels alone."""
+    name: str
+    consumers: int
+    slabs: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    id: str
+    stands_for: str
+    contestants: tuple
+    targets: tuple = ()
+    batch: int = 64               # samples in what the row counts
+    unit: str = "batches"
+    kind: str = "contest"         # or "latency", "start", "curve"
+    raw_bytes: int = 0            # of a batch before any transform
+    curve: tuple = ()             # numbers of consumers
+
+    @property
+    def workload(self):
+        return self.id.partition("-")[0]
+
+
+class Sizes:
+    """What full and small rows differ in."""
+
+    def __init__(self, small):
+        self.small = small
+        self.batch = 2 if small else 64
+        self.side = 32 if small else 512
+        self.slabs = {"slabs": 4, "samples-per-slab": 1} if small else {"slabs": 64, "samples-per-slab": 8}
+        self.logits = self.batch * 21 * self.side * self.side * 4
+        self.copy_bytes = 1 << 20 if small else ARTICLE_BYTES
+        self.peer_slabs = 4 if small else 8
+
+    def readers(self, full):
+        return min(full, 2) if self.small else full
+
+    def precision(self, full):
+        return "fp32" if self.small else full
+
+    def deeplab(self, precision, **more):
+        return {"model": "deeplabv3-resnet50", "batch": self.batch, "image-size": self.side, **self.slabs,
+                "precision": self.precision(precision), **{name.replace("_", "-"): value for name, value in more.items()}}
+
+    def deeplab_peer(self, name, rung, precision, way, reader="read-all", readers=8):
+        return article(name, self.readers(readers), {"rung": rung, "model": "deeplabv3", "precision": self.precision(precision),
+                                                     "batch": self.batch, "image-size": self.side, "input": way, "reader": reader,
+                                                     "slabs": self.peer_slabs})
+
+
+def article(name, readers, flags):
+    alone = flags["rung"] in ("0", "compute-alone")
+    return Python(name, "article.py", {**flags, "readers": readers}, 0 if alone else readers)
+
+
+def alone(flags, name="compute alone", **more):
+    """The same program with its outputs dropped on the device."""
+    return Ours(name, {**flags, "rung": "compute-alone", **{key.replace("_", "-"): value for key, value in more.items()}})
+
+
+def ceiling(sizes, tensors, batch, name="copy ceiling", **more):
+    flags = {"bytes": ",".join(map(str, tensors)), "batch": batch, "buffers": sizes.peer_slabs, **more}
+    return Python(name, "bare_copies.py", flags)
+
+
+def article_rows(sizes):
+    reached = (Ratio("compute alone", 0.995, lower_bound=0.99),)
+    rows = []
+    for way, spelled in (("host", "fp32 input from the host"), ("device", "input resident")):
+        for reader, told in (("write", "consumers write their own copy to /dev/null"), ("read", "every byte read in place")):
+            flags = sizes.deeplab("tf32", synthetic_on=way, **({"processor": "write", "write_copy": True} if reader == "write"
+                                                                 else {"processor": "checksum"}))
+            peer_reader = "write-copy" if reader == "write" else "read-all"
+            peers = [sizes.deeplab_peer("article 4-pinned", "4-pinned", "tf32", way, peer_reader)]
+            if (way, reader) == ("host", "write"):
+                peers.append(sizes.deeplab_peer("article 4", "4", "tf32", way, peer_reader))
+            if (way, reader) == ("device", "read"):
+                peers.append(sizes.deeplab_peer("article, compute alone", "compute-alone", "tf32", way))
+            rows.append(Row(f"W1-{way}-{reader}", f"The article's workload, DeepLabV3 TF32: {spelled}, {told}",
+                            (Ours("ours", flags, sizes.readers(8)), alone(flags), *peers), reached, sizes.batch, raw_bytes=sizes.logits))
+    flags = sizes.deeplab("tf32", synthetic_on="host", processor="write", write_copy=True)
+    for first, second in (("0", "1"), ("2", "3")):
+        peers = [sizes.deeplab_peer(f"article {rung}", rung, "tf32", "host", "write-copy") for rung in (first, second)]
+        rows.append(Row(f"W1-rungs-{first}-{second}", f"The article's rungs {first} and {second} as written, fp32 input from the host",
+                        (Ours("ours", flags, sizes.readers(8)), *peers), (), sizes.batch, raw_bytes=sizes.logits))
+    return rows
+
+
+def fast_model_rows(sizes):
+    rows = []
+    for way, spelled in (("device", "input resident"), ("host", "fp32 input from the host")):
+        flags = sizes.deeplab("bf16", synthetic_on=way, processor="checksum")
+        peers = [sizes.deeplab_peer("article 4-pinned", "4-pinned", "bf16", way, readers=12)]
+        if way == "device":
+            peers.append(sizes.deeplab_peer("article, compute alone", "compute-alone", "bf16", way))
+        rows.append(Row(f"W2-{way}", f"A model whose outputs keep the link busy, DeepLabV3 bf16: {spelled}, every byte read",
+                        (Ours("ours", flags, sizes.readers(12)), alone(flags), *peers),
+                        (Ratio("compute alone", 0.99), Cpu("article 4-pinned", 0.1)), sizes.batch, raw_bytes=sizes.logits))
+    return rows
+
+
+def transform_rows(sizes):
+    flags = sizes.deeplab("bf16", synthetic_on="device", processor="checksum")
+    w2_alone = alone(flags, "W2's compute alone")
+    rows = [Row("W3-class-map", "Results made small on the GPU: each pixel's class in 8 bits",
+                (Ours("ours", {**flags, "transform": "class-map"}, sizes.readers(4)),
+                 alone(flags, "model and transform alone", transform="class-map"), w2_alone),
+                (Ratio("model and transform alone", 0.99), Bytes(0.012)), sizes.batch, raw_bytes=sizes.logits)]
+    for dtype, share in (("fp32", 0.016), ("fp16", 0.008)):
+        transform = {"transform": "low-res", "output-dtype": dtype}
+        rows.append(Row(f"W3-low-res-{dtype}", f"Logits before the model's last enlargement, in {dtype}",
+                        (Ours("ours", {**flags, **transform}, sizes.readers(4)),
+                         alone({**flags, **transform}, "model and transform alone"), w2_alone),
+                        (Ratio("model and transform alone", 0.99), Ratio("W2's compute alone", 1.0), Bytes(share)), sizes.batch,
+                        raw_bytes=sizes.logits))
+    return rows
+
+
+def small_batch_rows(sizes):
+    rows = []
+    for readers in (4, 1):
+        flags = {"model": "copy", "batch": 64, "copy-bytes": 262144, "slabs": 64, "processor": "checksum"}
+        peer = article("article 4-pinned", readers, {"rung": "4-pinned", "model": "copy", "batch": 64, "copy-bytes": 262144, "slabs": 64,
+                                                     "reader": "read-all"})
+        targets = (Rate(50_000), Ratio("article 4-pinned", 5), Cpu("article 4-pinned", 0.25)) if readers == 4 else ()
+        rows.append(Row(f"W4a-{readers}-reader{'s' * (readers > 1)}", "Embeddings, 256 KiB a batch: what a batch costs, whatever its size",
+                        (Ours("ours", flags, sizes.readers(readers)), peer if not sizes.small else dataclasses.replace(
+                            peer, readers=sizes.readers(readers), flags={**peer.flags, "readers": sizes.readers(readers), "slabs": 4})),
+                        targets, 64, raw_bytes=262144))
+    batch = 4 if sizes.small else 64
+    flags = {"model": "encoder", "batch": batch, "precision": sizes.precision("bf16"), "memory-format": "contiguous", "slabs": 64,
+             "synthetic-on": "device", "processor": "checksum"}
+    peer = article("article 4-pinned", sizes.readers(4), {"rung": "4-pinned", "model": "encoder", "batch": batch, "slabs": 64,
+                                                          "precision": sizes.precision("bf16"), "input": "device", "reader": "read-all"})
+    rows.append(Row("W4b", "A small encoder: the model is short, so the loop around it shows",
+                    (Ours("ours", flags, sizes.readers(4)), alone(flags), peer), (Ratio("compute alone", 0.98),), batch,
+                    raw_bytes=batch * 4096))
+    return rows
+
+
+def copy_rows(sizes):
+    batch, shapes = (4, "8x16x16,16x8x8") if sizes.small else (16, FEATURE_MAPS)
+    tensors = [2 * batch * product(shape) for shape in shapes.split(",")]
+    slabs = {"slabs": 4, "samples-per-slab": 2} if sizes.small else {"slabs": 48, "samples-per-slab": 8}
+    flags = {"model": "copy", "copy-outputs": shapes, "batch": batch, **slabs, "processor": "checksum"}
+    rows = [Row("W5", "Four feature maps a batch, as a detector's or a video model's backbone gives them",
+                (Ours("ours", flags, sizes.readers(12)), ceiling(sizes, tensors, batch)), (Ratio("copy ceiling", 0.98),), batch,
+                raw_bytes=sum(tensors))]
+    batch = 4 if sizes.small else 64
+    flags = {"model": "copy", "copy-bytes": sizes.copy_bytes, "batch": batch, **sizes.slabs, "processor": "checksum"}
+    peer = article("article 4-pinned", sizes.readers(12), {"rung": "4-pinned", "model": "copy", "copy-bytes": sizes.copy_bytes,
+                                                           "batch": batch, "slabs": sizes.peer_slabs, "reader": "read-all"})
+    rows.append(Row("W6", "No model: the link itself, every byte read by consumers",
+                    (Ours("ours", flags, sizes.readers(12)), ceiling(sizes, [sizes.copy_bytes], batch), peer),
+                    (Ratio("copy ceiling", 0.99), Cpu("article 4-pinned", 0.1)), batch, raw_bytes=sizes.copy_bytes))
+    return rows
+
+
+def product(shape):
+    number = 1
+    for side in shape.split("x"):
+        number *= int(side)
+    return number
+
+
+def image_rows(sizes):
+    flags = sizes.deeplab("bf16", transform="class-map")
+    images = {**flags, "source": "images", "input": IMAGES, "batches": None}
+    return [Row("W7", "A whole road: JPEG files in, PNG masks out",
+                (Ours("ours", {**images, "processor": "mask-png", "output": OUTPUT}, sizes.readers(8)),
+                 alone(flags, "model and transform alone", synthetic_on="device")),
+                (Ratio("model and transform alone", 0.95),), sizes.batch, raw_bytes=sizes.logits)]
+
+
+def ingress_rows(sizes):
+    flags = sizes.deeplab("bf16")
+    images = {**flags, "source": "images", "input": IMAGES, "batches": None}
+    input_bytes = sizes.batch * 3 * sizes.side * sizes.side * 4
+    ways = ("pageable-blocking", "pageable-async")
+    peers = [sizes.deeplab_peer(way.replace("-", ", "), "compute-alone", "bf16", way) for way in ways]
+    eight_bits = "page-locked, prefetched, 8 bits"
+    model = Row("W9-model", "Ways in: the same model, its outputs dropped, by five ways for its input",
+                (alone(flags, "page-locked, prefetched", synthetic_on="host"), alone(images, eight_bits),
+                 alone(flags, "resident", synthetic_on="device"), *peers),
+                (Ratio("resident", 0.97), Ratio("resident", 0.97, of=eight_bits)), sizes.batch, raw_bytes=input_bytes)
+    link = Row("W9-link", "Ways in: nothing but the upload of such a batch, the other direction idle",
+               tuple(ceiling(sizes, [input_bytes], sizes.batch, name, direction="h2d", memory=memory)
+                     for name, memory in (("page-locked", "page-locked"), ("pageable, async", ways[1]), ("pageable, blocking", ways[0]))),
+               (), sizes.batch, raw_bytes=input_bytes)
+    return [model, link]
+
+
+def message_rows(sizes):
+    rows = []
+    for readers in (1, 4):
+        count = sizes.readers(readers)
+        slabs = 64
+        rows.append(Row(f"W8-{readers}-reader{'s' * (readers > 1)}", "Messages alone: slabs a second through both channels, no memory touched",
+                        (Messages("ours", count, slabs),
+                         Python("multiprocessing.Queue", "queue_messages.py", {"readers": count, "slabs": slabs}, count)),
+                        (Ratio("multiprocessing.Queue", 5),), 1, "slabs"))
+    rows.append(Row("latency", "Hand-over through an idle channel: from the sending of a slab's number to the consumer that has it",
+                    (Messages("ours", 1, 2), Python("multiprocessing.Queue", "queue_messages.py", {"samples": 300 if sizes.small else 10_000})),
+                    (Latency("p50_us", "multiprocessing.Queue", 0.5), Latency("p99_us", "multiprocessing.Queue", 0.5)), 1, "slabs",
+                    "latency"))
+    return rows
+
+
+def start_rows(sizes):
+    flags = {**sizes.deeplab("bf16", synthetic_on="device", processor="checksum"), "samples-per-slab": sizes.batch}
+    whole, least = {**flags, "slabs": sizes.peer_slabs}, {**flags, "slabs": 2}
+    return [Row("start", "From the start of the program to the first batch delivered; and the pool's own readiness",
+                (Ours("ours", whole, sizes.readers(8)), Ours("smallest pool", least, sizes.readers(8)),
+                 Python("one object", "one_object.py", {"bytes": sizes.peer_slabs * sizes.logits})),
+                (Figure("first_batch_seconds", 1.1, over="smallest pool"), Figure("all_slabs_seconds", 0.25, over="one object"),
+                 Figure("first_slab_seconds", 0.3)), sizes.batch, kind="start", raw_bytes=sizes.logits)]
+
+
+def curve_rows(sizes):
+    flags = sizes.deeplab("bf16", synthetic_on="device", processor="checksum")
+    return [Row("E", "W2 as consumers are added: how many it takes", (Ours("ours", flags, 1), alone(flags)), (), sizes.batch, kind="curve",
+                raw_bytes=sizes.logits, curve=(1, 2) if sizes.small else (1, 2, 3, 4, 6, 8, 10, 12, 15))]
+
+
+def make_rows(small):
+    sizes = Sizes(small)
+    return [*article_rows(sizes), *fast_model_rows(sizes), *transform_rows(sizes), *small_batch_rows(sizes), *copy_rows(sizes),
+            *image_rows(sizes), *message_rows(sizes), *ingress_rows(sizes), *start_rows(sizes), *curve_rows(sizes)]
+
+
+def choose(rows, wanted):
+    """The rows that are asked for: by id (W1-host-write), by workload (W1; W4 takes W4a and W4b). None asked for: all."""
+    chosen = [row for row in rows if not wanted or any(row.id == name or row.workload.rstrip("ab") == name or row.workload == name
+                                                       for name in wanted)]
+    for name in wanted:
+        if not any(row.id == name or row.workload == name or row.workload.rstrip("ab") == name for row in rows):
+            raise ValueError(f"no row or workload '{name}'; known: {', '.join(row.id for row in rows)}")
+    return chosen

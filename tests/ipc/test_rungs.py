@@ -1,0 +1,91 @@
+"""Every rung gives the same bytes, alone and killed at, and ends with nothing left; and so do slabs that several batches share."""
+
+import json
+import unittest
+
+from tests.support.real_run import RealRun, shared_memory
+
+WORK = ("--device", "cpu", "--model", "copy", "--copy-bytes", "256KiB", "--batch", "4", "--processor", "checksum", "--batches", "40",
+        "--warmup-batches", "5", "--drain-warmup")
+WITHOUT_CONSUMERS = ("sequential", "compute-alone")
+
+
+def run_rung(rung, *flags, traced=False):
+    """The merged checksums and the producer's summary; with `traced`, every program's trace too."""
+    with RealRun(*WORK, "--rung", rung, *flags) as run:
+        trace = ["--trace-dir", str(run.folder / "trace")] if traced else []
+        run.start_producer(*trace)
+        for _ in range(0 if rung in WITHOUT_CONSUMERS else 2):
+            run.start_consumer(*trace)
+        if run.wait(run.producer) != 0:
+            raise AssertionError(run.logs())
+        run.wait_for_consumers()
+        run.finish_outputs()
+        traces = [path.read_text().splitlines() for path in sorted((run.folder / "trace").glob("*.jsonl"))] if traced else []
+        return run.files().get("checksums.tsv"), run.summary(), traces
+
+
+class Rungs(unittest.TestCase):
+    def setUp(self):
+        self.before = shared_memory()
+
+    def tearDown(self):
+        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+
+    def test_all_give_the_same_bytes(self):
+        wanted, summary, _ = run_rung("streams", "--batches-per-slab", "1", "--slabs", "4")
+        self.assertEqual(len(wanted.splitlines()), 160)
+        self.assertEqual(summary["measured"]["batches"], 35)
+        self.assertEqual(summary["measured"]["copy_bytes"], 35 << 18)
+        for rung in ("sequential", "workers", "pool", "async", "streams"):
+            with self.subTest(rung):
+                found, summary, _ = run_rung(rung)
+                self.assertEqual(found, wanted)
+                self.assertTrue(summary["conserved"])
+                self.assertEqual(summary["rung"], rung)
+                self.assertEqual(summary["batches"]["released"], 40)
+
+    def test_a_batch_cut_into_slabs_gives_them_too(self):
+        wanted, _, _ = run_rung("streams")
+        for rung in ("sequential", "workers", "pool", "async", "streams"):
+            with self.subTest(rung):
+                found, summary, _ = run_rung(rung, "--samples-per-slab", "3")
+                self.assertEqual(found, wanted)
+                self.assertEqual(summary["samples_per_slab"], 3)
+
+    def test_small_batches_share_slabs(self):
+        wanted, alone, _ = run_rung("streams", "--batches-per-slab", "1")
+        found, shared, _ = run_rung("streams", "--batches-per-slab", "8", "--max-delay-seconds", "1")
+        self.assertEqual(found, wanted)
+        self.assertEqual(shared["batches_per_slab"], 8)
+        # The warm-up is delivered before the rest starts, whatever the delay: 5 batches wait for nobody else.
+        self.assertLess(shared["slabs"]["published"]["slabs"], alone["slabs"]["published"]["slabs"])
+        self.assertEqual(shared["batches"], alone["batches"])
+
+    def test_compute_alone_delivers_nothing_and_counts_everything(self):
+        found, summary, _ = run_rung("compute-alone")
+        self.assertIsNone(found)
+        self.assertEqual(summary["batches"]["released"], 40)
+        self.assertEqual(summary["measured"]["copy_bytes"], 0)
+
+    def test_time_ranges_are_recorded(self):
+        for rung, processes in (("streams", 3), ("workers", 3), ("sequential", 1)):
+            _, summary, traces = run_rung(rung, traced=True)
+            self.assertEqual(len(traces), processes)
+            headers = [json.loads(lines[0]) for lines in traces]
+            self.assertEqual({header["rung"] for header in headers}, {rung})
+            self.assertEqual(sorted(header["process"] for header in headers)[-1], "producer")
+            ranges = [json.loads(line) for lines in traces for line in lines[1:]]
+            for one in ranges:
+                self.assertLessEqual(one["begin_ns"], one["end_ns"], one)
+            seen = {(one["lane"], one["name"]) for one in ranges}
+            self.assertLessEqual({("compute", "compute"), ("d2h", "d2h"), ("main", "measure_begin"), ("main", "measure_end")}, seen)
+            self.assertIn(("main" if rung == "sequential" else "consumer", "process_output"), seen)
+            if rung == "workers":
+                self.assertLessEqual({("main", "map"), ("consumer", "unmap")}, seen)
+            (begin,), (end,) = ([one["begin_ns"] for one in ranges if one["name"] == f"measure_{which}"] for which in ("begin", "end"))
+            self.assertAlmostEqual((end - begin) / 1e9, summary["measured"]["seconds"], places=6)
+
+
+if __name__ == "__main__":
+    unittest.main()

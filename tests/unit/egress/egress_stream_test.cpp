@@ -1,0 +1,146 @@
+#include "producer/pipeline/egress_stream.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+
+#include "common/slab/slab_view.hpp"
+
+namespace offramp {
+namespace {
+
+using testing::ElementsAre;
+
+constexpr std::uint64_t kNonce = 0xabc;
+constexpr std::int64_t kSampleBytes = 8;
+constexpr std::uint32_t kBatch = 4;
+constexpr std::uint32_t kSlabs = 8;
+
+// The broker's side is played by the test: it lends memory and looks at what is published.
+class EgressStreamTest : public testing::Test {
+  protected:
+    void start(std::int64_t rows, std::uint32_t batches, std::chrono::nanoseconds max_delay) {
+        const std::int64_t shape[] = {kBatch, kSampleBytes};
+        layout_ = SlabLayout::make({TensorSpec::contiguous("payload", kUInt8, shape)}, rows, batches);
+        memory_.resize(kSlabs * layout_.slab_bytes);
+        for (std::uint32_t slab = 0; slab < kSlabs; ++slab) exchange_->grant(slab, 1, slab_of(slab));
+        egress_ = std::make_unique<EgressStream>(
+            *device_, exchange_, layout_, timeline_,
+            EgressStream::Options{.stamp = {.run_nonce = kNonce, .epoch = 1},
+                                  .slab_count = kSlabs,
+                                  .batch = kBatch,
+                                  .queue_depth = 4,
+                                  .max_delay = max_delay},
+            [] {});
+    }
+
+    // Batch `number`, all of whose bytes are its number; `rows` fewer than full in a last one.
+    void submit(std::uint64_t number, std::uint32_t rows = kBatch) {
+        OutputBatch batch{.number = number, .rows = std::vector<RowInfo>(rows)};
+        for (std::uint32_t row = 0; row < rows; ++row) batch.rows[row].item = number * kBatch + row;
+        const auto bytes = std::make_shared<std::vector<std::byte>>(kBatch * kSampleBytes, std::byte(number));
+        const std::int64_t shape[] = {kBatch, kSampleBytes};
+        batch.tensors.push_back({TensorSpec::contiguous("payload", kUInt8, shape), bytes->data(), bytes});
+        batch.computed = device_->make_event();
+        compute_->record(*batch.computed);
+        EXPECT_TRUE(egress_->submit(std::move(batch)));
+    }
+
+    PublishedSlab next() {
+        while (published_.empty()) {
+            for (PublishedSlab slab : exchange_->take().published) published_.push_back(slab);
+            std::this_thread::yield();
+        }
+        const PublishedSlab slab = published_.front();
+        published_.erase(published_.begin());
+        return slab;
+    }
+
+    // The numbers of the batches in a slab, once for each sample, checked against its bytes.
+    std::vector<std::uint64_t> batches_in(const PublishedSlab& published) {
+        const SlabContents slab = SlabContents::read(
+            slab_of(published.slab), kNonce, {.epoch = 1, .slab = published.slab, .generation = 1, .attempt = 1});
+        std::vector<std::uint64_t> batches;
+        for (const SampleView& sample : slab.samples) {
+            batches.push_back(sample.batch);
+            for (const std::byte value : slab.tensor().row(sample.row)) EXPECT_EQ(value, std::byte(sample.batch));
+            EXPECT_EQ(sample.item / kBatch, sample.batch);
+        }
+        return batches;
+    }
+
+    std::span<std::byte> slab_of(std::uint32_t slab) {
+        return {memory_.data() + slab * layout_.slab_bytes, layout_.slab_bytes};
+    }
+
+    std::unique_ptr<Device> device_ = open_cpu_device();
+    std::unique_ptr<Stream> compute_ = device_->make_stream("compute");
+    DeviceTimeline timeline_{*device_, *compute_};
+    std::shared_ptr<SlabExchange> exchange_ = SlabExchange::make(kSlabs);
+    SlabLayout layout_;
+    std::vector<std::byte> memory_;
+    std::vector<PublishedSlab> published_;
+    std::unique_ptr<EgressStream> egress_;
+};
+
+constexpr std::chrono::hours kForever{24};
+
+TEST_F(EgressStreamTest, BatchesShareASlabUntilItIsFull) {
+    start(2 * kBatch, 2, kForever);
+    for (std::uint64_t batch = 0; batch < 5; ++batch) submit(batch);
+    PublishedSlab slab = next();
+    EXPECT_EQ(slab.first_batch, 0U);
+    EXPECT_EQ(slab.batches_ended, 2U);
+    EXPECT_EQ(slab.samples, 2 * kBatch);
+    EXPECT_THAT(batches_in(slab), ElementsAre(0, 0, 0, 0, 1, 1, 1, 1));
+    EXPECT_THAT(batches_in(next()), ElementsAre(2, 2, 2, 2, 3, 3, 3, 3));
+    egress_->finish();
+    slab = next();
+    EXPECT_THAT(batches_in(slab), ElementsAre(4, 4, 4, 4)) << "what is open is sent off at the end";
+    EXPECT_EQ(egress_->figures().samples_published, 5 * kBatch);
+    EXPECT_EQ(egress_->figures().bytes_copied, 5 * kBatch * kSampleBytes);
+}
+
+TEST_F(EgressStreamTest, NoBatchWaitsForOthersBeyondTheDelay) {
+    start(8 * kBatch, 8, std::chrono::milliseconds(1));
+    submit(7);
+    EXPECT_THAT(batches_in(next()), ElementsAre(7, 7, 7, 7)) << "nothing follows, and it is published all the same";
+    submit(8);
+    EXPECT_THAT(batches_in(next()), ElementsAre(8, 8, 8, 8));
+}
+
+TEST_F(EgressStreamTest, AShortBatchLeavesRoomForTheNext) {
+    start(2 * kBatch, 3, kForever);
+    submit(0, 3);
+    submit(1);
+    submit(2, 1);
+    submit(3);
+    EXPECT_THAT(batches_in(next()), ElementsAre(0, 0, 0, 1, 1, 1, 1, 2));
+}
+
+TEST_F(EgressStreamTest, ABatchLargerThanASlabIsCutBetweenSamples) {
+    start(3, 1, {});
+    submit(5);
+    const PublishedSlab first = next();
+    const PublishedSlab second = next();
+    EXPECT_EQ(first.samples, 3U);
+    EXPECT_EQ(first.batches_ended, 0U) << "its last rows are in the next";
+    EXPECT_EQ(second.samples, 1U);
+    EXPECT_EQ(second.batches_ended, 1U);
+    EXPECT_THAT(batches_in(first), ElementsAre(5, 5, 5));
+    EXPECT_THAT(batches_in(second), ElementsAre(5));
+}
+
+TEST_F(EgressStreamTest, WhatIsOpenIsGivenBackAtAStop) {
+    start(8 * kBatch, 8, kForever);
+    submit(0);
+    egress_->stop();
+    egress_->finish();
+    EXPECT_EQ(egress_->figures().samples_dropped(), kBatch);
+    EXPECT_EQ(exchange_->take().published.size(), 0U);
+}
+
+}  // namespace
+}  // namespace offramp

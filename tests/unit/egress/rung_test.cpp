@@ -1,0 +1,31 @@
+#include "producer/rungs/rung.hpp"
+
+#include <gtest/gtest.h>
+
+#include "common/base/error.hpp"
+
+namespace offramp {
+namespace {
+
+TEST(Rung, EachDiffersFromTheOneBeforeInWhatTheArticleChanged) {
+    const Rung& sequential = Rung::named("sequential");
+    const Rung& workers = Rung::named("workers");
+    const Rung& pool = Rung::named("pool");
+    const Rung& async = Rung::named("async");
+    const Rung& streams = Rung::named("streams");
+    EXPECT_FALSE(sequential.has_consumers());
+    EXPECT_TRUE(workers.has_consumers());
+    EXPECT_FALSE(workers.has_pool());
+    EXPECT_TRUE(pool.has_pool());
+    EXPECT_EQ(pool.waiting, Rung::Waiting::ByModelThread);
+    EXPECT_EQ(async.waiting, Rung::Waiting::ByOtherThread);
+    EXPECT_EQ(async.memory, Rung::Memory::PageLockedPool);
+    EXPECT_EQ(async.copies, Rung::Copies::OnComputeStream);
+    EXPECT_EQ(streams.copies, Rung::Copies::OnOwnStream);
+    EXPECT_EQ(streams.memory, async.memory);
+}
+
+TEST(Rung, AnyOtherNameIsRefused) { EXPECT_THROW(Rung::named("stream"), ConfigError); }
+
+}  // namespace
+}  // namespace offramp

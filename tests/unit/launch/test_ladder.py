@@ -1,0 +1,467 @@
+"""The ladder: its arithmetic, and the whole command over programs that only leave the files of a run."""
+
+import collections
+import contextlib
+import io
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+from made_ladder import MS, ORIGIN, make_ladder
+from stage import HERE, OFFRAMP, WATCHDOG_SECONDS, until, wait_until_gone
+
+from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.ladder import checks, command, figures, intervals, machine, perfetto, picture, rungs, table
+from offramp_launch.ladder.saved import Ladder
+from offramp_launch.ladder.traces import Program, Range, Trace, read_trace
+from offramp_launch.ladder.workload import make_workload
+
+try:
+    import matplotlib
+except ImportError:
+    matplotlib = None
+
+KEYS = [rung.key for rung in rungs.RUNGS]
+OUTPUTS = ("ladder.md", "ladder.json", "trace.json")
+
+
+class InFolder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="offramp-ladder-", dir="/tmp")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+
+class IntervalsTest(unittest.TestCase):
+    def test_the_union_counts_what_overlaps_once_and_is_cut_to_the_window(self):
+        self.assertEqual([(10, 30), (40, 50)], intervals.union([(40, 60), (20, 30), (0, 25), (22, 23), (70, 80)], 10, 50))
+        self.assertEqual([(0, 2)], intervals.union([(0, 1), (1, 2)], 0, 9))
+        self.assertEqual([], intervals.union([(5, 5), (9, 7)], 0, 10))
+
+    def test_gaps_are_what_the_union_leaves(self):
+        self.assertEqual([(0, 10), (30, 40)], intervals.gaps([(10, 20), (15, 30), (40, 60)], 0, 50))
+        self.assertEqual([(3, 7)], intervals.gaps([], 3, 7))
+        self.assertEqual([], intervals.gaps([(0, 9)], 3, 7))
+
+
+class FiguresTest(InFolder):
+    def trace(self, *compute):
+        ranges = tuple(Range("compute", "compute", batch, begin, end, True) for batch, (begin, end) in enumerate(compute))
+        return Trace((Program("producer", 1, ranges),), (100, 200))
+
+    def test_idle_is_what_no_compute_covers_of_the_measured_time(self):
+        self.assertAlmostEqual(0.5, figures.idle_share(self.trace((0, 110), (120, 150), (130, 140), (190, 300))))
+        self.assertIsNone(figures.idle_share(self.trace()))
+        self.assertIsNone(figures.idle_share(Trace((), None)))
+
+    def test_each_figure_of_a_rung(self):
+        pool = Ladder(make_ladder(self.folder)).rungs["pool"]
+        self.assertAlmostEqual(5.0, pool["batches_per_second"])
+        self.assertAlmostEqual(1 - 90 / 200, pool["gpu_idle_share"])
+        self.assertAlmostEqual(1.4 / 0.108, pool["copy_gigabytes_per_second"])
+        self.assertAlmostEqual(20, pool["producer_cpu_ms_per_batch"])
+        wanted = {"step": 200, "compute": 90, "h2d": 4, "d2h": 108, "idle": 110}
+        for name, value in wanted.items():
+            self.assertAlmostEqual(value, pool["per_batch_ms"][name], msg=name)
+        self.assertIsNone(pool["per_batch_ms"]["map"])
+
+    def test_mapping_is_measured_where_it_happens(self):
+        workers = Ladder(make_ladder(self.folder)).rungs["workers"]["per_batch_ms"]
+        self.assertAlmostEqual(40, workers["map"])
+        self.assertGreater(workers["unmap"], 0)
+
+    def test_device_times_come_from_the_trace_where_the_summary_has_none(self):
+        saved = make_ladder(self.folder)
+        summary = saved.summary("pool")
+        for name in ("compute_seconds", "copy_seconds", "h2d_seconds"):
+            del summary["measured"][name]
+        times = figures.figures_of(summary, read_trace(saved.trace_dir("pool")))["per_batch_ms"]
+        self.assertEqual((90, 108, 4), (times["compute"], times["d2h"], times["h2d"]))
+
+    def test_gains_are_over_the_rung_before_and_the_first(self):
+        rows = figures.compare({key: {"batches_per_second": rate} for key, rate in
+                                (("sequential", 0.45), ("workers", 0.71), ("pool", 1.51), ("streams", 1.85), ("compute-alone", 2.0))})
+        self.assertAlmostEqual(1.58, rows["workers"]["gain_over_the_rung_before"], places=2)
+        self.assertAlmostEqual(4.11, rows["streams"]["gain_in_all"], places=2)
+        self.assertAlmostEqual(0.925, rows["streams"]["share_of_compute_alone"])
+        for key in ("sequential", "streams", "compute-alone"):
+            self.assertIsNone(rows[key]["gain_over_the_rung_before"], f"{key}: the rung before it was not measured")
+
+    def test_a_run_that_left_nothing_has_no_figures_and_no_error(self):
+        figure = figures.figures_of({}, Trace((), None))
+        self.assertEqual({None}, set(figure["per_batch_ms"].values()))
+        self.assertIsNone(figure["gpu_idle_share"])
+
+
+class TracesTest(InFolder):
+    def test_reads_programs_ranges_and_the_window(self):
+        trace = read_trace(make_ladder(self.folder, consumers=3).trace_dir("streams"))
+        self.assertEqual(["producer", "consumer", "consumer", "consumer"], [program.process for program in trace.programs])
+        self.assertEqual(ORIGIN + 181 * MS, trace.window[0])
+        self.assertEqual(22, len(trace.device("d2h")))
+
+    def test_host_ranges_named_as_a_device_lane_are_not_device_time(self):
+        lines = [{"process": "producer", "pid": 1}, {"lane": "main", "name": "compute", "batch": 0, "begin_ns": 1, "end_ns": 2}]
+        (self.folder / "producer-1.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        trace = read_trace(self.folder)
+        self.assertEqual(([], None), (trace.device("compute"), trace.window))
+
+    def test_what_is_no_trace_is_named(self):
+        (self.folder / "producer-1.jsonl").write_text('{"process": "producer", "pid": 1}\n{"lane": ')
+        with self.assertRaisesRegex(LaunchError, "producer-1.jsonl"):
+            read_trace(self.folder)
+
+
+class WorkloadTest(unittest.TestCase):
+    def test_the_article_on_a_gpu_and_small_elsewhere(self):
+        flags = " ".join(make_workload([], True).timed_flags("/t"))
+        for wanted in ("--batch 64", "--image-size 512", "--precision tf32", "--slabs 8", "--write-copy", "--write-path /dev/null",
+                       "--synthetic-on host", "--deterministic", "--warmup-batches 10 --batches 110", "--drain-warmup", "--trace-dir /t"):
+            self.assertIn(wanted, flags)
+        self.assertEqual(8, make_workload([], True).consumers)
+        small = make_workload([], False)
+        self.assertEqual((2, 6, 2), (small.warmup, small.batches, small.consumers))
+
+    def test_a_users_flag_takes_the_place_of_the_default_and_others_pass(self):
+        workload = make_workload(["--batch=3", "--seed", "7", "--batches", "5", "--warmup", "1", "--consumers", "4"], True)
+        flags = workload.timed_flags("/t")
+        self.assertEqual(["--batch=3"], [flag for flag in flags if flag.partition("=")[0] == "--batch"])
+        self.assertIn("--seed", flags)
+        self.assertEqual((1, 5, 4), (workload.warmup, workload.batches, workload.consumers))
+        self.assertEqual("6", flags[flags.index("--batches") + 1])
+        self.assertNotIn("--consumers", flags)
+
+    def test_the_short_run_only_changes_what_is_done_with_the_outputs(self):
+        flags = make_workload([], True).checked_flags("/o")
+        for gone in ("--write-copy", "--write-path", "write", "--trace-dir"):
+            self.assertNotIn(gone, flags)
+        for wanted in ("checksum", "--deterministic", "--batch"):
+            self.assertIn(wanted, flags)
+        self.assertEqual(len(set(flags) & {"--processor"}), sum(flag == "--processor" for flag in flags))
+
+    def test_what_the_ladder_gives_itself_is_refused(self):
+        for argv in (["--rung", "pool"], ["--trace-dir=/t"], ["--run-id", "x"], ["--batches", "0"], ["--batches", "few"]):
+            with self.assertRaises(LaunchError) as refused:
+                make_workload(argv, True)
+            self.assertEqual(ExitCode.USAGE, refused.exception.code, argv)
+
+
+class RungsTest(unittest.TestCase):
+    def test_the_articles_figures_fit_one_another(self):
+        measured = {rung.key: rung.article_rate for rung in rungs.RUNGS if rung.article_rate}
+        self.assertEqual([0.45, 0.71, 1.51, 1.55, 1.85], list(measured.values()))
+        for key, before, gain in (("workers", "sequential", 58), ("async-pageable", "pool", 2.6), ("streams", "async-pageable", 19.3)):
+            self.assertAlmostEqual(gain, 100 * (measured[key] / measured[before] - 1), delta=0.3)
+        self.assertGreater(measured["pool"] / measured["workers"], 2)
+        self.assertGreater(measured["streams"] / measured["sequential"], 4)
+
+    def test_some_rungs_in_the_ladders_order(self):
+        self.assertEqual(["pool", "streams"], [rung.key for rung in rungs.choose_rungs("streams,pool")])
+        self.assertEqual(KEYS, [rung.key for rung in rungs.choose_rungs("")])
+        with self.assertRaisesRegex(LaunchError, "'third'"):
+            rungs.choose_rungs("pool,third")
+
+
+class ChecksTest(InFolder):
+    def check(self, **results):
+        for name, lines in results.items():
+            (self.folder / name).mkdir()
+            if lines is not None:
+                (self.folder / name / "checksums.tsv").write_text("".join(f"{line}\n" for line in lines))
+        return checks.compare_checksums({name: self.folder / name for name in results})
+
+    def test_equal_in_any_order(self):
+        self.assertTrue(self.check(a=["0\t0\tk\to\tff", "1\t0\tk\to\tee"], b=["1\t0\tk\to\tee", "0\t0\tk\to\tff"]).equal)
+
+    def test_another_checksum_a_missing_row_and_no_rows_at_all_differ(self):
+        check = self.check(a=["0\tff", "1\tee"], b=["0\tff", "1\tdd"], c=["0\tff"], d=None)
+        self.assertIs(False, check.equal)
+        self.assertEqual(["equal", "differs in 1 of 2", "differs in 1 of 2", "no results"],
+                         [verdict["word"] for verdict in check.verdicts.values()])
+        self.assertIn("b differs in 1 of 2", check.tell())
+
+    def test_nothing_anywhere_is_not_equal(self):
+        self.assertIs(False, self.check(a=None, b=None).equal)
+
+
+class TableTest(InFolder):
+    def test_every_rung_has_every_figure(self):
+        for title, head, rows in table.tables(Ladder(make_ladder(self.folder))):
+            self.assertEqual([rungs.rung_named(key).title for key in KEYS][:len(rows)], [row[0] for row in rows], title)
+            for row in rows:
+                self.assertEqual(len(head), len(row))
+                self.assertNotIn("None", "".join(row))
+                self.assertTrue(all(row), row)
+
+    def test_the_articles_figures_stand_beside_ours(self):
+        text = table.markdown(Ladder(make_ladder(self.folder)))
+        for figure in ("0.45", "0.71", "1.51", "1.55", "1.85", "+58 %", "more than 2×", "+2.6 %", "+19.3 %", "over 4×", "55.0 GB/s",
+                       "11.11 batches/s", "driver 580.1", "identical on 6 rungs"):
+            self.assertIn(figure, text)
+
+    def test_a_rung_that_failed_says_so_and_the_rest_stands(self):
+        saved = make_ladder(self.folder)
+        header = saved.read_header()
+        header["rungs"]["pool"]["exit"] = 83
+        saved.write_header(header)
+        ladder = Ladder(saved)
+        self.assertIn("| pool | failed, exit code 83 |", table.markdown(ladder))
+        self.assertFalse(ladder.fine())
+
+    def test_json_holds_what_the_table_shows(self):
+        whole = json.loads(table.as_json(Ladder(make_ladder(self.folder))))
+        self.assertEqual(KEYS, list(whole["rungs"]))
+        self.assertEqual(55.0, whole["limits"]["copy_gigabytes_per_second"])
+        self.assertEqual(1.85, whole["article"]["streams"]["steps_per_second"])
+        self.assertTrue(whole["results"]["equal"])
+
+
+class PerfettoTest(InFolder):
+    def setUp(self):
+        super().setUp()
+        self.events = perfetto.trace_events(Ladder(make_ladder(self.folder)))["traceEvents"]
+
+    def test_every_process_and_thread_of_an_event_is_named(self):
+        named = {(event["pid"], event["tid"]) for event in self.events if event["name"] == "thread_name"}
+        processes = {event["pid"]: event["args"]["name"] for event in self.events if event["name"] == "process_name"}
+        for event in self.events:
+            self.assertIn(event["ph"], "MXibe")
+            if event["ph"] != "M":
+                self.assertIn((event["pid"], event["tid"]), named)
+                self.assertIn(event["pid"], processes)
+        for key in KEYS:
+            self.assertTrue(any(rungs.rung_named(key).title in name for name in processes.values()), key)
+
+    def test_ranges_of_a_thread_are_nested_and_never_negative(self):
+        threads = collections.defaultdict(list)
+        for event in self.events:
+            if event["ph"] == "X":
+                self.assertGreaterEqual(event["dur"], 0)
+                threads[event["pid"], event["tid"]].append((event["ts"], -event["dur"], event["ts"] + event["dur"]))
+        self.assertTrue(threads)
+        for ranges in threads.values():
+            ends = []
+            for begin, _, end in sorted(ranges):
+                while ends and ends[-1] <= begin + 1e-6:
+                    ends.pop()
+                self.assertTrue(not ends or end <= ends[-1] + 1e-6)
+                ends.append(end)
+
+    def test_what_overlaps_is_paired_by_its_id(self):
+        pairs = collections.Counter(event["id"] for event in self.events if event["ph"] in "be")
+        self.assertTrue(pairs)
+        self.assertEqual({2}, set(pairs.values()))
+
+    def test_times_are_microseconds_from_the_first_measured_batch(self):
+        begins = [event["ts"] for event in self.events if event["name"] == "measure_begin"]
+        self.assertEqual([0.0] * len(KEYS), begins)
+        alone = [event for event in self.events if event["ph"] == "X" and event["pid"] // 1000 == 7 and event["cat"] == "device"
+                 and event["name"] == "compute" and event["ts"] == 0]
+        self.assertEqual([90_000.0], [event["dur"] for event in alone])
+
+
+class PictureTest(InFolder):
+    def test_the_view_shows_steps_of_the_fastest_and_enough_of_the_slowest(self):
+        ladder = Ladder(make_ladder(self.folder, keys=["pool", "streams"]))
+        self.assertAlmostEqual(6 * 90.5, picture.view_length(list(ladder.traces.values())) / MS)
+        ladder = Ladder(make_ladder(self.folder))
+        self.assertAlmostEqual(14 * 90, picture.view_length(list(ladder.traces.values())) / MS)
+
+    def test_a_view_is_never_longer_than_what_was_measured(self):
+        ladder = Ladder(make_ladder(self.folder, keys=["streams"], batches=3))
+        self.assertAlmostEqual(3 * 90.5, picture.view_length(list(ladder.traces.values())) / MS)
+
+    def test_a_view_begins_with_a_batch_in_the_middle_of_the_measured_ones(self):
+        trace = Ladder(make_ladder(self.folder)).traces["pool"]
+        view = picture.View(trace, 600 * MS)
+        self.assertIn(view.begin, [begin for begin, _ in trace.device("compute")])
+        self.assertLess(trace.window[0], view.begin)
+        self.assertLess(view.end, trace.window[1])
+
+    @unittest.skipUnless(matplotlib, "matplotlib is not installed")
+    def test_draws_an_image_and_text_that_stays_text(self):
+        paths = [self.folder / "ladder.png", self.folder / "ladder.svg"]
+        self.assertTrue(picture.draw(Ladder(make_ladder(self.folder)), paths))
+        head = paths[0].read_bytes()[:24]
+        self.assertEqual(b"\x89PNG\r\n\x1a\n", head[:8])
+        self.assertGreater(int.from_bytes(head[16:20], "big"), 1500)
+        self.assertGreater(int.from_bytes(head[20:24], "big"), 1000)
+        drawn = paths[1].read_text()
+        for text in ("idle 310 ms", "5.00 batches/s", *(rungs.rung_named(key).title for key in KEYS)):
+            self.assertIn(text, drawn)
+
+    @unittest.skipUnless(matplotlib, "matplotlib is not installed")
+    def test_nothing_to_draw_is_no_error(self):
+        saved = make_ladder(self.folder, keys=["pool"])
+        shutil.rmtree(saved.trace_dir("pool"))
+        self.assertFalse(picture.draw(Ladder(saved), [self.folder / "ladder.png"]))
+
+
+class FromTest(InFolder):
+    def report(self, *argv):
+        said, told = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(told):
+            code = command.start(mock.Mock(build=self.folder / "build"), ["--from", str(self.folder), *argv])
+        return code, said.getvalue(), told.getvalue()
+
+    def test_prints_and_writes_again_elsewhere(self):
+        make_ladder(self.folder)
+        elsewhere = self.folder / "else" / "where"
+        code, said, _ = self.report("--output", str(elsewhere), "--json", str(self.folder / "figures.json"))
+        self.assertEqual(0, code)
+        self.assertEqual((elsewhere / "ladder.md").read_text(), said)
+        self.assertEqual((elsewhere / "ladder.json").read_text(), (self.folder / "figures.json").read_text())
+        json.loads((elsewhere / "trace.json").read_text())
+
+    def test_without_matplotlib_a_line_says_how_to_draw_later(self):
+        make_ladder(self.folder)
+        with mock.patch.dict(sys.modules, {"matplotlib": None}):
+            code, said, told = self.report()
+        self.assertEqual(0, code)
+        self.assertIn("| streams |", said)
+        self.assertEqual(1, sum("ladder --from" in line for line in told.splitlines()))
+
+    def test_different_results_fail_loudly(self):
+        make_ladder(self.folder, differs="pool")
+        code, said, told = self.report()
+        self.assertEqual(ExitCode.INTERNAL, code)
+        self.assertIn("DIFFERENT: pool differs in 6 of 6", said)
+        self.assertIn("NOT FINE", told)
+
+    def test_a_folder_without_a_ladder_and_flags_of_a_run_are_refused(self):
+        for argv, code in (((), ExitCode.NO_INPUT), (("--batch", "4"), ExitCode.USAGE), (("--nsys",), ExitCode.USAGE)):
+            with self.assertRaises(LaunchError) as refused:
+                self.report(*argv)
+            self.assertEqual(code, refused.exception.code, argv)
+
+
+class MachineTest(InFolder):
+    def test_the_drivers_release_stands_in_the_kernels_file(self):
+        file = self.folder / "version"
+        file.write_text("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (x)\nGCC version: gcc 12.2.0\n")
+        self.assertEqual("580.95.05", machine.driver_release(file))
+        self.assertEqual("", machine.driver_release(self.folder / "none"))
+
+
+class CommandTest(InFolder):
+    """The real script over programs that leave their files at once."""
+
+    def setUp(self):
+        super().setUp()
+        programs = self.folder / "bin"
+        programs.mkdir()
+        for role in ("producer", "consumer"):
+            self.script(programs / f"offramp-{role}", f"exec '{sys.executable}' '{HERE / 'fake_program.py'}' {role} \"$@\"")
+        self.log = self.folder / "log"
+        self.output = self.folder / "out"
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("OFFRAMP_")},
+            "OFFRAMP_BIN_DIR": str(programs), "OFFRAMP_BUILD_DIR": str(self.folder / "build"), "OFFRAMP_SKIP_PACKAGES": "1",
+            "FAKE_LOG": str(self.log), "PYTHONPATH": f"{HERE.parents[2] / 'launch'}:{HERE}", "PYTHONDONTWRITEBYTECODE": "1"}
+
+    @staticmethod
+    def script(path, text):
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+
+    def ladder(self, *argv, **environment):
+        return subprocess.run([OFFRAMP, "ladder", "--output", str(self.output), *argv], env={**self.environment, **environment},
+                              capture_output=True, text=True, timeout=WATCHDOG_SECONDS, check=False)
+
+    def logged(self, role):
+        return [line[1:] for line in map(json.loads, self.log.read_text().splitlines()) if line[0] == role]
+
+    def test_measures_compares_and_leaves_its_files(self):
+        done = self.ladder("--rungs", "sequential,streams,compute-alone", "--seed", "5")
+        self.assertEqual(0, done.returncode, done.stderr)
+        for name in (*OUTPUTS, "measured.json", "streams/summary.json", "streams/check/checksums.tsv"):
+            self.assertTrue((self.output / name).exists(), name)
+        self.assertEqual((self.output / "ladder.md").read_text(), done.stdout)
+        self.assertIn("identical on 2 rungs", done.stdout)
+        self.assertIn("bare copies 55.0 GB/s", done.stdout)
+        runs = [flags for flags in self.logged("producer") if "--run-id" in flags]
+        self.assertEqual(["sequential", "sequential", "streams", "streams", "compute-alone"],
+                         [flags[flags.index("--rung") + 1] for flags in runs])
+        self.assertEqual([flags for flags in runs if "--measure-limits" in flags], [runs[3]])
+        self.assertTrue(all("5" in flags for flags in runs))
+        # Two consumers in each of the runs of `streams`, none where nobody is to consume.
+        self.assertEqual(4, sum("--lifeline-fd" in flags for flags in self.logged("consumer")))
+
+    def test_a_rung_that_fails_does_not_keep_the_others_from_being_measured(self):
+        done = self.ladder("--rungs", "pool,streams", FAKE_FAILS="pool")
+        self.assertEqual(83, done.returncode, done.stderr)
+        self.assertIn("| pool | failed, exit code 83 |", done.stdout)
+        self.assertIn("| streams | 11.05 |", done.stdout)
+
+    def test_other_results_of_one_rung_fail(self):
+        done = self.ladder("--rungs", "pool,streams", FAKE_DIFFERS="streams")
+        self.assertEqual(ExitCode.INTERNAL, done.returncode, done.stderr)
+        self.assertIn("streams differs in 6 of 6", done.stdout)
+
+    def test_an_interrupt_ends_the_ladder_and_every_program(self):
+        launcher = subprocess.Popen([OFFRAMP, "ladder", "--output", str(self.output), "--rungs", "pool,streams"],
+                                    env={**self.environment, "FAKE_HANGS": "pool"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(launcher.stdout.close)
+        until(lambda: self.log.exists() and len(self.logged("waits")) == 3)
+        launcher.send_signal(signal.SIGINT)
+        said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(ExitCode.INTERRUPTED, launcher.returncode, said)
+        self.assertTrue(all(wait_until_gone(pid) for [pid] in self.logged("waits")))
+        self.assertFalse((self.output / "ladder.md").exists())
+
+    def test_unknown_rungs_and_an_output_that_cannot_be_written_are_refused(self):
+        self.assertEqual(ExitCode.USAGE, self.ladder("--rungs", "fast").returncode)
+        self.output.write_text("a file in the way")
+        self.assertEqual(ExitCode.CANNOT_WRITE, self.ladder().returncode)
+
+    def fake_nsys(self, does):
+        tools = self.folder / "tools"
+        tools.mkdir()
+        self.script(tools / "nsys", f"echo \"$@\" >> '{self.folder}/nsys-log'\n{does}")
+        return f"{tools}:{os.environ['PATH']}"
+
+    def test_nsys_captures_each_rung_as_the_article_did(self):
+        path = self.fake_nsys('while [ "$1" != -o ]; do shift; done; touch "$2.nsys-rep"; shift 2; exec "$@"')
+        done = self.ladder("--nsys", "--rungs", "workers,compute-alone", PATH=path)
+        self.assertEqual(0, done.returncode, done.stderr)
+        for key, call in zip(("workers", "compute-alone"), (self.folder / "nsys-log").read_text().splitlines()):
+            self.assertTrue((self.output / f"{key}.nsys-rep").exists())
+            for wanted in ("profile --capture-range=cudaProfilerApi --trace=cuda,nvtx,osrt", f"-o {self.output}/{key} ", "--warmup-batches 10",
+                           "--profile-batches 3", "--batches 14", f"--rung {key}"):
+                self.assertIn(wanted, call)
+            self.assertIn(call, done.stdout)
+
+    def test_a_capture_that_is_interrupted_leaves_no_program(self):
+        path = self.fake_nsys('while [ "$1" != -o ]; do shift; done; shift 2; "$@"')
+        launcher = subprocess.Popen([OFFRAMP, "ladder", "--nsys", "--output", str(self.output), "--rungs", "pool"],
+                                    env={**self.environment, "FAKE_HANGS": "pool", "PATH": path}, stdout=subprocess.PIPE,
+                                    stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(launcher.stdout.close)
+        until(lambda: self.log.exists() and len(self.logged("waits")) == 3)
+        launcher.send_signal(signal.SIGINT)
+        said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(ExitCode.INTERRUPTED, launcher.returncode, said)
+        self.assertTrue(all(wait_until_gone(pid) for [pid] in self.logged("waits")))
+
+    def test_a_capture_without_a_report_fails(self):
+        done = self.ladder("--nsys", "--rungs", "compute-alone", PATH=self.fake_nsys("exit 1"))
+        self.assertEqual(ExitCode.SYSTEM, done.returncode)
+        self.assertIn("no report of: compute alone", done.stderr)
+
+    def test_without_nsys_the_commands_are_printed(self):
+        path = ":".join(folder for folder in os.environ["PATH"].split(":") if not os.path.exists(f"{folder}/nsys"))
+        done = self.ladder("--nsys", PATH=path)
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertEqual(len(KEYS), done.stdout.count("nsys profile"))
+        self.assertIn("not installed", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
