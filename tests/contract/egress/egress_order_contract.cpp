@@ -84,7 +84,7 @@ class EgressOrder : public testing::Test {
         EventPool events(*device);
         DeviceTimeline timeline(*device, *compute);
         const auto exchange = SlabExchange::make(kSlabs);
-        for (std::uint32_t slab = 0; slab < kSlabs; ++slab) exchange->grant(slab, 1, slab_of(*memory, layout, slab));
+        for (std::uint32_t slab = 0; slab < kSlabs; ++slab) lend(*exchange, {slab, 1, slab_of(*memory, layout, slab)});
 
         std::uint64_t wrong = 0;
         std::thread reader([&] { wrong = read_all(*exchange, *memory, layout, batches * kParts); });
@@ -109,6 +109,7 @@ class EgressOrder : public testing::Test {
     }
 
   private:
+    static void lend(SlabExchange& exchange, const SlabExchange::Grant& grant) { exchange.grant({&grant, 1}); }
     static std::span<std::byte> slab_of(const DeviceBuffer& memory, const SlabLayout& layout, std::uint32_t slab) {
         return {memory.data() + slab * layout.slab_bytes, layout.slab_bytes};
     }
@@ -128,7 +129,7 @@ class EgressOrder : public testing::Test {
                              ? 1
                              : 0;
                 ++seen;
-                exchange.grant(published.slab, ++generation[published.slab], slab);
+                lend(exchange, {published.slab, ++generation[published.slab], slab});
             }
         }
         return wrong;

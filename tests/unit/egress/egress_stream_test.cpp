@@ -25,7 +25,10 @@ class EgressStreamTest : public testing::Test {
         const std::int64_t shape[] = {kBatch, kSampleBytes};
         layout_ = SlabLayout::make({TensorSpec::contiguous("payload", kUInt8, shape)}, rows, batches);
         memory_.resize(kSlabs * layout_.slab_bytes);
-        for (std::uint32_t slab = 0; slab < kSlabs; ++slab) exchange_->grant(slab, 1, slab_of(slab));
+        for (std::uint32_t slab = 0; slab < kSlabs; ++slab) {
+            const SlabExchange::Grant grant{slab, 1, slab_of(slab)};
+            exchange_->grant({&grant, 1});
+        }
         egress_ = std::make_unique<EgressStream>(
             *device_, exchange_, layout_, timeline_,
             EgressStream::Options{.stamp = {.run_nonce = kNonce, .epoch = 1},
