@@ -61,6 +61,27 @@ class Crashes(unittest.TestCase):
             run.finish_outputs()
             self.assertEqual(run.files(), self.wanted, f"{how} {when}\n{run.logs()}")
 
+    def test_a_death_beside_releases_that_were_held_back_loses_nothing(self):
+        small = ("--device", "cpu", "--model", "copy", "--copy-bytes", "4KiB", "--batch", "1", "--batches", "600", "--slabs", "64",
+                 "--credits", "32", "--log-level", "info")
+        files = []
+        for times in ("0", "1"):
+            with RealRun(*small) as run:
+                environment = {"OFFRAMP_TEST_CRASH_ITEM": "300", "OFFRAMP_TEST_CRASH_HOW": "kill", "OFFRAMP_TEST_CRASH_TIMES": times,
+                               "OFFRAMP_TEST_CRASH_FILE": str(run.folder / "deaths"), "OFFRAMP_TEST_THEN": "checksum"}
+                for _ in range(2):
+                    run.start_consumer("--processor", "crash-on-item", faulty=True, environment=environment)
+                run.start_producer()
+                self.assertEqual(run.wait(run.producer), 0, run.logs())
+                codes = run.wait_for_consumers()
+                self.assertEqual(sum(code != 0 for code in codes), int(times), f"{codes}\n{run.logs()}")
+                summary = run.summary()
+                self.assertEqual(summary["samples"]["released"], 600)
+                self.assertTrue(summary["conserved"])
+                run.finish_outputs()
+                files.append(run.files())
+        self.assertEqual(files[0], files[1])
+
     def test_a_batch_that_takes_down_three_consumers_is_given_up_and_the_run_goes_on(self):
         with RealRun(*COPY) as run:
             environment = {"OFFRAMP_TEST_CRASH_ITEM": "10", "OFFRAMP_TEST_CRASH_HOW": "segv", "OFFRAMP_TEST_THEN": "checksum"}
