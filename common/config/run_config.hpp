@@ -73,7 +73,7 @@ struct RunConfig {
     // delivery
     double lease_seconds = 30;
     std::uint32_t max_charges = 3;
-    std::uint32_t credits = 2;
+    std::uint32_t credits = 0;  // slabs that a consumer holds at once; 0: auto, 2 or, of small slabs, more
     std::string consumer_user;  // consumers run as this user: group-readable objects and sockets
 
     // consumers

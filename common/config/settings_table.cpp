@@ -168,7 +168,7 @@ void add_delivery(std::vector<Setting>& table) {
                      "A consumer without progress for so long loses its slab to another one");
     delivery.whole("max-charges", &RunConfig::max_charges, {1, 1000, ""},
                    "Consumers that a slab may take down before it is set aside");
-    delivery.whole("credits", &RunConfig::credits, {1, 64, ""}, "Slabs that a consumer holds at once");
+    delivery.whole("credits", &RunConfig::credits, {1, 256, "auto"}, "Slabs that a consumer holds at once");
     delivery.text("consumer-user", &RunConfig::consumer_user, "USER", "a user's name",
                   "Consumers run as this user", check_user);
 }

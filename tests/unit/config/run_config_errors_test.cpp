@@ -80,7 +80,7 @@ const BadValue kBadValues[] = {
     {"lease-seconds", "inf", "0.1 to 86400"},
     {"lease-seconds", "30s", "0.1 to 86400"},
     {"max-charges", "0", "1 to 1000"},
-    {"credits", "65", "1 to 64"},
+    {"credits", "257", "1 to 256, or 0 for auto"},
     {"consumer-user", "a:b", "a user's name"},
     {"processor", "MaskPng", "lower-case letters"},
     {"output", "\xfe", "a path"},
