@@ -19,6 +19,7 @@ from processes import Usage, die_with_parent, members_of, signal_all, signal_gro
 
 HERE = pathlib.Path(__file__).resolve().parent
 STALL_SECONDS = 90     # without a single sample finished
+DRAIN_SECONDS, ABANDON_SECONDS = 0.2, 10   # between the two requests to end, and from the second one to a kill
 TRACKER_SECONDS = 10   # for Python's multiprocessing to clear up
 BATCHES = 1_000_000_000
 
@@ -220,11 +221,11 @@ class OfframpRun(Program):
             return
         self.resume()
         producer = self._children[0]
-        for _ in range(2):
+        for seconds in (DRAIN_SECONDS, ABANDON_SECONDS):
             if producer.poll() is None:
                 producer.terminate()
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    producer.wait(timeout=5)
+                    producer.wait(timeout=seconds)
         signal_groups(self._groups(), signal.SIGKILL)
         producer.wait()
         subprocess.run([str(self._places.binaries / "offramp-producer"), "--sweep", "--log-level", "error"], check=False, timeout=60)
