@@ -19,6 +19,7 @@ from processes import Usage, die_with_parent, members_of, signal_all, signal_gro
 
 HERE = pathlib.Path(__file__).resolve().parent
 STALL_SECONDS = 90     # without a single sample finished
+DRAIN_SECONDS, ABANDON_SECONDS = 0.2, 10   # between the two requests to end, and from the second one to a kill
 TRACKER_SECONDS = 10   # for Python's multiprocessing to clear up
 BATCHES = 1_000_000_000
 
@@ -30,6 +31,7 @@ class Places:
     row: str = ""                           # in front of the logs' names
     logs: pathlib.Path | None = None        # a folder that keeps them
     start_seconds: float = 300              # to the end of the warm-up; a large model is autotuned then
+    environment: dict = dataclasses.field(default_factory=dict)   # beside this process's own
 
     def native_reader(self):
         """The library of our consumers' hash loop, for peers; or nothing where it was not built."""
@@ -136,7 +138,7 @@ class Program:
         """Each child leads a session and a process group of its own, and dies with this process."""
         with open(self._folder / f"{log}.log", "ab") as sink:
             child = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=sink, stderr=sink,
-                                     start_new_session=True, preexec_fn=die_with_parent, env={**os.environ, **(environment or {})})
+                                     start_new_session=True, preexec_fn=die_with_parent, env={**os.environ, **self._places.environment, **(environment or {})})
         self._children.append(child)
         return child
 
@@ -159,10 +161,9 @@ class Program:
 class OfframpRun(Program):
     """Our own producer and consumers, as the launch script starts them, without the launch script."""
 
-    def __init__(self, name, places, flags, consumers, environment=None):
+    def __init__(self, name, places, flags, consumers):
         super().__init__(name, places)
         self._consumers = consumers
-        self._environment = environment
         self._run_dir = self._folder / "run"
         self._run_id = f"bench-{os.getpid()}-{self._folder.name[-8:]}".replace("_", "-")
         flags = {"batches": BATCHES, "warmup-batches": 0, **flags, "run-dir": self._run_dir, "log-level": "warning", "log-format": "text",
@@ -170,13 +171,13 @@ class OfframpRun(Program):
         self._flags = flag_list({name: value for name, value in flags.items() if value is not None})
 
     def start(self):
-        self._spawn("producer", [self._places.binaries / "offramp-producer", *self._flags, "--run-id", self._run_id], self._environment)
+        self._spawn("producer", [self._places.binaries / "offramp-producer", *self._flags, "--run-id", self._run_id])
         self.scale(self._consumers)
 
     def scale(self, consumers):
         """More consumers, at once."""
         for number in range(len(self._children), consumers + 1):
-            self._spawn(f"consumer-{number}", [self._places.binaries / "offramp-consumer", *self._flags], self._environment)
+            self._spawn(f"consumer-{number}", [self._places.binaries / "offramp-consumer", *self._flags])
         self._readers = [child.pid for child in self._children[1:]]
 
     def status(self):
@@ -220,15 +221,14 @@ class OfframpRun(Program):
             return
         self.resume()
         producer = self._children[0]
-        for _ in range(2):
+        for seconds in (DRAIN_SECONDS, ABANDON_SECONDS):
             if producer.poll() is None:
                 producer.terminate()
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    producer.wait(timeout=5)
+                    producer.wait(timeout=seconds)
         signal_groups(self._groups(), signal.SIGKILL)
         producer.wait()
-        subprocess.run([str(self._places.binaries / "offramp-producer"), "--sweep", "--log-level", "error"], check=False, timeout=60,
-                       env={**os.environ, **(self._environment or {})})
+        subprocess.run([str(self._places.binaries / "offramp-producer"), "--sweep", "--log-level", "error"], check=False, timeout=60)
 
 
 class Peer(Program):

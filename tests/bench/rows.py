@@ -16,7 +16,6 @@ from workloads import IMAGES, OUTPUT, Messages, Ours
 
 PER_WINDOW = ("bytes_per_batch", "producer_cpu_ms_per_batch", "readers_cpu_ms_per_batch", "producer_faults_per_batch",
               "readers_faults_per_batch", "producer_private_mib", "readers_private_mib")
-START_BATCHES = 24      # enough that the whole pool is ready before the run ends
 CURVE_WINDOWS = 2       # for each number of consumers, beside as many of compute alone
 
 
@@ -120,7 +119,7 @@ def start(row, stage, pace, result, tell):
             if isinstance(spec, Ours):
                 program = stage.make(spec)
                 program.start()
-                program.wait_until_warm(START_BATCHES * row.batch)
+                program.wait_until_warm(row.start_batches * row.batch)
                 program.end()
                 figures = program.facts()
                 program.close()

@@ -50,6 +50,7 @@ class Row:
     kind: str = "contest"         # or "latency", "start", "curve"
     raw_bytes: int = 0            # of a batch before any transform
     curve: tuple = ()             # numbers of consumers
+    start_batches: int = 0        # enough that the whole pool is ready before a run ends
 
     @property
     def workload(self):
@@ -249,7 +250,8 @@ def start_rows(sizes):
                 (Ours("ours", whole, sizes.readers(8)), Ours("smallest pool", least, sizes.readers(8)),
                  Python("one object", "one_object.py", {"bytes": sizes.peer_slabs * sizes.logits})),
                 (Figure("first_batch_seconds", 1.1, over="smallest pool"), Figure("all_slabs_seconds", 0.25, over="one object"),
-                 Figure("first_slab_seconds", 0.3)), sizes.batch, kind="start", raw_bytes=sizes.logits)]
+                 Figure("first_slab_seconds", 0.3)), sizes.batch, kind="start", raw_bytes=sizes.logits,
+                start_batches=4 if sizes.small else 24)]
 
 
 def curve_rows(sizes):
