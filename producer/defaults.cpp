@@ -26,7 +26,8 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine) {
         settle<std::uint32_t>(config.consumers, 0, gpu ? std::clamp(cores / 2, 2U, 8U) : 2);
     settle<std::uint32_t>(config.decode_workers, 0, gpu ? std::clamp(cores / 2, 2U, 8U) : std::clamp(cores, 1U, 4U));
     settle<std::string>(config.precision, "auto", gpu ? "tf32" : "fp32");
-    settle<std::string>(config.memory_format, "auto", gpu ? "channels-last" : "contiguous");
+    // Only a model of images has a choice.
+    settle<std::string>(config.memory_format, "auto", gpu && config.model != "encoder" ? "channels-last" : "contiguous");
     settle<std::string>(config.processor, "auto",
                       copy || config.model == "encoder" ? "checksum" : "mask-png");
     return config;

@@ -54,7 +54,7 @@ EgressPlan EgressPlan::make(const RunConfig& config, const Rung& rung, const std
     plan.spans = rung.memory == Rung::Memory::FreshSegment ? SpanPlan::make(slabs, plan.layout.slab_bytes, slabs)
                                                            : SpanPlan::make(slabs, plan.layout.slab_bytes);
     const std::size_t ahead = std::clamp<std::size_t>(kBytesAhead / std::max<std::size_t>(batch_bytes, 1), 1, kMostBatchesAhead);
-    const bool small = sharing > 1;
+    const bool small = batch_bytes <= kSmallBatch;
     plan.queue_depth = small ? ahead : 1;
     if (small && ahead >= kTimedOneIn) plan.pace = {.depth = ahead / kTimedOneIn * kTimedOneIn, .timed = kTimedOneIn};
     return plan;

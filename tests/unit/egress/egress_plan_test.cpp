@@ -69,6 +69,8 @@ TEST(EgressPlan, BatchesShareAsToldButNeverBeyondWhatASlabCanName) {
 TEST(EgressPlan, OnlyTheOwnStreamSharesSlabs) {
     for (const char* rung : {"sequential", "workers", "pool", "async", "compute-alone"})
         EXPECT_EQ(plan_of(with_batch(64), 4096, rung).layout.batches, 1U) << rung;
+    EXPECT_EQ(plan_of(with_batch(64), 4096, "compute-alone").pace.depth, plan_of(with_batch(64), 4096).pace.depth)
+        << "what is compared runs at one pace";
 }
 
 TEST(EgressPlan, EverySegmentIsItsOwnWhereEachIsMadeAnew) {
