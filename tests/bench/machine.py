@@ -18,10 +18,18 @@ def describe_machine(binaries):
     processor = next((line.split(":", 1)[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
                       if line.startswith("model name")), "unknown")
     return {"device": device["name"], "gpu": device.get("kind") == "cuda" or bool(device.get("pcie_generation")),
-            "driver": device.get("driver_version"), "cuda": device.get("runtime_version"),
+            "driver": driver_version(), "cuda": device.get("runtime_version"),
             "link": f"PCIe {device['pcie_generation']} x{device['pcie_width']}" if device.get("pcie_generation") else None,
             "processor": processor, "cores": len(os.sched_getaffinity(0)), "memory_gib": round(memory, 1), "kernel": platform.release(),
             "probe": probe}
+
+
+def driver_version():
+    """Of the kernel's module, which is what nvidia-smi says too."""
+    try:
+        return pathlib.Path("/sys/module/nvidia/version").read_text().strip()
+    except OSError:
+        return None
 
 
 def describe_build(binaries, root):
