@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/error.hpp"
+#include "common/base/readiness.hpp"
 #include "common/base/trace.hpp"
 #include "common/base/trace_recording.hpp"
 #include "consumer/session/read_lease.hpp"

@@ -12,13 +12,14 @@
 
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
+#include "common/base/process_watch.hpp"
+#include "common/base/readiness.hpp"
 #include "common/base/version.hpp"
 #include "common/shm/run_objects.hpp"
 #include "common/transport/endpoint.hpp"
 #include "common/transport/ports.hpp"
 #include "consumer/session/consumer_loop.hpp"
 #include "consumer/session/consumer_session.hpp"
-#include "consumer/session/producer_watch.hpp"
 #include "consumer/session/run_search.hpp"
 #include "consumer/session/slab_mappings.hpp"
 
@@ -52,13 +53,13 @@ ConsumerLoop::End attach_and_loop(const RunConfig& config, const Endpoint& endpo
     SlabMappings mappings = SlabMappings::attach(
         endpoint.names, config.rung == "workers" ? SlabMappings::Keeping::PerSlab : SlabMappings::Keeping::AllRun);
     const LedgerHeader& ledger = mappings.ledger().header();
-    const auto producer = ProducerWatch::open(ledger.producer_pid, ledger.producer_start_time);
+    const auto producer = watch_process(ledger.producer_pid, ledger.producer_start_time);
     if (!producer) {
         spdlog::error("the producer of run '{}', process {}, is dead", endpoint.names.run_id,
                       ledger.producer_pid);
         return {.code = ExitCode::ProducerGone, .launcher_gone = hung_up(fds.lifeline)};
     }
-    fds.producer = producer->fd();
+    fds.producer = producer->died.get();
     const auto port = make_zmq_consumer_port(endpoint);
     ConsumerSession session(*port, clock,
                             {.run_nonce = endpoint.names.nonce,

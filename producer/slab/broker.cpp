@@ -6,6 +6,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
+#include "common/base/readiness.hpp"
 #include "common/base/trace.hpp"
 #include "producer/slab/broker_peer.hpp"
 
@@ -218,7 +219,7 @@ void Broker::on_hello(const Inbound& inbound, const ParsedMessage& message) {
     if (peers_.size() >= cells_.size())
         return refuse(inbound.peer, RefusalReason::Full,
                       "the run has its " + std::to_string(cells_.size()) + " consumers already");
-    std::optional<WatchedPeer> watched;
+    std::optional<WatchedProcess> watched;
     try {
         watched = watch_.open(who.pid);
     } catch (const SystemError& problem) {
@@ -242,7 +243,7 @@ void Broker::on_hello(const Inbound& inbound, const ParsedMessage& message) {
 
 void Broker::on_answer(Peer& peer, const Answer& answer) {
     if (peer.admitted) return;
-    if (answer.secret != peer.secret || readable_now(peer.watched.died.get())) {
+    if (answer.secret != peer.secret || has_input(peer.watched.died.get())) {
         count("challenge not answered");
         peer.gone = true;
         return;

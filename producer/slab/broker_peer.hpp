@@ -21,7 +21,7 @@ inline constexpr std::chrono::nanoseconds kAcknowledgeInterval = std::chrono::mi
 struct Broker::Peer {
     std::string routing_id;
     PeerCredentials credentials;
-    WatchedPeer watched;
+    WatchedProcess watched;
     std::uint64_t secret = 0;
     TimePoint since{};                    // its first word
     bool admitted = false;                // the secret was answered: pidfd and connection are the same process

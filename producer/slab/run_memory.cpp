@@ -4,8 +4,8 @@
 
 #include <cstring>
 
+#include "common/base/process_watch.hpp"
 #include "common/protocol/messages.hpp"
-#include "producer/slab/peer_watch.hpp"
 
 namespace offramp {
 namespace {
@@ -36,7 +36,7 @@ RunMemory::RunMemory(const RunNames& names, const SlabLayout& layout, const Span
     header.slab_bytes = plan.slab_bytes;
     header.header_bytes = layout.header_bytes;
     header.producer_pid = static_cast<std::uint64_t>(::getpid());
-    header.producer_start_time = start_time_of(::getpid());
+    header.producer_start_time = process_start_time(header.producer_pid).value_or(0);
     put_text(header.run_id, names.run_id);
     std::memcpy(ledger_.bytes().data(), &header, sizeof header);
 }

@@ -17,11 +17,11 @@ namespace offramp {
 // Deaths at a test's word: one eventfd a process.
 class ScriptedWatch final : public PeerWatch {
  public:
-    std::optional<WatchedPeer> open(pid_t pid) override {
+    std::optional<WatchedProcess> open(pid_t pid) override {
         if (dead_.count(pid) != 0) return std::nullopt;
         UniqueFd fd(::eventfd(0, EFD_CLOEXEC));
         ends_[pid].push_back(::dup(fd.get()));
-        return WatchedPeer{std::move(fd), static_cast<std::uint64_t>(pid) * 10};
+        return WatchedProcess{std::move(fd), static_cast<std::uint64_t>(pid) * 10};
     }
     void kill(pid_t pid) {
         dead_[pid] = true;

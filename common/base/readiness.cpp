@@ -1,4 +1,4 @@
-#include "consumer/session/watched_fds.hpp"
+#include "common/base/readiness.hpp"
 
 #include <poll.h>
 
