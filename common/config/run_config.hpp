@@ -26,6 +26,9 @@ struct RunConfig {
     LogFormat log_format = LogFormat::Text;
     std::string log_file;
     int lifeline_fd = -1;  // a pipe whose end of file says that the launcher is gone
+    std::uint32_t producer_restarts = 3;   // of a producer that dies; the launch script's
+    double producer_wait_seconds = 60;     // that a consumer without a launcher waits for another producer; 0: none does
+    bool adopt = false;                    // take the run over whose producer died; on the command line only
 
     // input
     std::string source = "auto";        // a name of the sources' table; auto: "images" when there is an input

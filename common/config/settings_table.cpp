@@ -82,6 +82,12 @@ void add_run(std::vector<Setting>& table) {
     run.text("log-file", &RunConfig::log_file, "FILE", "a path", "Log here as well as to standard error");
     run.whole("lifeline-fd", &RunConfig::lifeline_fd, {-1, std::numeric_limits<int>::max(), ""},
               "Pipe whose end of file says that the launcher is gone; -1: none");
+    run.whole("producer-restarts", &RunConfig::producer_restarts, {0, 1000, ""},
+              "How often a producer that dies is started again, to take over what it left");
+    run.seconds("producer-wait-seconds", &RunConfig::producer_wait_seconds, 0, 86400,
+                "A consumer without a launcher waits so long for another producer when its own has died; 0: it ends with it");
+    run.action("adopt", &RunConfig::adopt,
+               "Take over the run in --run-dir whose producer died; the other flags must be those it was started with");
 }
 
 void add_input(std::vector<Setting>& table) {

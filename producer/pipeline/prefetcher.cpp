@@ -27,6 +27,7 @@ Prefetcher::Prefetcher(Device& device, BatchSource& source, PrefetchSettings set
       source_(source),
       settings_(std::move(settings)),
       budget_(settings_.max_errors, source.items()),
+      skipped_(SkippedItems::kKept, settings_.skipped_before),
       queue_(queue_capacity(settings_, needs_upload(source, settings_.input)), clock) {
     const ModelInput& input = settings_.input;
     expect(settings_.batch > 0 && settings_.decode_workers > 0,
@@ -40,7 +41,7 @@ Prefetcher::Prefetcher(Device& device, BatchSource& source, PrefetchSettings set
         upload_.emplace(device_, input, source_.row_kind());
         staging_.emplace(
             device_,
-            StagingWindow::Shape{upload_->staged_row_bytes(), settings_.batch, buffers, source_.items()},
+            StagingWindow::Shape{upload_->staged_row_bytes(), settings_.batch, buffers, source_.items(), first_batch()},
             clock);
         inputs_ = std::make_shared<InputSlots>(device_, upload_->input_bytes(), buffers, clock);
         copies_ = device_.make_stream("h2d");
@@ -71,9 +72,21 @@ std::optional<InputBatch> Prefetcher::next() {
     rethrow_failure();
     if (!batch) return std::nullopt;
     ++batches_delivered_;
-    items_delivered_ += batch->rows().size();
-    holes_delivered_ += batch->holes();
+    book(batch->rows());
     return batch;
+}
+
+void Prefetcher::book(std::span<const RowInfo> rows) {
+    for (const RowInfo& row : rows) {
+        items_delivered_ += row.done ? 0 : 1;
+        holes_delivered_ += row.hole && !row.done ? 1 : 0;
+    }
+}
+
+// The last one may be short: when every item is done, no batch is left.
+std::uint64_t Prefetcher::first_batch() const {
+    const std::uint64_t batch = settings_.batch;
+    return settings_.first_item >= source_.items() ? (source_.items() + batch - 1) / batch : settings_.first_item / batch;
 }
 
 void Prefetcher::finish_early() noexcept {
@@ -116,6 +129,12 @@ void Prefetcher::decode(std::uint32_t worker) noexcept {
 void Prefetcher::load_row(const StagingWindow::Claim& claim) {
     const TraceRange range(TraceName::Decode, claim.item / settings_.batch);
     RowInfo row{.item = claim.item, .key = source_.key(claim.item)};
+    if (claim.item < settings_.first_item) {
+        std::fill(claim.row.begin(), claim.row.end(), std::byte{0});
+        row.done = row.hole = true;
+        staging_->done(std::move(row));
+        return;
+    }
     try {
         source_.load(claim.item, claim.row);
     } catch (const UnreadableItem& unreadable) {
@@ -145,7 +164,7 @@ void Prefetcher::upload() noexcept {
 }
 
 void Prefetcher::upload_batches() {
-    for (std::uint64_t number = 0;; ++number) {
+    for (std::uint64_t number = first_batch();; ++number) {
         const TraceRange get_batch(TraceName::GetBatch, number);
         std::optional<StagingWindow::Batch> batch = staging_->take_complete();
         if (!batch) return;
@@ -186,11 +205,12 @@ void Prefetcher::upload_one(StagingWindow::Batch batch) {
 
 void Prefetcher::queue_resident_batches() {
     const std::uint64_t items = source_.items();
-    for (std::uint64_t number = 0, item = 0; item < items; ++number) {
+    for (std::uint64_t number = first_batch(), item = number * settings_.batch; item < items; ++number) {
         const TraceRange get_batch(TraceName::GetBatch, number);
         std::vector<RowInfo> rows(std::min<std::uint64_t>(settings_.batch, items - item));
         for (RowInfo& row : rows) {
             row.item = item;
+            row.done = row.hole = item < settings_.first_item;
             row.key = source_.key(item++);
         }
         if (!queue_.push(InputBatch(number, std::move(rows), resident_ ? resident_->data() : nullptr)))

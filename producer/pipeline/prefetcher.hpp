@@ -31,6 +31,8 @@ struct PrefetchSettings {
     std::string max_errors = "100%";
     std::uint64_t seed = 0;  // of a resident input
     DeviceTimeline* timeline = nullptr;  // where uploads are recorded; null: nowhere
+    std::uint64_t first_item = 0;        // those before it are done: their batches are left out, their rows in others are holes
+    std::uint64_t skipped_before = 0;    // of those: unreadable
 };
 
 // Brings a source's items onto the device ahead of the model: decode workers fill page-locked staging, one
@@ -63,8 +65,8 @@ class Prefetcher {
     // still last.
     struct Progress {
         std::uint64_t batches_delivered = 0;
-        std::uint64_t items_delivered = 0;  // rows of those batches, holes included
-        std::uint64_t holes_delivered = 0;
+        std::uint64_t items_delivered = 0;  // rows of those batches, holes included, but not what was done before
+        std::uint64_t holes_delivered = 0;  // of those: unreadable
         std::uint64_t batches_queued = 0;
         double next_blocked_seconds = 0;  // the model waits for input
         double upload_blocked_on_decode_seconds = 0;
@@ -83,6 +85,8 @@ class Prefetcher {
     void upload_batches();
     void upload_one(StagingWindow::Batch batch);
     void queue_resident_batches();
+    std::uint64_t first_batch() const;
+    void book(std::span<const RowInfo> rows);
     void fail(std::exception_ptr error) noexcept;
     void close() noexcept;
     void rethrow_failure();

@@ -8,7 +8,12 @@
 namespace offramp {
 
 StagingWindow::StagingWindow(Device& device, const Shape& shape, const Clock& clock)
-    : shape_(shape), clock_(clock), slots_(shape.batches) {
+    : shape_(shape),
+      clock_(clock),
+      slots_(shape.batches),
+      next_item_(shape.first_batch * shape.batch),
+      taken_(shape.first_batch),
+      recycled_(shape.first_batch) {
     expect(shape.row_bytes > 0 && shape.batch > 0 && shape.batches > 0,
            "a staging window holds at least one row");
     for (Slot& slot : slots_)

@@ -32,6 +32,7 @@ class StagingWindow {
         std::uint32_t batch = 1;    // rows of a full batch
         std::uint32_t batches = 1;  // of the window
         std::uint64_t items = 0;
+        std::uint64_t first_batch = 0;  // those before it are left out
     };
     struct Claim {
         std::uint64_t item = 0;

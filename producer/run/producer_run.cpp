@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <thread>
 
 #include "common/base/clock.hpp"
@@ -15,6 +16,7 @@
 #include "producer/models/model_library.hpp"
 #include "producer/pipeline/input_upload.hpp"
 #include "producer/pipeline/limits.hpp"
+#include "producer/run/adoption.hpp"
 #include "producer/rungs/make_egress.hpp"
 
 namespace offramp {
@@ -26,6 +28,15 @@ constexpr std::uint32_t kPoolBatchesOnGpu = 8;
 constexpr std::uint32_t kPoolBatchesOnCpu = 6;
 
 Endpoint endpoint_of(const RunConfig& config, const std::string& run_dir) {
+    if (config.adopt) {
+        if (!Rung::named(config.rung).survives_producer())
+            throw ConfigError("a run of --rung '" + config.rung + "' cannot be taken over: its slabs go with its producer",
+                              "Start it again without --adopt; streams, async and pool survive their producer");
+        Endpoint endpoint = endpoint_to_adopt(run_dir, config.run_id);
+        require_kept_settings(run_dir, config);
+        endpoint.producer_pid = static_cast<std::uint64_t>(::getpid());
+        return endpoint;
+    }
     RunNames names{config.run_id, RunNames::random_nonce()};
     RunNames::check_run_id(names.run_id);
     return {.run_dir = run_dir, .names = names, .producer_pid = static_cast<std::uint64_t>(::getpid()), .epoch = 1};
@@ -73,9 +84,10 @@ ProducerRun::ProducerRun(RunConfig config, const EndSignals& signals, std::uint6
                   .abandon = [this](const char* why) { abandon(why); },
                   .beat = [this] { beat(); },
                   .beat_interval = std::chrono::milliseconds(static_cast<std::int64_t>(config_.status_seconds * 1e3))}),
-      directory_(config_.run_dir, !config_.consumer_user.empty()),
+      directory_(config_.run_dir, !config_.consumer_user.empty(),
+                 config_.adopt ? RunDirectory::Former::Kept : RunDirectory::Former::Removed),
       endpoint_(endpoint_of(config_, directory_.path())),
-      run_lock_(RunLock::hold(endpoint_.names, true, !config_.consumer_user.empty())),
+      run_lock_(RunLock::hold(endpoint_.names, !config_.adopt, !config_.consumer_user.empty())),
       device_(open_device(config_.device)) {
     device_->use_on_this_thread();
     const DeviceInfo device = device_->info();
@@ -105,7 +117,8 @@ ProducerRun::ProducerRun(RunConfig config, const EndSignals& signals, std::uint6
                                     .samples_per_slab = static_cast<std::uint64_t>(plan_.layout.rows),
                                     .batches_per_slab = plan_.layout.batches,
                                     .slabs = plan_.spans.slab_count,
-                                    .began_ns = began_ns_});
+                                    .began_ns = memory_ ? memory_->progress().began_ns : began_ns_,
+                                    .producers = memory_ ? memory_->progress().producers : 1});
 }
 
 // Backwards through the parts: nothing may be copied into a slab, or read the broker's memory, when its owner goes.
@@ -157,19 +170,49 @@ void ProducerRun::lay_out_slabs() {
     spdlog::info("slabs: {} of {:.1f} MiB, {} samples each, in {} spans", plan_.spans.slab_count,
                  static_cast<double>(plan_.layout.slab_bytes) / (1 << 20), plan_.layout.rows, plan_.spans.span_count);
     if (rung_.name != "streams") spdlog::warn("rung '{}': this run shows what it costs; streams is the default", rung_.name);
-    if (rung_.has_consumers()) {
-        memory_ = std::make_unique<RunMemory>(endpoint_.names, plan_.layout, plan_.spans, kConsumerCapacity, endpoint_.epoch,
-                                              !config_.consumer_user.empty());
-        ledger_ = std::make_unique<SlabLedger>(SlabLedger::format(memory_->ledger(), endpoint_.epoch));
-    }
+    if (rung_.has_consumers()) config_.adopt ? adopt_memory() : make_memory();
     if (rung_.has_pool()) make_pool();
+}
+
+void ProducerRun::make_memory() {
+    memory_ = std::make_unique<RunMemory>(endpoint_.names, plan_.layout, plan_.spans, kConsumerCapacity, endpoint_.epoch,
+                                          !config_.consumer_user.empty());
+    ledger_ = std::make_unique<SlabLedger>(SlabLedger::format(memory_->ledger(), endpoint_.epoch));
+    RunProgress& progress = memory_->progress();
+    progress.began_ns = began_ns_;
+    progress.items = source_->items();
+    progress.keys_hash = hash_of_keys(*source_);
+    progress.producers = 1;
+    progress_ = std::make_unique<ProgressLog>(progress);
+    keep_settings(directory_.path(), config_);
+}
+
+// Nothing is changed before it is clear that this producer would go on exactly where the other one stopped.
+void ProducerRun::adopt_memory() {
+    memory_ = std::make_unique<RunMemory>(RunMemory::adopt(endpoint_.names, plan_.layout, plan_.spans, kConsumerCapacity));
+    endpoint_.epoch = memory_->epoch();
+    RunProgress& progress = memory_->progress();
+    if (progress.items != source_->items() || progress.keys_hash != hash_of_keys(*source_))
+        throw ConfigError("the input is not what the run to take over began with: " + std::to_string(source_->items()) + " items, there were " +
+                              std::to_string(progress.items) + (progress.items == source_->items() ? " of other names" : ""),
+                          "Put the input back as it was, or start another run without --adopt");
+    progress_ = std::make_unique<ProgressLog>(progress);
+    former_ = progress_->totals();
+    ledger_ = std::make_unique<SlabLedger>(SlabLedger::adopt(memory_->ledger(), endpoint_.epoch, progress_->last_step()));
+    in_flight_ = read_in_flight(*ledger_, endpoint_.names, plan_.spans, config_.batch, source_->items());
+    require_conserved(former_, in_flight_);
+    ++progress.producers;
+    spdlog::info("taking over run '{}' as epoch {}: {} samples published through item {}, {} completed, {} slabs in flight",
+                 endpoint_.names.run_id, endpoint_.epoch, former_.published.samples, former_.items_through, former_.completed.samples,
+                 in_flight_.size());
 }
 
 void ProducerRun::make_pool() {
     pool_ = std::make_unique<SlabPool>(
         endpoint_.names, plan_.spans, [this](std::span<std::byte> span) { return pin_span(span); },
         !config_.consumer_user.empty(),
-        SlabPool::News{[this] { exchange_->wake(); }, [this](std::exception_ptr error) { fail(error); }});
+        SlabPool::News{[this] { exchange_->wake(); }, [this](std::exception_ptr error) { fail(error); }}, SlabPool::Threads{},
+        config_.adopt ? SlabPool::Objects::Adopted : SlabPool::Objects::Made);
 }
 
 std::shared_ptr<void> ProducerRun::pin_span(std::span<std::byte> span) {
@@ -217,7 +260,8 @@ std::unique_ptr<Delivery> ProducerRun::start_broker() {
         .allowed_uids = allowed_uids(config_),
         .lease = std::chrono::nanoseconds(static_cast<std::int64_t>(config_.lease_seconds * 1e9)),
         .max_charges = config_.max_charges,
-        .warmup_batches = config_.warmup_batches};
+        .warmup_batches = config_.warmup_batches,
+        .progress = progress_.get()};
     // Without a pool, each slab's memory is made when it is filled.
     const Broker::SlabMemory memory{
         [this](std::uint32_t slab) { return !pool_ || pool_->usable(slab); },
@@ -228,6 +272,7 @@ std::unique_ptr<Delivery> ProducerRun::start_broker() {
             parts.port = make_zmq_broker_port(endpoint_, !config_.consumer_user.empty());
             parts.broker = std::make_unique<Broker>(*ledger_, *parts.port, *exchange_, watch_, clock_, memory_->cells(), memory,
                                                     options);
+            if (config_.adopt) parts.broker->adopt(in_flight_);
             return parts;
         },
         *exchange_, [this] { abandon("the broker failed"); });
@@ -241,7 +286,9 @@ void ProducerRun::start_pipeline() {
                                                            .depth = config_.prefetch,
                                                            .max_errors = config_.max_errors,
                                                            .seed = config_.seed,
-                                                           .timeline = timeline_.get()});
+                                                           .timeline = timeline_.get(),
+                                                           .first_item = former_.items_through,
+                                                           .skipped_before = former_.holes});
     egress_ = make_egress(
         rung_, {.config = config_,
                 .names = endpoint_.names,
@@ -262,7 +309,7 @@ void ProducerRun::start_pipeline() {
                             .batch = config_.batch,
                             .queue_depth = plan_.queue_depth,
                             .max_delay = std::chrono::nanoseconds(static_cast<std::int64_t>(config_.max_delay_seconds * 1e9))},
-                .on_failure = [this] { abandon("the egress failed"); }});
+                .on_failure = [this] { halt("the egress failed"); }});
     inference_ = std::make_unique<Inference>(*device_, *model_, *transformer_, *compute_, *timeline_, plan_.layout, plan_.pace);
 }
 
@@ -271,6 +318,7 @@ ExitCode ProducerRun::execute() {
         const std::unique_lock lock(parts_lifetime_);
         parts_ready_ = true;
     }
+    last_sweep_.armed = true;
     if (abandoned_) stop_parts();
     if (draining_) input_->finish_early();
     try {
@@ -283,6 +331,7 @@ ExitCode ProducerRun::execute() {
     } catch (...) {
         fail(std::current_exception());
     }
+    if (halted_) abandon("a part failed");   // if nobody said which
     if (abandoned_) {
         // What is still being copied is published or given back before the books are closed.
         try {
@@ -319,6 +368,11 @@ void ProducerRun::finish_what_was_read() {
 
 void ProducerRun::flow() {
     if (pool_) pool_->wait_until_first_usable();
+    if (config_.adopt) {   // figures of a run that was interrupted mean nothing
+        inference_->run(*input_, *egress_);
+        egress_->finish();
+        return;
+    }
     if (config_.measure_limits > 0) measure_limits_before();
     if (config_.drain_warmup || config_.profile_batches > 0)
         flow_measured();
@@ -351,7 +405,7 @@ void ProducerRun::wait_until_delivered() const {
     for (;;) {
         const std::uint64_t submitted = egress_->figures().samples_submitted;
         const BrokerReport report = delivery_->report();
-        if (abandoned_ || report.completed.samples + report.quarantined.samples >= submitted) return;
+        if (halted_ || abandoned_ || report.completed.samples + report.quarantined.samples >= submitted) return;
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
 }
@@ -404,10 +458,20 @@ void ProducerRun::drain(const char* why) {
 
 void ProducerRun::abandon(const char* why) {
     if (abandoned_.exchange(true)) return;
+    halt(why);
+    stop_parts();
+}
+
+// The model's thread ends, and learns why; consumers are told nothing yet, for the error decides whether a successor may go on with them.
+void ProducerRun::halt(const char* why) {
+    if (halted_.exchange(true)) return;
     spdlog::warn("stopping at once: {}", why);
     draining_ = true;
     exchange_->stop();
-    stop_parts();
+    const std::shared_lock lock(parts_lifetime_);
+    if (!parts_ready_) return;
+    input_->finish_early();
+    egress_->stop();
 }
 
 void ProducerRun::stop_parts() {
@@ -426,7 +490,26 @@ void ProducerRun::retire_parts() {
 
 void ProducerRun::fail(std::exception_ptr error) {
     note(error);
+    leave_to_successor(error);
     abandon("a part failed");
+}
+
+// A device that is lost takes this process with it, and nothing else: consumers, slabs and account stay for the next producer. So it ends as
+// if it had been killed, without a word to anyone; unwinding would wait for a device that never answers.
+void ProducerRun::leave_to_successor(std::exception_ptr error) {
+    ExitCode code = ExitCode::Ok;
+    try {
+        std::rethrow_exception(error);
+    } catch (const Error& problem) {
+        code = problem.exit_code();
+    } catch (...) {
+        return;
+    }
+    const bool device_is_lost = code == ExitCode::DeviceBroken || code == ExitCode::DeviceOutOfMemory;
+    if (!device_is_lost || !last_sweep_.armed || !rung_.survives_producer() || abandoned_ || launcher_gone_) return;
+    spdlog::critical("{}. What is in flight is left to another producer (--adopt)", failure_);
+    save_recording();
+    std::_Exit(to_int(code));
 }
 
 // The first error is the run's.
@@ -461,8 +544,8 @@ RunFigures ProducerRun::figures() const {
     const Prefetcher::Progress input = input_->progress();
     const OutputFigures output = egress_->figures();
     RunFigures figures{.broker = delivery_->report(),
-                       .sourced = input.items_delivered,
-                       .skipped = input.holes_delivered,
+                       .sourced = former_.items_through + input.items_delivered,
+                       .skipped = former_.holes + input.holes_delivered,
                        .skipped_items = input_->skipped().list(),
                        .compute_busy_seconds = inference_->busy_seconds(),
                        .copy_seconds = output.copy_seconds,
@@ -499,7 +582,7 @@ ExitCode ProducerRun::outcome(const RunFigures& figures) const {
         return ExitCode::Conservation;
     }
     if (abandoned_ || (draining_ && figures.sourced < source_->items())) return ExitCode::Interrupted;
-    return broker.given_up.empty() ? ExitCode::Ok : ExitCode::SetAside;
+    return broker.quarantined.slabs == 0 ? ExitCode::Ok : ExitCode::SetAside;
 }
 
 }  // namespace offramp

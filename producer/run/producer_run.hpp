@@ -6,6 +6,7 @@
 #include <mutex>
 #include <shared_mutex>
 #include <string>
+#include <vector>
 
 #include "common/base/end_signals.hpp"
 #include "common/config/run_config.hpp"
@@ -26,6 +27,7 @@
 #include "producer/rungs/local_delivery.hpp"
 #include "producer/rungs/rung.hpp"
 #include "producer/slab/broker_thread.hpp"
+#include "producer/slab/progress_log.hpp"
 #include "producer/slab/run_memory.hpp"
 #include "producer/slab/slab_exchange.hpp"
 #include "producer/slab/slab_pool.hpp"
@@ -51,6 +53,8 @@ class ProducerRun {
     void open_model();
     void open_source();
     void lay_out_slabs();
+    void make_memory();
+    void adopt_memory();
     void make_pool();
     void start_delivery();
     std::unique_ptr<Delivery> start_broker();
@@ -67,6 +71,8 @@ class ProducerRun {
     void measure_limits_after();
     void drain(const char* why);
     void abandon(const char* why);
+    void halt(const char* why);
+    void leave_to_successor(std::exception_ptr error);
     void finish_what_was_read();
     void fail(std::exception_ptr error);
     void note(std::exception_ptr error);
@@ -91,6 +97,7 @@ class ProducerRun {
     std::shared_mutex parts_lifetime_;         // held while the parts below are used from another thread
     bool parts_ready_ = false;                 // guarded by it
     std::atomic<bool> draining_{false};
+    std::atomic<bool> halted_{false};          // nothing flows any more, but consumers go on
     std::atomic<bool> abandoned_{false};
     std::atomic<bool> launcher_gone_{false};
     std::atomic<bool> ended_{false};
@@ -102,8 +109,11 @@ class ProducerRun {
     // Goes after the lock: whoever leaves a run last removes what carries its name.
     struct LastSweep {
         const RunNames& names;
-        ~LastSweep() { sweep_run(names); }
-    } last_sweep_{endpoint_.names};
+        std::atomic<bool> armed;               // not while a run is taken over: who fails at that leaves it as it was
+        ~LastSweep() {
+            if (armed) sweep_run(names);
+        }
+    } last_sweep_{endpoint_.names, !config_.adopt};
     RunLock run_lock_;
     std::unique_ptr<Device> device_;
     std::unique_ptr<Stream> compute_;
@@ -117,6 +127,9 @@ class ProducerRun {
     std::unique_ptr<RunMemory> memory_;        // memory, pool and ledger: of the rungs that have them
     std::unique_ptr<SlabPool> pool_;
     std::unique_ptr<SlabLedger> ledger_;
+    std::unique_ptr<ProgressLog> progress_;    // goes on from former_
+    ProgressLog::Totals former_;               // what earlier producers of this run did
+    std::vector<PublishedSlab> in_flight_;     // and left
     LocalDelivery* local_ = nullptr;           // the delivery, when it is one without consumers
     std::unique_ptr<Delivery> delivery_;
     std::unique_ptr<Prefetcher> input_;

@@ -123,6 +123,7 @@ void Broker::take_published() {
     for (const std::uint32_t slab : taken.abandoned) ledger_.abandon(slab);
     for (const PublishedSlab& published : taken.published) {
         const TraceRange range(TraceName::Publish, published.first_batch);
+        count_step(CountedStep::Publish, published);
         ledger_.publish(published.slab);
         fillings_[published.slab] = {.published = published};
         books_.published.add(published);
@@ -216,7 +217,7 @@ void Broker::on_hello(const Inbound& inbound, const ParsedMessage& message) {
                       "user " + std::to_string(who.uid) + " may not read this run: start the run with --consumer-user");
     if (ended_ || aborting_ || farewell_until_)
         return refuse(inbound.peer, RefusalReason::Ended, "the run has ended");
-    if (peers_.size() >= cells_.size())
+    if (present_peers() >= cells_.size())
         return refuse(inbound.peer, RefusalReason::Full,
                       "the run has its " + std::to_string(cells_.size()) + " consumers already");
     std::optional<WatchedProcess> watched;
@@ -236,6 +237,8 @@ void Broker::on_hello(const Inbound& inbound, const ParsedMessage& message) {
     peer->watched = std::move(*watched);
     peer->secret = (std::uint64_t{entropy_()} << 32) | entropy_();
     peer->window = std::min(hello.window, kMaxTicketsPerMessage);
+    peer->former_session = hello.former_session;
+    peer->kept = message.records_of<Hello>();
     port_.send(peer->routing_id, encode(Challenge{peer->secret}));
     peers_.emplace(inbound.peer, std::move(peer));
     wait_fds_.clear();
@@ -248,6 +251,8 @@ void Broker::on_answer(Peer& peer, const Answer& answer) {
         peer.gone = true;
         return;
     }
+    if (peer.former_session != 0) return rejoin(peer);
+    forget_former_self(peer);
     const auto ref = ledger_.admit(static_cast<std::uint64_t>(peer.credentials.pid), peer.watched.start_time,
                                    peer.credentials.uid);
     if (!ref) {

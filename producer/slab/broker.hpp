@@ -19,6 +19,7 @@
 #include "common/transport/ports.hpp"
 #include "producer/slab/broker_report.hpp"
 #include "producer/slab/peer_watch.hpp"
+#include "producer/slab/progress_log.hpp"
 #include "producer/slab/slab_exchange.hpp"
 #include "producer/slab/slab_ledger.hpp"
 
@@ -31,6 +32,7 @@ struct BrokerOptions {
     std::uint32_t max_charges = 3;                 // deaths that a filling may cause before it is given up
     std::uint64_t warmup_batches = 0;              // left out of the steady-state figures
     std::chrono::nanoseconds farewell = std::chrono::seconds(5);   // for consumers' goodbyes at the end
+    ProgressLog* progress = nullptr;               // where steps are counted for a next producer; outlives the broker; null: nowhere
 };
 
 // Tells consumers which slabs they may read, and learns what became of them: messages, liveness, and the one ledger.
@@ -50,6 +52,10 @@ class Broker {
     Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,
            std::span<const ConsumerCell> cells, SlabMemory memory, BrokerOptions options);
     ~Broker();
+
+    // Before the first step, over an adopted ledger: goes on with the account in `progress` and with what is in flight, Ready slabs in this
+    // order; waits for the former producer's consumers to come back, and takes back what the dead of them held, uncharged.
+    void adopt(std::span<const PublishedSlab> in_flight);
 
     // Takes everything that is waiting, hands out what can be handed out.
     void step();
@@ -88,6 +94,13 @@ class Broker {
     void on_release(Peer& peer, const ReleaseRecord& record);
     void on_goodbye(Peer& peer);
     void refuse(const std::string& peer, RefusalReason reason, const std::string& text);
+    // after a former producer (broker_reconnect.cpp)
+    void expect_back(const SlabLedger::Admitted& former);
+    void rejoin(Peer& peer);
+    void forget_former_self(const Peer& peer);
+    void keep_only(Peer& peer, std::span<const SlabTicket> kept);
+    std::size_t present_peers() const;
+    void count_step(CountedStep step, const PublishedSlab& slab);
     // liveness
     void bury_the_dead();
     void bury(Peer& peer);

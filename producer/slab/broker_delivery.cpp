@@ -66,6 +66,7 @@ void Broker::on_releases(const Inbound& inbound, const ParsedMessage& message) {
 
 void Broker::on_release(Peer& peer, const ReleaseRecord& record) {
     const auto kind = static_cast<ReleaseKind>(record.kind);
+    if (ledger_.completes(peer.ref, record.ticket, kind)) count_step(CountedStep::Complete, fillings_[record.ticket.slab].published);
     const ReleaseOutcome outcome = ledger_.release(peer.ref, record.ticket, kind);
     ++books_.releases[static_cast<std::size_t>(outcome)];
     if (outcome != ReleaseOutcome::Completed && outcome != ReleaseOutcome::HolderRemoved &&
@@ -127,6 +128,7 @@ void Broker::make_ready(std::uint32_t slab, std::chrono::nanoseconds delay, bool
 
 void Broker::give_up(std::uint32_t slab) {
     const Filling& filling = fillings_[slab];
+    count_step(CountedStep::GiveUp, filling.published);
     ledger_.quarantine(slab);
     books_.quarantined.add(filling.published);
     books_.given_up.push_back({.first_batch = filling.published.first_batch,

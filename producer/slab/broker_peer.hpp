@@ -27,6 +27,9 @@ struct Broker::Peer {
     bool admitted = false;                // the secret was answered: pidfd and connection are the same process
     bool draining = false;
     bool gone = false;                    // taken out at the end of the step
+    std::uint64_t former_session = 0;     // it comes from a former producer's
+    std::vector<SlabTicket> kept;         // and still holds these, or has released them
+    bool away = false;                    // a former producer's consumer that has not come back yet: no connection, but a pidfd
     ConsumerRef ref;
     std::uint32_t window = 0;             // deliveries that it will hold at once
     std::uint32_t held = 0;

@@ -24,6 +24,8 @@ struct PublishedSlab {
     std::uint32_t batches_ended = 0;   // batches whose last rows are in this slab
     std::uint64_t bytes = 0;           // of the payload
     std::uint64_t filled_at_ns = 0;
+    std::uint64_t items_through = 0;   // the number of the last item in it, plus one
+    std::uint32_t holes = 0;           // items that could not be read
 };
 
 // Where the egress threads and the broker thread meet: free slabs one way, filled ones the other. The broker keeps some slabs

@@ -1,0 +1,159 @@
+#include "producer/run/adoption.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <string_view>
+
+#include "common/base/error.hpp"
+#include "common/config/flat_toml.hpp"
+#include "common/shm/shared_region.hpp"
+#include "common/slab/slab_view.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr const char* kSettingsFile = "/producer-settings.toml";
+
+// What neither outputs nor slabs follow from. A setting that is not listed must agree.
+const std::set<std::string_view> kMayDiffer{
+    "run-dir",        "profile",      "consumers",    "log-level",        "log-format",      "log-file",
+    "lifeline-fd",    "decode-workers", "prefetch",   "max-errors",       "producer-restarts", "producer-wait-seconds",
+    "allow-unpinned", "max-delay-seconds", "warmup-batches", "drain-warmup", "measure-limits", "profile-batches",
+    "trace-dir",      "status-seconds", "lease-seconds", "max-charges",   "credits",         "processor",
+    "output",         "write-path",   "write-copy",   "png-level",        "finish",
+};
+
+using Settings = std::map<std::string, std::string>;
+
+Settings settings_of(const std::string& toml, const std::string& name) {
+    Settings settings;
+    for (const TomlEntry& entry : read_flat_toml(toml, name))
+        if (!kMayDiffer.contains(entry.key)) settings[entry.key] = entry.text;
+    return settings;
+}
+
+PublishedSlab read_slab(std::span<const std::byte> bytes, std::uint64_t nonce, const SlabTicket& ticket, std::uint32_t batch,
+                        std::uint64_t items) {
+    const SlabContents contents = SlabContents::read(bytes, nonce, ticket);
+    if (contents.batches.empty()) throw ProtocolError("slab " + std::to_string(ticket.slab) + " was published without a batch");
+    PublishedSlab slab{.slab = ticket.slab, .first_batch = contents.batches.front().batch, .filled_at_ns = contents.filled_at_ns};
+    for (const BatchRecord& piece : contents.batches) {
+        const std::uint64_t begin = piece.batch * batch;
+        if (begin >= items) throw ProtocolError("slab " + std::to_string(ticket.slab) + " holds batch " +
+                                                std::to_string(piece.batch) + ", but the source has only " + std::to_string(items) + " items");
+        slab.batches_ended += piece.first_row + piece.rows == std::min<std::uint64_t>(batch, items - begin) ? 1U : 0U;
+        slab.items_through = std::max(slab.items_through, begin + piece.first_row + piece.rows);
+    }
+    for (const SampleView& sample : contents.samples) slab.samples += sample.hole ? 0 : 1;
+    for (const TensorView& tensor : contents.tensors) slab.bytes += tensor.bytes.size();
+    return slab;
+}
+
+}  // namespace
+
+Endpoint endpoint_to_adopt(const std::string& run_dir, const std::string& run_id) {
+    auto endpoint = Endpoint::read(run_dir);
+    if (!endpoint)
+        throw Error(ExitCode::NoSuchRun, "there is no run to take over in " + run_dir + ": it has no file 'endpoint'",
+                    "Start without --adopt, or check --run-dir");
+    if (endpoint->names.run_id != run_id)
+        throw ConfigError("--run-id '" + run_id + "' is not that of the run to take over, '" + endpoint->names.run_id + "'",
+                          "Give --run-id " + endpoint->names.run_id);
+    return *endpoint;
+}
+
+void keep_settings(const std::string& run_dir, const RunConfig& config) {
+    const std::string path = run_dir + kSettingsFile;
+    {
+        std::ofstream file(path + ".new", std::ios::trunc);
+        file << to_toml(config);
+        if (!file.flush()) throw SystemError("writing " + path + ".new", errno, "", ExitCode::CannotWrite);
+    }
+    if (std::rename((path + ".new").c_str(), path.c_str()) != 0)
+        throw SystemError("putting " + path + " in place", errno, "", ExitCode::CannotWrite);
+}
+
+void require_kept_settings(const std::string& run_dir, const RunConfig& config) {
+    const std::string path = run_dir + kSettingsFile;
+    std::ifstream file(path);
+    std::ostringstream text;
+    if (!file || !(text << file.rdbuf()))
+        throw Error(ExitCode::NoSuchRun, "the run in " + run_dir + " cannot be taken over: " + path + " cannot be read",
+                    "Start without --adopt");
+    const Settings kept = settings_of(text.str(), path);
+    const Settings given = settings_of(to_toml(config), "the settings");
+    std::string differing;
+    const auto value_in = [](const Settings& settings, const std::string& key) {
+        const auto found = settings.find(key);
+        return found == settings.end() ? std::string("nothing") : "'" + found->second + "'";
+    };
+    Settings all = kept;
+    all.insert(given.begin(), given.end());
+    for (const auto& [key, value] : all)
+        if (const std::string then = value_in(kept, key), now = value_in(given, key); then != now)
+            differing += (differing.empty() ? "" : ", ") + ("--" + key) + " was " + then + " and is " + now;
+    if (!differing.empty())
+        throw ConfigError("the run in " + run_dir + " was started with other settings: " + differing,
+                          "Give the same as in " + path + ", or start another run without --adopt");
+}
+
+std::uint64_t hash_of_keys(const BatchSource& source) {
+    std::uint64_t hash = 0xcbf29ce484222325ULL;   // FNV-1a
+    const auto add = [&hash](unsigned char byte) { hash = (hash ^ byte) * 0x100000001b3ULL; };
+    if (source.max_key_bytes() == 0) return hash;   // numbers stand for the names
+    for (std::uint64_t item = 0; item < source.items(); ++item) {
+        for (const char letter : source.key(item)) add(static_cast<unsigned char>(letter));
+        add(0);
+    }
+    return hash;
+}
+
+std::vector<PublishedSlab> read_in_flight(const SlabLedger& ledger, const RunNames& names, const SpanPlan& spans, std::uint32_t batch,
+                                          std::uint64_t items) {
+    std::vector<PublishedSlab> in_flight;
+    std::optional<SharedRegionView> span;
+    std::uint32_t mapped = 0;
+    for (std::uint32_t slab = 0; slab < ledger.slab_count(); ++slab) {
+        const SlabWord word = ledger.word(slab);
+        if (word.state != SlabState::Ready && word.state != SlabState::Leased) continue;
+        if (!span || mapped != spans.span_of(slab)) {
+            mapped = spans.span_of(slab);
+            span = SharedRegionView::attach(names.span(mapped), SharedRegionView::Access::ReadOnly, spans.span_bytes(mapped));
+        }
+        const SlabTicket ticket{.epoch = ledger.epoch(), .slab = slab, .generation = word.generation, .attempt = word.attempt};
+        in_flight.push_back(
+            read_slab(span->bytes().subspan(spans.offset_in_span(slab), spans.slab_bytes), names.nonce, ticket, batch, items));
+    }
+    std::sort(in_flight.begin(), in_flight.end(),
+              [](const PublishedSlab& a, const PublishedSlab& b) { return a.items_through < b.items_through; });
+    return in_flight;
+}
+
+void require_conserved(const ProgressLog::Totals& totals, const std::vector<PublishedSlab>& in_flight) {
+    Amount there;
+    std::uint64_t through = 0;
+    for (const PublishedSlab& slab : in_flight) {
+        there.add(slab);
+        through = std::max(through, slab.items_through);
+    }
+    const bool adds_up = [&] {
+        for (const auto unit : {&Amount::slabs, &Amount::batches, &Amount::samples, &Amount::bytes})
+            if (totals.published.*unit != totals.completed.*unit + totals.given_up.*unit + there.*unit) return false;
+        return through <= totals.items_through;
+    }();
+    if (!adds_up)
+        throw Error(ExitCode::Conservation,
+                    "the run to take over does not add up: " + std::to_string(totals.published.samples) + " samples in " +
+                        std::to_string(totals.published.slabs) + " slabs published through item " + std::to_string(totals.items_through) +
+                        ", " + std::to_string(totals.completed.samples) + " in " + std::to_string(totals.completed.slabs) +
+                        " completed, " + std::to_string(totals.given_up.samples) + " given up, but " + std::to_string(there.samples) +
+                        " in " + std::to_string(there.slabs) + " are in flight, through item " + std::to_string(through));
+}
+
+}  // namespace offramp
