@@ -14,6 +14,7 @@ from offramp_launch.control import ControlServer
 from offramp_launch.exit_code import FATAL_FOR_A_CONSUMER, ExitCode, LaunchError, shell_code
 from offramp_launch.log_follower import LogFollower
 from offramp_launch.run_dir import CONTROL_SOCKET
+from offramp_launch.succession import RunHold, Succession
 from offramp_launch.timers import Timers
 
 TICK_SECONDS = 0.5
@@ -39,6 +40,8 @@ class RunPlan:
     consumer: list
     consumers: int
     account: object = None
+    producer_restarts: int = 0
+    not_taken_over: str = ""    # why a run of these settings ends with its producer; empty: it does not
 
 
 @dataclasses.dataclass
@@ -71,6 +74,12 @@ class Supervisor:
         self._lifeline_read, self._lifeline_write = os.pipe()
         self._control = ControlServer(plan.run_dir.file(CONTROL_SOCKET), self._selector, self._answer)
         self._producer = None
+        self._producer_pids = []
+        self._producer_over = False    # it ended, and no other follows
+        self._successor_is_due = False
+        self._succession = Succession(plan.producer_restarts)
+        self._hold = RunHold(plan.run_dir)
+        self._spent_cpu_seconds = 0.0  # by producers before this one
         self._producer_log = Seat(0, follower=LogFollower(plan.run_dir.log("producer")))
         self._seats = []
         self._next_number = 1
@@ -88,13 +97,14 @@ class Supervisor:
         with _SignalInbox(self._selector, self._on_signal):
             try:
                 self._start()
-                while self._alive():
+                while self._alive() or self._successor_is_due:
                     for key, _ in self._selector.select(self._timers.next_in()):
                         key.data()
                     self._timers.run_due()
             finally:
                 self._kill_everyone()
                 self._look()
+                self._hold.release()
         if self.failure:
             return int(self.failure.code)
         return int(ExitCode.INTERRUPTED) if self._abandoned else shell_code(self._producer.status)
@@ -107,16 +117,21 @@ class Supervisor:
         os.close(self._lifeline_read)
 
     producer_status = property(lambda self: self._producer.status if self._producer else None)
-    producer_cpu_seconds = property(lambda self: self._producer.cpu_seconds if self._producer else 0.0)
+    producer_cpu_seconds = property(lambda self: self._spent_cpu_seconds + (self._producer.cpu_seconds if self._producer else 0.0))
+    producer_restarts = property(lambda self: self._succession.restarts)
     status = property(lambda self: self._status)
 
     def _start(self):
         self._producer_log.follower = LogFollower(self._plan.run_dir.log("producer"), _size(self._plan.run_dir.log("producer")))
-        self._producer = self._spawn("producer", self._plan.producer, None)
-        self._selector.register(self._producer.pidfd, selectors.EVENT_READ, self._on_producer_end)
+        self._start_producer([])
         for _ in range(self._plan.consumers):
             self._add_seat()
         self._tick()
+
+    def _start_producer(self, more):
+        self._producer = self._spawn("producer", [*self._plan.producer, *more], None)
+        self._producer_pids.append(self._producer.pid)
+        self._selector.register(self._producer.pidfd, selectors.EVENT_READ, self._on_producer_end)
 
     def _spawn(self, name, argv, account):
         return Child(name, [*argv, "--lifeline-fd", str(self._lifeline_read)], self._plan.run_dir.log(name),
@@ -127,7 +142,8 @@ class Supervisor:
 
     def _tick(self):
         self._look()
-        if self._alive():
+        self._hold.take()
+        if self._alive() or self._successor_is_due:
             self._timers.after(TICK_SECONDS, self._tick)
 
     def _look(self):
@@ -169,7 +185,7 @@ class Supervisor:
         self._selector.register(seat.child.pidfd, selectors.EVENT_READ, lambda: self._on_consumer_end(seat))
 
     def _reseat(self, seat):
-        if seat in self._seats and not seat.leaving and self._producer.status is None and not self.failure:
+        if seat in self._seats and not seat.leaving and not self._producer_over and not self.failure:
             self._seat_consumer(seat)
 
     def _reseat_if_the_run_goes_on(self, seat):
@@ -184,7 +200,7 @@ class Supervisor:
         self._relay(seat.name, seat)
         self.records.append({"pid": child.pid, "number": seat.number, "exit": child.status,
                              "cpu_seconds": round(child.cpu_seconds, 3)})
-        if seat.leaving or self._abandoned or self._producer.status is not None:
+        if seat.leaving or self._abandoned or self._producer_over:
             return
         if child.status == ExitCode.OK:
             self._timers.after(UNASKED_END_SECONDS, lambda: self._reseat_if_the_run_goes_on(seat))
@@ -217,7 +233,50 @@ class Supervisor:
         self._look()
         if self._producer.status not in EXPLAINED_BY_THE_SUMMARY and not self._abandoned and not self.failure:
             self._display.note(f"producer {self._producer.ending()}; the end of its log:\n{last_words(self._producer)}")
+        if not self._producer_follows():
+            self._end_without_producer()
+
+    def _end_without_producer(self):
+        self._producer_over = True
         self._timers.after(CONSUMERS_END_SECONDS, self._terminate_children)
+
+    # -- after a producer's death -------------------------------------------------------------------------------------
+
+    def _producer_follows(self):
+        """True when another one will take over; it is due by then. The dead one has been reaped: nothing of it writes any more."""
+        self._hold.take()
+        ending = self._draining or self._abandoned or self.failure
+        if ending or not self._succession.is_death(self._producer.status, self._hold.is_met_at(self._producer_pids)):
+            return False
+        if self._plan.not_taken_over:
+            self._display.note(self._plan.not_taken_over)
+            return False
+        if self._succession.used_up():
+            if self._succession.limit > 0:
+                self._display.note(f"the producer died {self._succession.restarts + 1} times: the {self._succession.limit} of "
+                                   "--producer-restarts are used up, and the run ends")
+            return False
+        delay = self._succession.next_delay(self._producer.lived_seconds())
+        self._display.note(f"another producer takes over in {delay:.1f} s ({self._succession.restarts} of {self._succession.limit}); "
+                           "consumers stay")
+        self._successor_is_due = True
+        self._timers.after(delay, self._start_successor)
+        return True
+
+    def _start_successor(self):
+        self._successor_is_due = False
+        if self._draining or self.failure:
+            self._end_without_producer()
+            return
+        # One that had not come so far that consumers could join has published nothing: there is nothing to take over.
+        more = ["--adopt"] if self._hold.is_met_at(self._producer_pids) else []
+        spent = self._spent_cpu_seconds + self._producer.cpu_seconds
+        try:
+            self._start_producer(more)
+            self._spent_cpu_seconds = spent
+        except LaunchError as problem:
+            self._fail(problem)
+            self._end_without_producer()
 
     def _terminate_children(self):
         for child in self._alive():
@@ -293,7 +352,7 @@ class Supervisor:
         if not 1 <= wanted <= MOST_CONSUMERS:
             raise LaunchError(f"scale {wanted} is out of bounds",
                               f"From 1 to {MOST_CONSUMERS}; ./launch/offramp stop ends the run", ExitCode.USAGE)
-        if self._draining or self._producer.status is not None:
+        if self._draining or self._producer_over:
             raise LaunchError("the run is ending; it takes no consumers any more", "", ExitCode.NO_SUCH_RUN)
         before = self._staying()
         for _ in range(wanted - len(before)):
@@ -311,7 +370,7 @@ class Supervisor:
     def _describe(self):
         return {"run_id": self._plan.run_id, "run_dir": str(self._plan.run_dir.path), "consumers_wanted": len(self._staying()),
                 "consumers_alive": sum(seat.child is not None for seat in self._seats), "launcher_pid": os.getpid(),
-                "producer_pid": self._producer.pid, "ending": self._draining, "status": self._status}
+                "producer_pid": self._producer.pid, "producer_restarts": self._succession.restarts, "ending": self._draining, "status": self._status}
 
 
 def last_words(child, lines=12):

@@ -72,8 +72,8 @@ class Ends(unittest.TestCase):
             self.assertEqual(run.summary()["samples"]["in_flight"], 0)
         self.assert_nothing_left()
 
-    def test_consumers_end_when_the_producer_is_killed(self):
-        with RealRun(*LONG) as run:
+    def test_consumers_end_with_their_producer_where_no_other_is_waited_for(self):
+        with RealRun(*LONG, "--producer-wait-seconds", "0") as run:
             self.start(run)
             kill(run.producer)
             self.assertEqual(run.wait(run.producer), -signal.SIGKILL)

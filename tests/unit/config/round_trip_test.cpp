@@ -49,6 +49,8 @@ RunConfig any_config() {
     config.log_format = *rc::gen::element(LogFormat::Text, LogFormat::Json);
     config.log_file = any_path();
     config.lifeline_fd = any_of(-1, std::numeric_limits<int>::max());
+    config.producer_restarts = any_of(0U, 1000U);
+    config.producer_wait_seconds = *rc::gen::element(0.0, 0.25, 60.0, 86400.0);
     config.source = any_word({"auto", "images", "synthetic"});
     config.input = any_path();
     config.synthetic_on = any_word({"host", "device"});

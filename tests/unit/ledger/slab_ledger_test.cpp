@@ -292,5 +292,69 @@ TEST(SlabLedgerAdopt, MendsEveryHalfDoneStep) {
     }
 }
 
+TEST(SlabLedgerAdopt, TakesTheStepThatWasCountedAndNotTaken) {
+    {   // published: the bytes are there
+        LedgerFixture f(1);
+        const auto slab = *f.ledger->acquire(kAny);
+        EXPECT_EQ(SlabLedger::adopt({f.places, f.slots}, 2, {CountedStep::Publish, slab, 1}).word(slab),
+                  (SlabWord{SlabState::Ready, 0, 1}));
+    }
+    {   // completed: its holder repeats the release, which completes nothing a second time
+        LedgerFixture f(1);
+        const auto ticket = f.ledger->lease(f.make_ready(), f.admitted[0]);
+        auto adopted = SlabLedger::adopt({f.places, f.slots}, 2, {CountedStep::Complete, 0, 1});
+        EXPECT_EQ(adopted.word(0).state, SlabState::Retired);
+        EXPECT_EQ(adopted.release(f.admitted[0], ticket, ReleaseKind::Completed), ReleaseOutcome::HolderRemoved);
+        EXPECT_EQ(adopted.word(0), (SlabWord{SlabState::Free, 0, 2}));
+    }
+    {   // given up: what was counted as such is never delivered again
+        LedgerFixture f(1);
+        f.make_ready();
+        EXPECT_EQ(SlabLedger::adopt({f.places, f.slots}, 2, {CountedStep::GiveUp, 0, 1}).word(0), (SlabWord{SlabState::Free, 0, 2}));
+    }
+    {   // taken already, and gone on since
+        LedgerFixture f(1);
+        const auto ticket = f.ledger->lease(f.make_ready(), f.admitted[0]);
+        f.ledger->release(f.admitted[0], ticket, ReleaseKind::Completed);
+        f.make_ready();
+        EXPECT_EQ(SlabLedger::adopt({f.places, f.slots}, 2, {CountedStep::Complete, 0, 1}).word(0), (SlabWord{SlabState::Ready, 0, 2}));
+    }
+}
+
+TEST(SlabLedgerAdopt, AnAttemptThatWasHalfGivenIsUsedUp) {
+    LedgerFixture f(1);
+    f.make_ready();
+    store_word(f.slots[0].holders[0], HolderWord{true, 1, f.admitted[0].slot, f.admitted[0].session}.pack());
+    auto adopted = SlabLedger::adopt({f.places, f.slots}, 2);
+    const auto other = adopted.lease(0, f.admitted[1]);
+    EXPECT_EQ(other.attempt, 2U);
+    adopted.take_back({.epoch = 2, .slab = 0, .generation = 1, .attempt = 1}, f.admitted[0]);
+    EXPECT_EQ(adopted.word(0).state, SlabState::Leased) << "the other's delivery stands";
+}
+
+TEST(SlabLedgerAdopt, KnowsWhoWasIn) {
+    LedgerFixture f(1, 2);
+    const auto adopted = SlabLedger::adopt({f.places, f.slots}, 2);
+    const auto in = adopted.admitted();
+    ASSERT_EQ(in.size(), 2U);
+    EXPECT_EQ(in[1].ref, f.admitted[1]);
+    EXPECT_EQ(in[1].pid, 101U);
+    EXPECT_EQ(in[1].start_time, 1U);
+}
+
+TEST(SlabLedgerAdopt, WhatWasGivenUpIsFreeOnceNobodyHoldsIt) {
+    LedgerFixture f(2);
+    f.make_ready();
+    f.ledger->quarantine(0);
+    const auto late = f.ledger->lease(f.make_ready(), f.admitted[0]);
+    f.ledger->expire(1);
+    f.ledger->quarantine(1);
+    auto adopted = SlabLedger::adopt({f.places, f.slots}, 2);
+    EXPECT_EQ(adopted.word(0).state, SlabState::Free);
+    EXPECT_EQ(adopted.word(1).state, SlabState::Retired);
+    EXPECT_EQ(adopted.release(f.admitted[0], late, ReleaseKind::Completed), ReleaseOutcome::HolderRemoved);
+    EXPECT_EQ(adopted.word(1).state, SlabState::Free);
+}
+
 }  // namespace
 }  // namespace offramp

@@ -387,5 +387,47 @@ TEST_F(PrefetcherTest, WhateverTheShapeEveryItemComesOnceInItsPlace) {
     });
 }
 
+TEST_F(PrefetcherTest, WhatIsDoneIsLeftOutAndItsRowsInOthersBatchesAreHoles) {
+    FakeSource source(11, RowKind::Float32);
+    source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
+        if (item == 8) throw UnreadableItem("broken");
+        FakeSource::fill(item, row);
+    };
+    PrefetchSettings from_six = settings(4);
+    from_six.first_item = 6;
+    from_six.skipped_before = 2;
+    Prefetcher prefetcher(*device, source, from_six);
+    auto batch = prefetcher.next();
+    ASSERT_TRUE(batch);
+    EXPECT_EQ(batch->number(), 1U);
+    const std::vector<float> values = contents(*batch, 4 * kRowFloats);
+    for (std::size_t row = 0; row < 4; ++row) {
+        EXPECT_EQ(batch->rows()[row].item, 4 + row);
+        EXPECT_EQ(batch->rows()[row].hole, row < 2);
+        EXPECT_EQ(batch->rows()[row].done, row < 2);
+        EXPECT_EQ(values[row * kRowFloats], row < 2 ? 0.0F : static_cast<float>(5 + row));
+    }
+    ASSERT_TRUE(batch = prefetcher.next());
+    EXPECT_TRUE(batch->rows()[0].hole);
+    EXPECT_FALSE(batch->rows()[0].done) << "this one could not be read";
+    EXPECT_FALSE(prefetcher.next());
+    EXPECT_EQ(source.loads, 5U) << "nothing that is done is read again";
+    EXPECT_EQ(prefetcher.progress().items_delivered, 5U);
+    EXPECT_EQ(prefetcher.progress().holes_delivered, 1U);
+    EXPECT_EQ(prefetcher.skipped().total(), 3U);
+}
+
+TEST_F(PrefetcherTest, WhenEverythingIsDoneThereIsNoBatch) {
+    for (const RowKind kind : {RowKind::Float32, RowKind::Nothing}) {
+        FakeSource source(11, kind);
+        PrefetchSettings all = settings(4);
+        if (kind == RowKind::Nothing) all.input = {};
+        all.first_item = 11;
+        Prefetcher prefetcher(*device, source, all);
+        EXPECT_FALSE(prefetcher.next());
+        EXPECT_EQ(prefetcher.progress().items_delivered, 0U);
+    }
+}
+
 }  // namespace
 }  // namespace offramp
