@@ -4,6 +4,7 @@ import os
 import signal
 import unittest
 
+from tests.support.launched_run import LaunchedRun
 from tests.support.real_run import RealRun, kill, shared_memory
 
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--batches", "40", "--slabs", "4",
@@ -139,6 +140,21 @@ class Restart(unittest.TestCase):
             summary = self.check_end(run)
             self.assertEqual(summary["given_up"], [])
 
+    def test_a_producer_that_dies_while_it_takes_over(self):
+        with GatedRun(*COPY) as run:
+            run.start_producer()
+            run.start_gated_consumer()
+            run.entered.readline()
+            for _ in range(3):
+                self.restart(run)
+                run.until(lambda: "taking over run" in (run.folder / "producer.log").read_text(), "it has begun to take over")
+            self.restart(run)
+            run.let(400)
+            # An epoch is used up by each, and counted as a producer by those that came so far.
+            self.assertEqual(run.wait(run.producer), 0, run.logs())
+            self.assertIn("as epoch 5", (run.folder / "producer.log").read_text())
+            self.check_end(run, producers=5)
+
     def test_at_the_end_when_everything_is_published(self):
         with GatedRun(*COPY) as run:
             run.start_producer()
@@ -259,6 +275,43 @@ class Restart(unittest.TestCase):
             self.assertEqual(shared_memory() - self.before, left, "the run whose consumer lives is untouched")
             dead.start_producer("--adopt")
             self.check_end(dead)
+
+
+class LaunchedRestart(unittest.TestCase):
+    def setUp(self):
+        self.before = shared_memory()
+
+    def tearDown(self):
+        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+
+    def test_the_launcher_follows_each_death_with_another_producer(self):
+        flags = (*COPY, "--batches", "600", "--processor", "checksum")
+        wanted = undisturbed("--batches", "600")
+        with LaunchedRun(*flags, "--consumers", "2", "--producer-restarts", "10") as run:
+            run.start()
+            done = 0
+            for producers in (1, 2, 3):
+                run.until(lambda: run.status().get("producers") == producers and run.status()["released_samples"] > done + 40, "progress")
+                status = run.status()
+                done = status["released_samples"]
+                os.kill(status["pid"], signal.SIGKILL)
+            self.assertEqual(run.wait(), 0, run.said())
+            summary = run.summary()
+            self.assertEqual(summary["producer_restarts"], 3, run.said())
+            self.assertEqual(summary["samples"]["released"], 2400)
+            self.assertEqual(summary["samples"]["sourced"], 2400)
+            self.assertTrue(summary["conserved"])
+            self.assertEqual(len(summary["consumers"]), 2, "the same two from the beginning to the end")
+            self.assertEqual([consumer["exit"] for consumer in summary["consumers"]], [0, 0])
+            self.assertEqual(run.files(), wanted)
+
+    def test_without_restarts_a_death_ends_the_run(self):
+        with LaunchedRun(*COPY, "--batches", "100000", "--processor", "checksum", "--consumers", "2", "--producer-restarts", "0") as run:
+            run.start()
+            run.until(lambda: run.status().get("released_samples", 0) > 0, "the first samples done")
+            os.kill(run.status()["pid"], signal.SIGKILL)
+            self.assertEqual(run.wait(), 128 + signal.SIGKILL, run.said())
+            self.assertEqual([consumer["exit"] for consumer in run.summary()["consumers"]], [86, 86], run.said())
 
 
 if __name__ == "__main__":
