@@ -45,5 +45,6 @@ def describe_build(binaries, root):
         wanted = ("CMAKE_BUILD_TYPE", "CMAKE_CXX_FLAGS", "CMAKE_CXX_FLAGS_RELEASE", "CMAKE_CXX_FLAGS_RELWITHDEBINFO", "OFFRAMP_CUDA_ARCHITECTURES")
         flags = {line.partition(":")[0]: line.partition("=")[2] for line in cache.read_text().splitlines()
                  if line.partition(":")[0] in wanted}
-    return {"revision": ask("git", "describe", "--always", "--dirty"), "version": ask(str(binaries / "offramp-producer"), "--version"),
+    # A copy of the sources without its history is told what it is a copy of.
+    return {"revision": os.environ.get("OFFRAMP_REVISION") or ask("git", "describe", "--always", "--dirty"), "version": ask(str(binaries / "offramp-producer"), "--version"),
             "compiler_flags": flags, "python": platform.python_version(), "torch": importlib.metadata.version("torch")}

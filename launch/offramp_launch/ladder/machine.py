@@ -1,6 +1,7 @@
 """What the ladder says about where it was measured."""
 
 import json
+import os
 import platform
 import re
 import subprocess
@@ -50,9 +51,16 @@ def driver_release(file=DRIVER_FILE):
 
 def describe_build(places):
     said = subprocess.run([str(places.producer()), "--version"], capture_output=True, text=True, check=False).stdout.strip()
-    commit = subprocess.run(["git", "-C", str(places.root), "describe", "--always", "--dirty"], capture_output=True, text=True,
-                            check=False).stdout.strip() if _has_git(places) else ""
+    # A copy of the sources without its history is told what it is a copy of.
+    commit = os.environ.get("OFFRAMP_REVISION") or _commit_of(places)
     return ", ".join(part for part in (said, commit, str(places.programs())) if part)
+
+
+def _commit_of(places):
+    if not _has_git(places):
+        return ""
+    return subprocess.run(["git", "-C", str(places.root), "describe", "--always", "--dirty"], capture_output=True, text=True,
+                          check=False).stdout.strip()
 
 
 def _has_git(places):
