@@ -482,7 +482,8 @@ RunFigures ProducerRun::figures() const {
     figures.state = !failure_.empty() ? "failed"
                     : ended_          ? (abandoned_ ? "abandoned" : "ended")
                     : draining_       ? "draining"
-                                      : "running";
+                    : figures.broker.ended ? "ending"   // consumers have left, the limits are still measured
+                                           : "running";
     return figures;
 }
 

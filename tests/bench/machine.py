@@ -18,10 +18,14 @@ def describe_machine(binaries):
     processor = next((line.split(":", 1)[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
                       if line.startswith("model name")), "unknown")
     return {"device": device["name"], "gpu": device.get("kind") == "cuda" or bool(device.get("pcie_generation")),
-            "driver": driver_version(), "cuda": device.get("runtime_version"),
+            "driver": driver_version(), "cuda": cuda_version(device.get("runtime_version")),
             "link": f"PCIe {device['pcie_generation']} x{device['pcie_width']}" if device.get("pcie_generation") else None,
             "processor": processor, "cores": len(os.sched_getaffinity(0)), "memory_gib": round(memory, 1), "kernel": platform.release(),
             "probe": probe}
+
+
+def cuda_version(number):
+    return f"{number // 1000}.{number % 1000 // 10}" if number else None
 
 
 def driver_version():

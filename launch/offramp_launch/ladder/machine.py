@@ -6,6 +6,7 @@ import platform
 import re
 import subprocess
 
+from offramp_launch.doctor import cuda_version
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 DRIVER_FILE = "/proc/driver/nvidia/version"
@@ -32,7 +33,7 @@ def describe(facts):
     device = facts["device"]
     parts = [device["name"]]
     if device["kind"] != "cpu":
-        parts += [f"driver {driver_release() or device['driver_version']}", f"CUDA {device['runtime_version']}",
+        parts += [f"driver {driver_release() or device['driver_version']}", f"CUDA {cuda_version(device['runtime_version'])}",
                   f"PCIe {device['pcie_generation']} x{device['pcie_width']}" if device.get("pcie_generation") else "link unknown"]
     else:
         parts.append("no GPU: sizes are small, and nothing of it says how fast anything is")
