@@ -128,6 +128,7 @@ void ProducerRun::open_model() {
                          .memory_format = config_.memory_format,
                          .leave_out_enlargement = OutputTransformer::wants_small_outputs(config_.transform),
                          .deterministic = config_.deterministic,
+                         .cuda_graphs = config_.cuda_graphs != "off",
                          .device_index = device_->is_gpu() ? device_->info().index : -1,
                          .stream = compute_->native(),
                          .copy_bytes = config_.copy_bytes,
