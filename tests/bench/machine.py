@@ -50,5 +50,6 @@ def describe_build(binaries, root):
         flags = {line.partition(":")[0]: line.partition("=")[2] for line in cache.read_text().splitlines()
                  if line.partition(":")[0] in wanted}
     # A copy of the sources without its history is told what it is a copy of.
-    return {"revision": os.environ.get("OFFRAMP_REVISION") or ask("git", "describe", "--always", "--dirty"), "version": ask(str(binaries / "offramp-producer"), "--version"),
+    revision = os.environ.get("OFFRAMP_REVISION") or ask("git", "describe", "--always", "--dirty")
+    return {"revision": revision, "version": ask(str(binaries / "offramp-producer"), "--version"),
             "compiler_flags": flags, "python": platform.python_version(), "torch": importlib.metadata.version("torch")}
