@@ -1,7 +1,6 @@
 #include <cstdio>
 #include <exception>
 #include <thread>
-#include <vector>
 
 #include "common/base/clock.hpp"
 #include "common/base/end_signals.hpp"
@@ -43,7 +42,8 @@ int run(int argc, char** argv) {
 
     start_logging("producer", parsed->log_level, parsed->log_format, parsed->log_file);
     // A run that is about to be taken over may have nobody left who holds it.
-    for (const std::string& name : parsed->adopt ? std::vector<std::string>{} : sweep_dead_runs()) spdlog::info("removed {}, left by a dead run", name);
+    if (!parsed->adopt)
+        for (const std::string& name : sweep_dead_runs()) spdlog::info("removed {}, left by a dead run", name);
     if (parsed->sweep) return to_int(ExitCode::Ok);
     if (!parsed->trace_dir.empty()) start_recording(parsed->trace_dir, "producer", parsed->rung);
     const EndSignals signals;

@@ -5,14 +5,15 @@
 #include <cstdint>
 #include <type_traits>
 
-// A run's account, at the end of the ledger object, so that a producer that takes over from a dead one goes on counting where that one
-// stopped.
+// A run's account, at the end of the ledger object, so that a producer that takes over from a dead one goes on counting where
+// that one stopped.
 //
 //   RunProgress (512 bytes)   what does not change | current | two ProgressRecords, of which one is current
 //
-// The broker's thread writes the record that is not current, makes it current by one store of its sequence number, and only then takes the
-// step that the record counts (publish, complete, give up). A death in between leaves a step that is counted and not taken: the record names
-// it, and the next producer takes it first. So every step is counted once, and the account and the slabs' states never contradict each other.
+// The broker's thread writes the record that is not current, makes it current by one store of its sequence number, and only then
+// takes the step that the record counts (publish, complete, give up). A death in between leaves a step that is counted and not
+// taken: the record names it, and the next producer takes it first. So every step is counted once, and the account and the slabs'
+// states never contradict each other.
 //
 // Version rule: as for the ledger, of which it is a part.
 namespace offramp {

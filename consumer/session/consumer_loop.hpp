@@ -39,8 +39,8 @@ class ConsumerLoop {
         bool launcher_gone = false;  // perhaps nobody else is left to clean up
     };
 
-    // What follows a producer's death: it is waited for a new one, for so long when no launcher is there that would start it. Without a
-    // search, a producer's death is the end.
+    // What follows a producer's death: it is waited for a new one, for so long when no launcher is there that would start it.
+    // Without a search, a producer's death is the end.
     struct Succession {
         ProducerSearch* search = nullptr;
         std::chrono::nanoseconds patience{};

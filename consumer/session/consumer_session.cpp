@@ -24,8 +24,8 @@ ConsumerSession::ConsumerSession(ConsumerPort& port, const Clock& clock, const O
     outgoing_.push_back(hello());
 }
 
-// Whoever comes from an earlier producer says what it holds, then what it has released without an acknowledgement, the latest last; of more
-// than fit, the oldest releases have most likely been taken.
+// Whoever comes from an earlier producer says what it holds, then what it has released without an acknowledgement, the latest
+// last; of more than fit, the oldest releases have most likely been taken.
 Bytes ConsumerSession::hello() const {
     Hello hello{};
     hello.run_nonce = options_.run_nonce;

@@ -11,8 +11,8 @@
 
 namespace offramp {
 
-// Connects to a run's producer by the run directory's endpoint file, as often as there is a new one: each has a later epoch, and names itself
-// in the ledger before it publishes its endpoint.
+// Connects to a run's producer by the run directory's endpoint file, as often as there is a new one: each has a later epoch, and
+// names itself in the ledger before it publishes its endpoint.
 // Owns: port and pidfd. Borrows: the ledger. Thread: one. Blocks, errors: see ProducerSearch.
 class RunConnection final : public ProducerSearch {
   public:

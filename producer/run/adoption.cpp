@@ -22,11 +22,10 @@ constexpr const char* kSettingsFile = "/producer-settings.toml";
 
 // What neither outputs nor slabs follow from. A setting that is not listed must agree.
 const std::set<std::string_view> kMayDiffer{
-    "run-dir",        "profile",      "consumers",    "log-level",        "log-format",      "log-file",
-    "lifeline-fd",    "decode-workers", "prefetch",   "max-errors",       "producer-restarts", "producer-wait-seconds",
-    "allow-unpinned", "max-delay-seconds", "warmup-batches", "drain-warmup", "measure-limits", "profile-batches",
-    "trace-dir",      "status-seconds", "lease-seconds", "max-charges",   "credits",         "processor",
-    "output",         "write-path",   "write-copy",   "png-level",        "finish",
+    "run-dir", "profile", "consumers", "log-level", "log-format", "log-file", "lifeline-fd", "producer-restarts",
+    "producer-wait-seconds", "decode-workers", "prefetch", "max-errors", "allow-unpinned", "max-delay-seconds",
+    "warmup-batches", "drain-warmup", "measure-limits", "profile-batches", "trace-dir", "status-seconds", "lease-seconds",
+    "max-charges", "credits", "processor", "output", "write-path", "write-copy", "png-level", "finish",
 };
 
 using Settings = std::map<std::string, std::string>;
@@ -45,8 +44,9 @@ PublishedSlab read_slab(std::span<const std::byte> bytes, std::uint64_t nonce, c
     PublishedSlab slab{.slab = ticket.slab, .first_batch = contents.batches.front().batch, .filled_at_ns = contents.filled_at_ns};
     for (const BatchRecord& piece : contents.batches) {
         const std::uint64_t begin = piece.batch * batch;
-        if (begin >= items) throw ProtocolError("slab " + std::to_string(ticket.slab) + " holds batch " +
-                                                std::to_string(piece.batch) + ", but the source has only " + std::to_string(items) + " items");
+        if (begin >= items)
+            throw ProtocolError("slab " + std::to_string(ticket.slab) + " holds batch " + std::to_string(piece.batch) +
+                                ", but the source has only " + std::to_string(items) + " items");
         slab.batches_ended += piece.first_row + piece.rows == std::min<std::uint64_t>(batch, items - begin) ? 1U : 0U;
         slab.items_through = std::max(slab.items_through, begin + piece.first_row + piece.rows);
     }
@@ -114,25 +114,25 @@ std::uint64_t hash_of_keys(const BatchSource& source) {
     return hash;
 }
 
-std::vector<PublishedSlab> read_in_flight(const SlabLedger& ledger, const RunNames& names, const SpanPlan& spans, std::uint32_t batch,
-                                          std::uint64_t items) {
-    std::vector<PublishedSlab> in_flight;
+std::vector<PublishedSlab> read_slabs(std::initializer_list<SlabState> states, const SlabLedger& ledger, const RunNames& names,
+                                      const SpanPlan& spans, std::uint32_t batch, std::uint64_t items) {
+    std::vector<PublishedSlab> found;
     std::optional<SharedRegionView> span;
     std::uint32_t mapped = 0;
     for (std::uint32_t slab = 0; slab < ledger.slab_count(); ++slab) {
         const SlabWord word = ledger.word(slab);
-        if (word.state != SlabState::Ready && word.state != SlabState::Leased) continue;
+        if (std::find(states.begin(), states.end(), word.state) == states.end()) continue;
         if (!span || mapped != spans.span_of(slab)) {
             mapped = spans.span_of(slab);
             span = SharedRegionView::attach(names.span(mapped), SharedRegionView::Access::ReadOnly, spans.span_bytes(mapped));
         }
         const SlabTicket ticket{.epoch = ledger.epoch(), .slab = slab, .generation = word.generation, .attempt = word.attempt};
-        in_flight.push_back(
+        found.push_back(
             read_slab(span->bytes().subspan(spans.offset_in_span(slab), spans.slab_bytes), names.nonce, ticket, batch, items));
     }
-    std::sort(in_flight.begin(), in_flight.end(),
+    std::sort(found.begin(), found.end(),
               [](const PublishedSlab& a, const PublishedSlab& b) { return a.items_through < b.items_through; });
-    return in_flight;
+    return found;
 }
 
 void require_conserved(const ProgressLog::Totals& totals, const std::vector<PublishedSlab>& in_flight) {
@@ -150,10 +150,11 @@ void require_conserved(const ProgressLog::Totals& totals, const std::vector<Publ
     if (!adds_up)
         throw Error(ExitCode::Conservation,
                     "the run to take over does not add up: " + std::to_string(totals.published.samples) + " samples in " +
-                        std::to_string(totals.published.slabs) + " slabs published through item " + std::to_string(totals.items_through) +
-                        ", " + std::to_string(totals.completed.samples) + " in " + std::to_string(totals.completed.slabs) +
-                        " completed, " + std::to_string(totals.given_up.samples) + " given up, but " + std::to_string(there.samples) +
-                        " in " + std::to_string(there.slabs) + " are in flight, through item " + std::to_string(through));
+                        std::to_string(totals.published.slabs) + " slabs published through item " +
+                        std::to_string(totals.items_through) + ", " + std::to_string(totals.completed.samples) + " in " +
+                        std::to_string(totals.completed.slabs) + " completed, " + std::to_string(totals.given_up.samples) +
+                        " given up, but " + std::to_string(there.samples) + " in " + std::to_string(there.slabs) +
+                        " are in flight, through item " + std::to_string(through));
 }
 
 }  // namespace offramp

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,8 @@
 #include "producer/slab/slab_ledger.hpp"
 #include "producer/sources/batch_source.hpp"
 
-// The steps by which a producer takes over a run whose producer died (--adopt), besides attaching to its memory (RunMemory, SlabPool), which
-// need nothing but what is there. producer/run/README.md has their order.
+// The steps by which a producer takes over a run whose producer died (--adopt), besides attaching to its memory (RunMemory,
+// SlabPool), which need nothing but what is there. producer/run/README.md has their order.
 namespace offramp {
 
 // Where that run is met. Errors: NoSuchRun when there is none in the directory; ConfigError when it has another id than `run_id`.
@@ -22,19 +23,21 @@ Endpoint endpoint_to_adopt(const std::string& run_dir, const std::string& run_id
 
 // Leaves the settings in the run directory, for a producer that takes over to compare its own with. Errors: SystemError.
 void keep_settings(const std::string& run_dir, const RunConfig& config);
-// Errors: ConfigError names every setting that outputs or slabs follow from and that differs, with both values; NoSuchRun when none were kept.
+// Errors: ConfigError names every setting that outputs or slabs follow from and that differs, with both values; NoSuchRun when
+// none were kept.
 void require_kept_settings(const std::string& run_dir, const RunConfig& config);
 
 // Of the names of all items, in order.
 std::uint64_t hash_of_keys(const BatchSource& source);
 
-// What the slabs that are ready or leased hold, by their own headers; in the order of publication. Maps each span for as long as it reads.
+// What the slabs in one of these states hold, by their own headers; in the order of publication. Maps each span for as long as
+// it reads.
 // `batch`, `items`: samples in a batch, items of the source. Errors: ProtocolError for a header that contradicts the ledger.
-std::vector<PublishedSlab> read_in_flight(const SlabLedger& ledger, const RunNames& names, const SpanPlan& spans, std::uint32_t batch,
-                                          std::uint64_t items);
+std::vector<PublishedSlab> read_slabs(std::initializer_list<SlabState> states, const SlabLedger& ledger, const RunNames& names,
+                                      const SpanPlan& spans, std::uint32_t batch, std::uint64_t items);
 
-// The account and the slabs are independent records: what was published and is neither completed nor given up must be in flight, and nothing
-// that is in flight lies behind the frontier. Errors: Conservation, with the figures.
+// The account and the slabs are independent records: what was published and is neither completed nor given up must be in flight,
+// and nothing that is in flight lies behind the frontier. Errors: Conservation, with the figures.
 void require_conserved(const ProgressLog::Totals& totals, const std::vector<PublishedSlab>& in_flight);
 
 }  // namespace offramp

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <thread>
 
 #include "common/base/clock.hpp"
@@ -22,7 +21,6 @@
 namespace offramp {
 namespace {
 
-constexpr std::uint32_t kConsumerCapacity = 64;
 constexpr std::uint64_t kLimitWarmup = 5;
 constexpr std::uint32_t kPoolBatchesOnGpu = 8;
 constexpr std::uint32_t kPoolBatchesOnCpu = 6;
@@ -175,39 +173,6 @@ void ProducerRun::lay_out_slabs() {
     if (rung_.has_pool()) make_pool();
 }
 
-void ProducerRun::make_memory() {
-    memory_ = std::make_unique<RunMemory>(endpoint_.names, plan_.layout, plan_.spans, kConsumerCapacity, endpoint_.epoch,
-                                          !config_.consumer_user.empty());
-    ledger_ = std::make_unique<SlabLedger>(SlabLedger::format(memory_->ledger(), endpoint_.epoch));
-    RunProgress& progress = memory_->progress();
-    progress.began_ns = began_ns_;
-    progress.items = source_->items();
-    progress.keys_hash = hash_of_keys(*source_);
-    progress.producers = 1;
-    progress_ = std::make_unique<ProgressLog>(progress);
-    keep_settings(directory_.path(), config_);
-}
-
-// Nothing is changed before it is clear that this producer would go on exactly where the other one stopped.
-void ProducerRun::adopt_memory() {
-    memory_ = std::make_unique<RunMemory>(RunMemory::adopt(endpoint_.names, plan_.layout, plan_.spans, kConsumerCapacity));
-    endpoint_.epoch = memory_->epoch();
-    RunProgress& progress = memory_->progress();
-    if (progress.items != source_->items() || progress.keys_hash != hash_of_keys(*source_))
-        throw ConfigError("the input is not what the run to take over began with: " + std::to_string(source_->items()) + " items, there were " +
-                              std::to_string(progress.items) + (progress.items == source_->items() ? " of other names" : ""),
-                          "Put the input back as it was, or start another run without --adopt");
-    progress_ = std::make_unique<ProgressLog>(progress);
-    former_ = progress_->totals();
-    ledger_ = std::make_unique<SlabLedger>(SlabLedger::adopt(memory_->ledger(), endpoint_.epoch, progress_->last_step()));
-    in_flight_ = read_in_flight(*ledger_, endpoint_.names, plan_.spans, config_.batch, source_->items());
-    require_conserved(former_, in_flight_);
-    ++progress.producers;
-    spdlog::info("taking over run '{}' as epoch {}: {} samples published through item {}, {} completed, {} slabs in flight",
-                 endpoint_.names.run_id, endpoint_.epoch, former_.published.samples, former_.items_through, former_.completed.samples,
-                 in_flight_.size());
-}
-
 void ProducerRun::make_pool() {
     pool_ = std::make_unique<SlabPool>(
         endpoint_.names, plan_.spans, [this](std::span<std::byte> span) { return pin_span(span); },
@@ -273,7 +238,7 @@ std::unique_ptr<Delivery> ProducerRun::start_broker() {
             parts.port = make_zmq_broker_port(endpoint_, !config_.consumer_user.empty());
             parts.broker = std::make_unique<Broker>(*ledger_, *parts.port, *exchange_, watch_, clock_, memory_->cells(), memory,
                                                     options);
-            if (config_.adopt) parts.broker->adopt(in_flight_);
+            if (config_.adopt) parts.broker->adopt(in_flight_, given_up_);
             return parts;
         },
         *exchange_, [this] { abandon("the broker failed"); });
@@ -464,7 +429,8 @@ void ProducerRun::abandon(const char* why) {
     stop_parts();
 }
 
-// The model's thread ends, and learns why; consumers are told nothing yet, for the error decides whether a successor may go on with them.
+// The model's thread ends, and learns why; consumers are told nothing yet, for the error decides whether a successor may go on
+// with them.
 void ProducerRun::halt(const char* why) {
     if (halted_.exchange(true)) return;
     spdlog::warn("stopping at once: {}", why);
@@ -494,24 +460,6 @@ void ProducerRun::fail(std::exception_ptr error) {
     note(error);
     leave_to_successor(error);
     abandon("a part failed");
-}
-
-// A device that is lost takes this process with it, and nothing else: consumers, slabs and account stay for the next producer. So it ends as
-// if it had been killed, without a word to anyone; unwinding would wait for a device that never answers.
-void ProducerRun::leave_to_successor(std::exception_ptr error) {
-    ExitCode code = ExitCode::Ok;
-    try {
-        std::rethrow_exception(error);
-    } catch (const Error& problem) {
-        code = problem.exit_code();
-    } catch (...) {
-        return;
-    }
-    const bool device_is_lost = code == ExitCode::DeviceBroken || code == ExitCode::DeviceOutOfMemory;
-    if (!device_is_lost || !last_sweep_.armed || !rung_.survives_producer() || abandoned_ || launcher_gone_) return;
-    spdlog::critical("{}. What is in flight is left to another producer (--adopt)", failure_);
-    save_recording();
-    std::_Exit(to_int(code));
 }
 
 // The first error is the run's.

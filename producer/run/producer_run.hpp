@@ -130,6 +130,7 @@ class ProducerRun {
     std::unique_ptr<ProgressLog> progress_;    // goes on from former_
     ProgressLog::Totals former_;               // what earlier producers of this run did
     std::vector<PublishedSlab> in_flight_;     // and left
+    std::vector<PublishedSlab> given_up_;      // and had not let go yet
     LocalDelivery* local_ = nullptr;           // the delivery, when it is one without consumers
     std::unique_ptr<Delivery> delivery_;
     std::unique_ptr<Prefetcher> input_;

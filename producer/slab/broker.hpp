@@ -32,7 +32,7 @@ struct BrokerOptions {
     std::uint32_t max_charges = 3;                 // deaths that a filling may cause before it is given up
     std::uint64_t warmup_batches = 0;              // left out of the steady-state figures
     std::chrono::nanoseconds farewell = std::chrono::seconds(5);   // for consumers' goodbyes at the end
-    ProgressLog* progress = nullptr;               // where steps are counted for a next producer; outlives the broker; null: nowhere
+    ProgressLog* progress = nullptr;               // counts steps for a next producer; outlives the broker; null: none
 };
 
 // Tells consumers which slabs they may read, and learns what became of them: messages, liveness, and the one ledger.
@@ -53,9 +53,10 @@ class Broker {
            std::span<const ConsumerCell> cells, SlabMemory memory, BrokerOptions options);
     ~Broker();
 
-    // Before the first step, over an adopted ledger: goes on with the account in `progress` and with what is in flight, Ready slabs in this
-    // order; waits for the former producer's consumers to come back, and takes back what the dead of them held, uncharged.
-    void adopt(std::span<const PublishedSlab> in_flight);
+    // Before the first step, over an adopted ledger: goes on with the account in `progress` and with what is in flight, Ready
+    // slabs in this order; sees to what was given up and is still there; waits for the former producer's consumers to come
+    // back, and takes back what the dead of them held, uncharged.
+    void adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> given_up);
 
     // Takes everything that is waiting, hands out what can be handed out.
     void step();
@@ -95,6 +96,7 @@ class Broker {
     void on_goodbye(Peer& peer);
     void refuse(const std::string& peer, RefusalReason reason, const std::string& text);
     // after a former producer (broker_reconnect.cpp)
+    void adopt_given_up(const PublishedSlab& slab);
     void expect_back(const SlabLedger::Admitted& former);
     void rejoin(Peer& peer);
     void forget_former_self(const Peer& peer);

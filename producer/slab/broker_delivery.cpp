@@ -66,7 +66,8 @@ void Broker::on_releases(const Inbound& inbound, const ParsedMessage& message) {
 
 void Broker::on_release(Peer& peer, const ReleaseRecord& record) {
     const auto kind = static_cast<ReleaseKind>(record.kind);
-    if (ledger_.completes(peer.ref, record.ticket, kind)) count_step(CountedStep::Complete, fillings_[record.ticket.slab].published);
+    if (ledger_.completes(peer.ref, record.ticket, kind))
+        count_step(CountedStep::Complete, fillings_[record.ticket.slab].published);
     const ReleaseOutcome outcome = ledger_.release(peer.ref, record.ticket, kind);
     ++books_.releases[static_cast<std::size_t>(outcome)];
     if (outcome != ReleaseOutcome::Completed && outcome != ReleaseOutcome::HolderRemoved &&

@@ -15,7 +15,7 @@ void Broker::count_step(CountedStep step, const PublishedSlab& slab) {
     if (options_.progress != nullptr) options_.progress->count(step, slab, ledger_.word(slab.slab).generation);
 }
 
-void Broker::adopt(std::span<const PublishedSlab> in_flight) {
+void Broker::adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> given_up) {
     expect(options_.progress != nullptr, "whoever takes over has an account to go on with");
     const ProgressLog::Totals totals = options_.progress->totals();
     books_.published = totals.published;
@@ -26,7 +26,14 @@ void Broker::adopt(std::span<const PublishedSlab> in_flight) {
         fillings_[slab.slab] = {.published = slab, .deliveries = word.attempt};
         if (word.state == SlabState::Ready) make_ready(slab.slab, {}, true);
     }
+    for (const PublishedSlab& slab : given_up) adopt_given_up(slab);
     for (const SlabLedger::Admitted& former : ledger_.admitted()) expect_back(former);
+}
+
+// Counted already; the former producer died before it let the slab go.
+void Broker::adopt_given_up(const PublishedSlab& slab) {
+    fillings_[slab.slab] = {.published = slab};
+    ledger_.discard(slab.slab);
 }
 
 // It keeps its place and what it holds until it comes back, or is proven dead; its leases run meanwhile.

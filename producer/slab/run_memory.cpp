@@ -75,7 +75,8 @@ RunMemory::RunMemory(const RunNames& names, const SlabLayout& layout, const Span
     std::memcpy(ledger_.bytes().data(), &header, sizeof header);
 }
 
-RunMemory RunMemory::adopt(const RunNames& names, const SlabLayout& layout, const SpanPlan& plan, std::uint32_t consumer_capacity) {
+RunMemory RunMemory::adopt(const RunNames& names, const SlabLayout& layout, const SpanPlan& plan,
+                           std::uint32_t consumer_capacity) {
     RunMemory memory(plan.slab_count, consumer_capacity,
                      SharedRegion::adopt(names.ledger(), ledger_bytes(consumer_capacity, plan.slab_count)),
                      SharedRegion::adopt(names.cells(), cells_bytes(consumer_capacity)));

@@ -18,10 +18,12 @@ class RunMemory {
  public:
     RunMemory(const RunNames& names, const SlabLayout& layout, const SpanPlan& plan, std::uint32_t consumer_capacity,
               std::uint32_t epoch, bool readable_by_group);
-    // Takes over what a dead producer left, under the next epoch: epoch() and the producer in the header are this one's when it returns.
-    // Errors: ProtocolError with field, found and wanted when the slabs lie otherwise than this run would lay them; RunInUse when that
-    // producer lives.
-    static RunMemory adopt(const RunNames& names, const SlabLayout& layout, const SpanPlan& plan, std::uint32_t consumer_capacity);
+    // Takes over what a dead producer left, under the next epoch: epoch() and the producer in the header are this one's when it
+    // returns.
+    // Errors: ProtocolError with field, found and wanted when the slabs lie otherwise than this run would lay them; RunInUse when
+    // that producer lives.
+    static RunMemory adopt(const RunNames& names, const SlabLayout& layout, const SpanPlan& plan,
+                           std::uint32_t consumer_capacity);
 
     SlabLedger::Memory ledger();
     RunProgress& progress();

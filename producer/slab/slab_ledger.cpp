@@ -76,11 +76,10 @@ void SlabLedger::mend(std::uint32_t slab) {
                              [&](const HolderWord& holder) { return holder.attempt == found.attempt; }))
                 move_to(slab, SlabState::Leased, SlabState::Ready);
             break;
-        case SlabState::Quarantined: discard(slab); break;
         case SlabState::Retired:
             if (held.empty()) free_slab(slab);
             break;
-        case SlabState::Free: break;
+        default: break;
     }
 }
 

@@ -57,8 +57,8 @@ class SlabLedger {
 
     // Every slab Free, in its first generation; no consumers.
     static SlabLedger format(Memory memory, std::uint32_t epoch);
-    // Takes over what an earlier producer left: takes the step that it had counted and perhaps not taken, mends half-done changes,
-    // abandons Filling, frees what was given up, keeps every recorded holder.
+    // Takes over what an earlier producer left: takes the step that it had counted and perhaps not taken, mends half-done
+    // changes, abandons Filling, keeps every recorded holder. What was given up stays Quarantined, for the caller to see to.
     struct LastStep {
         CountedStep kind = CountedStep::None;
         std::uint32_t slab = 0;

@@ -44,17 +44,17 @@ struct SuccessionFixture : BrokerFixture {
         broker.reset();
         port.reset();
         ledger = SlabLedger::adopt({places, slots}, ledger.epoch() + 1, progress.last_step());
-        std::vector<PublishedSlab> in_flight;
+        std::vector<PublishedSlab> in_flight, given_up;
         for (std::uint32_t slab = 0; slab < ledger.slab_count(); ++slab) {
             const SlabState state = ledger.word(slab).state;
-            if (state != SlabState::Ready && state != SlabState::Leased) continue;
+            if (state != SlabState::Ready && state != SlabState::Leased && state != SlabState::Quarantined) continue;
             const auto last = std::find_if(filled.rbegin(), filled.rend(), [&](const auto& one) { return one.slab == slab; });
-            in_flight.push_back(*last);
+            (state == SlabState::Quarantined ? given_up : in_flight).push_back(*last);
         }
         exchange = SlabExchange::make(1);
         port = hub.broker_port();
         make_broker();
-        broker->adopt(in_flight);
+        broker->adopt(in_flight, given_up);
     }
     SlabState state(std::uint32_t slab) const { return ledger.word(slab).state; }
 
@@ -188,6 +188,17 @@ TEST(BrokerReconnect, OneThatStaysAwayLosesItsLeaseButKeepsItsHold) {
     EXPECT_TRUE(f.ledger.holds(consumer.tickets[0].slab, {consumer.welcome->slot, consumer.welcome->session}));
 }
 
+TEST(BrokerReconnect, WhatWasGivenUpAndNotLetGoIsNotDeliveredAgain) {
+    SuccessionFixture f(2);
+    f.fill(0);
+    f.progress.count(CountedStep::GiveUp, f.filled[0], 1);   // and died of the next store
+    f.succeed();
+    EXPECT_EQ(f.state(f.filled[0].slab), SlabState::Free);
+    EXPECT_EQ(f.report().quarantined.samples, 4U);
+    EXPECT_EQ(f.report().in_flight.samples, 0U);
+    EXPECT_TRUE(f.report().conserved());
+}
+
 TEST(BrokerReconnect, AProcessThatBeginsAnewHasNothingOfItsFormerSession) {
     SuccessionFixture f;
     ScriptedConsumer consumer(f, 11);
@@ -205,7 +216,8 @@ TEST(BrokerReconnect, AProcessThatBeginsAnewHasNothingOfItsFormerSession) {
 TEST(BrokerReconnect, AHelloWithMoreHoldingsThanRecordsIsCountedOnly) {
     SuccessionFixture f;
     ScriptedConsumer consumer(f, 11);
-    const Hello hello{.run_nonce = BrokerFixture::kNonce, .former_session = 1, .last_delivery = 0, .holding = 3, .window = 1, .program_version = {}};
+    const Hello hello{
+        .run_nonce = BrokerFixture::kNonce, .former_session = 1, .last_delivery = 0, .holding = 3, .window = 1, .program_version = {}};
     consumer.port->send_work(encode(hello));
     f.broker->step();
     consumer.receive();
@@ -303,7 +315,8 @@ RC_GTEST_PROP(BrokerReconnectHistories, LoseNothingAndCountEverythingOnce, ()) {
                 const SlabTicket ticket = person.held.back();
                 person.held.pop_back();
                 person.unacknowledged.push_back(ticket);
-                const auto slab = std::find_if(f.filled.rbegin(), f.filled.rend(), [&](const auto& one) { return one.slab == ticket.slab; });
+                const auto slab = std::find_if(f.filled.rbegin(), f.filled.rend(),
+                                               [&](const auto& one) { return one.slab == ticket.slab; });
                 const ConsumerRef ref{person.consumer->welcome->slot, person.session};
                 if (f.ledger.completes(ref, ticket, ReleaseKind::Completed))
                     f.progress.count(CountedStep::Complete, *slab, ticket.generation);

@@ -1,0 +1,73 @@
+// A run's memory, made anew or taken over from a producer that died; and what a producer does that dies itself.
+
+#include <cstdlib>
+
+#include "common/base/log.hpp"
+#include "common/base/trace_recording.hpp"
+#include "producer/run/adoption.hpp"
+#include "producer/run/producer_run.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr std::uint32_t kConsumerCapacity = 64;
+
+}  // namespace
+
+void ProducerRun::make_memory() {
+    memory_ = std::make_unique<RunMemory>(endpoint_.names, plan_.layout, plan_.spans, kConsumerCapacity, endpoint_.epoch,
+                                          !config_.consumer_user.empty());
+    ledger_ = std::make_unique<SlabLedger>(SlabLedger::format(memory_->ledger(), endpoint_.epoch));
+    RunProgress& progress = memory_->progress();
+    progress.began_ns = began_ns_;
+    progress.items = source_->items();
+    progress.keys_hash = hash_of_keys(*source_);
+    progress.producers = 1;
+    progress_ = std::make_unique<ProgressLog>(progress);
+    keep_settings(directory_.path(), config_);
+}
+
+// Nothing is changed before it is clear that this producer would go on exactly where the other one stopped.
+void ProducerRun::adopt_memory() {
+    memory_ = std::make_unique<RunMemory>(RunMemory::adopt(endpoint_.names, plan_.layout, plan_.spans, kConsumerCapacity));
+    endpoint_.epoch = memory_->epoch();
+    RunProgress& progress = memory_->progress();
+    if (progress.items != source_->items() || progress.keys_hash != hash_of_keys(*source_))
+        throw ConfigError("the input is not what the run to take over began with: " + std::to_string(source_->items()) +
+                              " items, there were " + std::to_string(progress.items) +
+                              (progress.items == source_->items() ? " of other names" : ""),
+                          "Put the input back as it was, or start another run without --adopt");
+    progress_ = std::make_unique<ProgressLog>(progress);
+    former_ = progress_->totals();
+    ledger_ = std::make_unique<SlabLedger>(SlabLedger::adopt(memory_->ledger(), endpoint_.epoch, progress_->last_step()));
+    const auto read = [this](std::initializer_list<SlabState> states) {
+        return read_slabs(states, *ledger_, endpoint_.names, plan_.spans, config_.batch, source_->items());
+    };
+    in_flight_ = read({SlabState::Ready, SlabState::Leased});
+    given_up_ = read({SlabState::Quarantined});
+    require_conserved(former_, in_flight_);
+    ++progress.producers;
+    spdlog::info("taking over run '{}' as epoch {}: {} samples published through item {}, {} completed, {} slabs in flight",
+                 endpoint_.names.run_id, endpoint_.epoch, former_.published.samples, former_.items_through,
+                 former_.completed.samples, in_flight_.size());
+}
+
+// A device that is lost takes this process with it, and nothing else: consumers, slabs and account stay for the next producer.
+// So it ends as if it had been killed, without a word to anyone; unwinding would wait for a device that never answers.
+void ProducerRun::leave_to_successor(std::exception_ptr error) {
+    ExitCode code = ExitCode::Ok;
+    try {
+        std::rethrow_exception(error);
+    } catch (const Error& problem) {
+        code = problem.exit_code();
+    } catch (...) {
+        return;
+    }
+    const bool device_is_lost = code == ExitCode::DeviceBroken || code == ExitCode::DeviceOutOfMemory;
+    if (!device_is_lost || !last_sweep_.armed || !rung_.survives_producer() || abandoned_ || launcher_gone_) return;
+    spdlog::critical("{}. What is in flight is left to another producer (--adopt)", failure_);
+    save_recording();
+    std::_Exit(to_int(code));
+}
+
+}  // namespace offramp
