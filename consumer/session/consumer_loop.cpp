@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
 #include "common/base/trace.hpp"
 #include "common/base/trace_recording.hpp"
 #include "consumer/session/read_lease.hpp"
@@ -135,6 +136,7 @@ void ConsumerLoop::work_on(const SlabTicket& ticket) {
         session_->release(ticket, ReleaseKind::Returned);
         return;
     }
+    failpoint("consumer.ticket_taken");
     current_ = ticket;
     ReadLease lease = ReadLease::open(ticket, *mappings_, *cell_, *session_, contents_);
     const SlabContents& slab = lease.contents();
@@ -158,6 +160,7 @@ void ConsumerLoop::work_on(const SlabTicket& ticket) {
         std::move(lease).keep_until_death();
         throw;
     }
+    failpoint("consumer.committed");
     mappings_->done_with(ticket.slab);
     std::move(lease).complete(clock_->now() - now_);
 }

@@ -15,6 +15,7 @@
 #include "common/base/log.hpp"
 #include "consumer/sinks/cannot_write.hpp"
 #include "consumer/sinks/output_name.hpp"
+#include "common/base/failpoint.hpp"
 
 namespace offramp {
 namespace {
@@ -111,7 +112,9 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 
 void AtomicFile::commit() {
     expect(static_cast<bool>(file_), "a file is committed once");
+    failpoint("sink.commit");
     if (std::rename(temporary_.c_str(), path_.c_str()) != 0) throw cannot_write(path_, errno);
+    failpoint("sink.committed");
     // A network file system may report only here that it had no room.
     if (::close(file_.release()) != 0 && errno != EINTR) throw cannot_write(path_, errno);
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
 #include "common/base/trace.hpp"
 #include "producer/slab/broker_peer.hpp"
@@ -256,6 +257,7 @@ void Broker::on_answer(Peer& peer, const Answer& answer) {
     }
     peer.ref = *ref;
     peer.admitted = true;
+    failpoint("broker.admitted");
     peer.alive_at = clock_.now();
     port_.send(peer.routing_id, encode(Welcome{ref->session, ref->slot, ledger_.epoch()}));
     spdlog::info("consumer {} (pid {}) is in", ref->session, peer.credentials.pid);

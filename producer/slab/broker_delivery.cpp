@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
 #include "producer/slab/broker.hpp"
 #include "producer/slab/broker_peer.hpp"
@@ -101,6 +102,7 @@ void Broker::acknowledge_releases() {
                                       now - peer->acknowledged_at >= kAcknowledgeInterval);
         if (!due && !peer->in_doubt) continue;
         peer->in_doubt = false;
+        failpoint("broker.acknowledge");
         // Not taken now: the consumer repeats its release, and is answered then.
         port_.send(peer->routing_id, encode(ReleaseAck{peer->ref.session, peer->releases_seen}));
         peer->acknowledged = peer->releases_seen;
@@ -196,9 +198,11 @@ void Broker::send_tickets() {
     for (auto& [id, peer] : peers_) {
         if (peer->to_send.empty()) continue;
         const auto count = static_cast<std::uint32_t>(peer->to_send.size());
+        failpoint("broker.tickets");
         const SendOutcome outcome = port_.send(
             peer->routing_id, encode(Tickets{peer->ref.session, peer->next_delivery}, peer->to_send));
         if (outcome == SendOutcome::Sent) {
+            failpoint("broker.tickets.sent");
             peer->next_delivery += count;
             books_.deliveries += count;
             for (const SlabTicket& ticket : peer->to_send)
