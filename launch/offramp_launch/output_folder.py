@@ -1,5 +1,6 @@
 """The output folder of a run: whose it is while the run lives, and what earlier runs left in it."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -32,16 +33,19 @@ class OutputLock:
         deadline = time.monotonic() + LEFT_OVER_SECONDS
         while not self._try_lock(folder, deadline):
             pass
-        os.ftruncate(self.fd, 0)
-        os.pwrite(self.fd, json.dumps({"run": run_id, "pid": os.getpid()}).encode(), 0)
+        try:
+            os.ftruncate(self.fd, 0)
+            os.pwrite(self.fd, json.dumps({"run": run_id, "pid": os.getpid()}).encode(), 0)
+        except OSError as problem:
+            self.close()
+            raise self._cannot_write(folder, problem) from problem
 
     def _try_lock(self, folder, deadline):
         """False: to be tried again."""
         try:
             self.fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         except OSError as problem:
-            raise LaunchError(f"--output {folder} cannot be written: {problem.strerror}",
-                              "Give --output a folder that you may write to", ExitCode.CANNOT_WRITE) from problem
+            raise self._cannot_write(folder, problem) from problem
         try:
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -73,8 +77,14 @@ class OutputLock:
             self._told = True
         time.sleep(LOOK_AGAIN_SECONDS)
 
+    @staticmethod
+    def _cannot_write(folder, problem):
+        return LaunchError(f"--output {folder} cannot be written: {problem.strerror}",
+                           "Give --output a folder that you may write to, with room", ExitCode.CANNOT_WRITE)
+
     def close(self):
-        self._path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):      # on a disk that became read-only the file stays; nobody holds it any more
+            self._path.unlink(missing_ok=True)
         os.close(self.fd)
 
 

@@ -12,7 +12,7 @@ namespace offramp {
 
 // OUTPUT/.offramp-manifest: which items of a run are done, in a form that outlives it. Text, one JSON object a line:
 //
-//   {"xxh3":"HASH","manifest":1,"run":"ID","pid":N,"identity":{"--batch":"8",...,"items":"1000"}}     first, and only there
+//   {"xxh3":"HASH","identity":{"--batch":"8",...,"items":"1000"},"manifest":1,"pid":N,"run":"ID"}     first, and only there
 //   {"xxh3":"HASH","done":[[0,64],[128,192]]}                                                         any number; items [0, 64) ...
 //
 // HASH is the XXH3 of what follows it on the line. A line that does not bear it out - torn by a death, a full disk or a power cut - says

@@ -6,6 +6,7 @@ import random
 import shutil
 import signal
 import subprocess
+import tempfile
 import unittest
 
 from tests.ipc.resume_cycles import KINDS, Cycles
@@ -18,7 +19,9 @@ SHORT = (*COPY, "--batches", "40")
 LONG = (*COPY, "--batches", "100000")
 
 
-class Resume(unittest.TestCase):
+class InWorlds(unittest.TestCase):
+    """Cases that start worlds, which are cleared away and looked through at the end."""
+
     maxDiff = 2000
 
     def world(self, *flags, **more):
@@ -41,6 +44,8 @@ class Resume(unittest.TestCase):
         world.until(lambda: world.status().get("done_samples", 0) >= samples, f"{samples} samples done")
         self.assertGreaterEqual(world.kill_everything(), 4, "launcher, producer, two consumers")
 
+
+class Resume(InWorlds):
     def test_everything_killed_again_and_again_comes_to_the_same_end(self):
         for kind in KINDS:
             with self.subTest(kind=kind):
@@ -166,20 +171,71 @@ class Resume(unittest.TestCase):
         self.assertIn("--output", answer.stderr)
 
 
-class HostileFolders(Resume):
-    """An output on a file system that is full, or becomes read-only."""
+class HostileFolders(InWorlds):
+    """Results on a file system that is full, or becomes read-only: a clear error, nothing is lost, and --resume goes on."""
+
+    FILES = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--copy-bytes", "128KiB", "--batch", "8", "--batches-per-slab", "1", "--batches", "400",
+             "--processor", "write", "--status-seconds", "0.05")
 
     def setUp(self):
-        self.mounted = pathlib.Path(self.world().folder, "disk")
-        self.mounted.mkdir()
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=0755", "tmpfs", self.mounted], capture_output=True, text=True,
+        self.disk = pathlib.Path(tempfile.mkdtemp(prefix="offramp-disk-", dir="/tmp"))
+        self.addCleanup(self.disk.rmdir)
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=0755", "tmpfs", self.disk], capture_output=True, text=True,
                               check=False)
         if done.returncode != 0:
             self.skipTest(f"a small file system cannot be mounted here: {done.stderr.strip()}")
-        self.addCleanup(subprocess.run, ["umount", "-l", self.mounted], check=True)
+        self.addCleanup(subprocess.run, ["umount", "-l", self.disk], check=True)
 
-    def remount(self, options):
-        subprocess.run(["mount", "-o", f"remount,{options}", self.mounted], check=True, capture_output=True)
+    def try_remount(self, options):
+        return subprocess.run(["mount", "-o", f"remount,{options}", self.disk], capture_output=True, check=False).returncode == 0
+
+    def world_on_disk(self, folder):
+        return self.world(*self.FILES, "--write-path", str(self.disk / "files"), output=folder)
+
+    def assert_continues_to_the_same_end(self, world):
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        samples = world.summary()["samples"]
+        self.assertGreater(samples["done_before"], 0)
+        self.assertEqual(samples["done_before"] + samples["released"], 3200)
+        elsewhere = self.world()
+        elsewhere.flags = (*self.FILES, "--write-path", str(elsewhere.output / "files"))
+        self.assertEqual(elsewhere.start().wait(), 0, elsewhere.said())
+        self.assertEqual(world.results(self.disk / "files"), elsewhere.results(elsewhere.output / "files"))
+
+    def test_a_full_disk(self):
+        for output in (self.disk, None):
+            with self.subTest(manifest="there as well" if output else "elsewhere"):
+                self.assertTrue(self.try_remount("size=4m"))
+                world = self.world_on_disk(output)
+                self.assertEqual(world.start().wait(), 73, world.said())
+                self.assertIn("No space left on device", world.said())
+                self.assertIn("Free space on that file system", world.said())
+                self.assertTrue(self.try_remount("size=160m"))
+                self.assert_continues_to_the_same_end(world)
+                for entry in self.disk.iterdir():
+                    shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+
+    def test_a_disk_that_becomes_read_only_in_mid_run(self):
+        self.assertTrue(self.try_remount("size=160m"))
+        world = self.world_on_disk(None)
+        world.start()
+        world.until(lambda: world.status().get("done_samples", 0) > 0, "the first sample done")
+        # Refused while a file is being written: between two it is not.
+        world.until(lambda: self.try_remount("ro"), "read-only")
+        self.assertEqual(world.wait(), 73, world.said())
+        self.assertIn("Read-only file system", world.said())
+        self.assertTrue(self.try_remount("rw"))
+        self.assert_continues_to_the_same_end(world)
+
+    def test_an_output_folder_that_is_read_only_is_refused_at_once(self):
+        self.assertTrue(self.try_remount("size=160m"))
+        world = self.world_on_disk(self.disk)
+        self.break_off(world, samples=8)
+        self.assertTrue(self.try_remount("ro"))
+        self.assertEqual(world.start("--resume").wait(), 73, world.said())
+        self.assertIn(f"--output {self.disk} cannot be written: Read-only file system", world.said())
+        self.assertTrue(self.try_remount("rw"))
+        self.assert_continues_to_the_same_end(world)
 
 
 if __name__ == "__main__":

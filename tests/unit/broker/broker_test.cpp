@@ -197,19 +197,19 @@ TEST(Broker, TellsOfACompletionOnceAndOnlyWhenItWasAccepted) {
     ScriptedConsumer consumer(f, 11);
     consumer.join();
     f.publish(5);
-    f.publish(6);
     consumer.receive();
-    ASSERT_EQ(consumer.tickets.size(), 2U);
-    EXPECT_TRUE(completed.empty());
-    consumer.release(consumer.tickets[0], ReleaseKind::Returned);
-    SlabTicket stale = consumer.tickets[1];
+    SlabTicket stale = consumer.tickets.at(0);
     ++stale.generation;
     consumer.release(stale);
+    consumer.release(consumer.tickets[0], ReleaseKind::Returned);
     EXPECT_TRUE(completed.empty());
-    consumer.release(consumer.tickets[1]);
+    f.clock.advance(seconds(1));
+    f.broker->step();
+    consumer.receive();
+    consumer.release(consumer.tickets.at(1));
     consumer.release(consumer.tickets[1]);
     consumer.send_releases(1, {{consumer.tickets[1], 1, 0}});
-    EXPECT_EQ(completed, std::vector<std::uint64_t>{6});
+    EXPECT_EQ(completed, std::vector<std::uint64_t>{5});
 }
 
 TEST(Broker, AcknowledgesAStreamOfReleasesRarelyButALeaverAtOnce) {
