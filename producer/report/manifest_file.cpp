@@ -64,6 +64,7 @@ bool read_header(std::string_view line, Manifest& manifest) {
     try {
         manifest.run_id = header.at("run").get<std::string>();
         manifest.pid = header.at("pid").get<std::uint64_t>();
+        manifest.before = header.at("before").get<std::uint64_t>();
         manifest.identity.facts = header.at("identity").get<std::map<std::string, std::string>>();
     } catch (const json::exception&) {
         return false;
@@ -74,7 +75,7 @@ bool read_header(std::string_view line, Manifest& manifest) {
 }  // namespace
 
 std::string Manifest::header_line() const {
-    const json header = {{"manifest", kVersion}, {"run", run_id}, {"pid", pid}, {"identity", identity.facts}};
+    const json header = {{"manifest", kVersion}, {"run", run_id}, {"pid", pid}, {"before", before}, {"identity", identity.facts}};
     return sealed(std::string_view(header.dump(-1, ' ', false, json::error_handler_t::replace)).substr(1));
 }
 

@@ -12,8 +12,8 @@ namespace offramp {
 
 // OUTPUT/.offramp-manifest: which items of a run are done, in a form that outlives it. Text, one JSON object a line:
 //
-//   {"xxh3":"HASH","identity":{"--batch":"8",...,"items":"1000"},"manifest":1,"pid":N,"run":"ID"}     first, and only there
-//   {"xxh3":"HASH","done":[[0,64],[128,192]]}                                                         any number; items [0, 64) ...
+//   {"xxh3":"HASH","before":0,"identity":{"--batch":"8",...,"items":"1000"},"manifest":1,"pid":N,"run":"ID"}   first, only there
+//   {"xxh3":"HASH","done":[[0,64],[128,192]]}                                                  any number; items [0, 64) ...
 //
 // HASH is the XXH3 of what follows it on the line. A line that does not bear it out - torn by a death, a full disk or a power cut - says
 // nothing: what it stood for is made again. Lines may repeat items. An item that could not be read is not in it: it is tried again.
@@ -21,6 +21,7 @@ namespace offramp {
 struct Manifest {
     std::string run_id;              // of the last that wrote it
     std::uint64_t pid = 0;           // of its producer
+    std::uint64_t before = 0;        // items that were done when that run began
     ManifestIdentity identity;
     ItemRanges done;
     std::uint64_t ignored_lines = 0;   // that were torn or damaged

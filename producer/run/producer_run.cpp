@@ -261,7 +261,7 @@ void ProducerRun::start_pipeline() {
                                                            .max_errors = config_.max_errors,
                                                            .seed = config_.seed,
                                                            .timeline = timeline_.get(),
-                                                           .done = manifest_ ? manifest_->done_before() : ItemRanges{}});
+                                                           .done = manifest_ ? manifest_->done() : ItemRanges{}});
     egress_ = make_egress(
         rung_, {.config = config_,
                 .names = endpoint_.names,

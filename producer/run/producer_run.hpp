@@ -77,7 +77,7 @@ class ProducerRun {
     void beat();
     RunFigures figures() const;
     ExitCode outcome(const RunFigures& figures) const;
-    std::uint64_t done_before() const { return manifest_ ? manifest_->done_before().items() : 0; }
+    std::uint64_t done_before() const { return manifest_ ? manifest_->items_before() : 0; }
     std::function<void(const PublishedSlab&)> completion_noter();
 
     const RunConfig config_;

@@ -25,11 +25,11 @@ const std::string& made_folder(const std::string& folder) {
     return folder;
 }
 
-// What is done already, when the folder's manifest is of the same work.
-ItemRanges continued(const std::optional<Manifest>& former, const ManifestIdentity& identity, const std::string& folder) {
+// Says what there is to continue. Errors: ConfigError when the folder's manifest is of other work.
+void check_same_work(const std::optional<Manifest>& former, const ManifestIdentity& identity, const std::string& folder) {
     if (!former) {
         spdlog::warn("--resume: {} has no manifest of an earlier run, so every item is made", folder);
-        return {};
+        return;
     }
     if (const std::string difference = identity.difference_from(former->identity); !difference.empty())
         throw ConfigError("--resume: " + folder + " holds other work, of run " + former->run_id + ": " + difference,
@@ -39,7 +39,6 @@ ItemRanges continued(const std::optional<Manifest>& former, const ManifestIdenti
                      kManifestName);
     spdlog::info("--resume: {} of {} items were done by earlier runs, the last of them {}", former->done.items(), former->items(),
                  former->run_id);
-    return former->done;
 }
 
 }  // namespace
@@ -49,11 +48,18 @@ RunManifest::RunManifest(const RunConfig& config, const BatchSource& source, For
     : lock_(made_folder(config.output), config.run_id) {
     const std::string path = config.output + "/" + kManifestName;
     const ManifestIdentity identity = ManifestIdentity::of(config, source.items(), source_fingerprint(source));
-    if (former == Former::Continue) done_before_ = continued(read_manifest(path), identity, config.output);
+    if (former != Former::StartOver) {
+        const std::optional<Manifest> found = read_manifest(path);
+        check_same_work(found, identity, config.output);
+        if (found) {
+            done_ = found->done;
+            items_before_ = former == Former::TakeOver ? found->before : found->done.items();
+        }
+    }
     writer_ = std::make_unique<ManifestWriter>(
         path,
-        Manifest{.run_id = config.run_id, .pid = static_cast<std::uint64_t>(::getpid()), .identity = identity, .done = done_before_,
-                 .ignored_lines = 0},
+        Manifest{.run_id = config.run_id, .pid = static_cast<std::uint64_t>(::getpid()), .before = items_before_, .identity = identity,
+                 .done = done_, .ignored_lines = 0},
         config.durable ? ManifestWriter::Durability::PowerCut : ManifestWriter::Durability::Process, std::move(on_failure));
 }
 

@@ -25,19 +25,23 @@ class RunManifest {
     enum class Former {
         StartOver,   // what an earlier run did is done again
         Continue,    // and is not
+        TakeOver,    // the same, and the earlier run is this very one, whose producer died
     };
     RunManifest(const RunConfig& config, const BatchSource& source, Former former,
                 std::function<void(std::exception_ptr)> on_failure);
 
-    // By runs before this one; fixed.
-    const ItemRanges& done_before() const { return done_before_; }
+    // What need not be made: by runs before this one, and by producers of this run before this one. Fixed.
+    const ItemRanges& done() const { return done_; }
+    // How many items were done when this run began.
+    std::uint64_t items_before() const { return items_before_; }
     // Its completion was accepted.
     void completed(const PublishedSlab& slab) { writer_->note(slab.items); }
     void close() { writer_->close(); }
 
  private:
     OutputLock lock_;
-    ItemRanges done_before_;
+    ItemRanges done_;
+    std::uint64_t items_before_ = 0;
     std::unique_ptr<ManifestWriter> writer_;
 };
 

@@ -15,7 +15,7 @@ namespace {
 using test::ScratchFolder;
 
 Manifest of_run(std::uint64_t items = 1000) {
-    return {.run_id = "the-run", .pid = 42, .identity = {{{"items", std::to_string(items)}, {"--batch", "8"}}}, .done = {}, .ignored_lines = 0};
+    return {.run_id = "the-run", .pid = 42, .before = 7, .identity = {{{"items", std::to_string(items)}, {"--batch", "8"}}}, .done = {}, .ignored_lines = 0};
 }
 
 std::string lines(std::vector<ItemRange> ranges) { return done_lines(ranges); }
@@ -25,6 +25,7 @@ TEST(Manifest, IsReadBackAsItWasWritten) {
     const Manifest manifest = parse_manifest(text, "file");
     EXPECT_EQ(manifest.run_id, "the-run");
     EXPECT_EQ(manifest.pid, 42U);
+    EXPECT_EQ(manifest.before, 7U);
     EXPECT_EQ(manifest.identity, of_run().identity);
     EXPECT_EQ(manifest.items(), 1000U);
     EXPECT_EQ(manifest.done.list(), (std::vector<ItemRange>{{0, 24}, {990, 1000}}));
@@ -33,7 +34,7 @@ TEST(Manifest, IsReadBackAsItWasWritten) {
 
 TEST(Manifest, ItsBytesAreFrozen) {
     EXPECT_EQ(of_run().header_line(),
-              R"({"xxh3":"c2c1454bd92ef535","identity":{"--batch":"8","items":"1000"},"manifest":1,"pid":42,"run":"the-run"})" "\n");
+              R"({"xxh3":"c2c1454bd92ef535","before":7,"identity":{"--batch":"8","items":"1000"},"manifest":1,"pid":42,"run":"the-run"})" "\n");
     EXPECT_EQ(lines({{0, 8}, {16, 24}}), R"({"xxh3":"708098c17d080d87","done":[[0,8],[16,24]]})" "\n");
 }
 

@@ -21,7 +21,7 @@ using test::ScratchFolder;
 using Durability = ManifestWriter::Durability;
 
 Manifest of_run(std::uint64_t items, ItemRanges done = {}) {
-    return {.run_id = "the-run", .pid = 42, .identity = {{{"items", std::to_string(items)}}}, .done = std::move(done), .ignored_lines = 0};
+    return {.run_id = "the-run", .pid = 42, .before = 7, .identity = {{{"items", std::to_string(items)}}}, .done = std::move(done), .ignored_lines = 0};
 }
 
 void note(ManifestWriter& writer, ItemRange range) { writer.note(std::span(&range, 1)); }
