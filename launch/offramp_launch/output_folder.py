@@ -108,7 +108,7 @@ def start_over(folder, consumer, identity, note=print):
     if former:
         note(f"[run] {folder} holds {former}. This run starts over; with the same input and settings, --resume continues instead", flush=True)
     (folder / MANIFEST).unlink(missing_ok=True)
-    if not any(entry.name != LOCK for entry in os.scandir(folder)):
+    if not any(name != LOCK for name in os.listdir(folder)):
         return
     if (folder / SEGMENTS).is_dir():
         shutil.rmtree(folder / SEGMENTS, ignore_errors=True)
