@@ -366,6 +366,7 @@ void ProducerRun::flow_measured() {
     if (config_.profile_batches > 0) {
         device_->start_profiler();
         const bool more = inference_->run(*input_, *egress_, config_.profile_batches);
+        wait_until_delivered();   // the captured steps' copies belong to them, on every rung
         device_->stop_profiler();
         if (!more) return;
     }
