@@ -22,8 +22,8 @@ LOOK_AGAIN_SECONDS = 0.1
 class OutputLock:
     """
     Keeps a second run out of an output folder, from before its programs start until what they left is put together.
-    Owns: an exclusive lock on OUTPUT/.offramp-lock. The run's programs inherit `fd`, so that the lock outlives a launcher that is killed
-    for as long as any of them may still write. Errors: LaunchError (RUN_IN_USE) naming the other run and its launcher.
+    Owns: an exclusive lock on OUTPUT/.offramp-lock. The run's programs inherit `fd`, so that the lock outlives a launcher that is
+    killed for as long as any of them may still write. Errors: LaunchError (RUN_IN_USE) naming the other run and its launcher.
     """
 
     def __init__(self, folder, run_id, note=print):
@@ -71,7 +71,8 @@ class OutputLock:
         if pid is None or is_alive(pid) or time.monotonic() > deadline:
             os.close(self.fd)
             raise LaunchError(f"run {run} (process {pid or '?'}, or a program that it started) writes to {folder}",
-                              "Wait for its end, end it (./launch/offramp stop), or give this run another --output", ExitCode.RUN_IN_USE)
+                              "Wait for its end, end it (./launch/offramp stop), or give this run another --output",
+                              ExitCode.RUN_IN_USE)
         if not self._told:
             self._note(f"[run] waiting for the last programs of run {run}, whose launcher (process {pid}) died", flush=True)
             self._told = True
@@ -106,14 +107,16 @@ def start_over(folder, consumer, identity, note=print):
     folder = pathlib.Path(folder)
     former = describe_manifest(folder / MANIFEST)
     if former:
-        note(f"[run] {folder} holds {former}. This run starts over; with the same input and settings, --resume continues instead", flush=True)
+        note(f"[run] {folder} holds {former}. This run starts over; with the same input and settings, --resume continues instead",
+             flush=True)
     (folder / MANIFEST).unlink(missing_ok=True)
     if not any(name != LOCK for name in os.listdir(folder)):
         return
     if (folder / SEGMENTS).is_dir():
         shutil.rmtree(folder / SEGMENTS, ignore_errors=True)
         note(f"[run] removed unmerged parts that a run which was killed left in {folder}", flush=True)
-    done = subprocess.run([*consumer, "--start-over"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, **identity)
+    done = subprocess.run([*consumer, "--start-over"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+                          **identity)
     if done.returncode != 0:
         raise LaunchError(f"what earlier runs left in {folder} could not be removed:\n{done.stderr.strip()}",
                           "Give --output another folder", done.returncode)

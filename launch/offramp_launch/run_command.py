@@ -51,8 +51,8 @@ def start(places, argv, typed):
         raise LaunchError(f"--consumers {consumers} is more than a run can hold", f"At most {MOST_CONSUMERS}", ExitCode.USAGE)
 
     if config.get("resume") and not (config.get("output") or config.get("run-dir")):
-        raise LaunchError("--resume does not say which run is to be continued", "Give its --output (or its --run-dir, if it had no --output)",
-                          ExitCode.USAGE)
+        raise LaunchError("--resume does not say which run is to be continued",
+                          "Give its --output (or its --run-dir, if it had no --output)", ExitCode.USAGE)
     run_id = config.get("run-id") or new_run_id()
     account = account_of(config.get("consumer-user"))
     run_dir = RunDir(places, choose_run_dir(places, config.get("run-dir"), run_id), group_readable=account is not None)

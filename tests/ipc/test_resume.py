@@ -96,8 +96,8 @@ class Resume(InWorlds):
         world = self.world(*SHORT)
         self.assertEqual(world.start().wait(), 0, world.said())
         before = world.results()
-        for flags, said in ((("--batch", "4", "--batches", "80"), "--batch was 8 and is 4"), (("--batches", "41"), "items was 320 and is 328"),
-                            (("--seed", "7"), "--seed was 0 and is 7")):
+        for flags, said in ((("--batch", "4", "--batches", "80"), "--batch was 8 and is 4"),
+                            (("--batches", "41"), "items was 320 and is 328"), (("--seed", "7"), "--seed was 0 and is 7")):
             world.flags = (*SHORT, *flags)
             self.assertEqual(world.start("--resume").wait(), 64, world.said())
             self.assertIn(said, world.said())
@@ -145,9 +145,9 @@ class Resume(InWorlds):
             second = self.world(*LONG, output=first.output)
             self.assertEqual(second.start(*flags).wait(), 85, second.said())
             self.assertIn(f"run {first.run_id()} (process {first.launcher.pid}", second.said())
-        by_hand = subprocess.run([pathlib.Path(os.environ["OFFRAMP_TEST_BIN"], "offramp-producer"), *LONG, "--run-dir", second.folder / "r",
-                                  "--run-id", f"test-{second.mark[:12]}-hand", "--output", first.output], capture_output=True, text=True,
-                                 timeout=60, check=False)
+        producer = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"], "offramp-producer")
+        by_hand = subprocess.run([producer, *LONG, "--run-dir", second.folder / "r", "--run-id", f"test-{second.mark[:12]}-hand",
+                                  "--output", first.output], capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(by_hand.returncode, 85, by_hand.stderr)
         self.assertIn(f"run {first.run_id()}", by_hand.stderr)
         self.assertIsNone(first.launcher.poll())
@@ -166,7 +166,8 @@ class Resume(InWorlds):
     def test_resume_needs_to_know_what(self):
         launch = pathlib.Path(__file__).resolve().parents[2] / "launch/offramp"
         world = self.world()
-        answer = subprocess.run([launch, "run", *SHORT, "--resume"], capture_output=True, text=True, timeout=60, env=world.environment, check=False)
+        answer = subprocess.run([launch, "run", *SHORT, "--resume"], capture_output=True, text=True, timeout=60, env=world.environment,
+                                check=False)
         self.assertEqual(answer.returncode, 64, answer.stderr)
         self.assertIn("--output", answer.stderr)
 
@@ -174,7 +175,8 @@ class Resume(InWorlds):
 class HostileFolders(InWorlds):
     """Results on a file system that is full, or becomes read-only: a clear error, nothing is lost, and --resume goes on."""
 
-    FILES = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--copy-bytes", "128KiB", "--batch", "8", "--batches-per-slab", "1", "--batches", "400",
+    FILES = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--copy-bytes", "128KiB", "--batch", "8",
+             "--batches-per-slab", "1", "--batches", "400",
              "--processor", "write", "--status-seconds", "0.05")
 
     def setUp(self):
