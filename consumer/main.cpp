@@ -31,6 +31,10 @@ int run_consumer(int argc, const char* const* argv) {
         finish_run(*config);
         return to_int(ExitCode::Ok);
     }
+    if (config->start_over) {
+        start_over(*config);
+        return to_int(ExitCode::Ok);
+    }
     if (!config->trace_dir.empty()) start_recording(config->trace_dir, "consumer", config->rung);
     const auto processor = make_processor(config->processor, {.config = &*config});
     const int code = serve_run(*config, signals, *processor);

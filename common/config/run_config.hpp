@@ -83,6 +83,9 @@ struct RunConfig {
     std::string write_path = "/dev/null";
     bool write_copy = false;  // `write`: serialise into a copy first, as the article does
     std::uint32_t png_level = 3;
+    bool durable = false;  // results and manifest survive a power cut, too
+    bool resume = false;   // do only what the output folder's manifest does not hold
+    bool start_over = false;  // remove what earlier runs left of outputs that are appended to
     bool finish = false;  // merge the segments of all consumers when the run has ended
 
     // what to do instead of a run: on the command line only, never part of a printed configuration

@@ -184,6 +184,11 @@ void add_consumers(std::vector<Setting>& table) {
                    "Where the processor `write` writes", check_not_empty);
     consumers.on_off("write-copy", &RunConfig::write_copy, "`write`: serialise into a copy first");
     consumers.whole("png-level", &RunConfig::png_level, {0, 9, ""}, "Compression of PNG files");
+    consumers.on_off("durable", &RunConfig::durable,
+                     "Flush results, folders and manifest to the disk: they survive a power cut");
+    consumers.on_off("resume", &RunConfig::resume, "Continue the run that left --output: do only what is missing there");
+    consumers.on_off("start-over", &RunConfig::start_over,
+                     "Remove what earlier runs left of merged outputs, before a run that does not continue them");
     consumers.on_off("finish", &RunConfig::finish,
                      "Merge the segments of all consumers when the run has ended");
 }

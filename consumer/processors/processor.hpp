@@ -8,6 +8,7 @@
 
 #include "common/config/run_config.hpp"
 #include "common/slab/slab_view.hpp"
+#include "consumer/sinks/durability.hpp"
 
 namespace offramp {
 
@@ -36,6 +37,8 @@ class Processor {
 
 struct ProcessorOptions {
     const RunConfig* config = nullptr;
+
+    Durability durability() const { return config->durable ? Durability::PowerCut : Durability::Process; }
 };
 
 struct ProcessorEntry {

@@ -51,6 +51,8 @@ def tell(summary, unit, output, again):
         lines.append(f"  done       {samples.get('released', 0)} {unit} in {_number(summary.get('seconds'))} s, "
                      f"{_number(summary.get('samples_per_second'))} {unit}/s, "
                      f"first batch after {_number(summary.get('first_batch_seconds'))} s")
+        if samples.get("done_before"):
+            lines.append(f"  resumed    {samples['done_before']} {unit} were done by earlier runs")
         lines.append("  model      " + ", ".join(str(summary[key]) for key in ("model", "precision", "device") if summary.get(key)))
         lines.append("  batches    " + ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in batches.items()))
     skipped = summary.get("skipped") or []

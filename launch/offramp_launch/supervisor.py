@@ -39,6 +39,7 @@ class RunPlan:
     consumer: list
     consumers: int
     account: object = None
+    kept_open: tuple = ()       # descriptors that every program inherits
 
 
 @dataclasses.dataclass
@@ -120,7 +121,7 @@ class Supervisor:
 
     def _spawn(self, name, argv, account):
         return Child(name, [*argv, "--lifeline-fd", str(self._lifeline_read)], self._plan.run_dir.log(name),
-                     self._lifeline_read, account)
+                     (self._lifeline_read, *self._plan.kept_open), account)
 
     def _alive(self):
         return [child for child in (self._producer, *(seat.child for seat in self._seats)) if child and child.status is None]

@@ -70,8 +70,10 @@ class CopyModel final : public Model {
     ModelInput input() const override { return {}; }
     std::vector<TensorSpec> outputs() const override { return outputs_; }
 
+    void begin_batch(std::uint64_t number) override { batch_ = number; }
+
     std::vector<DeviceTensor> run(const void*) override {
-        const std::byte* at = buffer_->data() + (runs_++ % kStarts) * kShift;
+        const std::byte* at = buffer_->data() + (batch_++ % kStarts) * kShift;
         std::vector<DeviceTensor> tensors;
         tensors.reserve(outputs_.size());
         for (const TensorSpec& output : outputs_) {
@@ -85,7 +87,7 @@ class CopyModel final : public Model {
     std::vector<TensorSpec> outputs_;
     std::size_t bytes_ = 0;
     std::shared_ptr<DeviceBuffer> buffer_;
-    std::uint64_t runs_ = 0;
+    std::uint64_t batch_ = 0;
 };
 
 }  // namespace

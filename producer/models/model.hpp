@@ -68,6 +68,9 @@ class Model {
     virtual std::vector<TensorSpec> outputs() const = 0;  // of a full batch; dense rows
     // What the outputs' height and width are to be enlarged by, bilinearly, where that was left out; else 1.
     virtual std::uint32_t expansion() const { return 1; }
+    // Says which batch the next run() is of. What a model gives depends on its input alone, so that a batch that is computed again
+    // gives the same; to a model without input the number is the input.
+    virtual void begin_batch(std::uint64_t number) { static_cast<void>(number); }
     // Submits one batch. `input` lies on the device in the form that input() states (null for
     // InputKind::None) and stays untouched until work submitted to the stream afterwards starts.
     virtual std::vector<DeviceTensor> run(const void* input) = 0;

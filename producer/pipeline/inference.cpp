@@ -37,6 +37,7 @@ OutputBatch Inference::compute_batch(InputBatch input) {
     if (!device_.is_gpu() && input.ready() != nullptr) input.ready()->wait();
     OutputBatch output{.number = input.number(), .rows = {input.rows().begin(), input.rows().end()}};
     clock_.begin(compute_, input.number());
+    model_.begin_batch(input.number());
     output.tensors = transformer_.apply(compute_, model_.run(input.data()));
     clock_.end(compute_);
     output.computed = events_.take();

@@ -12,6 +12,7 @@
 
 #include "producer/cuda/device.hpp"
 #include "producer/models/model.hpp"
+#include "producer/pipeline/batch_plan.hpp"
 #include "producer/pipeline/bounded_queue.hpp"
 #include "producer/pipeline/device_timeline.hpp"
 #include "producer/pipeline/error_budget.hpp"
@@ -31,6 +32,7 @@ struct PrefetchSettings {
     std::string max_errors = "100%";
     std::uint64_t seed = 0;  // of a resident input
     DeviceTimeline* timeline = nullptr;  // where uploads are recorded; null: nowhere
+    ItemRanges done;                     // by earlier runs: these are not made again (BatchPlan)
 };
 
 // Brings a source's items onto the device ahead of the model: decode workers fill page-locked staging, one
@@ -63,8 +65,10 @@ class Prefetcher {
     // still last.
     struct Progress {
         std::uint64_t batches_delivered = 0;
-        std::uint64_t items_delivered = 0;  // rows of those batches, holes included
-        std::uint64_t holes_delivered = 0;
+        // Rows that were wanted, holes included, of those batches and of those of which nothing could be read but what is done
+        // already: the latter are not given out.
+        std::uint64_t items_delivered = 0;
+        std::uint64_t holes_delivered = 0;  // of those: unreadable
         std::uint64_t batches_queued = 0;
         double next_blocked_seconds = 0;  // the model waits for input
         double upload_blocked_on_decode_seconds = 0;
@@ -81,7 +85,9 @@ class Prefetcher {
     void load_row(const StagingWindow::Claim& claim);
     void upload() noexcept;
     void upload_batches();
+    bool leave_out(const StagingWindow::Batch& batch);
     void upload_one(StagingWindow::Batch batch);
+    void book(std::span<const RowInfo> rows);
     void queue_resident_batches();
     void fail(std::exception_ptr error) noexcept;
     void close() noexcept;
@@ -90,6 +96,7 @@ class Prefetcher {
     Device& device_;
     BatchSource& source_;
     const PrefetchSettings settings_;
+    const BatchPlan plan_;
     const ErrorBudget budget_;
     SkippedItems skipped_;
 

@@ -38,6 +38,8 @@ bool SlabFilling::add(const std::shared_ptr<OutputBatch>& batch, std::uint32_t f
     const std::uint32_t at = writer_.rows();
     if (!writer_.add_batch(batch->number, first_row, entries_)) return false;
     if (batches_.empty()) published_.first_batch = batch->number;
+    for (const SampleEntry& entry : entries_)
+        if (!entry.hole) append_item(published_.items, entry.item);
     published_.samples += samples;
     published_.batches_ended += first_row + rows == batch->rows.size() ? 1U : 0U;
     batches_.push_back(batch);

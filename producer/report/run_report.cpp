@@ -133,7 +133,7 @@ std::string RunReport::limiting_stage(const RunFigures& before, const RunFigures
 
 std::string RunReport::status_json(const RunFacts& facts, const RunFigures& before, const RunFigures& now) {
     const double seconds = seconds_between(before.at_ns, now.at_ns);
-    const std::uint64_t done = now.broker.completed.samples + now.skipped + now.broker.quarantined.samples;
+    const std::uint64_t done = facts.done_before + now.broker.completed.samples + now.skipped + now.broker.quarantined.samples;
     double busy = 0;
     double busy_before = 0;
     std::size_t living = 0;
@@ -151,6 +151,7 @@ std::string RunReport::status_json(const RunFacts& facts, const RunFigures& befo
         {"pid", ::getpid()},
         {"done_samples", done},
         {"total_samples", facts.items},
+        {"done_before", facts.done_before},
         {"batches", now.broker.completed.batches},
         {"released_samples", now.broker.completed.samples},
         {"released_batches", now.broker.completed.batches},
@@ -180,6 +181,7 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& fig
     json samples = in_unit(figures, &Amount::samples);
     samples["sourced"] = figures.sourced;
     samples["skipped"] = figures.skipped;
+    samples["done_before"] = facts.done_before;
     json batches = in_unit(figures, &Amount::batches);
     json skipped = json::array();
     for (const SkippedItem& item : figures.skipped_items)

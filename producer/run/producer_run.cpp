@@ -89,6 +89,7 @@ ProducerRun::ProducerRun(RunConfig config, const EndSignals& signals, std::uint6
     open_model();
     check_not_stopped();
     open_source();
+    open_manifest();
     lay_out_slabs();
     start_delivery();
     check_not_stopped();
@@ -101,6 +102,7 @@ ProducerRun::ProducerRun(RunConfig config, const EndSignals& signals, std::uint6
                                     .source = source_->description(),
                                     .random_weights = model_->random_weights(),
                                     .items = source_->items(),
+                                    .done_before = done_before(),
                                     .slab_payload_bytes = plan_.layout.payload_bytes,
                                     .samples_per_slab = static_cast<std::uint64_t>(plan_.layout.rows),
                                     .batches_per_slab = plan_.layout.batches,
@@ -150,6 +152,21 @@ void ProducerRun::open_source() {
     source_ = find_source(config_.source)
                   .make({.config = &config_, .model_input = input.tensor, .model_takes_images = input.kind == InputKind::Image});
     spdlog::info("source: {}", source_->description());
+}
+
+// Of a run whose outputs go nowhere there is nothing to continue.
+void ProducerRun::open_manifest() {
+    if (config_.resume && config_.output.empty())
+        throw ConfigError("--resume needs --output", "Give the output folder of the run that is to be continued");
+    if (config_.output.empty() || rung_.processing == Rung::Processing::None) return;
+    manifest_ = std::make_unique<RunManifest>(config_, *source_,
+                                              config_.resume ? RunManifest::Former::Continue : RunManifest::Former::StartOver,
+                                              [this](std::exception_ptr error) { fail(error); });
+}
+
+std::function<void(const PublishedSlab&)> ProducerRun::completion_noter() {
+    if (!manifest_) return {};
+    return [this](const PublishedSlab& slab) { manifest_->completed(slab); };
 }
 
 void ProducerRun::lay_out_slabs() {
@@ -206,7 +223,7 @@ void ProducerRun::start_delivery() {
         delivery_ = start_broker();
         endpoint_.publish();
     } else {
-        auto local = std::make_unique<LocalDelivery>(config_.warmup_batches);
+        auto local = std::make_unique<LocalDelivery>(config_.warmup_batches, completion_noter());
         local_ = local.get();
         delivery_ = std::move(local);
     }
@@ -218,7 +235,8 @@ std::unique_ptr<Delivery> ProducerRun::start_broker() {
         .allowed_uids = allowed_uids(config_),
         .lease = std::chrono::nanoseconds(static_cast<std::int64_t>(config_.lease_seconds * 1e9)),
         .max_charges = config_.max_charges,
-        .warmup_batches = config_.warmup_batches};
+        .warmup_batches = config_.warmup_batches,
+        .on_completed = completion_noter()};
     // Without a pool, each slab's memory is made when it is filled.
     const Broker::SlabMemory memory{
         [this](std::uint32_t slab) { return !pool_ || pool_->usable(slab); },
@@ -242,7 +260,8 @@ void ProducerRun::start_pipeline() {
                                                            .depth = config_.prefetch,
                                                            .max_errors = config_.max_errors,
                                                            .seed = config_.seed,
-                                                           .timeline = timeline_.get()});
+                                                           .timeline = timeline_.get(),
+                                                           .done = manifest_ ? manifest_->done() : ItemRanges{}});
     egress_ = make_egress(
         rung_, {.config = config_,
                 .names = endpoint_.names,
@@ -294,6 +313,11 @@ ExitCode ProducerRun::execute() {
     }
     try {
         delivery_->join();
+    } catch (...) {
+        fail(std::current_exception());
+    }
+    try {
+        if (manifest_) manifest_->close();
     } catch (...) {
         fail(std::current_exception());
     }
@@ -501,7 +525,7 @@ ExitCode ProducerRun::outcome(const RunFigures& figures) const {
             broker.in_flight.samples, broker.quarantined.samples);
         return ExitCode::Conservation;
     }
-    if (abandoned_ || (draining_ && figures.sourced < source_->items())) return ExitCode::Interrupted;
+    if (abandoned_ || (draining_ && figures.sourced + done_before() < source_->items())) return ExitCode::Interrupted;
     return broker.given_up.empty() ? ExitCode::Ok : ExitCode::SetAside;
 }
 

@@ -23,6 +23,7 @@
 #include "producer/run/egress_plan.hpp"
 #include "producer/run/end_watch.hpp"
 #include "producer/run/run_directory.hpp"
+#include "producer/run/run_manifest.hpp"
 #include "producer/rungs/local_delivery.hpp"
 #include "producer/rungs/rung.hpp"
 #include "producer/slab/broker_thread.hpp"
@@ -50,6 +51,7 @@ class ProducerRun {
  private:
     void open_model();
     void open_source();
+    void open_manifest();
     void lay_out_slabs();
     void make_pool();
     void start_delivery();
@@ -75,6 +77,8 @@ class ProducerRun {
     void beat();
     RunFigures figures() const;
     ExitCode outcome(const RunFigures& figures) const;
+    std::uint64_t done_before() const { return manifest_ ? manifest_->items_before() : 0; }
+    std::function<void(const PublishedSlab&)> completion_noter();
 
     const RunConfig config_;
     const Rung& rung_;
@@ -111,6 +115,7 @@ class ProducerRun {
     std::unique_ptr<Model> model_;
     std::unique_ptr<OutputTransformer> transformer_;
     std::unique_ptr<BatchSource> source_;
+    std::unique_ptr<RunManifest> manifest_;    // null: nothing of this run is kept
     EgressPlan plan_;
     SteadyClock clock_;
     PidfdWatch watch_;

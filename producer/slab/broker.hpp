@@ -31,6 +31,7 @@ struct BrokerOptions {
     std::uint32_t max_charges = 3;                 // deaths that a filling may cause before it is given up
     std::uint64_t warmup_batches = 0;              // left out of the steady-state figures
     std::chrono::nanoseconds farewell = std::chrono::seconds(5);   // for consumers' goodbyes at the end
+    std::function<void(const PublishedSlab&)> on_completed;        // a completion was accepted; called on the broker's thread
 };
 
 // Tells consumers which slabs they may read, and learns what became of them: messages, liveness, and the one ledger.

@@ -77,6 +77,7 @@ void Broker::on_release(Peer& peer, const ReleaseRecord& record) {
     if (outcome == ReleaseOutcome::Completed) {
         const PublishedSlab& published = fillings_[slab].published;
         books_.completed.add(published);
+        if (options_.on_completed) options_.on_completed(published);
         peer.completed.add(published);
         books_.last_release_ns = to_ns(clock_.now());
         if (books_.first_release_ns == 0) books_.first_release_ns = books_.last_release_ns;

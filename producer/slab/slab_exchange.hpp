@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/base/unique_fd.hpp"
+#include "common/slab/item_ranges.hpp"
 #include "producer/slab/fill_lease.hpp"
 
 namespace offramp {
@@ -24,6 +25,7 @@ struct PublishedSlab {
     std::uint32_t batches_ended = 0;   // batches whose last rows are in this slab
     std::uint64_t bytes = 0;           // of the payload
     std::uint64_t filled_at_ns = 0;
+    std::vector<ItemRange> items;      // without holes, in the order of the slab's rows
 };
 
 // Where the egress threads and the broker thread meet: free slabs one way, filled ones the other. The broker keeps some slabs

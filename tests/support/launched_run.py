@@ -70,7 +70,9 @@ class LaunchedRun:
         return json.loads((self.run_dir / "summary.json").read_text())
 
     def files(self):
-        return {str(path.relative_to(self.output)): path.read_bytes() for path in sorted(self.output.rglob("*")) if path.is_file()}
+        """Every result with its bytes. The manifest is none: it names the run."""
+        return {str(path.relative_to(self.output)): path.read_bytes()
+                for path in sorted(self.output.rglob("*")) if path.is_file() and path.name != ".offramp-manifest"}
 
     def said(self):
         logs = [self.folder / "launcher.log", *sorted((self.run_dir / "logs").glob("*.log"))]

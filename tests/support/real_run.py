@@ -93,9 +93,9 @@ class RealRun:
                        env=self.environment)
 
     def files(self):
-        """Every output file with its bytes, by relative name."""
+        """Every result with its bytes, by relative name. The manifest is none: it names the run."""
         return {str(path.relative_to(self.output)): path.read_bytes()
-                for path in sorted(self.output.rglob("*")) if path.is_file()}
+                for path in sorted(self.output.rglob("*")) if path.is_file() and path.name != ".offramp-manifest"}
 
     def logs(self):
         return "".join(f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}\n"

@@ -189,6 +189,29 @@ TEST(Broker, ARepeatedReleaseIsAcknowledgedAndChangesNothing) {
     EXPECT_EQ(f.report().completed.samples, 4U);
 }
 
+TEST(Broker, TellsOfACompletionOnceAndOnlyWhenItWasAccepted) {
+    std::vector<std::uint64_t> completed;
+    BrokerOptions options;
+    options.on_completed = [&completed](const PublishedSlab& slab) { completed.push_back(slab.first_batch); };
+    BrokerFixture f(4, options);
+    ScriptedConsumer consumer(f, 11);
+    consumer.join();
+    f.publish(5);
+    consumer.receive();
+    SlabTicket stale = consumer.tickets.at(0);
+    ++stale.generation;
+    consumer.release(stale);
+    consumer.release(consumer.tickets[0], ReleaseKind::Returned);
+    EXPECT_TRUE(completed.empty());
+    f.clock.advance(seconds(1));
+    f.broker->step();
+    consumer.receive();
+    consumer.release(consumer.tickets.at(1));
+    consumer.release(consumer.tickets[1]);
+    consumer.send_releases(1, {{consumer.tickets[1], 1, 0}});
+    EXPECT_EQ(completed, std::vector<std::uint64_t>{5});
+}
+
 TEST(Broker, AcknowledgesAStreamOfReleasesRarelyButALeaverAtOnce) {
     BrokerFixture f(8);
     ScriptedConsumer consumer(f, 11, 8);

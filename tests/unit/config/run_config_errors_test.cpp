@@ -89,6 +89,9 @@ const BadValue kBadValues[] = {
     {"write-copy", "on", "true, false, 1, 0"},
     {"png-level", "10", "0 to 9"},
     {"finish", "TRUE", "true, false, 1, 0"},
+    {"durable", "yes", "true, false, 1, 0"},
+    {"resume", "2", "true, false, 1, 0"},
+    {"start-over", "no", "true, false, 1, 0"},
 };
 
 TEST_F(Parsing, EveryBadValueIsRefusedWithFlagValueAndWhatIsAccepted) {

@@ -387,5 +387,74 @@ TEST_F(PrefetcherTest, WhateverTheShapeEveryItemComesOnceInItsPlace) {
     });
 }
 
+ItemRanges done_items(std::initializer_list<ItemRange> list) {
+    ItemRanges set;
+    for (const ItemRange& range : list) set.add(range);
+    return set;
+}
+
+TEST_F(PrefetcherTest, WhatIsDoneIsNotLoadedAndTheRestStaysWhereItWas) {
+    FakeSource source(22, RowKind::Float32);
+    auto with_done = settings(4);
+    with_done.done = done_items({{0, 8}, {9, 11}, {12, 20}});
+    Prefetcher prefetcher(*device, source, with_done);
+    auto third = prefetcher.next();
+    ASSERT_TRUE(third);
+    EXPECT_EQ(third->number(), 2U);
+    const std::vector<float> values = contents(*third, 4 * kRowFloats);
+    for (std::size_t row = 0; row < 4; ++row) {
+        const bool done = row == 1 || row == 2;
+        EXPECT_EQ(third->rows()[row].item, 8 + row);
+        EXPECT_EQ(third->rows()[row].hole, done);
+        EXPECT_EQ(third->rows()[row].done, done);
+        EXPECT_EQ(values[row * kRowFloats], done ? 0.0F : static_cast<float>(9 + row));
+    }
+    EXPECT_EQ(prefetcher.next()->number(), 5U);
+    EXPECT_FALSE(prefetcher.next());
+    EXPECT_EQ(source.loads, 4U);
+    EXPECT_EQ(prefetcher.progress().items_delivered, 4U);
+    EXPECT_EQ(prefetcher.progress().holes_delivered, 0U);
+}
+
+TEST_F(PrefetcherTest, WhatIsDoneIsLeftOutOfBatchesWithoutUploadToo) {
+    FakeSource source(10, RowKind::Nothing);
+    auto with_done = settings(4);
+    with_done.done = done_items({{0, 5}, {8, 10}});
+    Prefetcher prefetcher(*device, source, with_done);
+    auto batch = prefetcher.next();
+    ASSERT_TRUE(batch);
+    EXPECT_EQ(batch->number(), 1U);
+    EXPECT_TRUE(batch->rows()[0].done);
+    EXPECT_FALSE(batch->rows()[1].hole);
+    EXPECT_FALSE(prefetcher.next());
+    EXPECT_EQ(prefetcher.progress().items_delivered, 3U);
+}
+
+TEST_F(PrefetcherTest, WhatCouldNotBeReadIsTriedAgainAndItsBatchIsNotComputedForNothing) {
+    FakeSource source(12, RowKind::Float32);
+    source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
+        if (item == 5) throw UnreadableItem("bad");
+        FakeSource::fill(item, row);
+    };
+    auto with_done = settings(4);
+    with_done.done = done_items({{0, 5}, {6, 8}});
+    Prefetcher prefetcher(*device, source, with_done);
+    EXPECT_EQ(prefetcher.next()->number(), 2U);
+    EXPECT_FALSE(prefetcher.next());
+    EXPECT_EQ(source.loads, 5U);
+    EXPECT_EQ(prefetcher.progress().items_delivered, 5U);
+    EXPECT_EQ(prefetcher.progress().holes_delivered, 1U);
+    EXPECT_EQ(prefetcher.skipped().total(), 1U);
+}
+
+TEST_F(PrefetcherTest, WithEverythingDoneNothingIsGivenOut) {
+    FakeSource source(10, RowKind::Float32);
+    auto with_done = settings(4);
+    with_done.done = done_items({{0, 10}});
+    Prefetcher prefetcher(*device, source, with_done);
+    EXPECT_FALSE(prefetcher.next());
+    EXPECT_EQ(source.loads, 0U);
+}
+
 }  // namespace
 }  // namespace offramp
