@@ -166,6 +166,7 @@ void add_delivery(std::vector<Setting>& table) {
     SettingGroup delivery(table, "Delivery");
     delivery.seconds("lease-seconds", &RunConfig::lease_seconds, 0.1, 86400,
                      "A consumer without progress for so long loses its slab to another one");
+    delivery.on_off("kill-overdue", &RunConfig::kill_overdue, "Kill a consumer that lost its slab so (SIGKILL)");
     delivery.whole("max-charges", &RunConfig::max_charges, {1, 1000, ""},
                    "Consumers that a slab may take down before it is set aside");
     delivery.whole("credits", &RunConfig::credits, {1, 256, "auto"}, "Slabs that a consumer holds at once");
@@ -182,6 +183,8 @@ void add_consumers(std::vector<Setting>& table) {
                    "Where the processor `write` writes", check_not_empty);
     consumers.on_off("write-copy", &RunConfig::write_copy, "`write`: serialise into a copy first");
     consumers.whole("png-level", &RunConfig::png_level, {0, 9, ""}, "Compression of PNG files");
+    consumers.text("retry", &RunConfig::retry, "FILE", "the path of a .safetensors file of a run's folder quarantine/",
+                   "Process this payload, which a run set aside, and nothing else");
     consumers.on_off("finish", &RunConfig::finish,
                      "Merge the segments of all consumers when the run has ended");
 }

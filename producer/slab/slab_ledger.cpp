@@ -171,7 +171,8 @@ std::vector<SlabLedger::Revoked> SlabLedger::revoke(ConsumerRef consumer, std::u
         if (charged) store_word(memory_.slots[slab].charges, charges(slab) + 1);
         store_word(*place, 0);
         settle_after_hold_ended(slab, holder.attempt);
-        revoked.push_back({slab, charged, current.state == SlabState::Leased && word(slab).state == SlabState::Ready});
+        revoked.push_back({slab, charged, current.state == SlabState::Leased && word(slab).state == SlabState::Ready,
+                           holder.attempt});
     }
     store_word(memory_.consumers[consumer.slot].session, 0);
     return revoked;

@@ -9,6 +9,7 @@
 #include "common/config/run_config.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/session/consumer_program.hpp"
+#include "consumer/session/retry_program.hpp"
 #include "common/base/end_signals.hpp"
 #include "tests/support/faulty_consumer/crash_on_item.hpp"
 #include "tests/support/faulty_consumer/gated.hpp"
@@ -32,7 +33,7 @@ int run_consumer(int argc, const char* const* argv) {
     if (!config) return to_int(ExitCode::Ok);
     start_logging(kProgram, config->log_level, config->log_format, config->log_file);
     const auto processor = make_faulty_processor(*config);
-    return serve_run(*config, signals, *processor);
+    return config->retry.empty() ? serve_run(*config, signals, *processor) : retry_payload(config->retry, *processor);
 }
 
 }  // namespace
