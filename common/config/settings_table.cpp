@@ -183,8 +183,8 @@ void add_consumers(std::vector<Setting>& table) {
                    "Where the processor `write` writes", check_not_empty);
     consumers.on_off("write-copy", &RunConfig::write_copy, "`write`: serialise into a copy first");
     consumers.whole("png-level", &RunConfig::png_level, {0, 9, ""}, "Compression of PNG files");
-    consumers.text("retry", &RunConfig::retry, "FILE", "the path of a .safetensors file of a run's folder quarantine/",
-                   "Process this payload, which a run set aside, and nothing else");
+    consumers.text("retry", &RunConfig::retry, "FILE", "a path",
+                   "Process this payload of a run's folder quarantine/, and nothing else");
     consumers.on_off("finish", &RunConfig::finish,
                      "Merge the segments of all consumers when the run has ended");
 }

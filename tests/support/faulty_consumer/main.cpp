@@ -7,6 +7,7 @@
 #include "common/base/exit_code.hpp"
 #include "common/base/log.hpp"
 #include "common/config/run_config.hpp"
+#include "consumer/processors/finish.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/session/consumer_program.hpp"
 #include "consumer/session/retry_program.hpp"
@@ -32,6 +33,10 @@ int run_consumer(int argc, const char* const* argv) {
     const auto config = parse_run_config(argc, argv, kProgram);
     if (!config) return to_int(ExitCode::Ok);
     start_logging(kProgram, config->log_level, config->log_format, config->log_file);
+    if (config->finish) {
+        finish_run(*config);
+        return to_int(ExitCode::Ok);
+    }
     const auto processor = make_faulty_processor(*config);
     return config->retry.empty() ? serve_run(*config, signals, *processor) : retry_payload(config->retry, *processor);
 }

@@ -20,7 +20,10 @@ using testing::HasSubstr;
 class BrokerQuarantine : public testing::Test {
   protected:
     void SetUp() override { std::filesystem::create_directories(root_); }
-    ~BrokerQuarantine() override { std::filesystem::remove_all(root_); }
+    ~BrokerQuarantine() override {
+        writer_.reset();   // with its thread, which may be at a file yet
+        std::filesystem::remove_all(root_);
+    }
 
     BrokerOptions with_folder(BrokerOptions options = {}) {
         writer_ = std::make_shared<QuarantineWriter>(QuarantineWriter::Settings{
