@@ -23,7 +23,10 @@ ConsumerLoop::ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMap
       clock_(&clock),
       fds_(fds),
       progress_([this] { cell_->progress(); }),
-      still_current_([this] { return mappings_->ledger().is_current(current_); }) {}
+      still_current_([this] {
+          told_overtaken_ = told_overtaken_ || !mappings_->ledger().may_complete(current_);
+          return !told_overtaken_;
+      }) {}
 
 ConsumerLoop::End ConsumerLoop::run() {
     while (true) {
@@ -138,6 +141,7 @@ void ConsumerLoop::work_on(const SlabTicket& ticket) {
     }
     failpoint("consumer.ticket_taken");
     current_ = ticket;
+    told_overtaken_ = false;
     ReadLease lease = ReadLease::open(ticket, *mappings_, *cell_, *session_, contents_);
     const SlabContents& slab = lease.contents();
     if (recording())
@@ -162,7 +166,11 @@ void ConsumerLoop::work_on(const SlabTicket& ticket) {
     }
     failpoint("consumer.committed");
     mappings_->done_with(ticket.slab);
-    std::move(lease).complete(clock_->now() - now_);
+    // A processor that was told that its work is no longer wanted may have left it uncommitted: it completes nothing.
+    if (told_overtaken_)
+        std::move(lease).give_back();
+    else
+        std::move(lease).complete(clock_->now() - now_);
 }
 
 void ConsumerLoop::wait() {

@@ -60,7 +60,10 @@ def tell(summary, unit, output, again):
         lines.append(f"  skipped    {_skipped_count(summary, skipped)}:")
         lines += [f"    {entry.get('origin') or entry.get('item')}: {entry.get('reason')}" for entry in skipped[:SHOWN_SKIPPED]]
     for slab in summary.get("given_up") or []:
-        lines.append(f"  given up   batch {slab.get('batch')}, {slab.get('samples')} {unit}: {slab.get('deaths')} consumers died of it")
+        lines.append(f"  given up   batch {slab.get('batch')}, {slab.get('samples')} {unit}: {slab.get('deaths')} consumers died of it; "
+                     + (f"kept in {slab['payload']}" if slab.get("payload") else f"its payload is lost: {slab.get('error') or 'not kept'}"))
+    if summary.get("given_up"):
+        lines.append(f"  look       ./launch/offramp quarantine list --run-dir {summary['run_dir']}")
     if summary.get("failure"):
         lines.append(f"  failure    {summary['failure']}")
     if summary.get("random_weights"):

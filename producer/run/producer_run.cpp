@@ -10,6 +10,7 @@
 #include "common/base/clock.hpp"
 #include "common/base/log.hpp"
 #include "common/base/trace_recording.hpp"
+#include "common/shm/shared_region.hpp"
 #include "producer/cuda/gpu_search.hpp"
 #include "producer/models/copy_model.hpp"
 #include "producer/models/model_library.hpp"
@@ -236,7 +237,9 @@ std::unique_ptr<Delivery> ProducerRun::start_broker() {
         .lease = std::chrono::nanoseconds(static_cast<std::int64_t>(config_.lease_seconds * 1e9)),
         .max_charges = config_.max_charges,
         .warmup_batches = config_.warmup_batches,
-        .on_completed = completion_noter()};
+        .on_completed = completion_noter(),
+        .kill_overdue = config_.kill_overdue,
+        .quarantine = make_quarantine()};
     // Without a pool, each slab's memory is made when it is filled.
     const Broker::SlabMemory memory{
         [this](std::uint32_t slab) { return !pool_ || pool_->usable(slab); },
@@ -250,6 +253,23 @@ std::unique_ptr<Delivery> ProducerRun::start_broker() {
             return parts;
         },
         *exchange_, [this] { abandon("the broker failed"); });
+}
+
+// What is given up is kept in the run's directory, where the launch script finds it.
+std::shared_ptr<QuarantineWriter> ProducerRun::make_quarantine() {
+    const auto bytes_of = [this](std::uint32_t slab) -> QuarantineWriter::SlabBytes {
+        if (pool_) return {pool_->bytes_of(slab), nullptr};
+        // A segment of its own for each slab: whoever filled it goes on to others, the segment stays until the slab is filled again.
+        auto segment = std::make_shared<SharedRegionView>(SharedRegionView::attach(
+            endpoint_.names.span(slab), SharedRegionView::Access::ReadOnly, plan_.layout.slab_bytes));
+        const auto bytes = segment->bytes();
+        return {bytes, std::move(segment)};
+    };
+    return std::make_shared<QuarantineWriter>(QuarantineWriter::Settings{.folder = directory_.path() + "/quarantine",
+                                                                         .run_id = endpoint_.names.run_id,
+                                                                         .run_nonce = endpoint_.names.nonce,
+                                                                         .bytes_of = bytes_of,
+                                                                         .on_outcome = [this] { exchange_->wake(); }});
 }
 
 void ProducerRun::start_pipeline() {

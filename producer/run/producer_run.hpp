@@ -56,6 +56,7 @@ class ProducerRun {
     void make_pool();
     void start_delivery();
     std::unique_ptr<Delivery> start_broker();
+    std::shared_ptr<QuarantineWriter> make_quarantine();
     void start_pipeline();
     std::shared_ptr<void> pin_span(std::span<std::byte> span);
     void prove_pinning(std::span<std::byte> span);

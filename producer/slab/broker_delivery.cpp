@@ -19,6 +19,14 @@ constexpr std::uint32_t kMaxReturnDoublings = 6;
 // So many ready slabs are kept for consumers that hold nothing: at a run's end nobody should sit on two while another is idle.
 constexpr std::size_t kReadyForIdleOnly = 2;
 
+// A consumer that drains gives back what it has not begun: nobody need wait. Any other return, and every further one, says that a sink
+// is away: back off. (A consumer whose sink is away leaves as well, and its two messages may come in either order.)
+std::chrono::nanoseconds return_delay(std::uint32_t returns, bool draining) {
+    const std::uint32_t free = draining ? 1 : 0;
+    if (returns <= free) return {};
+    return kFirstReturnDelay * (1U << std::min(returns - 1 - free, kMaxReturnDoublings));
+}
+
 }  // namespace
 
 // --- releases ---
@@ -74,6 +82,7 @@ void Broker::on_release(Peer& peer, const ReleaseRecord& record) {
         return;
     --peer.held;
     const std::uint32_t slab = record.ticket.slab;
+    if (kind == ReleaseKind::Returned) note_failed(slab, record.ticket.attempt, peer, "returned", false);
     if (outcome == ReleaseOutcome::Completed) {
         const PublishedSlab& published = fillings_[slab].published;
         books_.completed.add(published);
@@ -86,11 +95,7 @@ void Broker::on_release(Peer& peer, const ReleaseRecord& record) {
             books_.before_steady = books_.completed;
         }
     } else if (outcome == ReleaseOutcome::Returned) {
-        // A consumer that drains gives back what it has not begun: nobody need wait. Otherwise its sink is away: back off.
-        const std::uint32_t returns = peer.draining ? 0 : ++fillings_[slab].returns;
-        make_ready(slab, returns == 0 ? std::chrono::nanoseconds{}
-                                      : kFirstReturnDelay * (1U << std::min(returns - 1, kMaxReturnDoublings)),
-                   false);
+        make_ready(slab, return_delay(++fillings_[slab].returns, peer.draining), false);
     }
 }
 
@@ -128,19 +133,6 @@ void Broker::make_ready(std::uint32_t slab, std::chrono::nanoseconds delay, bool
         ready_.push_front(entry);
 }
 
-void Broker::give_up(std::uint32_t slab) {
-    const Filling& filling = fillings_[slab];
-    ledger_.quarantine(slab);
-    books_.quarantined.add(filling.published);
-    books_.given_up.push_back({.first_batch = filling.published.first_batch,
-                               .samples = filling.published.samples,
-                               .deaths = ledger_.charges(slab),
-                               .pids = filling.killed_pids});
-    spdlog::error("batch {} took down {} consumers and is given up: {} samples", filling.published.first_batch,
-                  ledger_.charges(slab), filling.published.samples);
-    ledger_.discard(slab);
-}
-
 void Broker::hand_out() {
     if (aborting_ || farewell_until_ || ready_.empty()) return;
     list_serving();
@@ -162,6 +154,7 @@ void Broker::hand_out() {
             continue;
         }
         peer->to_send.push_back(ledger_.lease(entry.slab, peer->ref));
+        fillings_[entry.slab].leased_at = now;
         if (peer->held == 0) peer->alive_at = now;
         ++peer->held;
         --room_;

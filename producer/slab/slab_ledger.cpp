@@ -189,7 +189,8 @@ std::vector<SlabLedger::Revoked> SlabLedger::revoke(ConsumerRef consumer, std::u
         store_word(*place, 0);
         failpoint("ledger.revoke.holder_cleared");
         settle_after_hold_ended(slab, holder.attempt);
-        revoked.push_back({slab, charged, current.state == SlabState::Leased && word(slab).state == SlabState::Ready});
+        revoked.push_back({slab, charged, current.state == SlabState::Leased && word(slab).state == SlabState::Ready,
+                           holder.attempt});
     }
     store_word(memory_.consumers[consumer.slot].session, 0);
     return revoked;

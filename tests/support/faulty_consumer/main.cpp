@@ -11,6 +11,7 @@
 #include "consumer/processors/finish.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/session/consumer_program.hpp"
+#include "consumer/session/retry_program.hpp"
 #include "common/base/end_signals.hpp"
 #include "tests/support/faulty_consumer/crash_on_item.hpp"
 #include "tests/support/faulty_consumer/gated.hpp"
@@ -41,7 +42,7 @@ int run_consumer(int argc, const char* const* argv) {
         return to_int(ExitCode::Ok);
     }
     const auto processor = make_faulty_processor(*config);
-    return serve_run(*config, signals, *processor);
+    return config->retry.empty() ? serve_run(*config, signals, *processor) : retry_payload(config->retry, *processor);
 }
 
 }  // namespace

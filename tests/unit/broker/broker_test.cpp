@@ -67,7 +67,7 @@ TEST(Broker, APeerThatDiedBeforeItsAnswerIsNotLetIn) {
     BrokerFixture f;
     ScriptedConsumer consumer(f, 11);
     consumer.hello();
-    f.watch.kill(11);
+    f.watch.end(11);
     consumer.port->send_work(encode(Answer{consumer.challenge->secret}));
     f.broker->step();
     consumer.receive();
@@ -136,7 +136,7 @@ TEST(Broker, ATicketForAVanishedPeerGoesToAnother) {
     EXPECT_EQ(f.ledger.counts()[static_cast<std::size_t>(SlabState::Ready)], 1U);
     ScriptedConsumer other(f, 12);
     other.join();
-    f.watch.kill(11);
+    f.watch.end(11);
     f.clock.advance(seconds(1));
     f.broker->step();
     other.receive();
@@ -348,7 +348,7 @@ TEST(Broker, AReleaseSentBeforeDeathStillCounts) {
     consumer.receive();
     consumer.port->send_release(
         encode(Releases{consumer.welcome->session, 1}, std::vector<ReleaseRecord>{{consumer.tickets[0], 1, 0}}));
-    f.watch.kill(11);
+    f.watch.end(11);
     f.broker->step();
     EXPECT_EQ(f.report().completed.slabs, 1U);
     EXPECT_EQ(f.report().redelivered.slabs, 0U);
