@@ -70,7 +70,7 @@ void start_recording(const std::string& folder, std::string_view process, std::s
     const std::string pid = std::to_string(::getpid());
     recording.path = folder + "/" + std::string(process) + "-" + pid + ".jsonl";
     recording.first_line =
-        "{\"process\":\"" + std::string(process) + "\",\"pid\":" + pid + ",\"rung\":\"" + std::string(rung) + "\"}\n";
+        "{\"process\":\"" + std::string(process) + "\",\"pid\":" + pid + ",\"rung\":\"" + std::string(rung) + "\"";
     recording.main_lane = process == "producer" ? "main" : process;
     on = true;
 }
@@ -80,11 +80,13 @@ bool recording() noexcept { return on.load(std::memory_order_relaxed); }
 void set_recording_lane(const char* lane) noexcept { this_lane = lane_of(lane); }
 
 void record_range(const char* name, std::uint64_t batch, std::uint64_t begin_ns, std::uint64_t end_ns) noexcept {
+    if (!recording()) return;
     const bool main_thread = ::getpid() == static_cast<pid_t>(::syscall(SYS_gettid));
     keep({main_thread ? lane_of(instance().main_lane.c_str()) : this_lane, name, batch, begin_ns, end_ns, false});
 }
 
 void record_device_range(const char* lane, std::uint64_t batch, std::uint64_t begin_ns, std::uint64_t end_ns) noexcept {
+    if (!recording()) return;
     keep({lane_of(lane), lane, batch, begin_ns, end_ns, true});
 }
 
@@ -96,7 +98,7 @@ void save_recording() noexcept {
         std::error_code ignored;
         std::filesystem::create_directories(std::filesystem::path(recording.path).parent_path(), ignored);
         std::ofstream file(recording.path, std::ios::trunc);
-        file << recording.first_line;
+        file << recording.first_line << ",\"not_kept\":" << recording.not_kept << "}\n";
         for (const Range& range : recording.ranges)
             file << R"({"lane":")" << range.lane.data() << R"(","name":")" << range.name << R"(","batch":)" << range.batch
                  << R"(,"begin_ns":)" << range.begin_ns << R"(,"end_ns":)" << range.end_ns

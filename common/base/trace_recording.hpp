@@ -8,7 +8,7 @@
 // run on a machine without a profiler. Process-wide, as NVTX is, which marks the same places (trace.hpp). Off until start_recording();
 // then a range costs a lock and a few words of memory.
 //
-//   {"process":"producer","pid":4711,"rung":"streams"}
+//   {"process":"producer","pid":4711,"rung":"streams","not_kept":0}
 //   {"lane":"egress-copy","name":"copy_to_cpu","batch":12,"begin_ns":1,"end_ns":2}
 //   {"lane":"d2h","name":"d2h","batch":12,"begin_ns":1,"end_ns":2,"clock":"device"}
 //

@@ -51,6 +51,7 @@ struct RunConfig {
     std::uint64_t copy_bytes = 0;        // model "copy": bytes of a batch; 0: auto
     std::string copy_outputs;            // model "copy": shapes of one sample's outputs, "96x256x256,192x128x128"; empty: bytes
     bool deterministic = false;          // no autotuning: equal bits from run to run
+    std::string cuda_graphs = "auto";    // "auto": models of many short kernels are recorded and replayed; "off"
 
     // slabs and egress
     std::string device = "auto";         // "auto", "cpu", "cuda", "cuda:N"

@@ -127,6 +127,8 @@ void add_model(std::vector<Setting>& table) {
                 "Bytes of a batch of the model `copy`");
     model.text("copy-outputs", &RunConfig::copy_outputs, "SHAPES", "fp16 shapes of one sample, as 96x256x256,192x128x128",
                "Outputs of the model `copy`, instead of plain bytes", check_shapes);
+    model.word("cuda-graphs", &RunConfig::cuda_graphs, {"auto", "off"},
+               "auto: a small model's kernels are recorded once and replayed, which costs one launch a batch");
     model.on_off("deterministic", &RunConfig::deterministic, "No autotuning: equal bits from run to run");
 }
 

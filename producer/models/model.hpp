@@ -48,6 +48,7 @@ struct ModelOptions {
     std::string memory_format = "contiguous";  // "contiguous", "channels-last"
     bool leave_out_enlargement = false;        // outputs as they are before a last enlargement, if there is one
     bool deterministic = false;
+    bool cuda_graphs = true;       // models that are many short kernels may be recorded and replayed
     int device_index = -1;         // CUDA device; -1: CPU
     void* stream = nullptr;        // cudaStream_t that run() submits to; null on the CPU
     std::uint64_t copy_bytes = 0;  // `copy`: bytes of a batch

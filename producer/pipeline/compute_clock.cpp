@@ -1,5 +1,7 @@
 #include "producer/pipeline/compute_clock.hpp"
 
+#include <algorithm>
+
 namespace offramp {
 
 ComputeClock::ComputeClock(Device& device, DeviceTimeline& timeline, std::size_t depth, std::size_t every)
@@ -13,6 +15,7 @@ void ComputeClock::begin(Stream& stream, std::uint64_t batch) {
     Pair& pair = pairs_[next_];
     close(pair);
     pair.batch = batch;
+    pair.first = batches_;
     stream.record(*pair.begun);
 }
 
@@ -26,12 +29,14 @@ void ComputeClock::end(Stream& stream) {
 
 void ComputeClock::settle() {
     for (Pair& pair : pairs_) close(pair);
+    batches_ = 0;   // the next batch is timed, whichever it is
 }
 
 void ComputeClock::close(Pair& pair) {
     if (!pair.open) return;
     pair.ended->wait();
-    busy_ns_ += static_cast<std::uint64_t>(pair.ended->seconds_since(*pair.begun) * 1e9) * every_;
+    const std::uint64_t stands_for = std::min<std::uint64_t>(every_, batches_ - pair.first);
+    busy_ns_ += static_cast<std::uint64_t>(pair.ended->seconds_since(*pair.begun) * 1e9) * stands_for;
     timeline_.add("compute", pair.batch, *pair.begun, *pair.ended);
     pair.open = false;
 }

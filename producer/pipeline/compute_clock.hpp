@@ -11,9 +11,9 @@
 namespace offramp {
 
 // Adds up the time that a stream spends on batches, from pairs of events on the device, not from guesses on the host. Of small batches
-// only every n-th is timed, and counts n times.
-// Borrows: device, timeline. Thread: begin() and end() from the stream's; busy_seconds() from any. Blocks: begin() when `depth` batches
-// are unfinished: it then waits for the oldest, which also bounds how far the host runs ahead of the device.
+// only every n-th is timed, and stands for those up to the next one.
+// Borrows: device, timeline. Thread: begin() and end() from the stream's; busy_seconds() from any. Blocks: begin() when a timed batch
+// `depth` batches ago is unfinished: it then waits for that one, which also bounds how far the host runs ahead of the device.
 class ComputeClock {
  public:
     // `depth` is a multiple of `every`.
@@ -29,6 +29,7 @@ class ComputeClock {
     struct Pair {
         std::unique_ptr<Event> begun, ended;
         std::uint64_t batch = 0;
+        std::uint64_t first = 0;   // batches_ when it began
         bool open = false;
     };
     void close(Pair& pair);
@@ -37,7 +38,7 @@ class ComputeClock {
     const std::size_t every_;
     std::vector<Pair> pairs_;
     std::size_t next_ = 0;
-    std::uint64_t batches_ = 0;
+    std::uint64_t batches_ = 0;   // since the start, or since the last settle()
     std::atomic<std::uint64_t> busy_ns_{0};
 };
 

@@ -79,11 +79,7 @@ void EgressStream::copy_batches() {
 
 bool EgressStream::copy_batch(const std::shared_ptr<OutputBatch>& batch) {
     const TraceRange range(TraceName::CopyToCpu, batch->number);
-    const auto rows = static_cast<std::uint32_t>(batch->rows.size());
-    const auto most = static_cast<std::uint32_t>(layout_.rows);
-    for (std::uint32_t first = 0; first < rows; first += most)
-        if (!copy_part(batch, first, std::min(most, rows - first))) return false;
-    return true;
+    return batch->for_each_part(layout_.rows, [&](std::uint32_t first, std::uint32_t rows) { return copy_part(batch, first, rows); });
 }
 
 // Into the slab that is open, or a new one. It stays open while another whole batch may join it.

@@ -14,7 +14,7 @@ Inference::Inference(Device& device, Model& model, OutputTransformer& transforme
       compute_(compute),
       layout_(layout),
       clock_(device, timeline, pace.depth, pace.timed),
-      events_(device) {}
+      events_([&device] { return device.make_event(); }) {}
 
 bool Inference::run(Prefetcher& input, OutputSink& sink, std::uint64_t batches) {
     for (; batches > 0; --batches) {

@@ -8,7 +8,7 @@
 #include "producer/pipeline/blocked_time.hpp"
 #include "producer/pipeline/compute_clock.hpp"
 #include "producer/pipeline/device_timeline.hpp"
-#include "producer/pipeline/event_pool.hpp"
+#include "producer/pipeline/lending_pool.hpp"
 #include "producer/pipeline/output_sink.hpp"
 #include "producer/pipeline/output_transformer.hpp"
 #include "producer/pipeline/prefetcher.hpp"
@@ -45,7 +45,7 @@ class Inference {
     Stream& compute_;
     const SlabLayout& layout_;
     ComputeClock clock_;
-    EventPool events_;
+    LendingPool<Event> events_;
     std::atomic<std::uint64_t> output_wait_ns_{0};
 };
 

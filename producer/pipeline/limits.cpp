@@ -43,11 +43,15 @@ double measure_copy_ceiling(Model& model, OutputTransformer& transformer, Device
     const auto ended = device.make_event(Device::Timing::On);
     std::uint64_t bytes = 0;
     const auto copy_once = [&](const FillLease& lease) {
-        for (std::size_t i = 0; i < outputs.size(); ++i) {
-            const std::size_t size = static_cast<std::size_t>(layout.rows) * layout.tensors[i].row_bytes();
-            stream->copy_to_host(lease.bytes().data() + layout.header_bytes + layout.offsets[i],
-                                 static_cast<const std::byte*>(outputs[i].data), size);
-            bytes += size;
+        // As many of one batch's rows as a slab takes; again for each batch that shares it.
+        for (std::uint32_t batch = 0; batch < layout.batches; ++batch) {
+            for (std::size_t i = 0; i < outputs.size(); ++i) {
+                const std::int64_t rows = std::min<std::int64_t>(layout.rows / layout.batches, outputs[i].spec.rows());
+                const std::size_t size = static_cast<std::size_t>(rows) * layout.tensors[i].row_bytes();
+                stream->copy_to_host(lease.bytes().data() + layout.header_bytes + layout.offsets[i] + batch * size,
+                                     static_cast<const std::byte*>(outputs[i].data), size);
+                bytes += size;
+            }
         }
     };
     copy_once(leases.front());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -17,6 +18,16 @@ struct OutputBatch {
     std::vector<RowInfo> rows;               // as many as are wanted of each tensor's dimension 0
     std::vector<DeviceTensor> tensors;       // in the order of the layout's
     std::shared_ptr<Event> computed;         // armed on the producing stream behind the work that writes the tensors
+
+    // Calls work(first_row, rows) for one part of at most `most` rows after another; false as soon as it says so.
+    template <class Work>
+    bool for_each_part(std::int64_t most, Work&& work) const {
+        const auto all = static_cast<std::uint32_t>(rows.size());
+        const auto step = static_cast<std::uint32_t>(most);
+        for (std::uint32_t first = 0; first < all; first += step)
+            if (!work(first, std::min(step, all - first))) return false;
+        return true;
+    }
 };
 
 }  // namespace offramp

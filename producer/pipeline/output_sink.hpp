@@ -11,7 +11,7 @@ struct OutputFigures {
     std::uint64_t batches_submitted = 0, samples_submitted = 0;   // samples without holes
     std::uint64_t batches_published = 0, samples_published = 0;
     std::uint64_t bytes_copied = 0;
-    double copy_seconds = 0;           // device time of the copies, from event pairs
+    double copy_seconds = 0;           // device time of the copies, from event pairs; of slabs that hold one batch, or a part of one
 
     // What will never be published: only after stop().
     std::uint64_t batches_dropped() const { return batches_submitted - batches_published; }

@@ -83,8 +83,7 @@ void OutputTransformer::check_fits(const std::vector<TensorSpec>& outputs) const
 void OutputTransformer::plan_cast(const TensorSpec& output, DType type) {
     TensorSpec& made = made_.emplace_back(output);
     made.dtype = type;
-    pools_.emplace_back(device_, made.elements() * type.bytes(),
-                        "the output '" + made.name + "' of --transform " + settings_.transform);
+    add_pool(made.elements() * type.bytes(), made.name);
 }
 
 void OutputTransformer::plan_class_map(const TensorSpec& output, const std::string& prefix) {
@@ -92,8 +91,14 @@ void OutputTransformer::plan_class_map(const TensorSpec& output, const std::stri
     for (const char* plane : {"classes", "confidence"}) {
         if (plane == std::string_view("confidence") && !settings_.confidence) continue;
         const TensorSpec& made = made_.emplace_back(TensorSpec::contiguous(prefix + plane, kUInt8, shape));
-        pools_.emplace_back(device_, made.elements(), "the output '" + made.name + "' of --transform class-map");
+        add_pool(made.elements(), made.name);
     }
+}
+
+void OutputTransformer::add_pool(std::size_t bytes, const std::string& output) {
+    pools_.emplace_back([device = &device_, bytes, purpose = "the output '" + output + "' of --transform " + settings_.transform] {
+        return device->allocate(bytes, purpose);
+    });
 }
 
 std::vector<DeviceTensor> OutputTransformer::apply(Stream& compute, std::vector<DeviceTensor> native) {

@@ -9,7 +9,7 @@
 #include "common/slab/tensor_spec.hpp"
 #include "producer/cuda/device.hpp"
 #include "producer/models/model.hpp"
-#include "producer/pipeline/device_buffer_pool.hpp"
+#include "producer/pipeline/lending_pool.hpp"
 
 namespace offramp {
 
@@ -55,6 +55,8 @@ class OutputTransformer {
     void plan_cast(const TensorSpec& output, DType type);
     void plan_class_map(const TensorSpec& output, const std::string& prefix);
     void check_fits(const std::vector<TensorSpec>& outputs) const;
+    // Buffers are made as they are needed; whoever drops one has no work left to submit that touches it.
+    void add_pool(std::size_t bytes, const std::string& output);
     DeviceTensor take_made(std::size_t index);
     void cast(Stream& compute, const DeviceTensor& from, std::vector<DeviceTensor>& made);
     void map_classes(Stream& compute, const DeviceTensor& from, std::vector<DeviceTensor>& made);
@@ -64,7 +66,7 @@ class OutputTransformer {
     OutputTransform transform_ = OutputTransform::None;
     std::uint32_t expansion_ = 1;
     std::vector<TensorSpec> made_;
-    std::vector<DeviceBufferPool> pools_;  // one for each of made_; none when the outputs stay as they are
+    std::vector<LendingPool<DeviceBuffer>> pools_;  // one for each of made_; none when the outputs stay as they are
 };
 
 }  // namespace offramp

@@ -66,7 +66,8 @@ const PublishedSlab& SlabFilling::wait_copied(OutputBooks& books, DeviceTimeline
     copying_ = false;
     published_.filled_at_ns = now_ns();
     writer_.stamp_filled(published_.filled_at_ns);
-    books.copied(published_.bytes, events_.copied->seconds_since(*events_.began));
+    // Where batches share the slab, the stream waited for the later ones in between: that is no time of copies.
+    books.copied(published_.bytes, batches_.size() == 1 ? events_.copied->seconds_since(*events_.began) : 0);
     timeline.add("d2h", published_.first_batch, *events_.began, *events_.copied);
     batches_.clear();
     return published_;

@@ -56,7 +56,10 @@ EgressPlan EgressPlan::make(const RunConfig& config, const Rung& rung, const std
     const std::size_t ahead = std::clamp<std::size_t>(kBytesAhead / std::max<std::size_t>(batch_bytes, 1), 1, kMostBatchesAhead);
     const bool small = batch_bytes <= kSmallBatch;
     plan.queue_depth = small ? ahead : 1;
-    if (small && ahead >= kTimedOneIn) plan.pace = {.depth = ahead / kTimedOneIn * kTimedOneIn, .timed = kTimedOneIn};
+    // Who records a run, or measures it from a drained start, wants every batch's time.
+    const bool measured = config.drain_warmup || !config.trace_dir.empty();
+    if (small && ahead >= kTimedOneIn)
+        plan.pace = {.depth = ahead / kTimedOneIn * kTimedOneIn, .timed = measured ? 1 : kTimedOneIn};
     return plan;
 }
 

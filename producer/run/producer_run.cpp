@@ -128,6 +128,7 @@ void ProducerRun::open_model() {
                          .memory_format = config_.memory_format,
                          .leave_out_enlargement = OutputTransformer::wants_small_outputs(config_.transform),
                          .deterministic = config_.deterministic,
+                         .cuda_graphs = config_.cuda_graphs != "off",
                          .device_index = device_->is_gpu() ? device_->info().index : -1,
                          .stream = compute_->native(),
                          .copy_bytes = config_.copy_bytes,
@@ -341,6 +342,7 @@ void ProducerRun::flow_measured() {
     if (config_.profile_batches > 0) {
         device_->start_profiler();
         const bool more = inference_->run(*input_, *egress_, config_.profile_batches);
+        wait_until_delivered();   // the captured steps' copies belong to them, on every rung
         device_->stop_profiler();
         if (!more) return;
     }
@@ -482,7 +484,8 @@ RunFigures ProducerRun::figures() const {
     figures.state = !failure_.empty() ? "failed"
                     : ended_          ? (abandoned_ ? "abandoned" : "ended")
                     : draining_       ? "draining"
-                                      : "running";
+                    : figures.broker.ended ? "ending"   // consumers have left, the limits are still measured
+                                           : "running";
     return figures;
 }
 

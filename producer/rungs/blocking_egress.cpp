@@ -1,6 +1,5 @@
 #include "producer/rungs/blocking_egress.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "common/base/error.hpp"
@@ -20,11 +19,7 @@ BlockingEgress::BlockingEgress(Device& device, Stream& compute, const SlabLayout
 bool BlockingEgress::submit(OutputBatch output) {
     books_.submitted(output);
     const auto batch = std::make_shared<OutputBatch>(std::move(output));
-    const auto rows = static_cast<std::uint32_t>(batch->rows.size());
-    const auto most = static_cast<std::uint32_t>(layout_.rows);
-    for (std::uint32_t first = 0; first < rows; first += most)
-        if (!copy_part(batch, first, std::min(most, rows - first))) return false;
-    return true;
+    return batch->for_each_part(layout_.rows, [&](std::uint32_t first, std::uint32_t rows) { return copy_part(batch, first, rows); });
 }
 
 bool BlockingEgress::copy_part(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows) {

@@ -1,6 +1,5 @@
 #include "producer/rungs/compute_stream_egress.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "common/base/error.hpp"
@@ -31,11 +30,8 @@ bool ComputeStreamEgress::submit(OutputBatch output) {
     books_.submitted(output);
     const TraceRange range(TraceName::CopyToCpu, output.number);
     const auto batch = std::make_shared<OutputBatch>(std::move(output));
-    const auto rows = static_cast<std::uint32_t>(batch->rows.size());
-    const auto most = static_cast<std::uint32_t>(layout_.rows);
-    bool taken = true;
-    for (std::uint32_t first = 0; taken && first < rows; first += most)
-        taken = copy_part(batch, first, std::min(most, rows - first));
+    const bool taken =
+        batch->for_each_part(layout_.rows, [&](std::uint32_t first, std::uint32_t rows) { return copy_part(batch, first, rows); });
     completion_.rethrow_failure();
     return taken;
 }

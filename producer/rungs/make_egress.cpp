@@ -1,7 +1,9 @@
 #include "producer/rungs/make_egress.hpp"
 
+#include <cstdlib>
 #include <utility>
 
+#include "common/base/error.hpp"
 #include "producer/rungs/blocking_egress.hpp"
 #include "producer/rungs/compute_stream_egress.hpp"
 #include "producer/rungs/dropped_outputs.hpp"
@@ -21,9 +23,14 @@ std::unique_ptr<SlabPlace> make_place(Rung::Memory memory, const EgressParts& pa
         case Rung::Memory::FreshSegment:
             return std::make_unique<FreshSegments>(parts.names, parts.options.slab_count, parts.layout.slab_bytes,
                                                    !parts.config.consumer_user.empty(), parts.exchange);
-        default:
+        case Rung::Memory::Pool:
+        case Rung::Memory::PageLockedPool:
             return std::make_unique<PooledPlace>(parts.exchange);
+        case Rung::Memory::None:
+            break;
     }
+    expect(false, "a rung that copies has a place to copy to");
+    std::abort();
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ from rows import run_row
 from workloads import choose, make_rows
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SMALL_PACE = Pace(windows=2, seconds=0.2, settle_seconds=0.05, warmup_batches=2, overlapping_starts=True)
+SMALL_PACE = Pace(windows=2, seconds=0.2, settle_seconds=0.05, warmup_batches=2, warm_seconds=0, overlapping_starts=True)
 SMALL_ENVIRONMENT = {"OMP_NUM_THREADS": "1"}   # on two cores, several programs' threads only wait for one another
 USAGE, UNAVAILABLE, FAILED = 64, 69, 1
 

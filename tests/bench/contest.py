@@ -17,6 +17,7 @@ class Pace:
     seconds: float = 3.0
     settle_seconds: float = 0.5
     warmup_batches: int = 10
+    warm_seconds: float = 3.0          # and this long after them: until the whole pool was used and every reader has mapped it
     overlapping_starts: bool = False   # only where nothing is measured: autotuning chooses wrongly beside a neighbour
 
 
@@ -65,6 +66,7 @@ def load(programs, batch, pace):
         if not pace.overlapping_starts:
             program.start()
         program.wait_until_warm(pace.warmup_batches * batch)
+        program.run_on(pace.warm_seconds)
         program.pause()
 
 

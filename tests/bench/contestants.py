@@ -79,6 +79,9 @@ class Program:
         self._until(lambda: self.progress()[0] >= samples, self._places.start_seconds, f"{samples} samples of warm-up")
         self._readers = [pid for pid in members_of(self._groups()) if pid != self._children[0].pid]
 
+    def run_on(self, seconds):
+        time.sleep(seconds)
+
     def pause(self):
         signal_groups(self._groups(), signal.SIGSTOP)
 
@@ -135,10 +138,11 @@ class Program:
         return [child.pid for child in self._children]
 
     def _spawn(self, log, command, environment=None):
-        """Each child leads a session and a process group of its own, and dies with this process."""
+        """Each child leads a session and a process group of its own, dies with this process, and keeps its temporary files in the folder."""
         with open(self._folder / f"{log}.log", "ab") as sink:
             child = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=sink, stderr=sink,
-                                     start_new_session=True, preexec_fn=die_with_parent, env={**os.environ, **self._places.environment, **(environment or {})})
+                                     start_new_session=True, preexec_fn=die_with_parent,
+                                     env={**os.environ, **self._places.environment, "TMPDIR": str(self._folder), **(environment or {})})
         self._children.append(child)
         return child
 

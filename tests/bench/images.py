@@ -1,6 +1,11 @@
-"""Photographs, as far as a decoder is concerned: smooth pictures with some noise, as JPEG files of 640×480, in a list that goes on."""
+"""Photographs, as far as a decoder is concerned: smooth pictures with some noise, as JPEG files of 640×480, in a list that goes on.
 
+    images.py FOLDER BATCH     makes them and prints {"list": FILE}
+"""
+
+import json
 import pathlib
+import sys
 
 PICTURES = 64
 REPEATED_BATCHES = 6000    # what the fastest row reads in a contest, several times over
@@ -13,7 +18,7 @@ def make_images(folder, batch):
     if listing.exists():
         return listing
     pictures.mkdir()
-    import torch
+    import torch                                  # slow, and leaves files of its own: in a process of its own
     from torchvision.io import write_jpeg
     torch.manual_seed(1)
     names = []
@@ -25,3 +30,7 @@ def make_images(folder, batch):
     lines = max(PICTURES, batch * REPEATED_BATCHES)
     listing.write_text("\n".join(names[number % PICTURES] for number in range(lines)) + "\n")
     return listing
+
+
+if __name__ == "__main__":
+    print(json.dumps({"list": str(make_images(sys.argv[1], int(sys.argv[2])))}))

@@ -18,10 +18,14 @@ def describe_machine(binaries):
     processor = next((line.split(":", 1)[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
                       if line.startswith("model name")), "unknown")
     return {"device": device["name"], "gpu": device.get("kind") == "cuda" or bool(device.get("pcie_generation")),
-            "driver": driver_version(), "cuda": device.get("runtime_version"),
+            "driver": driver_version(), "cuda": cuda_version(device.get("runtime_version")),
             "link": f"PCIe {device['pcie_generation']} x{device['pcie_width']}" if device.get("pcie_generation") else None,
             "processor": processor, "cores": len(os.sched_getaffinity(0)), "memory_gib": round(memory, 1), "kernel": platform.release(),
             "probe": probe}
+
+
+def cuda_version(number):
+    return f"{number // 1000}.{number % 1000 // 10}" if number else None
 
 
 def driver_version():
@@ -45,5 +49,7 @@ def describe_build(binaries, root):
         wanted = ("CMAKE_BUILD_TYPE", "CMAKE_CXX_FLAGS", "CMAKE_CXX_FLAGS_RELEASE", "CMAKE_CXX_FLAGS_RELWITHDEBINFO", "OFFRAMP_CUDA_ARCHITECTURES")
         flags = {line.partition(":")[0]: line.partition("=")[2] for line in cache.read_text().splitlines()
                  if line.partition(":")[0] in wanted}
-    return {"revision": ask("git", "describe", "--always", "--dirty"), "version": ask(str(binaries / "offramp-producer"), "--version"),
+    # A copy of the sources without its history is told what it is a copy of.
+    revision = os.environ.get("OFFRAMP_REVISION") or ask("git", "describe", "--always", "--dirty")
+    return {"revision": revision, "version": ask(str(binaries / "offramp-producer"), "--version"),
             "compiler_flags": flags, "python": platform.python_version(), "torch": importlib.metadata.version("torch")}

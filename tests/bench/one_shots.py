@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import subprocess
+import tempfile
 
 from contest import Window
 from contestants import ContestantError, flag_list, python_command, python_environment
@@ -16,8 +17,10 @@ SHOT_SECONDS = 300
 def run_for_json(name, command, environment=None):
     """The last line that the command prints, parsed."""
     try:
-        done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=SHOT_SECONDS, check=False,
-                              start_new_session=True, preexec_fn=die_with_parent, env={**os.environ, **(environment or {})})
+        with tempfile.TemporaryDirectory(prefix="offramp-bench-") as folder:   # for whatever it leaves
+            done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=SHOT_SECONDS, check=False,
+                                  start_new_session=True, preexec_fn=die_with_parent,
+                                  env={**os.environ, "TMPDIR": folder, **(environment or {})})
         if done.returncode == 0:
             return json.loads(done.stdout.strip().splitlines()[-1])
         raise ContestantError(f"{name} ended with {done.returncode}\n{done.stdout[-1000:]}{done.stderr[-3000:]}")
@@ -42,6 +45,9 @@ class MessageBench:
             raise ContestantError(f"{self.name}: {self._program} does not exist; ./launch/offramp bench builds it")
 
     def wait_until_warm(self, samples):
+        pass
+
+    def run_on(self, seconds):
         pass
 
     def pause(self):

@@ -4,18 +4,19 @@ import contextlib
 import dataclasses
 import pathlib
 import shutil
+import sys
 import tempfile
 import time
 
 from contest import hold_contest, load
 from contestants import ContestantError, OfframpRun, Peer
-from images import make_images
 from intervals import ratio, spread
-from one_shots import MessageBench, run_python_for_json
+from one_shots import MessageBench, run_for_json, run_python_for_json
 from workloads import IMAGES, OUTPUT, Messages, Ours
 
 PER_WINDOW = ("bytes_per_batch", "producer_cpu_ms_per_batch", "readers_cpu_ms_per_batch", "producer_faults_per_batch",
               "readers_faults_per_batch", "producer_private_mib", "readers_private_mib")
+IMAGES_PROGRAM = pathlib.Path(__file__).resolve().with_name("images.py")
 CURVE_WINDOWS = 2       # for each number of consumers, beside as many of compute alone
 
 
@@ -61,7 +62,7 @@ class Stage:
     def _fill_in(self, flags):
         filled = dict(flags)
         if filled.get("input") == IMAGES:
-            filled["input"] = make_images(self._folder, filled["batch"])
+            filled["input"] = run_for_json("pictures", [sys.executable, IMAGES_PROGRAM, self._folder, filled["batch"]])["list"]
         if filled.get("output") == OUTPUT:
             filled["output"] = self._folder / "masks"
             shutil.rmtree(filled["output"], ignore_errors=True)

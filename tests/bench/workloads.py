@@ -156,8 +156,10 @@ def transform_rows(sizes):
 def small_batch_rows(sizes):
     rows = []
     for readers in (4, 1):
-        flags = {"model": "copy", "batch": 64, "copy-bytes": 262144, "slabs": 64, "processor": "checksum"}
-        peer = article("article 4-pinned", readers, {"rung": "4-pinned", "model": "copy", "batch": 64, "copy-bytes": 262144, "slabs": 64,
+        # Ours as it is without settings: 16 slabs of 64 batches. The peer's slab is a batch; it hands each one's descriptor to its readers,
+        # of which multiprocessing passes 256 at most.
+        flags = {"model": "copy", "batch": 64, "copy-bytes": 262144, "processor": "checksum"}
+        peer = article("article 4-pinned", readers, {"rung": "4-pinned", "model": "copy", "batch": 64, "copy-bytes": 262144, "slabs": 128,
                                                      "reader": "read-all"})
         targets = (Rate(50_000), Ratio("article 4-pinned", 5), Cpu("article 4-pinned", 0.25)) if readers == 4 else ()
         rows.append(Row(f"W4a-{readers}-reader{'s' * (readers > 1)}", "Embeddings, 256 KiB a batch: what a batch costs, whatever its size",
@@ -165,10 +167,11 @@ def small_batch_rows(sizes):
                             peer, readers=sizes.readers(readers), flags={**peer.flags, "readers": sizes.readers(readers), "slabs": 4})),
                         targets, 64, raw_bytes=262144))
     batch = 4 if sizes.small else 64
-    flags = {"model": "encoder", "batch": batch, "precision": sizes.precision("bf16"), "memory-format": "contiguous", "slabs": 64,
+    flags = {"model": "encoder", "batch": batch, "precision": sizes.precision("bf16"), "memory-format": "contiguous",
              "synthetic-on": "device", "processor": "checksum"}
-    peer = article("article 4-pinned", sizes.readers(4), {"rung": "4-pinned", "model": "encoder", "batch": batch, "slabs": 64,
-                                                          "precision": sizes.precision("bf16"), "input": "device", "reader": "read-all"})
+    peer = article("article 4-pinned", sizes.readers(4), {"rung": "4-pinned", "model": "encoder", "batch": batch,
+                                                          "slabs": 4 if sizes.small else 128, "precision": sizes.precision("bf16"),
+                                                          "input": "device", "reader": "read-all"})
     rows.append(Row("W4b", "A small encoder: the model is short, so the loop around it shows",
                     (Ours("ours", flags, sizes.readers(4)), alone(flags), peer), (Ratio("compute alone", 0.98),), batch,
                     raw_bytes=batch * 4096))

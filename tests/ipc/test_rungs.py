@@ -86,6 +86,19 @@ class Rungs(unittest.TestCase):
             (begin,), (end,) = ([one["begin_ns"] for one in ranges if one["name"] == f"measure_{which}"] for which in ("begin", "end"))
             self.assertAlmostEqual((end - begin) / 1e9, summary["measured"]["seconds"], places=6)
 
+    def test_limits_are_measured_where_batches_share_slabs(self):
+        with RealRun("--device", "cpu", "--model", "copy", "--copy-bytes", "64KiB", "--batch", "4", "--batches", "300", "--measure-limits", "20",
+                     "--processor", "checksum") as run:
+            run.start_producer()
+            run.start_consumer()
+            self.assertEqual(run.wait(run.producer), 0, run.logs())
+            run.wait_for_consumers()
+            summary = run.summary()
+            self.assertGreater(summary["batches_per_slab"], 1)
+            self.assertGreater(summary["limits"]["compute_batches_per_second"], 0)
+            self.assertGreater(summary["limits"]["copy_gigabytes_per_second"], 0)
+            self.assertTrue(summary["conserved"])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -7,14 +7,14 @@ CHECKSUMS = "checksums.tsv"
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """`verdict` of each rung in a word; `equal` is None when fewer than two rungs have results."""
+    """`verdict` of each rung in a word; `equal` is None when fewer than two rungs were to have results."""
 
     verdicts: dict
     equal: bool
 
     def tell(self):
         if self.equal is None:
-            return "not compared (fewer than two rungs have results)"
+            return "not compared (fewer than two rungs were run)"
         rows = max((verdict["rows"] for verdict in self.verdicts.values()), default=0)
         if self.equal:
             return f"identical on {len(self.verdicts)} rungs ({rows} checksums each)"

@@ -1,10 +1,12 @@
 """What the ladder says about where it was measured."""
 
 import json
+import os
 import platform
 import re
 import subprocess
 
+from offramp_launch.doctor import cuda_version
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 DRIVER_FILE = "/proc/driver/nvidia/version"
@@ -31,7 +33,7 @@ def describe(facts):
     device = facts["device"]
     parts = [device["name"]]
     if device["kind"] != "cpu":
-        parts += [f"driver {driver_release() or device['driver_version']}", f"CUDA {device['runtime_version']}",
+        parts += [f"driver {driver_release() or device['driver_version']}", f"CUDA {cuda_version(device['runtime_version'])}",
                   f"PCIe {device['pcie_generation']} x{device['pcie_width']}" if device.get("pcie_generation") else "link unknown"]
     else:
         parts.append("no GPU: sizes are small, and nothing of it says how fast anything is")
@@ -50,9 +52,16 @@ def driver_release(file=DRIVER_FILE):
 
 def describe_build(places):
     said = subprocess.run([str(places.producer()), "--version"], capture_output=True, text=True, check=False).stdout.strip()
-    commit = subprocess.run(["git", "-C", str(places.root), "describe", "--always", "--dirty"], capture_output=True, text=True,
-                            check=False).stdout.strip() if _has_git(places) else ""
+    # A copy of the sources without its history is told what it is a copy of.
+    commit = os.environ.get("OFFRAMP_REVISION") or _commit_of(places)
     return ", ".join(part for part in (said, commit, str(places.programs())) if part)
+
+
+def _commit_of(places):
+    if not _has_git(places):
+        return ""
+    return subprocess.run(["git", "-C", str(places.root), "describe", "--always", "--dirty"], capture_output=True, text=True,
+                          check=False).stdout.strip()
 
 
 def _has_git(places):

@@ -18,8 +18,10 @@ END_SECONDS = 10
 def capture(places, workload, rungs, folder):
     """
     Prints the commands of every rung, and runs them where nsys is. Returns the exit code.
-    Blocks: until the last report is written. Whatever happens, no program of a capture is left.
+    Blocks: until the last report is written. Whatever happens, no program of a capture is left: SIGTERM and SIGHUP end it as Ctrl-C does.
     """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end_on_signal)
     installed = shutil.which("nsys")
     folder.mkdir(parents=True, exist_ok=True)
     failed = []
@@ -72,6 +74,11 @@ def _capture(producer, consumers, folder, rung):
         for child in children:
             _end(child)
     return report.exists()
+
+
+def _end_on_signal(number, frame):
+    """An exception, so that what was started is ended on the way out."""
+    raise SystemExit(128 + number)
 
 
 def _end(child):

@@ -82,7 +82,8 @@ def heading(ladder):
 def describe_workload(workload):
     parts = [workload["model"], f"batch {workload['batch']}", f"{workload['image-size']}×{workload['image-size']}",
              f"{workload['precision']}, {workload['memory-format']}", f"input {workload['synthetic-on']}", f"{workload['slabs']} slabs",
-             f"{workload['consumers']} consumers", f"processor {workload['processor']}" + (" with copy" if workload["write-copy"] else "")]
+             f"{workload['consumers']} consumers", f"processor {workload['processor']}" + (" with copy" if workload["write-copy"] else ""),
+             *(["deterministic kernels"] if workload.get("deterministic") else [])]
     return ", ".join(str(part) for part in parts)
 
 

@@ -58,6 +58,9 @@ def _read_program(file):
     with open(file, encoding="utf-8") as lines:
         try:
             head = json.loads(next(lines, ""))
+            if head.get("not_kept", 0):
+                raise LaunchError(f"'{file}' lacks {head['not_kept']} time ranges: more than a program keeps", "Measure fewer --batches",
+                                  ExitCode.BAD_INPUT)
             ranges = tuple(_range(json.loads(line)) for line in lines if line.strip())
             return Program(head["process"], head["pid"], ranges)
         except (ValueError, KeyError, TypeError) as problem:

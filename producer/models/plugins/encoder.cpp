@@ -8,6 +8,7 @@
 
 #include "common/base/error.hpp"
 #include "producer/models/execution.hpp"
+#include "producer/models/graph_replay.hpp"
 #include "producer/models/weights.hpp"
 
 // A small transformer encoder, the case of a small output: tokens [B, 128, 256] in, one embedding [B, 1024] a
@@ -129,7 +130,7 @@ class Encoder final : public Model {
 }  // namespace
 
 std::unique_ptr<Model> make_encoder(const ModelOptions& options) {
-    return std::make_unique<Encoder>(options);
+    return with_graph_replay(std::make_unique<Encoder>(options), options);
 }
 
 }  // namespace offramp

@@ -73,6 +73,9 @@ class ContestTest(unittest.TestCase):
             def wait_until_warm(self, samples):
                 events.append((self.name, "warm", samples, set(running)))
 
+            def run_on(self, seconds):
+                events.append((self.name, "on", seconds, set(running)))
+
             def pause(self):
                 running.discard(self.name)
 
@@ -80,10 +83,10 @@ class ContestTest(unittest.TestCase):
                 events.append((self.name, "window", batch, set(running)))
                 return contest.Window(1, 2, 2, *[0] * 7, "")
 
-        windows = contest.hold_contest([Puppet("a"), Puppet("b")], 4, contest.Pace(windows=2, warmup_batches=3))
-        self.assertEqual([("a", "warm", 12, {"a"}), ("b", "warm", 12, {"b"})], events[:2])
-        self.assertEqual([("a", "window"), ("b", "window"), ("b", "window"), ("a", "window")], [event[:2] for event in events[2:]])
-        self.assertTrue(all(not event[3] for event in events[2:]))   # a window continues its own contestant, and no other runs
+        windows = contest.hold_contest([Puppet("a"), Puppet("b")], 4, contest.Pace(windows=2, warmup_batches=3, warm_seconds=7))
+        self.assertEqual([("a", "warm", 12, {"a"}), ("a", "on", 7, {"a"}), ("b", "warm", 12, {"b"}), ("b", "on", 7, {"b"})], events[:4])
+        self.assertEqual([("a", "window"), ("b", "window"), ("b", "window"), ("a", "window")], [event[:2] for event in events[4:]])
+        self.assertTrue(all(not event[3] for event in events[4:]))   # a window continues its own contestant, and no other runs
         self.assertEqual({"a": 2, "b": 2}, {name: len(own) for name, own in windows.items()})
 
 

@@ -54,6 +54,7 @@ Settings read(int argc, char** argv) {
     app.add_option("--memory-format", settings.options.memory_format)->capture_default_str();
     app.add_flag("--leave-out-enlargement", settings.options.leave_out_enlargement, "Outputs before a last enlargement");
     app.add_flag("--deterministic", settings.options.deterministic);
+    app.add_flag("!--no-cuda-graphs", settings.options.cuda_graphs, "Launch every kernel of a small model");
     app.add_option("--warm-up", settings.warm_up)->capture_default_str()->check(CLI::Range(1, 1'000'000));
     app.add_option("--batches", settings.batches)->capture_default_str()->check(CLI::Range(1, 1'000'000));
     app.add_option("--in-flight", settings.in_flight)->capture_default_str()->check(CLI::Range(1, 64));

@@ -12,7 +12,7 @@
 
 #include "producer/cuda/gpu_search.hpp"
 #include "producer/pipeline/egress_stream.hpp"
-#include "producer/pipeline/event_pool.hpp"
+#include "producer/pipeline/lending_pool.hpp"
 #include "tests/contract/egress/faulty_device.hpp"
 
 namespace offramp {
@@ -82,7 +82,7 @@ class EgressOrder : public testing::Test {
         OutputBuffers outputs(*device);
         const auto slow = device->allocate(kBatchBytes, "test work");
         const auto compute = device->make_stream("compute");
-        EventPool events(*device);
+        LendingPool<Event> events([&] { return device->make_event(); });
         DeviceTimeline timeline(*device, *compute);
         const auto exchange = SlabExchange::make(kSlabs);
         for (std::uint32_t slab = 0; slab < kSlabs; ++slab) lend(*exchange, {slab, 1, slab_of(*memory, layout, slab)});

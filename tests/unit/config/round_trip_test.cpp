@@ -63,6 +63,7 @@ RunConfig any_config() {
     config.seed = any_of<std::uint64_t>(0, kLargest);
     config.precision = any_word({"auto", "fp32", "tf32", "bf16"});
     config.memory_format = any_word({"auto", "contiguous", "channels-last"});
+    config.cuda_graphs = any_word({"auto", "off"});
     config.transform = any_word({"none", "cast", "class-map", "low-res"});
     if (config.transform == "cast") config.output_dtype = any_word({"auto", "fp16", "bf16"});
     if (config.transform == "low-res") config.output_dtype = any_word({"auto", "fp32", "fp16", "bf16"});

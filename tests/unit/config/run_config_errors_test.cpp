@@ -51,6 +51,7 @@ const BadValue kBadValues[] = {
     {"precision", "fp16", "auto, fp32, tf32, bf16"},
     {"memory-format", "nhwc", "auto, contiguous, channels-last"},
     {"transform", "softmax", "none, cast, class-map, low-res"},
+    {"cuda-graphs", "on", "auto, off"},
     {"output-dtype", "fp64", "auto, fp32, fp16, bf16"},
     {"copy-outputs", "96x", "96x256x256"},
     {"rung", "stream", "sequential, workers, pool, async, streams"},

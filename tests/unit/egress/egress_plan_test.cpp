@@ -40,6 +40,18 @@ TEST(EgressPlan, SmallBatchesShareASlab) {
     EXPECT_EQ(plan.pace.depth % plan.pace.timed, 0U);
 }
 
+TEST(EgressPlan, EveryBatchIsTimedInARunThatIsRecordedOrMeasured) {
+    const EgressPlan usual = plan_of(with_batch(64), 4096);
+    EXPECT_GT(usual.pace.timed, 1U);
+    RunConfig recorded = with_batch(64);
+    recorded.trace_dir = "/somewhere";
+    EXPECT_EQ(plan_of(recorded, 4096).pace.timed, 1U);
+    RunConfig measured = with_batch(64);
+    measured.drain_warmup = true;
+    EXPECT_EQ(plan_of(measured, 4096).pace.timed, 1U);
+    EXPECT_EQ(plan_of(measured, 4096).pace.depth, usual.pace.depth);
+}
+
 TEST(EgressPlan, WhoCountsSlabsOrSamplesGetsWholeBatches) {
     RunConfig config = with_batch(64);
     config.slabs = 5;
