@@ -64,8 +64,8 @@ class Cycles:
         """Kills and continues one piece of work until it is done."""
         while True:
             self.world.start("--resume")
-            # Anywhere from the launcher's first steps to beyond the end of a run.
-            patience = self.random.uniform(0.02, 1.1) * self.seconds if self.tally.kills < cycles else 100
+            # Anywhere from the first steps of the launcher to the merging at the end: what is continued takes less time than the whole.
+            patience = self.random.uniform(0.02, 0.8) * self.seconds if self.tally.kills < cycles else 100
             ended = _ends_within(self.world, patience)
             self._look_at_status()
             if ended:
