@@ -37,7 +37,7 @@ def failpoints_of_the_sources():
         for name in re.findall(r'failpoint\("([^"]+)"\)', file.read_text()):
             if name in found:
                 raise AssertionError(f"failpoint '{name}' is in the sources twice")
-            found[name] = file.relative_to(ROOT).parts[0]
+            found[name] = "consumer" if file.relative_to(ROOT).parts[0] == "consumer" else "producer"
     return found
 
 

@@ -10,7 +10,7 @@ import sys
 import time
 
 from tests.crash.crash_run import DEATHS, CrashRun, Order, failpoints_of_the_sources, undisturbed
-from tests.crash.matrix import ELSEWHERE, LAUNCHER
+from tests.crash.matrix import ELSEWHERE, LAUNCHER, ends_the_run
 
 MOST_DEATHS = 3
 LATEST = 12     # how often a failpoint is passed before the death, at most
@@ -27,11 +27,12 @@ def history(seed):
 
 
 def check(seed, expected):
-    """Runs a history; when its launcher died, once more for the rest. What is wrong with it, or an empty text."""
+    """Runs a history; when producer or launcher died, once more for the rest. What is wrong with it, or an empty text."""
     orders = history(seed)
     with CrashRun(*orders) as crash:
         code = crash.finish()
-        if any(order.action == LAUNCHER and crash.reached(order) for order in orders):
+        programs = failpoints_of_the_sources()
+        if any(ends_the_run(order, programs[order.name]) and crash.reached(order) for order in orders):
             code = crash.resume()
         wrong = crash.wrong(code, expected)
         return "; ".join(wrong) + f"\nseed {seed}: {', '.join(map(str, orders))}\n{crash.run.said()}" if wrong else ""

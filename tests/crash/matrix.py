@@ -34,10 +34,14 @@ class Cell:
         return Order(self.failpoint, self.action, 1 if self.failpoint in ONCE_A_PROCESS else 3)
 
 
+def ends_the_run(order, program):
+    """A dead consumer is replaced; whoever else dies takes the run along, which is then continued."""
+    return order.action == LAUNCHER or (program == "producer" and order.action != "stop")
+
+
 def cells(wanted=()):
     """Every cell, whole rows of those that are wanted."""
-    return [Cell(name, "consumer" if program == "consumer" else "producer", action)
-            for name, program in failpoints_of_the_sources().items() if name not in ELSEWHERE
+    return [Cell(name, program, action) for name, program in failpoints_of_the_sources().items() if name not in ELSEWHERE
             if not wanted or any(name.startswith(begin) for begin in wanted) for action in (*DEATHS, LAUNCHER)]
 
 
@@ -46,7 +50,7 @@ def check(cell, expected):
     with CrashRun(cell.order, setting_up=SETTING_UP.get(cell.failpoint, ())) as crash:
         code = crash.finish()
         unreached = [] if crash.reached(cell.order) else ["the failpoint was not reached"]
-        if cell.victim == "launcher":
+        if ends_the_run(cell.order, cell.program):
             code = crash.resume()
         wrong = unreached + crash.wrong(code, expected)
         return "; ".join(wrong) + (f"\n{crash.run.said()}" if wrong else "")
