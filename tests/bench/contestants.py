@@ -14,7 +14,7 @@ import tempfile
 import time
 
 from contest import between
-from peers.progress import make_progress_file, read_progress
+from peers.progress import ProgressReader, make_progress_file
 from processes import Usage, die_with_parent, members_of, signal_all, signal_groups, trackers_among, usage_of, usage_of_all
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -187,12 +187,12 @@ class OfframpRun(Program):
     def status(self):
         try:
             with open(self._run_dir / "status.json", encoding="utf-8") as file:
-                return json.load(file), os.fstat(file.fileno()).st_mtime_ns
+                return json.load(file)
         except (OSError, ValueError):
-            return None, 0
+            return None
 
     def connected(self):
-        status = self.status()[0]
+        status = self.status()
         return len(status["consumers"]) if status else 0
 
     def wait_until_connected(self, consumers):
@@ -203,11 +203,9 @@ class OfframpRun(Program):
         super().wait_until_warm(samples)
 
     def progress(self):
-        status, written_ns = self.status()
+        status = self.status()
         if status is None:
             return 0, 0, 0, ""
-        if "released_samples" not in status:   # programs that count but do not stamp: the file's own time, half a second apart
-            return status["done_samples"], written_ns - (time.time_ns() - time.monotonic_ns()), 0, status["limiting_stage"]
         return status["released_samples"], status["last_release_ns"], status["released_bytes"], status["limiting_stage"]
 
     def facts(self):
@@ -244,12 +242,13 @@ class Peer(Program):
         self._flags = flag_list(flags)
         self._progress_file = self._folder / "progress"
         make_progress_file(self._progress_file, readers + 1)
+        self._progress = ProgressReader(self._progress_file)
 
     def start(self):
         self._spawn("peer", [*python_command(self._program), *self._flags, "--progress", self._progress_file], python_environment())
 
     def progress(self):
-        return *read_progress(self._progress_file), ""
+        return *self._progress.read(), ""
 
     def pause(self):
         super().pause()

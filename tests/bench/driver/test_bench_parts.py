@@ -12,7 +12,7 @@ import report
 import targets
 import workloads
 from contestants import Look, flag_list
-from peers.progress import CELL, ProgressCell, make_progress_file, read_progress
+from peers.progress import CELL, COMMITS, RECORD, RECORDS, ProgressCell, ProgressReader, make_progress_file, map_progress_file
 from processes import Usage
 
 
@@ -91,19 +91,51 @@ class ContestTest(unittest.TestCase):
 
 
 class ProgressTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = pathlib.Path(folder.name, "progress")
+        make_progress_file(self.path, 3)
+        self.reader = ProgressReader(self.path)
+
     def test_cells_add_up(self):
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder, "progress")
-            make_progress_file(path, 3)
-            self.assertEqual((0, 0, 0), read_progress(path))
-            ProgressCell(path, 0).add(4, 100)
-            last = ProgressCell(path, 2)
-            last.add(1, 10)
-            last.add(1, 10)
-            samples, last_ns, payload_bytes = read_progress(path)
-            self.assertEqual((6, 120), (samples, payload_bytes))
-            self.assertGreater(last_ns, 0)
-            self.assertEqual(3 * CELL, path.stat().st_size)
+        self.assertEqual((0, 0, 0), self.reader.read())
+        ProgressCell(self.path, 0).add(4, 100)
+        last = ProgressCell(self.path, 2)
+        last.add(1, 10)
+        last.add(1, 10)
+        samples, last_ns, payload_bytes = self.reader.read()
+        self.assertEqual((6, 120), (samples, payload_bytes))
+        self.assertGreater(last_ns, 0)
+        self.assertEqual(3 * CELL, self.path.stat().st_size)
+
+    def test_a_cell_is_taken_up_where_it_was_left(self):
+        ProgressCell(self.path, 1).add(4, 100)
+        ProgressCell(self.path, 1).add(3, 10)
+        self.assertEqual((7, 110), self.reader.read()[::2])
+
+    def test_a_record_that_was_never_committed_is_not_seen(self):
+        cell, memory = ProgressCell(self.path, 1), map_progress_file(self.path)
+        cell.add(4, 100)
+        seen = self.reader.read()
+        RECORD.pack_into(memory, CELL + RECORDS[0], 99, 99, 99)     # the second record of a writer that stops here
+        self.assertEqual(seen, self.reader.read())
+
+    def test_what_was_written_over_while_it_was_read_is_read_again(self):
+        cell = ProgressCell(self.path, 1)
+        cell.add(4, 100)
+        commits, writes = self.reader._commits, iter([lambda: None, lambda: cell.add(1, 1), lambda: None, lambda: None])
+
+        def write_then_look():
+            next(writes)()
+            return commits()
+
+        self.reader._commits = write_then_look
+        self.assertEqual((5, 101), self.reader.read()[::2])
+        self.assertEqual([], list(writes))
+
+    def test_the_layout_is_frozen(self):
+        self.assertEqual((64, 8, 24, (16, 40)), (CELL, COMMITS.size, RECORD.size, RECORDS))
 
 
 class FlagsTest(unittest.TestCase):
