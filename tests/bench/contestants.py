@@ -21,6 +21,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 STALL_SECONDS = 90     # without a single sample finished
 DRAIN_SECONDS, ABANDON_SECONDS = 0.2, 10   # between the two requests to end, and from the second one to a kill
 TRACKER_SECONDS = 10   # for Python's multiprocessing to clear up
+SWEEP_SECONDS = 60
 BATCHES = 1_000_000_000
 
 
@@ -106,22 +107,26 @@ class Program:
         return between(first, last, batch)
 
     def end(self):
-        """Ends all processes; what they left in the folder stays for facts()."""
+        """Ends all processes, even when an orderly end fails; what they left in the folder stays for facts()."""
         if self._ended:
             return
         self._ended = True
-        self._end()
-        signal_groups(self._groups(), signal.SIGKILL)
-        for child in self._children:
-            child.wait()
+        try:
+            self._end()
+        finally:
+            signal_groups(self._groups(), signal.SIGKILL)
+            for child in self._children:
+                child.wait()
 
     def close(self):
         """Ends it if that was not done, keeps the logs if wanted, removes the folder."""
-        self.end()
-        if self._places.logs:
-            for log in self._folder.glob("*.log"):
-                shutil.copy(log, self._places.logs / f"{self._places.row}-{self.name.replace(' ', '-').replace('/', '-')}-{log.name}")
-        shutil.rmtree(self._folder, ignore_errors=True)
+        try:
+            self.end()
+            if self._places.logs:
+                for log in self._folder.glob("*.log"):
+                    shutil.copy(log, self._places.logs / f"{self._places.row}-{self.name.replace(' ', '-').replace('/', '-')}-{log.name}")
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def facts(self):
         """What is worth keeping beside the figures."""
@@ -230,7 +235,7 @@ class OfframpRun(Program):
                     producer.wait(timeout=seconds)
         signal_groups(self._groups(), signal.SIGKILL)
         producer.wait()
-        subprocess.run([str(self._places.binaries / "offramp-producer"), "--sweep", "--log-level", "error"], check=False, timeout=60)
+        sweep_dead_runs(self._places.binaries)
 
 
 class Peer(Program):
@@ -265,6 +270,14 @@ class Peer(Program):
         deadline = time.monotonic() + TRACKER_SECONDS
         while trackers_among(trackers) and time.monotonic() < deadline:
             time.sleep(0.005)
+
+
+def sweep_dead_runs(binaries):
+    """Removes what killed runs of ours left in /dev/shm; never anything of a run that lives."""
+    try:
+        subprocess.run([str(binaries / "offramp-producer"), "--sweep", "--log-level", "error"], check=False, timeout=SWEEP_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        raise ContestantError(f"what killed runs left could not be swept: {problem}") from problem
 
 
 def flag_list(flags):

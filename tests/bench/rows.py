@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import pathlib
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -27,21 +28,29 @@ def run_row(row, places, pace, tell=lambda text: None):
               "raw_bytes": row.raw_bytes, "ours": row.contestants[0].name, "contestants": {}, "ratios_of": {}, "targets": [], "curve": [],
               "notes": [], "failure": None}
     places.row = row.id
-    with tempfile.TemporaryDirectory(prefix="offramp-bench-row-") as folder, contextlib.ExitStack() as stack:
-        try:
-            stage = Stage(row, places, pathlib.Path(folder), stack)
-            {"contest": contest, "latency": latency, "start": start, "curve": curve}[row.kind](row, stage, pace, result, tell)
+    with failures_into(result), tempfile.TemporaryDirectory(prefix="offramp-bench-row-") as folder, contextlib.ExitStack() as stack:
+        with failures_into(result):   # the row's own, before what its end may add
+            builder = RowBuilder(row, places, pathlib.Path(folder), stack)
+            {"contest": contest, "latency": latency, "start": start, "curve": curve}[row.kind](row, builder, pace, result, tell)
             for target in row.targets:
                 found = target.judge(result)
                 result["targets"].append({**dataclasses.asdict(found), "reason": "" if found.reached else hint(result)})
-            result["notes"] += stage.notes
-        except ContestantError as problem:
-            result["failure"] = str(problem)
+            result["notes"] += builder.notes
     result["seconds"] = time.monotonic() - began
     return result
 
 
-class Stage:
+@contextlib.contextmanager
+def failures_into(result):
+    """What a program or this machine can do wrong ends the row, not the benchmark; a mistake of the driver's own ends that."""
+    try:
+        yield
+    except (ContestantError, OSError, subprocess.SubprocessError) as problem:
+        told = str(problem) if isinstance(problem, ContestantError) else f"{type(problem).__name__}: {problem}"
+        result["failure"] = "\n".join(filter(None, [result["failure"], told]))
+
+
+class RowBuilder:
     """Makes a row's contestants and closes them at its end."""
 
     def __init__(self, row, places, folder, stack):
@@ -80,8 +89,8 @@ class Stage:
         return spec.flags
 
 
-def contest(row, stage, pace, result, tell):
-    programs = [stage.make(spec) for spec in row.contestants]
+def contest(row, builder, pace, result, tell):
+    programs = [builder.make(spec) for spec in row.contestants]
     windows = hold_contest(programs, row.batch, pace, tell)
     rates = {name: [window.batches_per_second for window in own] for name, own in windows.items()}
     for program in programs:
@@ -95,9 +104,9 @@ def contest(row, stage, pace, result, tell):
     result["ratios_of"] = {mine: {other: ratio(rates[mine], rates[other]) for other in rates if other != mine} for mine in rates}
 
 
-def latency(row, stage, pace, result, tell):
+def latency(row, builder, pace, result, tell):
     """Both by turns, each passing one number at a time; figures are medians over the rounds, histograms sums."""
-    ours, peer = stage.make(row.contestants[0]), row.contestants[1]
+    ours, peer = builder.make(row.contestants[0]), row.contestants[1]
     told = {ours.name: [], peer.name: []}
     for number in range(pace.windows):
         told[ours.name].append(ours.latency(pace.seconds))
@@ -112,13 +121,13 @@ def latency(row, stage, pace, result, tell):
                                        "histogram": sorted(histogram.items()), "windows": runs}
 
 
-def start(row, stage, pace, result, tell):
+def start(row, builder, pace, result, tell):
     """Each program from its start to its end, by turns. Figures are the program's own, of the moment at which it was started."""
     told = {spec.name: [] for spec in row.contestants}
     for number in range(pace.windows):
         for spec in row.contestants:
             if isinstance(spec, Ours):
-                program = stage.make(spec)
+                program = builder.make(spec)
                 program.start()
                 program.wait_until_warm(row.start_batches * row.batch)
                 program.end()
@@ -133,9 +142,9 @@ def start(row, stage, pace, result, tell):
         result["contestants"][name] = {"figures": {key: spread([run[key] for run in runs]) for key in keys}, "windows": runs}
 
 
-def curve(row, stage, pace, result, tell):
+def curve(row, builder, pace, result, tell):
     """One run to which consumers are added, beside compute alone."""
-    ours, limit = (stage.make(spec) for spec in row.contestants)
+    ours, limit = (builder.make(spec) for spec in row.contestants)
     load([ours, limit], row.batch, pace)
     every = {ours.name: [], limit.name: []}
     for consumers in row.curve:

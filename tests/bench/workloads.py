@@ -23,7 +23,7 @@ class Ours:
 
 
 @dataclasses.dataclass(frozen=True)
-class Python:
+class PeerProgram:
     """A program of peers/."""
     name: str
     program: str
@@ -87,7 +87,7 @@ class Sizes:
 
 def article(name, readers, flags):
     alone = flags["rung"] in ("0", "compute-alone")
-    return Python(name, "article.py", {**flags, "readers": readers}, 0 if alone else readers)
+    return PeerProgram(name, "article.py", {**flags, "readers": readers}, 0 if alone else readers)
 
 
 def alone(flags, name="compute alone", **more):
@@ -97,7 +97,7 @@ def alone(flags, name="compute alone", **more):
 
 def ceiling(sizes, tensors, batch, name="copy ceiling", **more):
     flags = {"bytes": ",".join(map(str, tensors)), "batch": batch, "buffers": sizes.peer_slabs, **more}
-    return Python(name, "bare_copies.py", flags)
+    return PeerProgram(name, "bare_copies.py", flags)
 
 
 def article_rows(sizes):
@@ -237,10 +237,10 @@ def message_rows(sizes):
         slabs = 64
         rows.append(Row(f"W8-{readers}-reader{'s' * (readers > 1)}", "Messages alone: slabs a second through both channels, no memory touched",
                         (Messages("ours", count, slabs),
-                         Python("multiprocessing.Queue", "queue_messages.py", {"readers": count, "slabs": slabs}, count)),
+                         PeerProgram("multiprocessing.Queue", "queue_messages.py", {"readers": count, "slabs": slabs}, count)),
                         (Ratio("multiprocessing.Queue", 5),), 1, "slabs"))
     rows.append(Row("latency", "Hand-over through an idle channel: from the sending of a slab's number to the consumer that has it",
-                    (Messages("ours", 1, 2), Python("multiprocessing.Queue", "queue_messages.py", {"samples": 300 if sizes.small else 10_000})),
+                    (Messages("ours", 1, 2), PeerProgram("multiprocessing.Queue", "queue_messages.py", {"samples": 300 if sizes.small else 10_000})),
                     (Latency("p50_us", "multiprocessing.Queue", 0.5), Latency("p99_us", "multiprocessing.Queue", 0.5)), 1, "slabs",
                     "latency"))
     return rows
@@ -251,7 +251,7 @@ def start_rows(sizes):
     whole, least = {**flags, "slabs": sizes.peer_slabs}, {**flags, "slabs": 2}
     return [Row("start", "From the start of the program to the first batch delivered; and the pool's own readiness",
                 (Ours("ours", whole, sizes.readers(8)), Ours("smallest pool", least, sizes.readers(8)),
-                 Python("one object", "one_object.py", {"bytes": sizes.peer_slabs * sizes.logits})),
+                 PeerProgram("one object", "one_object.py", {"bytes": sizes.peer_slabs * sizes.logits})),
                 (Figure("first_batch_seconds", 1.1, over="smallest pool"), Figure("all_slabs_seconds", 0.25, over="one object"),
                  Figure("first_slab_seconds", 0.3)), sizes.batch, kind="start", raw_bytes=sizes.logits,
                 start_batches=4 if sizes.small else 24)]

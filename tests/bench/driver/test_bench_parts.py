@@ -1,19 +1,27 @@
-"""The benchmark's pure parts: statistics, windows, orders, rows, targets, tables, and the file in which peers count."""
+"""The benchmark's parts: statistics, windows, orders, rows, targets, tables, the file in which peers count, and what it does when programs
+fail."""
 
 import json
 import math
+import os
 import pathlib
 import tempfile
 import unittest
+import unittest.mock
 
 import contest
 import intervals
 import report
+import rows
 import targets
 import workloads
-from contestants import Look, flag_list
+from contestants import ContestantError, Look, Places, flag_list
+from left_behind import objects_of_dead_runs
+from one_shots import MessageBench, run_for_json
 from peers.progress import CELL, COMMITS, RECORD, RECORDS, ProgressCell, ProgressReader, make_progress_file, map_progress_file
-from processes import Usage
+from processes import Usage, members_of
+
+PROGRAMS = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"])
 
 
 class IntervalsTest(unittest.TestCase):
@@ -170,6 +178,53 @@ class RowsTest(unittest.TestCase):
         self.assertEqual(rows, workloads.choose(rows, []))
         with self.assertRaisesRegex(ValueError, "no row or workload 'W10'; known: W1-host-write"):
             workloads.choose(rows, ["W1", "W10"])
+
+
+class FailuresTest(unittest.TestCase):
+    """Programs that misbehave, written as shell scripts."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def program(self, name, script):
+        path = self.folder / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        return path
+
+    def run_small_row(self, name):
+        row, = workloads.choose(workloads.make_rows(True), [name])
+        return rows.run_row(row, Places(self.folder), contest.Pace(windows=2, seconds=0.1, settle_seconds=0))
+
+    def test_a_program_that_is_not_there_fails_its_row(self):
+        self.assertIn("FileNotFoundError", self.run_small_row("W5")["failure"])
+
+    def test_a_sweep_that_hangs_fails_the_row_behind_what_failed_first(self):
+        self.program("offramp-producer", 'case " $* " in *" --sweep "*) exec sleep 1000;; esac; exit 3')
+        self.program("offramp-consumer", "exit 3")
+        with unittest.mock.patch("contestants.SWEEP_SECONDS", 0.1):
+            failure = self.run_small_row("W5")["failure"]
+        self.assertRegex(failure, r"^ours ended with 3(.|\n)*\nwhat killed runs left could not be swept: ")
+
+    def test_a_shot_that_takes_too_long_is_killed_with_all_its_processes(self):
+        pids = self.folder / "pids"
+        shot = self.program("shot", f"sleep 1000 & echo $! $$ > {pids}.new; mv {pids}.new {pids}; wait")
+        with unittest.mock.patch("one_shots.SHOT_SECONDS", 2), self.assertRaisesRegex(ContestantError, "timed out"):
+            run_for_json("shot", [shot])
+        left = members_of([int(pids.read_text().split()[1])])
+        self.assertEqual([], left)
+
+    def test_a_message_benchmark_that_is_killed_leaves_no_memory_and_no_folder(self):
+        before = set(os.listdir("/dev/shm"))
+        bench = MessageBench("ours", Places(PROGRAMS), 1, 8)
+        with tempfile.TemporaryDirectory() as temporary, unittest.mock.patch.dict(os.environ, {"TMPDIR": temporary}), \
+                unittest.mock.patch("tempfile.tempdir", temporary), unittest.mock.patch("one_shots.SHOT_SECONDS", 1.5):
+            with self.assertRaisesRegex(ContestantError, "timed out"):
+                bench.window(1, contest.Pace(seconds=1000))
+            self.assertEqual([], os.listdir(temporary))
+        self.assertEqual(set(), objects_of_dead_runs() - before)
 
 
 def result_with(**changes):
