@@ -1,6 +1,7 @@
 """The benchmark in its small form, as a user starts it: every row is there and complete, and nothing is left behind. No time is asserted."""
 
 import json
+import math
 import os
 import pathlib
 import subprocess
@@ -63,9 +64,8 @@ class SmallBenchmark(unittest.TestCase):
             for name, figures in found.items():
                 with self.subTest(row=row.id, contestant=name):
                     self.assertGreaterEqual(len(figures["windows"]), 2)
-                    if "rate" in figures:
-                        self.assertGreater(figures["rate"]["min"], 0)
-                        self.assertGreater(figures["windows"][0]["batches"], 0)
+                    if row.kind in ("contest", "curve"):
+                        self.assertTrue(all(window["batches"] > 0 and window["batches_per_second"] > 0 for window in figures["windows"]))
                     else:
                         self.assertTrue(all(value["min"] > 0 for value in figures["figures"].values()), figures["figures"])
 
@@ -80,8 +80,21 @@ class SmallBenchmark(unittest.TestCase):
 
     def test_the_curve_has_its_points_and_the_latencies_their_histograms(self):
         self.assertEqual([1, 2], [point["consumers"] for point in self.by_row["E"]["curve"]])
+        for point in self.by_row["E"]["curve"]:
+            self.assertEqual(self.whole["pace"]["windows"], len(point["ratio"]["rounds"]))
+            self.assertLessEqual(point["ratio"]["low"], point["ratio"]["high"])
         for name, figures in self.by_row["latency"]["contestants"].items():
             self.assertGreater(sum(count for _, count in figures["histogram"]), 0, name)
+            for upper, _ in figures["histogram"]:   # both in eighths of a power of two
+                self.assertAlmostEqual(0, (8 * math.log2(upper) + 0.5) % 1 - 0.5, places=6, msg=name)
+
+    def test_the_json_says_how_each_contestant_was_started(self):
+        for row in workloads.make_rows(True):
+            told = self.by_row[row.id]["started_as"]
+            self.assertEqual({spec.name for spec in row.contestants}, set(told), row.id)
+            for name, how in told.items():
+                self.assertEqual({"program", "flags", "readers", "reads_with"}, set(how), name)
+                self.assertTrue(how["flags"], name)
 
     def test_the_json_says_where_and_with_what(self):
         self.assertTrue(self.whole["small"])
@@ -120,7 +133,8 @@ class CommandLine(unittest.TestCase):
     def test_rows_are_listed(self):
         done = run_bench("--list")
         self.assertEqual(0, done.returncode)
-        self.assertEqual([row.id for row in workloads.make_rows(False)], [line.split()[0] for line in done.stdout.splitlines()])
+        self.assertEqual([row.id for row in workloads.make_rows(False)], [line.split()[0] for line in done.stdout.splitlines()[:-1]])
+        self.assertRegex(done.stdout.splitlines()[-1], r"^These take \d+ minutes of windows")
 
     def test_a_contestant_that_dies_is_one_failed_row_and_shows_its_log(self):
         with tempfile.TemporaryDirectory() as folder:

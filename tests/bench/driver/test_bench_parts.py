@@ -65,8 +65,32 @@ class ContestTest(unittest.TestCase):
         self.assertAlmostEqual(800, window.bytes_per_batch)
         self.assertEqual((2, 1), (window.producer_private_mib, window.readers_private_mib))
 
-    def test_orders_alternate(self):
-        self.assertEqual([["a", "b", "c"], ["c", "b", "a"], ["a", "b", "c"]], contest.rounds_of(["a", "b", "c"], 3))
+    @staticmethod
+    def follows(orders):
+        """How often each contestant runs behind each other one, from the first window to the last."""
+        line = [name for order in orders for name in order]
+        counts = {(first, second): 0 for first in orders[0] for second in orders[0] if first != second}
+        for pair in zip(line, line[1:]):
+            if pair in counts:
+                counts[pair] += 1
+        return set(counts.values())
+
+    def test_two_alternate(self):
+        self.assertEqual([["a", "b"], ["b", "a"], ["a", "b"], ["b", "a"]], contest.rounds_of("ab", 4))
+
+    def test_three_run_in_all_orders_and_follow_one_another_equally_often(self):
+        orders = contest.rounds_of("abc", 6)
+        self.assertEqual(6, len(set(map(tuple, orders))))
+        self.assertEqual({2}, self.follows(orders))
+
+    def test_more_follow_each_other_one_and_change_places(self):
+        for names in ("abcd", "abcde"):
+            orders = contest.rounds_of(names, 6)
+            self.assertTrue(all(sorted(order) == list(names) for order in orders))
+            self.assertGreaterEqual(min(self.follows(orders)), 1)
+            self.assertLessEqual(max(self.follows(orders)), 3)
+            for place in range(len(names)):
+                self.assertLessEqual(max(sum(order[place] == name for order in orders) for name in names), 2)
 
     def test_only_one_contestant_runs_at_a_time(self):
         running, events = set(), []
@@ -165,6 +189,23 @@ class RowsTest(unittest.TestCase):
                     over = getattr(target, "over", None)
                     self.assertTrue(over is None or over in names, f"{row.id}: {target}")
 
+                for pair in row.beside:
+                    self.assertLessEqual(set(pair), set(names), row.id)
+
+    def test_where_a_peer_may_have_queued_seconds_of_work_the_next_one_waits_for_it(self):
+        for row in workloads.make_rows(False):
+            if any(getattr(spec, "flags", {}).get("model") == "deeplabv3" for spec in row.contestants):
+                self.assertEqual(2, rows.pace_of(row, contest.Pace()).settle_seconds, row.id)
+        for row in workloads.make_rows(True):
+            self.assertEqual(0.05, rows.pace_of(row, contest.Pace(settle_seconds=0.05)).settle_seconds)
+
+    def test_the_least_time_of_a_row_is_that_of_its_windows(self):
+        pace = contest.Pace(windows=6, seconds=3, settle_seconds=0.5, warm_seconds=3)
+        row, = workloads.choose(workloads.make_rows(False), ["W6"])
+        self.assertEqual(3 * (3 + 6 * 3.5), rows.least_seconds(row, pace))
+        row, = workloads.choose(workloads.make_rows(False), ["E"])
+        self.assertEqual(2 * 3 + 8 * (3 + 2 * 6 * 3.5), rows.least_seconds(row, pace))
+
     def test_full_sizes_are_the_articles(self):
         row, = workloads.choose(workloads.make_rows(False), ["W1-host-write"])
         self.assertEqual(workloads.ARTICLE_BYTES, row.raw_bytes)
@@ -235,6 +276,8 @@ def result_with(**changes):
         "rate": {"median": 10.0, "min": 10.0, "max": 10.0}, **middle, "producer_cpu_ms_per_batch": {"median": 20.0, "min": 1, "max": 1}}}
     return {"row": "W", "stands_for": "a test", "kind": "contest", "unit": "batches", "ours": "ours", "raw_bytes": 100, "failure": None,
             "contestants": contestants, "ratios_of": {"ours": {"limit": {"median": 0.99, "mean": 0.99, "low": 0.98, "high": 1.0}}},
+            "beside": [], "settle_seconds": 0.5,
+            "started_as": {"ours": {"program": "offramp-producer", "flags": {"batch": 4}, "readers": 2, "reads_with": None}},
             "targets": [], "curve": [], "notes": [], **changes}
 
 
@@ -278,6 +321,17 @@ class ReportTest(unittest.TestCase):
         self.assertIn("| limit | 10 (10–10) | 10 B/s | 0.99 [0.98, 1] |", text)
         self.assertIn("missed | why not |", text)
         self.assertIn("Note: a note.", text)
+        self.assertIn("- ours: `offramp-producer --batch 4`, readers: 2\n", text)
+
+    def test_other_pairs_are_shown_where_a_row_wants_them(self):
+        self.assertIn("\nours over limit: 0.99 [0.98, 1]\n", report.row_table(result_with(beside=[("ours", "limit")])))
+
+    def test_a_curve_has_an_interval_at_each_point_and_no_figures_over_all_of_them(self):
+        ratio = {"median": 0.9, "mean": 0.9, "low": 0.8, "high": 1.0}
+        point = {"consumers": 3, "rate": {"median": 9, "min": 8, "max": 10}, "limit": {"median": 10, "min": 10, "max": 10}, "ratio": ratio}
+        text = report.row_table(result_with(kind="curve", curve=[point], contestants={"ours": {"windows": []}}))
+        self.assertIn("| 3 | 9 (8–10) | 10 | 0.9 [0.8, 1] |", text)
+        self.assertNotIn("| contestant |", text)
 
     def test_a_failed_row_says_why_in_both_tables(self):
         failed = result_with(failure="ours ended with 83\nits log")
