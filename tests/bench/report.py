@@ -14,7 +14,8 @@ def header(machine, build, pace, small):
              f"- build: {build['version']}, revision {build['revision'] or 'unknown'}, {flags_of(build)}; Python {build['python']}, "
              f"PyTorch {build['torch']}",
              f"- {pace.windows} windows of ≥ {pace.seconds:g} s each, alternating; after {pace.warmup_batches} batches of warm-up; rates are "
-             "medians (min–max); ratios are taken between neighbouring windows, median [95 % t-interval of the mean]"]
+             "medians (min–max); ratios are taken between neighbouring windows, median [95 % t-interval of the mean]",
+             "- sizes and settings: below each row, as each contestant was started"]
     return "\n".join(lines) + "\n"
 
 
@@ -50,7 +51,8 @@ def contest_table(result):
     for name, figures in result["contestants"].items():
         found = result["ratios_of"].get(ours, {}).get(name)
         over = interval(found) if found else "–"
-        rate, middle = figures["rate"], {key: figures[key]["median"] for key in figures if isinstance(figures[key], dict) and "median" in figures[key]}
+        rate = figures["rate"]
+        middle = {key: value["median"] for key, value in figures.items() if isinstance(value, dict) and "median" in value}
         lines.append(f"| {name} | {rate['median']:.5g} ({rate['min']:.5g}–{rate['max']:.5g}) | "
                      f"{bandwidth(rate['median'] * middle['bytes_per_batch'])} | {over} | "
                      f"{middle['producer_cpu_ms_per_batch']:.3g}, {middle['readers_cpu_ms_per_batch']:.3g} | "
@@ -70,7 +72,8 @@ def started_lines(result):
     settled = f", each settled for {result['settle_seconds']:g} s before a window" if result["kind"] in ("contest", "curve") else ""
     lines = [f"Started as follows{settled}:", ""]
     for name, how in result["started_as"].items():
-        readers = f", readers: {how['readers']}" if how["readers"] else ""
+        counts = how["readers"] if isinstance(how["readers"], (list, tuple)) else [how["readers"]]
+        readers = f", readers: {', '.join(map(str, counts))}" if any(counts) else ""
         reading = f", which read with {how['reads_with']}" if how["reads_with"] else ""
         lines.append(f"- {name}: `{' '.join([how['program'], *flag_list(how['flags'])])}`{readers}{reading}")
     return lines

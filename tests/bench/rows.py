@@ -33,6 +33,8 @@ def run_row(row, places, pace, tell=lambda text: None):
         with failures_into(result):   # the row's own, before what its end may add
             builder = RowBuilder(places, pathlib.Path(folder), stack)
             result["started_as"] = {spec.name: builder.describe(spec) for spec in row.contestants}
+            if row.curve:
+                result["started_as"][result["ours"]]["readers"] = row.curve
             {"contest": contest, "latency": latency, "start": start, "curve": curve}[row.kind](row, builder, pace, result, tell)
             for target in row.targets:
                 found = target.judge(result)
@@ -99,7 +101,7 @@ class RowBuilder:
 
 
 def reads_all(spec):
-    return isinstance(spec, PeerProgram) and spec.readers > 0 and spec.flags.get("reader") == "read-all"
+    return isinstance(spec, PeerProgram) and spec.flags.get("reader") == "read-all" and spec.flags["rung"] != "compute-alone"
 
 
 def pace_of(row, pace):
