@@ -12,6 +12,7 @@ from tests.support.launched_run import ROOT, LaunchedRun
 BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"])
 LEASE_SECONDS = 0.3
 SAMPLES = 96
+WATCHDOG_SECONDS = 60     # of a run that takes two
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "256KiB", "--batch", "4", "--batches", str(SAMPLES // 4), "--slabs", "4",
         "--processor", "checksum", "--consumers", "2", "--lease-seconds", str(LEASE_SECONDS), "--log-level", "info")
 DEATHS = ("kill", "segv", "abort", "exit", "stop")
@@ -46,6 +47,7 @@ class CrashRun:
 
     def __init__(self, *orders, setting_up=(), flags=COPY):
         self.orders, self.run = orders, LaunchedRun(*flags)
+        self.run.deadline = time.monotonic() + WATCHDOG_SECONDS
         self.once = self.run.folder / "failpoints"
         self.once.mkdir()
         self.changed = self.run.folder / "changed-slabs"
@@ -120,9 +122,9 @@ class CrashRun:
             file = self.once / name.partition("#")[0]
             if action == "stop" and file.exists() and file.read_text().endswith("\n"):
                 pid = int(file.read_text())
-                began = continued.setdefault(pid, time.monotonic())
+                began = continued.setdefault(file.name, time.monotonic())
                 if began and time.monotonic() - began > 3 * LEASE_SECONDS:
-                    continued[pid] = 0
+                    continued[file.name] = 0
                     try:
                         os.kill(pid, signal.SIGCONT)
                     except ProcessLookupError:
@@ -130,7 +132,7 @@ class CrashRun:
 
     def _check_time(self):
         if time.monotonic() > self.run.deadline:
-            raise AssertionError(f"the run does not end\n{self.run.said()}")
+            raise AssertionError(f"the run does not end; failpoints: {self.run.environment['OFFRAMP_FAILPOINT']}\n{self.run.said()}")
 
 
 def outputs(run):

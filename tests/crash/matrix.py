@@ -13,7 +13,8 @@ from tests.crash.crash_run import DEATH, DEATHS, HANG, CrashRun, Order, failpoin
 SETTING_UP = {"ledger.expire": (HANG,), "ledger.return.holder_cleared": (HANG,), "ledger.revoke.charged": (DEATH,),
               "ledger.revoke.holder_cleared": (DEATH,)}
 ONCE_A_PROCESS = ("broker.admitted", "consumer.welcomed", "consumer.goodbye", "ledger.expire", "ledger.return.holder_cleared",
-                  "ledger.revoke.charged", "ledger.revoke.holder_cleared", "sink.commit", "sink.committed")
+                  "ledger.revoke.charged", "ledger.revoke.holder_cleared", "sink.commit", "sink.committed", "consumer.acknowledged",
+                  "broker.acknowledge")
 # Not passed by every run: only a batch that kills three consumers is given up (ipc.quarantine), and whether slabs lie granted and
 # unused at the end is chance (broker_test).
 ELSEWHERE = ("ledger.quarantine", "ledger.abandon")
