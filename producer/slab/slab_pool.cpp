@@ -33,6 +33,8 @@ SlabPool::SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_
     expect(threads_.other_spans > 0, "a span is populated by one thread at least");
     require_shared_memory(plan_.total_bytes(), std::to_string(plan_.slab_count) + " slabs of " +
                                                    std::to_string(plan_.slab_bytes) + " bytes");
+    // The first worker adds the others, perhaps before this line is done.
+    const std::lock_guard lock(workers_mutex_);
     workers_.emplace_back([this] { prepare_spans(); });
 }
 

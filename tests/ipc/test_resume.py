@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 from tests.ipc.resume_cycles import KINDS, Cycles
@@ -191,6 +192,13 @@ class HostileFolders(InWorlds):
     def try_remount(self, options):
         return subprocess.run(["mount", "-o", f"remount,{options}", self.disk], capture_output=True, check=False).returncode == 0
 
+    def remount_when_the_killed_are_gone(self, options):
+        """A killed process keeps its files open until the kernel has taken it down."""
+        deadline = time.monotonic() + 30
+        while not self.try_remount(options):
+            self.assertLess(time.monotonic(), deadline, "the file system stays busy")
+            time.sleep(0.01)
+
     def world_on_disk(self, folder):
         return self.world(*self.FILES, "--write-path", str(self.disk / "files"), output=folder)
 
@@ -233,7 +241,7 @@ class HostileFolders(InWorlds):
         self.assertTrue(self.try_remount("size=160m"))
         world = self.world_on_disk(self.disk)
         self.break_off(world, samples=8)
-        self.assertTrue(self.try_remount("ro"))
+        self.remount_when_the_killed_are_gone("ro")
         self.assertEqual(world.start("--resume").wait(), 73, world.said())
         self.assertIn(f"--output {self.disk} cannot be written: Read-only file system", world.said())
         self.assertTrue(self.try_remount("rw"))
