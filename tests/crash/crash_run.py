@@ -1,6 +1,7 @@
 """One run, started as a user starts it, in which processes die, stop or end at chosen failpoints; and what must be true afterwards."""
 
 import dataclasses
+import functools
 import os
 import pathlib
 import re
@@ -8,6 +9,7 @@ import signal
 import time
 
 from tests.support.launched_run import ROOT, LaunchedRun
+from tests.support.marked_processes import processes_marked
 
 BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"])
 LEASE_SECONDS = 0.3
@@ -31,6 +33,7 @@ class Order:
         return f"{self.name}#{self.nth}:{self.action}"
 
 
+@functools.cache
 def failpoints_of_the_sources():
     """Every failpoint's name, with the program that comes by it."""
     found = {}
@@ -56,7 +59,6 @@ class CrashRun:
         (programs / "offramp-producer").symlink_to(BIN / "offramp-producer")
         (programs / "offramp-consumer").symlink_to(BIN / "tests" / "offramp-consumer-faulty")
         self.run.environment.update({"OFFRAMP_BIN_DIR": str(programs), "OFFRAMP_TEST_RECHECK_FILE": str(self.changed)})
-        self.mark = f"OFFRAMP_FAILPOINT_ONCE={self.once}"
         self._clean = dict(self.run.environment)
         self.run.environment.update({"LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"),
                                      "OFFRAMP_FAILPOINT": ",".join([*map(str, orders), *setting_up]), "OFFRAMP_FAILPOINT_ONCE": str(self.once)})
@@ -102,16 +104,8 @@ class CrashRun:
         return (self.once / order.name).exists()
 
     def processes(self):
-        """Of this run, alive: their environment bears its mark."""
-        found = []
-        for entry in pathlib.Path("/proc").iterdir():
-            try:
-                if entry.name.isdigit() and int(entry.name) != os.getpid() and self.mark.encode() in (entry / "environ").read_bytes() \
-                        and (entry / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
-                    found.append(int(entry.name))
-            except OSError:
-                continue
-        return found
+        """Of this run, alive."""
+        return processes_marked("OFFRAMP_FAILPOINT_ONCE", self.once)
 
     def left_in_shared_memory(self):
         return [name for name in os.listdir("/dev/shm") if self.run.folder.name[-8:].replace("_", "-") in name]

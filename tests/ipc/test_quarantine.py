@@ -9,7 +9,7 @@ import subprocess
 import unittest
 
 from tests.support.launched_run import LaunchedRun
-from tests.support.real_run import BIN, RealRun, kill, shared_memory
+from tests.support.real_run import BIN, RealRun, kill, shared_memory, undisturbed
 
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--batches", "24", "--slabs", "4",
         "--log-level", "info")
@@ -24,14 +24,8 @@ def checksums(text):
     return {int(line.split("\t")[0]): line for line in text.splitlines() if line[:1].isdigit()}
 
 
-def undisturbed():
-    with RealRun(*COPY, "--processor", "checksum") as run:
-        run.start_producer()
-        run.start_consumer()
-        assert run.wait(run.producer) == 0, run.logs()
-        run.wait_for_consumers()
-        run.finish_outputs()
-        return checksums((run.output / "checksums.tsv").read_text())
+def undisturbed_checksums():
+    return checksums(undisturbed(*COPY, "--processor", "checksum")["checksums.tsv"].decode())
 
 
 class Quarantine(unittest.TestCase):
@@ -39,7 +33,7 @@ class Quarantine(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.wanted = undisturbed()
+        cls.wanted = undisturbed_checksums()
         cls.neighbours = {item: line for item, line in cls.wanted.items() if item not in POISONED}
         cls.before = shared_memory()
 
@@ -149,7 +143,7 @@ class Quarantine(unittest.TestCase):
 class Leases(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.wanted = undisturbed()
+        cls.wanted = undisturbed_checksums()
         cls.before = shared_memory()
 
     def tearDown(self):

@@ -1,7 +1,6 @@
 """Launched runs that are killed with everything that they started, and continued: for tests and for the command of cycles."""
 
 import contextlib
-import json
 import os
 import pathlib
 import shutil
@@ -11,7 +10,9 @@ import tempfile
 import time
 import uuid
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from tests.support.launched_run import ROOT, Launched
+from tests.support.marked_processes import processes_marked
+
 WATCHDOG_SECONDS = 120
 # Which processes belong to a world: each inherits this from the one that started it.
 MARK = "OFFRAMP_TEST_WORLD"
@@ -19,7 +20,7 @@ MARK = "OFFRAMP_TEST_WORLD"
 OWN = {".offramp-manifest", ".offramp-lock"}
 
 
-class World:
+class World(Launched):
     """One output folder, and the runs into it, one after another. Use as a context: whatever is alive at the end is killed."""
 
     def __init__(self, *flags, output=None):
@@ -58,33 +59,12 @@ class World:
     def wait(self):
         return self.launcher.wait(WATCHDOG_SECONDS)
 
-    def until(self, holds, what):
-        deadline = time.monotonic() + WATCHDOG_SECONDS
-        while time.monotonic() < deadline and self.launcher.poll() is None:
-            value = holds()
-            if value:
-                return value
-            time.sleep(0.005)
-        raise AssertionError(f"never seen: {what}\n{self.said()}")
-
-    def status(self):
-        try:
-            return json.loads((self.run_dir / "status.json").read_text())
-        except (OSError, ValueError):
-            return {}
-
-    def summary(self):
-        return json.loads((self.run_dir / "summary.json").read_text())
+    def _patience(self):
+        return time.monotonic() + WATCHDOG_SECONDS
 
     def processes(self):
         """Every living process of this world, whoever is its parent."""
-        wanted = f"{MARK}={self.mark}".encode()
-        found = []
-        for entry in os.listdir("/proc"):
-            with contextlib.suppress(OSError):
-                if entry.isdigit() and wanted in pathlib.Path("/proc", entry, "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry))
-        return found
+        return processes_marked(MARK, self.mark)
 
     def kill_everything(self, order=sorted):
         """SIGKILL to all, in this order; returns when none is left."""
@@ -110,7 +90,3 @@ class World:
         folder = folder or self.output
         return {str(path.relative_to(folder)): path.read_bytes()
                 for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in OWN}
-
-    def said(self):
-        logs = [self.folder / "launcher.log", *sorted((self.run_dir / "logs").glob("*.log"))]
-        return "".join(f"--- {path.name}\n{path.read_text(errors='replace')[-2500:]}\n" for path in logs if path.exists())

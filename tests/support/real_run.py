@@ -102,6 +102,17 @@ class RealRun:
                        for path in sorted(self.folder.glob("*.log")))
 
 
+def undisturbed(*flags):
+    """What a run of these flags with one consumer leaves when nobody dies: every output file with its bytes."""
+    with RealRun(*flags) as run:
+        run.start_producer()
+        run.start_consumer()
+        assert run.wait(run.producer) == 0, run.logs()
+        run.wait_for_consumers()
+        run.finish_outputs()
+        return run.files()
+
+
 def kill(child, how=signal.SIGKILL):
     if child.poll() is None:
         os.kill(child.pid, how)
