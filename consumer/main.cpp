@@ -7,6 +7,7 @@
 #include "consumer/processors/finish.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/session/consumer_program.hpp"
+#include "consumer/session/retry_program.hpp"
 #include "common/base/end_signals.hpp"
 
 namespace offramp {
@@ -31,9 +32,14 @@ int run_consumer(int argc, const char* const* argv) {
         finish_run(*config);
         return to_int(ExitCode::Ok);
     }
+    if (config->start_over) {
+        start_over(*config);
+        return to_int(ExitCode::Ok);
+    }
     if (!config->trace_dir.empty()) start_recording(config->trace_dir, "consumer", config->rung);
     const auto processor = make_processor(config->processor, {.config = &*config});
-    const int code = serve_run(*config, signals, *processor);
+    const int code = config->retry.empty() ? serve_run(*config, signals, *processor)
+                                           : retry_payload(config->retry, *processor);
     save_recording();
     return code;
 }

@@ -76,6 +76,7 @@ struct RunConfig {
 
     // delivery
     double lease_seconds = 30;
+    bool kill_overdue = false;  // a consumer without progress for so long is killed
     std::uint32_t max_charges = 3;
     std::uint32_t credits = 0;  // slabs that a consumer holds at once; 0: auto, 2 or, of small slabs, more
     std::string consumer_user;  // consumers run as this user: group-readable objects and sockets
@@ -86,6 +87,10 @@ struct RunConfig {
     std::string write_path = "/dev/null";
     bool write_copy = false;  // `write`: serialise into a copy first, as the article does
     std::uint32_t png_level = 3;
+    bool durable = false;  // results and manifest survive a power cut, too
+    bool resume = false;   // do only what the output folder's manifest does not hold
+    bool start_over = false;  // remove what earlier runs left of outputs that are appended to
+    std::string retry;    // a payload that an earlier run set aside: process it, and nothing else
     bool finish = false;  // merge the segments of all consumers when the run has ended
 
     // what to do instead of a run: on the command line only, never part of a printed configuration

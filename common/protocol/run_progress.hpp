@@ -38,7 +38,7 @@ struct ProgressRecord {
     std::uint64_t step;             // CountedStep: the one that this record counts first
     std::uint64_t slab;             // of that step
     std::uint64_t generation;       // of that slab
-    std::uint64_t items_through;    // the frontier: every item before this one was published, or is a hole of a published batch
+    std::uint64_t items_through;    // the frontier: every item before this one was published, could not be read, or was done before the run
     std::uint64_t holes;            // of them: items that could not be read
     ProgressAmount published;
     ProgressAmount completed;
@@ -52,7 +52,8 @@ struct RunProgress {
     std::uint64_t keys_hash;        // of the items' names: another list of as many items is another input
     std::uint64_t producers;        // that have served the run
     std::uint64_t current;          // sequence of the record that counts; 0: nothing was counted yet
-    std::array<std::uint64_t, 19> reserved;
+    std::uint64_t done_before;      // items that were done when the run began: by earlier runs into the same output folder
+    std::array<std::uint64_t, 18> reserved;
     std::array<ProgressRecord, 2> records;
 };
 

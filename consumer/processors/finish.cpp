@@ -4,6 +4,9 @@
 
 #include "common/base/log.hpp"
 #include "consumer/sinks/atomic_file.hpp"
+#include "consumer/sinks/cannot_write.hpp"
+#include "consumer/sinks/durability.hpp"
+#include "consumer/sinks/output_name.hpp"
 #include "consumer/sinks/segment_merge.hpp"
 
 namespace offramp {
@@ -14,12 +17,18 @@ void remove_leftovers(const std::string& folder) {
     if (removed > 0) spdlog::info("removed {} temporary files of dead consumers from {}", removed, folder);
 }
 
-void merge_checksums(const std::string& output) {
-    const std::string file = output + "/checksums.tsv";
-    const MergeOutcome outcome = merge_segments(output, "checksum", file);
+std::string checksums_file(const std::string& output) {
+    return output + "/checksums.tsv";
+}
+
+void merge_checksums(const RunConfig& config) {
+    const std::string file = checksums_file(config.output);
+    const MergeOutcome outcome = merge_segments(config.output, "checksum", file,
+                                                config.resume ? FormerOutput::KeptIn : FormerOutput::Replaced,
+                                                config.durable ? Durability::PowerCut : Durability::Process);
     if (outcome.segments > 0)
-        spdlog::info("{}: {} items of {} segments, {} of them delivered again", file, outcome.items,
-                     outcome.segments, outcome.repeats);
+        spdlog::info("{}: {} items, {} of them there before; {} segments, {} items delivered again", file, outcome.items,
+                     outcome.kept, outcome.segments, outcome.repeats);
     if (outcome.conflicts > 0)
         spdlog::warn(
             "{}: {} items were delivered again with other checksums; the latest were kept. "
@@ -31,12 +40,21 @@ void merge_checksums(const std::string& output) {
 
 void finish_run(const RunConfig& config) {
     if (!config.output.empty()) {
-        merge_checksums(config.output);
+        merge_checksums(config);
         remove_leftovers(config.output);
     }
     std::error_code unknown;
     if (config.processor == "write" && std::filesystem::is_directory(config.write_path, unknown))
         remove_leftovers(config.write_path);
+}
+
+void start_over(const RunConfig& config) {
+    if (config.output.empty()) return;
+    const std::string manifest = config.output + "/" + std::string(kReservedPrefix) + "manifest";
+    std::error_code failure;
+    std::filesystem::remove(manifest, failure);
+    if (failure) throw cannot_write("removing " + manifest, failure.value());
+    remove_series(config.output, "checksum", checksums_file(config.output));
 }
 
 }  // namespace offramp

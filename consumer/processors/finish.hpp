@@ -4,10 +4,14 @@
 
 namespace offramp {
 
-// Does what is to be done once, when all consumers of a run are gone: merges the checksums' segments to
-// OUTPUT/checksums.tsv, and removes the temporary files of dead consumers. May be killed and called again.
-// Without an output folder there is nothing to do. Errors: those of merge_segments() and
-// remove_stale_temporaries().
+// Does what is to be done once, when all consumers of a run are gone: merges the checksums' segments to OUTPUT/checksums.tsv (of a run
+// that continues another, into what is there), and removes the temporary files of dead consumers. May be killed and called again.
+// Without an output folder there is nothing to do. Errors: those of merge_segments() and remove_stale_temporaries().
 void finish_run(const RunConfig& config);
+
+// Does what is to be done once, before the programs of a run that continues no other: what earlier runs left of outputs that are
+// appended to is no part of this one's. Files of their own stay until they are replaced. The manifest goes first, for it must not
+// promise what is gone. May be killed and called again. Errors: SystemError with CannotWrite.
+void start_over(const RunConfig& config);
 
 }  // namespace offramp

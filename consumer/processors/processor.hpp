@@ -8,14 +8,16 @@
 
 #include "common/config/run_config.hpp"
 #include "common/slab/slab_view.hpp"
+#include "consumer/sinks/durability.hpp"
 
 namespace offramp {
 
 // Tells the run that this consumer is alive and at work; call it at least once a sample. Cheap: one store.
 using Progress = std::function<void()>;
 
-// Asks, before a commit, whether the delivery still counts; false spares work that another consumer has taken over. Never needed
-// for correctness.
+// Asks, before a commit, whether the delivery still counts; false spares work that another consumer has taken over: the slab is then
+// given back, not completed, whatever was committed. Never needed for correctness. True also when the lease has run out and
+// nobody else has got the slab: then nobody else would commit.
 using StillCurrent = std::function<bool()>;
 
 // Turns the samples of one slab into results. When process() returns, the results are committed: the slab may be reused and the
@@ -36,6 +38,8 @@ class Processor {
 
 struct ProcessorOptions {
     const RunConfig* config = nullptr;
+
+    Durability durability() const { return config->durable ? Durability::PowerCut : Durability::Process; }
 };
 
 struct ProcessorEntry {

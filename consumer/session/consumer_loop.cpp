@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
 #include "common/base/readiness.hpp"
 #include "common/base/trace.hpp"
 #include "common/base/trace_recording.hpp"
@@ -23,7 +24,10 @@ ConsumerLoop::ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMap
       clock_(&clock),
       fds_(fds),
       progress_([this] { cell_->progress(); }),
-      still_current_([this] { return mappings_->ledger().is_current(current_); }),
+      still_current_([this] {
+          told_overtaken_ = told_overtaken_ || !mappings_->ledger().may_complete(current_);
+          return !told_overtaken_;
+      }),
       succession_(succession),
       has_launcher_(fds.lifeline >= 0) {}
 
@@ -86,6 +90,7 @@ void ConsumerLoop::lose_producer() {
     session_->lose_producer();
     port_ = nullptr;
     succession_.search->forget();
+    failpoint("consumer.producer_lost");
 }
 
 void ConsumerLoop::look_for_producer() {
@@ -100,6 +105,7 @@ void ConsumerLoop::look_for_producer() {
     fds_.producer = found->producer;
     producer_gone_since_.reset();
     session_->meet(*port_);
+    failpoint("consumer.producer_met");
 }
 
 std::optional<ConsumerLoop::End> ConsumerLoop::end_if_over() {
@@ -177,7 +183,9 @@ void ConsumerLoop::work_on(const SlabTicket& ticket) {
         session_->release(ticket, ReleaseKind::Returned);
         return;
     }
+    failpoint("consumer.ticket_taken");
     current_ = ticket;
+    told_overtaken_ = false;
     ReadLease lease = ReadLease::open(ticket, *mappings_, *cell_, *session_, contents_);
     const SlabContents& slab = lease.contents();
     if (recording())
@@ -200,8 +208,13 @@ void ConsumerLoop::work_on(const SlabTicket& ticket) {
         std::move(lease).keep_until_death();
         throw;
     }
+    failpoint("consumer.committed");
     mappings_->done_with(ticket.slab);
-    std::move(lease).complete(clock_->now() - now_);
+    // A processor that was told that its work is no longer wanted may have left it uncommitted: it completes nothing.
+    if (told_overtaken_)
+        std::move(lease).give_back();
+    else
+        std::move(lease).complete(clock_->now() - now_);
 }
 
 void ConsumerLoop::wait() {

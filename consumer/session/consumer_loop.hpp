@@ -82,6 +82,7 @@ class ConsumerLoop {
     WatchedFds fds_;
     std::optional<WorkCell> cell_;
     SlabTicket current_{};   // asked about by still_current_
+    bool told_overtaken_ = false;   // still_current_ said no about it
     SlabContents contents_;  // of the slab at hand; its memory is used again
     TimePoint looked_at_{};
     TimePoint now_{};        // at the last look on the clock

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
 
 namespace offramp {
 namespace {
@@ -155,9 +156,11 @@ void ConsumerSession::on_welcome(const Welcome& welcome) {
                                 std::to_string(welcome.slot) + ", but it holds slabs as session " +
                                 std::to_string(welcome_.session) + " in place " + std::to_string(welcome_.slot),
                             "This consumer ends, so that the producer gives them to another one");
+    failpoint("consumer.welcomed");
     welcome_ = welcome;
     state_ = State::Serving;
     if (!away_) return;
+    failpoint("consumer.back");
     away_ = false;
     last_delivery_ = 0;
     releases_.begin_anew();
@@ -195,6 +198,7 @@ void ConsumerSession::on_tickets(const Tickets& tickets, const std::vector<SlabT
 
 void ConsumerSession::on_ack(const ReleaseAck& ack) {
     if (!is_ours(ack.session)) return;
+    failpoint("consumer.acknowledged");
     if (!releases_.acknowledge(ack.through_sequence, clock_->now())) ++counts_.out_of_place;
 }
 
@@ -240,8 +244,10 @@ void ConsumerSession::send_due() {
 void ConsumerSession::send_releases() {
     const TimePoint now = clock_->now();
     while (const auto batch = releases_.due(now)) {
+        failpoint("consumer.release");
         const Releases body{welcome_.session, batch->first_sequence};
         if (!port_->send_release(encode(body, std::span<const ReleaseRecord>(batch->records)))) break;
+        failpoint("consumer.release.sent");
         releases_.mark_sent(*batch, now);
     }
     if (!releases_.has_unsent()) unsent_busy_ = {};
@@ -249,6 +255,7 @@ void ConsumerSession::send_releases() {
 
 void ConsumerSession::try_goodbye() {
     if (state_ != State::Draining || goodbye_queued_ || !settled()) return;
+    failpoint("consumer.goodbye");
     outgoing_.push_back(encode(Goodbye{welcome_.session}));
     goodbye_queued_ = true;
 }

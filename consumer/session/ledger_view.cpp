@@ -96,4 +96,11 @@ bool LedgerView::is_current(const SlabTicket& ticket) const {
     return slab_word(ticket.slab) == SlabWord{SlabState::Leased, ticket.attempt, ticket.generation};
 }
 
+bool LedgerView::may_complete(const SlabTicket& ticket) const {
+    if (ticket.slab >= header_.slab_count) return false;
+    const SlabWord word = slab_word(ticket.slab);
+    return (word.state == SlabState::Leased || word.state == SlabState::Ready) && word.attempt == ticket.attempt &&
+           word.generation == ticket.generation;
+}
+
 }  // namespace offramp

@@ -37,8 +37,11 @@ class LedgerView {
     std::uint64_t session_in(std::uint32_t slot) const;
 
     // True while this delivery is the one that the ledger waits for: nobody has completed it or been given
-    // the slab after it.
+    // the slab after it, and its lease has not run out.
     bool is_current(const SlabTicket& ticket) const;
+    // True while the ledger would take this delivery's completion: also after its lease ran out, until somebody
+    // else is given the slab. Results must be committed as long as this holds: nobody else may do it.
+    bool may_complete(const SlabTicket& ticket) const;
 
   private:
     LedgerView(std::span<const std::byte> ledger, const LedgerHeader& header)

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
 #include "common/base/trace.hpp"
 
 namespace offramp {
@@ -14,6 +15,7 @@ ReadLease ReadLease::open(const SlabTicket& ticket, SlabMappings& mappings, Work
                           ConsumerSession& session, SlabContents& contents) {
     const TraceRange range(TraceName::Map);
     cell.begin(ticket);
+    failpoint("consumer.work_noted");
     contents.read_anew(mappings.slab(ticket.slab), mappings.ledger().header().run_nonce, ticket);
     return {ticket, contents, cell, session};
 }
@@ -44,6 +46,7 @@ void ReadLease::complete(std::chrono::nanoseconds busy) && {
                                      [](const SampleView& sample) { return sample.hole; });
     const std::uint64_t samples = contents_->samples.size() - static_cast<std::size_t>(holes);
     cell_->end({.busy = busy, .samples = samples, .bytes = contents_->payload_bytes});
+    failpoint("consumer.work_ended");
     std::exchange(session_, nullptr)->release(ticket_, ReleaseKind::Completed, busy);
 }
 

@@ -15,6 +15,7 @@
 #include "common/base/log.hpp"
 #include "consumer/sinks/cannot_write.hpp"
 #include "consumer/sinks/output_name.hpp"
+#include "common/base/failpoint.hpp"
 
 namespace offramp {
 namespace {
@@ -32,10 +33,18 @@ std::string next_temporary(const std::string& path) {
            std::to_string(::getpid()) + "-" + std::to_string(counter.fetch_add(1));
 }
 
-void make_folder(const fs::path& folder) {
+void flush_folder(const fs::path& folder) {
+    const UniqueFd fd(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!fd || ::fsync(fd.get()) != 0) throw cannot_write("flushing the folder " + folder.string(), errno);
+}
+
+void make_folder(const fs::path& folder, Durability durability) {
     std::error_code failure;
-    fs::create_directories(folder, failure);
+    const fs::path parent = folder.parent_path();
+    if (!parent.empty() && parent != folder && !fs::exists(parent, failure)) make_folder(parent, durability);
+    const bool made = fs::create_directory(folder, failure);
     if (failure) throw cannot_write("making the folder " + folder.string(), failure.value());
+    if (made && durability == Durability::PowerCut) flush_folder(parent);
 }
 
 int lock_retried(int fd, int operation) {
@@ -64,7 +73,7 @@ bool remove_if_abandoned(const fs::path& path) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
+AtomicFile::AtomicFile(std::string path, Durability durability) : path_(std::move(path)), durability_(durability) {
     while (!try_open_temporary()) {
     }
 }
@@ -80,7 +89,7 @@ bool AtomicFile::try_open_temporary() {
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
     UniqueFd file(::open(temporary_.c_str(), flags, 0666));
     if (!file && errno == ENOENT) {
-        make_folder(fs::path(path_).parent_path());
+        make_folder(fs::path(path_).parent_path(), durability_);
         file = UniqueFd(::open(temporary_.c_str(), flags, 0666));
     }
     if (!file) {
@@ -111,19 +120,24 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 
 void AtomicFile::commit() {
     expect(static_cast<bool>(file_), "a file is committed once");
+    // The bytes first: a name on the disk must not lead to a file without them.
+    if (durability_ == Durability::PowerCut && ::fsync(file_.get()) != 0) throw cannot_write(path_, errno);
+    failpoint("sink.commit");
     if (std::rename(temporary_.c_str(), path_.c_str()) != 0) throw cannot_write(path_, errno);
+    failpoint("sink.committed");
     // A network file system may report only here that it had no room.
     if (::close(file_.release()) != 0 && errno != EINTR) throw cannot_write(path_, errno);
+    if (durability_ == Durability::PowerCut) flush_folder(fs::path(path_).parent_path());
 }
 
-void write_atomically(const std::string& path, std::span<const std::byte> bytes) {
-    AtomicFile file(path);
+void write_atomically(const std::string& path, std::span<const std::byte> bytes, Durability durability) {
+    AtomicFile file(path, durability);
     file.write(bytes);
     file.commit();
 }
 
 void require_writable_folder(const std::string& folder) {
-    make_folder(folder);
+    make_folder(folder, Durability::Process);
     AtomicFile probe(folder + "/probe");
     static constexpr std::byte kProbe[64]{};
     probe.write(kProbe);

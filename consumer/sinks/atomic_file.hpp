@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/base/unique_fd.hpp"
+#include "consumer/sinks/durability.hpp"
 
 namespace offramp {
 
@@ -16,12 +17,11 @@ namespace offramp {
 // tells a leftover from work in progress, whatever pid namespace the writer lives in.
 //
 // Owns the temporary file; a destroyed, uncommitted one is removed. Thread: one at a time. Blocks: on the
-// file system. Errors: SystemError with CannotWrite and the path. Survives the process, not a power cut:
-// nothing is flushed to the disk.
+// file system. Errors: SystemError with CannotWrite and the path.
 class AtomicFile {
   public:
     // Makes the parent folders as needed.
-    explicit AtomicFile(std::string path);
+    explicit AtomicFile(std::string path, Durability durability = Durability::Process);
     AtomicFile(const AtomicFile&) = delete;
     AtomicFile& operator=(const AtomicFile&) = delete;
     ~AtomicFile();
@@ -34,11 +34,13 @@ class AtomicFile {
     bool try_open_temporary();
 
     std::string path_;
+    Durability durability_;
     std::string temporary_;
     UniqueFd file_;
 };
 
-void write_atomically(const std::string& path, std::span<const std::byte> bytes);
+void write_atomically(const std::string& path, std::span<const std::byte> bytes,
+                      Durability durability = Durability::Process);
 
 // Makes the folder and proves, with a temporary file, that it can be written. Errors: SystemError with
 // CannotWrite.

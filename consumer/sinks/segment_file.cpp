@@ -44,7 +44,8 @@ void SegmentFile::add_line(std::uint64_t item, std::initializer_list<std::string
 
 void SegmentFile::commit() {
     if (text_.empty()) return;
-    write_atomically(folder_ + "/" + segment_file_name(batch_, row_, text_), std::as_bytes(std::span(text_)));
+    write_atomically(folder_ + "/" + segment_file_name(batch_, row_, text_), std::as_bytes(std::span(text_)),
+                     durability_);
     text_.clear();
 }
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "consumer/sinks/durability.hpp"
+
 namespace offramp {
 
 // Where the segments of one series lie below an output folder: ".offramp-segments/NAME".
@@ -20,7 +22,8 @@ std::string segment_folder(const std::string& folder, std::string_view name);
 // Thread: one. Blocks: commit() on the file system. Errors: commit() throws SystemError with CannotWrite.
 class SegmentFile {
   public:
-    SegmentFile(const std::string& folder, std::string_view name) : folder_(segment_folder(folder, name)) {}
+    SegmentFile(const std::string& folder, std::string_view name, Durability durability = Durability::Process)
+        : folder_(segment_folder(folder, name)), durability_(durability) {}
 
     // Forgets what was collected; `row` is that of the batch, not of the slab.
     void begin(std::uint64_t batch, std::uint32_t row);
@@ -32,6 +35,7 @@ class SegmentFile {
 
   private:
     std::string folder_;
+    Durability durability_;
     std::string text_;
     std::uint64_t batch_ = 0;
     std::uint32_t row_ = 0;

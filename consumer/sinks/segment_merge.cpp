@@ -84,6 +84,12 @@ std::uint64_t item_of(std::string_view line, const fs::path& path) {
     return item;
 }
 
+// The file that an earlier merge made, as the oldest segment of all. Nothing when there is none.
+void read_former(const std::string& output_file, std::vector<Segment>& segments) {
+    if (!fs::exists(output_file)) return;
+    segments.push_back({.path = output_file, .written = {}, .text = read_text(output_file)});
+}
+
 void add_entries(const Segment& segment, std::size_t rank, std::vector<Entry>& entries) {
     const std::string_view text = segment.text;
     bool first_of_segment = true;
@@ -103,8 +109,8 @@ void add_entries(const Segment& segment, std::size_t rank, std::vector<Entry>& e
     }
 }
 
-// Keeps of each item the entry of the latest segment, counting the others.
-std::string join_entries(std::vector<Entry>& entries, MergeOutcome& outcome) {
+// Keeps of each item the entry of the latest segment, counting the others. `former_rank`: that of a former output.
+std::string join_entries(std::vector<Entry>& entries, std::size_t former_rank, MergeOutcome& outcome) {
     std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
         return a.item != b.item ? a.item < b.item : a.rank < b.rank;
     });
@@ -117,6 +123,7 @@ std::string join_entries(std::vector<Entry>& entries, MergeOutcome& outcome) {
         }
         kept = &entry;
         ++outcome.items;
+        if (entry.rank == former_rank) ++outcome.kept;
         merged += entry.lines;
     }
     return merged;
@@ -131,18 +138,19 @@ void remove_tree(const fs::path& folder) {
 }  // namespace
 
 MergeOutcome merge_segments(const std::string& folder, std::string_view name,
-                            const std::string& output_file) {
+                            const std::string& output_file, FormerOutput former, Durability durability) {
     const fs::path pending = segment_folder(folder, name);
     // What lies here was merged, by a call that was then killed.
     const fs::path merged = segment_folder(folder, std::string(name) + ".merged");
     remove_tree(merged);
 
-    const std::vector<Segment> segments = read_segments(pending);
+    std::vector<Segment> segments = read_segments(pending);
     MergeOutcome outcome{.segments = segments.size()};
+    if (former == FormerOutput::KeptIn && outcome.segments > 0) read_former(output_file, segments);
     std::vector<Entry> entries;
     for (std::size_t rank = 0; rank < segments.size(); ++rank) add_entries(segments[rank], rank, entries);
-    const std::string joined = join_entries(entries, outcome);
-    if (!segments.empty()) write_atomically(output_file, std::as_bytes(std::span(joined)));
+    const std::string joined = join_entries(entries, outcome.segments, outcome);
+    if (!segments.empty()) write_atomically(output_file, std::as_bytes(std::span(joined)), durability);
 
     if (std::rename(pending.c_str(), merged.c_str()) != 0 && errno != ENOENT)
         throw cannot_write("setting aside merged segments in " + pending.string(), errno);
@@ -150,6 +158,15 @@ MergeOutcome merge_segments(const std::string& folder, std::string_view name,
     std::error_code other_series_remain;
     fs::remove(pending.parent_path(), other_series_remain);
     return outcome;
+}
+
+void remove_series(const std::string& folder, std::string_view name, const std::string& output_file) {
+    remove_tree(segment_folder(folder, name));
+    remove_tree(segment_folder(folder, std::string(name) + ".merged"));
+    std::error_code failure;
+    fs::remove(fs::path(segment_folder(folder, name)).parent_path(), failure);   // unless other series remain
+    fs::remove(output_file, failure);
+    if (failure) throw cannot_write("removing " + output_file, failure.value());
 }
 
 }  // namespace offramp

@@ -15,7 +15,7 @@ class Child:
     Owns: its pidfd, which is readable once it has ended and can never mean another process.
     """
 
-    def __init__(self, name, argv, log_path, lifeline_fd, account=None):
+    def __init__(self, name, argv, log_path, inherited, account=None):
         self.name = name
         self.started = time.monotonic()
         self.status = None
@@ -26,7 +26,7 @@ class Child:
         with open(log_path, "ab") as log:
             try:
                 self._process = subprocess.Popen(
-                    argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, pass_fds=(lifeline_fd,),
+                    argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, pass_fds=inherited,
                     start_new_session=True, **identity)
             except OSError as problem:
                 raise LaunchError(f"'{argv[0]}' cannot be started ({problem.strerror})",

@@ -5,13 +5,13 @@ import os
 import subprocess
 import sys
 
-from offramp_launch import benchmark, doctor, run_command, testing
+from offramp_launch import benchmark, doctor, quarantine, run_command, testing
 from offramp_launch.arguments import count, take_switch, take_values
 from offramp_launch.control import ControlClient
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.ladder import command as ladder_command
 from offramp_launch.places import Places
-from offramp_launch.progress import describe
+from offramp_launch.progress import describe, who_holds_what
 from offramp_launch.run_dir import find_live_run
 from offramp_launch.setting_up import set_up_programs
 from offramp_launch.toolchain import FLAGS as TOOLCHAIN_FLAGS
@@ -24,7 +24,7 @@ LADDER_CONTINUED = "ladder-set-up"
 
 def main(argv):
     commands = {"run": run, CONTINUED: run_set_up, "scale": scale, "status": status, "stop": stop, "doctor": examine,
-                "bench": bench, "test": test, "setup": setup, "ladder": ladder, LADDER_CONTINUED: ladder_set_up}
+                "bench": bench, "test": test, "setup": setup, "quarantine": look_into_quarantine, "ladder": ladder, LADDER_CONTINUED: ladder_set_up}
     places = Places()
     try:
         command, *arguments = argv or ["help"]
@@ -133,6 +133,8 @@ def status(places, argv):
     print(f"run {reply['run_id']} ({now.get('state', 'starting')}{', ending' if reply['ending'] else ''}) in {reply['run_dir']}")
     print(f"  {describe(now, 'samples')}")
     print(f"  consumers {reply['consumers_alive']} alive, {reply['consumers_wanted']} wanted")
+    for line in who_holds_what(now):
+        print(line)
     if now.get("slabs"):
         print("  slabs " + ", ".join(f"{state} {number}" for state, number in now["slabs"].items()))
     return int(ExitCode.OK)
@@ -148,6 +150,10 @@ def stop(places, argv):
     connection.wait_for_the_end()
     print(f"run {reply['run_id']}: ended; {reply['run_dir']}/summary.json")
     return int(ExitCode.OK)
+
+
+def look_into_quarantine(places, argv):
+    return quarantine.start(places, argv)
 
 
 def client(places, flags):

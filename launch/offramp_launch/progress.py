@@ -23,6 +23,23 @@ def describe(status, unit):
     return ", ".join(parts)
 
 
+def who_holds_what(status):
+    """Lines on each consumer's hold, and on the releases and messages that were not taken; none where nothing is to be said."""
+    lines = []
+    for consumer in status.get("consumers") or []:
+        if consumer.get("holding"):
+            lines.append(f"    pid {consumer.get('pid')} holds {consumer['holding']} for {consumer.get('oldest_hold_seconds') or 0:.1f} s"
+                         + (" (overdue)" if consumer.get("overdue") else ""))
+    odd = {name: number for name, number in (status.get("releases") or {}).items()
+           if number and name in ("foreign", "stale", "malformed", "repeated")}
+    odd.update({reason: number for reason, number in (status.get("refused") or {}).items() if number})
+    if odd:
+        lines.append("  not taken " + ", ".join(f"{reason} {number}" for reason, number in odd.items()))
+    if status.get("quarantined_samples"):
+        lines.append(f"  set aside {status['quarantined_samples']} samples; ./launch/offramp quarantine list")
+    return lines
+
+
 class Rate:
     """Samples a second over the last ten seconds: batches that take seconds each would otherwise show as nothing, then a jump."""
 

@@ -5,7 +5,6 @@ import json
 import os
 import pathlib
 import shlex
-import shutil
 import subprocess
 import tempfile
 
@@ -13,6 +12,7 @@ from offramp_launch import summary
 from offramp_launch.arguments import without_values
 from offramp_launch.children import account_of
 from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.output_folder import MANIFEST, OutputLock, start_over
 from offramp_launch.progress import make_display
 from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
 from offramp_launch.samples import COUNT, ensure_samples
@@ -20,10 +20,10 @@ from offramp_launch.supervisor import MOST_CONSUMERS, RunPlan, Supervisor
 
 # Flags that make the producer answer instead of run.
 ANSWERED_BY_THE_PRODUCER = ("--print-config", "--list", "--probe", "--sweep", "--version")
-# Parts of appended outputs, until they are merged (consumer/sinks).
-SEGMENTS = ".offramp-segments"
 # Settled by the launch script for every program of the run.
 SETTLED = ("--run-dir", "--run-id", "--lifeline-fd")
+# Said anew for every run, so not part of the settings that another run may begin with.
+OF_ONE_RUN = (*SETTLED, "--resume", "--start-over", "--finish")
 # Rungs that process in the producer, or not at all.
 WITHOUT_CONSUMERS = ("sequential", "compute-alone")
 # Rungs whose slabs go with their producer.
@@ -52,6 +52,9 @@ def start(places, argv, typed):
     if consumers > MOST_CONSUMERS:
         raise LaunchError(f"--consumers {consumers} is more than a run can hold", f"At most {MOST_CONSUMERS}", ExitCode.USAGE)
 
+    if config.get("resume") and not (config.get("output") or config.get("run-dir")):
+        raise LaunchError("--resume does not say which run is to be continued",
+                          "Give its --output (or its --run-dir, if it had no --output)", ExitCode.USAGE)
     run_id = config.get("run-id") or new_run_id()
     account = account_of(config.get("consumer-user"))
     run_dir = RunDir(places, choose_run_dir(places, config.get("run-dir"), run_id), group_readable=account is not None)
@@ -66,7 +69,15 @@ def start(places, argv, typed):
     plan = RunPlan(run_id, run_dir, [producer, *flags, "--run-id", run_id, "--consumers", str(consumers)],
                    [str(places.consumer()), *flags], consumers, account, config.get("producer-restarts", 0), not_taken_over(config))
     unit = "samples" if config.get("source") not in ("auto", "images") or config.get("model") == "copy" else "images"
-    code, told = supervise(plan, run_dir, output, unit, producer, typed)
+    lock = OutputLock(output, run_id)
+    try:
+        plan.kept_open = (lock.fd,)
+        # Nothing to continue: then it is a new run, whatever else lies there.
+        if not config.get("resume") or not pathlib.Path(output, MANIFEST).exists():
+            start_over(output, plan.consumer, identity_of(account))
+        code, told = supervise(plan, run_dir, output, unit, producer, typed)
+    finally:
+        lock.close()
     print(told)
     if samples and code == 0:
         print(after_samples(output, config))
@@ -95,7 +106,7 @@ def to_toml(config):
     lines = ["# The settings of a run; another run with the same: ./launch/offramp run --config THIS_FILE"]
     # A JSON string, number or boolean is a TOML one as well.
     lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in config.items()
-              if f"--{key}" not in SETTLED and (key, value) != ("output", "")]
+              if f"--{key}" not in OF_ONE_RUN and (key, value) != ("output", "")]
     return "\n".join(lines) + "\n"
 
 
@@ -145,11 +156,6 @@ def check_output(folder, source, account):
     except OSError as problem:
         raise LaunchError(f"--output {folder} cannot be written: {problem.strerror}",
                           "Give --output a folder that you may write to", ExitCode.CANNOT_WRITE) from problem
-    left = folder / SEGMENTS
-    if left.is_dir():
-        shutil.rmtree(left, ignore_errors=True)
-        print(f"[run] removed unmerged parts that a run which was killed left in {folder}", flush=True)
-
 
 def supervise(plan, run_dir, output, unit, producer, typed):
     sweep(producer)
@@ -180,13 +186,17 @@ def sweep(producer):
 
 def finish(plan, run_dir):
     """Merges what the consumers left in segments, now that all of them are gone. Returns 0 or what it ended with."""
-    identity = {"user": plan.account.uid, "group": plan.account.gid, "extra_groups": plan.account.groups} if plan.account else {}
     with open(run_dir.log("finish"), "ab") as log:
         code = subprocess.run([*plan.consumer, "--finish"], stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False,
-                              **identity).returncode
+                              **identity_of(plan.account)).returncode
     if code != 0:
         print(f"[run] putting the outputs together failed with exit code {code}; see {run_dir.log('finish')}", flush=True)
     return code
+
+
+def identity_of(account):
+    """As subprocess wants it."""
+    return {"user": account.uid, "group": account.gid, "extra_groups": account.groups} if account else {}
 
 
 def after_samples(output, config):

@@ -9,7 +9,12 @@ from offramp_launch.exit_code import ExitCode
 
 
 class Succession:
-    """Counts the producers of a run. A death is a signal or a lost device; whatever else a producer ends with, it meant."""
+    """
+    Counts the producers of a run. A death is a signal, a lost device, or a code that the program does not have (a library ended it);
+    whatever else a producer ends with, it meant.
+    """
+
+    MEANT = frozenset(int(code) for code in ExitCode)
 
     def __init__(self, limit):
         self.limit = limit
@@ -19,7 +24,8 @@ class Succession:
     @staticmethod
     def is_death(status, run_began):
         """A device that is full at the very start is too small; later, or for a successor, somebody else fills it for now."""
-        return status < 0 or status == ExitCode.DEVICE_BROKEN or (status == ExitCode.DEVICE_OUT_OF_MEMORY and run_began)
+        return (status not in Succession.MEANT or status == ExitCode.DEVICE_BROKEN
+                or (status == ExitCode.DEVICE_OUT_OF_MEMORY and run_began))
 
     def used_up(self):
         return self.restarts >= self.limit

@@ -51,6 +51,8 @@ def tell(summary, unit, output, again):
         lines.append(f"  done       {samples.get('released', 0)} {unit} in {_number(summary.get('seconds'))} s, "
                      f"{_number(summary.get('samples_per_second'))} {unit}/s, "
                      f"first batch after {_number(summary.get('first_batch_seconds'))} s")
+        if samples.get("done_before"):
+            lines.append(f"  resumed    {samples['done_before']} {unit} were done by earlier runs")
         lines.append("  model      " + ", ".join(str(summary[key]) for key in ("model", "precision", "device") if summary.get(key)))
         lines.append("  batches    " + ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in batches.items()))
     skipped = summary.get("skipped") or []
@@ -58,7 +60,10 @@ def tell(summary, unit, output, again):
         lines.append(f"  skipped    {_skipped_count(summary, skipped)}:")
         lines += [f"    {entry.get('origin') or entry.get('item')}: {entry.get('reason')}" for entry in skipped[:SHOWN_SKIPPED]]
     for slab in summary.get("given_up") or []:
-        lines.append(f"  given up   batch {slab.get('batch')}, {slab.get('samples')} {unit}: {slab.get('deaths')} consumers died of it")
+        lines.append(f"  given up   batch {slab.get('batch')}, {slab.get('samples')} {unit}: {slab.get('deaths')} consumers died of it; "
+                     + (f"kept in {slab['payload']}" if slab.get("payload") else f"its payload is lost: {slab.get('error') or 'not kept'}"))
+    if summary.get("given_up"):
+        lines.append(f"  look       ./launch/offramp quarantine list --run-dir {summary['run_dir']}")
     if summary.get("producer_restarts"):
         lines.append(f"  producers  died and were followed by another {summary['producer_restarts']} times")
     if summary.get("failure"):

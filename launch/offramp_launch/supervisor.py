@@ -13,6 +13,7 @@ from offramp_launch.children import Child
 from offramp_launch.control import ControlServer
 from offramp_launch.exit_code import FATAL_FOR_A_CONSUMER, ExitCode, LaunchError, shell_code
 from offramp_launch.log_follower import LogFollower
+from offramp_launch.quarantine import StoryTeller
 from offramp_launch.run_dir import CONTROL_SOCKET
 from offramp_launch.succession import RunHold, Succession
 from offramp_launch.timers import Timers
@@ -42,6 +43,7 @@ class RunPlan:
     account: object = None
     producer_restarts: int = 0
     not_taken_over: str = ""    # why a run of these settings ends with its producer; empty: it does not
+    kept_open: tuple = ()       # descriptors that every program inherits
 
 
 @dataclasses.dataclass
@@ -87,6 +89,7 @@ class Supervisor:
         self._status = {}
         self._draining = False
         self._abandoned = False
+        self._stories = StoryTeller(plan.run_dir.path)
         self.records = []       # {pid, number, exit, cpu_seconds} of every consumer that ended
         self.failure = None     # LaunchError: why the launcher itself stopped the run
 
@@ -135,7 +138,7 @@ class Supervisor:
 
     def _spawn(self, name, argv, account):
         return Child(name, [*argv, "--lifeline-fd", str(self._lifeline_read)], self._plan.run_dir.log(name),
-                     self._lifeline_read, account)
+                     (self._lifeline_read, *self._plan.kept_open), account)
 
     def _alive(self):
         return [child for child in (self._producer, *(seat.child for seat in self._seats)) if child and child.status is None]
@@ -156,6 +159,7 @@ class Supervisor:
         self._relay("producer", self._producer_log)
         for seat in self._seats:
             self._relay(seat.name, seat)
+        self._stories.complete()
         self._display.show(self._status)
 
     def _relay(self, name, source):
@@ -198,6 +202,8 @@ class Supervisor:
         child.reap()
         seat.child = None
         self._relay(seat.name, seat)
+        if child.status != ExitCode.OK:
+            self._stories.note_death(child, last_words(child))
         self.records.append({"pid": child.pid, "number": seat.number, "exit": child.status,
                              "cpu_seconds": round(child.cpu_seconds, 3)})
         if seat.leaving or self._abandoned or self._producer_over:
@@ -219,8 +225,11 @@ class Supervisor:
 
     @staticmethod
     def _counts_as_death(child):
-        """A consumer that found no run, or no place in it, did not die: it was too early, too late or one too many."""
-        return child.status != ExitCode.NO_SUCH_RUN
+        """
+        A consumer that found no run, or no place in it, did not die: it was too early, too late or one too many. Nor did one
+        whose sink is away: a run waits for its database, however long that takes.
+        """
+        return child.status not in (ExitCode.NO_SUCH_RUN, ExitCode.SINK_UNAVAILABLE)
 
     def _completed(self):
         return self._status.get("done_samples") or 0, self._status.get("batches") or 0

@@ -7,9 +7,9 @@ import subprocess
 from offramp_launch.setting_up import set_up_tests
 
 # What cannot be judged there is left out: LibTorch was not built for a sanitizer; libzmq neither, and ThreadSanitizer, which
-# does not see its locks, would call its queues races.
+# does not see its locks, would call its queues races. The matrix of crashes preloads a library, and a sanitizer's must come first.
 SANITIZED = {
-    "asan": ["-LE", "^(models|e2e-with-torch)$"],
+    "asan": ["-LE", "^(models|e2e-with-torch|crash)$"],
     "tsan": ["-L", "^(unit|contract)$", "-LE", "^(zmq|models|e2e-with-torch)$"],
 }
 SANITIZER_OPTIONS = {

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "common/base/error.hpp"
-#include "producer/models/safetensors.hpp"
+#include "common/safetensors/safetensors_file.hpp"
 
 namespace offramp {
 namespace {

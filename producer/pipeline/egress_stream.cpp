@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
 #include "common/base/trace.hpp"
 
 namespace offramp {
@@ -91,6 +92,7 @@ bool EgressStream::copy_part(const std::shared_ptr<OutputBatch>& batch, std::uin
     }
     auto lease = exchange_->wait_for_slab();
     if (!lease) return false;
+    failpoint("egress.slab_taken");
     CopyEvents& events = events_[lease->slab()];
     open_ = std::make_unique<SlabFilling>(SlabFilling::target_of(std::move(*lease)), layout_, options_.stamp, *stream_, events);
     open_until_ = SteadyClock().now() + options_.max_delay;

@@ -18,6 +18,7 @@ struct OutputBatch {
     std::vector<RowInfo> rows;               // as many as are wanted of each tensor's dimension 0
     std::vector<DeviceTensor> tensors;       // in the order of the layout's
     std::shared_ptr<Event> computed;         // armed on the producing stream behind the work that writes the tensors
+    std::uint32_t unreadable_left_out = 0;   // InputBatch's
 
     // Calls work(first_row, rows) for one part of at most `most` rows after another; false as soon as it says so.
     template <class Work>

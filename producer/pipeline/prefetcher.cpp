@@ -26,6 +26,7 @@ Prefetcher::Prefetcher(Device& device, BatchSource& source, PrefetchSettings set
     : device_(device),
       source_(source),
       settings_(std::move(settings)),
+      plan_(source.items(), settings_.batch, settings_.done),
       budget_(settings_.max_errors, source.items()),
       skipped_(SkippedItems::kKept, settings_.skipped_before),
       queue_(queue_capacity(settings_, needs_upload(source, settings_.input)), clock) {
@@ -40,9 +41,7 @@ Prefetcher::Prefetcher(Device& device, BatchSource& source, PrefetchSettings set
         const std::uint32_t buffers = settings_.depth + 1;
         upload_.emplace(device_, input, source_.row_kind());
         staging_.emplace(
-            device_,
-            StagingWindow::Shape{upload_->staged_row_bytes(), settings_.batch, buffers, source_.items(), first_batch()},
-            clock);
+            device_, StagingWindow::Shape{upload_->staged_row_bytes(), settings_.batch, buffers, &plan_}, clock);
         inputs_ = std::make_shared<InputSlots>(device_, upload_->input_bytes(), buffers, clock);
         copies_ = device_.make_stream("h2d");
         upload_began_ = device_.make_event(Device::Timing::On);
@@ -77,16 +76,14 @@ std::optional<InputBatch> Prefetcher::next() {
 }
 
 void Prefetcher::book(std::span<const RowInfo> rows) {
+    std::uint64_t wanted = 0;
+    std::uint64_t holes = 0;
     for (const RowInfo& row : rows) {
-        items_delivered_ += row.done ? 0 : 1;
-        holes_delivered_ += row.hole && !row.done ? 1 : 0;
+        wanted += row.done ? 0 : 1;
+        holes += row.hole && !row.done ? 1 : 0;
     }
-}
-
-// The last one may be short: when every item is done, no batch is left.
-std::uint64_t Prefetcher::first_batch() const {
-    const std::uint64_t batch = settings_.batch;
-    return settings_.first_item >= source_.items() ? (source_.items() + batch - 1) / batch : settings_.first_item / batch;
+    items_delivered_ += wanted;
+    holes_delivered_ += holes;
 }
 
 void Prefetcher::finish_early() noexcept {
@@ -129,12 +126,6 @@ void Prefetcher::decode(std::uint32_t worker) noexcept {
 void Prefetcher::load_row(const StagingWindow::Claim& claim) {
     const TraceRange range(TraceName::Decode, claim.item / settings_.batch);
     RowInfo row{.item = claim.item, .key = source_.key(claim.item)};
-    if (claim.item < settings_.first_item) {
-        std::fill(claim.row.begin(), claim.row.end(), std::byte{0});
-        row.done = row.hole = true;
-        staging_->done(std::move(row));
-        return;
-    }
     try {
         source_.load(claim.item, claim.row);
     } catch (const UnreadableItem& unreadable) {
@@ -164,18 +155,32 @@ void Prefetcher::upload() noexcept {
 }
 
 void Prefetcher::upload_batches() {
-    for (std::uint64_t number = first_batch();; ++number) {
-        const TraceRange get_batch(TraceName::GetBatch, number);
+    for (std::uint64_t turn = 0;; ++turn) {
+        const TraceRange get_batch(TraceName::GetBatch, turn < plan_.batches() ? plan_.number(turn) : 0);
         std::optional<StagingWindow::Batch> batch = staging_->take_complete();
         if (!batch) return;
         if (budget_.nothing_was_read(skipped_.total()))
             throw budget_.failure(skipped_.total(), skipped_.list());
+        if (leave_out(*batch)) continue;
+        for (std::size_t row = 0; row < batch->rows.size(); ++row)
+            if (batch->rows[row].done)
+                std::ranges::fill(batch->memory.subspan(row * upload_->staged_row_bytes(), upload_->staged_row_bytes()), std::byte{0});
         // The rows that a short last batch lacks: a model of a fixed shape computes on them as well.
         const std::size_t filled = batch->rows.size() * upload_->staged_row_bytes();
         std::fill(batch->memory.begin() + static_cast<std::ptrdiff_t>(filled), batch->memory.end(),
                   std::byte{0});
         upload_one(std::move(*batch));
     }
+}
+
+// A batch that was done but for items which cannot be read still: there is nothing to compute. It is booked here.
+bool Prefetcher::leave_out(const StagingWindow::Batch& batch) {
+    const auto& rows = batch.rows;
+    if (std::ranges::none_of(rows, &RowInfo::done) || !std::ranges::all_of(rows, &RowInfo::hole)) return false;
+    book(rows);
+    for (const RowInfo& row : rows) unreadable_left_out_ += row.done ? 0 : 1;
+    staging_->recycle();
+    return true;
 }
 
 void Prefetcher::upload_one(StagingWindow::Batch batch) {
@@ -194,7 +199,9 @@ void Prefetcher::upload_one(StagingWindow::Batch batch) {
         copies_->record(*slot->ready);
     }
     // Handed out before it is there: the model's work can be submitted meanwhile.
-    queue_.push(InputBatch(batch.number, std::move(batch.rows), inputs_, *slot));
+    InputBatch input(batch.number, std::move(batch.rows), inputs_, *slot);
+    input.note_left_out(std::exchange(unreadable_left_out_, 0));
+    queue_.push(std::move(input));
     uploaded_->wait();
     h2d_ns_ += static_cast<std::uint64_t>(uploaded_->seconds_since(*upload_began_) * 1e9);
     if (settings_.timeline != nullptr) settings_.timeline->add("h2d", number, *upload_began_, *uploaded_);
@@ -204,13 +211,14 @@ void Prefetcher::upload_one(StagingWindow::Batch batch) {
 }
 
 void Prefetcher::queue_resident_batches() {
-    const std::uint64_t items = source_.items();
-    for (std::uint64_t number = first_batch(), item = number * settings_.batch; item < items; ++number) {
+    for (std::uint64_t turn = 0; turn < plan_.batches(); ++turn) {
+        const std::uint64_t number = plan_.number(turn);
         const TraceRange get_batch(TraceName::GetBatch, number);
-        std::vector<RowInfo> rows(std::min<std::uint64_t>(settings_.batch, items - item));
+        std::vector<RowInfo> rows(plan_.rows(number));
+        std::uint64_t item = number * settings_.batch;
         for (RowInfo& row : rows) {
             row.item = item;
-            row.done = row.hole = item < settings_.first_item;
+            row.done = row.hole = plan_.is_done(item);
             row.key = source_.key(item++);
         }
         if (!queue_.push(InputBatch(number, std::move(rows), resident_ ? resident_->data() : nullptr)))

@@ -12,6 +12,7 @@
 
 #include "producer/cuda/device.hpp"
 #include "producer/models/model.hpp"
+#include "producer/pipeline/batch_plan.hpp"
 #include "producer/pipeline/bounded_queue.hpp"
 #include "producer/pipeline/device_timeline.hpp"
 #include "producer/pipeline/error_budget.hpp"
@@ -31,8 +32,8 @@ struct PrefetchSettings {
     std::string max_errors = "100%";
     std::uint64_t seed = 0;  // of a resident input
     DeviceTimeline* timeline = nullptr;  // where uploads are recorded; null: nowhere
-    std::uint64_t first_item = 0;        // those before it are done: their batches are left out, their rows in others are holes
-    std::uint64_t skipped_before = 0;    // of those: unreadable
+    ItemRanges done;                     // earlier, by runs and producers before: these are not made again (BatchPlan)
+    std::uint64_t skipped_before = 0;    // of them: unreadable
 };
 
 // Brings a source's items onto the device ahead of the model: decode workers fill page-locked staging, one
@@ -65,7 +66,9 @@ class Prefetcher {
     // still last.
     struct Progress {
         std::uint64_t batches_delivered = 0;
-        std::uint64_t items_delivered = 0;  // rows of those batches, holes included, but not what was done before
+        // Rows that were wanted, holes included, of those batches and of those of which nothing could be read but what is done
+        // already: the latter are not given out.
+        std::uint64_t items_delivered = 0;
         std::uint64_t holes_delivered = 0;  // of those: unreadable
         std::uint64_t batches_queued = 0;
         double next_blocked_seconds = 0;  // the model waits for input
@@ -83,10 +86,10 @@ class Prefetcher {
     void load_row(const StagingWindow::Claim& claim);
     void upload() noexcept;
     void upload_batches();
+    bool leave_out(const StagingWindow::Batch& batch);
     void upload_one(StagingWindow::Batch batch);
-    void queue_resident_batches();
-    std::uint64_t first_batch() const;
     void book(std::span<const RowInfo> rows);
+    void queue_resident_batches();
     void fail(std::exception_ptr error) noexcept;
     void close() noexcept;
     void rethrow_failure();
@@ -94,6 +97,7 @@ class Prefetcher {
     Device& device_;
     BatchSource& source_;
     const PrefetchSettings settings_;
+    const BatchPlan plan_;
     const ErrorBudget budget_;
     SkippedItems skipped_;
 
@@ -103,6 +107,7 @@ class Prefetcher {
     std::shared_ptr<InputSlots> inputs_;
     std::unique_ptr<Stream> copies_;
     std::unique_ptr<Event> upload_began_, uploaded_;
+    std::uint32_t unreadable_left_out_ = 0;   // the upload thread's: since the last batch that was given out
 
     BoundedQueue<InputBatch> queue_;
     std::atomic<bool> finished_{false};

@@ -1,5 +1,6 @@
 #include "producer/pipeline/slab_completion.hpp"
 
+#include "common/base/failpoint.hpp"
 #include "common/base/trace.hpp"
 
 namespace offramp {
@@ -31,8 +32,10 @@ void SlabCompletion::publish_completed() {
         device_.use_on_this_thread();
         while (auto filling = in_flight_.pop()) {
             const PublishedSlab& published = (*filling)->wait_copied(books_, timeline_);
+            failpoint("egress.copied");
             books_.published(published);
             exchange_->publish(std::move(*(*filling)->target().lease), published);
+            failpoint("egress.published");
         }
         exchange_->finish();
     } catch (...) {

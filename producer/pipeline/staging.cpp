@@ -8,43 +8,60 @@
 namespace offramp {
 
 StagingWindow::StagingWindow(Device& device, const Shape& shape, const Clock& clock)
-    : shape_(shape),
-      clock_(clock),
-      slots_(shape.batches),
-      next_item_(shape.first_batch * shape.batch),
-      taken_(shape.first_batch),
-      recycled_(shape.first_batch) {
-    expect(shape.row_bytes > 0 && shape.batch > 0 && shape.batches > 0,
-           "a staging window holds at least one row");
+    : shape_(shape), clock_(clock), slots_(shape.batches) {
+    expect(shape.row_bytes > 0 && shape.batch > 0 && shape.batches > 0 && shape.plan != nullptr,
+           "a staging window holds at least one row of a plan");
     for (Slot& slot : slots_)
         slot.memory = device.allocate_pinned_host(shape.row_bytes * shape.batch, "a batch of staged input");
 }
 
-std::uint32_t StagingWindow::rows_of(std::uint64_t batch) const {
-    return static_cast<std::uint32_t>(
-        std::min<std::uint64_t>(shape_.batch, shape_.items - batch * shape_.batch));
+void StagingWindow::begin_slot(Slot& slot, std::uint64_t number) const {
+    const BatchPlan& plan = *shape_.plan;
+    slot.number = number;
+    slot.missing = plan.wanted_rows(number);
+    slot.rows.assign(plan.rows(number), {});
+    if (slot.missing == slot.rows.size()) return;
+    for (std::size_t row = 0; row < slot.rows.size(); ++row) {
+        const std::uint64_t item = number * shape_.batch + row;
+        const bool done = plan.is_done(item);
+        slot.rows[row] = {.item = item, .key = {}, .hole = done, .done = done, .reason = {}};
+    }
 }
 
 std::optional<StagingWindow::Claim> StagingWindow::claim() {
+    const BatchPlan& plan = *shape_.plan;
     std::unique_lock lock(mutex_);
     wait_booked(window_moved_, lock, claim_blocked_, clock_,
-                [this] { return closed_ || next_item_ >= shape_.items || window_has(next_item_); });
-    if (closed_ || next_item_ >= shape_.items) return std::nullopt;
-    const std::uint64_t item = next_item_++;
-    const std::uint64_t row = item % shape_.batch;
-    Slot& slot = slot_of(item / shape_.batch);
-    if (row == 0) {
-        slot.missing = rows_of(item / shape_.batch);
-        slot.rows.assign(slot.missing, {});
+                [&] { return closed_ || claiming_ >= plan.batches() || window_has(claiming_); });
+    if (closed_ || claiming_ >= plan.batches()) return std::nullopt;
+    const std::uint64_t number = plan.number(claiming_);
+    Slot& slot = slot_of(claiming_);
+    if (next_row_ == 0) {
+        begin_slot(slot, number);
+        next_row_ = plan.next_wanted(number, 0);
     }
-    return Claim{item, {slot.memory->data() + row * shape_.row_bytes, shape_.row_bytes}};
+    const std::uint32_t row = next_row_;
+    next_row_ = plan.next_wanted(number, row + 1);
+    if (next_row_ >= plan.rows(number)) {
+        ++claiming_;
+        next_row_ = 0;
+    }
+    return Claim{number * shape_.batch + row, {slot.memory->data() + row * shape_.row_bytes, shape_.row_bytes}};
+}
+
+// One of the window's: the item was given out, and its batch is not taken yet.
+StagingWindow::Slot& StagingWindow::slot_of_item(std::uint64_t item) {
+    for (std::uint64_t turn = taken_; turn < recycled_ + slots_.size(); ++turn)
+        if (slot_of(turn).number == item / shape_.batch && slot_of(turn).missing > 0) return slot_of(turn);
+    expect(false, "a row that is filled belongs to a batch of the window");
+    return slots_.front();
 }
 
 void StagingWindow::done(RowInfo row) {
     bool complete = false;
     {
         const std::lock_guard lock(mutex_);
-        Slot& slot = slot_of(row.item / shape_.batch);
+        Slot& slot = slot_of_item(row.item);
         RowInfo& place = slot.rows[row.item % shape_.batch];
         place = std::move(row);
         complete = --slot.missing == 0;
@@ -54,15 +71,13 @@ void StagingWindow::done(RowInfo row) {
 
 std::optional<StagingWindow::Batch> StagingWindow::take_complete() {
     std::unique_lock lock(mutex_);
-    if (taken_ * shape_.batch >= shape_.items) return std::nullopt;
+    if (taken_ >= shape_.plan->batches()) return std::nullopt;
     Slot& slot = slot_of(taken_);
-    const auto complete = [&] {
-        const std::uint64_t last_item = taken_ * shape_.batch + rows_of(taken_) - 1;
-        return window_has(last_item) && next_item_ > last_item && slot.missing == 0;
-    };
-    wait_booked(batch_complete_, lock, complete_blocked_, clock_, [&] { return closed_ || complete(); });
+    wait_booked(batch_complete_, lock, complete_blocked_, clock_,
+                [&] { return closed_ || (claiming_ > taken_ && slot.missing == 0); });
     if (closed_) return std::nullopt;
-    return Batch{taken_++, std::move(slot.rows), {slot.memory->data(), slot.memory->bytes()}};
+    ++taken_;
+    return Batch{slot.number, std::move(slot.rows), {slot.memory->data(), slot.memory->bytes()}};
 }
 
 void StagingWindow::recycle() {

@@ -10,13 +10,14 @@
 #include <vector>
 
 #include "producer/cuda/device.hpp"
+#include "producer/pipeline/batch_plan.hpp"
 #include "producer/pipeline/blocked_time.hpp"
 #include "producer/pipeline/input_batch.hpp"
 
 namespace offramp {
 
-// Page-locked buffers that decode workers fill row by row, a window of consecutive batches at a time. Rows of
-// all batches of the window are given out in the order of their items, so that no worker is idle while a
+// Page-locked buffers that decode workers fill row by row, a window of batches at a time, in the order of the
+// plan. Rows of all batches of the window are given out in the order of their items, so that no worker is idle while a
 // batch's last row is still being read.
 //
 //   claim ─▶ fill ─▶ done        by workers, any row
@@ -31,8 +32,7 @@ class StagingWindow {
         std::size_t row_bytes = 0;
         std::uint32_t batch = 1;    // rows of a full batch
         std::uint32_t batches = 1;  // of the window
-        std::uint64_t items = 0;
-        std::uint64_t first_batch = 0;  // those before it are left out
+        const BatchPlan* plan = nullptr;  // outlives the window
     };
     struct Claim {
         std::uint64_t item = 0;
@@ -40,7 +40,7 @@ class StagingWindow {
     };
     struct Batch {
         std::uint64_t number = 0;
-        std::vector<RowInfo> rows;    // fewer than a full batch in the last one
+        std::vector<RowInfo> rows;    // fewer than a full batch in the last one; those done before were never given out
         std::span<std::byte> memory;  // of a full batch
     };
 
@@ -64,22 +64,26 @@ class StagingWindow {
   private:
     struct Slot {
         std::unique_ptr<DeviceBuffer> memory;
+        std::uint64_t number = 0;  // of the batch
         std::vector<RowInfo> rows;
         std::uint32_t missing = 0;
     };
 
-    std::uint32_t rows_of(std::uint64_t batch) const;
-    Slot& slot_of(std::uint64_t batch) { return slots_[batch % slots_.size()]; }
-    bool window_has(std::uint64_t item) const { return item / shape_.batch < recycled_ + slots_.size(); }
+    Slot& slot_of(std::uint64_t turn) { return slots_[turn % slots_.size()]; }
+    Slot& slot_of_item(std::uint64_t item);
+    bool window_has(std::uint64_t turn) const { return turn < recycled_ + slots_.size(); }
+    void begin_slot(Slot& slot, std::uint64_t number) const;
 
     const Shape shape_;
     const Clock& clock_;
     mutable std::mutex mutex_;
     std::condition_variable window_moved_, batch_complete_;
     std::vector<Slot> slots_;
-    std::uint64_t next_item_ = 0;
-    std::uint64_t taken_ = 0;     // batches
-    std::uint64_t recycled_ = 0;  // batches
+    // Batches are counted by their turn in the plan.
+    std::uint64_t claiming_ = 0;   // the batch whose rows are given out
+    std::uint32_t next_row_ = 0;   // of it; 0: none of its rows was given out
+    std::uint64_t taken_ = 0;
+    std::uint64_t recycled_ = 0;
     bool closed_ = false;
     BlockedTime claim_blocked_, complete_blocked_;
 };

@@ -19,6 +19,7 @@ struct RunFacts {
     std::string source;
     bool random_weights = false;
     std::uint64_t items = 0;        // of the source
+    std::uint64_t done_before = 0;  // of those: by the runs that this one continues
     std::uint64_t slab_payload_bytes = 0;
     std::uint64_t samples_per_slab = 0;
     std::uint32_t batches_per_slab = 1;

@@ -66,6 +66,15 @@ json of_measured(const RunFigures& figures) {
             {"producer_cpu_seconds", to.producer_cpu_seconds - from.producer_cpu_seconds}};
 }
 
+// How the releases that came in were taken: only the first three changed anything.
+json releases_json(const BrokerReport& broker) {
+    json releases = json::object();
+    for (std::size_t i = 0; i < kReleaseOutcomes; ++i)
+        releases[std::string(to_string(static_cast<ReleaseOutcome>(i)))] = broker.releases[i];
+    releases["repeated"] = broker.repeated_releases;
+    return releases;
+}
+
 json consumers_json(const BrokerReport& broker, bool past_too) {
     json list = json::array();
     for (const ConsumerReport& consumer : broker.consumers) {
@@ -79,6 +88,8 @@ json consumers_json(const BrokerReport& broker, bool past_too) {
                         {"bytes", consumer.completed.bytes},
                         {"busy_seconds", consumer.busy_seconds},
                         {"holding", consumer.holding},
+                        {"oldest_hold_seconds", consumer.oldest_hold_seconds},
+                        {"overdue", consumer.overdue},
                         {"end", consumer.end}});
     }
     return list;
@@ -133,7 +144,7 @@ std::string RunReport::limiting_stage(const RunFigures& before, const RunFigures
 
 std::string RunReport::status_json(const RunFacts& facts, const RunFigures& before, const RunFigures& now) {
     const double seconds = seconds_between(before.at_ns, now.at_ns);
-    const std::uint64_t done = now.broker.completed.samples + now.skipped + now.broker.quarantined.samples;
+    const std::uint64_t done = facts.done_before + now.broker.completed.samples + now.skipped + now.broker.quarantined.samples;
     double busy = 0;
     double busy_before = 0;
     std::size_t living = 0;
@@ -152,6 +163,7 @@ std::string RunReport::status_json(const RunFacts& facts, const RunFigures& befo
         {"producers", facts.producers},
         {"done_samples", done},
         {"total_samples", facts.items},
+        {"done_before", facts.done_before},
         {"batches", now.broker.completed.batches},
         {"released_samples", now.broker.completed.samples},
         {"released_batches", now.broker.completed.batches},
@@ -170,6 +182,11 @@ std::string RunReport::status_json(const RunFacts& facts, const RunFigures& befo
         {"slab_wait_seconds", now.slab_wait_seconds},
         {"skipped", now.skipped},
         {"redelivered", now.broker.redelivered.slabs},
+        {"quarantined_samples", now.broker.quarantined.samples},
+        {"releases", releases_json(now.broker)},
+        {"refused", now.broker.refused},
+        {"leases_expired", now.broker.leases_expired},
+        {"shortage", now.broker.shortage_reason},
         {"message", now.failure.empty() ? now.broker.shortage : now.failure},
     };
     return text_of(status);
@@ -181,6 +198,7 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& fig
     json samples = in_unit(figures, &Amount::samples);
     samples["sourced"] = figures.sourced;
     samples["skipped"] = figures.skipped;
+    samples["done_before"] = facts.done_before;
     json batches = in_unit(figures, &Amount::batches);
     json skipped = json::array();
     for (const SkippedItem& item : figures.skipped_items)
@@ -188,11 +206,8 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& fig
     json given_up = json::array();
     for (const QuarantinedSlab& slab : broker.given_up)
         given_up.push_back(
-            {{"batch", slab.first_batch}, {"samples", slab.samples}, {"deaths", slab.deaths}, {"pids", slab.pids}});
-    json releases = json::object();
-    for (std::size_t i = 0; i < kReleaseOutcomes; ++i)
-        releases[std::string(to_string(static_cast<ReleaseOutcome>(i)))] = broker.releases[i];
-    releases["repeated"] = broker.repeated_releases;
+            {{"batch", slab.first_batch}, {"samples", slab.samples}, {"deaths", slab.deaths}, {"pids", slab.pids},
+             {"payload", slab.payload}, {"error", slab.error}});
 
     json limits = nullptr;
     if (figures.limits.compute_batches_per_second > 0 || figures.limits.copy_bytes_per_second > 0) {
@@ -245,7 +260,10 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& fig
         {"pinned", figures.pinning.registered},
         {"pinned_copy_gigabytes_per_second", figures.pinning.gigabytes_per_second},
         {"limits", limits},
-        {"releases", releases},
+        {"releases", releases_json(broker)},
+        {"leases_expired", broker.leases_expired},
+        {"overdue_killed", broker.overdue_killed},
+        {"payloads_lost", broker.payloads_lost},
         {"refused", broker.refused},
         {"skipped", skipped},
         {"given_up", given_up},

@@ -25,7 +25,8 @@ const std::set<std::string_view> kMayDiffer{
     "run-dir", "profile", "consumers", "log-level", "log-format", "log-file", "lifeline-fd", "producer-restarts",
     "producer-wait-seconds", "decode-workers", "prefetch", "max-errors", "allow-unpinned", "max-delay-seconds",
     "warmup-batches", "drain-warmup", "measure-limits", "profile-batches", "trace-dir", "status-seconds", "lease-seconds",
-    "max-charges", "credits", "processor", "output", "write-path", "write-copy", "png-level", "finish",
+    "kill-overdue", "max-charges", "credits", "processor", "output", "write-path", "write-copy", "png-level", "durable", "resume",
+    "start-over", "retry", "finish",
 };
 
 using Settings = std::map<std::string, std::string>;
@@ -50,7 +51,11 @@ PublishedSlab read_slab(std::span<const std::byte> bytes, std::uint64_t nonce, c
         slab.batches_ended += piece.first_row + piece.rows == std::min<std::uint64_t>(batch, items - begin) ? 1U : 0U;
         slab.items_through = std::max(slab.items_through, begin + piece.first_row + piece.rows);
     }
-    for (const SampleView& sample : contents.samples) slab.samples += sample.hole ? 0 : 1;
+    for (const SampleView& sample : contents.samples) {
+        if (sample.hole) continue;
+        ++slab.samples;
+        append_item(slab.items, sample.item);
+    }
     for (const TensorView& tensor : contents.tensors) slab.bytes += tensor.bytes.size();
     return slab;
 }
@@ -101,17 +106,6 @@ void require_kept_settings(const std::string& run_dir, const RunConfig& config) 
     if (!differing.empty())
         throw ConfigError("the run in " + run_dir + " was started with other settings: " + differing,
                           "Give the same as in " + path + ", or start another run without --adopt");
-}
-
-std::uint64_t hash_of_keys(const BatchSource& source) {
-    std::uint64_t hash = 0xcbf29ce484222325ULL;   // FNV-1a
-    const auto add = [&hash](unsigned char byte) { hash = (hash ^ byte) * 0x100000001b3ULL; };
-    if (source.max_key_bytes() == 0) return hash;   // numbers stand for the names
-    for (std::uint64_t item = 0; item < source.items(); ++item) {
-        for (const char letter : source.key(item)) add(static_cast<unsigned char>(letter));
-        add(0);
-    }
-    return hash;
 }
 
 std::vector<PublishedSlab> read_slabs(std::initializer_list<SlabState> states, const SlabLedger& ledger, const RunNames& names,

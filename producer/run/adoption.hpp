@@ -12,7 +12,6 @@
 #include "producer/slab/progress_log.hpp"
 #include "producer/slab/slab_exchange.hpp"
 #include "producer/slab/slab_ledger.hpp"
-#include "producer/sources/batch_source.hpp"
 
 // The steps by which a producer takes over a run whose producer died (--adopt), besides attaching to its memory (RunMemory,
 // SlabPool), which need nothing but what is there. producer/run/README.md has their order.
@@ -26,9 +25,6 @@ void keep_settings(const std::string& run_dir, const RunConfig& config);
 // Errors: ConfigError names every setting that outputs or slabs follow from and that differs, with both values; NoSuchRun when
 // none were kept.
 void require_kept_settings(const std::string& run_dir, const RunConfig& config);
-
-// Of the names of all items, in order.
-std::uint64_t hash_of_keys(const BatchSource& source);
 
 // What the slabs in one of these states hold, by their own headers; in the order of publication. Maps each span for as long as
 // it reads.

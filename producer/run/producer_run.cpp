@@ -8,8 +8,10 @@
 #include <thread>
 
 #include "common/base/clock.hpp"
+#include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
 #include "common/base/trace_recording.hpp"
+#include "common/shm/shared_region.hpp"
 #include "producer/cuda/gpu_search.hpp"
 #include "producer/models/copy_model.hpp"
 #include "producer/models/model_library.hpp"
@@ -99,6 +101,7 @@ ProducerRun::ProducerRun(RunConfig config, const EndSignals& signals, std::uint6
     open_model();
     check_not_stopped();
     open_source();
+    if (!config_.adopt) open_manifest();
     lay_out_slabs();
     start_delivery();
     check_not_stopped();
@@ -111,6 +114,7 @@ ProducerRun::ProducerRun(RunConfig config, const EndSignals& signals, std::uint6
                                     .source = source_->description(),
                                     .random_weights = model_->random_weights(),
                                     .items = source_->items(),
+                                    .done_before = done_before(),
                                     .slab_payload_bytes = plan_.layout.payload_bytes,
                                     .samples_per_slab = static_cast<std::uint64_t>(plan_.layout.rows),
                                     .batches_per_slab = plan_.layout.batches,
@@ -163,6 +167,22 @@ void ProducerRun::open_source() {
     spdlog::info("source: {}", source_->description());
 }
 
+// Of a run whose outputs go nowhere there is nothing to continue.
+void ProducerRun::open_manifest() {
+    if (config_.resume && config_.output.empty())
+        throw ConfigError("--resume needs --output", "Give the output folder of the run that is to be continued");
+    if (config_.output.empty() || rung_.processing == Rung::Processing::None) return;
+    const auto former = config_.adopt    ? RunManifest::Former::TakeOver
+                        : config_.resume ? RunManifest::Former::Continue
+                                         : RunManifest::Former::StartOver;
+    manifest_ = std::make_unique<RunManifest>(config_, *source_, former, [this](std::exception_ptr error) { fail(error); });
+}
+
+std::function<void(const PublishedSlab&)> ProducerRun::completion_noter() {
+    if (!manifest_) return {};
+    return [this](const PublishedSlab& slab) { manifest_->completed(slab); };
+}
+
 void ProducerRun::lay_out_slabs() {
     plan_ = EgressPlan::make(config_, rung_, transformer_->outputs(), source_->max_key_bytes(),
                              device_->is_gpu() ? kPoolBatchesOnGpu : kPoolBatchesOnCpu);
@@ -212,9 +232,11 @@ void ProducerRun::check_not_stopped() const {
 void ProducerRun::start_delivery() {
     if (rung_.has_consumers()) {
         delivery_ = start_broker();
+        failpoint("run.meet");
         endpoint_.publish();
+        failpoint("run.met");
     } else {
-        auto local = std::make_unique<LocalDelivery>(config_.warmup_batches);
+        auto local = std::make_unique<LocalDelivery>(config_.warmup_batches, completion_noter());
         local_ = local.get();
         delivery_ = std::move(local);
     }
@@ -227,7 +249,10 @@ std::unique_ptr<Delivery> ProducerRun::start_broker() {
         .lease = std::chrono::nanoseconds(static_cast<std::int64_t>(config_.lease_seconds * 1e9)),
         .max_charges = config_.max_charges,
         .warmup_batches = config_.warmup_batches,
-        .progress = progress_.get()};
+        .progress = progress_.get(),
+        .on_completed = completion_noter(),
+        .kill_overdue = config_.kill_overdue,
+        .quarantine = make_quarantine()};
     // Without a pool, each slab's memory is made when it is filled.
     const Broker::SlabMemory memory{
         [this](std::uint32_t slab) { return !pool_ || pool_->usable(slab); },
@@ -244,6 +269,26 @@ std::unique_ptr<Delivery> ProducerRun::start_broker() {
         *exchange_, [this] { abandon("the broker failed"); });
 }
 
+// What is given up is kept in the run's directory, where the launch script finds it.
+std::shared_ptr<QuarantineWriter> ProducerRun::make_quarantine() {
+    const auto bytes_of = [this](std::uint32_t slab) -> QuarantineWriter::SlabBytes {
+        if (pool_ && pool_->usable(slab)) return {pool_->bytes_of(slab), nullptr};
+        // Given up by a former producer, and not mapped by this one's pool yet; or, without a pool, a segment of its own for each slab:
+        // whoever filled it goes on to others, the segment stays until the slab is filled again.
+        const std::uint32_t span = pool_ ? plan_.spans.span_of(slab) : slab;
+        const std::size_t span_bytes = pool_ ? plan_.spans.span_bytes(span) : plan_.layout.slab_bytes;
+        auto region = std::make_shared<SharedRegionView>(
+            SharedRegionView::attach(endpoint_.names.span(span), SharedRegionView::Access::ReadOnly, span_bytes));
+        const auto bytes = region->bytes().subspan(pool_ ? plan_.spans.offset_in_span(slab) : 0, plan_.layout.slab_bytes);
+        return {bytes, std::move(region)};
+    };
+    return std::make_shared<QuarantineWriter>(QuarantineWriter::Settings{.folder = directory_.path() + "/quarantine",
+                                                                         .run_id = endpoint_.names.run_id,
+                                                                         .run_nonce = endpoint_.names.nonce,
+                                                                         .bytes_of = bytes_of,
+                                                                         .on_outcome = [this] { exchange_->wake(); }});
+}
+
 void ProducerRun::start_pipeline() {
     input_ = std::make_unique<Prefetcher>(*device_, *source_,
                                           PrefetchSettings{.input = model_->input(),
@@ -253,7 +298,7 @@ void ProducerRun::start_pipeline() {
                                                            .max_errors = config_.max_errors,
                                                            .seed = config_.seed,
                                                            .timeline = timeline_.get(),
-                                                           .first_item = former_.items_through,
+                                                           .done = done_earlier(),
                                                            .skipped_before = former_.holes});
     egress_ = make_egress(
         rung_, {.config = config_,
@@ -308,6 +353,11 @@ ExitCode ProducerRun::execute() {
     }
     try {
         delivery_->join();
+    } catch (...) {
+        fail(std::current_exception());
+    }
+    try {
+        if (manifest_) manifest_->close();
     } catch (...) {
         fail(std::current_exception());
     }
@@ -494,7 +544,7 @@ RunFigures ProducerRun::figures() const {
     const Prefetcher::Progress input = input_->progress();
     const OutputFigures output = egress_->figures();
     RunFigures figures{.broker = delivery_->report(),
-                       .sourced = former_.items_through + input.items_delivered,
+                       .sourced = sourced_before_ + input.items_delivered,
                        .skipped = former_.holes + input.holes_delivered,
                        .skipped_items = input_->skipped().list(),
                        .compute_busy_seconds = inference_->busy_seconds(),
@@ -532,7 +582,7 @@ ExitCode ProducerRun::outcome(const RunFigures& figures) const {
             broker.in_flight.samples, broker.quarantined.samples);
         return ExitCode::Conservation;
     }
-    if (abandoned_ || (draining_ && figures.sourced < source_->items())) return ExitCode::Interrupted;
+    if (abandoned_ || (draining_ && figures.sourced + done_before() < source_->items())) return ExitCode::Interrupted;
     return broker.quarantined.slabs == 0 ? ExitCode::Ok : ExitCode::SetAside;
 }
 

@@ -24,6 +24,7 @@
 #include "producer/run/egress_plan.hpp"
 #include "producer/run/end_watch.hpp"
 #include "producer/run/run_directory.hpp"
+#include "producer/run/run_manifest.hpp"
 #include "producer/rungs/local_delivery.hpp"
 #include "producer/rungs/rung.hpp"
 #include "producer/slab/broker_thread.hpp"
@@ -52,12 +53,14 @@ class ProducerRun {
  private:
     void open_model();
     void open_source();
+    void open_manifest();
     void lay_out_slabs();
     void make_memory();
     void adopt_memory();
     void make_pool();
     void start_delivery();
     std::unique_ptr<Delivery> start_broker();
+    std::shared_ptr<QuarantineWriter> make_quarantine();
     void start_pipeline();
     std::shared_ptr<void> pin_span(std::span<std::byte> span);
     void prove_pinning(std::span<std::byte> span);
@@ -81,6 +84,10 @@ class ProducerRun {
     void beat();
     RunFigures figures() const;
     ExitCode outcome(const RunFigures& figures) const;
+    std::uint64_t done_before() const { return manifest_ ? manifest_->items_before() : 0; }
+    ItemRanges done_earlier() const;
+    std::uint64_t sourced_by_former() const;
+    std::function<void(const PublishedSlab&)> completion_noter();
 
     const RunConfig config_;
     const Rung& rung_;
@@ -121,6 +128,7 @@ class ProducerRun {
     std::unique_ptr<Model> model_;
     std::unique_ptr<OutputTransformer> transformer_;
     std::unique_ptr<BatchSource> source_;
+    std::unique_ptr<RunManifest> manifest_;    // null: nothing of this run is kept
     EgressPlan plan_;
     SteadyClock clock_;
     PidfdWatch watch_;
@@ -129,6 +137,7 @@ class ProducerRun {
     std::unique_ptr<SlabLedger> ledger_;
     std::unique_ptr<ProgressLog> progress_;    // goes on from former_
     ProgressLog::Totals former_;               // what earlier producers of this run did
+    std::uint64_t sourced_before_ = 0;         // items that they read for it
     std::vector<PublishedSlab> in_flight_;     // and left
     std::vector<PublishedSlab> given_up_;      // and had not let go yet
     LocalDelivery* local_ = nullptr;           // the delivery, when it is one without consumers

@@ -1,11 +1,13 @@
 // A run's memory, made anew or taken over from a producer that died; and what a producer does that dies itself.
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "common/base/log.hpp"
 #include "common/base/trace_recording.hpp"
 #include "producer/run/adoption.hpp"
 #include "producer/run/producer_run.hpp"
+#include "producer/sources/source_fingerprint.hpp"
 
 namespace offramp {
 namespace {
@@ -21,7 +23,8 @@ void ProducerRun::make_memory() {
     RunProgress& progress = memory_->progress();
     progress.began_ns = began_ns_;
     progress.items = source_->items();
-    progress.keys_hash = hash_of_keys(*source_);
+    progress.keys_hash = source_hash(*source_);
+    progress.done_before = done_before();
     progress.producers = 1;
     progress_ = std::make_unique<ProgressLog>(progress);
     keep_settings(directory_.path(), config_);
@@ -32,7 +35,7 @@ void ProducerRun::adopt_memory() {
     memory_ = std::make_unique<RunMemory>(RunMemory::adopt(endpoint_.names, plan_.layout, plan_.spans, kConsumerCapacity));
     endpoint_.epoch = memory_->epoch();
     RunProgress& progress = memory_->progress();
-    if (progress.items != source_->items() || progress.keys_hash != hash_of_keys(*source_))
+    if (progress.items != source_->items() || progress.keys_hash != source_hash(*source_))
         throw ConfigError("the input is not what the run to take over began with: " + std::to_string(source_->items()) +
                               " items, there were " + std::to_string(progress.items) +
                               (progress.items == source_->items() ? " of other names" : ""),
@@ -46,10 +49,34 @@ void ProducerRun::adopt_memory() {
     in_flight_ = read({SlabState::Ready, SlabState::Leased});
     given_up_ = read({SlabState::Quarantined});
     require_conserved(former_, in_flight_);
+    open_manifest();
+    if (done_before() != progress.done_before)
+        throw Error(ExitCode::BadInput,
+                    "the manifest in " + config_.output + " says that " + std::to_string(done_before()) +
+                        " items were done before this run, its account says " + std::to_string(progress.done_before),
+                    "Somebody changed it: end this run, and start it again with --resume");
+    sourced_before_ = sourced_by_former();
     ++progress.producers;
     spdlog::info("taking over run '{}' as epoch {}: {} samples published through item {}, {} completed, {} slabs in flight",
                  endpoint_.names.run_id, endpoint_.epoch, former_.published.samples, former_.items_through,
                  former_.completed.samples, in_flight_.size());
+}
+
+// What need not be made: earlier runs did it, or this run's former producers published it (or could not read it).
+ItemRanges ProducerRun::done_earlier() const {
+    ItemRanges done = manifest_ ? manifest_->done() : ItemRanges{};
+    done.add({0, former_.items_through});
+    return done;
+}
+
+// Everything before the frontier that earlier runs had not done. What the manifest holds behind the frontier is theirs: this run
+// has published nothing there.
+std::uint64_t ProducerRun::sourced_by_former() const {
+    if (!manifest_) return former_.items_through;
+    std::uint64_t behind = 0;
+    for (const ItemRange& range : manifest_->done().list())
+        if (range.end > former_.items_through) behind += range.end - std::max(range.begin, former_.items_through);
+    return former_.items_through - (manifest_->items_before() - behind);
 }
 
 // A device that is lost takes this process with it, and nothing else: consumers, slabs and account stay for the next producer.

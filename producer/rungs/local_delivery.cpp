@@ -3,6 +3,7 @@
 namespace offramp {
 
 void LocalDelivery::add(const PublishedSlab& slab, std::uint64_t done_at_ns) {
+    if (on_completed_) on_completed_(slab);
     const std::lock_guard lock(mutex_);
     books_.published.add(slab);
     books_.completed.add(slab);

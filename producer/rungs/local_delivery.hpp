@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <mutex>
 
 #include "producer/slab/delivery.hpp"
@@ -10,8 +11,9 @@ namespace offramp {
 // Thread: any. Blocks: never.
 class LocalDelivery final : public Delivery {
  public:
-    // `warmup_batches`: left out of the steady figures.
-    explicit LocalDelivery(std::uint64_t warmup_batches) : warmup_batches_(warmup_batches) {}
+    // `warmup_batches`: left out of the steady figures. `on_completed`: called for each slab that is done.
+    explicit LocalDelivery(std::uint64_t warmup_batches, std::function<void(const PublishedSlab&)> on_completed = {})
+        : warmup_batches_(warmup_batches), on_completed_(std::move(on_completed)) {}
 
     // `done_at_ns`: CLOCK_MONOTONIC.
     void add(const PublishedSlab& slab, std::uint64_t done_at_ns);
@@ -22,6 +24,7 @@ class LocalDelivery final : public Delivery {
 
  private:
     const std::uint64_t warmup_batches_;
+    const std::function<void(const PublishedSlab&)> on_completed_;
     mutable std::mutex mutex_;
     BrokerReport books_;
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
 #include "common/base/readiness.hpp"
 #include "common/base/trace.hpp"
@@ -56,8 +57,10 @@ void Broker::step() {
     bury_the_dead();
     look_at_leases();
     if (std::erase_if(peers_, [](const auto& entry) { return entry.second->gone; }) > 0) wait_fds_.clear();
+    free_what_is_set_aside();
     grant_slabs();
     hand_out();
+    set_next_aside();
     acknowledge_releases();
     see_to_the_end();
 }
@@ -94,7 +97,6 @@ void Broker::abort() {
 BrokerReport Broker::report() const {
     BrokerReport report = books_;
     report.slabs = ledger_.counts();
-    report.shortage = describe_shortage();
     report.ended = ended_;
     for (std::uint32_t slab = 0; slab < ledger_.slab_count(); ++slab) {
         const SlabState state = ledger_.word(slab).state;
@@ -111,6 +113,8 @@ BrokerReport Broker::report() const {
              .completed = peer->completed,
              .busy_seconds = busy_seconds(*peer)});
     }
+    describe_holds(report);
+    describe_shortage(report);
     std::sort(report.consumers.begin(), report.consumers.end(),
               [](const ConsumerReport& a, const ConsumerReport& b) { return a.session < b.session; });
     return report;
@@ -262,6 +266,7 @@ void Broker::on_answer(Peer& peer, const Answer& answer) {
     }
     peer.ref = *ref;
     peer.admitted = true;
+    failpoint("broker.admitted");
     peer.alive_at = clock_.now();
     port_.send(peer.routing_id, encode(Welcome{ref->session, ref->slot, ledger_.epoch()}));
     spdlog::info("consumer {} (pid {}) is in", ref->session, peer.credentials.pid);
@@ -280,12 +285,13 @@ void Broker::refuse(const std::string& peer, RefusalReason reason, const std::st
 void Broker::on_goodbye(Peer& peer) {
     note_departure(peer, "goodbye");
     // Tickets that crossed its goodbye: it never saw them, or will not begin.
-    take_holds_back(peer, 0);
+    take_holds_back(peer, 0, "goodbye");
     peer.gone = true;
 }
 
-void Broker::take_holds_back(Peer& peer, std::uint64_t work) {
+void Broker::take_holds_back(Peer& peer, std::uint64_t work, const char* how) {
     for (const SlabLedger::Revoked& hold : ledger_.revoke(peer.ref, work)) {
+        note_failed(hold.slab, hold.attempt, peer, how, hold.charged);
         if (hold.charged)
             fillings_[hold.slab].killed_pids.push_back(static_cast<std::uint64_t>(peer.credentials.pid));
         if (hold.ready_again) make_ready(hold.slab, {}, false);
@@ -337,13 +343,14 @@ void Broker::bury(Peer& peer) {
     note_departure(peer, "died");
     spdlog::warn("consumer {} (pid {}) died holding {} slabs{}", peer.ref.session, peer.credentials.pid, peer.held,
                  work != 0 ? ", one of them in work" : "");
-    take_holds_back(peer, work);
+    take_holds_back(peer, work, "died");
 }
 
 void Broker::look_at_leases() {
     const TimePoint now = clock_.now();
     if (now < next_lease_look_) return;
     next_lease_look_ = now + kLeaseLookInterval;
+    watch_shortage(now);
     for (auto& [id, peer] : peers_) {
         if (!peer->admitted && now - peer->since > kHandshake) {
             count("challenge not answered");
@@ -363,6 +370,7 @@ void Broker::look_at_leases() {
         peer->hung = true;
         spdlog::warn("consumer {} (pid {}) made no progress for {:.1f} s: its slabs go to others as well",
                      peer->ref.session, peer->credentials.pid, std::chrono::duration<double>(options_.lease).count());
+        on_overdue(*peer);
         for (std::uint32_t slab = 0; slab < ledger_.slab_count(); ++slab) {
             const SlabWord word = ledger_.word(slab);
             if (word.state != SlabState::Leased) continue;
@@ -372,6 +380,7 @@ void Broker::look_at_leases() {
             });
             if (!current) continue;
             ledger_.expire(slab);
+            note_failed(slab, word.attempt, *peer, "lease ran out", false);
             make_ready(slab, {}, false);
         }
     }
@@ -384,8 +393,9 @@ void Broker::see_to_the_end() {
     for (const std::uint32_t slab : exchange_.withdraw_grants()) ledger_.abandon(slab);
     const auto counts = ledger_.counts();
     const auto of = [&](SlabState state) { return counts[static_cast<std::size_t>(state)]; };
-    const bool nothing_in_flight =
-        of(SlabState::Filling) == 0 && of(SlabState::Ready) == 0 && of(SlabState::Leased) == 0;
+    // What is given up must be on the disk, or have failed to get there.
+    const bool nothing_in_flight = of(SlabState::Filling) == 0 && of(SlabState::Ready) == 0 &&
+                                   of(SlabState::Leased) == 0 && of(SlabState::Quarantined) == 0;
     if (!nothing_in_flight && !aborting_) return;
     if (!farewell_until_) {
         farewell_until_ = clock_.now() + options_.farewell;
@@ -393,7 +403,7 @@ void Broker::see_to_the_end() {
             send_drain(*peer, aborting_ ? DrainReason::Aborted : DrainReason::RunEnded);
     }
     // What the egress is still copying at an abort is published or abandoned in a moment: it belongs into the books.
-    const bool all_said = peers_.empty() && of(SlabState::Filling) == 0;
+    const bool all_said = peers_.empty() && of(SlabState::Filling) == 0 && of(SlabState::Quarantined) == 0;
     ended_ = all_said || clock_.now() >= *farewell_until_;
     if (ended_ && !peers_.empty())
         spdlog::warn("{} consumers did not say goodbye in time", peers_.size());
@@ -403,19 +413,6 @@ void Broker::send_drain(Peer& peer, DrainReason reason) {
     peer.draining = true;
     if (peer.admitted)
         port_.send(peer.routing_id, encode(Drain{peer.ref.session, static_cast<std::uint32_t>(reason), 0}));
-}
-
-std::string Broker::describe_shortage() const {
-    const auto counts = ledger_.counts();
-    const auto of = [&](SlabState state) { return counts[static_cast<std::size_t>(state)]; };
-    if (of(SlabState::Free) > 0) return {};
-    std::size_t admitted = 0;
-    for (const auto& [id, peer] : peers_) admitted += peer->admitted && !peer->draining ? 1U : 0U;
-    std::string text = admitted == 0 ? "no consumers" : "all slabs are in use";
-    for (std::size_t state = 1; state < kSlabStates; ++state)
-        if (counts[state] > 0)
-            text += ", " + std::to_string(counts[state]) + " " + std::string(to_string(static_cast<SlabState>(state)));
-    return text;
 }
 
 }  // namespace offramp

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -18,8 +19,10 @@
 #include "common/protocol/ledger_layout.hpp"
 #include "common/transport/ports.hpp"
 #include "producer/slab/broker_report.hpp"
+#include "producer/slab/delivery_record.hpp"
 #include "producer/slab/peer_watch.hpp"
 #include "producer/slab/progress_log.hpp"
+#include "producer/slab/quarantine_writer.hpp"
 #include "producer/slab/slab_exchange.hpp"
 #include "producer/slab/slab_ledger.hpp"
 
@@ -33,6 +36,9 @@ struct BrokerOptions {
     std::uint64_t warmup_batches = 0;              // left out of the steady-state figures
     std::chrono::nanoseconds farewell = std::chrono::seconds(5);   // for consumers' goodbyes at the end
     ProgressLog* progress = nullptr;               // counts steps for a next producer; outlives the broker; null: none
+    std::function<void(const PublishedSlab&)> on_completed;        // a completion was accepted; called on the broker's thread
+    bool kill_overdue = false;                     // a consumer that overstays its lease is killed
+    std::shared_ptr<QuarantineWriter> quarantine;  // keeps what is given up; null: it is counted and let go
 };
 
 // Tells consumers which slabs they may read, and learns what became of them: messages, liveness, and the one ledger.
@@ -81,6 +87,8 @@ class Broker {
         std::uint32_t deliveries = 0;
         std::uint32_t returns = 0;
         std::vector<std::uint64_t> killed_pids;
+        std::vector<DeliveryRecord> failed;        // deliveries that did not complete it
+        TimePoint leased_at{};                     // the current delivery
     };
 
     // from the egress
@@ -96,7 +104,6 @@ class Broker {
     void on_goodbye(Peer& peer);
     void refuse(const std::string& peer, RefusalReason reason, const std::string& text);
     // after a former producer (broker_reconnect.cpp)
-    void adopt_given_up(const PublishedSlab& slab);
     void expect_back(const SlabLedger::Admitted& former);
     void rejoin(Peer& peer);
     void forget_former_self(const Peer& peer);
@@ -107,9 +114,16 @@ class Broker {
     void bury_the_dead();
     void bury(Peer& peer);
     void look_at_leases();
+    void on_overdue(Peer& peer);
+    void note_failed(std::uint32_t slab, std::uint32_t attempt, const Peer& peer, const char* end, bool charged);
     // delivery
     void make_ready(std::uint32_t slab, std::chrono::nanoseconds delay, bool first);
+    // quarantine (broker_quarantine.cpp)
     void give_up(std::uint32_t slab);
+    void see_to_given_up(std::uint32_t slab);
+    void free_what_is_set_aside();
+    void set_next_aside();
+    std::uint32_t most_at_the_writer() const { return std::max(1U, ledger_.slab_count() / 10); }
     void hand_out();
     void list_serving();
     Peer* best_peer(std::uint32_t slab, bool idle_only);
@@ -117,10 +131,13 @@ class Broker {
     void acknowledge_releases();
     void see_to_the_end();
     void send_drain(Peer& peer, DrainReason reason);
-    std::string describe_shortage() const;
+    // what is wanting (broker_shortage.cpp)
+    void describe_shortage(BrokerReport& report) const;
+    void describe_holds(BrokerReport& report) const;
+    void watch_shortage(TimePoint now);
     std::uint64_t count(const std::string& reason) { return ++books_.refused[reason]; }
     Peer* find_session(std::uint64_t session);
-    void take_holds_back(Peer& peer, std::uint64_t work);
+    void take_holds_back(Peer& peer, std::uint64_t work, const char* how);
     void note_departure(const Peer& peer, const char* how);
     double busy_seconds(const Peer& peer) const;
 
@@ -145,6 +162,15 @@ class Broker {
     BrokerReport books_;
     std::uint64_t serve_counter_ = 0;
     TimePoint next_lease_look_{};
+    struct GivenUp {
+        std::uint32_t slab = 0;
+        std::size_t entry = 0;             // in books_.given_up
+    };
+    std::deque<GivenUp> quarantine_queue_; // Quarantined, and not at the writer yet
+    std::vector<GivenUp> at_the_writer_;
+    std::optional<TimePoint> short_since_; // the egress waits, and no slab is free
+    TimePoint next_shortage_word_{};
+    std::chrono::nanoseconds shortage_word_interval_{};
     std::optional<TimePoint> farewell_until_;
     bool finished_ = false;                // the egress will publish nothing more
     bool aborting_ = false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
 #include "producer/slab/broker.hpp"
 #include "producer/slab/broker_peer.hpp"
@@ -17,6 +18,14 @@ constexpr std::chrono::nanoseconds kFirstReturnDelay = std::chrono::milliseconds
 constexpr std::uint32_t kMaxReturnDoublings = 6;
 // So many ready slabs are kept for consumers that hold nothing: at a run's end nobody should sit on two while another is idle.
 constexpr std::size_t kReadyForIdleOnly = 2;
+
+// A consumer that drains gives back what it has not begun: nobody need wait. Any other return, and every further one, says that a sink
+// is away: back off. (A consumer whose sink is away leaves as well, and its two messages may come in either order.)
+std::chrono::nanoseconds return_delay(std::uint32_t returns, bool draining) {
+    const std::uint32_t free = draining ? 1 : 0;
+    if (returns <= free) return {};
+    return kFirstReturnDelay * (1U << std::min(returns - 1 - free, kMaxReturnDoublings));
+}
 
 }  // namespace
 
@@ -75,9 +84,11 @@ void Broker::on_release(Peer& peer, const ReleaseRecord& record) {
         return;
     --peer.held;
     const std::uint32_t slab = record.ticket.slab;
+    if (kind == ReleaseKind::Returned) note_failed(slab, record.ticket.attempt, peer, "returned", false);
     if (outcome == ReleaseOutcome::Completed) {
         const PublishedSlab& published = fillings_[slab].published;
         books_.completed.add(published);
+        if (options_.on_completed) options_.on_completed(published);
         peer.completed.add(published);
         books_.last_release_ns = to_ns(clock_.now());
         if (books_.first_release_ns == 0) books_.first_release_ns = books_.last_release_ns;
@@ -86,11 +97,7 @@ void Broker::on_release(Peer& peer, const ReleaseRecord& record) {
             books_.before_steady = books_.completed;
         }
     } else if (outcome == ReleaseOutcome::Returned) {
-        // A consumer that drains gives back what it has not begun: nobody need wait. Otherwise its sink is away: back off.
-        const std::uint32_t returns = peer.draining ? 0 : ++fillings_[slab].returns;
-        make_ready(slab, returns == 0 ? std::chrono::nanoseconds{}
-                                      : kFirstReturnDelay * (1U << std::min(returns - 1, kMaxReturnDoublings)),
-                   false);
+        make_ready(slab, return_delay(++fillings_[slab].returns, peer.draining), false);
     }
 }
 
@@ -103,6 +110,7 @@ void Broker::acknowledge_releases() {
                                       now - peer->acknowledged_at >= kAcknowledgeInterval);
         if (!due && !peer->in_doubt) continue;
         peer->in_doubt = false;
+        failpoint("broker.acknowledge");
         // Not taken now: the consumer repeats its release, and is answered then.
         port_.send(peer->routing_id, encode(ReleaseAck{peer->ref.session, peer->releases_seen}));
         peer->acknowledged = peer->releases_seen;
@@ -127,20 +135,6 @@ void Broker::make_ready(std::uint32_t slab, std::chrono::nanoseconds delay, bool
         ready_.push_front(entry);
 }
 
-void Broker::give_up(std::uint32_t slab) {
-    const Filling& filling = fillings_[slab];
-    count_step(CountedStep::GiveUp, filling.published);
-    ledger_.quarantine(slab);
-    books_.quarantined.add(filling.published);
-    books_.given_up.push_back({.first_batch = filling.published.first_batch,
-                               .samples = filling.published.samples,
-                               .deaths = ledger_.charges(slab),
-                               .pids = filling.killed_pids});
-    spdlog::error("batch {} took down {} consumers and is given up: {} samples", filling.published.first_batch,
-                  ledger_.charges(slab), filling.published.samples);
-    ledger_.discard(slab);
-}
-
 void Broker::hand_out() {
     if (aborting_ || farewell_until_ || ready_.empty()) return;
     list_serving();
@@ -162,6 +156,7 @@ void Broker::hand_out() {
             continue;
         }
         peer->to_send.push_back(ledger_.lease(entry.slab, peer->ref));
+        fillings_[entry.slab].leased_at = now;
         if (peer->held == 0) peer->alive_at = now;
         ++peer->held;
         --room_;
@@ -199,9 +194,11 @@ void Broker::send_tickets() {
     for (auto& [id, peer] : peers_) {
         if (peer->to_send.empty()) continue;
         const auto count = static_cast<std::uint32_t>(peer->to_send.size());
+        failpoint("broker.tickets");
         const SendOutcome outcome = port_.send(
             peer->routing_id, encode(Tickets{peer->ref.session, peer->next_delivery}, peer->to_send));
         if (outcome == SendOutcome::Sent) {
+            failpoint("broker.tickets.sent");
             peer->next_delivery += count;
             books_.deliveries += count;
             for (const SlabTicket& ticket : peer->to_send)

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
 #include "common/base/readiness.hpp"
 #include "producer/slab/broker.hpp"
@@ -21,19 +22,21 @@ void Broker::adopt(std::span<const PublishedSlab> in_flight, std::span<const Pub
     books_.published = totals.published;
     books_.completed = totals.completed;
     books_.quarantined = totals.given_up;
+    // Since when a slab has been held, nobody knows any more: for this producer, since now.
+    for (Filling& filling : fillings_) filling.leased_at = clock_.now();
+    const auto adopt_filling = [this](const PublishedSlab& slab) {
+        fillings_[slab.slab].published = slab;
+        fillings_[slab.slab].deliveries = ledger_.word(slab.slab).attempt;
+    };
     for (const PublishedSlab& slab : in_flight) {
-        const SlabWord word = ledger_.word(slab.slab);
-        fillings_[slab.slab] = {.published = slab, .deliveries = word.attempt};
-        if (word.state == SlabState::Ready) make_ready(slab.slab, {}, true);
+        adopt_filling(slab);
+        if (ledger_.word(slab.slab).state == SlabState::Ready) make_ready(slab.slab, {}, true);
     }
-    for (const PublishedSlab& slab : given_up) adopt_given_up(slab);
+    for (const PublishedSlab& slab : given_up) {
+        adopt_filling(slab);
+        see_to_given_up(slab.slab);
+    }
     for (const SlabLedger::Admitted& former : ledger_.admitted()) expect_back(former);
-}
-
-// Counted already; the former producer died before it let the slab go.
-void Broker::adopt_given_up(const PublishedSlab& slab) {
-    fillings_[slab.slab] = {.published = slab};
-    ledger_.discard(slab.slab);
 }
 
 // It keeps its place and what it holds until it comes back, or is proven dead; its leases run meanwhile.
@@ -48,7 +51,7 @@ void Broker::expect_back(const SlabLedger::Admitted& former) {
     if (!watched || watched->start_time != former.start_time || has_input(watched->died.get())) {
         // Nobody saw when and of what it died: no slab is charged.
         note_departure(*peer, "died");
-        take_holds_back(*peer, 0);
+        take_holds_back(*peer, 0, "died");
         return;
     }
     peer->watched = std::move(*watched);
@@ -72,7 +75,9 @@ void Broker::rejoin(Peer& peer) {
     peer.ref = former->ref;
     peer.admitted = true;
     peer.alive_at = clock_.now();
+    failpoint("broker.rejoin");
     keep_only(peer, std::exchange(peer.kept, {}));
+    failpoint("broker.rejoined");
     port_.send(peer.routing_id, encode(Welcome{peer.ref.session, peer.ref.slot, ledger_.epoch()}));
     spdlog::info("consumer {} (pid {}) is back, holding {} slabs", peer.ref.session, peer.credentials.pid, peer.held);
     if (farewell_until_) send_drain(peer, aborting_ ? DrainReason::Aborted : DrainReason::RunEnded);
@@ -95,6 +100,7 @@ void Broker::keep_only(Peer& peer, std::span<const SlabTicket> kept) {
                 continue;
             }
             ledger_.take_back(ticket, peer.ref);
+            note_failed(slab, ticket.attempt, peer, "never arrived: its producer died", false);
             if (before.state == SlabState::Leased && ledger_.word(slab).state == SlabState::Ready) make_ready(slab, {}, false);
         }
     }
@@ -104,7 +110,7 @@ void Broker::keep_only(Peer& peer, std::span<const SlabTicket> kept) {
 void Broker::forget_former_self(const Peer& peer) {
     for (auto& [id, former] : peers_) {
         if (!former->away || former->gone || former->credentials.pid != peer.credentials.pid) continue;
-        take_holds_back(*former, 0);
+        take_holds_back(*former, 0, "began anew");
         former->gone = true;
     }
 }

@@ -27,6 +27,14 @@ struct Amount {
     }
 };
 
+// Why no slab is free, in a word.
+inline constexpr const char* kShortageNoConsumers = "no-consumers";
+inline constexpr const char* kShortageLeased = "all-leased";             // consumers are slower than the producer
+inline constexpr const char* kShortageHeld = "retired-but-held";         // done with, but a late holder has not let go
+inline constexpr const char* kShortageQuarantine = "quarantine";         // given up, and on their way to the disk
+inline constexpr const char* kShortageFilling = "filling";               // being copied into
+inline constexpr const char* kShortageDraining = "draining";             // every consumer is leaving
+
 // What is known of one consumer session, living or past.
 struct ConsumerReport {
     std::uint64_t pid = 0;
@@ -36,6 +44,8 @@ struct ConsumerReport {
     Amount completed;
     double busy_seconds = 0;     // its own word
     std::string end;             // empty while it lives; "goodbye" or "died"
+    double oldest_hold_seconds = 0;   // how long it has held the slab that it has held longest
+    bool overdue = false;        // no progress for longer than a lease: its slabs go to others as well
 };
 
 struct QuarantinedSlab {
@@ -43,6 +53,8 @@ struct QuarantinedSlab {
     std::uint32_t samples = 0;
     std::uint64_t deaths = 0;
     std::vector<std::uint64_t> pids;   // of the consumers that it took down
+    std::string payload;         // the file that it was set aside in; empty: not there (yet), see error
+    std::string error;           // why its payload could not be kept
 };
 
 // The broker's books. A copy of one moment: the counters agree with one another.
@@ -60,7 +72,11 @@ struct BrokerReport {
     std::uint64_t last_release_ns = 0;
     std::uint64_t steady_since_ns = 0;     // when the warm-up batches had been released
     Amount before_steady;                  // completed until then
-    std::string shortage;                  // why no slab is free; empty when there is one
+    std::string shortage_reason;           // one of kShortage...; empty when a slab is free
+    std::string shortage;                  // the same with who holds what, for people
+    std::uint64_t payloads_lost = 0;       // of given-up slabs: could not be written
+    std::uint64_t leases_expired = 0;      // consumers that made no progress for a lease's time
+    std::uint64_t overdue_killed = 0;      // of those: killed for it
     bool ended = false;                    // nothing is in flight, and every consumer has been told
 
     // published = completed + in flight + quarantined, in samples.

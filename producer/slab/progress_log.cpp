@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
 #include "common/protocol/ledger_layout.hpp"
 
 namespace offramp {
@@ -47,6 +48,7 @@ void ProgressLog::count(CountedStep step, const PublishedSlab& slab, std::uint64
         case CountedStep::GiveUp: add(next.given_up, slab); break;
         case CountedStep::None: break;
     }
+    failpoint("account.written");
     store_word(memory_.current, sequence);
 }
 

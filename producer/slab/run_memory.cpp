@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
 #include "common/base/process_watch.hpp"
 #include "common/protocol/messages.hpp"
 
@@ -88,9 +89,11 @@ RunMemory RunMemory::adopt(const RunNames& names, const SlabLayout& layout, cons
                     "Only a run whose producer is dead can be taken over");
     // The epoch first: whoever dies from here on has used it up.
     std::atomic_ref(header.epoch).store(header.epoch + 1, std::memory_order_release);
+    failpoint("adopt.epoch_used");
     store_word(header.producer_start_time, 0);   // nobody's, until both are there
     store_word(header.producer_pid, wanted.producer_pid);
     store_word(header.producer_start_time, wanted.producer_start_time);
+    failpoint("adopt.producer_named");
     return memory;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/base/unique_fd.hpp"
+#include "common/slab/item_ranges.hpp"
 #include "producer/slab/fill_lease.hpp"
 
 namespace offramp {
@@ -25,7 +26,8 @@ struct PublishedSlab {
     std::uint64_t bytes = 0;           // of the payload
     std::uint64_t filled_at_ns = 0;
     std::uint64_t items_through = 0;   // the number of the last item in it, plus one
-    std::uint32_t holes = 0;           // items that could not be read
+    std::uint32_t holes = 0;           // items that could not be read, those of batches left out just before it included
+    std::vector<ItemRange> items;      // without holes, in the order of the slab's rows
 };
 
 // Where the egress threads and the broker thread meet: free slabs one way, filled ones the other. The broker keeps some slabs

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
 
 namespace offramp {
 
@@ -38,6 +39,7 @@ SlabLedger SlabLedger::adopt(Memory memory, std::uint32_t epoch, const LastStep&
     ledger.take_counted_step(last);
     for (std::uint32_t slab = 0; slab < ledger.slab_count(); ++slab) {
         for (const HolderWord& holder : ledger.holders(slab)) last_session = std::max(last_session, holder.session);
+        failpoint("ledger.adopt");
         ledger.mend(slab);
     }
     ledger.next_session_ = last_session + 1;
@@ -91,6 +93,7 @@ std::optional<std::uint32_t> SlabLedger::acquire(const std::function<bool(std::u
         if (word(slab).state != SlabState::Free || !usable(slab)) continue;
         move_to(slab, SlabState::Free, SlabState::Filling);
         --free_slabs_;
+        failpoint("ledger.filling");
         next_to_acquire_ = slab + 1;
         return slab;
     }
@@ -99,10 +102,15 @@ std::optional<std::uint32_t> SlabLedger::acquire(const std::function<bool(std::u
 
 void SlabLedger::abandon(std::uint32_t slab) {
     expect(word(slab).state == SlabState::Filling, "only a slab being filled is abandoned");
+    failpoint("ledger.abandon");
     free_slab(slab);
 }
 
-void SlabLedger::publish(std::uint32_t slab) { move_to(slab, SlabState::Filling, SlabState::Ready); }
+void SlabLedger::publish(std::uint32_t slab) {
+    failpoint("ledger.publish");
+    move_to(slab, SlabState::Filling, SlabState::Ready);
+    failpoint("ledger.ready");
+}
 
 // --- consumers ---
 
@@ -156,7 +164,9 @@ SlabTicket SlabLedger::lease(std::uint32_t slab, ConsumerRef consumer) {
         store_word(place, HolderWord{true, after.attempt, consumer.slot, consumer.session}.pack());
         break;
     }
+    failpoint("ledger.lease.holder_stored");
     store_word(memory_.slots[slab].word, after.pack());
+    failpoint("ledger.leased");
     return {.epoch = epoch_, .slab = slab, .generation = after.generation, .attempt = after.attempt};
 }
 
@@ -167,7 +177,10 @@ void SlabLedger::take_back(const SlabTicket& ticket, ConsumerRef consumer) {
     settle_after_hold_ended(ticket.slab, ticket.attempt);
 }
 
-void SlabLedger::expire(std::uint32_t slab) { move_to(slab, SlabState::Leased, SlabState::Ready); }
+void SlabLedger::expire(std::uint32_t slab) {
+    failpoint("ledger.expire");
+    move_to(slab, SlabState::Leased, SlabState::Ready);
+}
 
 ReleaseOutcome SlabLedger::release(ConsumerRef consumer, const SlabTicket& ticket, ReleaseKind kind) {
     if (ticket.slab >= slab_count() || (kind != ReleaseKind::Completed && kind != ReleaseKind::Returned))
@@ -179,13 +192,17 @@ ReleaseOutcome SlabLedger::release(ConsumerRef consumer, const SlabTicket& ticke
         return ReleaseOutcome::Foreign;
 
     if (completes(consumer, ticket, kind)) {
+        failpoint("ledger.complete");
         store_word(memory_.slots[ticket.slab].word,
                    SlabWord{SlabState::Retired, current.attempt, current.generation}.pack());
+        failpoint("ledger.complete.retired");
         store_word(*place, 0);
+        failpoint("ledger.complete.holder_cleared");
         if (!has_holders(ticket.slab)) free_slab(ticket.slab);
         return ReleaseOutcome::Completed;
     }
     store_word(*place, 0);
+    failpoint("ledger.return.holder_cleared");
     settle_after_hold_ended(ticket.slab, ticket.attempt);
     const bool ready_again = current.state == SlabState::Leased && word(ticket.slab).state == SlabState::Ready;
     return kind == ReleaseKind::Returned && ready_again ? ReleaseOutcome::Returned : ReleaseOutcome::HolderRemoved;
@@ -213,9 +230,12 @@ std::vector<SlabLedger::Revoked> SlabLedger::revoke(ConsumerRef consumer, std::u
             work == WorkWord{slab, holder.attempt, static_cast<std::uint32_t>(current.generation)};
         // The charge is stored first: a producer that dies here must not forget it.
         if (charged) store_word(memory_.slots[slab].charges, charges(slab) + 1);
+        failpoint("ledger.revoke.charged");
         store_word(*place, 0);
+        failpoint("ledger.revoke.holder_cleared");
         settle_after_hold_ended(slab, holder.attempt);
-        revoked.push_back({slab, charged, current.state == SlabState::Leased && word(slab).state == SlabState::Ready});
+        revoked.push_back({slab, charged, current.state == SlabState::Leased && word(slab).state == SlabState::Ready,
+                           holder.attempt});
     }
     store_word(memory_.consumers[consumer.slot].session, 0);
     return revoked;
@@ -223,7 +243,10 @@ std::vector<SlabLedger::Revoked> SlabLedger::revoke(ConsumerRef consumer, std::u
 
 // --- giving up ---
 
-void SlabLedger::quarantine(std::uint32_t slab) { move_to(slab, SlabState::Ready, SlabState::Quarantined); }
+void SlabLedger::quarantine(std::uint32_t slab) {
+    failpoint("ledger.quarantine");
+    move_to(slab, SlabState::Ready, SlabState::Quarantined);
+}
 
 void SlabLedger::discard(std::uint32_t slab) {
     move_to(slab, SlabState::Quarantined, SlabState::Retired);
@@ -269,6 +292,7 @@ void SlabLedger::free_slab(std::uint32_t slab) {
     expect(!has_holders(slab), "memory is free only when nobody holds it");
     const SlabWord before = word(slab);
     store_word(memory_.slots[slab].charges, 0);
+    failpoint("ledger.free");
     store_word(memory_.slots[slab].word, SlabWord{SlabState::Free, 0, before.generation + 1}.pack());
     ++free_slabs_;
 }

@@ -107,6 +107,7 @@ class SlabLedger {
         std::uint32_t slab = 0;
         bool charged = false;      // the work word named this hold
         bool ready_again = false;  // it was the current delivery: the slab waits for another consumer
+        std::uint32_t attempt = 0; // of the delivery that it held
     };
     std::vector<Revoked> revoke(ConsumerRef consumer, std::uint64_t work_word);
 

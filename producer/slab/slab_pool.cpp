@@ -36,6 +36,8 @@ SlabPool::SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_
     if (objects_ == Objects::Made)
         require_shared_memory(plan_.total_bytes(), std::to_string(plan_.slab_count) + " slabs of " +
                                                        std::to_string(plan_.slab_bytes) + " bytes");
+    // The first worker adds the others, perhaps before this line is done.
+    const std::lock_guard lock(workers_mutex_);
     workers_.emplace_back([this] { prepare_spans(); });
 }
 

@@ -18,7 +18,7 @@ import report
 from contest import Pace
 from contestants import Places
 from machine import describe_build, describe_machine
-from rows import run_row
+from rows import least_seconds, run_row
 from workloads import choose, make_rows
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -36,7 +36,7 @@ def parse(argv):
     parser.add_argument("--seconds", type=float, metavar="S", help="least length of a window (default 3)")
     parser.add_argument("--keep-logs", type=pathlib.Path, metavar="DIR", help="keep every program's log here")
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", help="folder of the programs")
-    parser.add_argument("--list", action="store_true", help="print the rows and end")
+    parser.add_argument("--list", action="store_true", help="print the rows with their least times and end")
     options = parser.parse_args(argv)
     if options.windows is not None and options.windows < 2:
         parser.error("--windows: an interval wants two windows or more")
@@ -47,6 +47,13 @@ def pace_of(options):
     pace = SMALL_PACE if options.small else Pace()
     changes = {name: value for name, value in (("windows", options.windows), ("seconds", options.seconds)) if value is not None}
     return dataclasses.replace(pace, **changes)
+
+
+def list_of(rows, pace):
+    """With the least time that each takes, and all together."""
+    times = [least_seconds(row, pace) for row in rows]
+    lines = [f"{row.id:18} {f'≥ {seconds:.0f} s' if seconds else '':>8}  {row.stands_for}" for row, seconds in zip(rows, times)]
+    return "\n".join([*lines, f"These take {sum(times) / 60:.0f} minutes of windows, and what programs need to start."])
 
 
 def end_on_signal(number, frame):
@@ -62,7 +69,7 @@ def main(argv=None):
         print(f"bench: {problem}", file=sys.stderr)
         return USAGE
     if options.list:
-        print("\n".join(f"{row.id:18} {row.stands_for}" for row in rows))
+        print(list_of(rows, pace_of(options)))
         return 0
     signal.signal(signal.SIGTERM, end_on_signal)
     places = Places(options.bin.absolute(), logs=options.keep_logs, start_seconds=120 if options.small else 300,

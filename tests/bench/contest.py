@@ -1,12 +1,16 @@
 """The contest of a row: all contestants stay loaded, one runs at a time, and their windows alternate.
 
-A window: the contestant is continued, half a second passes, a look; at least `seconds` later another look; it is stopped. A look is taken
-at a release and bears that release's own time, so a window's rate is (samples between the looks) / (time between the two releases): no
-part of a batch is lost or won at its edges. Orders alternate, A B C, C B A, A B C: a slow drift hits all alike. The windows of one round
-are neighbours, and ratios are taken within rounds.
+A window: the contestant is continued and settles, a look; at least `seconds` later another look; it is stopped. A look is taken at a
+release and bears that release's own time, so a window's rate is (samples between the looks) / (time between the two releases): no part of
+a batch is lost or won at its edges. The windows of one round are neighbours, and ratios are taken within rounds.
+
+To stop a program does not stop the kernels and copies that it has already given to the GPU: the next one settles at least as long as those
+may take, and orders change so that each follows each other one.
 """
 
+import collections
 import dataclasses
+import itertools
 
 from processes import Usage
 
@@ -15,7 +19,7 @@ from processes import Usage
 class Pace:
     windows: int = 6
     seconds: float = 3.0
-    settle_seconds: float = 0.5
+    settle_seconds: float = 0.5        # a row may want more
     warmup_batches: int = 10
     warm_seconds: float = 3.0          # and this long after them: until the whole pool was used and every reader has mapped it
     overlapping_starts: bool = False   # only where nothing is measured: autotuning chooses wrongly beside a neighbour
@@ -71,8 +75,23 @@ def load(programs, batch, pace):
 
 
 def rounds_of(names, windows):
-    """The order of each round: A B C, C B A, ..."""
-    return [list(names) if number % 2 == 0 else list(reversed(names)) for number in range(windows)]
+    """The order of each round: over all of them each contestant runs in each place, and behind each other one, as equally often as choosing
+    round by round allows. Of two: A B, B A, A B. Of three, six rounds are all the orders there are, and everything is equal."""
+    orders, places, follows = [], collections.Counter(), collections.Counter()
+
+    def neighbours(order):
+        whole = (*orders[-1][-1:], *order) if orders else order
+        return [(before, after) for before, after in zip(whole, whole[1:]) if before != after]
+
+    def unevenness_added(order):
+        return sum(2 * places[place] + 1 for place in enumerate(order)) + sum(2 * follows[pair] + 1 for pair in neighbours(order))
+
+    for _ in range(windows):
+        chosen = min(itertools.permutations(names), key=unevenness_added)
+        places.update(enumerate(chosen))
+        follows.update(neighbours(chosen))
+        orders.append(list(chosen))
+    return orders
 
 
 def hold_contest(programs, batch, pace, tell=lambda text: None):

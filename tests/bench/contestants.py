@@ -14,13 +14,14 @@ import tempfile
 import time
 
 from contest import between
-from peers.progress import make_progress_file, read_progress
+from peers.progress import ProgressReader, make_progress_file
 from processes import Usage, die_with_parent, members_of, signal_all, signal_groups, trackers_among, usage_of, usage_of_all
 
 HERE = pathlib.Path(__file__).resolve().parent
 STALL_SECONDS = 90     # without a single sample finished
 DRAIN_SECONDS, ABANDON_SECONDS = 0.2, 10   # between the two requests to end, and from the second one to a kill
 TRACKER_SECONDS = 10   # for Python's multiprocessing to clear up
+SWEEP_SECONDS = 60
 BATCHES = 1_000_000_000
 
 
@@ -106,22 +107,26 @@ class Program:
         return between(first, last, batch)
 
     def end(self):
-        """Ends all processes; what they left in the folder stays for facts()."""
+        """Ends all processes, even when an orderly end fails; what they left in the folder stays for facts()."""
         if self._ended:
             return
         self._ended = True
-        self._end()
-        signal_groups(self._groups(), signal.SIGKILL)
-        for child in self._children:
-            child.wait()
+        try:
+            self._end()
+        finally:
+            signal_groups(self._groups(), signal.SIGKILL)
+            for child in self._children:
+                child.wait()
 
     def close(self):
         """Ends it if that was not done, keeps the logs if wanted, removes the folder."""
-        self.end()
-        if self._places.logs:
-            for log in self._folder.glob("*.log"):
-                shutil.copy(log, self._places.logs / f"{self._places.row}-{self.name.replace(' ', '-').replace('/', '-')}-{log.name}")
-        shutil.rmtree(self._folder, ignore_errors=True)
+        try:
+            self.end()
+            if self._places.logs:
+                for log in self._folder.glob("*.log"):
+                    shutil.copy(log, self._places.logs / f"{self._places.row}-{self.name.replace(' ', '-').replace('/', '-')}-{log.name}")
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def facts(self):
         """What is worth keeping beside the figures."""
@@ -187,12 +192,12 @@ class OfframpRun(Program):
     def status(self):
         try:
             with open(self._run_dir / "status.json", encoding="utf-8") as file:
-                return json.load(file), os.fstat(file.fileno()).st_mtime_ns
+                return json.load(file)
         except (OSError, ValueError):
-            return None, 0
+            return None
 
     def connected(self):
-        status = self.status()[0]
+        status = self.status()
         return len(status["consumers"]) if status else 0
 
     def wait_until_connected(self, consumers):
@@ -203,11 +208,9 @@ class OfframpRun(Program):
         super().wait_until_warm(samples)
 
     def progress(self):
-        status, written_ns = self.status()
+        status = self.status()
         if status is None:
             return 0, 0, 0, ""
-        if "released_samples" not in status:   # programs that count but do not stamp: the file's own time, half a second apart
-            return status["done_samples"], written_ns - (time.time_ns() - time.monotonic_ns()), 0, status["limiting_stage"]
         return status["released_samples"], status["last_release_ns"], status["released_bytes"], status["limiting_stage"]
 
     def facts(self):
@@ -232,7 +235,7 @@ class OfframpRun(Program):
                     producer.wait(timeout=seconds)
         signal_groups(self._groups(), signal.SIGKILL)
         producer.wait()
-        subprocess.run([str(self._places.binaries / "offramp-producer"), "--sweep", "--log-level", "error"], check=False, timeout=60)
+        sweep_dead_runs(self._places.binaries)
 
 
 class Peer(Program):
@@ -244,12 +247,13 @@ class Peer(Program):
         self._flags = flag_list(flags)
         self._progress_file = self._folder / "progress"
         make_progress_file(self._progress_file, readers + 1)
+        self._progress = ProgressReader(self._progress_file)
 
     def start(self):
         self._spawn("peer", [*python_command(self._program), *self._flags, "--progress", self._progress_file], python_environment())
 
     def progress(self):
-        return *read_progress(self._progress_file), ""
+        return *self._progress.read(), ""
 
     def pause(self):
         super().pause()
@@ -266,6 +270,14 @@ class Peer(Program):
         deadline = time.monotonic() + TRACKER_SECONDS
         while trackers_among(trackers) and time.monotonic() < deadline:
             time.sleep(0.005)
+
+
+def sweep_dead_runs(binaries):
+    """Removes what killed runs of ours left in /dev/shm; never anything of a run that lives."""
+    try:
+        subprocess.run([str(binaries / "offramp-producer"), "--sweep", "--log-level", "error"], check=False, timeout=SWEEP_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        raise ContestantError(f"what killed runs left could not be swept: {problem}") from problem
 
 
 def flag_list(flags):

@@ -1,6 +1,7 @@
 """Contestants that run to their end each time: they start, measure themselves, print one JSON line. They have nothing to be stopped in
 between windows."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -8,22 +9,28 @@ import subprocess
 import tempfile
 
 from contest import Window
-from contestants import ContestantError, flag_list, python_command, python_environment
-from processes import die_with_parent
+from contestants import ContestantError, flag_list, python_command, python_environment, sweep_dead_runs
+from processes import die_with_parent, kill_group
 
 SHOT_SECONDS = 300
 
 
 def run_for_json(name, command, environment=None):
-    """The last line that the command prints, parsed."""
+    """The last line that the command prints, parsed. A command that takes too long is killed with its whole process group."""
     try:
         with tempfile.TemporaryDirectory(prefix="offramp-bench-") as folder:   # for whatever it leaves
-            done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=SHOT_SECONDS, check=False,
-                                  start_new_session=True, preexec_fn=die_with_parent,
-                                  env={**os.environ, "TMPDIR": folder, **(environment or {})})
-        if done.returncode == 0:
-            return json.loads(done.stdout.strip().splitlines()[-1])
-        raise ContestantError(f"{name} ended with {done.returncode}\n{done.stdout[-1000:]}{done.stderr[-3000:]}")
+            child = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                     text=True, start_new_session=True, preexec_fn=die_with_parent,
+                                     env={**os.environ, "TMPDIR": folder, **(environment or {})})
+            with child:
+                try:
+                    told, logged = child.communicate(timeout=SHOT_SECONDS)
+                except BaseException:
+                    kill_group(child.pid)
+                    raise
+        if child.returncode == 0:
+            return json.loads(told.strip().splitlines()[-1])
+        raise ContestantError(f"{name} ended with {child.returncode}\n{told[-1000:]}{logged[-3000:]}")
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as problem:
         raise ContestantError(f"{name}: {problem}\n    command: {' '.join(map(str, command))}") from problem
 
@@ -37,7 +44,8 @@ class MessageBench:
 
     def __init__(self, name, places, consumers, slabs):
         self.name = name
-        self._program = pathlib.Path(places.binaries) / "offramp-message-bench"
+        self._binaries = pathlib.Path(places.binaries)
+        self._program = self._binaries / "offramp-message-bench"
         self._flags = {"consumers": consumers, "slabs": slabs}
 
     def start(self):
@@ -75,4 +83,9 @@ class MessageBench:
         pass
 
     def _run(self, seconds, latency=False):
-        return run_for_json(self.name, [self._program, *flag_list({**self._flags, "seconds": seconds, "latency": latency})])
+        try:
+            return run_for_json(self.name, [self._program, *flag_list({**self._flags, "seconds": seconds, "latency": latency})])
+        except BaseException:
+            with contextlib.suppress(ContestantError):
+                sweep_dead_runs(self._binaries)   # killed, it has not removed its memory
+            raise

@@ -7,9 +7,11 @@ import dataclasses
 import os
 import pathlib
 import signal
+import time
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PR_SET_PDEATHSIG = 1
+GONE_SECONDS = 10   # for killed processes to be gone
 LIBC = ctypes.CDLL(None)
 
 
@@ -80,3 +82,11 @@ def signal_groups(groups, number):
     for group in groups:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, number)
+
+
+def kill_group(group):
+    """Kills a process group and waits until what its processes held is given back."""
+    signal_groups([group], signal.SIGKILL)
+    deadline = time.monotonic() + GONE_SECONDS
+    while members_of([group]) and time.monotonic() < deadline:
+        time.sleep(0.005)

@@ -1,5 +1,7 @@
 """The benchmark's tables, in Markdown, from its results."""
 
+from contestants import flag_list
+
 SMALL = "small sizes, no measurement"
 MULTIPLES = (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3))
 
@@ -12,7 +14,8 @@ def header(machine, build, pace, small):
              f"- build: {build['version']}, revision {build['revision'] or 'unknown'}, {flags_of(build)}; Python {build['python']}, "
              f"PyTorch {build['torch']}",
              f"- {pace.windows} windows of ≥ {pace.seconds:g} s each, alternating; after {pace.warmup_batches} batches of warm-up; rates are "
-             "medians (min–max); ratios are taken between neighbouring windows, median [95 % t-interval of the mean]"]
+             "medians (min–max); ratios are taken between neighbouring windows, median [95 % t-interval of the mean]",
+             "- sizes and settings: below each row, as each contestant was started"]
     return "\n".join(lines) + "\n"
 
 
@@ -29,12 +32,13 @@ def row_table(result):
     lines = [f"## {result['row']}", "", result["stands_for"], ""]
     if result["failure"]:
         return "\n".join([*lines, f"FAILED: {result['failure'].strip()}", ""])
-    if result["kind"] in ("contest", "curve"):
+    if result["kind"] == "contest":
         lines += contest_table(result)
     if result["kind"] == "curve":
         lines += curve_table(result)
     if result["kind"] in ("latency", "start"):
         lines += figure_table(result)
+    lines += ["", *started_lines(result)]
     if result["targets"]:
         lines += ["", *target_table([result])]
     return "\n".join([*lines, *[f"\nNote: {note}." for note in result["notes"]], ""])
@@ -46,20 +50,40 @@ def contest_table(result):
              "page faults a batch | private MiB |", "|---|---|---|---|---|---|---|"]
     for name, figures in result["contestants"].items():
         found = result["ratios_of"].get(ours, {}).get(name)
-        over = f"{found['median']:.4g} [{found['low']:.4g}, {found['high']:.4g}]" if found else "–"
-        rate, middle = figures["rate"], {key: figures[key]["median"] for key in figures if isinstance(figures[key], dict) and "median" in figures[key]}
+        over = interval(found) if found else "–"
+        rate = figures["rate"]
+        middle = {key: value["median"] for key, value in figures.items() if isinstance(value, dict) and "median" in value}
         lines.append(f"| {name} | {rate['median']:.5g} ({rate['min']:.5g}–{rate['max']:.5g}) | "
                      f"{bandwidth(rate['median'] * middle['bytes_per_batch'])} | {over} | "
                      f"{middle['producer_cpu_ms_per_batch']:.3g}, {middle['readers_cpu_ms_per_batch']:.3g} | "
                      f"{middle['producer_faults_per_batch']:.2g}, {middle['readers_faults_per_batch']:.2g} | "
                      f"{middle['producer_private_mib']:.0f}, {middle['readers_private_mib']:.0f} |")
+    for name, other in result["beside"]:
+        lines.append(f"\n{name} over {other}: {interval(result['ratios_of'][name][other])}")
+    return lines
+
+
+def interval(ratio):
+    return f"{ratio['median']:.4g} [{ratio['low']:.4g}, {ratio['high']:.4g}]"
+
+
+def started_lines(result):
+    """The sizes and settings behind a row's figures."""
+    settled = f", each settled for {result['settle_seconds']:g} s before a window" if result["kind"] in ("contest", "curve") else ""
+    lines = [f"Started as follows{settled}:", ""]
+    for name, how in result["started_as"].items():
+        counts = how["readers"] if isinstance(how["readers"], (list, tuple)) else [how["readers"]]
+        readers = f", readers: {', '.join(map(str, counts))}" if any(counts) else ""
+        reading = f", which read with {how['reads_with']}" if how["reads_with"] else ""
+        lines.append(f"- {name}: `{' '.join([how['program'], *flag_list(how['flags'])])}`{readers}{reading}")
     return lines
 
 
 def curve_table(result):
-    lines = ["", "| consumers | batches/s | compute alone beside it | E |", "|---|---|---|---|"]
+    lines = ["| consumers | batches/s | compute alone beside it | E |", "|---|---|---|---|"]
     for point in result["curve"]:
-        lines.append(f"| {point['consumers']} | {point['rate']['median']:.5g} | {point['limit']['median']:.5g} | {point['ratio']:.4f} |")
+        lines.append(f"| {point['consumers']} | {point['rate']['median']:.5g} ({point['rate']['min']:.5g}–{point['rate']['max']:.5g}) | "
+                     f"{point['limit']['median']:.5g} | {interval(point['ratio'])} |")
     return lines
 
 

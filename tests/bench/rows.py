@@ -4,49 +4,61 @@ import contextlib
 import dataclasses
 import pathlib
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
 
-from contest import hold_contest, load
+from contest import hold_contest, load, rounds_of
 from contestants import ContestantError, OfframpRun, Peer
 from intervals import ratio, spread
 from one_shots import MessageBench, run_for_json, run_python_for_json
-from workloads import IMAGES, OUTPUT, Messages, Ours
+from workloads import IMAGES, OUTPUT, Messages, Ours, PeerProgram
 
 PER_WINDOW = ("bytes_per_batch", "producer_cpu_ms_per_batch", "readers_cpu_ms_per_batch", "producer_faults_per_batch",
               "readers_faults_per_batch", "producer_private_mib", "readers_private_mib")
 IMAGES_PROGRAM = pathlib.Path(__file__).resolve().with_name("images.py")
-CURVE_WINDOWS = 2       # for each number of consumers, beside as many of compute alone
 
 
 def run_row(row, places, pace, tell=lambda text: None):
     """The row's result. One that fails says why in "failure"; nothing of it is left running."""
     began = time.monotonic()
     result = {"row": row.id, "workload": row.workload, "stands_for": row.stands_for, "kind": row.kind, "unit": row.unit, "batch": row.batch,
-              "raw_bytes": row.raw_bytes, "ours": row.contestants[0].name, "contestants": {}, "ratios_of": {}, "targets": [], "curve": [],
-              "notes": [], "failure": None}
+              "raw_bytes": row.raw_bytes, "ours": row.contestants[0].name, "started_as": {}, "contestants": {}, "ratios_of": {},
+              "beside": row.beside, "targets": [], "curve": [], "notes": [], "failure": None}
     places.row = row.id
-    with tempfile.TemporaryDirectory(prefix="offramp-bench-row-") as folder, contextlib.ExitStack() as stack:
-        try:
-            stage = Stage(row, places, pathlib.Path(folder), stack)
-            {"contest": contest, "latency": latency, "start": start, "curve": curve}[row.kind](row, stage, pace, result, tell)
+    pace = pace_of(row, pace)
+    result["settle_seconds"] = pace.settle_seconds
+    with failures_into(result), tempfile.TemporaryDirectory(prefix="offramp-bench-row-") as folder, contextlib.ExitStack() as stack:
+        with failures_into(result):   # the row's own, before what its end may add
+            builder = RowBuilder(places, pathlib.Path(folder), stack)
+            result["started_as"] = {spec.name: builder.describe(spec) for spec in row.contestants}
+            if row.curve:
+                result["started_as"][result["ours"]]["readers"] = row.curve
+            {"contest": contest, "latency": latency, "start": start, "curve": curve}[row.kind](row, builder, pace, result, tell)
             for target in row.targets:
                 found = target.judge(result)
                 result["targets"].append({**dataclasses.asdict(found), "reason": "" if found.reached else hint(result)})
-            result["notes"] += stage.notes
-        except ContestantError as problem:
-            result["failure"] = str(problem)
+            result["notes"] += builder.notes
     result["seconds"] = time.monotonic() - began
     return result
 
 
-class Stage:
+@contextlib.contextmanager
+def failures_into(result):
+    """What a program or this machine can do wrong ends the row, not the benchmark; a mistake of the driver's own ends that."""
+    try:
+        yield
+    except (ContestantError, OSError, subprocess.SubprocessError) as problem:
+        told = str(problem) if isinstance(problem, ContestantError) else f"{type(problem).__name__}: {problem}"
+        result["failure"] = "\n".join(filter(None, [result["failure"], told]))
+
+
+class RowBuilder:
     """Makes a row's contestants and closes them at its end."""
 
-    def __init__(self, row, places, folder, stack):
+    def __init__(self, places, folder, stack):
         self._places, self._folder, self._stack = places, folder, stack
-        self._row = row
         self.notes = []
 
     def make(self, spec):
@@ -68,8 +80,16 @@ class Stage:
             shutil.rmtree(filled["output"], ignore_errors=True)
         return filled
 
+    def describe(self, spec):
+        """What a reader must know to judge a contestant's figures: program, flags, how many readers and how those read."""
+        program = {Ours: "offramp-producer", Messages: "offramp-message-bench"}.get(type(spec)) or spec.program
+        flags = {"slabs": spec.slabs} if isinstance(spec, Messages) else {name: value for name, value in spec.flags.items() if value is not None}
+        readers = spec.readers if isinstance(spec, PeerProgram) else spec.consumers
+        native = "our consumers' loop" if self._places.native_reader() else "NumPy"
+        return {"program": program, "flags": flags, "readers": readers, "reads_with": native if reads_all(spec) else None}
+
     def _with_reader(self, spec):
-        if spec.flags.get("reader") != "read-all":
+        if not reads_all(spec):
             return spec.flags
         library = self._places.native_reader()
         if library:
@@ -80,8 +100,24 @@ class Stage:
         return spec.flags
 
 
-def contest(row, stage, pace, result, tell):
-    programs = [stage.make(spec) for spec in row.contestants]
+def reads_all(spec):
+    return isinstance(spec, PeerProgram) and spec.flags.get("reader") == "read-all" and spec.flags["rung"] != "compute-alone"
+
+
+def pace_of(row, pace):
+    return dataclasses.replace(pace, settle_seconds=max(pace.settle_seconds, row.settle_seconds))
+
+
+def least_seconds(row, pace):
+    """How long a row takes at least: its windows. What programs need to start, and to end by themselves, comes on top."""
+    pace = pace_of(row, pace)
+    windows = pace.windows * (pace.settle_seconds + pace.seconds)
+    return {"contest": len(row.contestants) * (pace.warm_seconds + windows), "latency": pace.windows * pace.seconds, "start": 0,
+            "curve": 2 * pace.warm_seconds + len(row.curve) * (pace.warm_seconds + 2 * windows)}[row.kind]
+
+
+def contest(row, builder, pace, result, tell):
+    programs = [builder.make(spec) for spec in row.contestants]
     windows = hold_contest(programs, row.batch, pace, tell)
     rates = {name: [window.batches_per_second for window in own] for name, own in windows.items()}
     for program in programs:
@@ -95,9 +131,9 @@ def contest(row, stage, pace, result, tell):
     result["ratios_of"] = {mine: {other: ratio(rates[mine], rates[other]) for other in rates if other != mine} for mine in rates}
 
 
-def latency(row, stage, pace, result, tell):
+def latency(row, builder, pace, result, tell):
     """Both by turns, each passing one number at a time; figures are medians over the rounds, histograms sums."""
-    ours, peer = stage.make(row.contestants[0]), row.contestants[1]
+    ours, peer = builder.make(row.contestants[0]), row.contestants[1]
     told = {ours.name: [], peer.name: []}
     for number in range(pace.windows):
         told[ours.name].append(ours.latency(pace.seconds))
@@ -112,13 +148,13 @@ def latency(row, stage, pace, result, tell):
                                        "histogram": sorted(histogram.items()), "windows": runs}
 
 
-def start(row, stage, pace, result, tell):
+def start(row, builder, pace, result, tell):
     """Each program from its start to its end, by turns. Figures are the program's own, of the moment at which it was started."""
     told = {spec.name: [] for spec in row.contestants}
     for number in range(pace.windows):
         for spec in row.contestants:
             if isinstance(spec, Ours):
-                program = stage.make(spec)
+                program = builder.make(spec)
                 program.start()
                 program.wait_until_warm(row.start_batches * row.batch)
                 program.end()
@@ -133,31 +169,30 @@ def start(row, stage, pace, result, tell):
         result["contestants"][name] = {"figures": {key: spread([run[key] for run in runs]) for key in keys}, "windows": runs}
 
 
-def curve(row, stage, pace, result, tell):
-    """One run to which consumers are added, beside compute alone."""
-    ours, limit = (stage.make(spec) for spec in row.contestants)
+def curve(row, builder, pace, result, tell):
+    """One run to which consumers are added, beside compute alone. Each number of consumers is a contest of its own."""
+    ours, limit = (builder.make(spec) for spec in row.contestants)
     load([ours, limit], row.batch, pace)
-    every = {ours.name: [], limit.name: []}
+    programs = {program.name: program for program in (ours, limit)}
+    every = {name: [] for name in programs}
     for consumers in row.curve:
         ours.resume()
         ours.scale(consumers)
         ours.wait_until_connected(consumers)
-        pairs = []
-        for number in range(CURVE_WINDOWS):
-            order = [ours, limit] if number % 2 == 0 else [limit, ours]
-            found = {program.name: program.window(row.batch, pace) for program in order}
-            pairs.append((found[ours.name], found[limit.name]))
-        mine, alone = ([window.batches_per_second for window in own] for own in zip(*pairs))
-        every[ours.name] += [window for window, _ in pairs]
-        every[limit.name] += [window for _, window in pairs]
-        found = ratio(mine, alone)
-        result["curve"].append({"consumers": consumers, "rate": spread(mine), "limit": spread(alone), "ratio": found["median"],
-                                "rounds": found["rounds"]})
-        tell(f"{consumers} consumers: {found['median']:.4f} of compute alone")
-    for name, own in every.items():
-        result["contestants"][name] = {"rate": spread([window.batches_per_second for window in own]),
-                                       **{field: spread([getattr(window, field) for window in own]) for field in PER_WINDOW},
-                                       "windows": [dataclasses.asdict(window) for window in own]}
+        ours.run_on(pace.warm_seconds)
+        ours.pause()
+        windows = {name: [] for name in programs}
+        for order in rounds_of(list(programs), pace.windows):
+            for name in order:
+                windows[name].append(programs[name].window(row.batch, pace))
+        rates = {name: [window.batches_per_second for window in own] for name, own in windows.items()}
+        point = {"consumers": consumers, "rate": spread(rates[ours.name]), "limit": spread(rates[limit.name]),
+                 "ratio": ratio(rates[ours.name], rates[limit.name])}
+        result["curve"].append(point)
+        for name, own in windows.items():
+            every[name] += [{"consumers": consumers, **dataclasses.asdict(window)} for window in own]
+        tell(f"{consumers} consumers: {point['ratio']['median']:.4f} of compute alone")
+    result["contestants"] = {name: {"windows": own} for name, own in every.items()}
 
 
 def hint(result):

@@ -1,4 +1,4 @@
-"""What a row is to reach, and whether it did. Each target looks at a row's result (results.py) and gives what was found beside what was
+"""What a row is to reach, and whether it did. Each target looks at a row's result (rows.py) and gives what was found beside what was
 wanted."""
 
 import dataclasses

@@ -11,6 +11,7 @@ from targets import Bytes, Cpu, Figure, Latency, Rate, Ratio
 ARTICLE_BYTES = 64 * 21 * 512 * 512 * 4     # one batch's logits in float32
 IMAGE_BYTES = 64 * 3 * 512 * 512 * 4        # one batch's input
 FEATURE_MAPS = "96x256x256,192x128x128,384x64x64,768x32x32"
+PEER_ALONE = "article, compute alone"        # tells the peer's model from its egress
 IMAGES, OUTPUT = "{images}", "{output}"     # made by the driver when the row runs
 
 
@@ -23,7 +24,7 @@ class Ours:
 
 
 @dataclasses.dataclass(frozen=True)
-class Python:
+class PeerProgram:
     """A program of peers/."""
     name: str
     program: str
@@ -51,6 +52,8 @@ class Row:
     raw_bytes: int = 0            # of a batch before any transform
     curve: tuple = ()             # numbers of consumers
     start_batches: int = 0        # enough that the whole pool is ready before a run ends
+    beside: tuple = ()            # pairs of other contestants: the first one's rate over the second's is shown as well
+    settle_seconds: float = 0     # where a contestant that is stopped may have left the GPU more work than the pace allows for
 
     @property
     def workload(self):
@@ -68,6 +71,8 @@ class Sizes:
         self.logits = self.batch * 21 * self.side * self.side * 4
         self.copy_bytes = 1 << 20 if small else ARTICLE_BYTES
         self.peer_slabs = 4 if small else 8
+        # A peer gives the GPU work as long as it has free slabs: 8 batches of 0.1 s each, and the copies behind them.
+        self.peer_settles = 0 if small else 2
 
     def readers(self, full):
         return min(full, 2) if self.small else full
@@ -86,8 +91,9 @@ class Sizes:
 
 
 def article(name, readers, flags):
-    alone = flags["rung"] in ("0", "compute-alone")
-    return Python(name, "article.py", {**flags, "readers": readers}, 0 if alone else readers)
+    if flags["rung"] in ("0", "compute-alone"):
+        return PeerProgram(name, "article.py", flags)
+    return PeerProgram(name, "article.py", {**flags, "readers": readers}, readers)
 
 
 def alone(flags, name="compute alone", **more):
@@ -97,7 +103,7 @@ def alone(flags, name="compute alone", **more):
 
 def ceiling(sizes, tensors, batch, name="copy ceiling", **more):
     flags = {"bytes": ",".join(map(str, tensors)), "batch": batch, "buffers": sizes.peer_slabs, **more}
-    return Python(name, "bare_copies.py", flags)
+    return PeerProgram(name, "bare_copies.py", flags)
 
 
 def article_rows(sizes):
@@ -111,15 +117,17 @@ def article_rows(sizes):
             peers = [sizes.deeplab_peer("article 4-pinned", "4-pinned", "tf32", way, peer_reader)]
             if (way, reader) == ("host", "write"):
                 peers.append(sizes.deeplab_peer("article 4", "4", "tf32", way, peer_reader))
-            if (way, reader) == ("device", "read"):
-                peers.append(sizes.deeplab_peer("article, compute alone", "compute-alone", "tf32", way))
+            if reader == "read":
+                peers.append(sizes.deeplab_peer(PEER_ALONE, "compute-alone", "tf32", way))
             rows.append(Row(f"W1-{way}-{reader}", f"The article's workload, DeepLabV3 TF32: {spelled}, {told}",
-                            (Ours("ours", flags, sizes.readers(8)), alone(flags), *peers), reached, sizes.batch, raw_bytes=sizes.logits))
+                            (Ours("ours", flags, sizes.readers(8)), alone(flags), *peers), reached, sizes.batch, raw_bytes=sizes.logits,
+                            beside=(("article 4-pinned", PEER_ALONE),) if reader == "read" else (), settle_seconds=sizes.peer_settles))
     flags = sizes.deeplab("tf32", synthetic_on="host", processor="write", write_copy=True)
     for first, second in (("0", "1"), ("2", "3")):
         peers = [sizes.deeplab_peer(f"article {rung}", rung, "tf32", "host", "write-copy") for rung in (first, second)]
         rows.append(Row(f"W1-rungs-{first}-{second}", f"The article's rungs {first} and {second} as written, fp32 input from the host",
-                        (Ours("ours", flags, sizes.readers(8)), *peers), (), sizes.batch, raw_bytes=sizes.logits))
+                        (Ours("ours", flags, sizes.readers(8)), *peers), (), sizes.batch, raw_bytes=sizes.logits,
+                        settle_seconds=sizes.peer_settles))
     return rows
 
 
@@ -127,12 +135,12 @@ def fast_model_rows(sizes):
     rows = []
     for way, spelled in (("device", "input resident"), ("host", "fp32 input from the host")):
         flags = sizes.deeplab("bf16", synthetic_on=way, processor="checksum")
-        peers = [sizes.deeplab_peer("article 4-pinned", "4-pinned", "bf16", way, readers=12)]
-        if way == "device":
-            peers.append(sizes.deeplab_peer("article, compute alone", "compute-alone", "bf16", way))
+        peers = (sizes.deeplab_peer("article 4-pinned", "4-pinned", "bf16", way, readers=12),
+                 sizes.deeplab_peer(PEER_ALONE, "compute-alone", "bf16", way))
         rows.append(Row(f"W2-{way}", f"A model whose outputs keep the link busy, DeepLabV3 bf16: {spelled}, every byte read",
                         (Ours("ours", flags, sizes.readers(12)), alone(flags), *peers),
-                        (Ratio("compute alone", 0.99), Cpu("article 4-pinned", 0.1)), sizes.batch, raw_bytes=sizes.logits))
+                        (Ratio("compute alone", 0.99), Cpu("article 4-pinned", 0.1)), sizes.batch, raw_bytes=sizes.logits,
+                        beside=(("article 4-pinned", PEER_ALONE),), settle_seconds=sizes.peer_settles))
     return rows
 
 
@@ -169,12 +177,12 @@ def small_batch_rows(sizes):
     batch = 4 if sizes.small else 64
     flags = {"model": "encoder", "batch": batch, "precision": sizes.precision("bf16"), "memory-format": "contiguous",
              "synthetic-on": "device", "processor": "checksum"}
-    peer = article("article 4-pinned", sizes.readers(4), {"rung": "4-pinned", "model": "encoder", "batch": batch,
-                                                          "slabs": 4 if sizes.small else 128, "precision": sizes.precision("bf16"),
-                                                          "input": "device", "reader": "read-all"})
-    rows.append(Row("W4b", "A small encoder: the model is short, so the loop around it shows",
-                    (Ours("ours", flags, sizes.readers(4)), alone(flags), peer), (Ratio("compute alone", 0.98),), batch,
-                    raw_bytes=batch * 4096))
+    peers = [article(name, sizes.readers(4), {"rung": rung, "model": "encoder", "batch": batch, "slabs": 4 if sizes.small else 128,
+                                              "precision": sizes.precision("bf16"), "input": "device", "reader": "read-all"})
+             for name, rung in (("article 4-pinned", "4-pinned"), (PEER_ALONE, "compute-alone"))]
+    rows.append(Row("W4b", "A small encoder, replayed as a CUDA graph: the model is short, so the loop around it shows",
+                    (Ours("ours", flags, sizes.readers(4)), alone(flags), *peers), (Ratio("compute alone", 0.98),), batch,
+                    raw_bytes=batch * 4096, beside=(("article 4-pinned", PEER_ALONE),)))
     return rows
 
 
@@ -217,12 +225,14 @@ def ingress_rows(sizes):
     images = {**flags, "source": "images", "input": IMAGES, "batches": None}
     input_bytes = sizes.batch * 3 * sizes.side * sizes.side * 4
     ways = ("pageable-blocking", "pageable-async")
-    peers = [sizes.deeplab_peer(way.replace("-", ", "), "compute-alone", "bf16", way) for way in ways]
+    pageable = [sizes.deeplab_peer(f"article, {way.replace('-', ', ')}", "compute-alone", "bf16", way) for way in ways]
+    resident = sizes.deeplab_peer("article, resident", "compute-alone", "bf16", "device")
     eight_bits = "page-locked, prefetched, 8 bits"
     model = Row("W9-model", "Ways in: the same model, its outputs dropped, by five ways for its input",
                 (alone(flags, "page-locked, prefetched", synthetic_on="host"), alone(images, eight_bits),
-                 alone(flags, "resident", synthetic_on="device"), *peers),
-                (Ratio("resident", 0.97), Ratio("resident", 0.97, of=eight_bits)), sizes.batch, raw_bytes=input_bytes)
+                 alone(flags, "resident", synthetic_on="device"), *pageable, resident),
+                (Ratio("resident", 0.97), Ratio("resident", 0.97, of=eight_bits)), sizes.batch, raw_bytes=input_bytes,
+                beside=tuple((peer.name, resident.name) for peer in pageable), settle_seconds=sizes.peer_settles)
     link = Row("W9-link", "Ways in: nothing but the upload of such a batch, the other direction idle",
                tuple(ceiling(sizes, [input_bytes], sizes.batch, name, direction="h2d", memory=memory)
                      for name, memory in (("page-locked", "page-locked"), ("pageable, async", ways[1]), ("pageable, blocking", ways[0]))),
@@ -237,10 +247,10 @@ def message_rows(sizes):
         slabs = 64
         rows.append(Row(f"W8-{readers}-reader{'s' * (readers > 1)}", "Messages alone: slabs a second through both channels, no memory touched",
                         (Messages("ours", count, slabs),
-                         Python("multiprocessing.Queue", "queue_messages.py", {"readers": count, "slabs": slabs}, count)),
+                         PeerProgram("multiprocessing.Queue", "queue_messages.py", {"readers": count, "slabs": slabs}, count)),
                         (Ratio("multiprocessing.Queue", 5),), 1, "slabs"))
     rows.append(Row("latency", "Hand-over through an idle channel: from the sending of a slab's number to the consumer that has it",
-                    (Messages("ours", 1, 2), Python("multiprocessing.Queue", "queue_messages.py", {"samples": 300 if sizes.small else 10_000})),
+                    (Messages("ours", 1, 2), PeerProgram("multiprocessing.Queue", "queue_messages.py", {"samples": 300 if sizes.small else 10_000})),
                     (Latency("p50_us", "multiprocessing.Queue", 0.5), Latency("p99_us", "multiprocessing.Queue", 0.5)), 1, "slabs",
                     "latency"))
     return rows
@@ -251,7 +261,7 @@ def start_rows(sizes):
     whole, least = {**flags, "slabs": sizes.peer_slabs}, {**flags, "slabs": 2}
     return [Row("start", "From the start of the program to the first batch delivered; and the pool's own readiness",
                 (Ours("ours", whole, sizes.readers(8)), Ours("smallest pool", least, sizes.readers(8)),
-                 Python("one object", "one_object.py", {"bytes": sizes.peer_slabs * sizes.logits})),
+                 PeerProgram("one object", "one_object.py", {"bytes": sizes.peer_slabs * sizes.logits})),
                 (Figure("first_batch_seconds", 1.1, over="smallest pool"), Figure("all_slabs_seconds", 0.25, over="one object"),
                  Figure("first_slab_seconds", 0.3)), sizes.batch, kind="start", raw_bytes=sizes.logits,
                 start_batches=4 if sizes.small else 24)]
@@ -260,7 +270,7 @@ def start_rows(sizes):
 def curve_rows(sizes):
     flags = sizes.deeplab("bf16", synthetic_on="device", processor="checksum")
     return [Row("E", "W2 as consumers are added: how many it takes", (Ours("ours", flags, 1), alone(flags)), (), sizes.batch, kind="curve",
-                raw_bytes=sizes.logits, curve=(1, 2) if sizes.small else (1, 2, 3, 4, 6, 8, 10, 12, 15))]
+                raw_bytes=sizes.logits, curve=(1, 2) if sizes.small else (1, 2, 3, 4, 6, 8, 12, 15))]
 
 
 def make_rows(small):

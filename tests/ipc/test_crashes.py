@@ -4,20 +4,10 @@ import os
 import signal
 import unittest
 
-from tests.support.real_run import RealRun, kill, shared_memory
+from tests.support.real_run import RealRun, kill, shared_memory, undisturbed
 
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--batches", "24", "--slabs", "4",
         "--log-level", "info")
-
-
-def undisturbed():
-    with RealRun(*COPY, "--processor", "checksum") as run:
-        run.start_producer()
-        run.start_consumer()
-        assert run.wait(run.producer) == 0, run.logs()
-        run.wait_for_consumers()
-        run.finish_outputs()
-        return run.files()
 
 
 class Crashes(unittest.TestCase):
@@ -25,7 +15,7 @@ class Crashes(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.wanted = undisturbed()
+        cls.wanted = undisturbed(*COPY, "--processor", "checksum")
         cls.before = shared_memory()
 
     def tearDown(self):

@@ -1,5 +1,6 @@
 """A producer that dies is followed by another one that takes over: nothing is missing, nothing twice, nothing left behind."""
 
+import json
 import os
 import signal
 import unittest
@@ -10,6 +11,15 @@ from tests.support.real_run import RealRun, kill, shared_memory
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--batches", "40", "--slabs", "4",
         "--status-seconds", "0.02", "--log-level", "info")
 SAMPLES = 160
+
+
+def done_in_manifest(run):
+    """Items that the output folder's manifest holds."""
+    try:
+        lines = (run.output / ".offramp-manifest").read_text().splitlines()[1:]
+    except OSError:
+        return 0
+    return len({item for line in lines for begin, end in json.loads(line)["done"] for item in range(begin, end)})
 
 
 def undisturbed(*flags):
@@ -210,6 +220,32 @@ class Restart(unittest.TestCase):
             run.until(lambda: run.status().get("released_samples", 0) > 0, "the first samples done")
             self.restart(run)
             self.check_end(run, wanted, 12000)
+
+    def test_a_run_that_continues_an_earlier_one(self):
+        with GatedRun(*COPY) as run:
+            run.start_producer()
+            consumer = run.start_gated_consumer()
+            run.let(10)
+            run.until(lambda: run.status().get("released_samples") == 40, "ten slabs done")
+            run.until(lambda: done_in_manifest(run) == 40, "the manifest written")
+            for child in (run.producer, consumer):
+                kill(child)
+                run.wait(child)
+            run.consumers.clear()
+            run.start_producer("--resume")
+            run.start_gated_consumer()
+            run.let(5)
+            run.until(lambda: run.status().get("released_samples") == 20, "five more done")
+            self.restart(run)
+            run.let(400)
+            self.assertEqual(run.wait(run.producer), 0, run.logs())
+            summary = run.summary()
+            self.assertEqual(summary["samples"]["done_before"], 40, "by the run before, whoever went on with this one")
+            self.assertEqual([summary["samples"][what] for what in ("sourced", "published", "released")], [SAMPLES - 40] * 3)
+            self.assertTrue(summary["conserved"])
+            run.wait_for_consumers()
+            run.finish_outputs()
+            self.assertEqual(run.files(), self.wanted)
 
     def test_the_other_rungs_that_keep_their_slabs(self):
         for rung in ("pool", "async"):

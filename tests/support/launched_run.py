@@ -13,7 +13,34 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 WATCHDOG_SECONDS = 240
 
 
-class LaunchedRun:
+class Launched:
+    """What is seen of a run that the launch script was started for. A subclass has `folder`, `run_dir`, `launcher` and _patience()."""
+
+    def until(self, holds, what):
+        """Returns the first true value of `holds`; fails when the watchdog's time is up or the launcher has ended."""
+        deadline = self._patience()
+        while time.monotonic() < deadline and self.launcher.poll() is None:
+            value = holds()
+            if value:
+                return value
+            time.sleep(0.005)
+        raise AssertionError(f"never seen: {what}\n{self.said()}")
+
+    def status(self):
+        try:
+            return json.loads((self.run_dir / "status.json").read_text())
+        except (OSError, ValueError):
+            return {}
+
+    def summary(self):
+        return json.loads((self.run_dir / "summary.json").read_text())
+
+    def said(self):
+        logs = [self.folder / "launcher.log", *sorted((self.run_dir / "logs").glob("*.log"))]
+        return "".join(f"--- {path.name}\n{path.read_text(errors='replace')[-2500:]}\n" for path in logs if path.exists())
+
+
+class LaunchedRun(Launched):
     def __init__(self, *flags):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="offramp-e2e-"))
         self.run_dir = self.folder / "run"
@@ -52,26 +79,10 @@ class LaunchedRun:
     def wait(self):
         return self.launcher.wait(timeout=max(1, self.deadline - time.monotonic()))
 
-    def until(self, holds, what):
-        while time.monotonic() < self.deadline and self.launcher.poll() is None:
-            value = holds()
-            if value:
-                return value
-            time.sleep(0.02)
-        raise AssertionError(f"never seen: {what}\n{self.said()}")
-
-    def status(self):
-        try:
-            return json.loads((self.run_dir / "status.json").read_text())
-        except (OSError, ValueError):
-            return {}
-
-    def summary(self):
-        return json.loads((self.run_dir / "summary.json").read_text())
+    def _patience(self):
+        return self.deadline
 
     def files(self):
-        return {str(path.relative_to(self.output)): path.read_bytes() for path in sorted(self.output.rglob("*")) if path.is_file()}
-
-    def said(self):
-        logs = [self.folder / "launcher.log", *sorted((self.run_dir / "logs").glob("*.log"))]
-        return "".join(f"--- {path.name}\n{path.read_text(errors='replace')[-2500:]}\n" for path in logs if path.exists())
+        """Every result with its bytes. The manifest is none: it names the run."""
+        return {str(path.relative_to(self.output)): path.read_bytes()
+                for path in sorted(self.output.rglob("*")) if path.is_file() and path.name != ".offramp-manifest"}

@@ -93,13 +93,24 @@ class RealRun:
                        env=self.environment)
 
     def files(self):
-        """Every output file with its bytes, by relative name."""
+        """Every result with its bytes, by relative name. The manifest is none: it names the run."""
         return {str(path.relative_to(self.output)): path.read_bytes()
-                for path in sorted(self.output.rglob("*")) if path.is_file()}
+                for path in sorted(self.output.rglob("*")) if path.is_file() and path.name != ".offramp-manifest"}
 
     def logs(self):
         return "".join(f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}\n"
                        for path in sorted(self.folder.glob("*.log")))
+
+
+def undisturbed(*flags):
+    """What a run of these flags with one consumer leaves when nobody dies: every output file with its bytes."""
+    with RealRun(*flags) as run:
+        run.start_producer()
+        run.start_consumer()
+        assert run.wait(run.producer) == 0, run.logs()
+        run.wait_for_consumers()
+        run.finish_outputs()
+        return run.files()
 
 
 def kill(child, how=signal.SIGKILL):

@@ -15,8 +15,8 @@ namespace {
 // contiguous.
 class Checksum final : public Processor {
   public:
-    explicit Checksum(const std::string& output) {
-        if (!output.empty()) lines_.emplace(output, "checksum");
+    Checksum(const std::string& output, Durability durability) {
+        if (!output.empty()) lines_.emplace(output, "checksum", durability);
     }
 
     void process(const SlabContents& slab, const Progress& progress,
@@ -45,7 +45,7 @@ class Checksum final : public Processor {
 std::unique_ptr<Processor> make_checksum(const ProcessorOptions& options) {
     const std::string& output = options.config->output;
     if (!output.empty()) require_writable_folder(output);
-    return std::make_unique<Checksum>(output);
+    return std::make_unique<Checksum>(output, options.durability());
 }
 
 }  // namespace offramp

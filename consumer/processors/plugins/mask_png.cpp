@@ -73,7 +73,7 @@ std::vector<const TensorView*> mask_outputs(const SlabContents& slab) {
 // outputs fit.
 class MaskPng final : public Processor {
   public:
-    MaskPng(std::string folder, int level) : folder_(std::move(folder)), png_(level) {}
+    MaskPng(std::string folder, int level, Durability durability) : folder_(std::move(folder)), durability_(durability), png_(level) {}
 
     void process(const SlabContents& slab, const Progress& progress,
                  const StillCurrent& still_current) override {
@@ -90,7 +90,7 @@ class MaskPng final : public Processor {
                 if (!still_current()) return;
                 const std::string name =
                     outputs.size() == 1 ? "" : "." + std::string(checked_output_name(spec.name));
-                write_atomically(sample_path(folder_, sample.key, name + ".png"), file);
+                write_atomically(sample_path(folder_, sample.key, name + ".png"), file, durability_);
             }
         }
     }
@@ -176,6 +176,7 @@ class MaskPng final : public Processor {
     }
 
     std::string folder_;
+    Durability durability_;
     PalettePng png_;
     ClassArgmax argmax_;
     EnlargedSample enlarged_;
@@ -192,7 +193,7 @@ std::unique_ptr<Processor> make_mask_png(const ProcessorOptions& options) {
         throw ConfigError("--png-level is " + std::to_string(options.config->png_level),
                           "zlib's levels are 0 to 9");
     require_writable_folder(output);
-    return std::make_unique<MaskPng>(output, static_cast<int>(options.config->png_level));
+    return std::make_unique<MaskPng>(output, static_cast<int>(options.config->png_level), options.durability());
 }
 
 }  // namespace offramp

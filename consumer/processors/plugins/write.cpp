@@ -34,7 +34,8 @@ class Serialiser {
 // Writes each sample of each output as FOLDER/KEY.OUTPUT.bin.
 class WriteFiles final : public Processor {
   public:
-    WriteFiles(std::string folder, bool copies) : folder_(std::move(folder)), serialiser_(copies) {}
+    WriteFiles(std::string folder, bool copies, Durability durability)
+        : folder_(std::move(folder)), durability_(durability), serialiser_(copies) {}
 
     void process(const SlabContents& slab, const Progress& progress,
                  const StillCurrent& still_current) override {
@@ -42,7 +43,7 @@ class WriteFiles final : public Processor {
             if (sample.hole) continue;
             for (const TensorView& tensor : slab.tensors) {
                 const std::string suffix = "." + std::string(checked_output_name(tensor.spec.name)) + ".bin";
-                AtomicFile file(sample_path(folder_, sample.key, suffix));
+                AtomicFile file(sample_path(folder_, sample.key, suffix), durability_);
                 in_chunks(tensor.row(sample.row), progress, [&](std::span<const std::byte> chunk) {
                     file.write(serialiser_.serialise(chunk));
                 });
@@ -54,6 +55,7 @@ class WriteFiles final : public Processor {
 
   private:
     std::string folder_;
+    Durability durability_;
     Serialiser serialiser_;
 };
 
@@ -110,7 +112,7 @@ std::unique_ptr<Processor> make_write(const ProcessorOptions& options) {
     if (kind != std::filesystem::file_type::directory && kind != std::filesystem::file_type::not_found)
         return std::make_unique<WriteStream>(path, options.config->write_copy);
     require_writable_folder(path);
-    return std::make_unique<WriteFiles>(path, options.config->write_copy);
+    return std::make_unique<WriteFiles>(path, options.config->write_copy, options.durability());
 }
 
 }  // namespace offramp

@@ -1,19 +1,27 @@
-"""The benchmark's pure parts: statistics, windows, orders, rows, targets, tables, and the file in which peers count."""
+"""The benchmark's parts: statistics, windows, orders, rows, targets, tables, the file in which peers count, and what it does when programs
+fail."""
 
 import json
 import math
+import os
 import pathlib
 import tempfile
 import unittest
+import unittest.mock
 
 import contest
 import intervals
 import report
+import rows
 import targets
 import workloads
-from contestants import Look, flag_list
-from peers.progress import CELL, ProgressCell, make_progress_file, read_progress
-from processes import Usage
+from contestants import ContestantError, Look, Places, flag_list
+from left_behind import objects_of_dead_runs
+from one_shots import MessageBench, run_for_json
+from peers.progress import CELL, COMMITS, RECORD, RECORDS, ProgressCell, ProgressReader, make_progress_file, map_progress_file
+from processes import Usage, members_of
+
+PROGRAMS = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"])
 
 
 class IntervalsTest(unittest.TestCase):
@@ -57,8 +65,32 @@ class ContestTest(unittest.TestCase):
         self.assertAlmostEqual(800, window.bytes_per_batch)
         self.assertEqual((2, 1), (window.producer_private_mib, window.readers_private_mib))
 
-    def test_orders_alternate(self):
-        self.assertEqual([["a", "b", "c"], ["c", "b", "a"], ["a", "b", "c"]], contest.rounds_of(["a", "b", "c"], 3))
+    @staticmethod
+    def follows(orders):
+        """How often each contestant runs behind each other one, from the first window to the last."""
+        line = [name for order in orders for name in order]
+        counts = {(first, second): 0 for first in orders[0] for second in orders[0] if first != second}
+        for pair in zip(line, line[1:]):
+            if pair in counts:
+                counts[pair] += 1
+        return set(counts.values())
+
+    def test_two_alternate(self):
+        self.assertEqual([["a", "b"], ["b", "a"], ["a", "b"], ["b", "a"]], contest.rounds_of("ab", 4))
+
+    def test_three_run_in_all_orders_and_follow_one_another_equally_often(self):
+        orders = contest.rounds_of("abc", 6)
+        self.assertEqual(6, len(set(map(tuple, orders))))
+        self.assertEqual({2}, self.follows(orders))
+
+    def test_more_follow_each_other_one_and_change_places(self):
+        for names in ("abcd", "abcde"):
+            orders = contest.rounds_of(names, 6)
+            self.assertTrue(all(sorted(order) == list(names) for order in orders))
+            self.assertGreaterEqual(min(self.follows(orders)), 1)
+            self.assertLessEqual(max(self.follows(orders)), 3)
+            for place in range(len(names)):
+                self.assertLessEqual(max(sum(order[place] == name for order in orders) for name in names), 2)
 
     def test_only_one_contestant_runs_at_a_time(self):
         running, events = set(), []
@@ -91,19 +123,51 @@ class ContestTest(unittest.TestCase):
 
 
 class ProgressTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = pathlib.Path(folder.name, "progress")
+        make_progress_file(self.path, 3)
+        self.reader = ProgressReader(self.path)
+
     def test_cells_add_up(self):
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder, "progress")
-            make_progress_file(path, 3)
-            self.assertEqual((0, 0, 0), read_progress(path))
-            ProgressCell(path, 0).add(4, 100)
-            last = ProgressCell(path, 2)
-            last.add(1, 10)
-            last.add(1, 10)
-            samples, last_ns, payload_bytes = read_progress(path)
-            self.assertEqual((6, 120), (samples, payload_bytes))
-            self.assertGreater(last_ns, 0)
-            self.assertEqual(3 * CELL, path.stat().st_size)
+        self.assertEqual((0, 0, 0), self.reader.read())
+        ProgressCell(self.path, 0).add(4, 100)
+        last = ProgressCell(self.path, 2)
+        last.add(1, 10)
+        last.add(1, 10)
+        samples, last_ns, payload_bytes = self.reader.read()
+        self.assertEqual((6, 120), (samples, payload_bytes))
+        self.assertGreater(last_ns, 0)
+        self.assertEqual(3 * CELL, self.path.stat().st_size)
+
+    def test_a_cell_is_taken_up_where_it_was_left(self):
+        ProgressCell(self.path, 1).add(4, 100)
+        ProgressCell(self.path, 1).add(3, 10)
+        self.assertEqual((7, 110), self.reader.read()[::2])
+
+    def test_a_record_that_was_never_committed_is_not_seen(self):
+        cell, memory = ProgressCell(self.path, 1), map_progress_file(self.path)
+        cell.add(4, 100)
+        seen = self.reader.read()
+        RECORD.pack_into(memory, CELL + RECORDS[0], 99, 99, 99)     # the second record of a writer that stops here
+        self.assertEqual(seen, self.reader.read())
+
+    def test_what_was_written_over_while_it_was_read_is_read_again(self):
+        cell = ProgressCell(self.path, 1)
+        cell.add(4, 100)
+        commits, writes = self.reader._commits, iter([lambda: None, lambda: cell.add(1, 1), lambda: None, lambda: None])
+
+        def write_then_look():
+            next(writes)()
+            return commits()
+
+        self.reader._commits = write_then_look
+        self.assertEqual((5, 101), self.reader.read()[::2])
+        self.assertEqual([], list(writes))
+
+    def test_the_layout_is_frozen(self):
+        self.assertEqual((64, 8, 24, (16, 40)), (CELL, COMMITS.size, RECORD.size, RECORDS))
 
 
 class FlagsTest(unittest.TestCase):
@@ -125,6 +189,23 @@ class RowsTest(unittest.TestCase):
                     over = getattr(target, "over", None)
                     self.assertTrue(over is None or over in names, f"{row.id}: {target}")
 
+                for pair in row.beside:
+                    self.assertLessEqual(set(pair), set(names), row.id)
+
+    def test_where_a_peer_may_have_queued_seconds_of_work_the_next_one_waits_for_it(self):
+        for row in workloads.make_rows(False):
+            if any(getattr(spec, "flags", {}).get("model") == "deeplabv3" for spec in row.contestants):
+                self.assertEqual(2, rows.pace_of(row, contest.Pace()).settle_seconds, row.id)
+        for row in workloads.make_rows(True):
+            self.assertEqual(0.05, rows.pace_of(row, contest.Pace(settle_seconds=0.05)).settle_seconds)
+
+    def test_the_least_time_of_a_row_is_that_of_its_windows(self):
+        pace = contest.Pace(windows=6, seconds=3, settle_seconds=0.5, warm_seconds=3)
+        row, = workloads.choose(workloads.make_rows(False), ["W6"])
+        self.assertEqual(3 * (3 + 6 * 3.5), rows.least_seconds(row, pace))
+        row, = workloads.choose(workloads.make_rows(False), ["E"])
+        self.assertEqual(2 * 3 + 8 * (3 + 2 * 6 * 3.5), rows.least_seconds(row, pace))
+
     def test_full_sizes_are_the_articles(self):
         row, = workloads.choose(workloads.make_rows(False), ["W1-host-write"])
         self.assertEqual(workloads.ARTICLE_BYTES, row.raw_bytes)
@@ -140,6 +221,53 @@ class RowsTest(unittest.TestCase):
             workloads.choose(rows, ["W1", "W10"])
 
 
+class FailuresTest(unittest.TestCase):
+    """Programs that misbehave, written as shell scripts."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def program(self, name, script):
+        path = self.folder / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        return path
+
+    def run_small_row(self, name):
+        row, = workloads.choose(workloads.make_rows(True), [name])
+        return rows.run_row(row, Places(self.folder), contest.Pace(windows=2, seconds=0.1, settle_seconds=0))
+
+    def test_a_program_that_is_not_there_fails_its_row(self):
+        self.assertIn("FileNotFoundError", self.run_small_row("W5")["failure"])
+
+    def test_a_sweep_that_hangs_fails_the_row_behind_what_failed_first(self):
+        self.program("offramp-producer", 'case " $* " in *" --sweep "*) exec sleep 1000;; esac; exit 3')
+        self.program("offramp-consumer", "exit 3")
+        with unittest.mock.patch("contestants.SWEEP_SECONDS", 0.1):
+            failure = self.run_small_row("W5")["failure"]
+        self.assertRegex(failure, r"^ours ended with 3(.|\n)*\nwhat killed runs left could not be swept: ")
+
+    def test_a_shot_that_takes_too_long_is_killed_with_all_its_processes(self):
+        pids = self.folder / "pids"
+        shot = self.program("shot", f"sleep 1000 & echo $! $$ > {pids}.new; mv {pids}.new {pids}; wait")
+        with unittest.mock.patch("one_shots.SHOT_SECONDS", 2), self.assertRaisesRegex(ContestantError, "timed out"):
+            run_for_json("shot", [shot])
+        left = members_of([int(pids.read_text().split()[1])])
+        self.assertEqual([], left)
+
+    def test_a_message_benchmark_that_is_killed_leaves_no_memory_and_no_folder(self):
+        before = set(os.listdir("/dev/shm"))
+        bench = MessageBench("ours", Places(PROGRAMS), 1, 8)
+        with tempfile.TemporaryDirectory() as temporary, unittest.mock.patch.dict(os.environ, {"TMPDIR": temporary}), \
+                unittest.mock.patch("tempfile.tempdir", temporary), unittest.mock.patch("one_shots.SHOT_SECONDS", 1.5):
+            with self.assertRaisesRegex(ContestantError, "timed out"):
+                bench.window(1, contest.Pace(seconds=1000))
+            self.assertEqual([], os.listdir(temporary))
+        self.assertEqual(set(), objects_of_dead_runs() - before)
+
+
 def result_with(**changes):
     middle = {key: {"median": 1.0, "min": 1.0, "max": 1.0} for key in (
         "bytes_per_batch", "producer_cpu_ms_per_batch", "readers_cpu_ms_per_batch", "producer_faults_per_batch",
@@ -148,6 +276,8 @@ def result_with(**changes):
         "rate": {"median": 10.0, "min": 10.0, "max": 10.0}, **middle, "producer_cpu_ms_per_batch": {"median": 20.0, "min": 1, "max": 1}}}
     return {"row": "W", "stands_for": "a test", "kind": "contest", "unit": "batches", "ours": "ours", "raw_bytes": 100, "failure": None,
             "contestants": contestants, "ratios_of": {"ours": {"limit": {"median": 0.99, "mean": 0.99, "low": 0.98, "high": 1.0}}},
+            "beside": [], "settle_seconds": 0.5,
+            "started_as": {"ours": {"program": "offramp-producer", "flags": {"batch": 4}, "readers": 2, "reads_with": None}},
             "targets": [], "curve": [], "notes": [], **changes}
 
 
@@ -191,6 +321,17 @@ class ReportTest(unittest.TestCase):
         self.assertIn("| limit | 10 (10–10) | 10 B/s | 0.99 [0.98, 1] |", text)
         self.assertIn("missed | why not |", text)
         self.assertIn("Note: a note.", text)
+        self.assertIn("- ours: `offramp-producer --batch 4`, readers: 2\n", text)
+
+    def test_other_pairs_are_shown_where_a_row_wants_them(self):
+        self.assertIn("\nours over limit: 0.99 [0.98, 1]\n", report.row_table(result_with(beside=[("ours", "limit")])))
+
+    def test_a_curve_has_an_interval_at_each_point_and_no_figures_over_all_of_them(self):
+        ratio = {"median": 0.9, "mean": 0.9, "low": 0.8, "high": 1.0}
+        point = {"consumers": 3, "rate": {"median": 9, "min": 8, "max": 10}, "limit": {"median": 10, "min": 10, "max": 10}, "ratio": ratio}
+        text = report.row_table(result_with(kind="curve", curve=[point], contestants={"ours": {"windows": []}}))
+        self.assertIn("| 3 | 9 (8–10) | 10 | 0.9 [0.8, 1] |", text)
+        self.assertNotIn("| contestant |", text)
 
     def test_a_failed_row_says_why_in_both_tables(self):
         failed = result_with(failure="ours ended with 83\nits log")

@@ -1,51 +1,71 @@
 """How far a peer is, for the benchmark's driver to read while it runs: a small file of cells, one a process that finishes samples.
 
-A cell is 64 bytes, so that no two processes write one cache line:
+A cell is 64 bytes, so that no two processes write one cache line. It holds two records by turns and the number of those written, which
+is a record's commit: it is stored last, as one word, and its parity says which record is the newest.
 
-    0 sequence u64    odd while the cell is being written
-    8 samples  u64    finished by this process
-   16 last_ns  u64    CLOCK_MONOTONIC of the last one
-   24 bytes    u64    of their payloads
-   32 spare
+    0 commits     u64
+    8 spare
+   16 record 0    samples u64   finished by this process
+                  last_ns u64   CLOCK_MONOTONIC of the last one
+                  bytes   u64   of their payloads
+   40 record 1    the same
+
+A process that dies or is stopped in the middle of a record has left the committed one as it was: nobody waits for it. The stores and
+loads are in the program's order, as x86-64 keeps them.
 """
 
 import mmap
-import pathlib
 import struct
 import time
 
 CELL = 64
-FIELDS = struct.Struct("<QQQQ")
+COMMITS = struct.Struct("@Q")     # native: one store, one load
+RECORD = struct.Struct("@QQQ")
+RECORDS = (16, 40)
 
 
 def make_progress_file(path, cells):
-    pathlib.Path(path).write_bytes(bytes(CELL * cells))
+    with open(path, "wb") as file:
+        file.write(bytes(CELL * cells))
+
+
+def map_progress_file(path):
+    with open(path, "r+b") as file:
+        return mmap.mmap(file.fileno(), 0)
 
 
 class ProgressCell:
     """One process's own cell. Thread: one."""
 
     def __init__(self, path, index):
-        with open(path, "r+b") as file:
-            self._memory = mmap.mmap(file.fileno(), 0)
+        self._memory = map_progress_file(path)
         self._offset = index * CELL
-        self._sequence, self._samples, _, self._bytes = FIELDS.unpack_from(self._memory, self._offset)
+        self._commits, = COMMITS.unpack_from(self._memory, self._offset)
+        self._samples, _, self._bytes = RECORD.unpack_from(self._memory, self._offset + RECORDS[self._commits % 2])
 
     def add(self, samples, payload_bytes=0):
         self._samples += samples
         self._bytes += payload_bytes
-        struct.pack_into("<Q", self._memory, self._offset, self._sequence + 1)
-        self._sequence += 2
-        FIELDS.pack_into(self._memory, self._offset, self._sequence, self._samples, time.monotonic_ns(), self._bytes)
+        self._commits += 1
+        RECORD.pack_into(self._memory, self._offset + RECORDS[self._commits % 2], self._samples, time.monotonic_ns(), self._bytes)
+        COMMITS.pack_into(self._memory, self._offset, self._commits)
 
 
-def read_progress(path):
-    """(samples, CLOCK_MONOTONIC of the last one, bytes) over all cells."""
-    samples = last_ns = payload_bytes = 0
-    memory = pathlib.Path(path).read_bytes()
-    for offset in range(0, len(memory), CELL):
-        cell = FIELDS.unpack_from(memory, offset)
-        while cell[0] % 2:   # caught in the middle of a write
-            cell = FIELDS.unpack_from(pathlib.Path(path).read_bytes(), offset)
-        samples, last_ns, payload_bytes = samples + cell[1], max(last_ns, cell[2]), payload_bytes + cell[3]
-    return samples, last_ns, payload_bytes
+class ProgressReader:
+    """All cells of a file, as of one moment. Thread: one."""
+
+    def __init__(self, path):
+        self._memory = map_progress_file(path)
+
+    def read(self):
+        """(samples, CLOCK_MONOTONIC of the last one, bytes) over all cells. Read again when any process has committed meanwhile: a record
+        may have been written over, and the sum would belong to no moment."""
+        while True:
+            before = self._commits()
+            records = [RECORD.unpack_from(self._memory, index * CELL + RECORDS[commits % 2]) for index, commits in enumerate(before)]
+            if self._commits() == before:
+                samples, last_ns, payload_bytes = zip(*records)
+                return sum(samples), max(last_ns), sum(payload_bytes)
+
+    def _commits(self):
+        return [COMMITS.unpack_from(self._memory, offset)[0] for offset in range(0, len(self._memory), CELL)]

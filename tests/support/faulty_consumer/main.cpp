@@ -1,5 +1,6 @@
 // offramp-consumer with two more processors, "crash-on-item" and "slow"; both do what the processor named in
-// OFFRAMP_TEST_THEN does (default: none) when they neither die nor wait.
+// OFFRAMP_TEST_THEN does (default: none) when they neither die nor wait. With OFFRAMP_TEST_RECHECK_FILE any processor's slabs are
+// read again while they are held.
 
 #include <memory>
 #include <string>
@@ -7,11 +8,14 @@
 #include "common/base/exit_code.hpp"
 #include "common/base/log.hpp"
 #include "common/config/run_config.hpp"
+#include "consumer/processors/finish.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/session/consumer_program.hpp"
+#include "consumer/session/retry_program.hpp"
 #include "common/base/end_signals.hpp"
 #include "tests/support/faulty_consumer/crash_on_item.hpp"
 #include "tests/support/faulty_consumer/gated.hpp"
+#include "tests/support/faulty_consumer/rechecked.hpp"
 #include "tests/support/faulty_consumer/test_setting.hpp"
 
 namespace offramp::faulty {
@@ -22,6 +26,8 @@ std::unique_ptr<Processor> make_faulty_processor(const RunConfig& config) {
     const auto inner = [&] { return make_processor(text_setting("OFFRAMP_TEST_THEN", "none"), options); };
     if (config.processor == "crash-on-item") return std::make_unique<CrashOnItem>(inner());
     if (config.processor == "slow") return std::make_unique<Gated>(inner());
+    if (!text_setting("OFFRAMP_TEST_RECHECK_FILE", "").empty())
+        return std::make_unique<Rechecked>(make_processor(config.processor, options));
     return make_processor(config.processor, options);
 }
 
@@ -31,8 +37,12 @@ int run_consumer(int argc, const char* const* argv) {
     const auto config = parse_run_config(argc, argv, kProgram);
     if (!config) return to_int(ExitCode::Ok);
     start_logging(kProgram, config->log_level, config->log_format, config->log_file);
+    if (config->finish) {
+        finish_run(*config);
+        return to_int(ExitCode::Ok);
+    }
     const auto processor = make_faulty_processor(*config);
-    return serve_run(*config, signals, *processor);
+    return config->retry.empty() ? serve_run(*config, signals, *processor) : retry_payload(config->retry, *processor);
 }
 
 }  // namespace

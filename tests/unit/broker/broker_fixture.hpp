@@ -23,11 +23,17 @@ class ScriptedWatch final : public PeerWatch {
         ends_[pid].push_back(::dup(fd.get()));
         return WatchedProcess{std::move(fd), static_cast<std::uint64_t>(pid) * 10};
     }
-    void kill(pid_t pid) {
+    void end(pid_t pid) {
         dead_[pid] = true;
         const std::uint64_t one = 1;
         for (const int fd : ends_[pid]) [[maybe_unused]] const auto put = ::write(fd, &one, sizeof one);
     }
+    int kill(int pidfd) override {
+        const std::uint64_t one = 1;
+        if (kill_refusal == 0) [[maybe_unused]] const auto put = ::write(pidfd, &one, sizeof one);
+        return kill_refusal;
+    }
+    int kill_refusal = 0;   // an errno, for a process that may not be killed
     ~ScriptedWatch() override {
         for (const auto& [pid, fds] : ends_)
             for (const int fd : fds) ::close(fd);
@@ -157,7 +163,7 @@ inline void ScriptedConsumer::work_on(const SlabTicket& ticket) {
                WorkWord{ticket.slab, ticket.attempt, static_cast<std::uint32_t>(ticket.generation)}.pack());
 }
 inline void ScriptedConsumer::die() {
-    f.watch.kill(pid);
+    f.watch.end(pid);
     f.broker->step();
 }
 

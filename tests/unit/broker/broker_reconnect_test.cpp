@@ -150,7 +150,7 @@ TEST(BrokerReconnect, WhatTheDeadHeldGoesToOthersAndNobodyIsBlamed) {
     f.fill(0);
     consumer.receive();
     consumer.work_on(consumer.tickets[0]);
-    f.watch.kill(11);
+    f.watch.end(11);
     f.succeed();
     EXPECT_EQ(f.state(consumer.tickets[0].slab), SlabState::Ready);
     EXPECT_EQ(f.ledger.charges(consumer.tickets[0].slab), 0U);

@@ -67,7 +67,7 @@ TEST(Broker, APeerThatDiedBeforeItsAnswerIsNotLetIn) {
     BrokerFixture f;
     ScriptedConsumer consumer(f, 11);
     consumer.hello();
-    f.watch.kill(11);
+    f.watch.end(11);
     consumer.port->send_work(encode(Answer{consumer.challenge->secret}));
     f.broker->step();
     consumer.receive();
@@ -136,7 +136,7 @@ TEST(Broker, ATicketForAVanishedPeerGoesToAnother) {
     EXPECT_EQ(f.ledger.counts()[static_cast<std::size_t>(SlabState::Ready)], 1U);
     ScriptedConsumer other(f, 12);
     other.join();
-    f.watch.kill(11);
+    f.watch.end(11);
     f.clock.advance(seconds(1));
     f.broker->step();
     other.receive();
@@ -187,6 +187,29 @@ TEST(Broker, ARepeatedReleaseIsAcknowledgedAndChangesNothing) {
     EXPECT_EQ(consumer.acknowledged, 1U);
     EXPECT_EQ(f.report().repeated_releases, 1U);
     EXPECT_EQ(f.report().completed.samples, 4U);
+}
+
+TEST(Broker, TellsOfACompletionOnceAndOnlyWhenItWasAccepted) {
+    std::vector<std::uint64_t> completed;
+    BrokerOptions options;
+    options.on_completed = [&completed](const PublishedSlab& slab) { completed.push_back(slab.first_batch); };
+    BrokerFixture f(4, options);
+    ScriptedConsumer consumer(f, 11);
+    consumer.join();
+    f.publish(5);
+    consumer.receive();
+    SlabTicket stale = consumer.tickets.at(0);
+    ++stale.generation;
+    consumer.release(stale);
+    consumer.release(consumer.tickets[0], ReleaseKind::Returned);
+    EXPECT_TRUE(completed.empty());
+    f.clock.advance(seconds(1));
+    f.broker->step();
+    consumer.receive();
+    consumer.release(consumer.tickets.at(1));
+    consumer.release(consumer.tickets[1]);
+    consumer.send_releases(1, {{consumer.tickets[1], 1, 0}});
+    EXPECT_EQ(completed, std::vector<std::uint64_t>{5});
 }
 
 TEST(Broker, AcknowledgesAStreamOfReleasesRarelyButALeaverAtOnce) {
@@ -325,7 +348,7 @@ TEST(Broker, AReleaseSentBeforeDeathStillCounts) {
     consumer.receive();
     consumer.port->send_release(
         encode(Releases{consumer.welcome->session, 1}, std::vector<ReleaseRecord>{{consumer.tickets[0], 1, 0}}));
-    f.watch.kill(11);
+    f.watch.end(11);
     f.broker->step();
     EXPECT_EQ(f.report().completed.slabs, 1U);
     EXPECT_EQ(f.report().redelivered.slabs, 0U);

@@ -89,6 +89,8 @@ RunConfig any_config() {
     config.lease_seconds =
         *rc::gen::oneOf(rc::gen::element(0.1, 1.0, 30.0, 86400.0, 1.0 / 3.0),
                         rc::gen::map(rc::gen::inRange(1, 1'000'000), [](int n) { return 0.1 + n / 7919.0; }));
+    config.kill_overdue = *rc::gen::arbitrary<bool>();
+    config.retry = any_path();
     config.max_charges = any_of(1U, 1000U);
     config.credits = zero_or(1, 256);
     config.consumer_user = any_word({"", "post", "www-data"});

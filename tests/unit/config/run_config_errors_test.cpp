@@ -82,6 +82,7 @@ const BadValue kBadValues[] = {
     {"lease-seconds", "nan", "0.1 to 86400"},
     {"lease-seconds", "inf", "0.1 to 86400"},
     {"lease-seconds", "30s", "0.1 to 86400"},
+    {"kill-overdue", "2", "true, false, 1, 0"},
     {"max-charges", "0", "1 to 1000"},
     {"credits", "257", "1 to 256, or 0 for auto"},
     {"consumer-user", "a:b", "a user's name"},
@@ -90,7 +91,11 @@ const BadValue kBadValues[] = {
     {"write-path", "a\xff", "a path"},
     {"write-copy", "on", "true, false, 1, 0"},
     {"png-level", "10", "0 to 9"},
+    {"retry", "a\xff", "a path"},
     {"finish", "TRUE", "true, false, 1, 0"},
+    {"durable", "yes", "true, false, 1, 0"},
+    {"resume", "2", "true, false, 1, 0"},
+    {"start-over", "no", "true, false, 1, 0"},
 };
 
 TEST_F(Parsing, EveryBadValueIsRefusedWithFlagValueAndWhatIsAccepted) {

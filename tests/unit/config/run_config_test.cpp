@@ -167,6 +167,9 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
                                     "21",
                                     "--lease-seconds",
                                     "2.5",
+                                    "--kill-overdue",
+                                    "--retry",
+                                    "p.safetensors",
                                     "--max-charges",
                                     "22",
                                     "--credits",
@@ -232,6 +235,8 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
     expected.warmup_batches = 20;
     expected.measure_limits = 21;
     expected.lease_seconds = 2.5;
+    expected.kill_overdue = true;
+    expected.retry = "p.safetensors";
     expected.max_charges = 22;
     expected.credits = 23;
     expected.consumer_user = "post";

@@ -61,6 +61,16 @@ class SuccessionTest(unittest.TestCase):
         self.stage.end(launcher, successor, consumers)
         self.assertEqual(0, launcher.returncode)
 
+    def test_an_end_with_a_code_that_is_none_of_ours_is_a_death(self):
+        for code in (3, 2, 127, 255):
+            self.assertTrue(Succession.is_death(code, True), code)
+        launcher, producer, consumers = self.start_run(1)
+        producer.order(exit=3)
+        successor = self.stage.enter()
+        self.assertIn("--adopt", successor.argv)
+        said = self.stage.end(launcher, successor, consumers)
+        self.assertEqual(0, launcher.returncode, said)
+
     def test_what_a_producer_means_is_no_death(self):
         for code in (ExitCode.OK, ExitCode.INTERNAL, ExitCode.USAGE, ExitCode.BAD_INPUT, ExitCode.NO_INPUT, ExitCode.CONSERVATION,
                      ExitCode.CANNOT_WRITE, ExitCode.PROTOCOL, ExitCode.CONFIG, ExitCode.SHARED_MEMORY_FULL, ExitCode.SET_ASIDE,

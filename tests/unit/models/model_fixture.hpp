@@ -13,7 +13,7 @@
 
 #include "common/base/error.hpp"
 #include "producer/models/model_library.hpp"
-#include "producer/models/safetensors.hpp"
+#include "common/safetensors/safetensors_file.hpp"
 
 // What the tests of single models share: the module as the producer opens it, and PyTorch's answers.
 namespace offramp {

@@ -387,46 +387,108 @@ TEST_F(PrefetcherTest, WhateverTheShapeEveryItemComesOnceInItsPlace) {
     });
 }
 
-TEST_F(PrefetcherTest, WhatIsDoneIsLeftOutAndItsRowsInOthersBatchesAreHoles) {
+ItemRanges done_items(std::initializer_list<ItemRange> list) {
+    ItemRanges set;
+    for (const ItemRange& range : list) set.add(range);
+    return set;
+}
+
+TEST_F(PrefetcherTest, WhatIsDoneIsNotLoadedAndTheRestStaysWhereItWas) {
+    FakeSource source(22, RowKind::Float32);
+    auto with_done = settings(4);
+    with_done.done = done_items({{0, 8}, {9, 11}, {12, 20}});
+    Prefetcher prefetcher(*device, source, with_done);
+    auto third = prefetcher.next();
+    ASSERT_TRUE(third);
+    EXPECT_EQ(third->number(), 2U);
+    const std::vector<float> values = contents(*third, 4 * kRowFloats);
+    for (std::size_t row = 0; row < 4; ++row) {
+        const bool done = row == 1 || row == 2;
+        EXPECT_EQ(third->rows()[row].item, 8 + row);
+        EXPECT_EQ(third->rows()[row].hole, done);
+        EXPECT_EQ(third->rows()[row].done, done);
+        EXPECT_EQ(values[row * kRowFloats], done ? 0.0F : static_cast<float>(9 + row));
+    }
+    EXPECT_EQ(prefetcher.next()->number(), 5U);
+    EXPECT_FALSE(prefetcher.next());
+    EXPECT_EQ(source.loads, 4U);
+    EXPECT_EQ(prefetcher.progress().items_delivered, 4U);
+    EXPECT_EQ(prefetcher.progress().holes_delivered, 0U);
+}
+
+TEST_F(PrefetcherTest, WhatIsDoneIsLeftOutOfBatchesWithoutUploadToo) {
+    FakeSource source(10, RowKind::Nothing);
+    auto with_done = settings(4);
+    with_done.done = done_items({{0, 5}, {8, 10}});
+    Prefetcher prefetcher(*device, source, with_done);
+    auto batch = prefetcher.next();
+    ASSERT_TRUE(batch);
+    EXPECT_EQ(batch->number(), 1U);
+    EXPECT_TRUE(batch->rows()[0].done);
+    EXPECT_FALSE(batch->rows()[1].hole);
+    EXPECT_FALSE(prefetcher.next());
+    EXPECT_EQ(prefetcher.progress().items_delivered, 3U);
+}
+
+TEST_F(PrefetcherTest, WhatCouldNotBeReadIsTriedAgainAndItsBatchIsNotComputedForNothing) {
+    FakeSource source(12, RowKind::Float32);
+    source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
+        if (item == 5) throw UnreadableItem("bad");
+        FakeSource::fill(item, row);
+    };
+    auto with_done = settings(4);
+    with_done.done = done_items({{0, 5}, {6, 8}});
+    Prefetcher prefetcher(*device, source, with_done);
+    auto next = prefetcher.next();
+    ASSERT_TRUE(next);
+    EXPECT_EQ(next->number(), 2U);
+    EXPECT_EQ(next->unreadable_left_out(), 1U) << "the account of the next slab covers it";
+    EXPECT_FALSE(prefetcher.next());
+    EXPECT_EQ(source.loads, 5U);
+    EXPECT_EQ(prefetcher.progress().items_delivered, 5U);
+    EXPECT_EQ(prefetcher.progress().holes_delivered, 1U);
+    EXPECT_EQ(prefetcher.skipped().total(), 1U);
+}
+
+TEST_F(PrefetcherTest, WithEverythingDoneNothingIsGivenOut) {
+    FakeSource source(10, RowKind::Float32);
+    auto with_done = settings(4);
+    with_done.done = done_items({{0, 10}});
+    Prefetcher prefetcher(*device, source, with_done);
+    EXPECT_FALSE(prefetcher.next());
+    EXPECT_EQ(source.loads, 0U);
+}
+
+TEST_F(PrefetcherTest, WithEverythingDoneThereIsNothingToUploadEither) {
+    FakeSource source(11, RowKind::Nothing);
+    PrefetchSettings all = settings(4);
+    all.input = {};
+    all.done = done_items({{0, 11}});
+    Prefetcher prefetcher(*device, source, all);
+    EXPECT_FALSE(prefetcher.next());
+    EXPECT_EQ(prefetcher.progress().items_delivered, 0U);
+}
+
+TEST_F(PrefetcherTest, AProducerThatTakesOverGoesOnCountingWhatCouldNotBeRead) {
     FakeSource source(11, RowKind::Float32);
     source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
         if (item == 8) throw UnreadableItem("broken");
         FakeSource::fill(item, row);
     };
     PrefetchSettings from_six = settings(4);
-    from_six.first_item = 6;
+    from_six.done = done_items({{0, 6}});
     from_six.skipped_before = 2;
     Prefetcher prefetcher(*device, source, from_six);
-    auto batch = prefetcher.next();
-    ASSERT_TRUE(batch);
-    EXPECT_EQ(batch->number(), 1U);
-    const std::vector<float> values = contents(*batch, 4 * kRowFloats);
-    for (std::size_t row = 0; row < 4; ++row) {
-        EXPECT_EQ(batch->rows()[row].item, 4 + row);
-        EXPECT_EQ(batch->rows()[row].hole, row < 2);
-        EXPECT_EQ(batch->rows()[row].done, row < 2);
-        EXPECT_EQ(values[row * kRowFloats], row < 2 ? 0.0F : static_cast<float>(5 + row));
-    }
-    ASSERT_TRUE(batch = prefetcher.next());
-    EXPECT_TRUE(batch->rows()[0].hole);
-    EXPECT_FALSE(batch->rows()[0].done) << "this one could not be read";
+    EXPECT_EQ(prefetcher.next()->number(), 1U);
+    auto last = prefetcher.next();
+    ASSERT_TRUE(last);
+    EXPECT_TRUE(last->rows()[0].hole);
+    EXPECT_FALSE(last->rows()[0].done) << "this one could not be read";
     EXPECT_FALSE(prefetcher.next());
-    EXPECT_EQ(source.loads, 5U) << "nothing that is done is read again";
+    EXPECT_EQ(source.loads, 5U);
     EXPECT_EQ(prefetcher.progress().items_delivered, 5U);
     EXPECT_EQ(prefetcher.progress().holes_delivered, 1U);
     EXPECT_EQ(prefetcher.skipped().total(), 3U);
-}
-
-TEST_F(PrefetcherTest, WhenEverythingIsDoneThereIsNoBatch) {
-    for (const RowKind kind : {RowKind::Float32, RowKind::Nothing}) {
-        FakeSource source(11, kind);
-        PrefetchSettings all = settings(4);
-        if (kind == RowKind::Nothing) all.input = {};
-        all.first_item = 11;
-        Prefetcher prefetcher(*device, source, all);
-        EXPECT_FALSE(prefetcher.next());
-        EXPECT_EQ(prefetcher.progress().items_delivered, 0U);
-    }
 }
 
 }  // namespace

@@ -12,11 +12,10 @@ namespace {
 
 class Staging : public ::testing::Test {
   protected:
-    static constexpr StagingWindow::Shape kShape{.row_bytes = 16, .batch = 3, .batches = 2, .items = 8};
-
+    const BatchPlan plan{8, 3};
     std::unique_ptr<Device> device = open_cpu_device();
     StepClock clock;
-    StagingWindow window{*device, kShape, clock};
+    StagingWindow window{*device, {.row_bytes = 16, .batch = 3, .batches = 2, .plan = &plan}, clock};
 };
 
 TEST_F(Staging, GivesOutRowsInOrderAndNeverAByteTwice) {

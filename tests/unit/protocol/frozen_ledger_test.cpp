@@ -126,11 +126,12 @@ TEST(FrozenLedger, ProgressRecord) {
 }
 
 TEST(FrozenLedger, Progress) {
-    RunProgress progress{.began_ns = word(1), .items = word(2), .keys_hash = word(3), .producers = word(4), .current = word(5)};
+    RunProgress progress{.began_ns = word(1), .items = word(2), .keys_hash = word(3), .producers = word(4), .current = word(5),
+                         .done_before = word(6)};
     progress.records[0].sequence = word(25);
     progress.records[1].sequence = word(45);
     const auto* words = reinterpret_cast<const std::uint64_t*>(&progress);
-    for (const std::size_t i : {0, 1, 2, 3, 4, 24, 44}) EXPECT_EQ(words[i], word(i + 1)) << i;
+    for (const std::size_t i : {0, 1, 2, 3, 4, 5, 24, 44}) EXPECT_EQ(words[i], word(i + 1)) << i;
     EXPECT_EQ(static_cast<std::uint64_t>(CountedStep::Publish), 1U);
     EXPECT_EQ(static_cast<std::uint64_t>(CountedStep::Complete), 2U);
     EXPECT_EQ(static_cast<std::uint64_t>(CountedStep::GiveUp), 3U);

@@ -138,6 +138,33 @@ TEST_F(ConsumerLoopTest, ProgressAndCurrencyAreToldWithoutAMessage) {
     deliver({ticket});
     ASSERT_FALSE(settle());
     EXPECT_EQ(processor_.items.size(), 1U);
+    EXPECT_EQ(hear_kinds(), std::vector{ReleaseKind::Returned}) << "what it was told not to commit, it must not complete";
+}
+
+TEST_F(ConsumerLoopTest, WhatNobodyElseWasGivenIsCommittedAfterItsLeaseToo) {
+    welcome();
+    const SlabTicket ticket = run_.lease_filled(0, 10);
+    processor_.behaviour = [&](const Progress&, const StillCurrent& still_current) {
+        run_.set_word(0, {SlabState::Ready, ticket.attempt, ticket.generation});
+        EXPECT_TRUE(still_current()) << "the ledger would take its completion, so nobody else may ever commit";
+    };
+    deliver({ticket});
+    ASSERT_FALSE(settle());
+    EXPECT_EQ(hear_kinds(), std::vector{ReleaseKind::Completed});
+}
+
+TEST_F(ConsumerLoopTest, ADelayedNoStandsForTheWholeSlab) {
+    welcome();
+    const SlabTicket ticket = run_.lease_filled(0, 10);
+    processor_.behaviour = [&](const Progress&, const StillCurrent& still_current) {
+        run_.set_word(0, {SlabState::Quarantined, ticket.attempt, ticket.generation});
+        EXPECT_FALSE(still_current());
+        run_.set_word(0, {SlabState::Leased, ticket.attempt, ticket.generation});
+        EXPECT_FALSE(still_current()) << "half of its samples may be uncommitted already";
+    };
+    deliver({ticket});
+    ASSERT_FALSE(settle());
+    EXPECT_EQ(hear_kinds(), std::vector{ReleaseKind::Returned});
 }
 
 TEST_F(ConsumerLoopTest, ASlabThatWasOvertakenWhileItWaitedIsReturnedUnread) {

@@ -45,6 +45,13 @@ TEST(AtomicFile, ReplacesWhatIsThere) {
     EXPECT_EQ(read_tree(folder.path()), (Tree{{"file", "second"}}));
 }
 
+TEST(AtomicFile, ADurableOneIsTheSameFileInFoldersThatItMakes) {
+    const ScratchFolder folder;
+    write_atomically(folder.path() + "/a/b/c/file", bytes_of("text"), Durability::PowerCut);
+    write_atomically(folder.path() + "/a/b/c/file", bytes_of("again"), Durability::PowerCut);
+    EXPECT_EQ(read_tree(folder.path()), (Tree{{"a", ""}, {"a/b", ""}, {"a/b/c", ""}, {"a/b/c/file", "again"}}));
+}
+
 TEST(AtomicFile, AnUncommittedOneLeavesNothing) {
     const ScratchFolder folder;
     { AtomicFile(folder.path() + "/file").write(bytes_of("half")); }

@@ -115,6 +115,47 @@ TEST(MergeSegments, OtherSeriesAreLeftAlone) {
     EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", expected_lines(0, 1)}, {"other.tsv", "1\tx\n"}}));
 }
 
+TEST(MergeSegments, AContinuedRunKeepsWhatWasMergedBefore) {
+    const ScratchFolder folder;
+    const std::string file = folder.path() + "/all.tsv";
+    deliver(folder.path(), 4, 8);
+    merge(folder.path());
+    deliver(folder.path(), 0, 5);
+    deliver(folder.path(), 8, 9);
+    const MergeOutcome outcome = merge_segments(folder.path(), "series", file, FormerOutput::KeptIn, Durability::PowerCut);
+    EXPECT_EQ(outcome.segments, 2U);
+    EXPECT_EQ(outcome.items, 9U);
+    EXPECT_EQ(outcome.kept, 3U);
+    EXPECT_EQ(outcome.repeats, 1U);
+    EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", expected_lines(0, 9)}}));
+    // With nothing new, and after a death that left segments which are merged already.
+    EXPECT_EQ(merge_segments(folder.path(), "series", file, FormerOutput::KeptIn).items, 0U);
+    deliver(folder.path(), 0, 9);
+    EXPECT_EQ(merge_segments(folder.path(), "series", file, FormerOutput::KeptIn).repeats, 9U);
+    EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", expected_lines(0, 9)}}));
+}
+
+TEST(MergeSegments, AnotherRunsOutputIsReplaced) {
+    const ScratchFolder folder;
+    deliver(folder.path(), 0, 20, "old");
+    merge(folder.path());
+    deliver(folder.path(), 5, 6);
+    EXPECT_EQ(merge(folder.path()).kept, 0U);
+    EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", expected_lines(5, 6)}}));
+}
+
+TEST(RemoveSeries, LeavesNothingOfItAndAllOfOthers) {
+    const ScratchFolder folder;
+    deliver(folder.path(), 0, 3);
+    merge(folder.path());
+    deliver(folder.path(), 3, 6);
+    fs::create_directories(segment_folder(folder.path(), "series.merged"));
+    std::ofstream(folder.path() + "/mask.png") << "a file of its own";
+    remove_series(folder.path(), "series", folder.path() + "/all.tsv");
+    EXPECT_EQ(read_tree(folder.path()), (Tree{{"mask.png", "a file of its own"}}));
+    remove_series(folder.path(), "series", folder.path() + "/all.tsv");
+}
+
 TEST(SegmentFile, WithoutLinesLeavesNothing) {
     const ScratchFolder folder;
     SegmentFile segment(folder.path(), "series");

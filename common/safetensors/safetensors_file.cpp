@@ -1,4 +1,4 @@
-#include "producer/models/safetensors.hpp"
+#include "common/safetensors/safetensors_file.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -20,6 +20,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::size_t kLengthBytes = 8;
+constexpr std::string_view kMetadata = "__metadata__";
 constexpr std::size_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
 
 // Bytes of an element by the format's word; 0 for an unknown one.
@@ -33,17 +34,23 @@ std::size_t element_bytes(std::string_view dtype) {
     return 0;
 }
 
-[[noreturn]] void refuse(const std::string& path, const std::string& found) {
-    throw ConfigError("the weights '" + path + "' are no sound .safetensors file: " + found,
-                      "Was the file copied completely? Export it again with safetensors.torch.save_file",
+// What a complaint is about.
+struct Subject {
+    const std::string& path;
+    const std::string& what;
+    const std::string& hint;
+};
+
+[[noreturn]] void refuse(const Subject& file, const std::string& found) {
+    throw ConfigError(file.what + " '" + file.path + "' cannot be read as a .safetensors file: " + found, file.hint,
                       ExitCode::BadInput);
 }
 
-[[noreturn]] void refuse(const std::string& path, const std::string& tensor, const std::string& found) {
-    refuse(path, "tensor '" + tensor + "' " + found);
+[[noreturn]] void refuse(const Subject& file, const std::string& tensor, const std::string& found) {
+    refuse(file, "tensor '" + tensor + "' " + found);
 }
 
-Json parse_header(const std::string& path, std::span<const std::byte> header) {
+Json parse_header(const Subject& file, std::span<const std::byte> header) {
     std::set<std::string> names;
     std::string repeated;
     const Json::parser_callback_t note_repeats = [&](int depth, Json::parse_event_t event, Json& parsed) {
@@ -55,24 +62,24 @@ Json parse_header(const std::string& path, std::span<const std::byte> header) {
     try {
         const char* text = reinterpret_cast<const char*>(header.data());
         Json parsed = Json::parse(text, text + header.size(), note_repeats);
-        if (!parsed.is_object()) refuse(path, "the header is not a JSON object");
-        if (!repeated.empty()) refuse(path, repeated, "is named twice in the header");
+        if (!parsed.is_object()) refuse(file, "the header is not a JSON object");
+        if (!repeated.empty()) refuse(file, repeated, "is named twice in the header");
         return parsed;
     } catch (const Json::exception& error) {
-        refuse(path, std::string("the header is no JSON: ") + error.what());
+        refuse(file, std::string("the header is no JSON: ") + error.what());
     }
 }
 
 // The whole numbers of a JSON list, none negative, none beyond what an offset can be.
-std::vector<std::uint64_t> whole_numbers(const std::string& path, const std::string& tensor,
+std::vector<std::uint64_t> whole_numbers(const Subject& file, const std::string& tensor,
                                          const Json& entry, const char* field) {
     const auto found = entry.find(field);
     if (found == entry.end() || !found->is_array())
-        refuse(path, tensor, std::string("has no list '") + field + "'");
+        refuse(file, tensor, std::string("has no list '") + field + "'");
     std::vector<std::uint64_t> numbers;
     for (const Json& number : *found) {
         if (!number.is_number_unsigned() || number.get<std::uint64_t>() > std::uint64_t{1} << 62)
-            refuse(path, tensor,
+            refuse(file, tensor,
                    std::string("has '") + field + "' " + found->dump() +
                        ": not all are whole numbers from 0 to 2^62");
         numbers.push_back(number.get<std::uint64_t>());
@@ -80,31 +87,39 @@ std::vector<std::uint64_t> whole_numbers(const std::string& path, const std::str
     return numbers;
 }
 
-StoredTensor read_entry(const std::string& path, const std::string& name, const Json& entry,
+StoredTensor read_entry(const Subject& file, const std::string& name, const Json& entry,
                         std::span<const std::byte> data) {
-    if (!entry.is_object()) refuse(path, name, "has no description");
+    if (!entry.is_object()) refuse(file, name, "has no description");
     const auto dtype = entry.find("dtype");
-    if (dtype == entry.end() || !dtype->is_string()) refuse(path, name, "has no 'dtype'");
+    if (dtype == entry.end() || !dtype->is_string()) refuse(file, name, "has no 'dtype'");
     StoredTensor tensor{.dtype = dtype->get<std::string>(), .shape = {}, .bytes = {}};
     std::uint64_t bytes = element_bytes(tensor.dtype);
-    if (bytes == 0) refuse(path, name, "has the unknown dtype '" + tensor.dtype + "'");
-    for (const std::uint64_t size : whole_numbers(path, name, entry, "shape")) {
+    if (bytes == 0) refuse(file, name, "has the unknown dtype '" + tensor.dtype + "'");
+    for (const std::uint64_t size : whole_numbers(file, name, entry, "shape")) {
         if (__builtin_mul_overflow(bytes, size, &bytes))
-            refuse(path, name, "has a shape beyond any memory: " + entry["shape"].dump());
+            refuse(file, name, "has a shape beyond any memory: " + entry["shape"].dump());
         tensor.shape.push_back(static_cast<std::int64_t>(size));
     }
-    const std::vector<std::uint64_t> offsets = whole_numbers(path, name, entry, "data_offsets");
+    const std::vector<std::uint64_t> offsets = whole_numbers(file, name, entry, "data_offsets");
     if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data.size())
-        refuse(path, name,
+        refuse(file, name,
                "has data_offsets " + entry["data_offsets"].dump() + " but the file holds " +
                    std::to_string(data.size()) + " bytes of tensors");
     tensor.bytes = data.subspan(offsets[0], offsets[1] - offsets[0]);
     if (tensor.bytes.size() != bytes)
-        refuse(path, name,
+        refuse(file, name,
                "is " + describe(tensor) + ", which takes " + std::to_string(bytes) +
                    " bytes, but its data_offsets " + entry["data_offsets"].dump() + " span " +
                    std::to_string(tensor.bytes.size()));
     return tensor;
+}
+
+void read_metadata(const Subject& file, const Json& entry, std::map<std::string, std::string, std::less<>>& metadata) {
+    if (!entry.is_object()) refuse(file, "its __metadata__ is no object");
+    for (const auto& [name, text] : entry.items()) {
+        if (!text.is_string()) refuse(file, "its __metadata__ '" + name + "' is no text");
+        metadata.emplace(name, text.get<std::string>());
+    }
 }
 
 }  // namespace
@@ -116,7 +131,12 @@ std::string describe(const StoredTensor& tensor) {
     return text + "]";
 }
 
-SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
+SafetensorsFile::SafetensorsFile(const std::string& path)
+    : SafetensorsFile(path, "the weights",
+                      "Was the file copied completely? Export it again with safetensors.torch.save_file") {}
+
+SafetensorsFile::SafetensorsFile(const std::string& path, std::string what, std::string hint)
+    : path_(path), what_(std::move(what)), hint_(std::move(hint)) {
     map_file();
     try {
         read_header();
@@ -139,16 +159,16 @@ const StoredTensor* SafetensorsFile::find(std::string_view name) const {
 void SafetensorsFile::map_file() {
     const UniqueFd file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
     if (file.get() < 0)
-        throw SystemError("open the weights '" + path_ + "'", errno,
-                          "Give --weights a readable .safetensors file", ExitCode::BadInput);
+        throw SystemError("open " + what_ + " '" + path_ + "'", errno, "Give a readable .safetensors file",
+                          ExitCode::BadInput);
     struct stat status {};
-    if (::fstat(file.get(), &status) != 0) throw SystemError("fstat of the weights '" + path_ + "'", errno);
-    if (!S_ISREG(status.st_mode)) refuse(path_, "it is not a regular file");
+    if (::fstat(file.get(), &status) != 0) throw SystemError("fstat of " + what_ + " '" + path_ + "'", errno);
+    if (!S_ISREG(status.st_mode)) refuse(Subject{path_, what_, hint_}, "it is not a regular file");
     const auto bytes = static_cast<std::size_t>(status.st_size);
-    if (bytes <= kLengthBytes) refuse(path_, "it has only " + std::to_string(bytes) + " bytes");
+    if (bytes <= kLengthBytes) refuse(Subject{path_, what_, hint_}, "it has only " + std::to_string(bytes) + " bytes");
     void* mapped = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file.get(), 0);
     if (mapped == MAP_FAILED)
-        throw SystemError("map the weights '" + path_ + "', " + std::to_string(bytes) + " bytes", errno);
+        throw SystemError("map " + what_ + " '" + path_ + "', " + std::to_string(bytes) + " bytes", errno);
     file_ = {static_cast<const std::byte*>(mapped), bytes};
 }
 
@@ -156,12 +176,17 @@ void SafetensorsFile::read_header() {
     std::uint64_t length = 0;  // x86-64 and arm64 Linux are little-endian, as the format
     std::memcpy(&length, file_.data(), kLengthBytes);
     if (length > kMaxHeaderBytes || length > file_.size() - kLengthBytes)
-        refuse(path_, "its header claims " + std::to_string(length) + " bytes, the file has " +
+        refuse(Subject{path_, what_, hint_}, "its header claims " + std::to_string(length) + " bytes, the file has " +
                           std::to_string(file_.size()));
     data_ = file_.subspan(kLengthBytes + length);
-    const Json header = parse_header(path_, file_.subspan(kLengthBytes, length));
-    for (const auto& [name, entry] : header.items())
-        if (name != "__metadata__") tensors_.emplace(name, read_entry(path_, name, entry, data_));
+    const Subject subject{path_, what_, hint_};
+    const Json header = parse_header(subject, file_.subspan(kLengthBytes, length));
+    for (const auto& [name, entry] : header.items()) {
+        if (name != kMetadata)
+            tensors_.emplace(name, read_entry(subject, name, entry, data_));
+        else
+            read_metadata(subject, entry, metadata_);
+    }
 }
 
 // The format allows neither overlaps nor holes: both mean that offsets or bytes are not what was written.
@@ -172,14 +197,14 @@ void SafetensorsFile::check_coverage() const {
     std::ranges::sort(by_position, {}, [](const auto& entry) { return entry.first; });
     const std::byte* end = data_.data();
     for (const auto& [begin, name] : by_position) {
-        if (begin < end) refuse(path_, *name, "overlaps the tensor before it");
+        if (begin < end) refuse(Subject{path_, what_, hint_}, *name, "overlaps the tensor before it");
         if (begin > end)
-            refuse(path_, *name, "leaves " + std::to_string(begin - end) + " unused bytes before it");
+            refuse(Subject{path_, what_, hint_}, *name, "leaves " + std::to_string(begin - end) + " unused bytes before it");
         end = begin + tensors_.at(*name).bytes.size();
     }
     const std::byte* const file_end = data_.data() + data_.size();
     if (end != file_end)
-        refuse(path_, std::to_string(file_end - end) + " bytes at its end belong to no tensor");
+        refuse(Subject{path_, what_, hint_}, std::to_string(file_end - end) + " bytes at its end belong to no tensor");
 }
 
 }  // namespace offramp

@@ -1,4 +1,4 @@
-#include "producer/models/safetensors.hpp"
+#include "common/safetensors/safetensors_file.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -49,6 +49,7 @@ TEST_F(WeightFile, ReadsWhatTheHeaderSays) {
     EXPECT_EQ(file.find("b")->bytes.front(), std::byte{2});
     EXPECT_TRUE(file.find("none")->bytes.empty());
     EXPECT_EQ(file.find("c"), nullptr);
+    EXPECT_EQ(file.metadata().at("by"), "hand");
 }
 
 TEST_F(WeightFile, TellsAbsentFile) {
@@ -110,6 +111,8 @@ constexpr BrokenFile kBrokenFiles[] = {
     {"NameTwice",
      R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})",
      4, "named twice"},
+    {"MetadataIsList", R"({"__metadata__":[]})", 4, "__metadata__ is no object"},
+    {"MetadataIsNumber", R"({"__metadata__":{"n":7}})", 4, "'n' is no text"},
     {"EntryIsNumber", R"({"a":7})", 4, "no description"},
     {"NoDtype", R"({"a":{"shape":[1],"data_offsets":[0,4]}})", 4, "no 'dtype'"},
     {"DtypeIsNumber", R"({"a":{"dtype":32,"shape":[1],"data_offsets":[0,4]}})", 4, "no 'dtype'"},

@@ -29,6 +29,9 @@ std::string describe(const StoredTensor& tensor);
 // what would be right.
 class SafetensorsFile {
   public:
+    // `what`: what the file is to the user, for messages. `hint`: how a user gets a sound one.
+    SafetensorsFile(const std::string& path, std::string what, std::string hint);
+    // A model's weights.
     explicit SafetensorsFile(const std::string& path);
     ~SafetensorsFile();
     SafetensorsFile(const SafetensorsFile&) = delete;
@@ -36,6 +39,8 @@ class SafetensorsFile {
 
     const std::string& path() const { return path_; }
     const std::map<std::string, StoredTensor, std::less<>>& tensors() const { return tensors_; }
+    // The header's __metadata__: the file's own notes, text by name.
+    const std::map<std::string, std::string, std::less<>>& metadata() const { return metadata_; }
     // Null when the file has no such tensor.
     const StoredTensor* find(std::string_view name) const;
 
@@ -45,9 +50,12 @@ class SafetensorsFile {
     void check_coverage() const;
 
     std::string path_;
+    std::string what_;
+    std::string hint_;
     std::span<const std::byte> file_;
     std::span<const std::byte> data_;
     std::map<std::string, StoredTensor, std::less<>> tensors_;
+    std::map<std::string, std::string, std::less<>> metadata_;
 };
 
 }  // namespace offramp

@@ -1,0 +1,153 @@
+"""The output folder of a run: whose it is while the run lives, and what earlier runs left in it."""
+
+import contextlib
+import fcntl
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import time
+
+from offramp_launch.exit_code import ExitCode, LaunchError
+
+# Names that the programs use too: producer/run/output_lock.hpp, producer/report/manifest_file.hpp, consumer/sinks.
+LOCK = ".offramp-lock"
+MANIFEST = ".offramp-manifest"
+SEGMENTS = ".offramp-segments"
+LEFT_OVER_SECONDS = 30      # programs whose launcher died end by themselves: a slab and some seconds
+LOOK_AGAIN_SECONDS = 0.1
+
+
+class OutputLock:
+    """
+    Keeps a second run out of an output folder, from before its programs start until what they left is put together.
+    Owns: an exclusive lock on OUTPUT/.offramp-lock. The run's programs inherit `fd`, so that the lock outlives a launcher that is
+    killed for as long as any of them may still write. Errors: LaunchError (RUN_IN_USE) naming the other run and its launcher.
+    """
+
+    def __init__(self, folder, run_id, note=print):
+        self._path = pathlib.Path(folder) / LOCK
+        self._note = note
+        self._told = False
+        deadline = time.monotonic() + LEFT_OVER_SECONDS
+        while not self._try_lock(folder, deadline):
+            pass
+        try:
+            os.ftruncate(self.fd, 0)
+            os.pwrite(self.fd, json.dumps({"run": run_id, "pid": os.getpid()}).encode(), 0)
+        except OSError as problem:
+            self.close()
+            raise self._cannot_write(folder, problem) from problem
+
+    def _try_lock(self, folder, deadline):
+        """False: to be tried again."""
+        try:
+            self.fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        except OSError as problem:
+            raise self._cannot_write(folder, problem) from problem
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._wait_for_programs_left_over(folder, deadline)
+            os.close(self.fd)
+            return False
+        except OSError:
+            self._note(f"[run] {folder} has no locks: a second run into it would not be noticed")
+            return True
+        # Whoever had it before may have removed the file that we opened.
+        if self._path.exists() and os.path.samestat(os.fstat(self.fd), os.stat(self._path)):
+            return True
+        os.close(self.fd)
+        return False
+
+    def _wait_for_programs_left_over(self, folder, deadline):
+        """Errors: when the other launcher lives, or its programs do not end."""
+        try:
+            holder = json.loads(os.pread(self.fd, 512, 0))
+            run, pid = str(holder["run"]), int(holder["pid"])
+        except (OSError, ValueError, KeyError, TypeError):
+            run, pid = "?", None
+        if pid is None or is_alive(pid) or time.monotonic() > deadline:
+            os.close(self.fd)
+            raise LaunchError(f"run {run} (process {pid or '?'}, or a program that it started) writes to {folder}",
+                              "Wait for its end, end it (./launch/offramp stop), or give this run another --output",
+                              ExitCode.RUN_IN_USE)
+        if not self._told:
+            self._note(f"[run] waiting for the last programs of run {run}, whose launcher (process {pid}) died", flush=True)
+            self._told = True
+        time.sleep(LOOK_AGAIN_SECONDS)
+
+    @staticmethod
+    def _cannot_write(folder, problem):
+        return LaunchError(f"--output {folder} cannot be written: {problem.strerror}",
+                           "Give --output a folder that you may write to, with room", ExitCode.CANNOT_WRITE)
+
+    def close(self):
+        with contextlib.suppress(OSError):      # on a disk that became read-only the file stays; nobody holds it any more
+            self._path.unlink(missing_ok=True)
+        os.close(self.fd)
+
+
+def is_alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def start_over(folder, consumer, identity, note=print):
+    """
+    Makes a folder that of a new run: what earlier ones left is not this one's. Results that are files of their own stay until they are
+    replaced; what is appended to begins anew. The manifest goes first, for it must never promise what is gone.
+    """
+    folder = pathlib.Path(folder)
+    former = describe_manifest(folder / MANIFEST)
+    if former:
+        note(f"[run] {folder} holds {former}. This run starts over; with the same input and settings, --resume continues instead",
+             flush=True)
+    (folder / MANIFEST).unlink(missing_ok=True)
+    if not any(name != LOCK for name in os.listdir(folder)):
+        return
+    if (folder / SEGMENTS).is_dir():
+        shutil.rmtree(folder / SEGMENTS, ignore_errors=True)
+        note(f"[run] removed unmerged parts that a run which was killed left in {folder}", flush=True)
+    done = subprocess.run([*consumer, "--start-over"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+                          **identity)
+    if done.returncode != 0:
+        raise LaunchError(f"what earlier runs left in {folder} could not be removed:\n{done.stderr.strip()}",
+                          "Give --output another folder", done.returncode)
+
+
+def describe_manifest(path):
+    """What an unfinished run did, in words; nothing when there is none. Only told, never relied on: hashes are not looked at."""
+    try:
+        header, *lines = path.read_text(errors="replace").splitlines()
+        header = json.loads(header)
+        items = int(header["identity"]["items"])
+        run = str(header["run"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    done = sum(end - begin for begin, end in _joined(_ranges(lines)))
+    return f"{done} of {items} items of run {run}" if done < items else None
+
+
+def _ranges(lines):
+    for line in lines:
+        try:
+            yield from ((int(begin), int(end)) for begin, end in json.loads(line)["done"])
+        except (ValueError, KeyError, TypeError):
+            pass
+
+
+def _joined(ranges):
+    joined = []
+    for begin, end in sorted(ranges):
+        if joined and begin <= joined[-1][1]:
+            joined[-1][1] = max(end, joined[-1][1])
+        else:
+            joined.append([begin, end])
+    return joined

@@ -1,0 +1,240 @@
+"""
+What a run set aside: `quarantine list|show|retry`, and the launcher's part of its stories.
+
+RUN_DIR/quarantine/ holds for each set-aside slab NAME.safetensors (the payload) and NAME.json (the story). The producer writes both,
+once. It cannot know how a consumer ended or what it last said: the launcher, which reaps consumers and owns their logs, adds that to
+the story. Both replace the whole file by a rename, and never write at the same time.
+"""
+
+import collections
+import datetime
+import json
+import os
+import pathlib
+import subprocess
+
+from offramp_launch.arguments import take_switch, take_values
+from offramp_launch.children import signal_name
+from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
+from offramp_launch.run_dir import short_runs_folder
+
+FOLDER = "quarantine"
+DEATHS_REMEMBERED = 1000
+SAMPLES_SHOWN = 20
+
+
+class StoryTeller:
+    """Completes the stories of a live run. Thread: the supervisor's. Blocks: on small files. Trouble with one never ends the run."""
+
+    def __init__(self, run_dir):
+        self._folder = pathlib.Path(run_dir) / FOLDER
+        self._deaths = collections.OrderedDict()   # by pid
+        self._told = {}                            # file's time, by name: nothing is missing in it
+
+    def note_death(self, child, last_words):
+        self._deaths.pop(child.pid, None)
+        self._deaths[child.pid] = {"exit": child.status, "signal": signal_name(-child.status) if child.status < 0 else None,
+                                   "last_log_lines": [line.strip() for line in last_words.splitlines()]}
+        while len(self._deaths) > DEATHS_REMEMBERED:
+            self._deaths.popitem(last=False)
+
+    def complete(self):
+        """Call it now and then, and at the end: a consumer's end and the story of what it died of come in either order."""
+        for path in sorted(self._folder.glob("*.json")):
+            try:
+                written = path.stat().st_mtime_ns
+                if self._told.get(path.name) == written:
+                    continue
+                story = json.loads(path.read_text())
+                if self._add_ends(story):
+                    write_story(path, story)
+                if all(known(delivery) for delivery in story.get("deliveries", [])):
+                    self._told[path.name] = path.stat().st_mtime_ns
+            except (OSError, ValueError, KeyError, TypeError, AttributeError):
+                continue
+
+    def _add_ends(self, story):
+        added = False
+        for delivery in story.get("deliveries", []):
+            if not known(delivery) and delivery.get("pid") in self._deaths:
+                delivery.update(self._deaths[delivery["pid"]])
+                added = True
+        return added
+
+
+def known(delivery):
+    """Consumers that did not die have no end to tell."""
+    return delivery.get("end") != "died" or delivery.get("exit") is not None
+
+
+def write_story(path, story):
+    partial = path.with_name(path.name + ".part")
+    partial.write_text(json.dumps(story, indent=1) + "\n")
+    partial.replace(path)
+
+
+def start(places, argv):
+    flags, rest = take_values(argv, ["--run-dir"])
+    what, *rest = rest or [""]
+    if what not in ("list", "show", "retry"):
+        raise LaunchError(f"quarantine knows no '{what}'" if what else "quarantine wants a word", "Known: list, show, retry", ExitCode.USAGE)
+    run_dir = choose_run(places, flags.get("--run-dir"))
+    return {"list": list_all, "show": show, "retry": retry}[what](places, run_dir, rest)
+
+
+def choose_run(places, wanted):
+    """The user's, or the run that set something aside last."""
+    if wanted:
+        folder = pathlib.Path(wanted).absolute()
+        if not folder.is_dir():
+            raise LaunchError(f"there is no run directory '{folder}'", "Give the directory of a run", ExitCode.NO_INPUT)
+        return folder
+    found = [folder for runs in (places.runs, short_runs_folder()) for folder in runs.glob(f"*/{FOLDER}")]
+    if not found:
+        raise LaunchError(f"no run in '{places.runs}' has set anything aside", "Give another's directory with --run-dir",
+                          ExitCode.NO_INPUT)
+    return max(found, key=lambda folder: folder.stat().st_mtime_ns).parent
+
+
+def stories_of(run_dir):
+    """{name: story}, in the order of batches."""
+    stories = {}
+    for path in (run_dir / FOLDER).glob("*.json"):
+        try:
+            story = json.loads(path.read_text())
+        except (OSError, ValueError) as problem:
+            raise LaunchError(f"'{path}' cannot be read ({problem})", "", ExitCode.BAD_INPUT) from problem
+        stories[path.stem] = story
+    return dict(sorted(stories.items(), key=lambda entry: (entry[1].get("batch") or 0, entry[0])))
+
+
+def story_named(run_dir, name):
+    stories = stories_of(run_dir)
+    if name not in stories:
+        raise LaunchError(f"nothing called '{name}' is set aside in '{run_dir / FOLDER}'",
+                          f"There: {', '.join(stories) or 'nothing'}", ExitCode.NO_INPUT)
+    return stories[name]
+
+
+def list_all(_, run_dir, rest):
+    refuse(rest, "list")
+    stories = stories_of(run_dir)
+    if not stories:
+        print(f"nothing is set aside in {run_dir}")
+        return int(ExitCode.OK)
+    rows = [("NAME", "SAMPLES", "MIB", "DEATHS", "ENDED BY", "STATE")]
+    rows += [(name, str(len(story.get("samples") or [])), f"{(story.get('payload_bytes') or 0) / 2**20:.1f}",
+              str(story.get("deaths")), ends_of(story), state_of(story)) for name, story in stories.items()]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+    print(f"in {run_dir / FOLDER}")
+    return int(ExitCode.OK)
+
+
+def ends_of(story):
+    """What killed its consumers: "2 SIGSEGV, 1 exit 3"."""
+    ends = collections.Counter(how_it_ended(delivery) for delivery in story.get("deliveries") or [] if delivery.get("charged"))
+    return ", ".join(f"{number} {end}" for end, number in ends.items()) or "-"
+
+
+def how_it_ended(delivery):
+    if delivery.get("signal"):
+        return delivery["signal"]
+    return f"exit {delivery['exit']}" if delivery.get("exit") is not None else delivery.get("end") or "?"
+
+
+def state_of(story):
+    if not story.get("payload"):
+        return "payload lost"
+    last = (story.get("retries") or [{}])[-1]
+    return "retried" if last.get("exit") == 0 else f"retry failed ({last['exit']})" if last else "set aside"
+
+
+def show(_, run_dir, rest):
+    name = one_name(rest, "show")
+    story = story_named(run_dir, name)
+    when = datetime.datetime.fromtimestamp(story.get("set_aside_at") or 0).isoformat(" ", "seconds")
+    print(f"{name}: {state_of(story)}; {story.get('reason')}; run {story.get('run_id')}, {when}")
+    print(f"  payload    {run_dir / FOLDER / story['payload'] if story.get('payload') else story.get('error')}")
+    for piece in story.get("batches") or []:
+        print(f"  batch      {piece['batch']}, rows {piece['first_row']} to {piece['first_row'] + piece['rows'] - 1}")
+    for tensor in story.get("tensors") or []:
+        print(f"  tensor     {tensor['name']} {tensor['dtype']} {tensor['shape']}")
+    samples = story.get("samples") or []
+    for sample in samples[:SAMPLES_SHOWN]:
+        print(f"  sample     {sample['item']} {sample['key']}" + (" (was unreadable)" if sample.get("hole") else ""))
+    if len(samples) > SAMPLES_SHOWN:
+        print(f"  sample     and {len(samples) - SAMPLES_SHOWN} more")
+    for delivery in story.get("deliveries") or []:
+        print(f"  delivery   {delivery['attempt']} to pid {delivery['pid']}: {delivery['end']} after {delivery['seconds']:.1f} s, "
+              f"{how_it_ended(delivery)}" + (", at work on it" if delivery.get("charged") else ""))
+        for line in delivery.get("last_log_lines") or []:
+            print(f"      {line}")
+    for attempt in story.get("retries") or []:
+        print(f"  retry      {attempt['at']}: exit {attempt['exit']}, output {attempt['output']}")
+    return int(ExitCode.OK)
+
+
+def retry(places, run_dir, rest):
+    """
+    A consumer without a run: it maps the payload instead of a slab. It has the run's own settings, unless others are given, and a
+    folder of its own for results, as the run's may have been merged, moved or be in use.
+    """
+    every, rest = take_switch(rest, "--all")
+    names = [name for name, story in stories_of(run_dir).items() if story.get("payload")] if every else [one_name(rest[:1], "retry")]
+    given, rest = take_values(rest if every else rest[1:], ["--output"])
+    output = os.path.abspath(given.get("--output") or run_dir / FOLDER / "output")
+    command = [str(places.consumer()), *settings_of(run_dir, rest), *rest, "--run-dir", str(run_dir), "--output", output]
+    code = ExitCode.OK
+    for name in names:
+        story = story_named(run_dir, name)
+        if not story.get("payload"):
+            raise LaunchError(f"'{name}' has no payload: {story.get('error')}", "Run its input again", ExitCode.NO_INPUT)
+        ended = run_program([*command, "--retry", str(run_dir / FOLDER / story["payload"])])
+        story["retries"] = [*(story.get("retries") or []), {"at": datetime.datetime.now().isoformat(" ", "seconds"), "exit": ended,
+                                                             "output": output}]
+        write_story(run_dir / FOLDER / f"{name}.json", story)
+        print(f"{name}: " + (f"done; output in {output}" if ended == 0 else f"failed again with {how_it_ended(end_of(ended))}"))
+        code = code or shell_code(ended)
+    finished = run_program([*command, "--finish"])
+    return int(code or shell_code(finished))
+
+
+def settings_of(run_dir, given):
+    """The run's settings as flags, below those that are given."""
+    said = {argument.partition("=")[0] for argument in given}
+    flags = []
+    if (run_dir / "config.toml").exists() and "--config" not in said:
+        flags += ["--config", str(run_dir / "config.toml")]
+    try:
+        processor = json.loads((run_dir / "config.json").read_text()).get("processor")
+    except (OSError, ValueError):
+        processor = None
+    if processor and "--processor" not in said:
+        flags += ["--processor", processor]
+    return flags
+
+
+def run_program(command):
+    try:
+        return subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode
+    except OSError as problem:
+        raise LaunchError(f"'{command[0]}' cannot be started ({problem.strerror})", "./launch/offramp setup builds it",
+                          ExitCode.SYSTEM) from problem
+
+
+def end_of(status):
+    return {"signal": signal_name(-status)} if status < 0 else {"exit": status}
+
+
+def one_name(rest, command):
+    if not rest or rest[0].startswith("-"):
+        raise LaunchError(f"quarantine {command} wants a name", "./launch/offramp quarantine list has them", ExitCode.USAGE)
+    refuse(rest[1:], command)
+    return rest[0].removesuffix(".json").removesuffix(".safetensors")
+
+
+def refuse(rest, command):
+    if rest:
+        raise LaunchError(f"quarantine {command} knows no '{rest[0]}'", "See ./launch/offramp help", ExitCode.USAGE)

@@ -1,0 +1,140 @@
+#include "producer/report/manifest_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/base/error.hpp"
+#include "common/base/log.hpp"
+#include "common/base/unique_fd.hpp"
+
+namespace offramp {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::uint64_t kVersion = 1;
+constexpr std::size_t kRangesALine = 1000;
+constexpr std::string_view kBeforeHash = "{\"xxh3\":\"";
+constexpr std::string_view kAfterHash = "\",";
+constexpr std::size_t kHashDigits = 16;
+
+// `body`: an object's text without its opening brace.
+std::string sealed(std::string_view body) {
+    return fmt::format("{}{:016x}{}{}\n", kBeforeHash, XXH3_64bits(body.data(), body.size()), kAfterHash, body);
+}
+
+// The object of a line, without its hash; discarded unless the hash is that of the rest.
+json opened(std::string_view line) {
+    const json nothing = json::value_t::discarded;
+    const std::size_t front = kBeforeHash.size() + kHashDigits + kAfterHash.size();
+    if (line.size() <= front || !line.starts_with(kBeforeHash)) return nothing;
+    const std::string_view body = line.substr(front);
+    if (line != std::string_view(sealed(body)).substr(0, line.size())) return nothing;
+    json object = json::parse("{" + std::string(body), nullptr, false);
+    return object.is_object() ? object : nothing;
+}
+
+// False, and nothing is added, unless every range lies within the source.
+bool add_ranges(const json& ranges, std::uint64_t items, ItemRanges& done) {
+    if (!ranges.is_array()) return false;
+    std::vector<ItemRange> found;
+    for (const json& range : ranges) {
+        if (!range.is_array() || range.size() != 2 || !range[0].is_number_unsigned() || !range[1].is_number_unsigned()) return false;
+        found.push_back({range[0].get<std::uint64_t>(), range[1].get<std::uint64_t>()});
+        if (found.back().begin >= found.back().end || found.back().end > items) return false;
+    }
+    for (const ItemRange& range : found) done.add(range);
+    return true;
+}
+
+bool read_header(std::string_view line, Manifest& manifest) {
+    const json header = opened(line);
+    if (!header.is_object() || !header.contains("manifest") || header["manifest"] != kVersion) return false;
+    try {
+        manifest.run_id = header.at("run").get<std::string>();
+        manifest.pid = header.at("pid").get<std::uint64_t>();
+        manifest.before = header.at("before").get<std::uint64_t>();
+        manifest.identity.facts = header.at("identity").get<std::map<std::string, std::string>>();
+    } catch (const json::exception&) {
+        return false;
+    }
+    return true;
+}
+
+}  // namespace
+
+std::string Manifest::header_line() const {
+    const json header = {{"manifest", kVersion}, {"run", run_id}, {"pid", pid}, {"before", before}, {"identity", identity.facts}};
+    return sealed(std::string_view(header.dump(-1, ' ', false, json::error_handler_t::replace)).substr(1));
+}
+
+std::uint64_t Manifest::items() const {
+    std::uint64_t items = 0;
+    const auto found = identity.facts.find("items");
+    if (found != identity.facts.end())
+        std::from_chars(found->second.data(), found->second.data() + found->second.size(), items);
+    return items;
+}
+
+std::string done_lines(std::span<const ItemRange> ranges) {
+    std::string text;
+    while (!ranges.empty()) {
+        const auto now = ranges.first(std::min(ranges.size(), kRangesALine));
+        std::string body = "\"done\":[";
+        for (const ItemRange& range : now) body += fmt::format("{}[{},{}]", body.back() == '[' ? "" : ",", range.begin, range.end);
+        text += sealed(body + "]}");
+        ranges = ranges.subspan(now.size());
+    }
+    return text;
+}
+
+Manifest parse_manifest(std::string_view text, const std::string& path) {
+    Manifest manifest;
+    const auto next_line = [&text] {
+        const std::size_t end = text.find('\n');
+        const std::string_view line = text.substr(0, end);
+        text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+        return line;
+    };
+    if (!read_header(next_line(), manifest))
+        throw Error(ExitCode::BadInput, path + " is no manifest of a run, or one of another version",
+                    "Remove it and leave --resume out: every item is then made anew");
+    const std::uint64_t items = manifest.items();
+    while (!text.empty()) {
+        const json line = opened(next_line());
+        if (!line.is_object() || !line.contains("done") || !add_ranges(line["done"], items, manifest.done)) ++manifest.ignored_lines;
+    }
+    return manifest;
+}
+
+std::optional<Manifest> read_manifest(const std::string& path) {
+    const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (!file && errno == ENOENT) return std::nullopt;
+    const auto fail = [&path] {
+        throw SystemError("reading the manifest " + path, errno, "Make it a file that this user may read, or remove it");
+    };
+    if (!file) fail();
+    std::string text;
+    std::array<char, 65536> block{};
+    for (;;) {
+        const ssize_t got = ::read(file.get(), block.data(), block.size());
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) fail();
+        if (got == 0) break;
+        text.append(block.data(), static_cast<std::size_t>(got));
+    }
+    return parse_manifest(text, path);
+}
+
+}  // namespace offramp

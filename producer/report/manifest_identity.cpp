@@ -1,0 +1,83 @@
+#include "producer/report/manifest_identity.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/base/error.hpp"
+#include "common/base/log.hpp"
+#include "common/base/unique_fd.hpp"
+
+namespace offramp {
+namespace {
+
+std::string hash_of_file(const std::string& path) {
+    const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!file) throw SystemError("opening " + path, errno, "Give --weights a file that this user may read", ExitCode::NoInput);
+    const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), &XXH3_freeState);
+    XXH3_64bits_reset(state.get());
+    std::vector<char> block(std::size_t{1} << 20);
+    for (;;) {
+        const ssize_t got = ::read(file.get(), block.data(), block.size());
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) throw SystemError("reading " + path, errno, "Check the file system that --weights lies on", ExitCode::NoInput);
+        if (got == 0) return fmt::format("{:016x}", XXH3_64bits_digest(state.get()));
+        XXH3_64bits_update(state.get(), block.data(), static_cast<std::size_t>(got));
+    }
+}
+
+// The settings that say what outputs are. Those of a part that is not chosen do not count.
+std::vector<std::string> flags_of(const RunConfig& config) {
+    std::vector<std::string> flags{"source",       "batch",      "model",     "seed",     "precision", "memory-format", "transform",
+                                   "output-dtype", "confidence", "processor", "deterministic"};
+    if (config.model == "copy")
+        flags.insert(flags.end(), {"copy-bytes", "copy-outputs"});
+    else
+        flags.push_back("image-size");
+    if (config.source == "synthetic") flags.push_back("synthetic-on");
+    if (config.processor == "mask-png") flags.push_back("png-level");
+    if (config.processor == "write") flags.push_back("write-path");
+    return flags;
+}
+
+std::string shown(const std::string& fact, const std::map<std::string, std::string>& facts) {
+    const auto found = facts.find(fact);
+    return found == facts.end() || found->second.empty() ? "none" : found->second;
+}
+
+}  // namespace
+
+ManifestIdentity ManifestIdentity::of(const RunConfig& config, std::uint64_t items, const std::string& source) {
+    ManifestIdentity identity;
+    const nlohmann::json settings = nlohmann::json::parse(to_json(config));
+    for (const std::string& flag : flags_of(config)) {
+        const nlohmann::json& value = settings.at(flag);
+        identity.facts["--" + flag] = value.is_string() ? value.get<std::string>() : value.dump();
+    }
+    identity.facts["items"] = std::to_string(items);
+    identity.facts["names of the items"] = source;
+    identity.facts["weights"] = config.weights.empty() ? "" : hash_of_file(config.weights);
+    return identity;
+}
+
+std::string ManifestIdentity::difference_from(const ManifestIdentity& former) const {
+    std::map<std::string, std::string> all = facts;
+    all.insert(former.facts.begin(), former.facts.end());
+    std::string text;
+    for (const auto& [fact, value] : all) {
+        const std::string was = shown(fact, former.facts);
+        const std::string is = shown(fact, facts);
+        if (was != is) text += (text.empty() ? "" : ", ") + fact + " was " + was + " and is " + is;
+    }
+    return text;
+}
+
+}  // namespace offramp

@@ -1,0 +1,149 @@
+#include "producer/report/manifest_writer.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <string_view>
+#include <utility>
+
+#include "common/base/error.hpp"
+#include "common/base/log.hpp"
+#include "common/base/trace.hpp"
+
+namespace offramp {
+namespace {
+
+// From one write to the next: a stream of small slabs is a few lines a second, and a death costs so much work.
+constexpr std::chrono::milliseconds kBetweenWrites{20};
+
+[[noreturn]] void fail(const std::string& path) {
+    const int problem = errno;
+    throw SystemError("cannot write the manifest " + path, problem,
+                      problem == ENOSPC || problem == EDQUOT ? "Free space on that file system; --resume then goes on from here"
+                                                             : "Make the output folder writable; --resume then goes on from here",
+                      ExitCode::CannotWrite);
+}
+
+void write_all(int fd, std::string_view text, const std::string& path) {
+    while (!text.empty()) {
+        const ssize_t written = ::write(fd, text.data(), text.size());
+        if (written < 0 && errno == EINTR) continue;
+        if (written < 0) fail(path);
+        text.remove_prefix(static_cast<std::size_t>(written));
+    }
+}
+
+void flush_folder_of(const std::string& path) {
+    const std::string folder = path.substr(0, path.rfind('/'));
+    const UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!fd || ::fsync(fd.get()) != 0) fail(path);
+}
+
+}  // namespace
+
+ManifestWriter::ManifestWriter(std::string path, Manifest manifest, Durability durability,
+                               std::function<void(std::exception_ptr)> on_failure)
+    : path_(std::move(path)), durability_(durability), on_failure_(std::move(on_failure)), manifest_(std::move(manifest)) {
+    expect(path_.find('/') != std::string::npos, "a manifest lies in a folder");
+    write_anew();
+    thread_ = std::thread([this] { write_noted(); });
+}
+
+ManifestWriter::~ManifestWriter() {
+    try {
+        close();
+    } catch (const std::exception& problem) {
+        spdlog::error("{}", problem.what());
+    }
+}
+
+void ManifestWriter::note(std::span<const ItemRange> items) {
+    if (items.empty()) return;
+    bool first = false;
+    {
+        const std::lock_guard lock(mutex_);
+        first = noted_.empty();
+        noted_.insert(noted_.end(), items.begin(), items.end());
+    }
+    if (first) changed_.notify_one();
+}
+
+void ManifestWriter::close() {
+    {
+        const std::lock_guard lock(mutex_);
+        closing_ = true;
+    }
+    changed_.notify_one();
+    if (thread_.joinable()) thread_.join();
+    if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+void ManifestWriter::write_noted() {
+    name_this_thread("manifest");
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        changed_.wait(lock, [this] { return closing_ || !noted_.empty(); });
+        if (noted_.empty()) return;
+        const std::vector<ItemRange> items = std::exchange(noted_, {});
+        lock.unlock();
+        std::exception_ptr failure;
+        try {
+            append(items);
+        } catch (...) {
+            failure = std::current_exception();
+        }
+        lock.lock();
+        if (failure && !failure_) {
+            failure_ = failure;
+            lock.unlock();
+            on_failure_(failure);
+            lock.lock();
+        }
+        changed_.wait_for(lock, kBetweenWrites, [this] { return closing_; });
+    }
+}
+
+void ManifestWriter::append(const std::vector<ItemRange>& items) {
+    ItemRanges news;
+    for (const ItemRange& range : items) {
+        news.add(range);
+        manifest_.done.add(range);
+    }
+    // After a failure the whole is written, when that is possible again.
+    if (!file_) return write_anew();
+    const std::string lines = done_lines(news.list());
+    try {
+        write_all(file_.get(), lines, path_);
+        if (durability_ == Durability::PowerCut && ::fdatasync(file_.get()) != 0) fail(path_);
+    } catch (...) {
+        file_.reset();
+        throw;
+    }
+    bytes_ += lines.size();
+    if (bytes_ >= std::max(kLeastToRewrite, 2 * anew_bytes_)) write_anew();
+}
+
+void ManifestWriter::write_anew() {
+    const std::string text = manifest_.header_line() + done_lines(manifest_.done.list());
+    const std::string beside = path_ + ".new";
+    file_.reset();
+    UniqueFd file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));
+    if (!file) fail(path_);
+    try {
+        write_all(file.get(), text, path_);
+        if (durability_ == Durability::PowerCut && ::fsync(file.get()) != 0) fail(path_);
+        if (std::rename(beside.c_str(), path_.c_str()) != 0) fail(path_);
+    } catch (...) {
+        ::unlink(beside.c_str());
+        throw;
+    }
+    if (durability_ == Durability::PowerCut) flush_folder_of(path_);
+    file_ = std::move(file);
+    bytes_ = anew_bytes_ = text.size();
+}
+
+}  // namespace offramp

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+
+#include "common/config/run_config.hpp"
+#include "common/slab/item_ranges.hpp"
+#include "producer/report/manifest_writer.hpp"
+#include "producer/run/output_lock.hpp"
+#include "producer/slab/slab_exchange.hpp"
+#include "producer/sources/batch_source.hpp"
+
+namespace offramp {
+
+// A run's claim on its output folder: the lock that keeps others out, what earlier runs have done of the same work, and the manifest in
+// which it notes what it does itself.
+//
+// Owns: lock and writer. Thread: completed() from any, the rest from one. Blocks: the constructor and close() on the file system.
+// Errors: the constructor: RunInUse; ConfigError when the folder's manifest is of other input, model or settings than these and
+// --resume was asked for; BadInput when the manifest is damaged; CannotWrite. Later: see ManifestWriter.
+class RunManifest {
+ public:
+    enum class Former {
+        StartOver,   // what an earlier run did is done again
+        Continue,    // and is not
+        TakeOver,    // the same, and the earlier run is this very one, whose producer died
+    };
+    RunManifest(const RunConfig& config, const BatchSource& source, Former former,
+                std::function<void(std::exception_ptr)> on_failure);
+
+    // What need not be made: by runs before this one, and by producers of this run before this one. Fixed.
+    const ItemRanges& done() const { return done_; }
+    // How many items were done when this run began.
+    std::uint64_t items_before() const { return items_before_; }
+    // Its completion was accepted.
+    void completed(const PublishedSlab& slab) { writer_->note(slab.items); }
+    void close() { writer_->close(); }
+
+ private:
+    OutputLock lock_;
+    ItemRanges done_;
+    std::uint64_t items_before_ = 0;
+    std::unique_ptr<ManifestWriter> writer_;
+};
+
+}  // namespace offramp

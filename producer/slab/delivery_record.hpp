@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace offramp {
+
+// One delivery of a filling that did not complete it: what the story of a slab that is given up is made of.
+struct DeliveryRecord {
+    std::uint32_t attempt = 0;
+    std::uint64_t pid = 0;
+    std::uint64_t session = 0;
+    std::uint64_t delivered_at_ns = 0;   // CLOCK_MONOTONIC
+    std::uint64_t ended_at_ns = 0;
+    std::string end;                     // "died", "returned", "lease ran out", "goodbye"
+    bool charged = false;                // the consumer died working on it
+};
+
+}  // namespace offramp

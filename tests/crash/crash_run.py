@@ -1,0 +1,141 @@
+"""One run, started as a user starts it, in which processes die, stop or end at chosen failpoints; and what must be true afterwards."""
+
+import dataclasses
+import functools
+import os
+import pathlib
+import re
+import signal
+import time
+
+from tests.support.launched_run import ROOT, LaunchedRun
+from tests.support.marked_processes import processes_marked
+
+BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"])
+LEASE_SECONDS = 0.3
+SAMPLES = 96
+WATCHDOG_SECONDS = 60     # of a run that takes two
+COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "256KiB", "--batch", "4", "--batches", str(SAMPLES // 4), "--slabs", "4",
+        "--processor", "checksum", "--consumers", "2", "--producer-restarts", "4", "--lease-seconds", str(LEASE_SECONDS), "--log-level", "info")
+DEATHS = ("kill", "segv", "abort", "exit", "stop")
+HANG = "consumer.work_noted#2:stop"     # makes leases run out
+DEATH = "consumer.work_noted#2:kill"    # makes holds be taken back
+SUCCESSION = "ledger.leased#4:kill"     # makes another producer take over
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """At the `nth` time that a process comes by `name`, it does `action`; once in the whole run."""
+    name: str
+    action: str
+    nth: int = 2
+
+    def __str__(self):
+        return f"{self.name}#{self.nth}:{self.action}"
+
+
+@functools.cache
+def failpoints_of_the_sources():
+    """Every failpoint's name, with the program that comes by it."""
+    found = {}
+    for file in sorted([*ROOT.glob("producer/**/*.cpp"), *ROOT.glob("consumer/**/*.cpp"), *ROOT.glob("common/**/*.cpp")]):
+        for name in re.findall(r'failpoint\("([^"]+)"\)', file.read_text()):
+            if name in found:
+                raise AssertionError(f"failpoint '{name}' is in the sources twice")
+            found[name] = "consumer" if file.relative_to(ROOT).parts[0] == "consumer" else "producer"
+    return found
+
+
+class CrashRun:
+    """Use as a context. `orders` and `setting_up` (what must happen before they can be reached) are told to every process of the run."""
+
+    def __init__(self, *orders, setting_up=(), flags=COPY):
+        self.orders, self.run = orders, LaunchedRun(*flags)
+        self.run.deadline = time.monotonic() + WATCHDOG_SECONDS
+        self.once = self.run.folder / "failpoints"
+        self.once.mkdir()
+        self.changed = self.run.folder / "changed-slabs"
+        programs = self.run.folder / "programs"    # the consumer is the one that reads its slab again while it holds it
+        programs.mkdir()
+        (programs / "offramp-producer").symlink_to(BIN / "offramp-producer")
+        (programs / "offramp-consumer").symlink_to(BIN / "tests" / "offramp-consumer-faulty")
+        self.run.environment.update({"OFFRAMP_BIN_DIR": str(programs), "OFFRAMP_TEST_RECHECK_FILE": str(self.changed)})
+        self._clean = dict(self.run.environment)
+        self.run.environment.update({"LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"),
+                                     "OFFRAMP_FAILPOINT": ",".join([*map(str, orders), *setting_up]), "OFFRAMP_FAILPOINT_ONCE": str(self.once)})
+
+    def __enter__(self):
+        self.run.__enter__()
+        return self
+
+    def __exit__(self, *exception):
+        for pid in self.processes():
+            os.kill(pid, signal.SIGKILL)
+        self.run.__exit__(*exception)
+
+    def finish(self):
+        """Lets the run come to its end, continuing who was stopped once a lease has passed. The launcher's exit code."""
+        self.run.start()
+        continued = {}
+        while self.run.launcher.poll() is None or self.processes():
+            self._check_time()
+            self._continue_the_stopped(continued)
+            time.sleep(0.01)
+        return self.run.launcher.returncode
+
+    def resume(self):
+        """The same run once more, undisturbed, for what is missing."""
+        self.run.environment = self._clean
+        return self.run.start("--resume").wait()
+
+    def wrong(self, code, expected):
+        """What is not as it must be at the end of a run that ended with `code`; a list of texts."""
+        wrong = [f"exit code {code}"] if code != 0 else []
+        if code == 0 and outputs(self.run) != expected:
+            wrong.append("outputs differ from the undisturbed run's")
+        if code == 0 and not self.run.summary().get("conserved"):
+            wrong.append("samples are not conserved")
+        if self.changed.exists():
+            wrong.append(f"bytes changed under a holder: {self.changed.read_text()}")
+        if self.left_in_shared_memory():
+            wrong.append(f"left in /dev/shm: {self.left_in_shared_memory()}")
+        return wrong
+
+    def reached(self, order):
+        return (self.once / order.name).exists()
+
+    def processes(self):
+        """Of this run, alive."""
+        return processes_marked("OFFRAMP_FAILPOINT_ONCE", self.once)
+
+    def left_in_shared_memory(self):
+        return [name for name in os.listdir("/dev/shm") if self.run.folder.name[-8:].replace("_", "-") in name]
+
+    def _continue_the_stopped(self, continued):
+        for text in self.run.environment["OFFRAMP_FAILPOINT"].split(","):
+            name, _, action = text.partition(":")
+            file = self.once / name.partition("#")[0]
+            if action == "stop" and file.exists() and file.read_text().endswith("\n"):
+                pid = int(file.read_text())
+                began = continued.setdefault(file.name, time.monotonic())
+                if began and time.monotonic() - began > 3 * LEASE_SECONDS:
+                    continued[file.name] = 0
+                    try:
+                        os.kill(pid, signal.SIGCONT)
+                    except ProcessLookupError:
+                        pass
+
+    def _check_time(self):
+        if time.monotonic() > self.run.deadline:
+            raise AssertionError(f"the run does not end; failpoints: {self.run.environment['OFFRAMP_FAILPOINT']}\n{self.run.said()}")
+
+
+def outputs(run):
+    """What a run left for its user, without what is its own book-keeping."""
+    return {name: text for name, text in run.files().items() if name == "checksums.tsv"}
+
+
+def undisturbed():
+    with CrashRun() as crash:
+        assert crash.finish() == 0, crash.run.said()
+        return outputs(crash.run)

@@ -1,0 +1,66 @@
+"""Random histories: one to three deaths at random failpoints, at random times, of random kinds, in one run. All of it follows from a seed.
+
+    python3 -m tests.crash.histories [--count 300] [--seed N] [--jobs 2]
+"""
+
+import argparse
+import concurrent.futures
+import random
+import sys
+import time
+
+from tests.crash.crash_run import DEATHS, CrashRun, Order, failpoints_of_the_sources, undisturbed
+from tests.crash.matrix import ELSEWHERE, LAUNCHER, ends_the_run
+
+MOST_DEATHS = 3
+LATEST = 12     # how often a failpoint is passed before the death, at most
+
+
+def history(seed):
+    """The deaths of one history. At most one is the launcher's."""
+    draw = random.Random(seed)
+    names = sorted(set(failpoints_of_the_sources()) - set(ELSEWHERE))
+    orders = [Order(name, draw.choice(DEATHS), draw.randint(1, LATEST)) for name in draw.sample(names, draw.randint(1, MOST_DEATHS))]
+    if draw.random() < 0.1:
+        orders[-1] = Order(orders[-1].name, LAUNCHER, orders[-1].nth)
+    return orders
+
+
+def check(seed, expected):
+    """Runs a history; when the launcher died, once more for the rest. What is wrong with it, or an empty text."""
+    orders = history(seed)
+    with CrashRun(*orders) as crash:
+        code = crash.finish()
+        if any(ends_the_run(order) and crash.reached(order) for order in orders):
+            code = crash.resume()
+        wrong = crash.wrong(code, expected)
+        return "; ".join(wrong) + f"\nseed {seed}: {', '.join(map(str, orders))}\n{crash.run.said()}" if wrong else ""
+
+
+def check_all(count, first_seed, jobs, tell=lambda text: None):
+    """{seed: what is wrong} of those in which something is."""
+    expected, failed = undisturbed(), {}
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for seed, wrong in zip(range(first_seed, first_seed + count),
+                               pool.map(lambda seed: check(seed, expected), range(first_seed, first_seed + count))):
+            if wrong:
+                failed[seed] = wrong
+                tell(wrong)
+    return failed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=int(time.time()) * 1000, help="of the first history; the others' follow")
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    began = time.monotonic()
+    failed = check_all(options.count, options.seed, options.jobs, lambda text: print(text, file=sys.stderr, flush=True))
+    print(f"{options.count} histories from seed {options.seed}, {len(failed)} failed{': ' + str(sorted(failed)) if failed else ''}, "
+          f"{time.monotonic() - began:.0f} s")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""The kill-point matrix: every failpoint of the sources × every way to die × who dies. Prints a table; test_matrix.py runs it in CI.
+
+    python3 -m tests.crash.matrix [NAME...]      all cells, or those of failpoints whose name begins so
+"""
+
+import dataclasses
+import sys
+import time
+
+from tests.crash.crash_run import DEATH, DEATHS, HANG, SUCCESSION, CrashRun, Order, failpoints_of_the_sources, undisturbed
+
+# What must happen first so that these are reached at all, and how often a run comes by them where that is once.
+SETTING_UP = {"ledger.expire": (HANG,), "ledger.return.holder_cleared": (HANG,), "ledger.revoke.charged": (DEATH,),
+              "ledger.revoke.holder_cleared": (DEATH,),
+              **dict.fromkeys(("adopt.epoch_used", "adopt.producer_named", "ledger.adopt", "broker.rejoin", "broker.rejoined",
+                               "consumer.producer_lost", "consumer.producer_met", "consumer.back"), (SUCCESSION,))}
+ONCE_A_PROCESS = ("broker.admitted", "consumer.welcomed", "consumer.goodbye", "ledger.expire", "ledger.return.holder_cleared",
+                  "ledger.revoke.charged", "ledger.revoke.holder_cleared", "sink.commit", "sink.committed", "consumer.acknowledged",
+                  "broker.acknowledge", "run.meet", "run.met", "adopt.epoch_used", "adopt.producer_named", "broker.rejoin", "broker.rejoined",
+                  "consumer.producer_lost", "consumer.producer_met", "consumer.back")
+# Not passed by every run: only a batch that kills three consumers is given up (ipc.quarantine), and whether slabs lie granted and
+# unused at the end is chance (broker_test).
+ELSEWHERE = ("ledger.quarantine", "quarantine.write", "ledger.abandon")
+LAUNCHER = "kill-parent"
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    failpoint: str
+    program: str       # that comes by it
+    action: str
+
+    @property
+    def victim(self):
+        return "launcher" if self.action == LAUNCHER else self.program
+
+    @property
+    def order(self):
+        return Order(self.failpoint, self.action, 1 if self.failpoint in ONCE_A_PROCESS else 3)
+
+
+def ends_the_run(order):
+    """A dead consumer is replaced, and a dead producer followed by another; the launcher takes the run along, which is then continued."""
+    return order.action == LAUNCHER
+
+
+def cells(wanted=()):
+    """Every cell, whole rows of those that are wanted."""
+    return [Cell(name, program, action) for name, program in failpoints_of_the_sources().items() if name not in ELSEWHERE
+            if not wanted or any(name.startswith(begin) for begin in wanted) for action in (*DEATHS, LAUNCHER)]
+
+
+def check(cell, expected):
+    """Runs the cell. What is wrong with it, or an empty text."""
+    with CrashRun(cell.order, setting_up=SETTING_UP.get(cell.failpoint, ())) as crash:
+        code = crash.finish()
+        unreached = [] if crash.reached(cell.order) else ["the failpoint was not reached"]
+        if ends_the_run(cell.order):
+            code = crash.resume()
+        wrong = unreached + crash.wrong(code, expected)
+        return "; ".join(wrong) + (f"\n{crash.run.said()}" if wrong else "")
+
+
+def table(results):
+    """Rows are failpoints, columns ways to die."""
+    columns = (*DEATHS, LAUNCHER)
+    lines = ["| failpoint | in | " + " | ".join("launcher dies" if column == LAUNCHER else column for column in columns) + " |",
+             "|---|---|" + "---|" * len(columns)]
+    for name in dict.fromkeys(cell.failpoint for cell in results):
+        row = {cell.action: wrong for cell, wrong in results.items() if cell.failpoint == name}
+        program = next(cell.program for cell in results if cell.failpoint == name)
+        lines.append(f"| {name} | {program} | " + " | ".join("–" if column not in row else "FAILED" if row[column] else "ok" for column in columns) + " |")
+    return "\n".join(lines)
+
+
+def main(wanted):
+    began, expected, results = time.monotonic(), undisturbed(), {}
+    for cell in cells(wanted):
+        results[cell] = check(cell, expected)
+        if results[cell]:
+            print(f"{cell.failpoint} {cell.action}: {results[cell]}", file=sys.stderr, flush=True)
+    print(table(results))
+    failed = sum(bool(wrong) for wrong in results.values())
+    print(f"{len(results)} cells, {failed} failed, {time.monotonic() - began:.0f} s")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

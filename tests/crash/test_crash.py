@@ -1,0 +1,38 @@
+"""Every cell of the kill-point matrix once, and random histories. More of either by one command: README.md."""
+
+import concurrent.futures
+import os
+import unittest
+
+from tests.crash import histories, matrix
+from tests.crash.crash_run import failpoints_of_the_sources, undisturbed
+
+JOBS = 2
+HISTORIES = int(os.environ.get("OFFRAMP_CRASH_HISTORIES", "300"))
+
+
+class Crashes(unittest.TestCase):
+    maxDiff = None
+
+    def test_every_cell_of_the_matrix(self):
+        expected, cells = undisturbed(), matrix.cells()
+        with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+            results = dict(zip(cells, pool.map(lambda cell: matrix.check(cell, expected), cells)))
+        print("\n" + matrix.table(results), flush=True)
+        self.assertEqual({}, {f"{cell.failpoint} {cell.action}": wrong for cell, wrong in results.items() if wrong})
+
+    def test_random_histories(self):
+        self.assertEqual({}, histories.check_all(HISTORIES, first_seed=1, jobs=JOBS))
+
+    def test_a_failpoint_that_nobody_passes_is_a_failed_cell(self):
+        cell = matrix.Cell("nowhere.at_all", "producer", "kill")
+        self.assertIn("not reached", matrix.check(cell, undisturbed()))
+
+    def test_exceptions_are_failpoints_of_the_sources(self):
+        names = failpoints_of_the_sources()
+        for name in (*matrix.SETTING_UP, *matrix.ONCE_A_PROCESS, *matrix.ELSEWHERE):
+            self.assertIn(name, names)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,141 @@
+"""
+Kills everything with SIGKILL at random moments and starts again with --resume, as often as is asked:
+
+    OFFRAMP_TEST_BIN=build/release/bin PYTHONPATH=. python3 tests/ipc/resume_cycles.py --cycles 1000
+
+A cycle is a start and a kill; a run that gets to its end is compared with an undisturbed one, byte by byte, and the next begins from
+nothing. Ends with 0 when nothing was lost, nothing was there twice and nothing was left behind.
+"""
+
+import argparse
+import dataclasses
+import random
+import shutil
+import sys
+import time
+
+from tests.support.launched_resume import World
+
+# Small slabs, so that a run is many completions; several samples a slab, several slabs a batch.
+COPY = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--status-seconds", "0.05")
+KINDS = {
+    "segments": (*COPY, "--processor", "checksum", "--copy-bytes", "2MiB", "--batch", "16", "--samples-per-slab", "4", "--batches", "150"),
+    "masks": (*COPY, "--processor", "mask-png", "--copy-outputs", "5x24x32", "--batch", "8", "--batches", "60"),
+    "files": (*COPY, "--processor", "write", "--copy-bytes", "64KiB", "--batch", "8", "--batches", "60", "--write-path", "{output}/files"),
+}
+
+
+@dataclasses.dataclass
+class Tally:
+    """What a number of cycles did."""
+
+    kills: int = 0             # starts that were killed before their end
+    ends: int = 0              # runs that got to their end, and were the same as undisturbed
+    continued: int = 0         # starts that found work done before
+    done_before: int = 0       # items of those
+    failures: list = dataclasses.field(default_factory=list)
+
+
+class Cycles:
+    def __init__(self, kind, seed):
+        self.world = World(*KINDS[kind])
+        self.world.flags = tuple(flag.replace("{output}", str(self.world.output)) for flag in KINDS[kind])
+        self.random = random.Random(seed)
+        self.tally = Tally()
+
+    def run(self, cycles, wanted_ends=0):
+        """So many kills, and on until the last run has ended, and as many as are wanted have."""
+        with self.world:
+            self._undisturbed()
+            while not self.tally.failures and (self.tally.kills < cycles or self.tally.ends < wanted_ends):
+                self._to_the_end(cycles)
+            return self.tally
+
+    def _undisturbed(self):
+        began = time.monotonic()
+        code = self.world.start().wait()
+        assert code == 0, self.world.said()
+        self.seconds = time.monotonic() - began
+        self.wanted = self.world.results()
+        assert len(self.wanted) > 0
+        shutil.rmtree(self.world.output)
+
+    def _to_the_end(self, cycles):
+        """Kills and continues one piece of work until it is done."""
+        while True:
+            self.world.start("--resume")
+            # Anywhere from the first steps of the launcher to the merging at the end: what is continued takes less time than the whole.
+            patience = self.random.uniform(0.02, 0.8) * self.seconds if self.tally.kills < cycles else 100
+            ended = _ends_within(self.world, patience)
+            self._look_at_status()
+            if ended:
+                break
+            self.world.kill_everything(lambda pids: self.random.sample(pids, len(pids)))
+            self.tally.kills += 1
+        code = self.world.wait()
+        if code != 0:
+            return self._fail(f"ended with {code}")
+        results = self.world.results()
+        if results != self.wanted:
+            return self._fail(describe_difference(self.wanted, results))
+        if left := self.world.shared_memory():
+            return self._fail(f"left in /dev/shm: {sorted(left)}")
+        if left := self.world.processes():
+            return self._fail(f"still alive: {left}")
+        self.tally.ends += 1
+        shutil.rmtree(self.world.output)
+
+    def _look_at_status(self):
+        before = self.world.status().get("done_before", 0)
+        self.tally.continued += before > 0
+        self.tally.done_before += before
+
+    def _fail(self, why):
+        self.tally.failures.append(f"{why}\n{self.world.said()}")
+
+
+def _ends_within(world, seconds):
+    deadline = time.monotonic() + seconds
+    while world.launcher.poll() is None:
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.002)
+    return True
+
+
+def describe_difference(wanted, found):
+    lost = sorted(set(wanted) - set(found))
+    more = sorted(set(found) - set(wanted))
+    other = sorted(name for name in set(wanted) & set(found) if wanted[name] != found[name])
+    text = f"{len(lost)} files lost {lost[:3]}, {len(more)} too many {more[:3]}, {len(other)} with other bytes {other[:3]}"
+    if "checksums.tsv" in other:
+        lines, there = wanted["checksums.tsv"].splitlines(), found["checksums.tsv"].splitlines()
+        text += (f"; checksums.tsv: {len(set(lines) - set(there))} lines lost, {len(set(there) - set(lines))} others, "
+                 f"{len(there) - len(set(there))} twice")
+    return text
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cycles", type=int, default=1000)
+    parser.add_argument("--kind", choices=sorted(KINDS), action="append", help="both, when none is named")
+    parser.add_argument("--seed", type=int, default=None, help="what was printed, to have the same moments again")
+    options = parser.parse_args()
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 32)
+    kinds = options.kind or sorted(KINDS)
+    print(f"seed {seed}", flush=True)
+    bad = False
+    for kind in kinds:
+        began = time.monotonic()
+        tally = Cycles(kind, seed).run(-(-options.cycles // len(kinds)))
+        print(f"{kind:9} {tally.kills} kills of everything, {tally.ends} ends, {tally.continued} starts continued "
+              f"({tally.done_before} items done before); {time.monotonic() - began:.0f} s; lost, twice or left behind: "
+              f"{'nothing' if not tally.failures else 'SEE BELOW'}", flush=True)
+        for failure in tally.failures:
+            print(failure)
+            bad = True
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

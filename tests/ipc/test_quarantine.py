@@ -1,0 +1,236 @@
+"""A batch that takes down whoever touches it is set aside with its bytes and its story; everyone else's is done."""
+
+import json
+import os
+import pathlib
+import signal
+import struct
+import subprocess
+import unittest
+
+from tests.support.launched_run import LaunchedRun
+from tests.support.real_run import BIN, RealRun, kill, shared_memory, undisturbed
+
+COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--batches", "24", "--slabs", "4",
+        "--log-level", "info")
+# Item 10 is in batch 2, with the items 8 to 11.
+POISON = {"OFFRAMP_TEST_CRASH_ITEM": "10", "OFFRAMP_TEST_CRASH_HOW": "segv", "OFFRAMP_TEST_THEN": "checksum"}
+POISONED = range(8, 12)
+NAME = "batch-2-row-0"
+
+
+def checksums(text):
+    """{item: line}"""
+    return {int(line.split("\t")[0]): line for line in text.splitlines() if line[:1].isdigit()}
+
+
+def undisturbed_checksums():
+    return checksums(undisturbed(*COPY, "--processor", "checksum")["checksums.tsv"].decode())
+
+
+class Quarantine(unittest.TestCase):
+    maxDiff = 2000
+
+    @classmethod
+    def setUpClass(cls):
+        cls.wanted = undisturbed_checksums()
+        cls.neighbours = {item: line for item, line in cls.wanted.items() if item not in POISONED}
+        cls.before = shared_memory()
+
+    def tearDown(self):
+        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+
+    def poisoned_run(self, run, consumers=5):
+        run.start_producer()
+        for _ in range(consumers):
+            run.start_consumer("--processor", "crash-on-item", faulty=True, environment=POISON)
+        self.assertEqual(run.wait(run.producer), 84, run.logs())
+        self.assertEqual(run.wait_for_consumers().count(-signal.SIGSEGV), 3, run.logs())
+        run.finish_outputs()
+        self.assertEqual(checksums((run.output / "checksums.tsv").read_text()), self.neighbours)
+        summary = run.summary()
+        self.assertEqual((summary["samples"]["released"], summary["samples"]["quarantined"]), (92, 4))
+        self.assertTrue(summary["conserved"])
+        return summary
+
+    def retry(self, payload, output):
+        command = [str(BIN / "offramp-consumer"), "--processor", "checksum", "--output", str(output)]
+        subprocess.run([*command, "--retry", str(payload)], check=True, timeout=60)
+        subprocess.run([*command, "--finish"], check=True, timeout=60)
+        return checksums((output / "checksums.tsv").read_text())
+
+    def test_its_neighbours_complete_and_its_payload_has_the_undisturbed_bytes(self):
+        for rung in ("streams", "workers"):
+            with self.subTest(rung=rung), RealRun(*COPY, "--rung", rung) as run:
+                summary = self.poisoned_run(run)
+                payload = run.run_dir / "quarantine" / f"{NAME}.safetensors"
+                self.assertEqual([slab["payload"] for slab in summary["given_up"]], [str(payload)])
+                self.assertEqual(self.retry(payload, run.folder / "again"), {item: self.wanted[item] for item in POISONED})
+                story = json.loads(payload.with_suffix(".json").read_text())
+                self.assertEqual([sample["key"] for sample in story["samples"]], [str(item) for item in POISONED])
+                self.assertEqual([delivery["end"] for delivery in story["deliveries"] if delivery["charged"]], ["died"] * 3)
+                self.assertEqual({delivery["pid"] for delivery in story["deliveries"] if delivery["charged"]},
+                                 set(summary["given_up"][0]["pids"]))
+                with open(payload, "rb") as file:
+                    header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+                self.assertEqual(header["payload"]["shape"], [4, 1 << 18], "any reader of the format finds the tensor")
+                self.assertEqual(sorted(path.name for path in payload.parent.iterdir()), [f"{NAME}.json", f"{NAME}.safetensors"])
+
+    def test_a_full_disk_is_told_and_the_run_goes_on(self):
+        with RealRun(*COPY) as run:
+            folder = run.run_dir / "quarantine"
+            run.run_dir.mkdir(mode=0o700)
+            folder.mkdir()
+            # Writing to this device fails as writing to a full disk does.
+            (folder / f"{NAME}.safetensors.new").symlink_to("/dev/full")
+            summary = self.poisoned_run(run)
+            self.assertEqual(summary["payloads_lost"], 1)
+            self.assertEqual(summary["given_up"][0]["payload"], "")
+            self.assertIn("No space left on device", summary["given_up"][0]["error"])
+            self.assertIn(str(folder), summary["given_up"][0]["error"])
+            story = json.loads((folder / f"{NAME}.json").read_text())
+            self.assertEqual([sample["item"] for sample in story["samples"]], list(POISONED), "what is missing is listed")
+
+    def test_through_the_launch_script(self):
+        with LaunchedRun(*COPY, "--processor", "crash-on-item", "--consumers", "2") as run:
+            programs = run.folder / "bin"
+            programs.mkdir()
+            (programs / "offramp-producer").symlink_to(BIN / "offramp-producer")
+            (programs / "offramp-consumer").symlink_to(BIN / "tests" / "offramp-consumer-faulty")
+            run.environment.update(POISON, OFFRAMP_BIN_DIR=str(programs))
+            self.assertEqual(run.start().wait(), 84, run.said())
+            self.assertEqual(checksums((run.output / "checksums.tsv").read_text()), self.neighbours)
+            self.assertIn(f"{NAME}.safetensors", run.said())
+
+            story = json.loads((run.run_dir / "quarantine" / f"{NAME}.json").read_text())
+            charged = [delivery for delivery in story["deliveries"] if delivery["charged"]]
+            self.assertEqual([delivery["signal"] for delivery in charged], ["SIGSEGV"] * 3)
+            self.assertEqual([delivery["exit"] for delivery in charged], [-signal.SIGSEGV] * 3)
+            for delivery in charged:
+                self.assertIn("session", "\n".join(delivery["last_log_lines"]), "what its consumer said last")
+
+            listed = run.command("quarantine", "list")
+            self.assertEqual(listed.returncode, 0, listed.stderr)
+            self.assertRegex(listed.stdout, rf"{NAME} +4 +1\.0 +3 +3 SIGSEGV +set aside")
+            shown = run.command("quarantine", "show", NAME)
+            self.assertIn("took down 3 consumers", shown.stdout)
+            self.assertIn("at work on it", shown.stdout)
+
+            # With the run's own processor it kills again; the story says so, and the payload stays.
+            again = run.command("quarantine", "retry", NAME)
+            self.assertEqual(again.returncode, 128 + signal.SIGSEGV, again.stdout + again.stderr)
+            self.assertRegex(run.command("quarantine", "list").stdout, rf"{NAME} .*retry failed \(-{int(signal.SIGSEGV)}\)")
+            mended = run.command("quarantine", "retry", "--all", "--processor", "checksum", "--output", str(run.folder / "again"))
+            self.assertEqual(mended.returncode, 0, mended.stdout + mended.stderr)
+            self.assertEqual(checksums((run.folder / "again" / "checksums.tsv").read_text()),
+                             {item: self.wanted[item] for item in POISONED})
+            self.assertRegex(run.command("quarantine", "list").stdout, rf"{NAME} .*retried")
+
+            unknown = run.command("quarantine", "show", "batch-9-row-0")
+            self.assertEqual(unknown.returncode, 66)
+            self.assertIn(NAME, unknown.stderr)
+
+    def test_a_producer_that_dies_while_it_gives_a_batch_up_leaves_it_to_the_next(self):
+        # Counted and not done; done and not written.
+        for moment in ("ledger.quarantine", "quarantine.write"):
+            with self.subTest(moment=moment), LaunchedRun(*COPY, "--processor", "crash-on-item", "--consumers", "2") as run:
+                programs = run.folder / "bin"
+                programs.mkdir()
+                (programs / "offramp-producer").symlink_to(BIN / "offramp-producer")
+                (programs / "offramp-consumer").symlink_to(BIN / "tests" / "offramp-consumer-faulty")
+                (run.folder / "once").mkdir()
+                run.environment.update(POISON, OFFRAMP_BIN_DIR=str(programs), OFFRAMP_FAILPOINT=f"{moment}#1:kill",
+                                       OFFRAMP_FAILPOINT_ONCE=str(run.folder / "once"),
+                                       LD_PRELOAD=str(BIN / "tests" / "libofframp_failpoints.so"))
+                self.assertEqual(run.start().wait(), 84, run.said())
+                self.assertTrue((run.folder / "once" / moment).exists(), "the producer died of it")
+                summary = run.summary()
+                self.assertEqual(summary["producer_restarts"], 1, run.said())
+                self.assertEqual((summary["samples"]["released"], summary["samples"]["quarantined"]), (92, 4))
+                self.assertTrue(summary["conserved"])
+                self.assertEqual([slab["deaths"] for slab in summary["given_up"]], [3])
+                self.assertEqual(checksums((run.output / "checksums.tsv").read_text()), self.neighbours)
+                payload = run.run_dir / "quarantine" / f"{NAME}.safetensors"
+                self.assertEqual(self.retry(payload, run.folder / "again"), {item: self.wanted[item] for item in POISONED})
+
+    def test_a_retry_of_no_payload_is_refused_by_name(self):
+        with RealRun(*COPY) as run:
+            file = run.folder / "weights.safetensors"
+            file.write_bytes(struct.pack("<Q", 2) + b"{}" + b"")
+            refused = subprocess.run([str(BIN / "offramp-consumer"), "--processor", "none", "--retry", str(file)], capture_output=True,
+                                     text=True, timeout=60)
+            self.assertEqual(refused.returncode, 76, refused.stderr)
+            self.assertIn(str(file), refused.stderr)
+
+
+class Leases(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.wanted = undisturbed_checksums()
+        cls.before = shared_memory()
+
+    def tearDown(self):
+        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+
+    def gated(self, run):
+        """A consumer that waits in the middle of each slab, and the ends of its two FIFOs."""
+        entered, gate = run.folder / "entered", run.folder / "gate"
+        os.mkfifo(entered)
+        os.mkfifo(gate)
+        consumer = run.start_consumer("--processor", "slow", faulty=True,
+                                      environment={"OFFRAMP_TEST_ENTERED": str(entered), "OFFRAMP_TEST_GATE": str(gate),
+                                                   "OFFRAMP_TEST_THEN": "checksum"})
+        return consumer, open(entered, "rb", buffering=0), open(os.open(gate, os.O_RDWR), "wb", buffering=0)
+
+    def assert_everything_done(self, run):
+        run.finish_outputs()
+        self.assertEqual(checksums((run.output / "checksums.tsv").read_text()), self.wanted)
+        self.assertTrue(run.summary()["conserved"])
+        self.assertEqual(run.summary()["given_up"], [])
+
+    def test_a_slab_whose_lease_ran_out_is_committed_by_its_holder_when_nobody_else_has_it(self):
+        with RealRun(*COPY, "--lease-seconds", "0.3", "--status-seconds", "0.05") as run:
+            run.start_producer()
+            _, news, let_go = self.gated(run)
+            with news, let_go:
+                news.readline()
+                run.until(lambda: run.status().get("leases_expired") == 1, "the lease run out")
+                let_go.write(b"g" * 64)
+                self.assertEqual(run.wait(run.producer), 0, run.logs())
+            run.wait_for_consumers()
+            self.assert_everything_done(run)
+
+    def test_an_overdue_consumer_is_killed_when_that_is_wanted(self):
+        with RealRun(*COPY, "--lease-seconds", "0.5", "--kill-overdue") as run:
+            run.start_producer()
+            hung, news, let_go = self.gated(run)
+            with news, let_go:
+                news.readline()
+                kill(hung, signal.SIGSTOP)
+                self.assertEqual(run.wait(hung), -signal.SIGKILL, run.logs())
+            run.start_consumer("--processor", "checksum")
+            self.assertEqual(run.wait(run.producer), 0, run.logs())
+            run.wait_for_consumers()
+            self.assert_everything_done(run)
+            summary = run.summary()
+            self.assertEqual(summary["overdue_killed"], 1)
+            self.assertIn("is killed: it is overdue", run.logs())
+
+    def test_the_status_says_who_holds_what_while_no_slab_is_free(self):
+        with RealRun(*COPY, "--lease-seconds", "60", "--status-seconds", "0.05") as run:
+            run.start_producer()
+            holder, news, let_go = self.gated(run)
+            with news, let_go:
+                news.readline()
+                status = run.until(lambda: (run.status() if run.status().get("shortage") else None), "no slab free")
+                self.assertEqual(status["shortage"], "all-leased")
+                self.assertIn(f"pid {holder.pid} holds", status["message"])
+                self.assertEqual([consumer["pid"] for consumer in status["consumers"] if consumer["holding"]], [holder.pid])
+                let_go.write(b"g" * 64)
+                self.assertEqual(run.wait(run.producer), 0, run.logs())
+            run.wait_for_consumers()
+            self.assert_everything_done(run)
+
+
+if __name__ == "__main__":
+    unittest.main()

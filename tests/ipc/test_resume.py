@@ -1,0 +1,252 @@
+"""What a run that was broken off leaves, another continues: nothing twice, nothing lost, and never another's work."""
+
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+from tests.ipc.resume_cycles import KINDS, Cycles
+from tests.support.launched_resume import World
+
+CYCLES = 10      # of each kind
+COPY = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--copy-bytes", "1MiB", "--batch", "8",
+        "--samples-per-slab", "4", "--processor", "checksum", "--status-seconds", "0.05")
+SHORT = (*COPY, "--batches", "40")
+LONG = (*COPY, "--batches", "100000")
+
+
+class InWorlds(unittest.TestCase):
+    """Cases that start worlds, which are cleared away and looked through at the end."""
+
+    maxDiff = 2000
+
+    def world(self, *flags, **more):
+        world = self.enterContext(World(*flags, **more))
+        self.addCleanup(lambda: self.assertEqual(world.shared_memory(), set(), "something was left in /dev/shm"))
+        return world
+
+    def enterContext(self, context):    # of a Python before 3.11
+        self.addCleanup(context.__exit__, None, None, None)
+        return context.__enter__()
+
+    def undisturbed(self, *flags):
+        world = self.world(*flags)
+        self.assertEqual(world.start().wait(), 0, world.said())
+        return world.results()
+
+    def break_off(self, world, *flags, samples=40):
+        """Kills everything in mid-run, when so many samples are done."""
+        world.start(*flags)
+        world.until(lambda: world.status().get("done_samples", 0) >= samples, f"{samples} samples done")
+        self.assertGreaterEqual(world.kill_everything(), 4, "launcher, producer, two consumers")
+
+
+class Resume(InWorlds):
+    def test_everything_killed_again_and_again_comes_to_the_same_end(self):
+        for kind in KINDS:
+            with self.subTest(kind=kind):
+                seed = random.SystemRandom().randrange(1 << 32)
+                tally = Cycles(kind, seed).run(CYCLES, wanted_ends=1)
+                self.assertEqual(tally.failures, [], f"seed {seed}")
+                self.assertGreaterEqual(tally.kills, CYCLES)
+                self.assertGreaterEqual(tally.ends, 1)
+
+    def test_only_what_is_missing_is_done(self):
+        wanted = self.undisturbed(*COPY, "--batches", "400")
+        world = self.world(*COPY, "--batches", "400")
+        self.break_off(world)
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        samples = world.summary()["samples"]
+        self.assertGreaterEqual(samples["done_before"], 4)
+        self.assertEqual(samples["done_before"] + samples["released"], 3200)
+        self.assertEqual(samples["sourced"], samples["released"])
+        self.assertIn(f"{samples['done_before']} samples were done by earlier runs", world.said())
+        self.assertEqual(world.results(), wanted)
+
+    def test_a_run_that_was_stopped_goes_on_and_one_that_is_done_does_nothing(self):
+        world = self.world(*COPY, "--batches", "400")
+        world.start()
+        world.until(lambda: world.status().get("done_samples", 0) >= 8, "some samples done")
+        world.launcher.send_signal(signal.SIGINT)
+        code = world.wait()
+        self.assertIn(code, (0, 130), world.said())
+        for released in (3200 - world.summary()["samples"]["released"], 0, 0):
+            self.assertEqual(world.start("--resume").wait(), 0, world.said())
+            self.assertEqual(world.summary()["samples"]["released"], released)
+        self.assertEqual(world.results(), self.undisturbed(*COPY, "--batches", "400"))
+
+    def test_every_way_out_of_the_device_notes_what_it_did(self):
+        for rung in ("sequential", "workers", "pool", "async"):
+            with self.subTest(rung=rung):
+                world = self.world(*SHORT, "--rung", rung)
+                self.assertEqual(world.start().wait(), 0, world.said())
+                self.assertEqual(world.start("--resume").wait(), 0, world.said())
+                self.assertEqual(world.summary()["samples"]["done_before"], 320)
+
+    def test_a_power_cut_is_provided_for_without_other_results(self):
+        world = self.world(*SHORT, "--durable")
+        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.results(), self.undisturbed(*SHORT))
+
+    def test_other_work_is_not_continued(self):
+        world = self.world(*SHORT)
+        self.assertEqual(world.start().wait(), 0, world.said())
+        before = world.results()
+        for flags, said in ((("--batch", "4", "--batches", "80"), "--batch was 8 and is 4"),
+                            (("--batches", "41"), "items was 320 and is 328"), (("--seed", "7"), "--seed was 0 and is 7")):
+            world.flags = (*SHORT, *flags)
+            self.assertEqual(world.start("--resume").wait(), 64, world.said())
+            self.assertIn(said, world.said())
+            self.assertIn("leave --resume out", world.said())
+        self.assertEqual(world.results(), before)
+
+    def test_a_torn_manifest_costs_work_and_a_strange_one_is_refused(self):
+        world = self.world(*SHORT)
+        self.assertEqual(world.start().wait(), 0, world.said())
+        before = world.results()
+        manifest = world.output / ".offramp-manifest"
+        manifest.write_bytes(manifest.read_bytes()[:-9])
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertLess(world.summary()["samples"]["done_before"], 320)
+        self.assertIn("were torn", world.said())
+        self.assertEqual(world.results(), before)
+        manifest.write_text("something else\n")
+        self.assertEqual(world.start("--resume").wait(), 65, world.said())
+        self.assertIn(str(manifest), world.said())
+
+    def test_with_nothing_there_everything_is_done(self):
+        world = self.world(*SHORT)
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.summary()["samples"]["released"], 320)
+
+    def test_without_resume_a_run_starts_over_and_says_so(self):
+        world = self.world(*LONG)
+        self.break_off(world, samples=800)
+        unfinished = world.run_id()
+        world.flags = SHORT
+        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertIn(f"items of run {unfinished}. This run starts over", world.said())
+        self.assertEqual(world.summary()["samples"]["done_before"], 0)
+        self.assertEqual(world.results(), self.undisturbed(*SHORT))
+        # A whole output of more items than this run has.
+        world.flags = (*COPY, "--batches", "20")
+        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.results(), self.undisturbed(*COPY, "--batches", "20"))
+
+    def test_two_runs_into_one_folder_are_kept_apart(self):
+        first = self.world(*LONG)
+        first.start()
+        first.until(lambda: first.status().get("done_samples", 0) > 0, "the first sample done")
+        for flags in ((), ("--resume",)):
+            second = self.world(*LONG, output=first.output)
+            self.assertEqual(second.start(*flags).wait(), 85, second.said())
+            self.assertIn(f"run {first.run_id()} (process {first.launcher.pid}", second.said())
+        producer = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"], "offramp-producer")
+        by_hand = subprocess.run([producer, *LONG, "--run-dir", second.folder / "r", "--run-id", f"test-{second.mark[:12]}-hand",
+                                  "--output", first.output], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(by_hand.returncode, 85, by_hand.stderr)
+        self.assertIn(f"run {first.run_id()}", by_hand.stderr)
+        self.assertIsNone(first.launcher.poll())
+        first.kill_everything()
+        self.assertEqual(second.start("--limit", "8").wait(), 0, second.said())
+
+    def test_programs_whose_launcher_died_are_waited_for(self):
+        world = self.world(*COPY, "--batches", "2000")
+        world.start()
+        world.until(lambda: world.status().get("done_samples", 0) > 0, "the first sample done")
+        world.launcher.kill()
+        world.launcher.wait()
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.results(), self.undisturbed(*COPY, "--batches", "2000"))
+
+    def test_resume_needs_to_know_what(self):
+        launch = pathlib.Path(__file__).resolve().parents[2] / "launch/offramp"
+        world = self.world()
+        answer = subprocess.run([launch, "run", *SHORT, "--resume"], capture_output=True, text=True, timeout=60, env=world.environment,
+                                check=False)
+        self.assertEqual(answer.returncode, 64, answer.stderr)
+        self.assertIn("--output", answer.stderr)
+
+
+class HostileFolders(InWorlds):
+    """Results on a file system that is full, or becomes read-only: a clear error, nothing is lost, and --resume goes on."""
+
+    FILES = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--copy-bytes", "128KiB", "--batch", "8",
+             "--batches-per-slab", "1", "--batches", "400",
+             "--processor", "write", "--status-seconds", "0.05")
+
+    def setUp(self):
+        self.disk = pathlib.Path(tempfile.mkdtemp(prefix="offramp-disk-", dir="/tmp"))
+        self.addCleanup(self.disk.rmdir)
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=0755", "tmpfs", self.disk], capture_output=True, text=True,
+                              check=False)
+        if done.returncode != 0:
+            self.skipTest(f"a small file system cannot be mounted here: {done.stderr.strip()}")
+        self.addCleanup(subprocess.run, ["umount", "-l", self.disk], check=True)
+
+    def try_remount(self, options):
+        return subprocess.run(["mount", "-o", f"remount,{options}", self.disk], capture_output=True, check=False).returncode == 0
+
+    def remount_when_the_killed_are_gone(self, options):
+        """A killed process keeps its files open until the kernel has taken it down."""
+        deadline = time.monotonic() + 30
+        while not self.try_remount(options):
+            self.assertLess(time.monotonic(), deadline, "the file system stays busy")
+            time.sleep(0.01)
+
+    def world_on_disk(self, folder):
+        return self.world(*self.FILES, "--write-path", str(self.disk / "files"), output=folder)
+
+    def assert_continues_to_the_same_end(self, world):
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        samples = world.summary()["samples"]
+        self.assertGreater(samples["done_before"], 0)
+        self.assertEqual(samples["done_before"] + samples["released"], 3200)
+        elsewhere = self.world()
+        elsewhere.flags = (*self.FILES, "--write-path", str(elsewhere.output / "files"))
+        self.assertEqual(elsewhere.start().wait(), 0, elsewhere.said())
+        self.assertEqual(world.results(self.disk / "files"), elsewhere.results(elsewhere.output / "files"))
+
+    def test_a_full_disk(self):
+        for output in (self.disk, None):
+            with self.subTest(manifest="there as well" if output else "elsewhere"):
+                self.assertTrue(self.try_remount("size=4m"))
+                world = self.world_on_disk(output)
+                self.assertEqual(world.start().wait(), 73, world.said())
+                self.assertIn("No space left on device", world.said())
+                self.assertIn("Free space on that file system", world.said())
+                self.assertTrue(self.try_remount("size=160m"))
+                self.assert_continues_to_the_same_end(world)
+                for entry in self.disk.iterdir():
+                    shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+
+    def test_a_disk_that_becomes_read_only_in_mid_run(self):
+        self.assertTrue(self.try_remount("size=160m"))
+        world = self.world_on_disk(None)
+        world.start()
+        world.until(lambda: world.status().get("done_samples", 0) > 0, "the first sample done")
+        # Refused while a file is being written: between two it is not.
+        world.until(lambda: self.try_remount("ro"), "read-only")
+        self.assertEqual(world.wait(), 73, world.said())
+        self.assertIn("Read-only file system", world.said())
+        self.assertTrue(self.try_remount("rw"))
+        self.assert_continues_to_the_same_end(world)
+
+    def test_an_output_folder_that_is_read_only_is_refused_at_once(self):
+        self.assertTrue(self.try_remount("size=160m"))
+        world = self.world_on_disk(self.disk)
+        self.break_off(world, samples=8)
+        self.remount_when_the_killed_are_gone("ro")
+        self.assertEqual(world.start("--resume").wait(), 73, world.said())
+        self.assertIn(f"--output {self.disk} cannot be written: Read-only file system", world.said())
+        self.assertTrue(self.try_remount("rw"))
+        self.assert_continues_to_the_same_end(world)
+
+
+if __name__ == "__main__":
+    unittest.main()

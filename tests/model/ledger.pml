@@ -1,0 +1,191 @@
+/* The ledger's transitions, store by store, as producer/slab/slab_ledger.cpp makes them. Included by broker.pml, which adds
+ * everyone else, and by table.pml, which lists what is here for the comparison with the code.
+ *
+ * Whoever includes it defines up (false: the producer is dead and stores nothing), STORED_...() (what is seen of a store;
+ * may clear up: the producer dies right behind it), and the outsider's notes note_completed(), note_freed(). All of it is
+ * deterministic, so that it may stand in a d_step; `hold` is a scratch variable. */
+
+SCRATCH byte hold;
+
+#define FREE 0
+#define FILLING 1
+#define READY 2
+#define LEASED 3
+#define RETIRED 4
+#define QUARANTINED 5
+
+#define COMPLETED 1
+#define RETURNED 2
+
+#ifdef RELEASE_WITHOUT_GENERATION
+#define IS_STALE(generation_of_ticket, s) (false)
+#else
+#define IS_STALE(generation_of_ticket, s) (generation_of_ticket != slot[s].generation)
+#endif
+
+typedef Slot {
+    byte state;
+    byte attempt;
+    byte generation;
+    byte charges;
+    byte holder[CONSUMERS];   /* the attempt of the hold of the consumer in that place; 0: none. One hold a consumer */
+};
+Slot slot[SLABS];
+
+#if CONSUMERS == 2
+#define HOLDERS(s) ((slot[s].holder[0] != 0) + (slot[s].holder[1] != 0))
+#define IS_ATTEMPT_HELD(s) (slot[s].holder[0] == slot[s].attempt || slot[s].holder[1] == slot[s].attempt)
+#else
+#define HOLDERS(s) ((slot[s].holder[0] != 0) + (slot[s].holder[1] != 0) + (slot[s].holder[2] != 0))
+#define IS_ATTEMPT_HELD(s) \
+    (slot[s].holder[0] == slot[s].attempt || slot[s].holder[1] == slot[s].attempt || slot[s].holder[2] == slot[s].attempt)
+#endif
+
+#define CAN_LEASE(s, c) (slot[s].state == READY && slot[s].holder[c] == 0 && HOLDERS(s) < MAX_HOLDERS)
+
+/* --- the three stores: one word each, and nothing happens between two of them but the producer's death --- */
+
+inline store_state(s, new_state, new_attempt, new_generation) {
+    if
+    :: up ->
+        slot[s].state = new_state;
+        slot[s].attempt = new_attempt;
+        slot[s].generation = new_generation;
+        STORED_STATE(s)
+    :: else
+    fi
+}
+
+inline store_holder(s, c, new_attempt) {
+    if
+    :: up -> slot[s].holder[c] = new_attempt; STORED_HOLDER(s, c)
+    :: else
+    fi
+}
+
+inline store_charges(s, new_charges) {
+    if
+    :: up -> slot[s].charges = new_charges; STORED_CHARGES(s)
+    :: else
+    fi
+}
+
+/* --- steps that several transitions share --- */
+
+inline free_slab(s) {
+    if
+    :: up -> note_freed(s)
+    :: else
+    fi;
+    if
+    :: slot[s].charges != 0 -> store_charges(s, 0)
+    :: else
+    fi;
+    store_state(s, FREE, 0, slot[s].generation + 1)
+}
+
+inline free_if_not_held(s) {
+    if
+    :: HOLDERS(s) == 0 -> free_slab(s)
+    :: else
+    fi
+}
+
+/* A hold went without completing the slab. */
+inline settle_after_hold_ended(s, ended_attempt) {
+    if
+    :: slot[s].state == LEASED && slot[s].attempt == ended_attempt ->
+        store_state(s, READY, slot[s].attempt, slot[s].generation)
+    :: slot[s].state == RETIRED -> free_if_not_held(s)
+    :: else
+    fi
+}
+
+/* --- the transitions --- */
+
+inline ledger_acquire(s) { store_state(s, FILLING, slot[s].attempt, slot[s].generation) }
+
+inline ledger_abandon(s) { free_slab(s) }
+
+inline ledger_publish(s) { store_state(s, READY, slot[s].attempt, slot[s].generation) }
+
+inline ledger_lease(s, c) {
+    store_holder(s, c, slot[s].attempt + 1);
+    store_state(s, LEASED, slot[s].attempt + 1, slot[s].generation)
+}
+
+/* A lease whose ticket could not be sent. */
+inline ledger_take_back(s, c) {
+    hold = slot[s].holder[c];
+    store_holder(s, c, 0);
+    settle_after_hold_ended(s, hold)
+}
+
+inline ledger_expire(s) { store_state(s, READY, slot[s].attempt, slot[s].generation) }
+
+inline ledger_release(s, c, ticket_generation, ticket_attempt, kind) {
+    if
+    :: IS_STALE(ticket_generation, s) -> skip
+    :: else ->
+        if
+        :: slot[s].holder[c] == 0 || slot[s].holder[c] != ticket_attempt -> skip   /* foreign */
+        :: else ->
+            if
+            :: kind == COMPLETED && (slot[s].state == LEASED || slot[s].state == READY) && ticket_attempt == slot[s].attempt ->
+                note_completed(s);
+                store_state(s, RETIRED, slot[s].attempt, slot[s].generation);
+                store_holder(s, c, 0);
+                free_if_not_held(s)
+            :: else ->
+                store_holder(s, c, 0);
+                settle_after_hold_ended(s, ticket_attempt)
+            fi
+        fi
+    fi
+}
+
+/* One slab's part of a dead consumer's end; `charged`: its cell named this hold. */
+inline ledger_revoke(s, c, charged) {
+    if
+    :: slot[s].holder[c] != 0 ->
+        hold = slot[s].holder[c];
+        if
+        :: charged -> store_charges(s, slot[s].charges + 1)
+        :: else
+        fi;
+        store_holder(s, c, 0);
+        settle_after_hold_ended(s, hold)
+    :: else
+    fi
+}
+
+inline ledger_quarantine(s) { store_state(s, QUARANTINED, slot[s].attempt, slot[s].generation) }
+
+inline ledger_discard(s) {
+    store_state(s, RETIRED, slot[s].attempt, slot[s].generation);
+    free_if_not_held(s)
+}
+
+/* So that nobody else's attempt is taken for it. */
+inline use_up_attempt_of_half_done_lease(s) {
+    hold = slot[s].holder[0];
+    hold = (slot[s].holder[1] > hold -> slot[s].holder[1] : hold);
+#if CONSUMERS == 3
+    hold = (slot[s].holder[2] > hold -> slot[s].holder[2] : hold);
+#endif
+    if
+    :: hold > slot[s].attempt -> store_state(s, READY, hold, slot[s].generation)
+    :: else
+    fi
+}
+
+/* What a new producer makes of one slab. */
+inline ledger_adopt(s) {
+    if
+    :: slot[s].state == FILLING -> ledger_abandon(s)
+    :: slot[s].state == READY -> use_up_attempt_of_half_done_lease(s)
+    :: slot[s].state == LEASED && !IS_ATTEMPT_HELD(s) -> store_state(s, READY, slot[s].attempt, slot[s].generation)
+    :: slot[s].state == RETIRED -> free_if_not_held(s)
+    :: else
+    fi
+}

@@ -1,0 +1,209 @@
+// Lists what SlabLedger does with every slab that can arise, store by store, and compares the list with transitions.txt. The
+// model's list is compared with the same file (check.py): neither can move alone.
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdio>
+#include <deque>
+#include <fstream>
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "producer/slab/slab_ledger.hpp"
+#include "tests/support/store_recorder.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr std::uint64_t kGeneration = 1;
+constexpr std::uint32_t kConsumers = 2;
+
+// One slab, its generation left out, and whether a producer lives that owns it.
+struct Image {
+    SlabState state = SlabState::Free;
+    std::uint32_t attempt = 0;
+    std::array<std::uint32_t, kConsumers> holders{};
+    std::uint64_t charges = 0;
+    bool owned = true;
+
+    auto operator<=>(const Image&) const = default;
+    // Beyond these nothing new happens: only the numbers go on.
+    bool is_listed() const { return attempt + charges <= 2; }
+};
+
+std::string dots(std::uint32_t attempt) { return attempt == 0 ? "." : std::to_string(attempt); }
+
+std::string to_text(const Image& image) {
+    return std::string(to_string(image.state)) + " " + std::to_string(image.attempt) + " [" + dots(image.holders[0]) + " " +
+           dots(image.holders[1]) + "] " + std::to_string(image.charges);
+}
+
+struct Event {
+    std::string name;
+    std::function<void(SlabLedger&, const std::vector<ConsumerRef>&)> apply;
+};
+
+SlabTicket ticket_of(std::uint32_t attempt, std::uint64_t generation) {
+    return {.epoch = 1, .slab = 0, .generation = generation, .attempt = attempt};
+}
+
+// Whatever a caller may ask of a ledger, sensible or not.
+std::vector<Event> all_events(const Image& image) {
+    std::vector<Event> events{
+        {"acquire", [](auto& ledger, auto&) { (void)ledger.acquire([](std::uint32_t) { return true; }); }},
+        {"abandon", [](auto& ledger, auto&) { ledger.abandon(0); }},
+        {"publish", [](auto& ledger, auto&) { ledger.publish(0); }},
+        {"expire", [](auto& ledger, auto&) { ledger.expire(0); }},
+        {"quarantine", [](auto& ledger, auto&) { ledger.quarantine(0); }},
+        {"discard", [](auto& ledger, auto&) { ledger.discard(0); }},
+    };
+    for (std::uint32_t c = 0; c < kConsumers; ++c) {
+        const std::string who = " " + std::to_string(c);
+        const std::uint32_t held = image.holders[c];
+        events.push_back({"lease" + who, [c](auto& ledger, auto& all) { ledger.lease(0, all[c]); }});
+        events.push_back({"take-back" + who, [c, held](auto& ledger, auto& all) {
+                              ledger.take_back(ticket_of(held, kGeneration), all[c]);
+                          }});
+        for (std::uint32_t attempt = 1; attempt <= 3; ++attempt)
+            for (const auto kind : {ReleaseKind::Completed, ReleaseKind::Returned})
+                for (const std::uint64_t generation : {kGeneration, kGeneration + 1})
+                    events.push_back({"release" + who + " " + std::to_string(attempt) +
+                                          (kind == ReleaseKind::Completed ? " completed" : " returned"),
+                                      [=](auto& ledger, auto& all) {
+                                          (void)ledger.release(all[c], ticket_of(attempt, generation), kind);
+                                      }});
+        events.push_back({"revoke" + who, [c](auto& ledger, auto& all) { (void)ledger.revoke(all[c], 0); }});
+        if (held != 0)
+            events.push_back({"revoke" + who + " charged", [c, held](auto& ledger, auto& all) {
+                                  (void)ledger.revoke(all[c], WorkWord{0, held, kGeneration}.pack());
+                              }});
+    }
+    return events;
+}
+
+class LedgerTable {
+ public:
+    LedgerTable() : slot_(*reinterpret_cast<LedgerSlot*>(recorder_.words().data())) {}
+
+    std::set<std::string> list() {
+        visit({});
+        while (!waiting_.empty()) {
+            const Image image = waiting_.front();
+            waiting_.pop_front();
+            if (!image.owned) {
+                list_row(image, {"adopt", {}});
+                continue;
+            }
+            for (const Event& event : all_events(image)) list_row(image, event);
+        }
+        return rows_;
+    }
+
+ private:
+    static constexpr std::size_t kWordIndex = offsetof(LedgerSlot, word) / 8;
+    static constexpr std::size_t kChargesIndex = offsetof(LedgerSlot, charges) / 8;
+    static constexpr std::size_t kHoldersIndex = offsetof(LedgerSlot, holders) / 8;
+
+    void visit(const Image& image) {
+        if (image.is_listed() && known_.insert(image).second) waiting_.push_back(image);
+    }
+
+    void list_row(const Image& before, const Event& event) {
+        if (!happens(before, event)) return;
+        Image image = before;
+        std::string row;
+        for (const StoreRecorder::Store& store : recorder_.stores()) {
+            row += (row.empty() ? "" : "; ") + describe(image, store);
+            image.owned = false;   // the producer died right behind this store
+            visit(image);
+        }
+        image.owned = true;
+        visit(image);
+        if (!row.empty()) rows_.insert(to_text(before) + " | " + event.name + " | " + row);
+    }
+
+    // In a process of its own: what the ledger does not allow ends it. False then.
+    bool happens(const Image& image, const Event& event) {
+        const pid_t child = ::fork();
+        if (child == 0) {
+            const rlimit no_core_file{0, 0};
+            (void)::setrlimit(RLIMIT_CORE, &no_core_file);
+            (void)std::freopen("/dev/null", "w", stderr);
+            std::vector<LedgerConsumer> places(kConsumers);
+            const SlabLedger::Memory memory{places, {&slot_, 1}};
+            SlabLedger ledger = SlabLedger::format(memory, 1);
+            std::vector<ConsumerRef> consumers;
+            for (std::uint32_t c = 0; c < kConsumers; ++c) consumers.push_back(*ledger.admit(100 + c, 1, 0));
+            slot_.word = SlabWord{image.state, image.attempt, kGeneration}.pack();
+            slot_.charges = image.charges;
+            for (std::uint32_t c = 0; c < kConsumers; ++c)
+                slot_.holders[c] = HolderWord{image.holders[c] != 0, image.holders[c], consumers[c].slot, consumers[c].session}.pack();
+            recorder_.record([&] {
+                if (event.apply)
+                    event.apply(ledger, consumers);
+                else
+                    (void)SlabLedger::adopt(memory, 2);
+            });
+            ::_exit(0);
+        }
+        int status = 0;
+        EXPECT_EQ(::waitpid(child, &status, 0), child);
+        if (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT) return false;
+        EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << to_text(image) << " | " << event.name;
+        return true;
+    }
+
+    // Says what the store is, and makes it in the image.
+    static std::string describe(Image& image, const StoreRecorder::Store& store) {
+        if (store.word == kWordIndex) {
+            const SlabWord word = SlabWord::unpack(store.value);
+            image.state = word.state;
+            image.attempt = word.attempt;
+            return std::string(to_string(word.state)) + " " + std::to_string(word.attempt) +
+                   (word.generation == kGeneration ? "" : ", next generation");
+        }
+        if (store.word == kChargesIndex) {
+            image.charges = store.value;
+            return "charges " + std::to_string(store.value);
+        }
+        // Whose word it is: its content says so, or, when it is cleared, the place that it had.
+        const std::size_t place = store.word - kHoldersIndex;
+        const HolderWord holder = HolderWord::unpack(store.value);
+        const std::size_t consumer = holder.used ? holder.slot : place;
+        if (place >= kMaxHolders || consumer >= kConsumers) return "a store outside of what is known";
+        image.holders[consumer] = holder.used ? holder.attempt : 0;
+        return "holder " + std::to_string(consumer) + " " + dots(image.holders[consumer]);
+    }
+
+    StoreRecorder recorder_;
+    LedgerSlot& slot_;
+    std::set<Image> known_;
+    std::deque<Image> waiting_;
+    std::set<std::string> rows_;
+};
+
+TEST(LedgerTable, IsTheTableThatTheModelHas) {
+    const std::set<std::string> rows = LedgerTable().list();
+    std::ifstream file(OFFRAMP_TRANSITIONS);
+    std::set<std::string> expected;
+    for (std::string line; std::getline(file, line);)
+        if (!line.empty() && line.front() != '#') expected.insert(line);
+    ASSERT_FALSE(expected.empty()) << OFFRAMP_TRANSITIONS;
+    std::string drift;
+    for (const std::string& row : rows)
+        if (!expected.contains(row)) drift += "only the code: " + row + "\n";
+    for (const std::string& row : expected)
+        if (!rows.contains(row)) drift += "not the code:  " + row + "\n";
+    EXPECT_TRUE(drift.empty()) << drift << "Bring tests/model/ledger.pml to what slab_ledger.cpp does (or the other way), see that the "
+                               << "model still holds (tests/model/README.md), and write transitions.txt anew: check.py table --write";
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,103 @@
+/* Lists what ledger.pml does with every slab that can arise: one slab, two consumers, and the producer's death behind any store.
+ * Its search, compiled with -DPRINTF, prints a line for each event in each state, which check.py turns into transitions.txt:
+ *
+ *   ROW state attempt holder0 holder1 charges | event consumer attempt kind | stores, in their order | END or DIED */
+
+#define SLABS 1
+#define CONSUMERS 2
+#define MAX_HOLDERS 8
+#define SCRATCH hidden
+
+#define ACQUIRE 0
+#define ABANDON 1
+#define PUBLISH 2
+#define LEASE 3
+#define TAKE_BACK 4
+#define EXPIRE 5
+#define RELEASE 6
+#define REVOKE 7
+#define QUARANTINE 8
+#define DISCARD 9
+#define ADOPT 10
+
+bool up = true;
+byte die_at;
+
+inline may_die() {
+    do
+    :: die_at < 5 -> die_at++
+    :: break
+    od
+}
+inline stored() {
+    if
+    :: die_at == 1 -> die_at = 0; up = false
+    :: die_at > 1 -> die_at--
+    :: else
+    fi
+}
+#define STORED_STATE(s) printf(" s %d %d %d", slot[s].state, slot[s].attempt, slot[s].generation); stored()
+#define STORED_HOLDER(s, c) printf(" h %d %d", c, slot[s].holder[c]); stored()
+#define STORED_CHARGES(s) printf(" c %d", slot[s].charges); stored()
+inline note_completed(s) { skip }
+inline note_freed(s) { skip }
+
+#include "ledger.pml"
+
+/* Beyond these nothing new happens: only the numbers go on. */
+#define IS_LISTED (slot[0].attempt + slot[0].charges <= 2)
+#define MAY(state_before) (up && IS_LISTED && slot[0].state == state_before)
+
+inline row(event, consumer, attempt_of_ticket, kind) {
+    printf("\nROW %d %d %d %d %d ", slot[0].state, slot[0].attempt, slot[0].holder[0], slot[0].holder[1], slot[0].charges);
+    printf("| %d %d %d %d |", event, consumer, attempt_of_ticket, kind)
+}
+inline end_row() {
+    if
+    :: up -> printf(" | END\n")
+    :: else -> printf(" | DIED\n")
+    fi;
+    die_at = 0; slot[0].generation = 1
+}
+
+active proctype Producer() {
+    slot[0].generation = 1;
+end:
+    do
+    :: atomic { MAY(FREE) -> may_die(); d_step { row(ACQUIRE, 0, 0, 0); ledger_acquire(0); end_row() } }
+    :: atomic { MAY(FILLING) -> may_die(); d_step { row(ABANDON, 0, 0, 0); ledger_abandon(0); end_row() } }
+    :: atomic { MAY(FILLING) -> may_die(); d_step { row(PUBLISH, 0, 0, 0); ledger_publish(0); end_row() } }
+    :: atomic { MAY(LEASED) -> may_die(); d_step { row(EXPIRE, 0, 0, 0); ledger_expire(0); end_row() } }
+    :: atomic { MAY(READY) -> may_die(); d_step { row(QUARANTINE, 0, 0, 0); ledger_quarantine(0); end_row() } }
+    :: atomic { MAY(QUARANTINED) -> may_die(); d_step { row(DISCARD, 0, 0, 0); ledger_discard(0); end_row() } }
+    :: atomic { !up && IS_LISTED -> up = true; may_die(); d_step { row(ADOPT, 0, 0, 0); ledger_adopt(0); end_row() } }
+    od
+}
+
+active [2] proctype Peer() {
+    byte attempt, kind;
+end:
+    do
+    :: atomic { up && IS_LISTED && CAN_LEASE(0, _pid - 1) ->
+        may_die(); d_step { row(LEASE, _pid - 1, 0, 0); ledger_lease(0, _pid - 1); end_row() } }
+    :: atomic { up && IS_LISTED && slot[0].holder[_pid - 1] != 0 ->
+        may_die(); d_step { row(TAKE_BACK, _pid - 1, 0, 0); ledger_take_back(0, _pid - 1); end_row() } }
+    :: atomic { up && IS_LISTED ->
+        may_die();
+        if
+        :: attempt = 1
+        :: attempt = 2
+        :: attempt = 3
+        fi;
+        if
+        :: kind = COMPLETED
+        :: kind = RETURNED
+        fi;
+        d_step { row(RELEASE, _pid - 1, attempt, kind); ledger_release(0, _pid - 1, 1, attempt, kind); end_row(); attempt = 0; kind = 0 } }
+    :: atomic { up && IS_LISTED ->
+        may_die(); d_step { row(RELEASE, _pid - 1, 1, COMPLETED); ledger_release(0, _pid - 1, 9, 1, COMPLETED); end_row() } }
+    :: atomic { up && IS_LISTED -> may_die(); d_step { row(REVOKE, _pid - 1, 0, 0); ledger_revoke(0, _pid - 1, false); end_row() } }
+    :: atomic { up && IS_LISTED && slot[0].holder[_pid - 1] != 0 ->
+        may_die(); d_step { row(REVOKE, _pid - 1, 0, 1); ledger_revoke(0, _pid - 1, true); end_row() } }
+    od
+}

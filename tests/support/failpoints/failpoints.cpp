@@ -1,0 +1,102 @@
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+// What happens at a failpoint (common/base/failpoint.hpp), for tests: preloaded (LD_PRELOAD) into the programs as users run them.
+//   OFFRAMP_FAILPOINT=NAME#N:ACTION[,NAME#N:ACTION...]   the N-th time (from 1) that a process comes by NAME
+//     kill, segv, abort   dies of SIGKILL, SIGSEGV, SIGABRT        exit          ends with 3, without clearing up
+//     stop                SIGSTOP: whoever tests continues it       kill-parent   SIGKILL for the process that started this one
+//   OFFRAMP_FAILPOINT_ONCE=FOLDER  each failpoint acts once among all processes, the first that creates FOLDER/NAME, which then holds its pid
+//   OFFRAMP_FAILPOINT_SEEN=FILE    every name is added to FILE each time that a process comes by it
+// A wrong setting ends the program with 64: a test must not pass because nothing happened.
+namespace {
+
+struct Order {
+    std::string name;
+    long nth = 1;
+    std::string action;
+    std::atomic<long> seen{0};
+
+    Order(std::string_view text) {
+        const std::size_t colon = text.rfind(':');
+        const std::size_t hash = text.find('#');
+        if (colon == std::string_view::npos) bad(text);
+        action = text.substr(colon + 1);
+        name = text.substr(0, std::min(hash, colon));
+        if (hash < colon) nth = std::strtol(std::string(text.substr(hash + 1, colon - hash - 1)).c_str(), nullptr, 10);
+        static constexpr std::string_view kKnown[] = {"kill", "segv", "abort", "exit", "stop", "kill-parent"};
+        bool known = false;
+        for (const std::string_view candidate : kKnown) known = known || candidate == action;
+        if (!known || name.empty() || nth < 1) bad(text);
+    }
+
+    [[noreturn]] static void bad(std::string_view text) {
+        std::fprintf(stderr, "OFFRAMP_FAILPOINT: '%.*s' is not NAME#N:ACTION\n", static_cast<int>(text.size()), text.data());
+        std::_Exit(64);
+    }
+};
+
+std::vector<Order*> read_orders() {
+    std::vector<Order*> orders;   // never freed: failpoints are passed until the very end
+    const char* const setting = std::getenv("OFFRAMP_FAILPOINT");
+    std::string_view rest = setting == nullptr ? "" : setting;
+    while (!rest.empty()) {
+        const std::size_t comma = std::min(rest.find(','), rest.size());
+        orders.push_back(new Order(rest.substr(0, comma)));
+        rest.remove_prefix(std::min(comma + 1, rest.size()));
+    }
+    return orders;
+}
+
+const std::vector<Order*> orders = read_orders();
+
+bool may_act(const char* name) {
+    const char* const folder = std::getenv("OFFRAMP_FAILPOINT_ONCE");
+    if (folder == nullptr) return true;
+    const int file = ::open((std::string(folder) + "/" + name).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file < 0) return false;
+    const std::string said = std::to_string(::getpid()) + "\n";
+    [[maybe_unused]] const auto written = ::write(file, said.data(), said.size());
+    ::close(file);
+    return true;
+}
+
+void act(const std::string& action) {
+    if (action == "exit") std::_Exit(3);
+    if (action == "kill-parent") {
+        ::kill(::getppid(), SIGKILL);
+        return;
+    }
+    const int number = action == "kill" ? SIGKILL : action == "segv" ? SIGSEGV : action == "abort" ? SIGABRT : SIGSTOP;
+    if (number != SIGSTOP) ::signal(number, SIG_DFL);
+    ::kill(::getpid(), number);
+    // To the process, not to this thread: it may take a moment, and nothing may happen in it.
+    if (number != SIGSTOP)
+        for (;;) ::pause();
+}
+
+void note_seen(const char* name) {
+    static const char* const path = std::getenv("OFFRAMP_FAILPOINT_SEEN");
+    if (path == nullptr) return;
+    const std::string line = std::string(name) + "\n";
+    const int file = ::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (file < 0) return;
+    [[maybe_unused]] const auto written = ::write(file, line.data(), line.size());
+    ::close(file);
+}
+
+}  // namespace
+
+extern "C" void offramp_failpoint_reached(const char* name) {
+    note_seen(name);
+    for (Order* const order : orders)
+        if (order->name == name && ++order->seen == order->nth && may_act(name)) act(order->action);
+}

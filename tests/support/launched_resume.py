@@ -1,0 +1,92 @@
+"""Launched runs that are killed with everything that they started, and continued: for tests and for the command of cycles."""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+
+from tests.support.launched_run import ROOT, Launched
+from tests.support.marked_processes import processes_marked
+
+WATCHDOG_SECONDS = 120
+# Which processes belong to a world: each inherits this from the one that started it.
+MARK = "OFFRAMP_TEST_WORLD"
+# The program's own in an output folder: no result.
+OWN = {".offramp-manifest", ".offramp-lock"}
+
+
+class World(Launched):
+    """One output folder, and the runs into it, one after another. Use as a context: whatever is alive at the end is killed."""
+
+    def __init__(self, *flags, output=None):
+        self.mark = uuid.uuid4().hex
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="offramp-resume-", dir="/tmp"))
+        self.output = output or self.folder / "output"
+        self.flags = flags
+        self.runs = 0
+        self.launcher = None
+        self.environment = {**os.environ, MARK: self.mark, "OFFRAMP_BIN_DIR": os.environ["OFFRAMP_TEST_BIN"], "OFFRAMP_SKIP_PACKAGES": "1",
+                            "OFFRAMP_BUILD_DIR": str(self.folder / "build"), "OFFRAMP_LOG_LEVEL": "info"}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.kill_everything()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    run_dir = property(lambda self: self.folder / f"run-{self.runs}")
+
+    def start(self, *flags):
+        """Each run has a run directory and an id of its own, as a user's have."""
+        if self.runs:
+            shutil.rmtree(self.run_dir, ignore_errors=True)
+        self.runs += 1
+        with open(self.folder / "launcher.log", "wb") as log:
+            self.launcher = subprocess.Popen(
+                [str(ROOT / "launch/offramp"), "run", *self.flags, *flags, "--run-dir", str(self.run_dir), "--run-id", self.run_id(),
+                 "--output", str(self.output)], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self.environment)
+        return self
+
+    def run_id(self):
+        return f"test-{self.mark[:12]}-{self.runs}"
+
+    def wait(self):
+        return self.launcher.wait(WATCHDOG_SECONDS)
+
+    def _patience(self):
+        return time.monotonic() + WATCHDOG_SECONDS
+
+    def processes(self):
+        """Every living process of this world, whoever is its parent."""
+        return processes_marked(MARK, self.mark)
+
+    def kill_everything(self, order=sorted):
+        """SIGKILL to all, in this order; returns when none is left."""
+        deadline = time.monotonic() + WATCHDOG_SECONDS
+        killed = 0
+        while pids := self.processes():
+            assert time.monotonic() < deadline, f"{pids} do not die"
+            for pid in order(pids):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    killed += 1
+            if self.launcher:
+                self.launcher.poll()
+        if self.launcher:
+            self.launcher.wait(WATCHDOG_SECONDS)
+        return killed
+
+    def shared_memory(self):
+        return {name for name in os.listdir("/dev/shm") if f"test-{self.mark[:12]}-" in name}
+
+    def results(self, folder=None):
+        """Every result with its bytes, by relative name; leftovers of ours too, but manifest and lock."""
+        folder = folder or self.output
+        return {str(path.relative_to(folder)): path.read_bytes()
+                for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in OWN}

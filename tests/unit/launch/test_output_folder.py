@@ -1,0 +1,93 @@
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.output_folder import LOCK, MANIFEST, SEGMENTS, OutputLock, describe_manifest, start_over
+
+HEADER = json.dumps({"identity": {"items": "1000"}, "run": "the-run", "manifest": 1, "pid": 7})
+
+
+class OutputFolderTest(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+        self.notes = []
+
+    def note(self, text, **_):
+        self.notes.append(text)
+
+    def test_an_unfinished_manifest_is_told_in_words(self):
+        manifest = self.folder / MANIFEST
+        self.assertIsNone(describe_manifest(manifest))
+        lines = [HEADER, '{"done":[[0,100],[300,400]]}', '{"done":[[50,150]]}', '{"done":[[600,7']
+        manifest.write_text("\n".join(lines))
+        self.assertEqual("250 of 1000 items of run the-run", describe_manifest(manifest))
+        manifest.write_text(HEADER + '\n{"done":[[0,1000]]}\n')
+        self.assertIsNone(describe_manifest(manifest), "it is finished")
+        for text in ("", "\n", "[]", "{}", '{"identity":3}', "\xff\x00"):
+            manifest.write_text(text)
+            self.assertIsNone(describe_manifest(manifest), text)
+
+    def test_starting_over_removes_what_is_appended_to_and_nothing_else(self):
+        (self.folder / MANIFEST).write_text(HEADER)
+        (self.folder / SEGMENTS / "checksum").mkdir(parents=True)
+        (self.folder / "mask.png").touch()
+        order = self.folder / "order"
+        start_over(self.folder, ["/bin/sh", "-c", f'test ! -e "$0/{MANIFEST}" && echo "$1" > {order}', self.folder], {}, self.note)
+        self.assertEqual("--start-over\n", order.read_text(), "the consumer's part, once the manifest is gone")
+        self.assertEqual({"mask.png", "order"}, {path.name for path in self.folder.iterdir()})
+        self.assertIn("0 of 1000 items of run the-run. This run starts over", self.notes[0])
+
+    def test_an_empty_folder_needs_no_starting_over(self):
+        start_over(self.folder, ["/bin/false"], {}, self.note)
+        (self.folder / "mask.png").touch()
+        with self.assertRaises(LaunchError):
+            start_over(self.folder, ["/bin/false"], {}, self.note)
+
+    def test_the_lock_keeps_others_out_and_names_its_holder(self):
+        first = OutputLock(self.folder, "first", self.note)
+        with self.assertRaises(LaunchError) as refused:
+            OutputLock(self.folder, "second", self.note)
+        self.assertEqual(ExitCode.RUN_IN_USE, refused.exception.code)
+        self.assertIn(f"run first (process {os.getpid()}", str(refused.exception))
+        first.close()
+        OutputLock(self.folder, "second", self.note).close()
+        self.assertEqual([], list(self.folder.iterdir()))
+
+    def test_programs_that_inherited_the_lock_are_waited_for(self):
+        """The launcher dies; a program of its lives on with the lock, until it is seen to be waited for."""
+        door = self.folder / "door"
+        os.mkfifo(door)
+
+        def let_it_end(text, **_):
+            self.notes.append(text)
+            door.write_text("")
+
+        launcher = subprocess.run(
+            [sys.executable, "-c",
+             "import subprocess, sys\n"
+             "from offramp_launch.output_folder import OutputLock\n"
+             f"lock = OutputLock({str(self.folder)!r}, 'dead')\n"
+             f"subprocess.Popen(['cat', {str(door)!r}], pass_fds=(lock.fd,), stdout=subprocess.DEVNULL)\n"
+             "import os; os._exit(9)"],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=False)
+        self.assertEqual(9, launcher.returncode)
+        OutputLock(self.folder, "next", let_it_end).close()
+        self.assertTrue(any("waiting for the last programs of run dead" in note for note in self.notes), self.notes)
+
+    def test_a_lock_file_that_a_dead_run_left_is_no_obstacle(self):
+        for text in ("", "not json", json.dumps({"run": "dead", "pid": 1}) + " " * 300):
+            (self.folder / LOCK).write_text(text)
+            lock = OutputLock(self.folder, "mine", self.note)
+            self.assertEqual({"run": "mine", "pid": os.getpid()}, json.loads((self.folder / LOCK).read_text()))
+            lock.close()
+
+
+if __name__ == "__main__":
+    unittest.main()

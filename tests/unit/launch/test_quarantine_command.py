@@ -1,0 +1,144 @@
+"""Stories of what was set aside: completed by the launcher, listed and shown; and who is told to hold what."""
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import signal
+import tempfile
+import types
+import unittest
+
+from offramp_launch import progress, quarantine
+from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.places import Places
+from offramp_launch.supervisor import Supervisor
+
+
+def story(**changes):
+    delivery = {"attempt": 1, "pid": 11, "session": 1, "seconds": 0.5, "end": "died", "charged": True, "exit": None, "signal": None,
+                "last_log_lines": []}
+    return {"format": 1, "run_id": "r", "set_aside_at": 0, "batch": 2, "reason": "it took down 1 consumers", "deaths": 1,
+            "payload": "batch-2-row-0.safetensors", "payload_bytes": 1 << 20, "error": None,
+            "batches": [{"batch": 2, "first_row": 0, "rows": 1}], "samples": [{"item": 8, "key": "cats/8", "hole": False}], "tensors": [],
+            "deliveries": [delivery, {**delivery, "attempt": 2, "pid": 12, "end": "returned", "charged": False}], "retries": [], **changes}
+
+
+def dead(pid, status):
+    return types.SimpleNamespace(pid=pid, status=status)
+
+
+class StoriesTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.run_dir = pathlib.Path(folder.name) / "run"
+        (self.run_dir / "quarantine").mkdir(parents=True)
+        self.path = self.run_dir / "quarantine" / "batch-2-row-0.json"
+        self.places = Places(build=folder.name)
+
+    def write(self, **changes):
+        self.path.write_text(json.dumps(story(**changes)))
+
+    def delivery(self):
+        return json.loads(self.path.read_text())["deliveries"][0]
+
+    def command(self, *words):
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            code = quarantine.start(self.places, [*words, "--run-dir", str(self.run_dir)])
+        return code, said.getvalue()
+
+    def test_the_launcher_adds_what_it_alone_knows_in_either_order(self):
+        for story_first in (True, False):
+            with self.subTest(story_first=story_first):
+                self.path.unlink(missing_ok=True)
+                teller = quarantine.StoryTeller(self.run_dir)
+                if story_first:
+                    self.write()
+                    teller.complete()
+                    self.assertIsNone(self.delivery()["exit"])
+                teller.note_death(dead(11, -signal.SIGSEGV), "    first\n    last words")
+                teller.complete()
+                if not story_first:
+                    self.write()
+                    teller.complete()
+                self.assertEqual((-11, "SIGSEGV", ["first", "last words"]),
+                                 tuple(self.delivery()[key] for key in ("exit", "signal", "last_log_lines")))
+                self.assertIsNone(json.loads(self.path.read_text())["deliveries"][1]["exit"], "who did not die has no end to tell")
+
+    def test_a_story_that_is_told_again_is_completed_again(self):
+        teller = quarantine.StoryTeller(self.run_dir)
+        teller.note_death(dead(11, 3), "")
+        self.write()
+        teller.complete()
+        self.assertEqual(3, self.delivery()["exit"])
+        self.write(batch=3)
+        os.utime(self.path, ns=(1, 1))
+        teller.complete()
+        self.assertEqual(3, self.delivery()["exit"])
+
+    def test_a_damaged_story_disturbs_no_run(self):
+        self.path.write_text('{"deliveries": [7')
+        (self.path.parent / "other.json").write_text("[]")
+        teller = quarantine.StoryTeller(self.run_dir)
+        teller.note_death(dead(11, 3), "")
+        teller.complete()
+        with self.assertRaisesRegex(LaunchError, "batch-2-row-0.json"):
+            self.command("list")
+
+    def test_lists_and_shows(self):
+        self.write()
+        self.assertRegex(self.command("list")[1], r"batch-2-row-0 +1 +1\.0 +1 +1 died +set aside")
+        shown = self.command("show", "batch-2-row-0")[1]
+        for words in ("cats/8", "1 to pid 11: died after 0.5 s", "2 to pid 12: returned", "at work on it"):
+            self.assertIn(words, shown)
+        self.write(payload=None, error="No space left on device", retries=[])
+        self.assertIn("payload lost", self.command("list")[1])
+        self.assertIn("No space left on device", self.command("show", "batch-2-row-0.safetensors")[1])
+
+    def test_nothing_set_aside_is_no_error_and_an_unknown_name_is(self):
+        self.assertIn("nothing is set aside", self.command("list")[1])
+        self.write()
+        for words, code in ((("show", "batch-9"), ExitCode.NO_INPUT), (("retry", "batch-9"), ExitCode.NO_INPUT),
+                            (("show",), ExitCode.USAGE), (("retry",), ExitCode.USAGE), (("weigh",), ExitCode.USAGE), ((), ExitCode.USAGE)):
+            with self.subTest(words=words), self.assertRaises(LaunchError) as refused:
+                self.command(*words)
+            self.assertEqual(code, refused.exception.code)
+
+    def test_a_payload_that_is_lost_cannot_be_tried_again(self):
+        self.write(payload=None, error="No space left on device")
+        with self.assertRaisesRegex(LaunchError, "No space left on device"):
+            self.command("retry", "batch-2-row-0")
+
+    def test_without_a_directory_the_run_that_set_something_aside_last_is_meant(self):
+        with self.assertRaises(LaunchError) as refused:
+            quarantine.choose_run(Places(build=self.run_dir / "empty"), None)
+        self.assertEqual(ExitCode.NO_INPUT, refused.exception.code)
+        for age, name in enumerate(("later", "earlier")):
+            folder = self.places.runs / name / "quarantine"
+            folder.mkdir(parents=True)
+            os.utime(folder, (4e9 - age, 4e9 - age))   # later than any real one
+        self.assertEqual(self.places.runs / "later", quarantine.choose_run(self.places, None))
+
+
+class WordsTest(unittest.TestCase):
+    def test_the_status_says_who_holds_what_and_what_was_not_taken(self):
+        lines = progress.who_holds_what({
+            "consumers": [{"pid": 5, "holding": 2, "oldest_hold_seconds": 31.26, "overdue": True}, {"pid": 6, "holding": 0}],
+            "releases": {"completed": 9, "stale": 1, "foreign": 0, "repeated": 2}, "refused": {"release in another's name": 3},
+            "quarantined_samples": 4})
+        self.assertEqual(["    pid 5 holds 2 for 31.3 s (overdue)",
+                          "  not taken stale 1, repeated 2, release in another's name 3",
+                          "  set aside 4 samples; ./launch/offramp quarantine list"], lines)
+        self.assertEqual([], progress.who_holds_what({}))
+
+    def test_waiting_for_a_sink_or_a_place_is_no_death(self):
+        counted = [Supervisor._counts_as_death(dead(1, status))
+                   for status in (-9, 1, ExitCode.NO_SUCH_RUN, ExitCode.SINK_UNAVAILABLE)]
+        self.assertEqual([True, True, False, False], counted)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,79 @@
+#include "producer/report/manifest_identity.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "common/base/error.hpp"
+#include "tests/contract/processors/processor_world.hpp"
+
+namespace offramp {
+namespace {
+
+RunConfig base() {
+    RunConfig config;
+    config.source = "synthetic";
+    config.model = "copy";
+    config.batch = 8;
+    config.processor = "checksum";
+    return config;
+}
+
+ManifestIdentity of(const RunConfig& config) { return ManifestIdentity::of(config, 100, "hash"); }
+
+TEST(ManifestIdentity, WhatChangesTheOutputsIsNamedWithBothValues) {
+    RunConfig other = base();
+    other.batch = 4;
+    other.seed = 3;
+    EXPECT_EQ(of(other).difference_from(of(base())), "--batch was 8 and is 4, --seed was 0 and is 3");
+    EXPECT_EQ(ManifestIdentity::of(base(), 99, "hash").difference_from(of(base())), "items was 100 and is 99");
+    EXPECT_EQ(ManifestIdentity::of(base(), 100, "other").difference_from(of(base())), "names of the items was hash and is other");
+}
+
+TEST(ManifestIdentity, HowOutputsAreMadeDoesNotCount) {
+    RunConfig other = base();
+    other.run_id = "another";
+    other.run_dir = "/elsewhere";
+    other.output = "/moved";
+    other.consumers = 7;
+    other.rung = "pool";
+    other.slabs = 9;
+    other.device = "cpu";
+    other.resume = true;
+    other.durable = true;
+    other.png_level = 9;    // no picture is made
+    EXPECT_EQ(of(other).difference_from(of(base())), "");
+    EXPECT_EQ(of(other), of(base()));
+}
+
+TEST(ManifestIdentity, SettingsOfTheProcessorThatIsChosenCount) {
+    RunConfig config = base();
+    config.processor = "mask-png";
+    RunConfig other = config;
+    other.png_level = 9;
+    EXPECT_EQ(of(other).difference_from(of(config)), "--png-level was 3 and is 9");
+}
+
+TEST(ManifestIdentity, WeightsAreTheirBytesWhereverTheyLie) {
+    const test::ScratchFolder folder;
+    std::ofstream(folder.path() + "/a") << "weights";
+    std::ofstream(folder.path() + "/b") << "weights";
+    std::ofstream(folder.path() + "/c") << "Weights";
+    RunConfig config = base();
+    config.model = "deeplabv3-resnet50";
+    config.weights = folder.path() + "/a";
+    RunConfig moved = config;
+    moved.weights = folder.path() + "/b";
+    RunConfig others = config;
+    others.weights = folder.path() + "/c";
+    RunConfig none = config;
+    none.weights.clear();
+    EXPECT_EQ(of(moved), of(config));
+    EXPECT_NE(of(others).difference_from(of(config)).find("weights was "), std::string::npos);
+    EXPECT_NE(of(none).difference_from(of(config)).find("and is none"), std::string::npos);
+    config.weights = folder.path() + "/gone";
+    EXPECT_THROW(of(config), SystemError);
+}
+
+}  // namespace
+}  // namespace offramp

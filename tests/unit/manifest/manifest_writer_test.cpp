@@ -1,0 +1,144 @@
+#include "producer/report/manifest_writer.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "common/base/error.hpp"
+#include "tests/contract/processors/processor_world.hpp"
+
+namespace offramp {
+namespace {
+
+using test::ScratchFolder;
+using Durability = ManifestWriter::Durability;
+
+Manifest of_run(std::uint64_t items, ItemRanges done = {}) {
+    return {.run_id = "the-run", .pid = 42, .before = 7, .identity = {{{"items", std::to_string(items)}}}, .done = std::move(done), .ignored_lines = 0};
+}
+
+void note(ManifestWriter& writer, ItemRange range) { writer.note(std::span(&range, 1)); }
+
+const auto kNoFailure = [](const std::exception_ptr&) { ADD_FAILURE(); };
+
+class ManifestWriterTest : public ::testing::TestWithParam<Durability> {
+  protected:
+    ScratchFolder folder;
+    std::string path = folder.path() + "/.offramp-manifest";
+};
+INSTANTIATE_TEST_SUITE_P(, ManifestWriterTest, ::testing::Values(Durability::Process, Durability::PowerCut),
+                         [](const auto& test) { return test.param == Durability::Process ? "Process" : "PowerCut"; });
+
+TEST_P(ManifestWriterTest, WhatWasNotedByAnyThreadIsThereAfterItsClose) {
+    ManifestWriter writer(path, of_run(4000), GetParam(), kNoFailure);
+    std::vector<std::thread> threads;
+    for (std::uint64_t thread = 0; thread < 4; ++thread)
+        threads.emplace_back([&writer, thread] {
+            for (std::uint64_t i = 0; i < 500; ++i) note(writer, {thread * 1000 + i * 2, thread * 1000 + i * 2 + 1});
+        });
+    for (std::thread& thread : threads) thread.join();
+    writer.close();
+    const Manifest manifest = *read_manifest(path);
+    EXPECT_EQ(manifest.done.items(), 2000U);
+    EXPECT_EQ(manifest.done.ranges(), 2000U);
+    EXPECT_EQ(manifest.ignored_lines, 0U);
+    EXPECT_EQ(test::read_tree(folder.path()).size(), 1U);
+}
+
+TEST_P(ManifestWriterTest, ItIsThereFromTheStartWithWhatWasDoneBefore) {
+    std::ofstream(path) << "of another run";
+    ItemRanges before;
+    before.add({3, 9});
+    const ManifestWriter writer(path, of_run(100, before), GetParam(), kNoFailure);
+    EXPECT_EQ(read_manifest(path)->done, before);
+    EXPECT_EQ(read_manifest(path)->run_id, "the-run");
+}
+
+TEST(ManifestWriter, AKillCostsOnlyWhatWasNotWrittenYet) {
+    const ScratchFolder folder;
+    const std::string path = folder.path() + "/.offramp-manifest";
+    const pid_t child = ::fork();
+    if (child == 0) {
+        ManifestWriter writer(path, of_run(1'000'000), Durability::Process, [](const std::exception_ptr&) {});
+        for (std::uint64_t i = 0;; i += 2) {
+            note(writer, {i, i + 1});
+            if (i % 1024 == 0 && read_manifest(path)->done.items() > 3000) ::kill(::getpid(), SIGKILL);
+        }
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status));
+    const Manifest manifest = *read_manifest(path);
+    EXPECT_GT(manifest.done.items(), 3000U);
+    EXPECT_LE(manifest.ignored_lines, 1U);
+    for (const ItemRange& range : manifest.done.list()) EXPECT_EQ(range.end, range.begin + 1);
+}
+
+// Every item is noted a dozen times, in an order that leaves gaps wherever they can be.
+TEST(ManifestWriter, ItsSizeIsBoundedByTheGapsNotByTheRun) {
+    constexpr std::uint64_t kItems = 100'003;   // a prime
+    const ScratchFolder folder;
+    const std::string path = folder.path() + "/.offramp-manifest";
+    ManifestWriter writer(path, of_run(kItems), Durability::Process, kNoFailure);
+    std::size_t bytes_noted = 0;
+    for (std::uint64_t i = 0; i < 12 * kItems; ++i) {
+        const std::uint64_t item = i * 7919 % kItems;
+        note(writer, {item, item + 1});
+        bytes_noted += std::string("[00000,00000],").size();
+    }
+    writer.close();
+    EXPECT_EQ(read_manifest(path)->done.list(), (std::vector<ItemRange>{{0, kItems}}));
+    EXPECT_LT(std::filesystem::file_size(path), bytes_noted / 3);
+}
+
+TEST(ManifestWriter, AFullDiskIsToldOnceAndLosesNothingThatWasWritten) {
+    const ScratchFolder folder;
+    const std::string path = folder.path() + "/.offramp-manifest";
+    const pid_t child = ::fork();
+    if (child == 0) {
+        std::signal(SIGXFSZ, SIG_IGN);
+        int told = 0;
+        bool clear = false;
+        ManifestWriter writer(path, of_run(1'000'000), Durability::Process, [&told](const std::exception_ptr&) { ++told; });
+        note(writer, {0, 10});
+        while (read_manifest(path)->done.empty()) std::this_thread::yield();
+        const rlimit limit{400, 400};
+        ::setrlimit(RLIMIT_FSIZE, &limit);
+        for (std::uint64_t i = 100; i < 500; i += 2) note(writer, {i, i + 1});
+        try {
+            writer.close();
+        } catch (const SystemError& problem) {
+            clear = problem.exit_code() == ExitCode::CannotWrite && std::string(problem.what()).find(path) != std::string::npos;
+        }
+        ::_exit(clear && told == 1 ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    const Manifest manifest = *read_manifest(path);
+    EXPECT_TRUE(manifest.done.contains(9));
+    EXPECT_LE(manifest.ignored_lines, 1U);
+}
+
+TEST(ManifestWriter, AFolderThatCannotBeWrittenIsAClearError) {
+    const ScratchFolder folder;
+    EXPECT_THROW(ManifestWriter(folder.path() + "/none/.offramp-manifest", of_run(1), Durability::Process, kNoFailure), SystemError);
+    // A link is not followed: the output folder may belong to another user.
+    std::ofstream(folder.path() + "/victim") << "mine";
+    std::filesystem::create_symlink(folder.path() + "/victim", folder.path() + "/.offramp-manifest.new");
+    EXPECT_THROW(ManifestWriter(folder.path() + "/.offramp-manifest", of_run(1), Durability::Process, kNoFailure), SystemError);
+    std::ifstream victim(folder.path() + "/victim");
+    std::stringstream text;
+    text << victim.rdbuf();
+    EXPECT_EQ(text.str(), "mine");
+}
+
+}  // namespace
+}  // namespace offramp
