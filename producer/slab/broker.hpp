@@ -94,7 +94,7 @@ class Broker {
     // from the egress
     void take_published();
     void grant_slabs();
-    // from consumers
+    // from consumers (broker_handshake.cpp; releases: broker_delivery.cpp)
     void take_work_messages();
     void take_release_messages();
     void on_hello(const Inbound& inbound, const ParsedMessage& message);
@@ -110,13 +110,13 @@ class Broker {
     void keep_only(Peer& peer, std::span<const SlabTicket> kept);
     std::size_t present_peers() const;
     void count_step(CountedStep step, const PublishedSlab& slab);
-    // liveness
+    // liveness (broker_liveness.cpp)
     void bury_the_dead();
     void bury(Peer& peer);
     void look_at_leases();
     void on_overdue(Peer& peer);
     void note_failed(std::uint32_t slab, std::uint32_t attempt, const Peer& peer, const char* end, bool charged);
-    // delivery
+    // delivery (broker_delivery.cpp)
     void make_ready(std::uint32_t slab, std::chrono::nanoseconds delay, bool first);
     // quarantine (broker_quarantine.cpp)
     void give_up(std::uint32_t slab);

@@ -16,6 +16,8 @@ namespace offramp {
 
 // So often, at most, a consumer's releases are acknowledged while nothing is in doubt.
 inline constexpr std::chrono::nanoseconds kAcknowledgeInterval = std::chrono::milliseconds(25);
+// So often consumers' cells are looked at for signs of life.
+inline constexpr std::chrono::nanoseconds kLeaseLookInterval = std::chrono::milliseconds(100);
 
 // The broker's record of one connection, from its first word to its goodbye or death. Thread: the broker's.
 struct Broker::Peer {
