@@ -12,6 +12,7 @@
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "consumer/session/consumer_program.hpp"
+#include "tests/bench/messages/bare_channel.hpp"
 #include "tests/bench/messages/bench_consumer.hpp"
 #include "tests/bench/messages/bench_run.hpp"
 
@@ -19,6 +20,7 @@
 // opened. One line of JSON on standard output.
 //   offramp-message-bench --consumers 4 --slabs 64 --credits 16 --seconds 3
 //   offramp-message-bench --latency --seconds 5
+//   offramp-message-bench --latency --bare --seconds 5
 namespace offramp {
 namespace {
 
@@ -33,6 +35,7 @@ struct Settings {
     double warm_up_seconds = 0.5;
     double pause_seconds = 0.0005;   // with --latency: from one release to the next publication
     bool latency = false;
+    bool bare = false;
 };
 
 std::optional<Settings> parse(int argc, char** argv, int& code) {
@@ -47,6 +50,7 @@ std::optional<Settings> parse(int argc, char** argv, int& code) {
     app.add_option("--pause", settings.pause_seconds, "With --latency: seconds from a release to the next slab")
         ->capture_default_str();
     app.add_flag("--latency", settings.latency, "One slab at a time into an idle system");
+    app.add_flag("--bare", settings.bare, "With --latency: libzmq alone, without broker, ledger and lease")->needs("--latency");
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& problem) {
@@ -182,6 +186,12 @@ int run_bench(int argc, char** argv) {
     const auto settings = parse(argc, argv, code);
     if (!settings) return code;
     start_logging("message-bench", "warning", LogFormat::Text, "");
+    if (settings->bare) {
+        const nlohmann::json latency = describe_latencies(
+            bare_channel_latencies_ns(duration<double>(settings->seconds), duration<double>(settings->pause_seconds)));
+        std::printf("%s\n", nlohmann::json{{"latency", latency}}.dump().c_str());
+        return 0;
+    }
     const nlohmann::json result = measure(*settings);
     std::printf("%s\n", result.dump().c_str());
     return result["conserved"].get<bool>() ? 0 : to_int(ExitCode::Internal);
