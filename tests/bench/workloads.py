@@ -245,7 +245,7 @@ def message_rows(sizes):
     rows = []
     for readers in (1, 4):
         count = sizes.readers(readers)
-        slabs = 64
+        slabs = 256   # enough that more are on their way than one consumer may hold
         rows.append(Row(f"W8-{readers}-reader{'s' * (readers > 1)}", "Messages alone: slabs a second through both channels, no memory touched",
                         (Messages("ours", count, slabs),
                          PeerProgram("multiprocessing.Queue", "queue_messages.py", {"readers": count, "slabs": slabs}, count)),

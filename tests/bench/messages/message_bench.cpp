@@ -29,7 +29,7 @@ using std::chrono::duration;
 struct Settings {
     std::uint32_t consumers = 1;
     std::uint32_t slabs = 64;
-    std::uint32_t credits = 16;
+    std::uint32_t credits = 0;
     std::size_t payload_bytes = 4096;
     double seconds = 3;
     double warm_up_seconds = 0.5;
@@ -43,7 +43,7 @@ std::optional<Settings> parse(int argc, char** argv, int& code) {
     CLI::App app("Measures the messages between one producer and N consumer processes");
     app.add_option("--consumers", settings.consumers)->capture_default_str()->check(CLI::Range(1, 64));
     app.add_option("--slabs", settings.slabs)->capture_default_str()->check(CLI::Range(1, 4096));
-    app.add_option("--credits", settings.credits, "Slabs that a consumer holds at once")->capture_default_str();
+    app.add_option("--credits", settings.credits, "Slabs that a consumer holds at once; 0: as in a run without settings")->capture_default_str();
     app.add_option("--payload-bytes", settings.payload_bytes)->capture_default_str();
     app.add_option("--seconds", settings.seconds)->capture_default_str();
     app.add_option("--warm-up", settings.warm_up_seconds)->capture_default_str();
