@@ -64,6 +64,8 @@ struct RunConfig {
     double max_delay_seconds = 0.002;    // a batch waits at most so long for others to share its slab
     std::string rung = "streams";        // how outputs leave the device; "compute-alone": they are dropped there
     bool allow_unpinned = false;
+    std::string when_full = "block";     // no slab is free for an output: "block", "drop-newest", "spill"
+    std::string spill_dir;               // of "spill"; empty: the run directory's folder spill/
 
     // measuring
     std::uint64_t warmup_batches = 5;  // left out of the steady-state rates

@@ -153,6 +153,10 @@ void add_slabs(std::vector<Setting>& table) {
                "How outputs leave the device; compute-alone: they are dropped there");
     slabs.on_off("allow-unpinned", &RunConfig::allow_unpinned,
                  "Go on, slowly, when slabs cannot be page-locked");
+    slabs.word("when-full", &RunConfig::when_full, {"block", "drop-newest", "spill"},
+               "No slab is free: the model waits; the output is dropped and listed; or the oldest waiting slab goes to the disk until later");
+    slabs.text("spill-dir", &RunConfig::spill_dir, "FOLDER", "a path",
+               "Where --when-full spill keeps slabs; by default in the run directory");
 }
 
 void add_measuring(std::vector<Setting>& table) {

@@ -43,7 +43,8 @@ struct ProgressRecord {
     ProgressAmount published;
     ProgressAmount completed;
     ProgressAmount given_up;
-    std::array<std::uint64_t, 2> reserved;
+    std::uint64_t dropped;          // samples before the frontier that were dropped, since no slab was free
+    std::array<std::uint64_t, 1> reserved;
 };
 
 struct RunProgress {

@@ -49,7 +49,8 @@ struct RunFigures {
     BrokerReport broker;
     std::uint64_t sourced = 0;         // items taken from the source
     std::uint64_t skipped = 0;         // of them: unreadable
-    Amount dropped;                    // read, but never published: the run was stopped
+    Amount dropped;                    // read, but never published: the run was stopped, or drops what finds no slab
+    Amount dropped_when_full;          // of them: the latter
     std::vector<SkippedItem> skipped_items;   // the first of them
     double compute_busy_seconds = 0;   // of the device
     double copy_seconds = 0;           // of the copy engine

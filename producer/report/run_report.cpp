@@ -29,7 +29,10 @@ json in_unit(const RunFigures& figures, std::uint64_t Amount::*unit) {
             {"released", figures.broker.completed.*unit},
             {"quarantined", figures.broker.quarantined.*unit},
             {"redelivered", figures.broker.redelivered.*unit},
+            {"spilled", figures.broker.spilled.*unit},
+            {"ever_spilled", figures.broker.ever_spilled.*unit},
             {"dropped", figures.dropped.*unit},
+            {"dropped_when_full", figures.dropped_when_full.*unit},
             {"in_flight", figures.broker.in_flight.*unit}};
 }
 
@@ -183,11 +186,15 @@ std::string RunReport::status_json(const RunFacts& facts, const RunFigures& befo
         {"skipped", now.skipped},
         {"redelivered", now.broker.redelivered.slabs},
         {"quarantined_samples", now.broker.quarantined.samples},
+        {"dropped_samples", now.dropped_when_full.samples},
+        {"spilled_samples", now.broker.spilled.samples},
         {"releases", releases_json(now.broker)},
         {"refused", now.broker.refused},
         {"leases_expired", now.broker.leases_expired},
         {"shortage", now.broker.shortage_reason},
-        {"message", now.failure.empty() ? now.broker.shortage : now.failure},
+        {"message", !now.failure.empty()              ? now.failure
+                    : !now.broker.spill_error.empty() ? now.broker.spill_error
+                                                      : now.broker.shortage},
     };
     return text_of(status);
 }

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "common/base/error.hpp"
+#include "common/base/mapped_file.hpp"
 #include "common/config/flat_toml.hpp"
 #include "common/shm/shared_region.hpp"
 #include "common/slab/slab_view.hpp"
@@ -129,13 +130,42 @@ std::vector<PublishedSlab> read_slabs(std::initializer_list<SlabState> states, c
     return found;
 }
 
-void require_conserved(const ProgressLog::Totals& totals, const std::vector<PublishedSlab>& in_flight) {
+std::vector<SpilledSlab> read_spilled(const SpillStore& store, const SlabLedger& ledger, const RunNames& names, std::uint32_t batch,
+                                      std::uint64_t items, const std::vector<PublishedSlab>& in_flight) {
+    std::vector<SpilledSlab> spilled;
+    for (const SpilledFile& file : store.left_there()) {
+        if (file.slab >= ledger.slab_count())
+            throw ProtocolError(file.path + " is of slab " + std::to_string(file.slab) + ", but the run has " +
+                                std::to_string(ledger.slab_count()));
+        const MappedFile bytes(file.path);
+        const SlabTicket ticket{.epoch = ledger.epoch(), .slab = file.slab, .generation = file.generation, .attempt = 0};
+        const PublishedSlab published = read_slab(bytes.bytes(), names.nonce, ticket, batch, items);
+        const bool waits_in_memory =
+            ledger.word(file.slab).generation == file.generation ||
+            std::any_of(in_flight.begin(), in_flight.end(), [&](const PublishedSlab& slab) {
+                return slab.items_through == published.items_through && slab.samples == published.samples;
+            });
+        if (waits_in_memory)
+            SpillStore::remove(file);
+        else
+            spilled.push_back({file, published});
+    }
+    std::sort(spilled.begin(), spilled.end(), [](const SpilledSlab& a, const SpilledSlab& b) {
+        return a.published.items_through < b.published.items_through;
+    });
+    return spilled;
+}
+
+void require_conserved(const ProgressLog::Totals& totals, const std::vector<PublishedSlab>& in_flight,
+                       const std::vector<SpilledSlab>& spilled) {
     Amount there;
     std::uint64_t through = 0;
-    for (const PublishedSlab& slab : in_flight) {
+    const auto count = [&](const PublishedSlab& slab) {
         there.add(slab);
         through = std::max(through, slab.items_through);
-    }
+    };
+    for (const PublishedSlab& slab : in_flight) count(slab);
+    for (const SpilledSlab& slab : spilled) count(slab.published);
     const bool adds_up = [&] {
         for (const auto unit : {&Amount::slabs, &Amount::batches, &Amount::samples, &Amount::bytes})
             if (totals.published.*unit != totals.completed.*unit + totals.given_up.*unit + there.*unit) return false;

@@ -12,6 +12,7 @@
 #include "producer/slab/progress_log.hpp"
 #include "producer/slab/slab_exchange.hpp"
 #include "producer/slab/slab_ledger.hpp"
+#include "producer/slab/spill_store.hpp"
 
 // The steps by which a producer takes over a run whose producer died (--adopt), besides attaching to its memory (RunMemory,
 // SlabPool), which need nothing but what is there. producer/run/README.md has their order.
@@ -32,8 +33,14 @@ void require_kept_settings(const std::string& run_dir, const RunConfig& config);
 std::vector<PublishedSlab> read_slabs(std::initializer_list<SlabState> states, const SlabLedger& ledger, const RunNames& names,
                                       const SpanPlan& spans, std::uint32_t batch, std::uint64_t items);
 
-// The account and the slabs are independent records: what was published and is neither completed nor given up must be in flight,
-// and nothing that is in flight lies behind the frontier. Errors: Conservation, with the figures.
-void require_conserved(const ProgressLog::Totals& totals, const std::vector<PublishedSlab>& in_flight);
+// What a former producer spilled, in the order of publication. A file whose slab still waits in memory, or waits there again, is a copy
+// that death left over: it is removed. Errors: ProtocolError for a file that is no slab of this run; SystemError.
+std::vector<SpilledSlab> read_spilled(const SpillStore& store, const SlabLedger& ledger, const RunNames& names, std::uint32_t batch,
+                                      std::uint64_t items, const std::vector<PublishedSlab>& in_flight);
+
+// The account and the slabs are independent records: what was published and is neither completed nor given up must be in flight or
+// spilled, and nothing of that lies behind the frontier. Errors: Conservation, with the figures.
+void require_conserved(const ProgressLog::Totals& totals, const std::vector<PublishedSlab>& in_flight,
+                       const std::vector<SpilledSlab>& spilled = {});
 
 }  // namespace offramp

@@ -98,6 +98,7 @@ void ProducerRun::lay_out_slabs() {
     spdlog::info("slabs: {} of {:.1f} MiB, {} samples each, in {} spans", plan_.spans.slab_count,
                  static_cast<double>(plan_.layout.slab_bytes) / (1 << 20), plan_.layout.rows, plan_.spans.span_count);
     if (rung_.name != "streams") spdlog::warn("rung '{}': this run shows what it costs; streams is the default", rung_.name);
+    spill_ = make_spill();
     if (rung_.has_consumers()) config_.adopt ? adopt_memory() : make_memory();
     if (rung_.has_pool()) make_pool();
 }
@@ -154,7 +155,8 @@ std::unique_ptr<Delivery> ProducerRun::start_broker() {
         .progress = progress_.get(),
         .on_completed = completion_noter(),
         .kill_overdue = config_.kill_overdue,
-        .quarantine = make_quarantine()};
+        .quarantine = make_quarantine(),
+        .spill = spill_};
     // Without a pool, each slab's memory is made when it is filled.
     const Broker::SlabMemory memory{
         [this](std::uint32_t slab) { return !pool_ || pool_->usable(slab); },
@@ -165,7 +167,7 @@ std::unique_ptr<Delivery> ProducerRun::start_broker() {
             parts.port = make_zmq_broker_port(endpoint_, !config_.consumer_user.empty());
             parts.broker = std::make_unique<Broker>(*ledger_, *parts.port, *exchange_, watch_, clock_, memory_->cells(), memory,
                                                     options);
-            if (config_.adopt) parts.broker->adopt(in_flight_, given_up_);
+            if (config_.adopt) parts.broker->adopt(in_flight_, given_up_, spilled_);
             return parts;
         },
         *exchange_, [this] { abandon("the broker failed"); });
@@ -191,7 +193,17 @@ std::shared_ptr<QuarantineWriter> ProducerRun::make_quarantine() {
                                                                          .on_outcome = [this] { exchange_->wake(); }});
 }
 
+// In the run's directory, or, on a disk of its own, in a folder that bears the run's name.
+std::shared_ptr<SpillStore> ProducerRun::make_spill() const {
+    if (config_.when_full != "spill") return nullptr;
+    const std::string name = endpoint_.names.lock();   // "/offramp-RUNID-NONCE.lock"
+    const std::string folder = config_.spill_dir.empty() ? directory_.path() + "/spill"
+                                                         : config_.spill_dir + name.substr(0, name.rfind('.')) + ".spill";
+    return std::make_shared<SpillStore>(folder, [this] { exchange_->wake(); });
+}
+
 void ProducerRun::start_pipeline() {
+    if (config_.when_full == "drop-newest") dropped_ = std::make_unique<DroppedLog>(directory_.path());
     input_ = std::make_unique<Prefetcher>(*device_, *source_,
                                           PrefetchSettings{.input = model_->input(),
                                                            .batch = config_.batch,
@@ -221,7 +233,10 @@ void ProducerRun::start_pipeline() {
                             .slab_count = plan_.spans.slab_count,
                             .batch = config_.batch,
                             .queue_depth = plan_.queue_depth,
-                            .max_delay = std::chrono::nanoseconds(static_cast<std::int64_t>(config_.max_delay_seconds * 1e9))},
+                            .max_delay = std::chrono::nanoseconds(static_cast<std::int64_t>(config_.max_delay_seconds * 1e9)),
+                            .when_none = dropped_ ? SlabExchange::WhenNone::Return : SlabExchange::WhenNone::Wait,
+                            .on_dropped =
+                                [this](std::uint64_t batch, std::span<const RowInfo> rows) { dropped_->note(batch, rows); }},
                 .on_failure = [this] { halt("the egress failed"); }});
     inference_ = std::make_unique<Inference>(*device_, *model_, *transformer_, *compute_, *timeline_, plan_.layout, plan_.pace);
 }

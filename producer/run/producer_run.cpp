@@ -83,6 +83,10 @@ ProducerRun::~ProducerRun() {
     egress_.reset();
     inference_.reset();
     delivery_.reset();
+    const bool over = ended_ && spill_;
+    const std::string spilled = over ? spill_->folder() : "";
+    spill_.reset();
+    if (over) SpillStore::remove_folder(spilled);
     pool_.reset();
 }
 

@@ -20,6 +20,7 @@
 #include "producer/pipeline/output_sink.hpp"
 #include "producer/pipeline/output_transformer.hpp"
 #include "producer/pipeline/prefetcher.hpp"
+#include "producer/report/dropped_log.hpp"
 #include "producer/report/run_report.hpp"
 #include "producer/run/egress_plan.hpp"
 #include "producer/run/end_watch.hpp"
@@ -32,6 +33,7 @@
 #include "producer/slab/run_memory.hpp"
 #include "producer/slab/slab_exchange.hpp"
 #include "producer/slab/slab_pool.hpp"
+#include "producer/slab/spill_store.hpp"
 #include "producer/sources/batch_source.hpp"
 
 namespace offramp {
@@ -61,6 +63,7 @@ class ProducerRun {
     void start_delivery();
     std::unique_ptr<Delivery> start_broker();
     std::shared_ptr<QuarantineWriter> make_quarantine();
+    std::shared_ptr<SpillStore> make_spill() const;
     void start_pipeline();
     std::shared_ptr<void> pin_span(std::span<std::byte> span);
     void prove_pinning(std::span<std::byte> span);
@@ -140,6 +143,9 @@ class ProducerRun {
     std::uint64_t sourced_before_ = 0;         // items that they read for it
     std::vector<PublishedSlab> in_flight_;     // and left
     std::vector<PublishedSlab> given_up_;      // and had not let go yet
+    std::shared_ptr<SpillStore> spill_;        // null: the run does not spill
+    std::vector<SpilledSlab> spilled_;         // by former producers
+    std::unique_ptr<DroppedLog> dropped_;      // null: the run does not drop
     LocalDelivery* local_ = nullptr;           // the delivery, when it is one without consumers
     std::unique_ptr<Delivery> delivery_;
     std::unique_ptr<Prefetcher> input_;

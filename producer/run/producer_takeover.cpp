@@ -48,7 +48,8 @@ void ProducerRun::adopt_memory() {
     };
     in_flight_ = read({SlabState::Ready, SlabState::Leased});
     given_up_ = read({SlabState::Quarantined});
-    require_conserved(former_, in_flight_);
+    if (spill_) spilled_ = read_spilled(*spill_, *ledger_, endpoint_.names, config_.batch, source_->items(), in_flight_);
+    require_conserved(former_, in_flight_, spilled_);
     open_manifest();
     if (done_before() != progress.done_before)
         throw Error(ExitCode::BadInput,

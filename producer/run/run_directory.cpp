@@ -35,8 +35,9 @@ RunDirectory::RunDirectory(const std::string& path, bool group_may_enter, Former
         throw Error(ExitCode::RunInUse, "a producer is running in " + path_,
                     "Stop it (offramp stop), or give this run another --run-dir");
     if (former == Former::Kept) return;
-    for (const char* name : {"endpoint", "producer-settings.toml", "status.json", "producer-summary.json"})
+    for (const char* name : {"endpoint", "producer-settings.toml", "status.json", "producer-summary.json", "dropped.jsonl"})
         std::filesystem::remove(path_ + "/" + name, problem);
+    std::filesystem::remove_all(path_ + "/spill", problem);
 }
 
 }  // namespace offramp

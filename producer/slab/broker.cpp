@@ -30,8 +30,10 @@ void Broker::step() {
     look_at_leases();
     if (std::erase_if(peers_, [](const auto& entry) { return entry.second->gone; }) > 0) wait_fds_.clear();
     free_what_is_set_aside();
+    take_spill_outcome();
     grant_slabs();
     hand_out();
+    see_to_the_spill();
     set_next_aside();
     acknowledge_releases();
     see_to_the_end();
@@ -53,6 +55,7 @@ std::chrono::nanoseconds Broker::patience() {
     if (exchange_.listen()) return {};
     const TimePoint now = clock_.now();
     std::chrono::nanoseconds patience = kLeaseLookInterval;
+    if (options_.spill && exchange_.waiting()) patience = std::min<std::chrono::nanoseconds>(patience, kSpillPatience);
     for (const auto& [id, peer] : peers_)
         if (peer->releases_seen > peer->acknowledged)
             patience = peer->draining ? std::chrono::nanoseconds{}
@@ -115,6 +118,7 @@ void Broker::grant_slabs() {
         grants_.push_back({*slab, ledger_.word(*slab).generation, memory_.bytes_of(*slab)});
     }
     exchange_.grant(grants_);
+    if (!grants_.empty()) egress_waits_since_.reset();   // it has one; its thread may not know yet
     if (grants_.size() < wanted) exchange_.note_shortage();
 }
 
@@ -125,7 +129,7 @@ void Broker::see_to_the_end() {
     const auto of = [&](SlabState state) { return counts[static_cast<std::size_t>(state)]; };
     // What is given up must be on the disk, or have failed to get there.
     const bool nothing_in_flight = of(SlabState::Filling) == 0 && of(SlabState::Ready) == 0 &&
-                                   of(SlabState::Leased) == 0 && of(SlabState::Quarantined) == 0;
+                                   of(SlabState::Leased) == 0 && of(SlabState::Quarantined) == 0 && spilled_.empty();
     if (!nothing_in_flight && !aborting_) return;
     if (!farewell_until_) {
         farewell_until_ = clock_.now() + options_.farewell;

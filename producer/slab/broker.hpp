@@ -25,6 +25,7 @@
 #include "producer/slab/quarantine_writer.hpp"
 #include "producer/slab/slab_exchange.hpp"
 #include "producer/slab/slab_ledger.hpp"
+#include "producer/slab/spill_store.hpp"
 
 namespace offramp {
 
@@ -39,6 +40,7 @@ struct BrokerOptions {
     std::function<void(const PublishedSlab&)> on_completed;        // a completion was accepted; called on the broker's thread
     bool kill_overdue = false;                     // a consumer that overstays its lease is killed
     std::shared_ptr<QuarantineWriter> quarantine;  // keeps what is given up; null: it is counted and let go
+    std::shared_ptr<SpillStore> spill;             // takes waiting slabs while the egress needs theirs; null: the egress waits
 };
 
 // Tells consumers which slabs they may read, and learns what became of them: messages, liveness, and the one ledger.
@@ -60,9 +62,10 @@ class Broker {
     ~Broker();
 
     // Before the first step, over an adopted ledger: goes on with the account in `progress` and with what is in flight, Ready
-    // slabs in this order; sees to what was given up and is still there; waits for the former producer's consumers to come
-    // back, and takes back what the dead of them held, uncharged.
-    void adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> given_up);
+    // slabs in this order; sees to what was given up and is still there; goes on with what was spilled; waits for the former
+    // producer's consumers to come back, and takes back what the dead of them held, uncharged.
+    void adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> given_up,
+               std::span<const SpilledSlab> spilled = {});
 
     // Takes everything that is waiting, hands out what can be handed out.
     void step();
@@ -124,6 +127,14 @@ class Broker {
     void free_what_is_set_aside();
     void set_next_aside();
     std::uint32_t most_at_the_writer() const { return std::max(1U, ledger_.slab_count() / 10); }
+    // the disk (broker_spill.cpp)
+    void see_to_the_spill();
+    void take_spill_outcome();
+    void on_spilled(const SpillStore::Outcome& outcome);
+    void on_read_back(const SpillStore::Outcome& outcome);
+    bool wants_to_spill();
+    std::optional<std::uint32_t> oldest_waiting() const;
+    void read_next_back();
     void hand_out();
     void list_serving();
     Peer* best_peer(std::uint32_t slab, bool idle_only);
@@ -168,6 +179,10 @@ class Broker {
     };
     std::deque<GivenUp> quarantine_queue_; // Quarantined, and not at the writer yet
     std::vector<GivenUp> at_the_writer_;
+    std::deque<SpilledSlab> spilled_;      // on the disk, oldest first
+    std::optional<std::uint32_t> spilling_;   // a Ready slab that is being written there; nobody gets it meanwhile
+    std::optional<TimePoint> egress_waits_since_;
+    TimePoint next_spill_{};               // not before, after one that failed
     std::optional<TimePoint> short_since_; // the egress waits, and no slab is free
     TimePoint next_shortage_word_{};
     std::chrono::nanoseconds shortage_word_interval_{};

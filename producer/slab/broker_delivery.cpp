@@ -145,6 +145,10 @@ void Broker::hand_out() {
         const ReadySlab entry = ready_[i];
         const SlabWord word = ledger_.word(entry.slab);
         if (word.state != SlabState::Ready || word.generation != entry.generation) continue;   // completed late, or given up
+        if (entry.slab == spilling_) {
+            ready_[kept++] = entry;
+            continue;
+        }
         if (ledger_.charges(entry.slab) >= options_.max_charges || word.attempt >= kMaxAttempt) {
             give_up(entry.slab);
             continue;

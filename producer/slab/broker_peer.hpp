@@ -19,6 +19,9 @@ inline constexpr std::chrono::nanoseconds kAcknowledgeInterval = std::chrono::mi
 // So often consumers' cells are looked at for signs of life.
 inline constexpr std::chrono::nanoseconds kLeaseLookInterval = std::chrono::milliseconds(100);
 
+// The egress waits so long for a consumer before a slab goes to the disk for it.
+inline constexpr std::chrono::nanoseconds kSpillPatience = std::chrono::milliseconds(50);
+
 // The broker's record of one connection, from its first word to its goodbye or death. Thread: the broker's.
 struct Broker::Peer {
     std::string routing_id;

@@ -16,7 +16,8 @@ void Broker::count_step(CountedStep step, const PublishedSlab& slab) {
     if (options_.progress != nullptr) options_.progress->count(step, slab, ledger_.word(slab.slab).generation);
 }
 
-void Broker::adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> given_up) {
+void Broker::adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> given_up,
+                   std::span<const SpilledSlab> spilled) {
     expect(options_.progress != nullptr, "whoever takes over has an account to go on with");
     const ProgressLog::Totals totals = options_.progress->totals();
     books_.published = totals.published;
@@ -35,6 +36,10 @@ void Broker::adopt(std::span<const PublishedSlab> in_flight, std::span<const Pub
     for (const PublishedSlab& slab : given_up) {
         adopt_filling(slab);
         see_to_given_up(slab.slab);
+    }
+    for (const SpilledSlab& slab : spilled) {
+        spilled_.push_back(slab);
+        books_.spilled.add(slab.published);
     }
     for (const SlabLedger::Admitted& former : ledger_.admitted()) expect_back(former);
 }

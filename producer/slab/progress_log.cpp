@@ -42,6 +42,7 @@ void ProgressLog::count(CountedStep step, const PublishedSlab& slab, std::uint64
         case CountedStep::Publish:
             add(next.published, slab);
             next.holes += slab.holes;
+            next.dropped += slab.dropped;
             next.items_through = std::max(next.items_through, slab.items_through);
             break;
         case CountedStep::Complete: add(next.completed, slab); break;
@@ -58,7 +59,8 @@ ProgressLog::Totals ProgressLog::totals() const {
             .completed = to_amount(record.completed),
             .given_up = to_amount(record.given_up),
             .items_through = record.items_through,
-            .holes = record.holes};
+            .holes = record.holes,
+            .dropped = record.dropped};
 }
 
 SlabLedger::LastStep ProgressLog::last_step() const {

@@ -19,6 +19,7 @@ class ProgressLog {
         Amount published, completed, given_up;
         std::uint64_t items_through = 0;   // the frontier: where the next producer goes on
         std::uint64_t holes = 0;           // before it: items that could not be read
+        std::uint64_t dropped = 0;         // before it: samples that were dropped
     };
 
     // Goes on from what is there: in fresh memory, from nothing.

@@ -253,6 +253,14 @@ void SlabLedger::discard(std::uint32_t slab) {
     if (!has_holders(slab)) free_slab(slab);
 }
 
+// --- to the disk ---
+
+void SlabLedger::spill(std::uint32_t slab) {
+    expect(word(slab).state == SlabState::Ready && !has_holders(slab), "a slab that waits, and that nobody reads");
+    failpoint("ledger.spill");
+    free_slab(slab);
+}
+
 // --- looking ---
 
 SlabWord SlabLedger::word(std::uint32_t slab) const {

@@ -117,6 +117,10 @@ class SlabLedger {
     // Quarantined → Free, or Retired while someone holds it.
     void discard(std::uint32_t slab);
 
+    // --- to the disk ---
+    // Ready and held by nobody → Free, with the next generation: its bytes are elsewhere now.
+    void spill(std::uint32_t slab);
+
     // --- looking ---
     std::uint32_t slab_count() const { return static_cast<std::uint32_t>(memory_.slots.size()); }
     std::uint32_t epoch() const { return epoch_; }

@@ -55,6 +55,7 @@ const BadValue kBadValues[] = {
     {"transform", "softmax", "none, cast, class-map, low-res"},
     {"cuda-graphs", "on", "auto, off"},
     {"output-dtype", "fp64", "auto, fp32, fp16, bf16"},
+    {"when-full", "drop", "block, drop-newest, spill"},
     {"copy-outputs", "96x", "96x256x256"},
     {"rung", "stream", "sequential, workers, pool, async, streams"},
     {"max-delay-seconds", "-1", "0 to 60"},
@@ -76,6 +77,7 @@ const BadValue kBadValues[] = {
     {"drain-warmup", "2", "true, false, 1, 0"},
     {"profile-batches", "-1", "0 or more"},
     {"trace-dir", "\xff", "a path"},
+    {"spill-dir", "\xff", "a path"},
     {"warmup-batches", "-1", "0 or more"},
     {"measure-limits", "x", "0 or more"},
     {"lease-seconds", "0", "0.1 to 86400"},
@@ -211,6 +213,13 @@ TEST_F(Parsing, SettingsOfATransformGoWithThatTransformOnly) {
     EXPECT_TRUE(parse({"--transform=class-map", "--confidence"}).confidence);
     EXPECT_EQ(parse({"--transform=low-res", "--output-dtype=fp32"}).output_dtype, "fp32");
     EXPECT_EQ(parse({"--transform=cast", "--output-dtype=bf16"}).output_dtype, "bf16");
+}
+
+TEST_F(Parsing, WhatToDoWithoutASlabBelongsToTheEgressThatKnowsHow) {
+    EXPECT_THAT(refusal({"--when-full=spill", "--rung=pool"}).text, AllOf(HasSubstr("--when-full 'spill'"), HasSubstr("--rung streams")));
+    EXPECT_THAT(refusal({"--spill-dir=/disk"}).text, AllOf(HasSubstr("--spill-dir '/disk'"), HasSubstr("--when-full spill")));
+    EXPECT_EQ(parse({"--when-full=spill", "--spill-dir=/disk"}).spill_dir, "/disk");
+    EXPECT_EQ(parse({"--when-full=drop-newest"}).when_full, "drop-newest");
 }
 
 TEST_F(Parsing, WeightsThatCannotBeReadAreMissingInput) {
