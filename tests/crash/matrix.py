@@ -18,9 +18,9 @@ ONCE_A_PROCESS = ("broker.admitted", "consumer.welcomed", "consumer.goodbye", "l
                   "ledger.revoke.charged", "ledger.revoke.holder_cleared", "sink.commit", "sink.committed", "consumer.acknowledged",
                   "broker.acknowledge", "run.meet", "run.met", "adopt.epoch_used", "adopt.producer_named", "broker.rejoin", "broker.rejoined",
                   "consumer.producer_lost", "consumer.producer_met", "consumer.back")
-# Not passed by every run: only a batch that kills three consumers is given up (ipc.quarantine), and whether slabs lie granted and
-# unused at the end is chance (broker_test).
-ELSEWHERE = ("ledger.quarantine", "quarantine.write", "ledger.abandon")
+# Not passed by every run: only a batch that kills three consumers is given up (ipc.quarantine), whether slabs lie granted and
+# unused at the end is chance (broker_test), and only a run that is told to spills (ipc.when_full).
+ELSEWHERE = ("ledger.quarantine", "quarantine.write", "ledger.abandon", "ledger.spill", "spill.written", "spill.read_back")
 LAUNCHER = "kill-parent"
 
 

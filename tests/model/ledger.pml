@@ -161,6 +161,9 @@ inline ledger_revoke(s, c, charged) {
 
 inline ledger_quarantine(s) { store_state(s, QUARANTINED, slot[s].attempt, slot[s].generation) }
 
+/* Held by nobody, and its bytes are on the disk. */
+inline ledger_spill(s) { free_slab(s) }
+
 inline ledger_discard(s) {
     store_state(s, RETIRED, slot[s].attempt, slot[s].generation);
     free_if_not_held(s)

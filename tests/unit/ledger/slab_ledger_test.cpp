@@ -43,6 +43,22 @@ TEST(SlabLedger, TheWholeWay) {
     EXPECT_TRUE(f.ledger->holders(slab).empty());
 }
 
+TEST(SlabLedger, WhatIsSpilledIsFreeInItsNextGeneration) {
+    LedgerFixture f(1);
+    f.ledger->spill(f.make_ready());
+    EXPECT_EQ(f.ledger->word(0), (SlabWord{SlabState::Free, 0, 2}));
+}
+
+TEST(SlabLedgerDeathTest, OnlyWhatWaitsAndIsHeldByNobodyIsSpilled) {
+    LedgerFixture f(1);
+    EXPECT_DEATH(f.ledger->spill(0), "broken contract") << "free";
+    const auto ticket = f.ledger->lease(f.make_ready(), f.admitted[0]);
+    EXPECT_DEATH(f.ledger->spill(0), "broken contract") << "leased";
+    f.ledger->expire(0);
+    EXPECT_DEATH(f.ledger->spill(0), "broken contract") << "waits, but a late holder reads it";
+    (void)ticket;
+}
+
 TEST(SlabLedger, ARepeatedReleaseIsStaleOnceTheSlabIsFree) {
     LedgerFixture f(1);
     const auto ticket = f.ledger->lease(f.make_ready(), f.admitted[0]);

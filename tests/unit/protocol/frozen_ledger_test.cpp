@@ -120,7 +120,8 @@ TEST(FrozenLedger, ProgressRecord) {
                                 .published = {word(7), word(8), word(9), word(10)},
                                 .completed = {word(11), word(12), word(13), word(14)},
                                 .given_up = {word(15), word(16), word(17), word(18)},
-                                .reserved = {word(19), word(20)}};
+                                .dropped = word(19),
+                                .reserved = {word(20)}};
     const auto* words = reinterpret_cast<const std::uint64_t*>(&record);
     for (std::size_t i = 0; i < sizeof record / sizeof *words; ++i) EXPECT_EQ(words[i], word(i + 1)) << i;
 }
