@@ -92,6 +92,7 @@ class Restart(unittest.TestCase):
         self.assertEqual(summary["samples"]["quarantined"], 0)
         self.assertEqual(summary["producers"], producers)
         self.assertTrue(summary["conserved"])
+        self.assertEqual(done_in_manifest(run), samples, "also what a dead producer had not written there")
         run.finish_outputs()
         self.assertEqual(run.files(), self.wanted if wanted is None else wanted, run.logs())
         return summary
