@@ -283,6 +283,7 @@ class Restart(unittest.TestCase):
             self.assertIn("--batch was '4' and is '8'", said)
             self.assertIn("--seed was '0' and is '5'", self.refused(run, 64, "--seed", "5"))
             self.assertIn("workers", self.refused(run, 64, "--rung", "workers"))
+            self.assertIn("--output was", self.refused(run, 64, "--output", str(run.folder / "elsewhere")))
             run.start_producer("--adopt")
             self.check_end(run, producers=2)
 
