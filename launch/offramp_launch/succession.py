@@ -60,7 +60,12 @@ class RunHold:
             except OSError:
                 os.close(fd)   # it is being removed
                 return
+            if os.fstat(fd).st_nlink == 0:
+                os.close(fd)   # it was removed in between
+                return
             self._fd = fd
+
+    held = property(lambda self: self._fd is not None)
 
     def release(self):
         if self._fd is not None:

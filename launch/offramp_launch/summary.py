@@ -62,7 +62,8 @@ def tell(summary, unit, output, again):
     for slab in summary.get("given_up") or []:
         lines.append(f"  given up   batch {slab.get('batch')}, {slab.get('samples')} {unit}: {slab.get('deaths')} consumers died of it; "
                      + (f"kept in {slab['payload']}" if slab.get("payload") else f"its payload is lost: {slab.get('error') or 'not kept'}"))
-    if summary.get("given_up"):
+    # Also what a producer before this one gave up, which stands in the run's folder only.
+    if (summary.get("samples") or {}).get("quarantined"):
         lines.append(f"  look       ./launch/offramp quarantine list --run-dir {summary['run_dir']}")
     if summary.get("producer_restarts"):
         lines.append(f"  producers  died and were followed by another {summary['producer_restarts']} times")

@@ -19,6 +19,7 @@ from offramp_launch.succession import RunHold, Succession
 from offramp_launch.timers import Timers
 
 TICK_SECONDS = 0.5
+SEEK_SECONDS = 0.02             # from one look for the run's lock to the next
 CONSUMERS_END_SECONDS = 1.5     # after the producer, which waited for the goodbyes of all that it had let in
 FAILED_END_SECONDS = 10         # for a producer that was asked to abandon
 TERMINATE_SECONDS = 10          # from SIGTERM, on which a consumer finishes its slab, to SIGKILL
@@ -112,6 +113,7 @@ class Supervisor:
         for _ in range(self._plan.consumers):
             self._seats.add()
         self._tick()
+        self._seek_hold()
 
     def _start_producer(self, more):
         self._producer = self._spawn("producer", [*self._plan.producer, *more], None)
@@ -127,9 +129,14 @@ class Supervisor:
 
     def _tick(self):
         self._look()
-        self._hold.take()
         if self._alive() or self._successor_is_due:
             self._timers.after(TICK_SECONDS, self._tick)
+
+    def _seek_hold(self):
+        """Soon after the run can be met: until then a producer that dies leaves it to the next sweep."""
+        self._hold.take()
+        if not self._hold.held and (self._alive() or self._successor_is_due):
+            self._timers.after(SEEK_SECONDS, self._seek_hold)
 
     def _look(self):
         """Reads what the programs say, and shows it."""
@@ -197,8 +204,10 @@ class Supervisor:
         if self._draining or self.failure:
             self._end_without_producer()
             return
-        # One that had not come so far that consumers could join has published nothing: there is nothing to take over.
-        more = ["--adopt"] if self._hold.is_met_at(self._producer_pids) else []
+        # One that had not come so far that consumers could join has published nothing: there is nothing to take over. Nor is there
+        # when nobody of the run was left to hold it, not even for a moment: then no consumer had joined, and another's sweep may have
+        # removed it.
+        more = ["--adopt"] if self._hold.held and self._hold.is_met_at(self._producer_pids) else []
         spent = self._spent_cpu_seconds + self._producer.cpu_seconds
         try:
             self._start_producer(more)

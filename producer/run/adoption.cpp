@@ -21,12 +21,13 @@ namespace {
 
 constexpr const char* kSettingsFile = "/producer-settings.toml";
 
-// What neither outputs nor slabs follow from. A setting that is not listed must agree.
+// What neither outputs nor slabs follow from. A setting that is not listed must agree; so must the output folder, for its manifest
+// promises what lies there.
 const std::set<std::string_view> kMayDiffer{
     "run-dir", "profile", "consumers", "log-level", "log-format", "log-file", "lifeline-fd", "producer-restarts",
     "producer-wait-seconds", "decode-workers", "prefetch", "max-errors", "allow-unpinned", "max-delay-seconds",
     "warmup-batches", "drain-warmup", "measure-limits", "profile-batches", "trace-dir", "status-seconds", "lease-seconds",
-    "kill-overdue", "max-charges", "credits", "processor", "output", "write-path", "write-copy", "png-level", "durable", "resume",
+    "kill-overdue", "max-charges", "credits", "processor", "write-path", "write-copy", "png-level", "durable", "resume",
     "start-over", "retry", "finish",
 };
 

@@ -90,6 +90,7 @@ class ProducerRun {
     std::uint64_t done_before() const { return manifest_ ? manifest_->items_before() : 0; }
     ItemRanges done_earlier() const;
     std::uint64_t sourced_by_former() const;
+    void note_completed_by_former();
     std::function<void(const PublishedSlab&)> completion_noter();
 
     const RunConfig config_;

@@ -57,6 +57,7 @@ void ProducerRun::adopt_memory() {
                         " items were done before this run, its account says " + std::to_string(progress.done_before),
                     "Somebody changed it: end this run, and start it again with --resume");
     sourced_before_ = sourced_by_former();
+    note_completed_by_former();
     ++progress.producers;
     spdlog::info("taking over run '{}' as epoch {}: {} samples published through item {}, {} completed, {} slabs in flight",
                  endpoint_.names.run_id, endpoint_.epoch, former_.published.samples, former_.items_through,
@@ -78,6 +79,24 @@ std::uint64_t ProducerRun::sourced_by_former() const {
     for (const ItemRange& range : manifest_->done().list())
         if (range.end > former_.items_through) behind += range.end - std::max(range.begin, former_.items_through);
     return former_.items_through - (manifest_->items_before() - behind);
+}
+
+// What the dead producer had accepted and not written into the manifest yet: everything before the frontier that is not in flight.
+// Items that could not be read and those that were given up are none of it, and which they were nobody knows any more: with such, it
+// stays unwritten, and a later --resume makes it again to no effect.
+void ProducerRun::note_completed_by_former() {
+    if (!manifest_ || former_.holes > 0 || former_.given_up.slabs > 0) return;
+    ItemRanges in_flight;
+    for (const PublishedSlab& slab : in_flight_)
+        for (const ItemRange& range : slab.items) in_flight.add(range);
+    PublishedSlab completed;
+    std::uint64_t from = 0;
+    for (const ItemRange& range : in_flight.list()) {
+        if (range.begin > from) completed.items.push_back({from, range.begin});
+        from = range.end;
+    }
+    if (from < former_.items_through) completed.items.push_back({from, former_.items_through});
+    manifest_->completed(completed);
 }
 
 // A device that is lost takes this process with it, and nothing else: consumers, slabs and account stay for the next producer.

@@ -9,7 +9,7 @@ This plays the launcher, without its back-off of 0.1 s. Each run must end well, 
 
     OFFRAMP_BIN_DIR=build/release/bin python3 -m tests.crash.producer_deaths                     small, on the CPU
     OFFRAMP_BIN_DIR=PROGRAMS python3 -m tests.crash.producer_deaths --deaths 50 --consumers 8 --spread 0.5 \\
-        -- --device gpu --model copy --copy-bytes 21MiB --batch 64 --batches 200 --samples-per-slab 64 --slabs 8 --processor checksum
+        -- --device cuda --model copy --copy-bytes 21MiB --batch 64 --batches 200 --samples-per-slab 64 --slabs 8 --processor checksum
 """
 
 import argparse

@@ -92,6 +92,7 @@ class Restart(unittest.TestCase):
         self.assertEqual(summary["samples"]["quarantined"], 0)
         self.assertEqual(summary["producers"], producers)
         self.assertTrue(summary["conserved"])
+        self.assertEqual(done_in_manifest(run), samples, "also what a dead producer had not written there")
         run.finish_outputs()
         self.assertEqual(run.files(), self.wanted if wanted is None else wanted, run.logs())
         return summary
@@ -282,6 +283,7 @@ class Restart(unittest.TestCase):
             self.assertIn("--batch was '4' and is '8'", said)
             self.assertIn("--seed was '0' and is '5'", self.refused(run, 64, "--seed", "5"))
             self.assertIn("workers", self.refused(run, 64, "--rung", "workers"))
+            self.assertIn("--output was", self.refused(run, 64, "--output", str(run.folder / "elsewhere")))
             run.start_producer("--adopt")
             self.check_end(run, producers=2)
 

@@ -91,7 +91,8 @@ class Puppet:
             self._write("producer-summary.json", order["summary"])
         if "meet" in order:
             with open(os.path.join(self._run_dir, "endpoint"), "w", encoding="utf-8") as file:
-                file.write(f"offramp-endpoint=1\nrun_id=puppets\nnonce=00000000000000aa\nproducer_pid={os.getpid()}\nepoch=1\n")
+                stage = os.path.basename(os.path.dirname(os.environ["PUPPET_SOCKET"]))
+                file.write(f"offramp-endpoint=1\nrun_id={stage}\nnonce=00000000000000aa\nproducer_pid={os.getpid()}\nepoch=1\n")
         if "log" in order:
             print(order["log"], file=sys.stderr, flush=True)
         self._say({"obeyed": True})

@@ -38,6 +38,15 @@ class SuccessionTest(unittest.TestCase):
         self.stage.end(launcher, successor, consumers)
         self.assertEqual(0, launcher.returncode)
 
+    def test_one_that_was_swept_before_anyone_held_it_begins_anew(self):
+        self.stage.sweep()
+        launcher, producer, consumers = self.start_run(1)
+        kill(producer)
+        successor = self.stage.enter()
+        self.assertNotIn("--adopt", successor.argv, "there is nothing to take over any more")
+        self.stage.end(launcher, successor, consumers)
+        self.assertEqual(0, launcher.returncode)
+
     def test_when_the_restarts_are_used_up_the_run_ends_and_says_so(self):
         launcher, producer, consumers = self.start_run(2)
         for _ in range(2):
