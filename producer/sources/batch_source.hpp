@@ -10,7 +10,7 @@
 
 #include "common/config/run_config.hpp"
 #include "common/slab/tensor_spec.hpp"
-#include "producer/sources/unreadable_item.hpp"
+#include "common/images/unreadable_item.hpp"
 
 namespace offramp {
 

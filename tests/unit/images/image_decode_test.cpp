@@ -1,4 +1,4 @@
-#include "producer/sources/image_decode.hpp"
+#include "common/images/image_decode.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "producer/sources/unreadable_item.hpp"
-#include "tests/unit/sources/picture_files.hpp"
+#include "common/images/unreadable_item.hpp"
+#include "tests/unit/images/picture_files.hpp"
 
 namespace offramp {
 namespace {
@@ -87,6 +87,17 @@ TEST(ImageDecode, ScaledDecodingNeverGoesBelowTheTarget) {
     EXPECT_EQ(decoder.begin(std::as_bytes(std::span(file)), {201, 50}), (ImageSize{400, 100}));
     EXPECT_EQ(decoder.begin(std::as_bytes(std::span(file)), {10, 60}), (ImageSize{400, 100}));
     EXPECT_EQ(decoder.begin(std::as_bytes(std::span(file)), {1, 1}), (ImageSize{50, 13}));
+}
+
+TEST(ImageDecode, InFullAnImageKeepsItsSize) {
+    const TempFolder folder;
+    const ImageSize size{71, 33};
+    Rgb pixels;
+    EXPECT_EQ(ImageDecoder().decode_file_in_full(folder.write("a.png", encode_png(size, gradient(size))), pixels), size);
+    EXPECT_EQ(pixels, gradient(size));
+    EXPECT_EQ(ImageDecoder().decode_file_in_full(folder.write("a.jpg", encode_jpeg(size, gradient(size))), pixels), size);
+    EXPECT_LE(largest_difference(pixels, gradient(size)), 6);
+    EXPECT_THROW(ImageDecoder().decode_file_in_full(folder.write("b.jpg", "no image"), pixels), UnreadableItem);
 }
 
 TEST(ImageDecode, PaletteIsExpandedAndItsTransparencyDropped) {

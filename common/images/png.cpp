@@ -1,4 +1,4 @@
-#include "producer/sources/png.hpp"
+#include "common/images/png.hpp"
 
 #include <png.h>
 
@@ -8,8 +8,8 @@
 #include <cstring>
 #include <string>
 
-#include "producer/sources/image_decode.hpp"
-#include "producer/sources/unreadable_item.hpp"
+#include "common/images/image_decode.hpp"
+#include "common/images/unreadable_item.hpp"
 
 namespace offramp {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/unit/sources/picture_files.hpp"
+#include "tests/unit/images/picture_files.hpp"
 
 #include <png.h>
 #include <turbojpeg.h>

@@ -1,4 +1,4 @@
-#include "producer/sources/image_decode.hpp"
+#include "common/images/image_decode.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -7,12 +7,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 
 #include "common/base/error.hpp"
 #include "common/base/unique_fd.hpp"
-#include "producer/sources/image_format.hpp"
-#include "producer/sources/png.hpp"
-#include "producer/sources/unreadable_item.hpp"
+#include "common/images/image_format.hpp"
+#include "common/images/png.hpp"
+#include "common/images/unreadable_item.hpp"
 
 namespace offramp {
 namespace {
@@ -76,6 +77,28 @@ void check_pixels(ImageSize size) {
 }
 
 void ImageDecoder::decode_file(const std::string& path, ImageSize size, std::span<std::byte> rgb) {
+    read(path);
+    decode(file_, size, rgb);
+}
+
+ImageSize ImageDecoder::decode_file_in_full(const std::string& path, std::vector<std::uint8_t>& rgb) {
+    read(path);
+    ImageSize size;
+    if (image_format(file_) == ImageFormat::Jpeg) {
+        constexpr std::uint32_t kAny = std::numeric_limits<std::uint32_t>::max();
+        size = jpeg_.begin(file_, {kAny, kAny});
+        rgb.resize(size.rgb_bytes());
+        jpeg_.finish(rgb.data());
+    } else {
+        size = read_png_size(file_);
+        rgb.resize(size.rgb_bytes());
+        decode_png(file_, size, rgb.data());
+    }
+    return size;
+}
+
+// The whole file, once its front has shown that it is an image that can be read.
+void ImageDecoder::read(const std::string& path) {
     if (file_.capacity() > kKeptBytes) file_ = {};
     struct stat status {};
     const UniqueFd fd = open_regular(path, status);
@@ -94,7 +117,6 @@ void ImageDecoder::decode_file(const std::string& path, ImageSize size, std::spa
         got += read_full(fd.get(), std::span(file_).subspan(got));
         file_.resize(got);  // shorter when the file shrank meanwhile
     }
-    decode(file_, size, rgb);
 }
 
 void ImageDecoder::decode(std::span<const std::byte> file, ImageSize size, std::span<std::byte> rgb) {

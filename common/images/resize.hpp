@@ -1,9 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "producer/sources/image_size.hpp"
+#include "common/images/image_size.hpp"
 
 namespace offramp {
 
@@ -16,6 +17,8 @@ class Resizer {
   public:
     // `from` and `to` do not overlap; both sizes have at least one pixel.
     void resize(const std::uint8_t* from, ImageSize from_size, std::uint8_t* to, ImageSize to_size);
+    // The same for an image of one channel.
+    void resize_plane(const std::uint8_t* from, ImageSize from_size, std::uint8_t* to, ImageSize to_size);
     // Gives memory back that an unusually large image took.
     void trim();
 
@@ -31,6 +34,9 @@ class Resizer {
         std::uint32_t stride = 0;
         void prepare(std::uint32_t from, std::uint32_t to);
     };
+
+    template <std::size_t kChannels>
+    void resize_channels(const std::uint8_t* from, ImageSize from_size, std::uint8_t* to, ImageSize to_size);
 
     Filter horizontal_, vertical_;
     std::vector<std::uint8_t> between_;

@@ -1,4 +1,4 @@
-#include "producer/sources/file_list.hpp"
+#include "common/images/file_list.hpp"
 
 #include <sys/stat.h>
 
@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "common/base/error.hpp"
-#include "producer/sources/image_format.hpp"
-#include "producer/sources/item_keys.hpp"
+#include "common/images/image_format.hpp"
+#include "common/images/item_keys.hpp"
 
 namespace offramp {
 namespace {

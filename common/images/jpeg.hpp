@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-#include "producer/sources/image_size.hpp"
+#include "common/images/image_size.hpp"
 
 namespace offramp {
 

@@ -1,4 +1,4 @@
-#include "producer/sources/jpeg.hpp"
+#include "common/images/jpeg.hpp"
 
 #include <turbojpeg.h>
 
@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "common/base/error.hpp"
-#include "producer/sources/image_decode.hpp"
-#include "producer/sources/unreadable_item.hpp"
+#include "common/images/image_decode.hpp"
+#include "common/images/unreadable_item.hpp"
 
 namespace offramp {
 namespace {

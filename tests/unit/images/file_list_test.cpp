@@ -1,4 +1,4 @@
-#include "producer/sources/file_list.hpp"
+#include "common/images/file_list.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "common/base/error.hpp"
-#include "tests/unit/sources/picture_files.hpp"
+#include "tests/unit/images/picture_files.hpp"
 
 namespace offramp {
 namespace {

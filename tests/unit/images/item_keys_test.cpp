@@ -1,4 +1,4 @@
-#include "producer/sources/item_keys.hpp"
+#include "common/images/item_keys.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "producer/sources/item_keys.hpp"
+#include "common/images/item_keys.hpp"
 
 #include <algorithm>
 #include <array>

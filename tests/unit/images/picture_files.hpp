@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "producer/sources/image_size.hpp"
+#include "common/images/image_size.hpp"
 
 namespace offramp {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "producer/sources/image_size.hpp"
+#include "common/images/image_size.hpp"
 
 namespace offramp {
 

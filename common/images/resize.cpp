@@ -1,6 +1,7 @@
-#include "producer/sources/resize.hpp"
+#include "common/images/resize.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -84,18 +85,19 @@ void Resizer::Filter::prepare(std::uint32_t from, std::uint32_t to) {
     }
 }
 
-void Resizer::resize(const std::uint8_t* from, ImageSize from_size, std::uint8_t* to, ImageSize to_size) {
+template <std::size_t kChannels>
+void Resizer::resize_channels(const std::uint8_t* from, ImageSize from_size, std::uint8_t* to, ImageSize to_size) {
     const bool narrow = from_size.width != to_size.width;
     const bool vertical = from_size.height != to_size.height;
+    const std::size_t to_row = std::size_t{to_size.width} * kChannels;
     if (!narrow && !vertical) {
-        std::memcpy(to, from, to_size.rgb_bytes());
+        std::memcpy(to, from, to_row * to_size.height);
         return;
     }
-    const std::size_t to_row = std::size_t{to_size.width} * 3;
     const std::uint8_t* rows = from;
     if (narrow) {
         horizontal_.prepare(from_size.width, to_size.width);
-        const std::size_t from_row = std::size_t{from_size.width} * 3;
+        const std::size_t from_row = std::size_t{from_size.width} * kChannels;
         std::uint8_t* target = to;
         if (vertical) {
             if (between_.size() < to_row * from_size.height) between_.resize(to_row * from_size.height);
@@ -106,17 +108,12 @@ void Resizer::resize(const std::uint8_t* from, ImageSize from_size, std::uint8_t
             std::uint8_t* out = target + y * to_row;
             const std::int32_t* weight = horizontal_.weights.data();
             for (const Taps& taps : horizontal_.taps) {
-                std::int32_t red = kHalf, green = kHalf, blue = kHalf;
-                const std::uint8_t* pixel = source + std::size_t{taps.first} * 3;
-                for (std::uint32_t k = 0; k < taps.count; ++k, pixel += 3) {
-                    red += pixel[0] * weight[k];
-                    green += pixel[1] * weight[k];
-                    blue += pixel[2] * weight[k];
-                }
-                out[0] = to_byte(red);
-                out[1] = to_byte(green);
-                out[2] = to_byte(blue);
-                out += 3;
+                std::array<std::int32_t, kChannels> sums;
+                sums.fill(kHalf);
+                const std::uint8_t* pixel = source + std::size_t{taps.first} * kChannels;
+                for (std::uint32_t k = 0; k < taps.count; ++k, pixel += kChannels)
+                    for (std::size_t c = 0; c < kChannels; ++c) sums[c] += pixel[c] * weight[k];
+                for (std::size_t c = 0; c < kChannels; ++c) *out++ = to_byte(sums[c]);
                 weight += horizontal_.stride;
             }
         }
@@ -132,6 +129,14 @@ void Resizer::resize(const std::uint8_t* from, ImageSize from_size, std::uint8_t
                     vertical_.weights[std::size_t{y} * vertical_.stride + k], to_row);
         store_row(to + y * to_row, sums_.data(), to_row);
     }
+}
+
+void Resizer::resize(const std::uint8_t* from, ImageSize from_size, std::uint8_t* to, ImageSize to_size) {
+    resize_channels<3>(from, from_size, to, to_size);
+}
+
+void Resizer::resize_plane(const std::uint8_t* from, ImageSize from_size, std::uint8_t* to, ImageSize to_size) {
+    resize_channels<1>(from, from_size, to, to_size);
 }
 
 void Resizer::trim() {

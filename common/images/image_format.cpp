@@ -1,4 +1,4 @@
-#include "producer/sources/image_format.hpp"
+#include "common/images/image_format.hpp"
 
 #include <cstring>
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "producer/sources/image_size.hpp"
-#include "producer/sources/jpeg.hpp"
-#include "producer/sources/resize.hpp"
+#include "common/images/image_size.hpp"
+#include "common/images/jpeg.hpp"
+#include "common/images/resize.hpp"
 
 namespace offramp {
 
@@ -20,6 +20,8 @@ class ImageDecoder {
     // `rgb` has size.rgb_bytes().
     void decode_file(const std::string& path, ImageSize size, std::span<std::byte> rgb);
     void decode(std::span<const std::byte> file, ImageSize size, std::span<std::byte> rgb);
+    // The image in its own size, which is returned. `rgb` becomes as large as that needs.
+    ImageSize decode_file_in_full(const std::string& path, std::vector<std::uint8_t>& rgb);
 
   private:
     // Gives back what an unusually large image took, whether it was decoded or refused.
@@ -28,6 +30,7 @@ class ImageDecoder {
         ~TrimAtEnd();
     };
 
+    void read(const std::string& path);
     std::uint8_t* pixels(ImageSize decoded, ImageSize wanted, std::span<std::byte> rgb);
 
     std::vector<std::byte> file_;

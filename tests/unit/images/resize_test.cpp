@@ -1,4 +1,4 @@
-#include "producer/sources/resize.hpp"
+#include "common/images/resize.hpp"
 
 #include <gtest/gtest.h>
 
@@ -70,6 +70,19 @@ TEST(Resize, EqualsPilBitForBit) {
                                            {{33, 20}, {8, 20}, 0x5bd25b8ee4167f38ULL}})
         EXPECT_EQ(fnv1a(resize(noise(c.from), c.from, c.to)), c.hash)
             << c.from.width << "x" << c.from.height << " to " << c.to.width << "x" << c.to.height;
+}
+
+TEST(Resize, APlaneIsOneChannelOfAPicture) {
+    for (const ImageSize to : {ImageSize{9, 7}, ImageSize{5, 30}, ImageSize{31, 17}, ImageSize{90, 17}}) {
+        const ImageSize from{31, 17};
+        Rgb plane(from.pixels());
+        const Rgb picture = noise(from);
+        for (std::size_t i = 0; i < plane.size(); ++i) plane[i] = picture[3 * i + 1];
+        Rgb out(to.pixels());
+        Resizer().resize_plane(plane.data(), from, out.data(), to);
+        const Rgb wanted = resize(picture, from, to);
+        for (std::size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], wanted[3 * i + 1]) << i;
+    }
 }
 
 TEST(Resize, KeepsAFlatPictureFlat) {
