@@ -18,7 +18,8 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine) {
     const auto cores = static_cast<std::uint32_t>(machine.cores);
     settle<std::string>(config.source, "auto", config.input.empty() ? "synthetic" : "images");
     settle<std::uint32_t>(config.batch, 0, gpu ? 64 : copy ? 8 : 4);
-    settle<std::uint32_t>(config.image_size, 0, gpu ? 512 : 224);
+    // The size that `cutout` was trained for.
+    settle<std::uint32_t>(config.image_size, 0, config.model == "cutout" ? 256 : gpu ? 512 : 224);
     settle<std::uint64_t>(config.copy_bytes, 0, gpu ? std::uint64_t{64} * 21 * 512 * 512 * 4 : std::uint64_t{16} << 20);
     if (config.source == "synthetic") settle<std::uint64_t>(config.batches, 0, 20);
     // Rungs without consumers stay at none.

@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <exception>
 #include <thread>
+#include <utility>
 
 #include "common/base/clock.hpp"
 #include "common/base/end_signals.hpp"
@@ -10,6 +11,7 @@
 #include "common/config/run_config.hpp"
 #include "common/shm/run_objects.hpp"
 #include "producer/defaults.hpp"
+#include "producer/models/model_file.hpp"
 #include "producer/models/model_library.hpp"
 #include "producer/probe/machine_probe.hpp"
 #include "producer/run/producer_run.hpp"
@@ -25,7 +27,10 @@ void print_names() {
     std::printf("\n");
 }
 
-RunConfig resolve(const RunConfig& config) {
+RunConfig resolve(RunConfig config) {
+    ModelChoice choice = choose_model(config.model, config.weights, shipped_weights_folder());
+    config.model = std::move(choice.name);
+    config.weights = std::move(choice.weights);
     return resolve_defaults(config, {.has_gpu = open_device(config.device)->is_gpu(),
                                      .cores = std::thread::hardware_concurrency()});
 }

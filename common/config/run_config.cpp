@@ -216,6 +216,20 @@ void check_together(const RunConfig& config, const GivenValues& given, const std
 
 }  // namespace
 
+std::vector<std::string> RunConfig::processors() const {
+    std::vector<std::string> names;
+    for (std::size_t begin = 0; begin <= processor.size();) {
+        const std::size_t end = std::min(processor.find(',', begin), processor.size());
+        names.push_back(processor.substr(begin, end - begin));
+        begin = end + 1;
+    }
+    return names;
+}
+
+bool RunConfig::has_processor(std::string_view name) const {
+    return std::ranges::any_of(processors(), [name](const std::string& other) { return other == name; });
+}
+
 std::optional<RunConfig> parse_run_config(int argc, const char* const* argv, const std::string& program) {
     const std::vector<Setting> settings = make_settings();
     auto on_command_line = read_command_line(argc, argv, program, settings);

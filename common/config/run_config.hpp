@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/log.hpp"
@@ -43,8 +44,8 @@ struct RunConfig {
     std::string max_errors = "100%";    // unreadable items before the run fails: "25" or "1%"
 
     // model
-    std::string model = "deeplabv3-resnet50";
-    std::string weights;  // .safetensors; empty: seeded random weights, loudly
+    std::string model = "deeplabv3-resnet50";  // a name of the models' table, or a .safetensors file of one's weights
+    std::string weights;  // .safetensors; empty: those that the model is shipped with, else seeded random ones, loudly
     std::uint64_t seed = 0;
     std::string precision = "auto";      // "fp32", "tf32", "bf16"
     std::string memory_format = "auto";  // "contiguous", "channels-last"
@@ -84,7 +85,7 @@ struct RunConfig {
     std::string consumer_user;  // consumers run as this user: group-readable objects and sockets
 
     // consumers
-    std::string processor = "auto";  // a name of the processors' table
+    std::string processor = "auto";  // a name of the processors' table, or several with commas
     std::string output;              // folder, or for `write` a path
     std::string write_path = "/dev/null";
     bool write_copy = false;  // `write`: serialise into a copy first, as the article does
@@ -100,6 +101,10 @@ struct RunConfig {
     bool list = false;   // names of models, sources, processors
     bool probe = false;  // describe this machine as JSON
     bool sweep = false;  // remove what dead runs left in /dev/shm
+
+    // The names in `processor`.
+    std::vector<std::string> processors() const;
+    bool has_processor(std::string_view name) const;
 
     bool operator==(const RunConfig&) const = default;
 };

@@ -52,6 +52,22 @@ Problem check_plugin_name(const std::string& text) {
     return std::nullopt;
 }
 
+// Several names with commas between.
+Problem check_plugin_names(const std::string& text) {
+    for (std::size_t begin = 0; begin <= text.size();) {
+        const std::size_t end = std::min(text.find(',', begin), text.size());
+        if (auto problem = check_plugin_name(text.substr(begin, end - begin))) return problem;
+        begin = end + 1;
+    }
+    return std::nullopt;
+}
+
+// A name, or a file that says by itself what model it holds.
+Problem check_model(const std::string& text) {
+    if (text.ends_with(".safetensors")) return std::nullopt;
+    return check_plugin_name(text);
+}
+
 Problem check_shapes(const std::string& text) {
     if (!text.empty() && !OutputShapes::parse(text)) return "is no list of shapes";
     return std::nullopt;
@@ -113,10 +129,10 @@ void add_input(std::vector<Setting>& table) {
 
 void add_model(std::vector<Setting>& table) {
     SettingGroup model(table, "Model");
-    model.text("model", &RunConfig::model, "NAME", kPluginName, "What is run on each batch",
-               check_plugin_name);
+    model.text("model", &RunConfig::model, "NAME|FILE", std::string(kPluginName) + "; or the path of a .safetensors file",
+               "What is run on each batch: a built-in model, or the file of its weights", check_model);
     model.text("weights", &RunConfig::weights, "FILE", "the path of a .safetensors file",
-               "The model's weights; none: random ones, made from the seed");
+               "The model's weights; none: those it is shipped with, else random ones, made from the seed");
     model.whole("seed", &RunConfig::seed, {0, kAnyNumber, ""}, "Seed of random weights and synthetic input");
     model.word("precision", &RunConfig::precision, {"auto", "fp32", "tf32", "bf16"},
                "What the model computes in");
@@ -188,8 +204,8 @@ void add_delivery(std::vector<Setting>& table) {
 
 void add_consumers(std::vector<Setting>& table) {
     SettingGroup consumers(table, "Consumers");
-    consumers.text("processor", &RunConfig::processor, "NAME", kPluginName, "What is done with each slab",
-                   check_plugin_name);
+    consumers.text("processor", &RunConfig::processor, "NAME[,NAME]", std::string(kPluginName) + "; several with commas",
+                   "What is done with each slab; several: each with a folder of its own, OUTPUT/NAME", check_plugin_names);
     consumers.text("output", &RunConfig::output, "PATH", "a path", "Folder for results");
     consumers.text("write-path", &RunConfig::write_path, "FILE", "a path",
                    "Where the processor `write` writes", check_not_empty);

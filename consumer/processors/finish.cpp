@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "common/base/log.hpp"
+#include "consumer/processors/processor.hpp"
 #include "consumer/sinks/atomic_file.hpp"
 #include "consumer/sinks/cannot_write.hpp"
 #include "consumer/sinks/durability.hpp"
@@ -40,11 +41,11 @@ void merge_checksums(const RunConfig& config) {
 
 void finish_run(const RunConfig& config) {
     if (!config.output.empty()) {
-        merge_checksums(config);
+        for (const RunConfig& own : configs_of(config)) merge_checksums(own);
         remove_leftovers(config.output);
     }
     std::error_code unknown;
-    if (config.processor == "write" && std::filesystem::is_directory(config.write_path, unknown))
+    if (config.has_processor("write") && std::filesystem::is_directory(config.write_path, unknown))
         remove_leftovers(config.write_path);
 }
 
@@ -54,7 +55,7 @@ void start_over(const RunConfig& config) {
     std::error_code failure;
     std::filesystem::remove(manifest, failure);
     if (failure) throw cannot_write("removing " + manifest, failure.value());
-    remove_series(config.output, "checksum", checksums_file(config.output));
+    for (const RunConfig& own : configs_of(config)) remove_series(own.output, "checksum", checksums_file(own.output));
 }
 
 }  // namespace offramp

@@ -1,17 +1,15 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
-#include "consumer/processors/processor.hpp"
+#include "consumer/processors/png_encoder.hpp"
 
 namespace offramp {
 
 // The PASCAL VOC colours of 256 classes, red, green and blue: class 0 is black, 255 (void) is cream.
-std::array<std::array<std::uint8_t, 3>, 256> voc_palette();
+PngPalette voc_palette();
 
 // Encodes class ids as 8-bit PNG files with the VOC palette. The bytes depend on ids, size and level alone
 // (and on zlib's version): no time, no text, no filter. Owns the buffer it encodes into. Thread: one. Errors:
@@ -19,15 +17,15 @@ std::array<std::array<std::uint8_t, 3>, 256> voc_palette();
 class PalettePng {
   public:
     // `level`: zlib's, 0 to 9.
-    explicit PalettePng(int level) : level_(level) {}
+    explicit PalettePng(int level) : encoder_(level) {}
 
     // One image, row by row. The result is valid until the next call.
     std::span<const std::byte> encode(std::span<const std::uint8_t> ids, std::uint32_t width,
                                       std::uint32_t height, const Progress& progress);
 
   private:
-    int level_;
-    std::vector<std::byte> buffer_;
+    PngEncoder encoder_;
+    PngPalette palette_ = voc_palette();
 };
 
 }  // namespace offramp

@@ -1,17 +1,73 @@
 #include "consumer/processors/processor.hpp"
 
+#include <algorithm>
+
 #include "common/base/error.hpp"
+#include "consumer/sinks/atomic_file.hpp"
 
 namespace offramp {
+namespace {
 
-std::unique_ptr<Processor> make_processor(const std::string& name, const ProcessorOptions& options) {
-    expect(options.config != nullptr, "a processor is made from a configuration");
+std::unique_ptr<Processor> make_one(const std::string& name, const ProcessorOptions& options) {
     std::string known;
     for (const ProcessorEntry& entry : ProcessorEntry::all()) {
         if (entry.name == name) return entry.make(options);
         known += (known.empty() ? "" : ", ") + std::string(entry.name);
     }
-    throw ConfigError("--processor is '" + name + "'", "Known: " + known);
+    throw ConfigError("--processor is '" + name + "'", "Known: " + known + "; several with commas");
+}
+
+// Several processors on each slab, in their order. Every one commits what is its own; a death between two of them leaves the first
+// one's results, which the next consumer commits again, to no effect.
+class ProcessorRow final : public Processor {
+  public:
+    explicit ProcessorRow(const RunConfig& config) {
+        for (const RunConfig& own : configs_of(config)) processors_.push_back(make_one(own.processor, {.config = &own}));
+    }
+
+    void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
+        for (const auto& processor : processors_) processor->process(slab, progress, still_current);
+    }
+
+  private:
+    std::vector<std::unique_ptr<Processor>> processors_;
+};
+
+}  // namespace
+
+const std::string& ProcessorOptions::output_for(std::string_view processor) const {
+    if (config->output.empty())
+        throw ConfigError("processor " + std::string(processor) + " needs --output", "Give the folder for its files");
+    require_writable_folder(config->output);
+    return config->output;
+}
+
+int ProcessorOptions::png_level() const {
+    if (config->png_level > 9)
+        throw ConfigError("--png-level is " + std::to_string(config->png_level), "zlib's levels are 0 to 9");
+    return static_cast<int>(config->png_level);
+}
+
+std::unique_ptr<Processor> make_processor(const std::string& names, const ProcessorOptions& options) {
+    expect(options.config != nullptr, "a processor is made from a configuration");
+    if (names.find(',') == std::string::npos) return make_one(names, options);
+    RunConfig config = *options.config;
+    config.processor = names;
+    return std::make_unique<ProcessorRow>(config);
+}
+
+std::vector<RunConfig> configs_of(const RunConfig& config) {
+    const std::vector<std::string> names = config.processors();
+    if (names.size() == 1) return {config};
+    std::vector<RunConfig> configs;
+    for (const std::string& name : names) {
+        if (std::ranges::any_of(configs, [&](const RunConfig& other) { return other.processor == name; }))
+            throw ConfigError("--processor names '" + name + "' twice", "Name each once");
+        RunConfig& own = configs.emplace_back(config);
+        own.processor = name;
+        if (!own.output.empty()) own.output += "/" + name;
+    }
+    return configs;
 }
 
 }  // namespace offramp

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/config/run_config.hpp"
 #include "common/slab/slab_view.hpp"
@@ -40,6 +41,11 @@ struct ProcessorOptions {
     const RunConfig* config = nullptr;
 
     Durability durability() const { return config->durable ? Durability::PowerCut : Durability::Process; }
+    // The folder for the files of a processor that leaves some, `processor`. Errors: ConfigError without --output; SystemError with
+    // CannotWrite when it cannot be written.
+    const std::string& output_for(std::string_view processor) const;
+    // Errors: ConfigError when it is none of zlib's.
+    int png_level() const;
 };
 
 struct ProcessorEntry {
@@ -50,7 +56,12 @@ struct ProcessorEntry {
     static std::span<const ProcessorEntry> all();
 };
 
-// The processor of this name. Errors: ConfigError with the known names.
-std::unique_ptr<Processor> make_processor(const std::string& name, const ProcessorOptions& options);
+// The processors that config.processor names: one, or several with commas, which then work on each slab one after the other,
+// each with a folder of its own below the output (configs_of). Errors: ConfigError with the known names.
+std::unique_ptr<Processor> make_processor(const std::string& names, const ProcessorOptions& options);
+
+// What each of the processors that config.processor names is to be made from: for one, the configuration as it is; for several, with
+// its own name and the output OUTPUT/NAME, so that no two of them ever write the same file. Errors: ConfigError for a name given twice.
+std::vector<RunConfig> configs_of(const RunConfig& config);
 
 }  // namespace offramp

@@ -16,7 +16,7 @@ from offramp_launch.run_dir import find_live_run
 from offramp_launch.setting_up import set_up_programs
 from offramp_launch.toolchain import FLAGS as TOOLCHAIN_FLAGS
 
-# `run` and `ladder` continue as these in the set-up's own Python, which has what the progress line, the sample images and the
+# `run` and `ladder` continue as these in the set-up's own Python, which has what the progress line, the contact sheet and the
 # pictures need.
 CONTINUED = "run-set-up"
 LADDER_CONTINUED = "ladder-set-up"

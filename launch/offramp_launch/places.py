@@ -14,7 +14,8 @@ class Places:
     venv_python = property(lambda self: self.venv / "bin" / "python")
     logs = property(lambda self: self.build / "logs")
     runs = property(lambda self: self.build / "runs")
-    sample_images = property(lambda self: self.build / "sample-images")
+    demo_images = property(lambda self: self.launch / "demo" / "images")
+    demo_masks = property(lambda self: self.launch / "demo" / "masks")
 
     def build_folder(self, preset):
         return self.build / preset

@@ -11,11 +11,11 @@ import tempfile
 from offramp_launch import summary
 from offramp_launch.arguments import without_values
 from offramp_launch.children import account_of
+from offramp_launch.demo import demo_flags, show, wants_demo
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.output_folder import MANIFEST, OutputLock, start_over
 from offramp_launch.progress import make_display
 from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
-from offramp_launch.samples import COUNT, ensure_samples
 from offramp_launch.supervisor import MOST_CONSUMERS, RunPlan, Supervisor
 
 # Flags that make the producer answer instead of run.
@@ -28,8 +28,6 @@ OF_ONE_RUN = (*SETTLED, "--resume", "--start-over", "--finish")
 WITHOUT_CONSUMERS = ("sequential", "compute-alone")
 # Rungs whose slabs go with their producer.
 NOT_TAKEN_OVER = (*WITHOUT_CONSUMERS, "workers")
-# What says where the items of a run come from.
-INPUT_FLAGS = ("--input", "--source", "--batches", "--profile", "--config")
 
 
 def start(places, argv, typed):
@@ -42,10 +40,11 @@ def start(places, argv, typed):
         return code
 
     config = resolve(producer, argv)
-    samples = wants_samples(argv, config)
-    if samples:
-        print(f"[run] no input was given: using {COUNT} sample images in {ensure_samples(places.sample_images)}", flush=True)
-        argv = [*argv, "--input", str(places.sample_images)]
+    demo = wants_demo(argv, config)
+    if demo:
+        flags = demo_flags(places, argv)
+        print(f"[run] no input was given; running the demo: {shlex.join(flags)}", flush=True)
+        argv = [*argv, *flags]
         config = resolve(producer, argv)
 
     consumers = config.get("consumers") or (0 if config.get("rung") in WITHOUT_CONSUMERS else default_consumers(config))
@@ -79,8 +78,8 @@ def start(places, argv, typed):
     finally:
         lock.close()
     print(told)
-    if samples and code == 0:
-        print(after_samples(output, config))
+    if demo and code == 0:
+        print(show(places, output, config))
     return code
 
 
@@ -108,13 +107,6 @@ def to_toml(config):
     lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in config.items()
               if f"--{key}" not in OF_ONE_RUN and (key, value) != ("output", "")]
     return "\n".join(lines) + "\n"
-
-
-def wants_samples(argv, config, environment=os.environ):
-    """Nobody said where items come from, and the model is one that looks at images."""
-    said = {argument.partition("=")[0] for argument in argv}
-    said.update(flag for flag in INPUT_FLAGS if environment.get("OFFRAMP_" + flag[2:].upper()))
-    return not said.intersection(INPUT_FLAGS) and config.get("model") != "copy"
 
 
 def not_taken_over(config):
@@ -197,12 +189,3 @@ def finish(plan, run_dir):
 def identity_of(account):
     """As subprocess wants it."""
     return {"user": account.uid, "group": account.gid, "extra_groups": account.groups} if account else {}
-
-
-def after_samples(output, config):
-    masks = sum(1 for path in pathlib.Path(output).rglob("*.png"))
-    weights = "" if config.get("weights") else " --weights deeplabv3.safetensors"
-    return (f"\n{masks} masks of sample images are in {output}\n"
-            "Your own images, with trained weights:\n"
-            f"    ./launch/offramp run --input FOLDER{weights} --output MASKS\n"
-            "A weights file is made from torchvision's by safetensors.torch.save_file(model.state_dict(), ...).")

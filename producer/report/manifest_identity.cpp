@@ -43,8 +43,8 @@ std::vector<std::string> flags_of(const RunConfig& config) {
     else
         flags.push_back("image-size");
     if (config.source == "synthetic") flags.push_back("synthetic-on");
-    if (config.processor == "mask-png") flags.push_back("png-level");
-    if (config.processor == "write") flags.push_back("write-path");
+    if (config.has_processor("mask-png") || config.has_processor("cut-out")) flags.push_back("png-level");
+    if (config.has_processor("write")) flags.push_back("write-path");
     return flags;
 }
 

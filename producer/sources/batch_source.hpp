@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "common/config/run_config.hpp"
+#include "common/images/unreadable_item.hpp"
 #include "common/slab/tensor_spec.hpp"
-#include "producer/sources/unreadable_item.hpp"
 
 namespace offramp {
 

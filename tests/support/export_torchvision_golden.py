@@ -7,6 +7,8 @@ deeplabv3_weights.safetensors   torchvision's whole state dict, with the auxilia
 deeplabv3_golden.safetensors    images [2, 3, 128, 128], normalised, and of torchvision's eager fp32 model on the CPU: the logits, the small
                                 logits before its last enlargement, and what PyTorch makes of either: classes, confidence (of
                                 the enlarged), half and bfloat16 (of the logits; small_half of the small ones)
+cutout_golden.safetensors       the same images, and of launch/demo/network.py with the shipped weights: the logits, and the small ones before
+                                their enlargement
 encoder_weights.safetensors     a state dict of torch.nn.TransformerEncoder and what the encoder has around it
 encoder_golden.safetensors      tokens [3, 128, 256] and embeddings [3, 1024]
 """
@@ -88,6 +90,22 @@ def deeplabv3(folder):
         "small_half": small.half().view(torch.int16), "small_bfloat16": small.bfloat16().view(torch.int16)})
 
 
+def cutout(folder):
+    demo = pathlib.Path(__file__).resolve().parents[2] / "launch" / "demo"
+    sys.path.insert(0, str(demo.parent))
+    from demo.network import Cutout, enlarged
+    from safetensors.torch import load_file
+    model = Cutout().eval()
+    model.load_state_dict({name: value.float() for name, value in load_file(demo / "cutout.safetensors").items()})
+    images = normalised(photographs())
+    with torch.inference_mode():
+        small = model(images)
+        logits = enlarged(small)
+    if not logits.isfinite().all() or logits.argmax(1).unique().numel() < 2:
+        sys.exit("degenerate logits: they would prove nothing")
+    save(folder / "cutout_golden.safetensors", {"image": images, "logits": logits, "small_logits": small})
+
+
 def encoder(folder):
     layer = torch.nn.TransformerEncoderLayer(256, 8, 1024, activation="gelu", batch_first=True, norm_first=True)
     model = torch.nn.TransformerEncoder(layer, 4, norm=torch.nn.LayerNorm(256), enable_nested_tensor=False).eval()
@@ -108,6 +126,7 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(20)
     deeplabv3(folder)
+    cutout(folder)
     encoder(folder)
 
 

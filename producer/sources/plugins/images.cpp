@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "common/base/error.hpp"
+#include "common/images/file_list.hpp"
+#include "common/images/image_decode.hpp"
+#include "common/images/item_keys.hpp"
 #include "producer/sources/batch_source.hpp"
-#include "producer/sources/file_list.hpp"
-#include "producer/sources/image_decode.hpp"
-#include "producer/sources/item_keys.hpp"
 
 namespace offramp {
 namespace {

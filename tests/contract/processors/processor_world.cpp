@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "consumer/processors/finish.hpp"
+#include "tests/unit/images/picture_files.hpp"
 
 namespace offramp::test {
 
@@ -43,7 +44,7 @@ SlabContents MemorySlab::contents() const {
 }
 
 std::string key_of(std::uint64_t item) {
-    return "folder " + std::to_string(item % 3) + "/image\t" + std::to_string(item) + ".jpg";
+    return "folder " + std::to_string(item % 3) + "/image\\" + std::to_string(item) + ".jpg";
 }
 
 namespace {
@@ -85,8 +86,27 @@ MemorySlab make_slab(std::uint64_t first, std::uint64_t count, const std::string
     return slab;
 }
 
+const std::string& originals() {
+    static const ScratchFolder folder;
+    static const std::string list = [] {
+        std::ofstream names(folder.path() + "/list.txt");
+        std::vector<std::string> keys{"...", "-rf", "back\\slash", std::string(200, 'k'), "sample"};
+        for (std::uint64_t item = 0; item < kItems; ++item) keys.push_back(key_of(item));
+        unsigned seed = 0;
+        for (const std::string& key : keys) {
+            const std::string path = folder.path() + "/" + key + ".png";
+            fs::create_directories(fs::path(path).parent_path());
+            std::ofstream(path, std::ios::binary) << encode_png(kOriginalSize, gradient(kOriginalSize, seed++));
+            names << key << ".png\n";
+        }
+        return folder.path() + "/list.txt";
+    }();
+    return list;
+}
+
 RunConfig config_for(const std::string& processor, const std::string& folder) {
     RunConfig config;
+    config.input = originals();
     config.processor = processor;
     config.output = folder;
     config.write_path = folder;

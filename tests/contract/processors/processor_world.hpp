@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/config/run_config.hpp"
+#include "common/images/image_size.hpp"
 #include "common/slab/slab_view.hpp"
 #include "consumer/processors/processor.hpp"
 
@@ -49,6 +50,11 @@ std::string key_of(std::uint64_t item);
 
 // A slab of items [first, first + count); `key` replaces the key of the first one.
 MemorySlab make_slab(std::uint64_t first, std::uint64_t count, const std::string& key = {});
+
+// A list of images in this size, the originals of all samples of make_slab() and of some other keys that images can have. Made once, in
+// a folder of the process's own.
+inline constexpr ImageSize kOriginalSize{9, 6};
+const std::string& originals();
 
 // The settings with which a processor leaves results in `folder`.
 RunConfig config_for(const std::string& processor, const std::string& folder);

@@ -96,7 +96,7 @@ RunConfig any_config() {
     config.max_charges = any_of(1U, 1000U);
     config.credits = zero_or(1, 256);
     config.consumer_user = any_word({"", "post", "www-data"});
-    config.processor = any_word({"auto", "write", "checksum", "mask-png", "none"});
+    config.processor = any_word({"auto", "write", "checksum", "mask-png", "none", "mask-png,cut-out"});
     config.output = any_path();
     config.write_path = any_path() + "w";
     config.write_copy = *rc::gen::arbitrary<bool>();

@@ -305,5 +305,18 @@ TEST_F(Parsing, VersionNamesProgramAndVersion) {
               "offramp-consumer " + std::string(program_version()) + "\n");
 }
 
+TEST_F(Parsing, ProcessorsAreSplitAtTheirCommas) {
+    const RunConfig one = parse({"--processor", "mask-png"});
+    EXPECT_EQ(one.processors(), std::vector<std::string>{"mask-png"});
+    const RunConfig several = parse({"--processor", "mask-png,cut-out"});
+    EXPECT_EQ(several.processors(), (std::vector<std::string>{"mask-png", "cut-out"}));
+    EXPECT_TRUE(several.has_processor("cut-out"));
+    EXPECT_FALSE(several.has_processor("mask") || one.has_processor("cut-out"));
+}
+
+TEST_F(Parsing, AModelMayBeAFile) {
+    EXPECT_EQ(parse({"--model", "/some folder/My.safetensors"}).model, "/some folder/My.safetensors");
+}
+
 }  // namespace
 }  // namespace offramp

@@ -7,7 +7,7 @@ import re
 import tempfile
 import unittest
 
-from offramp_launch import arguments, backoff, build, doctor, log_follower, progress, run_command, run_dir, summary, testing, timers
+from offramp_launch import arguments, backoff, build, demo, doctor, log_follower, progress, run_command, run_dir, summary, testing, timers
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.places import Places
 
@@ -216,14 +216,24 @@ class RunCommandTest(unittest.TestCase):
         self.assertEqual(['batch = 4', 'lease-seconds = 30.0', 'write-copy = false', 'input = "a \\"b\\" \\\\ é"'],
                          text.splitlines()[1:])
 
-    def test_sample_images_are_for_those_who_said_nothing_of_their_input(self):
-        deeplab, copy = {"model": "deeplabv3-resnet50"}, {"model": "copy"}
-        self.assertTrue(run_command.wants_samples([], deeplab, {}))
-        self.assertTrue(run_command.wants_samples(["--batch", "4"], deeplab, {}))
-        self.assertFalse(run_command.wants_samples([], copy, {}))
-        self.assertFalse(run_command.wants_samples([], deeplab, {"OFFRAMP_INPUT": "/images"}))
+    def test_the_demo_is_for_those_who_said_nothing_of_their_input(self):
+        deeplab = {"model": "deeplabv3-resnet50"}
+        self.assertTrue(demo.wants_demo([], deeplab, {}))
+        self.assertTrue(demo.wants_demo(["--batch", "4"], deeplab, {}))
+        for model in ("copy", "encoder"):
+            self.assertFalse(demo.wants_demo([], {"model": model}, {}))
+        self.assertFalse(demo.wants_demo([], deeplab, {"OFFRAMP_INPUT": "/images"}))
         for flag in ("--input=/images", "--source", "--batches", "--profile", "--config"):
-            self.assertFalse(run_command.wants_samples([flag, "x"], deeplab, {}), flag)
+            self.assertFalse(demo.wants_demo([flag, "x"], deeplab, {}), flag)
+
+    def test_the_demo_leaves_a_model_and_a_processor_that_were_asked_for(self):
+        places = Places(root="/offramp")
+        images = ["--input", "/offramp/launch/demo/images"]
+        everything = [*images, "--model", "cutout", "--processor", "mask-png,cut-out,overlay"]
+        self.assertEqual(everything, demo.demo_flags(places, ["--batch", "4"], {}))
+        self.assertEqual([*images, "--model", "cutout"], demo.demo_flags(places, ["--processor", "checksum"], {}))
+        for flags, environment in ((["--model=deeplabv3-resnet50"], {}), (["--weights", "w"], {}), ([], {"OFFRAMP_MODEL": "x"})):
+            self.assertEqual(images, demo.demo_flags(places, flags, environment))
 
 
 class BuildTest(unittest.TestCase):

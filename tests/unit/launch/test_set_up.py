@@ -1,4 +1,4 @@
-"""The set-up: Debian packages (with stand-ins for dpkg-query, apt-get, sudo and id), toolchain, skipped steps, sample images."""
+"""The set-up: Debian packages (with stand-ins for dpkg-query, apt-get, sudo and id), toolchain, skipped steps."""
 
 import pathlib
 import shutil
@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import unittest
 
-from offramp_launch import environment, packages, samples, toolchain
+from offramp_launch import environment, packages, toolchain
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.places import Places
 
@@ -203,21 +203,6 @@ class RequirementsTest(FolderTest):
             self.install("requirements-launch.txt")
         (self.folder / "code").write_text("0")
         self.assertEqual(1, len(self.install("requirements-launch.txt")))
-
-
-class SamplesTest(FolderTest):
-    def test_the_same_images_are_made_each_time(self):
-        try:
-            import PIL  # noqa: F401
-        except ImportError:
-            self.skipTest("this Python has no Pillow")
-        first, second = (samples.ensure_samples(self.folder / name) for name in ("a", "b"))
-        images = sorted(path.name for path in first.glob("*.jpg"))
-        self.assertEqual(samples.COUNT, len(images))
-        for name in images:
-            self.assertEqual((first / name).read_bytes(), (second / name).read_bytes())
-        sizes = {samples.make_image(index).size for index in range(4)}
-        self.assertEqual(4, len(sizes))
 
 
 if __name__ == "__main__":

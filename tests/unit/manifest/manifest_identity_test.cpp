@@ -52,6 +52,8 @@ TEST(ManifestIdentity, SettingsOfTheProcessorThatIsChosenCount) {
     RunConfig other = config;
     other.png_level = 9;
     EXPECT_EQ(of(other).difference_from(of(config)), "--png-level was 3 and is 9");
+    config.processor = other.processor = "checksum,cut-out";
+    EXPECT_EQ(of(other).difference_from(of(config)), "--png-level was 3 and is 9");
 }
 
 TEST(ManifestIdentity, WeightsAreTheirBytesWhereverTheyLie) {

@@ -13,7 +13,7 @@ const bool kHadLibTorchAtStart = has_libtorch();
 
 TEST(ModelModule, OffersItsModels) {
     const ModelLibrary library = open_models();
-    EXPECT_THAT(library.names(), testing::UnorderedElementsAre("deeplabv3-resnet50", "encoder"));
+    EXPECT_THAT(library.names(), testing::UnorderedElementsAre("cutout", "deeplabv3-resnet50", "encoder"));
     EXPECT_THAT(library.libtorch_version(), testing::MatchesRegex("2\\.[0-9]+\\.[0-9]+.*"));
 }
 

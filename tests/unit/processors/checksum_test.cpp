@@ -48,7 +48,7 @@ TEST(Checksum, WritesALineForEverySampleAndOutput) {
             std::snprintf(hash, sizeof hash, "%016llx",
                           static_cast<unsigned long long>(XXH3_64bits(row.data(), row.size())));
             wanted += std::to_string(item) + "\t" + std::to_string(item / 4) + "\tfolder " +
-                      std::to_string(item % 3) + "/image\\t" + std::to_string(item) + ".jpg\t" +
+                      std::to_string(item % 3) + "/image\\\\" + std::to_string(item) + ".jpg\t" +
                       tensor.spec.name + "\t" + hash + "\n";
         }
     }

@@ -43,4 +43,24 @@ DecodedPng decode_png(std::span<const std::byte> file) {
     return decoded;
 }
 
+DecodedRgba decode_rgba_png(std::span<const std::byte> file) {
+    png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
+    png_infop info = png_create_info_struct(png);
+    static DecodedRgba decoded;  // static: libpng's longjmp must not pass by it
+    decoded = {};
+    if (setjmp(png_jmpbuf(png)) != 0) throw std::runtime_error("libpng cannot read the file");
+    png_set_read_fn(png, &file, take_bytes);
+    png_read_info(png, info);
+    if (png_get_color_type(png, info) != PNG_COLOR_TYPE_RGB_ALPHA || png_get_bit_depth(png, info) != 8)
+        throw std::runtime_error("no 8-bit RGBA PNG");
+    decoded.width = png_get_image_width(png, info);
+    decoded.height = png_get_image_height(png, info);
+    decoded.pixels.resize(std::size_t{decoded.width} * decoded.height);
+    for (std::uint32_t row = 0; row < decoded.height; ++row)
+        png_read_row(png, decoded.pixels[std::size_t{row} * decoded.width].data(), nullptr);
+    png_read_end(png, nullptr);
+    png_destroy_read_struct(&png, &info, nullptr);
+    return decoded;
+}
+
 }  // namespace offramp::test

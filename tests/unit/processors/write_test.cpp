@@ -32,7 +32,7 @@ TEST_P(Write, AFolderGetsAFileForEverySampleAndOutput) {
     std::vector<test::MemorySlab> slabs;
     slabs.push_back(test::make_slab(4, 2));
     const SlabContents contents = slabs.front().contents();
-    const std::string name = "folder 2/image\t5.jpg";
+    const std::string name = "folder 2/image\\5.jpg";
     EXPECT_EQ(test::run_over(config(folder.path()), folder.path(), slabs),
               (test::Tree{{"folder 2", ""},
                           {name + ".scores.bin", text_of(contents.tensors[0].row(1))},

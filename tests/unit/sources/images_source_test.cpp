@@ -6,7 +6,7 @@
 
 #include "common/base/error.hpp"
 #include "producer/sources/batch_source.hpp"
-#include "tests/unit/sources/picture_files.hpp"
+#include "tests/unit/images/picture_files.hpp"
 
 namespace offramp {
 namespace {

@@ -1,0 +1,165 @@
+#include "common/images/file_list.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <utility>
+
+#include "common/base/error.hpp"
+#include "common/images/image_format.hpp"
+#include "common/images/item_keys.hpp"
+
+namespace offramp {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kWanted =
+    "Give --input a folder of .jpg or .png files, a text file with one path a line, or one image";
+
+[[noreturn]] void no_input(const std::string& input, const std::string& why,
+                           const std::string& hint = kWanted) {
+    throw ConfigError("--input '" + printable(input) + "': " + why, hint, ExitCode::NoInput);
+}
+
+// Walks a folder. Keeps the folders that it is in, so that a link back to one of them ends there.
+class FolderWalk {
+  public:
+    explicit FolderWalk(std::string root) : root_(std::move(root)) {}
+
+    void walk(const fs::path& folder, const std::string& name) {
+        struct stat status {};
+        if (::stat(folder.c_str(), &status) != 0) return list_failed(name, errno);
+        const std::pair<dev_t, ino_t> identity{status.st_dev, status.st_ino};
+        if (std::find(inside_.begin(), inside_.end(), identity) != inside_.end()) return;
+        std::error_code error;
+        fs::directory_iterator entry(folder, error);
+        if (error) return list_failed(name, error.value());
+        inside_.push_back(identity);
+        for (; entry != fs::directory_iterator(); entry.increment(error)) {
+            take(*entry, name);
+            if (error) break;
+        }
+        if (error) list_failed(name, error.value());
+        inside_.pop_back();
+    }
+
+    std::vector<std::string> names;
+    std::size_t other_files = 0;
+
+  private:
+    void take(const fs::directory_entry& entry, const std::string& parent) {
+        const std::string file = entry.path().filename().string();
+        if (file.front() == '.') return;
+        const std::string name = parent.empty() ? file : parent + "/" + file;
+        std::error_code error;
+        if (entry.is_directory(error))
+            walk(entry.path(), name);
+        else if (has_image_extension(file))
+            names.push_back(name);
+        else
+            ++other_files;
+    }
+
+    void list_failed(const std::string& name, int errno_value) {
+        if (name.empty()) no_input(root_, std::string("cannot be listed: ") + std::strerror(errno_value));
+        names.push_back(name);
+    }
+
+    std::string root_;
+    std::vector<std::pair<dev_t, ino_t>> inside_;
+};
+
+FileList list_folder(const std::string& input) {
+    FolderWalk walk(input);
+    walk.walk(input, "");
+    if (walk.names.empty())
+        no_input(input, "no image file in this folder (" + std::to_string(walk.other_files) + " other files)",
+                 "Files with .jpg, .jpeg, .png in their names are taken, also from folders below; hidden "
+                 "ones are not");
+    std::sort(walk.names.begin(), walk.names.end());
+    return {.description = std::to_string(walk.names.size()) + " files under " + printable(input),
+            .root = input,
+            .names = std::move(walk.names)};
+}
+
+std::string parent_folder(const std::string& file) {
+    const std::string parent = fs::path(file).parent_path().string();
+    return parent.empty() ? "." : parent;
+}
+
+FileList read_list(const std::string& input, std::ifstream& file, std::string text) {
+    std::vector<char> block(1U << 16);
+    while (file) {
+        file.read(block.data(), static_cast<std::streamsize>(block.size()));
+        text.append(block.data(), static_cast<std::size_t>(file.gcount()));
+    }
+    if (file.bad()) no_input(input, "the list cannot be read to its end");
+    if (text.find('\0') != std::string::npos)
+        throw ConfigError(
+            "--input '" + printable(input) + "': neither an image nor a list of paths (it holds zero bytes)",
+            kWanted, ExitCode::BadInput);
+    FileList list{.description = {}, .root = parent_folder(input), .names = {}};
+    std::size_t begin =
+        text.starts_with("\xef\xbb\xbf") ? 3 : 0;  // a byte-order mark, as Windows' editors write it
+    while (begin < text.size()) {
+        const std::size_t end = std::min(text.find('\n', begin), text.size());
+        std::string line = text.substr(begin, end - begin);
+        begin = end + 1;
+        if (line.ends_with('\r')) line.pop_back();
+        if (line.starts_with('#') || line.find_first_not_of(" \t") == std::string::npos) continue;
+        list.names.push_back(std::move(line));
+    }
+    if (list.names.empty())
+        no_input(input, "no path in this list file",
+                 "One path a line; blank lines and those that begin with # do not count");
+    list.description = std::to_string(list.names.size()) + " files listed in " + printable(input);
+    return list;
+}
+
+}  // namespace
+
+std::string FileList::path(std::size_t index) const {
+    return (fs::path(root) / names[index]).string();
+}
+
+std::vector<std::string> FileList::key_names() const {
+    std::error_code error;
+    const fs::path base = fs::absolute(root, error).lexically_normal();
+    const std::string prefix = base.string().ends_with('/') ? base.string() : base.string() + "/";
+    std::vector<std::string> shown;
+    shown.reserve(names.size());
+    for (const std::string& name : names) {
+        const std::string whole =
+            name.starts_with('/') ? fs::path(name).lexically_normal().string() : std::string();
+        shown.push_back(!error && whole.starts_with(prefix) ? whole.substr(prefix.size()) : name);
+    }
+    return shown;
+}
+
+FileList list_image_files(const std::string& input) {
+    if (input.empty()) no_input(input, "the source images needs an input and none is given");
+    std::error_code error;
+    const fs::file_status status = fs::status(input, error);
+    if (status.type() == fs::file_type::not_found) no_input(input, "no such file or folder");
+    if (error) no_input(input, "cannot be looked at: " + error.message());
+    if (fs::is_directory(status)) return list_folder(input);
+
+    std::ifstream file(input, std::ios::binary);
+    if (!file) no_input(input, std::string("cannot be opened: ") + std::strerror(errno));
+    std::string front(kMagicBytes, '\0');
+    file.read(front.data(), static_cast<std::streamsize>(front.size()));
+    front.resize(static_cast<std::size_t>(file.gcount()));
+    if (image_format(std::as_bytes(std::span(front))) != ImageFormat::Unknown)
+        return {.description = "1 file, " + printable(input),
+                .root = parent_folder(input),
+                .names = {fs::path(input).filename().string()}};
+    return read_list(input, file, std::move(front));
+}
+
+}  // namespace offramp

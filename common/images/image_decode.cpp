@@ -1,0 +1,153 @@
+#include "common/images/image_decode.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+
+#include "common/base/error.hpp"
+#include "common/base/unique_fd.hpp"
+#include "common/images/image_format.hpp"
+#include "common/images/png.hpp"
+#include "common/images/unreadable_item.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
+constexpr std::size_t kKeptBytes = std::size_t{64} << 20;  // of scratch, from image to image
+
+[[noreturn]] void refuse(const char* what, int errno_value) {
+    throw UnreadableItem(std::string(what) + ": " + std::strerror(errno_value));
+}
+
+UniqueFd open_regular(const std::string& path, struct stat& status) {
+    // Not blocking: opening a named pipe would wait for its writer.
+    UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    const int open_errno = errno;
+    if ((fd ? ::fstat(fd.get(), &status) : ::stat(path.c_str(), &status)) == 0) {
+        if (S_ISDIR(status.st_mode) && !fd) refuse("a folder that cannot be listed", open_errno);
+        if (S_ISDIR(status.st_mode)) throw UnreadableItem("a folder, not a file");
+        if (!S_ISREG(status.st_mode)) throw UnreadableItem("not a regular file");
+    }
+    if (!fd) refuse("cannot be opened", open_errno);
+    return fd;
+}
+
+std::size_t read_some(int fd, std::byte* to, std::size_t bytes) {
+    while (true) {
+        const ssize_t got = ::read(fd, to, bytes);
+        if (got >= 0) return static_cast<std::size_t>(got);
+        if (errno != EINTR) refuse("cannot be read", errno);
+    }
+}
+
+// Reads on until `to` is full or the file ends. Returns the bytes read.
+std::size_t read_full(int fd, std::span<std::byte> to) {
+    std::size_t done = 0;
+    while (done < to.size()) {
+        const std::size_t got = read_some(fd, to.data() + done, to.size() - done);
+        if (got == 0) break;
+        done += got;
+    }
+    return done;
+}
+
+[[noreturn]] void refuse_format(ImageFormat format) {
+    if (format == ImageFormat::Unknown)
+        throw UnreadableItem("not an image: its content is neither JPEG nor PNG");
+    throw UnreadableItem("a " + std::string(to_string(format)) + " image; only JPEG and PNG are read");
+}
+
+bool readable(ImageFormat format) {
+    return format == ImageFormat::Jpeg || format == ImageFormat::Png;
+}
+
+}  // namespace
+
+void check_pixels(ImageSize size) {
+    if (size.pixels() > kMaxImagePixels)
+        throw UnreadableItem("an image of " + std::to_string(size.width) + " x " +
+                             std::to_string(size.height) + " pixels; at most " +
+                             std::to_string(kMaxImagePixels / 1'000'000) + " megapixels are read");
+}
+
+void ImageDecoder::decode_file(const std::string& path, ImageSize size, std::span<std::byte> rgb) {
+    read(path);
+    decode(file_, size, rgb);
+}
+
+ImageSize ImageDecoder::decode_file_in_full(const std::string& path, std::vector<std::uint8_t>& rgb) {
+    read(path);
+    ImageSize size;
+    if (image_format(file_) == ImageFormat::Jpeg) {
+        constexpr std::uint32_t kAny = std::numeric_limits<std::uint32_t>::max();
+        size = jpeg_.begin(file_, {kAny, kAny});
+        rgb.resize(size.rgb_bytes());
+        jpeg_.finish(rgb.data());
+    } else {
+        size = read_png_size(file_);
+        rgb.resize(size.rgb_bytes());
+        decode_png(file_, size, rgb.data());
+    }
+    return size;
+}
+
+// The whole file, once its front has shown that it is an image that can be read.
+void ImageDecoder::read(const std::string& path) {
+    if (file_.capacity() > kKeptBytes) file_ = {};
+    struct stat status {};
+    const UniqueFd fd = open_regular(path, status);
+    if (status.st_size == 0) throw UnreadableItem("an empty file (0 bytes)");
+    const auto bytes = static_cast<std::size_t>(status.st_size);
+    // The front alone decides whether the rest is worth reading.
+    file_.resize(std::min(bytes, kMagicBytes));
+    std::size_t got = read_full(fd.get(), file_);
+    file_.resize(got);
+    const ImageFormat format = image_format(file_);
+    if (!readable(format)) refuse_format(format);
+    if (bytes > kMaxFileBytes)
+        throw UnreadableItem("a file of " + std::to_string(bytes) + " bytes; at most 1 GiB is read");
+    if (bytes > got) {
+        file_.resize(bytes);
+        got += read_full(fd.get(), std::span(file_).subspan(got));
+        file_.resize(got);  // shorter when the file shrank meanwhile
+    }
+}
+
+void ImageDecoder::decode(std::span<const std::byte> file, ImageSize size, std::span<std::byte> rgb) {
+    const TrimAtEnd trim{*this};
+    expect(size.pixels() > 0 && rgb.size() == size.rgb_bytes(), "the row holds exactly the image");
+    const ImageFormat format = image_format(file);
+    if (!readable(format)) refuse_format(format);
+    ImageSize decoded;
+    if (format == ImageFormat::Jpeg) {
+        decoded = jpeg_.begin(file, size);
+        jpeg_.finish(pixels(decoded, size, rgb));
+    } else {
+        decoded = read_png_size(file);
+        decode_png(file, decoded, pixels(decoded, size, rgb));
+    }
+    if (decoded != size)
+        resizer_.resize(pixels_.data(), decoded, reinterpret_cast<std::uint8_t*>(rgb.data()), size);
+}
+
+ImageDecoder::TrimAtEnd::~TrimAtEnd() {
+    if (decoder.pixels_.capacity() > kKeptBytes) {
+        decoder.pixels_ = {};
+        decoder.resizer_.trim();
+    }
+}
+
+// Where to decode to: the row itself when no resize follows.
+std::uint8_t* ImageDecoder::pixels(ImageSize decoded, ImageSize wanted, std::span<std::byte> rgb) {
+    if (decoded == wanted) return reinterpret_cast<std::uint8_t*>(rgb.data());
+    if (pixels_.size() < decoded.rgb_bytes()) pixels_.resize(decoded.rgb_bytes());
+    return pixels_.data();
+}
+
+}  // namespace offramp

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/images/image_size.hpp"
+#include "common/images/jpeg.hpp"
+#include "common/images/resize.hpp"
+
+namespace offramp {
+
+// Turns an image file into 8-bit RGB of one size. The content says what it is, not the name.
+// Owns scratch memory that is kept from image to image. Thread: one at a time. Blocks: while it reads.
+// Errors: UnreadableItem with the reason in one line.
+class ImageDecoder {
+  public:
+    // `rgb` has size.rgb_bytes().
+    void decode_file(const std::string& path, ImageSize size, std::span<std::byte> rgb);
+    void decode(std::span<const std::byte> file, ImageSize size, std::span<std::byte> rgb);
+    // The image in its own size, which is returned. `rgb` becomes as large as that needs.
+    ImageSize decode_file_in_full(const std::string& path, std::vector<std::uint8_t>& rgb);
+
+  private:
+    // Gives back what an unusually large image took, whether it was decoded or refused.
+    struct TrimAtEnd {
+        ImageDecoder& decoder;
+        ~TrimAtEnd();
+    };
+
+    void read(const std::string& path);
+    std::uint8_t* pixels(ImageSize decoded, ImageSize wanted, std::span<std::byte> rgb);
+
+    std::vector<std::byte> file_;
+    std::vector<std::uint8_t> pixels_;
+    JpegDecoder jpeg_;
+    Resizer resizer_;
+};
+
+// Errors: UnreadableItem names the size when it is more than kMaxImagePixels.
+void check_pixels(ImageSize size);
+
+}  // namespace offramp

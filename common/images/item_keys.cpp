@@ -1,0 +1,137 @@
+#include "common/images/item_keys.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <unordered_map>
+#include <unordered_set>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/base/utf8.hpp"
+#include "common/protocol/slab_header.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr std::size_t kLongestPart = 200;
+constexpr std::size_t kRoomForNumber = 22;  // "-" and a 64-bit number
+constexpr std::size_t kLongestKey = kMaxKeyBytes - kRoomForNumber;
+constexpr std::array<std::string_view, 8> kExtensions{".jpg", ".jpeg", ".png",  ".webp",
+                                                      ".bmp", ".tif",  ".tiff", ".gif"};
+
+bool is_control(char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte < 0x20 || byte == 0x7f;
+}
+
+// Bytes of the extension at the end of the last part; 0 for none or when nothing would be left.
+std::size_t image_extension_bytes(std::string_view name) {
+    const std::string_view last = name.substr(name.find_last_of('/') + 1);
+    const std::size_t dot = last.find_last_of('.');
+    if (dot == std::string_view::npos || dot == 0) return 0;
+    std::string extension(last.substr(dot));
+    for (char& c : extension)
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    return std::find(kExtensions.begin(), kExtensions.end(), extension) == kExtensions.end()
+               ? 0
+               : extension.size();
+}
+
+std::string cut(const std::string& text, std::size_t limit) {
+    if (text.size() <= limit) return text;
+    std::array<char, 18> hash{};
+    std::snprintf(hash.data(), hash.size(), "-%016llx",
+                  static_cast<unsigned long long>(XXH3_64bits(text.data(), text.size())));
+    const std::size_t room = limit - (hash.size() - 1);
+    std::size_t kept = 0;
+    while (true) {  // whole characters only
+        const std::size_t bytes = utf8_character_bytes(std::string_view(text).substr(kept));
+        if (kept + bytes > room) break;
+        kept += bytes;
+    }
+    return text.substr(0, kept) + hash.data();
+}
+
+std::string clean_part(std::string_view part) {
+    std::string clean;
+    for (std::size_t at = 0; at < part.size();) {
+        const std::size_t bytes = utf8_character_bytes(part.substr(at));
+        if (bytes == 0 || (bytes == 1 && is_control(part[at])))
+            clean += '_';
+        else
+            clean += part.substr(at, bytes);
+        at += std::max<std::size_t>(bytes, 1);
+    }
+    return cut(clean, kLongestPart);
+}
+
+std::string clean_key(std::string_view name) {
+    std::vector<std::string> parts;
+    for (std::size_t begin = 0; begin <= name.size();) {
+        const std::size_t end = std::min(name.find('/', begin), name.size());
+        const std::string_view part = name.substr(begin, end - begin);
+        begin = end + 1;
+        if (part.empty() || part == ".") continue;
+        if (part == "..") {
+            if (!parts.empty()) parts.pop_back();
+            continue;
+        }
+        parts.push_back(clean_part(part));
+    }
+    std::string key;
+    for (const std::string& part : parts) key += (key.empty() ? "" : "/") + part;
+    return key.empty() ? "item" : cut(key, kLongestKey);
+}
+
+}  // namespace
+
+bool has_image_extension(std::string_view name) {
+    return image_extension_bytes(name) > 0;
+}
+
+std::vector<std::string> make_item_keys(const std::vector<std::string>& names) {
+    std::vector<std::string> keys;
+    keys.reserve(names.size());
+    std::unordered_map<std::string, std::uint64_t> times;
+    for (const std::string& name : names) {
+        keys.push_back(
+            clean_key(std::string_view(name).substr(0, name.size() - image_extension_bytes(name))));
+        ++times[keys.back()];
+    }
+    std::unordered_set<std::string> taken;
+    taken.reserve(names.size());
+    for (const std::string& key : keys)
+        if (times[key] == 1) taken.insert(key);
+    std::unordered_map<std::string, std::uint64_t> last_number;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        if (times[keys[i]] == 1) continue;
+        const std::string whole = clean_key(names[i]);
+        keys[i] = whole;
+        if (taken.insert(whole).second) continue;
+        std::uint64_t& number = last_number.try_emplace(whole, 1).first->second;
+        do keys[i] = whole + "-" + std::to_string(++number);
+        while (!taken.insert(keys[i]).second);
+    }
+    return keys;
+}
+
+std::string printable(std::string_view text) {
+    std::string shown;
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t bytes = utf8_character_bytes(text.substr(at));
+        if (bytes == 0 || (bytes == 1 && is_control(text[at]))) {
+            std::array<char, 5> escape{};
+            std::snprintf(escape.data(), escape.size(), "\\x%02x", static_cast<unsigned char>(text[at]));
+            shown += escape.data();
+        } else {
+            shown += text.substr(at, bytes);
+        }
+        at += std::max<std::size_t>(bytes, 1);
+    }
+    return shown;
+}
+
+}  // namespace offramp

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "common/images/image_size.hpp"
+
+namespace offramp {
+
+// Decodes JPEG files to 8-bit RGB with libjpeg-turbo: first begin(), then finish() into memory of the size
+// that begin() gave. Owns the decoder's state. Borrows the file's bytes from begin() to finish(). Thread: one
+// at a time. Errors: UnreadableItem: CMYK or YCCK, truncated, damaged, more than kMaxImagePixels.
+class JpegDecoder {
+  public:
+    JpegDecoder();
+
+    // Reads the header. When the target is at most half of the image in both directions, the image is decoded
+    // at a half, a quarter or an eighth (a scaled inverse DCT, several times cheaper), never below the
+    // target.
+    ImageSize begin(std::span<const std::byte> file, ImageSize target);
+    void finish(std::uint8_t* rgb);
+
+  private:
+    struct Close {
+        void operator()(void* handle) const noexcept;
+    };
+    std::unique_ptr<void, Close> handle_;
+    std::span<const std::byte> file_;
+    ImageSize scaled_;
+};
+
+}  // namespace offramp

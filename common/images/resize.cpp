@@ -1,0 +1,146 @@
+#include "common/images/resize.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+namespace offramp {
+namespace {
+
+constexpr int kWeightBits = 22;  // 32 less 8 of a pixel less 2 to spare, as PIL has it
+constexpr std::int32_t kHalf = 1 << (kWeightBits - 1);
+constexpr std::size_t kKeptBytes = std::size_t{16} << 20;
+
+std::uint8_t to_byte(std::int32_t sum) {
+    return static_cast<std::uint8_t>(std::clamp(sum >> kWeightBits, 0, 255));
+}
+
+std::int32_t fixed_point(double weight) {
+    return static_cast<std::int32_t>(weight * (1 << kWeightBits) + (weight < 0 ? -0.5 : 0.5));
+}
+
+// sums += row * weight, and the last step; in a form that the compiler turns into vector instructions.
+[[gnu::always_inline]] inline void add_row_inline(std::int32_t* sums, const std::uint8_t* row,
+                                                  std::int32_t weight, std::size_t bytes) {
+    for (std::size_t i = 0; i < bytes; ++i) sums[i] += row[i] * weight;
+}
+[[gnu::always_inline]] inline void store_row_inline(std::uint8_t* to, const std::int32_t* sums,
+                                                    std::size_t bytes) {
+    for (std::size_t i = 0; i < bytes; ++i) to[i] = to_byte(sums[i]);
+}
+
+#if defined(__x86_64__)
+[[gnu::target("avx2")]] void add_row_avx2(std::int32_t* sums, const std::uint8_t* row, std::int32_t weight,
+                                          std::size_t bytes) {
+    add_row_inline(sums, row, weight, bytes);
+}
+[[gnu::target("avx2")]] void store_row_avx2(std::uint8_t* to, const std::int32_t* sums, std::size_t bytes) {
+    store_row_inline(to, sums, bytes);
+}
+// Baseline x86-64 has no 32-bit vector multiplication. Integers: the bits are the same either way.
+bool has_avx2() {
+    return __builtin_cpu_supports("avx2") != 0;
+}
+#endif
+
+void add_row(std::int32_t* sums, const std::uint8_t* row, std::int32_t weight, std::size_t bytes) {
+#if defined(__x86_64__)
+    if (has_avx2()) return add_row_avx2(sums, row, weight, bytes);
+#endif
+    add_row_inline(sums, row, weight, bytes);
+}
+
+void store_row(std::uint8_t* to, const std::int32_t* sums, std::size_t bytes) {
+#if defined(__x86_64__)
+    if (has_avx2()) return store_row_avx2(to, sums, bytes);
+#endif
+    store_row_inline(to, sums, bytes);
+}
+
+}  // namespace
+
+void Resizer::Filter::prepare(std::uint32_t from, std::uint32_t to) {
+    const double scale = static_cast<double>(from) / to;
+    const double widening = std::max(scale, 1.0);  // the filter's half width; 1 when the image grows
+    stride = static_cast<std::uint32_t>(std::ceil(widening)) * 2 + 1;
+    taps.resize(to);
+    weights.assign(std::size_t{stride} * to, 0);
+    std::vector<double> exact(stride);
+    for (std::uint32_t i = 0; i < to; ++i) {
+        const double center = (i + 0.5) * scale;
+        const int first = std::max(static_cast<int>(center - widening + 0.5), 0);
+        const int end = std::min(static_cast<int>(center + widening + 0.5), static_cast<int>(from));
+        double total = 0;
+        for (int k = first; k < end; ++k) {
+            const double distance = std::abs((k - center + 0.5) * (1.0 / widening));
+            const double weight = distance < 1.0 ? 1.0 - distance : 0.0;
+            exact[static_cast<std::size_t>(k - first)] = weight;
+            total += weight;
+        }
+        taps[i] = {.first = static_cast<std::uint32_t>(first),
+                   .count = static_cast<std::uint32_t>(end - first)};
+        for (std::uint32_t k = 0; k < taps[i].count; ++k)
+            weights[std::size_t{i} * stride + k] = fixed_point(total == 0 ? exact[k] : exact[k] / total);
+    }
+}
+
+template <std::size_t kChannels>
+void Resizer::resize_channels(const std::uint8_t* from, ImageSize from_size, std::uint8_t* to, ImageSize to_size) {
+    const bool narrow = from_size.width != to_size.width;
+    const bool vertical = from_size.height != to_size.height;
+    const std::size_t to_row = std::size_t{to_size.width} * kChannels;
+    if (!narrow && !vertical) {
+        std::memcpy(to, from, to_row * to_size.height);
+        return;
+    }
+    const std::uint8_t* rows = from;
+    if (narrow) {
+        horizontal_.prepare(from_size.width, to_size.width);
+        const std::size_t from_row = std::size_t{from_size.width} * kChannels;
+        std::uint8_t* target = to;
+        if (vertical) {
+            if (between_.size() < to_row * from_size.height) between_.resize(to_row * from_size.height);
+            target = between_.data();
+        }
+        for (std::uint32_t y = 0; y < from_size.height; ++y) {
+            const std::uint8_t* const source = from + y * from_row;
+            std::uint8_t* out = target + y * to_row;
+            const std::int32_t* weight = horizontal_.weights.data();
+            for (const Taps& taps : horizontal_.taps) {
+                std::array<std::int32_t, kChannels> sums;
+                sums.fill(kHalf);
+                const std::uint8_t* pixel = source + std::size_t{taps.first} * kChannels;
+                for (std::uint32_t k = 0; k < taps.count; ++k, pixel += kChannels)
+                    for (std::size_t c = 0; c < kChannels; ++c) sums[c] += pixel[c] * weight[k];
+                for (std::size_t c = 0; c < kChannels; ++c) *out++ = to_byte(sums[c]);
+                weight += horizontal_.stride;
+            }
+        }
+        rows = target;
+    }
+    if (!vertical) return;
+    vertical_.prepare(from_size.height, to_size.height);
+    for (std::uint32_t y = 0; y < to_size.height; ++y) {
+        const Taps taps = vertical_.taps[y];
+        sums_.assign(to_row, kHalf);
+        for (std::uint32_t k = 0; k < taps.count; ++k)
+            add_row(sums_.data(), rows + (taps.first + k) * to_row,
+                    vertical_.weights[std::size_t{y} * vertical_.stride + k], to_row);
+        store_row(to + y * to_row, sums_.data(), to_row);
+    }
+}
+
+void Resizer::resize(const std::uint8_t* from, ImageSize from_size, std::uint8_t* to, ImageSize to_size) {
+    resize_channels<3>(from, from_size, to, to_size);
+}
+
+void Resizer::resize_plane(const std::uint8_t* from, ImageSize from_size, std::uint8_t* to, ImageSize to_size) {
+    resize_channels<1>(from, from_size, to, to_size);
+}
+
+void Resizer::trim() {
+    if (between_.capacity() > kKeptBytes) between_ = {};
+}
+
+}  // namespace offramp

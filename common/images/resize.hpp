@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "common/images/image_size.hpp"
+
+namespace offramp {
+
+// Brings an RGB image to another size with a triangle filter that widens when it shrinks the image (bilinear
+// with antialias). The arithmetic is that of PIL's Image.resize(BILINEAR), bit for bit: 22-bit fixed-point
+// weights, rounded to 8 bits between the two directions. Rows always come before columns (PIL 13 begins with
+// columns where that is cheaper, which changes some last bits). Owns scratch memory that is kept between
+// calls. Thread: one at a time.
+class Resizer {
+  public:
+    // `from` and `to` do not overlap; both sizes have at least one pixel.
+    void resize(const std::uint8_t* from, ImageSize from_size, std::uint8_t* to, ImageSize to_size);
+    // The same for an image of one channel.
+    void resize_plane(const std::uint8_t* from, ImageSize from_size, std::uint8_t* to, ImageSize to_size);
+    // Gives memory back that an unusually large image took.
+    void trim();
+
+  private:
+    // Which input pixels make up one output pixel, and with what weights.
+    struct Taps {
+        std::uint32_t first = 0;
+        std::uint32_t count = 0;
+    };
+    struct Filter {
+        std::vector<Taps> taps;             // one an output pixel
+        std::vector<std::int32_t> weights;  // `stride` an output pixel
+        std::uint32_t stride = 0;
+        void prepare(std::uint32_t from, std::uint32_t to);
+    };
+
+    template <std::size_t kChannels>
+    void resize_channels(const std::uint8_t* from, ImageSize from_size, std::uint8_t* to, ImageSize to_size);
+
+    Filter horizontal_, vertical_;
+    std::vector<std::uint8_t> between_;
+    std::vector<std::int32_t> sums_;
+};
+
+}  // namespace offramp

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "consumer/processors/class_argmax.hpp"
+#include "consumer/processors/enlarged_sample.hpp"
+#include "consumer/processors/processor.hpp"
+#include "consumer/processors/segmentation_output.hpp"
+
+namespace offramp {
+
+// Finds the class of each pixel of a sample: ids as they lie in the slab, or the argmax of scores, enlarged first where they are to be.
+// Owns its scratch memory. Thread: one. Errors: those of SegmentationOutput::scores().
+class ClassIds {
+  public:
+    // height() times width() ids of `output`, row by row; valid until the next call, and while the slab is.
+    std::span<const std::uint8_t> of(const SegmentationOutput& output, std::size_t row, const Progress& progress);
+
+  private:
+    std::span<const std::uint8_t> enlarge(const ClassScores& scores, std::uint32_t expansion, const Progress& progress);
+    std::span<const std::uint8_t> reduce(const ClassScores& scores, const Progress& progress);
+
+    ClassArgmax argmax_;
+    EnlargedSample enlarged_;
+    std::vector<std::uint8_t> ids_;
+};
+
+}  // namespace offramp

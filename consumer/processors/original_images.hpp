@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "common/config/run_config.hpp"
+#include "common/images/file_list.hpp"
+#include "common/images/image_decode.hpp"
+
+namespace offramp {
+
+// The images that a run's samples were made from, in their own size, found by the samples' keys: a slab holds what the model gave, not
+// what it was given. The input is listed as the producer listed it. Owns the list and the last image. Thread: one. Blocks: on the disk.
+class OriginalImages {
+  public:
+    // `processor`: who asks, for messages. Errors: ConfigError when the run's input is no images (Usage), or cannot be listed (NoInput).
+    OriginalImages(const RunConfig& config, std::string_view processor);
+
+    struct Image {
+        ImageSize size;
+        const std::vector<std::uint8_t>* rgb = nullptr;  // valid until the next call
+    };
+    // Errors: Error with NoInput when the input has no such image any more, or it cannot be read any more.
+    Image of(std::string_view key);
+
+  private:
+    FileList files_;
+    std::vector<std::string> keys_;
+    std::unordered_map<std::string_view, std::size_t> places_;  // of keys_
+    ImageDecoder decoder_;
+    std::vector<std::uint8_t> rgb_;
+};
+
+}  // namespace offramp

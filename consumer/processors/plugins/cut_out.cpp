@@ -1,0 +1,72 @@
+#include <vector>
+
+#include "common/base/error.hpp"
+#include "common/images/resize.hpp"
+#include "consumer/processors/foreground.hpp"
+#include "consumer/processors/original_images.hpp"
+#include "consumer/processors/png_encoder.hpp"
+#include "consumer/processors/processor.hpp"
+#include "consumer/processors/segmentation_output.hpp"
+#include "consumer/sinks/atomic_file.hpp"
+#include "consumer/sinks/output_name.hpp"
+
+namespace offramp {
+namespace {
+
+// Takes the background off every original image: OUTPUT/KEY.png, RGBA, in the original's size, or OUTPUT/KEY.NAME.png when several
+// outputs fit. Alpha is the probability of not being background, brought to that size; where it is 0, so are the colours.
+class CutOut final : public Processor {
+  public:
+    CutOut(std::string folder, const RunConfig& config, int level, Durability durability)
+        : folder_(std::move(folder)), durability_(durability), originals_(config, "cut-out"), png_(level) {}
+
+    void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
+        const auto outputs = segmentation_outputs(slab, "cut-out");
+        for (const SampleView& sample : slab.samples) {
+            if (sample.hole) continue;
+            for (const SegmentationOutput& output : outputs) {
+                const std::string path = sample_path(folder_, sample.key, output.suffix + ".png");
+                const OriginalImages::Image original = originals_.of(sample.key);
+                progress();
+                const auto file = cut(original, output, sample.row, progress);
+                if (!still_current()) return;
+                write_atomically(path, file, durability_);
+            }
+        }
+    }
+
+  private:
+    std::span<const std::byte> cut(const OriginalImages::Image& original, const SegmentationOutput& output, std::size_t row,
+                                   const Progress& progress) {
+        const auto small = foreground_.of(output, row, progress);
+        alpha_.resize(original.size.pixels());
+        resizer_.resize_plane(small.data(), {output.width(), output.height()}, alpha_.data(), original.size);
+        rgba_.resize(alpha_.size() * 4);
+        const std::uint8_t* rgb = original.rgb->data();
+        std::uint8_t* to = rgba_.data();
+        for (const std::uint8_t alpha : alpha_) {
+            for (int channel = 0; channel < 3; ++channel, ++rgb) *to++ = alpha != 0 ? *rgb : std::uint8_t{0};
+            *to++ = alpha;
+        }
+        progress();
+        return png_.encode({.pixels = rgba_, .width = original.size.width, .height = original.size.height, .kind = PngPixels::Rgba},
+                           progress);
+    }
+
+    std::string folder_;
+    Durability durability_;
+    OriginalImages originals_;
+    PngEncoder png_;
+    Foreground foreground_;
+    Resizer resizer_;
+    std::vector<std::uint8_t> alpha_, rgba_;
+};
+
+}  // namespace
+
+std::unique_ptr<Processor> make_cut_out(const ProcessorOptions& options) {
+    const std::string& output = options.output_for("cut-out");
+    return std::make_unique<CutOut>(output, *options.config, options.png_level(), options.durability());
+}
+
+}  // namespace offramp

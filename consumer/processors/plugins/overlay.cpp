@@ -1,0 +1,103 @@
+#include <turbojpeg.h>
+
+#include <memory>
+#include <vector>
+
+#include "common/base/error.hpp"
+#include "consumer/processors/class_ids.hpp"
+#include "consumer/processors/original_images.hpp"
+#include "consumer/processors/palette_png.hpp"
+#include "consumer/processors/processor.hpp"
+#include "consumer/processors/segmentation_output.hpp"
+#include "consumer/sinks/atomic_file.hpp"
+#include "consumer/sinks/output_name.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr int kJpegQuality = 88;
+
+struct CloseEncoder {
+    void operator()(void* handle) const noexcept { tjDestroy(handle); }
+};
+struct FreeJpeg {
+    void operator()(unsigned char* bytes) const noexcept { tjFree(bytes); }
+};
+
+// Colours every original image with the classes that were found, for looking at: OUTPUT/KEY.jpg in the original's size, or
+// OUTPUT/KEY.NAME.jpg when several outputs fit. Class 0 is left as it is, others are half covered by their VOC colour.
+class Overlay final : public Processor {
+  public:
+    Overlay(std::string folder, const RunConfig& config, Durability durability)
+        : folder_(std::move(folder)), durability_(durability), originals_(config, "overlay"), encoder_(tjInitCompress()) {
+        if (!encoder_) throw Error(ExitCode::System, std::string("starting the JPEG encoder: ") + tjGetErrorStr2(nullptr));
+    }
+
+    void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
+        const auto outputs = segmentation_outputs(slab, "overlay");
+        for (const SampleView& sample : slab.samples) {
+            if (sample.hole) continue;
+            for (const SegmentationOutput& output : outputs) {
+                const std::string path = sample_path(folder_, sample.key, output.suffix + ".jpg");
+                const OriginalImages::Image original = originals_.of(sample.key);
+                progress();
+                colour(original, output, ids_.of(output, sample.row, progress));
+                progress();
+                const auto file = encoded(original.size);
+                progress();
+                if (!still_current()) return;
+                write_atomically(path, file, durability_);
+            }
+        }
+    }
+
+  private:
+    // The class of an original's pixel is that of the output's pixel which its middle lies in.
+    void colour(const OriginalImages::Image& original, const SegmentationOutput& output, std::span<const std::uint8_t> ids) {
+        const auto [width, height] = original.size;
+        rgb_.resize(original.rgb->size());
+        std::size_t at = 0;
+        for (std::uint32_t y = 0; y < height; ++y) {
+            const std::size_t line = (std::uint64_t{2} * y + 1) * output.height() / (std::uint64_t{2} * height) * output.width();
+            for (std::uint32_t x = 0; x < width; ++x, at += 3) {
+                const std::uint8_t id = ids[line + (std::uint64_t{2} * x + 1) * output.width() / (std::uint64_t{2} * width)];
+                for (std::size_t channel = 0; channel < 3; ++channel) {
+                    const unsigned pixel = (*original.rgb)[at + channel];
+                    rgb_[at + channel] = static_cast<std::uint8_t>(id == 0 ? pixel : (pixel + palette_[id][channel]) / 2);
+                }
+            }
+        }
+    }
+
+    std::span<const std::byte> encoded(ImageSize size) {
+        jpeg_.reset();
+        unsigned char* bytes = nullptr;
+        unsigned long bytes_count = 0;
+        const int result =
+            tjCompress2(encoder_.get(), rgb_.data(), static_cast<int>(size.width), 0, static_cast<int>(size.height), TJPF_RGB, &bytes,
+                        &bytes_count, TJSAMP_420, kJpegQuality, 0);
+        jpeg_.reset(bytes);
+        if (result != 0)
+            throw Error(ExitCode::BadInput, "cannot make a JPEG file of " + std::to_string(size.width) + " x " +
+                                                std::to_string(size.height) + " pixels: " + tjGetErrorStr2(encoder_.get()));
+        return std::as_bytes(std::span(bytes, bytes_count));
+    }
+
+    std::string folder_;
+    Durability durability_;
+    OriginalImages originals_;
+    PngPalette palette_ = voc_palette();
+    ClassIds ids_;
+    std::unique_ptr<void, CloseEncoder> encoder_;
+    std::unique_ptr<unsigned char, FreeJpeg> jpeg_;
+    std::vector<std::uint8_t> rgb_;
+};
+
+}  // namespace
+
+std::unique_ptr<Processor> make_overlay(const ProcessorOptions& options) {
+    const std::string& output = options.output_for("overlay");
+    return std::make_unique<Overlay>(output, *options.config, options.durability());
+}
+
+}  // namespace offramp

@@ -1,0 +1,118 @@
+#include "consumer/processors/segmentation_output.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "common/base/error.hpp"
+#include "consumer/processors/enlarged_sample.hpp"
+#include "consumer/sinks/output_name.hpp"
+
+namespace offramp {
+namespace {
+
+bool is_class_map(const TensorSpec& spec) {
+    return spec.dims == 3 && spec.dtype == kUInt8;
+}
+
+bool is_scores(const TensorSpec& spec) {
+    return spec.dims == 4 && (spec.dtype == kFloat32 || spec.dtype == kFloat16 || spec.dtype == kBFloat16);
+}
+
+// The plane beside a class map; it has a class map's shape.
+bool is_confidence(const SlabContents& slab, const TensorSpec& spec) {
+    return slab.transform == OutputTransform::ClassMap &&
+           (spec.name == "confidence" || spec.name.ends_with(".confidence"));
+}
+
+// "classes" has "confidence", "aux.classes" has "aux.confidence".
+const TensorView* confidence_of(const SlabContents& slab, const TensorSpec& classes) {
+    const std::string prefix = classes.name.substr(0, classes.name.rfind('.') + 1);
+    const auto found = std::ranges::find_if(slab.tensors, [&](const TensorView& tensor) {
+        return is_confidence(slab, tensor.spec) && tensor.spec.name == prefix + "confidence";
+    });
+    return found == slab.tensors.end() ? nullptr : &*found;
+}
+
+// Why an output does not say what class a pixel is of; empty when it does.
+std::string obstacle(const TensorSpec& spec, std::uint32_t expansion) {
+    if (!is_class_map(spec) && !is_scores(spec))
+        return "needed are class ids, uint8 [N, H, W], or class scores, float32, float16 or bfloat16 [N, C, "
+               "H, W]";
+    if (is_scores(spec) && (spec.shape[1] < 1 || spec.shape[1] > kMaxClasses))
+        return "it has " + std::to_string(spec.shape[1]) + " classes, a mask holds 1 to " +
+               std::to_string(kMaxClasses);
+    const std::int64_t height = spec.shape[spec.dims - 2];
+    const std::int64_t width = spec.shape[spec.dims - 1];
+    constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+    if (height < 1 || height > kMost || width < 1 || width > kMost)
+        return "a PNG file has 1 to 2147483647 rows and columns";
+    if (expansion > 1 && (height > EnlargedSample::kLongestSide / expansion ||
+                          width > EnlargedSample::kLongestSide / expansion))
+        return "enlarged by " + std::to_string(expansion) + " it has more than " +
+               std::to_string(EnlargedSample::kLongestSide) + " rows or columns";
+    return {};
+}
+
+}  // namespace
+
+std::uint32_t SegmentationOutput::width() const {
+    return static_cast<std::uint32_t>(tensor->spec.shape[tensor->spec.dims - 1]) * expansion;
+}
+
+std::uint32_t SegmentationOutput::height() const {
+    return static_cast<std::uint32_t>(tensor->spec.shape[tensor->spec.dims - 2]) * expansion;
+}
+
+ClassScores SegmentationOutput::scores(std::size_t row) const {
+    const TensorSpec& spec = tensor->spec;
+    const auto bytes = tensor->row(row);
+    if (reinterpret_cast<std::uintptr_t>(bytes.data()) % spec.dtype.bytes() != 0)
+        throw ProtocolError("output " + spec.describe() + " lies at an address that is no multiple of its element's size");
+    return {.data = bytes.data(),
+            .dtype = spec.dtype,
+            .classes = spec.shape[1],
+            .height = spec.shape[2],
+            .width = spec.shape[3],
+            .class_stride = spec.strides[1],
+            .row_stride = spec.strides[2],
+            .column_stride = spec.strides[3]};
+}
+
+std::vector<SegmentationOutput> segmentation_outputs(const SlabContents& slab, std::string_view processor) {
+    std::vector<SegmentationOutput> fitting;
+    std::string reasons;
+    for (const TensorView& tensor : slab.tensors) {
+        if (is_confidence(slab, tensor.spec)) continue;
+        const std::string reason = obstacle(tensor.spec, slab.expansion);
+        if (!reason.empty())
+            reasons += "; output " + tensor.spec.describe() + ": " + reason;
+        else if (is_scores(tensor.spec))
+            fitting.push_back({.tensor = &tensor, .confidence = nullptr, .expansion = slab.expansion, .suffix = {}});
+        else
+            fitting.push_back({.tensor = &tensor, .confidence = confidence_of(slab, tensor.spec), .expansion = 1, .suffix = {}});
+    }
+    if (fitting.empty())
+        throw ConfigError("processor " + std::string(processor) + " finds no output of model '" + slab.model + "' to make masks of" +
+                              reasons,
+                          "Choose a segmentation model or another --processor");
+    if (fitting.size() > 1)
+        for (SegmentationOutput& output : fitting)
+            output.suffix = "." + std::string(checked_output_name(output.tensor->spec.name));
+    return fitting;
+}
+
+std::span<const std::uint8_t> plane_of(const TensorView& tensor, std::size_t row, std::vector<std::uint8_t>& scratch) {
+    const TensorSpec& spec = tensor.spec;
+    const auto bytes = tensor.row(row);
+    const auto* values = reinterpret_cast<const std::uint8_t*>(bytes.data());
+    const std::int64_t height = spec.shape[1];
+    const std::int64_t width = spec.shape[2];
+    if (width == 1 || (spec.strides[2] == 1 && (height == 1 || spec.strides[1] == width))) return {values, bytes.size()};
+    scratch.resize(bytes.size());
+    std::size_t next = 0;
+    for (std::int64_t y = 0; y < height; ++y)
+        for (std::int64_t x = 0; x < width; ++x) scratch[next++] = values[y * spec.strides[1] + x * spec.strides[2]];
+    return scratch;
+}
+
+}  // namespace offramp

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/slab/slab_view.hpp"
+#include "consumer/processors/class_argmax.hpp"
+
+namespace offramp {
+
+// An output that says of each pixel which class it is of: class ids, uint8 [N, H, W], or class scores, float32, float16 or bfloat16
+// [N, C, H, W], which may have to be enlarged first. Borrows the slab.
+struct SegmentationOutput {
+    const TensorView* tensor = nullptr;
+    const TensorView* confidence = nullptr;  // the plane beside class ids: how probable each pixel's class is, 0 to 255
+    std::uint32_t expansion = 1;             // of scores
+    std::string suffix;                      // of files: ".NAME" where several outputs fit, else empty
+
+    bool has_scores() const { return tensor->spec.dims == 4; }
+    std::uint32_t width() const;  // enlarged
+    std::uint32_t height() const;
+    // The scores of one sample. Errors: ProtocolError when they are not aligned.
+    ClassScores scores(std::size_t row) const;
+};
+
+// The outputs of a slab that fit. Errors: ConfigError when there is none, with what stands in the way of each, and `processor`, who
+// asks.
+std::vector<SegmentationOutput> segmentation_outputs(const SlabContents& slab, std::string_view processor);
+
+// A plane of bytes, uint8 [N, H, W], of one sample, row by row: the slab's own bytes where they lie so, else put together in
+// `scratch`.
+std::span<const std::uint8_t> plane_of(const TensorView& tensor, std::size_t row, std::vector<std::uint8_t>& scratch);
+
+}  // namespace offramp

@@ -1,0 +1,89 @@
+"""A page and a picture that show what was cut out: image, mask and cut-out side by side."""
+
+import html
+import os
+import pathlib
+from typing import NamedTuple
+
+TILE = 200           # pixels of a tile's sides, at most
+GAP = 6
+IN_A_LINE = 2        # images
+SQUARE = 8           # of the chequered ground that shows what is transparent
+LIGHT, DARK = 255, 214
+COLOURS = 256
+
+
+class Row(NamedTuple):
+    image: pathlib.Path
+    mask: pathlib.Path
+    cut_out: pathlib.Path
+    true_mask: pathlib.Path
+
+
+def write_png(path, rows):
+    """Errors: ImportError without NumPy or Pillow."""
+    from PIL import Image
+    lines = -(-len(rows) // IN_A_LINE)
+    sheet = Image.new("RGB", (IN_A_LINE * (3 * TILE + 3 * GAP) + GAP, lines * (TILE + GAP) + GAP), (255, 255, 255))
+    for number, row in enumerate(rows):
+        left = GAP + number % IN_A_LINE * (3 * TILE + 3 * GAP)
+        top = GAP + number // IN_A_LINE * (TILE + GAP)
+        for place, picture in enumerate(tiles(row)):
+            sheet.paste(picture, (left + place * (TILE + GAP // 2) + (TILE - picture.width) // 2, top + (TILE - picture.height) // 2))
+    # A palette makes it half as large.
+    palette = sheet.quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE)
+    sheet.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG).save(path, optimize=True)
+
+
+def tiles(row):
+    """Image, mask (in the image's shape: a model sees a square) and cut-out, small."""
+    from PIL import Image
+    image = Image.open(row.image).convert("RGB")
+    size = fitting(image.size)
+    cut_out = Image.open(row.cut_out).resize(size, Image.LANCZOS)
+    ground = chequered(size)
+    ground.paste(cut_out, (0, 0), cut_out)
+    return image.resize(size, Image.LANCZOS), Image.open(row.mask).convert("RGB").resize(size, Image.BILINEAR), ground
+
+
+def fitting(size):
+    scale = TILE / max(size)
+    return tuple(max(1, round(side * scale)) for side in size)
+
+
+def chequered(size):
+    import numpy
+    from PIL import Image
+    y, x = numpy.mgrid[0:size[1], 0:size[0]] // SQUARE
+    return Image.fromarray(numpy.where((x + y) % 2, DARK, LIGHT).astype(numpy.uint8)).convert("RGB")
+
+
+def write_html(path, rows, title):
+    """Shows the files themselves, in full size, from where they lie."""
+    folder = path.parent
+    figures = "\n".join(
+        '<figure>' + "".join(f'<a href="{address(file, folder)}"><img class="{kind}" src="{address(file, folder)}" alt="{kind}"></a>'
+                             for kind, file in (("image", row.image), ("mask", row.mask), ("cut-out", row.cut_out)))
+        + f"<figcaption>{html.escape(row.image.name)}</figcaption></figure>" for row in rows)
+    path.write_text(f"""<!doctype html>
+<meta charset="utf-8">
+<title>{html.escape(title)}</title>
+<style>
+body {{ font: 15px sans-serif; margin: 2em; background: #fafafa; color: #222 }}
+main {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(600px, 1fr)); gap: 1.5em }}
+figure {{ margin: 0; display: grid; grid-template-columns: 1fr 1fr 1fr; gap: 6px; align-items: center }}
+figcaption {{ grid-column: 1 / 4; color: #777; font-size: 12px }}
+img {{ width: 100%; display: block }}
+img.cut-out {{ background: repeating-conic-gradient(#d6d6d6 0 25%, #fff 0 50%) 0 0 / 16px 16px }}
+</style>
+<h1>Image, mask, cut-out</h1>
+<p>{html.escape(title)}</p>
+<main>
+{figures}
+</main>
+""", encoding="utf-8")
+
+
+def address(file, folder):
+    from urllib.parse import quote
+    return html.escape(quote(os.path.relpath(file, folder)))

@@ -1,0 +1,60 @@
+#include "producer/models/model_file.hpp"
+
+#include <array>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+#include "common/base/error.hpp"
+#include "common/safetensors/safetensors_file.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr std::string_view kExtension = ".safetensors";
+constexpr const char* kNote = "architecture";
+
+// For files that were written without a note, as torch's state dicts are.
+struct Clue {
+    const char* model;
+    const char* tensor;
+};
+constexpr std::array<Clue, 3> kClues{{{"deeplabv3-resnet50", "classifier.0.convs.0.0.weight"},
+                                      {"encoder", "layers.0.self_attn.in_proj_weight"},
+                                      {"cutout", "encoder.0.weight"}}};
+
+std::string model_of(const SafetensorsFile& file) {
+    if (const auto note = file.metadata().find(kNote); note != file.metadata().end()) return note->second;
+    for (const Clue& clue : kClues)
+        if (file.find(clue.tensor) != nullptr) return clue.model;
+    throw ConfigError("--model '" + file.path() + "' does not say which model its weights are of, and its tensors are not those of any",
+                      "Name the model and give the file as its --weights, or write it with metadata={\"architecture\": NAME}",
+                      ExitCode::BadInput);
+}
+
+}  // namespace
+
+ModelChoice choose_model(const std::string& model, const std::string& weights, const std::string& shipped) {
+    std::error_code failure;
+    if (model.ends_with(kExtension)) {
+        if (!weights.empty())
+            throw ConfigError("--model '" + model + "' holds weights, and --weights '" + weights + "' was given too",
+                              "Give the model's name, or leave --weights out");
+        if (!std::filesystem::exists(model, failure))
+            throw ConfigError("--model '" + model + "' does not exist", "Give a .safetensors file, or a model's name (--list)",
+                              ExitCode::NoInput);
+        return {.name = model_of(SafetensorsFile(model)), .weights = model};
+    }
+    if (!weights.empty()) return {.name = model, .weights = weights};
+    const std::string own = shipped + "/" + model + std::string(kExtension);
+    return {.name = model, .weights = std::filesystem::exists(own, failure) ? own : ""};
+}
+
+std::string shipped_weights_folder() {
+    std::error_code failure;
+    const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failure);
+    if (failure) throw SystemError("read the link /proc/self/exe", failure.value(), "Is /proc mounted?");
+    return (program.parent_path().parent_path() / "share").string();
+}
+
+}  // namespace offramp

@@ -1,0 +1,111 @@
+"""A run that is started without saying on what: photographs cut out by the model that is shipped, held against their true masks."""
+
+import os
+import signal
+import sys
+import unittest
+
+import numpy
+from PIL import Image
+
+from tests.support.launched_run import ROOT, LaunchedRun
+from tests.support.real_run import shared_memory
+
+IMAGES = ROOT / "launch" / "demo" / "images"
+TRUE_MASKS = ROOT / "launch" / "demo" / "masks"
+NAMES = sorted(path.stem for path in IMAGES.glob("*.jpg"))
+WANTED_IOU = 0.90
+# As the demo has them, said anew.
+SAID = ("--device", "cpu", "--input", str(IMAGES), "--processor", "mask-png,cut-out,overlay")
+
+
+def pixels(path):
+    with Image.open(path) as image:
+        return image.mode, numpy.array(image)
+
+
+class Demo(unittest.TestCase):
+    def setUp(self):
+        self.before = shared_memory()
+
+    def tearDown(self):
+        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+
+    def run_to_its_end(self, run, *flags):
+        # The set-up's own Python, whose packages draw the contact sheet.
+        build = run.folder / "build"
+        build.mkdir()
+        (build / "venv").symlink_to(sys.prefix)
+        self.assertEqual(run.start(*flags).wait(), 0, run.said())
+        return (run.folder / "launcher.log").read_text()
+
+    def results_of(self, *flags):
+        """What a run leaves but for what the launcher adds, with its bytes."""
+        with LaunchedRun(*flags) as run:
+            self.run_to_its_end(run)
+            return {name: data for name, data in run.files().items() if not name.startswith("contact-sheet")}
+
+    def check_cut_outs(self, output):
+        """In the originals' sizes and colours, the background gone; returns the mean IoU against the true masks."""
+        both, either = numpy.zeros(2), numpy.zeros(2)
+        for name in NAMES:
+            mode, cut_out = pixels(output / "cut-out" / f"{name}.png")
+            _, original = pixels(IMAGES / f"{name}.jpg")
+            self.assertEqual((mode, cut_out.shape[:2]), ("RGBA", original.shape[:2]), name)
+            alpha = cut_out[..., 3]
+            self.assertTrue(((alpha > 20) & (alpha < 235)).any(), f"{name} has soft edges")
+            self.assertFalse(cut_out[alpha == 0].any(), name)
+            shown = alpha > 0
+            # Two decoders of JPEG may differ by a rounding.
+            self.assertLessEqual(abs(cut_out[shown][:, :3].astype(int) - original[shown]).max(), 3, name)
+            _, true = pixels(TRUE_MASKS / f"{name}.png")
+            for number in (0, 1):
+                found, there = (alpha >= 128) == bool(number), true == number
+                both[number] += (found & there).sum()
+                either[number] += (found | there).sum()
+        return float((both / either).mean())
+
+    def test_a_plain_run_cuts_photographs_out_and_shows_them(self):
+        with LaunchedRun("--device", "cpu") as run:
+            told = self.run_to_its_end(run)
+            for name in NAMES:
+                mode, mask = pixels(run.output / "mask-png" / f"{name}.png")
+                self.assertEqual((mode, mask.shape), ("P", (256, 256)))
+                self.assertEqual(set(numpy.unique(mask)), {0, 1}, name)
+                self.assertEqual(pixels(run.output / "overlay" / f"{name}.jpg")[1].shape, pixels(IMAGES / f"{name}.jpg")[1].shape)
+            iou = self.check_cut_outs(run.output)
+            self.assertGreaterEqual(iou, WANTED_IOU)
+            self.assertIn(f"mean IoU {iou:.3f}", told)
+            self.assertNotIn("RANDOM WEIGHTS", told)
+            mode, sheet = pixels(run.output / "contact-sheet.png")
+            self.assertGreater(len(numpy.unique(sheet)), 100)
+            page = (run.output / "contact-sheet.html").read_text()
+            self.assertEqual(page.count("<figure>"), len(NAMES))
+            for source in page.split('src="')[1:]:
+                self.assertTrue((run.output / source.partition('"')[0]).exists(), source)
+
+    def test_the_model_by_name_or_by_file_and_a_consumer_killed_in_the_middle_leave_the_same(self):
+        wanted = self.results_of(*SAID, "--model", "cutout")
+        self.assertEqual(len(wanted), 3 * len(NAMES))
+        self.assertEqual(self.results_of(*SAID, "--model", str(ROOT / "launch/demo/cutout.safetensors")), wanted)
+        with LaunchedRun(*SAID, "--model", "cutout", "--batch", "1", "--slabs", "2", "--consumers", "2") as run:
+            run.start()
+            victim = run.until(lambda: [consumer["pid"] for consumer in run.status().get("consumers", [])], "a consumer")[0]
+            os.kill(victim, signal.SIGKILL)
+            self.assertEqual(run.wait(), 0, run.said())
+            self.assertEqual(run.files().keys(), wanted.keys())
+
+    def test_every_form_of_the_output_cuts_out_alike(self):
+        for flags in (("--transform", "low-res"), ("--transform", "class-map", "--confidence"), ("--transform", "cast")):
+            with self.subTest(flags=flags), LaunchedRun(*SAID, "--model", "cutout", *flags) as run:
+                self.run_to_its_end(run)
+                self.assertGreaterEqual(self.check_cut_outs(run.output), WANTED_IOU)
+
+    def test_cut_outs_of_no_images_are_refused(self):
+        with LaunchedRun("--device", "cpu", "--model", "cutout", "--source", "synthetic", "--batches", "1", "--processor", "cut-out") as run:
+            self.assertEqual(run.start().wait(), 64, run.said())
+            self.assertIn("cut-out needs the images", run.said())
+
+
+if __name__ == "__main__":
+    unittest.main()

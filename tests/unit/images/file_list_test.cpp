@@ -1,0 +1,137 @@
+#include "common/images/file_list.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/fsuid.h>
+#include <unistd.h>
+
+#include "common/base/error.hpp"
+#include "tests/unit/images/picture_files.hpp"
+
+namespace offramp {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+template <typename Action>
+Error error_of(Action action) {
+    try {
+        action();
+    } catch (const Error& error) {
+        return error;
+    }
+    ADD_FAILURE() << "no error";
+    return Error(ExitCode::Ok, "");
+}
+
+TEST(FileList, AFolderIsWalkedAndSortedBytewise) {
+    const TempFolder folder;
+    for (const char* name :
+         {"b.jpg", "B.JPG", "a/z.png", "a.jpg", "a/deep/x.webp", "\xc3\xa4.gif", "a-b.tif"})
+        folder.write(name, "x");
+    EXPECT_THAT(
+        list_image_files(folder.path()).names,
+        ElementsAre("B.JPG", "a-b.tif", "a.jpg", "a/deep/x.webp", "a/z.png", "b.jpg", "\xc3\xa4.gif"));
+}
+
+TEST(FileList, HiddenAndOtherFilesAreLeftOut) {
+    const TempFolder folder;
+    for (const char* name : {"a.jpg", ".b.jpg", ".hidden/c.jpg", "notes.txt", "jpg"}) folder.write(name, "x");
+    const FileList list = list_image_files(folder.path());
+    EXPECT_THAT(list.names, ElementsAre("a.jpg"));
+    EXPECT_THAT(list.description, AllOf(HasSubstr("1 files under"), HasSubstr(folder.path().string())));
+}
+
+TEST(FileList, AFolderNamedLikeAPictureIsWalked) {
+    const TempFolder folder;
+    folder.write("x.jpg/a.jpg", "x");
+    EXPECT_THAT(list_image_files(folder.path()).names, ElementsAre("x.jpg/a.jpg"));
+}
+
+TEST(FileList, LinksAreFollowedAndCyclesEnd) {
+    const TempFolder folder;
+    const TempFolder other;
+    folder.write("a/a.jpg", "x");
+    other.write("b.jpg", "x");
+    std::filesystem::create_directory_symlink(other.path(), folder.path() / "linked");
+    std::filesystem::create_directory_symlink(folder.path(), folder.path() / "a" / "up");
+    std::filesystem::create_symlink("/nowhere/at/all", folder.path() / "gone.jpg");
+    EXPECT_THAT(list_image_files(folder.path()).names, ElementsAre("a/a.jpg", "gone.jpg", "linked/b.jpg"));
+}
+
+TEST(FileList, AFolderThatCannotBeListedStandsInTheList) {
+    const TempFolder folder;
+    folder.write("a.jpg", "x");
+    folder.write("locked/b.jpg", "x");
+    std::filesystem::permissions(folder.path() / "locked", std::filesystem::perms::none);
+    const auto user = static_cast<uid_t>(::setfsuid(65534));  // this thread alone, and only when it is root's
+    const FileList list = list_image_files(folder.path());
+    ::setfsuid(user);
+    std::filesystem::permissions(folder.path() / "locked", std::filesystem::perms(0755));
+    EXPECT_THAT(list.names, ElementsAre("a.jpg", "locked"));
+}
+
+TEST(FileList, AListFileIsRelativeToItsFolder) {
+    const TempFolder folder;
+    const std::string list =
+        folder.write("lists/some.txt", "\xef\xbb\xbf../z.jpg\r\n\n  \n# no\n/abs/b.png\na b.jpg");
+    const FileList files = list_image_files(list);
+    EXPECT_THAT(files.names, ElementsAre("../z.jpg", "/abs/b.png", "a b.jpg"));
+    EXPECT_EQ(std::filesystem::path(files.path(0)).lexically_normal(), folder / "z.jpg");
+    EXPECT_EQ(files.path(1), "/abs/b.png");
+    EXPECT_EQ(files.path(2), folder / "lists/a b.jpg");
+    EXPECT_THAT(files.description, HasSubstr("3 files listed in"));
+}
+
+TEST(FileList, AbsoluteNamesBelowTheListAreKeyedRelativeToIt) {
+    const TempFolder folder;
+    const std::string list = folder.write("list.txt", (folder / "a/b.jpg") + "\n/elsewhere/c.jpg\n");
+    EXPECT_THAT(list_image_files(list).key_names(), ElementsAre("a/b.jpg", "/elsewhere/c.jpg"));
+}
+
+TEST(FileList, OneImageIsAListOfOne) {
+    const TempFolder folder;
+    const std::string file = folder.write("one.bin", encode_jpeg({8, 8}, gradient({8, 8})));
+    const FileList files = list_image_files(file);
+    EXPECT_THAT(files.names, ElementsAre("one.bin"));
+    EXPECT_EQ(files.path(0), file);
+}
+
+TEST(FileList, MissingInputNamesTheValue) {
+    const Error error = error_of([] { list_image_files("/no/such/folder"); });
+    EXPECT_EQ(error.exit_code(), ExitCode::NoInput);
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("'/no/such/folder'"), HasSubstr("no such file"), HasSubstr("Give --input")));
+    EXPECT_EQ(error_of([] { list_image_files(""); }).exit_code(), ExitCode::NoInput);
+}
+
+TEST(FileList, AFolderWithoutImagesNamesTheValue) {
+    const TempFolder folder;
+    folder.write("notes.txt", "x");
+    const Error error = error_of([&] { list_image_files(folder.path()); });
+    EXPECT_EQ(error.exit_code(), ExitCode::NoInput);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr(folder.path().string()), HasSubstr("1 other files")));
+}
+
+TEST(FileList, AListWithoutPathsNamesTheValue) {
+    const TempFolder folder;
+    const std::string list = folder.write("list.txt", "# nothing\n\n");
+    const Error error = error_of([&] { list_image_files(list); });
+    EXPECT_EQ(error.exit_code(), ExitCode::NoInput);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr(list), HasSubstr("no path")));
+    EXPECT_EQ(error_of([&] { list_image_files(folder.write("empty.txt", "")); }).exit_code(),
+              ExitCode::NoInput);
+}
+
+TEST(FileList, SomethingElseIsBadInput) {
+    const TempFolder folder;
+    const std::string file = folder.write("model.bin", std::string("weights\0and more", 16));
+    const Error error = error_of([&] { list_image_files(file); });
+    EXPECT_EQ(error.exit_code(), ExitCode::BadInput);
+    EXPECT_THAT(error.what(), HasSubstr(file));
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,294 @@
+#include "common/images/image_decode.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <png.h>
+#include <rapidcheck.h>
+#include <sys/fsuid.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+#include "common/images/unreadable_item.hpp"
+#include "tests/unit/images/picture_files.hpp"
+
+namespace offramp {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr ImageSize kSize{48, 32};
+
+Rgb decode(const std::string& file, ImageSize size = kSize) {
+    Rgb pixels(size.rgb_bytes());
+    ImageDecoder().decode(std::as_bytes(std::span(file)), size, std::as_writable_bytes(std::span(pixels)));
+    return pixels;
+}
+
+template <typename Decode>
+std::string reason_of_refusal(Decode decode_it) {
+    try {
+        decode_it();
+    } catch (const UnreadableItem& unreadable) {
+        EXPECT_EQ(std::string(unreadable.what()).find('\n'), std::string::npos);
+        return unreadable.what();
+    }
+    return "it was read";
+}
+
+std::string reason_of(const std::string& path) {
+    Rgb pixels(kSize.rgb_bytes());
+    return reason_of_refusal(
+        [&] { ImageDecoder().decode_file(path, kSize, std::as_writable_bytes(std::span(pixels))); });
+}
+
+int largest_difference(const Rgb& a, const Rgb& b) {
+    int largest = a.size() == b.size() ? 0 : 256;
+    for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+        largest = std::max(largest, std::abs(a[i] - b[i]));
+    return largest;
+}
+
+TEST(ImageDecode, PngIsExact) {
+    EXPECT_EQ(decode(encode_png(kSize, gradient(kSize))), gradient(kSize));
+}
+
+TEST(ImageDecode, JpegIsNearlyExact) {
+    for (const JpegScans scans : {JpegScans::Baseline, JpegScans::Progressive})
+        EXPECT_LE(largest_difference(decode(encode_jpeg(kSize, gradient(kSize), JpegColors::Color, scans)),
+                                     gradient(kSize)),
+                  6);
+}
+
+TEST(ImageDecode, GrayJpegBecomesRgb) {
+    const Rgb pixels = decode(encode_jpeg(kSize, gradient(kSize), JpegColors::Gray));
+    for (std::size_t i = 0; i < pixels.size(); i += 3)
+        ASSERT_TRUE(pixels[i] == pixels[i + 1] && pixels[i] == pixels[i + 2]) << i;
+    EXPECT_LT(pixels[0] + 20, pixels[pixels.size() - 1]);
+}
+
+TEST(ImageDecode, LargeJpegIsDecodedAtAScaleAndStillTheSamePicture) {
+    for (const std::uint32_t factor : {2U, 3U, 5U, 8U, 16U}) {
+        const ImageSize large{kSize.width * factor, kSize.height * factor};
+        EXPECT_LE(largest_difference(decode(encode_jpeg(large, gradient(large))), gradient(kSize)), 8)
+            << factor;
+    }
+}
+
+TEST(ImageDecode, ScaledDecodingNeverGoesBelowTheTarget) {
+    const std::string file = encode_jpeg({400, 100}, gradient({400, 100}));
+    JpegDecoder decoder;
+    EXPECT_EQ(decoder.begin(std::as_bytes(std::span(file)), {200, 50}), (ImageSize{200, 50}));
+    EXPECT_EQ(decoder.begin(std::as_bytes(std::span(file)), {201, 50}), (ImageSize{400, 100}));
+    EXPECT_EQ(decoder.begin(std::as_bytes(std::span(file)), {10, 60}), (ImageSize{400, 100}));
+    EXPECT_EQ(decoder.begin(std::as_bytes(std::span(file)), {1, 1}), (ImageSize{50, 13}));
+}
+
+TEST(ImageDecode, InFullAnImageKeepsItsSize) {
+    const TempFolder folder;
+    const ImageSize size{71, 33};
+    Rgb pixels;
+    EXPECT_EQ(ImageDecoder().decode_file_in_full(folder.write("a.png", encode_png(size, gradient(size))), pixels), size);
+    EXPECT_EQ(pixels, gradient(size));
+    EXPECT_EQ(ImageDecoder().decode_file_in_full(folder.write("a.jpg", encode_jpeg(size, gradient(size))), pixels), size);
+    EXPECT_LE(largest_difference(pixels, gradient(size)), 6);
+    EXPECT_THROW(ImageDecoder().decode_file_in_full(folder.write("b.jpg", "no image"), pixels), UnreadableItem);
+}
+
+TEST(ImageDecode, PaletteIsExpandedAndItsTransparencyDropped) {
+    const PngLayout layout{
+        .color_type = PNG_COLOR_TYPE_PALETTE, .palette = {10, 20, 30, 200, 100, 50}, .transparency = {0}};
+    EXPECT_EQ(decode(encode_png({2, 1}, layout, {0, 1}), {2, 1}), (Rgb{10, 20, 30, 200, 100, 50}));
+    const PngLayout packed{
+        .color_type = PNG_COLOR_TYPE_PALETTE, .bit_depth = 1, .palette = {1, 2, 3, 4, 5, 6}};
+    EXPECT_EQ(decode(encode_png({2, 1}, packed, {0b01000000}), {2, 1}), (Rgb{1, 2, 3, 4, 5, 6}));
+}
+
+TEST(ImageDecode, GrayIsExpanded) {
+    EXPECT_EQ(decode(encode_png({2, 1}, {.color_type = PNG_COLOR_TYPE_GRAY}, {7, 250}), {2, 1}),
+              (Rgb{7, 7, 7, 250, 250, 250}));
+    EXPECT_EQ(
+        decode(encode_png({2, 1}, {.color_type = PNG_COLOR_TYPE_GRAY, .bit_depth = 2}, {0b01110000}), {2, 1}),
+        (Rgb{85, 85, 85, 255, 255, 255}));
+}
+
+TEST(ImageDecode, AlphaIsDroppedNotBlended) {
+    EXPECT_EQ(decode(encode_png({1, 1}, {.color_type = PNG_COLOR_TYPE_RGB_ALPHA}, {9, 8, 7, 0}), {1, 1}),
+              (Rgb{9, 8, 7}));
+    EXPECT_EQ(decode(encode_png({1, 1}, {.color_type = PNG_COLOR_TYPE_GRAY_ALPHA}, {9, 128}), {1, 1}),
+              (Rgb{9, 9, 9}));
+}
+
+TEST(ImageDecode, InterlacedPngIsExact) {
+    const PngLayout layout{.color_type = PNG_COLOR_TYPE_RGB, .interlaced = true};
+    EXPECT_EQ(decode(encode_png(kSize, layout, gradient(kSize))), gradient(kSize));
+}
+
+TEST(ImageDecode, ContentCountsNotTheName) {
+    const TempFolder folder;
+    EXPECT_EQ(reason_of(folder.write("png.jpg", encode_png(kSize, gradient(kSize)))), "it was read");
+    EXPECT_EQ(reason_of(folder.write("jpeg.png", encode_jpeg(kSize, gradient(kSize)))), "it was read");
+}
+
+TEST(ImageDecode, ADecoderGoesOnAfterBadFiles) {
+    const std::string good = encode_jpeg(kSize, gradient(kSize));
+    ImageDecoder decoder;
+    Rgb pixels(kSize.rgb_bytes());
+    const auto row = std::as_writable_bytes(std::span(pixels));
+    for (const std::string& bad :
+         {good.substr(0, good.size() / 2), encode_jpeg(kSize, gradient(kSize), JpegColors::Cmyk),
+          encode_png(kSize, gradient(kSize)).substr(0, 60)}) {
+        EXPECT_THROW(decoder.decode(std::as_bytes(std::span(bad)), kSize, row), UnreadableItem);
+        decoder.decode(std::as_bytes(std::span(good)), kSize, row);
+        EXPECT_EQ(pixels, decode(good));
+    }
+}
+
+TEST(BadImage, ZeroBytes) {
+    const TempFolder folder;
+    EXPECT_EQ(reason_of(folder.write("a.jpg", "")), "an empty file (0 bytes)");
+}
+
+TEST(BadImage, Missing) {
+    EXPECT_EQ(reason_of("/no/such.jpg"), "cannot be opened: No such file or directory");
+}
+
+TEST(BadImage, AFolder) {
+    const TempFolder folder;
+    std::filesystem::create_directory(folder.path() / "x.jpg");
+    EXPECT_EQ(reason_of(folder / "x.jpg"), "a folder, not a file");
+}
+
+TEST(BadImage, ANamedPipeIsNotWaitedFor) {
+    const TempFolder folder;
+    ASSERT_EQ(::mkfifo((folder / "x.jpg").c_str(), 0644), 0);
+    EXPECT_EQ(reason_of(folder / "x.jpg"), "not a regular file");
+}
+
+TEST(BadImage, NoPermission) {
+    const TempFolder folder;
+    const std::string file = folder.write("a.jpg", encode_jpeg(kSize, gradient(kSize)));
+    const std::string locked = folder / "locked";
+    std::filesystem::create_directory(locked);
+    for (const std::string& path : {file, locked})
+        std::filesystem::permissions(path, std::filesystem::perms::none);
+    const auto user = static_cast<uid_t>(::setfsuid(65534));  // this thread alone, and only when it is root's
+    const std::string file_reason = reason_of(file);
+    const std::string folder_reason = reason_of(locked);
+    ::setfsuid(user);
+    EXPECT_EQ(file_reason, "cannot be opened: Permission denied");
+    EXPECT_EQ(folder_reason, "a folder that cannot be listed: Permission denied");
+}
+
+TEST(BadImage, NotAnImage) {
+    const TempFolder folder;
+    EXPECT_THAT(reason_of(folder.write("a.jpg", "hello, this is text\n")), StartsWith("not an image"));
+    EXPECT_THAT(reason_of(folder.write("b.jpg", "x")), StartsWith("not an image"));
+}
+
+TEST(BadImage, OtherFormatsAreNamed) {
+    const TempFolder folder;
+    const auto reason = [&](const std::string& bytes) { return reason_of(folder.write("a.jpg", bytes)); };
+    EXPECT_EQ(reason(std::string("RIFF\x10\0\0\0WEBPVP8 ", 16)), "a WebP image; only JPEG and PNG are read");
+    EXPECT_THAT(reason("GIF89a................"), HasSubstr("GIF"));
+    EXPECT_THAT(reason(std::string("II*\0............", 16)), HasSubstr("TIFF"));
+    EXPECT_THAT(reason(std::string("BM\x10\0\0\0\0\0\0\0......", 16)), HasSubstr("BMP"));
+    EXPECT_THAT(reason(std::string("\0\0\0\x18"
+                                   "ftypheic....",
+                                   16)),
+                HasSubstr("HEIF"));
+}
+
+// Wherever a file is cut, it is refused; and called truncated as long as there is enough to know it by.
+TEST(BadImage, TruncatedAtAnyPlace) {
+    const std::string jpeg = encode_jpeg(kSize, gradient(kSize));
+    const std::string progressive =
+        encode_jpeg(kSize, gradient(kSize), JpegColors::Color, JpegScans::Progressive);
+    const std::string png = encode_png(kSize, gradient(kSize));
+    for (const std::string& whole : {jpeg, progressive, png})
+        for (std::size_t kept = 8; kept < whole.size(); ++kept)
+            ASSERT_THAT(reason_of_refusal([&] { decode(whole.substr(0, kept)); }),
+                        AllOf(StartsWith("truncated"), HasSubstr(std::to_string(kept) + " bytes")))
+                << "of " << whole.size();
+}
+
+TEST(BadImage, TruncatedJpegWithAThumbnailThatIsWhole) {
+    const std::string thumbnail = encode_jpeg({8, 8}, gradient({8, 8}));
+    const std::string jpeg = encode_jpeg(kSize, gradient(kSize));
+    std::string segment = "\xff\xe1";
+    segment += static_cast<char>((thumbnail.size() + 2) >> 8);
+    segment += static_cast<char>((thumbnail.size() + 2) & 0xff);
+    const std::string file = jpeg.substr(0, 2) + segment + thumbnail + jpeg.substr(2);
+    EXPECT_EQ(decode(file), decode(jpeg));
+    const TempFolder folder;
+    EXPECT_THAT(reason_of(folder.write("a.jpg", file.substr(0, file.size() - 100))),
+                StartsWith("truncated JPEG"));
+}
+
+TEST(BadImage, DamagedData) {
+    const TempFolder folder;
+    std::string jpeg = encode_jpeg(kSize, gradient(kSize));
+    for (std::size_t i = jpeg.size() / 2; i + 2 < jpeg.size(); ++i) jpeg[i] = '\x01';
+    EXPECT_THAT(reason_of(folder.write("a.jpg", jpeg)), StartsWith("damaged JPEG: "));
+    std::string png = encode_png(kSize, gradient(kSize));
+    png[png.size() / 2] = static_cast<char>(png[png.size() / 2] ^ 0x55);
+    EXPECT_THAT(reason_of(folder.write("a.png", png)), StartsWith("damaged PNG: "));
+}
+
+TEST(BadImage, BytesBehindTheEndDoNoHarm) {
+    EXPECT_EQ(decode(encode_jpeg(kSize, gradient(kSize)) + "trailer"),
+              decode(encode_jpeg(kSize, gradient(kSize))));
+    EXPECT_EQ(decode(encode_png(kSize, gradient(kSize)) + "trailer"), gradient(kSize));
+}
+
+TEST(BadImage, SixteenBits) {
+    const TempFolder folder;
+    const std::string file =
+        encode_png({2, 1}, {.color_type = PNG_COLOR_TYPE_GRAY, .bit_depth = 16}, {1, 2, 3, 4});
+    EXPECT_EQ(reason_of(folder.write("a.png", file)), "PNG with 16 bits a channel; only 8 bits are read");
+}
+
+TEST(BadImage, Cmyk) {
+    const TempFolder folder;
+    EXPECT_THAT(reason_of(folder.write("a.jpg", encode_jpeg(kSize, gradient(kSize), JpegColors::Cmyk))),
+                AllOf(StartsWith("JPEG in "), HasSubstr("only RGB and gray")));
+}
+
+TEST(BadImage, HugeDimensionsAreRefusedByTheHeaderAlone) {
+    const TempFolder folder;
+    EXPECT_EQ(reason_of(folder.write("a.png", png_header({60'000, 60'000}))),
+              "an image of 60000 x 60000 pixels; at most 100 megapixels are read");
+    std::string jpeg = encode_jpeg(kSize, gradient(kSize));
+    const std::size_t frame =
+        jpeg.find("\xff\xc0");  // height and width stand 5 bytes into the frame's header
+    for (const std::size_t at : {5U, 6U, 7U, 8U}) jpeg[frame + at] = static_cast<char>(0xee);
+    EXPECT_EQ(reason_of(folder.write("a.jpg", jpeg)),
+              "an image of 61166 x 61166 pixels; at most 100 megapixels are read");
+    EXPECT_THAT(reason_of(folder.write("b.png", png_header({0, 5}))), StartsWith("damaged PNG"));
+}
+
+TEST(BadImage, AnyFlippedByteIsReadOrRefusedAndNothingElse) {
+    const std::string files[] = {
+        encode_jpeg(kSize, gradient(kSize)),
+        encode_jpeg(kSize, gradient(kSize), JpegColors::Color, JpegScans::Progressive),
+        encode_png(kSize, gradient(kSize))};
+    rc::check([&] {
+        std::string file = *rc::gen::elementOf(std::vector<std::string>(std::begin(files), std::end(files)));
+        const int flips = *rc::gen::inRange(1, 5);
+        for (int i = 0; i < flips; ++i)
+            file[*rc::gen::inRange<std::size_t>(0, file.size())] = *rc::gen::arbitrary<char>();
+        try {
+            decode(file);
+        } catch (const UnreadableItem& unreadable) {
+            RC_ASSERT(std::string(unreadable.what()) != "");
+        }
+    });
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,98 @@
+#include "common/images/item_keys.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <set>
+
+#include "common/base/utf8.hpp"
+#include "common/protocol/slab_header.hpp"
+
+namespace offramp {
+namespace {
+
+using ::testing::ElementsAre;
+using Names = std::vector<std::string>;
+
+TEST(ItemKeys, LeaveTheExtensionOutWhereThatIsUnique) {
+    EXPECT_THAT(make_item_keys({"a.jpg", "b/c.PNG", "b/d.tar.jpeg", "e.data"}),
+                ElementsAre("a", "b/c", "b/d.tar", "e.data"));
+}
+
+TEST(ItemKeys, KeepTheExtensionWhereTwoFilesDifferInNothingElse) {
+    EXPECT_THAT(make_item_keys({"a.jpg", "a.png", "b.jpg"}), ElementsAre("a.jpg", "a.png", "b"));
+}
+
+TEST(ItemKeys, CountRepeatedEntries) {
+    EXPECT_THAT(make_item_keys({"a.jpg", "a.jpg", "a.jpg"}), ElementsAre("a.jpg", "a.jpg-2", "a.jpg-3"));
+}
+
+TEST(ItemKeys, ANumberThatIsTakenIsPassedOver) {
+    EXPECT_THAT(make_item_keys({"a.jpg", "a.jpg", "a.jpg-2"}), ElementsAre("a.jpg", "a.jpg-3", "a.jpg-2"));
+    // "a.jpg.png" is unique as "a.jpg"; the pair that needs its extensions comes second.
+    EXPECT_THAT(make_item_keys({"a.jpg", "a.png", "a.jpg.png"}), ElementsAre("a.jpg-2", "a.png", "a.jpg"));
+}
+
+TEST(ItemKeys, AreRelativeAndWithoutDots) {
+    EXPECT_THAT(make_item_keys({"/data/a.jpg", "../../b.jpg", "x/../y/./c.jpg", "//d.jpg", ".."}),
+                ElementsAre("data/a", "b", "y/c", "d", "item"));
+}
+
+TEST(ItemKeys, HiddenFilesAreNotAllExtension) {
+    EXPECT_THAT(make_item_keys({".jpg"}), ElementsAre(".jpg"));
+}
+
+TEST(ItemKeys, ReplaceWhatIsNotPrintable) {
+    EXPECT_THAT(make_item_keys({"a\nb\x7f.jpg", "c\xff\xc3.jpg", "\xc3\xa4.jpg"}),
+                ElementsAre("a_b_", "c__", "\xc3\xa4"));
+}
+
+TEST(ItemKeys, CutLongPartsAndPathsAndKeepThemApart) {
+    const std::string part(240, 'p');
+    const auto keys = make_item_keys({part + "1.jpg", part + "2.jpg"});
+    EXPECT_EQ(keys[0].size(), 200U);
+    EXPECT_NE(keys[0], keys[1]);
+    std::string deep;
+    for (int i = 0; i < 300; ++i) deep += "folder/";
+    const auto deep_keys = make_item_keys({deep + "1.jpg", deep + "2.jpg", deep + "2.jpg"});
+    for (const auto& key : deep_keys) EXPECT_LE(key.size(), kMaxKeyBytes);
+    EXPECT_EQ(std::set(deep_keys.begin(), deep_keys.end()).size(), 3U);
+}
+
+TEST(ItemKeys, CutOnlyBetweenCharacters) {
+    std::string umlauts;
+    for (int i = 0; i < 150; ++i) umlauts += "\xc3\xa4";
+    EXPECT_TRUE(is_utf8(make_item_keys({umlauts + ".jpg"})[0]));
+}
+
+TEST(ItemKeys, AnyListGivesUniqueCleanKeys) {
+    rc::check([] {
+        // Few letters, so that names often meet.
+        const auto name =
+            rc::gen::container<std::string>(rc::gen::elementOf(std::string("ab./-2\xc3\xa4\n")));
+        const auto ending = rc::gen::elementOf(Names{"", ".jpg", ".png", "-2", ".jpg-2"});
+        Names names;
+        for (const auto& [front, back] :
+             *rc::gen::container<std::vector<std::pair<std::string, std::string>>>(
+                 rc::gen::pair(name, ending)))
+            names.push_back(front + back);
+        const Names keys = make_item_keys(names);
+        RC_ASSERT(keys.size() == names.size());
+        RC_ASSERT(std::set(keys.begin(), keys.end()).size() == keys.size());
+        RC_ASSERT(keys == make_item_keys(names));
+        for (const std::string& key : keys) {
+            RC_ASSERT(!key.empty() && key.front() != '/' && key.size() <= kMaxKeyBytes && is_utf8(key));
+            const std::string framed = "/" + key + "/";
+            RC_ASSERT(framed.find("/../") == std::string::npos && framed.find("/./") == std::string::npos);
+            RC_ASSERT(framed.find("//") == std::string::npos && key.find('\n') == std::string::npos);
+        }
+    });
+}
+
+TEST(Printable, EscapesWhatALogLineCannotShow) {
+    EXPECT_EQ(printable("a\nb\xff\xc3\xa4"), "a\\x0ab\\xff\xc3\xa4");
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,117 @@
+#include "tests/unit/images/picture_files.hpp"
+
+#include <png.h>
+#include <turbojpeg.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <stdexcept>
+
+namespace offramp {
+
+TempFolder::TempFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "offramp-test-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
+    path_ = name;
+    std::filesystem::permissions(path_, std::filesystem::perms(0755));
+}
+
+TempFolder::~TempFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+}
+
+std::string TempFolder::write(const std::string& name, const std::string& bytes) const {
+    const std::filesystem::path file = path_ / name;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file, std::ios::binary) << bytes;
+    return file.string();
+}
+
+Rgb gradient(ImageSize size, unsigned seed) {
+    Rgb pixels;
+    pixels.reserve(size.rgb_bytes());
+    for (std::uint32_t y = 0; y < size.height; ++y)
+        for (std::uint32_t x = 0; x < size.width; ++x) {
+            pixels.push_back(static_cast<std::uint8_t>((x * 255 / size.width + seed * 37) % 256));
+            pixels.push_back(static_cast<std::uint8_t>(y * 255 / size.height));
+            pixels.push_back(static_cast<std::uint8_t>((seed * 61) % 256));
+        }
+    return pixels;
+}
+
+std::string encode_jpeg(ImageSize size, const Rgb& pixels, JpegColors colors, JpegScans scans) {
+    const tjhandle encoder = tjInitCompress();
+    std::vector<std::uint8_t> cmyk;
+    const std::uint8_t* from = pixels.data();
+    int format = TJPF_RGB;
+    if (colors == JpegColors::Cmyk) {
+        for (std::size_t i = 0; i < size.pixels(); ++i)
+            for (const std::uint8_t value :
+                 {pixels[3 * i], pixels[3 * i + 1], pixels[3 * i + 2], std::uint8_t{255}})
+                cmyk.push_back(value);
+        from = cmyk.data();
+        format = TJPF_CMYK;
+    }
+    unsigned char* bytes = nullptr;
+    unsigned long count = 0;
+    const int failed =
+        tjCompress2(encoder, from, static_cast<int>(size.width), 0, static_cast<int>(size.height), format,
+                    &bytes, &count, colors == JpegColors::Gray ? TJSAMP_GRAY : TJSAMP_444, 95,
+                    scans == JpegScans::Progressive ? TJFLAG_PROGRESSIVE : 0);
+    if (failed != 0) throw std::runtime_error(tjGetErrorStr2(encoder));
+    std::string file(reinterpret_cast<char*>(bytes), count);
+    tjFree(bytes);
+    tjDestroy(encoder);
+    return file;
+}
+
+std::string encode_png(ImageSize size, const PngLayout& layout, const std::vector<std::uint8_t>& rows) {
+    std::string file;
+    png_structp png = png_create_write_struct(
+        PNG_LIBPNG_VER_STRING, nullptr,
+        [](png_structp, png_const_charp text) { throw std::runtime_error(text); }, nullptr);
+    png_infop info = png_create_info_struct(png);
+    png_set_write_fn(
+        png, &file,
+        [](png_structp writer, png_bytep bytes, std::size_t count) {
+            static_cast<std::string*>(png_get_io_ptr(writer))->append(reinterpret_cast<char*>(bytes), count);
+        },
+        nullptr);
+    png_set_IHDR(png, info, size.width, size.height, layout.bit_depth, layout.color_type,
+                 layout.interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
+                 PNG_FILTER_TYPE_DEFAULT);
+    if (!layout.palette.empty()) {
+        std::vector<png_color> colors;
+        for (std::size_t i = 0; i + 2 < layout.palette.size(); i += 3)
+            colors.push_back({layout.palette[i], layout.palette[i + 1], layout.palette[i + 2]});
+        png_set_PLTE(png, info, colors.data(), static_cast<int>(colors.size()));
+    }
+    if (!layout.transparency.empty())
+        png_set_tRNS(png, info, layout.transparency.data(), static_cast<int>(layout.transparency.size()),
+                     nullptr);
+    std::vector<std::uint8_t> lines = rows;
+    std::vector<png_bytep> starts;
+    for (std::uint32_t y = 0; y < size.height; ++y)
+        starts.push_back(lines.data() + y * (lines.size() / size.height));
+    png_write_info(png, info);
+    png_write_image(png, starts.data());
+    png_write_end(png, nullptr);
+    png_destroy_write_struct(&png, &info);
+    return file;
+}
+
+std::string encode_png(ImageSize size, const Rgb& pixels) {
+    return encode_png(size, PngLayout{.color_type = PNG_COLOR_TYPE_RGB}, pixels);
+}
+
+std::string png_header(ImageSize size) {
+    std::string file = encode_png({1, 1}, {9, 9, 9});
+    for (int byte = 0; byte < 4; ++byte) {
+        file[16 + static_cast<std::size_t>(byte)] = static_cast<char>(size.width >> (24 - 8 * byte));
+        file[20 + static_cast<std::size_t>(byte)] = static_cast<char>(size.height >> (24 - 8 * byte));
+    }
+    return file;
+}
+
+}  // namespace offramp

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "common/images/image_size.hpp"
+
+namespace offramp {
+
+// A folder of its own for one test, removed with everything in it.
+class TempFolder {
+  public:
+    TempFolder();
+    ~TempFolder();
+    TempFolder(const TempFolder&) = delete;
+    TempFolder& operator=(const TempFolder&) = delete;
+
+    const std::filesystem::path& path() const { return path_; }
+    std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+    // Writes a file, with the folders that it needs.
+    std::string write(const std::string& name, const std::string& bytes) const;
+
+  private:
+    std::filesystem::path path_;
+};
+
+using Rgb = std::vector<std::uint8_t>;
+
+// A picture of smooth gradients, that JPEG keeps nearly as it is, different for each seed.
+Rgb gradient(ImageSize size, unsigned seed = 0);
+
+enum class JpegColors { Color, Gray, Cmyk };
+enum class JpegScans { Baseline, Progressive };
+std::string encode_jpeg(ImageSize size, const Rgb& pixels, JpegColors colors = JpegColors::Color,
+                        JpegScans scans = JpegScans::Baseline);
+std::string encode_png(ImageSize size, const Rgb& pixels);
+// Any PNG: rows as they lie in the file. `palette` (RGB triples) and `transparency` may be empty.
+struct PngLayout {
+    int color_type = 0;
+    int bit_depth = 8;
+    bool interlaced = false;
+    std::vector<std::uint8_t> palette, transparency;
+};
+std::string encode_png(ImageSize size, const PngLayout& layout, const std::vector<std::uint8_t>& rows);
+// A correct header and nothing else that counts: what a decompression bomb begins with.
+std::string png_header(ImageSize size);
+
+}  // namespace offramp

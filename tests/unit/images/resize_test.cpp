@@ -1,0 +1,105 @@
+#include "common/images/resize.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace offramp {
+namespace {
+
+using Rgb = std::vector<std::uint8_t>;
+
+Rgb resize(const Rgb& from, ImageSize from_size, ImageSize to_size) {
+    Rgb to(to_size.rgb_bytes());
+    Resizer().resize(from.data(), from_size, to.data(), to_size);
+    return to;
+}
+
+Rgb gray_line(std::initializer_list<int> values) {
+    Rgb line;
+    for (const int value : values) line.insert(line.end(), 3, static_cast<std::uint8_t>(value));
+    return line;
+}
+
+Rgb noise(ImageSize size) {
+    Rgb pixels(size.rgb_bytes());
+    std::uint32_t state = 1;
+    for (std::uint8_t& value : pixels) {
+        state = (state * 1103515245U + 12345U) & 0x7fffffffU;
+        value = static_cast<std::uint8_t>(state >> 16);
+    }
+    return pixels;
+}
+
+std::uint64_t fnv1a(const Rgb& bytes) {
+    std::uint64_t hash = 0xcbf29ce484222325ULL;
+    for (const std::uint8_t byte : bytes) hash = (hash ^ byte) * 0x100000001b3ULL;
+    return hash;
+}
+
+TEST(Resize, HalvesWithATriangleTwoPixelsToEachSide) {
+    // Weights 1, 3, 3, 1 of 8 inside; at the borders what lies outside is left out: 3, 3, 1 of 7.
+    EXPECT_EQ(resize(gray_line({0, 80, 160, 240}), {4, 1}, {2, 1}), gray_line({57, 183}));
+    EXPECT_EQ(resize(gray_line({10, 10, 100, 200, 10, 10}), {6, 1}, {3, 1}), gray_line({23, 115, 37}));
+}
+
+TEST(Resize, DoublesBetweenNeighbours) {
+    EXPECT_EQ(resize(gray_line({0, 100}), {2, 1}, {4, 1}), gray_line({0, 25, 75, 100}));
+    EXPECT_EQ(resize(gray_line({0, 100}), {1, 2}, {1, 4}), gray_line({0, 25, 75, 100}));
+}
+
+TEST(Resize, ChannelsStayApart) {
+    EXPECT_EQ(resize({0, 100, 200, 100, 200, 0}, {2, 1}, {1, 1}), (Rgb{50, 150, 100}));
+}
+
+// FNV-1a of what PIL's Image.resize(size, BILINEAR) makes of the same noise, one direction after the other.
+TEST(Resize, EqualsPilBitForBit) {
+    struct Case {
+        ImageSize from, to;
+        std::uint64_t hash;
+    };
+    for (const Case& c : std::vector<Case>{{{7, 5}, {7, 5}, 0x5fa20af5cb9c9ec9ULL},
+                                           {{7, 5}, {14, 10}, 0xbd52db21167505caULL},
+                                           {{64, 48}, {20, 20}, 0x31b0c844ab324d03ULL},
+                                           {{37, 91}, {50, 13}, 0x824ffbed2fedeb17ULL},
+                                           {{100, 1}, {9, 3}, 0x7d4da461194399ebULL},
+                                           {{1, 1}, {4, 4}, 0x8ad5e228f9590335ULL},
+                                           {{500, 375}, {512, 512}, 0xbe7952ae6c095816ULL},
+                                           {{33, 20}, {33, 7}, 0x0c92bf930ef0c8a2ULL},
+                                           {{33, 20}, {8, 20}, 0x5bd25b8ee4167f38ULL}})
+        EXPECT_EQ(fnv1a(resize(noise(c.from), c.from, c.to)), c.hash)
+            << c.from.width << "x" << c.from.height << " to " << c.to.width << "x" << c.to.height;
+}
+
+TEST(Resize, APlaneIsOneChannelOfAPicture) {
+    for (const ImageSize to : {ImageSize{9, 7}, ImageSize{5, 30}, ImageSize{31, 17}, ImageSize{90, 17}}) {
+        const ImageSize from{31, 17};
+        Rgb plane(from.pixels());
+        const Rgb picture = noise(from);
+        for (std::size_t i = 0; i < plane.size(); ++i) plane[i] = picture[3 * i + 1];
+        Rgb out(to.pixels());
+        Resizer().resize_plane(plane.data(), from, out.data(), to);
+        const Rgb wanted = resize(picture, from, to);
+        for (std::size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], wanted[3 * i + 1]) << i;
+    }
+}
+
+TEST(Resize, KeepsAFlatPictureFlat) {
+    for (const ImageSize size : {ImageSize{1, 1}, ImageSize{3, 200}, ImageSize{513, 2}}) {
+        const Rgb flat = resize(Rgb(ImageSize{31, 17}.rgb_bytes(), 255), {31, 17}, size);
+        EXPECT_EQ(std::count(flat.begin(), flat.end(), 255), static_cast<std::ptrdiff_t>(size.rgb_bytes()));
+    }
+}
+
+TEST(Resize, ScratchOfOneSizeDoesNotShowInTheNext) {
+    Resizer used;
+    Rgb out(ImageSize{90, 90}.rgb_bytes());
+    used.resize(noise({200, 200}).data(), {200, 200}, out.data(), {90, 90});
+    Rgb small(ImageSize{5, 4}.rgb_bytes());
+    used.resize(noise({9, 7}).data(), {9, 7}, small.data(), {5, 4});
+    EXPECT_EQ(small, resize(noise({9, 7}), {9, 7}, {5, 4}));
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,84 @@
+#include "producer/models/model_file.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "common/base/error.hpp"
+#include "common/safetensors/safetensors_header.hpp"
+
+namespace offramp {
+namespace {
+
+class ModelFile : public testing::Test {
+  protected:
+    void SetUp() override {
+        std::string pattern = (std::filesystem::temp_directory_path() / "offramp-test-XXXXXX").string();
+        ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+        folder_ = pattern;
+    }
+    void TearDown() override { std::filesystem::remove_all(folder_); }
+
+    // A file with one tensor of four zeros.
+    std::string write(const std::string& name, const std::string& tensor, const std::map<std::string, std::string>& notes = {}) {
+        const TensorEntry entry{.name = tensor, .dtype = "F32", .shape = {1}, .bytes = 4};
+        std::ofstream(folder_ + "/" + name, std::ios::binary) << safetensors_header({&entry, 1}, notes) << std::string(4, '\0');
+        return folder_ + "/" + name;
+    }
+
+    std::string error_of(const std::string& model, const std::string& weights, ExitCode code) {
+        try {
+            (void)choose_model(model, weights, folder_);
+        } catch (const ConfigError& error) {
+            EXPECT_EQ(error.exit_code(), code);
+            return error.what();
+        }
+        return "no error";
+    }
+
+    std::string folder_;
+};
+
+TEST_F(ModelFile, ANameStaysWithTheWeightsThatWereGiven) {
+    EXPECT_EQ(choose_model("encoder", "w.safetensors", folder_), (ModelChoice{"encoder", "w.safetensors"}));
+    EXPECT_EQ(choose_model("encoder", "", folder_), (ModelChoice{"encoder", ""}));
+    EXPECT_EQ(choose_model("copy", "", folder_), (ModelChoice{"copy", ""}));
+}
+
+TEST_F(ModelFile, ANameWithoutWeightsGetsThoseItIsShippedWith) {
+    const std::string shipped = write("cutout.safetensors", "head.weight");
+    EXPECT_EQ(choose_model("cutout", "", folder_), (ModelChoice{"cutout", shipped}));
+    EXPECT_EQ(choose_model("cutout", "mine.safetensors", folder_), (ModelChoice{"cutout", "mine.safetensors"}));
+}
+
+TEST_F(ModelFile, AFileSaysWhichModelItIsOf) {
+    const std::string noted = write("a.safetensors", "anything", {{"architecture", "cutout"}});
+    EXPECT_EQ(choose_model(noted, "", folder_), (ModelChoice{"cutout", noted}));
+}
+
+TEST_F(ModelFile, AFileWithoutANoteIsKnownByItsTensors) {
+    const std::map<std::string, std::string> models{{"classifier.0.convs.0.0.weight", "deeplabv3-resnet50"},
+                                                    {"layers.0.self_attn.in_proj_weight", "encoder"},
+                                                    {"encoder.0.weight", "cutout"}};
+    for (const auto& [tensor, model] : models) {
+        const std::string file = write("b.safetensors", tensor);
+        EXPECT_EQ(choose_model(file, "", folder_), (ModelChoice{model, file}));
+    }
+}
+
+TEST_F(ModelFile, WhatIsNoModelIsRefusedByName) {
+    const std::string unknown = write("c.safetensors", "anything");
+    EXPECT_THAT(error_of(unknown, "", ExitCode::BadInput), testing::HasSubstr(unknown));
+    EXPECT_THAT(error_of(folder_ + "/none.safetensors", "", ExitCode::NoInput), testing::HasSubstr("does not exist"));
+    EXPECT_THAT(error_of(unknown, "w.safetensors", ExitCode::Usage), testing::HasSubstr("w.safetensors"));
+    std::ofstream(unknown) << "no weights";
+    EXPECT_THAT(error_of(unknown, "", ExitCode::BadInput), testing::HasSubstr(unknown));
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,163 @@
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "common/base/error.hpp"
+#include "consumer/processors/foreground.hpp"
+#include "consumer/processors/processor.hpp"
+#include "tests/contract/processors/processor_world.hpp"
+#include "tests/unit/images/picture_files.hpp"
+#include "tests/unit/processors/decoded_png.hpp"
+#include "tests/unit/processors/hand_made.hpp"
+
+namespace offramp {
+namespace {
+
+using test::HandMade;
+using test::one_sample;
+using test::ScratchFolder;
+using test::spec_of;
+
+// A folder with one original of the sample.
+class CutOut : public testing::Test {
+  protected:
+    void give_original(ImageSize size) {
+        original_ = gradient(size);
+        size_ = size;
+        std::ofstream(input_.path() + "/sample.png", std::ios::binary) << encode_png(size, original_);
+    }
+
+    test::Tree run_over(const SlabContents& contents) {
+        RunConfig config = test::config_for("cut-out", output_.path());
+        config.input = input_.path();
+        make_processor("cut-out", {&config})->process(contents, test::kNoProgress, test::kCurrent);
+        return test::read_tree(output_.path());
+    }
+
+    // The alpha of each pixel, after the colours have been compared with the original's.
+    std::vector<int> alpha_of(const SlabContents& contents, const std::string& name = "sample.png") {
+        const std::string file = run_over(contents).at(name);
+        const test::DecodedRgba cut = test::decode_rgba_png(std::as_bytes(std::span(file)));
+        EXPECT_EQ((ImageSize{cut.width, cut.height}), size_);
+        std::vector<int> alpha;
+        for (std::size_t i = 0; i < cut.pixels.size(); ++i) {
+            alpha.push_back(cut.pixels[i][3]);
+            for (std::size_t c = 0; c < 3; ++c)
+                EXPECT_EQ(cut.pixels[i][c], alpha.back() == 0 ? 0 : original_[3 * i + c]) << i;
+        }
+        return alpha;
+    }
+
+    ScratchFolder input_, output_;
+    Rgb original_;
+    ImageSize size_;
+};
+
+TEST_F(CutOut, ClassIdsGiveHardEdgesInTheOriginalsSize) {
+    give_original({4, 2});
+    HandMade made = one_sample();
+    made.add(spec_of("classes", kUInt8, {1, 2, 4}));
+    made.contents.transform = OutputTransform::ClassMap;
+    const std::uint8_t ids[] = {0, 1, 2, 0, 0, 0, 255, 7};
+    std::memcpy(made.storage[0].data(), ids, sizeof ids);
+    EXPECT_THAT(alpha_of(made.contents), testing::ElementsAre(0, 255, 255, 0, 0, 0, 255, 255));
+}
+
+TEST_F(CutOut, EdgesAreSoftWhereTheOriginalIsLarger) {
+    give_original({8, 1});
+    HandMade made = one_sample();
+    made.add(spec_of("classes", kUInt8, {1, 1, 2}));
+    made.contents.transform = OutputTransform::ClassMap;
+    const std::uint8_t ids[] = {0, 1};
+    std::memcpy(made.storage[0].data(), ids, sizeof ids);
+    EXPECT_THAT(alpha_of(made.contents), testing::ElementsAre(0, 0, 32, 96, 159, 223, 255, 255));
+}
+
+TEST_F(CutOut, ConfidenceIsTheAlphaOfThingsAndWhatBackgroundLacks) {
+    give_original({4, 1});
+    HandMade made = one_sample();
+    made.add(spec_of("classes", kUInt8, {1, 1, 4}));
+    made.add(spec_of("confidence", kUInt8, {1, 1, 4}));
+    made.contents.transform = OutputTransform::ClassMap;
+    const std::uint8_t ids[] = {0, 0, 3, 3};
+    const std::uint8_t sure[] = {255, 140, 150, 250};
+    std::memcpy(made.storage[0].data(), ids, sizeof ids);
+    std::memcpy(made.storage[1].data(), sure, sizeof sure);
+    EXPECT_THAT(alpha_of(made.contents), testing::ElementsAre(0, 115, 150, 250));
+}
+
+TEST_F(CutOut, ScoresGiveTheProbabilityOfNotBeingBackground) {
+    give_original({3, 1});
+    HandMade made = one_sample();
+    made.add(spec_of("logits", kFloat32, {1, 3, 1, 3}));
+    const float planes[] = {0, 50, 1, /**/ 0, -50, NAN, /**/ 0, 0, 1};
+    std::memcpy(made.storage[0].data(), planes, sizeof planes);
+    EXPECT_THAT(alpha_of(made.contents), testing::ElementsAre(170, 0, 0));
+
+    // The same, the classes of a pixel side by side.
+    made.contents.tensors[0].spec.strides = {9, 1, 9, 3};
+    const float pixels[] = {0, 0, 0, /**/ 50, -50, 0, /**/ 1, NAN, 1};
+    std::memcpy(made.storage[0].data(), pixels, sizeof pixels);
+    EXPECT_THAT(alpha_of(made.contents), testing::ElementsAre(170, 0, 0));
+}
+
+TEST_F(CutOut, LowResScoresAreEnlargedBeforeTheyAreWeighed) {
+    give_original({4, 2});
+    HandMade made = one_sample();
+    made.add(spec_of("logits", kFloat32, {1, 2, 1, 2}));
+    made.contents.transform = OutputTransform::LowRes;
+    made.contents.expansion = 2;
+    const float planes[] = {4, -4, /**/ 0, 0};  // enlarged: 4, 2, -2, -4
+    std::memcpy(made.storage[0].data(), planes, sizeof planes);
+    const auto alpha = [](double score) { return static_cast<int>(255 - 255 / (1 + std::exp(-score)) + 0.5); };
+    EXPECT_THAT(alpha_of(made.contents), testing::ElementsAre(alpha(4), alpha(2), alpha(-2), alpha(-4), alpha(4), alpha(2), alpha(-2), alpha(-4)));
+}
+
+TEST_F(CutOut, OfSeveralFittingOutputsEachGetsItsOwn) {
+    give_original({2, 2});
+    HandMade made = one_sample();
+    made.add(spec_of("out", kFloat32, {1, 2, 1, 1}));
+    made.add(spec_of("aux", kBFloat16, {1, 2, 1, 1}));
+    const auto tree = run_over(made.contents);
+    EXPECT_EQ(tree.size(), 2U);
+    EXPECT_TRUE(tree.contains("sample.out.png") && tree.contains("sample.aux.png"));
+}
+
+std::string error_of(const std::function<void()>& work, ExitCode code) {
+    try {
+        work();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.exit_code(), code);
+        return error.what();
+    }
+    return "no error";
+}
+
+TEST_F(CutOut, AnOriginalThatIsGoneOrSpoiltIsNamed) {
+    give_original({4, 2});
+    HandMade made = one_sample();
+    made.add(spec_of("classes", kUInt8, {1, 2, 4}));
+    made.contents.samples[0].key = "other";
+    EXPECT_THAT(error_of([&] { run_over(made.contents); }, ExitCode::NoInput), testing::HasSubstr("the sample 'other'"));
+    made.contents.samples[0].key = "sample";
+    std::ofstream(input_.path() + "/sample.png") << "no image";
+    EXPECT_THAT(error_of([&] { run_over(made.contents); }, ExitCode::NoInput), testing::HasSubstr("sample.png, cannot be read any more"));
+    EXPECT_TRUE(test::read_tree(output_.path()).empty());
+}
+
+TEST_F(CutOut, ARunWithoutImagesIsRefusedAtTheStart) {
+    RunConfig config = test::config_for("cut-out", output_.path());
+    config.input.clear();
+    EXPECT_THAT(error_of([&] { make_processor("cut-out", {&config}); }, ExitCode::Usage), testing::HasSubstr("--input"));
+    config.input = input_.path();
+    config.source = "synthetic";
+    EXPECT_THAT(error_of([&] { make_processor("cut-out", {&config}); }, ExitCode::Usage), testing::HasSubstr("--input"));
+    config.source = "auto";
+    EXPECT_THAT(error_of([&] { make_processor("cut-out", {&config}); }, ExitCode::NoInput), testing::HasSubstr(input_.path()));
+}
+
+}  // namespace
+}  // namespace offramp

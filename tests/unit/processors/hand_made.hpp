@@ -1,0 +1,37 @@
+#pragma once
+
+#include <initializer_list>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "common/slab/slab_view.hpp"
+
+namespace offramp::test {
+
+// One sample of hand-made outputs; the tensors borrow `storage`.
+struct HandMade {
+    std::vector<std::vector<float>> storage;
+    SlabContents contents;
+
+    void add(TensorSpec spec) {
+        storage.emplace_back(spec.elements() + 1);
+        const auto bytes =
+            std::as_bytes(std::span(storage.back())).first(spec.elements() * spec.dtype.bytes());
+        contents.tensors.push_back({std::move(spec), bytes});
+    }
+};
+
+inline HandMade one_sample() {
+    HandMade made;
+    made.contents.samples.push_back({.item = 0, .batch = 0, .row = 0, .hole = false, .key = "sample"});
+    made.contents.batches.push_back(
+        {.batch = 0, .first_row = 0, .rows = 1, .first_sample = 0, .reserved = 0});
+    return made;
+}
+
+inline TensorSpec spec_of(const char* name, DType dtype, std::initializer_list<std::int64_t> shape) {
+    return TensorSpec::contiguous(name, dtype, std::span(shape.begin(), shape.size()));
+}
+
+}  // namespace offramp::test
