@@ -277,6 +277,7 @@ void Broker::refuse(const std::string& peer, RefusalReason reason, const std::st
 }
 
 void Broker::on_goodbye(Peer& peer) {
+    memory_.look_at_cells();   // for its last figures
     note_departure(peer, "goodbye");
     // Tickets that crossed its goodbye: it never saw them, or will not begin.
     take_holds_back(peer, 0, "goodbye");
@@ -332,6 +333,7 @@ void Broker::bury_the_dead() {
 void Broker::bury(Peer& peer) {
     peer.gone = true;
     if (!peer.admitted) return;
+    memory_.look_at_cells();   // the dead writes no more
     const ConsumerCell& cell = cells_[peer.ref.slot];
     const std::uint64_t work = load_word(cell.session) == peer.ref.session ? load_word(cell.work) : 0;
     note_departure(peer, "died");
@@ -344,6 +346,7 @@ void Broker::look_at_leases() {
     const TimePoint now = clock_.now();
     if (now < next_lease_look_) return;
     next_lease_look_ = now + kLeaseLookInterval;
+    memory_.look_at_cells();
     watch_shortage(now);
     for (auto& [id, peer] : peers_) {
         if (!peer->admitted && now - peer->since > kHandshake) {

@@ -56,6 +56,7 @@ class SlabLedger {
     // Every slab Free, in its first generation; no consumers.
     static SlabLedger format(Memory memory, std::uint32_t epoch);
     // Takes over what an earlier producer left: mends half-done changes, abandons Filling, keeps every recorded holder.
+    // Errors: ProtocolError for words that no producer leaves (check_ledger_words).
     static SlabLedger adopt(Memory memory, std::uint32_t epoch);
 
     // --- filling ---
