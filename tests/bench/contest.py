@@ -39,6 +39,7 @@ class Window:
     producer_private_mib: float
     readers_private_mib: float
     stage: str
+    producer_threads_cpu_ms_per_batch: dict = dataclasses.field(default_factory=dict)
 
 
 def between(first, last, batch):
@@ -58,7 +59,9 @@ def between(first, last, batch):
                   producer_cpu_ms_per_batch=producer_cpu, readers_cpu_ms_per_batch=readers_cpu,
                   producer_faults_per_batch=producer_faults, readers_faults_per_batch=readers_faults,
                   producer_private_mib=last.producer.private_kib / 1024, readers_private_mib=last.readers.private_kib / 1024,
-                  stage=last.stage)
+                  stage=last.stage,
+                  producer_threads_cpu_ms_per_batch={name: (seconds - first.producer_threads.get(name, 0)) * 1000 * per_batch
+                                                     for name, seconds in last.producer_threads.items()})
 
 
 def load(programs, batch, pace):

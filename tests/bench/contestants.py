@@ -15,7 +15,7 @@ import time
 
 from contest import between
 from peers.progress import ProgressReader, make_progress_file
-from processes import Usage, die_with_parent, members_of, signal_all, signal_groups, trackers_among, usage_of, usage_of_all
+from processes import Usage, cpu_by_thread, die_with_parent, members_of, signal_all, signal_groups, trackers_among, usage_of, usage_of_all
 
 HERE = pathlib.Path(__file__).resolve().parent
 STALL_SECONDS = 90     # without a single sample finished
@@ -56,6 +56,7 @@ class Look:
     producer: Usage
     readers: Usage
     stage: str = ""            # what the program itself names as the stage that holds the rest back
+    producer_threads: dict = dataclasses.field(default_factory=dict)   # CPU seconds by name
 
 
 class Program:
@@ -93,7 +94,8 @@ class Program:
         """The first look whose newest release came at `release_ns` or later and that counts more than `more_than` samples."""
         seen = self._until(lambda: self._progress_if(release_ns, more_than), STALL_SECONDS, "progress")
         samples, at_ns, payload_bytes, stage = seen
-        return Look(samples, at_ns, payload_bytes, time.monotonic_ns(), usage_of(self._children[0].pid), usage_of_all(self._readers), stage)
+        return Look(samples, at_ns, payload_bytes, time.monotonic_ns(), usage_of(self._children[0].pid), usage_of_all(self._readers), stage,
+                    cpu_by_thread(self._children[0].pid))
 
     def window(self, batch, pace):
         """Runs for one window and is stopped again; `batch`: samples in what the row counts."""

@@ -42,11 +42,11 @@ def run_python_for_json(name, program, flags):
 class MessageBench:
     """offramp-message-bench: our channels alone. A window is one run of it; its own start is not in its figures."""
 
-    def __init__(self, name, places, consumers, slabs):
+    def __init__(self, name, places, consumers, slabs, bare=False):
         self.name = name
         self._binaries = pathlib.Path(places.binaries)
         self._program = self._binaries / "offramp-message-bench"
-        self._flags = {"consumers": consumers, "slabs": slabs}
+        self._flags = {"consumers": consumers, "slabs": slabs, "bare": bare}
 
     def start(self):
         if not self._program.exists():

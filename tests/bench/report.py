@@ -58,9 +58,17 @@ def contest_table(result):
                      f"{middle['producer_cpu_ms_per_batch']:.3g}, {middle['readers_cpu_ms_per_batch']:.3g} | "
                      f"{middle['producer_faults_per_batch']:.2g}, {middle['readers_faults_per_batch']:.2g} | "
                      f"{middle['producer_private_mib']:.0f}, {middle['readers_private_mib']:.0f} |")
+    lines += thread_lines(result)
     for name, other in result["beside"]:
         lines.append(f"\n{name} over {other}: {interval(result['ratios_of'][name][other])}")
     return lines
+
+
+def thread_lines(result):
+    """Where our producer's CPU time goes, thread by thread; what takes less than a fiftieth of it is left out."""
+    threads = result["contestants"][result["ours"]].get("producer_threads_cpu_ms_per_batch") or {}
+    shown = [f"{name} {ms:.3g}" for name, ms in threads.items() if ms > 0.02 * sum(threads.values())]
+    return [f"\nCPU of {result['ours']}'s producer by thread, ms a {singular(result['unit'])}: {', '.join(shown)}"] if shown else []
 
 
 def interval(ratio):

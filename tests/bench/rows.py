@@ -17,6 +17,7 @@ from workloads import IMAGES, OUTPUT, Messages, Ours, PeerProgram
 
 PER_WINDOW = ("bytes_per_batch", "producer_cpu_ms_per_batch", "readers_cpu_ms_per_batch", "producer_faults_per_batch",
               "readers_faults_per_batch", "producer_private_mib", "readers_private_mib")
+HOPS = ("filled_to_broker_awake_p50_us", "broker_step_p50_us")   # parts of our latency
 IMAGES_PROGRAM = pathlib.Path(__file__).resolve().with_name("images.py")
 
 
@@ -63,7 +64,7 @@ class RowBuilder:
 
     def make(self, spec):
         if isinstance(spec, Messages):
-            program = MessageBench(spec.name, self._places, spec.consumers, spec.slabs)
+            program = MessageBench(spec.name, self._places, spec.consumers, spec.slabs, spec.bare)
         elif isinstance(spec, Ours):
             program = OfframpRun(spec.name, self._places, self._fill_in(spec.flags), spec.consumers)
         else:
@@ -83,7 +84,7 @@ class RowBuilder:
     def describe(self, spec):
         """What a reader must know to judge a contestant's figures: program, flags, how many readers and how those read."""
         program = {Ours: "offramp-producer", Messages: "offramp-message-bench"}.get(type(spec)) or spec.program
-        flags = {"slabs": spec.slabs} if isinstance(spec, Messages) else {name: value for name, value in spec.flags.items() if value is not None}
+        flags = {"slabs": spec.slabs, "bare": spec.bare} if isinstance(spec, Messages) else {name: value for name, value in spec.flags.items() if value is not None}
         readers = spec.readers if isinstance(spec, PeerProgram) else spec.consumers
         native = "our consumers' loop" if self._places.native_reader() else "NumPy"
         return {"program": program, "flags": flags, "readers": readers, "reads_with": native if reads_all(spec) else None}
@@ -112,7 +113,7 @@ def least_seconds(row, pace):
     """How long a row takes at least: its windows. What programs need to start, and to end by themselves, comes on top."""
     pace = pace_of(row, pace)
     windows = pace.windows * (pace.settle_seconds + pace.seconds)
-    return {"contest": len(row.contestants) * (pace.warm_seconds + windows), "latency": pace.windows * pace.seconds, "start": 0,
+    return {"contest": len(row.contestants) * (pace.warm_seconds + windows), "latency": 2 * pace.windows * pace.seconds, "start": 0,
             "curve": 2 * pace.warm_seconds + len(row.curve) * (pace.warm_seconds + 2 * windows)}[row.kind]
 
 
@@ -126,25 +127,37 @@ def contest(row, builder, pace, result, tell):
         own = windows[program.name]
         result["contestants"][program.name] = {
             "rate": spread(rates[program.name]), **{field: spread([getattr(window, field) for window in own]) for field in PER_WINDOW},
+            "producer_threads_cpu_ms_per_batch": threads_of(own),
             "stages": sorted({window.stage for window in own if window.stage}), "windows": [dataclasses.asdict(window) for window in own],
             "facts": program.facts()}
     result["ratios_of"] = {mine: {other: ratio(rates[mine], rates[other]) for other in rates if other != mine} for mine in rates}
 
 
+def threads_of(windows):
+    """The producer's CPU time a batch by kind of thread, median over the windows, largest first."""
+    names = {name for window in windows for name in window.producer_threads_cpu_ms_per_batch}
+    middles = {name: spread([window.producer_threads_cpu_ms_per_batch.get(name, 0) for window in windows])["median"] for name in names}
+    return dict(sorted(middles.items(), key=lambda item: -item[1]))
+
+
 def latency(row, builder, pace, result, tell):
-    """Both by turns, each passing one number at a time; figures are medians over the rounds, histograms sums."""
-    ours, peer = builder.make(row.contestants[0]), row.contestants[1]
-    told = {ours.name: [], peer.name: []}
+    """All by turns, each passing one number at a time; figures are medians over the rounds, histograms sums."""
+    told = {spec.name: [] for spec in row.contestants}
     for number in range(pace.windows):
-        told[ours.name].append(ours.latency(pace.seconds))
-        told[peer.name].append(run_python_for_json(peer.name, peer.program, {**peer.flags, "latency": True}))
+        for spec in row.contestants:
+            if isinstance(spec, Messages):
+                figures = builder.make(spec).latency(pace.seconds)
+            else:
+                figures = run_python_for_json(spec.name, spec.program, {**spec.flags, "latency": True})
+            told[spec.name].append(figures)
         tell(f"round {number + 1}: " + ", ".join(f"{name} p50 {runs[-1]['p50_us']:.4g} µs" for name, runs in told.items()))
     for name, runs in told.items():
         histogram = {}
         for run in runs:
             for upper, count in run["histogram"]:
                 histogram[upper] = histogram.get(upper, 0) + count
-        result["contestants"][name] = {"figures": {key: spread([run[key] for run in runs]) for key in ("p50_us", "p99_us")},
+        keys = ["p50_us", "p99_us", *(key for key in HOPS if key in runs[0])]
+        result["contestants"][name] = {"figures": {key: spread([run[key] for run in runs]) for key in keys},
                                        "histogram": sorted(histogram.items()), "windows": runs}
 
 

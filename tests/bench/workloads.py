@@ -34,10 +34,11 @@ class PeerProgram:
 
 @dataclasses.dataclass(frozen=True)
 class Messages:
-    """offramp-message-bench: the channels alone."""
+    """offramp-message-bench: the channels alone; `bare`: libzmq alone, in the latency row."""
     name: str
     consumers: int
     slabs: int
+    bare: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,13 +245,14 @@ def message_rows(sizes):
     rows = []
     for readers in (1, 4):
         count = sizes.readers(readers)
-        slabs = 64
+        slabs = 256   # enough that more are on their way than one consumer may hold
         rows.append(Row(f"W8-{readers}-reader{'s' * (readers > 1)}", "Messages alone: slabs a second through both channels, no memory touched",
                         (Messages("ours", count, slabs),
                          PeerProgram("multiprocessing.Queue", "queue_messages.py", {"readers": count, "slabs": slabs}, count)),
                         (Ratio("multiprocessing.Queue", 5),), 1, "slabs"))
     rows.append(Row("latency", "Hand-over through an idle channel: from the sending of a slab's number to the consumer that has it",
-                    (Messages("ours", 1, 2), PeerProgram("multiprocessing.Queue", "queue_messages.py", {"samples": 300 if sizes.small else 10_000})),
+                    (Messages("ours", 1, 2), Messages("libzmq alone", 1, 2, bare=True),
+                     PeerProgram("multiprocessing.Queue", "queue_messages.py", {"samples": 300 if sizes.small else 10_000})),
                     (Latency("p50_us", "multiprocessing.Queue", 0.5), Latency("p99_us", "multiprocessing.Queue", 0.5)), 1, "slabs",
                     "latency"))
     return rows

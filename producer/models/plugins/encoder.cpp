@@ -1,3 +1,4 @@
+#include <ATen/ops/_addmm_activation.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
@@ -115,11 +116,20 @@ class Encoder final : public Model {
                           weight(name + "out_proj.weight"), weight(name + "out_proj.bias"));
     }
 
+    // In half precision on a GPU the GELU is the product's epilogue, which saves writing and reading 16 MiB a layer. It is GELU's tanh
+    // form, off by 5e-4 at most: below what bfloat16 resolves there. torch.nn.TransformerEncoder does the same when it infers.
+    at::Tensor widened(const at::Tensor& x, const std::string& name) const {
+        const at::Tensor& matrix = weight(name + "linear1.weight");
+        const at::Tensor& bias = weight(name + "linear1.bias");
+        if (!x.is_cuda() || x.scalar_type() == at::kFloat) return at::gelu(at::linear(x, matrix, bias));
+        return at::_addmm_activation(bias, x.reshape({-1, kWidth}), matrix.t(), 1, 1, /*use_gelu=*/true)
+            .view({x.size(0), kTokens, kInner});
+    }
+
     at::Tensor layer(const at::Tensor& x, const std::string& name) const {
         const at::Tensor attended = x + attention(norm(x, name + "norm1"), name + "self_attn.");
-        const at::Tensor inner = at::gelu(at::linear(
-            norm(attended, name + "norm2"), weight(name + "linear1.weight"), weight(name + "linear1.bias")));
-        return attended + at::linear(inner, weight(name + "linear2.weight"), weight(name + "linear2.bias"));
+        const at::Tensor wide = widened(norm(attended, name + "norm2"), name);
+        return attended + at::linear(wide, weight(name + "linear2.weight"), weight(name + "linear2.bias"));
     }
 
     Execution execution_;

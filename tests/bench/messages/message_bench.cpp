@@ -12,6 +12,7 @@
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "consumer/session/consumer_program.hpp"
+#include "tests/bench/messages/bare_channel.hpp"
 #include "tests/bench/messages/bench_consumer.hpp"
 #include "tests/bench/messages/bench_run.hpp"
 
@@ -19,6 +20,7 @@
 // opened. One line of JSON on standard output.
 //   offramp-message-bench --consumers 4 --slabs 64 --credits 16 --seconds 3
 //   offramp-message-bench --latency --seconds 5
+//   offramp-message-bench --latency --bare --seconds 5
 namespace offramp {
 namespace {
 
@@ -27,12 +29,13 @@ using std::chrono::duration;
 struct Settings {
     std::uint32_t consumers = 1;
     std::uint32_t slabs = 64;
-    std::uint32_t credits = 16;
+    std::uint32_t credits = 0;
     std::size_t payload_bytes = 4096;
     double seconds = 3;
     double warm_up_seconds = 0.5;
     double pause_seconds = 0.0005;   // with --latency: from one release to the next publication
     bool latency = false;
+    bool bare = false;
 };
 
 std::optional<Settings> parse(int argc, char** argv, int& code) {
@@ -40,13 +43,14 @@ std::optional<Settings> parse(int argc, char** argv, int& code) {
     CLI::App app("Measures the messages between one producer and N consumer processes");
     app.add_option("--consumers", settings.consumers)->capture_default_str()->check(CLI::Range(1, 64));
     app.add_option("--slabs", settings.slabs)->capture_default_str()->check(CLI::Range(1, 4096));
-    app.add_option("--credits", settings.credits, "Slabs that a consumer holds at once")->capture_default_str();
+    app.add_option("--credits", settings.credits, "Slabs that a consumer holds at once; 0: as in a run without settings")->capture_default_str();
     app.add_option("--payload-bytes", settings.payload_bytes)->capture_default_str();
     app.add_option("--seconds", settings.seconds)->capture_default_str();
     app.add_option("--warm-up", settings.warm_up_seconds)->capture_default_str();
     app.add_option("--pause", settings.pause_seconds, "With --latency: seconds from a release to the next slab")
         ->capture_default_str();
     app.add_flag("--latency", settings.latency, "One slab at a time into an idle system");
+    app.add_flag("--bare", settings.bare, "With --latency: libzmq alone, without broker, ledger and lease")->needs("--latency");
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& problem) {
@@ -182,6 +186,12 @@ int run_bench(int argc, char** argv) {
     const auto settings = parse(argc, argv, code);
     if (!settings) return code;
     start_logging("message-bench", "warning", LogFormat::Text, "");
+    if (settings->bare) {
+        const nlohmann::json latency = describe_latencies(
+            bare_channel_latencies_ns(duration<double>(settings->seconds), duration<double>(settings->pause_seconds)));
+        std::printf("%s\n", nlohmann::json{{"latency", latency}}.dump().c_str());
+        return 0;
+    }
     const nlohmann::json result = measure(*settings);
     std::printf("%s\n", result.dump().c_str());
     return result["conserved"].get<bool>() ? 0 : to_int(ExitCode::Internal);
