@@ -90,15 +90,22 @@ def pace(said):
 
 
 def clang_with_libfuzzer():
-    clang = shutil.which("clang++")
-    if not clang:
-        return None
+    """One that also knows what the project's sources need: clang 14 has no std::source_location."""
+    for name in ("clang++", *(f"clang++-{version}" for version in range(22, 14, -1))):
+        clang = shutil.which(name)
+        if clang and links_a_fuzzer(clang):
+            return clang
+    return None
+
+
+def links_a_fuzzer(clang):
     with tempfile.TemporaryDirectory() as scratch:
         source = pathlib.Path(scratch, "empty.cpp")
-        source.write_text("#include <cstddef>\nextern \"C\" int LLVMFuzzerTestOneInput(const unsigned char*, std::size_t) { return 0; }\n")
+        source.write_text("#include <cstddef>\n#include <source_location>\nextern \"C\" int LLVMFuzzerTestOneInput(const unsigned char*, std::size_t) "
+                          "{ return static_cast<int>(std::source_location::current().column() * 0); }\n")
         built = subprocess.run([clang, "-std=c++20", "-fsanitize=fuzzer,address", source, "-o", pathlib.Path(scratch, "empty")],
                                capture_output=True, check=False)
-    return clang if built.returncode == 0 else None
+    return built.returncode == 0
 
 
 def build(twins):
