@@ -11,7 +11,8 @@ namespace offramp {
 // Keeps the connections to a listening socket within the process's descriptors: libzmq ends the process when it has none left for
 // another peer. A connection too many, of one process or of all, is shut down at once; whoever sits behind it tries again later.
 //
-// Borrows: the descriptors, which libzmq closes itself, a moment after it said so. Thread: one at a time. Blocks: never. Errors: never.
+// Borrows: the descriptors, which libzmq closes itself, a moment after it said so.
+// Thread: one at a time. Blocks: never. Errors: never.
 class ConnectionLimit {
   public:
     // A consumer needs two, one a channel; a process may hold several consumers.
@@ -36,8 +37,8 @@ class ConnectionLimit {
     std::size_t refused_ = 0;
 };
 
-// For before a library is called that ends the process when it gets no descriptor. Errors: SystemError names `what`, how many may still
-// be opened and how many are needed.
+// For before a library is called that ends the process when it gets no descriptor. Errors: SystemError names `what`, how many
+// may still be opened and how many are needed.
 void require_free_descriptors(std::size_t needed, const std::string& what);
 
 // Lets this process open as many descriptors as the system allows it to. Where it may not, it stays with what it has.

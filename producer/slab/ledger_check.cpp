@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::uint64_t kMostSession = (std::uint64_t{1} << 40) - 1;   // what a holder's word has room for
 
-void require(bool holds, const char* of, std::size_t index, const char* field, std::uint64_t found, const std::string& wanted) {
+void require(bool holds, const char* of, std::size_t index, const char* field, std::uint64_t found,
+             const std::string& wanted) {
     if (!holds)
         throw ProtocolError("ledger: " + std::string(of) + " " + std::to_string(index) + ": " + field + " is " + std::to_string(found) +
                                 ", wanted " + wanted,
