@@ -18,7 +18,7 @@ TWINS = {
     "ledger-region": ("consumer/session/ledger_view.cpp", "ledger_bytes >= wanted_bytes", "ledger_bytes >= sizeof header"),
     "manifest": ("producer/report/manifest_file.cpp", " || found.back().end > items", ""),
     "endpoint": ("common/transport/endpoint.cpp", "RunNames::check_run_id(endpoint.names.run_id);\n    } catch", "    } catch"),
-    "payload": ("common/quarantine/payload_notes.cpp", '        require(piece.rows <= slab.samples.size() - next, "batches");\n', ""),
+    "payload": ("common/quarantine/payload_notes.cpp", "} catch (const json::exception& problem) {", "} catch (const json::type_error& problem) {"),
     "settings-file": ("common/config/flat_toml.cpp",
                       'if (rest_.empty()) fail(whose + " has a string without its closing " + quote);', ""),
     "segment": ("consumer/sinks/segment_merge.cpp", "if (!first_of_segment && entries.back().item == item)", "if (entries.back().item == item)"),
