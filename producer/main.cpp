@@ -10,6 +10,7 @@
 #include "common/base/trace_recording.hpp"
 #include "common/config/run_config.hpp"
 #include "common/shm/run_objects.hpp"
+#include "common/transport/connection_limit.hpp"
 #include "producer/defaults.hpp"
 #include "producer/models/model_file.hpp"
 #include "producer/models/model_library.hpp"
@@ -51,6 +52,7 @@ int run(int argc, char** argv) {
         for (const std::string& name : sweep_dead_runs()) spdlog::info("removed {}, left by a dead run", name);
     if (parsed->sweep) return to_int(ExitCode::Ok);
     if (!parsed->trace_dir.empty()) start_recording(parsed->trace_dir, "producer", parsed->rung);
+    raise_descriptor_limit();   // each consumer takes three
     const EndSignals signals;
     const ExitCode code = ProducerRun(resolve(*parsed), signals, began_ns).execute();
     save_recording();

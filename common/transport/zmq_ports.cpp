@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
+#include "common/transport/connection_limit.hpp"
 #include "common/transport/peer_address.hpp"
 #include "common/transport/ports.hpp"
 #include "common/transport/socket_path.hpp"
@@ -22,6 +24,9 @@ namespace {
 constexpr int kQueuedMessages = 1024;
 constexpr std::chrono::seconds kTheftCheckEvery{1};
 constexpr int kGoodbyeLingerMs = 1000;
+// libzmq ends the process where it gets no descriptor for its own: a dozen a socket's context, and those of the first peers.
+constexpr std::size_t kDescriptorsOfABroker = 64;
+constexpr std::size_t kDescriptorsOfAConsumer = 24;
 
 [[noreturn]] void throw_zmq(const std::string& tried) {
     const int reason = ::zmq_errno();
@@ -113,6 +118,38 @@ std::string path_of(const std::string& ipc_address) {
     return ipc_address.substr(std::string_view("ipc://").size());
 }
 
+// Hears of a bound socket's connections, from libzmq's own thread.
+class ConnectionNews {
+  public:
+    ConnectionNews(zmq::context_t& context, zmq::socket_t& socket, const std::string& name)
+        : news_(context, zmq::socket_type::pair) {
+        const std::string address = "inproc://connections-of-" + name;
+        if (::zmq_socket_monitor(socket.handle(), address.c_str(), ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED) != 0)
+            throw_zmq("watching the connections of the " + name);
+        news_.set(zmq::sockopt::linger, 0);
+        news_.connect(address);
+    }
+
+    void* handle() { return news_.handle(); }
+    void tell(ConnectionLimit& limit) {
+        zmq::message_t frame;
+        while (receive_frame(news_, frame)) {
+            std::uint16_t event = 0;
+            std::uint32_t fd = 0;
+            if (frame.size() >= sizeof event + sizeof fd) {
+                std::memcpy(&event, frame.data(), sizeof event);
+                std::memcpy(&fd, frame.data<char>() + sizeof event, sizeof fd);
+            }
+            if (event == ZMQ_EVENT_ACCEPTED) limit.accepted(static_cast<int>(fd));
+            if (event == ZMQ_EVENT_DISCONNECTED) limit.disconnected(static_cast<int>(fd));
+            while (frame.more() && receive_frame(news_, frame)) continue;   // the address
+        }
+    }
+
+  private:
+    zmq::socket_t news_;
+};
+
 class ZmqBrokerPort final : public BrokerPort {
   public:
     ZmqBrokerPort(const Endpoint& endpoint, bool group_may_connect)
@@ -120,6 +157,8 @@ class ZmqBrokerPort final : public BrokerPort {
           work_(make_socket(context_, zmq::socket_type::router)),
           free_list_(make_socket(context_, zmq::socket_type::pull)) {
         work_.set(zmq::sockopt::router_mandatory, true);
+        work_news_.emplace(context_, work_, "work channel");
+        free_list_news_.emplace(context_, free_list_, "free-list channel");
         const UmaskScope mode(group_may_connect ? 0117 : 0177);
         bind(work_, endpoint.work_address(), work_path_);
         bind(free_list_, endpoint.free_list_address(), free_list_path_);
@@ -158,7 +197,12 @@ class ZmqBrokerPort final : public BrokerPort {
             free_list_path_->require_still_ours();
             checked_at_ = now;
         }
-        items_.assign({{work_.handle(), 0, ZMQ_POLLIN, 0}, {free_list_.handle(), 0, ZMQ_POLLIN, 0}});
+        work_news_->tell(connections_);
+        free_list_news_->tell(connections_);
+        items_.assign({{work_.handle(), 0, ZMQ_POLLIN, 0},
+                       {free_list_.handle(), 0, ZMQ_POLLIN, 0},
+                       {work_news_->handle(), 0, ZMQ_POLLIN, 0},
+                       {free_list_news_->handle(), 0, ZMQ_POLLIN, 0}});
         poll_until(items_, fds, std::min<std::chrono::nanoseconds>(timeout, kTheftCheckEvery));
     }
 
@@ -178,6 +222,9 @@ class ZmqBrokerPort final : public BrokerPort {
     zmq::context_t context_;
     zmq::socket_t work_;
     zmq::socket_t free_list_;
+    std::optional<ConnectionNews> work_news_;
+    std::optional<ConnectionNews> free_list_news_;
+    ConnectionLimit connections_;
 
     TimePoint checked_at_ = std::chrono::steady_clock::now();
     std::vector<zmq_pollitem_t> items_;
@@ -240,6 +287,7 @@ auto translate_errors(const std::string& tried, Make make) {
 
 std::unique_ptr<BrokerPort> make_zmq_broker_port(const Endpoint& endpoint, bool group_may_connect) {
     Endpoint::check_run_dir(endpoint.run_dir);
+    require_free_descriptors(kDescriptorsOfABroker, "making the broker's sockets");
     return translate_errors("making the broker's sockets in " + endpoint.run_dir, [&] {
         return std::unique_ptr<BrokerPort>(std::make_unique<ZmqBrokerPort>(endpoint, group_may_connect));
     });
@@ -247,6 +295,7 @@ std::unique_ptr<BrokerPort> make_zmq_broker_port(const Endpoint& endpoint, bool 
 
 std::unique_ptr<ConsumerPort> make_zmq_consumer_port(const Endpoint& endpoint) {
     Endpoint::check_run_dir(endpoint.run_dir);
+    require_free_descriptors(kDescriptorsOfAConsumer, "making a consumer's sockets");
     return translate_errors("making a consumer's sockets for " + endpoint.run_dir, [&] {
         return std::unique_ptr<ConsumerPort>(std::make_unique<ZmqConsumerPort>(endpoint));
     });

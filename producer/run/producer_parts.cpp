@@ -157,15 +157,17 @@ std::unique_ptr<Delivery> ProducerRun::start_broker() {
         .kill_overdue = config_.kill_overdue,
         .quarantine = make_quarantine(),
         .spill = spill_};
+    cells_ = std::make_unique<CellsCopy>(endpoint_.names.cells(), static_cast<std::uint32_t>(memory_->cells().size()));
     // Without a pool, each slab's memory is made when it is filled.
     const Broker::SlabMemory memory{
         [this](std::uint32_t slab) { return !pool_ || pool_->usable(slab); },
-        [this](std::uint32_t slab) { return pool_ ? pool_->bytes_of(slab) : std::span<std::byte>{}; }};
+        [this](std::uint32_t slab) { return pool_ ? pool_->bytes_of(slab) : std::span<std::byte>{}; },
+        [this] { cells_->look_again(); }};
     return std::make_unique<BrokerThread>(
         [this, options, memory] {
             BrokerThread::Parts parts;
             parts.port = make_zmq_broker_port(endpoint_, !config_.consumer_user.empty());
-            parts.broker = std::make_unique<Broker>(*ledger_, *parts.port, *exchange_, watch_, clock_, memory_->cells(), memory,
+            parts.broker = std::make_unique<Broker>(*ledger_, *parts.port, *exchange_, watch_, clock_, cells_->cells(), memory,
                                                     options);
             if (config_.adopt) parts.broker->adopt(in_flight_, given_up_, spilled_);
             return parts;

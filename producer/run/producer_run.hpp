@@ -29,6 +29,7 @@
 #include "producer/rungs/local_delivery.hpp"
 #include "producer/rungs/rung.hpp"
 #include "producer/slab/broker_thread.hpp"
+#include "producer/slab/cells_copy.hpp"
 #include "producer/slab/progress_log.hpp"
 #include "producer/slab/run_memory.hpp"
 #include "producer/slab/slab_exchange.hpp"
@@ -137,6 +138,7 @@ class ProducerRun {
     SteadyClock clock_;
     PidfdWatch watch_;
     std::unique_ptr<RunMemory> memory_;        // memory, pool and ledger: of the rungs that have them
+    std::unique_ptr<CellsCopy> cells_;         // for the broker
     std::unique_ptr<SlabPool> pool_;
     std::unique_ptr<SlabLedger> ledger_;
     std::unique_ptr<ProgressLog> progress_;    // goes on from former_

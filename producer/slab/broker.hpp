@@ -55,6 +55,7 @@ class Broker {
     struct SlabMemory {
         std::function<bool(std::uint32_t)> usable;
         std::function<std::span<std::byte>(std::uint32_t)> bytes_of;
+        std::function<void()> look_at_cells = [] {};   // brings `cells` up to date, where they are a copy
     };
 
     Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,

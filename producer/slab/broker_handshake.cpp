@@ -163,6 +163,7 @@ void Broker::refuse(const std::string& peer, RefusalReason reason, const std::st
 }
 
 void Broker::on_goodbye(Peer& peer) {
+    memory_.look_at_cells();   // for its last figures
     note_departure(peer, "goodbye");
     // Tickets that crossed its goodbye: it never saw them, or will not begin.
     take_holds_back(peer, 0, "goodbye");

@@ -27,6 +27,7 @@ void Broker::take_holds_back(Peer& peer, std::uint64_t work, const char* how) {
 }
 
 double Broker::busy_seconds(const Peer& peer) const {
+    memory_.look_at_cells();   // the dead writes no more
     const ConsumerCell& cell = cells_[peer.ref.slot];
     // A cell of another session is a leftover of whoever had the place before.
     return load_word(cell.session) == peer.ref.session ? static_cast<double>(load_word(cell.busy_ns)) / 1e9 : 0;
@@ -76,6 +77,7 @@ void Broker::look_at_leases() {
     const TimePoint now = clock_.now();
     if (now < next_lease_look_) return;
     next_lease_look_ = now + kLeaseLookInterval;
+    memory_.look_at_cells();
     watch_shortage(now);
     for (auto& [id, peer] : peers_) {
         if (!peer->admitted && now - peer->since > kHandshake) {

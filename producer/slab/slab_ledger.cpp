@@ -4,6 +4,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
+#include "producer/slab/ledger_check.hpp"
 
 namespace offramp {
 
@@ -32,6 +33,7 @@ SlabLedger SlabLedger::format(Memory memory, std::uint32_t epoch) {
 }
 
 SlabLedger SlabLedger::adopt(Memory memory, std::uint32_t epoch, const LastStep& last) {
+    check_ledger_words(memory.consumers, memory.slots);
     SlabLedger ledger(memory, epoch);
     std::uint64_t last_session = 0;
     for (const LedgerConsumer& consumer : memory.consumers)

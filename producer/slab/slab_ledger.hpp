@@ -59,6 +59,7 @@ class SlabLedger {
     static SlabLedger format(Memory memory, std::uint32_t epoch);
     // Takes over what an earlier producer left: takes the step that it had counted and perhaps not taken, mends half-done
     // changes, abandons Filling, keeps every recorded holder. What was given up stays Quarantined, for the caller to see to.
+    // Errors: ProtocolError for words that no producer leaves (check_ledger_words).
     struct LastStep {
         CountedStep kind = CountedStep::None;
         std::uint32_t slab = 0;

@@ -10,7 +10,7 @@ import tempfile
 import time
 
 WATCHDOG_SECONDS = 120
-BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"])
+BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute()
 
 
 def shared_memory():
@@ -29,6 +29,7 @@ class RealRun:
         self.flags = [*flags, "--run-dir", str(self.run_dir), "--output", str(self.output)]
         self.environment = {**os.environ, **(environment or {})}
         self.pass_fds = pass_fds
+        self.through = ()    # a command that becomes the program it starts, such as prlimit with its flags
         self.producer = None
         self.consumers = []
         self.deadline = time.monotonic() + WATCHDOG_SECONDS
@@ -56,7 +57,7 @@ class RealRun:
 
     def _start(self, name, program, *flags, environment=None):
         with open(self.folder / f"{name}.log", "wb") as log:
-            return subprocess.Popen([str(program), *self.flags, *flags], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+            return subprocess.Popen([*self.through, str(program), *self.flags, *flags], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                                     pass_fds=self.pass_fds, env={**self.environment, **(environment or {})})
 
     def wait(self, child):

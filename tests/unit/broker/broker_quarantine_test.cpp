@@ -304,6 +304,8 @@ TEST_F(BrokerQuarantine, AnOverdueConsumerIsKilledAndItsMemoryWaitsForItsDeath) 
     f.broker->step();
     EXPECT_EQ(f.report().overdue_killed, 1U);
     EXPECT_EQ(f.report().leases_expired, 1U);
+    EXPECT_EQ(f.report().consumers.at(0).end, "") << "killed is not dead: that is the pidfd's word";
+    EXPECT_FALSE(f.ledger.holders(0).empty());
     f.broker->step();
     EXPECT_EQ(f.report().consumers.at(0).end, "died");
     EXPECT_EQ(f.ledger.charges(0), 1U) << "the batch that it hung on is suspected";

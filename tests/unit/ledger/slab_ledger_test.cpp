@@ -1,5 +1,6 @@
 #include "producer/slab/slab_ledger.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/unit/ledger/ledger_fixture.hpp"
@@ -358,6 +359,30 @@ TEST(SlabLedgerAdopt, KnowsWhoWasIn) {
     EXPECT_EQ(in[1].ref, f.admitted[1]);
     EXPECT_EQ(in[1].pid, 101U);
     EXPECT_EQ(in[1].start_time, 1U);
+}
+
+TEST(SlabLedgerAdopt, RefusesWordsThatNoProducerLeaves) {
+    const auto refusal = [](auto spoil) -> std::string {
+        LedgerFixture f(2);
+        f.ledger->lease(f.make_ready(), f.admitted[0]);
+        spoil(f);
+        try {
+            SlabLedger::adopt({f.places, f.slots}, 2);
+            return "";
+        } catch (const ProtocolError& refused) {
+            return refused.what();
+        }
+    };
+    EXPECT_EQ(refusal([](LedgerFixture&) {}), "");
+    EXPECT_THAT(refusal([](LedgerFixture& f) { store_word(f.slots[0].word, std::uint64_t{9} << 60); }),
+                testing::StartsWith("ledger: slab 0: state is 9, wanted 0 to 5"));
+    EXPECT_THAT(refusal([](LedgerFixture& f) { store_word(f.slots[0].holders[3], HolderWord{true, 1, 2000, 1}.pack()); }),
+                testing::StartsWith("ledger: slab 0: a holder's place is 2000, wanted below 8"));
+    EXPECT_THAT(refusal([](LedgerFixture& f) { store_word(f.slots[1].holders[0], HolderWord{true, 1, 1, 1}.pack()); }),
+                testing::StartsWith("ledger: slab 1: a holder's word is ")) << "of a free slab";
+    EXPECT_THAT(refusal([](LedgerFixture& f) { store_word(f.slots[0].holders[3], 5); }),
+                testing::StartsWith("ledger: slab 0: a holder's word is 5")) << "of no use";
+    EXPECT_THAT(refusal([](LedgerFixture& f) { store_word(f.places[4].session, ~0ULL); }), testing::StartsWith("ledger: consumer 4: session is "));
 }
 
 }  // namespace

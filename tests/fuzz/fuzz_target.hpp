@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace offramp {
+
+// One reader of foreign bytes, fed with any bytes at all: it must refuse them in its own words or give out what holds together.
+// Whatever else happens (a sanitizer's report, a broken contract, an exception that is no Error) ends the process.
+struct FuzzTarget {
+    // Called again and again in one process; keeps nothing from call to call.
+    std::function<void(std::span<const std::byte>)> feed;
+    // What the real encoders write, from which inputs are bred.
+    std::vector<std::string> seeds;
+};
+
+// A row of the table that CMake writes from targets/*.cpp: "slab_header.cpp" gives {"slab-header", &make_slab_header}.
+struct FuzzTargetEntry {
+    std::string_view name;
+    FuzzTarget (*make)();
+
+    static std::span<const FuzzTargetEntry> all();
+};
+
+inline std::string_view as_text(std::span<const std::byte> bytes) {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+inline std::string as_seed(std::span<const std::byte> bytes) { return std::string(as_text(bytes)); }
+
+}  // namespace offramp

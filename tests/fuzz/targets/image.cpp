@@ -1,0 +1,39 @@
+// Image files of any origin. The libraries that decode them are not instrumented; what they write to is, by size.
+
+#include "common/images/image_decode.hpp"
+
+#include "common/base/error.hpp"
+#include "common/images/unreadable_item.hpp"
+#include "tests/fuzz/exact_copy.hpp"
+#include "tests/fuzz/fuzz_target.hpp"
+#include "tests/unit/images/picture_files.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr ImageSize kWanted{16, 12};
+// Decoding millions of pixels proves nothing more, and takes a fuzzer's time: larger pictures end at their header.
+constexpr std::size_t kMostBytes = 4096;
+
+void feed(std::span<const std::byte> input) {
+    if (input.size() > kMostBytes) return;
+    ExactCopy copy(input);
+    std::vector<std::byte> rgb(kWanted.rgb_bytes());
+    ImageDecoder decoder;
+    try {
+        decoder.decode(copy.bytes(), kWanted, rgb);
+    } catch (const UnreadableItem& refused) {
+        expect(!std::string_view(refused.what()).empty(), "a refusal says why");
+    }
+}
+
+}  // namespace
+
+FuzzTarget make_image() {
+    const ImageSize small{20, 14};
+    return {feed,
+            {encode_png(kWanted, gradient(kWanted)), encode_png(small, gradient(small)), encode_jpeg(kWanted, gradient(kWanted)),
+             encode_jpeg(small, gradient(small), JpegColors::Gray, JpegScans::Progressive), png_header({60000, 60000})}};
+}
+
+}  // namespace offramp

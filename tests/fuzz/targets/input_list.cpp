@@ -1,0 +1,45 @@
+// A list of input files, and the keys that its names become: later, names of output files.
+
+#include "common/base/error.hpp"
+#include "common/base/utf8.hpp"
+#include "common/protocol/slab_header.hpp"
+#include "common/images/file_list.hpp"
+#include "common/images/item_keys.hpp"
+#include "tests/fuzz/fuzz_target.hpp"
+#include "tests/fuzz/scratch_folder.hpp"
+
+namespace offramp {
+namespace {
+
+void check_key(std::string_view key) {
+    expect(!key.empty() && key.size() <= kMaxKeyBytes && !key.starts_with('/'), "a key is a relative name of limited length");
+    for (std::size_t begin = 0; begin <= key.size();) {
+        const std::size_t end = std::min(key.find('/', begin), key.size());
+        const std::string_view part = key.substr(begin, end - begin);
+        expect(!part.empty() && part != "." && part != "..", "a key stays below the output folder");
+        begin = end + 1;
+    }
+    for (std::size_t at = 0; at < key.size();) {
+        const std::size_t bytes = utf8_character_bytes(key.substr(at));
+        expect(bytes > 0, "a key is UTF-8");
+        at += bytes;
+    }
+}
+
+}  // namespace
+
+FuzzTarget make_input_list() {
+    const auto folder = std::make_shared<ScratchFolder>();
+    const auto feed = [folder](std::span<const std::byte> input) {
+        const std::string path = folder->write("list.txt", input);
+        try {
+            const FileList list = list_image_files(path);
+            for (const std::string& key : make_item_keys(list.key_names())) check_key(key);
+            for (std::size_t i = 0; i < list.names.size(); ++i) expect(!printable(list.path(i)).empty(), "a path can be shown");
+        } catch (const ConfigError&) {
+        }
+    };
+    return {feed, {"# photos\na/cat.jpg\na/cat.png\n/b/../dog.jpeg\n\n../x.png\r\n"}};
+}
+
+}  // namespace offramp

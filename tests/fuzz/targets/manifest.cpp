@@ -1,0 +1,59 @@
+// The manifest in an output folder, torn or written by somebody else. A first byte of 's' has the harness put the right hash in front of
+// each line, so that what is behind the hash is reached as well.
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <array>
+#include <cstdio>
+
+#include "common/base/error.hpp"
+#include "producer/report/manifest_file.hpp"
+#include "tests/fuzz/fuzz_target.hpp"
+
+namespace offramp {
+namespace {
+
+std::string sealed(std::string_view body) {
+    std::array<char, 17> hash{};
+    std::snprintf(hash.data(), hash.size(), "%016llx", static_cast<unsigned long long>(XXH3_64bits(body.data(), body.size())));
+    return "{\"xxh3\":\"" + std::string(hash.data()) + "\"," + std::string(body) + "\n";
+}
+
+void feed(std::span<const std::byte> input) {
+    std::string_view rest = as_text(input);
+    std::string text(rest);
+    if (rest.starts_with('s')) {
+        text.clear();
+        for (rest.remove_prefix(1); !rest.empty();) {
+            const std::size_t end = std::min(rest.find('\n'), rest.size());
+            text += sealed(rest.substr(0, end));
+            rest.remove_prefix(std::min(end + 1, rest.size()));
+        }
+    }
+    try {
+        const Manifest manifest = parse_manifest(text, "a manifest");
+        for (const ItemRange& range : manifest.done.list())
+            expect(range.begin < range.end && range.end <= manifest.items(), "what is done is of the source");
+        // Refusing what it wrote itself would cost a run its progress.
+        parse_manifest(manifest.header_line() + done_lines(manifest.done.list()), "the same again");
+    } catch (const Error& refused) {
+        expect(refused.exit_code() == ExitCode::BadInput, "a refusal is one of input");
+    }
+}
+
+}  // namespace
+
+FuzzTarget make_manifest() {
+    Manifest manifest;
+    manifest.run_id = "nightly-7";
+    manifest.pid = 4711;
+    manifest.identity.facts = {{"--batch", "8"}, {"items", "1000"}};
+    const std::array<ItemRange, 2> done{ItemRange{0, 64}, ItemRange{128, 192}};
+    const std::string whole = manifest.header_line() + done_lines(done);
+    constexpr std::size_t kHashed = sizeof("{\"xxh3\":\"0123456789abcdef\",") - 1;
+    const std::size_t second = manifest.header_line().size();
+    return {feed, {whole, "s" + whole.substr(kHashed, second - kHashed) + whole.substr(second + kHashed)}};
+}
+
+}  // namespace offramp

@@ -1,0 +1,45 @@
+// A set-aside payload: a .safetensors file with the project's notes in its metadata.
+
+#include "common/quarantine/payload_file.hpp"
+
+#include "common/base/error.hpp"
+#include "common/quarantine/payload_notes.hpp"
+#include "tests/fuzz/fuzz_target.hpp"
+#include "tests/fuzz/scratch_folder.hpp"
+#include "tests/unit/quarantine/filled_slab.hpp"
+
+namespace offramp {
+namespace {
+
+void touch(const SlabContents& slab) {
+    for (const TensorView& tensor : slab.tensors) {
+        unsigned sum = 0;
+        for (std::size_t row = 0; row < slab.samples.size(); ++row)
+            for (const std::byte byte : tensor.row(row)) sum += std::to_integer<unsigned>(byte);
+        expect(!(tensor.spec.describe() + std::to_string(sum)).empty(), "a tensor is described");
+    }
+}
+
+}  // namespace
+
+FuzzTarget make_payload() {
+    const auto folder = std::make_shared<ScratchFolder>();
+    const auto feed = [folder](std::span<const std::byte> input) {
+        const std::string path = folder->write("payload.safetensors", input);
+        try {
+            touch(PayloadFile(path).slab());
+        } catch (const Error&) {
+        }
+        try {
+            read_payload_notes(std::string(as_text(input)));
+        } catch (const ProtocolError&) {
+        }
+    };
+    const FilledSlab filled;
+    const std::string path = folder->write("seed.safetensors", {});
+    write_payload(path, filled.contents());
+    std::ifstream file(path, std::ios::binary);
+    return {feed, {std::string{std::istreambuf_iterator<char>(file), {}}, payload_notes(filled.contents())}};
+}
+
+}  // namespace offramp

@@ -1,0 +1,44 @@
+// A slab's header, as a producer of another build, a bug or a stray write may leave it.
+
+#include "common/base/error.hpp"
+#include "common/slab/slab_view.hpp"
+#include "tests/fuzz/exact_copy.hpp"
+#include "tests/fuzz/fuzz_target.hpp"
+#include "tests/unit/quarantine/filled_slab.hpp"
+
+namespace offramp {
+namespace {
+
+void touch(const SlabContents& slab, std::span<const std::byte> memory) {
+    for (const TensorView& tensor : slab.tensors) {
+        expect(tensor.bytes.empty() || (tensor.bytes.data() >= memory.data() + sizeof(SlabHeader) &&
+                                        tensor.bytes.data() + tensor.bytes.size() <= memory.data() + memory.size()),
+               "a tensor lies in its slab");
+        expect(tensor.bytes.size() == slab.samples.size() * tensor.spec.row_bytes(), "a tensor has a row for each sample");
+        unsigned sum = 0;
+        for (std::size_t row = 0; row < slab.samples.size(); ++row)
+            for (const std::byte byte : tensor.row(row)) sum += std::to_integer<unsigned>(byte);
+        expect(!(tensor.spec.describe() + std::to_string(sum)).empty(), "a tensor is described");
+    }
+    std::size_t rows = 0;
+    for (const BatchRecord& batch : slab.batches) rows += batch.rows;
+    expect(rows == slab.samples.size(), "every sample is of a batch");
+    for (const SampleView& sample : slab.samples)
+        expect(!sample.key.empty() && sample.key.size() <= kMaxKeyBytes, "a sample has a key");
+}
+
+void feed(std::span<const std::byte> input) {
+    ExactCopy copy(input);
+    static const SlabTicket ticket = FilledSlab().ticket;
+    try {
+        touch(SlabContents::read(copy.bytes(), FilledSlab::kNonce, ticket), copy.bytes());
+    } catch (const ProtocolError& refused) {
+        expect(std::string_view(refused.what()).starts_with("slab header: "), "a refusal says what is wrong with the header");
+    }
+}
+
+}  // namespace
+
+FuzzTarget make_slab_header() { return {feed, {as_seed(FilledSlab().memory)}}; }
+
+}  // namespace offramp

@@ -1,0 +1,57 @@
+"""
+For each fuzz target a bound that its reader checks, and the reader without it: what a fuzzer must find.
+
+    twins.py --file TARGET            the source that is changed
+    twins.py --plant TARGET OUTPUT    writes the changed source
+    twins.py --list                   the targets
+"""
+
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# target: (source, what stands there once, what is put in its place)
+TWINS = {
+    "message": ("common/protocol/messages.cpp", "header.bytes != bytes.size() || total != bytes.size()", "header.bytes != bytes.size()"),
+    "slab-header": ("common/slab/slab_view.cpp", "record.key_offset <= keys.size() - record.key_bytes", "record.key_offset <= from.size()"),
+    "ledger-region": ("consumer/session/ledger_view.cpp", "ledger_bytes >= wanted_bytes", "ledger_bytes >= sizeof header"),
+    "manifest": ("producer/report/manifest_file.cpp", " || found.back().end > items", ""),
+    "endpoint": ("common/transport/endpoint.cpp", "RunNames::check_run_id(endpoint.names.run_id);\n    } catch", "    } catch"),
+    "payload": ("common/quarantine/payload_notes.cpp", "} catch (const json::exception& problem) {", "} catch (const json::type_error& problem) {"),
+    "settings-file": ("common/config/flat_toml.cpp",
+                      'if (rest_.empty()) fail(whose + " has a string without its closing " + quote);', ""),
+    "segment": ("consumer/sinks/segment_merge.cpp", "if (!first_of_segment && entries.back().item == item)", "if (entries.back().item == item)"),
+    "input-list": ("common/images/item_keys.cpp", "if (!parts.empty()) parts.pop_back();", "parts.pop_back();"),
+    "image": ("common/images/jpeg.cpp", "at + 4 <= file.size() && bytes[at] == 0xff", "bytes[at] == 0xff"),
+    "broker": ("producer/slab/slab_ledger.cpp", "place == nullptr || HolderWord", "place == nullptr) return ReleaseOutcome::Completed;\n    if (HolderWord"),
+    "consumer-session": ("consumer/session/consumer_session.cpp",
+                         "static_cast<std::size_t>(std::min<std::uint64_t>(seen, records.size()))", "static_cast<std::size_t>(seen)"),
+}
+
+
+def planted(target):
+    """The changed source. Errors: what is to be changed does not stand there exactly once."""
+    source, old, new = TWINS[target]
+    text = (ROOT / source).read_text()
+    if text.count(old) != 1:
+        raise SystemExit(f"twins.py: {target}: '{old}' stands {text.count(old)} times in {source}, wanted once: bring TWINS up to date")
+    return text.replace(old, new)
+
+
+def main(words):
+    if words == ["--list"]:
+        print("\n".join(sorted(TWINS)))
+        return
+    if len(words) < 2 or words[1] not in TWINS:
+        raise SystemExit(f"{__doc__}\ntargets with a twin: {', '.join(sorted(TWINS))}; every target needs one")
+    if words[0] == "--file":
+        print(TWINS[words[1]][0])
+    else:
+        output = pathlib.Path(words[2])
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(planted(words[1]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,164 @@
+"""
+A consumer that means harm: a process of its own, over the run's real sockets.
+
+    hostile_consumer.py RUN_DIR NAME [--rounds N] [--seed N] [--rate MESSAGES_A_SECOND]
+
+NAME is one of: bytes, messages, member, flood. Prints "done" when it did what it does so many times, then waits to be killed, holding what it
+holds. flood goes on until it is killed or the run ends, and prints how many it sent.
+"""
+
+import argparse
+import pathlib
+import random
+import signal
+import struct
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+from tests.hostile import wire  # noqa: E402
+from tests.hostile.zmtp import COMMAND, GREETING, LONG, MORE, Connection, frame, ready  # noqa: E402
+
+OTHERS_SESSIONS = range(1, 12)
+SLABS = range(0, 8)
+MOST_BEHIND = 0.1      # seconds
+
+
+class Hostile:
+    def __init__(self, run_dir, seed):
+        self.run_dir, self.random = pathlib.Path(run_dir), random.Random(seed)
+        self.work, self.free_list = self.run_dir / "work.sock", self.run_dir / "free.sock"
+        self.nonce = wire.nonce_of(run_dir)
+
+    def bytes(self, rounds):
+        """Connections that do not even speak ZeroMQ, or stop in the middle of it."""
+        for _ in range(rounds):
+            for path in (self.work, self.free_list):
+                noise = self.random.randbytes(self.random.randrange(1, 400))
+                beginning = self.random.choice((b"", GREETING[:self.random.randrange(1, 64)], GREETING, GREETING + ready(b"DEALER"),
+                                                GREETING + ready(b"PUB"), GREETING + frame(b"\x05ERROR\xff" + noise, COMMAND)))
+                with Connection(path, None) as connection:
+                    try:
+                        connection.raw(beginning + noise)
+                        connection.raw(bytes([self.random.randrange(256) | LONG]) + struct.pack(">Q", self.random.getrandbits(64)) + noise)
+                    except OSError:
+                        pass    # it was thrown out in the middle of a word
+
+    def messages(self, rounds):
+        """Messages that are none, cut, too long, of other versions, of several frames, from nobody known."""
+        good = [wire.hello(self.nonce), wire.releases(1, 1, (wire.ticket(0, 1, 1), wire.COMPLETED)), wire.credit(1, 4), wire.goodbye(1),
+                wire.answer(7)]
+        bad = [b"", b"\0", self.random.randbytes(100), wire.message(wire.HELLO, magic=1), wire.message(99), wire.message(wire.CREDIT, count=300),
+               wire.message(wire.RELEASES, bytes(16), count=256), wire.message(wire.GOODBYE, bytes(8), length=0xFFFFFFFF),
+               wire.message(wire.TICKETS, bytes(16)), wire.hello(self.nonce ^ 1), wire.hello(self.nonce, holding=9),
+               wire.message(wire.HELLO, bytes(48), version=wire.VERSION + 1)]
+        for _ in range(rounds):
+            for path, kind in ((self.work, b"DEALER"), (self.free_list, b"PUSH")):
+                with Connection(path, kind) as connection:
+                    for body in bad + good[1:]:
+                        connection.send(body)
+                    for body in good:
+                        connection.send(body[:self.random.randrange(len(body))])
+                        flipped = bytearray(body)
+                        flipped[self.random.randrange(len(flipped))] ^= 1 << self.random.randrange(8)
+                        if path == self.free_list or flipped[6:8] != bytes(body[6:8]):
+                            connection.send(bytes(flipped))
+                        connection.send(body, body)
+                with Connection(path, kind) as connection:
+                    try:
+                        connection.raw(frame(bytes(wire.MOST_BYTES + 1)))     # the socket drops it, with the connection
+                        connection.raw(frame(bytes(wire.MOST_BYTES + 1), MORE))
+                    except OSError:
+                        pass
+
+    def join(self, work, window=1):
+        work.send(wire.hello(self.nonce, window))
+        while True:
+            kind, body = wire.parse(work.receive())
+            if kind == wire.CHALLENGE:
+                work.send(wire.answer(struct.unpack("<Q", body)[0]))
+            elif kind == wire.WELCOME:
+                return struct.unpack_from("<Q", body)[0]
+            elif kind == wire.REFUSED:
+                raise SystemExit(f"refused: {body[8:].split(bytes(1))[0].decode()}")
+
+    def member(self, rounds):
+        """A consumer in good standing that lies about its slabs and the others'. It gives back its own, in the end it keeps what it has."""
+        work = Connection(self.work, b"DEALER")
+        free_list = Connection(self.free_list, b"PUSH")
+        session, sequence = self.join(work), 0
+        for _ in range(rounds):
+            kind, body = 0, b""
+            while kind != wire.TICKETS:
+                kind, body = wire.parse(work.receive())
+            epoch, slab, generation, attempt = wire.tickets_of(body)[0]
+            lies = [(wire.ticket(slab, generation, attempt + 1), wire.COMPLETED), (wire.ticket(slab, generation, 0), wire.RETURNED),
+                    (wire.ticket(slab, generation + 1, attempt), wire.COMPLETED), (wire.ticket(slab, generation - 1, attempt), wire.COMPLETED),
+                    (wire.ticket(slab, generation, attempt), 7), (wire.ticket(0xFFFFFFFF, generation, attempt), wire.COMPLETED)]
+            # What the others hold is easily guessed: there are few slabs, and both numbers count from 1.
+            lies += [(wire.ticket(other, guess, tried, epoch=self.random.randrange(3)), self.random.choice((wire.COMPLETED, wire.RETURNED)))
+                     for other in SLABS if other != slab for guess in range(max(1, generation - 3), generation + 4) for tried in (1, 2, 3)]
+            self.random.shuffle(lies)
+            for at in range(0, len(lies), 100):
+                some = lies[at:at + 100]
+                free_list.send(wire.releases(session, sequence + 1, *some))
+                free_list.send(wire.releases(session, sequence + 1, *some))           # once more
+                free_list.send(wire.releases(session, sequence + 1000, *some))        # beyond a gap
+                sequence += len(some)
+                for other in OTHERS_SESSIONS:
+                    if other != session:
+                        free_list.send(wire.releases(other, 1, *some), )
+                        free_list.send(wire.releases(other, sequence, *some))
+            for other in OTHERS_SESSIONS:
+                if other != session:
+                    work.send(wire.credit(other, 200))
+                    work.send(wire.goodbye(other))
+            free_list.send(wire.releases(session, sequence + 1, (wire.ticket(slab, generation, attempt, epoch), wire.RETURNED)))
+            sequence += 1
+        self._keep = (work, free_list)
+
+    def flood(self, rate):
+        """`rate` messages a second, half on each channel, in good form and to no effect: a release repeated, a credit repeated."""
+        work, free_list = Connection(self.work, b"DEALER"), Connection(self.free_list, b"PUSH")
+        session = self.join(work, window=0)
+        free_list.send(wire.releases(session, 1, (wire.ticket(0, 1, 1), wire.COMPLETED)))
+        a_step = max(1, rate // 2 // 500)    # 500 steps a second
+        kinds = ((work, frame(wire.credit(session, 0)) * a_step),
+                 (free_list, frame(wire.releases(session, 1, (wire.ticket(0, 1, 1), wire.COMPLETED))) * a_step))
+        began, sent, told = time.monotonic(), 0, 0.0
+        print("flooding", flush=True)
+        while True:
+            for connection, data in kinds:
+                connection.raw(data)
+                sent += a_step
+            ahead = sent / rate - (time.monotonic() - began)
+            if ahead > 0:
+                time.sleep(ahead)
+            elif ahead < -MOST_BEHIND:
+                began -= ahead      # it was stopped, or nobody took them: what was missed is not made up for
+            if time.monotonic() > told:
+                told = time.monotonic() + 0.1
+                print(f"{sent} sent", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run_dir")
+    parser.add_argument("name", choices=("bytes", "messages", "member", "flood"))
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rate", type=int, default=100_000)
+    options = parser.parse_args()
+    hostile = Hostile(options.run_dir, options.seed)
+    try:
+        if options.name == "flood":
+            hostile.flood(options.rate)
+        getattr(hostile, options.name)(options.rounds)
+        print("done", flush=True)
+        signal.pause()
+    except (ConnectionError, FileNotFoundError):
+        print("the run has ended", flush=True)
+
+
+if __name__ == "__main__":
+    main()

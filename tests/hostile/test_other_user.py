@@ -1,0 +1,208 @@
+"""
+Another user of the machine, who is not allowed, can do nothing to a run; with --consumer-user, consumers run as one who can read slabs
+and write none. Real users, so it takes root.
+"""
+
+import os
+import pathlib
+import signal
+import struct
+import subprocess
+import unittest
+
+from tests.support.launched_run import LaunchedRun
+from tests.support.other_user import NOBODY, PYTHON, STRANGER, as_user, attempts, can_become_others
+from tests.support.real_run import BIN, RealRun, kill, shared_memory, undisturbed
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "256KiB", "--batch", "4", "--batches", "60", "--slabs", "4",
+        "--processor", "checksum", "--log-level", "info")
+LONG = tuple("1000000" if word == "60" else word for word in COPY)
+REFUSALS = {"EACCES", "EPERM"}
+ON_OBJECTS = ("read", "write", "truncate", "unlink", "rename", "chmod", "map_for_writing")
+
+
+def objects(run_id):
+    return [f"/dev/shm/{name}" for name in os.listdir("/dev/shm") if name.startswith(f"offramp-{run_id}-")]
+
+
+def can_reach(path, uid):
+    """False when a folder above keeps that user out: nothing would be shown then."""
+    return as_user(uid, "import os, sys; print(os.access(sys.argv[1], os.X_OK))", path) == ["True"]
+
+
+@unittest.skipUnless(can_become_others(), "only root can act as another user")
+class NotAllowed(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        self.before = shared_memory()
+
+    def tearDown(self):
+        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+
+    def assert_all_refused(self, uid, words, groups=()):
+        said = attempts(uid, words, groups)
+        self.assertEqual({word: answer for word, answer in said.items() if answer not in REFUSALS}, {})
+        self.assertEqual(len(said), len(words))
+
+    def waiting_run(self, run):
+        """A run whose slabs are all full and wait. Its folder lets anyone through: what protects it is its own."""
+        run.folder.chmod(0o755)
+        run.start_producer()
+        run.until(lambda: run.status().get("slabs", {}).get("ready") == 4, "every slab full")
+
+    def finish(self, run):
+        run.start_consumer()
+        self.assertEqual(run.wait(run.producer), 0, run.logs())
+        run.wait_for_consumers()
+        run.finish_outputs()
+        self.assertEqual(run.files(), undisturbed(*COPY))
+        return run.summary()
+
+    def test_what_can_be_opened_named_or_killed(self):
+        with RealRun(*COPY) as run:
+            self.waiting_run(run)
+            shm = objects(run.run_id)
+            self.assertGreaterEqual(len(shm), 4, "lock, ledger, cells and a span at least")
+            words = [f"{action}={path}" for path in shm for action in ON_OBJECTS]
+            words += [f"{action}={run.run_dir}/{name}" for name in ("endpoint", "status.json", "producer.lock")
+                      for action in ("read", "write", "unlink", "rename")]
+            words += [f"{action}={run.run_dir}/{name}" for name in ("work.sock", "free.sock") for action in ("connect", "unlink", "rename")]
+            words += [f"create={run.run_dir}/work.sock", f"kill={run.producer.pid}"]
+            self.assert_all_refused(NOBODY, words)
+            self.assertEqual(objects(run.run_id), shm)
+            self.finish(run)
+
+    def test_a_consumer_of_another_user_is_refused_by_name(self):
+        if not can_reach(BIN / "offramp-consumer", NOBODY):
+            self.skipTest(f"user {NOBODY} may not enter {BIN}")
+        with RealRun(*COPY) as run:
+            self.waiting_run(run)
+            done = subprocess.run([BIN / "offramp-consumer", "--run-dir", run.run_dir, "--processor", "none"], user=NOBODY, group=NOBODY,
+                                  extra_groups=[], capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual(done.returncode, 77, done.stderr)
+            self.assertIn("--consumer-user", done.stderr)
+            self.finish(run)
+
+    def test_where_the_folder_was_opened_by_mistake_the_broker_refuses(self):
+        with RealRun(*COPY) as run:
+            self.waiting_run(run)
+            for path, mode in ((run.run_dir, 0o755), (run.run_dir / "work.sock", 0o666), (run.run_dir / "free.sock", 0o666)):
+                path.chmod(mode)
+            said = as_user(NOBODY, """
+import struct, sys
+sys.path.insert(0, sys.argv[2])
+from tests.hostile import wire
+from tests.hostile.zmtp import Connection
+work, free = Connection(sys.argv[1] + "/work.sock", b"DEALER"), Connection(sys.argv[1] + "/free.sock", b"PUSH")
+for session in range(1, 5):
+    free.send(wire.releases(session, 1, *[(wire.ticket(slab, 1, 1), wire.COMPLETED) for slab in range(4)]))
+    work.send(wire.goodbye(session))
+work.send(wire.hello(wire.nonce_of(sys.argv[1])))
+kind, body = wire.parse(work.receive())
+print(kind == wire.REFUSED, struct.unpack_from("<I", body)[0], body[8:].split(bytes(1))[0].decode())
+""", run.run_dir, ROOT, environment={"PYTHONDONTWRITEBYTECODE": "1"})
+            self.assertRegex(said[0], f"True 3 user {NOBODY} may not read this run")
+            refused = self.finish(run)["refused"]
+            self.assertEqual(refused["refused: another user"], 1)
+            self.assertEqual(refused["release of an unknown session"], 4)
+            self.assertEqual(refused["work message from nobody known"], 4)
+
+    def test_the_launchers_own_socket(self):
+        with LaunchedRun(*LONG, "--consumers", "2", "--status-seconds", "0.05") as run:
+            run.folder.chmod(0o755)
+            run.start()
+            run.until(lambda: run.status().get("done_samples", 0) > 0 and (run.run_dir / "control.sock").exists(), "a run at work")
+            self.assert_all_refused(NOBODY, [f"connect={run.run_dir}/control.sock", f"read={run.run_dir}/logs",
+                                             f"unlink={run.run_dir}/control.sock", f"kill={run.launcher.pid}"])
+            self.assertEqual(run.command("stop").returncode, 0, run.said())
+            self.assertEqual(run.wait(), 130, run.said())
+
+
+@unittest.skipUnless(can_become_others(), "only root can act as another user")
+class ConsumerUser(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        if not can_reach(BIN / "offramp-consumer", NOBODY):
+            self.skipTest(f"user {NOBODY} may not enter {BIN}")
+        self.before = shared_memory()
+
+    def tearDown(self):
+        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+
+    def test_a_launched_run_whose_consumers_are_another_user(self):
+        with LaunchedRun(*LONG, "--consumers", "2", "--consumer-user", "nobody", "--status-seconds", "0.05") as run:
+            run.folder.chmod(0o755)
+            run.output.mkdir()
+            run.output.chmod(0o777)
+            run.start()
+            consumers = run.until(lambda: [consumer["pid"] for consumer in run.status().get("consumers", [])
+                                           if run.status().get("done_samples", 0) > 0], "consumers at work")
+            for pid in consumers:
+                self.assertEqual(os.stat(f"/proc/{pid}").st_uid, NOBODY)
+            run_id = run.status()["run_id"]
+            spans = [path for path in objects(run_id) if path.rpartition(".")[2][0] == "s"]
+            others = [path for path in objects(run_id) if path.rpartition(".")[2] in ("ledger", "lock")]
+            cells = [path for path in objects(run_id) if path.endswith(".cells")]
+            self.assertTrue(spans and len(others) == 2 and len(cells) == 1, objects(run_id))
+            as_consumer = {"groups": [os.getegid()]}      # as the launch script starts them
+            # What a consumer needs, it may: the rest of this test would hold of anyone else.
+            said = attempts(NOBODY, [f"read={path}" for path in spans + others] + [f"write={cells[0]}", f"read={run.run_dir}/endpoint",
+                                     f"connect={run.run_dir}/work.sock", f"connect={run.run_dir}/free.sock"], **as_consumer)
+            self.assertEqual(set(said.values()), {"allowed"}, said)
+            words = [f"{action}={path}" for path in spans + others
+                     for action in ("write", "truncate", "unlink", "rename", "chmod", "map_for_writing", "open_again_for_writing")]
+            words += [f"{action}={path}" for path in cells for action in ("unlink", "rename", "chmod")]
+            words += [f"{action}={run.run_dir}/{name}" for name in ("work.sock", "free.sock", "endpoint") for action in ("unlink", "rename")]
+            words += [f"connect={run.run_dir}/control.sock", f"create={run.run_dir}/x", f"kill={run.launcher.pid}"]
+            said = attempts(NOBODY, words, **as_consumer)
+            self.assertEqual({word: answer for word, answer in said.items() if answer not in REFUSALS}, {})
+            # And a third user nothing at all.
+            words = [f"{action}={path}" for path in spans + others + cells for action in ON_OBJECTS]
+            words += [f"read={run.run_dir}/endpoint", f"connect={run.run_dir}/work.sock", f"connect={run.run_dir}/free.sock"]
+            said = attempts(STRANGER, words)
+            self.assertEqual({word: answer for word, answer in said.items() if answer not in REFUSALS}, {})
+            self.assertEqual(run.command("stop").returncode, 0, run.said())
+            self.assertEqual(run.wait(), 130, run.said())
+            self.assertTrue(run.summary()["conserved"])
+
+    def test_its_outputs_are_those_of_any_run(self):
+        with LaunchedRun(*COPY, "--consumers", "2", "--consumer-user", "nobody") as run:
+            run.folder.chmod(0o755)
+            run.output.mkdir()
+            run.output.chmod(0o777)
+            self.assertEqual(run.start().wait(), 0, run.said())
+            self.assertEqual({name: text for name, text in run.files().items() if name == "checksums.tsv"}, undisturbed(*COPY))
+
+    def test_a_hostile_consumer_cannot_take_the_producer_down_through_its_cell(self):
+        with RealRun(*COPY, "--consumer-user", "nobody", "--lease-seconds", "0.5", "--status-seconds", "0.05") as run:
+            run.folder.chmod(0o755)
+            run.output.mkdir()
+            run.start_producer()
+            run.until(lambda: run.status().get("slabs", {}).get("ready") == 4, "every slab full")
+            hostile = subprocess.Popen(
+                [PYTHON, "-m", "tests.hostile.hostile_consumer", str(run.run_dir), "member", "--rounds", "2"], user=NOBODY,
+                group=NOBODY, extra_groups=[os.getegid()], stdout=subprocess.PIPE, text=True, env=run.environment, cwd=ROOT)
+            self.addCleanup(hostile.stdout.close)
+            self.assertEqual(hostile.stdout.readline(), "done\n", run.logs())
+            cells = next(path for path in objects(run.run_id) if path.endswith(".cells"))
+            noise = struct.pack("<Q", 0xFFFFFFFFFFFFFFFF) * 512
+            as_user(NOBODY, "import sys; open(sys.argv[1], 'r+b').write(bytes.fromhex(sys.argv[2]))", cells, noise.hex(), groups=[os.getegid()])
+            self.assertEqual(attempts(NOBODY, [f"truncate={cells}"], groups=[os.getegid()]), {f"truncate={cells}": "allowed"})
+            # It holds a slab and says nothing: its lease is looked at, in its cell. Then it dies, and its cell is looked at again.
+            run.until(lambda: run.producer.poll() is not None or run.status().get("leases_expired"), "a lease run out")
+            kill(hostile)
+            hostile.wait()
+            run.until(lambda: run.producer.poll() is not None or not run.status().get("slabs", {}).get("leased"), "its slab taken back")
+            self.assertIsNone(run.producer.poll(), f"the producer is dead\n{run.logs()}")
+            kill(run.producer, signal.SIGTERM)
+            run.until(lambda: run.status().get("state") == "draining", "the first signal taken")
+            kill(run.producer, signal.SIGTERM)
+            self.assertEqual(run.wait(run.producer), 130, run.logs())
+            self.assertTrue(run.summary()["conserved"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,133 @@
+"""Descriptors run out, somebody else fills /dev/shm: a clear error or no harm, nothing lost, and what ended can be continued."""
+
+import contextlib
+import ctypes
+import os
+import pathlib
+import subprocess
+import unittest
+
+from tests.support.launched_resume import World
+from tests.support.real_run import RealRun, shared_memory, undisturbed
+
+COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "256KiB", "--batch", "4", "--batches", "40", "--slabs", "4",
+        "--processor", "checksum", "--log-level", "info")
+CLONE_NEWNS = 0x20000
+SHM_MIB = 64
+
+
+class Descriptors(unittest.TestCase):
+    maxDiff = 2000
+
+    @classmethod
+    def setUpClass(cls):
+        cls.wanted = undisturbed(*COPY)
+        cls.before = shared_memory()
+
+    def tearDown(self):
+        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+
+    def test_a_producer_with_few_of_them_says_so_or_works(self):
+        ended = set()
+        for few in (*range(8, 40, 4), 64, 128):
+            with self.subTest(descriptors=few), RealRun(*COPY) as run:
+                run.through = ("prlimit", f"--nofile={few}:{few}")
+                run.start_producer()
+                run.until(lambda: run.producer.poll() is not None or (run.run_dir / "endpoint").exists(), "an endpoint or an end")
+                if run.producer.poll() is None:
+                    run.through = ()
+                    run.start_consumer()
+                code = run.wait(run.producer)
+                ended.add(code)
+                self.assertGreaterEqual(code, 0, f"it died of a signal\n{run.logs()}")
+                if code == 0:
+                    run.wait_for_consumers()
+                    run.finish_outputs()
+                    self.assertEqual(run.files(), self.wanted)
+                else:
+                    self.assertIn("Too many open files", run.logs())
+        self.assertIn(0, ended, "with enough of them it works")
+        self.assertGreater(len(ended), 1, "with too few it cannot")
+
+    def test_a_consumer_with_few_of_them_leaves_and_others_do_its_work(self):
+        failed = 0
+        with RealRun(*COPY) as run:
+            run.start_producer()
+            for few in range(4, 24, 2):
+                run.through = ("prlimit", f"--nofile={few}:{few}")
+                consumer = run.start_consumer()
+                run.until(lambda: consumer.poll() is not None or "session" in run.logs(), "a consumer let in, or its end")
+                if consumer.poll() is None:
+                    break
+                failed += 1
+                self.assertGreater(consumer.returncode, 0, f"it died of a signal\n{run.logs()}")
+                run.consumers.remove(consumer)
+            run.through = ()
+            run.start_consumer()
+            self.assertEqual(run.wait(run.producer), 0, run.logs())
+            run.wait_for_consumers()
+            self.assertGreater(failed, 0, "with too few it cannot")
+            self.assertEqual(run.summary()["given_up"], [])
+            run.finish_outputs()
+            self.assertEqual(run.files(), self.wanted)
+
+
+class FilledSharedMemory(unittest.TestCase):
+    """In a /dev/shm of this process's own, since a full one would stop whoever else works on the machine."""
+
+    maxDiff = 2000
+
+    @classmethod
+    def setUpClass(cls):
+        if os.geteuid() != 0 or ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNS) != 0:
+            raise unittest.SkipTest("a /dev/shm of its own takes root")
+        subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SHM_MIB}m,mode=1777", "tmpfs", "/dev/shm"], check=True)
+        cls.wanted = undisturbed(*COPY)
+
+    def setUp(self):
+        self.stranger = pathlib.Path("/dev/shm/somebody-elses")
+        self.addCleanup(self.stranger.unlink, missing_ok=True)
+
+    def take_what_is_free(self):
+        """All of it, into a file that is somebody else's."""
+        room = os.statvfs("/dev/shm")
+        with open(self.stranger, "ab") as file, contextlib.suppress(OSError):     # some of it may be gone again
+            if room.f_bavail:
+                os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), room.f_bavail * room.f_bsize)
+
+    def test_a_pool_that_is_there_stays_there(self):
+        with RealRun(*COPY) as run:
+            run.start_producer()
+            run.until(lambda: run.status().get("slabs", {}).get("ready") == 4, "every slab full")
+            self.take_what_is_free()
+            self.assertEqual(os.statvfs("/dev/shm").f_bavail, 0)
+            run.start_consumer()
+            self.assertEqual(run.wait(run.producer), 0, run.logs())
+            run.wait_for_consumers()
+            run.finish_outputs()
+            self.assertEqual(run.files(), self.wanted)
+
+    def test_a_run_that_needs_more_says_so_and_goes_on_later(self):
+        """Of the rungs only `workers` makes memory in mid-run: a segment a batch."""
+        flags = (*COPY, "--rung", "workers", "--consumers", "1", "--status-seconds", "0.05")
+        long = tuple("4000" if word == "40" else word for word in flags)
+        with World(*long) as world:
+            world.start()
+            world.until(lambda: world.status().get("done_samples", 0) >= 8, "some samples done")
+            # Whatever a segment leaves behind is gone before the next is made.
+            while world.launcher.poll() is None:
+                self.take_what_is_free()
+            self.assertEqual(world.wait(), 80, world.said())
+            self.assertIn("--shm-size", world.said())
+            self.assertIn("/dev/shm", world.said())
+            self.assertEqual(world.shared_memory(), set())
+            self.stranger.unlink()
+            self.assertEqual(world.start("--resume").wait(), 0, world.said())
+            samples = world.summary()["samples"]
+            self.assertGreater(samples["done_before"], 0)
+            self.assertEqual(samples["done_before"] + samples["released"], 16000)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,59 @@
+"""The project's messages (common/protocol/messages.hpp), written by hand, so that they can be written wrongly."""
+
+import pathlib
+import re
+import struct
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MAGIC = 0x4D46464F
+VERSION = int(re.search(r"kMessageVersion = (\d+)", (ROOT / "common/protocol/messages.hpp").read_text())[1])
+MOST_BYTES = 16 * 1024
+HELLO, CHALLENGE, ANSWER, WELCOME, REFUSED, CREDIT, TICKETS, RELEASES, RELEASE_ACK, DRAIN, GOODBYE = range(1, 12)
+COMPLETED, RETURNED = 1, 2
+FREE_TEXT = b"\0" * 16
+
+
+def message(kind, body=b"", records=(), version=VERSION, magic=MAGIC, count=None, length=None):
+    data = body + b"".join(records)
+    header = struct.pack("<IHHII", magic, version, kind, 16 + len(data) if length is None else length, len(records) if count is None else count)
+    return header + data
+
+
+def hello(nonce, window=1, holding=0):
+    return message(HELLO, struct.pack("<QQQII", nonce, 0, 0, holding, window) + FREE_TEXT)
+
+
+def answer(secret):
+    return message(ANSWER, struct.pack("<Q", secret))
+
+
+def credit(session, window):
+    return message(CREDIT, struct.pack("<QII", session, window, 0))
+
+
+def goodbye(session):
+    return message(GOODBYE, struct.pack("<Q", session))
+
+
+def ticket(slab, generation, attempt, epoch=1):
+    return struct.pack("<IIQII", epoch, slab, generation, attempt, 0)
+
+
+def releases(session, first_sequence, *records, **wrongly):
+    """`records`: (ticket, kind)."""
+    return message(RELEASES, struct.pack("<QQ", session, first_sequence),
+                   [which + struct.pack("<II", kind, 0) for which, kind in records], **wrongly)
+
+
+def parse(data):
+    """(kind, body with records)"""
+    return struct.unpack_from("<H", data, 6)[0], data[16:]
+
+
+def tickets_of(body):
+    """[(epoch, slab, generation, attempt)] of a Tickets message."""
+    return [struct.unpack_from("<IIQI", body, at) for at in range(16, len(body), 24)]
+
+
+def nonce_of(run_dir):
+    return int(re.search(r"nonce=([0-9a-f]{16})", (pathlib.Path(run_dir) / "endpoint").read_text())[1], 16)

@@ -1,0 +1,170 @@
+"""
+Takes the promises of the code away one by one, and shows which test notices:
+
+    python3 tests/mutants/mutants.py [--build build/release] [NAME...]
+
+Each mutant is one change of one source. The changed copy is compiled as the build compiles the source, linked in front of the rooms
+(a linker takes what it meets first), and the tests that stand next to it are run: one must fail. Nothing of the tree or of the build is
+changed; the build is brought up to date first. Ends with 1 when a mutant survives, when its change does not apply, or when the tests fail
+without it.
+"""
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SECONDS_A_TEST = 120
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutant:
+    name: str
+    source: str
+    old: str          # stands in the source exactly once
+    new: str
+    tests: tuple      # programs of bin/tests
+
+
+LEDGER, LOG, SESSION = "producer/slab/slab_ledger.cpp", "consumer/session/release_log.cpp", "consumer/session/consumer_session.cpp"
+MUTANTS = (
+    Mutant("no generation check", LEDGER, "    if (ticket.generation != current.generation) return ReleaseOutcome::Stale;\n", "",
+           ("ledger_test", "broker_test")),
+    Mutant("no attempt check", LEDGER, " || HolderWord::unpack(load_word(*place)).attempt != ticket.attempt", "", ("ledger_test",)),
+    Mutant("no holder record", LEDGER, "        store_word(place, HolderWord{true, after.attempt, consumer.slot, consumer.session}.pack());\n", "",
+           ("ledger_test", "broker_test")),
+    Mutant("holder recorded after the state", LEDGER, """    for (std::uint64_t& place : memory_.slots[slab].holders) {
+        if (load_word(place) != 0) continue;
+        store_word(place, HolderWord""", """    store_word(memory_.slots[slab].word, after.pack());
+    for (std::uint64_t& place : memory_.slots[slab].holders) {
+        if (load_word(place) != 0) continue;
+        store_word(place, HolderWord""", ("ledger_table_test",)),
+    Mutant("a death charges all that was held", LEDGER,
+           "            work == WorkWord{slab, holder.attempt, static_cast<std::uint32_t>(current.generation)};", "            work.slab < slab_count();",
+           ("ledger_test", "broker_test")),
+    Mutant("the cell names nothing", "consumer/session/read_lease.cpp", "    cell.begin(ticket);\n", "", ("session_test",)),
+    Mutant("a cell of a former session is believed", "producer/slab/broker_liveness.cpp",
+           "load_word(cell.session) == peer.ref.session ? load_word(cell.work) : 0", "load_word(cell.work)", ("broker_test",)),
+    Mutant("releases are not repeated", LOG, "return first_ < next_ && now >= repeat_at_ ? first_ : next_;", "return now < TimePoint{} ? first_ : next_;",
+           ("session_test",)),
+    Mutant("repeated releases count again", "producer/slab/broker_delivery.cpp", "            peer->in_doubt = true;\n        } else if (sequence == peer",
+           "            on_release(*peer, record);\n        } else if (sequence == peer", ("broker_test",)),
+    Mutant("anyone releases in another's name", "producer/slab/broker_delivery.cpp",
+           "inbound.credentials.pid != peer->credentials.pid || inbound.credentials.uid != peer->credentials.uid", "inbound.bytes.empty()",
+           ("broker_test",)),
+    Mutant("forked children keep slabs", "common/shm/shared_region.cpp", '    advise(state->region, MADV_DONTFORK, "MADV_DONTFORK", name);\n', "", ("shm_test",)),
+    Mutant("slabs are in core dumps", "common/shm/shared_region.cpp",
+           '    advise(state->region, MADV_DONTDUMP, "MADV_DONTDUMP", name);\n    advise(state->region, MADV_DONTFORK', "    advise(state->region, MADV_DONTFORK",
+           ("shm_test",)),
+    Mutant("memory is free when a lease runs out", LEDGER, """    failpoint("ledger.expire");
+    move_to(slab, SlabState::Leased, SlabState::Ready);""", """    for (std::uint64_t& place : memory_.slots[slab].holders) store_word(place, 0);
+    free_slab(slab);""", ("ledger_test", "broker_test")),
+    Mutant("memory is free while held", LEDGER, "        if (!has_holders(ticket.slab)) free_slab(ticket.slab);",
+           "        for (std::uint64_t& other : memory_.slots[ticket.slab].holders) store_word(other, 0);\n        free_slab(ticket.slab);",
+           ("ledger_test", "broker_test")),
+    Mutant("a killed one is free before it is dead", "producer/slab/broker_shortage.cpp", "        ++books_.overdue_killed;\n",
+           "        ++books_.overdue_killed;\n        bury(peer);\n", ("broker_test",)),
+    Mutant("no word of the adopted ledger is checked", LEDGER, "    check_ledger_words(memory.consumers, memory.slots);\n", "", ("ledger_test",)),
+    Mutant("connections without limit", "common/transport/connection_limit.cpp", "    ::shutdown(fd, SHUT_RDWR);\n", "", ("transport_test",)),
+)
+
+
+class Build:
+    """What is known of a configured build folder."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder).resolve()
+        self._commands = {entry["file"]: entry for entry in json.loads((self.folder / "compile_commands.json").read_text())
+                          if " -o tests/fuzz/" not in entry["command"]}
+
+    def bring_up_to_date(self, programs):
+        subprocess.run(["ninja", "-C", self.folder, *sorted({f"bin/tests/{name}" for name in programs})], check=True, stdout=subprocess.DEVNULL)
+
+    def compile(self, source, text, folder):
+        """The object of the changed text, compiled in place of the source."""
+        changed, compiled = folder / pathlib.Path(source).name, folder / "changed.o"
+        changed.write_text(text)
+        entry = self._commands[str(ROOT / source)]
+        words = shlex.split(entry["command"])
+        words[words.index("-o") + 1] = str(compiled)
+        words[words.index("-c") + 1] = str(changed)
+        done = subprocess.run(words, cwd=entry["directory"], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise SystemExit(f"mutants.py: the changed {source} does not compile:\n{done.stderr}")
+        return compiled
+
+    def link(self, program, in_front, folder):
+        """The test program, with this object in front of the rooms."""
+        linked = folder / program
+        commands = subprocess.run(["ninja", "-C", self.folder, "-t", "commands", "-s", f"bin/tests/{program}"], capture_output=True, text=True,
+                                  check=True).stdout.strip().splitlines()
+        command = re.sub(rf"(\S+\.o )", lambda first: f"{shlex.quote(str(in_front))} {first[1]}", commands[-1], count=1)
+        command = command.replace(f"-o bin/tests/{program}", f"-o {shlex.quote(str(linked))}", 1)
+        subprocess.run(command, shell=True, cwd=self.folder, check=True, stdout=subprocess.DEVNULL)
+        return linked
+
+
+def last_begun(said):
+    began = re.findall(r"\[ RUN +\] (\S+)", said)
+    return began[-1] if began else "before any case"
+
+
+def failed_case(program, folder):
+    """The first test case that fails in it, by name; an empty text when all pass."""
+    try:
+        done = subprocess.run([program], capture_output=True, text=True, errors="replace", timeout=SECONDS_A_TEST, cwd=folder, check=False)
+    except subprocess.TimeoutExpired as hung:
+        return f"{last_begun((hung.stdout or b'').decode(errors='replace'))} (no end)"
+    if done.returncode == 0:
+        return ""
+    failed = re.search(r"\[  FAILED  \] ([\w./]+)", done.stdout)
+    return failed[1] if failed else f"{last_begun(done.stdout)} (ended)"
+
+
+def check(mutant, build):
+    """Which test notices, or an empty text."""
+    text = (ROOT / mutant.source).read_text()
+    if text.count(mutant.old) != 1:
+        raise SystemExit(f"mutants.py: '{mutant.name}' does not apply: what it changes stands {text.count(mutant.old)} times in {mutant.source}")
+    with tempfile.TemporaryDirectory(prefix="offramp-mutant-") as folder:
+        folder = pathlib.Path(folder)
+        compiled = build.compile(mutant.source, text.replace(mutant.old, mutant.new), folder)
+        for program in mutant.tests:
+            if case := failed_case(build.link(program, compiled, folder), folder):
+                return f"{program}: {case}"
+    return ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="all, when none is named")
+    parser.add_argument("--build", default=ROOT / "build/release", help="a configured build folder")
+    parser.add_argument("--as-built", action="store_true", help="do not build first: a test of a build that is up to date")
+    options = parser.parse_args()
+    wanted = [mutant for mutant in MUTANTS if not options.names or mutant.name in options.names]
+    build, began, survivors = Build(options.build), time.monotonic(), 0
+    programs = sorted({program for mutant in wanted for program in mutant.tests})
+    if not options.as_built:
+        build.bring_up_to_date(programs)
+    for program in programs:
+        with tempfile.TemporaryDirectory(prefix="offramp-mutant-") as folder:
+            if case := failed_case(build.folder / "bin/tests" / program, folder):
+                raise SystemExit(f"mutants.py: {program} fails without any mutant: {case}")
+    print(f"| {'mutant':42} | caught by |\n|{'-' * 44}|---|")
+    for mutant in wanted:
+        caught = check(mutant, build)
+        survivors += not caught
+        print(f"| {mutant.name:42} | {caught or 'NOBODY'} |", flush=True)
+    print(f"{len(wanted)} mutants, {survivors} survived, {time.monotonic() - began:.0f} s")
+    return 1 if survivors or not wanted else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
