@@ -46,7 +46,9 @@ int run(int argc, char** argv) {
         throw ConfigError("a producer needs --run-dir and --run-id", "Start runs with launch/offramp run, which chooses both");
 
     start_logging("producer", parsed->log_level, parsed->log_format, parsed->log_file);
-    for (const std::string& name : sweep_dead_runs()) spdlog::info("removed {}, left by a dead run", name);
+    // A run that is about to be taken over may have nobody left who holds it.
+    if (!parsed->adopt)
+        for (const std::string& name : sweep_dead_runs()) spdlog::info("removed {}, left by a dead run", name);
     if (parsed->sweep) return to_int(ExitCode::Ok);
     if (!parsed->trace_dir.empty()) start_recording(parsed->trace_dir, "producer", parsed->rung);
     const EndSignals signals;

@@ -27,6 +27,9 @@ struct RunConfig {
     LogFormat log_format = LogFormat::Text;
     std::string log_file;
     int lifeline_fd = -1;  // a pipe whose end of file says that the launcher is gone
+    std::uint32_t producer_restarts = 3;   // of a producer that dies; the launch script's
+    double producer_wait_seconds = 60;     // that a consumer without a launcher waits for another producer; 0: none does
+    bool adopt = false;                    // take the run over whose producer died; on the command line only
 
     // input
     std::string source = "auto";        // a name of the sources' table; auto: "images" when there is an input
@@ -62,6 +65,8 @@ struct RunConfig {
     double max_delay_seconds = 0.002;    // a batch waits at most so long for others to share its slab
     std::string rung = "streams";        // how outputs leave the device; "compute-alone": they are dropped there
     bool allow_unpinned = false;
+    std::string when_full = "block";     // no slab is free for an output: "block", "drop-newest", "spill"
+    std::string spill_dir;               // of "spill"; empty: the run directory's folder spill/
 
     // measuring
     std::uint64_t warmup_batches = 5;  // left out of the steady-state rates

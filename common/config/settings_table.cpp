@@ -98,6 +98,12 @@ void add_run(std::vector<Setting>& table) {
     run.text("log-file", &RunConfig::log_file, "FILE", "a path", "Log here as well as to standard error");
     run.whole("lifeline-fd", &RunConfig::lifeline_fd, {-1, std::numeric_limits<int>::max(), ""},
               "Pipe whose end of file says that the launcher is gone; -1: none");
+    run.whole("producer-restarts", &RunConfig::producer_restarts, {0, 1000, ""},
+              "How often a producer that dies is started again, to take over what it left");
+    run.seconds("producer-wait-seconds", &RunConfig::producer_wait_seconds, 0, 86400,
+                "A consumer without a launcher waits so long for another producer when its own has died; 0: it ends with it");
+    run.action("adopt", &RunConfig::adopt,
+               "Take over the run in --run-dir whose producer died; the other flags must be those it was started with");
 }
 
 void add_input(std::vector<Setting>& table) {
@@ -163,6 +169,10 @@ void add_slabs(std::vector<Setting>& table) {
                "How outputs leave the device; compute-alone: they are dropped there");
     slabs.on_off("allow-unpinned", &RunConfig::allow_unpinned,
                  "Go on, slowly, when slabs cannot be page-locked");
+    slabs.word("when-full", &RunConfig::when_full, {"block", "drop-newest", "spill"},
+               "No slab is free: the model waits; the output is dropped and listed; or the oldest waiting slab goes to the disk until later");
+    slabs.text("spill-dir", &RunConfig::spill_dir, "FOLDER", "a path",
+               "Where --when-full spill keeps slabs; by default in the run directory");
 }
 
 void add_measuring(std::vector<Setting>& table) {

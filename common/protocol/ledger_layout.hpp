@@ -11,6 +11,7 @@
 //   ledger object   LedgerHeader (512 bytes)
 //                   LedgerConsumer[consumer_capacity]   64 bytes each
 //                   LedgerSlot[slab_count]              128 bytes each
+//                   RunProgress (512 bytes)             the run's account: run_progress.hpp
 //   cells object    ConsumerCell[consumer_capacity]     64 bytes each
 //
 // The producer's broker thread alone writes the ledger; everyone else maps it read-only. A consumer writes its own cell and
@@ -25,7 +26,7 @@
 namespace offramp {
 
 inline constexpr std::uint64_t kLedgerMagic = 0x524447454c46464fULL;   // "OFFLEGDR"
-inline constexpr std::uint32_t kLedgerVersion = 1;
+inline constexpr std::uint32_t kLedgerVersion = 2;
 inline constexpr std::uint32_t kMaxHolders = 8;
 inline constexpr std::uint32_t kMaxConsumers = 1U << 11;
 inline constexpr std::uint32_t kMaxSlabs = 1U << 20;

@@ -43,9 +43,10 @@ struct MessageHeader {
     std::uint32_t count;       // of the records behind the body
 };
 
-// First word of a consumer. Laid out for reconnecting to a restarted producer, which is not built yet (former_session is 0 and
-// there are no records): on reconnecting to a producer it names its former session and what it holds or has released
-// without an acknowledgement (the records, in that order), and the last delivery that it saw.
+// First word of a consumer. To a producer that has taken over from a dead one it names the session that it had with that one, and
+// what it holds or has released without an acknowledgement (the records, in that order; of more than fit, the oldest releases are
+// left out), and the last delivery that it saw. The Welcome then names the same session and place, and deliveries and releases
+// are numbered from 1 again.
 struct Hello {
     std::uint64_t run_nonce;
     std::uint64_t former_session;      // 0: new

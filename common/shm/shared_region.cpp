@@ -184,6 +184,32 @@ SharedRegion SharedRegion::create(const std::string& name, std::size_t bytes, Re
     return SharedRegion(std::move(state));
 }
 
+SharedRegion SharedRegion::adopt(const std::string& name, std::size_t bytes) {
+    check_name(name);
+    const bip::shared_memory_object object = open_object(name, bip::read_write);
+    struct stat found = {};
+    if (::fstat(object.get_mapping_handle().handle, &found) != 0)
+        throw SystemError("looking at shared memory " + name, errno);
+    if (found.st_uid != ::geteuid())
+        throw SystemError("taking over shared memory " + name + " of user id " + std::to_string(found.st_uid), EACCES, "",
+                          ExitCode::NotPermitted);
+    if (found.st_size == 0)   // its creator died between naming and sizing it
+        set_size(object.get_mapping_handle().handle, name, bytes);
+    else if (static_cast<std::uint64_t>(found.st_size) != bytes)
+        throw ProtocolError("shared memory " + name + " has " + std::to_string(found.st_size) + " bytes, " +
+                                std::to_string(bytes) + " are needed to take it over",
+                            "Give the settings that the run was started with");
+    auto state = std::make_unique<State>(name, found);
+    state->owns_name = false;
+    try {
+        state->region = bip::mapped_region(object, bip::read_write, 0, bytes);
+    } catch (const bip::interprocess_exception& problem) {
+        throw_mapping_problem("mapping " + std::to_string(bytes) + " bytes of shared memory " + name, problem);
+    }
+    advise(state->region, MADV_DONTDUMP, "MADV_DONTDUMP", name);
+    return SharedRegion(std::move(state));
+}
+
 const std::string& SharedRegion::name() const {
     return state_->name;
 }

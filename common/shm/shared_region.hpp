@@ -18,8 +18,8 @@ struct RegionOptions {
     Reserve reserve = Reserve::Now;
 };
 
-// Owns one named POSIX shared-memory object and a writable mapping of it. The only writers are its creator
-// and, for the cells object, consumers through SharedRegionView.
+// Owns one named POSIX shared-memory object and a writable mapping of it. The only writers are its creator, or
+// whoever takes it over when that one is dead, and, for the cells object, consumers through SharedRegionView.
 //
 // Owns: the mapping; and the name, which the destructor removes unless keep_name() was called.
 // Thread: any, one at a time; populate() may be called on disjoint ranges at once.
@@ -33,6 +33,10 @@ class SharedRegion {
   public:
     // Fails when the name exists (O_EXCL). `name` starts with a slash.
     static SharedRegion create(const std::string& name, std::size_t bytes, RegionOptions options = {});
+    // Takes over an object whose creator is dead, as it is; its name is not owned, so that a failure leaves it to be taken over
+    // again. One that was not sized yet is sized, for populate() to fill. Errors: ProtocolError for another size than `bytes`,
+    // NotPermitted for another user's, NoSuchRun when there is none.
+    static SharedRegion adopt(const std::string& name, std::size_t bytes);
 
     SharedRegion(SharedRegion&&) noexcept;
     SharedRegion& operator=(SharedRegion&&) noexcept;

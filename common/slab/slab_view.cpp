@@ -275,4 +275,14 @@ std::span<std::byte> SlabWriter::tensor_rows(std::size_t tensor, std::uint32_t f
                          rows * row_bytes);
 }
 
+void restamp_slab(std::span<std::byte> slab, std::uint32_t epoch, std::uint32_t number, std::uint64_t generation) {
+    expect(slab.size() >= sizeof(SlabHeader), "a slab has room for its header");
+    SlabHeader header{};
+    copy_bytes(slab.first(sizeof header), &header);
+    header.epoch = epoch;
+    header.slab = number;
+    header.generation = generation;
+    std::memcpy(slab.data(), &header, sizeof header);
+}
+
 }  // namespace offramp

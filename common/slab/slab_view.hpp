@@ -60,6 +60,10 @@ struct SlabContents {
     const TensorView& tensor(std::string_view name = {}) const;
 };
 
+// What was a slab is another one now: its header gets this slab's number, in this filling, under this epoch. The bytes must have been
+// a whole slab's (SlabContents::read).
+void restamp_slab(std::span<std::byte> slab, std::uint32_t epoch, std::uint32_t number, std::uint64_t generation);
+
 // Describes one sample to SlabWriter.
 struct SampleEntry {
     std::uint64_t item = 0;

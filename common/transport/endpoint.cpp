@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 #include <map>
 #include <string_view>
@@ -28,8 +29,13 @@ namespace {
 constexpr std::string_view kVersionLine = "offramp-endpoint=1";
 constexpr std::string_view kVersionKey = "offramp-endpoint=";
 constexpr std::size_t kMaxFileBytes = 1024;
-constexpr const char* kWorkSocket = "/work.sock";
-constexpr const char* kFreeListSocket = "/free.sock";
+constexpr std::string_view kSocketsBegin[] = {"work-", "free-"};   // the epoch follows
+constexpr std::string_view kSocketsEnd = ".sock";
+constexpr std::string_view kLongestSocket = "/work-4294967295.sock";
+
+std::string socket_name(std::string_view begin, std::uint32_t epoch) {
+    return std::string(begin) + std::to_string(epoch) + std::string(kSocketsEnd);
+}
 
 class EndpointText {
   public:
@@ -115,10 +121,10 @@ std::string read_all(int fd, const std::string& file) {
 }  // namespace
 
 std::string Endpoint::work_address() const {
-    return "ipc://" + run_dir + kWorkSocket;
+    return "ipc://" + run_dir + "/" + socket_name(kSocketsBegin[0], epoch);
 }
 std::string Endpoint::free_list_address() const {
-    return "ipc://" + run_dir + kFreeListSocket;
+    return "ipc://" + run_dir + "/" + socket_name(kSocketsBegin[1], epoch);
 }
 std::string Endpoint::file() const {
     return run_dir + "/endpoint";
@@ -176,6 +182,18 @@ std::optional<Endpoint> Endpoint::read(const std::string& run_dir) {
     return endpoint;
 }
 
+void Endpoint::remove_former_sockets() const {
+    std::error_code problem;
+    for (const auto& entry : std::filesystem::directory_iterator(run_dir, problem)) {
+        const std::string name = entry.path().filename().string();
+        const bool ours = std::ranges::any_of(kSocketsBegin, [&](auto begin) { return name == socket_name(begin, epoch); });
+        const bool named_so = std::ranges::any_of(kSocketsBegin, [&](auto begin) { return name.starts_with(begin); });
+        struct stat found {};
+        if (!ours && named_so && name.ends_with(kSocketsEnd) && ::lstat(entry.path().c_str(), &found) == 0 && S_ISSOCK(found.st_mode))
+            ::unlink(entry.path().c_str());
+    }
+}
+
 void Endpoint::check_run_dir(const std::string& run_dir) {
     constexpr std::size_t kMostBytes = sizeof(sockaddr_un::sun_path) - 1;
     if (run_dir.empty() || run_dir[0] != '/')
@@ -184,8 +202,7 @@ void Endpoint::check_run_dir(const std::string& run_dir) {
     if (std::any_of(run_dir.begin(), run_dir.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
         throw ConfigError("run directory '" + run_dir + "' holds a control character",
                           "Choose another --run-dir");
-    const std::size_t longest = std::max(run_dir.size() + std::string_view(kWorkSocket).size(),
-                                         run_dir.size() + std::string_view(kFreeListSocket).size());
+    const std::size_t longest = run_dir.size() + kLongestSocket.size();
     if (longest > kMostBytes)
         throw ConfigError("run directory '" + run_dir + "' makes socket paths of " + std::to_string(longest) +
                               " bytes, a socket address holds " + std::to_string(kMostBytes),

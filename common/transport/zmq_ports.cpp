@@ -123,6 +123,7 @@ class ZmqBrokerPort final : public BrokerPort {
         const UmaskScope mode(group_may_connect ? 0117 : 0177);
         bind(work_, endpoint.work_address(), work_path_);
         bind(free_list_, endpoint.free_list_address(), free_list_path_);
+        endpoint.remove_former_sockets();
     }
 
     SendOutcome send(const std::string& peer, std::span<const std::byte> bytes) override {

@@ -8,6 +8,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
+#include "common/base/readiness.hpp"
 #include "common/base/trace.hpp"
 #include "common/base/trace_recording.hpp"
 #include "consumer/session/read_lease.hpp"
@@ -15,7 +16,7 @@
 namespace offramp {
 
 ConsumerLoop::ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMappings& mappings,
-                           Processor& processor, const Clock& clock, const WatchedFds& fds)
+                           Processor& processor, const Clock& clock, const WatchedFds& fds, const Succession& succession)
     : port_(&port),
       session_(&session),
       mappings_(&mappings),
@@ -26,7 +27,9 @@ ConsumerLoop::ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMap
       still_current_([this] {
           told_overtaken_ = told_overtaken_ || !mappings_->ledger().may_complete(current_);
           return !told_overtaken_;
-      }) {}
+      }),
+      succession_(succession),
+      has_launcher_(fds.lifeline >= 0) {}
 
 ConsumerLoop::End ConsumerLoop::run() {
     while (true) {
@@ -40,6 +43,7 @@ std::optional<ConsumerLoop::End> ConsumerLoop::turn() {
     if (idle_ || !session_->has_pending() || now_ - looked_at_ >= kLookEvery) {
         looked_at_ = now_;
         look_at_fds();
+        look_for_producer();
         session_->step();
         if (auto end = end_if_over()) return end;
     }
@@ -62,6 +66,7 @@ void ConsumerLoop::look_at_fds() {
     if (has_input(fds_.signals)) {
         spdlog::info("asked to end: finishing the slab at hand, returning the others");
         fds_.signals = -1;
+        asked_to_end_ = true;
         session_->leave();
     }
     if (hung_up(fds_.lifeline)) {
@@ -71,9 +76,36 @@ void ConsumerLoop::look_at_fds() {
         session_->leave();
     }
     if (has_input(fds_.producer)) {
+        // What it said last counts.
+        session_->step();
         fds_.producer = -1;
-        producer_gone_ = true;
+        producer_gone_since_ = clock_->now();
     }
+}
+
+// Its connection goes first: nothing of what was meant for the dead may reach the next.
+void ConsumerLoop::lose_producer() {
+    if (session_->away() && port_ == nullptr) return;
+    spdlog::warn("the producer is dead: finishing what is held, and waiting for another one");
+    session_->lose_producer();
+    port_ = nullptr;
+    succession_.search->forget();
+    failpoint("consumer.producer_lost");
+}
+
+void ConsumerLoop::look_for_producer() {
+    if (!producer_gone_since_ || port_ != nullptr) return;
+    const TimePoint now = clock_->now();
+    if (now - searched_at_ < kSearchEvery) return;
+    searched_at_ = now;
+    const auto found = succession_.search->look();
+    if (!found) return;
+    spdlog::info("another producer has taken over");
+    port_ = found->port;
+    fds_.producer = found->producer;
+    producer_gone_since_.reset();
+    session_->meet(*port_);
+    failpoint("consumer.producer_met");
 }
 
 std::optional<ConsumerLoop::End> ConsumerLoop::end_if_over() {
@@ -81,16 +113,28 @@ std::optional<ConsumerLoop::End> ConsumerLoop::end_if_over() {
     const bool launcher_gone = launcher_gone_since_.has_value();
     if (session_->state() == ConsumerSession::State::Ended)
         return End{.code = code_, .launcher_gone = launcher_gone};
-    if (producer_gone_) {
-        const bool over = session_->state() == ConsumerSession::State::Draining && session_->settled();
-        if (!over) spdlog::error("the producer is dead");
-        return End{.code = over ? code_ : ExitCode::ProducerGone, .launcher_gone = launcher_gone};
+    if (producer_gone_since_) {
+        if (auto end = end_if_orphaned()) return end;
+        lose_producer();
     }
     if (launcher_gone && clock_->now() - *launcher_gone_since_ >= kOrphanPatience) {
         spdlog::warn("the launcher is gone and the producer does not answer: ending without a goodbye");
         return End{.code = code_, .launcher_gone = true};
     }
     return std::nullopt;
+}
+
+// The producer is dead. Whoever was leaving leaves: its death says the rest.
+std::optional<ConsumerLoop::End> ConsumerLoop::end_if_orphaned() {
+    const bool draining = session_->state() == ConsumerSession::State::Draining;
+    const bool over = draining && session_->settled();
+    const bool leaving = draining || asked_to_end_ || launcher_gone_since_;
+    const bool patience_is_over = succession_.search == nullptr ||
+                                  (!has_launcher_ && clock_->now() - *producer_gone_since_ >= succession_.patience);
+    const bool at_work = session_->has_pending() && succession_.search != nullptr;
+    if (!leaving && (!patience_is_over || at_work)) return std::nullopt;
+    if (!over) spdlog::error("the producer is dead{}", leaving ? "" : ", and no other took over");
+    return End{.code = over ? code_ : ExitCode::ProducerGone, .launcher_gone = launcher_gone_since_.has_value()};
 }
 
 std::optional<ConsumerLoop::End> ConsumerLoop::refused_end() const {
@@ -181,7 +225,11 @@ void ConsumerLoop::wait() {
     if (launcher_gone_since_)
         timeout = std::min<std::chrono::nanoseconds>(timeout,
                                                      *launcher_gone_since_ + kOrphanPatience - clock_->now());
-    port_->wait(fds, std::max(timeout, std::chrono::nanoseconds{0}));
+    timeout = std::max(timeout, std::chrono::nanoseconds{0});
+    if (port_ != nullptr)
+        port_->wait(fds, timeout);
+    else
+        wait_readable(fds, std::min<std::chrono::nanoseconds>(timeout, kSearchEvery));
 }
 
 }  // namespace offramp

@@ -11,6 +11,7 @@
 #include "common/transport/ports.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/session/consumer_session.hpp"
+#include "consumer/session/producer_search.hpp"
 #include "consumer/session/slab_mappings.hpp"
 #include "consumer/session/watched_fds.hpp"
 #include "consumer/session/work_cell.hpp"
@@ -38,8 +39,19 @@ class ConsumerLoop {
         bool launcher_gone = false;  // perhaps nobody else is left to clean up
     };
 
+    // What follows a producer's death: it is waited for a new one, for so long when no launcher is there that would start it.
+    // Without a search, a producer's death is the end.
+    struct Succession {
+        ProducerSearch* search = nullptr;
+        std::chrono::nanoseconds patience{};
+    };
+    static constexpr std::chrono::milliseconds kSearchEvery{50};
+
     ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMappings& mappings, Processor& processor,
-                 const Clock& clock, const WatchedFds& fds);
+                 const Clock& clock, const WatchedFds& fds)
+        : ConsumerLoop(port, session, mappings, processor, clock, fds, Succession{}) {}
+    ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMappings& mappings, Processor& processor,
+                 const Clock& clock, const WatchedFds& fds, const Succession& succession);
     ConsumerLoop(const ConsumerLoop&) = delete;
     ConsumerLoop& operator=(const ConsumerLoop&) = delete;
 
@@ -54,12 +66,15 @@ class ConsumerLoop {
   private:
     void look_at_fds();
     std::optional<End> end_if_over();
+    std::optional<End> end_if_orphaned();
     std::optional<End> refused_end() const;
+    void lose_producer();
+    void look_for_producer();
     void settle_in();
     void work_on(const SlabTicket& ticket);
     void wait();
 
-    ConsumerPort* port_;
+    ConsumerPort* port_;  // null while the producer is dead
     ConsumerSession* session_;
     SlabMappings* mappings_;
     Processor* processor_;
@@ -74,7 +89,11 @@ class ConsumerLoop {
     Progress progress_;
     StillCurrent still_current_;
     std::optional<TimePoint> launcher_gone_since_;
-    bool producer_gone_ = false;
+    Succession succession_;
+    std::optional<TimePoint> producer_gone_since_;
+    TimePoint searched_at_{};
+    bool has_launcher_ = false;
+    bool asked_to_end_ = false;
     bool idle_ = false;
     ExitCode code_ = ExitCode::Ok;  // of an end in order
 };

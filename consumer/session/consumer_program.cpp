@@ -12,13 +12,14 @@
 
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
+#include "common/base/readiness.hpp"
 #include "common/base/version.hpp"
 #include "common/shm/run_objects.hpp"
 #include "common/transport/endpoint.hpp"
 #include "common/transport/ports.hpp"
 #include "consumer/session/consumer_loop.hpp"
 #include "consumer/session/consumer_session.hpp"
-#include "consumer/session/producer_watch.hpp"
+#include "consumer/session/run_connection.hpp"
 #include "consumer/session/run_search.hpp"
 #include "consumer/session/slab_mappings.hpp"
 
@@ -46,25 +47,32 @@ void check_lifeline(int fd) {
                           "The launcher sets it; leave it out when starting a consumer by hand");
 }
 
+// Where memory is made anew for every slab, nothing is left to take over (rung `workers`).
+ConsumerLoop::Succession succession_of(const RunConfig& config, RunConnection& connection) {
+    if (config.rung == "workers" || config.producer_wait_seconds <= 0) return {};
+    return {.search = &connection,
+            .patience = std::chrono::nanoseconds(static_cast<std::int64_t>(config.producer_wait_seconds * 1e9))};
+}
+
 ConsumerLoop::End attach_and_loop(const RunConfig& config, const Endpoint& endpoint, WatchedFds fds,
                                   const Clock& clock, Processor& processor) {
     const RunLock lock = RunLock::hold(endpoint.names, false);
     SlabMappings mappings = SlabMappings::attach(
         endpoint.names, config.rung == "workers" ? SlabMappings::Keeping::PerSlab : SlabMappings::Keeping::AllRun);
     const LedgerHeader& ledger = mappings.ledger().header();
-    const auto producer = ProducerWatch::open(ledger.producer_pid, ledger.producer_start_time);
-    if (!producer) {
+    RunConnection connection(endpoint.run_dir, endpoint.names, mappings.ledger());
+    const auto found = connection.look();
+    if (!found) {
         spdlog::error("the producer of run '{}', process {}, is dead", endpoint.names.run_id,
                       ledger.producer_pid);
         return {.code = ExitCode::ProducerGone, .launcher_gone = hung_up(fds.lifeline)};
     }
-    fds.producer = producer->fd();
-    const auto port = make_zmq_consumer_port(endpoint);
-    ConsumerSession session(*port, clock,
+    fds.producer = found->producer;
+    ConsumerSession session(*found->port, clock,
                             {.run_nonce = endpoint.names.nonce,
                              .window = config.credits == 0 ? fitting_credits(ledger) : config.credits,
                              .program_version = std::string(program_version())});
-    return ConsumerLoop(*port, session, mappings, processor, clock, fds).run();
+    return ConsumerLoop(*found->port, session, mappings, processor, clock, fds, succession_of(config, connection)).run();
 }
 
 }  // namespace

@@ -20,17 +20,44 @@ constexpr std::uint32_t kWindowShareHeldBack = 4;
 }  // namespace
 
 ConsumerSession::ConsumerSession(ConsumerPort& port, const Clock& clock, const Options& options)
-    : port_(&port), clock_(&clock), most_held_back_(std::max(1U, options.window / kWindowShareHeldBack)) {
+    : port_(&port), clock_(&clock), options_(options), most_held_back_(std::max(1U, options.window / kWindowShareHeldBack)) {
     expect(options.window >= 1, "a consumer holds at least one slab at a time");
+    outgoing_.push_back(hello());
+}
+
+// Whoever comes from an earlier producer says what it holds, then what it has released without an acknowledgement, the latest
+// last; of more than fit, the oldest releases have most likely been taken.
+Bytes ConsumerSession::hello() const {
     Hello hello{};
-    hello.run_nonce = options.run_nonce;
-    hello.window = options.window;
-    put_text(hello.program_version, options.program_version);
-    outgoing_.push_back(encode(hello));
+    hello.run_nonce = options_.run_nonce;
+    hello.window = options_.window;
+    hello.former_session = welcome_.session;
+    hello.last_delivery = last_delivery_;
+    put_text(hello.program_version, options_.program_version);
+    std::vector<SlabTicket> tickets(held_);
+    tickets.insert(tickets.end(), pending_.begin(), pending_.end());
+    expect(tickets.size() <= kMaxTicketsPerMessage, "a window of slabs fits a message");
+    hello.holding = static_cast<std::uint32_t>(tickets.size());
+    const auto& released = releases_.records();
+    const std::size_t fitting = std::min(released.size(), kMaxTicketsPerMessage - tickets.size());
+    for (std::size_t i = released.size() - fitting; i < released.size(); ++i) tickets.push_back(released[i].ticket);
+    return encode(hello, std::span<const SlabTicket>(tickets));
+}
+
+void ConsumerSession::lose_producer() {
+    port_ = nullptr;
+    outgoing_.clear();
+    away_ = true;
+}
+
+void ConsumerSession::meet(ConsumerPort& port) {
+    port_ = &port;
+    state_ = State::Greeting;
+    outgoing_.push_back(hello());
 }
 
 void ConsumerSession::step() {
-    if (state_ == State::Refused) return;
+    if (state_ == State::Refused || port_ == nullptr) return;
     Bytes bytes;
     while (state_ != State::Ended && state_ != State::Refused && port_->try_receive(bytes)) receive(bytes);
     send_due();
@@ -54,6 +81,11 @@ void ConsumerSession::release(const SlabTicket& ticket, ReleaseKind kind, std::c
 
 void ConsumerSession::leave() {
     if (state_ == State::Ended || state_ == State::Refused || returns_new_) return;
+    if (away_) {   // its holds are settled with the next producer, or by its own end
+        returns_new_ = true;
+        return_pending();
+        return;
+    }
     if (state_ == State::Greeting) {
         state_ =
             State::Ended;  // holds nothing; should a Welcome be on its way, this process's end says the rest
@@ -66,6 +98,7 @@ void ConsumerSession::leave() {
 }
 
 std::chrono::nanoseconds ConsumerSession::until_due() const {
+    if (away_ && outgoing_.empty()) return kLookAgainEvery;
     if (!outgoing_.empty()) return kSendAgainEvery;
     if (releases_.has_unsent()) return kSendAgainEvery;
     const auto due = releases_.next_due();
@@ -118,9 +151,22 @@ void ConsumerSession::on_welcome(const Welcome& welcome) {
         ++counts_.out_of_place;
         return;
     }
+    if (away_ && welcomed() && (welcome.session != welcome_.session || welcome.slot != welcome_.slot))
+        throw ProtocolError("the producer gave this consumer session " + std::to_string(welcome.session) + " in place " +
+                                std::to_string(welcome.slot) + ", but it holds slabs as session " +
+                                std::to_string(welcome_.session) + " in place " + std::to_string(welcome_.slot),
+                            "This consumer ends, so that the producer gives them to another one");
     failpoint("consumer.welcomed");
     welcome_ = welcome;
     state_ = State::Serving;
+    if (!away_) return;
+    failpoint("consumer.back");
+    away_ = false;
+    last_delivery_ = 0;
+    releases_.begin_anew();
+    if (!returns_new_) return;
+    state_ = State::Draining;
+    outgoing_.push_back(encode(Credit{welcome_.session, 0, 0}));
 }
 
 void ConsumerSession::on_refused(const Refused& refused) {
@@ -188,8 +234,8 @@ bool ConsumerSession::may_hold_back() const {
 }
 
 void ConsumerSession::send_due() {
-    if (state_ == State::Refused) return;
-    if (!may_hold_back()) send_releases();
+    if (state_ == State::Refused || port_ == nullptr) return;
+    if (!away_ && !may_hold_back()) send_releases();
     try_goodbye();
     while (!outgoing_.empty() && port_->send_work(outgoing_.front())) outgoing_.pop_front();
     if (goodbye_queued_ && outgoing_.empty()) state_ = State::Ended;

@@ -19,6 +19,8 @@ namespace offramp {
 // until they are acknowledged, and says goodbye. common/README.md has the sequence. Stepped: never waits,
 // holds no thread, reads no memory.
 //
+// A producer's death does not end it: see lose_producer().
+//
 // Borrows: port and clock. Thread: one. Blocks: never.
 // Errors: ProtocolError when going on could lose a batch: a delivery is missing, or the producer speaks
 // another version. What is merely out of place (another session's, repeated, unreadable) is counted and
@@ -62,11 +64,19 @@ class ConsumerSession {
     // quarter of the window.
     void release(const SlabTicket& ticket, ReleaseKind kind, std::chrono::nanoseconds busy = kHoldBack);
     static constexpr std::chrono::microseconds kHoldBack{200};
+    // The producer is dead: nothing is sent or received until meet(). What is held may be worked on and released meanwhile.
+    void lose_producer();
+    // Announces itself to the producer that took over, with what it holds and what is unacknowledged: the session goes on, with
+    // new numbers, when that one's Welcome comes. `port` outlives the session, or the next lose_producer().
+    void meet(ConsumerPort& port);
+
     // Ends the session in order, by own wish: no more deliveries, those not begun are returned. Harmless when
     // repeated.
     void leave();
 
     State state() const { return state_; }
+    // From lose_producer() to the next producer's Welcome.
+    bool away() const { return away_; }
     // True once Welcome has come; session, slot and epoch are in welcome().
     bool welcomed() const { return welcome_.session != 0; }
     const Welcome& welcome() const { return welcome_; }
@@ -77,7 +87,7 @@ class ConsumerSession {
     // Delivered, and not begun.
     bool has_pending() const { return !pending_.empty(); }
     // False while a due release or another message could not be handed to the channel yet.
-    bool all_sent() const { return outgoing_.empty() && (!releases_.has_unsent() || may_hold_back()); }
+    bool all_sent() const { return away_ || (outgoing_.empty() && (!releases_.has_unsent() || may_hold_back())); }
     // Holds nothing, and the producer knows it.
     bool settled() const { return pending_.empty() && held_.empty() && releases_.unacknowledged() == 0; }
     // How long a caller may wait for the port before step() has something to do of its own accord.
@@ -97,13 +107,17 @@ class ConsumerSession {
     void send_releases();
     void try_goodbye();
 
-    ConsumerPort* port_;
+    Bytes hello() const;
+
+    ConsumerPort* port_;              // null: the producer is dead
     const Clock* clock_;
+    Options options_;
     std::uint32_t most_held_back_;    // releases in one message, while slabs are at hand
     State state_ = State::Greeting;
     Welcome welcome_{};
     Refusal refusal_;
     std::optional<DrainReason> drain_reason_;
+    bool away_ = false;
     bool returns_new_ = false;  // deliveries go back unopened
     bool goodbye_queued_ = false;
     Counts counts_;

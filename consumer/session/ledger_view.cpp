@@ -66,6 +66,11 @@ LedgerView LedgerView::check(std::span<const std::byte> ledger, const RunNames& 
     return {ledger, header};
 }
 
+LedgerView::Producer LedgerView::producer() const {
+    return {.pid = load_word(word_at(ledger_, offsetof(LedgerHeader, producer_pid))),
+            .start_time = load_word(word_at(ledger_, offsetof(LedgerHeader, producer_start_time)))};
+}
+
 SpanPlan LedgerView::spans() const {
     return {.slab_count = header_.slab_count,
             .slabs_per_span = header_.slabs_per_span,

@@ -21,7 +21,14 @@ class LedgerView {
     // or run, and for any count that does not fit the object's size or the layout's limits.
     static LedgerView check(std::span<const std::byte> ledger, const RunNames& names);
 
+    // As it was when it was checked; the producer's name and epoch in it may have changed since.
     const LedgerHeader& header() const { return header_; }
+    // The producer that serves the run now, by its pid and start time.
+    struct Producer {
+        std::uint64_t pid = 0;
+        std::uint64_t start_time = 0;
+    };
+    Producer producer() const;
     SpanPlan spans() const;
     std::size_t cells_bytes() const { return header_.consumer_capacity * sizeof(ConsumerCell); }
 

@@ -45,6 +45,12 @@ bool ReleaseLog::acknowledge(std::uint64_t through_sequence, TimePoint now) {
     return true;
 }
 
+void ReleaseLog::begin_anew() {
+    first_ = next_ = 1;
+    highest_sent_ = 0;
+    repeat_at_ = {};
+}
+
 std::optional<TimePoint> ReleaseLog::next_due() const {
     if (records_.empty()) return std::nullopt;
     if (next_ <= last_sequence()) return TimePoint{};

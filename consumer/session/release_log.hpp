@@ -39,6 +39,11 @@ class ReleaseLog {
     // Forgets all releases up to this number. False, and nothing changed, for a number that was never given.
     bool acknowledge(std::uint64_t through_sequence, TimePoint now);
 
+    // Numbers what is unacknowledged from 1 again, as never sent: a new producer has seen none of it.
+    void begin_anew();
+    // What is unacknowledged, oldest first.
+    const std::deque<ReleaseRecord>& records() const { return records_; }
+
     // When due() will give something without a further add(); nothing while nothing is unacknowledged.
     std::optional<TimePoint> next_due() const;
 

@@ -6,7 +6,8 @@
 #include <array>
 
 #include "common/base/error.hpp"
-#include "consumer/session/producer_watch.hpp"
+#include "common/base/process_watch.hpp"
+#include "common/base/readiness.hpp"
 
 namespace offramp {
 namespace {

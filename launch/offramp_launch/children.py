@@ -7,6 +7,7 @@ import subprocess
 import time
 
 from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.log_follower import size_of
 
 
 class Child:
@@ -21,7 +22,7 @@ class Child:
         self.status = None
         self.cpu_seconds = 0.0
         self.log_path = log_path
-        self.log_begin = log_path.stat().st_size if log_path.exists() else 0
+        self.log_begin = size_of(log_path)
         identity = {"user": account.uid, "group": account.gid, "extra_groups": account.groups} if account else {}
         with open(log_path, "ab") as log:
             try:
@@ -48,6 +49,16 @@ class Child:
 
     def lived_seconds(self):
         return time.monotonic() - self.started
+
+    def last_words(self, lines=12):
+        """The end of what it wrote in this life."""
+        try:
+            with open(self.log_path, "rb") as log:
+                log.seek(max(self.log_begin, size_of(self.log_path) - 16384))
+                text = log.read().decode(errors="replace")
+        except OSError:
+            text = ""
+        return "\n".join("    " + line for line in text.splitlines()[-lines:]) or "    (it wrote nothing)"
 
     def ending(self):
         """How it ended, in words."""

@@ -45,3 +45,29 @@ def severity(line):
     else:
         return None
     return (level, message) if level in WORTH_SHOWING else None
+
+
+class LogRelay:
+    """Shows a program's warnings from here on, not too many of them. Borrows: the display."""
+
+    SHOWN = 20
+
+    def __init__(self, name, path, display):
+        self._name, self._path, self._display = name, path, display
+        self._follower = LogFollower(path, size_of(path))
+        self._shown = 0
+
+    def relay(self):
+        for level, message in self._follower.new_warnings():
+            self._shown += 1
+            if self._shown <= self.SHOWN:
+                self._display.note(f"{self._name}: {level}: {message}")
+            elif self._shown == self.SHOWN + 1:
+                self._display.note(f"{self._name}: further warnings stand in {self._path}")
+
+
+def size_of(path):
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -26,6 +26,8 @@ SETTLED = ("--run-dir", "--run-id", "--lifeline-fd")
 OF_ONE_RUN = (*SETTLED, "--resume", "--start-over", "--finish")
 # Rungs that process in the producer, or not at all.
 WITHOUT_CONSUMERS = ("sequential", "compute-alone")
+# Rungs whose slabs go with their producer.
+NOT_TAKEN_OVER = (*WITHOUT_CONSUMERS, "workers")
 
 
 def start(places, argv, typed):
@@ -64,7 +66,7 @@ def start(places, argv, typed):
     run_dir.file("config.toml").write_text(to_toml({**config, "consumers": consumers}))
 
     plan = RunPlan(run_id, run_dir, [producer, *flags, "--run-id", run_id, "--consumers", str(consumers)],
-                   [str(places.consumer()), *flags], consumers, account)
+                   [str(places.consumer()), *flags], consumers, account, config.get("producer-restarts", 0), not_taken_over(config))
     unit = "samples" if config.get("source") not in ("auto", "images") or config.get("model") == "copy" else "images"
     lock = OutputLock(output, run_id)
     try:
@@ -105,6 +107,12 @@ def to_toml(config):
     lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in config.items()
               if f"--{key}" not in OF_ONE_RUN and (key, value) != ("output", "")]
     return "\n".join(lines) + "\n"
+
+
+def not_taken_over(config):
+    """Why nobody could go on where a producer of this run dies; empty when another one could."""
+    rung = config.get("rung")
+    return f"--rung {rung} does not survive its producer: streams, async and pool do" if rung in NOT_TAKEN_OVER else ""
 
 
 def default_consumers(config, cores=None):
@@ -152,7 +160,7 @@ def supervise(plan, run_dir, output, unit, producer, typed):
         finished = finish(plan, run_dir)
         code = code if code != 0 else finished
         whole = summary.write(run_dir, supervisor.producer_status, supervisor.producer_cpu_seconds, plan.run_id,
-                              supervisor.records, code, supervisor.failure)
+                              supervisor.records, code, supervisor.failure, supervisor.producer_restarts)
         return code, summary.tell(whole, unit, output, f"./launch/offramp {shlex.join(typed)}")
     finally:
         display.close()

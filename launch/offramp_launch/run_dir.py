@@ -12,8 +12,10 @@ import time
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 CONTROL_SOCKET = "control.sock"
-# A socket's address holds this many bytes of path. The longest name in a run directory is the control socket's.
+# A socket's address holds this many bytes of path.
 LONGEST_SOCKET_PATH = 107
+# In a run directory: of the last producer that there can be (common/transport/endpoint.hpp).
+LONGEST_SOCKET = "work-4294967295.sock"
 # Left by an earlier run in the same directory; each would be read as this run's. (`endpoint` is the producer's: a consumer
 # passes over one whose producer is dead.)
 OF_AN_EARLIER_RUN = ("status.json", "summary.json", "producer-summary.json", "config.json", CONTROL_SOCKET)
@@ -24,7 +26,7 @@ def new_run_id(now=None):
 
 
 def fits_a_socket(folder):
-    return len(os.fsencode(str(pathlib.Path(folder) / CONTROL_SOCKET))) <= LONGEST_SOCKET_PATH
+    return len(os.fsencode(str(pathlib.Path(folder) / LONGEST_SOCKET))) <= LONGEST_SOCKET_PATH
 
 
 def short_runs_folder():

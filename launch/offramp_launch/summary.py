@@ -25,14 +25,14 @@ def merge(producer_summary, records):
     return {**producer_summary, "consumers": consumers}
 
 
-def write(run_dir, producer_status, producer_cpu_seconds, run_id, records, exit_code, failure):
+def write(run_dir, producer_status, producer_cpu_seconds, run_id, records, exit_code, failure, producer_restarts=0):
     """Writes summary.json and returns it. A producer that died left no account; then the launcher's stands alone."""
     try:
         account = json.loads(run_dir.file("producer-summary.json").read_text())
     except (OSError, ValueError):
         account = {"incomplete": True, "producer_cpu_seconds": round(producer_cpu_seconds, 3)}
     whole = {"run_id": run_id, "run_dir": str(run_dir.path), **merge(account, records), "exit": exit_code,
-             "producer_exit": producer_status}
+             "producer_exit": producer_status, "producer_restarts": producer_restarts}
     if failure:
         whole["launcher_failure"] = str(failure)
     partial = run_dir.file("summary.json.part")
@@ -62,8 +62,11 @@ def tell(summary, unit, output, again):
     for slab in summary.get("given_up") or []:
         lines.append(f"  given up   batch {slab.get('batch')}, {slab.get('samples')} {unit}: {slab.get('deaths')} consumers died of it; "
                      + (f"kept in {slab['payload']}" if slab.get("payload") else f"its payload is lost: {slab.get('error') or 'not kept'}"))
-    if summary.get("given_up"):
+    # Also what a producer before this one gave up, which stands in the run's folder only.
+    if (summary.get("samples") or {}).get("quarantined"):
         lines.append(f"  look       ./launch/offramp quarantine list --run-dir {summary['run_dir']}")
+    if summary.get("producer_restarts"):
+        lines.append(f"  producers  died and were followed by another {summary['producer_restarts']} times")
     if summary.get("failure"):
         lines.append(f"  failure    {summary['failure']}")
     if summary.get("random_weights"):

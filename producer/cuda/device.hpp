@@ -127,7 +127,7 @@ class Device {
     // Marks the part of a run that a profiler captures (nsys --capture-range=cudaProfilerApi). Nothing without one.
     virtual void start_profiler() = 0;
     virtual void stop_profiler() = 0;
-    // Copies into the range, which keeps its contents undefined afterwards.
+    // Copies the range out and back in: its bytes stay what they are, also for who reads them meanwhile (a slab taken over).
     virtual PinningProof prove_pinned(std::span<std::byte> range) = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
@@ -90,14 +91,24 @@ bool EgressStream::copy_part(const std::shared_ptr<OutputBatch>& batch, std::uin
     } else if (open_) {
         return true;
     }
-    auto lease = exchange_->wait_for_slab();
-    if (!lease) return false;
+    auto lease = exchange_->wait_for_slab(options_.when_none);
+    if (!lease) return !exchange_->stopped() && drop(*batch, first_row, rows);
     failpoint("egress.slab_taken");
     CopyEvents& events = events_[lease->slab()];
     open_ = std::make_unique<SlabFilling>(SlabFilling::target_of(std::move(*lease)), layout_, options_.stamp, *stream_, events);
+    open_->note_dropped(std::exchange(dropped_, {}));
     open_until_ = SteadyClock().now() + options_.max_delay;
     expect(open_->add(batch, first_row, rows), "a part fits the slab that was laid out for it");
     return layout_.batches > 1 || send_off();
+}
+
+bool EgressStream::drop(const OutputBatch& batch, std::uint32_t first_row, std::uint32_t rows) {
+    const OutputBatch::Counts counts = batch.count(first_row, rows);
+    dropped_.samples += counts.samples;
+    dropped_.unreadable += counts.unreadable;
+    books_.dropped(counts.samples, first_row + rows == batch.rows.size());
+    if (options_.on_dropped) options_.on_dropped(batch.number, std::span(batch.rows).subspan(first_row, rows));
+    return true;
 }
 
 // False: the completion takes no more.

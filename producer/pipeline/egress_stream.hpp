@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -41,6 +42,9 @@ class EgressStream final : public OutputSink {
         std::uint32_t batch = 1;               // most samples of a batch
         std::size_t queue_depth = 1;           // batches submitted and not yet being copied
         std::chrono::nanoseconds max_delay{};
+        // Return: an output for which no slab is free is dropped, told here on the copy thread, and counted.
+        SlabExchange::WhenNone when_none = SlabExchange::WhenNone::Wait;
+        std::function<void(std::uint64_t batch, std::span<const RowInfo> rows)> on_dropped;
     };
 
     EgressStream(Device& device, std::shared_ptr<SlabExchange> exchange, const SlabLayout& layout, DeviceTimeline& timeline,
@@ -58,6 +62,7 @@ class EgressStream final : public OutputSink {
     void copy_batches();
     bool copy_batch(const std::shared_ptr<OutputBatch>& batch);
     bool copy_part(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows);
+    bool drop(const OutputBatch& batch, std::uint32_t first_row, std::uint32_t rows);
     bool send_off();
 
     Device& device_;
@@ -71,6 +76,7 @@ class EgressStream final : public OutputSink {
     SlabCompletion completion_;
     std::unique_ptr<SlabFilling> open_;        // the slab that still takes batches
     TimePoint open_until_{};
+    OutputBatch::Counts dropped_;              // since the last slab
     std::atomic<bool> stopped_{false};
     std::thread copy_thread_;
 };

@@ -36,6 +36,7 @@ OutputBatch Inference::compute_batch(InputBatch input) {
     // A model on the CPU computes on this very thread, not on a stream.
     if (!device_.is_gpu() && input.ready() != nullptr) input.ready()->wait();
     OutputBatch output{.number = input.number(), .rows = {input.rows().begin(), input.rows().end()}};
+    output.unreadable_left_out = input.unreadable_left_out();
     clock_.begin(compute_, input.number());
     model_.begin_batch(input.number());
     output.tensors = transformer_.apply(compute_, model_.run(input.data()));

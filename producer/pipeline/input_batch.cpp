@@ -79,6 +79,7 @@ InputBatch::InputBatch(std::uint64_t number, std::vector<RowInfo> rows, std::sha
 InputBatch::InputBatch(InputBatch&& other) noexcept
     : number_(other.number_),
       rows_(std::move(other.rows_)),
+      unreadable_left_out_(other.unreadable_left_out_),
       data_(std::exchange(other.data_, nullptr)),
       slots_(std::move(other.slots_)),
       slot_(std::exchange(other.slot_, nullptr)) {}
@@ -88,6 +89,7 @@ InputBatch& InputBatch::operator=(InputBatch&& other) noexcept {
         release();
         number_ = other.number_;
         rows_ = std::move(other.rows_);
+        unreadable_left_out_ = other.unreadable_left_out_;
         data_ = std::exchange(other.data_, nullptr);
         slots_ = std::move(other.slots_);
         slot_ = std::exchange(other.slot_, nullptr);

@@ -21,7 +21,7 @@ struct RowInfo {
     std::uint64_t item = 0;
     std::string_view key;  // of the source, which outlives it; empty: the item's number stands for it
     bool hole = false;   // the item could not be read, or is done: its row is zero before normalisation and means nothing
-    bool done = false;   // by an earlier run: a hole only because its batch is made for others
+    bool done = false;   // by an earlier run or producer: a hole only because its batch is made for others
     std::string reason;  // of a hole that could not be read
 };
 
@@ -82,6 +82,9 @@ class InputBatch {
     std::uint64_t number() const { return number_; }         // it holds the items from number * batch on
     std::span<const RowInfo> rows() const { return rows_; }  // fewer than the batch in the last one
     std::size_t holes() const;
+    // Of the batches that were left out since the one before it: items that could not be read.
+    std::uint32_t unreadable_left_out() const { return unreadable_left_out_; }
+    void note_left_out(std::uint32_t unreadable) { unreadable_left_out_ = unreadable; }
 
     // The model's input, all rows of a full batch: those beyond rows() are zero before normalisation. Null:
     // the model takes none, or the buffer was released.
@@ -99,6 +102,7 @@ class InputBatch {
 
     std::uint64_t number_ = 0;
     std::vector<RowInfo> rows_;
+    std::uint32_t unreadable_left_out_ = 0;
     const void* data_ = nullptr;
     std::shared_ptr<InputSlots> slots_;
     InputSlot* slot_ = nullptr;

@@ -18,6 +18,20 @@ struct OutputBatch {
     std::vector<RowInfo> rows;               // as many as are wanted of each tensor's dimension 0
     std::vector<DeviceTensor> tensors;       // in the order of the layout's
     std::shared_ptr<Event> computed;         // armed on the producing stream behind the work that writes the tensors
+    std::uint32_t unreadable_left_out = 0;   // InputBatch's
+
+    struct Counts {
+        std::uint32_t samples = 0;           // without holes
+        std::uint32_t unreadable = 0;        // items that could not be read, with the first row those that were left out before
+    };
+    Counts count(std::uint32_t first_row, std::uint32_t row_count) const {
+        Counts counts{.samples = 0, .unreadable = first_row == 0 ? unreadable_left_out : 0};
+        for (std::uint32_t row = first_row; row < first_row + row_count; ++row) {
+            counts.samples += rows[row].hole ? 0 : 1;
+            counts.unreadable += rows[row].hole && !rows[row].done ? 1 : 0;
+        }
+        return counts;
+    }
 
     // Calls work(first_row, rows) for one part of at most `most` rows after another; false as soon as it says so.
     template <class Work>

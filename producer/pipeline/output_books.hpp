@@ -19,6 +19,11 @@ class OutputBooks {
         batches_published_ += slab.batches_ended;
         samples_published_ += slab.samples;
     }
+    // `to_the_end`: with the batch's last rows.
+    void dropped(std::uint32_t samples, bool to_the_end) {
+        samples_dropped_ += samples;
+        batches_dropped_ += to_the_end ? 1 : 0;
+    }
     void copied(std::uint64_t bytes, double seconds) {
         bytes_copied_ += bytes;
         copy_ns_ += static_cast<std::uint64_t>(seconds * 1e9);
@@ -28,6 +33,8 @@ class OutputBooks {
                 .samples_submitted = samples_submitted_,
                 .batches_published = batches_published_,
                 .samples_published = samples_published_,
+                .batches_dropped = batches_dropped_,
+                .samples_dropped = samples_dropped_,
                 .bytes_copied = bytes_copied_,
                 .copy_seconds = static_cast<double>(copy_ns_) / 1e9};
     }
@@ -35,6 +42,7 @@ class OutputBooks {
  private:
     std::atomic<std::uint64_t> batches_submitted_{0}, samples_submitted_{0};
     std::atomic<std::uint64_t> batches_published_{0}, samples_published_{0};
+    std::atomic<std::uint64_t> batches_dropped_{0}, samples_dropped_{0};
     std::atomic<std::uint64_t> bytes_copied_{0}, copy_ns_{0};
 };
 

@@ -28,6 +28,7 @@ Prefetcher::Prefetcher(Device& device, BatchSource& source, PrefetchSettings set
       settings_(std::move(settings)),
       plan_(source.items(), settings_.batch, settings_.done),
       budget_(settings_.max_errors, source.items()),
+      skipped_(SkippedItems::kKept, settings_.skipped_before),
       queue_(queue_capacity(settings_, needs_upload(source, settings_.input)), clock) {
     const ModelInput& input = settings_.input;
     expect(settings_.batch > 0 && settings_.decode_workers > 0,
@@ -177,6 +178,7 @@ bool Prefetcher::leave_out(const StagingWindow::Batch& batch) {
     const auto& rows = batch.rows;
     if (std::ranges::none_of(rows, &RowInfo::done) || !std::ranges::all_of(rows, &RowInfo::hole)) return false;
     book(rows);
+    for (const RowInfo& row : rows) unreadable_left_out_ += row.done ? 0 : 1;
     staging_->recycle();
     return true;
 }
@@ -197,7 +199,9 @@ void Prefetcher::upload_one(StagingWindow::Batch batch) {
         copies_->record(*slot->ready);
     }
     // Handed out before it is there: the model's work can be submitted meanwhile.
-    queue_.push(InputBatch(batch.number, std::move(batch.rows), inputs_, *slot));
+    InputBatch input(batch.number, std::move(batch.rows), inputs_, *slot);
+    input.note_left_out(std::exchange(unreadable_left_out_, 0));
+    queue_.push(std::move(input));
     uploaded_->wait();
     h2d_ns_ += static_cast<std::uint64_t>(uploaded_->seconds_since(*upload_began_) * 1e9);
     if (settings_.timeline != nullptr) settings_.timeline->add("h2d", number, *upload_began_, *uploaded_);

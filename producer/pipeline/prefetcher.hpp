@@ -32,7 +32,8 @@ struct PrefetchSettings {
     std::string max_errors = "100%";
     std::uint64_t seed = 0;  // of a resident input
     DeviceTimeline* timeline = nullptr;  // where uploads are recorded; null: nowhere
-    ItemRanges done;                     // by earlier runs: these are not made again (BatchPlan)
+    ItemRanges done;                     // earlier, by runs and producers before: these are not made again (BatchPlan)
+    std::uint64_t skipped_before = 0;    // of them: unreadable
 };
 
 // Brings a source's items onto the device ahead of the model: decode workers fill page-locked staging, one
@@ -106,6 +107,7 @@ class Prefetcher {
     std::shared_ptr<InputSlots> inputs_;
     std::unique_ptr<Stream> copies_;
     std::unique_ptr<Event> upload_began_, uploaded_;
+    std::uint32_t unreadable_left_out_ = 0;   // the upload thread's: since the last batch that was given out
 
     BoundedQueue<InputBatch> queue_;
     std::atomic<bool> finished_{false};

@@ -20,7 +20,8 @@ class SkippedItems {
   public:
     static constexpr std::size_t kKept = 10'000;
 
-    explicit SkippedItems(std::size_t kept = kKept) : kept_(kept) {}
+    // `before`: already counted, by an earlier producer, and not listed.
+    explicit SkippedItems(std::size_t kept = kKept, std::uint64_t before = 0) : kept_(kept), total_(before) {}
 
     // Returns how many were skipped, this one included.
     std::uint64_t record(SkippedItem item);
@@ -31,7 +32,7 @@ class SkippedItems {
   private:
     const std::size_t kept_;
     mutable std::mutex mutex_;
-    std::uint64_t total_ = 0;
+    std::uint64_t total_;
     std::vector<SkippedItem> items_;
 };
 

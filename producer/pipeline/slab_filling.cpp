@@ -29,18 +29,19 @@ SlabFilling::~SlabFilling() {
 
 bool SlabFilling::add(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows) {
     entries_.clear();
-    std::uint32_t samples = 0;
     for (std::uint32_t row = first_row; row < first_row + rows; ++row) {
         const RowInfo& entry = batch->rows[row];
         entries_.push_back({entry.item, entry.key, entry.hole});
-        samples += entry.hole ? 0 : 1;
     }
     const std::uint32_t at = writer_.rows();
     if (!writer_.add_batch(batch->number, first_row, entries_)) return false;
     if (batches_.empty()) published_.first_batch = batch->number;
     for (const SampleEntry& entry : entries_)
         if (!entry.hole) append_item(published_.items, entry.item);
-    published_.samples += samples;
+    const OutputBatch::Counts counts = batch->count(first_row, rows);
+    published_.samples += counts.samples;
+    published_.holes += counts.unreadable;
+    published_.items_through = batch->rows[first_row + rows - 1].item + 1;
     published_.batches_ended += first_row + rows == batch->rows.size() ? 1U : 0U;
     batches_.push_back(batch);
 

@@ -50,6 +50,11 @@ class SlabFilling {
 
     // Rows [first_row, first_row + rows) of the batch, copied once `computed` is done. False, and nothing changed: no room.
     bool add(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows);
+    // So many samples were dropped just before this slab, and so many items of those batches were unreadable.
+    void note_dropped(const OutputBatch::Counts& counts) {
+        published_.dropped += counts.samples;
+        published_.holes += counts.unreadable;
+    }
     void close();
     // Sleeps until the copies are done, and stamps the slab. The target may be published from now on.
     const PublishedSlab& wait_copied(OutputBooks& books, DeviceTimeline& timeline);

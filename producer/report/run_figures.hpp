@@ -24,7 +24,8 @@ struct RunFacts {
     std::uint64_t samples_per_slab = 0;
     std::uint32_t batches_per_slab = 1;
     std::uint32_t slabs = 0;
-    std::uint64_t began_ns = 0;     // CLOCK_MONOTONIC at the program's start
+    std::uint64_t began_ns = 0;     // CLOCK_MONOTONIC at the start of the run's first producer
+    std::uint64_t producers = 1;    // that have served the run, this one included
 };
 
 // The rates that delivery is compared with; 0 where they were not measured.
@@ -48,7 +49,8 @@ struct RunFigures {
     BrokerReport broker;
     std::uint64_t sourced = 0;         // items taken from the source
     std::uint64_t skipped = 0;         // of them: unreadable
-    Amount dropped;                    // read, but never published: the run was stopped
+    Amount dropped;                    // read, but never published: the run was stopped, or drops what finds no slab
+    Amount dropped_when_full;          // of them: the latter
     std::vector<SkippedItem> skipped_items;   // the first of them
     double compute_busy_seconds = 0;   // of the device
     double copy_seconds = 0;           // of the copy engine

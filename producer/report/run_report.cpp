@@ -29,7 +29,10 @@ json in_unit(const RunFigures& figures, std::uint64_t Amount::*unit) {
             {"released", figures.broker.completed.*unit},
             {"quarantined", figures.broker.quarantined.*unit},
             {"redelivered", figures.broker.redelivered.*unit},
+            {"spilled", figures.broker.spilled.*unit},
+            {"ever_spilled", figures.broker.ever_spilled.*unit},
             {"dropped", figures.dropped.*unit},
+            {"dropped_when_full", figures.dropped_when_full.*unit},
             {"in_flight", figures.broker.in_flight.*unit}};
 }
 
@@ -160,6 +163,7 @@ std::string RunReport::status_json(const RunFacts& facts, const RunFigures& befo
         {"state", now.state},
         {"run_id", facts.config.run_id},
         {"pid", ::getpid()},
+        {"producers", facts.producers},
         {"done_samples", done},
         {"total_samples", facts.items},
         {"done_before", facts.done_before},
@@ -182,11 +186,15 @@ std::string RunReport::status_json(const RunFacts& facts, const RunFigures& befo
         {"skipped", now.skipped},
         {"redelivered", now.broker.redelivered.slabs},
         {"quarantined_samples", now.broker.quarantined.samples},
+        {"dropped_samples", now.dropped_when_full.samples},
+        {"spilled_samples", now.broker.spilled.samples},
         {"releases", releases_json(now.broker)},
         {"refused", now.broker.refused},
         {"leases_expired", now.broker.leases_expired},
         {"shortage", now.broker.shortage_reason},
-        {"message", now.failure.empty() ? now.broker.shortage : now.failure},
+        {"message", !now.failure.empty()              ? now.failure
+                    : !now.broker.spill_error.empty() ? now.broker.spill_error
+                                                      : now.broker.shortage},
     };
     return text_of(status);
 }
@@ -232,6 +240,7 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& fig
         {"source", facts.source},
         {"batch", facts.config.batch},
         {"rung", facts.config.rung},
+        {"producers", facts.producers},
         {"samples_per_slab", facts.samples_per_slab},
         {"batches_per_slab", facts.batches_per_slab},
         {"slab_payload_bytes", facts.slab_payload_bytes},

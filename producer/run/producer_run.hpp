@@ -6,6 +6,7 @@
 #include <mutex>
 #include <shared_mutex>
 #include <string>
+#include <vector>
 
 #include "common/base/end_signals.hpp"
 #include "common/config/run_config.hpp"
@@ -19,6 +20,7 @@
 #include "producer/pipeline/output_sink.hpp"
 #include "producer/pipeline/output_transformer.hpp"
 #include "producer/pipeline/prefetcher.hpp"
+#include "producer/report/dropped_log.hpp"
 #include "producer/report/run_report.hpp"
 #include "producer/run/egress_plan.hpp"
 #include "producer/run/end_watch.hpp"
@@ -27,9 +29,11 @@
 #include "producer/rungs/local_delivery.hpp"
 #include "producer/rungs/rung.hpp"
 #include "producer/slab/broker_thread.hpp"
+#include "producer/slab/progress_log.hpp"
 #include "producer/slab/run_memory.hpp"
 #include "producer/slab/slab_exchange.hpp"
 #include "producer/slab/slab_pool.hpp"
+#include "producer/slab/spill_store.hpp"
 #include "producer/sources/batch_source.hpp"
 
 namespace offramp {
@@ -53,10 +57,13 @@ class ProducerRun {
     void open_source();
     void open_manifest();
     void lay_out_slabs();
+    void make_memory();
+    void adopt_memory();
     void make_pool();
     void start_delivery();
     std::unique_ptr<Delivery> start_broker();
     std::shared_ptr<QuarantineWriter> make_quarantine();
+    std::shared_ptr<SpillStore> make_spill() const;
     void start_pipeline();
     std::shared_ptr<void> pin_span(std::span<std::byte> span);
     void prove_pinning(std::span<std::byte> span);
@@ -70,6 +77,8 @@ class ProducerRun {
     void measure_limits_after();
     void drain(const char* why);
     void abandon(const char* why);
+    void halt(const char* why);
+    void leave_to_successor(std::exception_ptr error);
     void finish_what_was_read();
     void fail(std::exception_ptr error);
     void note(std::exception_ptr error);
@@ -79,6 +88,9 @@ class ProducerRun {
     RunFigures figures() const;
     ExitCode outcome(const RunFigures& figures) const;
     std::uint64_t done_before() const { return manifest_ ? manifest_->items_before() : 0; }
+    ItemRanges done_earlier() const;
+    std::uint64_t sourced_by_former() const;
+    void note_completed_by_former();
     std::function<void(const PublishedSlab&)> completion_noter();
 
     const RunConfig config_;
@@ -96,6 +108,7 @@ class ProducerRun {
     std::shared_mutex parts_lifetime_;         // held while the parts below are used from another thread
     bool parts_ready_ = false;                 // guarded by it
     std::atomic<bool> draining_{false};
+    std::atomic<bool> halted_{false};          // nothing flows any more, but consumers go on
     std::atomic<bool> abandoned_{false};
     std::atomic<bool> launcher_gone_{false};
     std::atomic<bool> ended_{false};
@@ -107,8 +120,11 @@ class ProducerRun {
     // Goes after the lock: whoever leaves a run last removes what carries its name.
     struct LastSweep {
         const RunNames& names;
-        ~LastSweep() { sweep_run(names); }
-    } last_sweep_{endpoint_.names};
+        std::atomic<bool> armed;               // not while a run is taken over: who fails at that leaves it as it was
+        ~LastSweep() {
+            if (armed) sweep_run(names);
+        }
+    } last_sweep_{endpoint_.names, !config_.adopt};
     RunLock run_lock_;
     std::unique_ptr<Device> device_;
     std::unique_ptr<Stream> compute_;
@@ -123,6 +139,14 @@ class ProducerRun {
     std::unique_ptr<RunMemory> memory_;        // memory, pool and ledger: of the rungs that have them
     std::unique_ptr<SlabPool> pool_;
     std::unique_ptr<SlabLedger> ledger_;
+    std::unique_ptr<ProgressLog> progress_;    // goes on from former_
+    ProgressLog::Totals former_;               // what earlier producers of this run did
+    std::uint64_t sourced_before_ = 0;         // items that they read for it
+    std::vector<PublishedSlab> in_flight_;     // and left
+    std::vector<PublishedSlab> given_up_;      // and had not let go yet
+    std::shared_ptr<SpillStore> spill_;        // null: the run does not spill
+    std::vector<SpilledSlab> spilled_;         // by former producers
+    std::unique_ptr<DroppedLog> dropped_;      // null: the run does not drop
     LocalDelivery* local_ = nullptr;           // the delivery, when it is one without consumers
     std::unique_ptr<Delivery> delivery_;
     std::unique_ptr<Prefetcher> input_;

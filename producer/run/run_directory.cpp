@@ -13,7 +13,7 @@
 
 namespace offramp {
 
-RunDirectory::RunDirectory(const std::string& path, bool group_may_enter)
+RunDirectory::RunDirectory(const std::string& path, bool group_may_enter, Former former)
     : path_(std::filesystem::absolute(path).lexically_normal().string()) {
     Endpoint::check_run_dir(path_);
     std::error_code problem;
@@ -34,9 +34,10 @@ RunDirectory::RunDirectory(const std::string& path, bool group_may_enter)
     if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0)
         throw Error(ExitCode::RunInUse, "a producer is running in " + path_,
                     "Stop it (offramp stop), or give this run another --run-dir");
-    // What an earlier run left here is not this run's.
-    for (const char* name : {"endpoint", "status.json", "producer-summary.json"})
+    if (former == Former::Kept) return;
+    for (const char* name : {"endpoint", "producer-settings.toml", "status.json", "producer-summary.json", "dropped.jsonl"})
         std::filesystem::remove(path_ + "/" + name, problem);
+    std::filesystem::remove_all(path_ + "/spill", problem);
 }
 
 }  // namespace offramp

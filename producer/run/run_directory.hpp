@@ -10,7 +10,9 @@ namespace offramp {
 // Errors: RunInUse when a producer has it; CannotWrite; NotPermitted when it belongs to another user.
 class RunDirectory {
  public:
-    RunDirectory(const std::string& path, bool group_may_enter);
+    // What an earlier run left in it: removed, or kept because this producer takes that run over.
+    enum class Former { Removed, Kept };
+    RunDirectory(const std::string& path, bool group_may_enter, Former former);
 
     const std::string& path() const { return path_; }
 

@@ -26,18 +26,19 @@ const std::string& made_folder(const std::string& folder) {
 }
 
 // Says what there is to continue. Errors: ConfigError when the folder's manifest is of other work.
-void check_same_work(const std::optional<Manifest>& former, const ManifestIdentity& identity, const std::string& folder) {
+void check_same_work(const std::optional<Manifest>& former, const ManifestIdentity& identity, const std::string& folder,
+                     const std::string& flag) {
     if (!former) {
-        spdlog::warn("--resume: {} has no manifest of an earlier run, so every item is made", folder);
+        spdlog::warn("{}: {} has no manifest of earlier work", flag, folder);
         return;
     }
     if (const std::string difference = identity.difference_from(former->identity); !difference.empty())
-        throw ConfigError("--resume: " + folder + " holds other work, of run " + former->run_id + ": " + difference,
-                          "Repeat that run's input and settings, give another --output, or leave --resume out to start over");
+        throw ConfigError(flag + ": " + folder + " holds other work, of run " + former->run_id + ": " + difference,
+                          "Repeat that run's input and settings, give another --output, or leave " + flag + " out to start over");
     if (former->ignored_lines > 0)
-        spdlog::warn("--resume: {} lines of {}/{} were torn: what they stood for is made again", former->ignored_lines, folder,
+        spdlog::warn("{}: {} lines of {}/{} were torn: what they stood for is made again", flag, former->ignored_lines, folder,
                      kManifestName);
-    spdlog::info("--resume: {} of {} items were done by earlier runs, the last of them {}", former->done.items(), former->items(),
+    spdlog::info("{}: {} of {} items are done, the last of them by run {}", flag, former->done.items(), former->items(),
                  former->run_id);
 }
 
@@ -50,7 +51,7 @@ RunManifest::RunManifest(const RunConfig& config, const BatchSource& source, For
     const ManifestIdentity identity = ManifestIdentity::of(config, source.items(), source_fingerprint(source));
     if (former != Former::StartOver) {
         const std::optional<Manifest> found = read_manifest(path);
-        check_same_work(found, identity, config.output);
+        check_same_work(found, identity, config.output, former == Former::TakeOver ? "--adopt" : "--resume");
         if (found) {
             done_ = found->done;
             items_before_ = former == Former::TakeOver ? found->before : found->done.items();

@@ -21,9 +21,11 @@
 #include "producer/slab/broker_report.hpp"
 #include "producer/slab/delivery_record.hpp"
 #include "producer/slab/peer_watch.hpp"
+#include "producer/slab/progress_log.hpp"
 #include "producer/slab/quarantine_writer.hpp"
 #include "producer/slab/slab_exchange.hpp"
 #include "producer/slab/slab_ledger.hpp"
+#include "producer/slab/spill_store.hpp"
 
 namespace offramp {
 
@@ -34,9 +36,11 @@ struct BrokerOptions {
     std::uint32_t max_charges = 3;                 // deaths that a filling may cause before it is given up
     std::uint64_t warmup_batches = 0;              // left out of the steady-state figures
     std::chrono::nanoseconds farewell = std::chrono::seconds(5);   // for consumers' goodbyes at the end
+    ProgressLog* progress = nullptr;               // counts steps for a next producer; outlives the broker; null: none
     std::function<void(const PublishedSlab&)> on_completed;        // a completion was accepted; called on the broker's thread
     bool kill_overdue = false;                     // a consumer that overstays its lease is killed
     std::shared_ptr<QuarantineWriter> quarantine;  // keeps what is given up; null: it is counted and let go
+    std::shared_ptr<SpillStore> spill;             // takes waiting slabs while the egress needs theirs; null: the egress waits
 };
 
 // Tells consumers which slabs they may read, and learns what became of them: messages, liveness, and the one ledger.
@@ -56,6 +60,12 @@ class Broker {
     Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,
            std::span<const ConsumerCell> cells, SlabMemory memory, BrokerOptions options);
     ~Broker();
+
+    // Before the first step, over an adopted ledger: goes on with the account in `progress` and with what is in flight, Ready
+    // slabs in this order; sees to what was given up and is still there; goes on with what was spilled; waits for the former
+    // producer's consumers to come back, and takes back what the dead of them held, uncharged.
+    void adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> given_up,
+               std::span<const SpilledSlab> spilled = {});
 
     // Takes everything that is waiting, hands out what can be handed out.
     void step();
@@ -87,7 +97,7 @@ class Broker {
     // from the egress
     void take_published();
     void grant_slabs();
-    // from consumers
+    // from consumers (broker_handshake.cpp; releases: broker_delivery.cpp)
     void take_work_messages();
     void take_release_messages();
     void on_hello(const Inbound& inbound, const ParsedMessage& message);
@@ -96,19 +106,35 @@ class Broker {
     void on_release(Peer& peer, const ReleaseRecord& record);
     void on_goodbye(Peer& peer);
     void refuse(const std::string& peer, RefusalReason reason, const std::string& text);
-    // liveness
+    // after a former producer (broker_reconnect.cpp)
+    void expect_back(const SlabLedger::Admitted& former);
+    void rejoin(Peer& peer);
+    void forget_former_self(const Peer& peer);
+    void keep_only(Peer& peer, std::span<const SlabTicket> kept);
+    std::size_t present_peers() const;
+    void count_step(CountedStep step, const PublishedSlab& slab);
+    // liveness (broker_liveness.cpp)
     void bury_the_dead();
     void bury(Peer& peer);
     void look_at_leases();
     void on_overdue(Peer& peer);
     void note_failed(std::uint32_t slab, std::uint32_t attempt, const Peer& peer, const char* end, bool charged);
-    // delivery
+    // delivery (broker_delivery.cpp)
     void make_ready(std::uint32_t slab, std::chrono::nanoseconds delay, bool first);
     // quarantine (broker_quarantine.cpp)
     void give_up(std::uint32_t slab);
+    void see_to_given_up(std::uint32_t slab);
     void free_what_is_set_aside();
     void set_next_aside();
     std::uint32_t most_at_the_writer() const { return std::max(1U, ledger_.slab_count() / 10); }
+    // the disk (broker_spill.cpp)
+    void see_to_the_spill();
+    void take_spill_outcome();
+    void on_spilled(const SpillStore::Outcome& outcome);
+    void on_read_back(const SpillStore::Outcome& outcome);
+    bool wants_to_spill();
+    std::optional<std::uint32_t> oldest_waiting() const;
+    void read_next_back();
     void hand_out();
     void list_serving();
     Peer* best_peer(std::uint32_t slab, bool idle_only);
@@ -153,6 +179,10 @@ class Broker {
     };
     std::deque<GivenUp> quarantine_queue_; // Quarantined, and not at the writer yet
     std::vector<GivenUp> at_the_writer_;
+    std::deque<SpilledSlab> spilled_;      // on the disk, oldest first
+    std::optional<std::uint32_t> spilling_;   // a Ready slab that is being written there; nobody gets it meanwhile
+    std::optional<TimePoint> egress_waits_since_;
+    TimePoint next_spill_{};               // not before, after one that failed
     std::optional<TimePoint> short_since_; // the egress waits, and no slab is free
     TimePoint next_shortage_word_{};
     std::chrono::nanoseconds shortage_word_interval_{};

@@ -75,6 +75,8 @@ void Broker::on_releases(const Inbound& inbound, const ParsedMessage& message) {
 
 void Broker::on_release(Peer& peer, const ReleaseRecord& record) {
     const auto kind = static_cast<ReleaseKind>(record.kind);
+    if (ledger_.completes(peer.ref, record.ticket, kind))
+        count_step(CountedStep::Complete, fillings_[record.ticket.slab].published);
     const ReleaseOutcome outcome = ledger_.release(peer.ref, record.ticket, kind);
     ++books_.releases[static_cast<std::size_t>(outcome)];
     if (outcome != ReleaseOutcome::Completed && outcome != ReleaseOutcome::HolderRemoved &&
@@ -143,6 +145,10 @@ void Broker::hand_out() {
         const ReadySlab entry = ready_[i];
         const SlabWord word = ledger_.word(entry.slab);
         if (word.state != SlabState::Ready || word.generation != entry.generation) continue;   // completed late, or given up
+        if (entry.slab == spilling_) {
+            ready_[kept++] = entry;
+            continue;
+        }
         if (ledger_.charges(entry.slab) >= options_.max_charges || word.attempt >= kMaxAttempt) {
             give_up(entry.slab);
             continue;

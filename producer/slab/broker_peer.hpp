@@ -16,17 +16,25 @@ namespace offramp {
 
 // So often, at most, a consumer's releases are acknowledged while nothing is in doubt.
 inline constexpr std::chrono::nanoseconds kAcknowledgeInterval = std::chrono::milliseconds(25);
+// So often consumers' cells are looked at for signs of life.
+inline constexpr std::chrono::nanoseconds kLeaseLookInterval = std::chrono::milliseconds(100);
+
+// The egress waits so long for a consumer before a slab goes to the disk for it.
+inline constexpr std::chrono::nanoseconds kSpillPatience = std::chrono::milliseconds(50);
 
 // The broker's record of one connection, from its first word to its goodbye or death. Thread: the broker's.
 struct Broker::Peer {
     std::string routing_id;
     PeerCredentials credentials;
-    WatchedPeer watched;
+    WatchedProcess watched;
     std::uint64_t secret = 0;
     TimePoint since{};                    // its first word
     bool admitted = false;                // the secret was answered: pidfd and connection are the same process
     bool draining = false;
     bool gone = false;                    // taken out at the end of the step
+    std::uint64_t former_session = 0;     // it comes from a former producer's
+    std::vector<SlabTicket> kept;         // and still holds these, or has released them
+    bool away = false;                    // a former producer's consumer that has not come back yet: no connection, but a pidfd
     ConsumerRef ref;
     std::uint32_t window = 0;             // deliveries that it will hold at once
     std::uint32_t held = 0;

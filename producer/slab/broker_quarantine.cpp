@@ -37,16 +37,23 @@ void Broker::note_failed(std::uint32_t slab, std::uint32_t attempt, const Peer& 
 
 void Broker::give_up(std::uint32_t slab) {
     const Filling& filling = fillings_[slab];
+    count_step(CountedStep::GiveUp, filling.published);
     ledger_.quarantine(slab);
     books_.quarantined.add(filling.published);
+    spdlog::error("batch {} took down {} consumers and is given up: {} samples", filling.published.first_batch,
+                  ledger_.charges(slab), filling.published.samples);
+    see_to_given_up(slab);
+}
+
+// It is Quarantined, and counted.
+void Broker::see_to_given_up(std::uint32_t slab) {
+    const Filling& filling = fillings_[slab];
     books_.given_up.push_back({.first_batch = filling.published.first_batch,
                                .samples = filling.published.samples,
                                .deaths = ledger_.charges(slab),
                                .pids = filling.killed_pids,
                                .payload = {},
                                .error = options_.quarantine ? "the run ended before it was written" : "this run keeps no payloads"});
-    spdlog::error("batch {} took down {} consumers and is given up: {} samples", filling.published.first_batch,
-                  ledger_.charges(slab), filling.published.samples);
     if (options_.quarantine)
         quarantine_queue_.push_back({slab, books_.given_up.size() - 1});
     else

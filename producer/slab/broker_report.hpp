@@ -25,6 +25,12 @@ struct Amount {
         samples += slab.samples;
         bytes += slab.bytes;
     }
+    void take_away(const PublishedSlab& slab) {
+        --slabs;
+        batches -= slab.batches_ended;
+        samples -= slab.samples;
+        bytes -= slab.bytes;
+    }
 };
 
 // Why no slab is free, in a word.
@@ -60,6 +66,9 @@ struct QuarantinedSlab {
 // The broker's books. A copy of one moment: the counters agree with one another.
 struct BrokerReport {
     Amount published, completed, quarantined, in_flight;
+    Amount spilled;                        // on the disk now
+    Amount ever_spilled;
+    std::string spill_error;               // why the last slab could not be spilled; empty: it could
     Amount redelivered;                    // by delivery, beyond the first of a filling
     std::uint64_t deliveries = 0;
     std::array<std::uint64_t, kReleaseOutcomes> releases{};
@@ -79,9 +88,9 @@ struct BrokerReport {
     std::uint64_t overdue_killed = 0;      // of those: killed for it
     bool ended = false;                    // nothing is in flight, and every consumer has been told
 
-    // published = completed + in flight + quarantined, in samples.
+    // published = completed + in flight + spilled + quarantined, in samples.
     bool conserved() const {
-        return published.samples == completed.samples + in_flight.samples + quarantined.samples;
+        return published.samples == completed.samples + in_flight.samples + spilled.samples + quarantined.samples;
     }
 };
 

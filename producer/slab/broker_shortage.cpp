@@ -54,7 +54,7 @@ void Broker::describe_shortage(BrokerReport& report) const {
     std::size_t staying = 0;
     for (const auto& [id, peer] : peers_) {
         living += peer->admitted ? 1U : 0U;
-        staying += peer->admitted && !peer->draining ? 1U : 0U;
+        staying += peer->admitted && (!peer->draining || peer->away) ? 1U : 0U;   // who is away comes back
     }
     const std::uint32_t wanted = of(SlabState::Ready) + of(SlabState::Leased);
     const std::uint32_t others = std::max({of(SlabState::Retired), of(SlabState::Quarantined), of(SlabState::Filling)});

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
 #include "common/base/trace.hpp"
 #include "common/quarantine/payload_file.hpp"
@@ -119,6 +120,7 @@ QuarantineOutcome QuarantineWriter::write(const QuarantineJob& job) const {
         if (::mkdir(settings_.folder.c_str(), 0700) != 0 && errno != EEXIST)
             throw SystemError("making the folder " + settings_.folder, errno, "Make room there, or give the run another --run-dir",
                               ExitCode::CannotWrite);
+        failpoint("quarantine.write");
         const SlabBytes memory = settings_.bytes_of(job.ticket.slab);
         slab = SlabContents::read(memory.bytes, settings_.run_nonce, job.ticket);
         stem = settings_.folder + "/" + stem_of(job, &*slab);

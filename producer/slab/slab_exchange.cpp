@@ -41,18 +41,26 @@ SlabExchange::SlabExchange(Private, std::uint32_t grants_ahead)
     if (!wake_) throw SystemError("eventfd", errno, "Raise the limit of open files (ulimit -n)");
 }
 
-std::optional<FillLease> SlabExchange::wait_for_slab() {
+std::optional<FillLease> SlabExchange::wait_for_slab(WhenNone when_none) {
     std::unique_lock lock(mutex_);
     if (grants_.empty() && !stopped_) {
+        const bool asks = when_none == WhenNone::Return;
+        if (asks) {   // what the broker said before may not be so any more
+            short_ = false;
+            news_ = true;
+            lock.unlock();
+            ring();
+            lock.lock();
+        }
         const TraceRange range(TraceName::WaitSlab);
         const std::uint64_t began = now_ns();
         waiting_since_ns_ = began;
         waiting_ = true;
-        granted_.wait(lock, [this] { return !grants_.empty() || stopped_; });
+        granted_.wait(lock, [&] { return !grants_.empty() || stopped_ || (asks && short_); });
         waiting_ = false;
         waited_ns_ += now_ns() - began;
     }
-    if (stopped_) return std::nullopt;
+    if (stopped_ || grants_.empty()) return std::nullopt;
     const Grant grant = grants_.front();
     grants_.pop_front();
     const bool wants_more = !short_ && grants_.size() <= grants_ahead_ / 2;
@@ -134,8 +142,16 @@ void SlabExchange::grant(std::span<const Grant> grants) {
 }
 
 void SlabExchange::note_shortage() {
+    {
+        const std::lock_guard lock(mutex_);
+        short_ = true;
+    }
+    granted_.notify_all();
+}
+
+bool SlabExchange::stopped() const {
     const std::lock_guard lock(mutex_);
-    short_ = true;
+    return stopped_;
 }
 
 std::vector<std::uint32_t> SlabExchange::withdraw_grants() {

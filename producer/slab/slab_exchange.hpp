@@ -25,6 +25,9 @@ struct PublishedSlab {
     std::uint32_t batches_ended = 0;   // batches whose last rows are in this slab
     std::uint64_t bytes = 0;           // of the payload
     std::uint64_t filled_at_ns = 0;
+    std::uint64_t items_through = 0;   // the number of the last item in it, plus one
+    std::uint32_t holes = 0;           // items that could not be read, those of batches left out just before it included
+    std::uint32_t dropped = 0;         // samples that were dropped just before it, since no slab was free
     std::vector<ItemRange> items;      // without holes, in the order of the slab's rows
 };
 
@@ -42,8 +45,9 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
     static std::shared_ptr<SlabExchange> make(std::uint32_t grants_ahead = kAheadByPool);
 
     // --- egress ---
-    // Sleeps until a slab may be filled. Nothing after stop().
-    std::optional<FillLease> wait_for_slab();
+    // Sleeps until a slab may be filled. Nothing after stop(); with Return, nothing either when the broker was asked anew and has none.
+    enum class WhenNone { Wait, Return };
+    std::optional<FillLease> wait_for_slab(WhenNone when_none = WhenNone::Wait);
     void publish(FillLease lease, PublishedSlab published);
     // No slab will be asked for or published any more.
     void finish();
@@ -67,7 +71,7 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
     // `pool_slabs`: how many the pool has.
     std::uint32_t grants_wanted(std::uint32_t pool_slabs);
     void grant(std::span<const Grant> grants);
-    // Less than was wanted is free: the broker grants more when it is, and need not be rung for.
+    // Less than was wanted is free: the broker grants more when it is, and need not be rung for. Ends waits that want to know.
     void note_shortage();
     // Grants that nobody took are given back to the caller, at the end of a run.
     std::vector<std::uint32_t> withdraw_grants();
@@ -77,6 +81,7 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
     // Wakes the broker for a reason of its own.
     void wake();
     double wait_seconds() const;
+    bool stopped() const;
     bool waiting() const { return waiting_.load(std::memory_order_relaxed); }
 
  private:

@@ -31,32 +31,58 @@ SlabLedger SlabLedger::format(Memory memory, std::uint32_t epoch) {
     return ledger;
 }
 
-SlabLedger SlabLedger::adopt(Memory memory, std::uint32_t epoch) {
+SlabLedger SlabLedger::adopt(Memory memory, std::uint32_t epoch, const LastStep& last) {
     SlabLedger ledger(memory, epoch);
     std::uint64_t last_session = 0;
     for (const LedgerConsumer& consumer : memory.consumers)
         last_session = std::max(last_session, load_word(consumer.session));
+    ledger.take_counted_step(last);
     for (std::uint32_t slab = 0; slab < ledger.slab_count(); ++slab) {
         for (const HolderWord& holder : ledger.holders(slab)) last_session = std::max(last_session, holder.session);
-        const SlabWord found = ledger.word(slab);
-        switch (found.state) {
-            case SlabState::Filling: ledger.abandon(slab); break;
-            case SlabState::Leased: {
-                const auto holders = ledger.holders(slab);
-                if (std::none_of(holders.begin(), holders.end(),
-                                 [&](const HolderWord& holder) { return holder.attempt == found.attempt; }))
-                    ledger.move_to(slab, SlabState::Leased, SlabState::Ready);
-                break;
-            }
-            case SlabState::Retired:
-                if (!ledger.has_holders(slab)) ledger.free_slab(slab);
-                break;
-            default: break;
-        }
+        failpoint("ledger.adopt");
+        ledger.mend(slab);
     }
     ledger.next_session_ = last_session + 1;
     ledger.free_slabs_ = ledger.counts()[static_cast<std::size_t>(SlabState::Free)];
     return ledger;
+}
+
+// Only the state: a holder whose completion was counted repeats its release, and is then removed.
+void SlabLedger::take_counted_step(const LastStep& last) {
+    if (last.kind == CountedStep::None || last.slab >= slab_count()) return;
+    const SlabWord found = word(last.slab);
+    if (found.generation != last.generation) return;
+    const bool in_flight = found.state == SlabState::Ready || found.state == SlabState::Leased;
+    if (last.kind == CountedStep::Publish && found.state == SlabState::Filling)
+        move_to(last.slab, found.state, SlabState::Ready);
+    else if (last.kind == CountedStep::Complete && in_flight)
+        move_to(last.slab, found.state, SlabState::Retired);
+    else if (last.kind == CountedStep::GiveUp && found.state == SlabState::Ready)
+        move_to(last.slab, found.state, SlabState::Quarantined);
+}
+
+void SlabLedger::mend(std::uint32_t slab) {
+    const SlabWord found = word(slab);
+    const auto held = holders(slab);
+    switch (found.state) {
+        case SlabState::Filling: abandon(slab); break;
+        case SlabState::Ready:
+            // A lease that was half done: its attempt is used up, so that nobody else's is taken for it.
+            for (const HolderWord& holder : held)
+                if (holder.attempt > found.attempt)
+                    store_word(memory_.slots[slab].word,
+                               SlabWord{SlabState::Ready, holder.attempt, found.generation}.pack());
+            break;
+        case SlabState::Leased:
+            if (std::none_of(held.begin(), held.end(),
+                             [&](const HolderWord& holder) { return holder.attempt == found.attempt; }))
+                move_to(slab, SlabState::Leased, SlabState::Ready);
+            break;
+        case SlabState::Retired:
+            if (held.empty()) free_slab(slab);
+            break;
+        default: break;
+    }
 }
 
 // --- filling ---
@@ -99,6 +125,17 @@ std::optional<ConsumerRef> SlabLedger::admit(std::uint64_t pid, std::uint64_t st
         return ConsumerRef{slot, next_session_++};
     }
     return std::nullopt;
+}
+
+std::vector<SlabLedger::Admitted> SlabLedger::admitted() const {
+    std::vector<Admitted> found;
+    for (std::uint32_t slot = 0; slot < memory_.consumers.size(); ++slot) {
+        const LedgerConsumer& place = memory_.consumers[slot];
+        const std::uint64_t session = load_word(place.session);
+        if (session != 0)
+            found.push_back({{slot, session}, load_word(place.pid), load_word(place.start_time), load_word(place.uid)});
+    }
+    return found;
 }
 
 void SlabLedger::dismiss(ConsumerRef consumer) {
@@ -154,8 +191,7 @@ ReleaseOutcome SlabLedger::release(ConsumerRef consumer, const SlabTicket& ticke
     if (place == nullptr || HolderWord::unpack(load_word(*place)).attempt != ticket.attempt)
         return ReleaseOutcome::Foreign;
 
-    const bool wanted = current.state == SlabState::Leased || current.state == SlabState::Ready;
-    if (kind == ReleaseKind::Completed && wanted && ticket.attempt == current.attempt) {
+    if (completes(consumer, ticket, kind)) {
         failpoint("ledger.complete");
         store_word(memory_.slots[ticket.slab].word,
                    SlabWord{SlabState::Retired, current.attempt, current.generation}.pack());
@@ -170,6 +206,15 @@ ReleaseOutcome SlabLedger::release(ConsumerRef consumer, const SlabTicket& ticke
     settle_after_hold_ended(ticket.slab, ticket.attempt);
     const bool ready_again = current.state == SlabState::Leased && word(ticket.slab).state == SlabState::Ready;
     return kind == ReleaseKind::Returned && ready_again ? ReleaseOutcome::Returned : ReleaseOutcome::HolderRemoved;
+}
+
+bool SlabLedger::completes(ConsumerRef consumer, const SlabTicket& ticket, ReleaseKind kind) const {
+    if (ticket.slab >= slab_count() || kind != ReleaseKind::Completed) return false;
+    const SlabWord current = word(ticket.slab);
+    const std::uint64_t* place = holder_word(ticket.slab, consumer);
+    return ticket.generation == current.generation && ticket.attempt == current.attempt && place != nullptr &&
+           HolderWord::unpack(load_word(*place)).attempt == ticket.attempt &&
+           (current.state == SlabState::Leased || current.state == SlabState::Ready);
 }
 
 std::vector<SlabLedger::Revoked> SlabLedger::revoke(ConsumerRef consumer, std::uint64_t work_word) {
@@ -206,6 +251,14 @@ void SlabLedger::quarantine(std::uint32_t slab) {
 void SlabLedger::discard(std::uint32_t slab) {
     move_to(slab, SlabState::Quarantined, SlabState::Retired);
     if (!has_holders(slab)) free_slab(slab);
+}
+
+// --- to the disk ---
+
+void SlabLedger::spill(std::uint32_t slab) {
+    expect(word(slab).state == SlabState::Ready && !has_holders(slab), "a slab that waits, and that nobody reads");
+    failpoint("ledger.spill");
+    free_slab(slab);
 }
 
 // --- looking ---

@@ -10,6 +10,7 @@
 
 #include "common/protocol/ledger_layout.hpp"
 #include "common/protocol/messages.hpp"
+#include "common/protocol/run_progress.hpp"
 #include "common/slab/slab_ticket.hpp"
 
 namespace offramp {
@@ -46,6 +47,7 @@ std::string_view to_string(SlabState state);
 //   lease:     holder stored, then the state       (death between: a holder of a Ready slab; its consumer is asked or dead)
 //   complete:  state Retired, then the holder cleared, then Free with the next generation   (Retired without holders: freed)
 //   return:    holder cleared, then the state      (Leased without its holder: Ready)
+// What is counted (publish, complete, give up) is counted first (ProgressLog), and taken by adopt() if it was not.
 class SlabLedger {
  public:
     struct Memory {
@@ -55,8 +57,15 @@ class SlabLedger {
 
     // Every slab Free, in its first generation; no consumers.
     static SlabLedger format(Memory memory, std::uint32_t epoch);
-    // Takes over what an earlier producer left: mends half-done changes, abandons Filling, keeps every recorded holder.
-    static SlabLedger adopt(Memory memory, std::uint32_t epoch);
+    // Takes over what an earlier producer left: takes the step that it had counted and perhaps not taken, mends half-done
+    // changes, abandons Filling, keeps every recorded holder. What was given up stays Quarantined, for the caller to see to.
+    struct LastStep {
+        CountedStep kind = CountedStep::None;
+        std::uint32_t slab = 0;
+        std::uint64_t generation = 0;
+    };
+    static SlabLedger adopt(Memory memory, std::uint32_t epoch, const LastStep& last);
+    static SlabLedger adopt(Memory memory, std::uint32_t epoch) { return adopt(memory, epoch, LastStep{}); }
 
     // --- filling ---
     // Free → Filling for some slab that `usable` accepts; nothing when there is none.
@@ -69,6 +78,14 @@ class SlabLedger {
     // --- consumers ---
     // Nothing when the table is full.
     std::optional<ConsumerRef> admit(std::uint64_t pid, std::uint64_t start_time, std::uint64_t uid);
+    // The admitted consumers, as the table has them.
+    struct Admitted {
+        ConsumerRef ref;
+        std::uint64_t pid = 0;
+        std::uint64_t start_time = 0;
+        std::uint64_t uid = 0;
+    };
+    std::vector<Admitted> admitted() const;
     // Ends a session that holds nothing.
     void dismiss(ConsumerRef consumer);
 
@@ -82,6 +99,8 @@ class SlabLedger {
     // Leased → Ready, the late holder kept: the same bytes may go to another consumer as well.
     void expire(std::uint32_t slab);
     ReleaseOutcome release(ConsumerRef consumer, const SlabTicket& ticket, ReleaseKind kind);
+    // Whether release() of the same would be Completed.
+    bool completes(ConsumerRef consumer, const SlabTicket& ticket, ReleaseKind kind) const;
 
     // Removes every hold of a consumer that is proven dead, and ends its session. Returns the slabs that it held.
     struct Revoked {
@@ -97,6 +116,10 @@ class SlabLedger {
     void quarantine(std::uint32_t slab);
     // Quarantined → Free, or Retired while someone holds it.
     void discard(std::uint32_t slab);
+
+    // --- to the disk ---
+    // Ready and held by nobody → Free, with the next generation: its bytes are elsewhere now.
+    void spill(std::uint32_t slab);
 
     // --- looking ---
     std::uint32_t slab_count() const { return static_cast<std::uint32_t>(memory_.slots.size()); }
@@ -114,6 +137,8 @@ class SlabLedger {
     bool has_holders(std::uint32_t slab) const;
     std::uint64_t* holder_word(std::uint32_t slab, ConsumerRef consumer) const;
     void settle_after_hold_ended(std::uint32_t slab, std::uint32_t ended_attempt);
+    void take_counted_step(const LastStep& last);
+    void mend(std::uint32_t slab);
 
     Memory memory_;
     std::uint32_t epoch_;

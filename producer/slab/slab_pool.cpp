@@ -18,21 +18,24 @@ constexpr std::size_t kLeastPart = std::size_t{1} << 20;
 
 }  // namespace
 
-SlabPool::SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, News news, Threads threads)
+SlabPool::SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, News news, Threads threads,
+                   Objects objects)
     : names_(names),
       plan_(plan),
       pin_(std::move(pin)),
       readable_by_group_(readable_by_group),
       news_(std::move(news)),
       threads_(threads),
+      objects_(objects),
       spans_(plan.span_count),
       began_ns_(now_ns()) {
     const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
     if (threads_.first_span == 0) threads_.first_span = std::min(cores, kMostOnFirstSpan);
     if (threads_.spans_at_once == 0) threads_.spans_at_once = cores;
     expect(threads_.other_spans > 0, "a span is populated by one thread at least");
-    require_shared_memory(plan_.total_bytes(), std::to_string(plan_.slab_count) + " slabs of " +
-                                                   std::to_string(plan_.slab_bytes) + " bytes");
+    if (objects_ == Objects::Made)
+        require_shared_memory(plan_.total_bytes(), std::to_string(plan_.slab_count) + " slabs of " +
+                                                       std::to_string(plan_.slab_bytes) + " bytes");
     // The first worker adds the others, perhaps before this line is done.
     const std::lock_guard lock(workers_mutex_);
     workers_.emplace_back([this] { prepare_spans(); });
@@ -96,9 +99,7 @@ void SlabPool::start_others() {
 
 void SlabPool::prepare(std::uint32_t index) {
     Span& span = spans_[index];
-    span.region = std::make_unique<SharedRegion>(
-        SharedRegion::create(names_.span(index), plan_.span_bytes(index),
-                             {.readable_by_group = readable_by_group_, .reserve = RegionOptions::Reserve::WhenPopulated}));
+    span.region = std::make_unique<SharedRegion>(objects_ == Objects::Adopted ? adopt_span(index) : make_span(index));
     populate(*span.region, index == 0 ? threads_.first_span : threads_.other_spans);
     if (index == 0) start_others();
     if (pin_) span.pinned = pin_(span.region->bytes());
@@ -109,6 +110,23 @@ void SlabPool::prepare(std::uint32_t index) {
     if (done == plan_.span_count) seconds_to_all_ = seconds;
     usable_spans_.notify_all();
     news_.on_usable();
+}
+
+SharedRegion SlabPool::make_span(std::uint32_t index) const {
+    return SharedRegion::create(names_.span(index), plan_.span_bytes(index),
+                                {.readable_by_group = readable_by_group_, .reserve = RegionOptions::Reserve::WhenPopulated});
+}
+
+// A producer that died while it started left the later ones unmade.
+SharedRegion SlabPool::adopt_span(std::uint32_t index) const {
+    try {
+        return SharedRegion::adopt(names_.span(index), plan_.span_bytes(index));
+    } catch (const Error& problem) {
+        if (problem.exit_code() != ExitCode::NoSuchRun) throw;
+    }
+    SharedRegion made = make_span(index);
+    made.keep_name();   // as if it had been there
+    return made;
 }
 
 // Equal parts, one a thread, this one included. Throws what any of them met.

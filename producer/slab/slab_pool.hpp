@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "common/shm/run_objects.hpp"
@@ -43,7 +44,11 @@ class SlabPool {
     };
     SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, News news)
         : SlabPool(names, plan, std::move(pin), readable_by_group, std::move(news), Threads{}) {}
-    SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, News news, Threads threads);
+    SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, News news, Threads threads)
+        : SlabPool(names, plan, std::move(pin), readable_by_group, std::move(news), threads, Objects::Made) {}
+    // Adopted: the objects are those that a dead producer made; their bytes stay as they are, and are page-locked again.
+    enum class Objects { Made, Adopted };
+    SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, News news, Threads threads, Objects objects);
     ~SlabPool();
     SlabPool(const SlabPool&) = delete;
     SlabPool& operator=(const SlabPool&) = delete;
@@ -65,6 +70,8 @@ class SlabPool {
     };
     void prepare_spans();
     void prepare(std::uint32_t index);
+    SharedRegion make_span(std::uint32_t index) const;
+    SharedRegion adopt_span(std::uint32_t index) const;
     void populate(SharedRegion& region, unsigned threads);
     void start_others();
     void fail() noexcept;
@@ -75,6 +82,7 @@ class SlabPool {
     const bool readable_by_group_;
     const News news_;
     Threads threads_;
+    const Objects objects_;
     std::vector<Span> spans_;
     std::atomic<std::uint32_t> next_span_{0};
     std::atomic<std::uint32_t> usable_spans_{0};

@@ -7,7 +7,7 @@
 
 namespace offramp {
 
-std::string source_fingerprint(const BatchSource& source) {
+std::uint64_t source_hash(const BatchSource& source) {
     const std::uint64_t items = source.items();
     XXH64_hash_t hash = XXH3_64bits(&items, sizeof items);
     // Without keys of its own a source's items are named by their numbers.
@@ -16,7 +16,9 @@ std::string source_fingerprint(const BatchSource& source) {
             const std::string_view key = source.key(item);
             hash = XXH3_64bits_withSeed(key.data(), key.size(), hash);
         }
-    return fmt::format("{:016x}", hash);
+    return hash;
 }
+
+std::string source_fingerprint(const BatchSource& source) { return fmt::format("{:016x}", source_hash(source)); }
 
 }  // namespace offramp

@@ -16,10 +16,11 @@ LEASE_SECONDS = 0.3
 SAMPLES = 96
 WATCHDOG_SECONDS = 60     # of a run that takes two
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "256KiB", "--batch", "4", "--batches", str(SAMPLES // 4), "--slabs", "4",
-        "--processor", "checksum", "--consumers", "2", "--lease-seconds", str(LEASE_SECONDS), "--log-level", "info")
+        "--processor", "checksum", "--consumers", "2", "--producer-restarts", "4", "--lease-seconds", str(LEASE_SECONDS), "--log-level", "info")
 DEATHS = ("kill", "segv", "abort", "exit", "stop")
 HANG = "consumer.work_noted#2:stop"     # makes leases run out
 DEATH = "consumer.work_noted#2:kill"    # makes holds be taken back
+SUCCESSION = "ledger.leased#4:kill"     # makes another producer take over
 
 
 @dataclasses.dataclass(frozen=True)

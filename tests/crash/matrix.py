@@ -7,17 +7,20 @@ import dataclasses
 import sys
 import time
 
-from tests.crash.crash_run import DEATH, DEATHS, HANG, CrashRun, Order, failpoints_of_the_sources, undisturbed
+from tests.crash.crash_run import DEATH, DEATHS, HANG, SUCCESSION, CrashRun, Order, failpoints_of_the_sources, undisturbed
 
 # What must happen first so that these are reached at all, and how often a run comes by them where that is once.
 SETTING_UP = {"ledger.expire": (HANG,), "ledger.return.holder_cleared": (HANG,), "ledger.revoke.charged": (DEATH,),
-              "ledger.revoke.holder_cleared": (DEATH,)}
+              "ledger.revoke.holder_cleared": (DEATH,),
+              **dict.fromkeys(("adopt.epoch_used", "adopt.producer_named", "ledger.adopt", "broker.rejoin", "broker.rejoined",
+                               "consumer.producer_lost", "consumer.producer_met", "consumer.back"), (SUCCESSION,))}
 ONCE_A_PROCESS = ("broker.admitted", "consumer.welcomed", "consumer.goodbye", "ledger.expire", "ledger.return.holder_cleared",
                   "ledger.revoke.charged", "ledger.revoke.holder_cleared", "sink.commit", "sink.committed", "consumer.acknowledged",
-                  "broker.acknowledge")
-# Not passed by every run: only a batch that kills three consumers is given up (ipc.quarantine), and whether slabs lie granted and
-# unused at the end is chance (broker_test).
-ELSEWHERE = ("ledger.quarantine", "ledger.abandon")
+                  "broker.acknowledge", "run.meet", "run.met", "adopt.epoch_used", "adopt.producer_named", "broker.rejoin", "broker.rejoined",
+                  "consumer.producer_lost", "consumer.producer_met", "consumer.back")
+# Not passed by every run: only a batch that kills three consumers is given up (ipc.quarantine), whether slabs lie granted and
+# unused at the end is chance (broker_test), and only a run that is told to spills (ipc.when_full).
+ELSEWHERE = ("ledger.quarantine", "quarantine.write", "ledger.abandon", "ledger.spill", "spill.written", "spill.read_back")
 LAUNCHER = "kill-parent"
 
 
@@ -36,9 +39,9 @@ class Cell:
         return Order(self.failpoint, self.action, 1 if self.failpoint in ONCE_A_PROCESS else 3)
 
 
-def ends_the_run(order, program):
-    """A dead consumer is replaced; whoever else dies takes the run along, which is then continued."""
-    return order.action == LAUNCHER or (program == "producer" and order.action != "stop")
+def ends_the_run(order):
+    """A dead consumer is replaced, and a dead producer followed by another; the launcher takes the run along, which is then continued."""
+    return order.action == LAUNCHER
 
 
 def cells(wanted=()):
@@ -52,7 +55,7 @@ def check(cell, expected):
     with CrashRun(cell.order, setting_up=SETTING_UP.get(cell.failpoint, ())) as crash:
         code = crash.finish()
         unreached = [] if crash.reached(cell.order) else ["the failpoint was not reached"]
-        if ends_the_run(cell.order, cell.program):
+        if ends_the_run(cell.order):
             code = crash.resume()
         wrong = unreached + crash.wrong(code, expected)
         return "; ".join(wrong) + (f"\n{crash.run.said()}" if wrong else "")

@@ -55,10 +55,10 @@ class Ends(unittest.TestCase):
         with RealRun(*LONG) as run:
             run.start_producer()
             run.until(lambda: run.status().get("slabs", {}).get("ready") == 4, "every slab full")
-            (run.run_dir / "work.sock").unlink()
+            (run.run_dir / "work-1.sock").unlink()
             self.assertGreater(run.wait(run.producer), 0, run.logs())
             self.assertEqual(run.summary()["state"], "failed")
-            self.assertIn("work.sock", run.summary()["failure"])
+            self.assertIn("work-1.sock", run.summary()["failure"])
         self.assert_nothing_left()
 
     def test_a_drained_consumer_gives_back_what_it_has_not_begun(self):
@@ -72,8 +72,8 @@ class Ends(unittest.TestCase):
             self.assertEqual(run.summary()["samples"]["in_flight"], 0)
         self.assert_nothing_left()
 
-    def test_consumers_end_when_the_producer_is_killed(self):
-        with RealRun(*LONG) as run:
+    def test_consumers_end_with_their_producer_where_no_other_is_waited_for(self):
+        with RealRun(*LONG, "--producer-wait-seconds", "0") as run:
             self.start(run)
             kill(run.producer)
             self.assertEqual(run.wait(run.producer), -signal.SIGKILL)

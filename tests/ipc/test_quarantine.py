@@ -130,6 +130,29 @@ class Quarantine(unittest.TestCase):
             self.assertEqual(unknown.returncode, 66)
             self.assertIn(NAME, unknown.stderr)
 
+    def test_a_producer_that_dies_while_it_gives_a_batch_up_leaves_it_to_the_next(self):
+        # Counted and not done; done and not written.
+        for moment in ("ledger.quarantine", "quarantine.write"):
+            with self.subTest(moment=moment), LaunchedRun(*COPY, "--processor", "crash-on-item", "--consumers", "2") as run:
+                programs = run.folder / "bin"
+                programs.mkdir()
+                (programs / "offramp-producer").symlink_to(BIN / "offramp-producer")
+                (programs / "offramp-consumer").symlink_to(BIN / "tests" / "offramp-consumer-faulty")
+                (run.folder / "once").mkdir()
+                run.environment.update(POISON, OFFRAMP_BIN_DIR=str(programs), OFFRAMP_FAILPOINT=f"{moment}#1:kill",
+                                       OFFRAMP_FAILPOINT_ONCE=str(run.folder / "once"),
+                                       LD_PRELOAD=str(BIN / "tests" / "libofframp_failpoints.so"))
+                self.assertEqual(run.start().wait(), 84, run.said())
+                self.assertTrue((run.folder / "once" / moment).exists(), "the producer died of it")
+                summary = run.summary()
+                self.assertEqual(summary["producer_restarts"], 1, run.said())
+                self.assertEqual((summary["samples"]["released"], summary["samples"]["quarantined"]), (92, 4))
+                self.assertTrue(summary["conserved"])
+                self.assertEqual([slab["deaths"] for slab in summary["given_up"]], [3])
+                self.assertEqual(checksums((run.output / "checksums.tsv").read_text()), self.neighbours)
+                payload = run.run_dir / "quarantine" / f"{NAME}.safetensors"
+                self.assertEqual(self.retry(payload, run.folder / "again"), {item: self.wanted[item] for item in POISONED})
+
     def test_a_retry_of_no_payload_is_refused_by_name(self):
         with RealRun(*COPY) as run:
             file = run.folder / "weights.safetensors"

@@ -347,6 +347,18 @@ end:
             ledger_quarantine(s);
             survive() } }
 
+    /* Its batch waits on the disk, from where it is filled in again, as one that was not published yet. The file is there before, and
+     * whoever takes over counts it only if the slab is free. */
+    :: atomic { up && slot[s].state == READY && HOLDERS(s) == 0 && slot[s].charges == 0 && faults > 0 ->
+        faults--;
+        may_die_within(1);
+        d_step {
+            printf("slab %d is spilled\n", s);
+            wanted[s] = false; committed[s] = false;
+            left++;
+            ledger_spill(s);
+            survive() } }
+
     :: atomic { up && slot[s].state == QUARANTINED ->
         may_die_within(3);
         d_step {

@@ -217,7 +217,7 @@ def dots(attempt):
 
 
 def event_text(event, consumer, attempt, kind):
-    names = ["acquire", "abandon", "publish", "lease", "take-back", "expire", "release", "revoke", "quarantine", "discard", "adopt"]
+    names = ["acquire", "abandon", "publish", "lease", "take-back", "expire", "release", "revoke", "quarantine", "discard", "adopt", "spill"]
     name = names[event]
     if name == "release":
         return f"release {consumer} {attempt} {'completed' if kind == 1 else 'returned'}"

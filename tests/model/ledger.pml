@@ -161,15 +161,32 @@ inline ledger_revoke(s, c, charged) {
 
 inline ledger_quarantine(s) { store_state(s, QUARANTINED, slot[s].attempt, slot[s].generation) }
 
+/* Held by nobody, and its bytes are on the disk. */
+inline ledger_spill(s) { free_slab(s) }
+
 inline ledger_discard(s) {
     store_state(s, RETIRED, slot[s].attempt, slot[s].generation);
     free_if_not_held(s)
+}
+
+/* So that nobody else's attempt is taken for it. */
+inline use_up_attempt_of_half_done_lease(s) {
+    hold = slot[s].holder[0];
+    hold = (slot[s].holder[1] > hold -> slot[s].holder[1] : hold);
+#if CONSUMERS == 3
+    hold = (slot[s].holder[2] > hold -> slot[s].holder[2] : hold);
+#endif
+    if
+    :: hold > slot[s].attempt -> store_state(s, READY, hold, slot[s].generation)
+    :: else
+    fi
 }
 
 /* What a new producer makes of one slab. */
 inline ledger_adopt(s) {
     if
     :: slot[s].state == FILLING -> ledger_abandon(s)
+    :: slot[s].state == READY -> use_up_attempt_of_half_done_lease(s)
     :: slot[s].state == LEASED && !IS_ATTEMPT_HELD(s) -> store_state(s, READY, slot[s].attempt, slot[s].generation)
     :: slot[s].state == RETIRED -> free_if_not_held(s)
     :: else

@@ -63,6 +63,7 @@ std::vector<Event> all_events(const Image& image) {
         {"expire", [](auto& ledger, auto&) { ledger.expire(0); }},
         {"quarantine", [](auto& ledger, auto&) { ledger.quarantine(0); }},
         {"discard", [](auto& ledger, auto&) { ledger.discard(0); }},
+        {"spill", [](auto& ledger, auto&) { ledger.spill(0); }},
     };
     for (std::uint32_t c = 0; c < kConsumers; ++c) {
         const std::string who = " " + std::to_string(c);

@@ -324,6 +324,8 @@ TEST_P(DeviceContract, PageLocksAMappedRangeAndLetsItGo) {
         stream->copy_to_host(range.bytes().data(), source->data(), kBytes);
         stream->synchronize();
         EXPECT_EQ(std::memcmp(range.bytes().data(), bytes.data(), kBytes), 0);
+        EXPECT_EQ(device().prove_pinned(range.bytes()).registered, device().is_gpu());
+        EXPECT_EQ(std::memcmp(range.bytes().data(), bytes.data(), kBytes), 0) << "the proof gives back what it found";
     }
     EXPECT_FALSE(device().prove_pinned(range.bytes()).registered);
 }

@@ -88,8 +88,8 @@ TEST(ZmqPorts, KnowAnotherProcessByTheKernelsWord) {
     });
     const auto broker = make_zmq_broker_port(place.endpoint(), true);
     if (is_root) {
-        ASSERT_EQ(::chown((place.endpoint().run_dir + "/work.sock").c_str(), 0, gid), 0);
-        ASSERT_EQ(::chown((place.endpoint().run_dir + "/free.sock").c_str(), 0, gid), 0);
+        ASSERT_EQ(::chown((place.endpoint().run_dir + "/work-1.sock").c_str(), 0, gid), 0);
+        ASSERT_EQ(::chown((place.endpoint().run_dir + "/free-1.sock").c_str(), 0, gid), 0);
     }
     ASSERT_TRUE(child.heard());
     const auto hello = next_work(*broker);
@@ -114,8 +114,8 @@ TEST(ZmqPorts, HaveSocketsOfTheirOwnersOnly) {
     const mode_t umask_before = ::umask(0022);
     for (const bool for_group : {false, true}) {
         const auto broker = make_zmq_broker_port(place.endpoint(), for_group);
-        EXPECT_EQ(mode_of(place.endpoint().run_dir + "/work.sock"), for_group ? 0660U : 0600U);
-        EXPECT_EQ(mode_of(place.endpoint().run_dir + "/free.sock"), for_group ? 0660U : 0600U);
+        EXPECT_EQ(mode_of(place.endpoint().run_dir + "/work-1.sock"), for_group ? 0660U : 0600U);
+        EXPECT_EQ(mode_of(place.endpoint().run_dir + "/free-1.sock"), for_group ? 0660U : 0600U);
         EXPECT_EQ(::umask(0022), 0022U) << "the process's umask is as it was";
     }
     ::umask(umask_before);
@@ -124,8 +124,8 @@ TEST(ZmqPorts, HaveSocketsOfTheirOwnersOnly) {
 TEST(ZmqPorts, LeaveNoSocketBehind) {
     const RunDirectoryPlace place;
     make_zmq_broker_port(place.endpoint()).reset();
-    EXPECT_EQ(mode_of(place.endpoint().run_dir + "/work.sock"), 0U);
-    EXPECT_EQ(mode_of(place.endpoint().run_dir + "/free.sock"), 0U);
+    EXPECT_EQ(mode_of(place.endpoint().run_dir + "/work-1.sock"), 0U);
+    EXPECT_EQ(mode_of(place.endpoint().run_dir + "/free-1.sock"), 0U);
 }
 
 TEST(ZmqPorts, TakeTheSocketsOfADeadBroker) {
@@ -145,19 +145,42 @@ TEST(ZmqPorts, TakeTheSocketsOfADeadBroker) {
     }
     dead.kill();
     dead.wait();
-    EXPECT_NE(mode_of(place.endpoint().run_dir + "/work.sock"), 0U) << "nobody was there to remove it";
+    EXPECT_NE(mode_of(place.endpoint().run_dir + "/work-1.sock"), 0U) << "nobody was there to remove it";
     const auto broker = place.broker();
     const auto met = meet(place, *broker);
     EXPECT_EQ(broker->send(met.peer, bytes_of("x")), SendOutcome::Sent);
 }
 
+TEST(ZmqPorts, ASuccessorHasSocketsOfItsOwnAndTheDeadOnesAreGone) {
+    RunDirectoryPlace place;
+    ChildProcess dead([&](int words) {
+        const auto broker = place.broker();
+        ChildProcess::say(words);
+        wait_to_be_killed();
+        return 0;
+    });
+    ASSERT_TRUE(dead.heard());
+    const auto consumer = place.consumer();   // it will connect again by itself, to whoever listens where the dead one did
+    dead.kill();
+    dead.wait();
+    ASSERT_TRUE(consumer->send_release(bytes_of("meant for the dead")));
+    Endpoint next = place.endpoint();
+    next.epoch = 2;
+    const std::string precious = next.run_dir + "/work-of-mine.sock";
+    std::ofstream(precious) << "no socket";
+    const auto successor = make_zmq_broker_port(next);
+    for (const char* name : {"/work-1.sock", "/free-1.sock"}) EXPECT_EQ(mode_of(next.run_dir + name), 0U) << name;
+    EXPECT_NE(mode_of(next.run_dir + "/free-2.sock"), 0U);
+    EXPECT_NE(mode_of(precious), 0U);
+}
+
 TEST(ZmqPorts, DoNotBindOverAListenerOrAFile) {
     RunDirectoryPlace place;
-    const std::string path = place.endpoint().run_dir + "/free.sock";
+    const std::string path = place.endpoint().run_dir + "/free-1.sock";
     std::ofstream(path) << "precious";
     EXPECT_THROW(place.broker(), SystemError);
     EXPECT_NE(mode_of(path), 0U);
-    EXPECT_EQ(mode_of(place.endpoint().run_dir + "/work.sock"), 0U) << "what was bound first is gone again";
+    EXPECT_EQ(mode_of(place.endpoint().run_dir + "/work-1.sock"), 0U) << "what was bound first is gone again";
     ::unlink(path.c_str());
     EXPECT_NO_THROW(place.broker());
 }
@@ -165,7 +188,7 @@ TEST(ZmqPorts, DoNotBindOverAListenerOrAFile) {
 TEST(ZmqPorts, SeeThatASocketWasTakenOver) {
     RunDirectoryPlace place;
     const auto broker = place.broker();
-    const std::string path = place.endpoint().run_dir + "/free.sock";
+    const std::string path = place.endpoint().run_dir + "/free-1.sock";
     ASSERT_EQ(::unlink(path.c_str()), 0);
     sockaddr_un address = {};
     address.sun_family = AF_UNIX;
@@ -206,7 +229,7 @@ TEST(ZmqPorts, TurnAMessageOfSeveralFramesIntoOneWithoutBytes) {
 TEST(ZmqPorts, SurviveWhoDoesNotSpeakZmqAtAll) {
     RunDirectoryPlace place;
     const auto broker = place.broker();
-    for (const char* name : {"/work.sock", "/free.sock"}) {
+    for (const char* name : {"/work-1.sock", "/free-1.sock"}) {
         const std::string path = place.endpoint().run_dir + name;
         sockaddr_un address = {};
         address.sun_family = AF_UNIX;

@@ -17,11 +17,11 @@ namespace offramp {
 // Deaths at a test's word: one eventfd a process.
 class ScriptedWatch final : public PeerWatch {
  public:
-    std::optional<WatchedPeer> open(pid_t pid) override {
+    std::optional<WatchedProcess> open(pid_t pid) override {
         if (dead_.count(pid) != 0) return std::nullopt;
         UniqueFd fd(::eventfd(0, EFD_CLOEXEC));
         ends_[pid].push_back(::dup(fd.get()));
-        return WatchedPeer{std::move(fd), static_cast<std::uint64_t>(pid) * 10};
+        return WatchedProcess{std::move(fd), static_cast<std::uint64_t>(pid) * 10};
     }
     void end(pid_t pid) {
         dead_[pid] = true;
@@ -75,14 +75,14 @@ struct ScriptedConsumer {
 // A broker over memory, stepped by the test: time, deaths and messages come when the test says.
 struct BrokerFixture {
     explicit BrokerFixture(std::uint32_t slabs = 4, BrokerOptions options = {})
-        : places(16), slots(slabs), cells(16), bytes(slabs), exchange(SlabExchange::make(1)),
+        : places(16), slots(slabs), cells(16), bytes(slabs * kSlabBytes), exchange(SlabExchange::make(1)),
           ledger(SlabLedger::format({places, slots}, 1)), port(hub.broker_port()) {
         options.run_nonce = kNonce;
         options.allowed_uids = {1000};
         broker = std::make_unique<Broker>(
             ledger, *port, *exchange, watch, clock, cells,
             Broker::SlabMemory{[](std::uint32_t) { return true; },
-                               [this](std::uint32_t slab) { return std::span(&bytes[slab], 1); }},
+                               [this](std::uint32_t slab) { return bytes_of(slab); }},
             options);
     }
 
@@ -91,7 +91,7 @@ struct BrokerFixture {
         broker->step();
         auto lease = exchange->wait_for_slab();
         exchange->publish(std::move(*lease),
-                          {.first_batch = batch, .samples = samples, .batches_ended = 1, .bytes = samples * 10U});
+                          {.first_batch = batch, .samples = samples, .batches_ended = 1, .bytes = samples * 10U, .items_through = (batch + 1) * 4});
         broker->step();
     }
     bool can_fill() {
@@ -99,8 +99,10 @@ struct BrokerFixture {
         return ledger.counts()[static_cast<std::size_t>(SlabState::Filling)] > 0;
     }
     BrokerReport report() { return broker->report(); }
+    std::span<std::byte> bytes_of(std::uint32_t slab) { return {&bytes[slab * kSlabBytes], kSlabBytes}; }
 
     static constexpr std::uint64_t kNonce = 77;
+    static constexpr std::size_t kSlabBytes = 512;
     std::vector<LedgerConsumer> places;
     std::vector<LedgerSlot> slots;
     std::vector<ConsumerCell> cells;

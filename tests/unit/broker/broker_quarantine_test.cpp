@@ -176,6 +176,48 @@ TEST_F(BrokerQuarantine, TheRunEndsWhenTheDiskHasWhatWasGivenUp) {
     EXPECT_EQ(f.report().slabs[static_cast<std::size_t>(SlabState::Free)], 2U);
 }
 
+TEST_F(BrokerQuarantine, WhatADeadProducerHadGivenUpIsSetAsideByTheNext) {
+    RunProgress account{};
+    ProgressLog progress(account);
+    BrokerOptions options = with_folder();
+    options.progress = &progress;
+    close_gate();
+    BrokerFixture f(2, options);
+    f.publish(0);
+    f.publish(1);
+    take_down(f);
+    take_down(f);
+    f.broker->step();
+    ASSERT_EQ(count(f.report(), SlabState::Quarantined), 2U) << "one at the writer, one waiting for it";
+    open_gate();
+    writer_->wait_until_idle();
+    f.broker.reset();   // dead before it heard of either
+    std::filesystem::remove_all(folder_);
+
+    SlabLedger adopted = SlabLedger::adopt({f.places, f.slots}, 2, progress.last_step());
+    BrokerOptions next = with_folder();
+    next.progress = &progress;
+    next.allowed_uids = {1000};
+    Broker successor(adopted, *f.port, *f.exchange, f.watch, f.clock, f.cells,
+                     Broker::SlabMemory{[](std::uint32_t) { return true; }, [](std::uint32_t) { return std::span<std::byte>{}; }}, next);
+    const std::vector<PublishedSlab> given_up{{.slab = 0, .first_batch = 0, .samples = 4, .batches_ended = 1, .bytes = 40},
+                                              {.slab = 1, .first_batch = 1, .samples = 4, .batches_ended = 1, .bytes = 40}};
+    successor.adopt({}, given_up);
+    for (int round = 0; round < 3; ++round) {
+        successor.step();
+        writer_->wait_until_idle();
+    }
+    const BrokerReport report = successor.report();
+    EXPECT_EQ(count(report, SlabState::Quarantined), 0U);
+    EXPECT_EQ(report.quarantined.slabs, 2U) << "counted once, by the dead one";
+    ASSERT_EQ(report.given_up.size(), 2U);
+    for (const QuarantinedSlab& slab : report.given_up) {
+        EXPECT_EQ(slab.deaths, 3U) << "the ledger remembers";
+        EXPECT_TRUE(std::filesystem::exists(slab.payload)) << slab.error;
+    }
+    EXPECT_TRUE(report.conserved());
+}
+
 TEST_F(BrokerQuarantine, AnAbandonedRunSaysWhatWasNotWritten) {
     close_gate();
     BrokerFixture f(2, with_folder());

@@ -51,6 +51,25 @@ TEST(SlabExchange, AMovedLeaseIsAbandonedOnce) {
     EXPECT_EQ(exchange->take().abandoned.size(), 1U);
 }
 
+TEST(SlabExchange, WhoDoesNotWaitAsksAnewWhetherThereIsNone) {
+    const auto exchange = SlabExchange::make();
+    exchange->note_shortage();   // of some time ago
+    std::thread asker([&] {
+        const auto lease = exchange->wait_for_slab(SlabExchange::WhenNone::Return);
+        ASSERT_TRUE(lease) << "what was said before does not count";
+        EXPECT_EQ(lease->slab(), 4U);
+        EXPECT_FALSE(exchange->wait_for_slab(SlabExchange::WhenNone::Return));
+        EXPECT_FALSE(exchange->stopped());
+    });
+    while (!exchange->waiting()) std::this_thread::yield();
+    exchange->grant(one(4, 1));
+    while (exchange->take().abandoned.empty()) {   // the lease is forgotten behind the second answer
+        if (exchange->waiting()) exchange->note_shortage();
+        std::this_thread::yield();
+    }
+    asker.join();
+}
+
 TEST(SlabExchange, StopWakesWhoeverWaits) {
     const auto exchange = SlabExchange::make();
     std::thread waiter([&] { EXPECT_FALSE(exchange->wait_for_slab()); });

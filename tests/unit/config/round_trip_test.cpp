@@ -49,6 +49,8 @@ RunConfig any_config() {
     config.log_format = *rc::gen::element(LogFormat::Text, LogFormat::Json);
     config.log_file = any_path();
     config.lifeline_fd = any_of(-1, std::numeric_limits<int>::max());
+    config.producer_restarts = any_of(0U, 1000U);
+    config.producer_wait_seconds = *rc::gen::element(0.0, 0.25, 60.0, 86400.0);
     config.source = any_word({"auto", "images", "synthetic"});
     config.input = any_path();
     config.synthetic_on = any_word({"host", "device"});
@@ -82,6 +84,8 @@ RunConfig any_config() {
     config.trace_dir = any_path();
     config.status_seconds = *rc::gen::element(0.01, 0.5, 1.0 / 3.0, 3600.0);
     config.allow_unpinned = *rc::gen::arbitrary<bool>();
+    if (config.rung == "streams") config.when_full = *rc::gen::element<std::string>("block", "drop-newest", "spill");
+    if (config.when_full == "spill") config.spill_dir = *rc::gen::element<std::string>("", "/disk/spill");
     config.warmup_batches = any_of<std::uint64_t>(0, kLargest);
     config.measure_limits = any_of<std::uint64_t>(0, kLargest);
     config.lease_seconds =

@@ -26,6 +26,8 @@ const BadValue kBadValues[] = {
     {"log-format", "xml", "text, json"},
     {"log-file", "a\xc3", "a path"},
     {"lifeline-fd", "-2", "-1 to 2147483647"},
+    {"producer-restarts", "1001", "0 to 1000"},
+    {"producer-wait-seconds", "-1", "0 to 86400"},
     {"source", "Images!", "lower-case letters, digits and '-'"},
     {"input", "\xc0\x80", "a path"},
     {"synthetic-on", "gpu", "host, device"},
@@ -54,6 +56,7 @@ const BadValue kBadValues[] = {
     {"transform", "softmax", "none, cast, class-map, low-res"},
     {"cuda-graphs", "on", "auto, off"},
     {"output-dtype", "fp64", "auto, fp32, fp16, bf16"},
+    {"when-full", "drop", "block, drop-newest, spill"},
     {"copy-outputs", "96x", "96x256x256"},
     {"rung", "stream", "sequential, workers, pool, async, streams"},
     {"max-delay-seconds", "-1", "0 to 60"},
@@ -75,6 +78,7 @@ const BadValue kBadValues[] = {
     {"drain-warmup", "2", "true, false, 1, 0"},
     {"profile-batches", "-1", "0 or more"},
     {"trace-dir", "\xff", "a path"},
+    {"spill-dir", "\xff", "a path"},
     {"warmup-batches", "-1", "0 or more"},
     {"measure-limits", "x", "0 or more"},
     {"lease-seconds", "0", "0.1 to 86400"},
@@ -212,6 +216,13 @@ TEST_F(Parsing, SettingsOfATransformGoWithThatTransformOnly) {
     EXPECT_TRUE(parse({"--transform=class-map", "--confidence"}).confidence);
     EXPECT_EQ(parse({"--transform=low-res", "--output-dtype=fp32"}).output_dtype, "fp32");
     EXPECT_EQ(parse({"--transform=cast", "--output-dtype=bf16"}).output_dtype, "bf16");
+}
+
+TEST_F(Parsing, WhatToDoWithoutASlabBelongsToTheEgressThatKnowsHow) {
+    EXPECT_THAT(refusal({"--when-full=spill", "--rung=pool"}).text, AllOf(HasSubstr("--when-full 'spill'"), HasSubstr("--rung streams")));
+    EXPECT_THAT(refusal({"--spill-dir=/disk"}).text, AllOf(HasSubstr("--spill-dir '/disk'"), HasSubstr("--when-full spill")));
+    EXPECT_EQ(parse({"--when-full=spill", "--spill-dir=/disk"}).spill_dir, "/disk");
+    EXPECT_EQ(parse({"--when-full=drop-newest"}).when_full, "drop-newest");
 }
 
 TEST_F(Parsing, WeightsThatCannotBeReadAreMissingInput) {

@@ -97,6 +97,11 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
                                     "l.jsonl",
                                     "--lifeline-fd",
                                     "9",
+                                    "--producer-restarts",
+                                    "4",
+                                    "--producer-wait-seconds",
+                                    "2.5",
+                                    "--adopt",
                                     "--source",
                                     "images",
                                     "--input",
@@ -193,6 +198,9 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
     expected.log_format = LogFormat::Json;
     expected.log_file = "l.jsonl";
     expected.lifeline_fd = 9;
+    expected.producer_restarts = 4;
+    expected.producer_wait_seconds = 2.5;
+    expected.adopt = true;
     expected.source = "images";
     expected.input = "in";
     expected.synthetic_on = "device";

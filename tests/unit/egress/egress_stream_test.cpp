@@ -35,7 +35,9 @@ class EgressStreamTest : public testing::Test {
                                   .slab_count = kSlabs,
                                   .batch = kBatch,
                                   .queue_depth = 4,
-                                  .max_delay = max_delay},
+                                  .max_delay = max_delay,
+                                  .when_none = when_none_,
+                                  .on_dropped = on_dropped_},
             [] {});
     }
 
@@ -85,6 +87,8 @@ class EgressStreamTest : public testing::Test {
     SlabLayout layout_;
     std::vector<std::byte> memory_;
     std::vector<PublishedSlab> published_;
+    SlabExchange::WhenNone when_none_ = SlabExchange::WhenNone::Wait;
+    std::function<void(std::uint64_t, std::span<const RowInfo>)> on_dropped_;
     std::unique_ptr<EgressStream> egress_;
 };
 
@@ -141,8 +145,33 @@ TEST_F(EgressStreamTest, WhatIsOpenIsGivenBackAtAStop) {
     submit(0);
     egress_->stop();
     egress_->finish();
-    EXPECT_EQ(egress_->figures().samples_dropped(), kBatch);
+    EXPECT_EQ(egress_->figures().samples_unpublished(), kBatch);
     EXPECT_EQ(exchange_->take().published.size(), 0U);
+}
+
+TEST_F(EgressStreamTest, WhatFindsNoSlabIsDroppedAndToldToWhoeverComesNext) {
+    std::vector<std::uint64_t> dropped;
+    when_none_ = SlabExchange::WhenNone::Return;
+    on_dropped_ = [&](std::uint64_t batch, std::span<const RowInfo> rows) {
+        dropped.push_back(batch);
+        EXPECT_EQ(rows.size(), kBatch);
+    };
+    start(kBatch, 1, {});
+    for (std::uint64_t batch = 0; batch < kSlabs; ++batch) submit(batch);
+    for (std::uint32_t slab = 0; slab < kSlabs; ++slab) next();
+    submit(kSlabs);
+    while (egress_->figures().batches_dropped < 1) exchange_->note_shortage();   // the broker's answer
+    const SlabExchange::Grant grant{3, 1, slab_of(3)};
+    exchange_->grant({&grant, 1});
+    submit(kSlabs + 1);
+    const PublishedSlab after = next();
+    EXPECT_THAT(dropped, ElementsAre(kSlabs));
+    EXPECT_EQ(after.first_batch, kSlabs + 1);
+    EXPECT_EQ(after.dropped, kBatch);
+    EXPECT_EQ(after.samples, kBatch);
+    egress_->finish();
+    EXPECT_EQ(egress_->figures().samples_dropped, kBatch);
+    EXPECT_EQ(egress_->figures().samples_unpublished(), kBatch);
 }
 
 }  // namespace

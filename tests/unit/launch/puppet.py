@@ -1,7 +1,7 @@
 """
 Stands in for the producer and the consumer. It connects to the test, says who it is, and does what the test says, line by line:
 
-    {"exit": 3}   {"status": {...}}   {"summary": {...}}   {"log": "text"}
+    {"exit": 3}   {"status": {...}}   {"summary": {...}}   {"log": "text"}   {"meet": true}: it publishes its endpoint
 
 It tells the test of each SIGTERM and of the lifeline's end, and ends by itself only at the latter. What it is asked to do
 "instead of a run" it does at once.
@@ -15,14 +15,14 @@ import socket
 import sys
 
 KNOWN = ("run-dir", "run-id", "consumers", "output", "input", "processor", "model", "source", "batches", "lifeline-fd", "log-level",
-         "consumer-user")
+         "consumer-user", "producer-restarts", "rung")
 
 
 def parse(argv):
     flags, rest = {}, list(argv)
     while rest:
         name = rest.pop(0).removeprefix("--")
-        if name in ("print-config", "sweep", "finish"):
+        if name in ("print-config", "sweep", "finish", "adopt"):
             flags[name] = True
         elif name in KNOWN:
             flags[name] = rest.pop(0)
@@ -34,8 +34,9 @@ def parse(argv):
 
 def print_config(flags):
     config = {"run-dir": "", "run-id": "", "consumers": 2, "output": "", "input": "", "processor": "auto", "model": "copy",
-              "source": "synthetic", "batches": 3, **flags}
-    config["consumers"] = int(config["consumers"])
+              "source": "synthetic", "batches": 3, "producer-restarts": 0, **flags}
+    for number in ("consumers", "producer-restarts"):
+        config[number] = int(config[number])
     print(json.dumps(config))
 
 
@@ -88,6 +89,10 @@ class Puppet:
             self._write("status.json", order["status"])
         if "summary" in order:
             self._write("producer-summary.json", order["summary"])
+        if "meet" in order:
+            with open(os.path.join(self._run_dir, "endpoint"), "w", encoding="utf-8") as file:
+                stage = os.path.basename(os.path.dirname(os.environ["PUPPET_SOCKET"]))
+                file.write(f"offramp-endpoint=1\nrun_id={stage}\nnonce=00000000000000aa\nproducer_pid={os.getpid()}\nepoch=1\n")
         if "log" in order:
             print(order["log"], file=sys.stderr, flush=True)
         self._say({"obeyed": True})

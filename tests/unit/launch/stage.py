@@ -1,5 +1,6 @@
 """A stage for tests: the real launch script, with puppets for the programs that it starts."""
 
+import fcntl
 import json
 import os
 import pathlib
@@ -63,8 +64,16 @@ class Stage:
             "OFFRAMP_BIN_DIR": str(programs), "OFFRAMP_BUILD_DIR": str(self.folder / "build"), "OFFRAMP_SKIP_PACKAGES": "1",
             "PUPPET_SOCKET": str(self.folder / "door"), "PUPPET_ERRANDS": str(self.folder / "errands"),
         }
+        # What a producer's run has in shared memory: the lock by which it lives, under the name that a puppet gives as its run's.
+        self._lock_path = pathlib.Path(f"/dev/shm/offramp-{self.folder.name}-00000000000000aa.lock")
+        self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_SH)
         self._launchers = []
         self._puppets = []
+
+    def sweep(self):
+        """As another run's start does with what nobody holds."""
+        self._lock_path.unlink(missing_ok=True)
 
     def close(self):
         for launcher in self._launchers:
@@ -75,6 +84,8 @@ class Stage:
         for puppet in self._puppets:
             puppet.close()
         self._door.close()
+        self.sweep()
+        os.close(self._lock)
         shutil.rmtree(self.folder)
 
     def launch(self, *arguments):

@@ -115,7 +115,7 @@ class RunDirTest(unittest.TestCase):
         self.assertEqual(self.places.runs / "id", run_dir.choose_run_dir(self.places, "", "id"))
 
     def test_the_longest_path_is_that_of_a_socket_address(self):
-        room = run_dir.LONGEST_SOCKET_PATH - len("/" + run_dir.CONTROL_SOCKET)
+        room = run_dir.LONGEST_SOCKET_PATH - len("/" + run_dir.LONGEST_SOCKET)
         self.assertTrue(run_dir.fits_a_socket("/" + "d" * (room - 1)))
         self.assertFalse(run_dir.fits_a_socket("/" + "d" * room))
         self.assertFalse(run_dir.fits_a_socket("/" + "é" * (room // 2)))

@@ -13,7 +13,7 @@ import unittest
 from offramp_launch import progress, quarantine
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.places import Places
-from offramp_launch.supervisor import Supervisor
+from offramp_launch.seats import counts_as_death
 
 
 def story(**changes):
@@ -135,7 +135,7 @@ class WordsTest(unittest.TestCase):
         self.assertEqual([], progress.who_holds_what({}))
 
     def test_waiting_for_a_sink_or_a_place_is_no_death(self):
-        counted = [Supervisor._counts_as_death(dead(1, status))
+        counted = [counts_as_death(dead(1, status))
                    for status in (-9, 1, ExitCode.NO_SUCH_RUN, ExitCode.SINK_UNAVAILABLE)]
         self.assertEqual([True, True, False, False], counted)
 

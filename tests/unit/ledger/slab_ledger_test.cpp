@@ -43,6 +43,22 @@ TEST(SlabLedger, TheWholeWay) {
     EXPECT_TRUE(f.ledger->holders(slab).empty());
 }
 
+TEST(SlabLedger, WhatIsSpilledIsFreeInItsNextGeneration) {
+    LedgerFixture f(1);
+    f.ledger->spill(f.make_ready());
+    EXPECT_EQ(f.ledger->word(0), (SlabWord{SlabState::Free, 0, 2}));
+}
+
+TEST(SlabLedgerDeathTest, OnlyWhatWaitsAndIsHeldByNobodyIsSpilled) {
+    LedgerFixture f(1);
+    EXPECT_DEATH(f.ledger->spill(0), "broken contract") << "free";
+    const auto ticket = f.ledger->lease(f.make_ready(), f.admitted[0]);
+    EXPECT_DEATH(f.ledger->spill(0), "broken contract") << "leased";
+    f.ledger->expire(0);
+    EXPECT_DEATH(f.ledger->spill(0), "broken contract") << "waits, but a late holder reads it";
+    (void)ticket;
+}
+
 TEST(SlabLedger, ARepeatedReleaseIsStaleOnceTheSlabIsFree) {
     LedgerFixture f(1);
     const auto ticket = f.ledger->lease(f.make_ready(), f.admitted[0]);
@@ -290,6 +306,58 @@ TEST(SlabLedgerAdopt, MendsEveryHalfDoneStep) {
         store_word(f.slots[0].holders[0], 0);
         EXPECT_EQ(SlabLedger::adopt({f.places, f.slots}, 2).word(0), (SlabWord{SlabState::Free, 0, 2}));
     }
+}
+
+TEST(SlabLedgerAdopt, TakesTheStepThatWasCountedAndNotTaken) {
+    {   // published: the bytes are there
+        LedgerFixture f(1);
+        const auto slab = *f.ledger->acquire(kAny);
+        EXPECT_EQ(SlabLedger::adopt({f.places, f.slots}, 2, {CountedStep::Publish, slab, 1}).word(slab),
+                  (SlabWord{SlabState::Ready, 0, 1}));
+    }
+    {   // completed: its holder repeats the release, which completes nothing a second time
+        LedgerFixture f(1);
+        const auto ticket = f.ledger->lease(f.make_ready(), f.admitted[0]);
+        auto adopted = SlabLedger::adopt({f.places, f.slots}, 2, {CountedStep::Complete, 0, 1});
+        EXPECT_EQ(adopted.word(0).state, SlabState::Retired);
+        EXPECT_EQ(adopted.release(f.admitted[0], ticket, ReleaseKind::Completed), ReleaseOutcome::HolderRemoved);
+        EXPECT_EQ(adopted.word(0), (SlabWord{SlabState::Free, 0, 2}));
+    }
+    {   // given up: what was counted as such is never delivered again
+        LedgerFixture f(1);
+        f.make_ready();
+        const auto adopted = SlabLedger::adopt({f.places, f.slots}, 2, {CountedStep::GiveUp, 0, 1});
+        EXPECT_EQ(adopted.word(0).state, SlabState::Quarantined);
+    }
+    {   // taken already, and gone on since
+        LedgerFixture f(1);
+        const auto ticket = f.ledger->lease(f.make_ready(), f.admitted[0]);
+        f.ledger->release(f.admitted[0], ticket, ReleaseKind::Completed);
+        f.make_ready();
+        const auto adopted = SlabLedger::adopt({f.places, f.slots}, 2, {CountedStep::Complete, 0, 1});
+        EXPECT_EQ(adopted.word(0), (SlabWord{SlabState::Ready, 0, 2}));
+    }
+}
+
+TEST(SlabLedgerAdopt, AnAttemptThatWasHalfGivenIsUsedUp) {
+    LedgerFixture f(1);
+    f.make_ready();
+    store_word(f.slots[0].holders[0], HolderWord{true, 1, f.admitted[0].slot, f.admitted[0].session}.pack());
+    auto adopted = SlabLedger::adopt({f.places, f.slots}, 2);
+    const auto other = adopted.lease(0, f.admitted[1]);
+    EXPECT_EQ(other.attempt, 2U);
+    adopted.take_back({.epoch = 2, .slab = 0, .generation = 1, .attempt = 1}, f.admitted[0]);
+    EXPECT_EQ(adopted.word(0).state, SlabState::Leased) << "the other's delivery stands";
+}
+
+TEST(SlabLedgerAdopt, KnowsWhoWasIn) {
+    LedgerFixture f(1, 2);
+    const auto adopted = SlabLedger::adopt({f.places, f.slots}, 2);
+    const auto in = adopted.admitted();
+    ASSERT_EQ(in.size(), 2U);
+    EXPECT_EQ(in[1].ref, f.admitted[1]);
+    EXPECT_EQ(in[1].pid, 101U);
+    EXPECT_EQ(in[1].start_time, 1U);
 }
 
 }  // namespace

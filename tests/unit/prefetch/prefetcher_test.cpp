@@ -439,7 +439,10 @@ TEST_F(PrefetcherTest, WhatCouldNotBeReadIsTriedAgainAndItsBatchIsNotComputedFor
     auto with_done = settings(4);
     with_done.done = done_items({{0, 5}, {6, 8}});
     Prefetcher prefetcher(*device, source, with_done);
-    EXPECT_EQ(prefetcher.next()->number(), 2U);
+    auto next = prefetcher.next();
+    ASSERT_TRUE(next);
+    EXPECT_EQ(next->number(), 2U);
+    EXPECT_EQ(next->unreadable_left_out(), 1U) << "the account of the next slab covers it";
     EXPECT_FALSE(prefetcher.next());
     EXPECT_EQ(source.loads, 5U);
     EXPECT_EQ(prefetcher.progress().items_delivered, 5U);
@@ -454,6 +457,38 @@ TEST_F(PrefetcherTest, WithEverythingDoneNothingIsGivenOut) {
     Prefetcher prefetcher(*device, source, with_done);
     EXPECT_FALSE(prefetcher.next());
     EXPECT_EQ(source.loads, 0U);
+}
+
+TEST_F(PrefetcherTest, WithEverythingDoneThereIsNothingToUploadEither) {
+    FakeSource source(11, RowKind::Nothing);
+    PrefetchSettings all = settings(4);
+    all.input = {};
+    all.done = done_items({{0, 11}});
+    Prefetcher prefetcher(*device, source, all);
+    EXPECT_FALSE(prefetcher.next());
+    EXPECT_EQ(prefetcher.progress().items_delivered, 0U);
+}
+
+TEST_F(PrefetcherTest, AProducerThatTakesOverGoesOnCountingWhatCouldNotBeRead) {
+    FakeSource source(11, RowKind::Float32);
+    source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
+        if (item == 8) throw UnreadableItem("broken");
+        FakeSource::fill(item, row);
+    };
+    PrefetchSettings from_six = settings(4);
+    from_six.done = done_items({{0, 6}});
+    from_six.skipped_before = 2;
+    Prefetcher prefetcher(*device, source, from_six);
+    EXPECT_EQ(prefetcher.next()->number(), 1U);
+    auto last = prefetcher.next();
+    ASSERT_TRUE(last);
+    EXPECT_TRUE(last->rows()[0].hole);
+    EXPECT_FALSE(last->rows()[0].done) << "this one could not be read";
+    EXPECT_FALSE(prefetcher.next());
+    EXPECT_EQ(source.loads, 5U);
+    EXPECT_EQ(prefetcher.progress().items_delivered, 5U);
+    EXPECT_EQ(prefetcher.progress().holes_delivered, 1U);
+    EXPECT_EQ(prefetcher.skipped().total(), 3U);
 }
 
 }  // namespace

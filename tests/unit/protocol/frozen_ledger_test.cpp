@@ -2,9 +2,10 @@
 
 #include "common/protocol/ledger_layout.hpp"
 #include "common/protocol/messages.hpp"
+#include "common/protocol/run_progress.hpp"
 #include "tests/unit/protocol/hex_dump.hpp"
 
-// The bytes of version 1. When one of these fails, either the change is a mistake, or kLedgerVersion rises
+// The bytes of version 2. When one of these fails, either the change is a mistake, or kLedgerVersion rises
 // with it.
 namespace offramp {
 namespace {
@@ -15,7 +16,7 @@ constexpr std::uint64_t word(std::uint64_t i) {
 }
 
 TEST(FrozenLedger, Version) {
-    EXPECT_EQ(kLedgerVersion, 1U);
+    EXPECT_EQ(kLedgerVersion, 2U);
 }
 
 TEST(FrozenLedger, Header) {
@@ -35,7 +36,7 @@ TEST(FrozenLedger, Header) {
     put_text(header.run_id, "run-7");
     header.reserved.fill(0xee);
     EXPECT_EQ(hex_dump_of(header),
-              "0000: 4f 46 46 4c 45 47 44 52 01 00 00 00 04 03 02 01\n"
+              "0000: 4f 46 46 4c 45 47 44 52 02 00 00 00 04 03 02 01\n"
               "0010: 18 17 16 15 14 13 12 11 24 23 22 21 34 33 32 31\n"
               "0020: 44 43 42 41 54 53 52 51 68 67 66 65 64 63 62 61\n"
               "0030: 78 77 76 75 74 73 72 71 88 87 86 85 84 83 82 81\n"
@@ -107,6 +108,34 @@ TEST(FrozenLedger, NumbersOfStates) {
     EXPECT_EQ(static_cast<int>(SlabState::Leased), 3);
     EXPECT_EQ(static_cast<int>(SlabState::Retired), 4);
     EXPECT_EQ(static_cast<int>(SlabState::Quarantined), 5);
+}
+
+TEST(FrozenLedger, ProgressRecord) {
+    const ProgressRecord record{.sequence = word(1),
+                                .step = word(2),
+                                .slab = word(3),
+                                .generation = word(4),
+                                .items_through = word(5),
+                                .holes = word(6),
+                                .published = {word(7), word(8), word(9), word(10)},
+                                .completed = {word(11), word(12), word(13), word(14)},
+                                .given_up = {word(15), word(16), word(17), word(18)},
+                                .dropped = word(19),
+                                .reserved = {word(20)}};
+    const auto* words = reinterpret_cast<const std::uint64_t*>(&record);
+    for (std::size_t i = 0; i < sizeof record / sizeof *words; ++i) EXPECT_EQ(words[i], word(i + 1)) << i;
+}
+
+TEST(FrozenLedger, Progress) {
+    RunProgress progress{.began_ns = word(1), .items = word(2), .keys_hash = word(3), .producers = word(4), .current = word(5),
+                         .done_before = word(6)};
+    progress.records[0].sequence = word(25);
+    progress.records[1].sequence = word(45);
+    const auto* words = reinterpret_cast<const std::uint64_t*>(&progress);
+    for (const std::size_t i : {0, 1, 2, 3, 4, 5, 24, 44}) EXPECT_EQ(words[i], word(i + 1)) << i;
+    EXPECT_EQ(static_cast<std::uint64_t>(CountedStep::Publish), 1U);
+    EXPECT_EQ(static_cast<std::uint64_t>(CountedStep::Complete), 2U);
+    EXPECT_EQ(static_cast<std::uint64_t>(CountedStep::GiveUp), 3U);
 }
 
 }  // namespace

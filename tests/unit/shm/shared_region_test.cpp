@@ -77,6 +77,26 @@ TEST(SharedRegion, KeepsItsNameWhenAsked) {
     ::unlink(("/dev/shm" + names.span(0)).c_str());
 }
 
+TEST(SharedRegion, IsTakenOverAsItIs) {
+    const auto names = own_run("adopt");
+    auto made = SharedRegion::create(names.span(0), kBytes);
+    made.bytes()[kBytes - 1] = std::byte{42};
+    made.keep_name();   // as when its creator was killed
+    {
+        const auto adopted = SharedRegion::adopt(names.span(0), kBytes);
+        EXPECT_EQ(adopted.bytes().size(), kBytes);
+        EXPECT_EQ(adopted.bytes()[kBytes - 1], std::byte{42});
+        adopted.bytes()[0] = std::byte{7};
+    }
+    EXPECT_EQ(objects_of(names).size(), 1U) << "whoever fails at taking over leaves it for the next";
+    EXPECT_EQ(made.bytes()[0], std::byte{7}) << "the same memory";
+    std::string text;
+    EXPECT_EQ(exit_code_of([&] { SharedRegion::adopt(names.span(0), 2 * kBytes); }, &text), ExitCode::Protocol);
+    EXPECT_NE(text.find(std::to_string(2 * kBytes)), std::string::npos) << text;
+    EXPECT_EQ(exit_code_of([&] { SharedRegion::adopt(names.span(1), kBytes); }), ExitCode::NoSuchRun);
+    made.unlink();
+}
+
 TEST(SharedRegion, IsStillMappedAfterUnlink) {
     const auto names = own_run("unlinked");
     auto region = SharedRegion::create(names.span(0), kBytes);

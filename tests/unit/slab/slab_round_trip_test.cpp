@@ -165,6 +165,17 @@ TEST_F(OneTensor, ASlabThatIsTooSmallIsRefused) {
         ProtocolError);
 }
 
+TEST_F(OneTensor, InAnotherSlabItIsTheSameUnderANewNumber) {
+    const auto before = SlabContents::read(memory.bytes(), 7, {.epoch = 2, .slab = 3, .generation = 9});
+    restamp_slab(memory.bytes(), 4, 6, 12);
+    const auto after = SlabContents::read(memory.bytes(), 7, {.epoch = 4, .slab = 6, .generation = 12});
+    EXPECT_EQ(after.epoch, 4U);
+    EXPECT_EQ(after.samples.size(), before.samples.size());
+    EXPECT_EQ(after.samples.front().item, before.samples.front().item);
+    EXPECT_EQ(after.payload_bytes, before.payload_bytes);
+    EXPECT_THROW((void)SlabContents::read(memory.bytes(), 7, {.epoch = 2, .slab = 3, .generation = 9}), ProtocolError);
+}
+
 TEST_F(OneTensor, TheOnlyTensorNeedsNoNameAndAnUnknownOneListsTheKnown) {
     const auto contents = SlabContents::read(memory.bytes(), 7, {.epoch = 2, .slab = 3, .generation = 9});
     EXPECT_EQ(&contents.tensor(), &contents.tensor("out"));

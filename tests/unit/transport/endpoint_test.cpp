@@ -37,9 +37,15 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 
 TEST(Endpoint, NamesItsPlaces) {
     const Endpoint endpoint{"/tmp/r", {"r", 1}, 7, 1};
-    EXPECT_EQ(endpoint.work_address(), "ipc:///tmp/r/work.sock");
-    EXPECT_EQ(endpoint.free_list_address(), "ipc:///tmp/r/free.sock");
+    EXPECT_EQ(endpoint.work_address(), "ipc:///tmp/r/work-1.sock");
+    EXPECT_EQ(endpoint.free_list_address(), "ipc:///tmp/r/free-1.sock");
     EXPECT_EQ(endpoint.file(), "/tmp/r/endpoint");
+}
+
+TEST(Endpoint, EachEpochHasSocketsOfItsOwn) {
+    const Endpoint next{"/tmp/r", {"r", 1}, 7, 12};
+    EXPECT_EQ(next.work_address(), "ipc:///tmp/r/work-12.sock");
+    EXPECT_EQ(next.free_list_address(), "ipc:///tmp/r/free-12.sock");
 }
 
 // The form that other programs (the launch script) read.
@@ -134,7 +140,7 @@ TEST(Endpoint, SaysWhereItCannotBeWritten) {
 }
 
 TEST(Endpoint, AcceptsRunDirectoriesWhoseSocketsHaveAnAddress) {
-    const std::string longest = "/" + std::string(107 - 1 - 10, 'x');  // "/work.sock" has ten bytes
+    const std::string longest = "/" + std::string(107 - 1 - 21, 'x');  // the last epoch's "/work-4294967295.sock" has 21 bytes
     EXPECT_NO_THROW(Endpoint::check_run_dir(longest));
     EXPECT_NO_THROW(Endpoint::check_run_dir("/tmp/a run"));
     std::string text;

@@ -1,6 +1,5 @@
-#include "consumer/session/producer_watch.hpp"
+#include "common/base/process_watch.hpp"
 
-#include <poll.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "common/base/error.hpp"
+#include "common/base/readiness.hpp"
 
 namespace offramp {
 namespace {
@@ -27,12 +27,24 @@ UniqueFd open_pidfd(std::uint64_t pid) {
     return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0)));
 }
 
-bool is_dead(const UniqueFd& pidfd) {
-    pollfd entry{pidfd.get(), POLLIN, 0};
-    return ::poll(&entry, 1, 0) == 1;
+}  // namespace
+
+std::optional<WatchedProcess> watch_process(std::uint64_t pid) {
+    UniqueFd pidfd = open_pidfd(pid);
+    if (!pidfd) {
+        if (errno == ESRCH) return std::nullopt;
+        throw SystemError("pidfd_open of process " + std::to_string(pid), errno,
+                          "Linux 5.3 or later, and enough open files (ulimit -n), are needed");
+    }
+    // Looked up after the pidfd was opened: if it is the right process now, the pidfd is that process's.
+    return WatchedProcess{std::move(pidfd), process_start_time(pid).value_or(0)};
 }
 
-}  // namespace
+std::optional<WatchedProcess> watch_process(std::uint64_t pid, std::uint64_t start_time) {
+    auto watched = watch_process(pid);
+    if (!watched || watched->start_time != start_time || has_input(watched->died.get())) return std::nullopt;
+    return watched;
+}
 
 std::optional<std::uint64_t> process_start_time(std::uint64_t pid) {
     std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
@@ -53,19 +65,7 @@ std::optional<std::uint64_t> process_start_time(std::uint64_t pid) {
 
 bool process_exists(std::uint64_t pid) {
     const UniqueFd pidfd = open_pidfd(pid);
-    return pidfd ? !is_dead(pidfd) : errno != ESRCH;
-}
-
-std::optional<ProducerWatch> ProducerWatch::open(std::uint64_t pid, std::uint64_t start_time) {
-    UniqueFd pidfd = open_pidfd(pid);
-    if (!pidfd) {
-        if (errno == ESRCH) return std::nullopt;
-        throw SystemError("pidfd_open of the producer, process " + std::to_string(pid), errno,
-                          "Linux 5.3 or later, and enough open files (ulimit -n), are needed");
-    }
-    // Looked up after the pidfd was opened: if it is the right process now, the pidfd is that process's.
-    if (process_start_time(pid) != start_time || is_dead(pidfd)) return std::nullopt;
-    return ProducerWatch(std::move(pidfd));
+    return pidfd ? !has_input(pidfd.get()) : errno != ESRCH;
 }
 
 }  // namespace offramp

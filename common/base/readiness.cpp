@@ -1,6 +1,8 @@
-#include "consumer/session/watched_fds.hpp"
+#include "common/base/readiness.hpp"
 
 #include <poll.h>
+
+#include <vector>
 
 namespace offramp {
 namespace {
@@ -18,6 +20,12 @@ bool has_input(int fd) {
 
 bool hung_up(int fd) {
     return has_event(fd, POLLIN | POLLRDHUP, POLLHUP | POLLRDHUP | POLLERR | POLLNVAL);
+}
+
+void wait_readable(std::span<const int> fds, std::chrono::nanoseconds timeout) {
+    std::vector<pollfd> entries;
+    for (const int fd : fds) entries.push_back({fd, POLLIN, 0});
+    ::poll(entries.data(), entries.size(), static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(timeout).count()));
 }
 
 }  // namespace offramp

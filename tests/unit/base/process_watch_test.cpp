@@ -1,4 +1,4 @@
-#include "consumer/session/producer_watch.hpp"
+#include "common/base/process_watch.hpp"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -36,44 +36,44 @@ class Idler {
     bool reaped_ = false;
 };
 
-TEST(ProducerWatch, BecomesReadableWhenTheProcessDies) {
-    Idler producer;
-    const auto started = process_start_time(producer.pid());
+TEST(ProcessWatch, BecomesReadableWhenTheProcessDies) {
+    Idler process;
+    const auto started = process_start_time(process.pid());
     ASSERT_TRUE(started);
-    const auto watch = ProducerWatch::open(producer.pid(), *started);
+    const auto watch = watch_process(process.pid(), *started);
     ASSERT_TRUE(watch);
-    pollfd entry{watch->fd(), POLLIN, 0};
+    pollfd entry{watch->died.get(), POLLIN, 0};
     EXPECT_EQ(::poll(&entry, 1, 0), 0);
-    producer.kill();
+    process.kill();
     EXPECT_EQ(::poll(&entry, 1, -1), 1);
 }
 
-TEST(ProducerWatch, AReusedPidIsNotTheProducer) {
+TEST(ProcessWatch, AReusedPidIsAnotherProcess) {
     Idler other;
-    EXPECT_FALSE(ProducerWatch::open(other.pid(), *process_start_time(other.pid()) + 1));
+    EXPECT_FALSE(watch_process(other.pid(), *process_start_time(other.pid()) + 1));
 }
 
-TEST(ProducerWatch, ADeadProcessIsToldBeforeAndAfterItIsReaped) {
-    Idler producer;
-    const auto started = process_start_time(producer.pid());
+TEST(ProcessWatch, ADeadProcessIsToldBeforeAndAfterItIsReaped) {
+    Idler process;
+    const auto started = process_start_time(process.pid());
     ASSERT_TRUE(started);
-    EXPECT_TRUE(process_exists(producer.pid()));
-    const auto watch = ProducerWatch::open(producer.pid(), *started);
+    EXPECT_TRUE(process_exists(process.pid()));
+    const auto watch = watch_process(process.pid(), *started);
     ASSERT_TRUE(watch);
-    producer.kill();
-    pollfd entry{watch->fd(), POLLIN, 0};
+    process.kill();
+    pollfd entry{watch->died.get(), POLLIN, 0};
     ASSERT_EQ(::poll(&entry, 1, -1), 1);
-    EXPECT_FALSE(ProducerWatch::open(producer.pid(), *started));
-    EXPECT_FALSE(process_exists(producer.pid()));
-    producer.reap();
-    EXPECT_FALSE(ProducerWatch::open(producer.pid(), *started));
-    EXPECT_FALSE(process_exists(producer.pid()));
+    EXPECT_FALSE(watch_process(process.pid(), *started));
+    EXPECT_FALSE(process_exists(process.pid()));
+    process.reap();
+    EXPECT_FALSE(watch_process(process.pid(), *started));
+    EXPECT_FALSE(process_exists(process.pid()));
 }
 
-TEST(ProducerWatch, PidsThatNobodyHasAreDead) {
+TEST(ProcessWatch, PidsThatNobodyHasAreDead) {
     EXPECT_FALSE(process_exists(0));
     EXPECT_FALSE(process_exists(std::numeric_limits<std::uint64_t>::max()));
-    EXPECT_FALSE(ProducerWatch::open(0, 0));
+    EXPECT_FALSE(watch_process(0, 0));
     EXPECT_FALSE(process_start_time(0));
 }
 

@@ -1,0 +1,31 @@
+#include "consumer/session/run_connection.hpp"
+
+#include "common/base/error.hpp"
+#include "common/transport/endpoint.hpp"
+
+namespace offramp {
+
+void RunConnection::forget() {
+    port_.reset();
+    producer_.reset();
+}
+
+std::optional<ProducerSearch::Found> RunConnection::look() {
+    const auto endpoint = Endpoint::read(run_dir_);
+    if (!endpoint || endpoint->epoch <= epoch_) return std::nullopt;
+    if (endpoint->names.run_id != names_.run_id || endpoint->names.nonce != names_.nonce)
+        throw Error(ExitCode::NoSuchRun,
+                    "the run directory '" + run_dir_ + "' is another run's by now, '" + endpoint->names.run_id + "'",
+                    "The run that this consumer was started for is over; start it again");
+    // The ledger's word is later than the file's when yet another producer is taking over.
+    const LedgerView::Producer producer = ledger_.producer();
+    if (producer.pid != endpoint->producer_pid) return std::nullopt;
+    auto watched = watch_process(producer.pid, producer.start_time);
+    if (!watched) return std::nullopt;
+    port_ = make_zmq_consumer_port(*endpoint);
+    producer_ = std::move(watched);
+    epoch_ = endpoint->epoch;
+    return Found{port_.get(), producer_->died.get()};
+}
+
+}  // namespace offramp

@@ -1,0 +1,116 @@
+"""The consumers of a run, each in a place of its own: started, started again when they die, sent away."""
+
+import dataclasses
+import selectors
+import signal
+
+from offramp_launch.backoff import Backoff, DeathBudget
+from offramp_launch.children import Child
+from offramp_launch.exit_code import FATAL_FOR_A_CONSUMER, ExitCode, LaunchError
+from offramp_launch.log_follower import LogRelay
+
+UNASKED_END_SECONDS = 2         # a consumer that ended with 0: by then the producer says whether the run is over
+
+
+@dataclasses.dataclass
+class Seat:
+    """The place of one consumer: who sits there changes when it dies."""
+
+    number: int
+    child: Child = None
+    leaving: bool = False
+    backoff: Backoff = dataclasses.field(default_factory=Backoff)
+    relay: LogRelay = None
+
+    name = property(lambda self: f"consumer-{self.number}")
+
+
+class Seats:
+    """
+    Owns: the consumers. Borrows: everything handed in; `run` says whether consumers are wanted, and is told when it cannot go on:
+    wants_consumers(), is_in_full_flow(), completed(), fail(LaunchError). `start(name)`: a Child.
+    Thread: the supervisor's. Blocks: never.
+    """
+
+    def __init__(self, run, start, log_of, selector, timers, display, stories):
+        self._run, self._start, self._log_of = run, start, log_of
+        self._selector, self._timers, self._display, self._stories = selector, timers, display, stories
+        self._seats = []
+        self._next_number = 1
+        self._budget = DeathBudget()
+        self.records = []       # {pid, number, exit, cpu_seconds} of every consumer that ended
+
+    def add(self):
+        seat = Seat(self._next_number)
+        self._next_number += 1
+        seat.relay = LogRelay(seat.name, self._log_of(seat.name), self._display)
+        self._seats.append(seat)
+        self._fill(seat)
+
+    def send_away(self, seats):
+        """They finish the slab at hand, give back the others, and are not replaced."""
+        for seat in seats:
+            seat.leaving = True
+            if seat.child:
+                seat.child.signal(signal.SIGTERM)
+
+    def staying(self):
+        return [seat for seat in self._seats if not seat.leaving]
+
+    def children(self):
+        return [seat.child for seat in self._seats if seat.child]
+
+    def relay_logs(self):
+        for seat in self._seats:
+            seat.relay.relay()
+
+    def _fill(self, seat):
+        try:
+            seat.child = self._start(seat.name)
+        except LaunchError as problem:
+            self._run.fail(problem)
+            return
+        self._selector.register(seat.child.pidfd, selectors.EVENT_READ, lambda: self._on_end(seat))
+
+    def _fill_again(self, seat):
+        if not seat.leaving and self._run.wants_consumers():
+            self._fill(seat)
+
+    def _fill_if_the_run_goes_on(self, seat):
+        if self._run.is_in_full_flow():
+            self._fill_again(seat)
+
+    def _on_end(self, seat):
+        child = seat.child
+        self._selector.unregister(child.pidfd)
+        child.reap()
+        seat.child = None
+        seat.relay.relay()
+        if child.status != ExitCode.OK:
+            self._stories.note_death(child, child.last_words())
+        self.records.append({"pid": child.pid, "number": seat.number, "exit": child.status,
+                             "cpu_seconds": round(child.cpu_seconds, 3)})
+        if seat.leaving or not self._run.wants_consumers():
+            return
+        if child.status == ExitCode.OK:
+            self._timers.after(UNASKED_END_SECONDS, lambda: self._fill_if_the_run_goes_on(seat))
+        elif child.status in FATAL_FOR_A_CONSUMER:
+            self._run.fail(LaunchError(f"{seat.name} (pid {child.pid}) {child.ending()}, and would end so again:\n{child.last_words()}",
+                                       f"Its log: {child.log_path}", child.status))
+        elif counts_as_death(child) and self._budget.note_death(self._run.completed()):
+            self._run.fail(LaunchError(
+                f"consumers died 20 times in a row and nothing was completed in between; the last, {seat.name}, "
+                f"{child.ending()}:\n{child.last_words()}", f"Its log: {child.log_path}",
+                child.status if child.status > 0 else ExitCode.SYSTEM))
+        else:
+            delay = seat.backoff.after_life_of(child.lived_seconds())
+            self._display.note(f"{seat.name} (pid {child.pid}) {child.ending()}; starting it again in {delay:.1f} s")
+            self._timers.after(delay, lambda: self._fill_again(seat))
+
+
+def counts_as_death(child):
+    """
+    A consumer that found no run, or no place in it, did not die: it was too early, too late or one too many. Nor did one
+    whose sink is away: a run waits for its database, however long that takes.
+    """
+    return child.status not in (ExitCode.NO_SUCH_RUN, ExitCode.SINK_UNAVAILABLE)

@@ -1,0 +1,244 @@
+// The parts of a run: each is made when those that it needs are there.
+
+#include <pwd.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "common/base/failpoint.hpp"
+#include "common/base/log.hpp"
+#include "common/shm/shared_region.hpp"
+#include "producer/models/copy_model.hpp"
+#include "producer/models/model_library.hpp"
+#include "producer/run/producer_run.hpp"
+#include "producer/rungs/make_egress.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr std::uint32_t kPoolBatchesOnGpu = 8;
+constexpr std::uint32_t kPoolBatchesOnCpu = 6;
+
+std::vector<uid_t> allowed_uids(const RunConfig& config) {
+    std::vector<uid_t> uids{::geteuid()};
+    if (!config.consumer_user.empty()) {
+        const passwd* entry = ::getpwnam(config.consumer_user.c_str());
+        if (entry == nullptr)
+            throw ConfigError("--consumer-user '" + config.consumer_user + "' is no user of this machine",
+                              "Give a name that getent passwd lists");
+        uids.push_back(entry->pw_uid);
+    }
+    return uids;
+}
+
+const SourceEntry& find_source(const std::string& name) {
+    std::string known;
+    for (const SourceEntry& entry : SourceEntry::all()) {
+        if (entry.name == name) return entry;
+        known += (known.empty() ? "" : ", ") + std::string(entry.name);
+    }
+    throw ConfigError("--source '" + name + "' is unknown", "Known: " + known);
+}
+
+}  // namespace
+
+void ProducerRun::open_model() {
+    ModelOptions options{.name = config_.model,
+                         .weights = config_.weights,
+                         .seed = config_.seed,
+                         .batch = config_.batch,
+                         .image_size = config_.image_size,
+                         .precision = config_.precision,
+                         .memory_format = config_.memory_format,
+                         .leave_out_enlargement = OutputTransformer::wants_small_outputs(config_.transform),
+                         .deterministic = config_.deterministic,
+                         .cuda_graphs = config_.cuda_graphs != "off",
+                         .device_index = device_->is_gpu() ? device_->info().index : -1,
+                         .stream = compute_->native(),
+                         .copy_bytes = config_.copy_bytes,
+                         .copy_outputs = config_.copy_outputs};
+    const std::string built_in[] = {"copy"};
+    model_ = config_.model == "copy" ? make_copy_model(options, *device_)
+                                     : ModelLibrary::open().make(options, built_in);
+    transformer_ = std::make_unique<OutputTransformer>(*device_, model_->outputs(), model_->expansion(),
+                                                       TransformSettings{.transform = config_.transform,
+                                                                         .output_dtype = config_.output_dtype,
+                                                                         .confidence = config_.confidence});
+    spdlog::info("model: {}", model_->description());
+    if (model_->random_weights())
+        spdlog::warn("the weights are random: outputs mean nothing. Give --weights FILE.safetensors for real ones");
+}
+
+void ProducerRun::open_source() {
+    const ModelInput input = model_->input();
+    source_ = find_source(config_.source)
+                  .make({.config = &config_, .model_input = input.tensor, .model_takes_images = input.kind == InputKind::Image});
+    spdlog::info("source: {}", source_->description());
+}
+
+// Of a run whose outputs go nowhere there is nothing to continue.
+void ProducerRun::open_manifest() {
+    if (config_.resume && config_.output.empty())
+        throw ConfigError("--resume needs --output", "Give the output folder of the run that is to be continued");
+    if (config_.output.empty() || rung_.processing == Rung::Processing::None) return;
+    const auto former = config_.adopt    ? RunManifest::Former::TakeOver
+                        : config_.resume ? RunManifest::Former::Continue
+                                         : RunManifest::Former::StartOver;
+    manifest_ = std::make_unique<RunManifest>(config_, *source_, former, [this](std::exception_ptr error) { fail(error); });
+}
+
+std::function<void(const PublishedSlab&)> ProducerRun::completion_noter() {
+    if (!manifest_) return {};
+    return [this](const PublishedSlab& slab) { manifest_->completed(slab); };
+}
+
+void ProducerRun::lay_out_slabs() {
+    plan_ = EgressPlan::make(config_, rung_, transformer_->outputs(), source_->max_key_bytes(),
+                             device_->is_gpu() ? kPoolBatchesOnGpu : kPoolBatchesOnCpu);
+    spdlog::info("slabs: {} of {:.1f} MiB, {} samples each, in {} spans", plan_.spans.slab_count,
+                 static_cast<double>(plan_.layout.slab_bytes) / (1 << 20), plan_.layout.rows, plan_.spans.span_count);
+    if (rung_.name != "streams") spdlog::warn("rung '{}': this run shows what it costs; streams is the default", rung_.name);
+    spill_ = make_spill();
+    if (rung_.has_consumers()) config_.adopt ? adopt_memory() : make_memory();
+    if (rung_.has_pool()) make_pool();
+}
+
+void ProducerRun::make_pool() {
+    pool_ = std::make_unique<SlabPool>(
+        endpoint_.names, plan_.spans, [this](std::span<std::byte> span) { return pin_span(span); },
+        !config_.consumer_user.empty(),
+        SlabPool::News{[this] { exchange_->wake(); }, [this](std::exception_ptr error) { fail(error); }}, SlabPool::Threads{},
+        config_.adopt ? SlabPool::Objects::Adopted : SlabPool::Objects::Made);
+}
+
+std::shared_ptr<void> ProducerRun::pin_span(std::span<std::byte> span) {
+    device_->use_on_this_thread();
+    std::shared_ptr<void> registration;
+    if (rung_.memory == Rung::Memory::PageLockedPool && !config_.allow_unpinned) registration = device_->pin(span);
+    const std::lock_guard lock(mutex_);
+    if (!pinning_proved_) prove_pinning(span);
+    return registration;
+}
+
+// CUDA's own word on the first span, and a timed copy: memory that only seems page-locked costs three quarters of the bandwidth.
+void ProducerRun::prove_pinning(std::span<std::byte> span) {
+    pinning_ = device_->prove_pinned(span.first(std::min<std::size_t>(span.size(), std::size_t{256} << 20)));
+    const bool wanted = rung_.memory == Rung::Memory::PageLockedPool && !config_.allow_unpinned;
+    if (device_->is_gpu() && !pinning_.registered && wanted)
+        throw Error(ExitCode::DeviceUnsupported, "the slabs could not be page-locked: CUDA does not know them as host memory",
+                    "Run offramp doctor; or accept slow copies with --allow-unpinned");
+    spdlog::info("slabs are {}: {:.1f} GB/s into them", pinning_.registered ? "page-locked" : "ordinary memory",
+                 pinning_.gigabytes_per_second);
+    pinning_proved_ = true;
+}
+
+void ProducerRun::start_delivery() {
+    if (rung_.has_consumers()) {
+        delivery_ = start_broker();
+        failpoint("run.meet");
+        endpoint_.publish();
+        failpoint("run.met");
+    } else {
+        auto local = std::make_unique<LocalDelivery>(config_.warmup_batches, completion_noter());
+        local_ = local.get();
+        delivery_ = std::move(local);
+    }
+}
+
+std::unique_ptr<Delivery> ProducerRun::start_broker() {
+    const BrokerOptions options{
+        .run_nonce = endpoint_.names.nonce,
+        .allowed_uids = allowed_uids(config_),
+        .lease = std::chrono::nanoseconds(static_cast<std::int64_t>(config_.lease_seconds * 1e9)),
+        .max_charges = config_.max_charges,
+        .warmup_batches = config_.warmup_batches,
+        .progress = progress_.get(),
+        .on_completed = completion_noter(),
+        .kill_overdue = config_.kill_overdue,
+        .quarantine = make_quarantine(),
+        .spill = spill_};
+    // Without a pool, each slab's memory is made when it is filled.
+    const Broker::SlabMemory memory{
+        [this](std::uint32_t slab) { return !pool_ || pool_->usable(slab); },
+        [this](std::uint32_t slab) { return pool_ ? pool_->bytes_of(slab) : std::span<std::byte>{}; }};
+    return std::make_unique<BrokerThread>(
+        [this, options, memory] {
+            BrokerThread::Parts parts;
+            parts.port = make_zmq_broker_port(endpoint_, !config_.consumer_user.empty());
+            parts.broker = std::make_unique<Broker>(*ledger_, *parts.port, *exchange_, watch_, clock_, memory_->cells(), memory,
+                                                    options);
+            if (config_.adopt) parts.broker->adopt(in_flight_, given_up_, spilled_);
+            return parts;
+        },
+        *exchange_, [this] { abandon("the broker failed"); });
+}
+
+// What is given up is kept in the run's directory, where the launch script finds it.
+std::shared_ptr<QuarantineWriter> ProducerRun::make_quarantine() {
+    const auto bytes_of = [this](std::uint32_t slab) -> QuarantineWriter::SlabBytes {
+        if (pool_ && pool_->usable(slab)) return {pool_->bytes_of(slab), nullptr};
+        // Given up by a former producer, and not mapped by this one's pool yet; or, without a pool, a segment of its own for each slab:
+        // whoever filled it goes on to others, the segment stays until the slab is filled again.
+        const std::uint32_t span = pool_ ? plan_.spans.span_of(slab) : slab;
+        const std::size_t span_bytes = pool_ ? plan_.spans.span_bytes(span) : plan_.layout.slab_bytes;
+        auto region = std::make_shared<SharedRegionView>(
+            SharedRegionView::attach(endpoint_.names.span(span), SharedRegionView::Access::ReadOnly, span_bytes));
+        const auto bytes = region->bytes().subspan(pool_ ? plan_.spans.offset_in_span(slab) : 0, plan_.layout.slab_bytes);
+        return {bytes, std::move(region)};
+    };
+    return std::make_shared<QuarantineWriter>(QuarantineWriter::Settings{.folder = directory_.path() + "/quarantine",
+                                                                         .run_id = endpoint_.names.run_id,
+                                                                         .run_nonce = endpoint_.names.nonce,
+                                                                         .bytes_of = bytes_of,
+                                                                         .on_outcome = [this] { exchange_->wake(); }});
+}
+
+// In the run's directory, or, on a disk of its own, in a folder that bears the run's name.
+std::shared_ptr<SpillStore> ProducerRun::make_spill() const {
+    if (config_.when_full != "spill") return nullptr;
+    const std::string name = endpoint_.names.lock();   // "/offramp-RUNID-NONCE.lock"
+    const std::string folder = config_.spill_dir.empty() ? directory_.path() + "/spill"
+                                                         : config_.spill_dir + name.substr(0, name.rfind('.')) + ".spill";
+    return std::make_shared<SpillStore>(folder, [this] { exchange_->wake(); });
+}
+
+void ProducerRun::start_pipeline() {
+    if (config_.when_full == "drop-newest") dropped_ = std::make_unique<DroppedLog>(directory_.path());
+    input_ = std::make_unique<Prefetcher>(*device_, *source_,
+                                          PrefetchSettings{.input = model_->input(),
+                                                           .batch = config_.batch,
+                                                           .decode_workers = config_.decode_workers,
+                                                           .depth = config_.prefetch,
+                                                           .max_errors = config_.max_errors,
+                                                           .seed = config_.seed,
+                                                           .timeline = timeline_.get(),
+                                                           .done = done_earlier(),
+                                                           .skipped_before = former_.holes});
+    egress_ = make_egress(
+        rung_, {.config = config_,
+                .names = endpoint_.names,
+                .device = *device_,
+                .compute = *compute_,
+                .exchange = exchange_,
+                .layout = plan_.layout,
+                .timeline = *timeline_,
+                .delivery = local_,
+                .options = {.stamp = {.run_nonce = endpoint_.names.nonce,
+                                      .epoch = endpoint_.epoch,
+                                      .transform = transformer_->transform(),
+                                      .expansion = transformer_->expansion(),
+                                      .model = config_.model,
+                                      .precision = config_.precision,
+                                      .memory_format = config_.memory_format},
+                            .slab_count = plan_.spans.slab_count,
+                            .batch = config_.batch,
+                            .queue_depth = plan_.queue_depth,
+                            .max_delay = std::chrono::nanoseconds(static_cast<std::int64_t>(config_.max_delay_seconds * 1e9)),
+                            .when_none = dropped_ ? SlabExchange::WhenNone::Return : SlabExchange::WhenNone::Wait,
+                            .on_dropped =
+                                [this](std::uint64_t batch, std::span<const RowInfo> rows) { dropped_->note(batch, rows); }},
+                .on_failure = [this] { halt("the egress failed"); }});
+    inference_ = std::make_unique<Inference>(*device_, *model_, *transformer_, *compute_, *timeline_, plan_.layout, plan_.pace);
+}
+
+}  // namespace offramp

@@ -1,0 +1,223 @@
+"""
+SIGKILL for the producer at random moments of back-to-back copies, as often as is asked; another takes over each time. What is measured:
+
+- whether a byte of any slab changes once the dead one is reaped (it must not), or between its pidfd's readiness and that (told);
+- whether slabs that were Ready or held keep their bytes until the next producer fills them again (they must);
+- how long it takes from the death to the first new batch, step by step, without the time that looking at the bytes takes.
+
+This plays the launcher, without its back-off of 0.1 s. Each run must end well, with an undisturbed run's outputs.
+
+    OFFRAMP_BIN_DIR=build/release/bin python3 -m tests.crash.producer_deaths                     small, on the CPU
+    OFFRAMP_BIN_DIR=PROGRAMS python3 -m tests.crash.producer_deaths --deaths 50 --consumers 8 --spread 0.5 \\
+        -- --device cuda --model copy --copy-bytes 21MiB --batch 64 --batches 200 --samples-per-slab 64 --slabs 8 --processor checksum
+"""
+
+import argparse
+import json
+import os
+import random
+import select
+import signal
+import statistics
+import sys
+import threading
+import time
+
+if "OFFRAMP_BIN_DIR" in os.environ:
+    os.environ.setdefault("OFFRAMP_TEST_BIN", os.environ["OFFRAMP_BIN_DIR"])
+
+from tests.support.real_run import BIN, RealRun, shared_memory  # noqa: E402: where the programs are is said first
+from tests.support.run_memory import RunMemory, changed_pages, endpoint  # noqa: E402
+
+SMALL = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "8", "--batches", "300", "--slabs", "6", "--processor", "checksum")
+PATIENCE_SECONDS = 120      # for one death and what follows it
+LOOK_SECONDS = 0.0002       # from one look at the ledger to the next
+STEPS = ("killed, until its pidfd says so", "reaped", "started, until it has the ledger", "until consumers can come back",
+         "until the first slab is done with", "until the first new batch is published")
+KEPT = ("ready", "leased")
+
+
+class Deaths:
+    """Runs until so many producers have died. `told` has a dict a death; `wrong`, a text a fault."""
+
+    def __init__(self, flags, deaths, consumers, spread, seed, look_at_bytes=True):
+        self._flags, self._wanted, self._consumers, self._spread = flags, deaths, consumers, spread
+        self._look_at_bytes = look_at_bytes
+        self._random = random.Random(seed)
+        self.told, self.wrong, self.runs = [], [], 0
+
+    def run(self):
+        before = shared_memory()
+        undisturbed = self._one_run(disturb=False)
+        while len(self.told) < self._wanted and not self.wrong:
+            died = len(self.told)
+            if self._one_run(disturb=True) != undisturbed:
+                self.wrong.append("outputs differ from the undisturbed run's")
+            if len(self.told) == died:
+                self.wrong.append("a run was over before its producer could be killed: give more --batches")
+        if shared_memory() - before:
+            self.wrong.append(f"left in /dev/shm: {sorted(shared_memory() - before)}")
+        return self
+
+    def _one_run(self, disturb):
+        """The run's outputs."""
+        self.runs += disturb
+        faulty = (BIN / "tests" / "offramp-consumer-faulty").exists() and self._look_at_bytes
+        with RealRun(*self._flags) as run:
+            environment = {"OFFRAMP_TEST_RECHECK_FILE": str(run.folder / "changed")} if faulty else None
+            run.deadline = time.monotonic() + PATIENCE_SECONDS
+            run.start_producer()
+            for _ in range(self._consumers):
+                run.start_consumer(faulty=faulty, environment=environment)
+            producers = 1 + self._disturb(run) if disturb else 1
+            codes = [run.wait(run.producer), *run.wait_for_consumers()]
+            if any(codes):
+                self.wrong.append(f"producer and consumers ended with {codes}\n{run.logs()}")
+                return None
+            summary = run.summary()
+            if not summary["conserved"] or summary["producers"] != producers or summary["samples"]["in_flight"]:
+                self.wrong.append(f"the account is not whole: {json.dumps(summary['samples'])}, {summary['producers']} of {producers} producers")
+            if (run.folder / "changed").exists():
+                self.wrong.append((run.folder / "changed").read_text())
+            run.finish_outputs()
+            return run.files()
+
+    def _disturb(self, run):
+        """Kills one producer after another until the run is over or enough have died; how many."""
+        died = 0
+        if not self._until(run, lambda: run.status().get("done_samples", 0) > 0):
+            return died
+        memory = RunMemory(run.run_dir)
+        try:
+            while len(self.told) < self._wanted and not self.wrong:
+                time.sleep(self._random.uniform(0, self._spread))   # the moment of death
+                if _has_ended(run.producer):
+                    break
+                self._kill_one(run, memory)
+                died += 1
+                run.deadline = time.monotonic() + PATIENCE_SECONDS
+            return died
+        finally:
+            memory.close()
+
+    def _kill_one(self, run, memory):
+        times = {}
+        pidfd = os.pidfd_open(run.producer.pid)
+        began = time.monotonic()
+        os.kill(run.producer.pid, signal.SIGKILL)
+        select.select([pidfd], [], [])
+        os.close(pidfd)
+        dead = time.monotonic()
+        found = {"death": len(self.told) + 1, "slabs": [state for state, _, _ in memory.words()]}
+        at_death = memory.samples() if self._look_at_bytes else None
+        reaping = time.monotonic()
+        run.producer.wait()
+        times[STEPS[0]], times[STEPS[1]] = dead - began, time.monotonic() - reaping
+        words, sums = memory.words(), None
+        if self._look_at_bytes:
+            sums = self._look_after_reaping(memory, at_death, found)
+        self._follow(run, memory, words, sums, times, found)
+        found["seconds"] = times
+        self.told.append(found)
+
+    def _look_after_reaping(self, memory, at_death, found):
+        reaped = memory.samples()
+        found["pages changed before it was reaped"] = changed_pages(at_death, reaped)
+        sums = memory.sums()
+        if memory.sums() != sums or memory.samples() != reaped:
+            self.wrong.append(f"death {found['death']}: bytes of slabs changed after the producer was reaped")
+        return sums
+
+    def _follow(self, run, memory, words, sums, times, found):
+        """Starts the next one, and sees it come."""
+        epoch, (published, completed) = memory.epoch(), memory.account()
+        started = time.monotonic()
+        run.start_producer("--adopt")
+        looking = None
+
+        def step(name, holds):
+            nonlocal started
+            if name in times:
+                return
+            if self._until(run, holds):
+                times[name] = time.monotonic() - started
+                started = time.monotonic()
+
+        step(STEPS[2], lambda: memory.epoch() > epoch)
+        if sums is not None:
+            looking = threading.Thread(target=self._look_at_kept, args=(memory, words, sums, found))
+            looking.start()
+        step(STEPS[3], lambda: endpoint(run.run_dir).get("epoch") == str(memory.epoch()))
+        step(STEPS[4], lambda: memory.account()[1] > completed)
+        step(STEPS[5], lambda: memory.account()[0] > published)
+        if looking:
+            looking.join()
+
+    def _look_at_kept(self, memory, words, sums, found):
+        """What was Ready or held has the same bytes for as long as it is the same filling."""
+        new_sums = memory.sums()
+        kept = [slab for slab, (was, now) in enumerate(zip(words, memory.words())) if was[0] in KEPT and was[2] == now[2]]
+        found["slabs that kept their bytes"] = len(kept)
+        for slab in kept:
+            if new_sums[slab] != sums[slab]:
+                self.wrong.append(f"death {found['death']}: slab {slab}, {words[slab][0]}, has other bytes under the next producer")
+
+    @staticmethod
+    def _until(run, holds):
+        """False when the run is over before."""
+        while not holds():
+            if _has_ended(run.producer):
+                return bool(holds())
+            if time.monotonic() > run.deadline:
+                raise AssertionError(f"the run does not go on\n{run.logs()}")
+            time.sleep(LOOK_SECONDS)
+        return True
+
+
+def _has_ended(process):
+    """Without reaping it."""
+    return process.returncode is not None or os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def table(deaths):
+    lines = ["| step | median | 95 % | worst, ms |", "|---|---|---|---|"]
+    rows = {step: [death["seconds"][step] for death in deaths if step in death["seconds"]] for step in STEPS}
+    rows["death to the first new batch"] = [sum(death["seconds"].values()) for death in deaths if len(death["seconds"]) == len(STEPS)]
+    for name, seconds in rows.items():
+        if seconds:
+            seconds = sorted(1e3 * value for value in seconds)
+            lines.append(f"| {name} | {statistics.median(seconds):.1f} | {seconds[int(0.95 * (len(seconds) - 1))]:.1f} | {seconds[-1]:.1f} |")
+    return "\n".join(lines)
+
+
+def report(deaths):
+    told = deaths.told
+    lines = [f"{len(told)} producers killed in {deaths.runs} runs; {sum('filling' in death['slabs'] for death in told)} of them with slabs being filled"]
+    if any("slabs that kept their bytes" in death for death in told):
+        changed = [death.get("pages changed before it was reaped", 0) for death in told]
+        lines.append(f"pages that changed between a pidfd's readiness and the reaping: {sum(changed)}, at {sum(map(bool, changed))} deaths")
+        lines.append(f"slabs, Ready or held, found the same under the next producer: {sum(death.get('slabs that kept their bytes', 0) for death in told)}")
+    return "\n".join([*lines, table(told), *(["WRONG:", *deaths.wrong] if deaths.wrong else ["nothing wrong"])])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--deaths", type=int, default=20)
+    parser.add_argument("--consumers", type=int, default=2)
+    parser.add_argument("--spread", type=float, default=0.05, help="seconds after a producer's first new batch in which it dies, at the latest")
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--without-bytes", action="store_true", help="only the times: looking at the bytes takes some, and processors")
+    parser.add_argument("--json", metavar="FILE", help="every death, with its steps")
+    parser.add_argument("flags", nargs="*", help="the run's, after --")
+    options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
+    deaths = Deaths(options.flags or SMALL, options.deaths, options.consumers, options.spread, options.seed, not options.without_bytes).run()
+    print(report(deaths))
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump({"deaths": deaths.told, "wrong": deaths.wrong}, file, indent=1)
+    return 1 if deaths.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

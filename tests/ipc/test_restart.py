@@ -1,0 +1,356 @@
+"""A producer that dies is followed by another one that takes over: nothing is missing, nothing twice, nothing left behind."""
+
+import json
+import os
+import signal
+import unittest
+
+from tests.support.launched_run import LaunchedRun
+from tests.support.real_run import RealRun, kill, shared_memory
+
+COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--batches", "40", "--slabs", "4",
+        "--status-seconds", "0.02", "--log-level", "info")
+SAMPLES = 160
+
+
+def done_in_manifest(run):
+    """Items that the output folder's manifest holds."""
+    try:
+        lines = (run.output / ".offramp-manifest").read_text().splitlines()[1:]
+    except OSError:
+        return 0
+    return len({item for line in lines for begin, end in json.loads(line)["done"] for item in range(begin, end)})
+
+
+def undisturbed(*flags):
+    with RealRun(*COPY, *flags, "--processor", "checksum") as run:
+        run.start_producer()
+        run.start_consumer()
+        assert run.wait(run.producer) == 0, run.logs()
+        run.wait_for_consumers()
+        run.finish_outputs()
+        return run.files()
+
+
+class GatedRun(RealRun):
+    """Its consumers wait at a gate before each slab, so that a test says how far the run goes."""
+
+    def __init__(self, *flags):
+        super().__init__(*flags, "--processor", "slow")
+        for name in ("entered", "gate"):
+            os.mkfifo(self.folder / name)
+        self.environment |= {"OFFRAMP_TEST_ENTERED": str(self.folder / "entered"), "OFFRAMP_TEST_GATE": str(self.folder / "gate"),
+                             "OFFRAMP_TEST_THEN": "checksum"}
+        self.entered = os.fdopen(os.open(self.folder / "entered", os.O_RDWR), "rb", buffering=0)
+        self.gate = os.fdopen(os.open(self.folder / "gate", os.O_RDWR), "wb", buffering=0)
+
+    def __exit__(self, *exception):
+        super().__exit__(*exception)
+        self.entered.close()
+        self.gate.close()
+
+    def start_gated_consumer(self):
+        return self.start_consumer(faulty=True)
+
+    def let(self, slabs):
+        self.gate.write(b"g" * slabs)
+
+    def finish_outputs(self):
+        self.flags[self.flags.index("slow")] = "checksum"
+        super().finish_outputs()
+
+
+class Restart(unittest.TestCase):
+    maxDiff = 2000
+
+    @classmethod
+    def setUpClass(cls):
+        cls.wanted = undisturbed()
+
+    def setUp(self):
+        self.before = shared_memory()
+
+    def tearDown(self):
+        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+
+    def restart(self, run, *flags):
+        """The launcher's part: the dead one is reaped before the next one starts."""
+        kill(run.producer)
+        self.assertEqual(run.wait(run.producer), -signal.SIGKILL, run.logs())
+        before = (run.folder / "producer.log").read_text()
+        run.start_producer("--adopt", *flags)
+        return before
+
+    def check_end(self, run, wanted=None, samples=SAMPLES, producers=2):
+        self.assertEqual(run.wait(run.producer), 0, run.logs())
+        self.assertEqual(run.wait_for_consumers(), [0] * len(run.consumers), run.logs())
+        summary = run.summary()
+        self.assertEqual(summary["samples"]["released"], samples)
+        self.assertEqual(summary["samples"]["published"], samples)
+        self.assertEqual(summary["samples"]["sourced"], samples + summary["samples"]["skipped"])
+        self.assertEqual(summary["samples"]["in_flight"], 0)
+        self.assertEqual(summary["samples"]["quarantined"], 0)
+        self.assertEqual(summary["producers"], producers)
+        self.assertTrue(summary["conserved"])
+        self.assertEqual(done_in_manifest(run), samples, "also what a dead producer had not written there")
+        run.finish_outputs()
+        self.assertEqual(run.files(), self.wanted if wanted is None else wanted, run.logs())
+        return summary
+
+    def test_with_ready_slabs_and_nobody_to_take_them(self):
+        with RealRun(*COPY, "--processor", "checksum") as run:
+            run.start_producer()
+            run.until(lambda: run.status().get("slabs", {}).get("ready") == 4, "every slab full")
+            self.restart(run)
+            for _ in range(2):
+                run.start_consumer()
+            self.check_end(run)
+
+    def test_with_leased_slabs_whose_consumers_stay(self):
+        with GatedRun(*COPY) as run:
+            run.start_producer()
+            for _ in range(2):
+                run.start_gated_consumer()
+            working = {run.entered.readline().split()[0] for _ in range(2)}
+            self.assertEqual(len(working), 2, "both are at work")
+            run.until(lambda: run.status().get("slabs", {}).get("leased", 0) >= 2, "slabs leased")
+            self.restart(run)
+            run.until(lambda: "is back" in (run.folder / "producer.log").read_text() or run.let(1), "a consumer is back")
+            run.let(400)
+            summary = self.check_end(run)
+            self.assertEqual({entry["pid"] for entry in summary["consumers"]}, {consumer.pid for consumer in run.consumers},
+                             "the same consumers, each in one session")
+
+    def test_releases_that_the_dead_never_took_are_taken_by_the_next(self):
+        with GatedRun(*COPY) as run:
+            run.start_producer()
+            consumer = run.start_gated_consumer()
+            run.entered.readline()
+            kill(run.producer, signal.SIGSTOP)   # it takes nothing any more
+            run.let(1)
+            run.entered.readline()               # the first slab was committed, and its release sent to nobody
+            self.restart(run)
+            run.let(400)
+            summary = self.check_end(run)
+            self.assertEqual(summary["samples"]["redelivered"], 0, "nothing was done twice")
+            self.assertEqual([entry["pid"] for entry in summary["consumers"]], [consumer.pid])
+
+    def test_a_consumer_that_dies_in_between_gives_its_slabs_to_another(self):
+        with GatedRun(*COPY) as run:
+            run.start_producer()
+            victim = run.start_gated_consumer()
+            run.entered.readline()
+            kill(run.producer)
+            run.wait(run.producer)
+            kill(victim)
+            run.wait(victim)
+            run.consumers.clear()
+            self.restart(run)
+            run.start_gated_consumer()
+            run.let(400)
+            summary = self.check_end(run)
+            self.assertEqual(summary["given_up"], [])
+
+    def test_a_producer_that_dies_while_it_takes_over(self):
+        with GatedRun(*COPY) as run:
+            run.start_producer()
+            run.start_gated_consumer()
+            run.entered.readline()
+            for _ in range(3):
+                self.restart(run)
+                run.until(lambda: "taking over run" in (run.folder / "producer.log").read_text(), "it has begun to take over")
+            self.restart(run)
+            run.let(400)
+            # An epoch is used up by each, and counted as a producer by those that came so far.
+            self.assertEqual(run.wait(run.producer), 0, run.logs())
+            self.assertIn("as epoch 5", (run.folder / "producer.log").read_text())
+            self.check_end(run, producers=5)
+
+    def test_at_the_end_when_everything_is_published(self):
+        with GatedRun(*COPY) as run:
+            run.start_producer()
+            run.start_gated_consumer()
+            run.let(37)
+            run.until(lambda: run.status().get("released_samples") == 148, "all but the last slabs done")
+            run.until(lambda: run.status().get("slabs", {}).get("free") == 1, "and those published")
+            self.restart(run)
+            run.let(400)
+            self.check_end(run)
+
+    def test_many_times_in_one_run_while_slabs_are_being_filled(self):
+        flags = ("--batches", "400", "--max-delay-seconds", "0")
+        wanted = undisturbed(*flags)
+        with RealRun(*COPY, *flags, "--processor", "checksum") as run:
+            run.start_producer()
+            for _ in range(2):
+                run.start_consumer()
+            done = 0
+            producers = 1
+            for _ in range(8):
+                run.until(lambda: run.status().get("producers") == producers and
+                          (run.status().get("released_samples", 0) > done + 60 or run.producer.poll() is not None), "progress")
+                if run.producer.poll() is not None:
+                    break
+                done = run.status()["released_samples"]
+                self.restart(run)
+                producers += 1
+            self.assertGreater(producers, 3, "it was killed in mid-run")
+            self.check_end(run, wanted, 1600, producers)
+
+    def test_a_batch_of_which_only_a_part_was_published(self):
+        flags = ("--samples-per-slab", "1")
+        wanted = undisturbed(*flags)
+        with GatedRun(*COPY, *flags) as run:
+            run.start_producer()
+            run.start_gated_consumer()
+            run.let(2)   # 2 and the 4 slabs of the pool: in mid-batch
+            run.until(lambda: run.status().get("released_samples") == 2, "two samples done")
+            run.until(lambda: run.status().get("slabs", {}).get("ready", 0) + run.status().get("slabs", {}).get("leased", 0) == 4,
+                      "every slab full")
+            self.restart(run)
+            run.let(800)
+            self.check_end(run, wanted)
+
+    def test_small_batches_that_share_slabs(self):
+        flags = ("--copy-bytes", "4KiB", "--batches", "3000", "--batches-per-slab", "8")
+        wanted = undisturbed(*flags)
+        with RealRun(*COPY, *flags, "--processor", "checksum") as run:
+            run.start_producer()
+            for _ in range(2):
+                run.start_consumer()
+            run.until(lambda: run.status().get("released_samples", 0) > 0, "the first samples done")
+            self.restart(run)
+            self.check_end(run, wanted, 12000)
+
+    def test_a_run_that_continues_an_earlier_one(self):
+        with GatedRun(*COPY) as run:
+            run.start_producer()
+            consumer = run.start_gated_consumer()
+            run.let(10)
+            run.until(lambda: run.status().get("released_samples") == 40, "ten slabs done")
+            run.until(lambda: done_in_manifest(run) == 40, "the manifest written")
+            for child in (run.producer, consumer):
+                kill(child)
+                run.wait(child)
+            run.consumers.clear()
+            run.start_producer("--resume")
+            run.start_gated_consumer()
+            run.let(5)
+            run.until(lambda: run.status().get("released_samples") == 20, "five more done")
+            self.restart(run)
+            run.let(400)
+            self.assertEqual(run.wait(run.producer), 0, run.logs())
+            summary = run.summary()
+            self.assertEqual(summary["samples"]["done_before"], 40, "by the run before, whoever went on with this one")
+            self.assertEqual([summary["samples"][what] for what in ("sourced", "published", "released")], [SAMPLES - 40] * 3)
+            self.assertTrue(summary["conserved"])
+            run.wait_for_consumers()
+            run.finish_outputs()
+            self.assertEqual(run.files(), self.wanted)
+
+    def test_the_other_rungs_that_keep_their_slabs(self):
+        for rung in ("pool", "async"):
+            with self.subTest(rung), RealRun(*COPY, "--rung", rung, "--processor", "checksum") as run:
+                run.start_producer()
+                run.until(lambda: run.status().get("slabs", {}).get("ready") == 4, "every slab full")
+                self.restart(run)
+                run.start_consumer()
+                self.check_end(run)
+
+    def test_consumers_without_a_launcher_wait_only_so_long(self):
+        with RealRun(*COPY, "--batches", "100000", "--processor", "checksum", "--producer-wait-seconds", "0.2") as run:
+            run.start_producer()
+            consumer = run.start_consumer()
+            run.until(lambda: run.status().get("released_samples", 0) > 0, "the first samples done")
+            kill(run.producer)
+            run.wait(run.producer)
+            self.assertEqual(run.wait(consumer), 86, run.logs())
+
+    def refused(self, run, code, *flags):
+        """Starts a successor that is refused; what it said."""
+        run.start_producer("--adopt", *flags)
+        self.assertEqual(run.wait(run.producer), code, run.logs())
+        return (run.folder / "producer.log").read_text()
+
+    def test_what_cannot_be_taken_over_is_refused_and_stays_as_it_was(self):
+        with RealRun(*COPY, "--processor", "checksum") as run:
+            run.start_producer()
+            run.start_consumer()
+            run.until(lambda: run.status().get("released_samples", 0) > 0, "the first samples done")
+            kill(run.producer)
+            run.wait(run.producer)
+            said = self.refused(run, 64, "--batch", "8")
+            self.assertIn("--batch was '4' and is '8'", said)
+            self.assertIn("--seed was '0' and is '5'", self.refused(run, 64, "--seed", "5"))
+            self.assertIn("workers", self.refused(run, 64, "--rung", "workers"))
+            self.assertIn("--output was", self.refused(run, 64, "--output", str(run.folder / "elsewhere")))
+            run.start_producer("--adopt")
+            self.check_end(run, producers=2)
+
+    def test_a_run_that_lives_or_never_was_is_not_taken_over(self):
+        with RealRun(*COPY, "--batches", "100000", "--processor", "checksum") as run:
+            self.assertIn("there is no run to take over", self.refused(run, 69))
+            first = run.start_producer()
+            run.until(lambda: run.status().get("slabs", {}).get("ready") == 4, "every slab full")
+            self.refused(run, 85)
+            run.producer = first
+            kill(first, signal.SIGTERM)
+            run.until(lambda: run.status().get("state") == "draining", "the first signal taken")
+            kill(first, signal.SIGTERM)
+            self.assertEqual(run.wait(first), 130)
+
+    def test_two_runs_side_by_side_never_touch_each_others(self):
+        with RealRun(*COPY, "--processor", "checksum") as dead, RealRun(*COPY, "--processor", "checksum") as other:
+            dead.start_producer()
+            dead.start_consumer()
+            dead.until(lambda: dead.status().get("released_samples", 0) > 0, "the first samples done")
+            kill(dead.producer)
+            dead.wait(dead.producer)
+            left = shared_memory() - self.before
+            other.start_producer()   # it sweeps first
+            other.start_consumer()
+            self.check_end(other, producers=1)
+            self.assertEqual(shared_memory() - self.before, left, "the run whose consumer lives is untouched")
+            dead.start_producer("--adopt")
+            self.check_end(dead)
+
+
+class LaunchedRestart(unittest.TestCase):
+    def setUp(self):
+        self.before = shared_memory()
+
+    def tearDown(self):
+        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+
+    def test_the_launcher_follows_each_death_with_another_producer(self):
+        flags = (*COPY, "--batches", "600", "--processor", "checksum")
+        wanted = undisturbed("--batches", "600")
+        with LaunchedRun(*flags, "--consumers", "2", "--producer-restarts", "10") as run:
+            run.start()
+            done = 0
+            for producers in (1, 2, 3):
+                run.until(lambda: run.status().get("producers") == producers and run.status()["released_samples"] > done + 40, "progress")
+                status = run.status()
+                done = status["released_samples"]
+                os.kill(status["pid"], signal.SIGKILL)
+            self.assertEqual(run.wait(), 0, run.said())
+            summary = run.summary()
+            self.assertEqual(summary["producer_restarts"], 3, run.said())
+            self.assertEqual(summary["samples"]["released"], 2400)
+            self.assertEqual(summary["samples"]["sourced"], 2400)
+            self.assertTrue(summary["conserved"])
+            self.assertEqual(len(summary["consumers"]), 2, "the same two from the beginning to the end")
+            self.assertEqual([consumer["exit"] for consumer in summary["consumers"]], [0, 0])
+            self.assertEqual(run.files(), wanted)
+
+    def test_without_restarts_a_death_ends_the_run(self):
+        with LaunchedRun(*COPY, "--batches", "100000", "--processor", "checksum", "--consumers", "2", "--producer-restarts", "0") as run:
+            run.start()
+            run.until(lambda: run.status().get("released_samples", 0) > 0, "the first samples done")
+            os.kill(run.status()["pid"], signal.SIGKILL)
+            self.assertEqual(run.wait(), 128 + signal.SIGKILL, run.said())
+            self.assertEqual([consumer["exit"] for consumer in run.summary()["consumers"]], [86, 86], run.said())
+
+
+if __name__ == "__main__":
+    unittest.main()

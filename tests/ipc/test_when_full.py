@@ -1,0 +1,157 @@
+"""What a run does when no slab is free: it waits, drops what is newest and lists it, or sends what waits longest to the disk. Without
+consumers a pool is full as soon as it was filled once, so nothing here depends on who is faster."""
+
+import json
+import shutil
+import signal
+import subprocess
+import unittest
+
+from tests.support.real_run import BIN, RealRun, kill, shared_memory, undisturbed
+
+COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--batches", "40", "--slabs", "4",
+        "--batches-per-slab", "1", "--status-seconds", "0.02", "--processor", "checksum")
+SAMPLES, IN_THE_POOL = 160, 16
+
+
+class WhenFull(unittest.TestCase):
+    maxDiff = 2000
+
+    @classmethod
+    def setUpClass(cls):
+        cls.wanted = undisturbed(*COPY)
+
+    def setUp(self):
+        self.before = shared_memory()
+
+    def tearDown(self):
+        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+
+    def until_status(self, run, what, holds):
+        return run.until(lambda: (status := run.status()) and holds(status) and status, what)
+
+    def deliver(self, run):
+        """A consumer comes at last; the producer's exit code and summary."""
+        run.start_consumer()
+        code = run.wait(run.producer)
+        self.assertEqual(run.wait_for_consumers(), [0] * len(run.consumers), run.logs())
+        run.finish_outputs()
+        summary = run.summary()
+        self.assertTrue(summary["conserved"])
+        return code, summary
+
+    def lines_of(self, run):
+        return run.files()["checksums.tsv"].splitlines()
+
+    def test_what_finds_no_slab_is_dropped_and_listed(self):
+        with RealRun(*COPY, "--when-full", "drop-newest") as run:
+            run.start_producer()
+            self.until_status(run, "everything else dropped", lambda status: status["dropped_samples"] == SAMPLES - IN_THE_POOL)
+            code, summary = self.deliver(run)
+            self.assertEqual(code, 0, run.logs())
+            samples = summary["samples"]
+            self.assertEqual((samples["sourced"], samples["dropped"], samples["dropped_when_full"], samples["released"]),
+                             (SAMPLES, SAMPLES - IN_THE_POOL, SAMPLES - IN_THE_POOL, IN_THE_POOL))
+            listed = [json.loads(line) for line in (run.run_dir / "dropped.jsonl").read_text().splitlines()]
+            self.assertEqual([sample["item"] for part in listed for sample in part["samples"]], list(range(IN_THE_POOL, SAMPLES)))
+            self.assertEqual([part["batch"] for part in listed], list(range(4, 40)))
+            # What was delivered is what it would have been.
+            wanted = self.wanted["checksums.tsv"].splitlines()
+            self.assertTrue(set(self.lines_of(run)) < set(wanted))
+
+    def test_what_was_dropped_is_done_by_a_resumed_run(self):
+        with RealRun(*COPY, "--when-full", "drop-newest") as run:
+            run.start_producer()
+            self.until_status(run, "everything else dropped", lambda status: status["dropped_samples"] == SAMPLES - IN_THE_POOL)
+            self.assertEqual(self.deliver(run)[0], 0, run.logs())
+            run.consumers.clear()
+            run.flags += ["--resume", "--when-full", "block"]
+            run.start_producer()
+            code, summary = self.deliver(run)
+            self.assertEqual(code, 0, run.logs())
+            self.assertEqual((summary["samples"]["done_before"], summary["samples"]["released"]), (IN_THE_POOL, SAMPLES - IN_THE_POOL))
+            self.assertEqual(run.files(), self.wanted)
+
+    def spill_everything(self, run):
+        run.start_producer()
+        return self.until_status(run, "everything else on the disk",
+                                 lambda status: status["spilled_samples"] >= SAMPLES - IN_THE_POOL)
+
+    def test_what_waits_longest_goes_to_the_disk_and_comes_back(self):
+        with RealRun(*COPY, "--when-full", "spill") as run:
+            self.spill_everything(run)
+            self.assertGreaterEqual(len(list((run.run_dir / "spill").glob("slab-*.spill"))), 36)
+            code, summary = self.deliver(run)
+            self.assertEqual(code, 0, run.logs())
+            samples = summary["samples"]
+            self.assertEqual((samples["released"], samples["spilled"], samples["dropped"]), (SAMPLES, 0, 0))
+            self.assertGreaterEqual(samples["ever_spilled"], SAMPLES - IN_THE_POOL)
+            self.assertEqual(run.files(), self.wanted)
+            self.assertFalse((run.run_dir / "spill").exists(), "nothing is left there")
+
+    def test_another_producer_goes_on_with_what_a_dead_one_spilled(self):
+        with RealRun(*COPY, "--when-full", "spill", "--spill-dir", "/tmp/placeholder") as run:
+            disk = run.folder / "disk"
+            run.flags[run.flags.index("/tmp/placeholder")] = str(disk)
+            self.spill_everything(run)
+            kill(run.producer)
+            self.assertEqual(run.wait(run.producer), -signal.SIGKILL)
+            folder, = disk.iterdir()
+            self.assertIn(run.run_id, folder.name)
+            # As a death in the middle of each step leaves them: a file half written, and one whose slab waits in memory, too.
+            (folder / "slab-1-77.spill.new").write_bytes(b"half")
+            run.start_producer("--adopt")
+            self.until_status(run, "the new one's account", lambda status: status.get("producers") == 2)
+            self.assertGreaterEqual(run.status()["spilled_samples"], SAMPLES - IN_THE_POOL)
+            code, summary = self.deliver(run)
+            self.assertEqual(code, 0, run.logs())
+            self.assertEqual((summary["samples"]["released"], summary["samples"]["published"], summary["samples"]["sourced"]),
+                             (SAMPLES, SAMPLES, SAMPLES))
+            self.assertEqual(run.files(), self.wanted)
+            self.assertEqual(list(disk.iterdir()), [], "nothing is left there")
+
+    def test_the_producer_dies_at_each_step_of_a_spill(self):
+        for point in ("spill.written", "ledger.spill", "spill.read_back"):
+            with self.subTest(point=point):
+                self.dies_at(point)
+
+    def dies_at(self, point):
+        with RealRun(*COPY, "--when-full", "spill") as run:
+            environment = {"LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"), "OFFRAMP_FAILPOINT": f"{point}#3:kill"}
+            run.environment |= environment
+            run.start_producer()
+            for name in environment:
+                run.environment.pop(name)
+            if point == "spill.read_back":
+                run.start_consumer()
+            self.assertEqual(run.wait(run.producer), -signal.SIGKILL, run.logs())
+            run.start_producer("--adopt")
+            run.start_consumer()
+            self.assertEqual(run.wait(run.producer), 0, run.logs())
+            run.wait_for_consumers()
+            run.finish_outputs()
+            self.assertEqual(run.files(), self.wanted)
+            self.assertTrue(run.summary()["conserved"])
+
+    def test_a_full_disk_means_waiting_and_nothing_is_lost(self):
+        with RealRun(*COPY, "--when-full", "spill", "--spill-dir", "/tmp/placeholder") as run:
+            disk = run.folder / "disk"
+            disk.mkdir()
+            done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk], capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                self.skipTest(f"a small file system cannot be mounted here: {done.stderr.strip()}")
+            self.addCleanup(shutil.rmtree, run.folder, ignore_errors=True)
+            self.addCleanup(subprocess.run, ["umount", "-l", disk], check=True)
+            run.flags[run.flags.index("/tmp/placeholder")] = str(disk)
+            run.start_producer()
+            status = self.until_status(run, "a full disk", lambda status: "spill" in status["message"])
+            self.assertIn("No space left on device", status["message"])
+            self.assertIn("--spill-dir", status["message"])
+            code, summary = self.deliver(run)
+            self.assertEqual(code, 0, run.logs())
+            self.assertEqual(summary["samples"]["released"], SAMPLES)
+            self.assertEqual(run.files(), self.wanted)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,91 @@
+"""A run's shared memory as anyone of its user may look at it: slabs' states, the account, and the bytes themselves. Nothing is written."""
+
+import concurrent.futures
+import mmap
+import os
+import pathlib
+import struct
+import zlib
+
+SHM = pathlib.Path("/dev/shm")
+STATES = ("free", "filling", "ready", "leased", "retired", "quarantined")
+# common/protocol/ledger_layout.hpp, run_progress.hpp
+HEADER_BYTES, CONSUMER_BYTES, SLOT_BYTES, RECORD_BYTES = 512, 64, 128, 160
+VERSION = 2
+CURRENT, RECORDS = 32, 192
+PIECE_BYTES = 32 << 20      # of a slab, that one thread sums at a time
+SAMPLE_WORDS = 512          # one word of each page
+
+
+def endpoint(run_dir):
+    """What the run's producer has published; {} when it has not."""
+    try:
+        return dict(line.split("=", 1) for line in (run_dir / "endpoint").read_text().splitlines() if "=" in line)
+    except OSError:
+        return {}
+
+
+class RunMemory:
+    """
+    Attaches to the run that is met in a directory; every span must be there. Owns: read-only mappings, until close().
+    Thread: one; sums are made by threads of its own. Errors: ValueError when the ledger is of another version.
+    """
+
+    def __init__(self, run_dir):
+        met = endpoint(run_dir)
+        self._prefix = f"offramp-{met['run_id']}-{met['nonce']}."
+        self._ledger = self._attach("ledger")
+        version, _, _, self.slabs, consumers, self._per_span, spans, self.slab_bytes = struct.unpack_from("<IIQIIIIQ", self._ledger, 8)
+        if version != VERSION:
+            raise ValueError(f"the ledger is of version {version}, this looks at version {VERSION}")
+        self._slots = HEADER_BYTES + consumers * CONSUMER_BYTES
+        self._account = self._slots + self.slabs * SLOT_BYTES
+        self._spans = [self._attach(f"s{index}") for index in range(spans)]
+        self._views = [memoryview(span) for span in self._spans]
+        self._pool = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
+
+    def close(self):
+        self._pool.shutdown()
+        for view in self._views:
+            view.release()
+        for mapping in (*self._spans, self._ledger):
+            mapping.close()
+
+    def epoch(self):
+        return struct.unpack_from("<I", self._ledger, 12)[0]
+
+    def words(self):
+        """Of every slab: (state, attempt, generation)."""
+        packed = (struct.unpack_from("<Q", self._ledger, self._slots + slab * SLOT_BYTES)[0] for slab in range(self.slabs))
+        return [(STATES[word >> 60], word >> 48 & 0xfff, word & (1 << 48) - 1) for word in packed]
+
+    def account(self):
+        """Slabs that all producers together have published, and of them completed."""
+        current = struct.unpack_from("<Q", self._ledger, self._account + CURRENT)[0]
+        if current == 0:
+            return 0, 0
+        record = self._account + RECORDS + (current & 1) * RECORD_BYTES
+        return struct.unpack_from("<Q", self._ledger, record + 48)[0], struct.unpack_from("<Q", self._ledger, record + 80)[0]
+
+    def sums(self):
+        """A checksum of every slab, header and payload."""
+        pieces = [[self._pool.submit(zlib.crc32, slab[begin:begin + PIECE_BYTES]) for begin in range(0, self.slab_bytes, PIECE_BYTES)]
+                  for slab in map(self._slab, range(self.slabs))]
+        return [tuple(piece.result() for piece in slab) for slab in pieces]
+
+    def samples(self):
+        """One word of every page of every slab: what a copy that still runs would change, in a fraction of the time."""
+        return [view.cast("Q")[::SAMPLE_WORDS].tobytes() for view in self._views]
+
+    def _slab(self, slab):
+        begin = slab % self._per_span * self.slab_bytes
+        return self._views[slab // self._per_span][begin:begin + self.slab_bytes]
+
+    def _attach(self, name):
+        with open(SHM / (self._prefix + name), "rb") as file:
+            return mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED, mmap.PROT_READ)
+
+
+def changed_pages(before, after):
+    """How many of two samples() differ."""
+    return sum(a[i:i + 8] != b[i:i + 8] for a, b in zip(before, after) if a != b for i in range(0, len(a), 8))

@@ -1,0 +1,232 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+
+#include "common/base/error.hpp"
+#include "common/protocol/slab_header.hpp"
+#include "tests/unit/broker/broker_fixture.hpp"
+
+namespace offramp {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+// A broker that may spill to a real folder. The egress is a thread that waits for one slab.
+class BrokerSpill : public testing::Test {
+ protected:
+    ~BrokerSpill() override {
+        if (f_) f_->exchange->stop();
+        if (egress_.joinable()) egress_.join();
+        f_.reset();
+        store_.reset();
+        std::filesystem::remove_all(folder_);
+    }
+
+    BrokerFixture& start(std::uint32_t slabs) {
+        store_ = std::make_shared<SpillStore>(folder_, [this] {
+            ++outcomes_;
+            outcomes_.notify_all();
+        });
+        BrokerOptions options;
+        options.spill = store_;
+        f_ = std::make_unique<BrokerFixture>(slabs, options);
+        return *f_;
+    }
+    void fill(std::uint32_t slab, std::uint8_t value) {
+        for (std::byte& byte : f_->bytes_of(slab)) byte = std::byte{value};
+    }
+    // Waits for a slab that is not there.
+    void let_the_egress_wait() {
+        egress_ = std::thread([this] {
+            auto lease = f_->exchange->wait_for_slab();
+            if (!lease) return;
+            f_->exchange->publish(std::move(*lease), {.first_batch = 99, .samples = 4, .batches_ended = 1, .bytes = 40, .items_through = 400});
+            got_ = true;
+        });
+        while (!f_->exchange->waiting()) std::this_thread::yield();
+        f_->broker->step();
+    }
+    void wait_for_the_disk(int outcomes) {
+        for (int seen = outcomes_; seen < outcomes; seen = outcomes_) outcomes_.wait(seen);
+    }
+    std::size_t files() const {
+        return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder_), std::filesystem::directory_iterator()));
+    }
+    static std::uint32_t count(const BrokerReport& report, SlabState state) { return report.slabs[static_cast<std::size_t>(state)]; }
+
+    const std::string folder_ = testing::TempDir() + "broker_spill_test." + std::to_string(::getpid());
+    std::atomic<int> outcomes_{0};
+    std::atomic<bool> got_{false};
+    std::shared_ptr<SpillStore> store_;
+    std::unique_ptr<BrokerFixture> f_;
+    std::thread egress_;
+};
+
+TEST_F(BrokerSpill, TheOldestGoesToTheDiskForTheEgressAndComesBackForTheConsumer) {
+    BrokerFixture& f = start(2);
+    f.publish(0);
+    f.publish(1);
+    fill(0, 10);
+    fill(1, 20);
+    let_the_egress_wait();
+    EXPECT_EQ(files(), 0U) << "consumers have a moment";
+    f.clock.advance(milliseconds(50));
+    f.broker->step();
+    wait_for_the_disk(1);
+    EXPECT_EQ(count(f.report(), SlabState::Ready), 2U) << "until the broker has seen the file, the slab is the copy";
+    f.broker->step();
+    egress_.join();
+    EXPECT_TRUE(got_);
+    EXPECT_EQ(files(), 1U);
+    EXPECT_TRUE(std::filesystem::exists(folder_ + "/slab-0-1.spill"));
+    EXPECT_EQ(f.report().spilled.samples, 4U);
+    EXPECT_EQ(f.report().ever_spilled.slabs, 1U);
+    EXPECT_TRUE(f.report().conserved());
+    fill(0, 30);   // as the egress does
+
+    f.exchange->finish();
+    f.broker->step();
+    ScriptedConsumer consumer(f, 11, 1);
+    consumer.join();
+    consumer.receive();
+    ASSERT_EQ(consumer.tickets.size(), 1U);
+    consumer.release(consumer.tickets[0]);
+    ASSERT_EQ(consumer.tickets.size(), 2U);
+    EXPECT_EQ(outcomes_, 1) << "memory first";
+    consumer.release(consumer.tickets[1]);
+    f.broker->step();
+    EXPECT_FALSE(f.broker->ended()) << "one is on the disk yet";
+    wait_for_the_disk(2);
+    f.broker->step();
+    consumer.receive();
+    ASSERT_EQ(consumer.tickets.size(), 3U);
+    const SlabTicket back = consumer.tickets[2];
+    const auto bytes = f.bytes_of(back.slab);
+    EXPECT_EQ(bytes[sizeof(SlabHeader)], std::byte{10}) << "batch 0";
+    SlabHeader header{};
+    std::memcpy(&header, bytes.data(), sizeof header);
+    EXPECT_EQ(header.slab, back.slab);
+    EXPECT_EQ(header.generation, back.generation);
+    EXPECT_EQ(files(), 0U);
+    consumer.release(back);
+    EXPECT_EQ(f.report().completed.samples, 12U);
+    EXPECT_EQ(f.report().spilled.samples, 0U);
+    EXPECT_TRUE(f.report().conserved());
+}
+
+TEST_F(BrokerSpill, WhatIsBeingWrittenIsHandedToNobody) {
+    BrokerFixture& f = start(1);
+    f.publish(0);
+    let_the_egress_wait();
+    f.clock.advance(milliseconds(50));
+    f.broker->step();
+    ScriptedConsumer consumer(f, 11, 8);
+    consumer.join();
+    EXPECT_TRUE(consumer.tickets.empty());
+    wait_for_the_disk(1);
+}
+
+TEST_F(BrokerSpill, AFullDiskMeansWaiting) {
+    BrokerFixture& f = start(1);
+    std::filesystem::remove_all(folder_);
+    f.publish(0);
+    let_the_egress_wait();
+    f.clock.advance(milliseconds(50));
+    f.broker->step();
+    wait_for_the_disk(1);
+    f.broker->step();
+    EXPECT_THAT(f.report().spill_error, HasSubstr("writing " + folder_ + "/slab-0-1.spill, 512 bytes"));
+    EXPECT_EQ(f.report().spilled.samples, 0U);
+    f.clock.advance(seconds(1));
+    f.broker->step();
+    EXPECT_EQ(outcomes_, 1) << "the disk is asked again later, not at once";
+    ScriptedConsumer consumer(f, 11);
+    consumer.join();
+    f.broker->step();
+    consumer.receive();
+    ASSERT_EQ(consumer.tickets.size(), 1U);
+    consumer.release(consumer.tickets[0]);
+    f.broker->step();
+    egress_.join();
+    EXPECT_TRUE(got_);
+    EXPECT_TRUE(f.report().conserved());
+}
+
+TEST_F(BrokerSpill, WhatTookAConsumerDownKeepsItsStory) {
+    BrokerFixture& f = start(1);
+    f.publish(0);
+    ScriptedConsumer unlucky(f, 11, 1);
+    unlucky.join();
+    unlucky.receive();
+    ASSERT_EQ(unlucky.tickets.size(), 1U);
+    unlucky.work_on(unlucky.tickets[0]);
+    unlucky.die();
+    let_the_egress_wait();
+    f.clock.advance(milliseconds(50));
+    f.broker->step();
+    EXPECT_FALSE(store_->busy());
+    EXPECT_EQ(f.ledger.charges(0), 1U);
+}
+
+TEST_F(BrokerSpill, AFileThatIsGoneEndsTheRun) {
+    BrokerFixture& f = start(1);
+    f.publish(0);
+    let_the_egress_wait();
+    f.clock.advance(milliseconds(50));
+    f.broker->step();
+    wait_for_the_disk(1);
+    f.broker->step();
+    egress_.join();
+    std::filesystem::remove(folder_ + "/slab-0-1.spill");
+    f.exchange->finish();
+    f.broker->step();
+    ScriptedConsumer consumer(f, 11);
+    consumer.join();
+    consumer.receive();
+    ASSERT_EQ(consumer.tickets.size(), 1U);
+    consumer.release(consumer.tickets[0]);
+    f.broker->step();
+    wait_for_the_disk(2);
+    try {
+        f.broker->step();
+        FAIL() << "nobody noticed";
+    } catch (const Error& problem) {
+        EXPECT_THAT(problem.what(), HasSubstr("a spilled slab is lost: reading " + folder_ + "/slab-0-1.spill back"));
+    }
+}
+
+TEST_F(BrokerSpill, AnAbortLeavesWhatIsOnTheDiskInTheBooks) {
+    BrokerFixture& f = start(1);
+    f.publish(0);
+    let_the_egress_wait();
+    f.clock.advance(milliseconds(50));
+    f.broker->step();
+    wait_for_the_disk(1);
+    f.broker->step();
+    egress_.join();
+    f.exchange->finish();
+    f.broker->step();
+    ScriptedConsumer consumer(f, 11);
+    consumer.join();
+    consumer.receive();
+    ASSERT_EQ(consumer.tickets.size(), 1U);
+    consumer.release(consumer.tickets[0]);
+    f.broker->step();
+    EXPECT_TRUE(store_->busy()) << "it is being read back";
+    f.broker->abort();
+    wait_for_the_disk(2);
+    f.broker->step();
+    EXPECT_EQ(count(f.report(), SlabState::Filling), 0U);
+    EXPECT_EQ(f.report().spilled.samples, 4U);
+    EXPECT_TRUE(f.report().conserved());
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,128 @@
+import signal
+import unittest
+
+from stage import WATCHDOG_SECONDS, Stage, kill, wait_until_gone
+
+from offramp_launch.exit_code import ExitCode
+from offramp_launch.succession import Succession
+
+
+class SuccessionTest(unittest.TestCase):
+    def setUp(self):
+        self.stage = Stage()
+        self.addCleanup(self.stage.close)
+
+    def start_run(self, restarts, consumers=1, *flags):
+        launcher, producer, seats = self.stage.start_run(consumers, "--producer-restarts", str(restarts), *flags)
+        producer.order(meet=True)
+        return launcher, producer, seats
+
+    def test_a_killed_producer_is_followed_by_one_that_takes_over(self):
+        launcher, producer, consumers = self.start_run(3, 2)
+        kill(producer)
+        successor = self.stage.enter()
+        self.assertEqual("producer", successor.role, "the consumers are still there")
+        self.assertIn("--adopt", successor.argv)
+        self.assertNotIn("--adopt", producer.argv)
+        self.assertEqual([word for word in successor.argv if word != "--adopt"], producer.argv, "everything else is as before")
+        said = self.stage.end(launcher, successor, consumers, summary={})
+        self.assertEqual(0, launcher.returncode, said)
+        self.assertIn("1 of 3", said)
+        self.assertEqual(1, self.stage.summary()["producer_restarts"])
+
+    def test_one_that_died_before_anyone_could_join_left_nothing_to_take_over(self):
+        launcher, producer, consumers = self.stage.start_run(1, "--producer-restarts", "1")
+        kill(producer)
+        successor = self.stage.enter()
+        self.assertNotIn("--adopt", successor.argv)
+        self.stage.end(launcher, successor, consumers)
+        self.assertEqual(0, launcher.returncode)
+
+    def test_one_that_was_swept_before_anyone_held_it_begins_anew(self):
+        self.stage.sweep()
+        launcher, producer, consumers = self.start_run(1)
+        kill(producer)
+        successor = self.stage.enter()
+        self.assertNotIn("--adopt", successor.argv, "there is nothing to take over any more")
+        self.stage.end(launcher, successor, consumers)
+        self.assertEqual(0, launcher.returncode)
+
+    def test_when_the_restarts_are_used_up_the_run_ends_and_says_so(self):
+        launcher, producer, consumers = self.start_run(2)
+        for _ in range(2):
+            kill(producer)
+            producer = self.stage.enter()
+            producer.order(meet=True)
+        kill(producer)
+        self.assertEqual({"signal": "SIGTERM"}, consumers[0].hear())
+        consumers[0].order(exit=86)
+        said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(128 + signal.SIGKILL, launcher.returncode, said)
+        self.assertIn("died 3 times", said)
+        self.assertIn("--producer-restarts", said)
+        self.assertTrue(self.stage.nobody_enters_before(launcher))
+
+    def test_a_lost_device_is_a_death(self):
+        launcher, producer, consumers = self.start_run(1)
+        producer.order(exit=82)
+        successor = self.stage.enter()
+        self.assertIn("--adopt", successor.argv)
+        self.stage.end(launcher, successor, consumers)
+        self.assertEqual(0, launcher.returncode)
+
+    def test_an_end_with_a_code_that_is_none_of_ours_is_a_death(self):
+        for code in (3, 2, 127, 255):
+            self.assertTrue(Succession.is_death(code, True), code)
+        launcher, producer, consumers = self.start_run(1)
+        producer.order(exit=3)
+        successor = self.stage.enter()
+        self.assertIn("--adopt", successor.argv)
+        said = self.stage.end(launcher, successor, consumers)
+        self.assertEqual(0, launcher.returncode, said)
+
+    def test_what_a_producer_means_is_no_death(self):
+        for code in (ExitCode.OK, ExitCode.INTERNAL, ExitCode.USAGE, ExitCode.BAD_INPUT, ExitCode.NO_INPUT, ExitCode.CONSERVATION,
+                     ExitCode.CANNOT_WRITE, ExitCode.PROTOCOL, ExitCode.CONFIG, ExitCode.SHARED_MEMORY_FULL, ExitCode.SET_ASIDE,
+                     ExitCode.DEVICE_UNSUPPORTED, ExitCode.RUN_IN_USE, ExitCode.INTERRUPTED):
+            self.assertFalse(Succession.is_death(code, True), code)
+        self.assertFalse(Succession.is_death(ExitCode.DEVICE_OUT_OF_MEMORY, False))
+        self.assertTrue(Succession.is_death(ExitCode.DEVICE_OUT_OF_MEMORY, True))
+        launcher, producer, consumers = self.start_run(3)
+        producer.order(exit=65)
+        consumers[0].order(exit=0)
+        launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(65, launcher.returncode)
+        self.assertTrue(self.stage.nobody_enters_before(launcher))
+
+    def test_a_run_that_is_being_drained_gets_no_other_producer(self):
+        launcher, producer, consumers = self.start_run(3)
+        launcher.send_signal(signal.SIGTERM)
+        self.assertEqual({"signal": "SIGTERM"}, producer.hear())
+        kill(producer)
+        self.assertTrue(wait_until_gone(producer.pid))
+        consumers[0].order(exit=86)
+        launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(128 + signal.SIGKILL, launcher.returncode)
+        self.assertTrue(self.stage.nobody_enters_before(launcher))
+
+    def test_a_rung_whose_slabs_go_with_the_producer_says_so(self):
+        launcher, producer, consumers = self.start_run(3, 1, "--rung", "workers")
+        kill(producer)
+        self.assertTrue(wait_until_gone(producer.pid))
+        consumers[0].order(exit=86)
+        said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(128 + signal.SIGKILL, launcher.returncode)
+        self.assertIn("--rung workers does not survive", said)
+
+    def test_a_consumer_that_dies_in_between_is_started_again(self):
+        launcher, producer, consumers = self.start_run(3)
+        kill(producer)
+        kill(consumers[0])
+        entered = {puppet.role: puppet for puppet in (self.stage.enter(), self.stage.enter())}
+        self.assertEqual({"producer", "consumer"}, set(entered))
+        self.stage.end(launcher, entered["producer"], [entered["consumer"]])
+        self.assertEqual(0, launcher.returncode)
+
+
+if __name__ == "__main__":
+    unittest.main()

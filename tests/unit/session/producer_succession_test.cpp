@@ -1,0 +1,292 @@
+// A consumer whose producer dies, and what it does until the next one has taken over.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "common/base/error.hpp"
+#include "common/base/unique_fd.hpp"
+#include "consumer/session/consumer_loop.hpp"
+#include "tests/support/manual_clock.hpp"
+#include "tests/unit/session/fake_run.hpp"
+#include "tests/unit/session/scripted_producer.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr std::uint64_t kSession = 6;
+constexpr std::uint32_t kSlot = 1;
+
+struct Bell {
+    Bell() {
+        int ends[2];
+        EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+        reading = UniqueFd(ends[0]);
+        writing = UniqueFd(ends[1]);
+    }
+    void ring() const { EXPECT_EQ(::write(writing.get(), "x", 1), 1); }
+    UniqueFd reading, writing;
+};
+
+class CountingProcessor final : public Processor {
+  public:
+    void process(const SlabContents& slab, const Progress&, const StillCurrent&) override {
+        items.push_back(slab.samples.front().item);
+        if (behaviour) behaviour();
+    }
+    std::vector<std::uint64_t> items;
+    std::function<void()> behaviour;
+};
+
+// Finds the next producer when the test says that there is one.
+class ScriptedSearch final : public ProducerSearch {
+  public:
+    explicit ScriptedSearch(InMemoryHub& hub) : hub_(hub) {}
+    void forget() override {
+        ++forgotten;
+        port_.reset();
+    }
+    std::optional<Found> look() override {
+        if (!there) return std::nullopt;
+        there = false;
+        life = std::make_unique<Bell>();
+        port_ = hub_.consumer_port({.pid = 1000, .uid = 1, .gid = 1});
+        return Found{port_.get(), life->reading.get()};
+    }
+    ConsumerPort& first() {
+        port_ = hub_.consumer_port({.pid = 1000, .uid = 1, .gid = 1});
+        return *port_;
+    }
+    bool there = false;
+    int forgotten = 0;
+    std::unique_ptr<Bell> life = std::make_unique<Bell>();
+
+  private:
+    InMemoryHub& hub_;
+    std::unique_ptr<ConsumerPort> port_;
+};
+
+class ProducerSuccessionTest : public ::testing::TestWithParam<bool> {
+  protected:
+    struct Heard {
+        Hello hello{};
+        std::vector<SlabTicket> records;
+    };
+    // The next Hello on the work channel, with its records.
+    std::optional<Heard> hear_hello() {
+        Inbound inbound;
+        while (producer_->try_receive_work(inbound)) {
+            const ParsedMessage message = parse_message(inbound.bytes);
+            peer_ = inbound.peer;
+            if (message.type == MessageType::Hello) return Heard{message.as<Hello>(), message.records_of<Hello>()};
+        }
+        return std::nullopt;
+    }
+    std::vector<Releases> hear_releases(std::vector<ReleaseRecord>* records = nullptr) {
+        std::vector<Releases> heard;
+        Inbound inbound;
+        while (producer_->try_receive_release(inbound)) {
+            const ParsedMessage message = parse_message(inbound.bytes);
+            heard.push_back(message.as<Releases>());
+            for (const ReleaseRecord& record : message.records_of<Releases>())
+                if (records != nullptr) records->push_back(record);
+        }
+        return heard;
+    }
+    template <class Body>
+    void say(const Body& body) {
+        ASSERT_EQ(producer_->send(peer_, encode(body)), SendOutcome::Sent);
+    }
+    void deliver(std::uint64_t first, const std::vector<SlabTicket>& tickets) {
+        ASSERT_EQ(producer_->send(peer_, encode(Tickets{kSession, first}, std::span<const SlabTicket>(tickets))), SendOutcome::Sent);
+    }
+    void welcome(std::uint32_t epoch = 1) { say(Welcome{kSession, kSlot, epoch}); }
+    void begin() {
+        run_.admit(kSlot, kSession);
+        ASSERT_FALSE(settle());
+        ASSERT_TRUE(hear_hello());
+        welcome();
+        ASSERT_FALSE(settle());
+    }
+    std::optional<ConsumerLoop::End> settle() {
+        for (int i = 0; i < 100; ++i) {
+            if (const auto end = loop_.turn()) return end;
+            if (loop_.idle()) return std::nullopt;
+        }
+        ADD_FAILURE() << "the loop does not come to rest";
+        return std::nullopt;
+    }
+    void kill_producer() {
+        search_.life->ring();
+        producer_.reset();
+    }
+    void next_producer() {
+        producer_ = hub_.broker_port();
+        search_.there = true;
+        clock_.advance(ConsumerLoop::kSearchEvery);
+    }
+
+    FakeRun run_;
+    SlabMappings mappings_ = SlabMappings::attach(run_.names());
+    InMemoryHub hub_;
+    ManualClock clock_;
+    std::unique_ptr<BrokerPort> producer_ = hub_.broker_port();
+    std::string peer_;
+    ScriptedSearch search_{hub_};
+    Bell lifeline_;
+    Bell signals_;
+    CountingProcessor processor_;
+    ConsumerPort& port_ = search_.first();
+    ConsumerSession session_{port_, clock_, {.run_nonce = run_.names().nonce, .window = 3, .program_version = "1"}};
+    ConsumerLoop loop_{port_,
+                       session_,
+                       mappings_,
+                       processor_,
+                       clock_,
+                       {.producer = search_.life->reading.get(),
+                        .lifeline = GetParam() ? lifeline_.reading.get() : -1,
+                        .signals = signals_.reading.get()},
+                       {.search = &search_, .patience = std::chrono::seconds(60)}};
+};
+
+TEST_P(ProducerSuccessionTest, FinishesWhatItHoldsAndComesBackWithIt) {
+    begin();
+    const std::vector<SlabTicket> held{run_.lease_filled(0, 10), run_.lease_filled(1, 11)};
+    deliver(1, held);
+    processor_.behaviour = [&] {
+        if (processor_.items.size() == 1) kill_producer();
+        clock_.advance(ConsumerLoop::kLookEvery);
+    };
+    ASSERT_FALSE(settle());
+    EXPECT_EQ(processor_.items.size(), 2U) << "the one at hand, and the one that waited";
+    EXPECT_EQ(search_.forgotten, 1) << "the dead one's connection is closed";
+    EXPECT_TRUE(session_.away());
+
+    next_producer();
+    hear_releases();   // the hub, unlike a socket, keeps what was sent to the dead
+    ASSERT_FALSE(settle());
+    const auto heard = hear_hello();
+    ASSERT_TRUE(heard);
+    EXPECT_EQ(heard->hello.former_session, kSession);
+    EXPECT_EQ(heard->hello.last_delivery, 2U);
+    EXPECT_EQ(heard->hello.holding, 0U);
+    EXPECT_EQ(heard->records, held) << "both released, and acknowledged by nobody";
+    EXPECT_TRUE(hear_releases().empty()) << "not before the Welcome";
+    welcome(2);
+    ASSERT_FALSE(settle());
+    EXPECT_FALSE(session_.away());
+    std::vector<ReleaseRecord> records;
+    const auto releases = hear_releases(&records);
+    ASSERT_FALSE(releases.empty());
+    EXPECT_EQ(releases[0].first_sequence, 1U) << "numbered from 1 again";
+    EXPECT_EQ(records.size(), 2U);
+    deliver(1, {run_.lease_filled(2, 12)});   // as are deliveries
+    ASSERT_FALSE(settle());
+    EXPECT_EQ(processor_.items.size(), 3U);
+}
+
+TEST_P(ProducerSuccessionTest, NamesWhatItHasNotBegunFirst) {
+    begin();
+    const SlabTicket first = run_.lease_filled(0, 10);
+    const SlabTicket second = run_.lease_filled(1, 11);
+    const SlabTicket third = run_.lease_filled(2, 12);
+    deliver(1, {first, second, third});
+    processor_.behaviour = [&] {   // dead and succeeded while the first slab is at work
+        if (processor_.items.size() == 1) {
+            kill_producer();
+            next_producer();
+        }
+        clock_.advance(ConsumerLoop::kSearchEvery);
+    };
+    ASSERT_FALSE(loop_.turn());
+    ASSERT_FALSE(loop_.turn());   // sees the death, and works on
+    ASSERT_FALSE(loop_.turn());   // sees the next producer, and works on
+    const auto heard = hear_hello();
+    ASSERT_TRUE(heard);
+    EXPECT_EQ(heard->hello.holding, 1U);
+    EXPECT_EQ(heard->records, (std::vector{third, first, second}));
+    EXPECT_EQ(processor_.items.size(), 3U);
+}
+
+TEST_P(ProducerSuccessionTest, AskedToEndItEndsAtOnce) {
+    begin();
+    kill_producer();
+    ASSERT_FALSE(settle());
+    signals_.ring();
+    const auto end = settle();
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->code, ExitCode::ProducerGone);
+}
+
+TEST_P(ProducerSuccessionTest, WhoeverWasDrainingEndsWithItsProducer) {
+    begin();
+    say(Drain{kSession, static_cast<std::uint32_t>(DrainReason::RunEnded), 0});
+    kill_producer();
+    const auto end = settle();
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->code, ExitCode::Ok);
+}
+
+TEST_P(ProducerSuccessionTest, WaitsAsLongAsThereIsALauncherAndElseForItsPatience) {
+    begin();
+    kill_producer();
+    ASSERT_FALSE(settle());
+    clock_.advance(std::chrono::seconds(60));
+    const auto end = settle();
+    EXPECT_EQ(end.has_value(), !GetParam());
+    if (end) {
+        EXPECT_EQ(end->code, ExitCode::ProducerGone);
+    }
+}
+
+TEST_P(ProducerSuccessionTest, SeveralProducersMayDieBeforeOneLetsItIn) {
+    begin();
+    for (int i = 0; i < 3; ++i) {
+        kill_producer();
+        ASSERT_FALSE(settle());
+        next_producer();
+        ASSERT_FALSE(settle());
+        const auto heard = hear_hello();
+        ASSERT_TRUE(heard);
+        EXPECT_EQ(heard->hello.former_session, kSession);
+    }
+    welcome(4);
+    ASSERT_FALSE(settle());
+    EXPECT_FALSE(session_.away());
+    EXPECT_EQ(search_.forgotten, 3);
+}
+
+TEST_P(ProducerSuccessionTest, AnotherSessionThanItsOwnIsNotTaken) {
+    begin();
+    kill_producer();
+    ASSERT_FALSE(settle());
+    next_producer();
+    ASSERT_FALSE(settle());
+    ASSERT_TRUE(hear_hello());
+    say(Welcome{kSession + 1, kSlot, 2});
+    EXPECT_THROW(settle(), ProtocolError);
+}
+
+TEST_P(ProducerSuccessionTest, ASignalBetweenProducersReturnsWhatIsNotBegun) {
+    begin();
+    kill_producer();
+    ASSERT_FALSE(settle());
+    next_producer();
+    ASSERT_FALSE(settle());
+    ASSERT_TRUE(hear_hello());
+    signals_.ring();
+    ASSERT_FALSE(settle()) << "it has been found: it leaves in order";
+    welcome(2);
+    const auto end = settle();
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->code, ExitCode::Ok);
+}
+
+INSTANTIATE_TEST_SUITE_P(WithALauncher, ProducerSuccessionTest, ::testing::Values(true, false));
+
+}  // namespace
+}  // namespace offramp
