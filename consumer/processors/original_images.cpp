@@ -32,7 +32,8 @@ OriginalImages::Image OriginalImages::of(std::string_view key) {
     try {
         return {.size = decoder_.decode_file_in_full(path, rgb_), .rgb = &rgb_};
     } catch (const UnreadableItem& problem) {
-        throw Error(ExitCode::NoInput, "the original of the sample '" + escaped(key) + "', " + printable(path) + ", cannot be read any more: " +
+        throw Error(ExitCode::NoInput,
+                    "the original of the sample '" + escaped(key) + "', " + printable(path) + ", cannot be read any more: " +
                                            problem.what(),
                     "Leave the input as it is while a run reads it");
     }
