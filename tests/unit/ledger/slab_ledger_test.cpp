@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/base/error.hpp"
 #include "tests/unit/ledger/ledger_fixture.hpp"
 
 namespace offramp {
