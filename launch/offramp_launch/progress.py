@@ -37,6 +37,10 @@ def who_holds_what(status):
         lines.append("  not taken " + ", ".join(f"{reason} {number}" for reason, number in odd.items()))
     if status.get("quarantined_samples"):
         lines.append(f"  set aside {status['quarantined_samples']} samples; ./launch/offramp quarantine list")
+    if status.get("dropped_samples"):
+        lines.append(f"  dropped {status['dropped_samples']} samples that found no free slab; dropped.jsonl in the run directory lists them")
+    if status.get("spilled_samples"):
+        lines.append(f"  on the disk {status['spilled_samples']} samples, until consumers have time for them")
     return lines
 
 

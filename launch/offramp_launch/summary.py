@@ -65,6 +65,11 @@ def tell(summary, unit, output, again):
     # Also what a producer before this one gave up, which stands in the run's folder only.
     if (summary.get("samples") or {}).get("quarantined"):
         lines.append(f"  look       ./launch/offramp quarantine list --run-dir {summary['run_dir']}")
+    if samples.get("dropped_when_full"):
+        lines.append(f"  dropped    {samples['dropped_when_full']} {unit} found no free slab: {summary['run_dir']}/dropped.jsonl lists them, "
+                     "--resume makes them")
+    if samples.get("ever_spilled"):
+        lines.append(f"  spilled    {samples['ever_spilled']} {unit} waited on the disk for a consumer")
     if summary.get("producer_restarts"):
         lines.append(f"  producers  died and were followed by another {summary['producer_restarts']} times")
     if summary.get("failure"):

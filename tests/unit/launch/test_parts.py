@@ -185,6 +185,12 @@ class SummaryTest(unittest.TestCase):
         self.assertIn("19.jpg: empty", told)
         self.assertNotIn("20.jpg", told)
 
+    def test_what_found_no_slab_is_told_with_where_it_is_listed(self):
+        told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"dropped_when_full": 7, "ever_spilled": 9}}, "images", "", "x")
+        self.assertIn("7 images found no free slab: /r/dropped.jsonl lists them, --resume makes them", told)
+        self.assertIn("9 images waited on the disk", told)
+        self.assertNotIn("slab", summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {}}, "images", "", "x"))
+
     def test_random_weights_are_loud(self):
         run = {"run_id": "r", "run_dir": "/r", "exit": 0}
         self.assertIn("RANDOM WEIGHTS", summary.tell({**run, "random_weights": True}, "images", "", "x"))
