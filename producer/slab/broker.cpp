@@ -119,7 +119,8 @@ void Broker::grant_slabs() {
     }
     exchange_.grant(grants_);
     if (!grants_.empty()) egress_waits_since_.reset();   // it has one; its thread may not know yet
-    if (grants_.size() < wanted) exchange_.note_shortage();
+    // A pool that is still being made is no shortage.
+    if (grants_.size() < wanted && ledger_.counts()[static_cast<std::size_t>(SlabState::Free)] == 0) exchange_.note_shortage();
 }
 
 void Broker::see_to_the_end() {

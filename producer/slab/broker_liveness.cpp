@@ -27,7 +27,6 @@ void Broker::take_holds_back(Peer& peer, std::uint64_t work, const char* how) {
 }
 
 double Broker::busy_seconds(const Peer& peer) const {
-    memory_.look_at_cells();   // the dead writes no more
     const ConsumerCell& cell = cells_[peer.ref.slot];
     // A cell of another session is a leftover of whoever had the place before.
     return load_word(cell.session) == peer.ref.session ? static_cast<double>(load_word(cell.busy_ns)) / 1e9 : 0;
@@ -65,6 +64,7 @@ void Broker::bury_the_dead() {
 void Broker::bury(Peer& peer) {
     peer.gone = true;
     if (!peer.admitted) return;
+    memory_.look_at_cells();   // the dead writes no more
     const ConsumerCell& cell = cells_[peer.ref.slot];
     const std::uint64_t work = load_word(cell.session) == peer.ref.session ? load_word(cell.work) : 0;
     note_departure(peer, "died");

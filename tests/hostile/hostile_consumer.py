@@ -27,7 +27,7 @@ MOST_BEHIND = 0.1      # seconds
 class Hostile:
     def __init__(self, run_dir, seed):
         self.run_dir, self.random = pathlib.Path(run_dir), random.Random(seed)
-        self.work, self.free_list = self.run_dir / "work.sock", self.run_dir / "free.sock"
+        self.work, self.free_list = self.run_dir / "work-1.sock", self.run_dir / "free-1.sock"
         self.nonce = wire.nonce_of(run_dir)
 
     def bytes(self, rounds):

@@ -111,7 +111,7 @@ class Hostile(unittest.TestCase):
     def connect(run, connections):
         """False while the socket's queue is full."""
         try:
-            connections.enter_context(Connection(run.run_dir / "work.sock", None))
+            connections.enter_context(Connection(run.run_dir / "work-1.sock", None))
         except BlockingIOError:
             return False
         return True

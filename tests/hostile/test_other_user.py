@@ -68,8 +68,8 @@ class NotAllowed(unittest.TestCase):
             words = [f"{action}={path}" for path in shm for action in ON_OBJECTS]
             words += [f"{action}={run.run_dir}/{name}" for name in ("endpoint", "status.json", "producer.lock")
                       for action in ("read", "write", "unlink", "rename")]
-            words += [f"{action}={run.run_dir}/{name}" for name in ("work.sock", "free.sock") for action in ("connect", "unlink", "rename")]
-            words += [f"create={run.run_dir}/work.sock", f"kill={run.producer.pid}"]
+            words += [f"{action}={run.run_dir}/{name}" for name in ("work-1.sock", "free-1.sock") for action in ("connect", "unlink", "rename")]
+            words += [f"create={run.run_dir}/work-1.sock", f"kill={run.producer.pid}"]
             self.assert_all_refused(NOBODY, words)
             self.assertEqual(objects(run.run_id), shm)
             self.finish(run)
@@ -88,14 +88,14 @@ class NotAllowed(unittest.TestCase):
     def test_where_the_folder_was_opened_by_mistake_the_broker_refuses(self):
         with RealRun(*COPY) as run:
             self.waiting_run(run)
-            for path, mode in ((run.run_dir, 0o755), (run.run_dir / "work.sock", 0o666), (run.run_dir / "free.sock", 0o666)):
+            for path, mode in ((run.run_dir, 0o755), (run.run_dir / "work-1.sock", 0o666), (run.run_dir / "free-1.sock", 0o666)):
                 path.chmod(mode)
             said = as_user(NOBODY, """
 import struct, sys
 sys.path.insert(0, sys.argv[2])
 from tests.hostile import wire
 from tests.hostile.zmtp import Connection
-work, free = Connection(sys.argv[1] + "/work.sock", b"DEALER"), Connection(sys.argv[1] + "/free.sock", b"PUSH")
+work, free = Connection(sys.argv[1] + "/work-1.sock", b"DEALER"), Connection(sys.argv[1] + "/free-1.sock", b"PUSH")
 for session in range(1, 5):
     free.send(wire.releases(session, 1, *[(wire.ticket(slab, 1, 1), wire.COMPLETED) for slab in range(4)]))
     work.send(wire.goodbye(session))
@@ -150,18 +150,18 @@ class ConsumerUser(unittest.TestCase):
             as_consumer = {"groups": [os.getegid()]}      # as the launch script starts them
             # What a consumer needs, it may: the rest of this test would hold of anyone else.
             said = attempts(NOBODY, [f"read={path}" for path in spans + others] + [f"write={cells[0]}", f"read={run.run_dir}/endpoint",
-                                     f"connect={run.run_dir}/work.sock", f"connect={run.run_dir}/free.sock"], **as_consumer)
+                                     f"connect={run.run_dir}/work-1.sock", f"connect={run.run_dir}/free-1.sock"], **as_consumer)
             self.assertEqual(set(said.values()), {"allowed"}, said)
             words = [f"{action}={path}" for path in spans + others
                      for action in ("write", "truncate", "unlink", "rename", "chmod", "map_for_writing", "open_again_for_writing")]
             words += [f"{action}={path}" for path in cells for action in ("unlink", "rename", "chmod")]
-            words += [f"{action}={run.run_dir}/{name}" for name in ("work.sock", "free.sock", "endpoint") for action in ("unlink", "rename")]
+            words += [f"{action}={run.run_dir}/{name}" for name in ("work-1.sock", "free-1.sock", "endpoint") for action in ("unlink", "rename")]
             words += [f"connect={run.run_dir}/control.sock", f"create={run.run_dir}/x", f"kill={run.launcher.pid}"]
             said = attempts(NOBODY, words, **as_consumer)
             self.assertEqual({word: answer for word, answer in said.items() if answer not in REFUSALS}, {})
             # And a third user nothing at all.
             words = [f"{action}={path}" for path in spans + others + cells for action in ON_OBJECTS]
-            words += [f"read={run.run_dir}/endpoint", f"connect={run.run_dir}/work.sock", f"connect={run.run_dir}/free.sock"]
+            words += [f"read={run.run_dir}/endpoint", f"connect={run.run_dir}/work-1.sock", f"connect={run.run_dir}/free-1.sock"]
             said = attempts(STRANGER, words)
             self.assertEqual({word: answer for word, answer in said.items() if answer not in REFUSALS}, {})
             self.assertEqual(run.command("stop").returncode, 0, run.said())

@@ -75,10 +75,12 @@ class Restart(unittest.TestCase):
 
     def restart(self, run, *flags):
         """The launcher's part: the dead one is reaped before the next one starts."""
-        kill(run.producer)
-        self.assertEqual(run.wait(run.producer), -signal.SIGKILL, run.logs())
-        before = (run.folder / "producer.log").read_text()
-        run.start_producer("--adopt", *flags)
+        with run.kept_from_sweeps():
+            kill(run.producer)
+            self.assertEqual(run.wait(run.producer), -signal.SIGKILL, run.logs())
+            before = (run.folder / "producer.log").read_text()
+            successor = run.start_producer("--adopt", *flags)
+            run.until(lambda: "taking over" in (run.folder / "producer.log").read_text() or successor.poll() is not None, "it has the lock")
         return before
 
     def check_end(self, run, wanted=None, samples=SAMPLES, producers=2):
@@ -140,12 +142,13 @@ class Restart(unittest.TestCase):
             run.start_producer()
             victim = run.start_gated_consumer()
             run.entered.readline()
-            kill(run.producer)
-            run.wait(run.producer)
-            kill(victim)
-            run.wait(victim)
-            run.consumers.clear()
-            self.restart(run)
+            with run.kept_from_sweeps():
+                kill(run.producer)
+                run.wait(run.producer)
+                kill(victim)
+                run.wait(victim)
+                run.consumers.clear()
+                self.restart(run)
             run.start_gated_consumer()
             run.let(400)
             summary = self.check_end(run)
@@ -273,18 +276,19 @@ class Restart(unittest.TestCase):
         return (run.folder / "producer.log").read_text()
 
     def test_what_cannot_be_taken_over_is_refused_and_stays_as_it_was(self):
-        with RealRun(*COPY, "--processor", "checksum") as run:
+        with GatedRun(*COPY) as run:
             run.start_producer()
-            run.start_consumer()
-            run.until(lambda: run.status().get("released_samples", 0) > 0, "the first samples done")
+            run.start_gated_consumer()
+            run.entered.readline()   # it holds a slab, and the run's lock
             kill(run.producer)
-            run.wait(run.producer)
+            self.assertEqual(run.wait(run.producer), -signal.SIGKILL)
             said = self.refused(run, 64, "--batch", "8")
             self.assertIn("--batch was '4' and is '8'", said)
             self.assertIn("--seed was '0' and is '5'", self.refused(run, 64, "--seed", "5"))
             self.assertIn("workers", self.refused(run, 64, "--rung", "workers"))
             self.assertIn("--output was", self.refused(run, 64, "--output", str(run.folder / "elsewhere")))
             run.start_producer("--adopt")
+            run.let(400)
             self.check_end(run, producers=2)
 
     def test_a_run_that_lives_or_never_was_is_not_taken_over(self):
@@ -300,18 +304,19 @@ class Restart(unittest.TestCase):
             self.assertEqual(run.wait(first), 130)
 
     def test_two_runs_side_by_side_never_touch_each_others(self):
-        with RealRun(*COPY, "--processor", "checksum") as dead, RealRun(*COPY, "--processor", "checksum") as other:
+        with GatedRun(*COPY) as dead, RealRun(*COPY, "--processor", "checksum") as other:
             dead.start_producer()
-            dead.start_consumer()
-            dead.until(lambda: dead.status().get("released_samples", 0) > 0, "the first samples done")
+            dead.start_gated_consumer()
+            dead.entered.readline()
             kill(dead.producer)
-            dead.wait(dead.producer)
+            self.assertEqual(dead.wait(dead.producer), -signal.SIGKILL)
             left = shared_memory() - self.before
             other.start_producer()   # it sweeps first
             other.start_consumer()
             self.check_end(other, producers=1)
             self.assertEqual(shared_memory() - self.before, left, "the run whose consumer lives is untouched")
             dead.start_producer("--adopt")
+            dead.let(400)
             self.check_end(dead)
 
 

@@ -94,14 +94,14 @@ class WhenFull(unittest.TestCase):
             disk = run.folder / "disk"
             run.flags[run.flags.index("/tmp/placeholder")] = str(disk)
             self.spill_everything(run)
-            kill(run.producer)
-            self.assertEqual(run.wait(run.producer), -signal.SIGKILL)
-            folder, = disk.iterdir()
-            self.assertIn(run.run_id, folder.name)
-            # As a death in the middle of each step leaves them: a file half written, and one whose slab waits in memory, too.
-            (folder / "slab-1-77.spill.new").write_bytes(b"half")
-            run.start_producer("--adopt")
-            self.until_status(run, "the new one's account", lambda status: status.get("producers") == 2)
+            with run.kept_from_sweeps():
+                kill(run.producer)
+                self.assertEqual(run.wait(run.producer), -signal.SIGKILL)
+                folder, = disk.iterdir()
+                self.assertIn(run.run_id, folder.name)
+                (folder / "slab-1-77.spill.new").write_bytes(b"half")   # as a death in the middle of a write leaves it
+                run.start_producer("--adopt")
+                self.until_status(run, "the new one's account", lambda status: status.get("producers") == 2)
             self.assertGreaterEqual(run.status()["spilled_samples"], SAMPLES - IN_THE_POOL)
             code, summary = self.deliver(run)
             self.assertEqual(code, 0, run.logs())
@@ -123,9 +123,12 @@ class WhenFull(unittest.TestCase):
             for name in environment:
                 run.environment.pop(name)
             if point == "spill.read_back":
+                self.until_status(run, "everything else on the disk", lambda status: status["spilled_samples"] >= SAMPLES - IN_THE_POOL)
                 run.start_consumer()
-            self.assertEqual(run.wait(run.producer), -signal.SIGKILL, run.logs())
-            run.start_producer("--adopt")
+            with run.kept_from_sweeps():
+                self.assertEqual(run.wait(run.producer), -signal.SIGKILL, run.logs())
+                run.start_producer("--adopt")
+                self.until_status(run, "the new one's account", lambda status: status.get("producers") == 2)
             run.start_consumer()
             self.assertEqual(run.wait(run.producer), 0, run.logs())
             run.wait_for_consumers()

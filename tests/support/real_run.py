@@ -1,5 +1,7 @@
 """Starts the real programs of a build for tests: a producer, and as many consumers as wanted, with a watchdog on everything."""
 
+import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -59,6 +61,14 @@ class RealRun:
         with open(self.folder / f"{name}.log", "wb") as log:
             return subprocess.Popen([*self.through, str(program), *self.flags, *flags], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                                     pass_fds=self.pass_fds, env={**self.environment, **(environment or {})})
+
+    @contextlib.contextmanager
+    def kept_from_sweeps(self):
+        """What a launcher does while there is no producer: whoever else starts a run on this machine must not take this one for dead."""
+        (lock,) = self.until(lambda: list(pathlib.Path("/dev/shm").glob(f"offramp-{self.run_id}-*.lock")), "the run's lock")
+        with open(lock, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            yield
 
     def wait(self, child):
         """The exit code; a death by signal is its negative number."""

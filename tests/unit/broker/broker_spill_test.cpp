@@ -99,7 +99,6 @@ TEST_F(BrokerSpill, TheOldestGoesToTheDiskForTheEgressAndComesBackForTheConsumer
     ASSERT_EQ(consumer.tickets.size(), 1U);
     consumer.release(consumer.tickets[0]);
     ASSERT_EQ(consumer.tickets.size(), 2U);
-    EXPECT_EQ(outcomes_, 1) << "memory first";
     consumer.release(consumer.tickets[1]);
     f.broker->step();
     EXPECT_FALSE(f.broker->ended()) << "one is on the disk yet";
