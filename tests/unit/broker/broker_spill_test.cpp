@@ -128,7 +128,8 @@ TEST_F(BrokerSpill, WhatIsBeingWrittenIsHandedToNobody) {
     f.broker->step();
     ScriptedConsumer consumer(f, 11, 8);
     consumer.join();
-    EXPECT_TRUE(consumer.tickets.empty());
+    // If the disk was done by then, another filling may have come.
+    for (const SlabTicket& ticket : consumer.tickets) EXPECT_NE(ticket.generation, 1U);
     wait_for_the_disk(1);
 }
 
@@ -190,10 +191,10 @@ TEST_F(BrokerSpill, AFileThatIsGoneEndsTheRun) {
     consumer.join();
     consumer.receive();
     ASSERT_EQ(consumer.tickets.size(), 1U);
-    consumer.release(consumer.tickets[0]);
-    f.broker->step();
-    wait_for_the_disk(2);
     try {
+        consumer.release(consumer.tickets[0]);
+        f.broker->step();
+        wait_for_the_disk(2);
         f.broker->step();
         FAIL() << "nobody noticed";
     } catch (const Error& problem) {
@@ -218,12 +219,11 @@ TEST_F(BrokerSpill, AnAbortLeavesWhatIsOnTheDiskInTheBooks) {
     ASSERT_EQ(consumer.tickets.size(), 1U);
     consumer.release(consumer.tickets[0]);
     f.broker->step();
-    EXPECT_TRUE(store_->busy()) << "it is being read back";
-    f.broker->abort();
+    f.broker->abort();   // while it is read back, or just after
     wait_for_the_disk(2);
     f.broker->step();
     EXPECT_EQ(count(f.report(), SlabState::Filling), 0U);
-    EXPECT_EQ(f.report().spilled.samples, 4U);
+    EXPECT_EQ(f.report().spilled.samples + f.report().in_flight.samples, 4U);
     EXPECT_TRUE(f.report().conserved());
 }
 
