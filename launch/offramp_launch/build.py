@@ -9,7 +9,7 @@ from offramp_launch.steps import run_step
 
 PROGRAMS = ("offramp-producer", "offramp-consumer", "offramp_models")
 BENCHMARK = ("offramp-message-bench", "offramp_native_reader")
-EVERYTHING = ("all",)
+TESTED = {"release": ("all",), "asan": ("all",), "tsan": ("offramp_tests_of_rooms",)}
 JOB_BYTES = 2 << 30
 
 

@@ -1,6 +1,7 @@
-"""Shows how a run is doing: one live line on a terminal, a plain line every few seconds elsewhere."""
+"""Shows how a run is doing: one live line on a terminal, a line of JSON every few seconds elsewhere."""
 
 import contextlib
+import json
 import sys
 import time
 
@@ -9,10 +10,13 @@ RATE_SECONDS = 10
 
 
 def describe(status, unit):
-    """One line: done, rate, who is busy, what holds the rest back."""
+    """One line: done, rate, time left, who is busy, what holds the rest back."""
     total = status.get("total_samples")
     done = status.get("done_samples") or 0
     parts = [f"{done}/{total} {unit}" if total else f"{done} {unit}", f"{status.get('samples_per_second') or 0:.1f}/s"]
+    left = seconds_left(status)
+    if left is not None:
+        parts.append(f"{spelled(left)} left")
     for key, name in (("gpu_share", "compute"), ("consumer_share", "consumers")):
         if status.get(key) is not None:
             parts.append(f"{name} {100 * status[key]:.0f}%")
@@ -21,6 +25,34 @@ def describe(status, unit):
     if status.get("message"):
         parts.append(status["message"])
     return ", ".join(parts)
+
+
+def seconds_left(status):
+    """At the present rate; None where that, or the number of items, is not known or nothing is left."""
+    left = (status.get("total_samples") or 0) - (status.get("done_samples") or 0)
+    rate = status.get("samples_per_second") or 0
+    return left / rate if left > 0 and rate > 0 else None
+
+
+def spelled(seconds):
+    """1:05, or 2:00:10"""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def as_json(status, unit):
+    """One line for programs: what describe() tells."""
+    left = seconds_left(status)
+    told = {"state": status.get("state"), "unit": unit, "done": status.get("done_samples") or 0, "total": status.get("total_samples"),
+            "per_second": _rounded(status.get("samples_per_second")), "seconds_left": _rounded(left), "compute_share": _rounded(status.get("gpu_share")),
+            "consumer_share": _rounded(status.get("consumer_share")), "limiting_stage": status.get("limiting_stage"),
+            "message": status.get("message")}
+    return json.dumps({"progress": {name: value for name, value in told.items() if value not in (None, "")}})
+
+
+def _rounded(value):
+    return None if value is None else round(value, 3)
 
 
 def who_holds_what(status):
@@ -64,7 +96,10 @@ class Rate:
 
 
 class PlainDisplay:
-    """Thread: one. A reader that is gone (a closed pipe, a closed terminal) never disturbs the run."""
+    """
+    Where no terminal is: what happens as text behind "[run]", how far the run is as a line of JSON.
+    Thread: one. A reader that is gone (a closed pipe, a closed terminal) never disturbs the run.
+    """
 
     def __init__(self, unit, clock=time.monotonic):
         self._unit = unit
@@ -80,7 +115,8 @@ class PlainDisplay:
         status = self._rate.update(status)
         if status and self._clock() >= self._next:
             self._next = self._clock() + PLAIN_SECONDS
-            self.note(f"{status.get('state', '')}: {describe(status, self._unit)}")
+            with contextlib.suppress(OSError, ValueError):
+                print(as_json(status, self._unit), flush=True)
 
     def close(self):
         pass

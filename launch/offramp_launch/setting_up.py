@@ -36,4 +36,4 @@ def set_up_tests(places, flags, presets):
         definitions = prepare_environment(places, flags, ("requirements-test.txt",))
         for preset in presets:
             build.configure(places, preset, definitions)
-            build.build(places, preset, build.EVERYTHING)
+            build.build(places, preset, build.TESTED[preset])

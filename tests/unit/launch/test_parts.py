@@ -1,5 +1,7 @@
 """The pure parts: arguments, back-off, finding runs, logs, summaries, exit codes, builds."""
 
+import contextlib
+import io
 import json
 import os
 import pathlib
@@ -200,10 +202,25 @@ class SummaryTest(unittest.TestCase):
 class ProgressTest(unittest.TestCase):
     def test_describes_what_is_known(self):
         self.assertEqual("0 images, 0.0/s", progress.describe({}, "images"))
-        self.assertEqual("3/9 images, 1.5/s, compute 50%, consumers 25%, held back by compute", progress.describe(
+        self.assertEqual("3/9 images, 1.5/s, 0:04 left, compute 50%, consumers 25%, held back by compute", progress.describe(
             {"done_samples": 3, "total_samples": 9, "samples_per_second": 1.5, "gpu_share": 0.5, "consumer_share": 0.25,
              "limiting_stage": "compute"}, "images"))
 
+    def test_the_time_that_is_left(self):
+        for total, rate, left in ((None, 2, None), (10, 0, None), (10, 2, 5), (0, 2, None)):
+            self.assertEqual(left, progress.seconds_left({"total_samples": total, "samples_per_second": rate}))
+        self.assertEqual(["0:05", "1:05", "2:00:10"], [progress.spelled(seconds) for seconds in (5.2, 65, 7210)])
+
+    def test_without_a_terminal_it_is_a_line_of_json_every_five_seconds(self):
+        now, out = [100.0], io.StringIO()
+        display = progress.PlainDisplay("images", clock=lambda: now[0])
+        with contextlib.redirect_stdout(out):
+            for now[0], done in ((100, 0), (102, 4), (105, 10)):
+                display.show({"state": "running", "done_samples": done, "total_samples": 20, "limiting_stage": "compute"})
+        lines = [json.loads(line)["progress"] for line in out.getvalue().splitlines()]
+        self.assertEqual([0, 10], [line["done"] for line in lines])
+        self.assertEqual({"state": "running", "unit": "images", "done": 10, "total": 20, "per_second": 2, "seconds_left": 5,
+                          "limiting_stage": "compute"}, lines[1])
 
     def test_the_rate_is_that_of_the_last_ten_seconds(self):
         now = [0.0]
