@@ -4,7 +4,7 @@ import hashlib
 import os
 import pathlib
 
-from offramp_launch.environment import ccache_environment
+from offramp_launch.environment import ccache_environment, installed_requirements
 from offramp_launch.steps import run_step
 
 PROGRAMS = ("offramp-producer", "offramp-consumer", "offramp_models")
@@ -14,11 +14,15 @@ JOB_BYTES = 2 << 30
 
 
 def configure(places, preset, definitions):
-    """Runs CMake unless this folder was configured the same way before; Ninja sees to changed CMakeLists.txt itself."""
+    """
+    Runs CMake unless this folder was configured the same way before, with the same packages at hand (tests that need one that is not there
+    are left out); Ninja sees to changed CMakeLists.txt itself.
+    """
     folder = places.build_folder(preset)
     command = ["cmake", "-S", str(places.root), "-B", str(folder), "--preset", preset, *definitions]
     stamp = folder / ".configured"
-    inputs = hashlib.sha256("\0".join(command).encode() + (places.root / "CMakePresets.json").read_bytes()).hexdigest()
+    inputs = hashlib.sha256("\0".join([*command, installed_requirements(places)]).encode()
+                            + (places.root / "CMakePresets.json").read_bytes()).hexdigest()
     if (folder / "build.ninja").exists() and stamp.exists() and stamp.read_text() == inputs:
         return
     run_step(f"configure {preset}", command, places.logs / f"configure-{preset}.log")

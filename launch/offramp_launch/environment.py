@@ -40,6 +40,11 @@ def install_requirements(places, names):
         _stamp(places, name).write_text(_hash(places.launch / name))
 
 
+def installed_requirements(places):
+    """What the environment holds, as a text that changes with it: CMake looks into it when it configures."""
+    return "\n".join(f"{stamp.name} {stamp.read_text()}" for stamp in sorted(places.venv.glob(".installed-*")))
+
+
 def _stamp(places, name):
     return places.venv / f".installed-{name}"
 

@@ -63,7 +63,7 @@ class Resume(InWorlds):
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
         samples = world.summary()["samples"]
         self.assertGreaterEqual(samples["done_before"], 4)
-        self.assertEqual(samples["done_before"] + samples["released"], 3200)
+        self.assertEqual(samples["done_before"] + samples["released"], self.BATCHES * self.BATCH)
         self.assertEqual(samples["sourced"], samples["released"])
         self.assertIn(f"{samples['done_before']} samples were done by earlier runs", world.said())
         self.assertEqual(world.results(), wanted)
@@ -176,8 +176,9 @@ class Resume(InWorlds):
 class HostileFolders(InWorlds):
     """Results on a file system that is full, or becomes read-only: a clear error, nothing is lost, and --resume goes on."""
 
-    FILES = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--copy-bytes", "128KiB", "--batch", "8",
-             "--batches-per-slab", "1", "--batches", "400",
+    BATCHES, BATCH = 1600, 8      # long enough that there is a middle of it
+    FILES = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--copy-bytes", "16KiB", "--batch", str(BATCH),
+             "--batches-per-slab", "1", "--batches", str(BATCHES),
              "--processor", "write", "--status-seconds", "0.05")
 
     def setUp(self):
@@ -206,7 +207,7 @@ class HostileFolders(InWorlds):
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
         samples = world.summary()["samples"]
         self.assertGreater(samples["done_before"], 0)
-        self.assertEqual(samples["done_before"] + samples["released"], 3200)
+        self.assertEqual(samples["done_before"] + samples["released"], self.BATCHES * self.BATCH)
         elsewhere = self.world()
         elsewhere.flags = (*self.FILES, "--write-path", str(elsewhere.output / "files"))
         self.assertEqual(elsewhere.start().wait(), 0, elsewhere.said())
@@ -229,9 +230,14 @@ class HostileFolders(InWorlds):
         self.assertTrue(self.try_remount("size=160m"))
         world = self.world_on_disk(None)
         world.start()
-        world.until(lambda: world.status().get("done_samples", 0) > 0, "the first sample done")
-        # Refused while a file is being written: between two it is not.
-        world.until(lambda: self.try_remount("ro"), "read-only")
+        consumers = world.until(lambda: [pid for pid in world.processes() if is_consumer(pid)], "consumers")
+        world.until(lambda: any((self.disk / "files").glob("*.bin")), "the first file")
+        # Stopped, so that the disk's change comes before the run's end. It is refused while a file is being written: between two it is not.
+        signal_all(consumers, signal.SIGSTOP)
+        while not self.try_remount("ro"):
+            signal_all(consumers, signal.SIGCONT)
+            signal_all(consumers, signal.SIGSTOP)
+        signal_all(consumers, signal.SIGCONT)
         self.assertEqual(world.wait(), 73, world.said())
         self.assertIn("Read-only file system", world.said())
         self.assertTrue(self.try_remount("rw"))
@@ -246,6 +252,18 @@ class HostileFolders(InWorlds):
         self.assertIn(f"--output {self.disk} cannot be written: Read-only file system", world.said())
         self.assertTrue(self.try_remount("rw"))
         self.assert_continues_to_the_same_end(world)
+
+
+def is_consumer(pid):
+    try:
+        return b"offramp-consumer\0" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def signal_all(pids, how):
+    for pid in pids:
+        os.kill(pid, how)
 
 
 if __name__ == "__main__":
