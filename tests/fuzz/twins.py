@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # target: (source, what stands there once, what is put in its place)
 TWINS = {
     "message": ("common/protocol/messages.cpp", "header.bytes != bytes.size() || total != bytes.size()", "header.bytes != bytes.size()"),
-    "slab-header": ("common/slab/slab_view.cpp", "record.key_offset <= keys.size() - record.key_bytes", "record.key_offset <= from.size()"),
+    "slab-header": ("common/slab/slab_view.cpp", "record.key_offset <= keys.size() - record.key_bytes", "record.key_offset < ~0U"),
     "ledger-region": ("consumer/session/ledger_view.cpp", "ledger_bytes >= wanted_bytes", "ledger_bytes >= sizeof header"),
     "manifest": ("producer/report/manifest_file.cpp", " || found.back().end > items", ""),
     "endpoint": ("common/transport/endpoint.cpp", "RunNames::check_run_id(endpoint.names.run_id);\n    } catch", "    } catch"),
