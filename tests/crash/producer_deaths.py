@@ -29,7 +29,8 @@ if "OFFRAMP_BIN_DIR" in os.environ:
 from tests.support.real_run import BIN, RealRun, shared_memory  # noqa: E402: where the programs are is said first
 from tests.support.run_memory import RunMemory, changed_pages, endpoint  # noqa: E402
 
-SMALL = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "8", "--batches", "300", "--slabs", "6", "--processor", "checksum")
+SMALL = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "8", "--batches", "1500", "--slabs", "6", "--processor", "checksum",
+         "--status-seconds", "0.05")
 PATIENCE_SECONDS = 120      # for one death and what follows it
 LOOK_SECONDS = 0.0002       # from one look at the ledger to the next
 STEPS = ("killed, until its pidfd says so", "reaped", "started, until it has the ledger", "until consumers can come back",
