@@ -122,13 +122,18 @@ std::string path_of(const std::string& ipc_address) {
 class ConnectionNews {
   public:
     ConnectionNews(zmq::context_t& context, zmq::socket_t& socket, const std::string& name)
-        : news_(context, zmq::socket_type::pair) {
+        : watched_(socket.handle()), news_(context, zmq::socket_type::pair) {
         const std::string address = "inproc://connections-of-" + name;
         if (::zmq_socket_monitor(socket.handle(), address.c_str(), ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED) != 0)
             throw_zmq("watching the connections of the " + name);
         news_.set(zmq::sockopt::linger, 0);
+        news_.set(zmq::sockopt::rcvhwm, 0);     // a full queue would hold libzmq's thread up; how many connect is limited
         news_.connect(address);
     }
+    // What libzmq cannot send any more it never frees.
+    ~ConnectionNews() { ::zmq_socket_monitor(watched_, nullptr, 0); }
+    ConnectionNews(const ConnectionNews&) = delete;
+    ConnectionNews& operator=(const ConnectionNews&) = delete;
 
     void* handle() { return news_.handle(); }
     void tell(ConnectionLimit& limit) {
@@ -147,6 +152,7 @@ class ConnectionNews {
     }
 
   private:
+    void* watched_;
     zmq::socket_t news_;
 };
 
