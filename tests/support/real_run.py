@@ -13,6 +13,7 @@ import time
 
 WATCHDOG_SECONDS = 120
 BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute()
+SANITIZER = os.environ.get("OFFRAMP_TEST_SANITIZER", "")     # the programs were built with; empty: none
 
 
 def shared_memory():
