@@ -14,7 +14,9 @@ class ProcessorContract : public ::testing::TestWithParam<std::string> {
   protected:
     bool leaves_files() const { return GetParam() != "none"; }
     bool needs_originals() const { return GetParam() == "cut-out" || GetParam() == "overlay"; }
-    bool names_files_by_key() const { return GetParam() == "write" || GetParam() == "mask-png" || needs_originals(); }
+    bool names_files_by_key() const {
+        return GetParam() == "write" || GetParam() == "mask-png" || GetParam() == "npy" || GetParam() == "safetensors" || needs_originals();
+    }
 
     std::vector<MemorySlab> grouped(const std::vector<std::uint64_t>& sizes) const {
         std::vector<MemorySlab> slabs;

@@ -52,8 +52,9 @@ namespace {
 std::vector<TensorSpec> outputs() {
     const std::int64_t scores[] = {1, 3, 5, 7};
     const std::int64_t bytes[] = {1, 10};
-    return {TensorSpec::contiguous("scores", kFloat32, scores),
-            TensorSpec::contiguous("extra", kUInt8, bytes)};
+    const std::int64_t vector[] = {1, kDimensions};
+    return {TensorSpec::contiguous("scores", kFloat32, scores), TensorSpec::contiguous("extra", kUInt8, bytes),
+            TensorSpec::contiguous("embedding", kFloat32, vector)};
 }
 
 void fill_row(SlabWriter& writer, std::uint32_t row, std::uint64_t item) {
@@ -62,6 +63,9 @@ void fill_row(SlabWriter& writer, std::uint32_t row, std::uint64_t item) {
         scores[i] = static_cast<float>((i * 37 + item * 11) % 101);
     std::memcpy(writer.tensor_rows(0, row, 1).data(), scores, sizeof scores);
     std::memset(writer.tensor_rows(1, row, 1).data(), static_cast<int>(item), 10);
+    float vector[kDimensions];
+    for (std::size_t i = 0; i < std::size(vector); ++i) vector[i] = static_cast<float>(item) + static_cast<float>(i) / 8;
+    std::memcpy(writer.tensor_rows(2, row, 1).data(), vector, sizeof vector);
 }
 
 }  // namespace

@@ -1,0 +1,75 @@
+"""Other programs' readers open what processors leave: the numbers are those that the samples were made of."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import numpy
+import safetensors
+
+PROGRAM = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute() / "tests" / "offramp-processed-samples"
+KEYS = {0: "sample 0", 1: 'a folder/é "quoted".jpg', 3: "sample 3", 4: "sample 4", 5: "sample 5"}    # item 2 is a hole
+
+
+class Processed:
+    """A folder in which a processor has left the samples of processed_samples.cpp, and their numbers."""
+
+    def __init__(self, case, processor, *flags):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="offramp-test-"))
+        case.addCleanup(shutil.rmtree, self.folder)
+        printed = self.process(processor, *flags)
+        assert printed.returncode == 0, printed.stderr
+        self.outputs = [json.loads(line) for line in printed.stdout.splitlines()]
+
+    def process(self, processor, *flags):
+        return subprocess.run([PROGRAM, "--processor", processor, "--output", self.folder, *flags], capture_output=True, text=True, timeout=60)
+
+    def samples(self):
+        """Item, key, output and array of every number that must be found."""
+        for item, key in KEYS.items():
+            for place, output in enumerate(self.outputs):
+                i = numpy.arange(int(numpy.prod(output["shape"])))
+                numbers = (item * 131 + place * 7 + i * 37 + i // 11) % 101
+                if output["dtype"] == "bool":
+                    numbers %= 2
+                yield item, key, output, numbers.reshape(output["shape"])
+
+    def files(self):
+        return {str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if path.is_file()}
+
+
+class Npy(unittest.TestCase):
+    def test_numpy_maps_every_array(self):
+        processed = Processed(self, "npy")
+        wanted = set()
+        for _, key, output, numbers in processed.samples():
+            name = f"{key}.{output['name']}.npy"
+            wanted.add(name)
+            array = numpy.load(processed.folder / name, mmap_mode="r", allow_pickle=False)
+            # A single number of a file that is mapped comes with one dimension too many from some versions.
+            dtype = "float32" if output["dtype"] == "bfloat16" else output["dtype"]
+            self.assertEqual((array.dtype.name, list(array.shape) if output["shape"] else []), (dtype, output["shape"]), name)
+            self.assertTrue(array.flags.c_contiguous and array.flags.aligned and array.offset % 64 == 0, name)
+            numpy.testing.assert_array_equal(array.reshape(output["shape"]), numbers, name)
+        self.assertEqual(processed.files(), wanted)
+
+
+class Safetensors(unittest.TestCase):
+    def test_the_library_opens_every_file(self):
+        processed = Processed(self, "safetensors")
+        self.assertEqual(processed.files(), {f"{key}.safetensors" for key in KEYS.values()})
+        for _, key, output, numbers in processed.samples():
+            with safetensors.safe_open(processed.folder / f"{key}.safetensors", framework="pt") as file:
+                self.assertEqual(file.metadata(), {"key": key, "model": "made"})
+                self.assertEqual(set(file.keys()), {output["name"] for output in processed.outputs})
+                tensor = file.get_tensor(output["name"])
+            self.assertEqual((str(tensor.dtype).removeprefix("torch."), list(tensor.shape)), (output["dtype"], output["shape"]))
+            numpy.testing.assert_array_equal(tensor.double().numpy(), numbers, key)
+
+
+if __name__ == "__main__":
+    unittest.main()
