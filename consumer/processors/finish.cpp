@@ -7,6 +7,7 @@
 #include "consumer/sinks/atomic_file.hpp"
 #include "consumer/sinks/cannot_write.hpp"
 #include "consumer/sinks/durability.hpp"
+#include "consumer/sinks/output_database.hpp"
 #include "consumer/sinks/output_name.hpp"
 #include "consumer/sinks/segment_merge.hpp"
 
@@ -20,6 +21,12 @@ void remove_leftovers(const std::string& folder) {
 
 std::string checksums_file(const std::string& output) {
     return output + "/checksums.tsv";
+}
+
+// The databases that processors make, each in its own output folder.
+std::vector<std::string> databases_of(const RunConfig& own) {
+    if (own.processor == "embeddings-sqlite") return {"embeddings"};
+    return {};
 }
 
 void merge_checksums(const RunConfig& config) {
@@ -37,11 +44,21 @@ void merge_checksums(const RunConfig& config) {
             file, outcome.conflicts);
 }
 
+void finish_own(const RunConfig& own) {
+    merge_checksums(own);
+    for (const std::string& name : databases_of(own)) finish_database(own.output, name);
+}
+
+void start_own_over(const RunConfig& own) {
+    remove_series(own.output, "checksum", checksums_file(own.output));
+    for (const std::string& name : databases_of(own)) remove_database(own.output, name);
+}
+
 }  // namespace
 
 void finish_run(const RunConfig& config) {
     if (!config.output.empty()) {
-        for (const RunConfig& own : configs_of(config)) merge_checksums(own);
+        for (const RunConfig& own : configs_of(config)) finish_own(own);
         remove_leftovers(config.output);
     }
     std::error_code unknown;
@@ -55,7 +72,7 @@ void start_over(const RunConfig& config) {
     std::error_code failure;
     std::filesystem::remove(manifest, failure);
     if (failure) throw cannot_write("removing " + manifest, failure.value());
-    for (const RunConfig& own : configs_of(config)) remove_series(own.output, "checksum", checksums_file(own.output));
+    for (const RunConfig& own : configs_of(config)) start_own_over(own);
 }
 
 }  // namespace offramp

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import shutil
+import sqlite3
 import subprocess
 import tempfile
 import unittest
@@ -69,6 +70,39 @@ class Safetensors(unittest.TestCase):
                 tensor = file.get_tensor(output["name"])
             self.assertEqual((str(tensor.dtype).removeprefix("torch."), list(tensor.shape)), (output["dtype"], output["shape"]))
             numpy.testing.assert_array_equal(tensor.double().numpy(), numbers, key)
+
+
+class EmbeddingsSqlite(unittest.TestCase):
+    FLAGS = {"as they are": (), "normalized": ("--normalize",), "float16": ("--vector-dtype", "fp16"),
+             "all at once": ("--normalize", "--vector-dtype", "fp16", "--truncate-dim", "5")}
+
+    def wanted(self, numbers, flags):
+        vector = numbers.astype("float64")[: 5 if "--truncate-dim" in flags else None]
+        if "--normalize" in flags:
+            vector = vector / numpy.linalg.norm(vector)
+        return vector.astype("float32").astype("<f2" if "fp16" in flags else "<f4")
+
+    def test_sqlite3_and_numpy_read_every_vector(self):
+        for name, flags in self.FLAGS.items():
+            with self.subTest(name):
+                processed = Processed(self, "embeddings-sqlite", *flags)
+                self.assertEqual(processed.files(), {"embeddings.sqlite", ".offramp-made-embeddings"})
+                database = sqlite3.connect(processed.folder / "embeddings.sqlite")
+                self.addCleanup(database.close)
+                vectors = [sample for sample in processed.samples() if len(sample[2]["shape"]) == 1]
+                self.assertEqual(database.execute("SELECT count(*) FROM embeddings").fetchone()[0], len(vectors))
+                for item, key, output, numbers in vectors:
+                    found = database.execute("SELECT item, vector, dimensions, dtype, normalized, model FROM embeddings JOIN outputs USING (output) "
+                                             "WHERE key = ? AND output = ?", (key, output["name"])).fetchone()
+                    wanted = self.wanted(numbers, flags)
+                    numpy.testing.assert_array_equal(numpy.frombuffer(found[1], wanted.dtype), wanted)
+                    self.assertEqual((found[0], *found[2:]), (item, len(wanted), wanted.dtype.name, int("--normalize" in flags), "made"))
+
+    def test_a_second_run_with_other_vectors_is_refused(self):
+        processed = Processed(self, "embeddings-sqlite")
+        refused = processed.process("embeddings-sqlite", "--truncate-dim", "7")
+        self.assertEqual(refused.returncode, 64)
+        self.assertIn("vectors of 12 float32 numbers", refused.stderr)
 
 
 if __name__ == "__main__":

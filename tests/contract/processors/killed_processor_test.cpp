@@ -70,8 +70,7 @@ TEST_P(KilledProcessor, AtEverySystemCallOfFinishingAlone) {
     for (; fate == Fate::Killed && n < 5000; ++n) {
         const ScratchFolder folder;
         const RunConfig config = config_for(GetParam(), folder.path());
-        const auto processor = make_processor(GetParam(), {&config});
-        for (const MemorySlab& slab : given) processor->process(slab.contents(), kNoProgress, kCurrent);
+        process_all(config, given);
         fate = killed_at_syscall(n, [&] { finish_run(config); });
         if (!fate) GTEST_SKIP() << "this machine does not let a process trace its child";
         finish_run(config);

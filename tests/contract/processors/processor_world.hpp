@@ -27,7 +27,8 @@ class ScratchFolder {
     std::string path_;
 };
 
-// Every file below a folder by its relative path, with its bytes, and every folder with an empty text.
+// Every file below a folder by its relative path, with its bytes, and every folder with an empty text. Of a database its rows, for
+// its bytes depend on who wrote first.
 using Tree = std::map<std::string, std::string>;
 Tree read_tree(const std::string& folder);
 
@@ -60,7 +61,9 @@ const std::string& originals();
 // The settings with which a processor leaves results in `folder`.
 RunConfig config_for(const std::string& processor, const std::string& folder);
 
-// Processes the slabs as one consumer would, then finishes the run; returns what lies in the folder.
+// Processes the slabs as one consumer would, which is gone afterwards.
+void process_all(const RunConfig& config, const std::vector<MemorySlab>& slabs);
+// The same, then finishes the run; returns what lies in the folder.
 Tree run_over(const RunConfig& config, const std::string& folder, const std::vector<MemorySlab>& slabs);
 
 inline const Progress kNoProgress = [] {};
