@@ -10,6 +10,8 @@ import tempfile
 import unittest
 
 import numpy
+import PIL.Image
+import pycocotools.mask
 import safetensors
 
 PROGRAM = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute() / "tests" / "offramp-processed-samples"
@@ -24,7 +26,7 @@ class Processed:
         case.addCleanup(shutil.rmtree, self.folder)
         printed = self.process(processor, *flags)
         assert printed.returncode == 0, printed.stderr
-        self.outputs = [json.loads(line) for line in printed.stdout.splitlines()]
+        self.outputs = [json.loads(line) for line in printed.stdout.splitlines() if line.startswith("{")]
 
     def process(self, processor, *flags):
         return subprocess.run([PROGRAM, "--processor", processor, "--output", self.folder, *flags], capture_output=True, text=True, timeout=60)
@@ -103,6 +105,42 @@ class EmbeddingsSqlite(unittest.TestCase):
         refused = processed.process("embeddings-sqlite", "--truncate-dim", "7")
         self.assertEqual(refused.returncode, 64)
         self.assertIn("vectors of 12 float32 numbers", refused.stderr)
+
+
+class MaskRle(unittest.TestCase):
+    def test_pycocotools_decodes_the_masks_of_the_png_files(self):
+        processed = Processed(self, "mask-png,mask-rle,records")
+        records = sqlite3.connect(processed.folder / "records/records.sqlite")
+        self.addCleanup(records.close)
+        lines = [json.loads(line) for line in (processed.folder / "mask-rle/masks.jsonl").read_text().splitlines()]
+        # Two outputs are class scores; the second lies channels-last.
+        self.assertEqual([(line["item"], line["key"], line["output"]) for line in lines],
+                         [(*sample, output) for sample in KEYS.items() for output in ("scores", "turned")])
+        shares = {}
+        for line in lines:
+            png = numpy.asarray(PIL.Image.open(processed.folder / f"mask-png/{line['key']}.{line['output']}.png"))
+            self.assertGreaterEqual(len(numpy.unique(png)), 2)
+            self.assertEqual(line["size"], list(png.shape))
+            self.assert_same_mask(line, png)
+            of_item = shares.setdefault(line["item"], {})
+            of_item[line["output"]] = {str(id): count / png.size for id, count in zip(*numpy.unique(png, return_counts=True))}
+        for item, key in KEYS.items():
+            found = records.execute("SELECT key, files, classes FROM records WHERE status = 'done' AND item = ?", (item,)).fetchone()
+            files = {"mask-png": [f"mask-png/{key}.scores.png", f"mask-png/{key}.turned.png"]}
+            self.assertEqual((found[0], json.loads(found[1]), json.loads(found[2])), (key, files, shares[item]))
+        self.assertEqual(records.execute("SELECT item, status FROM records WHERE status != 'done'").fetchall(), [(2, "skipped")])
+
+    def assert_same_mask(self, line, png):
+        covered = numpy.zeros(png.shape, bool)
+        for annotation in line["annotations"]:
+            encoded = annotation["segmentation"]
+            mask = pycocotools.mask.decode(encoded).astype(bool)
+            numpy.testing.assert_array_equal(mask, png == annotation["category_id"])
+            self.assertEqual(pycocotools.mask.encode(numpy.asfortranarray(mask, "uint8"))["counts"].decode(), encoded["counts"])
+            self.assertEqual((annotation["area"], annotation["bbox"]),
+                             (int(pycocotools.mask.area(encoded)), pycocotools.mask.toBbox(encoded).astype(int).tolist()))
+            covered |= mask
+        numpy.testing.assert_array_equal(covered, png != 0)
 
 
 if __name__ == "__main__":

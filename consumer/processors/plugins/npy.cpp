@@ -1,4 +1,5 @@
 #include <string>
+#include <vector>
 
 #include "common/base/error.hpp"
 #include "consumer/processors/processor.hpp"
@@ -56,8 +57,7 @@ class Npy final : public Processor {
         for (const SampleView& sample : slab.samples) {
             if (sample.hole) continue;
             for (const TensorView& tensor : slab.tensors) {
-                const std::string suffix = "." + std::string(checked_output_name(tensor.spec.name)) + ".npy";
-                AtomicFile file(sample_path(folder_, sample.key, suffix), durability_);
+                AtomicFile file(sample_path(folder_, sample.key, suffix_of(tensor)), durability_);
                 const std::string header = npy_header(tensor.spec);
                 file.write(std::as_bytes(std::span(header)));
                 in_chunks(array_.of(tensor, sample.row), progress, [&](std::span<const std::byte> chunk) {
@@ -69,7 +69,15 @@ class Npy final : public Processor {
         }
     }
 
+    std::vector<std::string> files_of(const SlabContents& slab, const SampleView& sample) const override {
+        std::vector<std::string> files;
+        for (const TensorView& tensor : slab.tensors) files.push_back(sample.key + suffix_of(tensor));
+        return files;
+    }
+
   private:
+    static std::string suffix_of(const TensorView& tensor) { return "." + std::string(checked_output_name(tensor.spec.name)) + ".npy"; }
+
     // A bfloat16 is the upper half of the float32 of its value.
     std::span<const std::byte> widened(std::span<const std::byte> halves) {
         floats_.assign(halves.size() * 2, std::byte{0});

@@ -53,6 +53,10 @@ class Safetensors final : public Processor {
         }
     }
 
+    std::vector<std::string> files_of(const SlabContents& /*slab*/, const SampleView& sample) const override {
+        return {sample.key + ".safetensors"};
+    }
+
   private:
     std::string folder_;
     Durability durability_;

@@ -19,8 +19,9 @@ namespace offramp::test {
 
 namespace fs = std::filesystem;
 
-ScratchFolder::ScratchFolder() {
-    std::string pattern = (fs::temp_directory_path() / "offramp-test-XXXXXX").string();
+ScratchFolder::ScratchFolder(On place) {
+    const bool in_memory = place == On::Memory && ::access("/dev/shm", W_OK) == 0;
+    std::string pattern = in_memory ? "/dev/shm/scratch-of-offramp-test-XXXXXX" : (fs::temp_directory_path() / "offramp-test-XXXXXX").string();
     if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp " + pattern);
     path_ = pattern;
 }

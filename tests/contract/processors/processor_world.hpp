@@ -14,10 +14,11 @@
 
 namespace offramp::test {
 
-// A folder that is removed with everything in it.
+// A folder that is removed with everything in it. In memory nothing waits for a disk's flushes, of which databases make many.
 class ScratchFolder {
   public:
-    ScratchFolder();
+    enum class On { Disk, Memory };
+    explicit ScratchFolder(On place = On::Disk);
     ScratchFolder(const ScratchFolder&) = delete;
     ScratchFolder& operator=(const ScratchFolder&) = delete;
     ~ScratchFolder();
