@@ -22,7 +22,7 @@ KINDS = {
     "segments": (*COPY, "--processor", "checksum", "--copy-bytes", "2MiB", "--batch", "16", "--samples-per-slab", "4", "--batches", "150"),
     "masks": (*COPY, "--processor", "mask-png,mask-rle,records", "--copy-outputs", "5x24x32", "--batch", "8", "--batches", "60"),
     "rows": (*COPY, "--processor", "checksum,embeddings-sqlite", "--copy-outputs", "48", "--batch", "8", "--samples-per-slab", "4",
-             "--batches", "150", "--vector-dtype", "fp16", "--normalize"),
+             "--batches", "150", "--vector-dtype", "fp16"),
     "files": (*COPY, "--processor", "write", "--copy-bytes", "64KiB", "--batch", "8", "--batches", "60", "--write-path", "{output}/files"),
 }
 
