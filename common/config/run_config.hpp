@@ -90,6 +90,9 @@ struct RunConfig {
     std::string write_path = "/dev/null";
     bool write_copy = false;  // `write`: serialise into a copy first, as the article does
     std::uint32_t png_level = 3;
+    bool normalize = false;             // vectors are brought to length 1
+    std::string vector_dtype = "fp32";  // of stored vectors: "fp32", "fp16"
+    std::uint32_t truncate_dim = 0;     // first numbers of a vector that are stored; 0: all
     bool durable = false;  // results and manifest survive a power cut, too
     bool resume = false;   // do only what the output folder's manifest does not hold
     bool start_over = false;  // remove what earlier runs left of outputs that are appended to

@@ -211,6 +211,10 @@ void add_consumers(std::vector<Setting>& table) {
                    "Where the processor `write` writes", check_not_empty);
     consumers.on_off("write-copy", &RunConfig::write_copy, "`write`: serialise into a copy first");
     consumers.whole("png-level", &RunConfig::png_level, {0, 9, ""}, "Compression of PNG files");
+    consumers.on_off("normalize", &RunConfig::normalize, "Embeddings: bring each vector to length 1");
+    consumers.word("vector-dtype", &RunConfig::vector_dtype, {"fp32", "fp16"}, "Embeddings: what vectors are stored as");
+    consumers.whole("truncate-dim", &RunConfig::truncate_dim, {1, 1'000'000, "all"},
+                    "Embeddings: store only so many numbers of each vector, the first ones");
     consumers.on_off("durable", &RunConfig::durable,
                      "Flush results, folders and manifest to the disk: they survive a power cut");
     consumers.on_off("resume", &RunConfig::resume, "Continue the run that left --output: do only what is missing there");

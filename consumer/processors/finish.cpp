@@ -7,6 +7,7 @@
 #include "consumer/sinks/atomic_file.hpp"
 #include "consumer/sinks/cannot_write.hpp"
 #include "consumer/sinks/durability.hpp"
+#include "consumer/sinks/output_database.hpp"
 #include "consumer/sinks/output_name.hpp"
 #include "consumer/sinks/segment_merge.hpp"
 
@@ -18,13 +19,23 @@ void remove_leftovers(const std::string& folder) {
     if (removed > 0) spdlog::info("removed {} temporary files of dead consumers from {}", removed, folder);
 }
 
-std::string checksums_file(const std::string& output) {
-    return output + "/checksums.tsv";
+// What is appended to as segments, and merged at a run's end.
+struct Series {
+    const char* name;
+    const char* file;
+};
+constexpr Series kSeries[] = {{"checksum", "checksums.tsv"}, {"mask-rle", "masks.jsonl"}};
+
+// The databases that processors make, each in its own output folder.
+std::vector<std::string> databases_of(const RunConfig& own) {
+    if (own.processor == "embeddings-sqlite") return {"embeddings"};
+    if (own.processor == "records") return {"records"};
+    return {};
 }
 
-void merge_checksums(const RunConfig& config) {
-    const std::string file = checksums_file(config.output);
-    const MergeOutcome outcome = merge_segments(config.output, "checksum", file,
+void merge_lines(const RunConfig& config, const Series& series) {
+    const std::string file = config.output + "/" + series.file;
+    const MergeOutcome outcome = merge_segments(config.output, series.name, file,
                                                 config.resume ? FormerOutput::KeptIn : FormerOutput::Replaced,
                                                 config.durable ? Durability::PowerCut : Durability::Process);
     if (outcome.segments > 0)
@@ -32,16 +43,26 @@ void merge_checksums(const RunConfig& config) {
                      outcome.kept, outcome.segments, outcome.repeats);
     if (outcome.conflicts > 0)
         spdlog::warn(
-            "{}: {} items were delivered again with other checksums; the latest were kept. "
+            "{}: {} items were delivered again with other lines; the latest were kept. "
             "Is the output folder that of an earlier, unfinished run?",
             file, outcome.conflicts);
+}
+
+void finish_own(const RunConfig& own) {
+    for (const Series& series : kSeries) merge_lines(own, series);
+    for (const std::string& name : databases_of(own)) finish_database(own.output, name);
+}
+
+void start_own_over(const RunConfig& own) {
+    for (const Series& series : kSeries) remove_series(own.output, series.name, own.output + "/" + series.file);
+    for (const std::string& name : databases_of(own)) remove_database(own.output, name);
 }
 
 }  // namespace
 
 void finish_run(const RunConfig& config) {
     if (!config.output.empty()) {
-        for (const RunConfig& own : configs_of(config)) merge_checksums(own);
+        for (const RunConfig& own : configs_of(config)) finish_own(own);
         remove_leftovers(config.output);
     }
     std::error_code unknown;
@@ -55,7 +76,7 @@ void start_over(const RunConfig& config) {
     std::error_code failure;
     std::filesystem::remove(manifest, failure);
     if (failure) throw cannot_write("removing " + manifest, failure.value());
-    for (const RunConfig& own : configs_of(config)) remove_series(own.output, "checksum", checksums_file(own.output));
+    for (const RunConfig& own : configs_of(config)) start_own_over(own);
 }
 
 }  // namespace offramp

@@ -4,9 +4,10 @@
 
 namespace offramp {
 
-// Does what is to be done once, when all consumers of a run are gone: merges the checksums' segments to OUTPUT/checksums.tsv (of a run
-// that continues another, into what is there), and removes the temporary files of dead consumers. May be killed and called again.
-// Without an output folder there is nothing to do. Errors: those of merge_segments() and remove_stale_temporaries().
+// Does what is to be done once, when all consumers of a run are gone: merges segments to OUTPUT/checksums.tsv and OUTPUT/masks.jsonl (of a run
+// that continues another, into what is there), makes databases one file each, and removes the temporary files of dead consumers. May be killed and called again.
+// Without an output folder there is nothing to do. Errors: those of merge_segments(), finish_database() and
+// remove_stale_temporaries().
 void finish_run(const RunConfig& config);
 
 // Does what is to be done once, before the programs of a run that continues no other: what earlier runs left of outputs that are

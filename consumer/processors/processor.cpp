@@ -22,15 +22,16 @@ std::unique_ptr<Processor> make_one(const std::string& name, const ProcessorOpti
 class ProcessorRow final : public Processor {
   public:
     explicit ProcessorRow(const RunConfig& config) {
-        for (const RunConfig& own : configs_of(config)) processors_.push_back(make_one(own.processor, {.config = &own}));
+        for (const RunConfig& own : configs_of(config))
+            processors_.push_back({own.processor, make_one(own.processor, {.config = &own, .companions = &processors_})});
     }
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
-        for (const auto& processor : processors_) processor->process(slab, progress, still_current);
+        for (const NamedProcessor& each : processors_) each.processor->process(slab, progress, still_current);
     }
 
   private:
-    std::vector<std::unique_ptr<Processor>> processors_;
+    std::vector<NamedProcessor> processors_;
 };
 
 }  // namespace

@@ -35,10 +35,21 @@ class Processor {
  public:
     virtual ~Processor() = default;
     virtual void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) = 0;
+    // The files that process() leaves for a sample alone, as paths below the output folder; for whoever lists them. A sample that is
+    // no hole.
+    virtual std::vector<std::string> files_of(const SlabContents& /*slab*/, const SampleView& /*sample*/) const { return {}; }
+};
+
+// One of several processors that work on each slab.
+struct NamedProcessor {
+    std::string name;
+    std::unique_ptr<Processor> processor;
 };
 
 struct ProcessorOptions {
     const RunConfig* config = nullptr;
+    // All that work on each slab, where there are several; whole when the first slab comes. Outlives the processor.
+    const std::vector<NamedProcessor>* companions = nullptr;
 
     Durability durability() const { return config->durable ? Durability::PowerCut : Durability::Process; }
     // The folder for the files of a processor that leaves some, `processor`. Errors: ConfigError without --output; SystemError with

@@ -53,6 +53,25 @@ std::string obstacle(const TensorSpec& spec, std::uint32_t expansion) {
     return {};
 }
 
+// `reasons`: what stands in the way of the others.
+std::vector<SegmentationOutput> find_outputs(const SlabContents& slab, std::string& reasons) {
+    std::vector<SegmentationOutput> fitting;
+    for (const TensorView& tensor : slab.tensors) {
+        if (is_confidence(slab, tensor.spec)) continue;
+        const std::string reason = obstacle(tensor.spec, slab.expansion);
+        if (!reason.empty())
+            reasons += "; output " + tensor.spec.describe() + ": " + reason;
+        else if (is_scores(tensor.spec))
+            fitting.push_back({.tensor = &tensor, .confidence = nullptr, .expansion = slab.expansion, .suffix = {}});
+        else
+            fitting.push_back({.tensor = &tensor, .confidence = confidence_of(slab, tensor.spec), .expansion = 1, .suffix = {}});
+    }
+    if (fitting.size() > 1)
+        for (SegmentationOutput& output : fitting)
+            output.suffix = "." + std::string(checked_output_name(output.tensor->spec.name));
+    return fitting;
+}
+
 }  // namespace
 
 std::uint32_t SegmentationOutput::width() const {
@@ -79,26 +98,24 @@ ClassScores SegmentationOutput::scores(std::size_t row) const {
 }
 
 std::vector<SegmentationOutput> segmentation_outputs(const SlabContents& slab, std::string_view processor) {
-    std::vector<SegmentationOutput> fitting;
     std::string reasons;
-    for (const TensorView& tensor : slab.tensors) {
-        if (is_confidence(slab, tensor.spec)) continue;
-        const std::string reason = obstacle(tensor.spec, slab.expansion);
-        if (!reason.empty())
-            reasons += "; output " + tensor.spec.describe() + ": " + reason;
-        else if (is_scores(tensor.spec))
-            fitting.push_back({.tensor = &tensor, .confidence = nullptr, .expansion = slab.expansion, .suffix = {}});
-        else
-            fitting.push_back({.tensor = &tensor, .confidence = confidence_of(slab, tensor.spec), .expansion = 1, .suffix = {}});
-    }
+    std::vector<SegmentationOutput> fitting = find_outputs(slab, reasons);
     if (fitting.empty())
         throw ConfigError("processor " + std::string(processor) + " finds no output of model '" + slab.model + "' to make masks of" +
                               reasons,
                           "Choose a segmentation model or another --processor");
-    if (fitting.size() > 1)
-        for (SegmentationOutput& output : fitting)
-            output.suffix = "." + std::string(checked_output_name(output.tensor->spec.name));
     return fitting;
+}
+
+std::vector<SegmentationOutput> segmentation_outputs_if_any(const SlabContents& slab) {
+    std::string reasons;
+    return find_outputs(slab, reasons);
+}
+
+std::vector<std::string> segmentation_files(const SlabContents& slab, const SampleView& sample, std::string_view extension) {
+    std::vector<std::string> files;
+    for (const SegmentationOutput& output : segmentation_outputs_if_any(slab)) files.push_back(sample.key + output.suffix + std::string(extension));
+    return files;
 }
 
 std::span<const std::uint8_t> plane_of(const TensorView& tensor, std::size_t row, std::vector<std::uint8_t>& scratch) {

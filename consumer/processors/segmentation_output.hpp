@@ -30,6 +30,12 @@ struct SegmentationOutput {
 // asks.
 std::vector<SegmentationOutput> segmentation_outputs(const SlabContents& slab, std::string_view processor);
 
+// The same, none when there is none.
+std::vector<SegmentationOutput> segmentation_outputs_if_any(const SlabContents& slab);
+
+// The files of a sample, KEY+EXTENSION, of a processor that makes one of each of these outputs (Processor::files_of).
+std::vector<std::string> segmentation_files(const SlabContents& slab, const SampleView& sample, std::string_view extension);
+
 // A plane of bytes, uint8 [N, H, W], of one sample, row by row: the slab's own bytes where they lie so, else put together in
 // `scratch`.
 std::span<const std::uint8_t> plane_of(const TensorView& tensor, std::size_t row, std::vector<std::uint8_t>& scratch);

@@ -42,6 +42,14 @@ void SegmentFile::add_line(std::uint64_t item, std::initializer_list<std::string
     text_ += '\n';
 }
 
+void SegmentFile::add_json(std::uint64_t item, std::string_view members) {
+    text_ += kJsonLine;
+    text_ += std::to_string(item);
+    text_ += ',';
+    text_ += members;
+    text_ += "}\n";
+}
+
 void SegmentFile::commit() {
     if (text_.empty()) return;
     write_atomically(folder_ + "/" + segment_file_name(batch_, row_, text_), std::as_bytes(std::span(text_)),

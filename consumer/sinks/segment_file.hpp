@@ -13,7 +13,7 @@ namespace offramp {
 std::string segment_folder(const std::string& folder, std::string_view name);
 
 // Collects the lines of one delivery and commits them as one immutable file, for formats that are appended
-// to. A line is "item<TAB>field<TAB>field...": the item's number in the source stands for its batch and row.
+// to. A line is "item<TAB>field<TAB>field...", or {"item":N,...}: the item's number in the source stands for its batch and row.
 //
 // The file is named BATCH-ROW-CONTENT.tsv: where its first sample lies in the run's input, and the XXH3 of
 // its bytes. So the same samples, delivered again, replace the file by itself, differently grouped they make
@@ -30,6 +30,8 @@ class SegmentFile {
     // Fields may hold anything: tabs, newlines and backslashes are escaped. All lines of an item follow one
     // another.
     void add_line(std::uint64_t item, std::initializer_list<std::string_view> fields);
+    // A line of JSON instead: an object that begins with "item", followed by these members, "key":"a","size":[2,3]. No newlines.
+    void add_json(std::uint64_t item, std::string_view members);
     // Nothing is written when there is no line.
     void commit();
 
@@ -40,6 +42,9 @@ class SegmentFile {
     std::uint64_t batch_ = 0;
     std::uint32_t row_ = 0;
 };
+
+// What a line of JSON begins with, before the item's number.
+inline constexpr std::string_view kJsonLine = "{\"item\":";
 
 // The name of a segment file of this content, and whether a name was made so.
 std::string segment_file_name(std::uint64_t batch, std::uint32_t row, std::string_view text);

@@ -78,8 +78,10 @@ std::vector<Segment> read_segments(const fs::path& folder) {
 
 std::uint64_t item_of(std::string_view line, const fs::path& path) {
     std::uint64_t item = 0;
+    const bool json = line.starts_with(kJsonLine);
+    if (json) line.remove_prefix(kJsonLine.size());
     const auto [end, failure] = std::from_chars(line.data(), line.data() + line.size(), item);
-    if (failure != std::errc{} || end == line.data() + line.size() || (*end != '\t' && *end != '\n'))
+    if (failure != std::errc{} || end == line.data() + line.size() || (*end != (json ? ',' : '\t') && *end != '\n'))
         fail_damaged(path, "a line does not begin with an item's number");
     return item;
 }

@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "producer/cuda/bfloat16_bits.hpp"
-#include "producer/cuda/float16_bits.hpp"
+#include "common/slab/float16_bits.hpp"
 
 namespace offramp {
 namespace {

@@ -44,6 +44,7 @@ std::vector<std::string> flags_of(const RunConfig& config) {
         flags.push_back("image-size");
     if (config.source == "synthetic") flags.push_back("synthetic-on");
     if (config.has_processor("mask-png") || config.has_processor("cut-out")) flags.push_back("png-level");
+    if (config.has_processor("embeddings-sqlite")) flags.insert(flags.end(), {"normalize", "vector-dtype", "truncate-dim"});
     if (config.has_processor("write")) flags.push_back("write-path");
     return flags;
 }

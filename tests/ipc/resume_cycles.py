@@ -3,7 +3,7 @@ Kills everything with SIGKILL at random moments and starts again with --resume, 
 
     OFFRAMP_TEST_BIN=build/release/bin PYTHONPATH=. python3 tests/ipc/resume_cycles.py --cycles 1000
 
-A cycle is a start and a kill; a run that gets to its end is compared with an undisturbed one, byte by byte, and the next begins from
+A cycle is a start and a kill; a run that gets to its end is compared with an undisturbed one, byte by byte and row by row, and the next begins from
 nothing. Ends with 0 when nothing was lost, nothing was there twice and nothing was left behind.
 """
 
@@ -20,7 +20,9 @@ from tests.support.launched_resume import World
 COPY = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--status-seconds", "0.05")
 KINDS = {
     "segments": (*COPY, "--processor", "checksum", "--copy-bytes", "2MiB", "--batch", "16", "--samples-per-slab", "4", "--batches", "150"),
-    "masks": (*COPY, "--processor", "mask-png", "--copy-outputs", "5x24x32", "--batch", "8", "--batches", "60"),
+    "masks": (*COPY, "--processor", "mask-png,mask-rle,records", "--copy-outputs", "5x24x32", "--batch", "8", "--batches", "60"),
+    "rows": (*COPY, "--processor", "checksum,embeddings-sqlite", "--copy-outputs", "48", "--batch", "8", "--samples-per-slab", "4",
+             "--batches", "150", "--vector-dtype", "fp16"),
     "files": (*COPY, "--processor", "write", "--copy-bytes", "64KiB", "--batch", "8", "--batches", "60", "--write-path", "{output}/files"),
 }
 

@@ -17,6 +17,8 @@ CYCLES = 10      # of each kind
 COPY = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--copy-bytes", "1MiB", "--batch", "8",
         "--samples-per-slab", "4", "--processor", "checksum", "--status-seconds", "0.05")
 SHORT = (*COPY, "--batches", "40")
+ROWS = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--copy-outputs", "384", "--batch", "8", "--batches-per-slab", "1",
+        "--processor", "embeddings-sqlite", "--status-seconds", "0.05")
 LONG = (*COPY, "--batches", "100000")
 
 
@@ -118,6 +120,26 @@ class Resume(InWorlds):
         manifest.write_text("something else\n")
         self.assertEqual(world.start("--resume").wait(), 65, world.said())
         self.assertIn(str(manifest), world.said())
+
+    def test_a_database_that_goes_away_in_mid_run_is_waited_for(self):
+        flags = (*ROWS, "--batches", "3000")
+        world = self.world(*flags)
+        world.start()
+        database, away = world.output / "embeddings.sqlite", world.output / "away"
+        world.until(lambda: world.status().get("done_samples", 0) >= 80, "some rows")
+        database.rename(away)
+        world.until(lambda: "and with it results that count as done" in world.said(), "a consumer that finds no database")
+        self.assertFalse(database.exists(), "another one was begun")
+        away.rename(database)
+        self.assertEqual(world.wait(), 0, world.said())
+        self.assertEqual(world.results(), self.undisturbed(*flags))
+
+    def test_a_database_begins_anew_when_its_run_does(self):
+        world = self.world(*ROWS, "--batches", "40", "--consumers", "3")
+        self.assertEqual(world.start().wait(), 0, world.said())
+        world.flags = (*ROWS, "--batches", "20", "--truncate-dim", "16")
+        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.results(), self.undisturbed(*world.flags))
 
     def test_with_nothing_there_everything_is_done(self):
         world = self.world(*SHORT)
@@ -225,6 +247,16 @@ class HostileFolders(InWorlds):
                 self.assert_continues_to_the_same_end(world)
                 for entry in self.disk.iterdir():
                     shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+
+    def test_a_full_disk_under_a_database(self):
+        flags = (*ROWS, "--batches", "500", "--vector-dtype", "fp32")
+        world = self.world(*flags, output=self.disk)
+        self.assertEqual(world.start().wait(), 73, world.said())
+        self.assertIn("No space left on device", world.said())
+        self.assertTrue(self.try_remount("size=160m"))
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertGreater(world.summary()["samples"]["done_before"], 0)
+        self.assertEqual(world.results(), self.undisturbed(*flags))
 
     def test_a_disk_that_becomes_read_only_in_mid_run(self):
         self.assertTrue(self.try_remount("size=160m"))

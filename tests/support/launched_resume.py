@@ -10,6 +10,7 @@ import tempfile
 import time
 import uuid
 
+from tests.support.database_rows import comparable
 from tests.support.launched_run import ROOT, Launched
 from tests.support.marked_processes import processes_marked
 
@@ -86,7 +87,7 @@ class World(Launched):
         return {name for name in os.listdir("/dev/shm") if f"test-{self.mark[:12]}-" in name}
 
     def results(self, folder=None):
-        """Every result with its bytes, by relative name; leftovers of ours too, but manifest and lock."""
+        """Every result as it is compared, by relative name; leftovers of ours too, but manifest and lock."""
         folder = folder or self.output
-        return {str(path.relative_to(folder)): path.read_bytes()
+        return {str(path.relative_to(folder)): comparable(path)
                 for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in OWN}

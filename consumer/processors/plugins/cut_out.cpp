@@ -35,6 +35,10 @@ class CutOut final : public Processor {
         }
     }
 
+    std::vector<std::string> files_of(const SlabContents& slab, const SampleView& sample) const override {
+        return segmentation_files(slab, sample, ".png");
+    }
+
   private:
     std::span<const std::byte> cut(const OriginalImages::Image& original, const SegmentationOutput& output, std::size_t row,
                                    const Progress& progress) {

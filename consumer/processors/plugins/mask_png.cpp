@@ -29,6 +29,10 @@ class MaskPng final : public Processor {
         }
     }
 
+    std::vector<std::string> files_of(const SlabContents& slab, const SampleView& sample) const override {
+        return segmentation_files(slab, sample, ".png");
+    }
+
   private:
     std::string folder_;
     Durability durability_;

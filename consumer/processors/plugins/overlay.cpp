@@ -51,6 +51,10 @@ class Overlay final : public Processor {
         }
     }
 
+    std::vector<std::string> files_of(const SlabContents& slab, const SampleView& sample) const override {
+        return segmentation_files(slab, sample, ".jpg");
+    }
+
   private:
     // The class of an original's pixel is that of the output's pixel which its middle lies in.
     void colour(const OriginalImages::Image& original, const SegmentationOutput& output, std::span<const std::uint8_t> ids) {

@@ -20,7 +20,7 @@ class KilledProcessor : public ::testing::TestWithParam<std::string> {
     }
 
     Tree undisturbed() const {
-        const ScratchFolder folder;
+        const ScratchFolder folder(ScratchFolder::On::Memory);
         return run_over(config_for(GetParam(), folder.path()), folder.path(), slabs());
     }
 };
@@ -31,7 +31,7 @@ TEST_P(KilledProcessor, AtEveryProgress) {
     Fate fate = Fate::Killed;
     int n = 1;
     for (; fate == Fate::Killed && n < 1000; ++n) {
-        const ScratchFolder folder;
+        const ScratchFolder folder(ScratchFolder::On::Memory);
         const RunConfig config = config_for(GetParam(), folder.path());
         fate = killed_at_call(n, [&](const Progress& progress) {
             const auto processor = make_processor(GetParam(), {&config});
@@ -47,12 +47,12 @@ TEST_P(KilledProcessor, AtEverySystemCallOfProcessingAndOfFinishing) {
     // One slab: every step is traced, and the number of runs grows with the number of steps.
     std::vector<MemorySlab> given;
     given.push_back(make_slab(3, 3));
-    const ScratchFolder calm;
+    const ScratchFolder calm(ScratchFolder::On::Memory);
     const Tree wanted = run_over(config_for(GetParam(), calm.path()), calm.path(), given);
     std::optional<Fate> fate = Fate::Killed;
     int n = 1;
     for (; fate == Fate::Killed && n < 5000; ++n) {
-        const ScratchFolder folder;
+        const ScratchFolder folder(ScratchFolder::On::Memory);
         const RunConfig config = config_for(GetParam(), folder.path());
         fate = killed_at_syscall(n, [&] { run_over(config, folder.path(), given); });
         if (!fate) GTEST_SKIP() << "this machine does not let a process trace its child";
@@ -68,10 +68,9 @@ TEST_P(KilledProcessor, AtEverySystemCallOfFinishingAlone) {
     std::optional<Fate> fate = Fate::Killed;
     int n = 1;
     for (; fate == Fate::Killed && n < 5000; ++n) {
-        const ScratchFolder folder;
+        const ScratchFolder folder(ScratchFolder::On::Memory);
         const RunConfig config = config_for(GetParam(), folder.path());
-        const auto processor = make_processor(GetParam(), {&config});
-        for (const MemorySlab& slab : given) processor->process(slab.contents(), kNoProgress, kCurrent);
+        process_all(config, given);
         fate = killed_at_syscall(n, [&] { finish_run(config); });
         if (!fate) GTEST_SKIP() << "this machine does not let a process trace its child";
         finish_run(config);

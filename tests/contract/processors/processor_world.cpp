@@ -1,5 +1,6 @@
 #include "tests/contract/processors/processor_world.hpp"
 
+#include <sqlite3.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -7,17 +8,20 @@
 #include <fstream>
 #include <iterator>
 #include <new>
+#include <sstream>
 #include <stdexcept>
 
 #include "consumer/processors/finish.hpp"
+#include "consumer/sinks/output_name.hpp"
 #include "tests/unit/images/picture_files.hpp"
 
 namespace offramp::test {
 
 namespace fs = std::filesystem;
 
-ScratchFolder::ScratchFolder() {
-    std::string pattern = (fs::temp_directory_path() / "offramp-test-XXXXXX").string();
+ScratchFolder::ScratchFolder(On place) {
+    const bool in_memory = place == On::Memory && ::access("/dev/shm", W_OK) == 0;
+    std::string pattern = in_memory ? "/dev/shm/scratch-of-offramp-test-XXXXXX" : (fs::temp_directory_path() / "offramp-test-XXXXXX").string();
     if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp " + pattern);
     path_ = pattern;
 }
@@ -28,11 +32,64 @@ ScratchFolder::~ScratchFolder() {
     fs::remove_all(path_, ignored);
 }
 
+namespace {
+
+int add_row(void* to, int columns, char** values, char**) {
+    for (int column = 0; column < columns; ++column) {
+        *static_cast<std::string*>(to) += column == 0 ? "" : "\t";
+        *static_cast<std::string*>(to) += values[column] == nullptr ? "nothing" : escaped(values[column]);
+    }
+    *static_cast<std::string*>(to) += '\n';
+    return 0;
+}
+
+std::string rows_of(sqlite3* database, const std::string& question) {
+    std::string rows;
+    char* problem = nullptr;
+    if (sqlite3_exec(database, question.c_str(), add_row, &rows, &problem) != SQLITE_OK)
+        throw std::runtime_error(question + ": " + (problem == nullptr ? "?" : problem));
+    return rows;
+}
+
+// Every row of every table; a table's rows in the order of their values, and bytes in hexadecimal.
+std::string read_database(const std::string& path) {
+    sqlite3* opened = nullptr;
+    const int result = sqlite3_open_v2(path.c_str(), &opened, SQLITE_OPEN_READWRITE, nullptr);
+    const std::unique_ptr<sqlite3, decltype(&sqlite3_close_v2)> database(opened, sqlite3_close_v2);
+    if (result != SQLITE_OK) throw std::runtime_error("opening " + path);
+    std::string text;
+    std::istringstream tables(rows_of(opened, "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"));
+    for (std::string table; std::getline(tables, table);) {
+        std::string columns;
+        std::string order;
+        std::istringstream names(rows_of(opened, "SELECT name FROM pragma_table_info('" + table + "')"));
+        for (std::string name; std::getline(names, name);) {
+            columns += (columns.empty() ? "" : ", ") + ("CASE typeof(" + name + ") WHEN 'blob' THEN hex(" + name + ") ELSE " + name + " END");
+            order += (order.empty() ? "" : ", ") + name;
+        }
+        text += rows_of(opened, "SELECT '" + table + "', " + columns + " FROM " + table + " ORDER BY " + order);
+    }
+    return text;
+}
+
+// What SQLite keeps beside a database while it is open.
+bool belongs_to_a_database(const fs::path& path) {
+    const std::string name = path.filename().string();
+    return name.ends_with(".sqlite-wal") || name.ends_with(".sqlite-shm");
+}
+
+}  // namespace
+
 Tree read_tree(const std::string& folder) {
     Tree tree;
     for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+        if (belongs_to_a_database(entry.path())) continue;
         std::string& text = tree[fs::relative(entry.path(), folder).string()];
         if (!entry.is_regular_file()) continue;
+        if (entry.path().extension() == ".sqlite") {
+            text = read_database(entry.path());
+            continue;
+        }
         std::ifstream file(entry.path(), std::ios::binary);
         text.assign(std::istreambuf_iterator<char>(file), {});
     }
@@ -52,8 +109,9 @@ namespace {
 std::vector<TensorSpec> outputs() {
     const std::int64_t scores[] = {1, 3, 5, 7};
     const std::int64_t bytes[] = {1, 10};
-    return {TensorSpec::contiguous("scores", kFloat32, scores),
-            TensorSpec::contiguous("extra", kUInt8, bytes)};
+    const std::int64_t vector[] = {1, kDimensions};
+    return {TensorSpec::contiguous("scores", kFloat32, scores), TensorSpec::contiguous("extra", kUInt8, bytes),
+            TensorSpec::contiguous("embedding", kFloat32, vector)};
 }
 
 void fill_row(SlabWriter& writer, std::uint32_t row, std::uint64_t item) {
@@ -62,6 +120,9 @@ void fill_row(SlabWriter& writer, std::uint32_t row, std::uint64_t item) {
         scores[i] = static_cast<float>((i * 37 + item * 11) % 101);
     std::memcpy(writer.tensor_rows(0, row, 1).data(), scores, sizeof scores);
     std::memset(writer.tensor_rows(1, row, 1).data(), static_cast<int>(item), 10);
+    float vector[kDimensions];
+    for (std::size_t i = 0; i < std::size(vector); ++i) vector[i] = static_cast<float>(item) + static_cast<float>(i) / 8;
+    std::memcpy(writer.tensor_rows(2, row, 1).data(), vector, sizeof vector);
 }
 
 }  // namespace
@@ -113,9 +174,13 @@ RunConfig config_for(const std::string& processor, const std::string& folder) {
     return config;
 }
 
-Tree run_over(const RunConfig& config, const std::string& folder, const std::vector<MemorySlab>& slabs) {
+void process_all(const RunConfig& config, const std::vector<MemorySlab>& slabs) {
     const auto processor = make_processor(config.processor, {&config});
     for (const MemorySlab& slab : slabs) processor->process(slab.contents(), kNoProgress, kCurrent);
+}
+
+Tree run_over(const RunConfig& config, const std::string& folder, const std::vector<MemorySlab>& slabs) {
+    process_all(config, slabs);
     finish_run(config);
     return read_tree(folder);
 }

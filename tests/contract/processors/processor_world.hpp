@@ -14,10 +14,11 @@
 
 namespace offramp::test {
 
-// A folder that is removed with everything in it.
+// A folder that is removed with everything in it. In memory nothing waits for a disk's flushes, of which databases make many.
 class ScratchFolder {
   public:
-    ScratchFolder();
+    enum class On { Disk, Memory };
+    explicit ScratchFolder(On place = On::Disk);
     ScratchFolder(const ScratchFolder&) = delete;
     ScratchFolder& operator=(const ScratchFolder&) = delete;
     ~ScratchFolder();
@@ -27,7 +28,8 @@ class ScratchFolder {
     std::string path_;
 };
 
-// Every file below a folder by its relative path, with its bytes, and every folder with an empty text.
+// Every file below a folder by its relative path, with its bytes, and every folder with an empty text. Of a database its rows, for
+// its bytes depend on who wrote first.
 using Tree = std::map<std::string, std::string>;
 Tree read_tree(const std::string& folder);
 
@@ -40,11 +42,12 @@ struct MemorySlab {
     SlabContents contents() const;
 };
 
-// Items of one input: class scores [3, 5, 7] (float32) and a second output of ten bytes, all made from the
+// Items of one input: class scores [3, 5, 7] (float32), an output of ten bytes and a vector of float32, all made from the
 // item's number. Item 4 is a hole. Batches hold four items.
 inline constexpr std::uint64_t kItems = 12;
 inline constexpr std::uint64_t kItemsInBatch = 4;
 inline constexpr std::uint64_t kHole = 4;
+inline constexpr std::int64_t kDimensions = 6;
 
 std::string key_of(std::uint64_t item);
 
@@ -59,7 +62,9 @@ const std::string& originals();
 // The settings with which a processor leaves results in `folder`.
 RunConfig config_for(const std::string& processor, const std::string& folder);
 
-// Processes the slabs as one consumer would, then finishes the run; returns what lies in the folder.
+// Processes the slabs as one consumer would, which is gone afterwards.
+void process_all(const RunConfig& config, const std::vector<MemorySlab>& slabs);
+// The same, then finishes the run; returns what lies in the folder.
 Tree run_over(const RunConfig& config, const std::string& folder, const std::vector<MemorySlab>& slabs);
 
 inline const Progress kNoProgress = [] {};

@@ -27,7 +27,9 @@ FuzzTarget make_segment() {
         }
         remove_series(folder->path(), "series", folder->path() + "/series.tsv");
     };
-    return {feed, {std::string("\0", 1) + "0\ta\tb\n1\tc\n1\td\n", "\x01" "5\tx\n3\ty\\t\n"}};
+    return {feed,
+            {std::string("\0", 1) + "0\ta\tb\n1\tc\n1\td\n", "\x01" "5\tx\n3\ty\\t\n",
+             "\x01{\"item\":7,\"a\":1}\n{\"item\":12}\n"}};
 }
 
 }  // namespace offramp

@@ -101,6 +101,9 @@ RunConfig any_config() {
     config.write_path = any_path() + "w";
     config.write_copy = *rc::gen::arbitrary<bool>();
     config.png_level = any_of(0U, 9U);
+    config.normalize = *rc::gen::arbitrary<bool>();
+    config.vector_dtype = any_word({"fp32", "fp16"});
+    config.truncate_dim = zero_or(1, 1'000'000);
     config.finish = *rc::gen::arbitrary<bool>();
     return config;
 }

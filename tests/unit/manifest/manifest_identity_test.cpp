@@ -54,6 +54,9 @@ TEST(ManifestIdentity, SettingsOfTheProcessorThatIsChosenCount) {
     EXPECT_EQ(of(other).difference_from(of(config)), "--png-level was 3 and is 9");
     config.processor = other.processor = "checksum,cut-out";
     EXPECT_EQ(of(other).difference_from(of(config)), "--png-level was 3 and is 9");
+    config.processor = other.processor = "embeddings-sqlite";
+    other.truncate_dim = 64;
+    EXPECT_EQ(of(other).difference_from(of(config)), "--truncate-dim was 0 and is 64");
 }
 
 TEST(ManifestIdentity, WeightsAreTheirBytesWhereverTheyLie) {

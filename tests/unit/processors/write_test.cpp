@@ -36,7 +36,8 @@ TEST_P(Write, AFolderGetsAFileForEverySampleAndOutput) {
     EXPECT_EQ(test::run_over(config(folder.path()), folder.path(), slabs),
               (test::Tree{{"folder 2", ""},
                           {name + ".scores.bin", text_of(contents.tensors[0].row(1))},
-                          {name + ".extra.bin", text_of(contents.tensors[1].row(1))}}));
+                          {name + ".extra.bin", text_of(contents.tensors[1].row(1))},
+                          {name + ".embedding.bin", text_of(contents.tensors[2].row(1))}}));
 }
 
 TEST_P(Write, AFifoGetsThePayloadInSequenceWithoutHoles) {

@@ -50,6 +50,26 @@ fs::path only_segment(const std::string& folder) {
     return fs::directory_iterator(segment_folder(folder, "series"))->path();
 }
 
+TEST(MergeSegments, LinesOfJsonAreSortedByTheirItemToo) {
+    const ScratchFolder folder;
+    for (const std::uint64_t item : {10, 9}) {
+        SegmentFile segment(folder.path(), "series");
+        segment.begin(item, 0);
+        segment.add_json(item, "\"key\":\"\\t\"");
+        segment.commit();
+    }
+    const std::string wanted = "{\"item\":9,\"key\":\"\\t\"}\n{\"item\":10,\"key\":\"\\t\"}\n";
+    EXPECT_EQ(merge(folder.path()).items, 2U);
+    EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", wanted}}));
+    SegmentFile segment(folder.path(), "series");
+    segment.begin(11, 0);
+    segment.add_json(11, "\"key\":1");
+    segment.commit();
+    const MergeOutcome outcome = merge_segments(folder.path(), "series", folder.path() + "/all.tsv", FormerOutput::KeptIn);
+    EXPECT_EQ(outcome.kept, 2U);
+    EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", wanted + "{\"item\":11,\"key\":1}\n"}}));
+}
+
 TEST(MergeSegments, SortsByItemAndRemovesTheSegments) {
     const ScratchFolder folder;
     deliver(folder.path(), 10, 12);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 namespace offramp {
@@ -23,6 +24,21 @@ constexpr std::uint16_t float16_bits(std::uint32_t float_bits) {
     }
     const std::uint32_t rounding = 0xfffU + ((magnitude >> 13) & 1U);
     return static_cast<std::uint16_t>(sign | ((magnitude - 0x38000000U + rounding) >> 13));
+}
+
+// The values that 16 bits stand for; infinities and NaNs stay what they are.
+constexpr float float_of_bfloat16(std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16U); }
+
+constexpr float float_of_float16(std::uint16_t bits) {
+    const std::uint32_t sign = (bits & 0x8000U) << 16U;
+    const std::uint32_t magnitude = bits & 0x7fffU;
+    // Below the smallest normal number the mantissa counts units of 2^-24.
+    if (magnitude < 0x0400U) {
+        const float value = static_cast<float>(magnitude) * 0x1p-24F;
+        return sign != 0 ? -value : value;
+    }
+    const std::uint32_t exponent = magnitude >= 0x7c00U ? 0x70000000U : 0x38000000U;
+    return std::bit_cast<float>(sign | ((magnitude << 13U) + exponent));
 }
 
 }  // namespace offramp

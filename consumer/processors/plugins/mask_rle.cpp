@@ -1,0 +1,75 @@
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "common/base/error.hpp"
+#include "consumer/processors/class_ids.hpp"
+#include "consumer/processors/class_runs.hpp"
+#include "consumer/processors/processor.hpp"
+#include "consumer/processors/segmentation_output.hpp"
+#include "consumer/sinks/atomic_file.hpp"
+#include "consumer/sinks/segment_file.hpp"
+
+namespace offramp {
+namespace {
+
+// COCO counts pixels in 32 bits.
+void require_countable(const SegmentationOutput& output) {
+    const std::uint64_t pixels = std::uint64_t{output.width()} * output.height();
+    if (pixels <= std::numeric_limits<std::uint32_t>::max()) return;
+    throw ConfigError("processor mask-rle: output " + output.tensor->spec.describe() + " makes masks of " + std::to_string(pixels) +
+                          " pixels, and COCO's run lengths count to 4294967295",
+                      "Take --processor mask-png");
+}
+
+// Writes each sample's classes as COCO's run-length encodings, a line of JSON a sample and output, all in OUTPUT/masks.jsonl when the
+// run has ended. Class 0, the background, is what no mask covers.
+class MaskRle final : public Processor {
+  public:
+    MaskRle(const std::string& folder, Durability durability) : lines_(folder, "mask-rle", durability) {}
+
+    void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
+        const auto outputs = segmentation_outputs(slab, "mask-rle");
+        for (const SegmentationOutput& output : outputs) require_countable(output);
+        if (!slab.batches.empty()) lines_.begin(slab.batches.front().batch, slab.batches.front().first_row);
+        for (const SampleView& sample : slab.samples) {
+            if (sample.hole) continue;
+            for (const SegmentationOutput& output : outputs) {
+                const auto ids = ids_.of(output, sample.row, progress);
+                lines_.add_json(sample.item, members_of(sample, output, runs_.encode(ids, output.width(), output.height())));
+                progress();
+            }
+        }
+        if (still_current()) lines_.commit();
+    }
+
+  private:
+    static std::string members_of(const SampleView& sample, const SegmentationOutput& output, std::span<const ClassMask> masks) {
+        nlohmann::ordered_json line{{"key", sample.key}};
+        if (!output.suffix.empty()) line["output"] = output.tensor->spec.name;
+        const nlohmann::ordered_json size{output.height(), output.width()};
+        line["size"] = size;
+        line["annotations"] = nlohmann::ordered_json::array();
+        for (const ClassMask& mask : masks) {
+            if (mask.id == 0) continue;
+            line["annotations"].push_back({{"category_id", mask.id},
+                                           {"area", mask.area},
+                                           {"bbox", {mask.left, mask.top, mask.width, mask.height}},
+                                           {"segmentation", {{"size", size}, {"counts", mask.counts}}}});
+        }
+        const std::string text = line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+        return text.substr(1, text.size() - 2);
+    }
+
+    SegmentFile lines_;
+    ClassIds ids_;
+    ClassRuns runs_;
+};
+
+}  // namespace
+
+std::unique_ptr<Processor> make_mask_rle(const ProcessorOptions& options) {
+    return std::make_unique<MaskRle>(options.output_for("mask-rle"), options.durability());
+}
+
+}  // namespace offramp

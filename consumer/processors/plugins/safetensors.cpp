@@ -1,0 +1,72 @@
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/base/error.hpp"
+#include "common/safetensors/safetensors_header.hpp"
+#include "consumer/processors/processor.hpp"
+#include "consumer/processors/row_chunks.hpp"
+#include "consumer/processors/sample_array.hpp"
+#include "consumer/sinks/atomic_file.hpp"
+#include "consumer/sinks/output_name.hpp"
+
+namespace offramp {
+namespace {
+
+// The format's word for an element type. Errors: ConfigError when it has none.
+std::string word_of(const TensorSpec& spec) {
+    const std::size_t size = spec.dtype.bytes();
+    const bool whole = size == 1 || size == 2 || size == 4 || size == 8;
+    const std::string bits = std::to_string(spec.dtype.bits);
+    if (spec.dtype.code == 0 && whole) return "I" + bits;
+    if (spec.dtype.code == 1 && whole) return "U" + bits;
+    if (spec.dtype.code == 2 && whole && size > 1) return "F" + bits;
+    if (spec.dtype == kBFloat16) return "BF16";
+    if (spec.dtype.code == 6 && size == 1) return "BOOL";
+    throw ConfigError("processor safetensors: output " + spec.describe() + " is of a type that the format does not have",
+                      "Take --processor npy or write");
+}
+
+// Writes all outputs of each sample as one file, OUTPUT/KEY.safetensors; its metadata name key and model.
+class Safetensors final : public Processor {
+  public:
+    Safetensors(std::string folder, Durability durability) : folder_(std::move(folder)), durability_(durability) {}
+
+    void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
+        std::vector<TensorEntry> entries;
+        for (const TensorView& tensor : slab.tensors) {
+            const auto shape = sample_shape(tensor.spec);
+            entries.push_back({.name = tensor.spec.name,
+                               .dtype = word_of(tensor.spec),
+                               .shape = {shape.begin(), shape.end()},
+                               .bytes = tensor.spec.row_bytes()});
+        }
+        for (const SampleView& sample : slab.samples) {
+            if (sample.hole) continue;
+            AtomicFile file(sample_path(folder_, sample.key, ".safetensors"), durability_);
+            const std::string header = safetensors_header(entries, {{"key", sample.key}, {"model", slab.model}});
+            file.write(std::as_bytes(std::span(header)));
+            for (const TensorView& tensor : slab.tensors)
+                in_chunks(array_.of(tensor, sample.row), progress, [&](std::span<const std::byte> chunk) { file.write(chunk); });
+            if (!still_current()) return;
+            file.commit();
+        }
+    }
+
+    std::vector<std::string> files_of(const SlabContents& /*slab*/, const SampleView& sample) const override {
+        return {sample.key + ".safetensors"};
+    }
+
+  private:
+    std::string folder_;
+    Durability durability_;
+    SampleArray array_;
+};
+
+}  // namespace
+
+std::unique_ptr<Processor> make_safetensors(const ProcessorOptions& options) {
+    return std::make_unique<Safetensors>(options.output_for("safetensors"), options.durability());
+}
+
+}  // namespace offramp

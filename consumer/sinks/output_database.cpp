@@ -1,0 +1,99 @@
+#include "consumer/sinks/output_database.hpp"
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "common/base/error.hpp"
+#include "consumer/sinks/atomic_file.hpp"
+#include "consumer/sinks/cannot_write.hpp"
+#include "consumer/sinks/output_name.hpp"
+
+namespace offramp {
+namespace {
+
+namespace fs = std::filesystem;
+
+// In the header of every database that is ours: "OFFR". And the version of our tables; another number is another layout.
+constexpr std::int64_t kApplication = 0x4f464652;
+constexpr std::int64_t kVersion = 1;
+
+std::string path_of(const std::string& folder, const std::string& name) { return folder + "/" + name + ".sqlite"; }
+
+std::string mark_of(const std::string& folder, const std::string& name) {
+    return folder + "/" + std::string(kReservedPrefix) + "made-" + name;
+}
+
+// Where the name leads to nothing that can be looked at, opening it says why.
+bool is_there(const std::string& path) {
+    std::error_code failure;
+    return fs::status(path, failure).type() != fs::file_type::not_found;
+}
+
+[[noreturn]] void fail_taken_away(const std::string& path, const std::string& mark) {
+    throw Error(ExitCode::SinkUnavailable, "database " + path + " is gone, and with it results that count as done",
+                "Put it back; or start over without --resume; or remove " + mark + " to go on without them");
+}
+
+std::int64_t number_of(SqliteDatabase& database, const char* question) {
+    SqliteStatement statement(database, question);
+    return statement.step() ? statement.number(0) : 0;
+}
+
+void require_ours(SqliteDatabase& database) {
+    if (number_of(database, "SELECT count(*) FROM sqlite_master") == 0) return;
+    if (number_of(database, "PRAGMA application_id") != kApplication)
+        throw ConfigError("database " + database.path() + " was made by another program", "Move it away, or give another --output");
+    const std::int64_t version = number_of(database, "PRAGMA user_version");
+    if (version != kVersion)
+        throw ConfigError("database " + database.path() + " has tables of version " + std::to_string(version) + "; this program knows " +
+                              std::to_string(kVersion),
+                          "Move it away, or give another --output");
+}
+
+}  // namespace
+
+OutputDatabase::OutputDatabase(std::string folder, std::string name, std::string schema, Durability durability)
+    : path_(path_of(folder, name)), mark_(mark_of(folder, name)), schema_(std::move(schema)), durability_(durability) {
+    if (is_there(path_))
+        open();
+    else if (is_there(mark_))
+        fail_taken_away(path_, mark_);
+}
+
+void OutputDatabase::open() {
+    if (!is_there(path_) && is_there(mark_)) fail_taken_away(path_, mark_);
+    database_.emplace(path_, durability_);
+    require_ours(*database_);
+    database_->transact([&] {
+        if (number_of(*database_, "PRAGMA application_id") == kApplication) return;
+        database_->execute(("PRAGMA application_id = " + std::to_string(kApplication)).c_str());
+        database_->execute(("PRAGMA user_version = " + std::to_string(kVersion)).c_str());
+        database_->execute(schema_.c_str());
+    });
+    if (!is_there(mark_)) write_atomically(mark_, {}, durability_);
+}
+
+void OutputDatabase::transact(const std::function<void(SqliteDatabase&)>& work) {
+    if (!database_) open();
+    database_->transact([&] { work(*database_); });
+}
+
+void finish_database(const std::string& folder, const std::string& name) {
+    const std::string path = path_of(folder, name);
+    if (is_there(path))
+        SqliteDatabase(path, Durability::PowerCut).close_log();
+    else if (const std::string mark = mark_of(folder, name); is_there(mark))
+        fail_taken_away(path, mark);
+}
+
+void remove_database(const std::string& folder, const std::string& name) {
+    const std::string path = path_of(folder, name);
+    for (const std::string& file : {mark_of(folder, name), path, path + "-journal", path + "-wal", path + "-shm"}) {
+        std::error_code failure;
+        fs::remove(file, failure);
+        if (failure) throw cannot_write("removing " + file, failure.value());
+    }
+}
+
+}  // namespace offramp

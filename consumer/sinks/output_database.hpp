@@ -1,0 +1,44 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "consumer/sinks/durability.hpp"
+#include "consumer/sinks/sqlite_database.hpp"
+
+namespace offramp {
+
+// The database of an output folder, FOLDER/NAME.sqlite, which all consumers of a run write to; made with its first rows.
+//
+// Beside it lies a hidden mark, ".offramp-made-NAME", as long as the work goes on that it holds: when the mark is there and the database
+// is not, somebody took it away with results that count as done, and another must not be begun in its place.
+//
+// Owns the connection. Thread, blocks: as SqliteDatabase. Errors: those of SqliteDatabase; Error with SinkUnavailable when the database
+// was taken away; ConfigError when it is not one of ours.
+class OutputDatabase {
+  public:
+    // `schema` makes the tables, and changes nothing where they are. A database that is there is opened and looked at.
+    OutputDatabase(std::string folder, std::string name, std::string schema, Durability durability);
+
+    // Runs `work` in a transaction (SqliteDatabase::transact).
+    void transact(const std::function<void(SqliteDatabase& database)>& work);
+
+    const std::string& path() const { return path_; }
+
+  private:
+    void open();
+
+    std::string path_, mark_, schema_;
+    Durability durability_;
+    std::optional<SqliteDatabase> database_;
+};
+
+// When nobody writes any more: makes the database one file, without a log beside it. Without one nothing is done. Errors: those of
+// OutputDatabase.
+void finish_database(const std::string& folder, const std::string& name);
+// Removes database and mark. Errors: SystemError with CannotWrite.
+void remove_database(const std::string& folder, const std::string& name);
+
+}  // namespace offramp

@@ -1,0 +1,196 @@
+#include "consumer/sinks/sqlite_database.hpp"
+
+#include <sqlite3.h>
+
+#include <cerrno>
+#include <thread>
+#include <utility>
+
+#include "consumer/sinks/cannot_write.hpp"
+
+namespace offramp {
+namespace {
+
+// Vectors of a thousand numbers fit a page several times over.
+constexpr const char* kPageSize = "PRAGMA page_size = 16384";
+
+int errno_of(sqlite3* connection, int result) {
+    if ((result & 0xff) == SQLITE_FULL || result == SQLITE_IOERR_SHMSIZE) return ENOSPC;
+    if ((result & 0xff) == SQLITE_READONLY) return EROFS;
+    const int given = sqlite3_system_errno(connection);
+    return given != 0 ? given : EIO;
+}
+
+}  // namespace
+
+// --- statements ---
+
+SqliteStatement::SqliteStatement(SqliteDatabase& database, const std::string& sql) : database_(&database) {
+    sqlite3_stmt* statement = nullptr;
+    const int result = sqlite3_prepare_v3(database.connection_.get(), sql.c_str(), static_cast<int>(sql.size()), SQLITE_PREPARE_PERSISTENT,
+                                          &statement, nullptr);
+    statement_.reset(statement);
+    if (result != SQLITE_OK) database.fail("preparing '" + sql + "'", result);
+}
+
+void SqliteStatement::Finalize::operator()(sqlite3_stmt* statement) const noexcept { sqlite3_finalize(statement); }
+
+SqliteStatement& SqliteStatement::bind(int place, std::int64_t number) {
+    const int result = sqlite3_bind_int64(statement_.get(), place, number);
+    if (result != SQLITE_OK) database_->fail("binding a number", result);
+    return *this;
+}
+
+SqliteStatement& SqliteStatement::bind(int place, std::string_view text) {
+    const int result = sqlite3_bind_text64(statement_.get(), place, text.data(), text.size(), SQLITE_STATIC, SQLITE_UTF8);
+    if (result != SQLITE_OK) database_->fail("binding a text of " + std::to_string(text.size()) + " bytes", result);
+    return *this;
+}
+
+SqliteStatement& SqliteStatement::bind_bytes(int place, std::span<const std::byte> bytes) {
+    const int result = sqlite3_bind_blob64(statement_.get(), place, bytes.data(), bytes.size(), SQLITE_STATIC);
+    if (result != SQLITE_OK) database_->fail("binding " + std::to_string(bytes.size()) + " bytes", result);
+    return *this;
+}
+
+SqliteStatement& SqliteStatement::bind_nothing(int place) {
+    const int result = sqlite3_bind_null(statement_.get(), place);
+    if (result != SQLITE_OK) database_->fail("binding nothing", result);
+    return *this;
+}
+
+bool SqliteStatement::step() {
+    const int result = sqlite3_step(statement_.get());
+    if (result == SQLITE_ROW) return true;
+    const std::string sql = sqlite3_sql(statement_.get());
+    sqlite3_reset(statement_.get());
+    if (result != SQLITE_DONE) database_->fail(sql, result);
+    return false;
+}
+
+void SqliteStatement::run() {
+    while (step()) {
+    }
+}
+
+std::int64_t SqliteStatement::number(int column) const { return sqlite3_column_int64(statement_.get(), column); }
+
+std::string SqliteStatement::text(int column) const {
+    const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement_.get(), column));
+    return text == nullptr ? std::string() : std::string(text, static_cast<std::size_t>(sqlite3_column_bytes(statement_.get(), column)));
+}
+
+// --- the database ---
+
+SqliteDatabase::SqliteDatabase(std::string path, Durability durability, std::chrono::milliseconds patience)
+    : path_(std::move(path)), patience_(patience) {
+    sqlite3* connection = nullptr;
+    const int result = sqlite3_open_v2(path_.c_str(), &connection,
+                                       SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nullptr);
+    connection_.reset(connection);
+    if (result != SQLITE_OK) fail("opening it", result);
+    sqlite3_busy_handler(
+        connection,
+        [](void* self, int waits_before) { return static_cast<SqliteDatabase*>(self)->wait_for_others(waits_before) ? 1 : 0; }, this);
+    execute(kPageSize);
+    start_log();
+    execute(durability == Durability::PowerCut ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL");
+}
+
+SqliteDatabase::~SqliteDatabase() { statements_.clear(); }
+
+void SqliteDatabase::Close::operator()(sqlite3* connection) const noexcept { sqlite3_close_v2(connection); }
+
+// SQLite's own handler sleeps for up to a tenth of a second between two looks: among writers of short transactions that is far too long.
+bool SqliteDatabase::wait_for_others(int waits_before) {
+    const auto now = std::chrono::steady_clock::now();
+    if (waits_before == 0) waits_since_ = now;
+    if (now - waits_since_ >= patience_) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(waits_before < 10 ? 100 : 1000));
+    return true;
+}
+
+// When several processes begin at once, some are told that the database is locked without being asked to wait.
+void SqliteDatabase::start_log() {
+    const auto began = std::chrono::steady_clock::now();
+    for (int waits = 0;; ++waits) {
+        std::string mode;
+        const int result = sqlite3_exec(
+            connection_.get(), "PRAGMA journal_mode = WAL",
+            [](void* to, int, char** values, char**) {
+                *static_cast<std::string*>(to) = values[0];
+                return 0;
+            },
+            &mode, nullptr);
+        if (result == SQLITE_OK && mode == "wal") return;
+        if (result == SQLITE_OK)
+            throw Error(ExitCode::CannotWrite, "database " + path_ + ": its file system has no memory that processes share, which its log needs",
+                        "Give an output on a local disk");
+        if ((result & 0xff) != SQLITE_BUSY || std::chrono::steady_clock::now() - began >= patience_) fail("starting its log", result);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+}
+
+void SqliteDatabase::execute(const char* sql) {
+    const int result = sqlite3_exec(connection_.get(), sql, nullptr, nullptr, nullptr);
+    if (result != SQLITE_OK) fail(sql, result);
+}
+
+SqliteStatement& SqliteDatabase::prepared(const std::string& sql) {
+    const auto found = statements_.find(sql);
+    return found != statements_.end() ? found->second : statements_.emplace(sql, SqliteStatement(*this, sql)).first->second;
+}
+
+void SqliteDatabase::transact(const std::function<void()>& work) {
+    execute("BEGIN IMMEDIATE");
+    try {
+        work();
+        execute("COMMIT");
+    } catch (...) {
+        // Some errors have ended the transaction by themselves.
+        if (sqlite3_get_autocommit(connection_.get()) == 0) sqlite3_exec(connection_.get(), "ROLLBACK", nullptr, nullptr, nullptr);
+        throw;
+    }
+    require_in_place();
+}
+
+// An open file can be written to long after its name is gone: what was committed then is lost when it is closed.
+void SqliteDatabase::require_in_place() {
+    int moved = 0;
+    if (sqlite3_file_control(connection_.get(), "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK && moved == 0) return;
+    throw Error(ExitCode::SinkUnavailable, "database " + path_ + " was moved or removed while it was written to", "Put it back, and do not replace it");
+}
+
+void SqliteDatabase::close_log() {
+    statements_.clear();
+    sqlite3_busy_handler(connection_.get(), nullptr, nullptr);
+    const int result = sqlite3_exec(connection_.get(), "PRAGMA journal_mode = DELETE", nullptr, nullptr, nullptr);
+    if (result != SQLITE_OK && (result & 0xff) != SQLITE_BUSY) fail("ending its log", result);
+}
+
+void SqliteDatabase::fail(const std::string& tried, int result) const {
+    const std::string text = sqlite3_errmsg(connection_.get());
+    switch (result & 0xff) {
+        case SQLITE_BUSY:
+        case SQLITE_LOCKED:
+        case SQLITE_PROTOCOL:
+            throw Error(ExitCode::SinkUnavailable, "database " + path_ + " is kept locked by another program: " + tried + " waited " +
+                                                       std::to_string(patience_.count()) + " ms",
+                        "End that program's transaction");
+        case SQLITE_FULL:
+        case SQLITE_READONLY:
+        case SQLITE_CANTOPEN:
+        case SQLITE_IOERR:
+        case SQLITE_PERM:
+            throw cannot_write("database " + path_ + " (" + tried + "; SQLite: " + text + ")", errno_of(connection_.get(), result));
+        case SQLITE_NOTADB:
+        case SQLITE_CORRUPT:
+            throw Error(ExitCode::CannotWrite, "database " + path_ + " cannot be used: " + text,
+                        "Move the file away, or give another output; a run without --resume begins anew");
+        default:
+            throw Error(ExitCode::System, "database " + path_ + ": " + tried + ": " + text + " (SQLite's " + std::to_string(result) + ")",
+                        "Is it a database of another program, or of another version?");
+    }
+}
+
+}  // namespace offramp

@@ -1,0 +1,147 @@
+"""Other programs' readers open what processors leave: the numbers are those that the samples were made of."""
+
+import json
+import os
+import pathlib
+import shutil
+import sqlite3
+import subprocess
+import tempfile
+import unittest
+
+import numpy
+import PIL.Image
+import pycocotools.mask
+import safetensors
+
+PROGRAM = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute() / "tests" / "offramp-processed-samples"
+KEYS = {0: "sample 0", 1: 'a folder/é "quoted".jpg', 3: "sample 3", 4: "sample 4", 5: "sample 5"}    # item 2 is a hole
+
+
+class Processed:
+    """A folder in which a processor has left the samples of processed_samples.cpp, and their numbers."""
+
+    def __init__(self, case, processor, *flags):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="offramp-test-"))
+        case.addCleanup(shutil.rmtree, self.folder)
+        printed = self.process(processor, *flags)
+        assert printed.returncode == 0, printed.stderr
+        self.outputs = [json.loads(line) for line in printed.stdout.splitlines() if line.startswith("{")]
+
+    def process(self, processor, *flags):
+        return subprocess.run([PROGRAM, "--processor", processor, "--output", self.folder, *flags], capture_output=True, text=True, timeout=60)
+
+    def samples(self):
+        """Item, key, output and array of every number that must be found."""
+        for item, key in KEYS.items():
+            for place, output in enumerate(self.outputs):
+                i = numpy.arange(int(numpy.prod(output["shape"])))
+                numbers = (item * 131 + place * 7 + i * 37 + i // 11) % 101
+                if output["dtype"] == "bool":
+                    numbers %= 2
+                yield item, key, output, numbers.reshape(output["shape"])
+
+    def files(self):
+        return {str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if path.is_file()}
+
+
+class Npy(unittest.TestCase):
+    def test_numpy_maps_every_array(self):
+        processed = Processed(self, "npy")
+        wanted = set()
+        for _, key, output, numbers in processed.samples():
+            name = f"{key}.{output['name']}.npy"
+            wanted.add(name)
+            array = numpy.load(processed.folder / name, mmap_mode="r", allow_pickle=False)
+            # A single number of a file that is mapped comes with one dimension too many from some versions.
+            dtype = "float32" if output["dtype"] == "bfloat16" else output["dtype"]
+            self.assertEqual((array.dtype.name, list(array.shape) if output["shape"] else []), (dtype, output["shape"]), name)
+            self.assertTrue(array.flags.c_contiguous and array.flags.aligned and array.offset % 64 == 0, name)
+            numpy.testing.assert_array_equal(array.reshape(output["shape"]), numbers, name)
+        self.assertEqual(processed.files(), wanted)
+
+
+class Safetensors(unittest.TestCase):
+    def test_the_library_opens_every_file(self):
+        processed = Processed(self, "safetensors")
+        self.assertEqual(processed.files(), {f"{key}.safetensors" for key in KEYS.values()})
+        for _, key, output, numbers in processed.samples():
+            with safetensors.safe_open(processed.folder / f"{key}.safetensors", framework="pt") as file:
+                self.assertEqual(file.metadata(), {"key": key, "model": "made"})
+                self.assertEqual(set(file.keys()), {output["name"] for output in processed.outputs})
+                tensor = file.get_tensor(output["name"])
+            self.assertEqual((str(tensor.dtype).removeprefix("torch."), list(tensor.shape)), (output["dtype"], output["shape"]))
+            numpy.testing.assert_array_equal(tensor.double().numpy(), numbers, key)
+
+
+class EmbeddingsSqlite(unittest.TestCase):
+    FLAGS = {"as they are": (), "normalized": ("--normalize",), "float16": ("--vector-dtype", "fp16"),
+             "all at once": ("--normalize", "--vector-dtype", "fp16", "--truncate-dim", "5")}
+
+    def wanted(self, numbers, flags):
+        vector = numbers.astype("float64")[: 5 if "--truncate-dim" in flags else None]
+        if "--normalize" in flags:
+            vector = vector / numpy.linalg.norm(vector)
+        return vector.astype("float32").astype("<f2" if "fp16" in flags else "<f4")
+
+    def test_sqlite3_and_numpy_read_every_vector(self):
+        for name, flags in self.FLAGS.items():
+            with self.subTest(name):
+                processed = Processed(self, "embeddings-sqlite", *flags)
+                self.assertEqual(processed.files(), {"embeddings.sqlite", ".offramp-made-embeddings"})
+                database = sqlite3.connect(processed.folder / "embeddings.sqlite")
+                self.addCleanup(database.close)
+                vectors = [sample for sample in processed.samples() if len(sample[2]["shape"]) == 1]
+                self.assertEqual(database.execute("SELECT count(*) FROM embeddings").fetchone()[0], len(vectors))
+                for item, key, output, numbers in vectors:
+                    found = database.execute("SELECT item, vector, dimensions, dtype, normalized, model FROM embeddings JOIN outputs USING (output) "
+                                             "WHERE key = ? AND output = ?", (key, output["name"])).fetchone()
+                    wanted = self.wanted(numbers, flags)
+                    numpy.testing.assert_array_equal(numpy.frombuffer(found[1], wanted.dtype), wanted)
+                    self.assertEqual((found[0], *found[2:]), (item, len(wanted), wanted.dtype.name, int("--normalize" in flags), "made"))
+
+    def test_a_second_run_with_other_vectors_is_refused(self):
+        processed = Processed(self, "embeddings-sqlite")
+        refused = processed.process("embeddings-sqlite", "--truncate-dim", "7")
+        self.assertEqual(refused.returncode, 64)
+        self.assertIn("vectors of 12 float32 numbers", refused.stderr)
+
+
+class MaskRle(unittest.TestCase):
+    def test_pycocotools_decodes_the_masks_of_the_png_files(self):
+        processed = Processed(self, "mask-png,mask-rle,records")
+        records = sqlite3.connect(processed.folder / "records/records.sqlite")
+        self.addCleanup(records.close)
+        lines = [json.loads(line) for line in (processed.folder / "mask-rle/masks.jsonl").read_text().splitlines()]
+        # Two outputs are class scores; the second lies channels-last.
+        self.assertEqual([(line["item"], line["key"], line["output"]) for line in lines],
+                         [(*sample, output) for sample in KEYS.items() for output in ("scores", "turned")])
+        shares = {}
+        for line in lines:
+            png = numpy.asarray(PIL.Image.open(processed.folder / f"mask-png/{line['key']}.{line['output']}.png"))
+            self.assertGreaterEqual(len(numpy.unique(png)), 2)
+            self.assertEqual(line["size"], list(png.shape))
+            self.assert_same_mask(line, png)
+            of_item = shares.setdefault(line["item"], {})
+            of_item[line["output"]] = {str(id): count / png.size for id, count in zip(*numpy.unique(png, return_counts=True))}
+        for item, key in KEYS.items():
+            found = records.execute("SELECT key, files, classes FROM records WHERE status = 'done' AND item = ?", (item,)).fetchone()
+            files = {"mask-png": [f"mask-png/{key}.scores.png", f"mask-png/{key}.turned.png"]}
+            self.assertEqual((found[0], json.loads(found[1]), json.loads(found[2])), (key, files, shares[item]))
+        self.assertEqual(records.execute("SELECT item, status FROM records WHERE status != 'done'").fetchall(), [(2, "skipped")])
+
+    def assert_same_mask(self, line, png):
+        covered = numpy.zeros(png.shape, bool)
+        for annotation in line["annotations"]:
+            encoded = annotation["segmentation"]
+            mask = pycocotools.mask.decode(encoded).astype(bool)
+            numpy.testing.assert_array_equal(mask, png == annotation["category_id"])
+            self.assertEqual(pycocotools.mask.encode(numpy.asfortranarray(mask, "uint8"))["counts"].decode(), encoded["counts"])
+            self.assertEqual((annotation["area"], annotation["bbox"]),
+                             (int(pycocotools.mask.area(encoded)), pycocotools.mask.toBbox(encoded).astype(int).tolist()))
+            covered |= mask
+        numpy.testing.assert_array_equal(covered, png != 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,15 @@
+"""What a result is, as tests compare it: the bytes of a file, and of a database its rows, for its bytes depend on who wrote first."""
+
+import contextlib
+import sqlite3
+
+
+def comparable(path):
+    return database_rows(path) if path.suffix == ".sqlite" else path.read_bytes()
+
+
+def database_rows(path):
+    """Every row of every table; a table's rows in the order of their values."""
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+        return {table: sorted(database.execute(f"SELECT * FROM {table}"), key=repr) for table in tables}

@@ -1,0 +1,89 @@
+#include <gmock/gmock.h>
+
+#include "common/base/error.hpp"
+#include "consumer/processors/finish.hpp"
+#include "tests/contract/processors/processor_world.hpp"
+#include "tests/unit/processors/hand_made.hpp"
+
+namespace offramp {
+namespace {
+
+using test::ScratchFolder;
+using test::spec_of;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+test::HandMade made(std::initializer_list<TensorSpec> specs) {
+    test::HandMade sample = test::one_sample();
+    for (const TensorSpec& spec : specs) sample.add(spec);
+    sample.contents.model = "the model";
+    return sample;
+}
+
+std::string error_for(const RunConfig& config, const SlabContents& contents) {
+    try {
+        make_processor(config.processor, {&config})->process(contents, test::kNoProgress, test::kCurrent);
+    } catch (const ConfigError& error) {
+        EXPECT_EQ(error.exit_code(), ExitCode::Usage);
+        return error.what();
+    }
+    return "no error";
+}
+
+TEST(EmbeddingsSqlite, AModelWithoutVectorsIsRefusedWithWhatItHas) {
+    const ScratchFolder folder;
+    const auto sample = made({spec_of("scores", kFloat32, {1, 3, 5, 7}), spec_of("classes", kInt64, {1, 9})});
+    EXPECT_THAT(error_for(test::config_for("embeddings-sqlite", folder.path()), sample.contents),
+                AllOf(HasSubstr("model 'the model'"), HasSubstr("[N, D]"), HasSubstr("scores float32 [1, 3, 5, 7]"),
+                      HasSubstr("classes int64 [1, 9]")));
+}
+
+TEST(EmbeddingsSqlite, ATruncationThatIsLongerThanTheVectorIsRefused) {
+    const ScratchFolder folder;
+    RunConfig config = test::config_for("embeddings-sqlite", folder.path());
+    config.truncate_dim = 9;
+    EXPECT_THAT(error_for(config, made({spec_of("v", kFloat16, {1, 8})}).contents),
+                AllOf(HasSubstr("--truncate-dim is 9"), HasSubstr("v float16 [1, 8]"), HasSubstr("only 8 numbers")));
+    config.truncate_dim = 8;
+    EXPECT_EQ(error_for(config, made({spec_of("v", kFloat16, {1, 8})}).contents), "no error");
+}
+
+TEST(EmbeddingsSqlite, ATableOfOtherVectorsIsRefusedAndLeftAsItIs) {
+    const ScratchFolder folder;
+    const RunConfig config = test::config_for("embeddings-sqlite", folder.path());
+    ASSERT_EQ(error_for(config, made({spec_of("v", kFloat32, {1, 8})}).contents), "no error");
+    const test::Tree before = test::read_tree(folder.path());
+    RunConfig other = config;
+    EXPECT_THAT(error_for(other, made({spec_of("v", kFloat32, {1, 7})}).contents),
+                AllOf(HasSubstr("embeddings.sqlite"), HasSubstr("vectors of 8 float32 numbers of output 'v'"), HasSubstr("makes 7 float32 numbers"),
+                      HasSubstr("another --output")));
+    other.vector_dtype = "fp16";
+    EXPECT_THAT(error_for(other, made({spec_of("v", kFloat32, {1, 8})}).contents), HasSubstr("makes 8 float16 numbers"));
+    other = config;
+    other.normalize = true;
+    EXPECT_THAT(error_for(other, made({spec_of("v", kFloat32, {1, 8})}).contents), HasSubstr("makes 8 float32 numbers, normalized"));
+    // One vector that fits does not carry the other in.
+    EXPECT_THAT(error_for(config, made({spec_of("w", kFloat32, {1, 3}), spec_of("v", kFloat32, {1, 7})}).contents), HasSubstr("makes 7"));
+    EXPECT_EQ(test::read_tree(folder.path()), before);
+    // Another output is another row of the same table, and of any length.
+    EXPECT_EQ(error_for(config, made({spec_of("w", kFloat32, {1, 3})}).contents), "no error");
+}
+
+TEST(EmbeddingsSqlite, ARunThatStartsOverBeginsANewDatabase) {
+    const ScratchFolder folder;
+    const RunConfig config = test::config_for("embeddings-sqlite", folder.path());
+    ASSERT_EQ(error_for(config, made({spec_of("v", kFloat32, {1, 8})}).contents), "no error");
+    start_over(config);
+    EXPECT_TRUE(test::read_tree(folder.path()).empty());
+    EXPECT_EQ(error_for(config, made({spec_of("v", kFloat32, {1, 7})}).contents), "no error");
+    // With others, in a folder of its own.
+    const RunConfig row = test::config_for("checksum,embeddings-sqlite", folder.path() + "/row");
+    ASSERT_EQ(error_for(row, made({spec_of("v", kFloat32, {1, 8})}).contents), "no error");
+    finish_run(row);
+    EXPECT_TRUE(test::read_tree(row.output).contains("embeddings-sqlite/embeddings.sqlite"));
+    start_over(row);
+    EXPECT_FALSE(test::read_tree(row.output).contains("embeddings-sqlite/embeddings.sqlite"));
+}
+
+}  // namespace
+}  // namespace offramp

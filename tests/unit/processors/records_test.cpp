@@ -1,0 +1,83 @@
+#include <gmock/gmock.h>
+
+#include <cstring>
+
+#include "common/base/error.hpp"
+#include "consumer/processors/finish.hpp"
+#include "tests/contract/processors/processor_world.hpp"
+#include "tests/unit/processors/hand_made.hpp"
+
+namespace offramp {
+namespace {
+
+using test::HandMade;
+using test::ScratchFolder;
+using test::spec_of;
+using ::testing::HasSubstr;
+
+// A class map of four pixels: half of them of class 7.
+HandMade mapped() {
+    HandMade made = test::one_sample();
+    made.contents.model = "m";
+    made.add(spec_of("map", kUInt8, {1, 2, 2}));
+    const std::uint8_t ids[] = {7, 0, 7, 255};
+    std::memcpy(made.storage[0].data(), ids, sizeof ids);
+    return made;
+}
+
+std::string rows_after(const RunConfig& config, const std::vector<SlabContents>& slabs) {
+    {
+        const auto processor = make_processor(config.processor, {&config});
+        for (const SlabContents& slab : slabs) processor->process(slab, test::kNoProgress, test::kCurrent);
+    }
+    const test::Tree tree = test::read_tree(config.output);
+    const auto found = tree.find(config.processor == "records" ? "records.sqlite" : "records/records.sqlite");
+    return found == tree.end() ? "no database" : found->second;
+}
+
+TEST(Records, SayWhatShareOfThePixelsIsOfWhichClass) {
+    const ScratchFolder folder;
+    HandMade made = mapped();
+    const RunConfig config = test::config_for("records", folder.path());
+    EXPECT_EQ(rows_after(config, {made.contents}), "records\t0\tsample\tdone\t{}\t{\"0\":0.25,\"255\":0.25,\"7\":0.5}\tm\n");
+    made.add(spec_of("scores", kFloat32, {1, 2, 1, 1}));
+    EXPECT_THAT(rows_after(config, {made.contents}), HasSubstr("\t{\"map\":{\"0\":0.25,\"255\":0.25,\"7\":0.5},\"scores\":{\"0\":1.0}}\t"));
+}
+
+TEST(Records, OfAModelWithoutClassesHaveNone) {
+    const ScratchFolder folder;
+    HandMade made = test::one_sample();
+    made.add(spec_of("v", kFloat32, {1, 8}));
+    EXPECT_EQ(rows_after(test::config_for("records", folder.path()), {made.contents}), "records\t0\tsample\tdone\t{}\tnothing\t\n");
+}
+
+TEST(Records, ListTheFilesOfTheOthersWhereverTheyStandInTheRow) {
+    for (const std::string names : {"records,mask-png,npy,safetensors,checksum", "mask-png,npy,safetensors,checksum,records"}) {
+        const ScratchFolder folder;
+        HandMade made = mapped();
+        made.contents.samples[0].key = "a b/c\"d";
+        const std::string rows = rows_after(test::config_for(names, folder.path()), {made.contents});
+        EXPECT_THAT(rows, HasSubstr("\t{\"mask-png\":[\"mask-png/a b/c\\\\\"d.png\"],\"npy\":[\"npy/a b/c\\\\\"d.map.npy\"],"
+                                    "\"safetensors\":[\"safetensors/a b/c\\\\\"d.safetensors\"]}\t"));
+        const test::Tree tree = test::read_tree(folder.path());
+        for (const char* file : {"mask-png/a b/c\"d.png", "npy/a b/c\"d.map.npy", "safetensors/a b/c\"d.safetensors"})
+            EXPECT_TRUE(tree.contains(file)) << file;
+    }
+}
+
+TEST(Records, WhatWasSkippedAndIsDoneLaterIsDoneAndStaysSo) {
+    const ScratchFolder folder;
+    const RunConfig config = test::config_for("records", folder.path());
+    HandMade made = mapped();
+    SlabContents skipped = made.contents;
+    skipped.samples[0].hole = true;
+    EXPECT_EQ(rows_after(config, {skipped}), "records\t0\tsample\tskipped\t{}\tnothing\tm\n");
+    const std::string done = rows_after(config, {made.contents});
+    EXPECT_THAT(done, HasSubstr("\tdone\t"));
+    // A run that continues another sends what is done as a hole named by its number.
+    skipped.samples[0].key = "0";
+    EXPECT_EQ(rows_after(config, {skipped}), done);
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,240 @@
+#include "consumer/sinks/sqlite_database.hpp"
+
+#include <gmock/gmock.h>
+#include <sqlite3.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "common/base/error.hpp"
+#include "consumer/sinks/output_database.hpp"
+#include "tests/contract/processors/processor_world.hpp"
+
+namespace offramp {
+namespace {
+
+using test::ScratchFolder;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+struct Refusal {
+    ExitCode code = ExitCode::Ok;
+    std::string text;
+};
+
+template <class Work>
+Refusal refusal_of(Work&& work) {
+    try {
+        work();
+    } catch (const Error& error) {
+        return {error.exit_code(), error.what()};
+    }
+    return {};
+}
+
+std::int64_t number(SqliteDatabase& database, const std::string& question) {
+    SqliteStatement statement(database, question);
+    return statement.step() ? statement.number(0) : -1;
+}
+
+// Another program that has the database open, in a connection of its own.
+class Stranger {
+  public:
+    explicit Stranger(const std::string& path) { EXPECT_EQ(sqlite3_open(path.c_str(), &connection_), SQLITE_OK); }
+    ~Stranger() { sqlite3_close(connection_); }
+    Stranger(const Stranger&) = delete;
+    Stranger& operator=(const Stranger&) = delete;
+    void execute(const char* sql) { EXPECT_EQ(sqlite3_exec(connection_, sql, nullptr, nullptr, nullptr), SQLITE_OK) << sql; }
+
+  private:
+    sqlite3* connection_ = nullptr;
+};
+
+TEST(SqliteDatabase, ATransactionIsAllOrNothing) {
+    const ScratchFolder folder;
+    SqliteDatabase database(folder.path() + "/d.sqlite", Durability::Process);
+    database.execute("CREATE TABLE t (a INTEGER PRIMARY KEY, b BLOB, c TEXT)");
+    const std::byte bytes[] = {std::byte{0}, std::byte{255}};
+    const auto add = [&](std::int64_t a) {
+        database.prepared("INSERT INTO t VALUES (?, ?, ?)").bind(1, a).bind_bytes(2, bytes).bind(3, std::string_view("x\0y", 3)).run();
+    };
+    database.transact([&] {
+        add(1);
+        add(2);
+    });
+    EXPECT_THROW(database.transact([&] {
+        add(3);
+        throw std::runtime_error("in the middle");
+    }),
+                 std::runtime_error);
+    EXPECT_EQ(refusal_of([&] {
+                  database.transact([&] {
+                      add(4);
+                      add(1);
+                  });
+              }).code,
+              ExitCode::System);
+    EXPECT_EQ(number(database, "SELECT sum(a) FROM t"), 3);
+    EXPECT_EQ(number(database, "SELECT count(*) FROM t WHERE length(b) = 2 AND length(CAST(c AS BLOB)) = 3"), 2);
+    database.transact([&] { add(3); });
+    EXPECT_EQ(number(database, "SELECT sum(a) FROM t"), 6);
+}
+
+TEST(SqliteDatabase, APowerCutIsProvidedForWhenAskedFor) {
+    const ScratchFolder folder;
+    SqliteDatabase careless(folder.path() + "/a.sqlite", Durability::Process);
+    SqliteDatabase careful(folder.path() + "/b.sqlite", Durability::PowerCut);
+    EXPECT_EQ(number(careless, "PRAGMA synchronous"), 1);
+    EXPECT_EQ(number(careful, "PRAGMA synchronous"), 2);
+}
+
+TEST(SqliteDatabase, AWriterWaitsForAnotherAndThenSaysSo) {
+    const ScratchFolder folder;
+    const std::string path = folder.path() + "/d.sqlite";
+    SqliteDatabase database(path, Durability::Process, std::chrono::milliseconds(30));
+    database.execute("CREATE TABLE t (a)");
+    Stranger other(path);
+    other.execute("BEGIN IMMEDIATE");
+    const auto write = [&] { database.transact([&] { database.execute("INSERT INTO t VALUES (1)"); }); };
+    const Refusal refused = refusal_of(write);
+    EXPECT_EQ(refused.code, ExitCode::SinkUnavailable);
+    EXPECT_THAT(refused.text, AllOf(HasSubstr(path), HasSubstr("kept locked by another program"), HasSubstr("30 ms")));
+    other.execute("COMMIT");
+    EXPECT_NO_THROW(write());
+    EXPECT_EQ(number(database, "SELECT count(*) FROM t"), 1);
+}
+
+TEST(SqliteDatabase, AFileThatIsMovedOrRemovedIsNotWrittenToUnnoticed) {
+    const ScratchFolder folder;
+    const std::string path = folder.path() + "/d.sqlite";
+    for (const bool moved : {true, false}) {
+        SqliteDatabase database(path, Durability::Process);
+        database.execute("CREATE TABLE IF NOT EXISTS t (a)");
+        if (moved)
+            std::filesystem::rename(path, folder.path() + "/elsewhere");
+        else
+            std::filesystem::remove(path);
+        const Refusal refused = refusal_of([&] { database.transact([&] { database.execute("INSERT INTO t VALUES (1)"); }); });
+        EXPECT_EQ(refused.code, ExitCode::SinkUnavailable);
+        EXPECT_THAT(refused.text, AllOf(HasSubstr(path), HasSubstr("moved or removed")));
+        if (moved) std::filesystem::rename(folder.path() + "/elsewhere", path);
+    }
+}
+
+TEST(SqliteDatabase, AFullDiskIsACannotWriteAndHarmsNothing) {
+    const ScratchFolder folder;
+    SqliteDatabase database(folder.path() + "/d.sqlite", Durability::Process);
+    database.execute("CREATE TABLE t (a BLOB)");
+    database.execute("INSERT INTO t VALUES (zeroblob(100))");
+    database.execute("PRAGMA max_page_count = 4");
+    const Refusal refused = refusal_of([&] { database.transact([&] { database.execute("INSERT INTO t VALUES (zeroblob(1000000))"); }); });
+    EXPECT_EQ(refused.code, ExitCode::CannotWrite);
+    EXPECT_THAT(refused.text, AllOf(HasSubstr("d.sqlite"), HasSubstr("No space left on device")));
+    EXPECT_EQ(number(database, "SELECT count(*) FROM t"), 1);
+    database.execute("PRAGMA max_page_count = 1000000");
+    EXPECT_NO_THROW(database.transact([&] { database.execute("INSERT INTO t VALUES (1)"); }));
+}
+
+TEST(SqliteDatabase, WhatIsNoDatabaseOrCannotBeOpenedIsACannotWrite) {
+    const ScratchFolder folder;
+    const std::string path = folder.path() + "/d.sqlite";
+    std::ofstream(path) << std::string(5000, 'x');
+    Refusal refused = refusal_of([&] { SqliteDatabase(path, Durability::Process); });
+    EXPECT_EQ(refused.code, ExitCode::CannotWrite);
+    EXPECT_THAT(refused.text, AllOf(HasSubstr(path), HasSubstr("not a database")));
+    for (const std::string& nowhere : {folder.path(), folder.path() + "/no/such/folder.sqlite"}) {
+        refused = refusal_of([&] { SqliteDatabase(nowhere, Durability::Process); });
+        EXPECT_EQ(refused.code, ExitCode::CannotWrite);
+        EXPECT_THAT(refused.text, HasSubstr(nowhere));
+    }
+}
+
+TEST(SqliteDatabase, ClosingTheLogLeavesOneFile) {
+    const ScratchFolder folder;
+    const std::string path = folder.path() + "/d.sqlite";
+    {
+        SqliteDatabase database(path, Durability::Process);
+        database.execute("CREATE TABLE t (a)");
+        EXPECT_TRUE(std::filesystem::exists(path + "-wal"));
+        Stranger reader(path);
+        reader.execute("BEGIN; SELECT * FROM t");
+        EXPECT_NO_THROW(database.close_log()) << "somebody else is reading";
+    }
+    SqliteDatabase(path, Durability::Process).close_log();
+    EXPECT_FALSE(std::filesystem::exists(path + "-wal"));
+    EXPECT_FALSE(std::filesystem::exists(path + "-shm"));
+}
+
+// --- the database of an output folder ---
+
+constexpr const char* kSchema = "CREATE TABLE t (a INTEGER PRIMARY KEY)";
+
+void add(OutputDatabase& database, std::int64_t a) {
+    database.transact([&](SqliteDatabase& rows) { rows.prepared("INSERT INTO t VALUES (?)").bind(1, a).run(); });
+}
+
+TEST(OutputDatabase, IsMadeByTheFirstRowAndByAnyNumberOfWritersAtOnce) {
+    const ScratchFolder folder;
+    OutputDatabase unused(folder.path(), "rows", kSchema, Durability::Process);
+    EXPECT_TRUE(test::read_tree(folder.path()).empty());
+    constexpr int kWriters = 8;
+    constexpr int kRows = 200;
+    std::vector<pid_t> writers;
+    for (int writer = 0; writer < kWriters; ++writer) {
+        writers.push_back(::fork());
+        if (writers.back() != 0) continue;
+        const Refusal refused = refusal_of([&] {
+            OutputDatabase own(folder.path(), "rows", kSchema, Durability::Process);
+            for (int row = 0; row < kRows; ++row) add(own, writer * kRows + row);
+        });
+        if (refused.code != ExitCode::Ok) std::fprintf(stderr, "%s\n", refused.text.c_str());
+        ::_exit(to_int(refused.code));
+    }
+    for (const pid_t writer : writers) {
+        int status = -1;
+        EXPECT_EQ(::waitpid(writer, &status, 0), writer);
+        EXPECT_EQ(status, 0);
+    }
+    finish_database(folder.path(), "rows");
+    SqliteDatabase database(folder.path() + "/rows.sqlite", Durability::Process);
+    EXPECT_EQ(number(database, "SELECT count(*) FROM t"), kWriters * kRows);
+}
+
+TEST(OutputDatabase, OneThatWasTakenAwayIsWaitedForAndNotBegunAnew) {
+    const ScratchFolder folder;
+    const std::string path = folder.path() + "/rows.sqlite";
+    {
+        OutputDatabase database(folder.path(), "rows", kSchema, Durability::Process);
+        add(database, 1);
+    }
+    OutputDatabase late(folder.path() + "/other", "rows", kSchema, Durability::Process);
+    std::filesystem::rename(path, folder.path() + "/away");
+    const auto open = [&] { OutputDatabase(folder.path(), "rows", kSchema, Durability::Process); };
+    for (int i = 0; i < 2; ++i) {
+        const Refusal refused = i == 0 ? refusal_of(open) : refusal_of([&] { finish_database(folder.path(), "rows"); });
+        EXPECT_EQ(refused.code, ExitCode::SinkUnavailable);
+        EXPECT_THAT(refused.text, AllOf(HasSubstr(path), HasSubstr("is gone"), HasSubstr("Put it back")));
+    }
+    EXPECT_FALSE(std::filesystem::exists(path));
+    std::filesystem::rename(folder.path() + "/away", path);
+    OutputDatabase back(folder.path(), "rows", kSchema, Durability::Process);
+    EXPECT_NO_THROW(add(back, 2));
+    remove_database(folder.path(), "rows");
+    EXPECT_TRUE(test::read_tree(folder.path()).empty());
+    EXPECT_NO_THROW(open());
+}
+
+TEST(OutputDatabase, AnothersDatabaseIsRefused) {
+    const ScratchFolder folder;
+    const auto refused = [&] { return refusal_of([&] { OutputDatabase(folder.path(), "rows", kSchema, Durability::Process); }); };
+    Stranger(folder.path() + "/rows.sqlite").execute("CREATE TABLE t (a INTEGER PRIMARY KEY)");
+    EXPECT_EQ(refused().code, ExitCode::Usage);
+    EXPECT_THAT(refused().text, HasSubstr("made by another program"));
+    Stranger(folder.path() + "/rows.sqlite").execute("PRAGMA application_id = 1330005586; PRAGMA user_version = 2");
+    EXPECT_THAT(refused().text, AllOf(HasSubstr("tables of version 2"), HasSubstr("knows 1")));
+}
+
+}  // namespace
+}  // namespace offramp
