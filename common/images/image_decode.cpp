@@ -63,6 +63,11 @@ std::size_t read_full(int fd, std::span<std::byte> to) {
     throw UnreadableItem("a " + std::string(to_string(format)) + " image; only JPEG and PNG are read");
 }
 
+std::uint8_t* room_for(ImageSize size, std::vector<std::uint8_t>& pixels) {
+    if (pixels.size() < size.rgb_bytes()) pixels.resize(size.rgb_bytes());
+    return pixels.data();
+}
+
 bool readable(ImageFormat format) {
     return format == ImageFormat::Jpeg || format == ImageFormat::Png;
 }
@@ -82,17 +87,17 @@ void ImageDecoder::decode_file(const std::string& path, ImageSize size, std::spa
 }
 
 ImageSize ImageDecoder::decode_file_in_full(const std::string& path, std::vector<std::uint8_t>& rgb) {
+    constexpr std::uint32_t kAny = std::numeric_limits<std::uint32_t>::max();
     read(path);
-    ImageSize size;
-    if (image_format(file_) == ImageFormat::Jpeg) {
-        constexpr std::uint32_t kAny = std::numeric_limits<std::uint32_t>::max();
-        size = jpeg_.begin(file_, {kAny, kAny});
-        rgb.resize(size.rgb_bytes());
-        jpeg_.finish(rgb.data());
+    const TrimAtEnd trim{*this};
+    const Stored stored = begin(file_, {kAny, kAny});
+    const ImageSize size = upright_size(stored.size, stored.orientation);
+    rgb.resize(size.rgb_bytes());
+    if (stored.orientation == Orientation::Upright) {
+        finish(file_, stored, rgb.data());
     } else {
-        size = read_png_size(file_);
-        rgb.resize(size.rgb_bytes());
-        decode_png(file_, size, rgb.data());
+        finish(file_, stored, room_for(size, pixels_));
+        bring_upright(pixels_.data(), stored.size, stored.orientation, rgb.data());
     }
     return size;
 }
@@ -119,21 +124,42 @@ void ImageDecoder::read(const std::string& path) {
     }
 }
 
+// `target`: what the upright picture becomes.
+ImageDecoder::Stored ImageDecoder::begin(std::span<const std::byte> file, ImageSize target) {
+    Stored stored{.format = image_format(file)};
+    if (!readable(stored.format)) refuse_format(stored.format);
+    if (stored.format == ImageFormat::Jpeg) {
+        stored.orientation = jpeg_orientation(file);
+        stored.size = jpeg_.begin(file, upright_size(target, stored.orientation));
+    } else {
+        stored.size = read_png_size(file);
+    }
+    return stored;
+}
+
+void ImageDecoder::finish(std::span<const std::byte> file, const Stored& stored, std::uint8_t* rgb) {
+    if (stored.format == ImageFormat::Jpeg)
+        jpeg_.finish(rgb);
+    else
+        decode_png(file, stored.size, rgb);
+}
+
+// Upright before the resize: its rows come before its columns, and its bits depend on which is which.
 void ImageDecoder::decode(std::span<const std::byte> file, ImageSize size, std::span<std::byte> rgb) {
     const TrimAtEnd trim{*this};
     expect(size.pixels() > 0 && rgb.size() == size.rgb_bytes(), "the row holds exactly the image");
-    const ImageFormat format = image_format(file);
-    if (!readable(format)) refuse_format(format);
-    ImageSize decoded;
-    if (format == ImageFormat::Jpeg) {
-        decoded = jpeg_.begin(file, size);
-        jpeg_.finish(pixels(decoded, size, rgb));
-    } else {
-        decoded = read_png_size(file);
-        decode_png(file, decoded, pixels(decoded, size, rgb));
+    auto* const to = reinterpret_cast<std::uint8_t*>(rgb.data());
+    const Stored stored = begin(file, size);
+    const ImageSize upright = upright_size(stored.size, stored.orientation);
+    const bool as_stored = stored.orientation == Orientation::Upright;
+    std::uint8_t* pixels = upright == size && as_stored ? to : room_for(stored.size, pixels_);
+    finish(file, stored, pixels);
+    if (!as_stored) {
+        std::uint8_t* const turned = upright == size ? to : room_for(upright, upright_);
+        bring_upright(pixels, stored.size, stored.orientation, turned);
+        pixels = turned;
     }
-    if (decoded != size)
-        resizer_.resize(pixels_.data(), decoded, reinterpret_cast<std::uint8_t*>(rgb.data()), size);
+    if (upright != size) resizer_.resize(pixels, upright, to, size);
 }
 
 ImageDecoder::TrimAtEnd::~TrimAtEnd() {
@@ -141,13 +167,7 @@ ImageDecoder::TrimAtEnd::~TrimAtEnd() {
         decoder.pixels_ = {};
         decoder.resizer_.trim();
     }
-}
-
-// Where to decode to: the row itself when no resize follows.
-std::uint8_t* ImageDecoder::pixels(ImageSize decoded, ImageSize wanted, std::span<std::byte> rgb) {
-    if (decoded == wanted) return reinterpret_cast<std::uint8_t*>(rgb.data());
-    if (pixels_.size() < decoded.rgb_bytes()) pixels_.resize(decoded.rgb_bytes());
-    return pixels_.data();
+    if (decoder.upright_.capacity() > kKeptBytes) decoder.upright_ = {};
 }
 
 }  // namespace offramp

@@ -10,6 +10,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "common/base/reserved_prefix.hpp"
 #include "common/base/utf8.hpp"
 #include "common/protocol/slab_header.hpp"
 
@@ -65,6 +66,7 @@ std::string clean_part(std::string_view part) {
             clean += part.substr(at, bytes);
         at += std::max<std::size_t>(bytes, 1);
     }
+    if (clean.starts_with(kReservedPrefix)) clean.front() = '_';
     return cut(clean, kLongestPart);
 }
 

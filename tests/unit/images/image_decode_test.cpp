@@ -272,6 +272,35 @@ TEST(BadImage, HugeDimensionsAreRefusedByTheHeaderAlone) {
     EXPECT_THAT(reason_of(folder.write("b.png", png_header({0, 5}))), StartsWith("damaged PNG"));
 }
 
+TEST(BadImage, TwentyThousandPixelsSquareAreRefusedByTheHeaderAlone) {
+    const TempFolder folder;
+    const char* const reason = "an image of 20000 x 20000 pixels; at most 100 megapixels are read";
+    const std::string png = folder.write("a.png", png_header({20'000, 20'000}));
+    std::string jpeg = encode_jpeg(kSize, gradient(kSize));
+    const std::size_t frame = jpeg.find("\xff\xc0");
+    for (const std::size_t at : {5U, 7U}) {
+        jpeg[frame + at] = static_cast<char>(20'000 >> 8);
+        jpeg[frame + at + 1] = static_cast<char>(20'000 & 0xff);
+    }
+    EXPECT_EQ(reason_of(png), reason);
+    EXPECT_EQ(reason_of(folder.write("a.jpg", jpeg)), reason);
+    Rgb pixels;
+    EXPECT_EQ(reason_of_refusal([&] { ImageDecoder().decode_file_in_full(png, pixels); }), reason);
+    EXPECT_TRUE(pixels.empty());
+}
+
+TEST(ImageDecode, ASinglePixelFillsThePicture) {
+    const Rgb pixel{200, 100, 50};
+    Rgb wanted;
+    for (std::size_t i = 0; i < kSize.pixels(); ++i) wanted.insert(wanted.end(), pixel.begin(), pixel.end());
+    EXPECT_EQ(decode(encode_png({1, 1}, pixel)), wanted);
+    EXPECT_LE(largest_difference(decode(encode_jpeg({1, 1}, pixel)), wanted), 6);
+    const TempFolder folder;
+    Rgb found;
+    EXPECT_EQ(ImageDecoder().decode_file_in_full(folder.write("a.png", encode_png({1, 1}, pixel)), found), (ImageSize{1, 1}));
+    EXPECT_EQ(found, pixel);
+}
+
 TEST(BadImage, AnyFlippedByteIsReadOrRefusedAndNothingElse) {
     const std::string files[] = {
         encode_jpeg(kSize, gradient(kSize)),

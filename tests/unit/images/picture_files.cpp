@@ -66,6 +66,34 @@ std::string encode_jpeg(ImageSize size, const Rgb& pixels, JpegColors colors, Jp
     return file;
 }
 
+std::string exif_of(unsigned orientation, TiffOrder order) {
+    std::string tiff = order == TiffOrder::BigEndian ? "MM" : "II";
+    const auto number = [&](unsigned value, unsigned bytes) {
+        for (unsigned i = 0; i < bytes; ++i)
+            tiff += static_cast<char>(value >> (8 * (order == TiffOrder::BigEndian ? bytes - 1 - i : i)));
+    };
+    number(42, 2);
+    number(8, 4);                 // where the directory is
+    number(2, 2);                 // its entries: a camera's maker ahead of the orientation, as tags are sorted
+    for (const unsigned field : {271U, 2U}) number(field, 2);
+    number(4, 4);
+    tiff += std::string("us\0\0", 4);
+    for (const unsigned field : {274U, 3U}) number(field, 2);
+    number(1, 4);
+    number(orientation, 2);
+    number(0, 2);
+    number(0, 4);                 // no further directory
+    return tiff;
+}
+
+std::string with_exif(const std::string& jpeg, const std::string& exif) {
+    const std::size_t length = exif.size() + 8;
+    std::string segment = "\xff\xe1";
+    segment += static_cast<char>(length >> 8);
+    segment += static_cast<char>(length & 0xff);
+    return jpeg.substr(0, 2) + segment + std::string("Exif\0\0", 6) + exif + jpeg.substr(2);
+}
+
 std::string encode_png(ImageSize size, const PngLayout& layout, const std::vector<std::uint8_t>& rows) {
     std::string file;
     png_structp png = png_create_write_struct(

@@ -35,6 +35,10 @@ enum class JpegColors { Color, Gray, Cmyk };
 enum class JpegScans { Baseline, Progressive };
 std::string encode_jpeg(ImageSize size, const Rgb& pixels, JpegColors colors = JpegColors::Color,
                         JpegScans scans = JpegScans::Baseline);
+// EXIF data that holds nothing but an orientation, in either byte order; and a JPEG file with such data in front.
+enum class TiffOrder { LittleEndian, BigEndian };
+std::string exif_of(unsigned orientation, TiffOrder order = TiffOrder::LittleEndian);
+std::string with_exif(const std::string& jpeg, const std::string& exif);
 std::string encode_png(ImageSize size, const Rgb& pixels);
 // Any PNG: rows as they lie in the file. `palette` (RGB triples) and `transparency` may be empty.
 struct PngLayout {
