@@ -52,14 +52,8 @@ class Decoders {
 // Reads JPEG and PNG files of a folder or a list.
 class ImageSource final : public BatchSource {
   public:
-    ImageSource(FileList files, ImageSize size, std::uint64_t limit)
+    ImageSource(FileList files, ImageSize size)
         : files_(std::move(files)), keys_(make_item_keys(files_.key_names())), size_(size) {
-        // Keys come first, so that a limit does not change them.
-        if (limit > 0 && limit < keys_.size()) {
-            files_.description += ", of which the first " + std::to_string(limit);
-            files_.names.resize(limit);
-            keys_.resize(limit);
-        }
         for (const std::string& key : keys_) max_key_bytes_ = std::max(max_key_bytes_, key.size());
     }
 
@@ -92,8 +86,7 @@ std::unique_ptr<BatchSource> make_images(const SourceOptions& options) {
     const ImageSize size{static_cast<std::uint32_t>(input.shape[3]),
                          static_cast<std::uint32_t>(input.shape[2])};
     expect(size.pixels() > 0 && input.shape[1] == 3, "a model's picture is [rows, 3, height, width]");
-    return std::make_unique<ImageSource>(list_image_files(options.config->input), size,
-                                         options.config->limit);
+    return std::make_unique<ImageSource>(list_image_files(options.config->input), size);
 }
 
 }  // namespace offramp

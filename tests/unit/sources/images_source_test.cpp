@@ -6,6 +6,7 @@
 
 #include "common/base/error.hpp"
 #include "producer/sources/batch_source.hpp"
+#include "producer/sources/source_part.hpp"
 #include "tests/unit/images/picture_files.hpp"
 
 namespace offramp {
@@ -77,12 +78,24 @@ TEST_F(ImagesSource, AnyNumberOfThreadsGetTheSameRows) {
 TEST_F(ImagesSource, ALimitCutsTheListAndChangesNoKey) {
     folder.write("sub/a.jpg", "x");
     config.limit = 2;
-    const auto source = make(config, picture_input());
+    const auto source = part_of(make(config, picture_input()), config);
     EXPECT_EQ(source->items(), 2U);
     EXPECT_EQ(source->key(0), "sub/a.jpg");
     EXPECT_EQ(source->key(1), "sub/a.png");
+    EXPECT_EQ(source->description(), "images: 13 files under " + folder.path().string() + ", of which the first 2");
     config.limit = 1;
-    EXPECT_EQ(make(config, picture_input())->key(0), "sub/a.jpg");
+    EXPECT_EQ(part_of(make(config, picture_input()), config)->key(0), "sub/a.jpg");
+}
+
+TEST_F(ImagesSource, AShardHasItsPixelsUnderTheKeysOfTheWhole) {
+    config.shard = "2/5";   // 3, 3, 2, 2, 2
+    const auto source = part_of(make(config, picture_input()), config);
+    ASSERT_EQ(source->items(), 3U);
+    for (unsigned i = 0; i < 3; ++i) {
+        EXPECT_EQ(source->key(i), "sub/" + std::string(1, static_cast<char>('d' + i)));
+        EXPECT_EQ(row(*source, i), gradient(kSize, 3 + i));
+        EXPECT_EQ(source->origin(i), folder / (std::string(source->key(i)) + ".png"));
+    }
 }
 
 TEST_F(ImagesSource, AListMayNameFilesOutsideItsFolder) {
