@@ -12,6 +12,7 @@
 #include "common/base/error.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/images/image_format.hpp"
+#include "common/images/item_keys.hpp"
 #include "common/images/png.hpp"
 #include "common/images/unreadable_item.hpp"
 
@@ -38,23 +39,27 @@ UniqueFd open_regular(const std::string& path, struct stat& status) {
     return fd;
 }
 
-std::size_t read_some(int fd, std::byte* to, std::size_t bytes) {
-    while (true) {
-        const ssize_t got = ::read(fd, to, bytes);
-        if (got >= 0) return static_cast<std::size_t>(got);
-        if (errno != EINTR) refuse("cannot be read", errno);
-    }
-}
-
-// Reads on until `to` is full or the file ends. Returns the bytes read.
-std::size_t read_full(int fd, std::span<std::byte> to) {
+// Reads from `offset` on until `to` is full or the file ends. Returns the bytes read.
+std::size_t read_full(int fd, std::uint64_t offset, std::span<std::byte> to) {
     std::size_t done = 0;
     while (done < to.size()) {
-        const std::size_t got = read_some(fd, to.data() + done, to.size() - done);
+        const ssize_t got = ::pread(fd, to.data() + done, to.size() - done, static_cast<off_t>(offset + done));
+        if (got < 0 && errno != EINTR) refuse("cannot be read", errno);
         if (got == 0) break;
-        done += got;
+        if (got > 0) done += static_cast<std::size_t>(got);
     }
     return done;
+}
+
+// How many bytes of the file are the picture's.
+std::uint64_t bytes_at(const PicturePlace& place, std::uint64_t file_bytes) {
+    const std::uint64_t left = file_bytes - std::min(place.offset, file_bytes);
+    const std::uint64_t bytes = place.bytes.value_or(left);
+    if (bytes > left)
+        throw UnreadableItem("truncated: " + std::to_string(bytes) + " bytes from " + std::to_string(place.offset) + " on are its own, and " +
+                             printable(place.path) + " ends at " + std::to_string(file_bytes));
+    if (bytes == 0) throw UnreadableItem("an empty file (0 bytes)");
+    return bytes;
 }
 
 [[noreturn]] void refuse_format(ImageFormat format) {
@@ -81,14 +86,14 @@ void check_pixels(ImageSize size) {
                              std::to_string(kMaxImagePixels / 1'000'000) + " megapixels are read");
 }
 
-void ImageDecoder::decode_file(const std::string& path, ImageSize size, std::span<std::byte> rgb) {
-    read(path);
+void ImageDecoder::decode_file(const PicturePlace& place, ImageSize size, std::span<std::byte> rgb) {
+    read(place);
     decode(file_, size, rgb);
 }
 
-ImageSize ImageDecoder::decode_file_in_full(const std::string& path, std::vector<std::uint8_t>& rgb) {
+ImageSize ImageDecoder::decode_file_in_full(const PicturePlace& place, std::vector<std::uint8_t>& rgb) {
     constexpr std::uint32_t kAny = std::numeric_limits<std::uint32_t>::max();
-    read(path);
+    read(place);
     const TrimAtEnd trim{*this};
     const Stored stored = begin(file_, {kAny, kAny});
     const ImageSize size = upright_size(stored.size, stored.orientation);
@@ -103,15 +108,14 @@ ImageSize ImageDecoder::decode_file_in_full(const std::string& path, std::vector
 }
 
 // The whole file, once its front has shown that it is an image that can be read.
-void ImageDecoder::read(const std::string& path) {
+void ImageDecoder::read(const PicturePlace& place) {
     if (file_.capacity() > kKeptBytes) file_ = {};
     struct stat status {};
-    const UniqueFd fd = open_regular(path, status);
-    if (status.st_size == 0) throw UnreadableItem("an empty file (0 bytes)");
-    const auto bytes = static_cast<std::size_t>(status.st_size);
+    const UniqueFd fd = open_regular(place.path, status);
+    const std::uint64_t bytes = bytes_at(place, static_cast<std::uint64_t>(status.st_size));
     // The front alone decides whether the rest is worth reading.
-    file_.resize(std::min(bytes, kMagicBytes));
-    std::size_t got = read_full(fd.get(), file_);
+    file_.resize(std::min<std::uint64_t>(bytes, kMagicBytes));
+    std::size_t got = read_full(fd.get(), place.offset, file_);
     file_.resize(got);
     const ImageFormat format = image_format(file_);
     if (!readable(format)) refuse_format(format);
@@ -119,7 +123,7 @@ void ImageDecoder::read(const std::string& path) {
         throw UnreadableItem("a file of " + std::to_string(bytes) + " bytes; at most 1 GiB is read");
     if (bytes > got) {
         file_.resize(bytes);
-        got += read_full(fd.get(), std::span(file_).subspan(got));
+        got += read_full(fd.get(), place.offset + got, std::span(file_).subspan(got));
         file_.resize(got);  // shorter when the file shrank meanwhile
     }
 }

@@ -10,6 +10,7 @@
 #include "common/images/image_size.hpp"
 #include "common/images/jpeg.hpp"
 #include "common/images/orientation.hpp"
+#include "common/images/picture_place.hpp"
 #include "common/images/resize.hpp"
 
 namespace offramp {
@@ -20,10 +21,10 @@ namespace offramp {
 class ImageDecoder {
   public:
     // `rgb` has size.rgb_bytes().
-    void decode_file(const std::string& path, ImageSize size, std::span<std::byte> rgb);
+    void decode_file(const PicturePlace& place, ImageSize size, std::span<std::byte> rgb);
     void decode(std::span<const std::byte> file, ImageSize size, std::span<std::byte> rgb);
     // The image in its own size, upright, which is returned. `rgb` becomes as large as that needs.
-    ImageSize decode_file_in_full(const std::string& path, std::vector<std::uint8_t>& rgb);
+    ImageSize decode_file_in_full(const PicturePlace& place, std::vector<std::uint8_t>& rgb);
 
   private:
     // Gives back what an unusually large image took, whether it was decoded or refused.
@@ -39,7 +40,7 @@ class ImageDecoder {
         ImageSize size;
     };
 
-    void read(const std::string& path);
+    void read(const PicturePlace& place);
     Stored begin(std::span<const std::byte> file, ImageSize target);
     void finish(std::span<const std::byte> file, const Stored& stored, std::uint8_t* rgb);
 

@@ -39,6 +39,10 @@ TEST(ItemKeys, AreRelativeAndWithoutDots) {
                 ElementsAre("data/a", "b", "y/c", "d", "item"));
 }
 
+TEST(ItemKeys, IdsKeepWhatLooksLikeAnExtension) {
+    EXPECT_THAT(make_item_keys({"a.jpg", "a.png", "b", "x/../b"}, NamesAre::Ids), ElementsAre("a.jpg", "a.png", "b", "b-2"));
+}
+
 TEST(ItemKeys, LeaveNamesOfOursAlone) {
     EXPECT_THAT(make_item_keys({".offramp-manifest.jpg", "a/.offramp-tmp-1/b.jpg", "_offramp-manifest.jpg"}),
                 ElementsAre("_offramp-manifest.jpg", "a/_offramp-tmp-1/b", "_offramp-manifest.jpg-2"));

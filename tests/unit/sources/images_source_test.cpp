@@ -1,13 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <thread>
 
 #include "common/base/error.hpp"
 #include "producer/sources/batch_source.hpp"
 #include "producer/sources/source_part.hpp"
-#include "tests/unit/images/picture_files.hpp"
+#include "tests/unit/sources/making.hpp"
 
 namespace offramp {
 namespace {
@@ -18,18 +17,10 @@ using ::testing::HasSubstr;
 constexpr ImageSize kSize{40, 24};
 
 std::unique_ptr<BatchSource> make(const RunConfig& config, TensorSpec input, bool takes_images = true) {
-    const auto entries = SourceEntry::all();
-    const auto entry =
-        std::find_if(entries.begin(), entries.end(), [](const auto& e) { return e.name == "images"; });
-    if (entry == entries.end()) throw std::runtime_error("not in the table");
-    return entry->make(
-        {.config = &config, .model_input = std::move(input), .model_takes_images = takes_images});
+    return test::make_source("images", config, std::move(input), takes_images);
 }
 
-TensorSpec picture_input() {
-    const std::int64_t shape[] = {4, 3, kSize.height, kSize.width};
-    return TensorSpec::contiguous("input", kFloat32, shape);
-}
+TensorSpec picture_input() { return test::picture_input(kSize); }
 
 class ImagesSource : public ::testing::Test {
   protected:
@@ -40,11 +31,7 @@ class ImagesSource : public ::testing::Test {
                          encode_png(kSize, gradient(kSize, i)));
     }
 
-    Rgb row(BatchSource& source, std::uint64_t item) {
-        Rgb pixels(kSize.rgb_bytes());
-        source.load(item, std::as_writable_bytes(std::span(pixels)));
-        return pixels;
-    }
+    Rgb row(BatchSource& source, std::uint64_t item) { return test::row_of(source, item, kSize); }
 
     TempFolder folder;
     RunConfig config;
