@@ -1,10 +1,10 @@
 #include "consumer/processors/enlarged_sample.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "common/base/error.hpp"
+#include "common/slab/half_float.hpp"
 
 namespace offramp {
 namespace {
@@ -14,20 +14,6 @@ const EnlargeKernels& best_kernels() {
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return kAvx2Enlarge;
 #endif
     return kBaselineEnlarge;
-}
-
-float from_bfloat16(std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16U); }
-
-float from_float16(std::uint16_t bits) {
-    const std::uint32_t sign = (bits & 0x8000U) << 16U;
-    const std::uint32_t magnitude = bits & 0x7fffU;
-    // Below the smallest normal number the mantissa counts units of 2^-24.
-    if (magnitude < 0x0400U) {
-        const float value = static_cast<float>(magnitude) * 0x1p-24F;
-        return sign != 0 ? -value : value;
-    }
-    const std::uint32_t exponent = magnitude >= 0x7c00U ? 0x70000000U : 0x38000000U;  // infinity and NaN stay so
-    return std::bit_cast<float>(sign | ((magnitude << 13U) + exponent));
 }
 
 }  // namespace
