@@ -11,6 +11,7 @@ find_package(nlohmann_json REQUIRED)
 pkg_check_modules(ZMQ REQUIRED IMPORTED_TARGET libzmq>=4.3)
 pkg_check_modules(TURBOJPEG REQUIRED IMPORTED_TARGET libturbojpeg)
 pkg_check_modules(PNG REQUIRED IMPORTED_TARGET libpng)
+pkg_check_modules(WEBP REQUIRED IMPORTED_TARGET libwebp)
 find_path(OFFRAMP_XXHASH_INCLUDE xxhash.h REQUIRED)
 find_path(OFFRAMP_DLPACK_INCLUDE dlpack/dlpack.h REQUIRED)
 

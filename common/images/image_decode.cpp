@@ -15,6 +15,7 @@
 #include "common/images/item_keys.hpp"
 #include "common/images/png.hpp"
 #include "common/images/unreadable_item.hpp"
+#include "common/images/webp.hpp"
 
 namespace offramp {
 namespace {
@@ -64,8 +65,8 @@ std::uint64_t bytes_at(const PicturePlace& place, std::uint64_t file_bytes) {
 
 [[noreturn]] void refuse_format(ImageFormat format) {
     if (format == ImageFormat::Unknown)
-        throw UnreadableItem("not an image: its content is neither JPEG nor PNG");
-    throw UnreadableItem("a " + std::string(to_string(format)) + " image; only JPEG and PNG are read");
+        throw UnreadableItem("not an image: its content is neither JPEG nor PNG nor WebP");
+    throw UnreadableItem("a " + std::string(to_string(format)) + " image; only JPEG, PNG and WebP are read");
 }
 
 std::uint8_t* room_for(ImageSize size, std::vector<std::uint8_t>& pixels) {
@@ -74,7 +75,7 @@ std::uint8_t* room_for(ImageSize size, std::vector<std::uint8_t>& pixels) {
 }
 
 bool readable(ImageFormat format) {
-    return format == ImageFormat::Jpeg || format == ImageFormat::Png;
+    return format == ImageFormat::Jpeg || format == ImageFormat::Png || format == ImageFormat::Webp;
 }
 
 }  // namespace
@@ -135,6 +136,9 @@ ImageDecoder::Stored ImageDecoder::begin(std::span<const std::byte> file, ImageS
     if (stored.format == ImageFormat::Jpeg) {
         stored.orientation = jpeg_orientation(file);
         stored.size = jpeg_.begin(file, upright_size(target, stored.orientation));
+    } else if (stored.format == ImageFormat::Webp) {
+        stored.size = read_webp_size(file);
+        stored.orientation = webp_orientation(file);
     } else {
         stored.size = read_png_size(file);
     }
@@ -144,6 +148,8 @@ ImageDecoder::Stored ImageDecoder::begin(std::span<const std::byte> file, ImageS
 void ImageDecoder::finish(std::span<const std::byte> file, const Stored& stored, std::uint8_t* rgb) {
     if (stored.format == ImageFormat::Jpeg)
         jpeg_.finish(rgb);
+    else if (stored.format == ImageFormat::Webp)
+        decode_webp(file, stored.size, rgb);
     else
         decode_png(file, stored.size, rgb);
 }

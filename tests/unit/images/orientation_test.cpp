@@ -110,6 +110,17 @@ TEST(Orientation, InFullAnImageHasItsUprightSize) {
     }
 }
 
+TEST(Orientation, OfWebpToo) {
+    for (const Case& held : kCases) {
+        const ImageSize stored = stored_size(kUpright, held);
+        const std::string webp = encode_webp(stored, stored_picture(gradient(kUpright), kUpright, held));
+        EXPECT_EQ(decode(webp_with_exif(webp, stored, exif_of(held.value)), kUpright), gradient(kUpright)) << held.value;
+        EXPECT_EQ(decode(webp_with_exif(webp, stored, std::string("Exif\0\0", 6) + exif_of(held.value)), kUpright), gradient(kUpright)) << held.value;
+    }
+    const std::string webp = webp_with_exif(encode_webp(kUpright, gradient(kUpright)), kUpright, "no TIFF");
+    EXPECT_EQ(decode(webp, kUpright), gradient(kUpright));
+}
+
 TEST(Orientation, WithoutASoundNoteAPictureIsUpright) {
     const std::string jpeg = encode_jpeg(kUpright, gradient(kUpright));
     const auto of = [](const std::string& file) { return jpeg_orientation(std::as_bytes(std::span(file))); };

@@ -2,6 +2,7 @@
 
 #include <png.h>
 #include <turbojpeg.h>
+#include <webp/encode.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -64,6 +65,48 @@ std::string encode_jpeg(ImageSize size, const Rgb& pixels, JpegColors colors, Jp
     tjFree(bytes);
     tjDestroy(encoder);
     return file;
+}
+
+std::string encode_webp(ImageSize size, const Rgb& pixels) {
+    std::uint8_t* bytes = nullptr;
+    const std::size_t count = WebPEncodeLosslessRGB(pixels.data(), static_cast<int>(size.width), static_cast<int>(size.height),
+                                                    static_cast<int>(size.width * 3), &bytes);
+    std::string file(reinterpret_cast<char*>(bytes), count);
+    WebPFree(bytes);
+    return file;
+}
+
+std::string encode_webp_rgba(ImageSize size, const std::vector<std::uint8_t>& rgba) {
+    WebPConfig config;
+    WebPConfigInit(&config);
+    config.lossless = 1;
+    config.exact = 1;   // colours are kept where they cannot be seen
+    WebPPicture picture;
+    WebPPictureInit(&picture);
+    picture.use_argb = 1;
+    picture.width = static_cast<int>(size.width);
+    picture.height = static_cast<int>(size.height);
+    WebPMemoryWriter writer;
+    WebPMemoryWriterInit(&writer);
+    picture.writer = WebPMemoryWrite;
+    picture.custom_ptr = &writer;
+    WebPPictureImportRGBA(&picture, rgba.data(), picture.width * 4);
+    if (WebPEncode(&config, &picture) == 0) throw std::runtime_error("no WebP");
+    std::string file(reinterpret_cast<char*>(writer.mem), writer.size);
+    WebPMemoryWriterClear(&writer);
+    WebPPictureFree(&picture);
+    return file;
+}
+
+std::string webp_with_exif(const std::string& webp, ImageSize size, const std::string& exif) {
+    const auto number = [](std::size_t value, unsigned bytes) {
+        std::string text;
+        for (unsigned i = 0; i < bytes; ++i) text += static_cast<char>((value >> (8 * i)) & 0xff);
+        return text;
+    };
+    const std::string front = "WEBPVP8X" + number(10, 4) + std::string("\x08\0\0\0", 4) + number(size.width - 1, 3) + number(size.height - 1, 3);
+    const std::string all = front + webp.substr(12) + "EXIF" + number(exif.size(), 4) + exif + (exif.size() % 2 == 1 ? std::string(1, '\0') : "");
+    return "RIFF" + number(all.size(), 4) + all;
 }
 
 std::string exif_of(unsigned orientation, TiffOrder order) {
