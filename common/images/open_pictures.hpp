@@ -8,7 +8,7 @@
 
 namespace offramp {
 
-// True for the sources whose items are pictures: "images", "jsonl".
+// True for the sources whose items are pictures: "images", "jsonl", "webdataset".
 bool gives_pictures(std::string_view source);
 
 // Lists what `input` names, as that source reads it. Errors: ConfigError NoInput: no such input, no permission, nothing in it; BadInput:

@@ -22,7 +22,7 @@ class PictureList {
     virtual std::string origin(std::uint64_t picture) const = 0;
     // What the input says of a picture beside its name and place: the text of a JSON object, "{}" when nothing.
     virtual std::string columns(std::uint64_t) const { return "{}"; }
-    // Equal for equal columns; 0 for none.
+    // Tells columns that changed, as far as the list itself shows them; 0 for none.
     virtual std::uint64_t columns_hash(std::uint64_t) const { return 0; }
 };
 
