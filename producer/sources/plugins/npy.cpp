@@ -172,6 +172,9 @@ class NpySource final : public BatchSource {
             refuse("an array of shape " + shape_text(header.shape) + " has no rows", "Its first dimension counts the items", ExitCode::NoInput);
         if (input.dims == 0)
             throw ConfigError("source 'npy' gives input, and the model '" + options.config->model + "' takes none", "Choose a model that takes input");
+        if (input.dtype != kFloat32 && input.dtype != kBFloat16)
+            throw ConfigError("source 'npy' gives floating-point input, and the model '" + options.config->model + "' takes " + input.describe(),
+                              "Choose a model that takes floating-point input");
         layout_.shape.assign(header.shape.begin() + 1, header.shape.end());
         const std::vector<std::int64_t> wanted(input.shape.begin() + 1, input.shape.begin() + static_cast<std::ptrdiff_t>(input.dims));
         const bool pixels = layout_.from == RowLayout::Element::UInt8 && options.model_takes_images && input.dims == 4;

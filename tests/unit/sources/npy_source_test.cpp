@@ -150,6 +150,8 @@ TEST_F(NpyArray, WhatDoesNotFitTheModelIsRefusedWithBothShapes) {
     EXPECT_THAT(error(npy("<f4", "(4, 2, 3)", bytes_of(counting(24)), "True")), AllOf(HasSubstr("Fortran"), HasSubstr("ascontiguousarray")));
     EXPECT_THAT(error(npy("<f4", "(0, 2, 3)", ""), ExitCode::NoInput), HasSubstr("no rows"));
     EXPECT_THAT(error(npy("<f4", "()", "1234"), ExitCode::NoInput), HasSubstr("no rows"));
+    input.dtype = kInt32;
+    EXPECT_THAT(error(npy("<f4", "(4, 2, 3)", bytes_of(counting(24))), ExitCode::Usage), HasSubstr("takes input int32 [8, 2, 3]"));
     takes_images = true;
     input = test::picture_input({64, 64});
     EXPECT_THAT(error(npy("<f4", "(1, 3, 32, 32)", bytes_of(counting(3072)))), HasSubstr("--image-size"));
