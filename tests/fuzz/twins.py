@@ -23,7 +23,7 @@ TWINS = {
                       'if (rest_.empty()) fail(whose + " has a string without its closing " + quote);', ""),
     "segment": ("consumer/sinks/segment_merge.cpp", "if (!first_of_segment && entries.back().item == item)", "if (entries.back().item == item)"),
     "input-list": ("common/images/item_keys.cpp", "if (!parts.empty()) parts.pop_back();", "parts.pop_back();"),
-    "tar": ("common/images/tar_index.cpp", "if (value > (kMostBytes >> 8U)) return std::nullopt;", ""),
+    "tar": ("common/images/tar_index.cpp", "length > records.size() || ", ""),
     "npy": ("producer/sources/npy_header.cpp", "result.ec != std::errc() || number < 0", "result.ec != std::errc()"),
     "jsonl": ("common/images/jsonl_pictures.cpp", "path.find('\\0') != std::string::npos", "path.empty()"),
     "image": ("common/images/jpeg.cpp", "at + 4 <= file.size() && bytes[at] == 0xff", "bytes[at] == 0xff"),
