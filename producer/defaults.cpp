@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/config/source_of_input.hpp"
+
 namespace offramp {
 namespace {
 
@@ -16,7 +18,7 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine) {
     const bool gpu = machine.has_gpu;
     const bool copy = config.model == "copy";
     const auto cores = static_cast<std::uint32_t>(machine.cores);
-    settle<std::string>(config.source, "auto", config.input.empty() ? "synthetic" : "images");
+    config.source = source_of_input(config.source, config.input);
     settle<std::uint32_t>(config.batch, 0, gpu ? 64 : copy ? 8 : 4);
     // The size that `cutout` was trained for.
     settle<std::uint32_t>(config.image_size, 0, config.model == "cutout" ? 256 : gpu ? 512 : 224);

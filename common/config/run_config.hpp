@@ -37,6 +37,7 @@ struct RunConfig {
     std::string synthetic_on = "host";  // "host": made by decode workers and uploaded; "device": resident
     std::uint64_t batches = 0;          // of a synthetic source; 0: auto
     std::uint64_t limit = 0;            // items at most; 0: all
+    std::string shard;                  // "i/N": only the i-th of N equal parts of these; empty: all
     std::uint32_t batch = 0;            // samples in a batch; 0: auto
     std::uint32_t image_size = 0;       // height and width that images are brought to; 0: auto
     std::uint32_t decode_workers = 0;   // 0: auto

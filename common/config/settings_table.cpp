@@ -6,6 +6,7 @@
 #include "common/config/output_shapes.hpp"
 #include "common/config/profile.hpp"
 #include "common/config/setting.hpp"
+#include "common/config/shard.hpp"
 #include "common/shm/run_objects.hpp"
 
 namespace offramp {
@@ -31,6 +32,11 @@ Problem check_run_id(const std::string& text) {
 
 Problem check_max_errors(const std::string& text) {
     if (!ErrorLimit::parse(text)) return "is neither a number nor a percentage";
+    return std::nullopt;
+}
+
+Problem check_shard(const std::string& text) {
+    if (!text.empty() && !Shard::parse(text)) return "is no shard";
     return std::nullopt;
 }
 
@@ -109,11 +115,13 @@ void add_run(std::vector<Setting>& table) {
 void add_input(std::vector<Setting>& table) {
     SettingGroup input(table, "Input");
     input.text("source", &RunConfig::source, "NAME", kPluginName, "Where items come from", check_plugin_name);
-    input.text("input", &RunConfig::input, "PATH", "a path", "Folder of images, or a file that lists them");
+    input.text("input", &RunConfig::input, "PATH", "a path", "Folder of images, a file that lists them (paths, or JSON in .jsonl), a .npy array, WebDataset shards (.tar, or --source webdataset and their folder)");
     input.word("synthetic-on", &RunConfig::synthetic_on, {"host", "device"},
                "Synthetic items are made on the host and uploaded, or lie on the device");
     input.whole("batches", &RunConfig::batches, {1, kAnyNumber, "auto"}, "Batches of a synthetic source");
-    input.whole("limit", &RunConfig::limit, {1, kAnyNumber, "all"}, "Items at most");
+    input.whole("limit", &RunConfig::limit, {1, kAnyNumber, "all"}, "Items at most: the first of the input");
+    input.text("shard", &RunConfig::shard, "I/N", "I/N with I from 1 to N, as 1/4", "Only the I-th of N equal parts of the input, whose order is stable",
+               check_shard);
     input.whole("batch", &RunConfig::batch, {1, 65536, "auto"}, "Samples in a batch");
     input.whole("image-size", &RunConfig::image_size, {32, 8192, "auto"},
                 "Height and width that images are brought to");

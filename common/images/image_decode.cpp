@@ -12,8 +12,10 @@
 #include "common/base/error.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/images/image_format.hpp"
+#include "common/images/item_keys.hpp"
 #include "common/images/png.hpp"
 #include "common/images/unreadable_item.hpp"
+#include "common/images/webp.hpp"
 
 namespace offramp {
 namespace {
@@ -38,33 +40,42 @@ UniqueFd open_regular(const std::string& path, struct stat& status) {
     return fd;
 }
 
-std::size_t read_some(int fd, std::byte* to, std::size_t bytes) {
-    while (true) {
-        const ssize_t got = ::read(fd, to, bytes);
-        if (got >= 0) return static_cast<std::size_t>(got);
-        if (errno != EINTR) refuse("cannot be read", errno);
-    }
-}
-
-// Reads on until `to` is full or the file ends. Returns the bytes read.
-std::size_t read_full(int fd, std::span<std::byte> to) {
+// Reads from `offset` on until `to` is full or the file ends. Returns the bytes read.
+std::size_t read_full(int fd, std::uint64_t offset, std::span<std::byte> to) {
     std::size_t done = 0;
     while (done < to.size()) {
-        const std::size_t got = read_some(fd, to.data() + done, to.size() - done);
+        const ssize_t got = ::pread(fd, to.data() + done, to.size() - done, static_cast<off_t>(offset + done));
+        if (got < 0 && errno != EINTR) refuse("cannot be read", errno);
         if (got == 0) break;
-        done += got;
+        if (got > 0) done += static_cast<std::size_t>(got);
     }
     return done;
 }
 
+// How many bytes of the file are the picture's.
+std::uint64_t bytes_at(const PicturePlace& place, std::uint64_t file_bytes) {
+    const std::uint64_t left = file_bytes - std::min(place.offset, file_bytes);
+    const std::uint64_t bytes = place.bytes.value_or(left);
+    if (bytes > left)
+        throw UnreadableItem("truncated: " + std::to_string(bytes) + " bytes from " + std::to_string(place.offset) + " on are its own, and " +
+                             printable(place.path) + " ends at " + std::to_string(file_bytes));
+    if (bytes == 0) throw UnreadableItem("an empty file (0 bytes)");
+    return bytes;
+}
+
 [[noreturn]] void refuse_format(ImageFormat format) {
     if (format == ImageFormat::Unknown)
-        throw UnreadableItem("not an image: its content is neither JPEG nor PNG");
-    throw UnreadableItem("a " + std::string(to_string(format)) + " image; only JPEG and PNG are read");
+        throw UnreadableItem("not an image: its content is neither JPEG nor PNG nor WebP");
+    throw UnreadableItem("a " + std::string(to_string(format)) + " image; only JPEG, PNG and WebP are read");
+}
+
+std::uint8_t* room_for(ImageSize size, std::vector<std::uint8_t>& pixels) {
+    if (pixels.size() < size.rgb_bytes()) pixels.resize(size.rgb_bytes());
+    return pixels.data();
 }
 
 bool readable(ImageFormat format) {
-    return format == ImageFormat::Jpeg || format == ImageFormat::Png;
+    return format == ImageFormat::Jpeg || format == ImageFormat::Png || format == ImageFormat::Webp;
 }
 
 }  // namespace
@@ -76,37 +87,36 @@ void check_pixels(ImageSize size) {
                              std::to_string(kMaxImagePixels / 1'000'000) + " megapixels are read");
 }
 
-void ImageDecoder::decode_file(const std::string& path, ImageSize size, std::span<std::byte> rgb) {
-    read(path);
+void ImageDecoder::decode_file(const PicturePlace& place, ImageSize size, std::span<std::byte> rgb) {
+    read(place);
     decode(file_, size, rgb);
 }
 
-ImageSize ImageDecoder::decode_file_in_full(const std::string& path, std::vector<std::uint8_t>& rgb) {
-    read(path);
-    ImageSize size;
-    if (image_format(file_) == ImageFormat::Jpeg) {
-        constexpr std::uint32_t kAny = std::numeric_limits<std::uint32_t>::max();
-        size = jpeg_.begin(file_, {kAny, kAny});
-        rgb.resize(size.rgb_bytes());
-        jpeg_.finish(rgb.data());
+ImageSize ImageDecoder::decode_file_in_full(const PicturePlace& place, std::vector<std::uint8_t>& rgb) {
+    constexpr std::uint32_t kAny = std::numeric_limits<std::uint32_t>::max();
+    read(place);
+    const TrimAtEnd trim{*this};
+    const Stored stored = begin(file_, {kAny, kAny});
+    const ImageSize size = upright_size(stored.size, stored.orientation);
+    rgb.resize(size.rgb_bytes());
+    if (stored.orientation == Orientation::Upright) {
+        finish(file_, stored, rgb.data());
     } else {
-        size = read_png_size(file_);
-        rgb.resize(size.rgb_bytes());
-        decode_png(file_, size, rgb.data());
+        finish(file_, stored, room_for(size, pixels_));
+        bring_upright(pixels_.data(), stored.size, stored.orientation, rgb.data());
     }
     return size;
 }
 
 // The whole file, once its front has shown that it is an image that can be read.
-void ImageDecoder::read(const std::string& path) {
+void ImageDecoder::read(const PicturePlace& place) {
     if (file_.capacity() > kKeptBytes) file_ = {};
     struct stat status {};
-    const UniqueFd fd = open_regular(path, status);
-    if (status.st_size == 0) throw UnreadableItem("an empty file (0 bytes)");
-    const auto bytes = static_cast<std::size_t>(status.st_size);
+    const UniqueFd fd = open_regular(place.path, status);
+    const std::uint64_t bytes = bytes_at(place, static_cast<std::uint64_t>(status.st_size));
     // The front alone decides whether the rest is worth reading.
-    file_.resize(std::min(bytes, kMagicBytes));
-    std::size_t got = read_full(fd.get(), file_);
+    file_.resize(std::min<std::uint64_t>(bytes, kMagicBytes));
+    std::size_t got = read_full(fd.get(), place.offset, file_);
     file_.resize(got);
     const ImageFormat format = image_format(file_);
     if (!readable(format)) refuse_format(format);
@@ -114,26 +124,52 @@ void ImageDecoder::read(const std::string& path) {
         throw UnreadableItem("a file of " + std::to_string(bytes) + " bytes; at most 1 GiB is read");
     if (bytes > got) {
         file_.resize(bytes);
-        got += read_full(fd.get(), std::span(file_).subspan(got));
+        got += read_full(fd.get(), place.offset + got, std::span(file_).subspan(got));
         file_.resize(got);  // shorter when the file shrank meanwhile
     }
 }
 
+// `target`: what the upright picture becomes.
+ImageDecoder::Stored ImageDecoder::begin(std::span<const std::byte> file, ImageSize target) {
+    Stored stored{.format = image_format(file)};
+    if (!readable(stored.format)) refuse_format(stored.format);
+    if (stored.format == ImageFormat::Jpeg) {
+        stored.orientation = jpeg_orientation(file);
+        stored.size = jpeg_.begin(file, upright_size(target, stored.orientation));
+    } else if (stored.format == ImageFormat::Webp) {
+        stored.size = read_webp_size(file);
+        stored.orientation = webp_orientation(file);
+    } else {
+        stored.size = read_png_size(file);
+    }
+    return stored;
+}
+
+void ImageDecoder::finish(std::span<const std::byte> file, const Stored& stored, std::uint8_t* rgb) {
+    if (stored.format == ImageFormat::Jpeg)
+        jpeg_.finish(rgb);
+    else if (stored.format == ImageFormat::Webp)
+        decode_webp(file, stored.size, rgb);
+    else
+        decode_png(file, stored.size, rgb);
+}
+
+// Upright before the resize: its rows come before its columns, and its bits depend on which is which.
 void ImageDecoder::decode(std::span<const std::byte> file, ImageSize size, std::span<std::byte> rgb) {
     const TrimAtEnd trim{*this};
     expect(size.pixels() > 0 && rgb.size() == size.rgb_bytes(), "the row holds exactly the image");
-    const ImageFormat format = image_format(file);
-    if (!readable(format)) refuse_format(format);
-    ImageSize decoded;
-    if (format == ImageFormat::Jpeg) {
-        decoded = jpeg_.begin(file, size);
-        jpeg_.finish(pixels(decoded, size, rgb));
-    } else {
-        decoded = read_png_size(file);
-        decode_png(file, decoded, pixels(decoded, size, rgb));
+    auto* const to = reinterpret_cast<std::uint8_t*>(rgb.data());
+    const Stored stored = begin(file, size);
+    const ImageSize upright = upright_size(stored.size, stored.orientation);
+    const bool as_stored = stored.orientation == Orientation::Upright;
+    std::uint8_t* pixels = upright == size && as_stored ? to : room_for(stored.size, pixels_);
+    finish(file, stored, pixels);
+    if (!as_stored) {
+        std::uint8_t* const turned = upright == size ? to : room_for(upright, upright_);
+        bring_upright(pixels, stored.size, stored.orientation, turned);
+        pixels = turned;
     }
-    if (decoded != size)
-        resizer_.resize(pixels_.data(), decoded, reinterpret_cast<std::uint8_t*>(rgb.data()), size);
+    if (upright != size) resizer_.resize(pixels, upright, to, size);
 }
 
 ImageDecoder::TrimAtEnd::~TrimAtEnd() {
@@ -141,13 +177,7 @@ ImageDecoder::TrimAtEnd::~TrimAtEnd() {
         decoder.pixels_ = {};
         decoder.resizer_.trim();
     }
-}
-
-// Where to decode to: the row itself when no resize follows.
-std::uint8_t* ImageDecoder::pixels(ImageSize decoded, ImageSize wanted, std::span<std::byte> rgb) {
-    if (decoded == wanted) return reinterpret_cast<std::uint8_t*>(rgb.data());
-    if (pixels_.size() < decoded.rgb_bytes()) pixels_.resize(decoded.rgb_bytes());
-    return pixels_.data();
+    if (decoder.upright_.capacity() > kKeptBytes) decoder.upright_ = {};
 }
 
 }  // namespace offramp

@@ -6,22 +6,25 @@
 #include <string>
 #include <vector>
 
+#include "common/images/image_format.hpp"
 #include "common/images/image_size.hpp"
 #include "common/images/jpeg.hpp"
+#include "common/images/orientation.hpp"
+#include "common/images/picture_place.hpp"
 #include "common/images/resize.hpp"
 
 namespace offramp {
 
-// Turns an image file into 8-bit RGB of one size. The content says what it is, not the name.
+// Turns an image file into 8-bit RGB of one size, upright. The content says what it is, not the name.
 // Owns scratch memory that is kept from image to image. Thread: one at a time. Blocks: while it reads.
 // Errors: UnreadableItem with the reason in one line.
 class ImageDecoder {
   public:
     // `rgb` has size.rgb_bytes().
-    void decode_file(const std::string& path, ImageSize size, std::span<std::byte> rgb);
+    void decode_file(const PicturePlace& place, ImageSize size, std::span<std::byte> rgb);
     void decode(std::span<const std::byte> file, ImageSize size, std::span<std::byte> rgb);
-    // The image in its own size, which is returned. `rgb` becomes as large as that needs.
-    ImageSize decode_file_in_full(const std::string& path, std::vector<std::uint8_t>& rgb);
+    // The image in its own size, upright, which is returned. `rgb` becomes as large as that needs.
+    ImageSize decode_file_in_full(const PicturePlace& place, std::vector<std::uint8_t>& rgb);
 
   private:
     // Gives back what an unusually large image took, whether it was decoded or refused.
@@ -30,11 +33,19 @@ class ImageDecoder {
         ~TrimAtEnd();
     };
 
-    void read(const std::string& path);
-    std::uint8_t* pixels(ImageSize decoded, ImageSize wanted, std::span<std::byte> rgb);
+    // An image as it lies in its file, or as it is decoded at a scale.
+    struct Stored {
+        ImageFormat format = ImageFormat::Unknown;
+        Orientation orientation = Orientation::Upright;
+        ImageSize size;
+    };
+
+    void read(const PicturePlace& place);
+    Stored begin(std::span<const std::byte> file, ImageSize target);
+    void finish(std::span<const std::byte> file, const Stored& stored, std::uint8_t* rgb);
 
     std::vector<std::byte> file_;
-    std::vector<std::uint8_t> pixels_;
+    std::vector<std::uint8_t> pixels_, upright_;
     JpegDecoder jpeg_;
     Resizer resizer_;
 };

@@ -10,6 +10,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "common/base/reserved_prefix.hpp"
 #include "common/base/utf8.hpp"
 #include "common/protocol/slab_header.hpp"
 
@@ -65,6 +66,7 @@ std::string clean_part(std::string_view part) {
             clean += part.substr(at, bytes);
         at += std::max<std::size_t>(bytes, 1);
     }
+    if (clean.starts_with(kReservedPrefix)) clean.front() = '_';
     return cut(clean, kLongestPart);
 }
 
@@ -92,13 +94,16 @@ bool has_image_extension(std::string_view name) {
     return image_extension_bytes(name) > 0;
 }
 
-std::vector<std::string> make_item_keys(const std::vector<std::string>& names) {
+std::string without_image_extension(std::string_view name) {
+    return std::string(name.substr(0, name.size() - image_extension_bytes(name)));
+}
+
+std::vector<std::string> make_item_keys(const std::vector<std::string>& names, NamesAre names_are) {
     std::vector<std::string> keys;
     keys.reserve(names.size());
     std::unordered_map<std::string, std::uint64_t> times;
     for (const std::string& name : names) {
-        keys.push_back(
-            clean_key(std::string_view(name).substr(0, name.size() - image_extension_bytes(name))));
+        keys.push_back(clean_key(names_are == NamesAre::Ids ? name : without_image_extension(name)));
         ++times[keys.back()];
     }
     std::unordered_set<std::string> taken;

@@ -3,12 +3,11 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "common/config/run_config.hpp"
-#include "common/images/file_list.hpp"
 #include "common/images/image_decode.hpp"
+#include "consumer/processors/listed_input.hpp"
 
 namespace offramp {
 
@@ -27,9 +26,7 @@ class OriginalImages {
     Image of(std::string_view key);
 
   private:
-    FileList files_;
-    std::vector<std::string> keys_;
-    std::unordered_map<std::string_view, std::size_t> places_;  // of keys_
+    ListedInput input_;
     ImageDecoder decoder_;
     std::vector<std::uint8_t> rgb_;
 };

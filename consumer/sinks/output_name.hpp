@@ -3,11 +3,9 @@
 #include <string>
 #include <string_view>
 
-namespace offramp {
+#include "common/base/reserved_prefix.hpp"
 
-// Names that begin so are ours, in every folder of an output: temporary files and segments. No sample may
-// claim one.
-inline constexpr std::string_view kReservedPrefix = ".offramp-";
+namespace offramp {
 
 // The path FOLDER/KEY+SUFFIX of one sample's result. A key may hold '/': it is then a path below the folder.
 // Keys come from the slab's header, whose bounds were checked but not its text. Errors: Error with BadInput,

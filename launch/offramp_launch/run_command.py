@@ -67,7 +67,7 @@ def start(places, argv, typed):
 
     plan = RunPlan(run_id, run_dir, [producer, *flags, "--run-id", run_id, "--consumers", str(consumers)],
                    [str(places.consumer()), *flags], consumers, account, config.get("producer-restarts", 0), not_taken_over(config))
-    unit = "samples" if config.get("source") not in ("auto", "images") or config.get("model") == "copy" else "images"
+    unit = "samples" if config.get("source") not in ("auto", "images", "jsonl", "webdataset") or config.get("model") == "copy" else "images"
     lock = OutputLock(output, run_id)
     try:
         plan.kept_open = (lock.fd,)

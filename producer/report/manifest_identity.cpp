@@ -42,6 +42,8 @@ std::vector<std::string> flags_of(const RunConfig& config) {
         flags.insert(flags.end(), {"copy-bytes", "copy-outputs"});
     else
         flags.push_back("image-size");
+    if (config.limit > 0) flags.push_back("limit");
+    if (!config.shard.empty()) flags.push_back("shard");
     if (config.source == "synthetic") flags.push_back("synthetic-on");
     if (config.has_processor("mask-png") || config.has_processor("cut-out")) flags.push_back("png-level");
     if (config.has_processor("embeddings-sqlite")) flags.insert(flags.end(), {"normalize", "vector-dtype", "truncate-dim"});

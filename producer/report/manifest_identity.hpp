@@ -8,7 +8,7 @@
 namespace offramp {
 
 // What a run's outputs are made from and by: two runs with the same identity give the same outputs, so that one may finish what the
-// other began. Not part of it is what changes how outputs are made, but not what they are: device, rung, slabs, consumers, limits.
+// other began. Not part of it is what changes how outputs are made, but not what they are: device, rung, slabs, consumers.
 // Pure.
 struct ManifestIdentity {
     std::map<std::string, std::string> facts;   // settings by flag ("--batch"), "items", "names of the items", "weights" (hashes)

@@ -12,6 +12,7 @@
 #include "producer/models/model_library.hpp"
 #include "producer/run/producer_run.hpp"
 #include "producer/rungs/make_egress.hpp"
+#include "producer/sources/source_part.hpp"
 
 namespace offramp {
 namespace {
@@ -71,8 +72,9 @@ void ProducerRun::open_model() {
 
 void ProducerRun::open_source() {
     const ModelInput input = model_->input();
-    source_ = find_source(config_.source)
-                  .make({.config = &config_, .model_input = input.tensor, .model_takes_images = input.kind == InputKind::Image});
+    source_ = part_of(find_source(config_.source)
+                          .make({.config = &config_, .model_input = input.tensor, .model_takes_images = input.kind == InputKind::Image}),
+                      config_);
     spdlog::info("source: {}", source_->description());
 }
 

@@ -29,13 +29,14 @@ class BatchSource {
   public:
     virtual ~BatchSource() = default;
     virtual std::string description() const = 0;  // "images: 1200 files under /data/photos"
-    virtual std::uint64_t items() const = 0;      // after --limit
+    virtual std::uint64_t items() const = 0;      // all of them: --limit and --shard come behind (part_of())
     virtual RowKind row_kind() const = 0;
-    // The item's stable name: a relative path without its extension, unique within the run, never empty or
-    // absolute, without
+    // The item's stable name: a relative path without its extension, unique within the run, never empty or absolute, without
     // "..", at most kMaxKeyBytes bytes; or empty: the item's number stands for it.
     virtual std::string_view key(std::uint64_t item) const = 0;
     virtual std::size_t max_key_bytes() const = 0;
+    // A hash of what results depend on beside an item's name and its bytes: columns of a manifest, an array's shape. 0: nothing.
+    virtual std::uint64_t note_hash(std::uint64_t) const { return 0; }
     // What to name in the list of skipped items: the file's path.
     virtual std::string origin(std::uint64_t item) const = 0;
     // Fills one row of a staging buffer. A row of Pixels has height*width*3 bytes, of Float32 that of the

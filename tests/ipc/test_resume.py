@@ -100,12 +100,28 @@ class Resume(InWorlds):
         self.assertEqual(world.start().wait(), 0, world.said())
         before = world.results()
         for flags, said in ((("--batch", "4", "--batches", "80"), "--batch was 8 and is 4"),
-                            (("--batches", "41"), "items was 320 and is 328"), (("--seed", "7"), "--seed was 0 and is 7")):
+                            (("--batches", "41"), "items was 320 and is 328"), (("--seed", "7"), "--seed was 0 and is 7"),
+                            (("--limit", "100"), "--limit was none and is 100"), (("--shard", "2/2"), "--shard was none and is 2/2")):
             world.flags = (*SHORT, *flags)
             self.assertEqual(world.start("--resume").wait(), 64, world.said())
             self.assertIn(said, world.said())
             self.assertIn("leave --resume out", world.said())
         self.assertEqual(world.results(), before)
+
+    def test_a_shard_is_continued_and_shards_make_up_the_whole(self):
+        rows = set()
+        for shard in ("1/3", "2/3", "3/3"):
+            world = self.world(*COPY, "--batches", "21", "--limit", "161", "--shard", shard)
+            world.start()
+            world.until(lambda: world.status().get("done_samples", 0) > 0, "the first sample done")
+            world.kill_everything()
+            self.assertEqual(world.start("--resume").wait(), 0, world.said())
+            lines = [line.split("\t") for line in (world.output / "checksums.tsv").read_text().splitlines() if not line.startswith("#")]
+            names = {line[2] for line in lines if line[0].isdigit()}
+            self.assertEqual(len(names), 53 if shard == "3/3" else 54)
+            self.assertTrue(rows.isdisjoint(names))
+            rows |= names
+        self.assertEqual(rows, {str(number) for number in range(161)})
 
     def test_a_torn_manifest_costs_work_and_a_strange_one_is_refused(self):
         world = self.world(*SHORT)

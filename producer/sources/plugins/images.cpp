@@ -1,99 +1,10 @@
-#include <algorithm>
-#include <mutex>
-#include <utility>
-#include <vector>
-
-#include "common/base/error.hpp"
-#include "common/images/file_list.hpp"
-#include "common/images/image_decode.hpp"
-#include "common/images/item_keys.hpp"
-#include "producer/sources/batch_source.hpp"
+#include "producer/sources/picture_source.hpp"
 
 namespace offramp {
-namespace {
 
-// Lends each loading thread a decoder with its scratch memory; there are as many as ever loaded at once.
-class Decoders {
-  public:
-    class Loan {
-      public:
-        Loan(Decoders& owner, std::unique_ptr<ImageDecoder> decoder)
-            : owner_(owner), decoder_(std::move(decoder)) {}
-        ~Loan() {
-            const std::lock_guard lock(owner_.mutex_);
-            owner_.idle_.push_back(std::move(decoder_));
-        }
-        Loan(const Loan&) = delete;
-        Loan& operator=(const Loan&) = delete;
-        ImageDecoder* operator->() const { return decoder_.get(); }
-
-      private:
-        Decoders& owner_;
-        std::unique_ptr<ImageDecoder> decoder_;
-    };
-
-    Loan borrow() {
-        std::unique_ptr<ImageDecoder> decoder;
-        {
-            const std::lock_guard lock(mutex_);
-            if (!idle_.empty()) {
-                decoder = std::move(idle_.back());
-                idle_.pop_back();
-            }
-        }
-        return {*this, decoder ? std::move(decoder) : std::make_unique<ImageDecoder>()};
-    }
-
-  private:
-    std::mutex mutex_;
-    std::vector<std::unique_ptr<ImageDecoder>> idle_;
-};
-
-// Reads JPEG and PNG files of a folder or a list.
-class ImageSource final : public BatchSource {
-  public:
-    ImageSource(FileList files, ImageSize size, std::uint64_t limit)
-        : files_(std::move(files)), keys_(make_item_keys(files_.key_names())), size_(size) {
-        // Keys come first, so that a limit does not change them.
-        if (limit > 0 && limit < keys_.size()) {
-            files_.description += ", of which the first " + std::to_string(limit);
-            files_.names.resize(limit);
-            keys_.resize(limit);
-        }
-        for (const std::string& key : keys_) max_key_bytes_ = std::max(max_key_bytes_, key.size());
-    }
-
-    std::string description() const override { return "images: " + files_.description; }
-    std::uint64_t items() const override { return keys_.size(); }
-    RowKind row_kind() const override { return RowKind::Pixels; }
-    std::string_view key(std::uint64_t item) const override { return keys_[item]; }
-    std::size_t max_key_bytes() const override { return max_key_bytes_; }
-    std::string origin(std::uint64_t item) const override { return printable(files_.path(item)); }
-    void load(std::uint64_t item, std::span<std::byte> row) override {
-        decoders_.borrow()->decode_file(files_.path(item), size_, row);
-    }
-
-  private:
-    FileList files_;
-    std::vector<std::string> keys_;
-    std::size_t max_key_bytes_ = 0;
-    ImageSize size_;
-    Decoders decoders_;
-};
-
-}  // namespace
-
+// The files of a folder or a list.
 std::unique_ptr<BatchSource> make_images(const SourceOptions& options) {
-    const TensorSpec& input = options.model_input;
-    if (!options.model_takes_images || input.dims != 4)
-        throw ConfigError("source 'images' gives pictures, and the model '" + options.config->model +
-                              "' takes " + (input.dims == 0 ? "no input" : input.describe()),
-                          "Use --source synthetic, or a model that takes pictures");
-    const ImageSize size{static_cast<std::uint32_t>(input.shape[3]),
-                         static_cast<std::uint32_t>(input.shape[2])};
-    expect(size.pixels() > 0 && input.shape[1] == 3, "a model's picture is [rows, 3, height, width]");
-    return std::make_unique<ImageSource>(list_image_files(options.config->input), size,
-                                         options.config->limit);
+    return make_picture_source("images", options);
 }
 
 }  // namespace offramp

@@ -41,8 +41,7 @@ std::uint64_t count_items(const RunConfig& config) {
         throw ConfigError("--batches " + std::to_string(config.batches) + " of --batch " +
                               std::to_string(config.batch) + " are more items than can be counted",
                           "Give --batches a smaller number");
-    const std::uint64_t items = config.batches * config.batch;
-    return config.limit > 0 && config.limit < items ? config.limit : items;
+    return config.batches * config.batch;
 }
 
 }  // namespace

@@ -33,7 +33,9 @@ FuzzTarget make_image() {
     const ImageSize small{20, 14};
     return {feed,
             {encode_png(kWanted, gradient(kWanted)), encode_png(small, gradient(small)), encode_jpeg(kWanted, gradient(kWanted)),
-             encode_jpeg(small, gradient(small), JpegColors::Gray, JpegScans::Progressive), png_header({60000, 60000})}};
+             encode_jpeg(small, gradient(small), JpegColors::Gray, JpegScans::Progressive), png_header({60000, 60000}),
+             encode_webp(kWanted, gradient(kWanted)), webp_with_exif(encode_webp(small, gradient(small)), small, exif_of(8)),
+             with_exif(encode_jpeg(small, gradient(small)), exif_of(6))}};
 }
 
 }  // namespace offramp

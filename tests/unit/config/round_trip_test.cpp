@@ -56,6 +56,7 @@ RunConfig any_config() {
     config.synthetic_on = any_word({"host", "device"});
     config.batches = any_of<std::uint64_t>(0, kLargest);
     config.limit = any_of<std::uint64_t>(0, kLargest);
+    config.shard = any_word({"", "1/1", "3/4", "1000000/1000000"});
     config.batch = zero_or(1, 65536);
     config.image_size = zero_or(32, 8192);
     config.decode_workers = zero_or(1, 1024);

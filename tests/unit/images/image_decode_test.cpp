@@ -65,6 +65,14 @@ TEST(ImageDecode, JpegIsNearlyExact) {
                   6);
 }
 
+TEST(ImageDecode, LosslessWebpIsExact) {
+    EXPECT_EQ(decode(encode_webp(kSize, gradient(kSize))), gradient(kSize));
+    const TempFolder folder;
+    Rgb pixels;
+    EXPECT_EQ(ImageDecoder().decode_file_in_full(folder.write("a.jpg", encode_webp(kSize, gradient(kSize))), pixels), kSize);
+    EXPECT_EQ(pixels, gradient(kSize));
+}
+
 TEST(ImageDecode, GrayJpegBecomesRgb) {
     const Rgb pixels = decode(encode_jpeg(kSize, gradient(kSize), JpegColors::Gray));
     for (std::size_t i = 0; i < pixels.size(); i += 3)
@@ -120,6 +128,7 @@ TEST(ImageDecode, GrayIsExpanded) {
 TEST(ImageDecode, AlphaIsDroppedNotBlended) {
     EXPECT_EQ(decode(encode_png({1, 1}, {.color_type = PNG_COLOR_TYPE_RGB_ALPHA}, {9, 8, 7, 0}), {1, 1}),
               (Rgb{9, 8, 7}));
+    EXPECT_EQ(decode(encode_webp_rgba({2, 1}, {9, 8, 7, 0, 1, 2, 3, 128}), {2, 1}), (Rgb{9, 8, 7, 1, 2, 3}));
     EXPECT_EQ(decode(encode_png({1, 1}, {.color_type = PNG_COLOR_TYPE_GRAY_ALPHA}, {9, 128}), {1, 1}),
               (Rgb{9, 9, 9}));
 }
@@ -194,8 +203,7 @@ TEST(BadImage, NotAnImage) {
 TEST(BadImage, OtherFormatsAreNamed) {
     const TempFolder folder;
     const auto reason = [&](const std::string& bytes) { return reason_of(folder.write("a.jpg", bytes)); };
-    EXPECT_EQ(reason(std::string("RIFF\x10\0\0\0WEBPVP8 ", 16)), "a WebP image; only JPEG and PNG are read");
-    EXPECT_THAT(reason("GIF89a................"), HasSubstr("GIF"));
+    EXPECT_EQ(reason("GIF89a................"), "a GIF image; only JPEG, PNG and WebP are read");
     EXPECT_THAT(reason(std::string("II*\0............", 16)), HasSubstr("TIFF"));
     EXPECT_THAT(reason(std::string("BM\x10\0\0\0\0\0\0\0......", 16)), HasSubstr("BMP"));
     EXPECT_THAT(reason(std::string("\0\0\0\x18"
@@ -210,8 +218,9 @@ TEST(BadImage, TruncatedAtAnyPlace) {
     const std::string progressive =
         encode_jpeg(kSize, gradient(kSize), JpegColors::Color, JpegScans::Progressive);
     const std::string png = encode_png(kSize, gradient(kSize));
-    for (const std::string& whole : {jpeg, progressive, png})
-        for (std::size_t kept = 8; kept < whole.size(); ++kept)
+    const std::string webp = encode_webp(kSize, gradient(kSize));
+    for (const std::string& whole : {jpeg, progressive, png, webp})
+        for (std::size_t kept = 16; kept < whole.size(); ++kept)
             ASSERT_THAT(reason_of_refusal([&] { decode(whole.substr(0, kept)); }),
                         AllOf(StartsWith("truncated"), HasSubstr(std::to_string(kept) + " bytes")))
                 << "of " << whole.size();
@@ -246,6 +255,22 @@ TEST(BadImage, BytesBehindTheEndDoNoHarm) {
     EXPECT_EQ(decode(encode_png(kSize, gradient(kSize)) + "trailer"), gradient(kSize));
 }
 
+TEST(BadImage, WebpOfManyPicturesOrPixels) {
+    const ImageSize one{1, 1};
+    std::string file = webp_with_exif(encode_webp(one, {9, 9, 9}), one, exif_of(1));
+    const TempFolder folder;
+    std::string animated = file;
+    animated[20] = '\x02';
+    EXPECT_EQ(reason_of(folder.write("a.webp", animated)), "an animated WebP; only still ones are read");
+    file[24] = file[27] = '\x1f';   // 19,999 and one
+    file[25] = file[28] = '\x4e';
+    EXPECT_NE(reason_of(folder.write("a.webp", file)), "it was read");   // frame and canvas differ
+    std::string large = encode_webp(one, {9, 9, 9});   // 14 bits a side: a WebP has at most 16,384 x 16,384
+    for (const std::size_t at : {21U, 22U, 23U}) large[at] = '\xff';
+    large[24] = static_cast<char>(large[24] | 0x0f);
+    EXPECT_THAT(reason_of(folder.write("a.webp", large)), HasSubstr("at most 100 megapixels"));
+}
+
 TEST(BadImage, SixteenBits) {
     const TempFolder folder;
     const std::string file =
@@ -272,11 +297,40 @@ TEST(BadImage, HugeDimensionsAreRefusedByTheHeaderAlone) {
     EXPECT_THAT(reason_of(folder.write("b.png", png_header({0, 5}))), StartsWith("damaged PNG"));
 }
 
+TEST(BadImage, TwentyThousandPixelsSquareAreRefusedByTheHeaderAlone) {
+    const TempFolder folder;
+    const char* const reason = "an image of 20000 x 20000 pixels; at most 100 megapixels are read";
+    const std::string png = folder.write("a.png", png_header({20'000, 20'000}));
+    std::string jpeg = encode_jpeg(kSize, gradient(kSize));
+    const std::size_t frame = jpeg.find("\xff\xc0");
+    for (const std::size_t at : {5U, 7U}) {
+        jpeg[frame + at] = static_cast<char>(20'000 >> 8);
+        jpeg[frame + at + 1] = static_cast<char>(20'000 & 0xff);
+    }
+    EXPECT_EQ(reason_of(png), reason);
+    EXPECT_EQ(reason_of(folder.write("a.jpg", jpeg)), reason);
+    Rgb pixels;
+    EXPECT_EQ(reason_of_refusal([&] { ImageDecoder().decode_file_in_full(png, pixels); }), reason);
+    EXPECT_TRUE(pixels.empty());
+}
+
+TEST(ImageDecode, ASinglePixelFillsThePicture) {
+    const Rgb pixel{200, 100, 50};
+    Rgb wanted;
+    for (std::size_t i = 0; i < kSize.pixels(); ++i) wanted.insert(wanted.end(), pixel.begin(), pixel.end());
+    EXPECT_EQ(decode(encode_png({1, 1}, pixel)), wanted);
+    EXPECT_LE(largest_difference(decode(encode_jpeg({1, 1}, pixel)), wanted), 6);
+    const TempFolder folder;
+    Rgb found;
+    EXPECT_EQ(ImageDecoder().decode_file_in_full(folder.write("a.png", encode_png({1, 1}, pixel)), found), (ImageSize{1, 1}));
+    EXPECT_EQ(found, pixel);
+}
+
 TEST(BadImage, AnyFlippedByteIsReadOrRefusedAndNothingElse) {
     const std::string files[] = {
         encode_jpeg(kSize, gradient(kSize)),
         encode_jpeg(kSize, gradient(kSize), JpegColors::Color, JpegScans::Progressive),
-        encode_png(kSize, gradient(kSize))};
+        encode_png(kSize, gradient(kSize)), encode_webp(kSize, gradient(kSize))};
     rc::check([&] {
         std::string file = *rc::gen::elementOf(std::vector<std::string>(std::begin(files), std::end(files)));
         const int flips = *rc::gen::inRange(1, 5);

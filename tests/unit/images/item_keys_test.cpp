@@ -39,6 +39,22 @@ TEST(ItemKeys, AreRelativeAndWithoutDots) {
                 ElementsAre("data/a", "b", "y/c", "d", "item"));
 }
 
+TEST(ItemKeys, IdsKeepWhatLooksLikeAnExtension) {
+    EXPECT_THAT(make_item_keys({"a.jpg", "a.png", "b", "x/../b"}, NamesAre::Ids), ElementsAre("a.jpg", "a.png", "b", "b-2"));
+}
+
+TEST(ItemKeys, LeaveNamesOfOursAlone) {
+    EXPECT_THAT(make_item_keys({".offramp-manifest.jpg", "a/.offramp-tmp-1/b.jpg", "_offramp-manifest.jpg"}),
+                ElementsAre("_offramp-manifest.jpg", "a/_offramp-tmp-1/b", "_offramp-manifest.jpg-2"));
+}
+
+TEST(ItemKeys, KeepSpacesAndLettersOfAnyScript) {
+    const Names names{"My Pictures/caf\xc3\xa9 1", "\xe5\x86\x99\xe7\x9c\x9f/\xf0\x9f\x93\xb7", "a'b\"c;$d\\e"};
+    Names files;
+    for (const std::string& name : names) files.push_back(name + ".jpg");
+    EXPECT_EQ(make_item_keys(files), names);
+}
+
 TEST(ItemKeys, HiddenFilesAreNotAllExtension) {
     EXPECT_THAT(make_item_keys({".jpg"}), ElementsAre(".jpg"));
 }
@@ -71,7 +87,7 @@ TEST(ItemKeys, AnyListGivesUniqueCleanKeys) {
         // Few letters, so that names often meet.
         const auto name =
             rc::gen::container<std::string>(rc::gen::elementOf(std::string("ab./-2\xc3\xa4\n")));
-        const auto ending = rc::gen::elementOf(Names{"", ".jpg", ".png", "-2", ".jpg-2"});
+        const auto ending = rc::gen::elementOf(Names{"", "/.offramp-a", ".jpg", ".png", "-2", ".jpg-2"});
         Names names;
         for (const auto& [front, back] :
              *rc::gen::container<std::vector<std::pair<std::string, std::string>>>(
@@ -85,6 +101,7 @@ TEST(ItemKeys, AnyListGivesUniqueCleanKeys) {
             RC_ASSERT(!key.empty() && key.front() != '/' && key.size() <= kMaxKeyBytes && is_utf8(key));
             const std::string framed = "/" + key + "/";
             RC_ASSERT(framed.find("/../") == std::string::npos && framed.find("/./") == std::string::npos);
+            RC_ASSERT(framed.find("/.offramp-") == std::string::npos);
             RC_ASSERT(framed.find("//") == std::string::npos && key.find('\n') == std::string::npos);
         }
     });

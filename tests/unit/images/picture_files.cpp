@@ -2,6 +2,7 @@
 
 #include <png.h>
 #include <turbojpeg.h>
+#include <webp/encode.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -64,6 +65,76 @@ std::string encode_jpeg(ImageSize size, const Rgb& pixels, JpegColors colors, Jp
     tjFree(bytes);
     tjDestroy(encoder);
     return file;
+}
+
+std::string encode_webp(ImageSize size, const Rgb& pixels) {
+    std::uint8_t* bytes = nullptr;
+    const std::size_t count = WebPEncodeLosslessRGB(pixels.data(), static_cast<int>(size.width), static_cast<int>(size.height),
+                                                    static_cast<int>(size.width * 3), &bytes);
+    std::string file(reinterpret_cast<char*>(bytes), count);
+    WebPFree(bytes);
+    return file;
+}
+
+std::string encode_webp_rgba(ImageSize size, const std::vector<std::uint8_t>& rgba) {
+    WebPConfig config;
+    WebPConfigInit(&config);
+    config.lossless = 1;
+    config.exact = 1;   // colours are kept where they cannot be seen
+    WebPPicture picture;
+    WebPPictureInit(&picture);
+    picture.use_argb = 1;
+    picture.width = static_cast<int>(size.width);
+    picture.height = static_cast<int>(size.height);
+    WebPMemoryWriter writer;
+    WebPMemoryWriterInit(&writer);
+    picture.writer = WebPMemoryWrite;
+    picture.custom_ptr = &writer;
+    WebPPictureImportRGBA(&picture, rgba.data(), picture.width * 4);
+    if (WebPEncode(&config, &picture) == 0) throw std::runtime_error("no WebP");
+    std::string file(reinterpret_cast<char*>(writer.mem), writer.size);
+    WebPMemoryWriterClear(&writer);
+    WebPPictureFree(&picture);
+    return file;
+}
+
+std::string webp_with_exif(const std::string& webp, ImageSize size, const std::string& exif) {
+    const auto number = [](std::size_t value, unsigned bytes) {
+        std::string text;
+        for (unsigned i = 0; i < bytes; ++i) text += static_cast<char>((value >> (8 * i)) & 0xff);
+        return text;
+    };
+    const std::string front = "WEBPVP8X" + number(10, 4) + std::string("\x08\0\0\0", 4) + number(size.width - 1, 3) + number(size.height - 1, 3);
+    const std::string all = front + webp.substr(12) + "EXIF" + number(exif.size(), 4) + exif + (exif.size() % 2 == 1 ? std::string(1, '\0') : "");
+    return "RIFF" + number(all.size(), 4) + all;
+}
+
+std::string exif_of(unsigned orientation, TiffOrder order) {
+    std::string tiff = order == TiffOrder::BigEndian ? "MM" : "II";
+    const auto number = [&](unsigned value, unsigned bytes) {
+        for (unsigned i = 0; i < bytes; ++i)
+            tiff += static_cast<char>(value >> (8 * (order == TiffOrder::BigEndian ? bytes - 1 - i : i)));
+    };
+    number(42, 2);
+    number(8, 4);                 // where the directory is
+    number(2, 2);                 // its entries: a camera's maker ahead of the orientation, as tags are sorted
+    for (const unsigned field : {271U, 2U}) number(field, 2);
+    number(4, 4);
+    tiff += std::string("us\0\0", 4);
+    for (const unsigned field : {274U, 3U}) number(field, 2);
+    number(1, 4);
+    number(orientation, 2);
+    number(0, 2);
+    number(0, 4);                 // no further directory
+    return tiff;
+}
+
+std::string with_exif(const std::string& jpeg, const std::string& exif) {
+    const std::size_t length = exif.size() + 8;
+    std::string segment = "\xff\xe1";
+    segment += static_cast<char>(length >> 8);
+    segment += static_cast<char>(length & 0xff);
+    return jpeg.substr(0, 2) + segment + std::string("Exif\0\0", 6) + exif + jpeg.substr(2);
 }
 
 std::string encode_png(ImageSize size, const PngLayout& layout, const std::vector<std::uint8_t>& rows) {

@@ -35,6 +35,14 @@ enum class JpegColors { Color, Gray, Cmyk };
 enum class JpegScans { Baseline, Progressive };
 std::string encode_jpeg(ImageSize size, const Rgb& pixels, JpegColors colors = JpegColors::Color,
                         JpegScans scans = JpegScans::Baseline);
+// As libwebp writes it, losslessly; with an alpha channel, or with EXIF data around it.
+std::string encode_webp(ImageSize size, const Rgb& pixels);
+std::string encode_webp_rgba(ImageSize size, const std::vector<std::uint8_t>& rgba);
+std::string webp_with_exif(const std::string& webp, ImageSize size, const std::string& exif);
+// EXIF data that holds nothing but an orientation, in either byte order; and a JPEG file with such data in front.
+enum class TiffOrder { LittleEndian, BigEndian };
+std::string exif_of(unsigned orientation, TiffOrder order = TiffOrder::LittleEndian);
+std::string with_exif(const std::string& jpeg, const std::string& exif);
 std::string encode_png(ImageSize size, const Rgb& pixels);
 // Any PNG: rows as they lie in the file. `palette` (RGB triples) and `transparency` may be empty.
 struct PngLayout {

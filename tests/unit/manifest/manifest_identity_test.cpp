@@ -30,6 +30,17 @@ TEST(ManifestIdentity, WhatChangesTheOutputsIsNamedWithBothValues) {
     EXPECT_EQ(ManifestIdentity::of(base(), 100, "other").difference_from(of(base())), "names of the items was hash and is other");
 }
 
+TEST(ManifestIdentity, WhichPartOfTheInputIsDoneCounts) {
+    RunConfig other = base();
+    other.limit = 40;
+    EXPECT_EQ(of(other).difference_from(of(base())), "--limit was none and is 40");
+    RunConfig former = base();
+    former.shard = "1/4";
+    other.limit = 0;
+    other.shard = "2/4";
+    EXPECT_EQ(of(other).difference_from(of(former)), "--shard was 1/4 and is 2/4");
+}
+
 TEST(ManifestIdentity, HowOutputsAreMadeDoesNotCount) {
     RunConfig other = base();
     other.run_id = "another";

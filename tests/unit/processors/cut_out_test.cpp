@@ -66,6 +66,27 @@ TEST_F(CutOut, ClassIdsGiveHardEdgesInTheOriginalsSize) {
     EXPECT_THAT(alpha_of(made.contents), testing::ElementsAre(0, 255, 255, 0, 0, 0, 255, 255));
 }
 
+TEST_F(CutOut, APhotographTakenWithATurnedCameraIsCutOutUpright) {
+    // Stored lying on its side, 32 x 16: upright it is 16 x 32, and its left half is a thing.
+    const ImageSize stored{32, 16};
+    Rgb pixels(stored.rgb_bytes());
+    for (std::size_t i = 0; i < stored.pixels(); ++i) pixels[3 * i] = i < stored.pixels() / 2 ? 240 : 20;   // the upright picture's right half is red
+    std::ofstream(input_.path() + "/sample.jpg", std::ios::binary) << with_exif(encode_jpeg(stored, pixels), exif_of(6));
+    HandMade made = one_sample();
+    made.add(spec_of("classes", kUInt8, {1, 1, 2}));
+    made.contents.transform = OutputTransform::ClassMap;
+    const std::uint8_t ids[] = {1, 0};
+    std::memcpy(made.storage[0].data(), ids, sizeof ids);
+    const std::string file = run_over(made.contents).at("sample.png");
+    const test::DecodedRgba cut = test::decode_rgba_png(std::as_bytes(std::span(file)));
+    ASSERT_EQ((ImageSize{cut.width, cut.height}), (ImageSize{16, 32}));
+    for (std::size_t y = 0; y < 32; ++y) {
+        EXPECT_NEAR(cut.pixels[y * 16][0], 20, 8) << y;
+        EXPECT_EQ(cut.pixels[y * 16][3], 255) << y;
+        EXPECT_EQ(cut.pixels[y * 16 + 15][3], 0) << y;
+    }
+}
+
 TEST_F(CutOut, EdgesAreSoftWhereTheOriginalIsLarger) {
     give_original({8, 1});
     HandMade made = one_sample();

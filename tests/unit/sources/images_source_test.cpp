@@ -1,12 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <thread>
 
 #include "common/base/error.hpp"
 #include "producer/sources/batch_source.hpp"
-#include "tests/unit/images/picture_files.hpp"
+#include "producer/sources/source_part.hpp"
+#include "tests/unit/sources/making.hpp"
 
 namespace offramp {
 namespace {
@@ -17,18 +17,10 @@ using ::testing::HasSubstr;
 constexpr ImageSize kSize{40, 24};
 
 std::unique_ptr<BatchSource> make(const RunConfig& config, TensorSpec input, bool takes_images = true) {
-    const auto entries = SourceEntry::all();
-    const auto entry =
-        std::find_if(entries.begin(), entries.end(), [](const auto& e) { return e.name == "images"; });
-    if (entry == entries.end()) throw std::runtime_error("not in the table");
-    return entry->make(
-        {.config = &config, .model_input = std::move(input), .model_takes_images = takes_images});
+    return test::make_source("images", config, std::move(input), takes_images);
 }
 
-TensorSpec picture_input() {
-    const std::int64_t shape[] = {4, 3, kSize.height, kSize.width};
-    return TensorSpec::contiguous("input", kFloat32, shape);
-}
+TensorSpec picture_input() { return test::picture_input(kSize); }
 
 class ImagesSource : public ::testing::Test {
   protected:
@@ -39,11 +31,7 @@ class ImagesSource : public ::testing::Test {
                          encode_png(kSize, gradient(kSize, i)));
     }
 
-    Rgb row(BatchSource& source, std::uint64_t item) {
-        Rgb pixels(kSize.rgb_bytes());
-        source.load(item, std::as_writable_bytes(std::span(pixels)));
-        return pixels;
-    }
+    Rgb row(BatchSource& source, std::uint64_t item) { return test::row_of(source, item, kSize); }
 
     TempFolder folder;
     RunConfig config;
@@ -77,12 +65,24 @@ TEST_F(ImagesSource, AnyNumberOfThreadsGetTheSameRows) {
 TEST_F(ImagesSource, ALimitCutsTheListAndChangesNoKey) {
     folder.write("sub/a.jpg", "x");
     config.limit = 2;
-    const auto source = make(config, picture_input());
+    const auto source = part_of(make(config, picture_input()), config);
     EXPECT_EQ(source->items(), 2U);
     EXPECT_EQ(source->key(0), "sub/a.jpg");
     EXPECT_EQ(source->key(1), "sub/a.png");
+    EXPECT_EQ(source->description(), "images: 13 files under " + folder.path().string() + ", of which the first 2");
     config.limit = 1;
-    EXPECT_EQ(make(config, picture_input())->key(0), "sub/a.jpg");
+    EXPECT_EQ(part_of(make(config, picture_input()), config)->key(0), "sub/a.jpg");
+}
+
+TEST_F(ImagesSource, AShardHasItsPixelsUnderTheKeysOfTheWhole) {
+    config.shard = "2/5";   // 3, 3, 2, 2, 2
+    const auto source = part_of(make(config, picture_input()), config);
+    ASSERT_EQ(source->items(), 3U);
+    for (unsigned i = 0; i < 3; ++i) {
+        EXPECT_EQ(source->key(i), "sub/" + std::string(1, static_cast<char>('d' + i)));
+        EXPECT_EQ(row(*source, i), gradient(kSize, 3 + i));
+        EXPECT_EQ(source->origin(i), folder / (std::string(source->key(i)) + ".png"));
+    }
 }
 
 TEST_F(ImagesSource, AListMayNameFilesOutsideItsFolder) {

@@ -54,10 +54,6 @@ TEST_F(SyntheticSource, NumbersItsItems) {
     EXPECT_EQ(source->row_kind(), RowKind::Float32);
     EXPECT_EQ(source->key(7), "");
     EXPECT_EQ(source->max_key_bytes(), 0U);
-    config.limit = 6;
-    EXPECT_EQ(make()->items(), 6U);
-    config.limit = 600;
-    EXPECT_EQ(make()->items(), 20U);
 }
 
 TEST_F(SyntheticSource, AnItemIsTheSameInEveryRun) {

@@ -1,0 +1,11 @@
+#include "common/images/file_pictures.hpp"
+
+#include "common/images/item_keys.hpp"
+
+namespace offramp {
+
+FilePictures::FilePictures(const std::string& input) : files_(list_image_files(input)), keys_(make_item_keys(files_.key_names())) {}
+
+std::string FilePictures::origin(std::uint64_t picture) const { return printable(files_.path(picture)); }
+
+}  // namespace offramp

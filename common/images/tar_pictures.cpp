@@ -1,0 +1,221 @@
+#include "common/images/tar_pictures.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/base/error.hpp"
+#include "common/base/unique_fd.hpp"
+#include "common/images/item_keys.hpp"
+#include "common/images/tar_index.hpp"
+#include "common/images/unreadable_item.hpp"
+
+namespace offramp {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr std::uint64_t kMostNoteBytes = std::uint64_t{16} << 20;
+constexpr std::string_view kEnding = ".tar";
+
+[[noreturn]] void refuse(const std::string& input, const std::string& why, ExitCode code = ExitCode::NoInput) {
+    throw ConfigError("--input '" + printable(input) + "': " + why, "Give --input a .tar file, or a folder of some", code);
+}
+
+// Names relative to the folder, in their order. Errors: ConfigError: a folder that cannot be listed could hide shards.
+std::vector<std::string> shards_in(const std::string& folder) {
+    std::vector<std::string> names;
+    std::error_code error;
+    for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+        const std::string file = entry->path().filename().string();
+        std::error_code ignored;
+        if (file.starts_with('.')) {
+            if (entry->is_directory(ignored)) entry.disable_recursion_pending();
+        } else if (file.ends_with(kEnding) && !entry->is_directory(ignored)) {
+            names.push_back(entry->path().lexically_relative(folder).string());
+        }
+    }
+    if (error) refuse(folder, "cannot be listed: " + error.message());
+    if (names.empty()) refuse(folder, "no .tar file in this folder");
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+std::size_t read_part(int fd, std::uint64_t offset, char* to, std::size_t bytes) {
+    std::size_t done = 0;
+    while (done < bytes) {
+        const ssize_t got = ::pread(fd, to + done, bytes - done, static_cast<off_t>(offset + done));
+        if (got < 0 && errno != EINTR) throw UnreadableItem(std::string("cannot be read: ") + std::strerror(errno));
+        if (got == 0) break;
+        if (got > 0) done += static_cast<std::size_t>(got);
+    }
+    return done;
+}
+
+UniqueFd open_shard(const std::string& path) {
+    UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (!fd) throw UnreadableItem(std::string("cannot be opened: ") + std::strerror(errno));
+    struct stat status {};
+    if (::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) throw UnreadableItem("not a regular file");
+    return fd;
+}
+
+// A member's sample and the rest, as WebDataset parts them; an empty sample: it belongs to none.
+std::pair<std::string, std::string> parted(std::string_view name) {
+    while (name.starts_with("./")) name.remove_prefix(2);
+    const std::size_t last = name.find_last_of('/') + 1;
+    const std::size_t dot = name.find('.', last);
+    const std::string_view file = name.substr(last);
+    if (dot == std::string_view::npos || dot == last || (file.starts_with("__") && file.ends_with("__"))) return {};
+    std::string extension(name.substr(dot + 1));
+    for (char& c : extension)
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    return {std::string(name.substr(0, dot)), extension};
+}
+
+bool is_plain_image(std::string_view extension) {
+    constexpr std::array<std::string_view, 4> kPlain{"jpg", "jpeg", "png", "webp"};
+    return std::ranges::find(kPlain, extension) != kPlain.end();
+}
+
+bool is_note(std::string_view extension) { return extension == "json" || extension == "txt" || extension == "cls"; }
+
+}  // namespace
+
+TarPictures::TarPictures(const std::string& input) : input_(input) {
+    if (input.empty()) refuse(input, "the source webdataset needs an input and none is given");
+    std::error_code error;
+    const fs::file_status status = fs::status(input, error);
+    if (status.type() == fs::file_type::not_found) refuse(input, "no such file or folder");
+    if (error) refuse(input, "cannot be looked at: " + error.message());
+    std::vector<std::string> names;
+    if (fs::is_directory(status)) {
+        folder_ = input;
+        names = shards_in(input);
+    } else if (fs::is_regular_file(status)) {
+        folder_ = fs::path(input).parent_path().string();
+        names.push_back(fs::path(input).filename().string());
+    } else {
+        refuse(input, "neither a file nor a folder", ExitCode::BadInput);
+    }
+    for (const std::string& name : names) read_shard(name);
+    if (samples_.empty()) refuse(input, "no sample in " + std::to_string(names.size()) + " shards");
+    keys_ = make_item_keys(keys_, NamesAre::Ids);
+}
+
+void TarPictures::read_shard(const std::string& name) {
+    const auto shard = static_cast<std::uint32_t>(shards_.size());
+    shards_.push_back((fs::path(folder_) / name).string());
+    const std::string prefix = name.substr(0, name.size() - (name.ends_with(kEnding) ? kEnding.size() : 0));
+    std::string sample_name, others;
+    Sample sample{.shard = shard};
+    const auto end_sample = [&] {
+        if (!sample_name.empty()) finish(std::exchange(sample, Sample{.shard = shard}), prefix + "/" + sample_name, others);
+        others.clear();
+    };
+    try {
+        const UniqueFd fd = open_shard(shards_.back());
+        auto problem = index_tar([&](std::uint64_t offset, char* to, std::size_t bytes) { return read_part(fd.get(), offset, to, bytes); },
+                                 [&](const TarMember& member) {
+                                     auto [its_sample, extension] = parted(member.name);
+                                     if (its_sample.empty()) return;
+                                     if (its_sample != sample_name) {
+                                         end_sample();
+                                         sample_name = std::move(its_sample);
+                                     }
+                                     others += (others.empty() ? "" : ", ") + extension;
+                                     const bool better = is_plain_image(extension) && !is_plain_image(sample.picture.extension);
+                                     Part part{.offset = member.offset, .bytes = member.bytes, .extension = extension};
+                                     if (is_note(extension))
+                                         sample.notes.push_back(std::move(part));
+                                     else if (better || (sample.picture.extension.empty() && has_image_extension("a." + extension)))
+                                         sample.picture = std::move(part);
+                                 });
+        end_sample();
+        std::array<char, 2> front{};
+        if (problem && read_part(fd.get(), 0, front.data(), front.size()) == 2 && front[0] == '\x1f' && front[1] == '\x8b')
+            problem = "gzip-compressed; shards are read at any place: unpack it with gunzip";
+        if (problem) add_broken(shard, prefix, *problem);
+    } catch (const UnreadableItem& unreadable) {
+        end_sample();
+        add_broken(shard, prefix, unreadable.what());
+    }
+}
+
+void TarPictures::finish(Sample sample, const std::string& name, const std::string& others) {
+    if (sample.picture.extension.empty()) broken_.emplace(samples_.size(), "no picture among the sample's members (" + printable(others) + ")");
+    samples_.push_back(std::move(sample));
+    keys_.push_back(name);
+}
+
+void TarPictures::add_broken(std::uint32_t shard, const std::string& name, std::string why) {
+    broken_.emplace(samples_.size(), "the shard is broken: " + std::move(why));
+    samples_.push_back({.shard = shard});
+    keys_.push_back(name + "/(broken)");
+}
+
+std::string TarPictures::description() const {
+    return std::to_string(samples_.size()) + " samples of " + std::to_string(shards_.size()) + " shards of " + printable(input_) +
+           (broken_.empty() ? "" : ", " + std::to_string(broken_.size()) + " of them unusable");
+}
+
+void TarPictures::check_usable(std::uint64_t picture) const {
+    if (const auto why = broken_.find(picture); why != broken_.end()) throw UnreadableItem(why->second);
+}
+
+PicturePlace TarPictures::place(std::uint64_t picture) const {
+    check_usable(picture);
+    const Sample& sample = samples_[picture];
+    return {shards_[sample.shard], sample.picture.offset, sample.picture.bytes};
+}
+
+std::string TarPictures::origin(std::uint64_t picture) const {
+    return printable(shards_[samples_[picture].shard]) + " (" + keys_[picture] + ")";
+}
+
+std::string TarPictures::text_of(const Sample& sample, const Part& part) const {
+    if (part.bytes > kMostNoteBytes) throw UnreadableItem("its ." + part.extension + " has " + std::to_string(part.bytes) + " bytes; at most 16 MiB are read");
+    std::string text(part.bytes, '\0');
+    if (read_part(open_shard(shards_[sample.shard]).get(), part.offset, text.data(), text.size()) < text.size())
+        throw UnreadableItem("truncated: its ." + part.extension + " goes on behind the shard's end");
+    return text;
+}
+
+std::string TarPictures::columns(std::uint64_t picture) const {
+    check_usable(picture);
+    const Sample& sample = samples_[picture];
+    json all = json::object();
+    for (const Part& part : sample.notes) {
+        std::string text = text_of(sample, part);
+        if (part.extension == "json") {
+            const json object = json::parse(text, nullptr, false);
+            if (!object.is_object()) throw UnreadableItem("its .json is no JSON object");
+            all.update(object);
+        } else {
+            while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
+            all[part.extension] = std::move(text);
+        }
+    }
+    return all.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::uint64_t TarPictures::columns_hash(std::uint64_t picture) const {
+    std::uint64_t hash = 0;
+    for (const Part& part : samples_[picture].notes)
+        hash = XXH3_64bits_withSeed(part.extension.data(), part.extension.size(), hash ^ (part.bytes + 1));
+    return hash;
+}
+
+}  // namespace offramp

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "common/images/picture_list.hpp"
+
+namespace offramp {
+
+// The pictures of WebDataset shards: `input` is one .tar file, or a folder whose .tar files are taken in the order of their names (those of
+// folders below as well). A sample is the run of members whose names are equal up to the first dot behind the last slash: a/7.jpg, a/7.json,
+// a/7.cls. Its picture is the member with an image's extension; members .json (an object) give columns, .txt and .cls a column of that
+// name. Keys are SHARD/SAMPLE, SHARD without .tar, so that one shard alone gives the keys that it has among others.
+// A sample without a picture, and a shard that is truncated or damaged (once, behind what could be read of it), are pictures that cannot be
+// read. Holds names and places, not bytes. Blocks: the constructor reads every member's header.
+// Errors: the constructor: ConfigError NoInput: no such input, no permission, no shard, nothing in them; BadInput: not a tar file or folder.
+class TarPictures final : public PictureList {
+  public:
+    explicit TarPictures(const std::string& input);
+
+    std::string description() const override;
+    std::uint64_t size() const override { return samples_.size(); }
+    std::string_view key(std::uint64_t picture) const override { return keys_[picture]; }
+    PicturePlace place(std::uint64_t picture) const override;
+    std::string origin(std::uint64_t picture) const override;
+    std::string columns(std::uint64_t picture) const override;
+    // Sizes and kinds of the members that columns are read from.
+    std::uint64_t columns_hash(std::uint64_t picture) const override;
+
+  private:
+    struct Part {
+        std::uint64_t offset = 0;
+        std::uint64_t bytes = 0;
+        std::string extension;   // "jpg"; behind the first dot
+    };
+    struct Sample {
+        std::uint32_t shard = 0;
+        Part picture;
+        std::vector<Part> notes;
+    };
+
+    void read_shard(const std::string& name);
+    void add_broken(std::uint32_t shard, const std::string& name, std::string why);
+    void finish(Sample sample, const std::string& name, const std::string& others);
+    void check_usable(std::uint64_t picture) const;
+    std::string text_of(const Sample& sample, const Part& part) const;
+
+    std::string folder_;
+    std::string input_;
+    std::vector<std::string> shards_;                         // paths
+    std::vector<Sample> samples_;
+    std::vector<std::string> keys_;                           // at first the names that they are made of
+    std::unordered_map<std::uint64_t, std::string> broken_;   // by picture: why
+};
+
+}  // namespace offramp

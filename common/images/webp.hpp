@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "common/images/image_size.hpp"
+#include "common/images/orientation.hpp"
+
+namespace offramp {
+
+// What a WebP file's front says. Errors: UnreadableItem: animated, truncated, damaged, too many pixels.
+ImageSize read_webp_size(std::span<const std::byte> file);
+
+// What its EXIF chunk says; Upright when it has none or that is damaged.
+Orientation webp_orientation(std::span<const std::byte> file);
+
+// Decodes to 8-bit RGB; an alpha channel is dropped, not blended, and profiles are left alone, as PIL's convert("RGB") does. `rgb` has the
+// size's rgb_bytes(). Thread: any. Errors: UnreadableItem: truncated, damaged.
+void decode_webp(std::span<const std::byte> file, ImageSize size, std::uint8_t* rgb);
+
+}  // namespace offramp

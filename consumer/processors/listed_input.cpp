@@ -1,0 +1,36 @@
+#include "consumer/processors/listed_input.hpp"
+
+#include <string>
+
+#include "common/base/error.hpp"
+#include "common/config/source_of_input.hpp"
+#include "common/images/open_pictures.hpp"
+#include "consumer/sinks/output_name.hpp"
+
+namespace offramp {
+namespace {
+
+std::unique_ptr<PictureList> listed(const RunConfig& config, std::string_view processor) {
+    const std::string source = source_of_input(config.source, config.input);
+    if (config.input.empty() || !gives_pictures(source))
+        throw ConfigError("processor " + std::string(processor) + " needs the images that the run reads, and there is no --input with some",
+                          "Give --input a folder of images, or choose another --processor");
+    return open_pictures(source, config.input);
+}
+
+}  // namespace
+
+ListedInput::ListedInput(const RunConfig& config, std::string_view processor) : pictures_(listed(config, processor)) {
+    numbers_.reserve(pictures_->size());
+    for (std::uint64_t number = 0; number < pictures_->size(); ++number) numbers_.emplace(pictures_->key(number), number);
+}
+
+std::uint64_t ListedInput::number_of(std::string_view key) const {
+    const auto found = numbers_.find(key);
+    if (found == numbers_.end())
+        throw Error(ExitCode::NoInput, "no image of " + pictures_->description() + " is the original of the sample '" + escaped(key) + "'",
+                    "Leave the input as it is while a run reads it");
+    return found->second;
+}
+
+}  // namespace offramp

@@ -1,0 +1,164 @@
+#include "common/images/jsonl_pictures.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "common/base/error.hpp"
+#include "common/images/unreadable_item.hpp"
+#include "tests/unit/images/picture_files.hpp"
+
+namespace offramp {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class Jsonl : public ::testing::Test {
+  protected:
+    JsonlPictures list(const std::string& text) { return JsonlPictures(folder.write("list.jsonl", text)); }
+
+    static std::vector<std::string> keys(const PictureList& pictures) {
+        std::vector<std::string> all;
+        for (std::uint64_t i = 0; i < pictures.size(); ++i) all.emplace_back(pictures.key(i));
+        return all;
+    }
+
+    // Why a line cannot be used; empty: it can.
+    static std::string reason(const PictureList& pictures, std::uint64_t picture) {
+        try {
+            pictures.place(picture);
+        } catch (const UnreadableItem& unreadable) {
+            return unreadable.what();
+        }
+        return "";
+    }
+    std::string reason(const std::string& line) { return reason(list(line + "\n"), 0); }
+
+    std::string refusal(const std::string& input, ExitCode code) {
+        try {
+            const JsonlPictures pictures(input);
+        } catch (const ConfigError& error) {
+            EXPECT_EQ(error.exit_code(), code);
+            return error.what();
+        }
+        return "it was listed";
+    }
+
+    TempFolder folder;
+};
+
+TEST_F(Jsonl, IdsNameAndUrisPlaceAndTheRestAreColumns) {
+    const auto pictures = list("{\"id\": \"chair 7\", \"uri\": \"photos/a.jpg\", \"price\": 9.5, \"label\": \"chaise \\u00e9\"}\n"
+                               "{\"uri\": \"/else/where.jpg\", \"id\": 12}\n"
+                               "{\"uri\": \"photos/b.JPG\", \"tags\": [1, {\"x\": null}]}\n");
+    EXPECT_THAT(keys(pictures), ElementsAre("chair 7", "12", "photos/b"));
+    EXPECT_EQ(pictures.place(0).path, folder / "photos/a.jpg");
+    EXPECT_EQ(pictures.place(1).path, "/else/where.jpg");
+    EXPECT_EQ(pictures.columns(0), "{\"label\":\"chaise \xc3\xa9\",\"price\":9.5}");
+    EXPECT_EQ(pictures.columns(1), "{}");
+    EXPECT_EQ(pictures.columns(2), "{\"tags\":[1,{\"x\":null}]}");
+    EXPECT_EQ(pictures.origin(0), folder / "list.jsonl" + ":1 (" + folder / "photos/a.jpg" + ")");
+    EXPECT_EQ(pictures.description(), "3 lines of " + folder / "list.jsonl");
+}
+
+TEST_F(Jsonl, BlankLinesAndTheWaysToEndALineMakeNoDifference) {
+    const auto pictures = list("\xef\xbb\xbf{\"uri\":\"a.png\"}\r\n\r\n  \n{\"uri\":\"b.png\"}");
+    EXPECT_THAT(keys(pictures), ElementsAre("a", "b"));
+    EXPECT_EQ(pictures.place(0).path, folder / "a.png");
+    EXPECT_EQ(pictures.place(1).path, folder / "b.png");
+    EXPECT_EQ(pictures.origin(1), folder / "list.jsonl" + ":4 (" + folder / "b.png" + ")");
+}
+
+TEST_F(Jsonl, FileUrisArePaths) {
+    const auto pictures = list("{\"uri\":\"file:///data/a%20b.jpg\"}\n{\"uri\":\"file://localhost/c.jpg\"}\n{\"uri\":\"d%20e.jpg\"}\n{\"uri\":\"odd/a://b.jpg\"}\n");
+    EXPECT_EQ(pictures.place(0).path, "/data/a b.jpg");
+    EXPECT_EQ(pictures.place(1).path, "/c.jpg");
+    EXPECT_EQ(pictures.place(2).path, folder / "d%20e.jpg");
+    EXPECT_EQ(pictures.place(3).path, folder / "odd/a://b.jpg");
+    EXPECT_EQ(reason("{\"uri\":\"https://example.com/a.jpg\"}"), "line 1: its \"uri\" is of 'https'; only files are read");
+    EXPECT_EQ(reason("{\"uri\":\"file://server/a.jpg\"}"), "line 1: its \"uri\" is on another machine; only files are read");
+}
+
+TEST_F(Jsonl, BadLinesArePicturesThatCannotBeRead) {
+    EXPECT_EQ(reason("{\"uri\": \"a.jpg\""), "line 1: no JSON: it breaks at byte 16");
+    EXPECT_EQ(reason("photos/a.jpg"), "line 1: no JSON: it breaks at byte 1");
+    EXPECT_EQ(reason("{\"uri\":\"\xff.jpg\"}"), "line 1: no JSON: it breaks at byte 9");
+    EXPECT_EQ(reason("[\"a.jpg\"]"), "line 1: no JSON object, but array");
+    EXPECT_EQ(reason("{\"id\":\"a\"}"), "line 1: no \"uri\" in it");
+    EXPECT_EQ(reason("{\"uri\":7}"), "line 1: its \"uri\" is no text");
+    EXPECT_EQ(reason("{\"uri\":\"\"}"), "line 1: its \"uri\" is no text");
+    EXPECT_EQ(reason("{\"uri\":\"a.jpg\\u0000\"}"), "line 1: its \"uri\" holds a NUL");
+    for (const char* const id : {"1.5", "null", "\"\"", "[]", "true"})
+        EXPECT_EQ(reason(std::string("{\"uri\":\"a.jpg\",\"id\":") + id + "}"), "line 1: its \"id\" is neither text nor a whole number");
+}
+
+TEST_F(Jsonl, ABadLineKeepsItsPlaceAndIsCounted) {
+    const auto pictures = list("{\"id\":\"a\",\"uri\":\"1.jpg\"}\n\nnonsense\n{\"id\":\"b\",\"uri\":\"2.jpg\"}\n");
+    EXPECT_THAT(keys(pictures), ElementsAre("a", "line-3", "b"));
+    EXPECT_EQ(reason(pictures, 1), "line 3: no JSON: it breaks at byte 2");
+    EXPECT_EQ(pictures.origin(1), folder / "list.jsonl" + ":3");
+    EXPECT_THROW(pictures.columns(1), UnreadableItem);
+    EXPECT_EQ(reason(pictures, 2), "");
+    EXPECT_EQ(pictures.description(), "3 lines of " + folder / "list.jsonl" + ", 1 of them unusable");
+}
+
+TEST_F(Jsonl, TheSecondOfTwoEqualIdsIsRefusedAndTheFirstKeepsItsName) {
+    const auto pictures = list("{\"id\":\"x\",\"uri\":\"1.jpg\"}\n{\"id\":\"x\",\"uri\":\"2.jpg\"}\n{\"id\":\"line-2\",\"uri\":\"3.jpg\"}\n");
+    EXPECT_EQ(reason(pictures, 1), "line 2: its id 'x' is that of line 1, too");
+    EXPECT_EQ(pictures.key(0), "x");
+    EXPECT_EQ(reason(pictures, 0), "");
+    EXPECT_THAT(keys(pictures), ElementsAre("x", "line-2", "line-2-2"));   // unequal, whatever ids there are
+}
+
+TEST_F(Jsonl, IdsBecomeNamesThatStayBelowTheOutput) {
+    const auto pictures = list("{\"id\":\"../../etc/passwd\",\"uri\":\"1.jpg\"}\n{\"id\":\"/root/a.jpg\",\"uri\":\"2.jpg\"}\n"
+                               "{\"id\":\"etc/passwd\",\"uri\":\"3.jpg\"}\n{\"id\":\"a\\nb\",\"uri\":\"4.jpg\"}\n{\"id\":\"..\",\"uri\":\"../../5.jpg\"}\n");
+    EXPECT_THAT(keys(pictures), ElementsAre("etc/passwd", "root/a.jpg", "etc/passwd-2", "a_b", "item"));
+    for (std::uint64_t i = 0; i < pictures.size(); ++i) EXPECT_EQ(reason(pictures, i), "");
+}
+
+TEST_F(Jsonl, TheSameUriMayStandTwice) {
+    EXPECT_THAT(keys(list("{\"uri\":\"a.jpg\"}\n{\"uri\":\"a.jpg\"}\n")), ElementsAre("a", "a-2"));
+}
+
+TEST_F(Jsonl, ColumnsHaveAHashWhereThereAreSome) {
+    const auto pictures = list("{\"uri\":\"a.jpg\",\"x\":1,\"y\":2}\n{\"y\":2,\"x\":1,\"uri\":\"b.jpg\"}\n{\"uri\":\"a.jpg\",\"x\":2,\"y\":2}\n{\"uri\":\"a.jpg\"}\n");
+    EXPECT_EQ(pictures.columns_hash(0), pictures.columns_hash(1));
+    EXPECT_NE(pictures.columns_hash(0), pictures.columns_hash(2));
+    EXPECT_NE(pictures.columns_hash(0), 0U);
+    EXPECT_EQ(pictures.columns_hash(3), 0U);
+}
+
+TEST_F(Jsonl, LinesLongerThanABlockAreWhole) {
+    const std::string value(3 << 20, 'v');
+    const auto pictures = list("{\"uri\":\"a.jpg\"}\n{\"uri\":\"b.jpg\",\"text\":\"" + value + "\"}\n{\"uri\":\"c.jpg\"}\n");
+    EXPECT_THAT(keys(pictures), ElementsAre("a", "b", "c"));
+    EXPECT_EQ(pictures.columns(1), "{\"text\":\"" + value + "\"}");
+    EXPECT_EQ(pictures.place(2).path, folder / "c.jpg");
+}
+
+TEST_F(Jsonl, ALineWithoutAnEndIsRefusedInBoundedMemory) {
+    const auto pictures = list("{\"uri\":\"a.jpg\"}\n" + std::string(40 << 20, ' ') + "x\n{\"uri\":\"c.jpg\"}\n");
+    EXPECT_EQ(reason(pictures, 1), "line 2: longer than 16 MiB");
+    EXPECT_EQ(pictures.place(2).path, folder / "c.jpg");
+}
+
+TEST_F(Jsonl, AManifestThatChangesMeanwhileIsNoticed) {
+    const auto pictures = list("{\"uri\":\"a.jpg\"}\n{\"uri\":\"b.jpg\"}\n");
+    folder.write("list.jsonl", "{\"uri\":5      }\n");
+    EXPECT_EQ(reason(pictures, 0), "line 1 was changed: its \"uri\" is no text");
+    EXPECT_THAT(reason(pictures, 1), HasSubstr("line 2 is gone: the manifest became shorter"));
+}
+
+TEST_F(Jsonl, WhatIsNoManifestIsRefused) {
+    EXPECT_THAT(refusal("", ExitCode::NoInput), HasSubstr("none is given"));
+    EXPECT_THAT(refusal(folder / "none.jsonl", ExitCode::NoInput), HasSubstr("No such file"));
+    EXPECT_THAT(refusal(folder.write("e.jsonl", "\n\n"), ExitCode::NoInput), HasSubstr("no line in this manifest"));
+    EXPECT_THAT(refusal(folder.path().string(), ExitCode::BadInput), HasSubstr("--source images"));
+    ASSERT_EQ(::mkfifo((folder / "p.jsonl").c_str(), 0644), 0);
+    EXPECT_THAT(refusal(folder / "p.jsonl", ExitCode::BadInput), HasSubstr("not a regular file"));
+}
+
+}  // namespace
+}  // namespace offramp

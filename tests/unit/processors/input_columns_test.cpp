@@ -1,0 +1,66 @@
+#include "consumer/processors/input_columns.hpp"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "common/base/error.hpp"
+#include "consumer/processors/original_images.hpp"
+#include "tests/contract/processors/processor_world.hpp"
+#include "tests/unit/images/picture_files.hpp"
+
+namespace offramp {
+namespace {
+
+using testing::HasSubstr;
+
+class OfAManifest : public testing::Test {
+  protected:
+    OfAManifest() {
+        folder.write("photos/a.png", encode_png({8, 4}, gradient({8, 4}, 1)));
+        folder.write("photos/b.png", encode_png({5, 5}, gradient({5, 5}, 2)));
+        config.input = folder.write("list.jsonl",
+                                    "{\"id\":\"7/chair\",\"uri\":\"photos/b.png\",\"label\":\"chair\",\"price\":12}\nbad\n{\"id\":\"8\",\"uri\":\"photos/a.png\"}\n");
+    }
+
+    template <class Work>
+    static std::string no_input(Work&& work) {
+        try {
+            work();
+        } catch (const Error& problem) {
+            EXPECT_EQ(problem.exit_code(), ExitCode::NoInput);
+            return problem.what();
+        }
+        return "no error";
+    }
+
+    TempFolder folder;
+    RunConfig config;
+};
+
+TEST_F(OfAManifest, ColumnsAreFoundByTheSamplesKey) {
+    const InputColumns columns(config, "records");
+    EXPECT_EQ(columns.of("7/chair"), "{\"label\":\"chair\",\"price\":12}");
+    EXPECT_EQ(columns.of("8"), "{}");
+    EXPECT_THAT(no_input([&] { columns.of("9"); }), HasSubstr("'9'"));
+    EXPECT_THAT(no_input([&] { columns.of("line-2"); }), HasSubstr("list.jsonl:2"));
+}
+
+TEST_F(OfAManifest, OriginalsAreFoundByTheSamplesKey) {
+    OriginalImages originals(config, "cut-out");
+    const auto image = originals.of("7/chair");
+    EXPECT_EQ(image.size, (ImageSize{5, 5}));
+    EXPECT_EQ(*image.rgb, gradient({5, 5}, 2));
+    EXPECT_EQ(originals.of("8").size, (ImageSize{8, 4}));
+    EXPECT_THAT(no_input([&] { originals.of("photos/a"); }), HasSubstr("the sample 'photos/a'"));
+}
+
+TEST_F(OfAManifest, OfAFolderThereAreNoColumns) {
+    config.input = (folder.path() / "photos").string();
+    EXPECT_EQ(InputColumns(config, "records").of("a"), "{}");
+    config.source = "synthetic";
+    EXPECT_THROW(InputColumns(config, "records"), ConfigError);
+}
+
+}  // namespace
+}  // namespace offramp

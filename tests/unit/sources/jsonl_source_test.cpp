@@ -1,0 +1,72 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/images/unreadable_item.hpp"
+#include "producer/sources/source_fingerprint.hpp"
+#include "producer/sources/source_part.hpp"
+#include "tests/unit/sources/making.hpp"
+
+namespace offramp {
+namespace {
+
+using ::testing::HasSubstr;
+using test::make_source;
+using test::picture_input;
+
+constexpr ImageSize kSize{40, 24};
+
+class JsonlSource : public ::testing::Test {
+  protected:
+    JsonlSource() {
+        for (unsigned i = 0; i < 4; ++i) folder.write("photos/" + std::to_string(i) + ".png", encode_png(kSize, gradient(kSize, i)));
+    }
+
+    std::unique_ptr<BatchSource> make(const std::string& text) {
+        config.input = folder.write("list.jsonl", text);
+        return make_source("jsonl", config, picture_input(kSize), true);
+    }
+
+    TempFolder folder;
+    RunConfig config;
+};
+
+TEST_F(JsonlSource, ReadsTheManifestsPicturesInItsOrder) {
+    const auto source = make("{\"id\":\"c\",\"uri\":\"photos/2.png\"}\n{\"id\":\"a\",\"uri\":\"photos/0.png\"}\n");
+    ASSERT_EQ(source->items(), 2U);
+    EXPECT_EQ(source->key(0), "c");
+    EXPECT_EQ(test::row_of(*source, 0, kSize), gradient(kSize, 2));
+    EXPECT_EQ(test::row_of(*source, 1, kSize), gradient(kSize, 0));
+    EXPECT_EQ(source->max_key_bytes(), 1U);
+    EXPECT_EQ(source->description(), "jsonl: 2 lines of " + folder / "list.jsonl");
+}
+
+TEST_F(JsonlSource, AFileThatIsMissingIsSaidWithItsLine) {
+    const auto source = make("{\"uri\":\"photos/0.png\"}\n{\"uri\":\"photos/9.png\"}\n");
+    EXPECT_EQ(source->origin(1), folder / "list.jsonl" + ":2 (" + folder / "photos/9.png" + ")");
+    try {
+        test::row_of(*source, 1, kSize);
+        FAIL() << "it was read";
+    } catch (const UnreadableItem& unreadable) {
+        EXPECT_THAT(unreadable.what(), HasSubstr("No such file"));
+    }
+}
+
+TEST_F(JsonlSource, ColumnsEnterTheFingerprintAndPathsDoNot) {
+    const auto print = [&](const std::string& lines, const char* shard = "") {
+        auto source = make(lines);
+        config.shard = shard;
+        source = part_of(std::move(source), config);
+        config.shard.clear();
+        return source_fingerprint(*source);
+    };
+    const std::string former = print("{\"id\":1,\"uri\":\"photos/0.png\",\"x\":1}\n{\"id\":2,\"uri\":\"photos/1.png\",\"x\":2}\n");
+    EXPECT_EQ(print("{\"id\":1,\"uri\":\"moved/0.png\",\"x\":1}\n{\"id\":2,\"uri\":\"photos/1.png\",\"x\":2}\n"), former);
+    EXPECT_NE(print("{\"id\":1,\"uri\":\"photos/0.png\",\"x\":1}\n{\"id\":2,\"uri\":\"photos/1.png\",\"x\":3}\n"), former);
+    EXPECT_NE(print("{\"id\":1,\"uri\":\"photos/0.png\",\"x\":1}\n{\"id\":3,\"uri\":\"photos/1.png\",\"x\":2}\n"), former);
+    // Of a shard those of its own items alone.
+    EXPECT_EQ(print("{\"id\":1,\"uri\":\"a\",\"x\":1}\n{\"id\":2,\"uri\":\"b\",\"x\":2}\n", "1/2"), print("{\"id\":1,\"uri\":\"a\",\"x\":1}\n{\"id\":2,\"uri\":\"b\"}\n", "1/2"));
+    EXPECT_NE(print("{\"id\":1,\"uri\":\"a\",\"x\":1}\n{\"id\":2,\"uri\":\"b\",\"x\":2}\n", "2/2"), print("{\"id\":1,\"uri\":\"a\",\"x\":1}\n{\"id\":2,\"uri\":\"b\"}\n", "2/2"));
+}
+
+}  // namespace
+}  // namespace offramp

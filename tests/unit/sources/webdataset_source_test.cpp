@@ -1,0 +1,58 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/base/error.hpp"
+#include "producer/sources/source_fingerprint.hpp"
+#include "producer/sources/source_part.hpp"
+#include "tests/unit/images/tar_files.hpp"
+#include "tests/unit/sources/making.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr ImageSize kSize{40, 24};
+
+class WebdatasetSource : public ::testing::Test {
+  protected:
+    WebdatasetSource() {
+        for (unsigned shard = 0; shard < 2; ++shard) {
+            std::string tar;
+            for (unsigned i = 0; i < 3; ++i) tar += test::tar_member(std::to_string(i) + ".png", encode_png(kSize, gradient(kSize, 3 * shard + i)));
+            folder.write("shard-" + std::to_string(shard) + ".tar", tar + test::tar_end());
+        }
+        config.input = folder.path();
+    }
+    std::unique_ptr<BatchSource> make() { return part_of(test::make_source("webdataset", config, test::picture_input(kSize), true), config); }
+
+    TempFolder folder;
+    RunConfig config;
+};
+
+TEST_F(WebdatasetSource, GivesTheShardsPicturesInTheirOrder) {
+    const auto source = make();
+    ASSERT_EQ(source->items(), 6U);
+    for (unsigned i = 0; i < 6; ++i) EXPECT_EQ(test::row_of(*source, i, kSize), gradient(kSize, i));
+    EXPECT_EQ(source->key(4), "shard-1/1");
+    EXPECT_EQ(source->max_key_bytes(), 9U);
+    EXPECT_EQ(source->description(), "webdataset: 6 samples of 2 shards of " + folder.path().string());
+}
+
+TEST_F(WebdatasetSource, APartOfItKeepsItsKeys) {
+    config.limit = 5;
+    config.shard = "2/2";
+    const auto source = make();
+    ASSERT_EQ(source->items(), 2U);
+    EXPECT_EQ(source->key(0), "shard-1/0");
+    EXPECT_EQ(test::row_of(*source, 1, kSize), gradient(kSize, 4));
+}
+
+TEST_F(WebdatasetSource, ColumnsThatComeOrGoChangeTheFingerprint) {
+    const std::string former = source_fingerprint(*make());
+    EXPECT_EQ(source_fingerprint(*make()), former);
+    folder.write("shard-1.tar", test::tar_member("0.png", encode_png(kSize, gradient(kSize))) + test::tar_member("0.json", "{}") + test::tar_member("1.png", "") +
+                                    test::tar_member("2.png", "") + test::tar_end());
+    EXPECT_NE(source_fingerprint(*make()), former);
+}
+
+}  // namespace
+}  // namespace offramp
