@@ -54,9 +54,9 @@ class FileModel final : public Model {
   public:
     FileModel(const ModelOptions& options, const std::function<std::unique_ptr<FileNetwork>(const Execution&)>& load)
         : execution_(options), file_("the model '" + options.name + "'") {
-        if (options.precision == "bf16")
-            throw ConfigError("--precision bf16 does not go with --model '" + options.name + "': the file says what it computes in",
-                              "Leave --precision out, or export it anew with --precision bf16");
+        if ((options.precision == "bf16") != (options.notes.precision == "bf16"))
+            throw ConfigError("--precision " + options.precision + " does not go with --model '" + options.name + "', which was not made for it",
+                              "Leave --precision out, or export it anew with --precision " + options.precision);
         input_ = stated_input();
         execution_.in([&] {
             network_ = load(execution_);

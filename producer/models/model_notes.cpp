@@ -120,6 +120,7 @@ const std::map<std::string, Key, std::less<>>& known_keys() {
               notes.outputs = parts_of(text);
               return std::ranges::find(notes.outputs, "") == notes.outputs.end();
           }}},
+        {"precision", {"fp32, tf32, bf16", {TomlType::String}, one_of(&ModelNotes::precision, {"fp32", "tf32", "bf16"})}},
         {"random-weights",
          {"true, false",
           {TomlType::Boolean},

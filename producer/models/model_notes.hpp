@@ -21,6 +21,7 @@ struct ModelNotes {
     std::array<float, 3> std{0.229F, 0.224F, 0.225F};
     std::string colour_order = "rgb";           // or "bgr"
     std::string memory_format = "contiguous";   // or "channels-last"
+    std::string precision;                      // that it was made to compute in: "fp32", "tf32", "bf16"; empty: not said
     std::vector<std::string> outputs;           // their names; empty: those that the file knows
     bool random_weights = false;
 

@@ -42,13 +42,14 @@ TEST(ModelNotes, AreTorchvisionsDefaultsWhereNothingIsSaid) {
 TEST(ModelNotes, EveryKeyIsRead) {
     const ModelNotes notes = parse_model_notes(
         "batch = 8\nimage-size = \"384x512\"\ninput-dtype = \"bfloat16\"\nmean = \"0, 0.5,1\"\nstd = \"1,2, 3\"\n"
-        "colour-order = \"bgr\"\nmemory-format = \"channels-last\"\noutputs = \"out, aux\"\nrandom-weights = true\n",
+        "precision = \"bf16\"\ncolour-order = \"bgr\"\nmemory-format = \"channels-last\"\noutputs = \"out, aux\"\nrandom-weights = true\n",
         "net.toml");
     EXPECT_EQ(notes.file, "net.toml");
     EXPECT_EQ(notes.batch, 8U);
     EXPECT_EQ(notes.height, 384U);
     EXPECT_EQ(notes.width, 512U);
     EXPECT_EQ(notes.input_dtype, "bfloat16");
+    EXPECT_EQ(notes.precision, "bf16");
     EXPECT_THAT(notes.mean, ElementsAre(0.0F, 0.5F, 1.0F));
     EXPECT_THAT(notes.std, ElementsAre(1.0F, 2.0F, 3.0F));
     EXPECT_EQ(notes.colour_order, "bgr");
@@ -66,7 +67,7 @@ TEST(ModelNotes, WhatIsWrongIsNamedWithItsLineAndWhatIsAccepted) {
     EXPECT_THAT(error_of("crop = 224"), AllOf(HasSubstr("'crop'"), HasSubstr("image-size")));
     for (const char* line : {"batch = 0", "batch = \"4\"", "batch = 65537", "image-size = 0", "image-size = \"8193\"", "image-size = \"12x\"",
                              "image-size = \"x12\"", "mean = \"0.5, 0.5\"", "mean = \"a,b,c\"", "mean = \"nan,0,0\"", "mean = 0.5", "std = \"1,0,1\"",
-                             "std = \"-1,1,1\"", "colour-order = \"grb\"", "memory-format = \"planes\"", "input-dtype = \"float64\"",
+                             "std = \"-1,1,1\"", "colour-order = \"grb\"", "memory-format = \"planes\"", "precision = \"fp16\"", "input-dtype = \"float64\"",
                              "input-shape = \"128,256\"", "outputs = \"\"", "outputs = \"out,,aux\"", "random-weights = 1"})
         EXPECT_THAT(error_of(line), AllOf(HasSubstr("net.toml:1: "), HasSubstr("Accepted: "))) << line;
 }
@@ -83,13 +84,14 @@ TEST(ModelNotes, StandBesideTheModel) {
 }
 
 TEST(ModelNotes, FillWhatTheFlagsDidNotSay) {
-    const ModelNotes notes = parse_model_notes("batch = 7\nimage-size = 384\nmemory-format = \"channels-last\"", "net.toml");
+    const ModelNotes notes = parse_model_notes("batch = 7\nimage-size = 384\nprecision = \"bf16\"\nmemory-format = \"channels-last\"", "net.toml");
     RunConfig config;
     config.model = "net.pt2";
     const RunConfig filled = resolve_defaults(config, {}, notes);
     EXPECT_EQ(filled.batch, 7U);
     EXPECT_EQ(filled.image_size, 0U) << "the notes' own";
     EXPECT_EQ(filled.memory_format, "channels-last");
+    EXPECT_EQ(filled.precision, "bf16");
     EXPECT_EQ(filled.processor, "mask-png");
     config.batch = 2;
     config.image_size = 96;
@@ -104,6 +106,7 @@ TEST(ModelNotes, FillWhatTheFlagsDidNotSay) {
     const RunConfig without = resolve_defaults(config, {.has_gpu = true, .cores = 8}, {});
     EXPECT_EQ(without.batch, 64U);
     EXPECT_EQ(without.image_size, 512U);
+    EXPECT_EQ(without.precision, "tf32");
     EXPECT_EQ(without.memory_format, "contiguous") << "what a model was traced with, as long as nobody says otherwise";
     EXPECT_EQ(resolve_defaults(config, {}, parse_model_notes("input-shape = \"16\"", "n")).processor, "checksum");
 }
