@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
@@ -233,7 +232,7 @@ void ProducerRun::start_pipeline() {
                                       .epoch = endpoint_.epoch,
                                       .transform = transformer_->transform(),
                                       .expansion = transformer_->expansion(),
-                                      .model = std::filesystem::path(config_.model).filename().string(),
+                                      .model = std::string_view(config_.model).substr(config_.model.rfind('/') + 1),
                                       .precision = config_.precision,
                                       .memory_format = config_.memory_format},
                             .slab_count = plan_.spans.slab_count,
