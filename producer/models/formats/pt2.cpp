@@ -18,7 +18,7 @@
 #include "producer/models/file_model.hpp"
 
 #ifdef OFFRAMP_TORCH_HAS_CUDA
-#include <cuda_runtime_api.h>
+#include <c10/cuda/CUDAFunctions.h>
 #endif
 
 // A package that AOTInductor compiled: machine code for one device, which LibTorch unpacks and opens.
