@@ -69,7 +69,8 @@ void ProducerRun::open_model() {
     spdlog::info("model: {}", model_->description());
     if (const std::string caution = model_->caution(); !caution.empty()) spdlog::warn("{}", caution);
     if (model_->random_weights())
-        spdlog::warn("the weights are random: outputs mean nothing. Give --weights FILE.safetensors for real ones");
+        spdlog::warn("the weights are random: outputs mean nothing. {} for real ones",
+                     is_model_file(config_.model) ? "Export the model with --weights FILE" : "Give --weights FILE.safetensors");
 }
 
 void ProducerRun::open_source() {

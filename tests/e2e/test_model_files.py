@@ -166,6 +166,15 @@ class ModelFiles(unittest.TestCase):
             self.check_outputs(files, self.wanted_of_several())
         self.assertIn("scores float32 [5, 5, 24, 40]", said)
 
+    def test_random_weights_are_told(self):
+        (self.folder / "random.pt2").write_bytes((self.folder / "several.pt2").read_bytes())
+        notes = (self.folder / "several.toml").read_text()
+        for text, told in ((notes, False), (notes + "random-weights = true\n", True)):
+            (self.folder / "random.toml").write_text(text)
+            code, said, _ = self.run_of("random.pt2", "--processor", "none")
+            self.assertEqual(code, 0, said)
+            self.assertEqual("the weights are random: outputs mean nothing. Export the model with --weights FILE" in said, told, said)
+
     def test_torchscript_says_once_that_it_is_deprecated(self):
         import torch
         torch.jit.trace(self.networks.InARow().eval(), self.input[:2]).save(str(self.folder / "old.pt"))
