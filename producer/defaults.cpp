@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/config/source_of_input.hpp"
+#include "producer/models/model_file.hpp"
 
 namespace offramp {
 namespace {
@@ -14,25 +15,26 @@ void settle(Value& setting, const Value& unset, const Value& value) {
 
 }  // namespace
 
-RunConfig resolve_defaults(RunConfig config, const MachineSize& machine) {
+RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const ModelNotes& notes) {
     const bool gpu = machine.has_gpu;
     const bool copy = config.model == "copy";
+    const bool file = is_model_file(config.model);
+    const bool pictures = file ? notes.takes_pictures() : !copy && config.model != "encoder";
     const auto cores = static_cast<std::uint32_t>(machine.cores);
     config.source = source_of_input(config.source, config.input);
-    settle<std::uint32_t>(config.batch, 0, gpu ? 64 : copy ? 8 : 4);
+    settle<std::uint32_t>(config.batch, 0, notes.batch != 0 ? notes.batch : gpu ? 64 : copy ? 8 : 4);
     // The size that `cutout` was trained for.
-    settle<std::uint32_t>(config.image_size, 0, config.model == "cutout" ? 256 : gpu ? 512 : 224);
+    if (notes.height == 0) settle<std::uint32_t>(config.image_size, 0, config.model == "cutout" ? 256 : gpu ? 512 : 224);
     settle<std::uint64_t>(config.copy_bytes, 0, gpu ? std::uint64_t{64} * 21 * 512 * 512 * 4 : std::uint64_t{16} << 20);
     if (config.source == "synthetic") settle<std::uint64_t>(config.batches, 0, 20);
     // Rungs without consumers stay at none.
     if (config.rung != "sequential" && config.rung != "compute-alone")
         settle<std::uint32_t>(config.consumers, 0, gpu ? std::clamp(cores / 2, 2U, 8U) : 2);
     settle<std::uint32_t>(config.decode_workers, 0, gpu ? std::clamp(cores / 2, 2U, 8U) : std::clamp(cores, 1U, 4U));
-    settle<std::string>(config.precision, "auto", gpu ? "tf32" : "fp32");
-    // Only a model of images has a choice.
-    settle<std::string>(config.memory_format, "auto", gpu && config.model != "encoder" ? "channels-last" : "contiguous");
-    settle<std::string>(config.processor, "auto",
-                      copy || config.model == "encoder" ? "checksum" : "mask-png");
+    settle<std::string>(config.precision, "auto", !notes.precision.empty() ? notes.precision : gpu ? "tf32" : "fp32");
+    // Only a model of images has a choice, and one that a file holds has made it.
+    settle<std::string>(config.memory_format, "auto", file ? notes.memory_format : gpu && config.model != "encoder" ? "channels-last" : "contiguous");
+    settle<std::string>(config.processor, "auto", pictures ? "mask-png" : "checksum");
     return config;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/config/run_config.hpp"
+#include "producer/models/model_notes.hpp"
 
 namespace offramp {
 
@@ -10,7 +11,8 @@ struct MachineSize {
     unsigned cores = 1;
 };
 
-// Replaces every "auto" and 0 that means it by a value that suits the machine, small ones on a CPU. What the user set stays.
-RunConfig resolve_defaults(RunConfig config, const MachineSize& machine);
+// Replaces every "auto" and 0 that means it by a value that suits the machine, small ones on a CPU, or that the notes of the
+// model's file state. What the user set stays. The image size stays 0 where the notes have one, whose sides may differ.
+RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const ModelNotes& notes = {});
 
 }  // namespace offramp

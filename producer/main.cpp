@@ -32,8 +32,8 @@ RunConfig resolve(RunConfig config) {
     ModelChoice choice = choose_model(config.model, config.weights, shipped_weights_folder());
     config.model = std::move(choice.name);
     config.weights = std::move(choice.weights);
-    return resolve_defaults(config, {.has_gpu = open_device(config.device)->is_gpu(),
-                                     .cores = std::thread::hardware_concurrency()});
+    const MachineSize machine{.has_gpu = open_device(config.device)->is_gpu(), .cores = std::thread::hardware_concurrency()};
+    return resolve_defaults(config, machine, is_model_file(config.model) ? read_model_notes(config.model) : ModelNotes{});
 }
 
 int run(int argc, char** argv) {

@@ -45,7 +45,7 @@ struct RunConfig {
     std::string max_errors = "100%";    // unreadable items before the run fails: "25" or "1%"
 
     // model
-    std::string model = "deeplabv3-resnet50";  // a name of the models' table, or a .safetensors file of one's weights
+    std::string model = "deeplabv3-resnet50";  // a name of the models' table, a .safetensors file of one's weights, or a model's .pt2 or .pt
     std::string weights;  // .safetensors; empty: those that the model is shipped with, else seeded random ones, loudly
     std::uint64_t seed = 0;
     std::string precision = "auto";      // "fp32", "tf32", "bf16"

@@ -70,7 +70,8 @@ Problem check_plugin_names(const std::string& text) {
 
 // A name, or a file that says by itself what model it holds.
 Problem check_model(const std::string& text) {
-    if (text.ends_with(".safetensors")) return std::nullopt;
+    for (const char* extension : {".safetensors", ".pt2", ".pt"})
+        if (text.ends_with(extension)) return std::nullopt;
     return check_plugin_name(text);
 }
 
@@ -137,8 +138,10 @@ void add_input(std::vector<Setting>& table) {
 
 void add_model(std::vector<Setting>& table) {
     SettingGroup model(table, "Model");
-    model.text("model", &RunConfig::model, "NAME|FILE", std::string(kPluginName) + "; or the path of a .safetensors file",
-               "What is run on each batch: a built-in model, or the file of its weights", check_model);
+    model.text("model", &RunConfig::model, "NAME|FILE", std::string(kPluginName) + "; or the path of a .pt2, .pt or .safetensors file",
+               "What is run on each batch: a built-in model, the file of its weights, or a file with a whole model: an AOTInductor "
+               "package (.pt2, see ./launch/offramp export) or TorchScript (.pt)",
+               check_model);
     model.text("weights", &RunConfig::weights, "FILE", "the path of a .safetensors file",
                "The model's weights; none: those it is shipped with, else random ones, made from the seed");
     model.whole("seed", &RunConfig::seed, {0, kAnyNumber, ""}, "Seed of random weights and synthetic input");

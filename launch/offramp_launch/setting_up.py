@@ -33,7 +33,7 @@ def set_up_benchmark(places, flags):
 
 def set_up_tests(places, flags, presets):
     with one_at_a_time(places):
-        definitions = prepare_environment(places, flags, ("requirements-test.txt",))
+        definitions = prepare_environment(places, flags, ("requirements-export.txt", "requirements-test.txt"))
         for preset in presets:
             build.configure(places, preset, definitions)
             build.build(places, preset, build.TESTED[preset])

@@ -153,28 +153,33 @@ void Execution::rethrow_as_error() const {
     } catch (const Error&) {
         throw;
     } catch (const c10::Error& error) {
-        const std::string text = first_line(error.what_without_backtrace());
-#ifdef OFFRAMP_TORCH_HAS_CUDA
-        std::size_t free_bytes = 0;
-        std::size_t total_bytes = 0;
-        if (on_cuda() && device_is_broken(free_bytes, total_bytes))
-            throw Error(ExitCode::DeviceBroken, what + " failed and its GPU's context is lost: " + text,
-                        "Start again; if it recurs, look for Xid lines in the kernel's log");
-        if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr)
-            throw Error(ExitCode::DeviceOutOfMemory,
-                        what + " does not fit on the GPU: needed " + amount_asked_for(text) + " more, free " +
-                            gibibytes(free_bytes) + " of " + gibibytes(total_bytes),
-                        "Use a smaller --batch, --image-size or fewer outputs in flight, --precision bf16, "
-                        "or a GPU with more memory");
-#endif
-        if (text.find("can't allocate memory") != std::string::npos)
-            throw Error(ExitCode::System, what + " does not fit in this machine's memory: " + text,
-                        "Use a smaller --batch or --image-size");
-        throw Error(ExitCode::Internal, what + " failed in LibTorch " TORCH_VERSION ": " + text);
+        fail(what, first_line(error.what_without_backtrace()));
     } catch (const std::bad_alloc&) {
         throw Error(ExitCode::System, what + " does not fit in this machine's memory",
                     "Use a smaller --batch");
+    } catch (const std::exception& error) {  // compiled models keep no types
+        fail(what, first_line(error.what()));
     }
+}
+
+void Execution::fail(const std::string& what, const std::string& text) const {
+#ifdef OFFRAMP_TORCH_HAS_CUDA
+    std::size_t free_bytes = 0;
+    std::size_t total_bytes = 0;
+    if (on_cuda() && device_is_broken(free_bytes, total_bytes))
+        throw Error(ExitCode::DeviceBroken, what + " failed and its GPU's context is lost: " + text,
+                    "Start again; if it recurs, look for Xid lines in the kernel's log");
+    if (on_cuda() && text.find("out of memory") != std::string::npos)
+        throw Error(ExitCode::DeviceOutOfMemory,
+                    what + " does not fit on the GPU: needed " + amount_asked_for(text) + " more, free " +
+                        gibibytes(free_bytes) + " of " + gibibytes(total_bytes),
+                    "Use a smaller --batch, --image-size or fewer outputs in flight, --precision bf16, "
+                    "or a GPU with more memory");
+#endif
+    if (text.find("can't allocate memory") != std::string::npos)
+        throw Error(ExitCode::System, what + " does not fit in this machine's memory: " + text,
+                    "Use a smaller --batch or --image-size");
+    throw Error(ExitCode::Internal, what + " failed in LibTorch " TORCH_VERSION ": " + text);
 }
 
 }  // namespace offramp

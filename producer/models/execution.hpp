@@ -62,6 +62,7 @@ class Execution {
     };
 
     [[noreturn]] void rethrow_as_error() const;
+    [[noreturn]] void fail(const std::string& what, const std::string& text) const;
 
     ModelOptions options_;
     at::Device device_ = at::kCPU;

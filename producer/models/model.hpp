@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/slab/tensor_spec.hpp"
+#include "producer/models/model_notes.hpp"
 
 // What the pipeline knows of a model: no LibTorch in sight. Models live in a module, libofframp_models.so,
 // that is opened at run time (model_library.hpp), so that a run without one (`copy`) never loads LibTorch.
@@ -39,11 +40,11 @@ struct ModelInput {
 
 // What a model is asked to be.
 struct ModelOptions {
-    std::string name;
+    std::string name;     // of the models' table, or the path of a file that holds a model
     std::string weights;  // .safetensors; empty: random, from `seed`
     std::uint64_t seed = 0;
     std::uint32_t batch = 1;
-    std::uint32_t image_size = 512;
+    std::uint32_t image_size = 512;            // 0: as the notes of a model's file say
     std::string precision = "fp32";            // "fp32", "tf32", "bf16"
     std::string memory_format = "contiguous";  // "contiguous", "channels-last"
     bool leave_out_enlargement = false;        // outputs as they are before a last enlargement, if there is one
@@ -53,6 +54,7 @@ struct ModelOptions {
     void* stream = nullptr;        // cudaStream_t that run() submits to; null on the CPU
     std::uint64_t copy_bytes = 0;  // `copy`: bytes of a batch
     std::string copy_outputs;      // `copy`: fp16 shapes of one sample's outputs (OutputShapes); empty: plain bytes
+    ModelNotes notes;              // of a model's file
 };
 
 // One loaded model. Thread: one at a time (the inference thread). Blocks: run() does not wait for the device.
@@ -62,8 +64,10 @@ class Model {
     virtual ~Model() = default;
     virtual std::string description()
         const = 0;  // "deeplabv3-resnet50, 39638869 parameters, random weights (seed 0)"
-    virtual std::uint64_t parameters() const = 0;
+    virtual std::uint64_t parameters() const = 0;  // 0: unknown
     virtual bool random_weights() const = 0;
+    // What its user should know; empty: nothing.
+    virtual std::string caution() const { return {}; }
     virtual ModelInput input() const = 0;
     virtual std::vector<TensorSpec> outputs() const = 0;  // of a full batch; dense rows
     // What the outputs' height and width are to be enlarged by, bilinearly, where that was left out; else 1.
@@ -82,6 +86,14 @@ struct ModelEntry {
     std::unique_ptr<Model> (*make)(const ModelOptions& options);
 
     static std::span<const ModelEntry> all();
+};
+
+// One line of the table of files that hold a model, from producer/models/formats: named after their extension ("pt2").
+struct ModelFormat {
+    std::string_view name;
+    std::unique_ptr<Model> (*make)(const ModelOptions& options);
+
+    static std::span<const ModelFormat> all();
 };
 
 }  // namespace offramp

@@ -1,5 +1,6 @@
 #include "producer/models/model_file.hpp"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <string_view>
@@ -12,6 +13,7 @@ namespace offramp {
 namespace {
 
 constexpr std::string_view kExtension = ".safetensors";
+constexpr std::array<std::string_view, 2> kModelFiles{".pt2", ".pt"};
 constexpr const char* kNote = "architecture";
 
 // For files that were written without a note, as torch's state dicts are.
@@ -32,18 +34,30 @@ std::string model_of(const SafetensorsFile& file) {
                       ExitCode::BadInput);
 }
 
+void require_file(const std::string& model, const std::string& weights, const char* holds, const char* instead) {
+    std::error_code failure;
+    if (!weights.empty())
+        throw ConfigError("--model '" + model + "' holds " + holds + ", and --weights '" + weights + "' was given too", instead);
+    if (!std::filesystem::exists(model, failure))
+        throw ConfigError("--model '" + model + "' does not exist", "Give a .pt2, .pt or .safetensors file, or a model's name (--list)",
+                          ExitCode::NoInput);
+}
+
 }  // namespace
+
+bool is_model_file(std::string_view model) {
+    return std::ranges::any_of(kModelFiles, [model](std::string_view extension) { return model.ends_with(extension); });
+}
 
 ModelChoice choose_model(const std::string& model, const std::string& weights, const std::string& shipped) {
     std::error_code failure;
     if (model.ends_with(kExtension)) {
-        if (!weights.empty())
-            throw ConfigError("--model '" + model + "' holds weights, and --weights '" + weights + "' was given too",
-                              "Give the model's name, or leave --weights out");
-        if (!std::filesystem::exists(model, failure))
-            throw ConfigError("--model '" + model + "' does not exist", "Give a .safetensors file, or a model's name (--list)",
-                              ExitCode::NoInput);
+        require_file(model, weights, "weights", "Give the model's name, or leave --weights out");
         return {.name = model_of(SafetensorsFile(model)), .weights = model};
+    }
+    if (is_model_file(model)) {
+        require_file(model, weights, "a whole model", "Leave --weights out; ./launch/offramp export takes other weights");
+        return {.name = model, .weights = {}};
     }
     if (!weights.empty()) return {.name = model, .weights = weights};
     const std::string own = shipped + "/" + model + std::string(kExtension);

@@ -75,6 +75,8 @@ std::unique_ptr<Model> ModelLibrary::make(const ModelOptions& options,
                                           std::span<const std::string> also_known) const {
     for (const ModelEntry& entry : module_->entries)
         if (entry.name == options.name) return entry.make(options);
+    for (const ModelFormat& format : module_->formats)
+        if (std::filesystem::path(options.name).extension() == "." + std::string(format.name)) return format.make(options);
     std::vector<std::string> known = names();
     known.insert(known.end(), also_known.begin(), also_known.end());
     std::ranges::sort(known);

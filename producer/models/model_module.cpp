@@ -13,6 +13,6 @@ extern "C" __attribute__((visibility("default"))) const offramp::ModelModule* of
     constexpr std::uint32_t has_cuda = 0;
 #endif
     static const offramp::ModelModule module{
-        .has_cuda = has_cuda, .entries = offramp::ModelEntry::all(), .libtorch_version = TORCH_VERSION};
+        .has_cuda = has_cuda, .entries = offramp::ModelEntry::all(), .formats = offramp::ModelFormat::all(), .libtorch_version = TORCH_VERSION};
     return &module;
 }

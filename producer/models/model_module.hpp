@@ -11,7 +11,7 @@
 namespace offramp {
 
 // Raised whenever model.hpp or this file changes in a way that a module built before would not understand.
-inline constexpr std::uint32_t kModelModuleAbi = 4;
+inline constexpr std::uint32_t kModelModuleAbi = 5;
 inline constexpr const char* kModelModuleSymbol = "offramp_models_v1";
 
 // Lives as long as the process: the module is never closed. `abi` stays the first field in every version.
@@ -21,6 +21,7 @@ struct ModelModule {
     std::size_t options_bytes =
         sizeof(ModelOptions);  // catches a module left over from a build with other options
     std::span<const ModelEntry> entries;
+    std::span<const ModelFormat> formats;
     const char* libtorch_version = "";  // that the module was compiled against, "2.11.0"
 };
 

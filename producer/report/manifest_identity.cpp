@@ -15,20 +15,22 @@
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/unique_fd.hpp"
+#include "producer/models/model_file.hpp"
+#include "producer/models/model_notes.hpp"
 
 namespace offramp {
 namespace {
 
 std::string hash_of_file(const std::string& path) {
     const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!file) throw SystemError("opening " + path, errno, "Give --weights a file that this user may read", ExitCode::NoInput);
+    if (!file) throw SystemError("opening " + path, errno, "Give a file that this user may read", ExitCode::NoInput);
     const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), &XXH3_freeState);
     XXH3_64bits_reset(state.get());
     std::vector<char> block(std::size_t{1} << 20);
     for (;;) {
         const ssize_t got = ::read(file.get(), block.data(), block.size());
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) throw SystemError("reading " + path, errno, "Check the file system that --weights lies on", ExitCode::NoInput);
+        if (got < 0) throw SystemError("reading " + path, errno, "Check the file system that it lies on", ExitCode::NoInput);
         if (got == 0) return fmt::format("{:016x}", XXH3_64bits_digest(state.get()));
         XXH3_64bits_update(state.get(), block.data(), static_cast<std::size_t>(got));
     }
@@ -68,6 +70,11 @@ ManifestIdentity ManifestIdentity::of(const RunConfig& config, std::uint64_t ite
     identity.facts["items"] = std::to_string(items);
     identity.facts["names of the items"] = source;
     identity.facts["weights"] = config.weights.empty() ? "" : hash_of_file(config.weights);
+    if (is_model_file(config.model)) {
+        identity.facts["model file"] = hash_of_file(config.model);
+        const std::string notes = model_notes_path(config.model);
+        identity.facts["model's notes"] = ::access(notes.c_str(), F_OK) == 0 ? hash_of_file(notes) : "";
+    }
     return identity;
 }
 

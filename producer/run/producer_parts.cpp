@@ -9,6 +9,7 @@
 #include "common/base/log.hpp"
 #include "common/shm/shared_region.hpp"
 #include "producer/models/copy_model.hpp"
+#include "producer/models/model_file.hpp"
 #include "producer/models/model_library.hpp"
 #include "producer/run/producer_run.hpp"
 #include "producer/rungs/make_egress.hpp"
@@ -57,7 +58,8 @@ void ProducerRun::open_model() {
                          .device_index = device_->is_gpu() ? device_->info().index : -1,
                          .stream = compute_->native(),
                          .copy_bytes = config_.copy_bytes,
-                         .copy_outputs = config_.copy_outputs};
+                         .copy_outputs = config_.copy_outputs,
+                         .notes = is_model_file(config_.model) ? read_model_notes(config_.model) : ModelNotes{}};
     const std::string built_in[] = {"copy"};
     model_ = config_.model == "copy" ? make_copy_model(options, *device_)
                                      : ModelLibrary::open().make(options, built_in);
@@ -66,8 +68,10 @@ void ProducerRun::open_model() {
                                                                          .output_dtype = config_.output_dtype,
                                                                          .confidence = config_.confidence});
     spdlog::info("model: {}", model_->description());
+    if (const std::string caution = model_->caution(); !caution.empty()) spdlog::warn("{}", caution);
     if (model_->random_weights())
-        spdlog::warn("the weights are random: outputs mean nothing. Give --weights FILE.safetensors for real ones");
+        spdlog::warn("the weights are random: outputs mean nothing. {} for real ones",
+                     is_model_file(config_.model) ? "Export the model with --weights FILE" : "Give --weights FILE.safetensors");
 }
 
 void ProducerRun::open_source() {
@@ -231,7 +235,7 @@ void ProducerRun::start_pipeline() {
                                       .epoch = endpoint_.epoch,
                                       .transform = transformer_->transform(),
                                       .expansion = transformer_->expansion(),
-                                      .model = config_.model,
+                                      .model = std::string_view(config_.model).substr(config_.model.rfind('/') + 1),
                                       .precision = config_.precision,
                                       .memory_format = config_.memory_format},
                             .slab_count = plan_.spans.slab_count,

@@ -1,10 +1,11 @@
-// A run's configuration file, and the small languages of single settings.
+// A run's configuration file, the notes beside a model's file, and the small languages of single settings.
 
 #include "common/base/error.hpp"
 #include "common/config/error_limit.hpp"
 #include "common/config/flat_toml.hpp"
 #include "common/config/output_shapes.hpp"
 #include "common/config/run_config.hpp"
+#include "producer/models/model_notes.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/fuzz/scratch_folder.hpp"
 
@@ -22,10 +23,19 @@ FuzzTarget make_settings_file() {
         } catch (const ConfigError& refused) {
             expect(!std::string_view(refused.what()).empty(), "a refusal says why");
         }
+        try {
+            const ModelNotes notes = parse_model_notes(as_text(input), "model.toml");
+            expect(notes.batch <= 65536 && notes.height <= 8192 && notes.width <= 8192, "sizes are within their bounds");
+            for (const float deviation : notes.std) expect(deviation > 0, "nothing is divided by zero");
+        } catch (const ConfigError& refused) {
+            expect(!std::string_view(refused.what()).empty(), "a refusal says why");
+        }
     };
     return {feed,
             {"# nightly\nbatch = 64\nmodel = \"copy\"\nlease-seconds = 0.5\nkill-overdue = true\n", "max-errors = \"1%\"\n",
-             "96x256x256,192x128x128", "0.5%", "run-id = 'a'\noutput = \"\\u00e9\\n\"\n"}};
+             "96x256x256,192x128x128", "0.5%", "run-id = 'a'\noutput = \"\\u00e9\\n\"\n",
+             "image-size = \"384x512\"\nmean = \"0.1, 0.2,0.3\"\nstd = \"1,2,3\"\noutputs = \"out, aux\"\n",
+             "batch = 4\nimage-size = 520\ncolour-order = \"bgr\"\nrandom-weights = true\ninput-shape = \"128x256\"\n"}};
 }
 
 }  // namespace offramp

@@ -71,6 +71,19 @@ TEST_F(ModelFile, AFileWithoutANoteIsKnownByItsTensors) {
     }
 }
 
+TEST_F(ModelFile, AFileWithAWholeModelIsTheModel) {
+    for (const char* name : {"net.pt2", "net.pt"}) {
+        const std::string file = folder_ + "/" + name;
+        EXPECT_TRUE(is_model_file(file));
+        EXPECT_THAT(error_of(file, "", ExitCode::NoInput), testing::HasSubstr("does not exist"));
+        std::ofstream(file) << "whatever it is";
+        EXPECT_EQ(choose_model(file, "", folder_), (ModelChoice{file, ""}));
+        EXPECT_THAT(error_of(file, "w.safetensors", ExitCode::Usage), testing::HasSubstr("holds a whole model"));
+    }
+    EXPECT_FALSE(is_model_file("cutout"));
+    EXPECT_FALSE(is_model_file("net.safetensors"));
+}
+
 TEST_F(ModelFile, WhatIsNoModelIsRefusedByName) {
     const std::string unknown = write("c.safetensors", "anything");
     EXPECT_THAT(error_of(unknown, "", ExitCode::BadInput), testing::HasSubstr(unknown));

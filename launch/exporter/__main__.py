@@ -1,0 +1,10 @@
+import os
+import sys
+
+# Run as a folder: its parent, not the folder itself, is where the package is found. The user's own modules come behind.
+sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.append(os.getcwd())
+
+from exporter.command import main  # noqa: E402
+
+sys.exit(main(sys.argv[1:]))

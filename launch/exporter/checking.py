@@ -1,0 +1,80 @@
+"""Whether a compiled model gives what its network gives."""
+
+import dataclasses
+import os
+
+import torch
+from torch.utils import _pytree as pytree
+
+from exporter.compiling import batch_range
+from offramp_launch.exit_code import ExitCode, LaunchError
+
+SEEDS = (1, 2)
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    largest: float          # as a share of the output's largest value
+    absolute: float
+    output_names: tuple
+    batches: tuple          # that were tried
+
+    def told(self):
+        return (f"{self.absolute:.3g}, {self.largest:.2g} of the largest value, over batches of {' and '.join(map(str, self.batches))} "
+                f"(outputs: {', '.join(self.output_names)})")
+
+
+def compare(file, module, plan):
+    # Before the first run: otherwise compiled code takes inputs of any size and reads beyond them.
+    os.environ["AOTI_RUNTIME_CHECK_INPUTS"] = "1"
+    compiled = torch._inductor.aoti_load_package(str(file))
+    batches = (plan.batch,) if plan.batch else batches_within(batch_range(file), plan.example_batch)
+    largest = absolute = 0.0
+    names = ()
+    for seed in SEEDS:
+        for batch in batches:
+            given = plan.input(batch, seed)
+            with torch.no_grad():
+                wanted, names = flattened(module(given))
+                found, _ = flattened(compiled(given))
+            if len(wanted) != len(found):
+                raise LaunchError(f"the network gives {len(wanted)} outputs, the compiled model {len(found)}", "", ExitCode.INTERNAL)
+            for name, one, other in zip(names, wanted, found):
+                check_is_batch(name, one, batch)
+                share, most = difference(one, other)
+                largest, absolute = max(largest, share), max(absolute, most)
+    return Difference(largest, absolute, names, batches)
+
+
+def batches_within(limits, example):
+    least, most = limits
+    return tuple(sorted({max(least, 1), min(example, most or example)}))
+
+
+def check_is_batch(name, tensor, batch):
+    if tensor.dim() == 0 or tensor.shape[0] != batch:
+        raise LaunchError(f"the output '{name}', {list(tensor.shape)}, is no batch of {batch} samples",
+                          "Each output's first dimension must count the samples", ExitCode.BAD_INPUT)
+
+
+def flattened(answer):
+    """Its tensors and their names: "out", "1", "features.0"."""
+    leaves = [(path, leaf) for path, leaf in pytree.tree_leaves_with_path(answer) if isinstance(leaf, torch.Tensor)]
+    names = tuple(".".join(str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key)))) for key in path) or "output"
+                  for path, _ in leaves)
+    return [leaf for _, leaf in leaves], names
+
+
+def difference(wanted, found):
+    """(as a share of the largest value, absolute); not a number anywhere in one of them alone counts as infinite."""
+    if wanted.shape != found.shape or wanted.dtype != found.dtype:
+        return float("inf"), float("inf")
+    if not wanted.is_floating_point():
+        return (wanted != found).double().mean().item(), float((wanted.long() - found.long()).abs().max())
+    one, other = wanted.double(), found.double()
+    if not torch.equal(one.isfinite(), other.isfinite()):
+        return float("inf"), float("inf")
+    one, other = one.nan_to_num(0, 0, 0), other.nan_to_num(0, 0, 0)
+    most = (one - other).abs().max().item()
+    scale = one.abs().max().item()
+    return (most / scale if scale > 0 else most), most

@@ -1,0 +1,71 @@
+"""The command: makes the network, compiles it, holds the result against the network itself, and writes both files."""
+
+import logging
+import pathlib
+import sys
+import tempfile
+import time
+import warnings
+
+from exporter import checking, compiling, networks, notes
+from exporter.arguments import parse
+from offramp_launch.exit_code import ExitCode, LaunchError
+
+
+def main(argv):
+    try:
+        return export(parse(argv))
+    except LaunchError as problem:
+        print(f"offramp: {problem}", file=sys.stderr)
+        return int(problem.code)
+    except KeyboardInterrupt:
+        print("offramp: interrupted", file=sys.stderr)
+        return int(ExitCode.INTERRUPTED)
+
+
+def export(wish):
+    quieten()
+    network = networks.make(wish)
+    plan = compiling.plan(wish, network.defaults)
+    say(f"{wish.model} for {plan.device_name()}: input {plan.describe_input()}, {wish.precision}")
+    module = compiling.prepared(network.module, plan)
+    file = pathlib.Path(wish.output or f"{network.name}.pt2")
+    if not file.parent.is_dir():
+        raise LaunchError(f"--output {file}: there is no folder {file.parent}", "Make it, or give another", ExitCode.CANNOT_WRITE)
+    try:
+        make_files(file, wish, plan, network, module)
+    except OSError as problem:
+        raise LaunchError(f"{file} cannot be made: {problem}", "Give --output a folder that can be written, with room for the model",
+                          ExitCode.CANNOT_WRITE) from problem
+    if network.random_weights:
+        say("its weights are random: outputs mean nothing. --weights FILE takes a state dict")
+    say(f"{file} ({file.stat().st_size / 1e6:.0f} MB) and {file.with_suffix('.toml').name}; run it: "
+        f"./launch/offramp run --model {file} --input FOLDER --output RESULTS")
+    return int(ExitCode.OK)
+
+
+def make_files(file, wish, plan, network, module):
+    began = time.monotonic()
+    # Beside its place, so that it appears there whole or not at all. Its name is the one inside the package, too.
+    with tempfile.TemporaryDirectory(prefix=".offramp-export-", dir=file.parent) as folder:
+        unfinished = pathlib.Path(folder, file.name)
+        compiling.compile_to(unfinished, module, plan)
+        say(f"compiled in {time.monotonic() - began:.0f} s")
+        difference = checking.compare(unfinished, module, plan)
+        say(f"largest difference from eager PyTorch: {difference.told()}")
+        if not difference.largest <= plan.tolerance:
+            raise LaunchError(f"the compiled model differs from the network by {difference.largest:.2g} of its largest value, more than "
+                              f"{plan.tolerance:.2g}; nothing was written",
+                              "Give --precision fp32, or a --tolerance that you can live with", ExitCode.BAD_INPUT)
+        notes.write(file.with_suffix(".toml"), wish, plan, difference.output_names, network.random_weights)
+        unfinished.replace(file)
+
+
+def quieten():
+    """PyTorch's talk about its own insides."""
+    warnings.simplefilter("ignore", FutureWarning)
+    logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
+
+
+def say(text):
+    print(f"[export] {text}", flush=True)

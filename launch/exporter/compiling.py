@@ -1,0 +1,118 @@
+"""From a network to a package of machine code: what it is compiled for, and the compiling."""
+
+import dataclasses
+import os
+import platform
+import re
+import zipfile
+
+import torch
+
+from offramp_launch.exit_code import ExitCode, LaunchError
+
+TOLERANCES = {"fp32": 1e-3, "tf32": 1e-2, "bf16": 5e-2}
+BATCH = {"cuda": 64, "cpu": 4}      # that of a run
+MOST_BATCH = 65536
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    device: str
+    batch: int                  # 0: any
+    sample: tuple               # one sample's shape
+    pictures: bool
+    precision: str
+    memory_format: str
+    mean: tuple
+    std: tuple
+    tolerance: float
+
+    @property
+    def example_batch(self):
+        # Not 1, which PyTorch would take for a constant.
+        return self.batch or max(2, BATCH[self.device])
+
+    def input(self, batch, seed):
+        numbers = torch.randn(batch, *self.sample, generator=torch.Generator().manual_seed(seed)).to(self.device)
+        return numbers.contiguous(memory_format=self.torch_format) if self.pictures else numbers
+
+    @property
+    def torch_format(self):
+        return torch.channels_last if self.memory_format == "channels-last" else torch.contiguous_format
+
+    def device_name(self):
+        return torch.cuda.get_device_name() if self.device == "cuda" else f"this CPU ({platform.machine()})"
+
+    def describe_input(self):
+        return f"[{self.batch or 'any'}, {', '.join(map(str, self.sample))}] {self.memory_format}"
+
+
+def plan(wish, defaults):
+    device = wish.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda" and not torch.cuda.is_available():
+        raise LaunchError("--device cuda: PyTorch sees no GPU here", "Export on the machine that has it, or give --device cpu",
+                          ExitCode.DEVICE_UNSUPPORTED)
+    if device == "cpu" and wish.precision == "tf32":
+        raise LaunchError("--precision tf32 exists on a GPU only", "Give fp32 or bf16", ExitCode.USAGE)
+    pictures = wish.input_shape is None
+    height, width = wish.image_size or (defaults.image_size, defaults.image_size)
+    memory_format = wish.memory_format
+    if memory_format == "auto":
+        memory_format = "channels-last" if device == "cuda" and pictures else "contiguous"
+    return Plan(device, BATCH[device] if wish.batch is None else wish.batch, (3, height, width) if pictures else wish.input_shape, pictures,
+                wish.precision, memory_format, wish.mean or defaults.mean, wish.std or defaults.std,
+                TOLERANCES[wish.precision] if wish.tolerance is None else wish.tolerance)
+
+
+class InHalf(torch.nn.Module):
+    """A network that computes in bfloat16 between float32 and float32."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network.to(torch.bfloat16)
+
+    def forward(self, x):
+        return torch.utils._pytree.tree_map(lambda t: t.float() if isinstance(t, torch.Tensor) and t.is_floating_point() else t,
+                                            self.network(x.to(torch.bfloat16)))
+
+
+def prepared(network, plan):
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = plan.precision == "tf32"
+    network = network.to(plan.device)
+    if plan.pictures:
+        network = network.to(memory_format=plan.torch_format)
+    return InHalf(network).eval() if plan.precision == "bf16" else network
+
+
+def compile_to(file, module, plan):
+    """Errors: LaunchError where PyTorch cannot turn the network into a graph, or its compiler fails."""
+    example = plan.input(plan.example_batch, 0)
+    dynamic = None if plan.batch else ({0: torch.export.Dim("batch", min=1, max=MOST_BATCH)},)
+    try:
+        with torch.no_grad():
+            program = torch.export.export(module, (example,), dynamic_shapes=dynamic)
+    except Exception as problem:  # whatever the network's own code raises
+        raise LaunchError(f"the network cannot be exported: {first_lines(problem)}",
+                          "Only networks that do the same for every input can; see torch.export", ExitCode.BAD_INPUT) from problem
+    try:
+        torch._inductor.aoti_compile_and_package(program, package_path=str(file),
+                                                 inductor_configs={"aot_inductor.metadata": {"torch": torch.__version__}})
+    except Exception as problem:
+        raise LaunchError(f"compiling failed: {first_lines(problem)}", "The whole of it is in the lines above" if os.environ.get("TORCH_LOGS") else
+                          "TORCH_LOGS=+inductor in the environment shows more", ExitCode.SYSTEM) from problem
+
+
+def batch_range(file):
+    """The batches that a package of any batch takes, as the compiler narrowed them down: (least, most or None)."""
+    with zipfile.ZipFile(file) as package:
+        code = "".join(package.read(name).decode(errors="replace") for name in package.namelist() if name.endswith("wrapper.cpp"))
+    least = re.search(r'input_handles\[0\]: dim value is too small at 0, "\s*<<\s*"expected it to be >= (\d+)', code)
+    most = re.search(r'input_handles\[0\]: dim value is too large at 0, "\s*<<\s*"expected to be <= (\d+)', code)
+    return int(least[1]) if least else 1, int(most[1]) if most else None
+
+
+def first_lines(problem, most=600):
+    text = " ".join(line.strip() for line in str(problem).splitlines() if line.strip())
+    return f"{type(problem).__name__}: {text[:most]}{'...' if len(text) > most else ''}"

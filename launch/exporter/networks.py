@@ -1,0 +1,134 @@
+"""The network that is to be exported: torchvision's or the user's, with weights from a file or random ones."""
+
+import dataclasses
+import difflib
+import importlib
+import importlib.util
+import inspect
+import pathlib
+
+import torch
+
+from offramp_launch.exit_code import ExitCode, LaunchError
+
+TORCHVISION = "torchvision"
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+@dataclasses.dataclass(frozen=True)
+class Defaults:
+    """What a network wants of its pictures unless the user says otherwise."""
+
+    image_size: int = 224
+    mean: tuple = MEAN
+    std: tuple = STD
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    name: str
+    module: torch.nn.Module
+    random_weights: bool
+    defaults: Defaults
+
+
+def make(wish):
+    origin, colon, name = wish.model.rpartition(":")
+    if not colon or not origin or not name:
+        raise LaunchError(f"'{wish.model}' says no network", "torchvision:NAME, FILE.py:FUNCTION or MODULE:FUNCTION", ExitCode.USAGE)
+    torch.manual_seed(wish.seed)
+    arguments = dict(wish.argument)
+    if origin == TORCHVISION:
+        module, defaults = from_torchvision(name, arguments)
+    else:
+        module, defaults = from_function(origin, name, arguments), Defaults()
+    if wish.weights:
+        load(module, wish.weights)
+    return Network(name, module.eval().requires_grad_(False), origin == TORCHVISION and not wish.weights, defaults)
+
+
+def from_torchvision(name, arguments):
+    try:
+        from torchvision import models
+    except ImportError as problem:
+        raise LaunchError(f"torchvision is not there ({problem})", "pip install the torchvision that goes with this PyTorch "
+                          "(launch/requirements-export.txt), or export a function of your own", ExitCode.SYSTEM) from problem
+    known = models.list_models()
+    if name not in known:
+        near = [other for other in known if name in other] or difflib.get_close_matches(name, known, 1)
+        raise LaunchError(f"torchvision has no model '{name}'", f"Did you mean {near[0]}?" if near else "torchvision.models.list_models() has them all",
+                          ExitCode.USAGE)
+    builder = models.get_model_builder(name)
+    # Otherwise some of them download a part of their weights.
+    without = {parameter: None for parameter in ("weights", "weights_backbone") if parameter in inspect.signature(builder).parameters}
+    return call(builder, f"torchvision:{name}", {**without, **arguments}), torchvision_defaults(models.get_model_weights(name))
+
+
+def torchvision_defaults(weights):
+    """As the transforms of the weights say that torchvision has for it; nothing is downloaded."""
+    transforms = getattr(getattr(weights, "DEFAULT", None), "transforms", None)
+    said = getattr(transforms, "keywords", {})
+    size = said.get("crop_size") or said.get("resize_size") or Defaults.image_size
+    return Defaults(size if isinstance(size, int) else Defaults.image_size, tuple(said.get("mean", MEAN)), tuple(said.get("std", STD)))
+
+
+def from_function(origin, name, arguments):
+    try:
+        if origin.endswith(".py"):
+            spec = importlib.util.spec_from_file_location(pathlib.Path(origin).stem, origin)
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+        else:
+            module = importlib.import_module(origin)
+    except (ImportError, FileNotFoundError, SyntaxError) as problem:
+        raise LaunchError(f"'{origin}' cannot be imported ({problem})", "A module is looked for here and in PYTHONPATH; FILE.py is a path",
+                          ExitCode.NO_INPUT) from problem
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise LaunchError(f"'{origin}' has no function '{name}'", "It must return a torch.nn.Module", ExitCode.USAGE)
+    network = call(function, f"{origin}:{name}", arguments)
+    if not isinstance(network, torch.nn.Module):
+        raise LaunchError(f"{origin}:{name} returned {type(network).__name__}", "It must return a torch.nn.Module", ExitCode.BAD_INPUT)
+    return network
+
+
+def call(function, what, arguments):
+    try:
+        return function(**arguments)
+    except (TypeError, ValueError) as problem:
+        raise LaunchError(f"{what} could not be made: {problem}", "--argument NAME=VALUE passes arguments on", ExitCode.USAGE) from problem
+
+
+def load(module, file):
+    found = state_dict(file)
+    wanted = module.state_dict()
+    # Heads that are there for training alone.
+    found = {name: value for name, value in found.items() if name in wanted or not name.startswith("aux_classifier.")}
+    missing, unexpected = sorted(wanted.keys() - found.keys()), sorted(found.keys() - wanted.keys())
+    other = sorted(name for name in wanted.keys() & found.keys() if wanted[name].shape != found[name].shape)
+    problems = [f"{len(names)} {what} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"
+                for names, what in ((missing, "missing"), (unexpected, "unexpected"), (other, "of another shape")) if names]
+    if problems:
+        raise LaunchError(f"--weights {file} do not fit the network: {'; '.join(problems)}",
+                          "--argument passes on what the network was made with, as num_classes=2", ExitCode.BAD_INPUT)
+    module.load_state_dict(found)
+
+
+def state_dict(file):
+    if not pathlib.Path(file).is_file():
+        raise LaunchError(f"--weights {file} does not exist", "Give a state dict: .safetensors or .pth", ExitCode.NO_INPUT)
+    try:
+        if file.endswith(".safetensors"):
+            from safetensors.torch import load_file
+            found = load_file(file)
+        else:
+            found = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as problem:  # each reader has errors of its own
+        raise LaunchError(f"--weights {file} cannot be read: {str(problem).splitlines()[0]}", "Give a state dict: .safetensors, or torch.save's .pth",
+                          ExitCode.BAD_INPUT) from problem
+    for wrapping in ("state_dict", "model"):
+        if isinstance(found, dict) and isinstance(found.get(wrapping), dict):
+            found = found[wrapping]
+    if not isinstance(found, dict) or not all(isinstance(value, torch.Tensor) for value in found.values()):
+        raise LaunchError(f"--weights {file} is no state dict", "torch.save(network.state_dict(), FILE) writes one", ExitCode.BAD_INPUT)
+    return {name.removeprefix("module."): value for name, value in found.items()}

@@ -1,0 +1,34 @@
+"""The TOML file beside a model, which a run reads: producer/models/README.md has its keys."""
+
+import datetime
+import json
+
+import torch
+
+
+def write(path, wish, plan, outputs, random_weights):
+    made = f"{wish.model}" + (f" with {wish.weights}" if wish.weights else "")
+    lines = [f"# Made by ./launch/offramp export from {printable(made)}, {datetime.date.today()},",
+             f"# with PyTorch {torch.__version__} for {plan.device_name()}, {plan.precision}."]
+    if plan.batch:
+        lines.append(f"batch = {plan.batch}")
+    if plan.pictures:
+        _, height, width = plan.sample
+        lines += [f"image-size = {height}" if height == width else f'image-size = "{height}x{width}"',
+                  f"mean = {quoted_list(plan.mean)}", f"std = {quoted_list(plan.std)}", f'colour-order = "{wish.colour_order}"',
+                  f'memory-format = "{plan.memory_format}"']
+    else:
+        lines.append(f'input-shape = "{"x".join(map(str, plan.sample))}"')
+    lines.append(f'precision = "{plan.precision}"')
+    lines.append(f"outputs = {json.dumps(','.join(name.replace(',', '_') for name in outputs), ensure_ascii=False)}")
+    if random_weights:
+        lines.append("random-weights = true")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def quoted_list(numbers):
+    return json.dumps(", ".join(f"{number:g}" for number in numbers))
+
+
+def printable(text):
+    return "".join(c if c.isprintable() else "?" for c in text)

@@ -1,0 +1,54 @@
+"""The command `export`: sees that PyTorch and a compiler are there, and hands over to exporter/ in the Python that has it."""
+
+import os
+import shutil
+import subprocess
+
+from offramp_launch import toolchain
+from offramp_launch.arguments import take_values
+from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
+from offramp_launch.setting_up import prepare_environment
+from offramp_launch.steps import one_at_a_time
+
+REQUIREMENTS = "requirements-export.txt"
+
+
+def start(places, argv):
+    flags, passed = take_values(argv, toolchain.FLAGS)
+    chosen = toolchain.choose(places, flags)
+    asks_for_help = bool({"-h", "--help"}.intersection(passed))
+    if not os.environ.get("OFFRAMP_BIN_DIR") and not asks_for_help:
+        with one_at_a_time(places):
+            prepare_environment(places, flags, (REQUIREMENTS,))
+    python = chosen.python or str(places.venv_python)
+    environment = environment_for(places, chosen)
+    if not asks_for_help:
+        require_compiler(environment)
+        require_torch(places, python)
+    return shell_code(subprocess.run([python, "-X", f"pycache_prefix={places.build / 'pycache'}", str(places.launch / "exporter"), *passed],
+                                     env=environment, check=False).returncode)
+
+
+def require_compiler(environment):
+    """AOTInductor writes C++ and has it compiled."""
+    compiler = environment.get("CXX") or "g++"
+    if shutil.which(compiler, path=environment.get("PATH")) is None:
+        raise LaunchError(f"export needs a C++ compiler, and there is no '{compiler}' here", "apt-get install g++, or name yours in CXX",
+                          ExitCode.SYSTEM)
+
+
+def require_torch(places, python):
+    """In a Python of the user's nothing is installed."""
+    facts = toolchain.describe_python(places, python)
+    if "error" in facts:
+        raise LaunchError(f"'{python}' has no PyTorch ({facts['error']})", "./launch/offramp setup installs one; or give --python", ExitCode.SYSTEM)
+
+
+def environment_for(places, chosen):
+    """What the compiler is to find, and where it may leave its intermediate files."""
+    environment = dict(os.environ)
+    environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(places.build / "inductor"))
+    toolkit = chosen.cuda_dir or str(toolchain.own_toolkit(places))
+    if "CUDA_HOME" not in environment and os.path.isdir(toolkit):
+        environment["CUDA_HOME"] = toolkit
+    return environment

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "producer/models/execution.hpp"
+#include "producer/models/model.hpp"
+
+namespace offramp {
+
+// A network that was read from a file: one tensor in, any number out, in an order that stays. Thread: one at a time.
+class FileNetwork {
+  public:
+    struct Output {
+        std::string name;
+        at::Tensor tensor;
+    };
+    virtual ~FileNetwork() = default;
+    // "compiled by AOTInductor for cpu"
+    virtual std::string description() const = 0;
+    virtual std::string caution() const { return {}; }
+    virtual std::uint64_t parameters() const { return 0; }
+    // Errors: ConfigError where the input is not what it takes; whatever LibTorch throws.
+    virtual std::vector<Output> run(const at::Tensor& input) = 0;
+};
+
+// Makes a model of what a file holds: its input is what the notes say, its outputs are found by one dry batch.
+// `load` is called inside execution.in(). Errors: ConfigError: an output that is no batch of samples, or whose shape changes from batch
+// to batch (BadInput), names in the notes that do not fit (Config), a precision that the file has settled (Usage); and load's.
+std::unique_ptr<Model> make_file_model(const ModelOptions& options,
+                                       const std::function<std::unique_ptr<FileNetwork>(const Execution& execution)>& load);
+
+}  // namespace offramp

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace offramp {
+
+// What a model's file does not say about what goes into it: the TOML file beside it, model.toml beside model.pt2, all of whose keys may
+// be left out. The defaults are torchvision's.
+struct ModelNotes {
+    std::string file;                           // where they stand; empty: nowhere, all of them are defaults
+    std::uint32_t batch = 0;                    // the one batch that the model takes; 0: the user's
+    std::uint32_t height = 0;                   // of the pictures; 0: the user's
+    std::uint32_t width = 0;
+    std::vector<std::int64_t> input_shape;      // of a sample that is no picture; empty: pictures
+    std::string input_dtype = "float32";        // or "bfloat16"
+    std::array<float, 3> mean{0.485F, 0.456F, 0.406F};  // in the model's order of colours, of values in [0, 1]
+    std::array<float, 3> std{0.229F, 0.224F, 0.225F};
+    std::string colour_order = "rgb";           // or "bgr"
+    std::string memory_format = "contiguous";   // or "channels-last"
+    std::string precision;                      // that it was made to compute in: "fp32", "tf32", "bf16"; empty: not said
+    std::vector<std::string> outputs;           // their names; empty: those that the file knows
+    bool random_weights = false;
+
+    bool takes_pictures() const { return input_shape.empty(); }
+};
+
+// The notes beside `model_file`; the defaults when there are none. Blocks: on the disk. Errors: ConfigError (Config) names file, line, key
+// and what is accepted; SystemError when the file is there and cannot be read.
+ModelNotes read_model_notes(const std::string& model_file);
+
+// The same from the text of such a file; `name` is what errors call it.
+ModelNotes parse_model_notes(std::string_view text, const std::string& name);
+
+// Where the notes of this model's file stand, whether they are there or not.
+std::string model_notes_path(const std::string& model_file);
+
+}  // namespace offramp

@@ -1,0 +1,339 @@
+"""Models from files: any outputs, in their own types and shapes, as PyTorch gives them; and what is no model is refused by name."""
+
+import importlib.util
+import json
+import pathlib
+import re
+import subprocess
+import tempfile
+import unittest
+import zipfile
+
+import numpy
+from PIL import Image
+
+from tests.support.exported_model import export
+from tests.support.launched_run import LaunchedRun
+from tests.support.real_run import shared_memory
+
+HEIGHT, WIDTH = 24, 40
+IMAGES = 7
+# BGR, with a mean and deviation of each channel of its own, in that order.
+MEAN, STD = (0.1, 0.2, 0.3), (0.5, 0.4, 0.25)
+
+NETWORKS = """
+import torch
+
+
+class Several(torch.nn.Module):
+    '''Outputs of several types and ranks.'''
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Conv2d(3, 5, 3, padding=1)
+
+    def forward(self, x):
+        y = self.layer(x)
+        return {"scores": y, "half": y.mean((2, 3)).half(), "classes": (y.argmax(1).to(torch.uint8), y.flatten(1).argmax(1)),
+                "bright": x.mean((1, 2, 3)) > 0}
+
+
+class InARow(torch.nn.Module):
+    '''The same without names.'''
+
+    def __init__(self):
+        super().__init__()
+        self.several = several()
+
+    def forward(self, x):
+        return tuple(self.several(x).values())
+
+
+class Vector(torch.nn.Module):
+    def __init__(self, width=6):
+        super().__init__()
+        self.layer = torch.nn.Linear(3, width)
+
+    def forward(self, x):
+        return self.layer(x.mean((2, 3)))
+
+
+class Two(torch.nn.Module):
+    def forward(self, x, y):
+        return x + y
+
+
+class OfNothing(torch.nn.Module):
+    def forward(self, x):
+        return x.mean()
+
+
+class Growing(torch.nn.Module):
+    '''As many rows of its picture as are bright: another shape for another picture.'''
+
+    def forward(self, x):
+        return x[:, :, : int((x.mean((0, 1, 3)) > -0.2).sum()) + 1, :]
+
+
+def several():
+    torch.manual_seed(3)
+    return Several()
+
+
+def vector(width=6):
+    torch.manual_seed(4)
+    return Vector(width)
+
+
+def two():
+    return Two()
+
+
+def of_nothing():
+    return OfNothing()
+
+
+def no_network():
+    return 7
+"""
+DTYPES = {"half": numpy.float16, "classes.0": numpy.uint8, "classes.1": numpy.int64, "bright": numpy.bool_}
+
+
+@unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch in this Python")
+class ModelFiles(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        import torch
+        cls.before = shared_memory()
+        kept = tempfile.TemporaryDirectory(prefix="offramp-models-")
+        cls.addClassCleanup(kept.cleanup)
+        cls.folder = pathlib.Path(kept.name)
+        source = cls.folder / "networks.py"
+        source.write_text(NETWORKS)
+        spec = importlib.util.spec_from_file_location("networks", source)
+        cls.networks = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(cls.networks)
+        cls.images = cls.folder / "images"
+        cls.images.mkdir()
+        random = numpy.random.default_rng(5)
+        for index in range(IMAGES):
+            Image.fromarray(random.integers(0, 256, (HEIGHT, WIDTH, 3), dtype=numpy.uint8)).save(cls.images / f"{index}.png")
+        pixels = numpy.stack([numpy.array(Image.open(path)) for path in sorted(cls.images.iterdir())])
+        bgr = torch.from_numpy(pixels[..., ::-1].copy()).float() / 255
+        cls.input = ((bgr - torch.tensor(MEAN)) / torch.tensor(STD)).permute(0, 3, 1, 2).contiguous()
+
+        said = export(cls.folder, "networks.py:several", "--batch", "any", "--image-size", f"{HEIGHT}x{WIDTH}", "--device", "cpu", "--colour-order", "bgr",
+                      "--mean", "0.1,0.2,0.3", "--std", "0.5,0.4,0.25", "--output", "several.pt2")
+        assert said.returncode == 0, said.stdout + said.stderr
+        cls.said = said.stdout
+
+    def tearDown(self):
+        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+
+    def run_of(self, model, *flags):
+        """(exit code, everything said, {file: bytes}) of a run over the images."""
+        with LaunchedRun("--model", str(self.folder / model), "--input", str(self.images), "--device", "cpu", "--consumers", "1", *flags) as run:
+            code = run.start("--write-path", str(run.output)).wait()
+            return code, run.said(), run.files()
+
+    def refused(self, code, *words, model, flags=()):
+        found, said, _ = self.run_of(model, "--processor", "none", *flags)
+        self.assertEqual(found, code, said)
+        for word in words:
+            self.assertIn(word, said)
+
+    def check_outputs(self, files, wanted):
+        self.assertEqual(len(files), IMAGES * len(wanted), sorted(files))
+        for name, tensor in wanted.items():
+            for row in range(IMAGES):
+                found = numpy.frombuffer(files[f"{row}.{name}.bin"], DTYPES.get(name, numpy.float32)).reshape(tensor.shape[1:])
+                if found.dtype.kind == "f":
+                    numpy.testing.assert_allclose(found, tensor[row], rtol=2e-3 if found.dtype == numpy.float16 else 1e-4, atol=1e-4)
+                else:
+                    numpy.testing.assert_array_equal(found, tensor[row])
+
+    def wanted_of_several(self):
+        import torch
+        with torch.inference_mode():
+            answer = self.networks.several()(self.input)
+        (classes, place), rest = answer.pop("classes"), answer
+        return {name: tensor.numpy() for name, tensor in {**rest, "classes.0": classes, "classes.1": place}.items()}
+
+    def test_a_package_of_many_outputs(self):
+        for batch in ("2", "5"):
+            code, said, files = self.run_of("several.pt2", "--processor", "write", "--batch", batch)
+            self.assertEqual(code, 0, said)
+            self.check_outputs(files, self.wanted_of_several())
+        self.assertIn("scores float32 [5, 5, 24, 40]", said)
+
+    def test_random_weights_are_told(self):
+        (self.folder / "random.pt2").write_bytes((self.folder / "several.pt2").read_bytes())
+        notes = (self.folder / "several.toml").read_text()
+        for text, told in ((notes, False), (notes + "random-weights = true\n", True)):
+            (self.folder / "random.toml").write_text(text)
+            code, said, _ = self.run_of("random.pt2", "--processor", "none")
+            self.assertEqual(code, 0, said)
+            self.assertEqual("the weights are random: outputs mean nothing. Export the model with --weights FILE" in said, told, said)
+
+    def test_torchscript_says_once_that_it_is_deprecated(self):
+        import torch
+        torch.jit.trace(self.networks.InARow().eval(), self.input[:2]).save(str(self.folder / "old.pt"))
+        (self.folder / "old.toml").write_text((self.folder / "several.toml").read_text())
+        code, said, files = self.run_of("old.pt", "--processor", "write", "--batch", "3")
+        self.assertEqual(code, 0, said)
+        self.assertEqual(said.split("--- producer.log")[1].count("TorchScript is deprecated"), 1, said)
+        self.check_outputs(files, self.wanted_of_several())
+
+    def test_masks_need_an_output_of_classes(self):
+        import torch
+        torch.jit.trace(self.networks.vector().eval(), self.input[:2]).save(str(self.folder / "vector.pt"))
+        code, said, _ = self.run_of("vector.pt", "--batch", "2", "--image-size", "32")
+        self.assertEqual(code, 64, said)
+        self.assertIn("mask-png finds no output of model 'vector.pt' to make masks of", said)
+        self.assertIn("output float32 [2, 6]", said)
+        self.assertIn("needed are class ids", said)
+
+    def test_a_model_that_became_another_is_not_continued(self):
+        notes = self.folder / "again.toml"
+        (self.folder / "again.pt2").write_bytes((self.folder / "several.pt2").read_bytes())
+        notes.write_text((self.folder / "several.toml").read_text())
+        with LaunchedRun("--model", str(self.folder / "again.pt2"), "--input", str(self.images), "--device", "cpu", "--batch", "2", "--processor", "mask-png") as run:
+            self.assertEqual(run.start("--limit", "2").wait(), 0, run.said())
+            notes.write_text(notes.read_text().replace("0.1, 0.2", "0.1, 0.25"))
+            self.assertEqual(run.start("--limit", "2", "--resume").wait(), 64, run.said())
+            self.assertIn("model's notes", run.said())
+
+    def test_no_model_at_all(self):
+        (self.folder / "text.pt2").write_text("no model")
+        self.refused(65, "text.pt2' is no model", "offramp export", model="text.pt2")
+        with zipfile.ZipFile(self.folder / "zip.pt2", "w") as package:
+            package.writestr("something", "else")
+        self.refused(65, "zip.pt2' holds no compiled model", model="zip.pt2")
+        (self.folder / "text.pt").write_text("no model")
+        self.refused(65, "text.pt' is no TorchScript", model="text.pt")
+        self.refused(66, "none.pt2' does not exist", model="none.pt2")
+
+    def test_weights_alone_are_no_model(self):
+        import torch
+        torch.save(self.networks.several().state_dict(), self.folder / "weights.pt")
+        self.refused(65, "weights.pt' is no TorchScript", "holds no network", model="weights.pt")
+
+    def test_an_exported_program_must_be_compiled(self):
+        import torch
+        program = torch.export.export(self.networks.vector().eval(), (self.input[:2],))
+        torch.export.save(program, self.folder / "program.pt2")
+        self.refused(65, "program.pt2' holds no compiled model", "aoti_compile_and_package", model="program.pt2")
+
+    def rewritten(self, name, change):
+        """The package with another content of some of its files: change(path, bytes) gives the new bytes."""
+        with zipfile.ZipFile(self.folder / "several.pt2") as old, zipfile.ZipFile(self.folder / name, "w", zipfile.ZIP_STORED) as new:
+            for path in old.namelist():
+                new.writestr(path, change(path, old.read(path)))
+        return name
+
+    def with_metadata(self, name, **values):
+        return self.rewritten(name, lambda path, was: json.dumps({**json.loads(was), **values}) if path.endswith("metadata.json") else was)
+
+    def test_a_package_for_another_device(self):
+        gpu = self.with_metadata("gpu.pt2", AOTI_DEVICE_KEY="cuda", AOTI_COMPUTE_CAPABILITY="90")
+        self.refused(83, "gpu.pt2' was compiled for cuda, and this run is on cpu", "--device cpu", model=gpu)
+        arm = self.with_metadata("arm.pt2", AOTI_MACHINE="aarch64")
+        self.refused(83, "compiled for a processor of type aarch64", model=arm)
+
+    def test_a_package_of_another_libtorch(self):
+        code = self.folder / "other.cpp"
+        code.write_text('extern "C" int aoti_torch_of_the_future(); extern "C" int offramp_test() { return aoti_torch_of_the_future(); }\n')
+        subprocess.run(["g++", "-shared", "-fPIC", "-o", str(self.folder / "other.so"), str(code)], check=True)
+        library = (self.folder / "other.so").read_bytes()
+        future = self.rewritten("future.pt2", lambda path, was: library if path.endswith(".so") else
+                                json.dumps({**json.loads(was), "torch": "9.9"}) if path.endswith("metadata.json") else was)
+        self.refused(83, "future.pt2', made by PyTorch 9.9, does not load with LibTorch", "aoti_torch_of_the_future", model=future)
+
+    def test_inputs_that_do_not_fit_name_the_fix(self):
+        self.refused(64, "expected: 24, but got: 32", "Use --image-size 24", model="several.pt2", flags=("--image-size", "32"))
+        fixed = self.folder / "fixed.toml"
+        (self.folder / "fixed.pt2").write_bytes((self.folder / "several.pt2").read_bytes())
+        fixed.write_text((self.folder / "several.toml").read_text() + "batch = 3\n")
+        self.refused(64, "--batch 2 does not go with --model", "batches of 3 only", "Use --batch 3", model="fixed.pt2", flags=("--batch", "2"))
+        fixed.write_text((self.folder / "several.toml").read_text().replace("scores,", ""))
+        self.refused(78, "names 4 outputs", "gives 5", model="fixed.pt2")
+        self.refused(64, "--precision bf16 does not go with --model", model="several.pt2", flags=("--precision", "bf16"))
+        fixed.write_text("crop = 20\n")
+        self.refused(78, "fixed.toml:1: 'crop' says nothing about a model", model="fixed.pt2")
+
+    def test_networks_that_do_not_fit(self):
+        import torch
+        torch.jit.script(self.networks.two()).save(str(self.folder / "two.pt"))
+        self.refused(65, "takes 2 inputs", model="two.pt")
+        torch.jit.script(self.networks.of_nothing()).save(str(self.folder / "nothing.pt"))
+        self.refused(65, "the output 'output'", "is no batch of 4 samples", model="nothing.pt")
+        torch.jit.script(self.networks.Growing()).save(str(self.folder / "growing.pt"))
+        self.refused(65, "where the first batch's was output float32", "same shape for every input", model="growing.pt", flags=("--image-size", "32"))
+
+
+@unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch in this Python")
+class Export(unittest.TestCase):
+    def setUp(self):
+        kept = tempfile.TemporaryDirectory(prefix="offramp-export-")
+        self.addCleanup(kept.cleanup)
+        self.folder = pathlib.Path(kept.name)
+        (self.folder / "networks.py").write_text(NETWORKS)
+
+    def refused(self, code, *words, of, flags=(), environment=None):
+        done = export(self.folder, of, "--device", "cpu", *flags, environment=environment)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        for word in words:
+            self.assertIn(word, done.stderr)
+        self.assertEqual([path.name for path in self.folder.glob("*.pt2")], [])
+        self.assertEqual([path.name for path in self.folder.glob(".*")], [])
+
+    def test_what_is_no_network(self):
+        self.refused(64, "'networks.py' says no network", "FILE.py:FUNCTION", of="networks.py")
+        self.refused(66, "cannot be imported", of="nowhere.py:several")
+        self.refused(64, "has no function 'severall'", of="networks.py:severall")
+        self.refused(65, "returned int", "torch.nn.Module", of="networks.py:no_network")
+        self.refused(64, "unexpected keyword argument 'depth'", of="networks.py:vector", flags=("--argument", "depth=2"))
+        self.refused(65, "cannot be exported", of="networks.py:two")
+        self.refused(65, "is no batch of 4 samples", of="networks.py:of_nothing")
+
+    @unittest.skipUnless(importlib.util.find_spec("torchvision"), "skipped: no torchvision")
+    def test_what_torchvision_does_not_have(self):
+        self.refused(64, "torchvision has no model 'deeplabv3_resnet5'", "Did you mean deeplabv3_resnet50?", of="torchvision:deeplabv3_resnet5")
+
+    def test_weights_that_do_not_fit(self):
+        import torch
+        self.refused(66, "does not exist", of="networks.py:vector", flags=("--weights", "none.pth"))
+        (self.folder / "text.pth").write_text("no weights")
+        self.refused(65, "cannot be read", of="networks.py:vector", flags=("--weights", "text.pth"))
+        torch.save({"layer.weight": torch.zeros(7, 3), "other": torch.zeros(1)}, self.folder / "some.pth")
+        self.refused(65, "1 missing (layer.bias)", "1 unexpected (other)", "1 of another shape (layer.weight)", of="networks.py:vector",
+                     flags=("--weights", "some.pth"))
+
+    def test_a_difference_beyond_the_tolerance_writes_nothing(self):
+        self.refused(65, "differs from the network by", "nothing was written", of="networks.py:vector", flags=("--tolerance", "-1"))
+
+    def test_flags(self):
+        self.refused(64, "'0' is no number from 1 to 65536", of="networks.py:vector", flags=("--batch", "0"))
+        self.refused(64, "tf32 exists on a GPU only", of="networks.py:vector", flags=("--precision", "tf32"))
+        self.refused(64, "does not end in .pt2", of="networks.py:vector", flags=("--output", "net.onnx"))
+        self.refused(73, "there is no folder", of="networks.py:vector", flags=("--output", "nowhere/net.pt2"))
+
+    def test_without_a_compiler(self):
+        self.refused(71, "there is no 'no-such-compiler' here", "apt-get install g++", of="networks.py:vector", environment={"CXX": "no-such-compiler"})
+
+    def test_weights_from_a_file_in_half_precision(self):
+        import torch
+        torch.manual_seed(9)
+        torch.save({"model": {"module.layer.weight": torch.randn(4, 3), "module.layer.bias": torch.randn(4)}}, self.folder / "w.pth")
+        done = export(self.folder, "networks.py:vector", "--device", "cpu", "--argument", "width=4", "--weights", "w.pth", "--precision", "bf16", "--batch", "2",
+                      "--image-size", "16")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        share = float(re.search(r"([0-9.e-]+) of the largest value", done.stdout)[1])
+        self.assertLess(share, 5e-2)
+        self.assertIn('outputs = "output"', (self.folder / "vector.toml").read_text())
+        self.assertNotIn("random", (self.folder / "vector.toml").read_text())
+        self.assertTrue((self.folder / "vector.pt2").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()

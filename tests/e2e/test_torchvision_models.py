@@ -1,0 +1,142 @@
+"""torchvision's segmentation networks, exported and run on photographs that are not ours: the masks are torchvision's own."""
+
+import importlib.util
+import pathlib
+import shutil
+import tempfile
+import unittest
+
+import numpy
+from PIL import Image
+
+from tests.support.exported_model import export
+from tests.support.launched_run import LaunchedRun
+from tests.support.photographs import photographs
+from tests.support.real_run import shared_memory
+
+SIDE = 96
+BATCH = 3           # the photographs are not a multiple of it: the last batch is a short one
+CLOSE = 1e-4        # two best classes nearer than this may change places
+HAS_ALL = len(photographs()) > 2 and all(importlib.util.find_spec(name) for name in ("torch", "torchvision", "safetensors"))
+
+
+def lively(network, last_bias, images):
+    """Gives the numbers of batch normalisation a meaning and all classes a chance: torchvision's own initialisation does neither."""
+    import torch
+    for name, module in network.named_modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            torch.nn.init.uniform_(module.weight, 0.6, 1.2)
+            torch.nn.init.normal_(module.bias, 0, 0.2)
+            torch.nn.init.normal_(module.running_mean, 0, 0.3)
+            torch.nn.init.uniform_(module.running_var, 0.5, 1.5)
+    network.eval()
+    with torch.inference_mode():
+        last_bias(network).sub_(network(images)["out"].mean(dim=(0, 2, 3)))
+    return network
+
+
+def normalised(pixels):
+    import torch
+    mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+    return ((pixels.float() / 255 - mean) / std).permute(0, 3, 1, 2).contiguous()
+
+
+class Torchvision:
+    """What both networks have to show; a subclass says which one."""
+
+    name = weights_suffix = last_bias = None
+
+    @classmethod
+    def setUpClass(cls):
+        import torch
+        import torchvision
+        cls.before = shared_memory()
+        kept = tempfile.TemporaryDirectory(prefix="offramp-torchvision-")
+        cls.addClassCleanup(kept.cleanup)
+        cls.folder = pathlib.Path(kept.name)
+        cls.originals, cls.exact = cls.folder / "originals", cls.folder / "exact"
+        cls.originals.mkdir()
+        cls.exact.mkdir()
+        for path in photographs():
+            shutil.copy(path, cls.originals)
+            Image.open(path).convert("RGB").resize((SIDE, SIDE), Image.Resampling.BICUBIC).save(cls.exact / f"{path.stem}.png")
+        torch.manual_seed(20)
+        cls.input = normalised(torch.stack([torch.from_numpy(numpy.array(Image.open(path))) for path in sorted(cls.exact.iterdir())]))
+        network = torchvision.models.get_model_builder(cls.name)(weights=None, weights_backbone=None)
+        cls.network = lively(network, cls.last_bias, cls.input)
+        weights = cls.folder / f"weights{cls.weights_suffix}"
+        if cls.weights_suffix == ".safetensors":
+            from safetensors.torch import save_file
+            save_file(cls.network.state_dict(), weights)
+        else:
+            torch.save(cls.network.state_dict(), weights)
+        cls.file = cls.folder / "net.pt2"
+        cls.said = export(cls.folder, f"torchvision:{cls.name}", "--weights", weights, "--batch", BATCH, "--image-size", SIDE, "--device", "cpu",
+                          "--output", cls.file)
+        assert cls.said.returncode == 0, cls.said.stdout + cls.said.stderr
+
+    def masks_of(self, images):
+        with LaunchedRun("--model", str(self.file), "--input", str(images), "--device", "cpu", "--consumers", "2", "--processor", "mask-png") as run:
+            self.assertEqual(run.start().wait(), 0, run.said())
+            self.assertNotIn("random", run.said())
+            masks = {path.stem: numpy.array(Image.open(path)) for path in run.output.glob("*.png")}
+        self.assertEqual(set(masks), {path.stem for path in images.iterdir()})
+        return numpy.stack([masks[key] for key in sorted(masks)])
+
+    def scores_of(self, given):
+        import torch
+        with torch.inference_mode():
+            return self.network(given)["out"]
+
+    def test_from_the_same_input_the_masks_are_torchvisions(self):
+        scores = self.scores_of(self.input)
+        wanted = scores.argmax(1).numpy()
+        self.assertGreaterEqual(len(numpy.unique(wanted)), 3, "masks of one class would prove nothing")
+        best = scores.topk(2, 1).values
+        decided = (best[:, 0] - best[:, 1] > CLOSE).numpy()
+        self.assertGreater(decided.mean(), 0.9)
+        found = self.masks_of(self.exact)
+        equal = (found == wanted)[decided].mean()
+        print(f"{self.name}: {equal:.6f} of {decided.sum()} decided pixels equal ({1 - decided.mean():.6f} left out)")
+        self.assertGreaterEqual(equal, 0.999)
+
+    def test_with_our_own_decoding_and_resizing_the_share_that_differs_is_told(self):
+        import torch
+        from torchvision.transforms import functional
+        given = [functional.resize(torch.from_numpy(numpy.array(Image.open(path).convert("RGB"))).permute(2, 0, 1), [SIDE, SIDE], antialias=True)
+                 for path in sorted(self.originals.iterdir(), key=lambda path: path.stem)]
+        wanted = self.scores_of(normalised(torch.stack(given).permute(0, 2, 3, 1))).argmax(1).numpy()
+        share = (self.masks_of(self.originals) != wanted).mean()
+        print(f"{self.name}: {share:.4f} of the pixels differ where decoding and resizing are our own, from torchvision's")
+        self.assertLess(share, 0.2, "that is another picture")
+
+    def test_the_export_tells_how_far_it_is_from_eager(self):
+        self.assertIn("largest difference from eager PyTorch", self.said.stdout)
+        self.assertIn(f"batch = {BATCH}\nimage-size = {SIDE}\n", self.file.with_suffix(".toml").read_text())
+
+    def tearDown(self):
+        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+
+
+@unittest.skipUnless(HAS_ALL, "skipped: no torchvision, scikit-learn and scikit-image here (launch/requirements-test.txt)")
+class LrAspp(Torchvision, unittest.TestCase):
+    name = "lraspp_mobilenet_v3_large"
+    weights_suffix = ".pth"
+
+    @staticmethod
+    def last_bias(network):
+        return network.classifier.high_classifier.bias
+
+
+@unittest.skipUnless(HAS_ALL, "skipped: no torchvision, scikit-learn and scikit-image here (launch/requirements-test.txt)")
+class DeepLabV3(Torchvision, unittest.TestCase):
+    name = "deeplabv3_resnet50"
+    weights_suffix = ".safetensors"
+
+    @staticmethod
+    def last_bias(network):
+        return network.classifier[4].bias
+
+
+if __name__ == "__main__":
+    unittest.main()
