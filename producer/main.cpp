@@ -7,6 +7,7 @@
 #include "common/base/end_signals.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
+#include "common/base/share_folder.hpp"
 #include "common/base/trace_recording.hpp"
 #include "common/config/run_config.hpp"
 #include "common/shm/run_objects.hpp"
@@ -29,7 +30,7 @@ void print_names() {
 }
 
 RunConfig resolve(RunConfig config) {
-    ModelChoice choice = choose_model(config.model, config.weights, shipped_weights_folder());
+    ModelChoice choice = choose_model(config.model, config.weights, share_folder());
     config.model = std::move(choice.name);
     config.weights = std::move(choice.weights);
     const MachineSize machine{.has_gpu = open_device(config.device)->is_gpu(), .cores = std::thread::hardware_concurrency()};

@@ -34,6 +34,7 @@ struct RunConfig {
     // input
     std::string source = "auto";        // a name of the sources' table; auto: "images" when there is an input
     std::string input;                  // folder or list file
+    std::string tokenizer;              // tokenizer.json of source "text"; empty: beside the model
     std::string synthetic_on = "host";  // "host": made by decode workers and uploaded; "device": resident
     std::uint64_t batches = 0;          // of a synthetic source; 0: auto
     std::uint64_t limit = 0;            // items at most; 0: all

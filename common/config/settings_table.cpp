@@ -116,7 +116,11 @@ void add_run(std::vector<Setting>& table) {
 void add_input(std::vector<Setting>& table) {
     SettingGroup input(table, "Input");
     input.text("source", &RunConfig::source, "NAME", kPluginName, "Where items come from", check_plugin_name);
-    input.text("input", &RunConfig::input, "PATH", "a path", "Folder of images, a file that lists them (paths, or JSON in .jsonl), a .npy array, WebDataset shards (.tar, or --source webdataset and their folder)");
+    input.text("input", &RunConfig::input, "PATH", "a path",
+               "Folder of images, a file that lists them (paths, or JSON in .jsonl), a .npy array, WebDataset shards (.tar, or --source webdataset and "
+               "their folder), lines of text (--source text)");
+    input.text("tokenizer", &RunConfig::tokenizer, "FILE", "the path of a tokenizer.json",
+               "Source `text`: how lines become tokens; none: MODEL.tokenizer.json beside MODEL.pt2");
     input.word("synthetic-on", &RunConfig::synthetic_on, {"host", "device"},
                "Synthetic items are made on the host and uploaded, or lie on the device");
     input.whole("batches", &RunConfig::batches, {1, kAnyNumber, "auto"}, "Batches of a synthetic source");

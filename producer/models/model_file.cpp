@@ -64,11 +64,4 @@ ModelChoice choose_model(const std::string& model, const std::string& weights, c
     return {.name = model, .weights = std::filesystem::exists(own, failure) ? own : ""};
 }
 
-std::string shipped_weights_folder() {
-    std::error_code failure;
-    const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failure);
-    if (failure) throw SystemError("read the link /proc/self/exe", failure.value(), "Is /proc mounted?");
-    return (program.parent_path().parent_path() / "share").string();
-}
-
 }  // namespace offramp

@@ -22,7 +22,4 @@ bool is_model_file(std::string_view model);
 // that does not exist (NoInput), is no .safetensors file or of an unknown model (BadInput), or comes with other weights (Usage).
 ModelChoice choose_model(const std::string& model, const std::string& weights, const std::string& shipped);
 
-// Where the weights lie that models are shipped with: share/ beside the folder of this program.
-std::string shipped_weights_folder();
-
 }  // namespace offramp

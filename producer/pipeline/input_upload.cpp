@@ -17,9 +17,16 @@ std::size_t rows_of(const ModelInput& input) {
 InputUpload::InputUpload(Device& device, const ModelInput& input, RowKind rows) : input_(input), rows_(rows) {
     const TensorSpec& tensor = input.tensor;
     expect(input.kind != InputKind::None && rows != RowKind::Nothing, "there is something to upload");
+    if (rows == RowKind::Tokens || tensor.dtype == kInt32) {
+        if (rows != RowKind::Tokens)
+            throw ConfigError("the model takes tokens, " + tensor.describe() + ", and the source gives none", "Use --source text, with --input FILE");
+        expect(tensor.dtype == kInt32 && tensor.dense_rows(), "tokens go where tokens are taken");
+        staged_row_bytes_ = tensor.row_bytes();
+        return;
+    }
     if (!tensor.dense_rows() || (tensor.dtype != kFloat32 && tensor.dtype != kBFloat16))
         throw ConfigError("model input " + tensor.describe() + " cannot be uploaded",
-                          "Known are dense float32 and bfloat16 inputs");
+                          "Known are dense float32 and bfloat16 inputs, and int32 tokens");
     if (rows == RowKind::Pixels) {
         if (input.kind != InputKind::Image || tensor.dims != 4 || tensor.shape[1] != 3)
             throw ConfigError("the source gives pictures and the model takes " + tensor.describe(),

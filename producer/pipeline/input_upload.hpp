@@ -11,8 +11,8 @@
 namespace offramp {
 
 // Knows how staged rows become a model's input: 8-bit pixels are copied and normalised on the device, float32
-// rows are copied, and converted when the model wants bfloat16. Float32 rows are taken as they lie in the
-// model's input, whatever its strides. Owns the device memory in between, of one batch: uploads follow one
+// rows are copied, and converted when the model wants bfloat16, tokens are copied. Float32 rows are taken as they lie in
+// the model's input, whatever its strides. Owns the device memory in between, of one batch: uploads follow one
 // another on one stream. Thread: one. Blocks: never. Errors: ConfigError when source and model do not fit;
 // CudaError.
 class InputUpload {

@@ -19,6 +19,7 @@ enum class RowKind {
     Nothing,  // no host data: the batch is resident on the device, or the model needs no input
     Pixels,   // [height, width, 3] 8-bit RGB; normalised on the device
     Float32,  // the model's input itself, float32, row-major
+    Tokens,   // the model's input itself, int32 [2, length]: ids, and 1 where the text is, 0 where it was filled up
 };
 
 // A numbered list of items that decode workers turn into rows. Item i is the same input in every run with the
@@ -39,8 +40,8 @@ class BatchSource {
     virtual std::uint64_t note_hash(std::uint64_t) const { return 0; }
     // What to name in the list of skipped items: the file's path.
     virtual std::string origin(std::uint64_t item) const = 0;
-    // Fills one row of a staging buffer. A row of Pixels has height*width*3 bytes, of Float32 that of the
-    // model's input row.
+    // Fills one row of a staging buffer. A row of Pixels has height*width*3 bytes, of Float32 and Tokens
+    // those of the model's input row.
     virtual void load(std::uint64_t item, std::span<std::byte> row) = 0;
 };
 

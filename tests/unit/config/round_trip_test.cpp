@@ -51,8 +51,9 @@ RunConfig any_config() {
     config.lifeline_fd = any_of(-1, std::numeric_limits<int>::max());
     config.producer_restarts = any_of(0U, 1000U);
     config.producer_wait_seconds = *rc::gen::element(0.0, 0.25, 60.0, 86400.0);
-    config.source = any_word({"auto", "images", "synthetic"});
+    config.source = any_word({"auto", "images", "synthetic", "text"});
     config.input = any_path();
+    config.tokenizer = any_path();
     config.synthetic_on = any_word({"host", "device"});
     config.batches = any_of<std::uint64_t>(0, kLargest);
     config.limit = any_of<std::uint64_t>(0, kLargest);

@@ -1,0 +1,115 @@
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/base/error.hpp"
+#include "common/base/share_folder.hpp"
+#include "common/base/utf8.hpp"
+#include "producer/sources/batch_source.hpp"
+#include "producer/sources/text/text_lines.hpp"
+#include "producer/sources/text/token_blocks.hpp"
+#include "producer/sources/text/tokenizer_process.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr std::size_t kLongestLine = std::size_t{1} << 20;
+
+std::uint64_t hash_of_file(const std::string& path) {
+    const MappedFile file(path);
+    return XXH3_64bits(file.bytes().data(), file.bytes().size());
+}
+
+// One text a line, as the tokens that a sentence encoder takes.
+class TextSource final : public BatchSource {
+  public:
+    TextSource(const std::string& path, TokenizerProcess::Settings settings)
+        : path_(path),
+          lines_(path),
+          tokenizer_hash_(hash_of_file(settings.tokenizer)),
+          tokenizer_(settings),
+          rows_(lines_.size(), 2 * std::size_t{settings.length},
+                [this](std::uint64_t first, std::span<std::int32_t> rows) { make(first, rows); }),
+          row_numbers_(2 * std::size_t{settings.length}),
+          description_("text: " + std::to_string(lines_.size()) + " lines of '" + path + "', at most " + std::to_string(settings.length) +
+                       " tokens each of " + std::to_string(tokenizer_.tokens())) {}
+
+    std::string description() const override { return description_; }
+    std::uint64_t items() const override { return lines_.size(); }
+    RowKind row_kind() const override { return RowKind::Tokens; }
+    std::string_view key(std::uint64_t) const override { return {}; }
+    std::size_t max_key_bytes() const override { return 0; }
+    // A line has no other name than its number: its text and the tokenizer's stand for it.
+    std::uint64_t note_hash(std::uint64_t item) const override {
+        const std::string_view line = lines_.line(item);
+        return XXH3_64bits_withSeed(line.data(), line.size(), tokenizer_hash_);
+    }
+    std::string origin(std::uint64_t item) const override { return path_ + " line " + std::to_string(item + 1); }
+    void load(std::uint64_t item, std::span<std::byte> row) override {
+        if (const char* const reason = unreadable(lines_.line(item))) throw UnreadableItem(reason);
+        rows_.copy_row(item, row);
+    }
+
+  private:
+    static const char* unreadable(std::string_view line) {
+        if (line.size() > kLongestLine) return "the line is longer than 1 MiB";
+        if (!is_utf8(line)) return "the line is no UTF-8";
+        return nullptr;
+    }
+
+    void make(std::uint64_t first, std::span<std::int32_t> rows) {
+        std::vector<std::string_view> texts;
+        for (std::uint64_t item = first; texts.size() < rows.size() / row_numbers_; ++item) {
+            const std::string_view line = lines_.line(item);
+            texts.push_back(unreadable(line) ? std::string_view{} : line);
+        }
+        tokenizer_.encode(texts, rows);
+    }
+
+    std::string path_;
+    TextLines lines_;
+    std::uint64_t tokenizer_hash_;
+    TokenizerProcess tokenizer_;
+    TokenBlocks rows_;
+    std::size_t row_numbers_;
+    std::string description_;
+};
+
+// minilm.tokenizer.json beside minilm.pt2, where `offramp export` puts it.
+std::string tokenizer_of(const RunConfig& config) {
+    if (!config.tokenizer.empty()) return config.tokenizer;
+    const std::string beside = std::filesystem::path(config.model).replace_extension(".tokenizer.json").string();
+    if (std::filesystem::exists(beside)) return beside;
+    throw ConfigError("--source text needs the model's tokenizer, and '" + beside + "' is not there",
+                      "Give --tokenizer FILE, the tokenizer.json that the model was trained with", ExitCode::BadInput);
+}
+
+std::string python() {
+    const char* const named = std::getenv("OFFRAMP_PYTHON");
+    return named != nullptr && *named != '\0' ? named : "python3";
+}
+
+}  // namespace
+
+std::unique_ptr<BatchSource> make_text(const SourceOptions& options) {
+    const RunConfig& config = *options.config;
+    const TensorSpec& wanted = options.model_input;
+    if (wanted.dims != 3 || wanted.dtype != kInt32 || wanted.shape[1] != 2)
+        throw ConfigError("--source text gives tokens, int32 [batch, 2, length], and the model takes " +
+                              (wanted.dims == 0 ? std::string("no input") : wanted.describe()),
+                          "Use the model of a sentence encoder, made with ./launch/offramp export --sentence-encoder FOLDER", ExitCode::BadInput);
+    if (config.input.empty())
+        throw ConfigError("--source text needs --input FILE", "Give a text file, one text a line", ExitCode::NoInput);
+    auto source = std::make_unique<TextSource>(
+        config.input, TokenizerProcess::Settings{.python = python(),
+                                                 .server = share_folder() + "/tokenizer_server.py",
+                                                 .tokenizer = tokenizer_of(config),
+                                                 .length = static_cast<std::uint32_t>(wanted.shape[2])});
+    if (source->items() == 0) throw ConfigError("--input '" + config.input + "' has no lines", "Give a text file, one text a line", ExitCode::NoInput);
+    return source;
+}
+
+}  // namespace offramp

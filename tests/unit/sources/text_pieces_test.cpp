@@ -1,0 +1,102 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <thread>
+
+#include "common/base/error.hpp"
+#include "producer/sources/text/text_lines.hpp"
+#include "producer/sources/text/token_blocks.hpp"
+
+namespace offramp {
+namespace {
+
+using ::testing::ElementsAre;
+
+std::vector<std::string> lines_of(const std::string& text) {
+    const std::string path = ::testing::TempDir() + "text_lines_test.txt";
+    std::ofstream(path, std::ios::binary) << text;
+    const TextLines lines(path);
+    std::vector<std::string> found;
+    for (std::uint64_t number = 0; number < lines.size(); ++number) found.emplace_back(lines.line(number));
+    std::filesystem::remove(path);
+    return found;
+}
+
+TEST(TextLines, AreWhatStandsBetweenTheirEnds) {
+    EXPECT_THAT(lines_of("one\ntwo\r\n\n four "), ElementsAre("one", "two", "", " four "));
+    EXPECT_THAT(lines_of("one\n"), ElementsAre("one"));
+    EXPECT_THAT(lines_of("\xef\xbb\xbf" "one"), ElementsAre("one"));
+    EXPECT_THAT(lines_of(""), ElementsAre());
+    EXPECT_THAT(lines_of("\n"), ElementsAre(""));
+}
+
+TEST(TextLines, SayWhichFileCannotBeRead) {
+    EXPECT_THROW(TextLines("/nowhere/text.txt"), SystemError);
+}
+
+constexpr std::size_t kNumbers = 2;
+
+std::vector<std::int32_t> row_of(TokenBlocks& blocks, std::uint64_t row) {
+    std::vector<std::int32_t> numbers(kNumbers);
+    blocks.copy_row(row, std::as_writable_bytes(std::span(numbers)));
+    return numbers;
+}
+
+void number_rows(std::uint64_t first, std::span<std::int32_t> rows) {
+    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<std::int32_t>(first * kNumbers + i);
+}
+
+TEST(TokenBlocks, GiveEveryRowOfManyThreads) {
+    constexpr std::uint64_t kRows = TokenBlocks::kRows * (TokenBlocks::kKept + 9) + 5;
+    std::atomic<int> made = 0;
+    TokenBlocks blocks(kRows, kNumbers, [&made](std::uint64_t first, std::span<std::int32_t> rows) {
+        EXPECT_EQ(rows.size() / kNumbers, std::min(TokenBlocks::kRows, kRows - first));
+        ++made;
+        number_rows(first, rows);
+    });
+    std::atomic<std::uint64_t> next = 0;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i)
+        threads.emplace_back([&] {
+            for (std::uint64_t row = next++; row < kRows; row = next++) {
+                const auto first = static_cast<std::int32_t>(row * kNumbers);
+                EXPECT_THAT(row_of(blocks, row), ElementsAre(first, first + 1));
+            }
+        });
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(made, static_cast<int>(kRows / TokenBlocks::kRows) + 1) << "rows that are asked for together are made together";
+}
+
+TEST(TokenBlocks, MakeWhatTheyForgotAgain) {
+    int made = 0;
+    TokenBlocks blocks(TokenBlocks::kRows * (TokenBlocks::kKept + 1), kNumbers, [&made](std::uint64_t first, std::span<std::int32_t> rows) {
+        ++made;
+        number_rows(first, rows);
+    });
+    for (std::uint64_t block = 0; block <= TokenBlocks::kKept; ++block) row_of(blocks, block * TokenBlocks::kRows);
+    EXPECT_THAT(row_of(blocks, 1), ElementsAre(2, 3));
+    EXPECT_EQ(made, static_cast<int>(TokenBlocks::kKept) + 2);
+}
+
+TEST(TokenBlocks, TellEveryoneWhoWaitsWhatWentWrong) {
+    TokenBlocks blocks(TokenBlocks::kRows, kNumbers, [](std::uint64_t, std::span<std::int32_t>) { throw std::runtime_error("no tokenizer"); });
+    std::atomic<int> told = 0;
+    std::vector<std::thread> threads;
+    for (std::uint64_t i = 0; i < 3; ++i)
+        threads.emplace_back([&blocks, &told, i] {
+            try {
+                row_of(blocks, i);
+            } catch (const std::runtime_error&) {
+                ++told;
+            }
+        });
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(told, 3);
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,142 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "common/base/error.hpp"
+#include "producer/sources/batch_source.hpp"
+
+namespace offramp {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A tokenizer of whole words, as the `tokenizers` library writes it.
+constexpr const char* kWords = R"({"version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
+    "normalizer": {"type": "Lowercase"}, "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
+    "model": {"type": "WordLevel", "vocab": {"[PAD]": 0, "[UNK]": 1, "slab": 2, "lease": 3, "ticket": 4}, "unk_token": "[UNK]"}})";
+
+class TextSource : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        folder = std::filesystem::path(::testing::TempDir()) / "text_source_test";
+        std::filesystem::create_directories(folder);
+        config.source = "text";
+        config.input = write("input.txt", "Slab lease\n\nticket what slab lease slab\nno \xff utf-8\n");
+        config.tokenizer = write("words.json", kWords);
+        ::setenv("OFFRAMP_PYTHON", OFFRAMP_TEST_PYTHON, 1);
+    }
+    void TearDown() override { std::filesystem::remove_all(folder); }
+
+    std::string write(const std::string& name, const std::string& text) const {
+        std::ofstream(folder / name, std::ios::binary) << text;
+        return folder / name;
+    }
+
+    std::unique_ptr<BatchSource> make() {
+        const auto entries = SourceEntry::all();
+        const auto entry = std::find_if(entries.begin(), entries.end(), [](const auto& e) { return e.name == "text"; });
+        if (entry == entries.end()) throw std::runtime_error("not in the table");
+        return entry->make({.config = &config, .model_input = input});
+    }
+
+    std::string error(ExitCode code) {
+        try {
+            make();
+        } catch (const Error& refused) {
+            EXPECT_EQ(refused.exit_code(), code);
+            return refused.what();
+        }
+        return "it was made";
+    }
+
+    std::vector<std::int32_t> row(BatchSource& source, std::uint64_t item) const {
+        std::vector<std::int32_t> numbers(static_cast<std::size_t>(2 * input.shape[2]));
+        source.load(item, std::as_writable_bytes(std::span(numbers)));
+        return numbers;
+    }
+
+    std::filesystem::path folder;
+    RunConfig config;
+    TensorSpec input = TensorSpec::contiguous("tokens", kInt32, std::vector<std::int64_t>{4, 2, 3});
+};
+
+// The real library; without it these are skipped.
+class TokenizedText : public TextSource {
+  protected:
+    void SetUp() override {
+        TextSource::SetUp();
+        if (::system("'" OFFRAMP_TEST_PYTHON "' -c 'import tokenizers' 2>/dev/null") != 0) GTEST_SKIP() << "no PyPI package `tokenizers`";
+    }
+};
+
+TEST_F(TokenizedText, IsIdsAndWhereTheyAreText) {
+    const auto source = make();
+    ASSERT_EQ(source->items(), 4U);
+    EXPECT_EQ(source->row_kind(), RowKind::Tokens);
+    EXPECT_THAT(row(*source, 0), ElementsAre(2, 3, 0, 1, 1, 0));
+    EXPECT_THAT(row(*source, 1), ElementsAre(0, 0, 0, 0, 0, 0)) << "an empty line is an empty text";
+    EXPECT_THAT(row(*source, 2), ElementsAre(4, 1, 2, 1, 1, 1)) << "cut to the model's length";
+    EXPECT_THAT(source->description(), AllOf(HasSubstr("4 lines"), HasSubstr("at most 3 tokens each of 5")));
+}
+
+TEST_F(TokenizedText, ALineThatIsNoTextIsSkippedAndNamed) {
+    const auto source = make();
+    EXPECT_THROW(row(*source, 3), UnreadableItem);
+    EXPECT_THAT(row(*source, 2), ElementsAre(4, 1, 2, 1, 1, 1)) << "its neighbours are not";
+    EXPECT_THAT(source->origin(3), HasSubstr("input.txt line 4"));
+}
+
+TEST_F(TokenizedText, OtherWordsOrAnotherTokenizerAreOtherInput) {
+    const auto note = [this](std::uint64_t item) { return make()->note_hash(item); };
+    const std::uint64_t before = note(0);
+    EXPECT_EQ(before, note(0));
+    EXPECT_NE(before, note(2));
+    config.tokenizer = write("words.json", std::string(kWords) + " ");
+    EXPECT_NE(before, note(0));
+}
+
+TEST_F(TokenizedText, TheTokenizerLiesBesideTheModel) {
+    config.tokenizer.clear();
+    config.model = folder / "minilm.pt2";
+    EXPECT_THAT(error(ExitCode::BadInput), AllOf(HasSubstr("minilm.tokenizer.json"), HasSubstr("--tokenizer FILE")));
+    write("minilm.tokenizer.json", kWords);
+    EXPECT_THAT(row(*make(), 0), ElementsAre(2, 3, 0, 1, 1, 0));
+}
+
+TEST_F(TokenizedText, WhatIsNoTokenizerIsSaidInTheLibrarysWords) {
+    config.tokenizer = write("words.json", "{}");
+    EXPECT_THAT(error(ExitCode::BadInput), AllOf(HasSubstr("words.json"), HasSubstr("Exception: "), HasSubstr("Wanted is a tokenizer.json")));
+}
+
+TEST_F(TextSource, APythonThatIsNotThereIsNamed) {
+    ::setenv("OFFRAMP_PYTHON", "/nowhere/python3", 1);
+    EXPECT_THAT(error(ExitCode::System), AllOf(HasSubstr("/nowhere/python3"), HasSubstr("OFFRAMP_PYTHON")));
+}
+
+TEST_F(TextSource, AProgramThatEndsAtOnceIsNoTokenizer) {
+    ::setenv("OFFRAMP_PYTHON", "true", 1);
+    EXPECT_THAT(error(ExitCode::System), HasSubstr("ended in the middle of its work"));
+    EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "it is reaped";
+}
+
+TEST_F(TextSource, AModelThatTakesNoTokensIsRefused) {
+    input = TensorSpec::contiguous("image", kFloat32, std::vector<std::int64_t>{4, 3, 20, 20});
+    EXPECT_THAT(error(ExitCode::BadInput), AllOf(HasSubstr("float32"), HasSubstr("export --sentence-encoder")));
+    input = {};
+    EXPECT_THAT(error(ExitCode::BadInput), HasSubstr("takes no input"));
+}
+
+TEST_F(TextSource, NoInputOrAnEmptyOneIsRefused) {
+    config.input.clear();
+    EXPECT_THAT(error(ExitCode::NoInput), HasSubstr("--input FILE"));
+}
+
+}  // namespace
+}  // namespace offramp
