@@ -21,6 +21,7 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
     const bool file = is_model_file(config.model);
     const bool pictures = file ? notes.takes_pictures() : !copy && config.model != "encoder";
     const auto cores = static_cast<std::uint32_t>(machine.cores);
+    if (notes.takes_tokens() && !config.input.empty()) settle<std::string>(config.source, "auto", "text");
     config.source = source_of_input(config.source, config.input);
     settle<std::uint32_t>(config.batch, 0, notes.batch != 0 ? notes.batch : gpu ? 64 : copy ? 8 : 4);
     // The size that `cutout` was trained for.
@@ -34,7 +35,7 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
     settle<std::string>(config.precision, "auto", !notes.precision.empty() ? notes.precision : gpu ? "tf32" : "fp32");
     // Only a model of images has a choice, and one that a file holds has made it.
     settle<std::string>(config.memory_format, "auto", file ? notes.memory_format : gpu && config.model != "encoder" ? "channels-last" : "contiguous");
-    settle<std::string>(config.processor, "auto", pictures ? "mask-png" : "checksum");
+    settle<std::string>(config.processor, "auto", pictures ? "mask-png" : notes.takes_tokens() ? "embeddings-sqlite" : "checksum");
     return config;
 }
 

@@ -25,16 +25,25 @@ void apply_article(RunConfig& config) {
     config.write_copy = true;
 }
 
+// Lines of text to vectors in a database, with a model that `offramp export sentence:FOLDER` made.
+void apply_embeddings(RunConfig& config) {
+    config.source = "text";
+    config.processor = "embeddings-sqlite";
+    config.batch = 64;
+}
+
 }  // namespace
 
 std::vector<std::string> profile_names() {
-    return {"default", "article"};
+    return {"default", "article", "embeddings"};
 }
 
 void apply_profile(const std::string& name, RunConfig& config) {
     config.profile = name;
     if (name == "article")
         apply_article(config);
+    else if (name == "embeddings")
+        apply_embeddings(config);
     else
         expect(name == "default", "a profile of profile_names()");
 }

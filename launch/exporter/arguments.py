@@ -16,8 +16,8 @@ def parse(argv):
                     description="Compiles a network for the device that is here (AOTInductor) and writes MODEL.pt2 and, beside it, "
                                 "MODEL.toml with what a run must know of its input.")
     parser.add_argument("model", metavar="MODEL",
-                        help="torchvision:NAME (torchvision:deeplabv3_resnet50), or FILE.py:FUNCTION or MODULE:FUNCTION, which returns a "
-                             "torch.nn.Module of one input")
+                        help="torchvision:NAME (torchvision:deeplabv3_resnet50); sentence:FOLDER, a sentence-transformers model; or FILE.py:FUNCTION "
+                             "or MODULE:FUNCTION, which returns a torch.nn.Module of one input")
     parser.add_argument("--output", metavar="FILE.pt2", type=package_name, help="default: the network's name, here")
     parser.add_argument("--weights", metavar="FILE", help="state dict, .safetensors or .pth; default: random weights, or the function's own")
     parser.add_argument("--seed", type=int, default=0, help="of random weights (0)")
@@ -27,6 +27,8 @@ def parse(argv):
     parser.add_argument("--batch", type=batch, default=None, metavar="N|any", help="samples in a batch (that of a run: 64, on a CPU 4)")
     parser.add_argument("--image-size", type=size, default=None, metavar="N|HxW", help="of the pictures (torchvision's own for its networks, else 224)")
     parser.add_argument("--input-shape", type=shape, default=None, metavar="128x256", help="one sample's shape, of a network that takes no pictures")
+    parser.add_argument("--max-tokens", type=lambda text: whole(text, 8192), default=None, metavar="N",
+                        help="of a text, for sentence:FOLDER; longer ones are cut (the model's own)")
     parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32", help="what it computes in; input and outputs stay float32")
     parser.add_argument("--memory-format", choices=("auto", "contiguous", "channels-last"), default="auto", help="auto: channels-last on a GPU")
     parser.add_argument("--mean", type=colours, default=None, metavar="R,G,B", help="subtracted from pixels in [0, 1] (torchvision's)")

@@ -2,6 +2,7 @@
 
 import logging
 import pathlib
+import shutil
 import sys
 import tempfile
 import time
@@ -26,7 +27,7 @@ def main(argv):
 def export(wish):
     quieten()
     network = networks.make(wish)
-    plan = compiling.plan(wish, network.defaults)
+    plan = compiling.plan(wish, network)
     say(f"{wish.model} for {plan.device_name()}: input {plan.describe_input()}, {wish.precision}")
     module = compiling.prepared(network.module, plan)
     file = pathlib.Path(wish.output or f"{network.name}.pt2")
@@ -37,6 +38,11 @@ def export(wish):
     except OSError as problem:
         raise LaunchError(f"{file} cannot be made: {problem}", "Give --output a folder that can be written, with room for the model",
                           ExitCode.CANNOT_WRITE) from problem
+    if network.tokenizer:
+        shutil.copyfile(network.tokenizer, file.with_suffix(".tokenizer.json"))
+        say(f"{file} ({file.stat().st_size / 1e6:.0f} MB), {file.with_suffix('.toml').name} and {file.with_suffix('.tokenizer.json').name}; run it: "
+            f"./launch/offramp run --profile embeddings --model {file} --input FILE.txt --output RESULTS")
+        return int(ExitCode.OK)
     if network.random_weights:
         say("its weights are random: outputs mean nothing. --weights FILE takes a state dict")
     say(f"{file} ({file.stat().st_size / 1e6:.0f} MB) and {file.with_suffix('.toml').name}; run it: "

@@ -26,6 +26,7 @@ class Plan:
     mean: tuple
     std: tuple
     tolerance: float
+    vocabulary: int = 0         # of a network that takes tokens
 
     @property
     def example_batch(self):
@@ -33,8 +34,18 @@ class Plan:
         return self.batch or max(2, BATCH[self.device])
 
     def input(self, batch, seed):
-        numbers = torch.randn(batch, *self.sample, generator=torch.Generator().manual_seed(seed)).to(self.device)
+        generator = torch.Generator().manual_seed(seed)
+        if self.vocabulary:
+            return self.tokens(batch, generator).to(self.device)
+        numbers = torch.randn(batch, *self.sample, generator=generator).to(self.device)
         return numbers.contiguous(memory_format=self.torch_format) if self.pictures else numbers
+
+    def tokens(self, batch, generator):
+        """Rows of any ids, text of any length."""
+        length = self.sample[1]
+        ids = torch.randint(self.vocabulary, (batch, length), generator=generator)
+        mask = torch.arange(length) < torch.randint(1, length + 1, (batch, 1), generator=generator)
+        return torch.stack((ids * mask, mask), 1).int()
 
     @property
     def torch_format(self):
@@ -47,7 +58,8 @@ class Plan:
         return f"[{self.batch or 'any'}, {', '.join(map(str, self.sample))}] {self.memory_format}"
 
 
-def plan(wish, defaults):
+def plan(wish, network):
+    defaults = network.defaults
     device = wish.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -56,14 +68,16 @@ def plan(wish, defaults):
                           ExitCode.DEVICE_UNSUPPORTED)
     if device == "cpu" and wish.precision == "tf32":
         raise LaunchError("--precision tf32 exists on a GPU only", "Give fp32 or bf16", ExitCode.USAGE)
-    pictures = wish.input_shape is None
+    pictures = wish.input_shape is None and not network.tokens
+    sample = (2, network.tokens) if network.tokens else wish.input_shape
     height, width = wish.image_size or (defaults.image_size, defaults.image_size)
     memory_format = wish.memory_format
     if memory_format == "auto":
         memory_format = "channels-last" if device == "cuda" and pictures else "contiguous"
-    return Plan(device, BATCH[device] if wish.batch is None else wish.batch, (3, height, width) if pictures else wish.input_shape, pictures,
+    batch = wish.batch if wish.batch is not None else 0 if network.tokens else BATCH[device]
+    return Plan(device, batch, (3, height, width) if pictures else sample, pictures,
                 wish.precision, memory_format, wish.mean or defaults.mean, wish.std or defaults.std,
-                TOLERANCES[wish.precision] if wish.tolerance is None else wish.tolerance)
+                TOLERANCES[wish.precision] if wish.tolerance is None else wish.tolerance, network.vocabulary)
 
 
 class InHalf(torch.nn.Module):
@@ -75,7 +89,7 @@ class InHalf(torch.nn.Module):
 
     def forward(self, x):
         return torch.utils._pytree.tree_map(lambda t: t.float() if isinstance(t, torch.Tensor) and t.is_floating_point() else t,
-                                            self.network(x.to(torch.bfloat16)))
+                                            self.network(x.to(torch.bfloat16) if x.is_floating_point() else x))
 
 
 def prepared(network, plan):

@@ -11,7 +11,7 @@ import torch
 
 from offramp_launch.exit_code import ExitCode, LaunchError
 
-TORCHVISION = "torchvision"
+TORCHVISION, SENTENCE = "torchvision", "sentence"
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -30,12 +30,17 @@ class Network:
     module: torch.nn.Module
     random_weights: bool
     defaults: Defaults
+    tokens: int = 0             # in a row, of a network that takes those
+    vocabulary: int = 0
+    tokenizer: pathlib.Path = None
 
 
 def make(wish):
     origin, colon, name = wish.model.rpartition(":")
     if not colon or not origin or not name:
-        raise LaunchError(f"'{wish.model}' says no network", "torchvision:NAME, FILE.py:FUNCTION or MODULE:FUNCTION", ExitCode.USAGE)
+        raise LaunchError(f"'{wish.model}' says no network", "torchvision:NAME, sentence:FOLDER, FILE.py:FUNCTION or MODULE:FUNCTION", ExitCode.USAGE)
+    if origin == SENTENCE:
+        return sentence_encoder(name, wish)
     torch.manual_seed(wish.seed)
     arguments = dict(wish.argument)
     if origin == TORCHVISION:
@@ -45,6 +50,14 @@ def make(wish):
     if wish.weights:
         load(module, wish.weights)
     return Network(name, module.eval().requires_grad_(False), origin == TORCHVISION and not wish.weights, defaults)
+
+
+def sentence_encoder(folder, wish):
+    if wish.weights or wish.argument or wish.input_shape:
+        raise LaunchError("--weights, --argument and --input-shape do not go with sentence:FOLDER", "The folder holds all of it", ExitCode.USAGE)
+    from exporter import sentences
+    module, tokens, vocabulary, tokenizer = sentences.read(folder, wish.max_tokens)
+    return Network(pathlib.Path(folder).resolve().name, module, False, Defaults(), tokens, vocabulary, tokenizer)
 
 
 def from_torchvision(name, arguments):

@@ -19,6 +19,8 @@ def write(path, wish, plan, outputs, random_weights):
                   f'memory-format = "{plan.memory_format}"']
     else:
         lines.append(f'input-shape = "{"x".join(map(str, plan.sample))}"')
+        if plan.vocabulary:
+            lines.append('input-dtype = "int32"')
     lines.append(f'precision = "{plan.precision}"')
     lines.append(f"outputs = {json.dumps(','.join(name.replace(',', '_') for name in outputs), ensure_ascii=False)}")
     if random_weights:

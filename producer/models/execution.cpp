@@ -29,6 +29,7 @@ std::string gibibytes(std::size_t bytes) {
 at::ScalarType scalar_type(DType dtype) {
     if (dtype == kFloat32) return at::kFloat;
     if (dtype == kBFloat16) return at::kBFloat16;
+    if (dtype == kInt32) return at::kInt;
     if (dtype == kUInt8) return at::kByte;
     expect(false, "a model's input and outputs are float32, bfloat16 or uint8");
     std::abort();

@@ -95,7 +95,7 @@ class FileModel final : public Model {
 
     ModelInput stated_input() const {
         const ModelOptions& options = execution_.options();
-        const DType dtype = notes().input_dtype == "bfloat16" ? kBFloat16 : kFloat32;
+        const DType dtype = notes().input_dtype == "bfloat16" ? kBFloat16 : notes().takes_tokens() ? kInt32 : kFloat32;
         ModelInput input{.kind = InputKind::Image, .mean = notes().mean, .std = notes().std};
         if (notes().batch != 0 && notes().batch != options.batch)
             throw ConfigError("--batch " + std::to_string(options.batch) + " does not go with --model '" + options.name +
@@ -106,7 +106,7 @@ class FileModel final : public Model {
         if (!notes().takes_pictures()) {
             input.kind = InputKind::Feature;
             shape.insert(shape.end(), notes().input_shape.begin(), notes().input_shape.end());
-            input.tensor = TensorSpec::contiguous("input", dtype, shape);
+            input.tensor = TensorSpec::contiguous(notes().takes_tokens() ? "tokens" : "input", dtype, shape);
             return input;
         }
         const std::int64_t height = options.image_size != 0 ? options.image_size : notes().height;
@@ -130,8 +130,8 @@ class FileModel final : public Model {
 
     at::Tensor dry_batch() const {
         const TensorSpec& spec = input_.tensor;
-        return at::zeros(at::IntArrayRef(spec.shape.data(), spec.dims),
-                         at::TensorOptions().dtype(spec.dtype == kBFloat16 ? at::kBFloat16 : at::kFloat).device(execution_.device()))
+        const at::ScalarType type = spec.dtype == kBFloat16 ? at::kBFloat16 : spec.dtype == kInt32 ? at::kInt : at::kFloat;
+        return at::zeros(at::IntArrayRef(spec.shape.data(), spec.dims), at::TensorOptions().dtype(type).device(execution_.device()))
             .contiguous(input_.kind == InputKind::Image ? execution_.memory_format() : at::MemoryFormat::Contiguous);
     }
 

@@ -107,7 +107,7 @@ const std::map<std::string, Key, std::less<>>& known_keys() {
               notes.input_shape = shapes->outputs.front();
               return true;
           }}},
-        {"input-dtype", {"float32, bfloat16", {TomlType::String}, one_of(&ModelNotes::input_dtype, {"float32", "bfloat16"})}},
+        {"input-dtype", {"float32, bfloat16, int32", {TomlType::String}, one_of(&ModelNotes::input_dtype, {"float32", "bfloat16", "int32"})}},
         {"mean", {"three numbers, as \"0.485, 0.456, 0.406\"", {TomlType::String}, three_numbers(&ModelNotes::mean, -1e6F)}},
         {"std", {"three numbers above 0, as \"0.229, 0.224, 0.225\"", {TomlType::String}, three_numbers(&ModelNotes::std, 1e-6F)}},
         {"colour-order", {"rgb, bgr", {TomlType::String}, one_of(&ModelNotes::colour_order, {"rgb", "bgr"})}},

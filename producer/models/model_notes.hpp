@@ -16,7 +16,7 @@ struct ModelNotes {
     std::uint32_t height = 0;                   // of the pictures; 0: the user's
     std::uint32_t width = 0;
     std::vector<std::int64_t> input_shape;      // of a sample that is no picture; empty: pictures
-    std::string input_dtype = "float32";        // or "bfloat16"
+    std::string input_dtype = "float32";        // "bfloat16"; "int32": tokens, [2, length]
     std::array<float, 3> mean{0.485F, 0.456F, 0.406F};  // in the model's order of colours, of values in [0, 1]
     std::array<float, 3> std{0.229F, 0.224F, 0.225F};
     std::string colour_order = "rgb";           // or "bgr"
@@ -26,6 +26,7 @@ struct ModelNotes {
     bool random_weights = false;
 
     bool takes_pictures() const { return input_shape.empty(); }
+    bool takes_tokens() const { return input_dtype == "int32"; }
 };
 
 // The notes beside `model_file`; the defaults when there are none. Blocks: on the disk. Errors: ConfigError (Config) names file, line, key

@@ -68,7 +68,7 @@ std::optional<long long> number_behind(const std::string& text, std::string_view
 // What the user can do about an input that the compiled code refused in its own words, such as
 // "input_handles[0]: unmatched dim value at 0, expected: 4, but got: 2".
 std::string fix_for(const std::string& refusal) {
-    if (refusal.find("unmatched dtype") != std::string::npos) return "Say what it takes in the TOML file beside it: input-dtype = \"bfloat16\"";
+    if (refusal.find("unmatched dtype") != std::string::npos) return "Say what it takes in the TOML file beside it: input-dtype = \"bfloat16\" or \"int32\"";
     if (refusal.find("stride") != std::string::npos)
         return "Give the other --memory-format (contiguous, channels-last), or say it in the TOML file beside the model";
     const auto dimension = number_behind(refusal, "at ");

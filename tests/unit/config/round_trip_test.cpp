@@ -43,7 +43,7 @@ RunConfig any_config() {
     RunConfig config;
     config.run_dir = any_path();
     config.run_id = any_word({"", "run-1", "A.b_c", "0"});
-    config.profile = any_word({"default", "article"});
+    config.profile = any_word({"default", "article", "embeddings"});
     config.consumers = zero_or(1, 64);
     config.log_level = any_word({"trace", "debug", "info", "warning", "error", "off"});
     config.log_format = *rc::gen::element(LogFormat::Text, LogFormat::Json);

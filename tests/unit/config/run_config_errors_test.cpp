@@ -20,7 +20,7 @@ const BadValue kBadValues[] = {
     {"run-id", "a/b", "letters, digits, '.', '_' and '-', at most 48 bytes"},
     {"run-id", "0123456789012345678901234567890123456789012345678", "at most 48 bytes"},
     {"run-dir", "\xff", "a path"},
-    {"profile", "articles", "default, article"},
+    {"profile", "articles", "default, article, embeddings"},
     {"consumers", "65", "1 to 64, or 0 for auto"},
     {"log-level", "loud", "trace, debug, info, warning, error, off"},
     {"log-format", "xml", "text, json"},
@@ -180,7 +180,7 @@ TEST_F(Parsing, TheFilesErrorsNameFileLineAndKey) {
          ":1: print-config is no setting of a file. Give --print-config on the command line"},
         {"config = 'other.toml'", ":1: config is an unknown key"},
         {"[run]\nbatch = 4", ":1: tables are not used here"},
-        {"profile = 'none'", ":1: profile (--profile) 'none' is unknown. Accepted: default, article"},
+        {"profile = 'none'", ":1: profile (--profile) 'none' is unknown. Accepted: default, article, embeddings"},
     };
     for (const auto& one : cases) {
         const std::string path = write_file(one.text);
