@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from offramp_launch import benchmark, doctor, exporting, quarantine, run_command, testing
+from offramp_launch import benchmark, doctor, exporting, quarantine, run_command, testing, texts
 from offramp_launch.arguments import count, take_switch, take_values
 from offramp_launch.control import ControlClient
 from offramp_launch.exit_code import ExitCode, LaunchError
@@ -24,11 +24,12 @@ LADDER_CONTINUED = "ladder-set-up"
 
 def main(argv):
     commands = {"run": run, CONTINUED: run_set_up, "scale": scale, "status": status, "stop": stop, "doctor": examine,
-                "bench": bench, "test": test, "setup": setup, "quarantine": look_into_quarantine, "export": exporting.start, "ladder": ladder, LADDER_CONTINUED: ladder_set_up}
+                "bench": bench, "test": test, "setup": setup, "quarantine": look_into_quarantine, "export": exporting.start, "query": texts.query, "ladder": ladder,
+                LADDER_CONTINUED: ladder_set_up}
     places = Places()
     try:
         command, *arguments = argv or ["help"]
-        if command not in commands or (command not in ("run", "export") and {"-h", "--help"}.intersection(arguments)):
+        if command not in commands or (command not in ("run", "export", "query") and {"-h", "--help"}.intersection(arguments)):
             return usage(places, ExitCode.OK if command in commands or command == "help" else ExitCode.USAGE)
         return commands[command](places, arguments)
     except LaunchError as problem:

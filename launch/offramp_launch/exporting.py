@@ -11,6 +11,7 @@ from offramp_launch.setting_up import prepare_environment
 from offramp_launch.steps import one_at_a_time
 
 REQUIREMENTS = "requirements-export.txt"
+FOR_SENTENCES = ("requirements-sentences.txt",)
 
 
 def start(places, argv):
@@ -19,7 +20,7 @@ def start(places, argv):
     asks_for_help = bool({"-h", "--help"}.intersection(passed))
     if not os.environ.get("OFFRAMP_BIN_DIR") and not asks_for_help:
         with one_at_a_time(places):
-            prepare_environment(places, flags, (REQUIREMENTS,))
+            prepare_environment(places, flags, (REQUIREMENTS, *(FOR_SENTENCES if any(word.startswith("sentence:") for word in passed) else ())))
     python = chosen.python or str(places.venv_python)
     environment = environment_for(places, chosen)
     if not asks_for_help:

@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import tempfile
 
-from offramp_launch import summary
+from offramp_launch import summary, texts
 from offramp_launch.arguments import without_values
 from offramp_launch.children import account_of
 from offramp_launch.demo import demo_flags, show, wants_demo
@@ -47,6 +47,8 @@ def start(places, argv, typed):
         argv = [*argv, *flags]
         config = resolve(producer, argv)
 
+    if config.get("source") == "text":
+        texts.provide_tokenizers(places)
     consumers = config.get("consumers") or (0 if config.get("rung") in WITHOUT_CONSUMERS else default_consumers(config))
     if consumers > MOST_CONSUMERS:
         raise LaunchError(f"--consumers {consumers} is more than a run can hold", f"At most {MOST_CONSUMERS}", ExitCode.USAGE)
@@ -67,7 +69,7 @@ def start(places, argv, typed):
 
     plan = RunPlan(run_id, run_dir, [producer, *flags, "--run-id", run_id, "--consumers", str(consumers)],
                    [str(places.consumer()), *flags], consumers, account, config.get("producer-restarts", 0), not_taken_over(config))
-    unit = "samples" if config.get("source") not in ("auto", "images", "jsonl", "webdataset") or config.get("model") == "copy" else "images"
+    unit = "lines" if config.get("source") == "text" else "samples" if config.get("source") not in ("auto", "images", "jsonl", "webdataset") or config.get("model") == "copy" else "images"
     lock = OutputLock(output, run_id)
     try:
         plan.kept_open = (lock.fd,)

@@ -88,7 +88,7 @@ std::string tokenizer_of(const RunConfig& config) {
 }
 
 std::string python() {
-    const char* const named = std::getenv("OFFRAMP_PYTHON");
+    const char* const named = std::getenv("OFFRAMP_TOKENIZER_PYTHON");
     return named != nullptr && *named != '\0' ? named : "python3";
 }
 

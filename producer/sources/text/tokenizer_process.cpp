@@ -86,7 +86,7 @@ void TokenizerProcess::start() {
     if (failed != 0) {
         child_.pid = -1;
         throw SystemError("the tokenizer's Python '" + settings_.python + "' cannot be started", failed,
-                          "OFFRAMP_PYTHON names a Python with the `tokenizers` package");
+                          "OFFRAMP_TOKENIZER_PYTHON names a Python with the `tokenizers` package");
     }
 }
 
@@ -130,7 +130,7 @@ void TokenizerProcess::receive_reply(std::span<std::byte> payload) {
         const bool no_library = reason.starts_with("ModuleNotFoundError") || reason.starts_with("ImportError");
         throw ConfigError("tokenizer '" + settings_.tokenizer + "': " + reason,
                           no_library ? "Install the PyPI package `tokenizers` for '" + settings_.python +
-                                           "', or name a Python that has it in OFFRAMP_PYTHON"
+                                           "', or name a Python that has it in OFFRAMP_TOKENIZER_PYTHON"
                                      : "Wanted is a tokenizer.json as the `tokenizers` library writes it",
                           no_library ? ExitCode::System : ExitCode::BadInput);
     }

@@ -30,7 +30,7 @@ class TextSource : public ::testing::Test {
         config.source = "text";
         config.input = write("input.txt", "Slab lease\n\nticket what slab lease slab\nno \xff utf-8\n");
         config.tokenizer = write("words.json", kWords);
-        ::setenv("OFFRAMP_PYTHON", OFFRAMP_TEST_PYTHON, 1);
+        ::setenv("OFFRAMP_TOKENIZER_PYTHON", OFFRAMP_TEST_PYTHON, 1);
     }
     void TearDown() override { std::filesystem::remove_all(folder); }
 
@@ -116,12 +116,12 @@ TEST_F(TokenizedText, WhatIsNoTokenizerIsSaidInTheLibrarysWords) {
 }
 
 TEST_F(TextSource, APythonThatIsNotThereIsNamed) {
-    ::setenv("OFFRAMP_PYTHON", "/nowhere/python3", 1);
-    EXPECT_THAT(error(ExitCode::System), AllOf(HasSubstr("/nowhere/python3"), HasSubstr("OFFRAMP_PYTHON")));
+    ::setenv("OFFRAMP_TOKENIZER_PYTHON", "/nowhere/python3", 1);
+    EXPECT_THAT(error(ExitCode::System), AllOf(HasSubstr("/nowhere/python3"), HasSubstr("OFFRAMP_TOKENIZER_PYTHON")));
 }
 
 TEST_F(TextSource, AProgramThatEndsAtOnceIsNoTokenizer) {
-    ::setenv("OFFRAMP_PYTHON", "true", 1);
+    ::setenv("OFFRAMP_TOKENIZER_PYTHON", "true", 1);
     EXPECT_THAT(error(ExitCode::System), HasSubstr("ended in the middle of its work"));
     EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "it is reaped";
 }

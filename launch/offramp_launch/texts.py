@@ -1,0 +1,38 @@
+"""What runs over text need: a Python that has the tokenizer's library; and the command `query`, which looks for texts in what they made."""
+
+import os
+import subprocess
+
+from offramp_launch import toolchain
+from offramp_launch.arguments import take_values
+from offramp_launch.environment import install_requirements
+from offramp_launch.exit_code import shell_code
+from offramp_launch.setting_up import prepare_environment
+from offramp_launch.steps import one_at_a_time
+
+REQUIREMENTS = "requirements-text.txt"
+VARIABLE = "OFFRAMP_TOKENIZER_PYTHON"
+
+
+def provide_tokenizers(places, environment=os.environ):
+    """Names the producer a Python for its tokenizer's process, unless the user did. In one of the user's nothing is installed."""
+    if environment.get(VARIABLE):
+        return
+    python = toolchain.choose(places, {}).python
+    if not python and places.venv_python.exists():
+        python = str(places.venv_python)
+        with one_at_a_time(places):
+            install_requirements(places, (REQUIREMENTS,))
+    if python:
+        environment[VARIABLE] = python
+
+
+def query(places, argv):
+    flags, passed = take_values(argv, toolchain.FLAGS)
+    chosen = toolchain.choose(places, flags)
+    if not os.environ.get("OFFRAMP_BIN_DIR") and not {"-h", "--help"}.intersection(passed):
+        with one_at_a_time(places):
+            prepare_environment(places, flags, (REQUIREMENTS,))
+    python = chosen.python or str(places.venv_python)
+    return shell_code(subprocess.run([python, "-X", f"pycache_prefix={places.build / 'pycache'}", str(places.launch / "searcher"), *passed],
+                                     check=False).returncode)

@@ -1,0 +1,9 @@
+"""Finds the texts nearest to some words among the vectors of a run. Runs in the Python that has PyTorch and the tokenizer's library."""
+import os
+import sys
+
+sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+from searcher.command import main  # noqa: E402
+
+sys.exit(main(sys.argv[1:]))

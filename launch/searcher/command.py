@@ -1,0 +1,50 @@
+"""The command: words to a vector, with the model that made the database's; the nearest rows."""
+
+import argparse
+import pathlib
+import sys
+
+from offramp_launch.exit_code import ExitCode, LaunchError
+
+DATABASE = "embeddings.sqlite"
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise LaunchError(f"query: {message}", "See ./launch/offramp query --help", ExitCode.USAGE)
+
+
+def main(argv):
+    try:
+        return search(parse(argv))
+    except LaunchError as problem:
+        print(f"offramp: {problem}", file=sys.stderr)
+        return int(problem.code)
+
+
+def parse(argv):
+    parser = Parser(prog="./launch/offramp query", allow_abbrev=False,
+                    description="Prints the rows whose vectors are nearest to those of some words, by the cosine of their angle: rank, cosine, key, "
+                                "and with --input the line.")
+    parser.add_argument("words", metavar="WORDS")
+    parser.add_argument("--database", required=True, metavar="PATH", help="embeddings.sqlite, or the folder it lies in")
+    parser.add_argument("--model", required=True, metavar="FILE.pt2", help="the model that made the vectors; FILE.tokenizer.json lies beside it")
+    parser.add_argument("--input", metavar="FILE.txt", help="the run's input, to show the lines")
+    parser.add_argument("--top", type=int, default=10, metavar="N", help="rows at most (10)")
+    parser.add_argument("--output-name", metavar="NAME", help="of the model's output, where the database has several")
+    return parser.parse_args(argv)
+
+
+def search(wish):
+    if wish.top < 1:
+        raise LaunchError(f"--top {wish.top} is no number of rows", "Give 1 or more", ExitCode.USAGE)
+    from searcher import encoding, vectors
+
+    file = pathlib.Path(wish.database)
+    stored = vectors.read(file / DATABASE if file.is_dir() else file, wish.output_name)
+    vector = encoding.encode(pathlib.Path(wish.model), wish.words, stored.output)
+    lines = pathlib.Path(wish.input).read_text(encoding="utf-8", errors="replace").splitlines() if wish.input else ()
+    for rank, (cosine, key) in enumerate(vectors.nearest(stored, vector, wish.top), start=1):
+        line = lines[int(key)] if key.isdigit() and int(key) < len(lines) else ""
+        print(f"{rank:3}  {cosine:.4f}  {key}" + (f"  {line}" if line else ""))
+    return int(ExitCode.OK)

@@ -1,0 +1,50 @@
+"""The vectors of a run's database (consumer/processors, embeddings-sqlite), and which of them are nearest to another."""
+
+import dataclasses
+import sqlite3
+
+import numpy
+
+from offramp_launch.exit_code import ExitCode, LaunchError
+
+DTYPES = {"fp32": "<f4", "fp16": "<f2"}
+A_DATABASE = "Give the embeddings.sqlite that a run with the processor embeddings-sqlite made"
+ROWS_AT_ONCE = 65536        # compared; a million vectors need not be in memory at once
+
+
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    database: sqlite3.Connection
+    output: str
+    dimensions: int
+    dtype: str
+
+
+def read(file, output):
+    """The database's vectors of one output. Errors: LaunchError."""
+    if not file.is_file():
+        raise LaunchError(f"{file} does not exist", A_DATABASE, ExitCode.NO_INPUT)
+    try:
+        database = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
+        outputs = {name: (dimensions, dtype) for name, dimensions, dtype in database.execute("SELECT output, dimensions, dtype FROM outputs")}
+    except sqlite3.Error as problem:
+        raise LaunchError(f"{file} cannot be read: {problem}", A_DATABASE, ExitCode.BAD_INPUT) from problem
+    if output is None and len(outputs) == 1:
+        (output,) = outputs
+    if output not in outputs:
+        raise LaunchError(f"{file} has the outputs {', '.join(sorted(outputs)) or '(none)'}", "--output-name says which", ExitCode.USAGE)
+    return Stored(database, output, outputs[output][0], DTYPES[outputs[output][1]])
+
+
+def nearest(stored, vector, most):
+    """[(cosine, key)], the largest first; of equal ones that with the smaller item."""
+    wanted = vector[:stored.dimensions].astype(numpy.float32)      # what a run with --truncate-dim kept
+    wanted /= max(numpy.linalg.norm(wanted), 1e-12)
+    best = []
+    rows = stored.database.execute("SELECT item, key, vector FROM embeddings WHERE output = ?", (stored.output,))
+    while block := rows.fetchmany(ROWS_AT_ONCE):
+        vectors = numpy.stack([numpy.frombuffer(vector, stored.dtype) for _, _, vector in block]).astype(numpy.float32)
+        cosines = vectors @ wanted / numpy.maximum(numpy.linalg.norm(vectors, axis=1), 1e-12)
+        best += [(-float(cosine), item, key) for cosine, (item, key, _) in zip(cosines, block)]
+        best = sorted(best)[:most]
+    return [(-cosine, key) for cosine, _, key in best]
