@@ -12,6 +12,8 @@ SANITIZED = {
     "asan": ["-LE", "^(models|e2e-with-torch|crash)$"],
     "tsan": ["-L", "^(unit|contract)$", "-LE", "^(zmq|models|e2e-with-torch)$"],
 }
+# Minutes of a compiler for what smaller ones show too: run when they are asked for.
+UNLESS_ASKED = ["-LE", "^slow$"]
 SANITIZER_OPTIONS = {
     # The CUDA driver wants the addresses that AddressSanitizer would forbid.
     "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:protect_shadow_gap=0",
@@ -40,7 +42,7 @@ def run_ctest(places, preset, arguments):
 
 def ctest_command(places, preset, arguments):
     return ["ctest", "--test-dir", str(places.build_folder(preset)), "--output-on-failure", "--no-tests=error", "-j2",
-            *SANITIZED.get(preset, []), *arguments]
+            *SANITIZED.get(preset, [] if arguments else UNLESS_ASKED), *arguments]
 
 
 def without_random_addresses(preset):

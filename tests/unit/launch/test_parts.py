@@ -270,6 +270,7 @@ class BuildTest(unittest.TestCase):
         self.assertEqual(["ctest", "--test-dir", "/b/release", "--output-on-failure", "--no-tests=error", "-j2", "-R", "x"],
                          testing.ctest_command(places, "release", ["-R", "x"]))
         self.assertIn("^(unit|contract)$", testing.ctest_command(places, "tsan", []))
+        self.assertEqual(["-LE", "^slow$"], testing.ctest_command(places, "release", [])[-2:])
 
     def test_every_preset_that_the_commands_build_is_there(self):
         presets = {preset["name"] for preset in json.loads((REPOSITORY / "CMakePresets.json").read_text())["configurePresets"]}
