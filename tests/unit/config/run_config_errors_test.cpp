@@ -30,6 +30,7 @@ const BadValue kBadValues[] = {
     {"producer-wait-seconds", "-1", "0 to 86400"},
     {"source", "Images!", "lower-case letters, digits and '-'"},
     {"input", "\xc0\x80", "a path"},
+    {"tokenizer", "\xc0\x80", "the path of a tokenizer.json"},
     {"synthetic-on", "gpu", "host, device"},
     {"batches", "-1", "1 or more, or 0 for auto"},
     {"limit", "9223372036854775808", "1 or more, or 0 for all"},
