@@ -7,6 +7,7 @@ import numpy
 
 from offramp_launch.exit_code import ExitCode, LaunchError
 
+OPEN_BATCH = 2      # of a model of any batch, which the compiler may have narrowed down to more than one
 RUN_MODEL = "Give the .pt2 that the run had as its --model, with .toml and .tokenizer.json beside it"
 
 
@@ -19,7 +20,7 @@ def encode(model, words, output):
     if notes.get("input-dtype") != "int32":
         raise LaunchError(f"{model} is no sentence encoder", RUN_MODEL, ExitCode.BAD_INPUT)
     length = int(notes["input-shape"].partition("x")[2])
-    batch = notes.get("batch", 1)
+    batch = notes.get("batch", OPEN_BATCH)
     names = notes["outputs"].split(",")
     if output not in names:
         raise LaunchError(f"{model} has no output '{output}' ({', '.join(names)})", RUN_MODEL, ExitCode.BAD_INPUT)

@@ -7,7 +7,7 @@ import numpy
 
 from offramp_launch.exit_code import ExitCode, LaunchError
 
-DTYPES = {"fp32": "<f4", "fp16": "<f2"}
+DTYPES = {"float32": "<f4", "float16": "<f2"}
 A_DATABASE = "Give the embeddings.sqlite that a run with the processor embeddings-sqlite made"
 ROWS_AT_ONCE = 65536        # compared; a million vectors need not be in memory at once
 
