@@ -59,8 +59,10 @@ def _has_pip_cache():
 
 
 def ccache_environment(places):
-    """Compiler results go to the user's own cache when there is one, else under build/."""
+    """Compiler results go to the user's own cache when there is one, else under build/; a copy of the tree elsewhere finds them too."""
     environment = dict(os.environ)
+    environment.setdefault("CCACHE_BASEDIR", str(places.root))
+    environment.setdefault("CCACHE_NOHASHDIR", "1")
     home = pathlib.Path.home()
     kept = [home / ".ccache", home / ".cache" / "ccache", home / ".config" / "ccache"]
     if "CCACHE_DIR" not in environment and not any(folder.is_dir() for folder in kept):

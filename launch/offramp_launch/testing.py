@@ -1,9 +1,9 @@
 """Builds and runs the tests, plainly or under the sanitizers. The verdict is ctest's own."""
 
-import os
 import platform
 import subprocess
 
+from offramp_launch.environment import ccache_environment
 from offramp_launch.setting_up import set_up_tests
 
 # What cannot be judged there is left out: LibTorch was not built for a sanitizer; libzmq neither, and ThreadSanitizer, which
@@ -32,7 +32,7 @@ def run_tests(places, flags, sanitizers, arguments):
 
 def run_ctest(places, preset, arguments):
     print(f"[test] {preset}", flush=True)
-    environment = dict(os.environ)
+    environment = ccache_environment(places)
     if preset in SANITIZED:
         for name, options in SANITIZER_OPTIONS.items():
             environment.setdefault(name, options)

@@ -52,8 +52,8 @@ class RealRun:
         self.producer = self._start("producer", BIN / "offramp-producer", *flags, "--run-id", self.run_id)
         return self.producer
 
-    def start_consumer(self, *flags, faulty=False, environment=None):
-        program = BIN / "tests" / "offramp-consumer-faulty" if faulty else BIN / "offramp-consumer"
+    def start_consumer(self, *flags, faulty=False, environment=None, program=None):
+        program = program or (BIN / "tests" / "offramp-consumer-faulty" if faulty else BIN / "offramp-consumer")
         child = self._start(f"consumer-{len(self.consumers) + 1}", program, *flags, environment=environment)
         self.consumers.append(child)
         return child
