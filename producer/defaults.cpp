@@ -23,7 +23,7 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
     const auto cores = static_cast<std::uint32_t>(machine.cores);
     if (notes.takes_tokens() && !config.input.empty()) settle<std::string>(config.source, "auto", "text");
     config.source = source_of_input(config.source, config.input);
-    settle<std::uint32_t>(config.batch, 0, notes.batch != 0 ? notes.batch : gpu ? 64 : copy ? 8 : 4);
+    settle<std::uint32_t>(config.batch, 0, notes.batch != 0 ? notes.batch : gpu || notes.takes_tokens() ? 64 : copy ? 8 : 4);
     // The size that `cutout` was trained for.
     if (notes.height == 0) settle<std::uint32_t>(config.image_size, 0, config.model == "cutout" ? 256 : gpu ? 512 : 224);
     settle<std::uint64_t>(config.copy_bytes, 0, gpu ? std::uint64_t{64} * 21 * 512 * 512 * 4 : std::uint64_t{16} << 20);

@@ -29,7 +29,6 @@ void apply_article(RunConfig& config) {
 void apply_embeddings(RunConfig& config) {
     config.source = "text";
     config.processor = "embeddings-sqlite";
-    config.batch = 64;
 }
 
 }  // namespace

@@ -32,8 +32,8 @@ struct RunConfig {
     bool adopt = false;                    // take the run over whose producer died; on the command line only
 
     // input
-    std::string source = "auto";        // a name of the sources' table; auto: "images" when there is an input
-    std::string input;                  // folder or list file
+    std::string source = "auto";        // a name of the sources' table; auto: source_of_input(), or "text" when the model takes tokens
+    std::string input;                  // folder, list, manifest, array, shards or text
     std::string tokenizer;              // tokenizer.json of source "text"; empty: beside the model
     std::string synthetic_on = "host";  // "host": made by decode workers and uploaded; "device": resident
     std::uint64_t batches = 0;          // of a synthetic source; 0: auto

@@ -24,6 +24,8 @@ ANSWERED_BY_THE_PRODUCER = ("--print-config", "--list", "--probe", "--sweep", "-
 SETTLED = ("--run-dir", "--run-id", "--lifeline-fd")
 # Said anew for every run, so not part of the settings that another run may begin with.
 OF_ONE_RUN = (*SETTLED, "--resume", "--start-over", "--finish")
+# What items are called, by their source.
+UNITS = {"auto": "images", "images": "images", "jsonl": "images", "webdataset": "images", "text": "lines"}
 # Rungs that process in the producer, or not at all.
 WITHOUT_CONSUMERS = ("sequential", "compute-alone")
 # Rungs whose slabs go with their producer.
@@ -46,6 +48,8 @@ def start(places, argv, typed):
         print(f"[run] no input was given; running the demo: {shlex.join(flags)}", flush=True)
         argv = [*argv, *flags]
         config = resolve(producer, argv)
+        if config.get("source") == "text":
+            raise LaunchError(f"--model {config['model']} takes lines of text, and no input was given", "Give --input FILE.txt", ExitCode.NO_INPUT)
 
     if config.get("source") == "text":
         texts.provide_tokenizers(places)
@@ -61,15 +65,17 @@ def start(places, argv, typed):
     run_dir = RunDir(places, choose_run_dir(places, config.get("run-dir"), run_id), group_readable=account is not None)
     output = settle_output(config, run_dir, account)
     flags = [*without_values(argv, SETTLED), "--run-dir", str(run_dir.path), "--output", output]
-    if config.get("processor", "auto") != "auto":
-        flags += ["--processor", config["processor"]]
+    # What the model's notes decide, which only the producer reads.
+    for name in ("processor", "source"):
+        if config.get(name, "auto") != "auto":
+            flags += [f"--{name}", config[name]]
     settled = {**config, "run-id": run_id, "run-dir": str(run_dir.path), "output": output, "consumers": consumers}
     run_dir.file("config.json").write_text(json.dumps(settled, indent=2) + "\n")
     run_dir.file("config.toml").write_text(to_toml({**config, "consumers": consumers}))
 
     plan = RunPlan(run_id, run_dir, [producer, *flags, "--run-id", run_id, "--consumers", str(consumers)],
                    [str(places.consumer()), *flags], consumers, account, config.get("producer-restarts", 0), not_taken_over(config))
-    unit = "lines" if config.get("source") == "text" else "samples" if config.get("source") not in ("auto", "images", "jsonl", "webdataset") or config.get("model") == "copy" else "images"
+    unit = "samples" if config.get("model") == "copy" else UNITS.get(config.get("source"), "samples")
     lock = OutputLock(output, run_id)
     try:
         plan.kept_open = (lock.fd,)

@@ -29,6 +29,7 @@ def parse(argv):
     parser.add_argument("words", metavar="WORDS")
     parser.add_argument("--database", required=True, metavar="PATH", help="embeddings.sqlite, or the folder it lies in")
     parser.add_argument("--model", required=True, metavar="FILE.pt2", help="the model that made the vectors; FILE.tokenizer.json lies beside it")
+    parser.add_argument("--tokenizer", metavar="FILE", help="the run's, where it had one of its own")
     parser.add_argument("--input", metavar="FILE.txt", help="the run's input, to show the lines")
     parser.add_argument("--top", type=int, default=10, metavar="N", help="rows at most (10)")
     parser.add_argument("--output-name", metavar="NAME", help="of the model's output, where the database has several")
@@ -38,13 +39,25 @@ def parse(argv):
 def search(wish):
     if wish.top < 1:
         raise LaunchError(f"--top {wish.top} is no number of rows", "Give 1 or more", ExitCode.USAGE)
-    from searcher import encoding, vectors
-
-    file = pathlib.Path(wish.database)
+    try:
+        from searcher import encoding, vectors
+    except ImportError as problem:
+        raise LaunchError(f"query needs NumPy ({problem})", "pip install numpy, in the Python that --python names", ExitCode.SYSTEM) from problem
+    file, model = pathlib.Path(wish.database), pathlib.Path(wish.model)
+    lines = read_lines(wish.input) if wish.input else ()
     stored = vectors.read(file / DATABASE if file.is_dir() else file, wish.output_name)
-    vector = encoding.encode(pathlib.Path(wish.model), wish.words, stored.output)
-    lines = pathlib.Path(wish.input).read_text(encoding="utf-8", errors="replace").splitlines() if wish.input else ()
-    for rank, (cosine, key) in enumerate(vectors.nearest(stored, vector, wish.top), start=1):
-        line = lines[int(key)] if key.isdigit() and int(key) < len(lines) else ""
-        print(f"{rank:3}  {cosine:.4f}  {key}" + (f"  {line}" if line else ""))
+    if stored.model != model.name:
+        print(f"offramp: the vectors were made by '{stored.model}', not by '{model.name}': distances mean nothing unless they are the same", file=sys.stderr)
+    vector = encoding.encode(model, pathlib.Path(wish.tokenizer) if wish.tokenizer else None, wish.words, stored.output)
+    for rank, (cosine, item, key) in enumerate(vectors.nearest(stored, vector, wish.top), start=1):
+        print(f"{rank:3}  {cosine:.4f}  {key}" + (f"  {lines[item]}" if item < len(lines) else ""))
     return int(ExitCode.OK)
+
+
+def read_lines(file):
+    """As the source `text` counts them."""
+    try:
+        text = pathlib.Path(file).read_bytes()
+    except OSError as problem:
+        raise LaunchError(f"--input {file} cannot be read: {problem.strerror}", "Give the text file that the run had", ExitCode.NO_INPUT) from problem
+    return [line.removesuffix(b"\r").decode(errors="replace") for line in text.removeprefix(b"\xef\xbb\xbf").split(b"\n")]

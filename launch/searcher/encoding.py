@@ -1,43 +1,57 @@
 """Some words as the vector that the model of a run makes of them."""
 
+import importlib.util
 import os
+import pathlib
 import tomllib
 
 import numpy
 
 from offramp_launch.exit_code import ExitCode, LaunchError
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SERVER = ROOT / "producer/sources/text/tokenizer_server.py"
 OPEN_BATCH = 2      # of a model of any batch, which the compiler may have narrowed down to more than one
-RUN_MODEL = "Give the .pt2 that the run had as its --model, with .toml and .tokenizer.json beside it"
+RUN_MODEL = "Give the .pt2 that the run had as its --model, with its .toml and .tokenizer.json (or --tokenizer) beside it"
 
 
-def encode(model, words, output):
+def encode(model, tokenizer, words, output):
     """Float32 numbers. Errors: LaunchError."""
-    for file in (model, model.with_suffix(".toml"), model.with_suffix(".tokenizer.json")):
+    notes_file, tokenizer = model.with_suffix(".toml"), tokenizer or model.with_suffix(".tokenizer.json")
+    for file in (model, notes_file, tokenizer):
         if not file.is_file():
             raise LaunchError(f"{file} does not exist", RUN_MODEL, ExitCode.NO_INPUT)
-    notes = tomllib.loads(model.with_suffix(".toml").read_text(encoding="utf-8"))
-    if notes.get("input-dtype") != "int32":
-        raise LaunchError(f"{model} is no sentence encoder", RUN_MODEL, ExitCode.BAD_INPUT)
-    length = int(notes["input-shape"].partition("x")[2])
-    batch = notes.get("batch", OPEN_BATCH)
-    names = notes["outputs"].split(",")
+    length, batch, names = read_notes(notes_file, output)
     if output not in names:
         raise LaunchError(f"{model} has no output '{output}' ({', '.join(names)})", RUN_MODEL, ExitCode.BAD_INPUT)
-    return run(model, tokens(model.with_suffix(".tokenizer.json"), words, length, batch))[names.index(output)]
+    return run(model, tokens(tokenizer, words, length, batch))[names.index(output)]
 
 
-def tokens(tokenizer, words, length, batch):
-    """As the producer's rows: [batch, 2, length]; all of them the same."""
-    from tokenizers import Tokenizer
+def read_notes(file, output):
+    """(tokens in a row, rows of a batch, names of the outputs)"""
+    try:
+        notes = tomllib.loads(file.read_text(encoding="utf-8"))
+        if notes.get("input-dtype") != "int32":
+            raise LaunchError(f"{file} is not of a sentence encoder", RUN_MODEL, ExitCode.BAD_INPUT)
+        return int(notes["input-shape"].partition("x")[2]), int(notes.get("batch", OPEN_BATCH)), notes.get("outputs", output).split(",")
+    except (ValueError, KeyError, AttributeError) as problem:
+        raise LaunchError(f"{file} cannot be understood: {problem!r}", "producer/models/README.md has its keys", ExitCode.CONFIG) from problem
 
-    encoder = Tokenizer.from_file(str(tokenizer))
-    encoder.enable_truncation(length)
-    encoder.no_padding()
-    encoded = encoder.encode(words)
-    rows = numpy.zeros((batch, 2, length), numpy.int32)
-    rows[:, 0, :len(encoded.ids)], rows[:, 1, :len(encoded.ids)] = encoded.ids, 1
-    return rows
+
+def tokens(file, words, length, batch):
+    """What the producer's rows are, by the same code: [batch, 2, length], all rows the same."""
+    spec = importlib.util.spec_from_file_location("tokenizer_server", SERVER)
+    server = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(server)
+    try:
+        tokenizer = server.open_tokenizer(str(file), length)
+    except ImportError as problem:
+        raise LaunchError(f"the PyPI package `tokenizers` is not there ({problem})", "pip install tokenizers, in the Python that --python names",
+                          ExitCode.SYSTEM) from problem
+    except Exception as problem:    # the library throws bare Exceptions
+        raise LaunchError(f"tokenizer {file}: {problem}", "Wanted is a tokenizer.json as the `tokenizers` library writes it",
+                          ExitCode.BAD_INPUT) from problem
+    return numpy.frombuffer(server.rows_of(tokenizer, [words] * batch), "<i4").reshape(batch, 2, length)
 
 
 def run(model, rows):
@@ -46,7 +60,7 @@ def run(model, rows):
     os.environ["AOTI_RUNTIME_CHECK_INPUTS"] = "1"
     try:
         compiled = torch._inductor.aoti_load_package(str(model))
-        given = torch.from_numpy(rows)
+        given = torch.from_numpy(rows.copy())
         with torch.no_grad():
             made = compiled(given.cuda() if made_for_cuda(compiled) else given)
     except RuntimeError as problem:

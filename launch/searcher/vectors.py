@@ -18,6 +18,7 @@ class Stored:
     output: str
     dimensions: int
     dtype: str
+    model: str
 
 
 def read(file, output):
@@ -26,18 +27,22 @@ def read(file, output):
         raise LaunchError(f"{file} does not exist", A_DATABASE, ExitCode.NO_INPUT)
     try:
         database = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
-        outputs = {name: (dimensions, dtype) for name, dimensions, dtype in database.execute("SELECT output, dimensions, dtype FROM outputs")}
+        outputs = {name: known for name, *known in database.execute("SELECT output, dimensions, dtype, model FROM outputs")}
     except sqlite3.Error as problem:
         raise LaunchError(f"{file} cannot be read: {problem}", A_DATABASE, ExitCode.BAD_INPUT) from problem
     if output is None and len(outputs) == 1:
         (output,) = outputs
     if output not in outputs:
         raise LaunchError(f"{file} has the outputs {', '.join(sorted(outputs)) or '(none)'}", "--output-name says which", ExitCode.USAGE)
-    return Stored(database, output, outputs[output][0], DTYPES[outputs[output][1]])
+    dimensions, dtype, model = outputs[output]
+    return Stored(database, output, dimensions, DTYPES[dtype], model)
 
 
 def nearest(stored, vector, most):
-    """[(cosine, key)], the largest first; of equal ones that with the smaller item."""
+    """[(cosine, item, key)], the largest first; of equal ones that with the smaller item. Errors: LaunchError."""
+    if len(vector) < stored.dimensions:
+        raise LaunchError(f"the model gives {len(vector)} numbers, the database has vectors of {stored.dimensions}",
+                          "Give the .pt2 that the run had as its --model", ExitCode.BAD_INPUT)
     wanted = vector[:stored.dimensions].astype(numpy.float32)      # what a run with --truncate-dim kept
     wanted /= max(numpy.linalg.norm(wanted), 1e-12)
     best = []
@@ -47,4 +52,4 @@ def nearest(stored, vector, most):
         cosines = vectors @ wanted / numpy.maximum(numpy.linalg.norm(vectors, axis=1), 1e-12)
         best += [(-float(cosine), item, key) for cosine, (item, key, _) in zip(cosines, block)]
         best = sorted(best)[:most]
-    return [(-cosine, key) for cosine, _, key in best]
+    return [(-cosine, item, key) for cosine, item, key in best]

@@ -30,9 +30,10 @@ std::shared_ptr<TokenBlocks::Block> TokenBlocks::block(std::uint64_t number) {
     forget_oldest();
     lock.unlock();
     const std::uint64_t first = number * kRows;
-    std::vector<std::int32_t> numbers(std::min(kRows, rows_ - first) * row_numbers_);
+    std::vector<std::int32_t> numbers;
     std::exception_ptr failure;
     try {
+        numbers.resize(std::min(kRows, rows_ - first) * row_numbers_);
         make_(first, numbers);
     } catch (...) {
         failure = std::current_exception();

@@ -15,7 +15,7 @@
 namespace offramp {
 
 // Rows of tokens by number, made a block at a time: who needs a row first has its whole block made, others wait for it. The blocks that
-// were asked for last are kept, so that workers which go through the rows together find them.
+// were made last are kept, so that workers which go through the rows together find them.
 // Thread: any. Blocks: until the row's block is there. Errors: what making the block threw, for everyone who waits for it.
 class TokenBlocks {
   public:

@@ -4,13 +4,16 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <limits>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -23,6 +26,9 @@ namespace {
 
 constexpr std::uint32_t kRefused = 1;
 constexpr std::size_t kMaxReason = 4096;
+constexpr std::chrono::milliseconds kLook{2};
+constexpr std::chrono::milliseconds kPatience{5000};    // with one whose input has ended
+constexpr timeval kAnswerWithin{.tv_sec = 300, .tv_usec = 0};
 
 // A socket on its standard input and output; of the producer's other descriptors none, since locks hang on some, and none of its signals
 // blocked. A session of its own: a terminal's Ctrl-C means the producer, which still needs it to drain.
@@ -66,9 +72,14 @@ TokenizerProcess::TokenizerProcess(Settings settings) : settings_(std::move(sett
 }
 
 TokenizerProcess::Child::~Child() {
-    if (pid > 0)
-        while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
-        }
+    if (pid <= 0) return;
+    for (int waited = 0; waited < kPatience / kLook; ++waited) {
+        if (::waitpid(pid, nullptr, WNOHANG) != 0) return;
+        std::this_thread::sleep_for(kLook);
+    }
+    ::kill(pid, SIGKILL);
+    while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
 }
 
 void TokenizerProcess::start() {
@@ -76,6 +87,8 @@ void TokenizerProcess::start() {
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0)
         throw SystemError("a socket for the tokenizer cannot be made", errno);
     socket_ = UniqueFd(pair[0]);
+    if (::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &kAnswerWithin, sizeof kAnswerWithin) != 0)
+        throw SystemError("the tokenizer's socket cannot be set up", errno);
     const UniqueFd theirs(pair[1]);
     const std::string length = std::to_string(settings_.length);
     // argv wants char*, and changes nothing.
@@ -116,6 +129,7 @@ void TokenizerProcess::receive(std::span<std::byte> bytes) {
     while (!bytes.empty()) {
         const ssize_t received = ::recv(socket_.get(), bytes.data(), bytes.size(), 0);
         if (received < 0 && errno == EINTR) continue;
+        if (received < 0 && errno == EAGAIN) fail("gave no answer within " + std::to_string(kAnswerWithin.tv_sec) + " s");
         if (received <= 0) fail("ended in the middle of its work; what it said stands above, in the producer's log");
         bytes = bytes.subspan(static_cast<std::size_t>(received));
     }
@@ -127,6 +141,7 @@ void TokenizerProcess::receive_reply(std::span<std::byte> payload) {
     if (front[0] == kRefused) {
         std::string reason(std::min<std::size_t>(front[1], kMaxReason), '\0');
         receive(std::as_writable_bytes(std::span(reason)));
+        if (tokens_ > 0) fail("gave up: " + reason);     // in mid-run; its file is sound
         const bool no_library = reason.starts_with("ModuleNotFoundError") || reason.starts_with("ImportError");
         throw ConfigError("tokenizer '" + settings_.tokenizer + "': " + reason,
                           no_library ? "Install the PyPI package `tokenizers` for '" + settings_.python +

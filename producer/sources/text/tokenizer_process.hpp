@@ -17,7 +17,7 @@ namespace offramp {
 // socket). Owns the process: it ends with this object, and by itself when this process dies.
 // Thread: any; requests wait for one another, as one already uses every core. Blocks: until the answer is there.
 // Errors: ConfigError (BadInput) with the library's words when the tokenizer's file cannot be used; Error (System) when the process cannot
-// be started or died.
+// be started, died, or gives no answer for minutes.
 class TokenizerProcess {
   public:
     struct Settings {
@@ -36,7 +36,7 @@ class TokenizerProcess {
     void encode(std::span<const std::string_view> texts, std::span<std::int32_t> rows);
 
   private:
-    // Waits for its end; whoever holds one has closed its input by then.
+    // Waits for its end, and after some seconds makes it; whoever holds one has closed its input by then.
     struct Child {
         ~Child();
         pid_t pid = -1;

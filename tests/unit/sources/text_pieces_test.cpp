@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
@@ -17,7 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 
 std::vector<std::string> lines_of(const std::string& text) {
-    const std::string path = ::testing::TempDir() + "text_lines_test.txt";
+    const std::string path = ::testing::TempDir() + "text_lines_test-" + std::to_string(::getpid()) + ".txt";
     std::ofstream(path, std::ios::binary) << text;
     const TextLines lines(path);
     std::vector<std::string> found;

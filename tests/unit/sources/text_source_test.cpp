@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -25,7 +26,7 @@ constexpr const char* kWords = R"({"version": "1.0", "truncation": null, "paddin
 class TextSource : public ::testing::Test {
   protected:
     void SetUp() override {
-        folder = std::filesystem::path(::testing::TempDir()) / "text_source_test";
+        folder = std::filesystem::path(::testing::TempDir()) / ("text_source_test-" + std::to_string(::getpid()));
         std::filesystem::create_directories(folder);
         config.source = "text";
         config.input = write("input.txt", "Slab lease\n\nticket what slab lease slab\nno \xff utf-8\n");
@@ -128,7 +129,7 @@ TEST_F(TextSource, AProgramThatEndsAtOnceIsNoTokenizer) {
 
 TEST_F(TextSource, AModelThatTakesNoTokensIsRefused) {
     input = TensorSpec::contiguous("image", kFloat32, std::vector<std::int64_t>{4, 3, 20, 20});
-    EXPECT_THAT(error(ExitCode::BadInput), AllOf(HasSubstr("float32"), HasSubstr("export --sentence-encoder")));
+    EXPECT_THAT(error(ExitCode::BadInput), AllOf(HasSubstr("float32"), HasSubstr("export sentence:FOLDER")));
     input = {};
     EXPECT_THAT(error(ExitCode::BadInput), HasSubstr("takes no input"));
 }
