@@ -26,7 +26,7 @@ def parse(argv):
     parser = Parser(prog="./launch/offramp query", allow_abbrev=False,
                     description="Prints the rows whose vectors are nearest to those of some words, by the cosine of their angle: rank, cosine, key, "
                                 "and with --input the line.")
-    parser.add_argument("words", metavar="WORDS")
+    parser.add_argument("texts", metavar="WORDS", nargs="+", help="one argument each text that is looked for")
     parser.add_argument("--database", required=True, metavar="PATH", help="embeddings.sqlite, or the folder it lies in")
     parser.add_argument("--model", required=True, metavar="FILE.pt2", help="the model that made the vectors; FILE.tokenizer.json lies beside it")
     parser.add_argument("--tokenizer", metavar="FILE", help="the run's, where it had one of its own")
@@ -48,9 +48,12 @@ def search(wish):
     stored = vectors.read(file / DATABASE if file.is_dir() else file, wish.output_name)
     if stored.model != model.name:
         print(f"offramp: the vectors were made by '{stored.model}', not by '{model.name}': distances mean nothing unless they are the same", file=sys.stderr)
-    vector = encoding.encode(model, pathlib.Path(wish.tokenizer) if wish.tokenizer else None, wish.words, stored.output)
-    for rank, (cosine, item, key) in enumerate(vectors.nearest(stored, vector, wish.top), start=1):
-        print(f"{rank:3}  {cosine:.4f}  {key}" + (f"  {lines[item]}" if item < len(lines) else ""))
+    found = encoding.encode(model, pathlib.Path(wish.tokenizer) if wish.tokenizer else None, wish.texts, stored.output)
+    for text, vector in zip(wish.texts, found):
+        if len(wish.texts) > 1:
+            print(f"{text}:")
+        for rank, (cosine, item, key) in enumerate(vectors.nearest(stored, vector, wish.top), start=1):
+            print(f"{rank:3}  {cosine:.4f}  {key}" + (f"  {lines[item]}" if item < len(lines) else ""))
     return int(ExitCode.OK)
 
 

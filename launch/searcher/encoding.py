@@ -1,4 +1,4 @@
-"""Some words as the vector that the model of a run makes of them."""
+"""Words as the vectors that the model of a run makes of them."""
 
 import importlib.util
 import os
@@ -15,8 +15,8 @@ OPEN_BATCH = 2      # of a model of any batch, which the compiler may have narro
 RUN_MODEL = "Give the .pt2 that the run had as its --model, with its .toml and .tokenizer.json (or --tokenizer) beside it"
 
 
-def encode(model, tokenizer, words, output):
-    """Float32 numbers. Errors: LaunchError."""
+def encode(model, tokenizer, texts, output):
+    """Of each text float32 numbers. Errors: LaunchError."""
     notes_file, tokenizer = model.with_suffix(".toml"), tokenizer or model.with_suffix(".tokenizer.json")
     for file in (model, notes_file, tokenizer):
         if not file.is_file():
@@ -24,7 +24,8 @@ def encode(model, tokenizer, words, output):
     length, batch, names = read_notes(notes_file, output)
     if output not in names:
         raise LaunchError(f"{model} has no output '{output}' ({', '.join(names)})", RUN_MODEL, ExitCode.BAD_INPUT)
-    return run(model, tokens(tokenizer, words, length, batch))[names.index(output)]
+    rows = tokens(tokenizer, texts, length)
+    return [vectors[names.index(output)] for vectors in run(model, [numpy.repeat(row[None], batch, 0) for row in rows])]
 
 
 def read_notes(file, output):
@@ -38,8 +39,8 @@ def read_notes(file, output):
         raise LaunchError(f"{file} cannot be understood: {problem!r}", "producer/models/README.md has its keys", ExitCode.CONFIG) from problem
 
 
-def tokens(file, words, length, batch):
-    """What the producer's rows are, by the same code: [batch, 2, length], all rows the same."""
+def tokens(file, texts, length):
+    """What the producer's rows are, by the same code: int32 [texts, 2, length]."""
     spec = importlib.util.spec_from_file_location("tokenizer_server", SERVER)
     server = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(server)
@@ -51,22 +52,19 @@ def tokens(file, words, length, batch):
     except Exception as problem:    # the library throws bare Exceptions
         raise LaunchError(f"tokenizer {file}: {problem}", "Wanted is a tokenizer.json as the `tokenizers` library writes it",
                           ExitCode.BAD_INPUT) from problem
-    return numpy.frombuffer(server.rows_of(tokenizer, [words] * batch), "<i4").reshape(batch, 2, length)
+    return numpy.frombuffer(server.rows_of(tokenizer, texts), "<i4").reshape(-1, 2, length)
 
 
-def run(model, rows):
+def run(model, batches):
+    """Of each batch, whose rows are all the same, the first row of every output."""
     import torch
 
     os.environ["AOTI_RUNTIME_CHECK_INPUTS"] = "1"
     try:
         compiled = torch._inductor.aoti_load_package(str(model))
-        given = torch.from_numpy(rows.copy())
+        device = "cuda" if compiled.get_metadata().get("AOTI_DEVICE_KEY") == "cuda" else "cpu"
         with torch.no_grad():
-            made = compiled(given.cuda() if made_for_cuda(compiled) else given)
+            made = [compiled(torch.from_numpy(batch).to(device)) for batch in batches]
     except RuntimeError as problem:
         raise LaunchError(f"{model} does not run here: {str(problem).splitlines()[0]}", RUN_MODEL, ExitCode.DEVICE_UNSUPPORTED) from problem
-    return [tensor[0].float().cpu().numpy() for tensor in torch.utils._pytree.tree_leaves(made)]
-
-
-def made_for_cuda(compiled):
-    return compiled.get_metadata().get("AOTI_DEVICE_KEY") == "cuda"
+    return [[tensor[0].float().cpu().numpy() for tensor in torch.utils._pytree.tree_leaves(outputs)] for outputs in made]
