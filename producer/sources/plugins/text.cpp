@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include "common/base/error.hpp"
+#include "common/base/regular_file.hpp"
 #include "common/base/share_folder.hpp"
 #include "common/base/utf8.hpp"
 #include "producer/sources/batch_source.hpp"
@@ -18,9 +19,12 @@ namespace {
 
 constexpr std::size_t kLongestLine = std::size_t{1} << 20;
 
-std::uint64_t hash_of_file(const std::string& path) {
-    const MappedFile file(path);
-    return XXH3_64bits(file.bytes().data(), file.bytes().size());
+std::uint64_t hash_of_tokenizer(const std::string& path) try {
+    const RegularFile file(path);
+    std::vector<std::byte> bytes(file.size());
+    return XXH3_64bits(bytes.data(), file.read_at(0, bytes));
+} catch (const Error& reason) {
+    throw ConfigError("--tokenizer '" + path + "' " + reason.what(), "Give the tokenizer.json that the model was trained with", reason.exit_code());
 }
 
 // One text a line, as the tokens that a sentence encoder takes.
@@ -29,7 +33,7 @@ class TextSource final : public BatchSource {
     TextSource(const std::string& path, TokenizerProcess::Settings settings)
         : path_(path),
           lines_(path),
-          tokenizer_hash_(hash_of_file(settings.tokenizer)),
+          tokenizer_hash_(hash_of_tokenizer(settings.tokenizer)),
           tokenizer_(settings),
           rows_(lines_.size(), 2 * std::size_t{settings.length},
                 [this](std::uint64_t first, std::span<std::int32_t> rows) { make(first, rows); }),
@@ -44,29 +48,38 @@ class TextSource final : public BatchSource {
     std::size_t max_key_bytes() const override { return 0; }
     // A line has no other name than its number: its text and the tokenizer's stand for it.
     std::uint64_t note_hash(std::uint64_t item) const override {
-        const std::string_view line = lines_.line(item);
-        return XXH3_64bits_withSeed(line.data(), line.size(), tokenizer_hash_);
+        if (lines_.bytes(item) > kLongestLine) return tokenizer_hash_;
+        try {
+            const std::string line = lines_.line(item);
+            return XXH3_64bits_withSeed(line.data(), line.size(), tokenizer_hash_);
+        } catch (const UnreadableItem&) {
+            return tokenizer_hash_;     // it is skipped with this reason when its turn comes
+        }
     }
     std::string origin(std::uint64_t item) const override { return path_ + " line " + std::to_string(item + 1); }
     void load(std::uint64_t item, std::span<std::byte> row) override {
-        if (const char* const reason = unreadable(lines_.line(item))) throw UnreadableItem(reason);
+        text_of(item);      // throws where there is none
         rows_.copy_row(item, row);
     }
 
   private:
-    static const char* unreadable(std::string_view line) {
-        if (line.size() > kLongestLine) return "the line is longer than 1 MiB";
-        if (!is_utf8(line)) return "the line is no UTF-8";
-        return nullptr;
+    std::string text_of(std::uint64_t item) const {
+        if (lines_.bytes(item) > kLongestLine) throw UnreadableItem("the line is longer than 1 MiB");
+        std::string line = lines_.line(item);
+        if (!is_utf8(line)) throw UnreadableItem("the line is no UTF-8");
+        return line;
     }
 
     void make(std::uint64_t first, std::span<std::int32_t> rows) {
-        std::vector<std::string_view> texts;
-        for (std::uint64_t item = first; texts.size() < rows.size() / row_numbers_; ++item) {
-            const std::string_view line = lines_.line(item);
-            texts.push_back(unreadable(line) ? std::string_view{} : line);
+        std::vector<std::string> lines(rows.size() / row_numbers_);
+        for (std::size_t i = 0; i < lines.size(); ++i) {
+            try {
+                lines[i] = text_of(first + i);
+            } catch (const UnreadableItem&) {
+                lines[i].clear();   // nobody asks for its row
+            }
         }
-        tokenizer_.encode(texts, rows);
+        tokenizer_.encode(std::vector<std::string_view>(lines.begin(), lines.end()), rows);
     }
 
     std::string path_;

@@ -1,26 +1,63 @@
 #include "producer/sources/text/text_lines.hpp"
 
+#include <algorithm>
+#include <cstddef>
+#include <string_view>
+
+#include "common/base/error.hpp"
+#include "common/images/unreadable_item.hpp"
+
 namespace offramp {
 namespace {
 
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
+
+[[noreturn]] void refuse(const std::string& path, const Error& reason) {
+    throw ConfigError("--input '" + path + "' " + reason.what(), "Give a text file, one text a line", reason.exit_code());
+}
+
+RegularFile open(const std::string& path) try {
+    return RegularFile(path);
+} catch (const Error& reason) {
+    refuse(path, reason);
+}
+
+// Where lines begin in [begin, end of the file), and where the last one ends.
+std::vector<std::uint64_t> line_begins(const RegularFile& file) {
+    std::vector<std::byte> block(kBlockBytes);
+    std::vector<std::uint64_t> begins;
+    std::uint64_t at = 0;
+    while (const std::size_t got = file.read_at(at, block)) {
+        const std::string_view text(reinterpret_cast<const char*>(block.data()), got);
+        if (at == 0) begins.push_back(text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0);
+        for (std::size_t end = text.find('\n', at == 0 ? begins.front() : 0); end != std::string_view::npos; end = text.find('\n', end + 1))
+            begins.push_back(at + end + 1);
+        at += got;
+    }
+    if (begins.empty() || begins.back() != at) begins.push_back(at);
+    return begins;
+}
 
 }  // namespace
 
-TextLines::TextLines(const std::string& path) : file_(path), text_(reinterpret_cast<const char*>(file_.bytes().data()), file_.bytes().size()) {
-    if (text_.starts_with(kByteOrderMark)) text_.remove_prefix(kByteOrderMark.size());
-    begins_.push_back(0);
-    for (std::size_t at = 0; at < text_.size();) {
-        const std::size_t end = text_.find('\n', at);
-        at = end == std::string_view::npos ? text_.size() : end + 1;
-        begins_.push_back(at);
+TextLines::TextLines(const std::string& path) : file_(open(path)) {
+    try {
+        begins_ = line_begins(file_);
+    } catch (const Error& reason) {
+        refuse(path, reason);
     }
 }
 
-std::string_view TextLines::line(std::uint64_t number) const {
-    std::string_view line = text_.substr(begins_[number], begins_[number + 1] - begins_[number]);
-    if (line.ends_with('\n')) line.remove_suffix(1);
-    if (line.ends_with('\r')) line.remove_suffix(1);
+std::string TextLines::line(std::uint64_t number) const {
+    std::string line(bytes(number), '\0');
+    try {
+        if (file_.read_at(begins_[number], std::as_writable_bytes(std::span(line))) < line.size()) throw UnreadableItem("the file became shorter");
+    } catch (const Error& reason) {
+        throw UnreadableItem(reason.what());
+    }
+    if (line.ends_with('\n')) line.pop_back();
+    if (line.ends_with('\r')) line.pop_back();
     return line;
 }
 

@@ -2,25 +2,27 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "common/base/mapped_file.hpp"
+#include "common/base/regular_file.hpp"
 
 namespace offramp {
 
-// The lines of a text file, without their ends (LF, CRLF) and without a byte-order mark. A last line needs no end. Owns the mapping.
-// Thread: any. Blocks: on the disk. Errors: SystemError with the path.
+// The lines of a text file, without their ends (LF, CRLF) and without a byte-order mark. A last line needs no end. The file is gone through
+// once, and each line read when it is wanted. Owns the open file; eight bytes a line.
+// Thread: any. Blocks: on the disk. Errors: ConfigError (NoInput, BadInput) with the path when it cannot be opened or read.
 class TextLines {
   public:
     explicit TextLines(const std::string& path);
 
     std::uint64_t size() const { return begins_.size() - 1; }
-    std::string_view line(std::uint64_t number) const;
+    // Bytes of a line, its end included.
+    std::uint64_t bytes(std::uint64_t number) const { return begins_[number + 1] - begins_[number]; }
+    // Errors: UnreadableItem when the file became shorter, or cannot be read any more.
+    std::string line(std::uint64_t number) const;
 
   private:
-    MappedFile file_;
-    std::string_view text_;
+    RegularFile file_;
     std::vector<std::uint64_t> begins_;     // of each line, and the end of the last
 };
 

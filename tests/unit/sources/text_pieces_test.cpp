@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "common/base/error.hpp"
+#include "common/images/unreadable_item.hpp"
 #include "producer/sources/text/text_lines.hpp"
 #include "producer/sources/text/token_blocks.hpp"
 
@@ -35,8 +36,36 @@ TEST(TextLines, AreWhatStandsBetweenTheirEnds) {
     EXPECT_THAT(lines_of("\n"), ElementsAre(""));
 }
 
+TEST(TextLines, AreFoundAcrossBlocks) {
+    std::string text;
+    std::vector<std::string> wanted;
+    for (std::size_t i = 0; text.size() < (std::size_t{5} << 20); ++i) {
+        wanted.push_back(std::string(i % 3001, 'x') + std::to_string(i));
+        text += wanted.back() + "\n";
+    }
+    EXPECT_EQ(lines_of(text), wanted);
+}
+
 TEST(TextLines, SayWhichFileCannotBeRead) {
-    EXPECT_THROW(TextLines("/nowhere/text.txt"), SystemError);
+    for (const auto& [path, code] : {std::pair{"/nowhere/text.txt", ExitCode::NoInput}, std::pair{"/tmp", ExitCode::BadInput}}) {
+        try {
+            TextLines lines(path);
+            FAIL() << "it was opened";
+        } catch (const ConfigError& refused) {
+            EXPECT_EQ(refused.exit_code(), code);
+            EXPECT_THAT(refused.what(), ::testing::HasSubstr(path));
+        }
+    }
+}
+
+TEST(TextLines, ALineThatIsGoneIsNoneToRead) {
+    const std::string path = ::testing::TempDir() + "text_lines_test-" + std::to_string(::getpid()) + ".txt";
+    std::ofstream(path, std::ios::binary) << "one\ntwo\n";
+    const TextLines lines(path);
+    std::filesystem::resize_file(path, 5);
+    EXPECT_EQ(lines.line(0), "one");
+    EXPECT_THROW(lines.line(1), UnreadableItem);
+    std::filesystem::remove(path);
 }
 
 constexpr std::size_t kNumbers = 2;
