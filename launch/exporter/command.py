@@ -12,6 +12,9 @@ from exporter import checking, compiling, networks, notes
 from exporter.arguments import parse
 from offramp_launch.exit_code import ExitCode, LaunchError
 
+# Of the files of a model, in the order in which they take their places: when it is there, so is what belongs to it.
+SUFFIXES = (".toml", ".tokenizer.json", ".pt2")
+
 
 def main(argv):
     try:
@@ -31,15 +34,13 @@ def export(wish):
     say(f"{wish.model} for {plan.device_name()}: input {plan.describe_input()}, {wish.precision}")
     module = compiling.prepared(network.module, plan)
     file = pathlib.Path(wish.output or f"{network.name}.pt2")
-    if not file.parent.is_dir():
-        raise LaunchError(f"--output {file}: there is no folder {file.parent}", "Make it, or give another", ExitCode.CANNOT_WRITE)
+    check_places(file)
     try:
         make_files(file, wish, plan, network, module)
     except OSError as problem:
         raise LaunchError(f"{file} cannot be made: {problem}", "Give --output a folder that can be written, with room for the model",
                           ExitCode.CANNOT_WRITE) from problem
     if network.tokenizer:
-        shutil.copyfile(network.tokenizer, file.with_suffix(".tokenizer.json"))
         say(f"{file} ({file.stat().st_size / 1e6:.0f} MB), {file.with_suffix('.toml').name} and {file.with_suffix('.tokenizer.json').name}; run it: "
             f"./launch/offramp run --profile embeddings --model {file} --input FILE.txt --output RESULTS")
         return int(ExitCode.OK)
@@ -50,9 +51,18 @@ def export(wish):
     return int(ExitCode.OK)
 
 
+def check_places(file):
+    """What would not be seen until a compiler has run for minutes."""
+    if not file.parent.is_dir():
+        raise LaunchError(f"--output {file}: there is no folder {file.parent}", "Make it, or give another", ExitCode.CANNOT_WRITE)
+    for suffix in SUFFIXES:
+        if file.with_suffix(suffix).is_dir():
+            raise LaunchError(f"{file.with_suffix(suffix)} cannot be made: it is a folder", "Give --output another name", ExitCode.CANNOT_WRITE)
+
+
 def make_files(file, wish, plan, network, module):
     began = time.monotonic()
-    # Beside its place, so that it appears there whole or not at all. Its name is the one inside the package, too.
+    # Beside their places, so that they appear there whole or not at all. The model's name is the one inside the package, too.
     with tempfile.TemporaryDirectory(prefix=".offramp-export-", dir=file.parent) as folder:
         unfinished = pathlib.Path(folder, file.name)
         compiling.compile_to(unfinished, module, plan)
@@ -63,8 +73,13 @@ def make_files(file, wish, plan, network, module):
             raise LaunchError(f"the compiled model differs from the network by {difference.largest:.2g} of its largest value, more than "
                               f"{plan.tolerance:.2g}; nothing was written",
                               "Give --precision fp32, or a --tolerance that you can live with", ExitCode.BAD_INPUT)
-        notes.write(file.with_suffix(".toml"), wish, plan, difference.output_names, network.random_weights)
-        unfinished.replace(file)
+        notes.write(unfinished.with_suffix(".toml"), wish, plan, difference.output_names, network.random_weights)
+        if network.tokenizer:
+            shutil.copyfile(network.tokenizer, unfinished.with_suffix(".tokenizer.json"))
+        for suffix in SUFFIXES:
+            made = unfinished.with_suffix(suffix)
+            if made.exists():
+                made.replace(file.with_suffix(suffix))
 
 
 def quieten():

@@ -9,6 +9,8 @@ from offramp_launch.exit_code import ExitCode, LaunchError
 
 POOLINGS = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
 MOST_TOKENS = 8192
+# They count positions from behind the padding's.
+COUNT_BEHIND_PADDING = {"roberta", "xlm-roberta", "camembert", "mpnet"}
 
 
 class SentenceEncoder(torch.nn.Module):
@@ -48,11 +50,18 @@ def read(folder, max_tokens):
     except (OSError, ValueError) as problem:
         raise LaunchError(f"{folder} cannot be read: {str(problem).splitlines()[0]}", "Give the folder of a sentence-transformers model",
                           ExitCode.BAD_INPUT) from problem
-    longest = getattr(transformer.config, "max_position_embeddings", MOST_TOKENS)
+    longest = most_tokens(transformer)
     tokens = max_tokens or content(folder / "sentence_bert_config.json").get("max_seq_length") or longest
     if tokens > longest:
         raise LaunchError(f"--max-tokens {tokens} is more than the {longest} that the model knows positions for", f"Give {longest} or less", ExitCode.USAGE)
     return SentenceEncoder(transformer, pooling, normalised).eval().requires_grad_(False), tokens, transformer.config.vocab_size, tokenizer
+
+
+def most_tokens(transformer):
+    positions = getattr(transformer.config, "max_position_embeddings", MOST_TOKENS)
+    if transformer.config.model_type in COUNT_BEHIND_PADDING:
+        positions -= transformer.embeddings.padding_idx + 1
+    return positions
 
 
 def parts_of(folder):

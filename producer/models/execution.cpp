@@ -94,10 +94,6 @@ bool device_is_broken(std::size_t& free_bytes, std::size_t& total_bytes) {
 }
 #endif
 
-std::string first_line(const std::string& text) {
-    return text.substr(0, text.find('\n'));
-}
-
 // LibTorch says "CUDA out of memory. Tried to allocate 1.31 GiB. GPU 0 has ...": the amount, or nothing.
 std::string amount_asked_for(const std::string& text) {
     static constexpr std::string_view kBefore = "Tried to allocate ";
@@ -109,6 +105,11 @@ std::string amount_asked_for(const std::string& text) {
 }
 
 }  // namespace
+
+std::string first_line(const std::string& text) {
+    const std::size_t begin = std::min(text.find_first_not_of('\n'), text.size());
+    return text.substr(begin, text.find('\n', begin) - begin);
+}
 
 Execution::Execution(const ModelOptions& options) : options_(options) {
     check_options(options);

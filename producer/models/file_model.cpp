@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "common/base/error.hpp"
@@ -50,6 +51,23 @@ bool laid_out_as(const at::Tensor& tensor, const TensorSpec& spec) {
     return std::ranges::equal(tensor.strides(), std::span(spec.strides).first(spec.dims));
 }
 
+// Which outputs somebody holds beside `made`: a network's own buffer, into which the next batch may be written while this one is copied.
+// Outputs that lie in one memory hold it together.
+std::vector<bool> are_lent(const std::vector<FileNetwork::Output>& made) {
+    std::vector<bool> lent;
+    for (const FileNetwork::Output& output : made) {
+        const at::Tensor& tensor = output.tensor;
+        std::size_t handles = 0;
+        std::set<const c10::TensorImpl*> in_its_memory;
+        for (const FileNetwork::Output& other : made) {
+            handles += other.tensor.is_same(tensor) ? 1 : 0;
+            if (other.tensor.is_alias_of(tensor)) in_its_memory.insert(other.tensor.unsafeGetTensorImpl());
+        }
+        lent.push_back(tensor.use_count() > handles || tensor.storage().use_count() > in_its_memory.size());
+    }
+    return lent;
+}
+
 class FileModel final : public Model {
   public:
     FileModel(const ModelOptions& options, const std::function<std::unique_ptr<FileNetwork>(const Execution&)>& load)
@@ -85,7 +103,9 @@ class FileModel final : public Model {
                                   "Only models can be run that always give the same outputs", ExitCode::BadInput);
             std::vector<DeviceTensor> tensors;
             tensors.reserve(outputs_.size());
-            for (std::size_t i = 0; i < made.size(); ++i) tensors.push_back(hand_out(std::move(made[i].tensor), i, given));
+            const std::vector<bool> lent = are_lent(made);
+            for (std::size_t i = 0; i < made.size(); ++i)
+                tensors.push_back(hand_out(std::move(made[i].tensor), i, lent[i] || made[i].tensor.is_alias_of(given)));
             return tensors;
         });
     }
@@ -165,14 +185,17 @@ class FileModel final : public Model {
     }
 
     // The tensor as it was stated, in memory of its own.
-    DeviceTensor hand_out(at::Tensor tensor, std::size_t index, const at::Tensor& input) const {
+    DeviceTensor hand_out(at::Tensor tensor, std::size_t index, bool lent) const {
         const TensorSpec& spec = outputs_[index];
         if (!std::ranges::equal(tensor.sizes(), std::span(spec.shape).first(spec.dims)))
             throw ConfigError(file_ + " gave the output '" + spec.name + "' of shape " + shape_of(tensor) + " where the first batch's was " +
                                   spec.describe(),
                               "Only models can be run whose outputs have the same shape for every input", ExitCode::BadInput);
-        if (tensor.is_alias_of(input)) tensor = tensor.clone();
-        if (tensor.device().type() != execution_.device().type() || !laid_out_as(tensor, spec)) {
+        if (dtype_of(tensor, file_) != spec.dtype)
+            throw ConfigError(file_ + " gave the output '" + spec.name + "' of type " + c10::toString(tensor.scalar_type()) +
+                                  " where the first batch's was " + spec.describe(),
+                              "Only models can be run whose outputs have the same type for every input", ExitCode::BadInput);
+        if (lent || tensor.device().type() != execution_.device().type() || !laid_out_as(tensor, spec)) {
             at::Tensor packed = at::empty_strided(at::IntArrayRef(spec.shape.data(), spec.dims),
                                                   at::IntArrayRef(spec.strides.data(), spec.dims),
                                                   tensor.options().device(execution_.device()));

@@ -29,8 +29,8 @@ class FileNetwork {
 };
 
 // Makes a model of what a file holds: its input is what the notes say, its outputs are found by one dry batch.
-// `load` is called inside execution.in(). Errors: ConfigError: an output that is no batch of samples, or whose shape changes from batch
-// to batch (BadInput), names in the notes that do not fit (Config), a precision that the file has settled (Usage); and load's.
+// `load` is called inside execution.in(). Errors: ConfigError: an output that is no batch of samples, or whose shape or type changes
+// from batch to batch (BadInput), names in the notes that do not fit (Config), a precision that the file has settled (Usage); and load's.
 std::unique_ptr<Model> make_file_model(const ModelOptions& options,
                                        const std::function<std::unique_ptr<FileNetwork>(const Execution& execution)>& load);
 

@@ -147,23 +147,32 @@ const std::map<std::string, Key, std::less<>>& known_keys() {
 
 ModelNotes parse_model_notes(std::string_view text, const std::string& name) {
     ModelNotes notes{.file = name};
+    std::size_t dtype_line = 0;
     for (const TomlEntry& entry : read_flat_toml(text, name)) {
         const std::string place = name + ":" + std::to_string(entry.line) + ": ";
         const auto found = known_keys().find(entry.key);
         if (found == known_keys().end()) refuse_key(place, entry.key);
         const Key& key = found->second;
+        if (entry.key == "input-dtype") dtype_line = entry.line;
         if (std::ranges::find(key.types, entry.type) == key.types.end() || !key.read(notes, entry.text))
             throw ConfigError(place + entry.key + " is " + (entry.type == TomlType::String ? quote_toml(entry.text) : entry.text),
                               "Accepted: " + key.accepted, ExitCode::Config);
     }
+    if (notes.takes_tokens() && (notes.input_shape.size() != 2 || notes.input_shape.front() != 2))
+        throw ConfigError(name + ":" + std::to_string(dtype_line) + ": input-dtype is \"int32\", tokens, and input-shape is " +
+                              (notes.takes_pictures() ? "not given" : "of another form"),
+                          "Accepted with it: input-shape = \"2xLENGTH\", ids and mask of LENGTH tokens", ExitCode::Config);
     return notes;
 }
 
 ModelNotes read_model_notes(const std::string& model_file) {
     const std::string path = model_notes_path(model_file);
     std::error_code failure;
-    if (!std::filesystem::exists(path, failure)) return {};
-    const MappedFile file(path);
+    if (!std::filesystem::exists(std::filesystem::symlink_status(path, failure))) return {};
+    // Caches of downloaded models are folders of links.
+    const std::filesystem::path target = std::filesystem::canonical(path, failure);
+    if (failure) throw SystemError("opening " + path, failure.value());
+    const MappedFile file(target.string());
     return parse_model_notes({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path);
 }
 

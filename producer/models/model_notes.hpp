@@ -29,7 +29,7 @@ struct ModelNotes {
     bool takes_tokens() const { return input_dtype == "int32"; }
 };
 
-// The notes beside `model_file`; the defaults when there are none. Blocks: on the disk. Errors: ConfigError (Config) names file, line, key
+// The notes beside `model_file`, links followed; the defaults when there are none. Blocks: on the disk. Errors: ConfigError (Config) names file, line, key
 // and what is accepted; SystemError when the file is there and cannot be read.
 ModelNotes read_model_notes(const std::string& model_file);
 

@@ -318,6 +318,11 @@ class Export(unittest.TestCase):
         self.refused(64, "does not end in .pt2", of="networks.py:vector", flags=("--output", "net.onnx"))
         self.refused(73, "there is no folder", of="networks.py:vector", flags=("--output", "nowhere/net.pt2"))
 
+    def test_a_folder_in_the_way(self):
+        (self.folder / "vector.toml").mkdir()
+        self.refused(73, "vector.toml cannot be made: it is a folder", of="networks.py:vector")
+        self.assertEqual(list((self.folder / "vector.toml").iterdir()), [])
+
     def test_without_a_compiler(self):
         self.refused(71, "there is no 'no-such-compiler' here", "apt-get install g++", of="networks.py:vector", environment={"CXX": "no-such-compiler"})
 

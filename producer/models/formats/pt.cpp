@@ -2,6 +2,8 @@
 #include <torch/csrc/jit/serialization/import.h>
 
 #include <algorithm>
+#include <exception>
+#include <new>
 
 #include "common/base/error.hpp"
 #include "producer/models/file_model.hpp"
@@ -10,9 +12,11 @@
 namespace offramp {
 namespace {
 
-// LibTorch's errors go on and on.
 std::string first_sentence(const std::string& text) {
-    return text.substr(0, std::min(text.find('\n'), text.find(". ")));
+    std::string sentence = first_line(text);
+    sentence.resize(std::min(sentence.find(". "), sentence.size()));
+    while (sentence.ends_with('.')) sentence.pop_back();
+    return sentence;
 }
 
 // The tensors of an answer, one after the other, each named by where it stands: "out", "1", "features.0".
@@ -43,8 +47,12 @@ class ScriptNetwork final : public FileNetwork {
   public:
     ScriptNetwork(const Execution& execution) : file_(execution.options().name), module_(read(execution)) {
         module_.eval();
+        const auto forward = module_.find_method("forward");
+        if (!forward)
+            throw ConfigError("the model '" + file_ + "' has no forward()", "Save a module whose forward() takes the input and gives the outputs",
+                              ExitCode::BadInput);
         std::size_t inputs = 0;
-        for (const c10::Argument& argument : module_.get_method("forward").function().getSchema().arguments())
+        for (const c10::Argument& argument : forward->function().getSchema().arguments())
             inputs += argument.default_value() ? 0 : 1;
         if (inputs != 2)  // the first is the module itself
             throw ConfigError("the model '" + file_ + "' takes " + std::to_string(inputs - 1) + " inputs", "Only models of one input can be fed",
@@ -69,11 +77,21 @@ class ScriptNetwork final : public FileNetwork {
         const std::string& file = execution.options().name;
         try {
             return torch::jit::load(file, execution.device());
+        } catch (const c10::OutOfMemoryError&) {
+            throw;
+        } catch (const std::bad_alloc&) {
+            throw;
         } catch (const c10::Error& error) {
-            throw ConfigError("--model '" + file + "' is no TorchScript that this LibTorch reads: " + first_sentence(error.what_without_backtrace()),
-                              "A file of weights alone (torch.save) holds no network: ./launch/offramp export makes a model of both",
-                              ExitCode::BadInput);
+            refuse(file, error.what_without_backtrace());
+        } catch (const std::exception& error) {  // of an operator that is not there, among others
+            refuse(file, error.what());
         }
+    }
+
+    [[noreturn]] static void refuse(const std::string& file, const std::string& reason) {
+        throw ConfigError("--model '" + file + "' is no TorchScript that this LibTorch reads: " + first_sentence(reason),
+                          "A file of weights alone (torch.save) holds no network: ./launch/offramp export makes a model of both",
+                          ExitCode::BadInput);
     }
 
     std::string file_;

@@ -16,6 +16,7 @@
 
 #include "common/base/error.hpp"
 #include "producer/models/file_model.hpp"
+#include "producer/models/unpacked_package.hpp"
 
 #ifdef OFFRAMP_TORCH_HAS_CUDA
 #include <c10/cuda/CUDAFunctions.h>
@@ -31,8 +32,8 @@ using Metadata = std::unordered_map<std::string, std::string>;
 constexpr const char* kModel = "model";
 constexpr const char* kExportAnew = "Export it on this machine: ./launch/offramp export";
 
-std::string first_line(const std::string& text) {
-    std::string line = text.substr(0, text.find('\n'));
+std::string first_line_without_stop(const std::string& text) {
+    std::string line = first_line(text);
     while (line.ends_with('.')) line.pop_back();
     return line;
 }
@@ -45,7 +46,7 @@ class CapturedErrors {
     CapturedErrors(const CapturedErrors&) = delete;
     CapturedErrors& operator=(const CapturedErrors&) = delete;
     std::string text() const {
-        const std::string text = first_line(text_.str());
+        const std::string text = first_line_without_stop(text_.str());
         constexpr std::string_view kPrefix = "Error: ";
         return text.starts_with(kPrefix) ? text.substr(kPrefix.size()) : text;
     }
@@ -184,13 +185,10 @@ void check_made_for_this(const std::string& file, const Metadata& metadata, cons
 // any more once the code is mapped; on a GPU kernels are, at their first launch.
 void remove_unpacked() {
     std::ifstream maps("/proc/self/maps");
-    const std::string inside = std::string("/data/aotinductor/") + kModel + "/";
     for (std::string line; std::getline(maps, line);) {
-        const std::size_t begin = line.find("/tmp/");
-        if (begin == std::string::npos || line.find(inside) == std::string::npos) continue;
-        const std::string folder = line.substr(begin, line.find('/', begin + 5) - begin);
+        const std::string folder = unpacked_folder(line);
         std::error_code ignored;
-        std::filesystem::remove_all(folder, ignored);
+        if (!folder.empty()) std::filesystem::remove_all(folder, ignored);
     }
 }
 
@@ -236,9 +234,9 @@ class CompiledNetwork final : public FileNetwork {
         } catch (const Error&) {
             throw;
         } catch (const c10::Error& error) {
-            refuse(first_line(error.what_without_backtrace()), metadata);
+            refuse(first_line_without_stop(error.what_without_backtrace()), metadata);
         } catch (const std::exception& error) {
-            refuse(first_line(error.what()), metadata);
+            refuse(first_line_without_stop(error.what()), metadata);
         }
     }
 

@@ -72,6 +72,16 @@ TEST(ModelNotes, WhatIsWrongIsNamedWithItsLineAndWhatIsAccepted) {
         EXPECT_THAT(error_of(line), AllOf(HasSubstr("net.toml:1: "), HasSubstr("Accepted: "))) << line;
 }
 
+TEST(ModelNotes, TokensAreIdsAndMask) {
+    const ModelNotes notes = parse_model_notes("input-dtype = \"int32\"\ninput-shape = \"2x128\"", "net.toml");
+    EXPECT_TRUE(notes.takes_tokens());
+    EXPECT_THAT(notes.input_shape, ElementsAre(2, 128));
+    for (const char* shape : {"", "\ninput-shape = \"128\"", "\ninput-shape = \"3x128\"", "\ninput-shape = \"2x2x128\""})
+        EXPECT_THAT(error_of(std::string("batch = 1\ninput-dtype = \"int32\"") + shape),
+                    AllOf(HasSubstr("net.toml:2: "), HasSubstr("input-shape"), HasSubstr("2xLENGTH")))
+            << shape;
+}
+
 TEST(ModelNotes, StandBesideTheModel) {
     std::string pattern = (std::filesystem::temp_directory_path() / "offramp-test-XXXXXX").string();
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
@@ -80,6 +90,13 @@ TEST(ModelNotes, StandBesideTheModel) {
     const ModelNotes notes = read_model_notes(pattern + "/net.pt2");
     EXPECT_EQ(notes.batch, 3U);
     EXPECT_EQ(notes.file, pattern + "/net.toml");
+    std::filesystem::create_directory(pattern + "/snapshot");
+    std::filesystem::create_symlink("../net.toml", pattern + "/snapshot/net.toml");
+    const ModelNotes linked = read_model_notes(pattern + "/snapshot/net.pt2");
+    EXPECT_EQ(linked.batch, 3U);
+    EXPECT_EQ(linked.file, pattern + "/snapshot/net.toml");
+    std::filesystem::remove(pattern + "/net.toml");
+    EXPECT_THROW((void)read_model_notes(pattern + "/snapshot/net.pt2"), SystemError) << "a link to nothing is no absence of notes";
     std::filesystem::remove_all(pattern);
 }
 

@@ -1,0 +1,128 @@
+"""TorchScript files that are not what they should be: each is refused by name. A network that keeps its output overwrites nobody's."""
+
+import importlib.util
+import pathlib
+import tempfile
+import unittest
+import zipfile
+
+import numpy
+from PIL import Image
+
+from tests.support.launched_run import LaunchedRun
+from tests.support.real_run import shared_memory
+
+SIDE = 32
+IMAGES = 24
+# Larger than what is copied while the next batch starts.
+WIDTH = 1 << 20
+
+NETWORKS = """
+import torch
+
+
+class Mean(torch.nn.Module):
+    def forward(self, x):
+        return torch.square(x.mean((2, 3)))
+
+
+class NoForward(torch.nn.Module):
+    @torch.jit.export
+    def encode(self, x):
+        return x.mean((2, 3))
+
+
+class Changing(torch.nn.Module):
+    '''Another type for another picture.'''
+
+    def forward(self, x):
+        y = x.mean((2, 3))
+        if bool(x.abs().sum() > 0):
+            return y.half()
+        return y
+
+
+class Keeping(torch.nn.Module):
+    '''Its output is its own buffer: whole, as a view, and twice.'''
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.register_buffer("kept", torch.zeros(1, width))
+        self.register_buffer("other", torch.zeros(2, 1, width))
+
+    def forward(self, x):
+        mean = x.mean()
+        self.kept.fill_(mean)
+        self.other.fill_(mean)
+        return {"kept": self.kept, "part": self.other[1], "fresh": torch.zeros_like(self.kept) + mean}
+"""
+
+
+@unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch in this Python")
+class TorchScript(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.before = shared_memory()
+        kept = tempfile.TemporaryDirectory(prefix="offramp-torchscript-")
+        cls.addClassCleanup(kept.cleanup)
+        cls.folder = pathlib.Path(kept.name)
+        source = cls.folder / "networks.py"
+        source.write_text(NETWORKS)
+        spec = importlib.util.spec_from_file_location("networks", source)
+        cls.networks = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(cls.networks)
+        cls.images = cls.folder / "images"
+        cls.images.mkdir()
+        for index in range(IMAGES):
+            Image.new("RGB", (SIDE, SIDE), (10 * index + 5,) * 3).save(cls.images / f"{index:02}.png")
+
+    def tearDown(self):
+        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+
+    def saved(self, network, name, notes=""):
+        import torch
+        torch.jit.script(network.eval()).save(str(self.folder / name))
+        (self.folder / name).with_suffix(".toml").write_text(notes)
+        return name
+
+    def run_of(self, model, *flags):
+        """(exit code, everything said, {file: bytes}) of a run over the images."""
+        with LaunchedRun("--model", str(self.folder / model), "--input", str(self.images), "--device", "cpu", "--consumers", "1", "--image-size",
+                         str(SIDE), *flags) as run:
+            code = run.start("--write-path", str(run.output)).wait()
+            return code, run.said(), run.files()
+
+    def refused(self, *words, model):
+        code, said, _ = self.run_of(model, "--processor", "none", "--batch", "2")
+        self.assertEqual(code, 65, said)
+        for word in words:
+            self.assertIn(word, said)
+
+    def test_an_operator_that_is_not_there(self):
+        known = self.folder / self.saved(self.networks.Mean(), "known.pt")
+        with zipfile.ZipFile(known) as old, zipfile.ZipFile(self.folder / "unknown.pt", "w", zipfile.ZIP_STORED) as new:
+            for path in old.namelist():
+                content = old.read(path)
+                new.writestr(path, content.replace(b"torch.square(", b"ops.nowhere.square(") if path.endswith(".py") else content)
+        self.refused("unknown.pt' is no TorchScript that this LibTorch reads: Unknown builtin op: nowhere::square", model="unknown.pt")
+
+    def test_a_network_without_forward(self):
+        self.refused("without.pt' has no forward", model=self.saved(self.networks.NoForward(), "without.pt"))
+
+    def test_an_output_whose_type_changes(self):
+        self.refused("of type Half", "where the first batch's was output float32", model=self.saved(self.networks.Changing(), "changing.pt"))
+
+    def test_an_output_that_the_network_keeps(self):
+        model = self.saved(self.networks.Keeping(WIDTH), "keeping.pt", 'mean = "0, 0, 0"\nstd = "1, 1, 1"\n')
+        code, said, files = self.run_of(model, "--processor", "write", "--batch", "1")
+        self.assertEqual(code, 0, said)
+        self.assertEqual(len(files), 3 * IMAGES, sorted(files))
+        for index in range(IMAGES):
+            for output in ("kept", "part", "fresh"):
+                values = numpy.frombuffer(files[f"{index:02}.{output}.bin"], numpy.float32)
+                self.assertEqual(values.size, WIDTH)
+                numpy.testing.assert_allclose(values, (10 * index + 5) / 255, rtol=1e-5, err_msg=f"{output} of picture {index}")
+
+
+if __name__ == "__main__":
+    unittest.main()
