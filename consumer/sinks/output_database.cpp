@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 // In the header of every database that is ours: "OFFR". And the version of our tables; another number is another layout.
 constexpr std::int64_t kApplication = 0x4f464652;
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kVersion = 2;
 
 std::string path_of(const std::string& folder, const std::string& name) { return folder + "/" + name + ".sqlite"; }
 
