@@ -7,7 +7,9 @@
 
 namespace offramp {
 
-bool gives_pictures(std::string_view source) { return source == "images" || source == "jsonl" || source == "webdataset"; }
+bool gives_columns(std::string_view source) { return source == "jsonl" || source == "webdataset"; }
+
+bool gives_pictures(std::string_view source) { return source == "images" || gives_columns(source); }
 
 std::unique_ptr<PictureList> open_pictures(std::string_view source, const std::string& input) {
     expect(gives_pictures(source), "it is asked first whether a source gives pictures");

@@ -72,6 +72,8 @@ void finish_run(const RunConfig& config) {
 
 void start_over(const RunConfig& config) {
     if (config.output.empty()) return;
+    for (const RunConfig& own : configs_of(config))
+        for (const std::string& name : databases_of(own)) require_replaceable(own.output, name);
     const std::string manifest = config.output + "/" + std::string(kReservedPrefix) + "manifest";
     std::error_code failure;
     std::filesystem::remove(manifest, failure);

@@ -12,7 +12,8 @@ void finish_run(const RunConfig& config);
 
 // Does what is to be done once, before the programs of a run that continues no other: what earlier runs left of outputs that are
 // appended to is no part of this one's. Files of their own stay until they are replaced. The manifest goes first, for it must not
-// promise what is gone. May be killed and called again. Errors: SystemError with CannotWrite.
+// promise what is gone. May be killed and called again. Errors: those of require_replaceable(), before anything is removed; SystemError
+// with CannotWrite.
 void start_over(const RunConfig& config);
 
 }  // namespace offramp

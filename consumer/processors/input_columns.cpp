@@ -1,6 +1,8 @@
 #include "consumer/processors/input_columns.hpp"
 
 #include "common/base/error.hpp"
+#include "common/config/source_of_input.hpp"
+#include "common/images/open_pictures.hpp"
 #include "common/images/unreadable_item.hpp"
 #include "consumer/sinks/output_name.hpp"
 
@@ -18,6 +20,21 @@ std::string InputColumns::of(std::string_view key) const {
                         ", cannot be read any more: " + problem.what(),
                     "Leave the input as it is while a run reads it");
     }
+}
+
+std::string InputColumns::of_skipped(std::string_view key) const {
+    const auto number = input_.find(key);
+    if (!number) return "{}";
+    try {
+        return input_.pictures().columns(*number);
+    } catch (const UnreadableItem&) {
+        return "{}";
+    }
+}
+
+std::optional<InputColumns> columns_of_input(const RunConfig& config, std::string_view processor) {
+    if (!gives_columns(source_of_input(config.source, config.input))) return std::nullopt;
+    return std::optional<InputColumns>(std::in_place, config, processor);
 }
 
 }  // namespace offramp

@@ -25,12 +25,17 @@ ListedInput::ListedInput(const RunConfig& config, std::string_view processor) : 
     for (std::uint64_t number = 0; number < pictures_->size(); ++number) numbers_.emplace(pictures_->key(number), number);
 }
 
-std::uint64_t ListedInput::number_of(std::string_view key) const {
+std::optional<std::uint64_t> ListedInput::find(std::string_view key) const {
     const auto found = numbers_.find(key);
-    if (found == numbers_.end())
+    return found == numbers_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::uint64_t ListedInput::number_of(std::string_view key) const {
+    const auto found = find(key);
+    if (!found)
         throw Error(ExitCode::NoInput, "no image of " + pictures_->description() + " is the original of the sample '" + escaped(key) + "'",
                     "Leave the input as it is while a run reads it");
-    return found->second;
+    return *found;
 }
 
 }  // namespace offramp

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 
@@ -20,6 +21,8 @@ class ListedInput {
     const PictureList& pictures() const { return *pictures_; }
     // Errors: Error with NoInput when the input has no such picture.
     std::uint64_t number_of(std::string_view key) const;
+    // Nothing when the input has no such picture.
+    std::optional<std::uint64_t> find(std::string_view key) const;
 
   private:
     std::unique_ptr<PictureList> pictures_;

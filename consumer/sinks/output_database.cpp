@@ -1,6 +1,9 @@
 #include "consumer/sinks/output_database.hpp"
 
+#include <array>
+#include <cerrno>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 #include <utility>
 
@@ -16,7 +19,7 @@ namespace fs = std::filesystem;
 
 // In the header of every database that is ours: "OFFR". And the version of our tables; another number is another layout.
 constexpr std::int64_t kApplication = 0x4f464652;
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kVersion = 2;
 
 std::string path_of(const std::string& folder, const std::string& name) { return folder + "/" + name + ".sqlite"; }
 
@@ -40,15 +43,45 @@ std::int64_t number_of(SqliteDatabase& database, const char* question) {
     return statement.step() ? statement.number(0) : 0;
 }
 
+// One without tables is nobody's: it was begun, and holds nothing.
+bool is_empty(SqliteDatabase& database) { return number_of(database, "SELECT count(*) FROM sqlite_master") == 0; }
+
+bool names_us(SqliteDatabase& database) { return number_of(database, "PRAGMA application_id") == kApplication; }
+
 void require_ours(SqliteDatabase& database) {
-    if (number_of(database, "SELECT count(*) FROM sqlite_master") == 0) return;
-    if (number_of(database, "PRAGMA application_id") != kApplication)
+    if (is_empty(database)) return;
+    if (!names_us(database))
         throw ConfigError("database " + database.path() + " was made by another program", "Move it away, or give another --output");
     const std::int64_t version = number_of(database, "PRAGMA user_version");
     if (version != kVersion)
         throw ConfigError("database " + database.path() + " has tables of version " + std::to_string(version) + "; this program knows " +
                               std::to_string(kVersion),
                           "Move it away, or give another --output");
+}
+
+// What SQLite keeps beside a database while it is open, or was when its program was killed.
+std::array<std::string, 3> logs_of(const std::string& path) { return {path + "-journal", path + "-wal", path + "-shm"}; }
+
+// A file's header names its maker, as far as it was brought there from the log; damage behind it does not matter. Otherwise SQLite is asked.
+bool is_file_of_ours(const std::string& path) {
+    constexpr std::string_view kMagic("SQLite format 3\0", 16);
+    constexpr std::size_t kApplicationAt = 68;
+    std::array<char, 100> header{};
+    if (!fs::is_regular_file(path)) return false;
+    std::ifstream file(path, std::ios::binary);
+    if (!file) throw cannot_write("reading whose database " + path + " is", errno);
+    file.read(header.data(), header.size());
+    if (file.gcount() == 0) return true;
+    if (!std::string_view(header.data(), header.size()).starts_with(kMagic)) return false;
+    std::int64_t application = 0;
+    for (std::size_t at = kApplicationAt; at < kApplicationAt + 4; ++at) application = application << 8 | static_cast<unsigned char>(header[at]);
+    if (application == kApplication) return true;
+    SqliteDatabase database = SqliteDatabase::opened_to_read(path);
+    return is_empty(database) || names_us(database);
+}
+
+[[noreturn]] void fail_in_the_way(const std::string& file) {
+    throw ConfigError(file + " is where this run's database goes, and was made by another program", "Move it away, or give another --output");
 }
 
 }  // namespace
@@ -66,7 +99,7 @@ void OutputDatabase::open() {
     database_.emplace(path_, durability_);
     require_ours(*database_);
     database_->transact([&] {
-        if (number_of(*database_, "PRAGMA application_id") == kApplication) return;
+        if (names_us(*database_)) return;
         database_->execute(("PRAGMA application_id = " + std::to_string(kApplication)).c_str());
         database_->execute(("PRAGMA user_version = " + std::to_string(kVersion)).c_str());
         database_->execute(schema_.c_str());
@@ -87,13 +120,29 @@ void finish_database(const std::string& folder, const std::string& name) {
         fail_taken_away(path, mark);
 }
 
-void remove_database(const std::string& folder, const std::string& name) {
+void require_replaceable(const std::string& folder, const std::string& name) {
     const std::string path = path_of(folder, name);
-    for (const std::string& file : {mark_of(folder, name), path, path + "-journal", path + "-wal", path + "-shm"}) {
+    if (is_there(path)) {
+        if (!is_file_of_ours(path)) fail_in_the_way(path);
+        return;
+    }
+    if (is_there(mark_of(folder, name))) return;
+    for (const std::string& log : logs_of(path))
+        if (is_there(log)) fail_in_the_way(log);
+}
+
+// The mark goes last: as long as it is there, what is left of a removal that was killed is known as ours.
+void remove_database(const std::string& folder, const std::string& name) {
+    require_replaceable(folder, name);
+    const auto remove = [](const std::string& file) {
         std::error_code failure;
         fs::remove(file, failure);
         if (failure) throw cannot_write("removing " + file, failure.value());
-    }
+    };
+    const std::string path = path_of(folder, name);
+    remove(path);
+    for (const std::string& log : logs_of(path)) remove(log);
+    remove(mark_of(folder, name));
 }
 
 }  // namespace offramp

@@ -38,7 +38,10 @@ class OutputDatabase {
 // When nobody writes any more: makes the database one file, without a log beside it. Without one nothing is done. Errors: those of
 // OutputDatabase.
 void finish_database(const std::string& folder, const std::string& name);
-// Removes database and mark. Errors: SystemError with CannotWrite.
+// What would lie in the way of a new database: nothing, or one of ours in whatever state. Changes nothing. Errors: ConfigError when it
+// is somebody else's; those of SqliteDatabase when that cannot be told.
+void require_replaceable(const std::string& folder, const std::string& name);
+// Removes database and mark. Errors: those of require_replaceable(), before anything is removed; SystemError with CannotWrite.
 void remove_database(const std::string& folder, const std::string& name);
 
 }  // namespace offramp

@@ -82,20 +82,25 @@ std::string SqliteStatement::text(int column) const {
 
 // --- the database ---
 
-SqliteDatabase::SqliteDatabase(std::string path, Durability durability, std::chrono::milliseconds patience)
+SqliteDatabase::SqliteDatabase(std::string path, int open_flags, std::chrono::milliseconds patience)
     : path_(std::move(path)), patience_(patience) {
     sqlite3* connection = nullptr;
-    const int result = sqlite3_open_v2(path_.c_str(), &connection,
-                                       SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nullptr);
+    const int result = sqlite3_open_v2(path_.c_str(), &connection, open_flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nullptr);
     connection_.reset(connection);
     if (result != SQLITE_OK) fail("opening it", result);
     sqlite3_busy_handler(
         connection,
         [](void* self, int waits_before) { return static_cast<SqliteDatabase*>(self)->wait_for_others(waits_before) ? 1 : 0; }, this);
+}
+
+SqliteDatabase::SqliteDatabase(std::string path, Durability durability, std::chrono::milliseconds patience)
+    : SqliteDatabase(std::move(path), SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, patience) {
     execute(kPageSize);
     start_log();
     execute(durability == Durability::PowerCut ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL");
 }
+
+SqliteDatabase SqliteDatabase::opened_to_read(std::string path) { return {std::move(path), SQLITE_OPEN_READONLY, kPatience}; }
 
 SqliteDatabase::~SqliteDatabase() { statements_.clear(); }
 
@@ -186,7 +191,7 @@ void SqliteDatabase::fail(const std::string& tried, int result) const {
         case SQLITE_NOTADB:
         case SQLITE_CORRUPT:
             throw Error(ExitCode::CannotWrite, "database " + path_ + " cannot be used: " + text,
-                        "Move the file away, or give another output; a run without --resume begins anew");
+                        "Move the file away, or give another output");
         default:
             throw Error(ExitCode::System, "database " + path_ + ": " + tried + ": " + text + " (SQLite's " + std::to_string(result) + ")",
                         "Is it a database of another program, or of another version?");

@@ -59,6 +59,8 @@ class SqliteDatabase {
 
     // Makes the database when there is none; its folder must be there.
     SqliteDatabase(std::string path, Durability durability, std::chrono::milliseconds patience = kPatience);
+    // One that is there, to be read; neither the file nor its log changes.
+    static SqliteDatabase opened_to_read(std::string path);
     SqliteDatabase(const SqliteDatabase&) = delete;
     SqliteDatabase& operator=(const SqliteDatabase&) = delete;
     ~SqliteDatabase();
@@ -82,6 +84,7 @@ class SqliteDatabase {
         void operator()(sqlite3* connection) const noexcept;
     };
 
+    SqliteDatabase(std::string path, int open_flags, std::chrono::milliseconds patience);
     void start_log();
     void require_in_place();
     bool wait_for_others(int waits_before);

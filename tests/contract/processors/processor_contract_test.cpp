@@ -2,9 +2,12 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <functional>
 
 #include "common/base/error.hpp"
 #include "consumer/processors/finish.hpp"
+#include "tests/contract/processors/killed_child.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 
 namespace offramp::test {
@@ -29,6 +32,24 @@ class ProcessorContract : public ::testing::TestWithParam<std::string> {
         return slabs;
     }
 
+    // What a consumer leaves that is killed behind its last slab: a database's log is still there.
+    void process_all_and_die(const RunConfig& config) const {
+        const Fate fate = killed_at_call(1, [&](const std::function<void()>& die) {
+            const auto processor = make_processor(config.processor, {&config});
+            for (const MemorySlab& slab : grouped({4, 8})) processor->process(slab.contents(), kNoProgress, kCurrent);
+            die();
+        });
+        ASSERT_EQ(fate, Fate::Killed);
+    }
+
+    // Everything below the folder by its relative path, also what databases keep beside them.
+    static std::vector<std::string> names_in(const std::string& folder) {
+        std::vector<std::string> names;
+        for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+            names.push_back(std::filesystem::relative(entry.path(), folder).string());
+        return names;
+    }
+
     Tree fresh_run(const std::vector<std::uint64_t>& sizes) const {
         const ScratchFolder folder;
         return run_over(config_for(GetParam(), folder.path()), folder.path(), grouped(sizes));
@@ -49,6 +70,30 @@ TEST_P(ProcessorContract, SlabsDeliveredTwiceBeforeTheEndChangeNothing) {
     auto slabs = grouped({4, 4, 4});
     for (MemorySlab& again : grouped({6, 6})) slabs.push_back(std::move(again));
     EXPECT_EQ(run_over(config_for(GetParam(), folder.path()), folder.path(), slabs), fresh_run({4, 4, 4}));
+}
+
+// The tables of finish.cpp know what a processor appends to: what it began is ended with the run, and removed before another.
+TEST_P(ProcessorContract, AtTheEndNoLogAndNoSegmentIsLeft) {
+    const ScratchFolder folder;
+    const RunConfig config = config_for(GetParam(), folder.path());
+    process_all_and_die(config);
+    finish_run(config);
+    for (const std::string& name : names_in(folder.path()))
+        EXPECT_THAT(name, ::testing::Not(::testing::AnyOf(::testing::HasSubstr("-wal"), ::testing::HasSubstr("-shm"), ::testing::HasSubstr("-journal"),
+                                                          ::testing::HasSubstr(".offramp-segments"), ::testing::HasSubstr(".offramp-tmp"))));
+}
+
+TEST_P(ProcessorContract, StartingOverLeavesOnlyFilesOfSingleSamples) {
+    for (const bool finished : {false, true}) {
+        const ScratchFolder folder;
+        const RunConfig config = config_for(GetParam(), folder.path());
+        process_all_and_die(config);
+        if (finished) finish_run(config);
+        start_over(config);
+        const std::vector<std::string> left = names_in(folder.path());
+        EXPECT_TRUE(names_files_by_key() || left.empty()) << ::testing::PrintToString(left);
+        for (const std::string& name : left) EXPECT_THAT(name, ::testing::StartsWith("folder ")) << "not named by a key";
+    }
 }
 
 TEST_P(ProcessorContract, GroupingChangesNeitherNamesNorBytes) {

@@ -1,10 +1,12 @@
 #include <gmock/gmock.h>
 
 #include <cstring>
+#include <utility>
 
 #include "common/base/error.hpp"
 #include "consumer/processors/finish.hpp"
 #include "tests/contract/processors/processor_world.hpp"
+#include "tests/unit/images/picture_files.hpp"
 #include "tests/unit/processors/hand_made.hpp"
 
 namespace offramp {
@@ -39,7 +41,7 @@ TEST(Records, SayWhatShareOfThePixelsIsOfWhichClass) {
     const ScratchFolder folder;
     HandMade made = mapped();
     const RunConfig config = test::config_for("records", folder.path());
-    EXPECT_EQ(rows_after(config, {made.contents}), "records\t0\tsample\tdone\t{}\t{\"0\":0.25,\"255\":0.25,\"7\":0.5}\tm\n");
+    EXPECT_EQ(rows_after(config, {made.contents}), "records\t0\tsample\tdone\t{}\t{\"0\":0.25,\"255\":0.25,\"7\":0.5}\t{}\tm\n");
     made.add(spec_of("scores", kFloat32, {1, 2, 1, 1}));
     EXPECT_THAT(rows_after(config, {made.contents}), HasSubstr("\t{\"map\":{\"0\":0.25,\"255\":0.25,\"7\":0.5},\"scores\":{\"0\":1.0}}\t"));
 }
@@ -48,7 +50,7 @@ TEST(Records, OfAModelWithoutClassesHaveNone) {
     const ScratchFolder folder;
     HandMade made = test::one_sample();
     made.add(spec_of("v", kFloat32, {1, 8}));
-    EXPECT_EQ(rows_after(test::config_for("records", folder.path()), {made.contents}), "records\t0\tsample\tdone\t{}\tnothing\t\n");
+    EXPECT_EQ(rows_after(test::config_for("records", folder.path()), {made.contents}), "records\t0\tsample\tdone\t{}\tnothing\t{}\t\n");
 }
 
 TEST(Records, ListTheFilesOfTheOthersWhereverTheyStandInTheRow) {
@@ -71,12 +73,68 @@ TEST(Records, WhatWasSkippedAndIsDoneLaterIsDoneAndStaysSo) {
     HandMade made = mapped();
     SlabContents skipped = made.contents;
     skipped.samples[0].hole = true;
-    EXPECT_EQ(rows_after(config, {skipped}), "records\t0\tsample\tskipped\t{}\tnothing\tm\n");
+    EXPECT_EQ(rows_after(config, {skipped}), "records\t0\tsample\tskipped\t{}\tnothing\t{}\tm\n");
     const std::string done = rows_after(config, {made.contents});
     EXPECT_THAT(done, HasSubstr("\tdone\t"));
     // A run that continues another sends what is done as a hole named by its number.
     skipped.samples[0].key = "0";
     EXPECT_EQ(rows_after(config, {skipped}), done);
+}
+
+class RecordsOfAManifest : public ::testing::Test {
+  protected:
+    RecordsOfAManifest() {
+        config = test::config_for("records", "");
+        config.input = inputs.write("list.jsonl",
+                                    "{\"id\":\"chair\",\"uri\":\"a.png\",\"price\":12,\"names\":[\"Stuhl\",\"chaise\"]}\nbad\n"
+                                    "{\"id\":\"gone\",\"uri\":\"gone.png\",\"price\":9}\n{\"id\":\"plain\",\"uri\":\"a.png\"}\n");
+        made = mapped();
+    }
+
+    std::string row_of(const std::string& key, std::uint64_t item, bool hole = false) {
+        SlabContents slab = made.contents;
+        slab.samples[0].key = key;
+        slab.samples[0].item = item;
+        slab.samples[0].hole = hole;
+        const ScratchFolder own;
+        config.output = own.path();
+        return rows_after(config, {slab});
+    }
+
+    TempFolder inputs;
+    RunConfig config;
+    HandMade made;
+};
+
+TEST_F(RecordsOfAManifest, HaveItsColumns) {
+    EXPECT_THAT(row_of("chair", 0), HasSubstr("\tdone\t{}\t{\"0\":0.25,\"255\":0.25,\"7\":0.5}\t{\"names\":[\"Stuhl\",\"chaise\"],\"price\":12}\tm\n"));
+    EXPECT_THAT(row_of("plain", 3), HasSubstr("\t{}\tm\n"));
+}
+
+TEST_F(RecordsOfAManifest, WhatWasSkippedHasThemWhereItsLineCanBeRead) {
+    EXPECT_EQ(row_of("gone", 2, true), "records\t2\tgone\tskipped\t{}\tnothing\t{\"price\":9}\tm\n");
+    EXPECT_EQ(row_of("line-2", 1, true), "records\t1\tline-2\tskipped\t{}\tnothing\t{}\tm\n");
+    EXPECT_EQ(row_of("7", 7, true), "records\t7\t7\tskipped\t{}\tnothing\t{}\tm\n");
+}
+
+// A key of no line: the manifest is another one by now.
+TEST_F(RecordsOfAManifest, AnInputThatChangedIsSaid) {
+    try {
+        row_of("chair 2", 0);
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.exit_code(), ExitCode::NoInput);
+        EXPECT_THAT(error.what(), HasSubstr("'chair 2'"));
+    }
+}
+
+TEST_F(RecordsOfAManifest, AnInputThatIsNoListHasNone) {
+    for (const auto& [source, input] : {std::pair("synthetic", ""), std::pair("auto", ""), std::pair("auto", "/nowhere/rows.npy"),
+                                        std::pair("text", "/nowhere/lines.txt"), std::pair("images", "/nowhere")}) {
+        config.source = source;
+        config.input = input;
+        EXPECT_THAT(row_of("0", 0), HasSubstr("\tdone\t{}\t{\"0\":0.25,\"255\":0.25,\"7\":0.5}\t{}\tm\n")) << source << " " << input;
+    }
 }
 
 }  // namespace

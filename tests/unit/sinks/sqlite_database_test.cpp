@@ -7,8 +7,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <map>
+#include <utility>
 
 #include "common/base/error.hpp"
+#include "consumer/processors/finish.hpp"
 #include "consumer/sinks/output_database.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 
@@ -232,8 +236,117 @@ TEST(OutputDatabase, AnothersDatabaseIsRefused) {
     Stranger(folder.path() + "/rows.sqlite").execute("CREATE TABLE t (a INTEGER PRIMARY KEY)");
     EXPECT_EQ(refused().code, ExitCode::Usage);
     EXPECT_THAT(refused().text, HasSubstr("made by another program"));
-    Stranger(folder.path() + "/rows.sqlite").execute("PRAGMA application_id = 1330005586; PRAGMA user_version = 2");
-    EXPECT_THAT(refused().text, AllOf(HasSubstr("tables of version 2"), HasSubstr("knows 1")));
+    Stranger(folder.path() + "/rows.sqlite").execute("PRAGMA application_id = 1330005586; PRAGMA user_version = 99");
+    EXPECT_THAT(refused().text, AllOf(HasSubstr("tables of version 99"), HasSubstr("knows 2")));
+}
+
+// --- a new run in a folder where something is ---
+
+std::string bytes_of(const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Every file with its bytes, what databases keep beside them, too.
+std::map<std::string, std::string> files_in(const std::string& folder) {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+        if (entry.is_regular_file()) files[std::filesystem::relative(entry.path(), folder).string()] = bytes_of(entry.path());
+    return files;
+}
+
+void copy_files(const std::string& from, const std::string& to) {
+    std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
+}
+
+TEST(StartOver, AnothersDatabaseStaysAndIsSaid) {
+    for (const auto& [processor, path] : {std::pair("records", "records.sqlite"), std::pair("embeddings-sqlite", "embeddings.sqlite"),
+                                          std::pair("checksum,records", "records/records.sqlite")}) {
+        const ScratchFolder folder;
+        const RunConfig config = test::config_for(processor, folder.path());
+        const std::string database = folder.path() + "/" + path;
+        std::filesystem::create_directories(std::filesystem::path(database).parent_path());
+        Stranger(database).execute("CREATE TABLE t (a); INSERT INTO t VALUES ('precious'); PRAGMA application_id = 7");
+        std::ofstream(folder.path() + "/.offramp-manifest") << "of an earlier run";
+        const auto before = files_in(folder.path());
+        const Refusal refused = refusal_of([&] { start_over(config); });
+        EXPECT_EQ(refused.code, ExitCode::Usage) << processor;
+        EXPECT_THAT(refused.text, AllOf(HasSubstr(database), HasSubstr("made by another program"), HasSubstr("Move it away"), HasSubstr("--output")));
+        EXPECT_TRUE(files_in(folder.path()) == before) << processor;
+    }
+}
+
+TEST(StartOver, WhatAnotherWroteToItsLogStays) {
+    const ScratchFolder making;
+    const ScratchFolder folder;
+    {
+        Stranger other(making.path() + "/records.sqlite");
+        other.execute("PRAGMA journal_mode = WAL; CREATE TABLE t (a); INSERT INTO t VALUES ('precious')");
+        copy_files(making.path(), folder.path());   // as a killed program leaves it
+    }
+    // A mark says that a database was begun here, not that this one is it.
+    std::ofstream(folder.path() + "/.offramp-made-records") << "";
+    auto before = files_in(folder.path());
+    EXPECT_THAT(before["records.sqlite-wal"], HasSubstr("precious"));
+    EXPECT_EQ(refusal_of([&] { start_over(test::config_for("records", folder.path())); }).code, ExitCode::Usage);
+    auto after = files_in(folder.path());
+    for (auto* files : {&before, &after}) files->erase("records.sqlite-shm");   // an index of the log, in which readers note themselves
+    EXPECT_TRUE(after == before);
+    EXPECT_TRUE(std::filesystem::exists(folder.path() + "/records.sqlite-shm"));
+}
+
+TEST(StartOver, WhatIsNoDatabaseStaysAndIsSaid) {
+    const ScratchFolder folder;
+    const std::string path = folder.path() + "/records.sqlite";
+    const auto refused = [&] { return refusal_of([&] { start_over(test::config_for("records", folder.path())); }); };
+    for (const std::string& text : {std::string("notes"), std::string(5000, 'x')}) {
+        std::ofstream(path, std::ios::trunc) << text;
+        EXPECT_EQ(refused().code, ExitCode::Usage);
+        EXPECT_THAT(refused().text, AllOf(HasSubstr(path), HasSubstr("made by another program")));
+        EXPECT_EQ(bytes_of(path), text);
+    }
+    std::filesystem::rename(path, path + "-wal");   // of a database that somebody has moved
+    EXPECT_THAT(refused().text, HasSubstr(path + "-wal"));
+    EXPECT_TRUE(std::filesystem::exists(path + "-wal"));
+    std::filesystem::remove(path + "-wal");
+    std::filesystem::create_directory(path);
+    EXPECT_THAT(refused().text, HasSubstr(path));
+    EXPECT_TRUE(std::filesystem::is_directory(path));
+}
+
+// A run that was killed: all rows, and that the database is ours, stand in its log alone.
+TEST(StartOver, ReplacesOursHoweverItWasLeft) {
+    const ScratchFolder making;
+    const ScratchFolder folder;
+    const std::string path = folder.path() + "/records.sqlite";
+    const RunConfig config = test::config_for("records", folder.path());
+    {
+        OutputDatabase database(making.path(), "records", kSchema, Durability::Process);
+        add(database, 1);
+        copy_files(making.path(), folder.path());
+    }
+    EXPECT_EQ(bytes_of(path).substr(68, 4), std::string(4, '\0'));
+    start_over(config);
+    EXPECT_TRUE(files_in(folder.path()).empty());
+
+    copy_files(making.path(), folder.path());
+    EXPECT_EQ(bytes_of(path).substr(68, 4), "OFFR");
+    std::filesystem::resize_file(path, 5000);   // damaged
+    start_over(config);
+    EXPECT_TRUE(files_in(folder.path()).empty());
+
+    copy_files(making.path(), folder.path());
+    Stranger(path).execute("PRAGMA user_version = 99");   // of another version of this program
+    start_over(config);
+    EXPECT_TRUE(files_in(folder.path()).empty());
+
+    std::ofstream(path) << "";   // killed before anything stood in it
+    start_over(config);
+    EXPECT_TRUE(files_in(folder.path()).empty());
+
+    for (const char* left : {"records.sqlite-wal", ".offramp-made-records"}) std::ofstream(folder.path() + "/" + left) << "";
+    start_over(config);   // killed while it started over
+    EXPECT_TRUE(files_in(folder.path()).empty());
 }
 
 }  // namespace
