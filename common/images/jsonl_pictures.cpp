@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include "common/base/error.hpp"
+#include "common/images/input_json.hpp"
 #include "common/images/item_keys.hpp"
 #include "common/images/unreadable_item.hpp"
 
@@ -73,12 +74,7 @@ struct Entry {
 Entry parse(std::string_view text) {
     if (text.size() > kMostLineBytes) throw UnreadableItem("longer than 16 MiB");
     Entry entry;
-    try {
-        entry.columns = json::parse(text);
-    } catch (const json::parse_error& problem) {
-        throw UnreadableItem("no JSON: it breaks at byte " + std::to_string(problem.byte));
-    }
-    if (!entry.columns.is_object()) throw UnreadableItem(std::string("no JSON object, but ") + entry.columns.type_name());
+    entry.columns = parse_input_object(text);
     const auto uri = entry.columns.find("uri");
     if (uri == entry.columns.end()) throw UnreadableItem("no \"uri\" in it");
     if (!uri->is_string() || uri->get_ref<const std::string&>().empty()) throw UnreadableItem("its \"uri\" is no text");

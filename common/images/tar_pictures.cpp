@@ -12,6 +12,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/regular_file.hpp"
+#include "common/images/input_json.hpp"
 #include "common/images/item_keys.hpp"
 #include "common/images/tar_index.hpp"
 #include "common/images/unreadable_item.hpp"
@@ -184,9 +185,11 @@ std::string TarPictures::columns(std::uint64_t picture) const {
     for (const Part& part : sample.notes) {
         std::string text = text_of(sample, part);
         if (part.extension == "json") {
-            const json object = json::parse(text, nullptr, false);
-            if (!object.is_object()) throw UnreadableItem("its .json is no JSON object");
-            all.update(object);
+            try {
+                all.update(parse_input_object(text));
+            } catch (const UnreadableItem& problem) {
+                throw UnreadableItem(std::string("its .json: ") + problem.what());
+            }
         } else {
             while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
             all[part.extension] = std::move(text);
