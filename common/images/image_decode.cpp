@@ -1,16 +1,10 @@
 #include "common/images/image_decode.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <limits>
 
 #include "common/base/error.hpp"
-#include "common/base/unique_fd.hpp"
+#include "common/base/regular_file.hpp"
 #include "common/images/image_format.hpp"
 #include "common/images/item_keys.hpp"
 #include "common/images/png.hpp"
@@ -22,35 +16,6 @@ namespace {
 
 constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
 constexpr std::size_t kKeptBytes = std::size_t{64} << 20;  // of scratch, from image to image
-
-[[noreturn]] void refuse(const char* what, int errno_value) {
-    throw UnreadableItem(std::string(what) + ": " + std::strerror(errno_value));
-}
-
-UniqueFd open_regular(const std::string& path, struct stat& status) {
-    // Not blocking: opening a named pipe would wait for its writer.
-    UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    const int open_errno = errno;
-    if ((fd ? ::fstat(fd.get(), &status) : ::stat(path.c_str(), &status)) == 0) {
-        if (S_ISDIR(status.st_mode) && !fd) refuse("a folder that cannot be listed", open_errno);
-        if (S_ISDIR(status.st_mode)) throw UnreadableItem("a folder, not a file");
-        if (!S_ISREG(status.st_mode)) throw UnreadableItem("not a regular file");
-    }
-    if (!fd) refuse("cannot be opened", open_errno);
-    return fd;
-}
-
-// Reads from `offset` on until `to` is full or the file ends. Returns the bytes read.
-std::size_t read_full(int fd, std::uint64_t offset, std::span<std::byte> to) {
-    std::size_t done = 0;
-    while (done < to.size()) {
-        const ssize_t got = ::pread(fd, to.data() + done, to.size() - done, static_cast<off_t>(offset + done));
-        if (got < 0 && errno != EINTR) refuse("cannot be read", errno);
-        if (got == 0) break;
-        if (got > 0) done += static_cast<std::size_t>(got);
-    }
-    return done;
-}
 
 // How many bytes of the file are the picture's.
 std::uint64_t bytes_at(const PicturePlace& place, std::uint64_t file_bytes) {
@@ -111,12 +76,12 @@ ImageSize ImageDecoder::decode_file_in_full(const PicturePlace& place, std::vect
 // The whole file, once its front has shown that it is an image that can be read.
 void ImageDecoder::read(const PicturePlace& place) {
     if (file_.capacity() > kKeptBytes) file_ = {};
-    struct stat status {};
-    const UniqueFd fd = open_regular(place.path, status);
-    const std::uint64_t bytes = bytes_at(place, static_cast<std::uint64_t>(status.st_size));
+    const RegularFile file = or_unreadable([&] { return RegularFile(place.path); });
+    const auto read_at = [&](std::uint64_t offset, std::span<std::byte> to) { return or_unreadable([&] { return file.read_at(offset, to); }); };
+    const std::uint64_t bytes = bytes_at(place, file.size());
     // The front alone decides whether the rest is worth reading.
     file_.resize(std::min<std::uint64_t>(bytes, kMagicBytes));
-    std::size_t got = read_full(fd.get(), place.offset, file_);
+    std::size_t got = read_at(place.offset, file_);
     file_.resize(got);
     const ImageFormat format = image_format(file_);
     if (!readable(format)) refuse_format(format);
@@ -124,7 +89,7 @@ void ImageDecoder::read(const PicturePlace& place) {
         throw UnreadableItem("a file of " + std::to_string(bytes) + " bytes; at most 1 GiB is read");
     if (bytes > got) {
         file_.resize(bytes);
-        got += read_full(fd.get(), place.offset + got, std::span(file_).subspan(got));
+        got += read_at(place.offset + got, std::span(file_).subspan(got));
         file_.resize(got);  // shorter when the file shrank meanwhile
     }
 }

@@ -1,21 +1,16 @@
 #include "common/images/jsonl_pictures.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include "common/base/error.hpp"
+#include "common/images/input_json.hpp"
 #include "common/images/item_keys.hpp"
 #include "common/images/unreadable_item.hpp"
 
@@ -27,14 +22,23 @@ using nlohmann::json;
 
 constexpr std::size_t kMostLineBytes = std::size_t{16} << 20;
 
-[[noreturn]] void no_input(const std::string& input, const std::string& why) {
+[[noreturn]] void refuse(const std::string& input, const std::string& why, ExitCode code) {
     throw ConfigError("--input '" + printable(input) + "': " + why,
-                      "Give --input a file with one JSON object a line: {\"id\": \"7\", \"uri\": \"photos/7.jpg\"}", ExitCode::NoInput);
+                      "Give --input a file with one JSON object a line: {\"id\": \"7\", \"uri\": \"photos/7.jpg\"}; for a folder of images, --source images", code);
+}
+
+RegularFile open_manifest(const std::string& input) {
+    if (input.empty()) refuse(input, "the source jsonl needs an input and none is given", ExitCode::NoInput);
+    try {
+        return RegularFile(input);
+    } catch (const Error& problem) {
+        refuse(input, problem.what(), problem.exit_code());
+    }
 }
 
 // Hands out a file's lines without their ends; of one that is longer than kMostLineBytes only as much.
 template <class Take>
-void for_each_line(int fd, const Take& take) {
+void for_each_line(const RegularFile& file, const Take& take) {
     std::vector<char> block(std::size_t{1} << 20);
     std::string text;
     std::uint64_t offset = 0, bytes = 0;
@@ -44,12 +48,9 @@ void for_each_line(int fd, const Take& take) {
         bytes = 0;
         text.clear();
     };
-    for (;;) {
-        const ssize_t got = ::read(fd, block.data(), block.size());
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) throw SystemError("reading --input", errno, "Check the file system that it lies on", ExitCode::NoInput);
-        if (got == 0) break;
-        std::string_view left(block.data(), static_cast<std::size_t>(got));
+    std::size_t got = 0;
+    for (std::uint64_t at = 0; (got = file.read_at(at, std::as_writable_bytes(std::span(block)))) > 0; at += got) {
+        std::string_view left(block.data(), got);
         while (!left.empty()) {
             const std::size_t end = std::min(left.find('\n'), left.size());
             text += left.substr(0, std::min(end, kMostLineBytes + 1 - std::min(text.size(), kMostLineBytes + 1)));
@@ -73,12 +74,7 @@ struct Entry {
 Entry parse(std::string_view text) {
     if (text.size() > kMostLineBytes) throw UnreadableItem("longer than 16 MiB");
     Entry entry;
-    try {
-        entry.columns = json::parse(text);
-    } catch (const json::parse_error& problem) {
-        throw UnreadableItem("no JSON: it breaks at byte " + std::to_string(problem.byte));
-    }
-    if (!entry.columns.is_object()) throw UnreadableItem(std::string("no JSON object, but ") + entry.columns.type_name());
+    entry.columns = parse_input_object(text);
     const auto uri = entry.columns.find("uri");
     if (uri == entry.columns.end()) throw UnreadableItem("no \"uri\" in it");
     if (!uri->is_string() || uri->get_ref<const std::string&>().empty()) throw UnreadableItem("its \"uri\" is no text");
@@ -135,23 +131,20 @@ std::string line_label(std::uint64_t number) { return "line " + std::to_string(n
 
 }  // namespace
 
-JsonlPictures::JsonlPictures(const std::string& input) : input_(input) {
-    if (input.empty()) no_input(input, "the source jsonl needs an input and none is given");
+JsonlPictures::JsonlPictures(const std::string& input) : input_(input), file_(open_manifest(input)) {
     const fs::path parent = fs::path(input).parent_path();
     folder_ = parent.empty() ? "." : parent.string();
-    file_ = UniqueFd(::open(input.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    if (!file_) no_input(input, std::string("cannot be opened: ") + std::strerror(errno));
-    struct stat status {};
-    if (::fstat(file_.get(), &status) != 0 || !S_ISREG(status.st_mode))
-        throw ConfigError("--input '" + printable(input) + "': not a regular file, which --source jsonl reads",
-                          "Give --input a file with one JSON object a line; for a folder of images, --source images", ExitCode::BadInput);
-    read_lines();
-    if (lines_.empty()) no_input(input, "no line in this manifest");
+    try {
+        read_lines();
+    } catch (const Error& problem) {
+        refuse(input, problem.what(), problem.exit_code());
+    }
+    if (lines_.empty()) refuse(input, "no line in this manifest", ExitCode::NoInput);
 }
 
 void JsonlPictures::read_lines() {
     std::uint64_t number = 0;
-    for_each_line(file_.get(), [&](std::uint64_t offset, std::uint64_t bytes, std::string_view text) {
+    for_each_line(file_, [&](std::uint64_t offset, std::uint64_t bytes, std::string_view text) {
         Line line{.number = ++number, .offset = offset, .bytes = bytes};
         if (number == 1 && text.starts_with("\xef\xbb\xbf")) {   // a byte-order mark, as Windows' editors write it
             text.remove_prefix(3);
@@ -193,14 +186,13 @@ void JsonlPictures::check_usable(std::uint64_t picture) const {
 std::string JsonlPictures::text_of(std::uint64_t picture) const {
     const Line& line = lines_[picture];
     std::string text(line.bytes, '\0');
-    std::size_t done = 0;
-    while (done < text.size()) {
-        const ssize_t got = ::pread(file_.get(), text.data() + done, text.size() - done, static_cast<off_t>(line.offset + done));
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) throw UnreadableItem(line_label(line.number) + " cannot be read: " + std::strerror(errno));
-        if (got == 0) throw UnreadableItem(line_label(line.number) + " is gone: the manifest became shorter");
-        done += static_cast<std::size_t>(got);
+    std::size_t got = 0;
+    try {
+        got = file_.read_at(line.offset, std::as_writable_bytes(std::span(text)));
+    } catch (const Error& problem) {
+        throw UnreadableItem(line_label(line.number) + " " + problem.what());
     }
+    if (got < text.size()) throw UnreadableItem(line_label(line.number) + " is gone: the manifest became shorter");
     return text;
 }
 

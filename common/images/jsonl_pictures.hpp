@@ -4,7 +4,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "common/base/unique_fd.hpp"
+#include "common/base/regular_file.hpp"
 #include "common/images/picture_list.hpp"
 
 namespace offramp {
@@ -42,7 +42,7 @@ class JsonlPictures final : public PictureList {
 
     std::string input_;
     std::string folder_;
-    UniqueFd file_;
+    RegularFile file_;
     std::vector<Line> lines_;
     std::vector<std::string> keys_;                             // at first the names that they are made of
     std::unordered_map<std::string, std::uint64_t> ids_;        // while reading: the line that has each

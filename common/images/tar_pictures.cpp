@@ -1,22 +1,18 @@
 #include "common/images/tar_pictures.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include "common/base/error.hpp"
-#include "common/base/unique_fd.hpp"
+#include "common/base/regular_file.hpp"
+#include "common/images/input_json.hpp"
 #include "common/images/item_keys.hpp"
 #include "common/images/tar_index.hpp"
 #include "common/images/unreadable_item.hpp"
@@ -53,23 +49,12 @@ std::vector<std::string> shards_in(const std::string& folder) {
     return names;
 }
 
-std::size_t read_part(int fd, std::uint64_t offset, char* to, std::size_t bytes) {
-    std::size_t done = 0;
-    while (done < bytes) {
-        const ssize_t got = ::pread(fd, to + done, bytes - done, static_cast<off_t>(offset + done));
-        if (got < 0 && errno != EINTR) throw UnreadableItem(std::string("cannot be read: ") + std::strerror(errno));
-        if (got == 0) break;
-        if (got > 0) done += static_cast<std::size_t>(got);
-    }
-    return done;
+std::size_t read_at(const RegularFile& shard, std::uint64_t offset, std::span<char> to) {
+    return or_unreadable([&] { return shard.read_at(offset, std::as_writable_bytes(to)); });
 }
 
-UniqueFd open_shard(const std::string& path) {
-    UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    if (!fd) throw UnreadableItem(std::string("cannot be opened: ") + std::strerror(errno));
-    struct stat status {};
-    if (::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) throw UnreadableItem("not a regular file");
-    return fd;
+RegularFile open_shard(const std::string& path) {
+    return or_unreadable([&] { return RegularFile(path); });
 }
 
 // A member's sample and the rest, as WebDataset parts them; an empty sample: it belongs to none.
@@ -126,8 +111,8 @@ void TarPictures::read_shard(const std::string& name) {
         others.clear();
     };
     try {
-        const UniqueFd fd = open_shard(shards_.back());
-        auto problem = index_tar([&](std::uint64_t offset, char* to, std::size_t bytes) { return read_part(fd.get(), offset, to, bytes); },
+        const RegularFile file = open_shard(shards_.back());
+        auto problem = index_tar([&](std::uint64_t offset, char* to, std::size_t bytes) { return read_at(file, offset, {to, bytes}); },
                                  [&](const TarMember& member) {
                                      auto [its_sample, extension] = parted(member.name);
                                      if (its_sample.empty()) return;
@@ -145,7 +130,7 @@ void TarPictures::read_shard(const std::string& name) {
                                  });
         end_sample();
         std::array<char, 2> front{};
-        if (problem && read_part(fd.get(), 0, front.data(), front.size()) == 2 && front[0] == '\x1f' && front[1] == '\x8b')
+        if (problem && read_at(file, 0, front) == 2 && front[0] == '\x1f' && front[1] == '\x8b')
             problem = "gzip-compressed; shards are read at any place: unpack it with gunzip";
         if (problem) add_broken(shard, prefix, *problem);
     } catch (const UnreadableItem& unreadable) {
@@ -188,7 +173,7 @@ std::string TarPictures::origin(std::uint64_t picture) const {
 std::string TarPictures::text_of(const Sample& sample, const Part& part) const {
     if (part.bytes > kMostNoteBytes) throw UnreadableItem("its ." + part.extension + " has " + std::to_string(part.bytes) + " bytes; at most 16 MiB are read");
     std::string text(part.bytes, '\0');
-    if (read_part(open_shard(shards_[sample.shard]).get(), part.offset, text.data(), text.size()) < text.size())
+    if (read_at(open_shard(shards_[sample.shard]), part.offset, text) < text.size())
         throw UnreadableItem("truncated: its ." + part.extension + " goes on behind the shard's end");
     return text;
 }
@@ -200,9 +185,11 @@ std::string TarPictures::columns(std::uint64_t picture) const {
     for (const Part& part : sample.notes) {
         std::string text = text_of(sample, part);
         if (part.extension == "json") {
-            const json object = json::parse(text, nullptr, false);
-            if (!object.is_object()) throw UnreadableItem("its .json is no JSON object");
-            all.update(object);
+            try {
+                all.update(parse_input_object(text));
+            } catch (const UnreadableItem& problem) {
+                throw UnreadableItem(std::string("its .json: ") + problem.what());
+            }
         } else {
             while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
             all[part.extension] = std::move(text);

@@ -1,17 +1,12 @@
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include "common/base/error.hpp"
-#include "common/base/unique_fd.hpp"
+#include "common/base/regular_file.hpp"
 #include "common/images/item_keys.hpp"
 #include "common/slab/float16_bits.hpp"
 #include "producer/sources/batch_source.hpp"
@@ -89,8 +84,7 @@ void convert(const RowLayout& layout, std::span<const std::byte> block, Places& 
 // The rows of one array. They are read, not mapped: as fast from the page cache, and a file that shrinks is an error, not a SIGBUS.
 class NpySource final : public BatchSource {
   public:
-    NpySource(const SourceOptions& options) : path_(options.config->input) {
-        open();
+    NpySource(const SourceOptions& options) : path_(options.config->input), file_(opened()) {
         const NpyHeader header = read_header();
         choose_layout(header, options);
         items_ = static_cast<std::uint64_t>(header.shape.front());
@@ -139,17 +133,17 @@ class NpySource final : public BatchSource {
         throw ConfigError("--input '" + printable(path_) + "': " + why, hint, code);
     }
 
-    void open() {
+    RegularFile opened() const {
         if (path_.empty()) refuse("the source npy needs an input and none is given", "Give --input a .npy file", ExitCode::NoInput);
-        file_ = UniqueFd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-        if (!file_) refuse(std::string("cannot be opened: ") + std::strerror(errno), "Give --input a .npy file", ExitCode::NoInput);
-        struct stat status {};
-        if (::fstat(file_.get(), &status) != 0 || !S_ISREG(status.st_mode)) refuse("not a regular file", "Give --input a .npy file");
-        file_bytes_ = static_cast<std::uint64_t>(status.st_size);
+        try {
+            return RegularFile(path_);
+        } catch (const Error& problem) {
+            refuse(problem.what(), "Give --input a .npy file", problem.exit_code());
+        }
     }
 
     NpyHeader read_header() const {
-        std::vector<std::byte> front(std::min<std::uint64_t>(file_bytes_, kMostNpyHeaderBytes));
+        std::vector<std::byte> front(std::min<std::uint64_t>(file_.size(), kMostNpyHeaderBytes));
         try {
             front.resize(read_at(0, front));
             return read_npy_header(front);
@@ -203,7 +197,7 @@ class NpySource final : public BatchSource {
     void check_bytes() {
         row_bytes_ = layout_.from_bytes();
         for (const std::int64_t side : layout_.shape) row_bytes_ *= static_cast<std::size_t>(side);
-        const std::uint64_t there = file_bytes_ - begin_;
+        const std::uint64_t there = file_.size() - begin_;
         if (items_ > there / row_bytes_)
             refuse("truncated: its header promises " + std::to_string(items_) + " rows of " + std::to_string(row_bytes_) + " bytes, and there are " +
                        std::to_string(there / row_bytes_) + " whole ones",
@@ -211,14 +205,7 @@ class NpySource final : public BatchSource {
     }
 
     std::size_t read_at(std::uint64_t offset, std::span<std::byte> to) const {
-        std::size_t done = 0;
-        while (done < to.size()) {
-            const ssize_t got = ::pread(file_.get(), to.data() + done, to.size() - done, static_cast<off_t>(offset + done));
-            if (got < 0 && errno != EINTR) throw UnreadableItem(std::string("cannot be read: ") + std::strerror(errno));
-            if (got == 0) break;
-            if (got > 0) done += static_cast<std::size_t>(got);
-        }
-        return done;
+        return or_unreadable([&] { return file_.read_at(offset, to); });
     }
     std::size_t read_some(std::uint64_t item, std::size_t from, std::span<std::byte> to) const {
         return read_at(begin_ + item * row_bytes_ + from, to);
@@ -228,9 +215,8 @@ class NpySource final : public BatchSource {
     }
 
     std::string path_;
+    RegularFile file_;
     std::string description_;
-    UniqueFd file_;
-    std::uint64_t file_bytes_ = 0;
     std::uint64_t items_ = 0;
     std::uint64_t begin_ = 0;      // of the numbers
     std::size_t row_bytes_ = 0;    // in the file

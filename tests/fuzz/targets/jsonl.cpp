@@ -36,7 +36,8 @@ FuzzTarget make_jsonl() {
         }
     };
     return {feed,
-            {"{\"id\": \"a\", \"uri\": \"b/a.jpg\", \"x\": [1, 2.5, null]}\n\n{\"id\": 7, \"uri\": \"file:///c%20d.png\"}\r\n{\"uri\": \"e\\u0000f\"}\n",
+            {"{\"uri\":\"a\",\"v\":1e999}\n{\"uri\":\"b\",\"v\":" + std::string(64, '[') + std::string(64, ']') + "}\n",
+             "{\"id\": \"a\", \"uri\": \"b/a.jpg\", \"x\": [1, 2.5, null]}\n\n{\"id\": 7, \"uri\": \"file:///c%20d.png\"}\r\n{\"uri\": \"e\\u0000f\"}\n",
              "\xef\xbb\xbf{\"uri\":\"a\"}\nno JSON\n{\"id\":\"a\",\"uri\":\"a\"}\n{\"id\":\"a\",\"uri\":\"\\ud83d\\ude00\"}"}};
 }
 

@@ -11,6 +11,7 @@
 namespace offramp {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -93,6 +94,48 @@ TEST_F(Jsonl, BadLinesArePicturesThatCannotBeRead) {
         EXPECT_EQ(reason(std::string("{\"uri\":\"a.jpg\",\"id\":") + id + "}"), "line 1: its \"id\" is neither text nor a whole number");
 }
 
+// Deeper than any stack is: what copies and writes JSON goes down level by level.
+TEST_F(Jsonl, LinesThatAreNestedTooDeepAreRefused) {
+    const auto nested = [](std::size_t levels) {
+        return "{\"uri\":\"a.jpg\",\"v\":" + std::string(levels - 1, '[') + std::string(levels - 1, ']') + "}";
+    };
+    const auto objects = [](std::size_t levels) {
+        std::string text = "{\"uri\":\"a.jpg\",\"v\":";
+        for (std::size_t i = 1; i < levels; ++i) text += "{\"v\":";
+        return text + "0" + std::string(levels, '}');
+    };
+    for (const std::size_t levels : {65U, 200'000U, 8'000'000U})
+        for (const std::string& line : {nested(levels), nested(levels).substr(0, levels + 20)}) EXPECT_EQ(reason(line), "line 1: nested deeper than 64 levels");
+    for (const std::size_t levels : {65U, 200'000U}) EXPECT_EQ(reason(objects(levels)), "line 1: nested deeper than 64 levels");
+    const auto pictures = list(nested(200'000) + "\n" + nested(64) + "\n" + objects(64) + "\n");
+    EXPECT_EQ(reason(pictures, 0), "line 1: nested deeper than 64 levels");
+    EXPECT_EQ(reason(pictures, 1), "");
+    EXPECT_EQ(pictures.columns(1), "{\"v\":" + std::string(63, '[') + std::string(63, ']') + "}");
+    EXPECT_EQ(reason(pictures, 2), "");
+}
+
+// Brackets in a text are no levels, wherever the text seems to end; nor are those that were closed.
+TEST_F(Jsonl, WhatOnlyLooksDeepIsRead) {
+    const std::string brackets(1000, '[');
+    std::string flat;
+    for (int i = 0; i < 1000; ++i) flat += ",[],{}";
+    const std::string columns = "{\"" + brackets + "\":\"\\\"" + brackets + "\\\\\",\"v\":[0" + flat + "]}";
+    const auto pictures = list("{\"uri\":\"a.jpg\"," + columns.substr(1) + "\n");
+    EXPECT_EQ(reason(pictures, 0), "");
+    EXPECT_EQ(pictures.columns(0), columns);
+}
+
+TEST_F(Jsonl, NumbersThatNoDoubleHoldsAreRefused) {
+    EXPECT_EQ(reason("{\"uri\":\"a.jpg\",\"v\":1e999}"), "line 1: a number that no double holds: '1e999'");
+    EXPECT_EQ(reason("{\"uri\":\"a.jpg\",\"v\":[-1e999]}"), "line 1: a number that no double holds: '-1e999'");
+    EXPECT_EQ(reason("{\"uri\":\"a.jpg\",\"v\":" + std::string(400, '9') + "}"), "line 1: a number that no double holds: '" + std::string(40, '9') + "...'");
+    EXPECT_EQ(reason("{\"uri\":\"a.jpg\",\"id\":1e999}"), "line 1: a number that no double holds: '1e999'");
+    const auto pictures = list("{\"uri\":\"a.jpg\"}\n{\"uri\":\"b.jpg\",\"v\":1e999}\n{\"uri\":\"c.jpg\",\"v\":1e-999}\n");
+    EXPECT_THAT(keys(pictures), ElementsAre("a", "line-2", "c"));
+    EXPECT_EQ(pictures.description(), "3 lines of " + folder / "list.jsonl" + ", 1 of them unusable");
+    EXPECT_EQ(pictures.columns(2), "{\"v\":0.0}");
+}
+
 TEST_F(Jsonl, ABadLineKeepsItsPlaceAndIsCounted) {
     const auto pictures = list("{\"id\":\"a\",\"uri\":\"1.jpg\"}\n\nnonsense\n{\"id\":\"b\",\"uri\":\"2.jpg\"}\n");
     EXPECT_THAT(keys(pictures), ElementsAre("a", "line-3", "b"));
@@ -155,7 +198,8 @@ TEST_F(Jsonl, WhatIsNoManifestIsRefused) {
     EXPECT_THAT(refusal("", ExitCode::NoInput), HasSubstr("none is given"));
     EXPECT_THAT(refusal(folder / "none.jsonl", ExitCode::NoInput), HasSubstr("No such file"));
     EXPECT_THAT(refusal(folder.write("e.jsonl", "\n\n"), ExitCode::NoInput), HasSubstr("no line in this manifest"));
-    EXPECT_THAT(refusal(folder.path().string(), ExitCode::BadInput), HasSubstr("--source images"));
+    EXPECT_THAT(refusal(folder.path().string(), ExitCode::BadInput), AllOf(HasSubstr("a folder, not a file"), HasSubstr("--source images")));
+    EXPECT_THAT(refusal("/proc/self/mem", ExitCode::NoInput), HasSubstr("'/proc/self/mem': cannot be read: Input/output error"));
     ASSERT_EQ(::mkfifo((folder / "p.jsonl").c_str(), 0644), 0);
     EXPECT_THAT(refusal(folder / "p.jsonl", ExitCode::BadInput), HasSubstr("not a regular file"));
 }

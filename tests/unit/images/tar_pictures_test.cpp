@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstring>
@@ -156,6 +157,26 @@ TEST_F(Shards, ASampleWithoutAPictureIsCounted) {
     EXPECT_EQ(pictures.description(), "2 samples of 1 shards of " + folder / "s.tar" + ", 1 of them unusable");
 }
 
+TEST_F(Shards, ColumnsThatCannotBeReadAreToldAndEndNothing) {
+    const std::string deep(200'000, '['), end(200'000, ']');
+    folder.write("s.tar", tar_member("a.png", picture(1)) + tar_member("a.json", "{\"v\":1e999}") + tar_member("b.png", picture(1)) +
+                              tar_member("b.json", "{\"v\":" + deep + end + "}") + tar_member("c.png", picture(1)) + tar_member("c.json", "{\"v\":") +
+                              tar_member("d.png", picture(1)) + tar_member("d.json", "{\"v\":[[1e99]]}\n") + tar_end());
+    const TarPictures pictures(folder / "s.tar");
+    const auto complaint = [&](std::uint64_t picture) {
+        try {
+            return pictures.columns(picture);
+        } catch (const UnreadableItem& unreadable) {
+            return std::string(unreadable.what());
+        }
+    };
+    EXPECT_EQ(complaint(0), "its .json: a number that no double holds: '1e999'");
+    EXPECT_EQ(complaint(1), "its .json: nested deeper than 64 levels");
+    EXPECT_EQ(complaint(2), "its .json: no JSON: it breaks at byte 6");
+    EXPECT_EQ(complaint(3), "{\"v\":[[1e+99]]}");
+    for (std::uint64_t i = 0; i < 4; ++i) EXPECT_EQ(pixels_of(pictures, i), gradient(kSize, 1)) << i;
+}
+
 TEST_F(Shards, ATruncatedShardGivesWhatItHasAndIsCounted) {
     const std::string whole = tar_member("a.png", picture(1)) + tar_member("b.png", picture(2)) + tar_end();
     folder.write("0.tar", whole.substr(0, whole.size() - 1024 - 512));   // within the second picture's padding or bytes
@@ -172,10 +193,14 @@ TEST_F(Shards, AShardThatCannotBeReadIsCounted) {
     folder.write("0.tar", std::string("\x1f\x8b\x08", 3) + std::string(1000, 'z'));
     folder.write("1.tar", tar_member("a.png", picture(1)) + tar_end());
     std::filesystem::create_symlink("/no/such/file", folder / "2.tar");
+    ASSERT_EQ(::mkfifo((folder / "3.tar").c_str(), 0644), 0);
+    std::filesystem::create_symlink("/proc/self/mem", folder / "4.tar");   // a regular file, and nothing at its front
     const TarPictures pictures(folder.path().string());
-    EXPECT_THAT(keys(pictures), ElementsAre("0/(broken)", "1/a", "2/(broken)"));
+    EXPECT_THAT(keys(pictures), ElementsAre("0/(broken)", "1/a", "2/(broken)", "3/(broken)", "4/(broken)"));
     EXPECT_THAT(reason(pictures, 0), HasSubstr("gunzip"));
     EXPECT_THAT(reason(pictures, 2), HasSubstr("No such file"));
+    EXPECT_THAT(reason(pictures, 3), HasSubstr("not a regular file"));
+    EXPECT_THAT(reason(pictures, 4), HasSubstr("cannot be read: Input/output error"));
     EXPECT_THROW(pictures.columns(2), UnreadableItem);
 }
 

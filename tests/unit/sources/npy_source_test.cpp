@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstring>
 #include <filesystem>
@@ -140,6 +141,25 @@ TEST_F(NpyArray, AFileThatShrinksIsASkippedItem) {
     std::filesystem::resize_file(folder / "array.npy", std::filesystem::file_size(folder / "array.npy") - 4);
     EXPECT_EQ(floats(*source, 2), counting(6, 12));
     EXPECT_THROW(floats(*source, 3), UnreadableItem);
+}
+
+TEST_F(NpyArray, WhatIsNoFileIsRefused) {
+    const auto refusal = [&](const std::string& path, ExitCode code) {
+        config.input = path;
+        try {
+            test::make_source("npy", config, input, takes_images);
+        } catch (const ConfigError& refused) {
+            EXPECT_EQ(refused.exit_code(), code) << refused.what();
+            return std::string(refused.what());
+        }
+        return std::string("it was made");
+    };
+    EXPECT_THAT(refusal("", ExitCode::NoInput), HasSubstr("none is given"));
+    EXPECT_EQ(refusal("/no/array.npy", ExitCode::NoInput), "--input '/no/array.npy': cannot be opened: No such file or directory. Give --input a .npy file");
+    EXPECT_THAT(refusal(folder.path().string(), ExitCode::BadInput), HasSubstr("a folder, not a file"));
+    ASSERT_EQ(::mkfifo((folder / "p.npy").c_str(), 0644), 0);
+    EXPECT_THAT(refusal(folder / "p.npy", ExitCode::BadInput), HasSubstr("not a regular file"));
+    EXPECT_THAT(refusal("/proc/self/mem", ExitCode::BadInput), HasSubstr("no sound .npy file"));
 }
 
 TEST_F(NpyArray, WhatDoesNotFitTheModelIsRefusedWithBothShapes) {

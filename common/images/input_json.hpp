@@ -1,0 +1,13 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string_view>
+
+namespace offramp {
+
+// Parses what an input says of an item: one JSON object, of at most 64 levels of objects and arrays, itself among them. What copies or writes
+// JSON goes down level by level, and a text of a few hundred kilobytes is deeper than a thread's stack. Thread: any.
+// Errors: UnreadableItem: no JSON (at which byte), no object, nested too deep, a number that no double holds.
+nlohmann::json parse_input_object(std::string_view text);
+
+}  // namespace offramp
