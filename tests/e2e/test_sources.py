@@ -1,8 +1,10 @@
 """The same pictures by every way in: results are the same bytes, and what is bad in an input is counted and nothing worse."""
 
+import contextlib
 import io
 import json
 import pathlib
+import sqlite3
 import tarfile
 import tempfile
 import unittest
@@ -89,6 +91,30 @@ class Sources(unittest.TestCase):
             seen = cut[..., 3] > 0
             self.assertTrue(seen.any(), value)
             numpy.testing.assert_array_equal(cut[seen][:, :3], upright[seen], str(value))
+
+    def test_records_have_the_columns_of_the_manifest_and_replace_no_others_database(self):
+        for picture in PICTURES:
+            (self.folder / picture.name).write_bytes(picture.read_bytes())
+        manifest = self.folder / "list.jsonl"
+        names = [(path.stem, path.name) for path in PICTURES] + [("gone", "gone.jpg")]
+        manifest.write_text("".join(json.dumps({"id": name, "uri": uri, "label": f"ein „{name}“", "price": number}) + "\n"
+                                    for number, (name, uri) in enumerate(names)) + "no JSON\n")
+        run = self.enterContext(LaunchedRun(*RUN, "--processor", "mask-png,records", "--input", str(manifest)))
+        self.assertEqual(run.start().wait(), 0, run.said())
+        with contextlib.closing(sqlite3.connect(run.output / "records/records.sqlite")) as records:
+            rows = records.execute("SELECT key, status, columns FROM records ORDER BY item").fetchall()
+        self.assertEqual([(key, status, json.loads(columns)) for key, status, columns in rows],
+                         [(name, "skipped" if name == "gone" else "done", {"label": f"ein „{name}“", "price": number})
+                          for number, (name, _) in enumerate(names)] + [(rows[-1][0], "skipped", {})])
+
+        database = run.output / "records/records.sqlite"
+        database.unlink()
+        with contextlib.closing(sqlite3.connect(database)) as other:
+            other.execute("CREATE TABLE precious (a)")
+        before = database.read_bytes()
+        self.assertEqual(run.start().wait(), 64, run.said())
+        self.assertIn(str(database), run.said())
+        self.assertEqual(database.read_bytes(), before)
 
     def test_what_is_bad_in_an_input_is_counted_with_its_place(self):
         (self.folder / "a.jpg").write_bytes(PICTURES[0].read_bytes())
