@@ -102,24 +102,25 @@ def is_alive(pid):
 def start_over(folder, consumer, identity, note=print):
     """
     Makes a folder that of a new run: what earlier ones left is not this one's. Results that are files of their own stay until they are
-    replaced; what is appended to begins anew. The manifest goes first, for it must never promise what is gone.
+    replaced; what is appended to begins anew. The consumer refuses what is not ours before it removes anything, and then removes the
+    manifest first, for it must never promise what is gone.
     """
     folder = pathlib.Path(folder)
     former = describe_manifest(folder / MANIFEST)
     if former:
         note(f"[run] {folder} holds {former}. This run starts over; with the same input and settings, --resume continues instead",
              flush=True)
-    (folder / MANIFEST).unlink(missing_ok=True)
     if not any(name != LOCK for name in os.listdir(folder)):
         return
-    if (folder / SEGMENTS).is_dir():
-        shutil.rmtree(folder / SEGMENTS, ignore_errors=True)
-        note(f"[run] removed unmerged parts that a run which was killed left in {folder}", flush=True)
     done = subprocess.run([*consumer, "--start-over"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
                           **identity)
     if done.returncode != 0:
         raise LaunchError(f"what earlier runs left in {folder} could not be removed:\n{done.stderr.strip()}",
                           "Give --output another folder", done.returncode)
+    (folder / MANIFEST).unlink(missing_ok=True)
+    if (folder / SEGMENTS).is_dir():
+        shutil.rmtree(folder / SEGMENTS, ignore_errors=True)
+        note(f"[run] removed unmerged parts that a run which was killed left in {folder}", flush=True)
 
 
 def describe_manifest(path):

@@ -39,8 +39,11 @@ class OutputFolderTest(unittest.TestCase):
         (self.folder / SEGMENTS / "checksum").mkdir(parents=True)
         (self.folder / "mask.png").touch()
         order = self.folder / "order"
-        start_over(self.folder, ["/bin/sh", "-c", f'test ! -e "$0/{MANIFEST}" && echo "$1" > {order}', self.folder], {}, self.note)
-        self.assertEqual("--start-over\n", order.read_text(), "the consumer's part, once the manifest is gone")
+        with self.assertRaises(LaunchError):
+            start_over(self.folder, ["/bin/false"], {}, self.note)
+        self.assertTrue((self.folder / MANIFEST).exists() and (self.folder / SEGMENTS).exists(), "what the consumer refuses stays as it is")
+        start_over(self.folder, ["/bin/sh", "-c", f'test -e "$0/{MANIFEST}" && echo "$1" > {order}', self.folder], {}, self.note)
+        self.assertEqual("--start-over\n", order.read_text(), "the consumer's part, which removes the manifest itself")
         self.assertEqual({"mask.png", "order"}, {path.name for path in self.folder.iterdir()})
         self.assertIn("0 of 1000 items of run the-run. This run starts over", self.notes[0])
 
