@@ -8,7 +8,7 @@ import re
 import signal
 import time
 
-from tests.support.launched_run import ROOT, LaunchedRun
+from tests.support.launched_run import ROOT, LaunchedRun, programs_with_faulty_consumer
 from tests.support.marked_processes import processes_marked
 
 BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"])
@@ -55,11 +55,9 @@ class CrashRun:
         self.once = self.run.folder / "failpoints"
         self.once.mkdir()
         self.changed = self.run.folder / "changed-slabs"
-        programs = self.run.folder / "programs"    # the consumer is the one that reads its slab again while it holds it
-        programs.mkdir()
-        (programs / "offramp-producer").symlink_to(BIN / "offramp-producer")
-        (programs / "offramp-consumer").symlink_to(BIN / "tests" / "offramp-consumer-faulty")
-        self.run.environment.update({"OFFRAMP_BIN_DIR": str(programs), "OFFRAMP_TEST_RECHECK_FILE": str(self.changed)})
+        # The faulty consumer is here the one that reads its slab again while it holds it.
+        self.run.environment.update({"OFFRAMP_BIN_DIR": str(programs_with_faulty_consumer(self.run.folder)),
+                                     "OFFRAMP_TEST_RECHECK_FILE": str(self.changed)})
         self._clean = dict(self.run.environment)
         self.run.environment.update({"LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"),
                                      "OFFRAMP_FAILPOINT": ",".join([*map(str, orders), *setting_up]), "OFFRAMP_FAILPOINT_ONCE": str(self.once)})

@@ -21,6 +21,7 @@ import tempfile
 import time
 import typing
 
+from tests.support.gate import Gate
 from tests.support.real_run import RealRun, kill
 
 SLABS = 4
@@ -69,35 +70,29 @@ class Deaths:
         """[Death], and how many left a core file."""
         with RealRun(*self.flags) as run, tempfile.TemporaryDirectory(prefix="offramp-cores-") as cores:
             run.deadline = time.monotonic() + 1800
-            entered, gate = run.folder / "entered", run.folder / "gate"
-            os.mkfifo(entered)
-            os.mkfifo(gate)
             run.start_producer()
             run.until(lambda: run.status().get("slabs", {}).get("ready") == SLABS, "every slab full")
             ledger, found, dumped = Ledger(run.run_id), [], 0
-            news, let_go = os.open(entered, os.O_RDWR), os.open(gate, os.O_RDWR)
-            while len(found) < count:
-                found.append(self._one(run, ledger, news, let_go, how, cores))
-                left = list(pathlib.Path(cores).iterdir())
-                dumped += bool(left)
-                for core in left:
-                    core.unlink()
-            os.close(news)
-            os.close(let_go)
+            with Gate(run.folder) as gate:
+                while len(found) < count:
+                    found.append(self._one(run, ledger, gate, how, cores))
+                    left = list(pathlib.Path(cores).iterdir())
+                    dumped += bool(left)
+                    for core in left:
+                        core.unlink()
             kill(run.producer, signal.SIGTERM)
             run.until(lambda: run.status().get("state") == "draining", "the first signal taken")
             kill(run.producer, signal.SIGTERM)
             run.wait(run.producer)
         return found, dumped
 
-    def _one(self, run, ledger, news, let_go, how, cores):
+    def _one(self, run, ledger, gate, how, cores):
         run.through = ("env", f"--chdir={cores}")      # where the kernel puts a core file
-        consumer = run.start_consumer("--processor", "slow", faulty=True, environment={
-            "OFFRAMP_TEST_ENTERED": str(run.folder / "entered"), "OFFRAMP_TEST_GATE": str(run.folder / "gate"), "OFFRAMP_TEST_THEN": "none"})
-        os.read(news, 4096)
+        consumer = run.start_consumer("--processor", "none", faulty=True, environment=gate.environment)
+        gate.entered()
         while mapped_bytes(consumer.pid) < self.pool_bytes:
-            os.write(let_go, b"g")
-            os.read(news, 4096)
+            gate.let(1)
+            gate.entered()
         slab, = ledger.leased()
         pidfd = os.pidfd_open(consumer.pid)
         death = select.poll()

@@ -1,6 +1,5 @@
 """A run that is started without saying on what: photographs cut out by the model that is shipped, held against their true masks."""
 
-import os
 import signal
 import sys
 import unittest
@@ -88,11 +87,13 @@ class Demo(unittest.TestCase):
         wanted = self.results_of(*SAID, "--model", "cutout")
         self.assertEqual(len(wanted), 3 * len(NAMES))
         self.assertEqual(self.results_of(*SAID, "--model", str(ROOT / "launch/demo/cutout.safetensors")), wanted)
-        with LaunchedRun(*SAID, "--model", "cutout", "--batch", "1", "--slabs", "2", "--consumers", "2") as run:
+        with LaunchedRun(*SAID, "--model", "cutout", "--batch", "1", "--slabs", "2", "--consumers", "2") as run, run.gate() as gate:
             run.start()
-            victim = run.until(lambda: [consumer["pid"] for consumer in run.status().get("consumers", [])], "a consumer")[0]
-            os.kill(victim, signal.SIGKILL)
+            gate.let(4)
+            gate.kill([gate.entered()[0] for _ in range(5)][-1])
+            gate.open()
             self.assertEqual(run.wait(), 0, run.said())
+            self.assertIn(-signal.SIGKILL, [consumer["exit"] for consumer in run.summary()["consumers"]])
             self.assertEqual(run.files().keys(), wanted.keys())
 
     def test_every_form_of_the_output_cuts_out_alike(self):

@@ -69,9 +69,11 @@ class Embeddings(unittest.TestCase):
         self.assertGreaterEqual(cosines.min(), 0.9999, f"line {cosines.argmin()}: {self.lines[cosines.argmin()]!r}")
 
         killed = self.world()
-        killed.start()
-        killed.until(lambda: killed.status().get("done_samples", 0) > 0, "the first vectors")
-        killed.kill_everything()
+        with killed.gate() as gate:
+            killed.start()
+            gate.let(5)
+            killed.until(lambda: killed.status().get("done_samples", 0) > 0, "the first vectors")
+            self.assertGreaterEqual(killed.kill_everything(), 4, "launcher, producer, two consumers")
         self.assertEqual(killed.start("--resume").wait(), 0, killed.said())
         again = self.rows(killed)
         self.assertEqual([row[:2] for row in again], [row[:2] for row in rows])

@@ -1,9 +1,7 @@
 """Masks are the same files, byte for byte, however many consumers make them and whatever happens to those."""
 
 import io
-import os
 import pathlib
-import signal
 import tempfile
 import unittest
 
@@ -46,11 +44,14 @@ class Masks(unittest.TestCase):
 
     @classmethod
     def masks_of(cls, consumers, *flags, meanwhile=None):
-        with cls.run_on_images(consumers, *flags) as run:
+        """Files and summary of a run; `meanwhile` is called with it and its gate when the first masks are there and every consumer waits."""
+        with cls.run_on_images(consumers, *flags) as run, run.gate() as gate:
             run.start()
             if meanwhile:
+                gate.let(2)
                 run.until(lambda: run.status().get("done_samples", 0) >= 4, "the first masks")
-                meanwhile(run)
+                meanwhile(run, gate)
+            gate.open()
             code = run.wait()
             assert code == 0, f"exit code {code}\n{run.said()}"
             return run.files(), run.summary()
@@ -92,18 +93,20 @@ class Masks(unittest.TestCase):
         return int((first != second).sum())
 
     def test_scaling_in_the_middle(self):
-        def scale(run):
+        def scale(run, _):
             for count in ("4", "1"):
                 done = run.command("scale", count)
                 self.assertEqual(done.returncode, 0, done.stderr)
+                if count == "4":
+                    run.until(lambda: len(run.status().get("consumers", [])) == 4, "four consumers")
         files, summary = self.masks_of(2, meanwhile=scale)
         self.assertEqual(files, self.wanted)
         self.assertGreaterEqual(len(summary["consumers"]), 4)
 
     def test_a_consumer_killed_in_the_middle(self):
-        def murder(run):
+        def murder(run, gate):
             victim = run.until(lambda: [c["pid"] for c in run.status().get("consumers", [])], "a consumer")[0]
-            os.kill(victim, signal.SIGKILL)
+            gate.kill(victim)
         files, summary = self.masks_of(2, meanwhile=murder)
         self.assertEqual(files, self.wanted)
         self.assertTrue(any(consumer["exit"] == -9 for consumer in summary["consumers"]), summary["consumers"])

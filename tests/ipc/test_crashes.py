@@ -1,9 +1,9 @@
 """A consumer that dies in mid-batch, in every way, costs nothing but the time."""
 
-import os
 import signal
 import unittest
 
+from tests.support.gate import Gate
 from tests.support.real_run import RealRun, kill, shared_memory, undisturbed
 
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--batches", "24", "--slabs", "4",
@@ -102,19 +102,14 @@ class Crashes(unittest.TestCase):
 
     def test_a_stopped_consumer_loses_its_lease_and_changes_nothing_when_it_wakes(self):
         with RealRun(*COPY, "--lease-seconds", "1") as run:
-            entered, gate = run.folder / "entered", run.folder / "gate"
-            os.mkfifo(entered)
-            os.mkfifo(gate)
             run.start_producer()
-            sleeper = run.start_consumer("--processor", "slow", faulty=True,
-                                         environment={"OFFRAMP_TEST_ENTERED": str(entered), "OFFRAMP_TEST_GATE": str(gate),
-                                                      "OFFRAMP_TEST_THEN": "checksum"})
-            with open(entered, "rb", buffering=0) as news, open(os.open(gate, os.O_RDWR), "wb", buffering=0) as let_go:
-                news.readline()
+            with Gate(run.folder) as gate:
+                sleeper = run.start_consumer("--processor", "checksum", faulty=True, environment=gate.environment)
+                gate.entered()
                 kill(sleeper, signal.SIGSTOP)
                 run.start_consumer("--processor", "checksum")
                 run.until(lambda: run.status().get("done_samples") == 96, "every sample done without the sleeper")
-                let_go.write(b"g" * 64)
+                gate.open()
                 kill(sleeper, signal.SIGCONT)
                 self.assertEqual(run.wait(run.producer), 0, run.logs())
             run.wait_for_consumers()

@@ -8,6 +8,7 @@ import struct
 import subprocess
 import unittest
 
+from tests.support.gate import Gate
 from tests.support.launched_run import LaunchedRun
 from tests.support.real_run import BIN, SANITIZER, RealRun, kill, shared_memory, undisturbed
 
@@ -173,16 +174,6 @@ class Leases(unittest.TestCase):
     def tearDown(self):
         self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
 
-    def gated(self, run):
-        """A consumer that waits in the middle of each slab, and the ends of its two FIFOs."""
-        entered, gate = run.folder / "entered", run.folder / "gate"
-        os.mkfifo(entered)
-        os.mkfifo(gate)
-        consumer = run.start_consumer("--processor", "slow", faulty=True,
-                                      environment={"OFFRAMP_TEST_ENTERED": str(entered), "OFFRAMP_TEST_GATE": str(gate),
-                                                   "OFFRAMP_TEST_THEN": "checksum"})
-        return consumer, open(entered, "rb", buffering=0), open(os.open(gate, os.O_RDWR), "wb", buffering=0)
-
     def assert_everything_done(self, run):
         run.finish_outputs()
         self.assertEqual(checksums((run.output / "checksums.tsv").read_text()), self.wanted)
@@ -192,11 +183,11 @@ class Leases(unittest.TestCase):
     def test_a_slab_whose_lease_ran_out_is_committed_by_its_holder_when_nobody_else_has_it(self):
         with RealRun(*COPY, "--lease-seconds", "0.3", "--status-seconds", "0.05") as run:
             run.start_producer()
-            _, news, let_go = self.gated(run)
-            with news, let_go:
-                news.readline()
+            with Gate(run.folder) as gate:
+                run.start_consumer("--processor", "checksum", faulty=True, environment=gate.environment)
+                gate.entered()
                 run.until(lambda: run.status().get("leases_expired") == 1, "the lease run out")
-                let_go.write(b"g" * 64)
+                gate.open()
                 self.assertEqual(run.wait(run.producer), 0, run.logs())
             run.wait_for_consumers()
             self.assert_everything_done(run)
@@ -204,9 +195,9 @@ class Leases(unittest.TestCase):
     def test_an_overdue_consumer_is_killed_when_that_is_wanted(self):
         with RealRun(*COPY, "--lease-seconds", "0.5", "--kill-overdue") as run:
             run.start_producer()
-            hung, news, let_go = self.gated(run)
-            with news, let_go:
-                news.readline()
+            with Gate(run.folder) as gate:
+                hung = run.start_consumer("--processor", "checksum", faulty=True, environment=gate.environment)
+                gate.entered()
                 kill(hung, signal.SIGSTOP)
                 self.assertEqual(run.wait(hung), -signal.SIGKILL, run.logs())
             run.start_consumer("--processor", "checksum")
@@ -220,14 +211,14 @@ class Leases(unittest.TestCase):
     def test_the_status_says_who_holds_what_while_no_slab_is_free(self):
         with RealRun(*COPY, "--lease-seconds", "60", "--status-seconds", "0.05") as run:
             run.start_producer()
-            holder, news, let_go = self.gated(run)
-            with news, let_go:
-                news.readline()
+            with Gate(run.folder) as gate:
+                holder = run.start_consumer("--processor", "checksum", faulty=True, environment=gate.environment)
+                gate.entered()
                 status = run.until(lambda: (run.status() if run.status().get("shortage") else None), "no slab free")
                 self.assertEqual(status["shortage"], "all-leased")
                 self.assertIn(f"pid {holder.pid} holds", status["message"])
                 self.assertEqual([consumer["pid"] for consumer in status["consumers"] if consumer["holding"]], [holder.pid])
-                let_go.write(b"g" * 64)
+                gate.open()
                 self.assertEqual(run.wait(run.producer), 0, run.logs())
             run.wait_for_consumers()
             self.assert_everything_done(run)

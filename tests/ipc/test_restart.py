@@ -5,6 +5,7 @@ import os
 import signal
 import unittest
 
+from tests.support.gate import Gate
 from tests.support.launched_run import LaunchedRun
 from tests.support.real_run import RealRun, kill, shared_memory
 
@@ -36,28 +37,16 @@ class GatedRun(RealRun):
     """Its consumers wait at a gate before each slab, so that a test says how far the run goes."""
 
     def __init__(self, *flags):
-        super().__init__(*flags, "--processor", "slow")
-        for name in ("entered", "gate"):
-            os.mkfifo(self.folder / name)
-        self.environment |= {"OFFRAMP_TEST_ENTERED": str(self.folder / "entered"), "OFFRAMP_TEST_GATE": str(self.folder / "gate"),
-                             "OFFRAMP_TEST_THEN": "checksum"}
-        self.entered = os.fdopen(os.open(self.folder / "entered", os.O_RDWR), "rb", buffering=0)
-        self.gate = os.fdopen(os.open(self.folder / "gate", os.O_RDWR), "wb", buffering=0)
+        super().__init__(*flags, "--processor", "checksum")
+        self.gate = Gate(self.folder)
+        self.environment |= self.gate.environment
 
     def __exit__(self, *exception):
         super().__exit__(*exception)
-        self.entered.close()
-        self.gate.close()
+        self.gate.__exit__(*exception)
 
     def start_gated_consumer(self):
         return self.start_consumer(faulty=True)
-
-    def let(self, slabs):
-        self.gate.write(b"g" * slabs)
-
-    def finish_outputs(self):
-        self.flags[self.flags.index("slow")] = "checksum"
-        super().finish_outputs()
 
 
 class Restart(unittest.TestCase):
@@ -113,12 +102,12 @@ class Restart(unittest.TestCase):
             run.start_producer()
             for _ in range(2):
                 run.start_gated_consumer()
-            working = {run.entered.readline().split()[0] for _ in range(2)}
+            working = {run.gate.entered()[0] for _ in range(2)}
             self.assertEqual(len(working), 2, "both are at work")
             run.until(lambda: run.status().get("slabs", {}).get("leased", 0) >= 2, "slabs leased")
             self.restart(run)
-            run.until(lambda: "is back" in (run.folder / "producer.log").read_text() or run.let(1), "a consumer is back")
-            run.let(400)
+            run.until(lambda: "is back" in (run.folder / "producer.log").read_text() or run.gate.let(1), "a consumer is back")
+            run.gate.open()
             summary = self.check_end(run)
             self.assertEqual({entry["pid"] for entry in summary["consumers"]}, {consumer.pid for consumer in run.consumers},
                              "the same consumers, each in one session")
@@ -127,12 +116,12 @@ class Restart(unittest.TestCase):
         with GatedRun(*COPY) as run:
             run.start_producer()
             consumer = run.start_gated_consumer()
-            run.entered.readline()
+            run.gate.entered()
             kill(run.producer, signal.SIGSTOP)   # it takes nothing any more
-            run.let(1)
-            run.entered.readline()               # the first slab was committed, and its release sent to nobody
+            run.gate.let(1)
+            run.gate.entered()               # the first slab was committed, and its release sent to nobody
             self.restart(run)
-            run.let(400)
+            run.gate.open()
             summary = self.check_end(run)
             self.assertEqual(summary["samples"]["redelivered"], 0, "nothing was done twice")
             self.assertEqual([entry["pid"] for entry in summary["consumers"]], [consumer.pid])
@@ -141,7 +130,7 @@ class Restart(unittest.TestCase):
         with GatedRun(*COPY) as run:
             run.start_producer()
             victim = run.start_gated_consumer()
-            run.entered.readline()
+            run.gate.entered()
             with run.kept_from_sweeps():
                 kill(run.producer)
                 run.wait(run.producer)
@@ -150,7 +139,7 @@ class Restart(unittest.TestCase):
                 run.consumers.clear()
                 self.restart(run)
             run.start_gated_consumer()
-            run.let(400)
+            run.gate.open()
             summary = self.check_end(run)
             self.assertEqual(summary["given_up"], [])
 
@@ -158,12 +147,12 @@ class Restart(unittest.TestCase):
         with GatedRun(*COPY) as run:
             run.start_producer()
             run.start_gated_consumer()
-            run.entered.readline()
+            run.gate.entered()
             for _ in range(3):
                 self.restart(run)
                 run.until(lambda: "taking over run" in (run.folder / "producer.log").read_text(), "it has begun to take over")
             self.restart(run)
-            run.let(400)
+            run.gate.open()
             # An epoch is used up by each, and counted as a producer by those that came so far.
             self.assertEqual(run.wait(run.producer), 0, run.logs())
             self.assertIn("as epoch 5", (run.folder / "producer.log").read_text())
@@ -173,32 +162,26 @@ class Restart(unittest.TestCase):
         with GatedRun(*COPY) as run:
             run.start_producer()
             run.start_gated_consumer()
-            run.let(37)
+            run.gate.let(37)
             run.until(lambda: run.status().get("released_samples") == 148, "all but the last slabs done")
             run.until(lambda: run.status().get("slabs", {}).get("free") == 1, "and those published")
             self.restart(run)
-            run.let(400)
+            run.gate.open()
             self.check_end(run)
 
     def test_many_times_in_one_run_while_slabs_are_being_filled(self):
         flags = ("--batches", "400", "--max-delay-seconds", "0")
         wanted = undisturbed(*flags)
-        with RealRun(*COPY, *flags, "--processor", "checksum") as run:
+        with GatedRun(*COPY, *flags) as run:
             run.start_producer()
             for _ in range(2):
-                run.start_consumer()
-            done = 0
-            producers = 1
-            for _ in range(8):
-                run.until(lambda: run.status().get("producers") == producers and
-                          (run.status().get("released_samples", 0) > done + 60 or run.producer.poll() is not None), "progress")
-                if run.producer.poll() is not None:
-                    break
-                done = run.status()["released_samples"]
+                run.start_gated_consumer()
+            for deaths in range(8):
+                run.gate.let(20)
+                run.until(lambda: run.status().get("producers") == deaths + 1 and run.status().get("released_samples", 0) > 60 * deaths, "progress")
                 self.restart(run)
-                producers += 1
-            self.assertGreater(producers, 3, "it was killed in mid-run")
-            self.check_end(run, wanted, 1600, producers)
+            run.gate.open()
+            self.check_end(run, wanted, 1600, producers=9)
 
     def test_a_batch_of_which_only_a_part_was_published(self):
         flags = ("--samples-per-slab", "1")
@@ -206,30 +189,32 @@ class Restart(unittest.TestCase):
         with GatedRun(*COPY, *flags) as run:
             run.start_producer()
             run.start_gated_consumer()
-            run.let(2)   # 2 and the 4 slabs of the pool: in mid-batch
+            run.gate.let(2)   # 2 and the 4 slabs of the pool: in mid-batch
             run.until(lambda: run.status().get("released_samples") == 2, "two samples done")
             run.until(lambda: run.status().get("slabs", {}).get("ready", 0) + run.status().get("slabs", {}).get("leased", 0) == 4,
                       "every slab full")
             self.restart(run)
-            run.let(800)
+            run.gate.open()
             self.check_end(run, wanted)
 
     def test_small_batches_that_share_slabs(self):
         flags = ("--copy-bytes", "4KiB", "--batches", "3000", "--batches-per-slab", "8")
         wanted = undisturbed(*flags)
-        with RealRun(*COPY, *flags, "--processor", "checksum") as run:
+        with GatedRun(*COPY, *flags) as run:
             run.start_producer()
             for _ in range(2):
-                run.start_consumer()
+                run.start_gated_consumer()
+            run.gate.let(20)
             run.until(lambda: run.status().get("released_samples", 0) > 0, "the first samples done")
             self.restart(run)
+            run.gate.open()
             self.check_end(run, wanted, 12000)
 
     def test_a_run_that_continues_an_earlier_one(self):
         with GatedRun(*COPY) as run:
             run.start_producer()
             consumer = run.start_gated_consumer()
-            run.let(10)
+            run.gate.let(10)
             run.until(lambda: run.status().get("released_samples") == 40, "ten slabs done")
             run.until(lambda: done_in_manifest(run) == 40, "the manifest written")
             for child in (run.producer, consumer):
@@ -238,10 +223,10 @@ class Restart(unittest.TestCase):
             run.consumers.clear()
             run.start_producer("--resume")
             run.start_gated_consumer()
-            run.let(5)
+            run.gate.let(5)
             run.until(lambda: run.status().get("released_samples") == 20, "five more done")
             self.restart(run)
-            run.let(400)
+            run.gate.open()
             self.assertEqual(run.wait(run.producer), 0, run.logs())
             summary = run.summary()
             self.assertEqual(summary["samples"]["done_before"], 40, "by the run before, whoever went on with this one")
@@ -279,7 +264,7 @@ class Restart(unittest.TestCase):
         with GatedRun(*COPY) as run:
             run.start_producer()
             run.start_gated_consumer()
-            run.entered.readline()   # it holds a slab, and the run's lock
+            run.gate.entered()   # it holds a slab, and the run's lock
             kill(run.producer)
             self.assertEqual(run.wait(run.producer), -signal.SIGKILL)
             said = self.refused(run, 64, "--batch", "8")
@@ -288,7 +273,7 @@ class Restart(unittest.TestCase):
             self.assertIn("workers", self.refused(run, 64, "--rung", "workers"))
             self.assertIn("--output was", self.refused(run, 64, "--output", str(run.folder / "elsewhere")))
             run.start_producer("--adopt")
-            run.let(400)
+            run.gate.open()
             self.check_end(run, producers=2)
 
     def test_a_run_that_lives_or_never_was_is_not_taken_over(self):
@@ -307,7 +292,7 @@ class Restart(unittest.TestCase):
         with GatedRun(*COPY) as dead, RealRun(*COPY, "--processor", "checksum") as other:
             dead.start_producer()
             dead.start_gated_consumer()
-            dead.entered.readline()
+            dead.gate.entered()
             kill(dead.producer)
             self.assertEqual(dead.wait(dead.producer), -signal.SIGKILL)
             left = shared_memory() - self.before
@@ -316,7 +301,7 @@ class Restart(unittest.TestCase):
             self.check_end(other, producers=1)
             self.assertEqual(shared_memory() - self.before, left, "the run whose consumer lives is untouched")
             dead.start_producer("--adopt")
-            dead.let(400)
+            dead.gate.open()
             self.check_end(dead)
 
 
@@ -330,14 +315,13 @@ class LaunchedRestart(unittest.TestCase):
     def test_the_launcher_follows_each_death_with_another_producer(self):
         flags = (*COPY, "--batches", "600", "--processor", "checksum")
         wanted = undisturbed("--batches", "600")
-        with LaunchedRun(*flags, "--consumers", "2", "--producer-restarts", "10") as run:
+        with LaunchedRun(*flags, "--consumers", "2", "--producer-restarts", "10") as run, run.gate() as gate:
             run.start()
-            done = 0
             for producers in (1, 2, 3):
-                run.until(lambda: run.status().get("producers") == producers and run.status()["released_samples"] > done + 40, "progress")
-                status = run.status()
-                done = status["released_samples"]
-                os.kill(status["pid"], signal.SIGKILL)
+                gate.let(20)
+                run.until(lambda: run.status().get("producers") == producers and run.status()["released_samples"] > 60 * (producers - 1), "progress")
+                os.kill(run.status()["pid"], signal.SIGKILL)
+            gate.open()
             self.assertEqual(run.wait(), 0, run.said())
             summary = run.summary()
             self.assertEqual(summary["producer_restarts"], 3, run.said())

@@ -42,10 +42,12 @@ class InWorlds(unittest.TestCase):
         return world.results()
 
     def break_off(self, world, *flags, samples=40):
-        """Kills everything in mid-run, when so many samples are done."""
-        world.start(*flags)
-        world.until(lambda: world.status().get("done_samples", 0) >= samples, f"{samples} samples done")
-        self.assertGreaterEqual(world.kill_everything(), 4, "launcher, producer, two consumers")
+        """Kills everything in mid-run, when so many samples are done and some more perhaps."""
+        with world.gate() as gate:
+            world.start(*flags)
+            gate.let(samples)    # slabs, of one sample at the least
+            world.until(lambda: world.status().get("done_samples", 0) >= samples, f"{samples} samples done")
+            self.assertGreaterEqual(world.kill_everything(), 4, "launcher, producer, two consumers")
 
 
 class Resume(InWorlds):
@@ -72,11 +74,15 @@ class Resume(InWorlds):
 
     def test_a_run_that_was_stopped_goes_on_and_one_that_is_done_does_nothing(self):
         world = self.world(*COPY, "--batches", "400")
-        world.start()
-        world.until(lambda: world.status().get("done_samples", 0) >= 8, "some samples done")
-        world.launcher.send_signal(signal.SIGINT)
-        code = world.wait()
-        self.assertIn(code, (0, 130), world.said())
+        with world.gate() as gate:
+            world.start()
+            gate.let(8)
+            world.until(lambda: world.status().get("done_samples", 0) >= 8, "some samples done")
+            world.launcher.send_signal(signal.SIGINT)
+            world.until(lambda: world.status().get("state") == "draining", "the signal taken")
+            gate.open()
+            self.assertEqual(world.wait(), 130, world.said())
+        self.assertLess(world.summary()["samples"]["released"], 3200)
         for released in (3200 - world.summary()["samples"]["released"], 0, 0):
             self.assertEqual(world.start("--resume").wait(), 0, world.said())
             self.assertEqual(world.summary()["samples"]["released"], released)
@@ -112,9 +118,7 @@ class Resume(InWorlds):
         rows = set()
         for shard in ("1/3", "2/3", "3/3"):
             world = self.world(*COPY, "--batches", "21", "--limit", "161", "--shard", shard)
-            world.start()
-            world.until(lambda: world.status().get("done_samples", 0) > 0, "the first sample done")
-            world.kill_everything()
+            self.break_off(world, samples=8)
             self.assertEqual(world.start("--resume").wait(), 0, world.said())
             lines = [line.split("\t") for line in (world.output / "checksums.tsv").read_text().splitlines() if not line.startswith("#")]
             names = {line[2] for line in lines if line[0].isdigit()}
@@ -138,16 +142,19 @@ class Resume(InWorlds):
         self.assertIn(str(manifest), world.said())
 
     def test_a_database_that_goes_away_in_mid_run_is_waited_for(self):
-        flags = (*ROWS, "--batches", "3000")
+        flags = (*ROWS, "--batches", "300")
         world = self.world(*flags)
-        world.start()
         database, away = world.output / "embeddings.sqlite", world.output / "away"
-        world.until(lambda: world.status().get("done_samples", 0) >= 80, "some rows")
-        database.rename(away)
-        world.until(lambda: "and with it results that count as done" in world.said(), "a consumer that finds no database")
-        self.assertFalse(database.exists(), "another one was begun")
-        away.rename(database)
-        self.assertEqual(world.wait(), 0, world.said())
+        with world.gate() as gate:
+            world.start()
+            gate.let(10)
+            world.until(lambda: world.status().get("done_samples", 0) >= 80, "some rows")
+            database.rename(away)
+            gate.open()
+            world.until(lambda: "and with it results that count as done" in world.said(), "a consumer that finds no database")
+            self.assertFalse(database.exists(), "another one was begun")
+            away.rename(database)
+            self.assertEqual(world.wait(), 0, world.said())
         self.assertEqual(world.results(), self.undisturbed(*flags))
 
     def test_a_database_begins_anew_when_its_run_does(self):
@@ -194,13 +201,17 @@ class Resume(InWorlds):
         self.assertEqual(second.start("--limit", "8").wait(), 0, second.said())
 
     def test_programs_whose_launcher_died_are_waited_for(self):
-        world = self.world(*COPY, "--batches", "2000")
-        world.start()
-        world.until(lambda: world.status().get("done_samples", 0) > 0, "the first sample done")
-        world.launcher.kill()
-        world.launcher.wait()
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
-        self.assertEqual(world.results(), self.undisturbed(*COPY, "--batches", "2000"))
+        world = self.world(*SHORT)
+        with world.gate() as gate:
+            world.start()
+            gate.let(8)
+            world.until(lambda: world.status().get("done_samples", 0) > 0, "the first sample done")
+            world.launcher.kill()
+            world.launcher.wait()
+            world.start("--resume")
+            gate.open()
+            self.assertEqual(world.wait(), 0, world.said())
+        self.assertEqual(world.results(), self.undisturbed(*SHORT))
 
     def test_resume_needs_to_know_what(self):
         launch = pathlib.Path(__file__).resolve().parents[2] / "launch/offramp"
@@ -214,7 +225,7 @@ class Resume(InWorlds):
 class HostileFolders(InWorlds):
     """Results on a file system that is full, or becomes read-only: a clear error, nothing is lost, and --resume goes on."""
 
-    BATCHES, BATCH = 1600, 8      # long enough that there is a middle of it
+    BATCHES, BATCH = 400, 8
     FILES = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--copy-bytes", "16KiB", "--batch", str(BATCH),
              "--batches-per-slab", "1", "--batches", str(BATCHES),
              "--processor", "write", "--status-seconds", "0.05")
@@ -231,7 +242,7 @@ class HostileFolders(InWorlds):
     def try_remount(self, options):
         return subprocess.run(["mount", "-o", f"remount,{options}", self.disk], capture_output=True, check=False).returncode == 0
 
-    def remount_when_the_killed_are_gone(self, options):
+    def remount_when_no_file_is_open(self, options):
         """A killed process keeps its files open until the kernel has taken it down."""
         deadline = time.monotonic() + 30
         while not self.try_remount(options):
@@ -277,16 +288,13 @@ class HostileFolders(InWorlds):
     def test_a_disk_that_becomes_read_only_in_mid_run(self):
         self.assertTrue(self.try_remount("size=160m"))
         world = self.world_on_disk(None)
-        world.start()
-        consumers = world.until(lambda: [pid for pid in world.processes() if is_consumer(pid)], "consumers")
-        world.until(lambda: any((self.disk / "files").glob("*.bin")), "the first file")
-        # Stopped, so that the disk's change comes before the run's end. It is refused while a file is being written: between two it is not.
-        signal_all(consumers, signal.SIGSTOP)
-        while not self.try_remount("ro"):
-            signal_all(consumers, signal.SIGCONT)
-            signal_all(consumers, signal.SIGSTOP)
-        signal_all(consumers, signal.SIGCONT)
-        self.assertEqual(world.wait(), 73, world.said())
+        with world.gate() as gate:
+            world.start()
+            gate.let(2)
+            world.until(lambda: world.status().get("done_samples", 0) == 16, "two slabs' files")
+            self.remount_when_no_file_is_open("ro")
+            gate.open()
+            self.assertEqual(world.wait(), 73, world.said())
         self.assertIn("Read-only file system", world.said())
         self.assertTrue(self.try_remount("rw"))
         self.assert_continues_to_the_same_end(world)
@@ -295,23 +303,11 @@ class HostileFolders(InWorlds):
         self.assertTrue(self.try_remount("size=160m"))
         world = self.world_on_disk(self.disk)
         self.break_off(world, samples=8)
-        self.remount_when_the_killed_are_gone("ro")
+        self.remount_when_no_file_is_open("ro")
         self.assertEqual(world.start("--resume").wait(), 73, world.said())
         self.assertIn(f"--output {self.disk} cannot be written: Read-only file system", world.said())
         self.assertTrue(self.try_remount("rw"))
         self.assert_continues_to_the_same_end(world)
-
-
-def is_consumer(pid):
-    try:
-        return b"offramp-consumer\0" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
-
-
-def signal_all(pids, how):
-    for pid in pids:
-        os.kill(pid, how)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Runs launch/offramp on a build's programs, as a user would, with a watchdog."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -9,20 +10,45 @@ import subprocess
 import tempfile
 import time
 
+from tests.support.gate import Gate
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WATCHDOG_SECONDS = 240
 
 
+def programs_with_faulty_consumer(folder):
+    """A folder of programs, made in `folder`, whose consumer is the faulty one."""
+    built = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute()
+    programs = pathlib.Path(folder, "programs")
+    programs.mkdir(exist_ok=True)
+    for name, program in (("offramp-producer", "offramp-producer"), ("offramp-consumer", "tests/offramp-consumer-faulty")):
+        if not (programs / name).is_symlink():
+            (programs / name).symlink_to(built / program)
+    return programs
+
+
 class Launched:
-    """What is seen of a run that the launch script was started for. A subclass has `folder`, `run_dir`, `launcher` and _patience()."""
+    """What is seen of a run that the launch script was started for. A subclass has `folder`, `run_dir`, `environment`, `launcher` and _patience()."""
+
+    @contextlib.contextmanager
+    def gate(self):
+        """The consumers of runs that are started within this wait at the gate that it gives, before each slab."""
+        before = self.environment
+        with Gate(self.folder) as gate:
+            self.environment = {**before, **gate.environment, "OFFRAMP_BIN_DIR": str(programs_with_faulty_consumer(self.folder))}
+            yield gate
+            self.environment = before
 
     def until(self, holds, what):
         """Returns the first true value of `holds`; fails when the watchdog's time is up or the launcher has ended."""
         deadline = self._patience()
-        while time.monotonic() < deadline and self.launcher.poll() is None:
+        while time.monotonic() < deadline:
+            ended = self.launcher.poll() is not None
             value = holds()
             if value:
                 return value
+            if ended:
+                break
             time.sleep(0.005)
         raise AssertionError(f"never seen: {what}\n{self.said()}")
 

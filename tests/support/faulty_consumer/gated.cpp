@@ -28,9 +28,18 @@ Gated::Gated(std::unique_ptr<Processor> inner)
       gate_(open_fifo("OFFRAMP_TEST_GATE")) {}
 
 void Gated::process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) {
-    announce(slab.samples.empty() ? 0 : slab.samples.front().item);
-    while (next_word() == 'p') progress();
+    if (!open_) {
+        announce(slab.samples.empty() ? 0 : slab.samples.front().item);
+        wait_at_gate(progress);
+    }
     inner_->process(slab, progress, still_current);
+}
+
+void Gated::wait_at_gate(const Progress& progress) {
+    char word = next_word();
+    for (; word == 'p'; word = next_word()) progress();
+    open_ = word == 'o';
+    if (open_) pass_on(word);
 }
 
 void Gated::announce(std::uint64_t item) const {
@@ -45,6 +54,10 @@ char Gated::next_word() const {
     while (::read(gate_.get(), &word, 1) != 1)
         if (errno != EINTR) throw SystemError("waiting at the gate", errno);
     return word;
+}
+
+void Gated::pass_on(char word) const {
+    if (::write(gate_.get(), &word, 1) != 1) throw SystemError("opening the gate for the others", errno);
 }
 
 }  // namespace offramp::faulty

@@ -10,9 +10,9 @@
 namespace offramp::faulty {
 
 // Holds its consumer in the middle of a slab until the test lets it go, without any sleep:
-//   OFFRAMP_TEST_ENTERED   a FIFO that the test reads: one line "PID FIRST_ITEM\n" for each slab that has
-//   been begun OFFRAMP_TEST_GATE      a FIFO that the test writes: each byte lets one slab go; 'p' makes a
-//   sign of life and waits on
+//   OFFRAMP_TEST_ENTERED   a FIFO that the test reads: one line "PID FIRST_ITEM\n" for each slab that has been begun
+//   OFFRAMP_TEST_GATE      a FIFO that the test writes: each 'g' lets one slab go; 'p' makes a sign of life and waits on;
+//                          'o' opens the gate for good, for every consumer: no slab waits or is told of any more
 // Then does what `inner` does.
 class Gated final : public Processor {
   public:
@@ -24,11 +24,14 @@ class Gated final : public Processor {
 
   private:
     void announce(std::uint64_t item) const;
+    void wait_at_gate(const Progress& progress);
     char next_word() const;
+    void pass_on(char word) const;
 
     std::unique_ptr<Processor> inner_;
     UniqueFd entered_;
     UniqueFd gate_;
+    bool open_ = false;
 };
 
 }  // namespace offramp::faulty

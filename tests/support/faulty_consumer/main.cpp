@@ -1,9 +1,10 @@
-// offramp-consumer with two more processors, "crash-on-item" and "slow"; both do what the processor named in
-// OFFRAMP_TEST_THEN does (default: none) when they neither die nor wait. With OFFRAMP_TEST_RECHECK_FILE any processor's slabs are
-// read again while they are held.
+// offramp-consumer with a processor more, "crash-on-item", which does what the processor named in OFFRAMP_TEST_THEN does (default: none)
+// when it does not die. With OFFRAMP_TEST_GATE any processor's slabs wait at a gate, with OFFRAMP_TEST_RECHECK_FILE they are read again
+// while they are held.
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "common/base/exit_code.hpp"
 #include "common/base/log.hpp"
@@ -23,12 +24,12 @@ namespace {
 
 std::unique_ptr<Processor> make_faulty_processor(const RunConfig& config) {
     const ProcessorOptions options{.config = &config};
-    const auto inner = [&] { return make_processor(text_setting("OFFRAMP_TEST_THEN", "none"), options); };
-    if (config.processor == "crash-on-item") return std::make_unique<CrashOnItem>(inner());
-    if (config.processor == "slow") return std::make_unique<Gated>(inner());
-    if (!text_setting("OFFRAMP_TEST_RECHECK_FILE", "").empty())
-        return std::make_unique<Rechecked>(make_processor(config.processor, options));
-    return make_processor(config.processor, options);
+    if (config.processor == "crash-on-item")
+        return std::make_unique<CrashOnItem>(make_processor(text_setting("OFFRAMP_TEST_THEN", "none"), options));
+    auto processor = make_processor(config.processor, options);
+    if (!text_setting("OFFRAMP_TEST_GATE", "").empty()) return std::make_unique<Gated>(std::move(processor));
+    if (!text_setting("OFFRAMP_TEST_RECHECK_FILE", "").empty()) return std::make_unique<Rechecked>(std::move(processor));
+    return processor;
 }
 
 int run_consumer(int argc, const char* const* argv) {

@@ -1,0 +1,48 @@
+"""A gate in front of a run's slabs: how far the run goes is said by the test, and not by how fast the machine is."""
+
+import os
+import pathlib
+import select
+import signal
+
+
+class Gate:
+    """The faulty consumers that have `environment` wait here in the middle of each slab. Use as a context; who waits when it ends waits on."""
+
+    def __init__(self, folder):
+        entered, gate = pathlib.Path(folder, "entered"), pathlib.Path(folder, "gate")
+        for fifo in (entered, gate):
+            if not fifo.exists():
+                os.mkfifo(fifo)
+        # For reading and writing, so that opening waits for nobody.
+        self._entered = os.fdopen(os.open(entered, os.O_RDWR), "rb", buffering=0)
+        self._gate = os.fdopen(os.open(gate, os.O_RDWR), "wb", buffering=0)
+        self.environment = {"OFFRAMP_TEST_ENTERED": str(entered), "OFFRAMP_TEST_GATE": str(gate)}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self._entered.close()
+        self._gate.close()
+
+    def entered(self):
+        """Waits until somebody has begun a slab: its process and the slab's first item."""
+        pid, item = self._entered.readline().split()
+        return int(pid), int(item)
+
+    def let(self, slabs):
+        self._gate.write(b"g" * slabs)
+
+    def open(self):
+        """Every slab passes from now on."""
+        self._gate.write(b"o")
+
+    def kill(self, pid):
+        """SIGKILL to one that waits here, and waits for its death: until then it can take a word that is meant for the others with it."""
+        pidfd = os.pidfd_open(pid)
+        try:
+            os.kill(pid, signal.SIGKILL)
+            select.select([pidfd], [], [])
+        finally:
+            os.close(pidfd)
