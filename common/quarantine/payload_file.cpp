@@ -4,7 +4,7 @@
 
 #include "common/base/error.hpp"
 #include "common/quarantine/payload_notes.hpp"
-#include "common/quarantine/whole_file.hpp"
+#include "common/quarantine/quarantine_file.hpp"
 
 namespace offramp {
 namespace {
@@ -18,7 +18,7 @@ void write_payload(const std::string& path, const SlabContents& slab) {
     const std::string front = safetensors_header(tensor_entries(slab), {{kPayloadNotes, payload_notes(slab)}});
     std::vector<std::span<const std::byte>> pieces{std::as_bytes(std::span(front))};
     for (const TensorView& tensor : slab.tensors) pieces.push_back(tensor.bytes);
-    write_whole_file(path, pieces);
+    write_quarantine_file(path, pieces);
 }
 
 PayloadFile::PayloadFile(const std::string& path)

@@ -10,7 +10,7 @@
 namespace offramp {
 
 // Writes a slab's payload, and what is needed to process it again, as one .safetensors file that any reader of that format can open.
-// The bytes are those of the slab. Blocks: until they are on the disk. Errors: SystemError with CannotWrite (write_whole_file).
+// The bytes are those of the slab. Blocks: until they are on the disk. Errors: SystemError with CannotWrite (write_quarantine_file).
 void write_payload(const std::string& path, const SlabContents& slab);
 
 // Opens what write_payload wrote: a slab like the one that was set aside, for a processor.

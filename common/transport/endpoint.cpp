@@ -16,6 +16,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/unique_fd.hpp"
+#include "common/base/whole_file.hpp"
 
 namespace offramp {
 namespace {
@@ -94,15 +95,6 @@ class EndpointText {
     std::map<std::string, std::string> values_;
 };
 
-void write_all(int fd, std::string_view text, const std::string& file) {
-    while (!text.empty()) {
-        const ssize_t written = ::write(fd, text.data(), text.size());
-        if (written < 0 && errno == EINTR) continue;
-        if (written < 0) throw SystemError("writing the run's endpoint " + file, errno);
-        text.remove_prefix(static_cast<std::size_t>(written));
-    }
-}
-
 // At most one byte more than a valid file has.
 std::string read_all(int fd, const std::string& file) {
     std::string text(kMaxFileBytes + 1, '\0');
@@ -138,21 +130,12 @@ void Endpoint::publish() const {
     const std::string text = std::string(kVersionLine) + "\nrun_id=" + names.run_id + "\nnonce=" + nonce +
                              "\nproducer_pid=" + std::to_string(producer_pid) +
                              "\nepoch=" + std::to_string(epoch) + "\n";
-    const std::string temporary = file() + "." + std::to_string(::getpid()) + ".tmp";
-    ::unlink(temporary.c_str());  // of an earlier process with this pid
-    // Who may read is decided by the run directory's mode.
-    const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
-    if (!fd)
-        throw SystemError("creating " + temporary, errno, "The run directory must exist and be writable");
-    try {
-        if (::fchmod(fd.get(), 0644) != 0) throw SystemError("setting the mode of " + temporary, errno);
-        write_all(fd.get(), text, temporary);
-        if (::rename(temporary.c_str(), file().c_str()) != 0)
-            throw SystemError("renaming " + temporary, errno);
-    } catch (...) {
-        ::unlink(temporary.c_str());
-        throw;
-    }
+    WholeFile whole(file(), 0644, [this](int problem) {
+        return SystemError("writing the run's endpoint " + file(), problem, "The run directory must exist and be writable");
+    });
+    whole.set_mode(0644);  // who may read is decided by the run directory's mode
+    whole.write(text);
+    whole.put_in_place();
 }
 
 std::optional<Endpoint> Endpoint::read(const std::string& run_dir) {

@@ -12,10 +12,11 @@
 #include <system_error>
 #include <utility>
 
+#include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
+#include "common/base/whole_file.hpp"
 #include "consumer/sinks/cannot_write.hpp"
 #include "consumer/sinks/output_name.hpp"
-#include "common/base/failpoint.hpp"
 
 namespace offramp {
 namespace {
@@ -108,14 +109,7 @@ bool AtomicFile::try_open_temporary() {
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
     expect(static_cast<bool>(file_), "a committed file is not written to");
-    while (!bytes.empty()) {
-        const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
-        if (written < 0) {
-            if (errno == EINTR) continue;
-            throw cannot_write(path_, errno);
-        }
-        bytes = bytes.subspan(static_cast<std::size_t>(written));
-    }
+    write_all(file_.get(), bytes, [this](int problem) { return cannot_write(path_, problem); });
 }
 
 void AtomicFile::commit() {

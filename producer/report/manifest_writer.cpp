@@ -1,18 +1,18 @@
 #include "producer/report/manifest_writer.hpp"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
+#include <span>
 #include <string_view>
 #include <utility>
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/trace.hpp"
+#include "common/base/whole_file.hpp"
 
 namespace offramp {
 namespace {
@@ -20,27 +20,11 @@ namespace {
 // From one write to the next: a stream of small slabs is a few lines a second, and a death costs so much work.
 constexpr std::chrono::milliseconds kBetweenWrites{20};
 
-[[noreturn]] void fail(const std::string& path) {
-    const int problem = errno;
-    throw SystemError("cannot write the manifest " + path, problem,
-                      problem == ENOSPC || problem == EDQUOT ? "Free space on that file system; --resume then goes on from here"
-                                                             : "Make the output folder writable; --resume then goes on from here",
-                      ExitCode::CannotWrite);
-}
-
-void write_all(int fd, std::string_view text, const std::string& path) {
-    while (!text.empty()) {
-        const ssize_t written = ::write(fd, text.data(), text.size());
-        if (written < 0 && errno == EINTR) continue;
-        if (written < 0) fail(path);
-        text.remove_prefix(static_cast<std::size_t>(written));
-    }
-}
-
-void flush_folder_of(const std::string& path) {
-    const std::string folder = path.substr(0, path.rfind('/'));
-    const UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!fd || ::fsync(fd.get()) != 0) fail(path);
+SystemError cannot_write(const std::string& path, int problem) {
+    return SystemError("cannot write the manifest " + path, problem,
+                       problem == ENOSPC || problem == EDQUOT ? "Free space on that file system; --resume then goes on from here"
+                                                              : "Make the output folder writable; --resume then goes on from here",
+                       ExitCode::CannotWrite);
 }
 
 }  // namespace
@@ -117,8 +101,8 @@ void ManifestWriter::append(const std::vector<ItemRange>& items) {
     if (!file_) return write_anew();
     const std::string lines = done_lines(news.list());
     try {
-        write_all(file_.get(), lines, path_);
-        if (durability_ == Durability::PowerCut && ::fdatasync(file_.get()) != 0) fail(path_);
+        write_all(file_.get(), std::as_bytes(std::span(lines)), [this](int problem) { return cannot_write(path_, problem); });
+        if (durability_ == Durability::PowerCut && ::fdatasync(file_.get()) != 0) throw cannot_write(path_, errno);
     } catch (...) {
         file_.reset();
         throw;
@@ -129,20 +113,13 @@ void ManifestWriter::append(const std::vector<ItemRange>& items) {
 
 void ManifestWriter::write_anew() {
     const std::string text = manifest_.header_line() + done_lines(manifest_.done.list());
-    const std::string beside = path_ + ".new";
     file_.reset();
-    UniqueFd file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));
-    if (!file) fail(path_);
-    try {
-        write_all(file.get(), text, path_);
-        if (durability_ == Durability::PowerCut && ::fsync(file.get()) != 0) fail(path_);
-        if (std::rename(beside.c_str(), path_.c_str()) != 0) fail(path_);
-    } catch (...) {
-        ::unlink(beside.c_str());
-        throw;
-    }
-    if (durability_ == Durability::PowerCut) flush_folder_of(path_);
-    file_ = std::move(file);
+    WholeFile file(path_, 0644, [this](int problem) { return cannot_write(path_, problem); });
+    file.write(text);
+    if (durability_ == Durability::PowerCut) file.flush();
+    UniqueFd in_place = file.put_in_place();
+    if (durability_ == Durability::PowerCut) file.flush_name();
+    file_ = std::move(in_place);
     bytes_ = anew_bytes_ = text.size();
 }
 

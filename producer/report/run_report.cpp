@@ -3,13 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "common/base/log.hpp"
+#include "common/base/whole_file.hpp"
 
 namespace offramp {
 namespace {
@@ -42,18 +39,15 @@ double seconds_between(std::uint64_t from_ns, std::uint64_t to_ns) {
 
 double per_second(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
 
-void write_by_rename(const std::string& path, const std::string& text) {
-    const std::string temporary = path + ".new";
-    {
-        std::ofstream file(temporary, std::ios::trunc);
-        file << text << '\n';
-        if (!file.flush()) {
-            spdlog::warn("{} cannot be written: {}", temporary, std::strerror(errno));
-            return;
-        }
+// A run does not end for want of a page about it.
+void write_or_warn(const std::string& path, const std::string& text) {
+    try {
+        WholeFile file(path, 0644, [&](int problem) { return SystemError(path + " cannot be written", problem); });
+        file.write(text + '\n');
+        file.put_in_place();
+    } catch (const SystemError& problem) {
+        spdlog::warn("{}", problem.what());
     }
-    if (std::rename(temporary.c_str(), path.c_str()) != 0)
-        spdlog::warn("{} cannot be put in place: {}", path, std::strerror(errno));
 }
 
 json of_measured(const RunFigures& figures) {
@@ -121,12 +115,12 @@ Rate steady_rate(const RunFacts& facts, const RunFigures& figures) {
 RunReport::RunReport(std::string run_dir, RunFacts facts) : run_dir_(std::move(run_dir)), facts_(std::move(facts)) {}
 
 void RunReport::write_status(const RunFigures& figures) {
-    write_by_rename(run_dir_ + "/status.json", status_json(facts_, before_.value_or(figures), figures));
+    write_or_warn(run_dir_ + "/status.json", status_json(facts_, before_.value_or(figures), figures));
     before_ = figures;
 }
 
 void RunReport::write_summary(const RunFigures& figures) {
-    write_by_rename(run_dir_ + "/producer-summary.json", summary_json(facts_, figures));
+    write_or_warn(run_dir_ + "/producer-summary.json", summary_json(facts_, figures));
 }
 
 std::string RunReport::limiting_stage(const RunFigures& before, const RunFigures& now) {

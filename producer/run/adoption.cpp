@@ -1,8 +1,6 @@
 #include "producer/run/adoption.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <fstream>
 #include <map>
 #include <optional>
@@ -12,6 +10,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/mapped_file.hpp"
+#include "common/base/whole_file.hpp"
 #include "common/config/flat_toml.hpp"
 #include "common/shm/shared_region.hpp"
 #include "common/slab/slab_view.hpp"
@@ -77,13 +76,9 @@ Endpoint endpoint_to_adopt(const std::string& run_dir, const std::string& run_id
 
 void keep_settings(const std::string& run_dir, const RunConfig& config) {
     const std::string path = run_dir + kSettingsFile;
-    {
-        std::ofstream file(path + ".new", std::ios::trunc);
-        file << to_toml(config);
-        if (!file.flush()) throw SystemError("writing " + path + ".new", errno, "", ExitCode::CannotWrite);
-    }
-    if (std::rename((path + ".new").c_str(), path.c_str()) != 0)
-        throw SystemError("putting " + path + " in place", errno, "", ExitCode::CannotWrite);
+    WholeFile file(path, 0644, [&](int problem) { return SystemError("writing " + path, problem, "", ExitCode::CannotWrite); });
+    file.write(to_toml(config));
+    file.put_in_place();
 }
 
 void require_kept_settings(const std::string& run_dir, const RunConfig& config) {

@@ -12,7 +12,7 @@
 #include "common/base/log.hpp"
 #include "common/base/trace.hpp"
 #include "common/quarantine/payload_file.hpp"
-#include "common/quarantine/whole_file.hpp"
+#include "common/quarantine/quarantine_file.hpp"
 
 namespace offramp {
 namespace {
@@ -126,7 +126,7 @@ QuarantineOutcome QuarantineWriter::write(const QuarantineJob& job) const {
         stem = settings_.folder + "/" + stem_of(job, &*slab);
         write_payload(stem + ".safetensors", *slab);
         outcome.payload = stem + ".safetensors";
-        write_whole_file(stem + ".json", story_of(job, &*slab, outcome));
+        write_quarantine_file(stem + ".json", story_of(job, &*slab, outcome));
         spdlog::error("batch {} is set aside in {}: {}", job.first_batch, outcome.payload, job.reason);
         return outcome;
     } catch (const std::exception& problem) {
@@ -136,7 +136,7 @@ QuarantineOutcome QuarantineWriter::write(const QuarantineJob& job) const {
                   outcome.payload.empty() ? "its payload cannot" : "its story cannot", outcome.error);
     if (!outcome.payload.empty()) return outcome;
     try {
-        write_whole_file(stem + ".json", story_of(job, slab ? &*slab : nullptr, outcome));
+        write_quarantine_file(stem + ".json", story_of(job, slab ? &*slab : nullptr, outcome));
     } catch (const std::exception& problem) {
         spdlog::error("{}", problem.what());
     }

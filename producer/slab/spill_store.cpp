@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <filesystem>
 #include <string_view>
 #include <utility>
@@ -16,6 +15,7 @@
 #include "common/base/failpoint.hpp"
 #include "common/base/trace.hpp"
 #include "common/base/unique_fd.hpp"
+#include "common/base/whole_file.hpp"
 
 namespace offramp {
 namespace {
@@ -31,24 +31,11 @@ SystemError broken(const std::string& tried, int problem) {
 }
 
 void write_file(const std::string& path, std::span<const std::byte> bytes) {
-    const std::string beside = path + ".new";
-    const std::string tried = "writing " + path + ", " + std::to_string(bytes.size()) + " bytes";
-    UniqueFd file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!file) throw broken(tried, errno);
-    try {
-        while (!bytes.empty()) {
-            const ssize_t written = ::write(file.get(), bytes.data(), std::min(bytes.size(), kMostAtOnce));
-            if (written < 0 && errno == EINTR) continue;
-            if (written < 0) throw broken(tried, errno);
-            bytes = bytes.subspan(static_cast<std::size_t>(written));
-        }
-        if (::close(file.release()) != 0 && errno != EINTR) throw broken(tried, errno);
-        failpoint("spill.written");
-        if (std::rename(beside.c_str(), path.c_str()) != 0) throw broken(tried, errno);
-    } catch (...) {
-        ::unlink(beside.c_str());
-        throw;
-    }
+    WholeFile file(path, 0600,
+                   [&](int problem) { return broken("writing " + path + ", " + std::to_string(bytes.size()) + " bytes", problem); });
+    file.write(bytes);
+    failpoint("spill.written");
+    file.put_in_place();
 }
 
 void read_file(const std::string& path, std::span<std::byte> bytes) {

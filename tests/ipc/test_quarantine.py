@@ -11,6 +11,7 @@ import unittest
 from tests.support.gate import Gate
 from tests.support.launched_run import LaunchedRun
 from tests.support.real_run import BIN, SANITIZER, RealRun, kill, shared_memory, undisturbed
+from tests.support.small_disk import small_disk
 
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--batches", "24", "--slabs", "4",
         "--log-level", "info")
@@ -82,15 +83,15 @@ class Quarantine(unittest.TestCase):
             folder = run.run_dir / "quarantine"
             run.run_dir.mkdir(mode=0o700)
             folder.mkdir()
-            # Writing to this device fails as writing to a full disk does.
-            (folder / f"{NAME}.safetensors.new").symlink_to("/dev/full")
-            summary = self.poisoned_run(run)
-            self.assertEqual(summary["payloads_lost"], 1)
-            self.assertEqual(summary["given_up"][0]["payload"], "")
-            self.assertIn("No space left on device", summary["given_up"][0]["error"])
-            self.assertIn(str(folder), summary["given_up"][0]["error"])
-            story = json.loads((folder / f"{NAME}.json").read_text())
-            self.assertEqual([sample["item"] for sample in story["samples"]], list(POISONED), "what is missing is listed")
+            with small_disk(self, folder, "size=512k"):     # a payload is 1 MiB
+                summary = self.poisoned_run(run)
+                self.assertEqual(summary["payloads_lost"], 1)
+                self.assertEqual(summary["given_up"][0]["payload"], "")
+                self.assertIn("No space left on device", summary["given_up"][0]["error"])
+                self.assertIn(str(folder), summary["given_up"][0]["error"])
+                self.assertEqual([path.name for path in folder.iterdir()], [f"{NAME}.json"])
+                story = json.loads((folder / f"{NAME}.json").read_text())
+                self.assertEqual([sample["item"] for sample in story["samples"]], list(POISONED), "what is missing is listed")
 
     def test_through_the_launch_script(self):
         with LaunchedRun(*COPY, "--processor", "crash-on-item", "--consumers", "2") as run:

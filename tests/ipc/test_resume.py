@@ -12,6 +12,7 @@ import unittest
 
 from tests.ipc.resume_cycles import KINDS, Cycles
 from tests.support.launched_resume import World
+from tests.support.small_disk import small_disk
 
 CYCLES = 10      # of each kind
 COPY = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--copy-bytes", "1MiB", "--batch", "8",
@@ -233,11 +234,7 @@ class HostileFolders(InWorlds):
     def setUp(self):
         self.disk = pathlib.Path(tempfile.mkdtemp(prefix="offramp-disk-", dir="/tmp"))
         self.addCleanup(self.disk.rmdir)
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=0755", "tmpfs", self.disk], capture_output=True, text=True,
-                              check=False)
-        if done.returncode != 0:
-            self.skipTest(f"a small file system cannot be mounted here: {done.stderr.strip()}")
-        self.addCleanup(subprocess.run, ["umount", "-l", self.disk], check=True)
+        self.enterContext(small_disk(self, self.disk, "size=4m,mode=0755"))
 
     def try_remount(self, options):
         return subprocess.run(["mount", "-o", f"remount,{options}", self.disk], capture_output=True, check=False).returncode == 0

@@ -2,12 +2,11 @@
 consumers a pool is full as soon as it was filled once, so nothing here depends on who is faster."""
 
 import json
-import shutil
 import signal
-import subprocess
 import unittest
 
 from tests.support.real_run import BIN, SANITIZER, RealRun, kill, shared_memory, undisturbed
+from tests.support.small_disk import small_disk
 
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--batches", "40", "--slabs", "4",
         "--batches-per-slab", "1", "--status-seconds", "0.02", "--processor", "checksum")
@@ -141,20 +140,16 @@ class WhenFull(unittest.TestCase):
         with RealRun(*COPY, "--when-full", "spill", "--spill-dir", "/tmp/placeholder") as run:
             disk = run.folder / "disk"
             disk.mkdir()
-            done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk], capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                self.skipTest(f"a small file system cannot be mounted here: {done.stderr.strip()}")
-            self.addCleanup(shutil.rmtree, run.folder, ignore_errors=True)
-            self.addCleanup(subprocess.run, ["umount", "-l", disk], check=True)
-            run.flags[run.flags.index("/tmp/placeholder")] = str(disk)
-            run.start_producer()
-            status = self.until_status(run, "a full disk", lambda status: "spill" in status["message"])
-            self.assertIn("No space left on device", status["message"])
-            self.assertIn("--spill-dir", status["message"])
-            code, summary = self.deliver(run)
-            self.assertEqual(code, 0, run.logs())
-            self.assertEqual(summary["samples"]["released"], SAMPLES)
-            self.assertEqual(run.files(), self.wanted)
+            with small_disk(self, disk, "size=3m"):
+                run.flags[run.flags.index("/tmp/placeholder")] = str(disk)
+                run.start_producer()
+                status = self.until_status(run, "a full disk", lambda status: "spill" in status["message"])
+                self.assertIn("No space left on device", status["message"])
+                self.assertIn("--spill-dir", status["message"])
+                code, summary = self.deliver(run)
+                self.assertEqual(code, 0, run.logs())
+                self.assertEqual(summary["samples"]["released"], SAMPLES)
+                self.assertEqual(run.files(), self.wanted)
 
 
 if __name__ == "__main__":

@@ -144,7 +144,7 @@ TEST_F(BrokerQuarantine, TheWriterHasATenthOfThePoolAtMostAndTheOthersGoOn) {
 
 TEST_F(BrokerQuarantine, WhatCannotBeWrittenIsCountedAndTheRunGoesOn) {
     std::filesystem::create_directories(folder_);
-    std::filesystem::create_symlink("/dev/full", folder_ + "/batch-7-row-2.safetensors.new");
+    std::filesystem::create_directory(folder_ + "/batch-7-row-2.safetensors.new");
     BrokerFixture f(1, with_folder());
     f.publish(7);
     take_down(f);
@@ -153,7 +153,7 @@ TEST_F(BrokerQuarantine, WhatCannotBeWrittenIsCountedAndTheRunGoesOn) {
     const BrokerReport report = f.report();
     EXPECT_EQ(report.payloads_lost, 1U);
     EXPECT_EQ(report.given_up.at(0).payload, "");
-    EXPECT_THAT(report.given_up.at(0).error, HasSubstr("No space left"));
+    EXPECT_THAT(report.given_up.at(0).error, HasSubstr("Is a directory"));
     EXPECT_EQ(report.quarantined.samples, 4U);
     EXPECT_TRUE(report.conserved());
 }

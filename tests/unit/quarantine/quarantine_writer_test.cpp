@@ -83,19 +83,19 @@ TEST_F(Writer, TheSameRowsAgainReplaceTheFiles) {
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 2);
 }
 
-TEST_F(Writer, AFullDiskIsToldAndTheStoryKeptWhereItFits) {
+TEST_F(Writer, APayloadThatCannotBeWrittenIsToldAndTheStoryKept) {
     std::filesystem::create_directories(folder_);
-    std::filesystem::create_symlink("/dev/full", folder_ + "/batch-7-row-2.safetensors.new");
+    std::filesystem::create_directory(folder_ + "/batch-7-row-2.safetensors.new");
     QuarantineWriter writer(settings());
     const auto outcomes = outcomes_of(writer, job());
     ASSERT_EQ(outcomes.size(), 1U);
     EXPECT_EQ(outcomes[0].payload, "");
-    EXPECT_THAT(outcomes[0].error, HasSubstr("No space left"));
+    EXPECT_THAT(outcomes[0].error, HasSubstr("Is a directory"));
     EXPECT_THAT(outcomes[0].error, HasSubstr("batch-7-row-2.safetensors"));
     EXPECT_FALSE(std::filesystem::exists(folder_ + "/batch-7-row-2.safetensors"));
     const json story = read(folder_ + "/batch-7-row-2.json");
     EXPECT_TRUE(story["payload"].is_null());
-    EXPECT_THAT(story["error"].get<std::string>(), HasSubstr("No space left"));
+    EXPECT_THAT(story["error"].get<std::string>(), HasSubstr("Is a directory"));
     EXPECT_EQ(story["samples"][0]["key"], "photos/cat") << "which samples are missing is known all the same";
 }
 

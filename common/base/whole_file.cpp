@@ -1,0 +1,68 @@
+#include "common/base/whole_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+
+namespace offramp {
+namespace {
+
+constexpr std::size_t kMostAtOnce = std::size_t{64} << 20;
+
+}  // namespace
+
+void write_all(int fd, std::span<const std::byte> bytes, const WriteFailure& failure) {
+    while (!bytes.empty()) {
+        const ssize_t written = ::write(fd, bytes.data(), std::min(bytes.size(), kMostAtOnce));
+        if (written < 0 && errno == EINTR) continue;
+        if (written < 0) throw failure(errno);
+        bytes = bytes.subspan(static_cast<std::size_t>(written));
+    }
+}
+
+WholeFile::WholeFile(std::string path, mode_t mode, WriteFailure failure)
+    : path_(std::move(path)),
+      temporary_(path_ + ".new"),
+      failure_(std::move(failure)),
+      file_(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, mode)) {
+    if (!file_) throw failure_(errno);
+}
+
+WholeFile::~WholeFile() {
+    if (file_) ::unlink(temporary_.c_str());
+}
+
+void WholeFile::set_mode(mode_t mode) {
+    if (::fchmod(file_.get(), mode) != 0) throw failure_(errno);
+}
+
+void WholeFile::write(std::span<const std::byte> bytes) { write_all(file_.get(), bytes, failure_); }
+
+void WholeFile::write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+
+void WholeFile::flush() {
+    if (::fsync(file_.get()) != 0) throw failure_(errno);
+}
+
+UniqueFd WholeFile::put_in_place() {
+    // A network file system may say only when a descriptor is closed that it had no room: one is, while the name is not given yet.
+    const int another = ::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0);
+    if (another < 0 || (::close(another) != 0 && errno != EINTR)) throw failure_(errno);
+    if (std::rename(temporary_.c_str(), path_.c_str()) != 0) throw failure_(errno);
+    return std::move(file_);
+}
+
+void WholeFile::flush_name() {
+    const std::string folder = std::filesystem::path(path_).parent_path().string();
+    const UniqueFd directory(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    // A file system that cannot do this for a folder has nothing better to offer.
+    if (!directory || (::fsync(directory.get()) != 0 && errno != EINVAL)) throw failure_(errno);
+}
+
+}  // namespace offramp

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "common/base/error.hpp"
+#include "common/base/unique_fd.hpp"
+
+namespace offramp {
+
+// The error for an errno, of whoever writes: only they know what the file is for and what the user can do.
+using WriteFailure = std::function<SystemError(int errno_value)>;
+
+// Writes everything, however little of it the kernel takes at a time. Blocks: on the file. Errors: what `failure` gives is thrown.
+void write_all(int fd, std::span<const std::byte> bytes, const WriteFailure& failure);
+
+// A file that appears whole or not at all: written as PATH.new, then renamed to PATH, over what was there. For folders in which one
+// process at a time writes a path; consumers, of which many may write one, use AtomicFile (consumer/sinks).
+//
+// Owns the file. A link at PATH.new is not followed; what a death left there is overwritten. Thread: one at a time. Blocks: on the disk.
+// Errors: what `failure` gives is thrown.
+class WholeFile {
+  public:
+    WholeFile(std::string path, mode_t mode, WriteFailure failure);
+    WholeFile(const WholeFile&) = delete;
+    WholeFile& operator=(const WholeFile&) = delete;
+    // Removes what was not put in place.
+    ~WholeFile();
+
+    // Gives it `mode` whatever the umask is.
+    void set_mode(mode_t mode);
+    void write(std::span<const std::byte> bytes);
+    void write(std::string_view text);
+    // The bytes are on the disk when this returns.
+    void flush();
+    // The file has its name when this returns: given back open, for those who append to it (O_APPEND).
+    UniqueFd put_in_place();
+    // The name is on the disk when this returns.
+    void flush_name();
+
+  private:
+    std::string path_, temporary_;
+    WriteFailure failure_;
+    UniqueFd file_;
+};
+
+}  // namespace offramp

@@ -1,0 +1,129 @@
+#include "common/base/whole_file.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace offramp {
+namespace {
+
+namespace fs = std::filesystem;
+
+class WholeFileTest : public ::testing::Test {
+  protected:
+    WholeFileTest() {
+        std::string name = "/tmp/whole-file-XXXXXX";
+        folder = ::mkdtemp(name.data());
+        path = (folder / "page").string();
+    }
+    ~WholeFileTest() override { fs::remove_all(folder); }
+
+    WriteFailure failure() const {
+        return [](int problem) { return SystemError("writing the page", problem, "Do something", ExitCode::CannotWrite); };
+    }
+
+    static std::string text_of(const std::string& file) {
+        std::ostringstream text;
+        text << std::ifstream(file).rdbuf();
+        return text.str();
+    }
+
+    static unsigned mode_of(const std::string& file) {
+        struct stat status {};
+        EXPECT_EQ(::stat(file.c_str(), &status), 0);
+        return status.st_mode & 0777u;
+    }
+
+    fs::path folder;
+    std::string path;
+};
+
+TEST_F(WholeFileTest, IsThereWhenItIsPutInPlaceAndNotBefore) {
+    std::ofstream(path) << "before";
+    WholeFile file(path, 0600, failure());
+    file.write("one ");
+    file.write("two");
+    file.flush();
+    EXPECT_EQ(text_of(path), "before");
+    file.put_in_place();
+    file.flush_name();
+    EXPECT_EQ(text_of(path), "one two");
+    EXPECT_EQ(mode_of(path), 0600u);
+    EXPECT_FALSE(fs::exists(path + ".new"));
+}
+
+TEST_F(WholeFileTest, LeavesNothingWhenItIsNotPutInPlace) {
+    { WholeFile(path, 0600, failure()).write("half"); }
+    EXPECT_TRUE(fs::is_empty(folder));
+}
+
+TEST_F(WholeFileTest, OverwritesWhatADeathLeft) {
+    std::ofstream(path + ".new") << "half of something that is longer";
+    WholeFile file(path, 0600, failure());
+    file.write("whole");
+    file.put_in_place();
+    EXPECT_EQ(text_of(path), "whole");
+}
+
+TEST_F(WholeFileTest, IsAppendedToThroughWhatIsGivenBack) {
+    WholeFile file(path, 0600, failure());
+    file.write("whole");
+    const UniqueFd open = file.put_in_place();
+    EXPECT_EQ(::lseek(open.get(), 0, SEEK_SET), 0);
+    write_all(open.get(), std::as_bytes(std::span(" and more", 9)), failure());
+    EXPECT_EQ(text_of(path), "whole and more");
+}
+
+TEST_F(WholeFileTest, HasTheModeThatIsSetWhateverTheUmask) {
+    const mode_t before = ::umask(0077);
+    WholeFile masked(path + "-masked", 0644, failure());
+    masked.put_in_place();
+    WholeFile set(path, 0644, failure());
+    set.set_mode(0644);
+    set.put_in_place();
+    ::umask(before);
+    EXPECT_EQ(mode_of(path + "-masked"), 0600u);
+    EXPECT_EQ(mode_of(path), 0644u);
+}
+
+TEST_F(WholeFileTest, FollowsNoLink) {
+    std::ofstream(folder / "precious") << "untouched";
+    fs::create_symlink("precious", path + ".new");
+    try {
+        WholeFile(path, 0600, failure());
+        FAIL() << "it was opened";
+    } catch (const SystemError& problem) {
+        EXPECT_EQ(problem.errno_value(), ELOOP);
+        EXPECT_EQ(problem.exit_code(), ExitCode::CannotWrite);
+    }
+    EXPECT_EQ(text_of(folder / "precious"), "untouched");
+}
+
+TEST_F(WholeFileTest, SaysWhatFailedInItsOwnersWords) {
+    EXPECT_THROW(WholeFile(folder / "nowhere" / "page", 0600, failure()), SystemError);
+    const UniqueFd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+    try {
+        write_all(full.get(), std::as_bytes(std::span("bytes", 5)), failure());
+        FAIL() << "there was room";
+    } catch (const SystemError& problem) {
+        EXPECT_EQ(problem.errno_value(), ENOSPC);
+        EXPECT_NE(std::string(problem.what()).find("writing the page"), std::string::npos);
+    }
+    // A folder in the way: the name cannot be given, and nothing is left beside it.
+    fs::create_directory(path);
+    {
+        WholeFile file(path, 0600, failure());
+        EXPECT_THROW(file.put_in_place(), SystemError);
+    }
+    EXPECT_FALSE(fs::exists(path + ".new"));
+}
+
+}  // namespace
+}  // namespace offramp
