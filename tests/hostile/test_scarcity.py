@@ -114,6 +114,8 @@ class FilledSharedMemory(unittest.TestCase):
     def test_a_run_that_needs_more_says_so_and_goes_on_later(self):
         """Of the rungs only `workers` makes memory in mid-run: a segment a batch."""
         flags = (*COPY, "--rung", "workers", "--consumers", "1", "--status-seconds", "0.05")
+        # Whether what a segment leaves behind is gone before the next is made is a race each time: among so many this side wins one.
+        flags = tuple("2000" if word == "40" else word for word in flags)
         with World(*flags) as world:
             with world.gate() as gate:
                 world.start()
@@ -121,7 +123,6 @@ class FilledSharedMemory(unittest.TestCase):
                 world.until(lambda: world.status().get("done_samples", 0) >= 8, "some samples done")
                 self.take_what_is_free()
                 gate.open()
-                # Whatever a segment leaves behind is gone before the next is made.
                 while world.launcher.poll() is None:
                     self.take_what_is_free()
                 self.assertEqual(world.wait(), 80, world.said())
@@ -132,7 +133,7 @@ class FilledSharedMemory(unittest.TestCase):
             self.assertEqual(world.start("--resume").wait(), 0, world.said())
             samples = world.summary()["samples"]
             self.assertGreater(samples["done_before"], 0)
-            self.assertEqual(samples["done_before"] + samples["released"], 160)
+            self.assertEqual(samples["done_before"] + samples["released"], 8000)
 
 
 if __name__ == "__main__":
