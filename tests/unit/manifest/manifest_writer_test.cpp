@@ -66,8 +66,9 @@ TEST(ManifestWriter, AKillCostsOnlyWhatWasNotWrittenYet) {
     const std::string path = folder.path() + "/.offramp-manifest";
     const pid_t child = ::fork();
     if (child == 0) {
-        ManifestWriter writer(path, of_run(1'000'000), Durability::Process, [](const std::exception_ptr&) {});
-        for (std::uint64_t i = 0;; i += 2) {
+        constexpr std::uint64_t kItems = 1'000'000;
+        ManifestWriter writer(path, of_run(kItems), Durability::Process, [](const std::exception_ptr&) {});
+        for (std::uint64_t i = 0;; i = (i + 2) % kItems) {
             note(writer, {i, i + 1});
             if (i % 1024 == 0 && read_manifest(path)->done.items() > 3000) ::kill(::getpid(), SIGKILL);
         }
