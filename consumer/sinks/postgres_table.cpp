@@ -119,14 +119,34 @@ void make_extension(PostgresDatabase& database) {
     }
 }
 
+// One whose maker was killed, and which the server goes on with, is waited for.
+void make_hnsw(PostgresDatabase& database, const std::string& table) {
+    const std::string name = table.substr(table.find('.') + 1) + "_hnsw";   // from the beginning where there is no '.'
+    const auto make = [&](const std::string& index, const std::string& of) {
+        database.transact([&] {
+            database.run(kMakingLock);
+            database.run("CREATE INDEX IF NOT EXISTS " + quoted_identifier(index) + " ON " + in_sql(table) + " USING hnsw " + of);
+        });
+    };
+    const std::string type = database
+                                 .rows("SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = 'vector'",
+                                       {in_sql(table)})
+                                 .at(0).at(0).value_or("");
+    const std::string kind = type.find("halfvec") == std::string::npos ? "vector" : "halfvec";
+    if (type.ends_with(')')) return make(name, "(vector " + kind + "_cosine_ops)");
+    int number = 0;
+    for (const PostgresDatabase::Row& row : database.rows("SELECT dimensions, quote_literal(output) FROM " + in_sql(table, kOutputsSuffix) + " ORDER BY output"))
+        make(name + "_" + std::to_string(++number), "((vector::" + kind + "(" + row.at(0).value_or("") + ")) " + kind + "_cosine_ops) WHERE output = " +
+                                                        row.at(1).value_or(""));
+}
+
 }  // namespace
 
-PostgresTable::PostgresTable(const std::string& folder, const std::string& sink, std::string table, std::string vector_type, Durability durability)
+PostgresTable::PostgresTable(const std::string& folder, const std::string& sink, std::string table, Durability durability)
     : mark_(mark_of(folder)),
       table_(std::move(table)),
       rows_(in_sql(table_)),
       outputs_(in_sql(table_, kOutputsSuffix)),
-      vector_type_(std::move(vector_type)),
       durability_(durability),
       database_(sink) {
     // A commit that the server may still forget would be of rows that count as done.
@@ -140,7 +160,7 @@ PostgresTable::PostgresTable(const std::string& folder, const std::string& sink,
 
 std::string PostgresTable::name() const { return named(table_, database_); }
 
-void PostgresTable::make() {
+void PostgresTable::make(const std::string& vector_type) {
     database_.run(kMakingLock);
     if (find_ours(database_, table_).there) return;
     if (marked(mark_)) fail_taken_away(table_, database_, mark_);
@@ -149,25 +169,25 @@ void PostgresTable::make() {
     database_.run("CREATE TABLE " + outputs_ +
                   " (output text PRIMARY KEY, dimensions integer NOT NULL, dtype text NOT NULL, normalized boolean NOT NULL, model text NOT NULL)");
     database_.run("COMMENT ON TABLE " + outputs_ + comment);
-    database_.run("CREATE TABLE " + rows_ + " (key text NOT NULL, output text NOT NULL, item bigint NOT NULL, vector " + vector_type_ +
+    database_.run("CREATE TABLE " + rows_ + " (key text NOT NULL, output text NOT NULL, item bigint NOT NULL, vector " + vector_type +
                   ", PRIMARY KEY (key, output))");
     database_.run("COMMENT ON TABLE " + rows_ + comment);
 }
 
-void PostgresTable::open() {
-    if (!find_ours(database_, table_).there) database_.transact([&] { make(); });
+void PostgresTable::open(const std::string& vector_type) {
+    if (!find_ours(database_, table_).there) database_.transact([&] { make(vector_type); });
     const Found found = find_ours(database_, table_);
     if (!found.there) fail_taken_away(table_, database_, mark_);
     require_this_one(found, table_, database_, mark_);
     const std::string number = found.number();
     if (!marked(mark_)) write_atomically(mark_, std::as_bytes(std::span(number)), durability_);
-    database_.run("CREATE TEMPORARY TABLE offramp_rows (key text, output text, item bigint, vector " + vector_type_ + ") ON COMMIT DELETE ROWS");
+    database_.run("CREATE TEMPORARY TABLE offramp_rows (key text, output text, item bigint, vector " + vector_type + ") ON COMMIT DELETE ROWS");
     opened_ = true;
 }
 
-void PostgresTable::transact(const std::function<void(PostgresDatabase&)>& work) {
+void PostgresTable::transact(const std::string& vector_type, const std::function<void(PostgresDatabase&)>& work) {
     try {
-        if (!opened_) open();
+        if (!opened_) open(vector_type);
         database_.transact([&] { work(database_); });
     } catch (const PostgresError& error) {
         if (error.sqlstate() == "42P01" && !find_ours(database_, table_).there) fail_taken_away(table_, database_, mark_);
@@ -175,13 +195,14 @@ void PostgresTable::transact(const std::function<void(PostgresDatabase&)>& work)
     }
 }
 
-void finish_postgres_table(const std::string& folder, const std::string& sink, const std::string& table, const std::string& /*index*/) {
+void finish_postgres_table(const std::string& folder, const std::string& sink, const std::string& table, const std::string& index) {
     const std::string mark = mark_of(folder);
     if (!marked(mark)) return;   // no rows
     PostgresDatabase database(sink);
     const Found found = find_ours(database, table);
     if (!found.there) fail_taken_away(table, database, mark);
     require_this_one(found, table, database, mark);
+    if (index == "hnsw") make_hnsw(database, table);
 }
 
 void require_replaceable_postgres_table(const std::string& sink, const std::string& table) {

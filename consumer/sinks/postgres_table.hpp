@@ -21,11 +21,12 @@ namespace offramp {
 // not one of ours, when another run has begun it anew, and without pgvector.
 class PostgresTable {
   public:
-    // `table`: NAME or SCHEMA.NAME. `vector_type`: pgvector's `vector` or `halfvec`. Connects, and looks at a table that is there.
-    PostgresTable(const std::string& folder, const std::string& sink, std::string table, std::string vector_type, Durability durability);
+    // `table`: NAME or SCHEMA.NAME. Connects, and looks at a table that is there.
+    PostgresTable(const std::string& folder, const std::string& sink, std::string table, Durability durability);
 
     // Runs `work` in a transaction (PostgresDatabase::transact), in which the temporary table `offramp_rows` (key, output, item, vector) is there and empty.
-    void transact(const std::function<void(PostgresDatabase& database)>& work);
+    // `vector_type`, of a table that is made now: pgvector's "vector(384)" or "halfvec(384)", without a number for vectors of several lengths.
+    void transact(const std::string& vector_type, const std::function<void(PostgresDatabase& database)>& work);
 
     // "table 'embeddings' of PostgreSQL database ...", for errors.
     std::string name() const;
@@ -34,17 +35,17 @@ class PostgresTable {
     const std::string& outputs() const { return outputs_; }
 
   private:
-    void open();
-    void make();
+    void open(const std::string& vector_type);
+    void make(const std::string& vector_type);
 
-    std::string mark_, table_, rows_, outputs_, vector_type_;
+    std::string mark_, table_, rows_, outputs_;
     Durability durability_;
     PostgresDatabase database_;
     bool opened_ = false;
 };
 
-// When nobody writes any more: with `index` "hnsw" makes an index of each output's vectors, where there is none. A run without a table has nothing to
-// finish. Errors: those of PostgresTable.
+// When nobody writes any more: with `index` "hnsw" makes NAME_hnsw, an index by cosine of vectors of one length; of several lengths one each output,
+// NAME_hnsw_1 and so on. May be killed and called again. A run without a table has nothing to finish. Errors: those of PostgresTable.
 void finish_postgres_table(const std::string& folder, const std::string& sink, const std::string& table, const std::string& index);
 // What would lie in the way of a new table: nothing, or one of ours. Changes nothing. Errors: those of PostgresTable; Error with RunInUse when a
 // consumer of another run is connected for it.

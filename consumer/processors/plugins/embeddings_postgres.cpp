@@ -14,7 +14,10 @@
 namespace offramp {
 namespace {
 
-constexpr std::uint32_t kMaxDimensions = 16'000;  // pgvector's
+// pgvector's.
+constexpr std::uint32_t kMaxDimensions = 16'000;
+constexpr std::uint32_t kMaxIndexed = 2'000;
+constexpr std::uint32_t kMaxIndexedHalves = 4'000;
 
 const std::string& sink_of(const RunConfig& config) {
     if (!config.has_postgres_sink())
@@ -40,14 +43,15 @@ class EmbeddingsPostgres final : public Processor {
   public:
     EmbeddingsPostgres(const std::string& folder, const RunConfig& config, Durability durability)
         : vectors_(config, "embeddings-postgres"),
-          table_(folder, sink_of(config), config.sink_table, vectors_.dtype() == "float16" ? "halfvec" : "vector", durability) {}
+          makes_index_(config.index != "none"),
+          table_(folder, sink_of(config), config.sink_table, durability) {}
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         const std::vector<VectorOutput> outputs = vectors_.outputs(slab);
         for (const VectorOutput& output : outputs) require_to_fit(output);
         make_rows(outputs, slab, progress);
         if (rows_.empty() || !still_current()) return;
-        table_.transact([&](PostgresDatabase& database) {
+        table_.transact(vector_type(outputs), [&](PostgresDatabase& database) {
             for (const VectorOutput& output : outputs) note_output(database, output, slab.model);
             database.copy("COPY offramp_rows FROM STDIN (FORMAT binary)", rows_.finished());
             // In one order for all, so that no two consumers wait for each other.
@@ -58,17 +62,27 @@ class EmbeddingsPostgres final : public Processor {
     }
 
   private:
-    static void require_to_fit(const VectorOutput& output) {
-        if (output.dimensions <= kMaxDimensions) return;
-        throw ConfigError("output " + output.tensor->spec.describe() + " makes vectors of " + std::to_string(output.dimensions) +
-                              " numbers; pgvector takes at most " + std::to_string(kMaxDimensions),
-                          "Store fewer of them with --truncate-dim, or give --processor embeddings-sqlite");
+    bool halves() const { return vectors_.dtype() == "float16"; }
+
+    void require_to_fit(const VectorOutput& output) const {
+        const std::uint32_t most = !makes_index_ ? kMaxDimensions : halves() ? kMaxIndexedHalves : kMaxIndexed;
+        if (output.dimensions <= most) return;
+        throw ConfigError("output " + output.tensor->spec.describe() + " makes vectors of " + std::to_string(output.dimensions) + " " +
+                              std::string(vectors_.dtype()) + " numbers; pgvector takes at most " + std::to_string(most) + (makes_index_ ? " with --index hnsw" : ""),
+                          "Store fewer of them with --truncate-dim, or leave --index out; --processor embeddings-sqlite takes any number");
+    }
+
+    // The column's, which has the vectors' length where there is only one.
+    std::string vector_type(const std::vector<VectorOutput>& outputs) const {
+        const std::string type = halves() ? "halfvec" : "vector";
+        const auto like_the_first = [&](const VectorOutput& output) { return output.dimensions == outputs.front().dimensions; };
+        return std::ranges::all_of(outputs, like_the_first) ? type + "(" + std::to_string(outputs.front().dimensions) + ")" : type;
     }
 
     // Everything that can be made before the transaction.
     void make_rows(const std::vector<VectorOutput>& outputs, const SlabContents& slab, const Progress& progress) {
         rows_.clear();
-        const std::size_t bytes_each = vectors_.dtype() == "float16" ? 2 : 4;
+        const std::size_t bytes_each = halves() ? 2 : 4;
         for (const SampleView& sample : slab.samples) {
             progress();
             if (sample.hole) continue;
@@ -105,6 +119,7 @@ class EmbeddingsPostgres final : public Processor {
     }
 
     SampleVectors vectors_;
+    bool makes_index_;
     PostgresTable table_;
     std::set<std::string> noted_;
     CopyRows rows_;
