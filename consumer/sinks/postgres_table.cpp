@@ -20,7 +20,8 @@ namespace fs = std::filesystem;
 constexpr std::string_view kOurs = "offramp embeddings ";
 constexpr std::string_view kVersion = "1";  // of our tables; another number is another layout
 // Who makes a table or the extension waits for others who do.
-constexpr const char* kMakingLock = "SELECT pg_advisory_xact_lock(1330005586)";
+constexpr const char* kLockMaking = "SELECT pg_advisory_lock(1330005586)";
+constexpr const char* kUnlockMaking = "SELECT pg_advisory_unlock(1330005586)";
 // Of consumers that were killed, which the server has not noticed yet.
 constexpr const char* kPatience = "SET lock_timeout = '30s'";
 constexpr const char* kOutputsSuffix = "_outputs";
@@ -123,10 +124,9 @@ void make_extension(PostgresDatabase& database) {
 void make_hnsw(PostgresDatabase& database, const std::string& table) {
     const std::string name = table.substr(table.find('.') + 1) + "_hnsw";   // from the beginning where there is no '.'
     const auto make = [&](const std::string& index, const std::string& of) {
-        database.transact([&] {
-            database.run(kMakingLock);
-            database.run("CREATE INDEX IF NOT EXISTS " + quoted_identifier(index) + " ON " + in_sql(table) + " USING hnsw " + of);
-        });
+        database.run(kLockMaking);
+        database.run("CREATE INDEX IF NOT EXISTS " + quoted_identifier(index) + " ON " + in_sql(table) + " USING hnsw " + of);
+        database.run(kUnlockMaking);
     };
     const std::string type = database
                                  .rows("SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = 'vector'",
@@ -161,7 +161,6 @@ PostgresTable::PostgresTable(const std::string& folder, const std::string& sink,
 std::string PostgresTable::name() const { return named(table_, database_); }
 
 void PostgresTable::make(const std::string& vector_type) {
-    database_.run(kMakingLock);
     if (find_ours(database_, table_).there) return;
     if (marked(mark_)) fail_taken_away(table_, database_, mark_);
     make_extension(database_);
@@ -175,7 +174,12 @@ void PostgresTable::make(const std::string& vector_type) {
 }
 
 void PostgresTable::open(const std::string& vector_type) {
-    if (!find_ours(database_, table_).there) database_.transact([&] { make(vector_type); });
+    if (!find_ours(database_, table_).there) {
+        // Before the transaction, which would not see what was made while it waited. A consumer that fails here ends, and its lock with it.
+        database_.run(kLockMaking);
+        database_.transact([&] { make(vector_type); });
+        database_.run(kUnlockMaking);
+    }
     const Found found = find_ours(database_, table_);
     if (!found.there) fail_taken_away(table_, database_, mark_);
     require_this_one(found, table_, database_, mark_);

@@ -9,6 +9,7 @@ FLAG, VARIABLE = "--sink", "OFFRAMP_SINK"
 PASSWORD_VARIABLE = "PGPASSWORD"        # libpq's
 CREDENTIALS = re.compile(r"^(postgres(?:ql)?://[^:@/?]*):([^@/]*)@")
 PARAMETER = re.compile(r"([?&])password=([^&]*)(&|$)")
+NO_PORT = re.compile(r"[^/?]*:\d*[^\d,/?]")
 KEY_WORD = re.compile(r"(?:^|(?<=\s))password\s*=\s*('(?:[^'\\]|\\.)*'|(?:[^\s\\]|\\.)*)\s*")
 
 
@@ -30,8 +31,9 @@ def without_password(sink):
     if found := PARAMETER.search(sink):
         password = urllib.parse.unquote(found[2])
         sink = sink[:found.start()] + (found[1] if found[3] else "") + sink[found.end():]
-    if "@" in sink.partition("://")[2].partition("?")[0].partition("@")[2]:
-        raise LaunchError("--sink has an '@' or '/' within user or password", "Write these as %40 and %2F, or give the password in PGPASSWORD", ExitCode.USAGE)
+    rest = re.sub(r"^[^@/?]*@", "", sink.partition("://")[2])
+    if "@" in rest.partition("?")[0] or ("@" in rest and NO_PORT.match(rest)):
+        raise LaunchError("--sink has an '@', '/' or '?' within user or password", "Write these as %40, %2F and %3F, or give the password in PGPASSWORD", ExitCode.USAGE)
     return sink, password
 
 

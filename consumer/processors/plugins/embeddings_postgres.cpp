@@ -82,6 +82,8 @@ class EmbeddingsPostgres final : public Processor {
     // Everything that can be made before the transaction.
     void make_rows(const std::vector<VectorOutput>& outputs, const SlabContents& slab, const Progress& progress) {
         rows_.clear();
+        std::size_t unheld = 0;
+        std::string first;
         const std::size_t bytes_each = halves() ? 2 : 4;
         for (const SampleView& sample : slab.samples) {
             progress();
@@ -91,11 +93,11 @@ class EmbeddingsPostgres final : public Processor {
                 rows_.text(as_text(sample.key));
                 rows_.text(output.name());
                 rows_.number(static_cast<std::int64_t>(sample.item));
-                if (!rows_.vector(vectors_.of(output, sample.row), bytes_each))
-                    spdlog::warn("sample '{}': output '{}' has numbers that are infinite or none, which pgvector does not hold; its row's vector is NULL",
-                                 sample.key, output.name());
+                if (rows_.vector(vectors_.of(output, sample.row), bytes_each)) continue;
+                if (++unheld == 1) first = "the first: sample '" + sample.key + "', output '" + output.name() + "'";
             }
         }
+        if (unheld > 0) spdlog::warn("{} vectors have numbers that are infinite or none, which pgvector does not hold: NULL in their rows ({})", unheld, first);
     }
 
     // Vectors of two kinds are never mixed under one name. Each consumer looks until it has committed rows of an output.

@@ -1,8 +1,9 @@
 """Whole runs into a PostgreSQL with pgvector: what is killed goes on, what is wrong is said, and no password is told."""
 
 import contextlib
-import os
+import math
 import pathlib
+import shutil
 import sqlite3
 import struct
 import subprocess
@@ -13,7 +14,7 @@ from tests.support.launched_resume import World
 from tests.support.postgres_server import PASSWORD, PostgresServer, what_is_missing
 
 ITEMS = 320
-FLAGS = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--copy-outputs", "48", "--batch", "8", "--batches-per-slab", "1",
+FLAGS = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--copy-outputs", "12", "--batch", "8", "--batches-per-slab", "1",
          "--batches", str(ITEMS // 8), "--status-seconds", "0.05")
 TABLE = "SELECT item, key, output, vector FROM embeddings ORDER BY key, output"
 
@@ -50,7 +51,11 @@ class Runs(unittest.TestCase):
         with contextlib.closing(sqlite3.connect(world.output / "embeddings.sqlite")) as database:
             rows = database.execute("SELECT item, key, output, vector FROM embeddings").fetchall()
         self.assertEqual(len(rows), ITEMS)
-        return {key: (item, output, struct.unpack(f"<{len(vector) // (2 if half else 4)}{'e' if half else 'f'}", vector)) for item, key, output, vector in rows}
+        made = {key: (item, output, struct.unpack(f"<{len(vector) // (2 if half else 4)}{'e' if half else 'f'}", vector)) for item, key, output, vector in rows}
+        # The model `copy` makes any bits; those that are no finite number pgvector does not hold.
+        made = {key: (item, output, vector if all(map(math.isfinite, vector)) else None) for key, (item, output, vector) in made.items()}
+        self.assertGreater(sum(vector is not None for *_, vector in made.values()), ITEMS // 4)
+        return made
 
     def rows(self):
         """Numbers as PostgreSQL prints them, brought to what they are: the nearest of their type."""
@@ -59,15 +64,16 @@ class Runs(unittest.TestCase):
         told = {}
         for item, key, output, vector in self.sql(TABLE):
             self.assertNotIn(key, told)
-            told[key] = (int(item), output, tuple(struct.unpack(kind, struct.pack(kind, float(number)))[0] for number in vector[1:-1].split(",")))
+            numbers = vector and tuple(struct.unpack(kind, struct.pack(kind, float(number)))[0] for number in vector[1:-1].split(","))
+            told[key] = (int(item), output, numbers or None)
         return told
 
     def test_rows_are_those_of_sqlite(self):
-        for flags in ((), ("--vector-dtype", "fp16", "--truncate-dim", "16", "--normalize")):
+        for flags in ((), ("--vector-dtype", "fp16", "--truncate-dim", "8", "--normalize")):
             world = self.world(*flags, "--index", "hnsw")
             self.assertEqual(world.start().wait(), 0, world.said())
             self.assertEqual(self.rows(), self.undisturbed(*flags))
-            kind, dimensions = ("halfvec", "16") if flags else ("vector", "48")
+            kind, dimensions = ("halfvec", "8") if flags else ("vector", "12")
             self.assertIn(f"USING hnsw (vector {kind}_cosine_ops)", self.sql("SELECT indexdef FROM pg_indexes WHERE indexname = 'embeddings_hnsw'")[0][0])
             self.assertEqual(self.sql("SELECT output, dimensions, dtype, normalized FROM embeddings_outputs")[0][1:],
                              [dimensions, "float16" if flags else "float32", "t" if flags else "f"])
@@ -98,9 +104,9 @@ class Runs(unittest.TestCase):
         self.assertGreaterEqual(world.summary()["samples"]["done_before"], 8)
         self.assertEqual(self.rows(), self.undisturbed())
         # And without --resume it starts over, with other vectors.
-        world.flags = (*world.flags, "--truncate-dim", "16")
+        world.flags = (*world.flags, "--truncate-dim", "8")
         self.assertEqual(world.start().wait(), 0, world.said())
-        self.assertEqual({len(vector) for *_, vector in self.rows().values()}, {16})
+        self.assertEqual({len(vector) for *_, vector in self.rows().values() if vector}, {8})
 
     def refused(self, code, *words, sink=None, flags=()):
         world = self.world(*flags)
@@ -116,7 +122,9 @@ class Runs(unittest.TestCase):
         self.refused(64, "'no_such'", "does not exist", "createdb", sink=self.server.uri("no_such"))
         self.refused(64, "unknown kind", sink="mysql://localhost/db")
         self.refused(64, "cannot be understood", sink="postgres://localhost/db?colour=green")
-        self.refused(64, "does not go with --processor 'checksum'", flags=("--processor", "checksum"))
+        other = self.world(processor="checksum")
+        self.assertEqual(other.start().wait(), 64, other.said())
+        self.assertIn("does not go with --processor 'checksum'", other.said())
         without = self.world(sink=False)
         self.assertEqual(without.start().wait(), 64, without.said())
         self.assertIn("needs --sink", without.said())
@@ -170,21 +178,23 @@ class Runs(unittest.TestCase):
     def test_a_full_disk_of_the_server(self):
         disk = pathlib.Path(tempfile.mkdtemp(prefix="offramp-disk-", dir="/tmp"))
         self.addCleanup(disk.rmdir)
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=0777", "tmpfs", disk], capture_output=True, text=True, check=False)
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k,mode=0777", "tmpfs", disk], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             self.skipTest(f"a small file system cannot be mounted here: {done.stderr.strip()}")
         self.addCleanup(subprocess.run, ["umount", "-l", disk], check=True)
+        shutil.chown(disk, self.server.user)
         self.sql(f"CREATE TABLESPACE small LOCATION '{disk}'")
-        self.addCleanup(self.sql, "DROP TABLE embeddings, embeddings_outputs; DROP TABLESPACE small")
+        self.addCleanup(self.sql, "DROP TABLESPACE small")
+        self.addCleanup(self.sql, "DROP TABLE IF EXISTS embeddings, embeddings_outputs")
         self.sql(f"ALTER DATABASE {self.database} SET default_tablespace = small")
         self.sql(f"ALTER DATABASE {self.database} SET temp_tablespaces = pg_default")
-        world = self.world("--copy-outputs", "1024", "--batches", "80")
+        world = self.world("--batches", "400")
         self.assertEqual(world.start().wait(), 73, world.said())
         self.assertIn("No space left on device", world.said())
         self.assertIn("Free space on the server's disk", world.said())
         subprocess.run(["mount", "-o", "remount,size=200m", disk], check=True)
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
-        self.assertEqual(self.sql("SELECT count(*), count(vector) FROM embeddings"), [["640", "640"]])
+        self.assertEqual(self.sql("SELECT count(*), count(DISTINCT item) FROM embeddings"), [["3200", "3200"]])
 
 
 if __name__ == "__main__":
