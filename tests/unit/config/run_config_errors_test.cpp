@@ -237,6 +237,14 @@ TEST_F(Parsing, WhatToDoWithoutASlabBelongsToTheEgressThatKnowsHow) {
     EXPECT_EQ(parse({"--when-full=drop-newest"}).when_full, "drop-newest");
 }
 
+TEST_F(Parsing, ASinkIsOfAKnownKindGoesWithItsProcessorAndIsNeverShown) {
+    for (const Refusal& refused : {refusal({"--sink=mysql://u:secret@h/d"}), refusal({"--sink=postgres://u:secret@h/d", "--processor=checksum"}),
+                                   refusal({"--sink=password=secret", "--profile=embeddings", "--processor=embeddings-sqlite"})}) {
+        EXPECT_EQ(refused.exit_code, ExitCode::Usage);
+        EXPECT_THAT(refused.text, AllOf(HasSubstr("--sink"), ::testing::Not(HasSubstr("secret"))));
+    }
+}
+
 TEST_F(Parsing, WeightsThatCannotBeReadAreMissingInput) {
     const std::string path = (folder_ / "absent.safetensors").string();
     const Refusal refused = refusal({"--weights", path});
