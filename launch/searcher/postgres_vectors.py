@@ -30,8 +30,10 @@ class Stored:
         with refused():
             self._look_far_enough(most)
             rows = self.connection.execute(
-                sql.SQL("SELECT 1 - {distance} AS cosine, item, key FROM {table} WHERE output = {output} AND vector IS NOT NULL ORDER BY {distance}, item "
-                        "LIMIT {most}").format(distance=distance, table=self.table, output=sql.Literal(self.output), most=sql.Literal(most)),
+                # An index gives rows by their distance alone.
+                sql.SQL("SELECT 1 - distance, item, key FROM (SELECT {distance} AS distance, item, key FROM {table} WHERE output = {output} AND vector IS NOT "
+                        "NULL ORDER BY {distance} FETCH FIRST {most} ROWS WITH TIES) AS nearest ORDER BY distance, item LIMIT {most}").format(
+                            distance=distance, table=self.table, output=sql.Literal(self.output), most=sql.Literal(most)),
                 {"wanted": wanted}).fetchall()
         return [row for row in rows if row[0] == row[0]]
 

@@ -88,7 +88,7 @@ class Embeddings(unittest.TestCase):
         self.addCleanup(server.__exit__)
         server.start()
         world = self.world()
-        self.assertEqual(world.start("--sink", server.uri(), "--sink-table", "lines").wait(), 0, world.said())
+        self.assertEqual(world.start("--sink", server.uri(), "--sink-table", "lines", "--index", "hnsw").wait(), 0, world.said())
         rows = server.sql("SELECT item, vector FROM lines ORDER BY item")
         self.assertEqual([int(item) for item, _ in rows], list(range(len(self.lines))))
         vectors = numpy.array([[float(number) for number in vector[1:-1].split(",")] for _, vector in rows], numpy.float32)
