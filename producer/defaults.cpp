@@ -35,7 +35,8 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
     settle<std::string>(config.precision, "auto", !notes.precision.empty() ? notes.precision : gpu ? "tf32" : "fp32");
     // Only a model of images has a choice, and one that a file holds has made it.
     settle<std::string>(config.memory_format, "auto", file ? notes.memory_format : gpu && config.model != "encoder" ? "channels-last" : "contiguous");
-    settle<std::string>(config.processor, "auto", pictures ? "mask-png" : notes.takes_tokens() ? "embeddings-sqlite" : "checksum");
+    const char* vectors = config.has_postgres_sink() ? "embeddings-postgres" : "embeddings-sqlite";
+    settle<std::string>(config.processor, "auto", pictures ? "mask-png" : notes.takes_tokens() ? vectors : "checksum");
     return config;
 }
 

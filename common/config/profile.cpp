@@ -25,10 +25,10 @@ void apply_article(RunConfig& config) {
     config.write_copy = true;
 }
 
-// Lines of text to vectors in a database, with a model that `offramp export sentence:FOLDER` made.
+// Lines of text to vectors in a database (that of --sink, when there is one), with a model that `offramp export sentence:FOLDER` made.
 void apply_embeddings(RunConfig& config) {
     config.source = "text";
-    config.processor = "embeddings-sqlite";
+    config.processor = config.has_postgres_sink() ? "embeddings-postgres" : "embeddings-sqlite";
 }
 
 }  // namespace

@@ -207,6 +207,12 @@ void check_together(const RunConfig& config, const GivenValues& given, const std
     if (config.model == "copy" && !config.weights.empty())
         throw ConfigError("--weights '" + config.weights + "' does not go with --model copy, which has none",
                           "Leave --weights out", exit_code_of("weights"));
+    if (!config.sink.empty() && !config.has_postgres_sink())
+        throw ConfigError("--sink is of an unknown kind", "Accepted: postgres://USER@HOST/DATABASE, or key words: 'host=/run/postgresql dbname=vectors'",
+                          exit_code_of("sink"));
+    if (config.has_postgres_sink() && config.processor != "auto" && !config.has_processor("embeddings-postgres"))
+        throw ConfigError("--sink does not go with --processor '" + config.processor + "', which writes to no database there",
+                          "Choose --processor embeddings-postgres, or leave --sink out", exit_code_of("sink"));
     // Consumers never open the weights, and may run as a user who cannot.
     if (!config.weights.empty() && program != kConsumerProgram && ::access(config.weights.c_str(), R_OK) != 0)
         throw ConfigError("--weights '" + config.weights + "' cannot be read: " + std::strerror(errno),
@@ -230,6 +236,12 @@ bool RunConfig::has_processor(std::string_view name) const {
     return std::ranges::any_of(processors(), [name](const std::string& other) { return other == name; });
 }
 
+// The value may hold a password, and is never shown.
+bool RunConfig::has_postgres_sink() const {
+    const bool uri = sink.find("://") != std::string::npos;
+    return sink.starts_with("postgres://") || sink.starts_with("postgresql://") || (!uri && sink.find('=') != std::string::npos);
+}
+
 std::optional<RunConfig> parse_run_config(int argc, const char* const* argv, const std::string& program) {
     const std::vector<Setting> settings = make_settings();
     auto on_command_line = read_command_line(argc, argv, program, settings);
@@ -242,7 +254,7 @@ std::optional<RunConfig> parse_run_config(int argc, const char* const* argv, con
 
     RunConfig config;
     for (const Setting& setting : settings)
-        if (setting.flag == "profile") apply(setting, given, config);
+        if (setting.flag == "profile" || setting.flag == "sink") apply(setting, given, config);
     apply_profile(config.profile, config);
     for (const Setting& setting : settings) apply(setting, given, config);
     check_together(config, given, program);

@@ -89,6 +89,9 @@ struct RunConfig {
     // consumers
     std::string processor = "auto";  // a name of the processors' table, or several with commas
     std::string output;              // folder, or for `write` a path
+    std::string sink;                          // a database that rows go to: postgres:// or libpq's key words
+    std::string sink_table = "embeddings";     // there; perhaps SCHEMA.NAME
+    std::string index = "none";                // of vectors there, when the run has ended: "none", "hnsw"
     std::string write_path = "/dev/null";
     bool write_copy = false;  // `write`: serialise into a copy first, as the article does
     std::uint32_t png_level = 3;
@@ -110,6 +113,8 @@ struct RunConfig {
     // The names in `processor`.
     std::vector<std::string> processors() const;
     bool has_processor(std::string_view name) const;
+    // `sink` is a PostgreSQL, by its form.
+    bool has_postgres_sink() const;
 
     bool operator==(const RunConfig&) const = default;
 };

@@ -85,6 +85,19 @@ Problem check_user(const std::string& text) {
     return std::nullopt;
 }
 
+// Neither quotes nor capitals are ever needed to name it in SQL.
+Problem check_table(const std::string& text) {
+    constexpr std::size_t kMost = 48;   // PostgreSQL's 63, less what we append
+    for (std::size_t begin = 0, parts = 1; begin <= text.size(); ++parts) {
+        const std::size_t end = std::min(text.find('.', begin), text.size());
+        const std::string part = text.substr(begin, end - begin);
+        const bool plain = std::ranges::all_of(part, [](char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || c == '_'; });
+        if (!plain || part.empty() || is_digit(part.front()) || part.size() > kMost || parts > 2) return "is no name of a table";
+        begin = end + 1;
+    }
+    return std::nullopt;
+}
+
 Problem check_not_empty(const std::string& text) {
     if (text.empty()) return "is empty";
     return std::nullopt;
@@ -222,6 +235,11 @@ void add_consumers(std::vector<Setting>& table) {
     consumers.text("processor", &RunConfig::processor, "NAME[,NAME]", std::string(kPluginName) + "; several with commas",
                    "What is done with each slab; several: each with a folder of its own, OUTPUT/NAME", check_plugin_names);
     consumers.text("output", &RunConfig::output, "PATH", "a path", "Folder for results");
+    consumers.text("sink", &RunConfig::sink, "URI", "postgres://USER@HOST/DATABASE, or libpq's key words: 'host=/run/postgresql dbname=vectors'",
+                   "Processor `embeddings-postgres`: the database; a password better by PGPASSWORD or ~/.pgpass");
+    consumers.text("sink-table", &RunConfig::sink_table, "NAME", "lower-case letters, digits and '_', at most 48; before it perhaps a schema and '.'",
+                   "Table in the database of --sink", check_table);
+    consumers.word("index", &RunConfig::index, {"none", "hnsw"}, "Table in the database of --sink: hnsw makes an index of its vectors when the run has ended");
     consumers.text("write-path", &RunConfig::write_path, "FILE", "a path",
                    "Where the processor `write` writes", check_not_empty);
     consumers.on_off("write-copy", &RunConfig::write_copy, "`write`: serialise into a copy first");

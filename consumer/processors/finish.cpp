@@ -9,6 +9,7 @@
 #include "consumer/sinks/durability.hpp"
 #include "consumer/sinks/output_database.hpp"
 #include "consumer/sinks/output_name.hpp"
+#include "consumer/sinks/postgres_table.hpp"
 #include "consumer/sinks/segment_merge.hpp"
 
 namespace offramp {
@@ -33,6 +34,8 @@ std::vector<std::string> databases_of(const RunConfig& own) {
     return {};
 }
 
+bool is_in_postgres(const RunConfig& own) { return own.processor == "embeddings-postgres"; }
+
 void merge_lines(const RunConfig& config, const Series& series) {
     const std::string file = config.output + "/" + series.file;
     const MergeOutcome outcome = merge_segments(config.output, series.name, file,
@@ -51,11 +54,13 @@ void merge_lines(const RunConfig& config, const Series& series) {
 void finish_own(const RunConfig& own) {
     for (const Series& series : kSeries) merge_lines(own, series);
     for (const std::string& name : databases_of(own)) finish_database(own.output, name);
+    if (is_in_postgres(own)) finish_postgres_table(own.output, own.sink, own.sink_table, own.index);
 }
 
 void start_own_over(const RunConfig& own) {
     for (const Series& series : kSeries) remove_series(own.output, series.name, own.output + "/" + series.file);
     for (const std::string& name : databases_of(own)) remove_database(own.output, name);
+    if (is_in_postgres(own)) remove_postgres_table(own.output, own.sink, own.sink_table);
 }
 
 }  // namespace
@@ -72,8 +77,10 @@ void finish_run(const RunConfig& config) {
 
 void start_over(const RunConfig& config) {
     if (config.output.empty()) return;
-    for (const RunConfig& own : configs_of(config))
+    for (const RunConfig& own : configs_of(config)) {
         for (const std::string& name : databases_of(own)) require_replaceable(own.output, name);
+        if (is_in_postgres(own)) require_replaceable_postgres_table(own.sink, own.sink_table);
+    }
     const std::string manifest = config.output + "/" + std::string(kReservedPrefix) + "manifest";
     std::error_code failure;
     std::filesystem::remove(manifest, failure);

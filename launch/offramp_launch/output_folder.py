@@ -99,24 +99,25 @@ def is_alive(pid):
     return True
 
 
-def start_over(folder, consumer, identity, note=print):
+def start_over(folder, consumer, identity, note=print, beyond=False):
     """
     Makes a folder that of a new run: what earlier ones left is not this one's. Results that are files of their own stay until they are
     replaced; what is appended to begins anew. The consumer refuses what is not ours before it removes anything, and then removes the
-    manifest first, for it must never promise what is gone.
+    manifest first, for it must never promise what is gone. `beyond`: results are not only in the folder.
     """
     folder = pathlib.Path(folder)
     former = describe_manifest(folder / MANIFEST)
     if former:
         note(f"[run] {folder} holds {former}. This run starts over; with the same input and settings, --resume continues instead",
              flush=True)
-    if not any(name != LOCK for name in os.listdir(folder)):
+    if not beyond and not any(name != LOCK for name in os.listdir(folder)):
         return
     done = subprocess.run([*consumer, "--start-over"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
                           **identity)
     if done.returncode != 0:
-        raise LaunchError(f"what earlier runs left in {folder} could not be removed:\n{done.stderr.strip()}",
-                          "Give --output another folder", done.returncode)
+        where = "--sink or --output" if beyond else folder
+        raise LaunchError(f"what earlier runs left in {where} could not be removed:\n{done.stderr.strip()}",
+                          "" if beyond else "Give --output another folder", done.returncode)
     (folder / MANIFEST).unlink(missing_ok=True)
     if (folder / SEGMENTS).is_dir():
         shutil.rmtree(folder / SEGMENTS, ignore_errors=True)

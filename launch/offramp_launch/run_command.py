@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import tempfile
 
-from offramp_launch import summary, texts
+from offramp_launch import sink, summary, texts
 from offramp_launch.arguments import without_values
 from offramp_launch.children import account_of
 from offramp_launch.demo import demo_flags, show, wants_demo
@@ -41,7 +41,9 @@ def start(places, argv, typed):
             code = subprocess.run([str(places.consumer()), "--list"], check=False).returncode
         return code
 
+    argv, typed = sink.hide_password(argv, os.environ), sink.hide_password(typed, os.environ)
     config = resolve(producer, argv)
+    argv = [*argv, *sink.settle(config, os.environ)]
     demo = wants_demo(argv, config)
     if demo:
         flags = demo_flags(places, argv)
@@ -81,7 +83,7 @@ def start(places, argv, typed):
         plan.kept_open = (lock.fd,)
         # Nothing to continue: then it is a new run, whatever else lies there.
         if not config.get("resume") or not pathlib.Path(output, MANIFEST).exists():
-            start_over(output, plan.consumer, identity_of(account))
+            start_over(output, plan.consumer, identity_of(account), beyond=bool(config.get("sink")))
         code, told = supervise(plan, run_dir, output, unit, producer, typed)
     finally:
         lock.close()

@@ -8,9 +8,11 @@ from offramp_launch.arguments import take_values
 from offramp_launch.environment import install_requirements
 from offramp_launch.exit_code import shell_code
 from offramp_launch.setting_up import prepare_environment
+from offramp_launch.sink import is_postgres
 from offramp_launch.steps import one_at_a_time
 
 REQUIREMENTS = "requirements-text.txt"
+FOR_POSTGRES = "requirements-postgres.txt"
 VARIABLE = "OFFRAMP_TOKENIZER_PYTHON"
 
 
@@ -32,7 +34,8 @@ def query(places, argv):
     chosen = toolchain.choose(places, flags)
     if not os.environ.get("OFFRAMP_BIN_DIR") and not {"-h", "--help"}.intersection(passed):
         with one_at_a_time(places):
-            prepare_environment(places, flags, (REQUIREMENTS,))
+            wanted = [FOR_POSTGRES] if is_postgres(take_values(passed, ["--database"])[0].get("--database", "")) else []
+            prepare_environment(places, flags, (REQUIREMENTS, *wanted))
     python = chosen.python or str(places.venv_python)
     return shell_code(subprocess.run([python, "-X", f"pycache_prefix={places.build / 'pycache'}", str(places.launch / "searcher"), *passed],
                                      check=False).returncode)

@@ -5,6 +5,7 @@ import pathlib
 import sys
 
 from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.sink import is_postgres
 
 DATABASE = "embeddings.sqlite"
 
@@ -27,7 +28,8 @@ def parse(argv):
                     description="Prints the rows whose vectors are nearest to those of some words, by the cosine of their angle: rank, cosine, key, "
                                 "and with --input the line.")
     parser.add_argument("texts", metavar="WORDS", nargs="+", help="one argument each text that is looked for")
-    parser.add_argument("--database", required=True, metavar="PATH", help="embeddings.sqlite, or the folder it lies in")
+    parser.add_argument("--database", required=True, metavar="PATH|URI", help="embeddings.sqlite, or the folder it lies in; or the run's --sink, postgres://USER@HOST/DATABASE")
+    parser.add_argument("--table", default="embeddings", metavar="NAME", help="the run's --sink-table (embeddings)")
     parser.add_argument("--model", required=True, metavar="FILE.pt2", help="the model that made the vectors; FILE.tokenizer.json lies beside it")
     parser.add_argument("--tokenizer", metavar="FILE", help="the run's, where it had one of its own")
     parser.add_argument("--input", metavar="FILE.txt", help="the run's input, to show the lines")
@@ -41,18 +43,24 @@ def search(wish):
         raise LaunchError(f"--top {wish.top} is no number of rows", "Give 1 or more", ExitCode.USAGE)
     try:
         from searcher import encoding, vectors
+        if is_postgres(wish.database):
+            from searcher import postgres_vectors
     except ImportError as problem:
-        raise LaunchError(f"query needs NumPy ({problem})", "pip install numpy, in the Python that --python names", ExitCode.SYSTEM) from problem
+        raise LaunchError(f"query needs NumPy, and for a PostgreSQL psycopg ({problem})", "pip install numpy 'psycopg[binary]', in the Python that --python names",
+                          ExitCode.SYSTEM) from problem
     file, model = pathlib.Path(wish.database), pathlib.Path(wish.model)
     lines = read_lines(wish.input) if wish.input else ()
-    stored = vectors.read(file / DATABASE if file.is_dir() else file, wish.output_name)
+    if is_postgres(wish.database):
+        stored = postgres_vectors.read(wish.database, wish.table, wish.output_name)
+    else:
+        stored = vectors.read(file / DATABASE if file.is_dir() else file, wish.output_name)
     if stored.model != model.name:
         print(f"offramp: the vectors were made by '{stored.model}', not by '{model.name}': distances mean nothing unless they are the same", file=sys.stderr)
     found = encoding.encode(model, pathlib.Path(wish.tokenizer) if wish.tokenizer else None, wish.texts, stored.output)
     for text, vector in zip(wish.texts, found):
         if len(wish.texts) > 1:
             print(f"{text}:")
-        for rank, (cosine, item, key) in enumerate(vectors.nearest(stored, vector, wish.top), start=1):
+        for rank, (cosine, item, key) in enumerate(stored.nearest(vector, wish.top), start=1):
             print(f"{rank:3}  {cosine:.4f}  {key}" + (f"  {lines[item]}" if item < len(lines) else ""))
     return int(ExitCode.OK)
 

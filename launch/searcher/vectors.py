@@ -20,6 +20,9 @@ class Stored:
     dtype: str
     model: str
 
+    def nearest(self, vector, most):
+        return nearest(self, vector, most)
+
 
 def read(file, output):
     """The database's vectors of one output. Errors: LaunchError."""
@@ -30,20 +33,31 @@ def read(file, output):
         outputs = {name: known for name, *known in database.execute("SELECT output, dimensions, dtype, model FROM outputs")}
     except sqlite3.Error as problem:
         raise LaunchError(f"{file} cannot be read: {problem}", A_DATABASE, ExitCode.BAD_INPUT) from problem
-    if output is None and len(outputs) == 1:
-        (output,) = outputs
-    if output not in outputs:
-        raise LaunchError(f"{file} has the outputs {', '.join(sorted(outputs)) or '(none)'}", "--output-name says which", ExitCode.USAGE)
+    output = choose(output, outputs, file)
     dimensions, dtype, model = outputs[output]
     return Stored(database, output, dimensions, DTYPES[dtype], model)
 
 
+def choose(output, outputs, place):
+    """The output that is wanted, or the only one."""
+    if output is None and len(outputs) == 1:
+        (output,) = outputs
+    if output not in outputs:
+        raise LaunchError(f"{place} has the outputs {', '.join(sorted(outputs)) or '(none)'}", "--output-name says which", ExitCode.USAGE)
+    return output
+
+
+def as_wanted(vector, dimensions):
+    """The numbers that a run with --truncate-dim keeps, float32. Errors: LaunchError."""
+    if len(vector) < dimensions:
+        raise LaunchError(f"the model gives {len(vector)} numbers, the database has vectors of {dimensions}",
+                          "Give the .pt2 that the run had as its --model", ExitCode.BAD_INPUT)
+    return vector[:dimensions].astype(numpy.float32)
+
+
 def nearest(stored, vector, most):
     """[(cosine, item, key)], the largest first; of equal ones that with the smaller item. Errors: LaunchError."""
-    if len(vector) < stored.dimensions:
-        raise LaunchError(f"the model gives {len(vector)} numbers, the database has vectors of {stored.dimensions}",
-                          "Give the .pt2 that the run had as its --model", ExitCode.BAD_INPUT)
-    wanted = vector[:stored.dimensions].astype(numpy.float32)      # what a run with --truncate-dim kept
+    wanted = as_wanted(vector, stored.dimensions)
     wanted /= max(numpy.linalg.norm(wanted), 1e-12)
     best = []
     rows = stored.database.execute("SELECT item, key, vector FROM embeddings WHERE output = ?", (stored.output,))

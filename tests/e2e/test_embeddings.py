@@ -13,6 +13,7 @@ import numpy
 from tests.support.exported_model import export
 from tests.support.launched_resume import World
 from tests.support.launched_run import ROOT
+from tests.support.postgres_server import PostgresServer, what_is_missing
 
 LINES = 300
 MOST_TOKENS = 32
@@ -79,11 +80,35 @@ class Embeddings(unittest.TestCase):
         self.assertEqual([row[:2] for row in again], [row[:2] for row in rows])
         self.assertEqual([row[2] for row in again], [row[2] for row in rows], "the same batches, so the same bits")
 
-        self.check_queries(undisturbed, vectors)
+        self.check_queries(undisturbed, vectors, undisturbed.output)
 
-    def check_queries(self, world, vectors):
-        found = subprocess.run([ROOT / "launch/offramp", "query", *QUERIES, "--database", world.output, "--model", self.model, "--input", self.input,
-                                "--top", "3"], capture_output=True, text=True, timeout=300, check=False, env=world.environment)
+    @unittest.skipIf(what_is_missing(), what_is_missing())
+    def test_vectors_in_a_postgresql_are_the_librarys_and_are_found_there(self):
+        server = PostgresServer()
+        self.addCleanup(server.__exit__)
+        server.start()
+        world = self.world()
+        self.assertEqual(world.start("--sink", server.uri(), "--sink-table", "lines", "--index", "hnsw").wait(), 0, world.said())
+        rows = server.sql("SELECT item, vector FROM lines ORDER BY item")
+        self.assertEqual([int(item) for item, _ in rows], list(range(len(self.lines))))
+        vectors = numpy.array([[float(number) for number in vector[1:-1].split(",")] for _, vector in rows], numpy.float32)
+        cosines = (vectors * self.librarys(self.lines)).sum(1)
+        self.assertGreaterEqual(cosines.min(), 0.9999, f"line {cosines.argmin()}: {self.lines[cosines.argmin()]!r}")
+        self.check_queries(world, vectors, server.uri(), "--table", "lines")
+
+        refused = self.query(world, server.uri("no_such"), "--input", self.input)
+        self.assertEqual(refused.returncode, 75, refused.stderr)
+        self.assertIn("does not exist", refused.stderr)
+        refused = self.query(world, server.uri(), "--table", "others")
+        self.assertEqual(refused.returncode, 65, refused.stderr)
+        self.assertIn("--sink-table", refused.stderr)
+
+    def query(self, world, database, *flags):
+        return subprocess.run([ROOT / "launch/offramp", "query", *QUERIES, "--database", database, "--model", self.model, *flags], capture_output=True, text=True,
+                              timeout=300, check=False, env=world.environment)
+
+    def check_queries(self, world, vectors, database, *flags):
+        found = self.query(world, database, "--input", self.input, "--top", "3", *flags)
         self.assertEqual(found.returncode, 0, found.stderr)
         told = found.stdout.splitlines()
         for query, vector in zip(QUERIES, self.librarys(QUERIES)):

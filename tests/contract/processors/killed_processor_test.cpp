@@ -12,6 +12,10 @@ namespace {
 
 class KilledProcessor : public ::testing::TestWithParam<std::string> {
   protected:
+    void SetUp() override {
+        if (const std::string missing = what_is_missing_for(GetParam()); !missing.empty()) GTEST_SKIP() << missing;
+    }
+
     std::vector<MemorySlab> slabs() const {
         std::vector<MemorySlab> both;
         both.push_back(make_slab(3, 2));

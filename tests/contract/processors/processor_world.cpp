@@ -13,6 +13,7 @@
 
 #include "consumer/processors/finish.hpp"
 #include "consumer/sinks/output_name.hpp"
+#include "consumer/sinks/postgres_database.hpp"
 #include "tests/unit/images/picture_files.hpp"
 
 namespace offramp::test {
@@ -72,6 +73,25 @@ std::string read_database(const std::string& path) {
     return text;
 }
 
+// Each folder has a table of its own in the PostgreSQL that tests were given, if any.
+const char* postgres_of_tests() { return std::getenv("OFFRAMP_TEST_POSTGRES"); }
+
+std::string table_of(const std::string& folder) { return "t_" + std::to_string(std::hash<std::string>()(folder)); }
+
+void read_table(const std::string& folder, Tree& tree) {
+    if (postgres_of_tests() == nullptr) return;
+    PostgresDatabase database(postgres_of_tests());
+    const std::string table = table_of(folder);
+    if (!database.rows("SELECT to_regclass($1)", {table}).at(0).at(0)) return;
+    std::string& text = tree["embeddings of PostgreSQL"];
+    for (const std::string& question : {"SELECT output, dimensions, dtype, normalized, model FROM " + table + "_outputs ORDER BY output",
+                                        "SELECT key, output, item, vector FROM " + table + " ORDER BY key, output"})
+        for (const PostgresDatabase::Row& row : database.rows(question)) {
+            for (const auto& value : row) text += (value ? escaped(*value) : "nothing") + "\t";
+            text += '\n';
+        }
+}
+
 // What SQLite keeps beside a database while it is open.
 bool belongs_to_a_database(const fs::path& path) {
     const std::string name = path.filename().string();
@@ -90,9 +110,11 @@ Tree read_tree(const std::string& folder) {
             text = read_database(entry.path());
             continue;
         }
+        if (entry.path().filename().string().starts_with(".offramp-made-")) continue;   // names a table by chance
         std::ifstream file(entry.path(), std::ios::binary);
         text.assign(std::istreambuf_iterator<char>(file), {});
     }
+    read_table(folder, tree);
     return tree;
 }
 
@@ -165,12 +187,19 @@ const std::string& originals() {
     return list;
 }
 
+std::string what_is_missing_for(const std::string& processor) {
+    if (processor != "embeddings-postgres" || postgres_of_tests() != nullptr) return {};
+    return "OFFRAMP_TEST_POSTGRES names no server; contract.postgres runs this with one";
+}
+
 RunConfig config_for(const std::string& processor, const std::string& folder) {
     RunConfig config;
     config.input = originals();
     config.processor = processor;
     config.output = folder;
     config.write_path = folder;
+    if (postgres_of_tests() != nullptr) config.sink = postgres_of_tests();
+    config.sink_table = table_of(folder);
     return config;
 }
 

@@ -29,7 +29,7 @@ class ScratchFolder {
 };
 
 // Every file below a folder by its relative path, with its bytes, and every folder with an empty text. Of a database its rows, for
-// its bytes depend on who wrote first.
+// its bytes depend on who wrote first. The rows of the folder's table in PostgreSQL are one more file.
 using Tree = std::map<std::string, std::string>;
 Tree read_tree(const std::string& folder);
 
@@ -58,6 +58,9 @@ MemorySlab make_slab(std::uint64_t first, std::uint64_t count, const std::string
 // a folder of the process's own.
 inline constexpr ImageSize kOriginalSize{9, 6};
 const std::string& originals();
+
+// Why a processor cannot be tested here: embeddings-postgres wants OFFRAMP_TEST_POSTGRES to name a server (tests/contract/postgres has one). Else empty.
+std::string what_is_missing_for(const std::string& processor);
 
 // The settings with which a processor leaves results in `folder`.
 RunConfig config_for(const std::string& processor, const std::string& folder);

@@ -42,6 +42,10 @@ int run_consumer(int argc, const char* const* argv) {
         finish_run(*config);
         return to_int(ExitCode::Ok);
     }
+    if (config->start_over) {
+        start_over(*config);
+        return to_int(ExitCode::Ok);
+    }
     const auto processor = make_faulty_processor(*config);
     return config->retry.empty() ? serve_run(*config, signals, *processor) : retry_payload(config->retry, *processor);
 }

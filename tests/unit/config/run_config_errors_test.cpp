@@ -99,6 +99,9 @@ const BadValue kBadValues[] = {
     {"processor", "mask-png,", "several with commas"},
     {"processor", "mask-png,,cut-out", "several with commas"},
     {"output", "\xfe", "a path"},
+    {"sink", "a\xff", "postgres://"},
+    {"sink-table", "My Table", "lower-case letters"},
+    {"index", "ivf", "none, hnsw"},
     {"write-path", "a\xff", "a path"},
     {"write-copy", "on", "true, false, 1, 0"},
     {"png-level", "10", "0 to 9"},
@@ -232,6 +235,14 @@ TEST_F(Parsing, WhatToDoWithoutASlabBelongsToTheEgressThatKnowsHow) {
     EXPECT_THAT(refusal({"--spill-dir=/disk"}).text, AllOf(HasSubstr("--spill-dir '/disk'"), HasSubstr("--when-full spill")));
     EXPECT_EQ(parse({"--when-full=spill", "--spill-dir=/disk"}).spill_dir, "/disk");
     EXPECT_EQ(parse({"--when-full=drop-newest"}).when_full, "drop-newest");
+}
+
+TEST_F(Parsing, ASinkIsOfAKnownKindGoesWithItsProcessorAndIsNeverShown) {
+    for (const Refusal& refused : {refusal({"--sink=mysql://u:secret@h/d"}), refusal({"--sink=postgres://u:secret@h/d", "--processor=checksum"}),
+                                   refusal({"--sink=password=secret", "--profile=embeddings", "--processor=embeddings-sqlite"})}) {
+        EXPECT_EQ(refused.exit_code, ExitCode::Usage);
+        EXPECT_THAT(refused.text, AllOf(HasSubstr("--sink"), ::testing::Not(HasSubstr("secret"))));
+    }
 }
 
 TEST_F(Parsing, WeightsThatCannotBeReadAreMissingInput) {

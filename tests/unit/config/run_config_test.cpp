@@ -177,7 +177,13 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
                                     "--consumer-user",
                                     "post",
                                     "--processor",
-                                    "mask-png",
+                                    "mask-png,embeddings-postgres",
+                                    "--sink",
+                                    "host=/run/p dbname=d",
+                                    "--sink-table",
+                                    "own.vectors",
+                                    "--index",
+                                    "hnsw",
                                     "--output",
                                     "out",
                                     "--write-path",
@@ -240,7 +246,10 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
     expected.max_charges = 22;
     expected.credits = 23;
     expected.consumer_user = "post";
-    expected.processor = "mask-png";
+    expected.processor = "mask-png,embeddings-postgres";
+    expected.sink = "host=/run/p dbname=d";
+    expected.sink_table = "own.vectors";
+    expected.index = "hnsw";
     expected.output = "out";
     expected.write_path = "w";
     expected.write_copy = true;
@@ -312,6 +321,15 @@ TEST_F(Parsing, ProcessorsAreSplitAtTheirCommas) {
     EXPECT_EQ(several.processors(), (std::vector<std::string>{"mask-png", "cut-out"}));
     EXPECT_TRUE(several.has_processor("cut-out"));
     EXPECT_FALSE(several.has_processor("mask") || one.has_processor("cut-out"));
+}
+
+TEST_F(Parsing, EmbeddingsGoWhereTheSinkIsUnlessAProcessorIsNamed) {
+    EXPECT_EQ(parse({"--profile", "embeddings"}).processor, "embeddings-sqlite");
+    for (const char* sink : {"postgres://u@h/d", "postgresql:///d?host=/run/p", "dbname=d"}) {
+        EXPECT_EQ(parse({"--sink", sink, "--profile", "embeddings"}).processor, "embeddings-postgres");
+        EXPECT_EQ(parse({"--profile", "embeddings", "--sink", sink, "--processor", "checksum,embeddings-postgres"}).processor, "checksum,embeddings-postgres");
+    }
+    EXPECT_EQ(parse({"--config", write_file("sink = 'dbname=d'\nprofile = 'embeddings'\n")}).processor, "embeddings-postgres");
 }
 
 TEST_F(Parsing, AModelMayBeAFile) {

@@ -68,6 +68,12 @@ TEST(ManifestIdentity, SettingsOfTheProcessorThatIsChosenCount) {
     config.processor = other.processor = "embeddings-sqlite";
     other.truncate_dim = 64;
     EXPECT_EQ(of(other).difference_from(of(config)), "--truncate-dim was 0 and is 64");
+    config.processor = other.processor = "embeddings-postgres";
+    other.sink = "postgres://u:secret@elsewhere/d";   // consumers know their table wherever it is
+    EXPECT_EQ(of(other).difference_from(of(config)), "--truncate-dim was 0 and is 64");
+    other = config;
+    other.sink_table = "others";
+    EXPECT_EQ(of(other).difference_from(of(config)), "--sink-table was embeddings and is others");
 }
 
 TEST(ManifestIdentity, WeightsAreTheirBytesWhereverTheyLie) {

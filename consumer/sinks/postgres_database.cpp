@@ -1,0 +1,202 @@
+#include "consumer/sinks/postgres_database.hpp"
+
+#include <libpq-fe.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include "common/base/log.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr int kPatienceSeconds = 10;
+constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
+
+// What is done about a refusal, by its SQLSTATE (PostgreSQL's appendix A): the whole code, or its class, the first two characters.
+struct Verdict {
+    std::string_view state;
+    ExitCode exit_code;
+    const char* hint;
+};
+constexpr Verdict kVerdicts[] = {
+    {"28P01", ExitCode::NotPermitted, "Give the password in the URI, in PGPASSWORD or in ~/.pgpass"},
+    {"28", ExitCode::NotPermitted, "Check the user of --sink, and the server's pg_hba.conf"},
+    {"3D000", ExitCode::Usage, "Create it (createdb), or name another one in --sink"},
+    {"3F000", ExitCode::Usage, "Create the schema, or give another --sink-table"},
+    {"42501", ExitCode::NotPermitted, "Grant it to the user of --sink, or name another user"},
+    {"53100", ExitCode::CannotWrite, "Free space on the server's disk; --resume goes on"},
+    {"58030", ExitCode::CannotWrite, "Check the server's disk; --resume goes on"},
+    {"25006", ExitCode::CannotWrite, "The server only reads: name the primary in --sink"},
+    {"22P05", ExitCode::Usage, "Name a database whose encoding is UTF8"},
+    {"08", ExitCode::SinkUnavailable, "Start the server again; what was done so far is kept"},
+    {"40", ExitCode::SinkUnavailable, ""},
+    {"53", ExitCode::SinkUnavailable, "Give the server more connections or memory, or the run fewer --consumers"},
+    {"55", ExitCode::SinkUnavailable, ""},
+    {"57", ExitCode::SinkUnavailable, "Start the server again; what was done so far is kept"},
+};
+constexpr const char* kComeBack = "Is the server there, and does it take connections? What was done so far is kept";
+
+Verdict verdict_on(std::string_view state) {
+    for (const Verdict& verdict : kVerdicts)
+        if (!state.empty() && state.starts_with(verdict.state)) return verdict;
+    return {state, ExitCode::System, "Is it a database of another program, or of another version?"};
+}
+
+// The server's own words, in one line.
+std::string in_one_line(std::string text) {
+    if (const std::size_t place = text.find("\nLOCATION:"); place != std::string::npos) text.resize(place);
+    while (!text.empty() && text.back() == '\n') text.pop_back();
+    std::ranges::replace(text, '\n', ' ');
+    return text;
+}
+
+// With PQERRORS_VERBOSE a server's refusal to connect begins "FATAL:  28P01: ", whatever language it speaks.
+std::string state_in(std::string_view message) {
+    const auto is_of_a_state = [](char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z'); };
+    for (std::size_t at = message.find(":  "); at != std::string_view::npos; at = message.find(":  ", at + 1)) {
+        const std::string_view state = message.substr(at + 3, 5);
+        if (message.substr(at + 8, 2) == ": " && std::ranges::all_of(state, is_of_a_state)) return std::string(state);
+    }
+    return {};
+}
+
+struct FreeOptions {
+    void operator()(PQconninfoOption* options) const noexcept { PQconninfoFree(options); }
+};
+
+}  // namespace
+
+PostgresDatabase::PostgresDatabase(const std::string& sink) {
+    char* problem = nullptr;
+    const std::unique_ptr<PQconninfoOption, FreeOptions> parsed(PQconninfoParse(sink.c_str(), &problem));
+    PQfreemem(problem);   // may hold the password
+    if (!parsed)
+        throw ConfigError("--sink cannot be understood as a PostgreSQL",
+                          "Accepted: postgres://USER:PASSWORD@HOST:PORT/DATABASE, or key words: 'host=/run/postgresql dbname=vectors'");
+    std::vector<const char*> words;
+    std::vector<const char*> values;
+    int patience_seconds = kPatienceSeconds;
+    const auto say = [&](const char* word, const char* value) {
+        words.push_back(word);
+        values.push_back(value);
+    };
+    say("fallback_application_name", "offramp");
+    for (const PQconninfoOption* option = parsed.get(); option->keyword != nullptr; ++option) {
+        if (option->val == nullptr) continue;
+        say(option->keyword, option->val);
+        if (std::string_view(option->keyword) == "connect_timeout") patience_seconds = std::max(std::atoi(option->val), 2);
+    }
+    say("client_encoding", "UTF8");
+    say(nullptr, nullptr);
+    connection_.reset(PQconnectStartParams(words.data(), values.data(), 0));
+    if (!connection_) throw SystemError("connecting to PostgreSQL", ENOMEM);
+    const auto text_of = [](const char* text) { return std::string(text == nullptr ? "" : text); };
+    const std::string host = text_of(PQhost(connection_.get()));
+    name_ = "PostgreSQL database '" + text_of(PQdb(connection_.get())) + "' on " + (host.empty() ? "localhost" : host) + ":" +
+            text_of(PQport(connection_.get()));
+    connect(patience_seconds);
+    PQsetErrorVerbosity(connection_.get(), PQERRORS_DEFAULT);
+    PQsetNoticeProcessor(
+        connection_.get(), [](void*, const char* notice) { spdlog::debug("PostgreSQL: {}", in_one_line(notice)); }, nullptr);
+}
+
+void PostgresDatabase::Close::operator()(pg_conn* connection) const noexcept { PQfinish(connection); }
+void PostgresDatabase::Clear::operator()(pg_result* result) const noexcept { PQclear(result); }
+
+// Step by step, because only so the server's refusals come with their SQLSTATE.
+void PostgresDatabase::connect(int patience_seconds) {
+    PQsetErrorVerbosity(connection_.get(), PQERRORS_VERBOSE);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(patience_seconds);
+    PostgresPollingStatusType step = PGRES_POLLING_WRITING;
+    if (PQstatus(connection_.get()) == CONNECTION_BAD) step = PGRES_POLLING_FAILED;
+    while (step == PGRES_POLLING_READING || step == PGRES_POLLING_WRITING) {
+        pollfd wanted{.fd = PQsocket(connection_.get()), .events = static_cast<short>(step == PGRES_POLLING_READING ? POLLIN : POLLOUT), .revents = 0};
+        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+        if (left <= 0) fail_to_connect("no answer in " + std::to_string(patience_seconds) + " s");
+        const int ready = ::poll(&wanted, 1, static_cast<int>(left));
+        if (ready < 0 && errno != EINTR) throw SystemError("waiting for " + name_, errno);
+        if (ready > 0) step = PQconnectPoll(connection_.get());
+    }
+    if (step != PGRES_POLLING_OK) fail_to_connect(PQerrorMessage(connection_.get()));
+}
+
+void PostgresDatabase::fail_to_connect(const std::string& found) const {
+    const std::string state = state_in(found);
+    const Verdict verdict = state.empty() ? Verdict{{}, ExitCode::SinkUnavailable, kComeBack} : verdict_on(state);
+    throw PostgresError(verdict.exit_code, state, name_ + " cannot be connected to: " + in_one_line(found), verdict.hint);
+}
+
+void PostgresDatabase::fail(const std::string& tried, const pg_result* result) const {
+    const char* given = result == nullptr ? nullptr : PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    const std::string state = given == nullptr ? "" : given;
+    const std::string text = in_one_line(result != nullptr && given != nullptr ? PQresultErrorMessage(result) : PQerrorMessage(connection_.get()));
+    const bool gone = PQstatus(connection_.get()) == CONNECTION_BAD;
+    const Verdict verdict = gone ? Verdict{{}, ExitCode::SinkUnavailable, kComeBack} : verdict_on(state);
+    throw PostgresError(verdict.exit_code, state, name_ + (gone ? " went away: " : ": ") + tried + ": " + text, verdict.hint);
+}
+
+std::vector<PostgresDatabase::Row> PostgresDatabase::rows(const std::string& sql, const std::vector<std::string>& values) {
+    std::vector<const char*> texts;
+    for (const std::string& value : values) texts.push_back(value.c_str());
+    const Result result(PQexecParams(connection_.get(), sql.c_str(), static_cast<int>(texts.size()), nullptr, texts.data(), nullptr, nullptr, 0));
+    const ExecStatusType status = PQresultStatus(result.get());
+    if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK) fail(sql, result.get());
+    std::vector<Row> rows(static_cast<std::size_t>(PQntuples(result.get())));
+    for (std::size_t row = 0; row < rows.size(); ++row)
+        for (int column = 0; column < PQnfields(result.get()); ++column) {
+            const int at = static_cast<int>(row);
+            if (PQgetisnull(result.get(), at, column) != 0)
+                rows[row].emplace_back();
+            else
+                rows[row].emplace_back(PQgetvalue(result.get(), at, column));
+        }
+    return rows;
+}
+
+void PostgresDatabase::copy(const std::string& sql, std::span<const std::byte> bytes) {
+    {
+        const Result begun(PQexec(connection_.get(), sql.c_str()));
+        if (PQresultStatus(begun.get()) != PGRES_COPY_IN) fail(sql, begun.get());
+    }
+    for (; !bytes.empty(); bytes = bytes.subspan(std::min(bytes.size(), kCopyBytes))) {
+        const auto part = bytes.first(std::min(bytes.size(), kCopyBytes));
+        if (PQputCopyData(connection_.get(), reinterpret_cast<const char*>(part.data()), static_cast<int>(part.size())) != 1) break;
+    }
+    // The server's own word on what went wrong comes at the end.
+    PQputCopyEnd(connection_.get(), bytes.empty() ? nullptr : "the rows could not be sent");
+    for (Result ended(PQgetResult(connection_.get())); ended; ended.reset(PQgetResult(connection_.get())))
+        if (PQresultStatus(ended.get()) != PGRES_COMMAND_OK) {
+            const Result failed = std::move(ended);
+            if (PQstatus(connection_.get()) == CONNECTION_OK)
+                while (const Result rest{PQgetResult(connection_.get())}) {
+                }
+            fail(sql, failed.get());
+        }
+    if (PQstatus(connection_.get()) == CONNECTION_BAD) fail(sql, nullptr);
+}
+
+void PostgresDatabase::transact(const std::function<void()>& work) {
+    run("BEGIN");
+    try {
+        work();
+        run("COMMIT");
+    } catch (...) {
+        // A connection that is gone has taken its transaction along.
+        if (PQstatus(connection_.get()) == CONNECTION_OK) const Result ignored(PQexec(connection_.get(), "ROLLBACK"));
+        throw;
+    }
+}
+
+std::string quoted_identifier(const std::string& name) {
+    std::string quoted = "\"";
+    for (const char c : name) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+    return quoted + "\"";
+}
+
+}  // namespace offramp

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/error.hpp"
+
+struct pg_conn;
+struct pg_result;
+
+namespace offramp {
+
+// What a PostgreSQL refused, with its five-character SQLSTATE; empty when the connection itself failed.
+class PostgresError final : public Error {
+  public:
+    PostgresError(ExitCode exit_code, std::string sqlstate, const std::string& what_happened, const std::string& hint)
+        : Error(exit_code, what_happened, hint), sqlstate_(std::move(sqlstate)) {}
+
+    const std::string& sqlstate() const noexcept { return sqlstate_; }
+
+  private:
+    std::string sqlstate_;
+};
+
+// One connection to a PostgreSQL. It is not made anew: whoever loses it ends, and comes again. A password is never part of name() or of
+// an error.
+//
+// Owns the connection. Thread: one, and never one side of a fork. Blocks: on the server; while connecting at most `connect_timeout`
+// seconds (of the sink, else 10). Errors, all PostgresError, but ConfigError for a sink that cannot be understood: SinkUnavailable when the server is
+// absent, starting, full of connections or goes away, and when another one has what is wanted; NotPermitted for a refused password or a
+// missing right; CannotWrite for a full or failing disk and a server that only reads; Usage for a database or schema that does not
+// exist; System for everything else.
+class PostgresDatabase {
+  public:
+    // NULL is nothing.
+    using Row = std::vector<std::optional<std::string>>;
+
+    // `sink`: a URI, postgres://USER:PASSWORD@HOST:PORT/DATABASE, or key words, "host=/run/postgresql dbname=vectors". What is not said comes
+    // from where libpq takes it: PGPASSWORD, ~/.pgpass, and so on.
+    explicit PostgresDatabase(const std::string& sink);
+    PostgresDatabase(const PostgresDatabase&) = delete;
+    PostgresDatabase& operator=(const PostgresDatabase&) = delete;
+
+    // "PostgreSQL database 'vectors' on db.example.com:5432", for errors.
+    const std::string& name() const { return name_; }
+
+    // Runs one statement, whose $1, $2 are the values, as text.
+    std::vector<Row> rows(const std::string& sql, const std::vector<std::string>& values = {});
+    void run(const std::string& sql, const std::vector<std::string>& values = {}) { rows(sql, values); }
+    // Sends rows in COPY's binary format (CopyRows) to a `COPY ... FROM STDIN (FORMAT binary)`.
+    void copy(const std::string& sql, std::span<const std::byte> bytes);
+    // Runs `work` in a transaction of its own.
+    void transact(const std::function<void()>& work);
+
+  private:
+    struct Close {
+        void operator()(pg_conn* connection) const noexcept;
+    };
+    struct Clear {
+        void operator()(pg_result* result) const noexcept;
+    };
+    using Result = std::unique_ptr<pg_result, Clear>;
+
+    void connect(int patience_seconds);
+    [[noreturn]] void fail(const std::string& tried, const pg_result* result) const;
+    [[noreturn]] void fail_to_connect(const std::string& found) const;
+
+    std::string name_;
+    std::unique_ptr<pg_conn, Close> connection_;
+};
+
+// `name` as an identifier in SQL.
+std::string quoted_identifier(const std::string& name);
+
+}  // namespace offramp

@@ -1,0 +1,73 @@
+"""The vectors of a run in a PostgreSQL with pgvector (consumer/processors, embeddings-postgres), and which of them are nearest to another."""
+
+import contextlib
+import dataclasses
+
+import psycopg
+from psycopg import sql
+
+from offramp_launch.exit_code import ExitCode, LaunchError
+from searcher.vectors import as_wanted, choose
+
+OF_AN_INDEX, MOST_OF_AN_INDEX = 40, 1000       # pgvector's hnsw.ef_search: what it is by itself, and at most
+TYPES = {"float32": "vector", "float16": "halfvec"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    connection: psycopg.Connection
+    table: sql.Identifier
+    output: str
+    dimensions: int
+    type: str
+    model: str
+
+    def nearest(self, vector, most):
+        """[(cosine, item, key)], the largest first; of equal ones that with the smaller item. Vectors of no direction have none. Errors: LaunchError."""
+        wanted = "[" + ",".join(repr(float(number)) for number in as_wanted(vector, self.dimensions)) + "]"
+        # As the index is made, of one length or of several (consumer/sinks/postgres_table.hpp).
+        distance = sql.SQL("(vector::{type} <=> {wanted}::{type})").format(type=sql.SQL(f"{self.type}({self.dimensions})"), wanted=sql.Placeholder("wanted"))
+        with refused():
+            self._look_far_enough(most)
+            rows = self.connection.execute(
+                # An index gives rows by their distance alone.
+                sql.SQL("SELECT 1 - distance, item, key FROM (SELECT {distance} AS distance, item, key FROM {table} WHERE output = {output} AND vector IS NOT "
+                        "NULL ORDER BY {distance} FETCH FIRST {most} ROWS WITH TIES) AS nearest ORDER BY distance, item LIMIT {most}").format(
+                            distance=distance, table=self.table, output=sql.Literal(self.output), most=sql.Literal(most)),
+                {"wanted": wanted}).fetchall()
+        return [row for row in rows if row[0] == row[0]]
+
+    def _look_far_enough(self, most):
+        """An HNSW index gives only so many rows as it looks at; more than it can are found without it."""
+        if most > MOST_OF_AN_INDEX:
+            self.connection.execute("SET enable_indexscan = off")
+        elif most > OF_AN_INDEX:
+            self.connection.execute("SELECT set_config('hnsw.ef_search', %s, false)", (str(most),))
+
+
+def read(sink, table, output):
+    """The table's vectors of one output. Errors: LaunchError."""
+    names = table.split(".")
+    with refused():
+        connection = psycopg.connect(sink, autocommit=True, connect_timeout=10, client_encoding="UTF8", application_name="offramp query")
+        known = sql.Identifier(*names[:-1], names[-1] + "_outputs")
+        outputs = {name: rest for name, *rest in connection.execute(sql.SQL("SELECT output, dimensions, dtype, model FROM {}").format(known))}
+    output = choose(output, outputs, f"table '{table}'")
+    dimensions, dtype, model = outputs[output]
+    return Stored(connection, sql.Identifier(*names), output, dimensions, TYPES[dtype], model)
+
+
+@contextlib.contextmanager
+def refused():
+    try:
+        yield
+    except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn) as problem:
+        raise LaunchError(f"there are no vectors of a run: {problem}", "Give the run's --sink as --database, and its --sink-table as --table",
+                          ExitCode.BAD_INPUT) from problem
+    except psycopg.OperationalError as problem:
+        raise LaunchError(f"the database of --database cannot be read: {problem}", "Check host, user, password (PGPASSWORD) and database",
+                          ExitCode.SINK_UNAVAILABLE) from problem
+    except psycopg.Error as problem:
+        # Of the words that were given the library may repeat some, and with them a password.
+        told = str(problem) if getattr(problem, "sqlstate", None) else "its name cannot be understood"
+        raise LaunchError(f"the database of --database cannot be read: {told}", "Give postgres://USER@HOST/DATABASE", ExitCode.USAGE) from problem

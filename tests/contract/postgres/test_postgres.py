@@ -1,0 +1,24 @@
+"""The contract of processors, for the one whose results are in a PostgreSQL: with a real server."""
+
+import os
+import pathlib
+import subprocess
+import unittest
+
+from tests.support.postgres_server import PostgresServer, what_is_missing
+
+
+@unittest.skipIf(what_is_missing(), what_is_missing())
+class Contract(unittest.TestCase):
+    def test_every_case_of_the_contract_holds_in_a_postgresql(self):
+        program = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"], "tests/contract_processors")
+        with PostgresServer() as server:
+            done = subprocess.run([program, "--gtest_filter=*/embeddings_postgres:EmbeddingsPostgres.*"], capture_output=True, text=True, check=False,
+                                  env={**os.environ, "OFFRAMP_TEST_POSTGRES": server.uri()}, stdin=subprocess.DEVNULL)
+        self.assertEqual(done.returncode, 0, done.stdout[-6000:] + done.stderr[-3000:])
+        self.assertNotIn("names no server", done.stdout)
+        self.assertIn("[  PASSED  ]", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

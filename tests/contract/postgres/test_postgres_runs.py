@@ -1,0 +1,201 @@
+"""Whole runs into a PostgreSQL with pgvector: what is killed goes on, what is wrong is said, and no password is told."""
+
+import contextlib
+import math
+import pathlib
+import shutil
+import sqlite3
+import struct
+import subprocess
+import tempfile
+import unittest
+
+from tests.support.launched_resume import World
+from tests.support.postgres_server import PASSWORD, PostgresServer, what_is_missing
+
+ITEMS = 320
+FLAGS = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--copy-outputs", "12", "--batch", "8", "--batches-per-slab", "1",
+         "--batches", str(ITEMS // 8), "--status-seconds", "0.05")
+TABLE = "SELECT item, key, output, vector FROM embeddings ORDER BY key, output"
+
+
+@unittest.skipIf(what_is_missing(), what_is_missing())
+class Runs(unittest.TestCase):
+    maxDiff = 2000
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = PostgresServer()
+        cls.addClassCleanup(cls.server.__exit__)
+        cls.server.start()
+        cls.server.sql(f"CREATE USER stranger PASSWORD '{PASSWORD}'")
+
+    def setUp(self):
+        self.database = f"d{abs(hash(self.id()))}"
+        self.server.sql(f"CREATE DATABASE {self.database}")
+        self.sink = self.server.uri(self.database)
+
+    def world(self, *flags, processor="embeddings-postgres", sink=True):
+        world = World(*FLAGS, *flags, "--processor", processor, *(("--sink", self.sink) if sink else ()))
+        self.addCleanup(world.__exit__, None, None, None)
+        return world
+
+    def sql(self, statement):
+        return self.server.sql(statement, self.database)
+
+    def undisturbed(self, *flags):
+        """The rows of a run into SQLite, as PostgreSQL tells them: whose vectors are the model's is tested there."""
+        world = self.world(*flags, processor="embeddings-sqlite", sink=False)
+        self.assertEqual(world.start().wait(), 0, world.said())
+        half = "fp16" in flags
+        with contextlib.closing(sqlite3.connect(world.output / "embeddings.sqlite")) as database:
+            rows = database.execute("SELECT item, key, output, vector FROM embeddings").fetchall()
+        self.assertEqual(len(rows), ITEMS)
+        made = {key: (item, output, struct.unpack(f"<{len(vector) // (2 if half else 4)}{'e' if half else 'f'}", vector)) for item, key, output, vector in rows}
+        # The model `copy` makes any bits; those that are no finite number pgvector does not hold.
+        made = {key: (item, output, vector if all(map(math.isfinite, vector)) else None) for key, (item, output, vector) in made.items()}
+        self.assertGreater(sum(vector is not None for *_, vector in made.values()), ITEMS // 4)
+        return made
+
+    def rows(self):
+        """Numbers as PostgreSQL prints them, brought to what they are: the nearest of their type."""
+        half = self.sql("SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'embeddings'::regclass AND attname = 'vector'")[0][0].startswith("half")
+        kind = "<e" if half else "<f"
+        told = {}
+        for item, key, output, vector in self.sql(TABLE):
+            self.assertNotIn(key, told)
+            numbers = vector and tuple(struct.unpack(kind, struct.pack(kind, float(number)))[0] for number in vector[1:-1].split(","))
+            told[key] = (int(item), output, numbers or None)
+        return told
+
+    def test_rows_are_those_of_sqlite(self):
+        for flags in ((), ("--vector-dtype", "fp16", "--truncate-dim", "8", "--normalize")):
+            world = self.world(*flags, "--index", "hnsw")
+            self.assertEqual(world.start().wait(), 0, world.said())
+            self.assertEqual(self.rows(), self.undisturbed(*flags))
+            kind, dimensions = ("halfvec", "8") if flags else ("vector", "12")
+            self.assertIn(f"USING hnsw (vector {kind}_cosine_ops)", self.sql("SELECT indexdef FROM pg_indexes WHERE indexname = 'embeddings_hnsw'")[0][0])
+            self.assertEqual(self.sql("SELECT output, dimensions, dtype, normalized FROM embeddings_outputs")[0][1:],
+                             [dimensions, "float16" if flags else "float32", "t" if flags else "f"])
+
+    def test_consumers_and_the_server_are_killed_in_mid_run(self):
+        world = self.world()
+        with world.gate() as gate:
+            world.start()
+            gate.let(6)
+            world.until(lambda: world.status().get("done_samples", 0) >= 32, "the first rows")
+            gate.kill(gate.entered()[0])
+            self.server.kill()
+            gate.open()
+            world.until(lambda: "cannot be connected to" in world.said(), "a consumer that finds no server")
+            self.assertIn("What was done so far is kept", world.said())
+            self.server.start()
+            self.assertEqual(world.wait(), 0, world.said())
+        self.assertEqual(self.rows(), self.undisturbed())
+
+    def test_what_was_killed_as_a_whole_is_continued(self):
+        world = self.world()
+        with world.gate() as gate:
+            world.start()
+            gate.let(6)
+            world.until(lambda: world.status().get("done_samples", 0) >= 32, "the first rows")
+            self.assertGreaterEqual(world.kill_everything(), 4, "launcher, producer, two consumers")
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertGreaterEqual(world.summary()["samples"]["done_before"], 8)
+        self.assertEqual(self.rows(), self.undisturbed())
+        # And without --resume it starts over, with other vectors.
+        world.flags = (*world.flags, "--truncate-dim", "8")
+        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual({len(vector) for *_, vector in self.rows().values() if vector}, {8})
+
+    def refused(self, code, *words, sink=None, flags=()):
+        world = self.world(*flags)
+        if sink:
+            world.flags = (*world.flags, "--sink", sink)
+        self.assertEqual(world.start().wait(), code, world.said())
+        for word in words:
+            self.assertIn(word, world.said())
+        return world
+
+    def test_what_is_wrong_with_the_server_is_said(self):
+        self.refused(75, "cannot be connected to", "Is the server there", sink="postgres:///db?host=/nowhere/at/all")
+        self.refused(64, "'no_such'", "does not exist", "createdb", sink=self.server.uri("no_such"))
+        self.refused(64, "unknown kind", sink="mysql://localhost/db")
+        self.refused(64, "cannot be understood", sink="postgres://localhost/db?colour=green")
+        other = self.world(processor="checksum")
+        self.assertEqual(other.start().wait(), 64, other.said())
+        self.assertIn("does not go with --processor 'checksum'", other.said())
+        without = self.world(sink=False)
+        self.assertEqual(without.start().wait(), 64, without.said())
+        self.assertIn("needs --sink", without.said())
+        self.sql("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+        self.refused(64, "has no pgvector", "CREATE EXTENSION vector", sink=self.server.uri(self.database, "stranger", PASSWORD))
+        self.sql("CREATE EXTENSION vector")
+        self.refused(77, "permission denied for schema public", "Grant it", sink=self.server.uri(self.database, "stranger", PASSWORD))
+
+    def test_anothers_table_stays(self):
+        self.sql("CREATE TABLE embeddings (a text)")
+        self.sql("INSERT INTO embeddings VALUES ('precious')")
+        self.refused(64, "made by another program", "--sink-table")
+        self.assertEqual(self.sql("SELECT * FROM embeddings"), [["precious"]])
+        world = self.world("--sink-table", "mine")
+        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(self.sql("SELECT count(*) FROM mine"), [[str(ITEMS)]])
+
+    def test_a_password_is_used_and_never_told(self):
+        self.sql("CREATE EXTENSION vector")
+        self.sql("GRANT CREATE ON SCHEMA public TO stranger")
+        wrong = self.refused(77, "password authentication failed", "PGPASSWORD", sink=self.server.uri(self.database, "stranger", "guessed-badly"))
+        self.assert_nowhere("guessed-badly", wrong)
+        forms = {"in the URI": ("--sink", self.server.uri(self.database, "stranger", PASSWORD)),
+                 "with =": (f"--sink={self.server.uri(self.database, 'stranger')}&password={PASSWORD}",),
+                 "as key words": ("--sink", f"host={self.server.folder} user=stranger password='{PASSWORD}' dbname={self.database}")}
+        for name, flags in forms.items():
+            with self.subTest(name):
+                world = self.world(*flags, sink=False)
+                self.assertEqual(world.start().wait(), 0, world.said())
+                self.assert_nowhere(PASSWORD, world)
+        for name in ("environment", "file"):
+            with self.subTest(name):
+                world = self.world(sink=False)
+                sink = self.server.uri(self.database, "stranger", PASSWORD)
+                if name == "environment":
+                    world.environment["OFFRAMP_SINK"] = sink
+                else:
+                    (config := pathlib.Path(world.folder, "own.toml")).write_text(f'sink = "{sink}"\n')
+                    world.environment["OFFRAMP_CONFIG"] = str(config)
+                self.assertEqual(world.start().wait(), 0, world.said())
+                self.assert_nowhere(PASSWORD, world, {"own.toml"})
+
+    def assert_nowhere(self, password, world, but=()):
+        looked_at = 0
+        for path in world.folder.rglob("*"):
+            if path.is_file() and path.name not in but:
+                looked_at += 1
+                self.assertNotIn(password.encode(), path.read_bytes(), path)
+        self.assertGreater(looked_at, 2)
+
+    def test_a_full_disk_of_the_server(self):
+        disk = pathlib.Path(tempfile.mkdtemp(prefix="offramp-disk-", dir="/tmp"))
+        self.addCleanup(disk.rmdir)
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k,mode=0777", "tmpfs", disk], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            self.skipTest(f"a small file system cannot be mounted here: {done.stderr.strip()}")
+        self.addCleanup(subprocess.run, ["umount", "-l", disk], check=True)
+        shutil.chown(disk, self.server.user)
+        self.sql(f"CREATE TABLESPACE small LOCATION '{disk}'")
+        self.addCleanup(self.sql, "DROP TABLESPACE small")
+        self.addCleanup(self.sql, "DROP TABLE IF EXISTS embeddings, embeddings_outputs")
+        self.sql(f"ALTER DATABASE {self.database} SET default_tablespace = small")
+        self.sql(f"ALTER DATABASE {self.database} SET temp_tablespaces = pg_default")
+        world = self.world("--batches", "400")
+        self.assertEqual(world.start().wait(), 73, world.said())
+        self.assertIn("No space left on device", world.said())
+        self.assertIn("Free space on the server's disk", world.said())
+        subprocess.run(["mount", "-o", "remount,size=200m", disk], check=True)
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(self.sql("SELECT count(*), count(DISTINCT item) FROM embeddings"), [["3200", "3200"]])
+
+
+if __name__ == "__main__":
+    unittest.main()

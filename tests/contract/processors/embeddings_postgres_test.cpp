@@ -1,0 +1,189 @@
+// What embeddings-postgres does that no other processor can: a table that others may change, vectors that pgvector does not hold, an index.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "consumer/processors/finish.hpp"
+#include "consumer/sinks/postgres_database.hpp"
+#include "tests/contract/processors/processor_world.hpp"
+#include "tests/unit/processors/hand_made.hpp"
+
+namespace offramp::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class EmbeddingsPostgres : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        if (const std::string missing = what_is_missing_for("embeddings-postgres"); !missing.empty()) GTEST_SKIP() << missing;
+        config_ = config_for("embeddings-postgres", folder_.path());
+        database_ = std::make_unique<PostgresDatabase>(config_.sink);
+    }
+
+    static HandMade made(std::initializer_list<TensorSpec> specs) {
+        HandMade sample = one_sample();
+        for (const TensorSpec& spec : specs) sample.add(spec);
+        sample.contents.model = "the model";
+        return sample;
+    }
+
+    static void process(const RunConfig& config, const SlabContents& contents) {
+        make_processor(config.processor, {&config})->process(contents, kNoProgress, kCurrent);
+    }
+
+    struct Refusal {
+        ExitCode code = ExitCode::Ok;
+        std::string text = "no error";
+    };
+    template <class Work>
+    static Refusal refusal_of(Work work) {
+        try {
+            work();
+        } catch (const Error& error) {
+            return {error.exit_code(), error.what()};
+        }
+        return {};
+    }
+
+    std::string value(const std::string& question) { return database_->rows(question).at(0).at(0).value_or("NULL"); }
+
+    const ScratchFolder folder_;
+    RunConfig config_;
+    std::unique_ptr<PostgresDatabase> database_;
+};
+
+TEST_F(EmbeddingsPostgres, ATableOfOtherVectorsIsRefusedAndLeftAsItIs) {
+    process(config_, made({spec_of("v", kFloat32, {1, 8})}).contents);
+    const Tree before = read_tree(folder_.path());
+    const auto refused = [&](const RunConfig& config, std::initializer_list<TensorSpec> specs) {
+        const Refusal refusal = refusal_of([&] { process(config, made(specs).contents); });
+        EXPECT_EQ(refusal.code, ExitCode::Usage);
+        return refusal.text;
+    };
+    EXPECT_THAT(refused(config_, {spec_of("v", kFloat32, {1, 7})}),
+                AllOf(HasSubstr(config_.sink_table), HasSubstr("vectors of 8 float32 numbers of output 'v'"), HasSubstr("makes 7 float32 numbers"),
+                      HasSubstr("another --sink-table")));
+    RunConfig other = config_;
+    other.vector_dtype = "fp16";
+    EXPECT_THAT(refused(other, {spec_of("v", kFloat32, {1, 8})}), HasSubstr("makes 8 float16 numbers"));
+    other = config_;
+    other.normalize = true;
+    EXPECT_THAT(refused(other, {spec_of("v", kFloat32, {1, 8})}), HasSubstr("makes 8 float32 numbers, normalized"));
+    EXPECT_THAT(refused(config_, {spec_of("w", kFloat32, {1, 8}), spec_of("v", kFloat32, {1, 7})}), HasSubstr("makes 7"));
+    EXPECT_EQ(read_tree(folder_.path()), before);
+}
+
+TEST_F(EmbeddingsPostgres, WhatPgvectorDoesNotHoldIsARowWithoutAVector) {
+    for (const float number : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+        HandMade sample = made({spec_of("v", kFloat32, {1, 3})});
+        sample.storage[0][1] = number;
+        process(config_, sample.contents);
+        EXPECT_EQ(value("SELECT vector FROM " + config_.sink_table), "NULL");
+        start_over(config_);
+    }
+    // Beyond float16's largest number.
+    RunConfig halves = config_;
+    halves.vector_dtype = "fp16";
+    HandMade sample = made({spec_of("v", kFloat32, {1, 3})});
+    sample.storage[0][1] = 1e6F;
+    process(halves, sample.contents);
+    EXPECT_EQ(value("SELECT vector FROM " + config_.sink_table), "NULL");
+}
+
+TEST_F(EmbeddingsPostgres, VectorsThatAreTooLongForPgvectorAreRefused) {
+    const auto refused = [&](std::int64_t numbers) {
+        return refusal_of([&] { process(config_, made({spec_of("v", kFloat32, {1, numbers})}).contents); }).text;
+    };
+    EXPECT_THAT(refused(16'001), AllOf(HasSubstr("16001 float32 numbers"), HasSubstr("at most 16000"), HasSubstr("--truncate-dim")));
+    config_.index = "hnsw";
+    EXPECT_THAT(refused(2'001), AllOf(HasSubstr("at most 2000 with --index hnsw"), HasSubstr("leave --index out")));
+    EXPECT_EQ(refused(2'000), "no error");
+    EXPECT_NO_THROW(finish_run(config_));
+}
+
+TEST_F(EmbeddingsPostgres, AnothersTableIsRefusedAndLeftAsItIs) {
+    for (const std::string suffix : {"", "_outputs"}) {
+        const std::string table = config_.sink_table + suffix;
+        database_->run("CREATE TABLE " + table + " (a text)");
+        database_->run("INSERT INTO " + table + " VALUES ('precious')");
+        for (const bool starts : {true, false}) {
+            const Refusal refused = refusal_of([&] { starts ? start_over(config_) : process(config_, made({spec_of("v", kFloat32, {1, 8})}).contents); });
+            EXPECT_EQ(refused.code, ExitCode::Usage);
+            EXPECT_THAT(refused.text, AllOf(HasSubstr("'" + table + "'"), HasSubstr("made by another program"), HasSubstr("--sink-table")));
+        }
+        EXPECT_EQ(value("SELECT a FROM " + table), "precious");
+        database_->run("DROP TABLE " + table);
+    }
+}
+
+TEST_F(EmbeddingsPostgres, ATableThatWasTakenAwayIsWaitedForAndNotBegunAnew) {
+    const HandMade sample = made({spec_of("v", kFloat32, {1, 8})});
+    const auto at_work = make_processor(config_.processor, {&config_});
+    at_work->process(sample.contents, kNoProgress, kCurrent);
+    database_->run("ALTER TABLE " + config_.sink_table + " RENAME TO away");
+    for (const auto& work : {std::function<void()>([&] { at_work->process(sample.contents, kNoProgress, kCurrent); }),
+                             std::function<void()>([&] { make_processor(config_.processor, {&config_}); }), std::function<void()>([&] { finish_run(config_); })}) {
+        const Refusal refused = refusal_of(work);
+        EXPECT_EQ(refused.code, ExitCode::SinkUnavailable);
+        EXPECT_THAT(refused.text, AllOf(HasSubstr(config_.sink_table), HasSubstr("is gone"), HasSubstr("Bring it back")));
+    }
+    EXPECT_EQ(value("SELECT to_regclass('" + config_.sink_table + "')"), "NULL");
+    database_->run("ALTER TABLE away RENAME TO " + config_.sink_table);
+    EXPECT_NO_THROW(process(config_, sample.contents));
+    EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "1");
+}
+
+TEST_F(EmbeddingsPostgres, ARunWhoseTableAnotherHasBegunAnewIsToldSo) {
+    const HandMade sample = made({spec_of("v", kFloat32, {1, 8})});
+    process(config_, sample.contents);
+    const ScratchFolder another;
+    RunConfig other = config_;
+    other.output = another.path();
+    start_over(other);
+    process(other, sample.contents);
+    const Refusal refused = refusal_of([&] { process(config_, sample.contents); });
+    EXPECT_EQ(refused.code, ExitCode::Usage);
+    EXPECT_THAT(refused.text, AllOf(HasSubstr("begun anew by another run"), HasSubstr("--sink-table of its own")));
+}
+
+TEST_F(EmbeddingsPostgres, AnIndexIsMadeOfOneLengthOrOfEach) {
+    config_.index = "hnsw";
+    const auto indexes = [&] {
+        return value("SELECT string_agg(indexname || ' ' || indexdef, '; ' ORDER BY indexname) FROM pg_indexes WHERE indexdef LIKE '%hnsw%' AND tablename = '" +
+                     config_.sink_table + "'");
+    };
+    process(config_, made({spec_of("v", kFloat32, {1, 8})}).contents);
+    for (int i = 0; i < 2; ++i) finish_run(config_);
+    EXPECT_THAT(indexes(), AllOf(HasSubstr(config_.sink_table + "_hnsw "), HasSubstr("(vector vector_cosine_ops)")));
+    start_over(config_);
+    EXPECT_EQ(indexes(), "NULL");
+
+    config_.vector_dtype = "fp16";
+    process(config_, made({spec_of("it's", kFloat32, {1, 8}), spec_of("w", kFloat32, {1, 5})}).contents);
+    finish_run(config_);
+    EXPECT_THAT(indexes(), AllOf(HasSubstr("_hnsw_1 "), HasSubstr("halfvec(8)"), HasSubstr("it''s"), HasSubstr("_hnsw_2 "), HasSubstr("halfvec(5)")));
+    EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "2");
+}
+
+TEST_F(EmbeddingsPostgres, ASchemaMayBeNamedAndMustBeThere) {
+    config_.sink_table = "elsewhere." + config_.sink_table;
+    const HandMade sample = made({spec_of("v", kFloat32, {1, 8})});
+    const Refusal refused = refusal_of([&] { process(config_, sample.contents); });
+    EXPECT_EQ(refused.code, ExitCode::Usage);
+    EXPECT_THAT(refused.text, HasSubstr("Create the schema"));
+    database_->run("CREATE SCHEMA elsewhere");
+    config_.index = "hnsw";
+    process(config_, sample.contents);
+    finish_run(config_);
+    EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "1");
+    start_over(config_);
+    database_->run("DROP SCHEMA elsewhere");   // nothing is left in it
+}
+
+}  // namespace
+}  // namespace offramp::test

