@@ -13,6 +13,7 @@ pkg_check_modules(TURBOJPEG REQUIRED IMPORTED_TARGET libturbojpeg)
 pkg_check_modules(PNG REQUIRED IMPORTED_TARGET libpng)
 pkg_check_modules(WEBP REQUIRED IMPORTED_TARGET libwebp)
 pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3)
+pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl>=7.66)
 find_path(OFFRAMP_XXHASH_INCLUDE xxhash.h REQUIRED)
 find_path(OFFRAMP_DLPACK_INCLUDE dlpack/dlpack.h REQUIRED)
 

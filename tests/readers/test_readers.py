@@ -1,5 +1,6 @@
 """Other programs' readers open what processors leave: the numbers are those that the samples were made of."""
 
+import io
 import json
 import os
 import pathlib
@@ -8,11 +9,14 @@ import sqlite3
 import subprocess
 import tempfile
 import unittest
+import urllib.parse
 
 import numpy
 import PIL.Image
 import pycocotools.mask
 import safetensors
+
+from tests.support.http_receiver import Receiver
 
 PROGRAM = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute() / "tests" / "offramp-processed-samples"
 KEYS = {0: "sample 0", 1: 'a folder/é "quoted".jpg', 3: "sample 3", 4: "sample 4", 5: "sample 5"}    # item 2 is a hole
@@ -72,6 +76,31 @@ class Safetensors(unittest.TestCase):
                 tensor = file.get_tensor(output["name"])
             self.assertEqual((str(tensor.dtype).removeprefix("torch."), list(tensor.shape)), (output["dtype"], output["shape"]))
             numpy.testing.assert_array_equal(tensor.double().numpy(), numbers, key)
+
+
+class Http(unittest.TestCase):
+    def test_a_server_gets_every_array(self):
+        os.environ["NO_PROXY"] = "127.0.0.1"
+        for body in ("json", "npy"):
+            with self.subTest(body), Receiver() as receiver:
+                processed = Processed(self, "http", "--http-url", receiver.url, "--http-body", body)
+                self.assertEqual(processed.files(), set())
+                arrays = {}
+                for key, (text,) in receiver.arrived.items():
+                    name = tuple(urllib.parse.unquote(receiver.headers[key][header]) for header in ("Offramp-Sample", "Offramp-Output"))
+                    arrays[name] = self.decoded(text, name) if body == "json" else numpy.load(io.BytesIO(text), allow_pickle=False)
+                self.assertEqual(len(arrays), len(receiver.arrived))
+                self.assertEqual(arrays.keys(), {(key, output["name"]) for _, key, output, _ in processed.samples()})
+                for _, key, output, numbers in processed.samples():
+                    array = arrays[key, output["name"]]
+                    dtype = "float32" if output["dtype"] == "bfloat16" else output["dtype"]
+                    self.assertEqual((array.dtype.name, list(array.shape)), (dtype, output["shape"]), output)
+                    numpy.testing.assert_array_equal(array, numbers)
+
+    def decoded(self, text, name):
+        said = json.loads(text)
+        self.assertEqual((said["key"], said["output"], said["model"]), (*name, "made"))
+        return numpy.array(said["data"], "float32" if said["dtype"] == "bfloat16" else said["dtype"]).reshape(said["shape"])
 
 
 class EmbeddingsSqlite(unittest.TestCase):

@@ -59,7 +59,7 @@ MemorySlab make_slab(std::uint64_t first, std::uint64_t count, const std::string
 inline constexpr ImageSize kOriginalSize{9, 6};
 const std::string& originals();
 
-// The settings with which a processor leaves results in `folder`.
+// The settings with which a processor leaves results in `folder`: `http` by way of a server that keeps there what it is sent.
 RunConfig config_for(const std::string& processor, const std::string& folder);
 
 // Processes the slabs as one consumer would, which is gone afterwards.

@@ -31,6 +31,9 @@ class ArgumentsTest(unittest.TestCase):
         self.assertEqual(ExitCode.USAGE, refused.exception.code)
 
     def test_what_the_launcher_settles_goes_with_its_value(self):
+        self.assertEqual(["run", "--a", "--http-header", "@FILE"], arguments.shown(["run", "--http-header=Authorization: Bearer x", "--a"]))
+        self.assertEqual(["run", "--http-header", "@h"], arguments.shown(["run", "--http-header", "@h"]))
+        self.assertEqual(["run"], arguments.shown(["run"]))
         self.assertEqual(["--a", "1"], arguments.without_values(["--run-dir", "/r", "--a", "1", "--run-id=x"], run_command.SETTLED))
 
     def test_counts(self):
