@@ -52,6 +52,21 @@ else()
     message(FATAL_ERROR "No NVTX headers (nvtx3/nvToolsExt.h) under '${cuda_roots}'.")
 endif()
 
+# --- Arrow ----------------------------------------------------------------------------------------------------------
+# Optional. Debian 12 has none; the Python package pyarrow brings libraries and headers, built with the C++ ABI of g++ 5 and later. Offered as
+# offramp::parquet, for the module of consumer/sinks/parquet alone. Searched anew each time: the libraries' names end in their version.
+if(offramp_site AND OFFRAMP_SANITIZER STREQUAL "")   # which Arrow was not built for
+    file(GLOB arrow_libraries ${offramp_site}/pyarrow/libarrow.so.* ${offramp_site}/pyarrow/libparquet.so.*)
+    list(LENGTH arrow_libraries arrow_library_count)
+    if(arrow_library_count EQUAL 2 AND EXISTS ${offramp_site}/pyarrow/include/parquet/arrow/writer.h)
+        add_library(offramp::parquet INTERFACE IMPORTED)
+        set_target_properties(offramp::parquet PROPERTIES INTERFACE_INCLUDE_DIRECTORIES ${offramp_site}/pyarrow/include
+            INTERFACE_SYSTEM_INCLUDE_DIRECTORIES ${offramp_site}/pyarrow/include INTERFACE_LINK_LIBRARIES "${arrow_libraries}")
+    else()
+        message(STATUS "No pyarrow in '${offramp_site}': --processor embeddings-parquet will not be built. Fix: ${OFFRAMP_PYTHON} -m pip install pyarrow")
+    endif()
+endif()
+
 # --- LibTorch -------------------------------------------------------------------------------------------------------
 # Offered as offramp::torch; only producer/models may link it.
 if(OFFRAMP_MODELS)

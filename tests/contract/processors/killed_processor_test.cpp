@@ -12,6 +12,9 @@ namespace {
 
 class KilledProcessor : public ::testing::TestWithParam<std::string> {
   protected:
+    void SetUp() override {
+        if (GetParam() == "embeddings-parquet" && OFFRAMP_HAS_PARQUET == 0) GTEST_SKIP() << "built without pyarrow";
+    }
     std::vector<MemorySlab> slabs() const {
         std::vector<MemorySlab> both;
         both.push_back(make_slab(3, 2));
