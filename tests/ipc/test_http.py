@@ -96,6 +96,10 @@ class Http(unittest.TestCase):
                     self.assertIn("trying again", said)
                 self.assertEqual("in 1 s as it asks for" in said, fault.endswith("later"))
                 self.assertNotIn("of-the-query", said)
+                again = [times[1] - times[0] for times in receiver.seen.values() if len(times) > 1]
+                self.assertGreaterEqual(len(again), 1)
+                if fault.endswith("later"):
+                    self.assertGreaterEqual(min(again), 1, "sooner than the server asked for")
 
     def test_a_key_is_the_same_in_another_run(self):
         with Receiver() as receiver:

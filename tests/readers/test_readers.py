@@ -102,6 +102,20 @@ class Http(unittest.TestCase):
                     self.assertEqual((array.dtype.name, list(array.shape)), (dtype, output["shape"]), output)
                     numpy.testing.assert_array_equal(array, numbers)
 
+    def test_a_certificate_that_nobody_vouches_for_is_refused(self):
+        os.environ["NO_PROXY"] = "127.0.0.1"
+        folder = tempfile.mkdtemp(prefix="offramp-test-")
+        self.addCleanup(shutil.rmtree, folder)
+        identity = (f"{folder}/certificate.pem", f"{folder}/key.pem")
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-out", identity[0], "-keyout", identity[1], "-days", "2", "-subj",
+                        "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True, timeout=60)
+        with Receiver(identity=identity) as receiver:
+            refused = subprocess.run([PROGRAM, "--processor", "http", "--output", folder, "--http-url", receiver.url], capture_output=True, text=True,
+                                     timeout=60)
+            self.assertEqual(refused.returncode, 64, refused.stderr)
+            self.assertIn("self-signed certificate", refused.stderr)
+            self.assertEqual(receiver.requests, 0)
+
     def decoded(self, text, name):
         said = json.loads(text)
         self.assertEqual((said["key"], said["output"], said["model"]), (*name, "made"))

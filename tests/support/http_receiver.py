@@ -6,8 +6,10 @@ that the URL's path names, and prints its port; it ends with its standard input.
 import hashlib
 import http.server
 import pathlib
+import ssl
 import sys
 import threading
+import time
 import urllib.parse
 
 # What may become of a request, beside being answered.
@@ -17,19 +19,25 @@ FAULTS = ("500", "503 later", "429 later", "408", "dropped", "cut", "answer lost
 class Receiver:
     """
     Counts what arrives at `url`. Use as a context. `fault(number, headers)` says what becomes of a request: "" (taken), one of FAULTS, or a status that it
-    is answered with. It is only listening after `listen`; before, connections are refused.
+    is answered with. It is only listening after `listen`; before, connections are refused. `identity`, a certificate's file and its key's, makes it speak
+    TLS.
     """
 
-    def __init__(self, fault=lambda number, headers: "", listening=True):
+    def __init__(self, fault=lambda number, headers: "", listening=True, identity=None):
         self.fault = fault
         self.requests = 0
+        self.seen = {}           # when requests came, by idempotency key; monotonic seconds
         self.arrived = {}        # bodies by idempotency key, of whole requests; those that were taken
         self.headers = {}        # of the last request of each key
         self.lock = threading.Lock()
         self.over = threading.Event()
         self._server = _Server(("127.0.0.1", 0), _handler_of(self), bind_and_activate=False)
         self._server.server_bind()
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/in?token=of-the-query"
+        if identity:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*identity)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"{'https' if identity else 'http'}://127.0.0.1:{self._server.server_address[1]}/in?token=of-the-query"
         self._thread = None
         if listening:
             self.listen()
@@ -74,6 +82,7 @@ def _handler_of(receiver):
             with receiver.lock:
                 number = receiver.requests
                 receiver.requests += 1
+                receiver.seen.setdefault(self.headers["Idempotency-Key"], []).append(time.monotonic())
             fault = receiver.fault(number, self.headers)
             length = int(self.headers["Content-Length"])
             if fault == "dropped":
