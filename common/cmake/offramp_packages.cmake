@@ -14,6 +14,7 @@ pkg_check_modules(PNG REQUIRED IMPORTED_TARGET libpng)
 pkg_check_modules(WEBP REQUIRED IMPORTED_TARGET libwebp)
 pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3)
 pkg_check_modules(LIBPQ REQUIRED IMPORTED_TARGET libpq)
+pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl>=7.66)
 find_path(OFFRAMP_XXHASH_INCLUDE xxhash.h REQUIRED)
 find_path(OFFRAMP_DLPACK_INCLUDE dlpack/dlpack.h REQUIRED)
 
@@ -50,6 +51,21 @@ if(offramp_nvtx_include)
         INTERFACE_SYSTEM_INCLUDE_DIRECTORIES ${CMAKE_BINARY_DIR}/nvtx INTERFACE_LINK_LIBRARIES ${CMAKE_DL_LIBS})
 else()
     message(FATAL_ERROR "No NVTX headers (nvtx3/nvToolsExt.h) under '${cuda_roots}'.")
+endif()
+
+# --- Arrow ----------------------------------------------------------------------------------------------------------
+# Optional. Debian 12 has none; the Python package pyarrow brings libraries and headers, built with the C++ ABI of g++ 5 and later. Offered as
+# offramp::parquet, for the module of consumer/sinks/parquet alone. Searched anew each time: the libraries' names end in their version.
+if(offramp_site AND OFFRAMP_SANITIZER STREQUAL "")   # which Arrow was not built for
+    file(GLOB arrow_libraries ${offramp_site}/pyarrow/libarrow.so.* ${offramp_site}/pyarrow/libparquet.so.*)
+    list(LENGTH arrow_libraries arrow_library_count)
+    if(arrow_library_count EQUAL 2 AND EXISTS ${offramp_site}/pyarrow/include/parquet/arrow/writer.h)
+        add_library(offramp::parquet INTERFACE IMPORTED)
+        set_target_properties(offramp::parquet PROPERTIES INTERFACE_INCLUDE_DIRECTORIES ${offramp_site}/pyarrow/include
+            INTERFACE_SYSTEM_INCLUDE_DIRECTORIES ${offramp_site}/pyarrow/include INTERFACE_LINK_LIBRARIES "${arrow_libraries}")
+    else()
+        message(STATUS "No pyarrow in '${offramp_site}': --processor embeddings-parquet will not be built. Fix: ${OFFRAMP_PYTHON} -m pip install pyarrow")
+    endif()
 endif()
 
 # --- LibTorch -------------------------------------------------------------------------------------------------------

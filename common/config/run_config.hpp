@@ -98,6 +98,11 @@ struct RunConfig {
     bool normalize = false;             // vectors are brought to length 1
     std::string vector_dtype = "fp32";  // of stored vectors: "fp32", "fp16"
     std::uint32_t truncate_dim = 0;     // first numbers of a vector that are stored; 0: all
+    std::string http_url;               // results are posted here, one request a sample and output
+    std::string http_header;            // "NAME: VALUE" or "@FILE" with one a line: may hold a secret, so that only @FILE is ever printed
+    std::string http_body = "json";     // "json", "npy"
+    std::uint32_t http_timeout_seconds = 30;   // of a request by which nothing moves
+    std::uint32_t http_patience_seconds = 20;  // with a server that is away, before the consumer gives its slab back
     bool durable = false;  // results and manifest survive a power cut, too
     bool resume = false;   // do only what the output folder's manifest does not hold
     bool start_over = false;  // remove what earlier runs left of outputs that are appended to

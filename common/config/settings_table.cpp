@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "common/base/error.hpp"
+#include "common/base/shown_url.hpp"
 #include "common/config/error_limit.hpp"
 #include "common/config/output_shapes.hpp"
 #include "common/config/profile.hpp"
@@ -77,6 +78,12 @@ Problem check_model(const std::string& text) {
 
 Problem check_shapes(const std::string& text) {
     if (!text.empty() && !OutputShapes::parse(text)) return "is no list of shapes";
+    return std::nullopt;
+}
+
+Problem check_url(const std::string& text) {
+    const bool known = text.starts_with("http://") || text.starts_with("https://");
+    if (!text.empty() && !known) return "is no URL of HTTP";
     return std::nullopt;
 }
 
@@ -230,6 +237,25 @@ void add_delivery(std::vector<Setting>& table) {
                   "Consumers run as this user", check_user);
 }
 
+// What is printed of both goes into files and logs: a header that is given in the clear is left out, and so are a URL's credentials, which
+// the processor refuses.
+void add_http(SettingGroup& consumers) {
+    consumers
+        .text("http-url", &RunConfig::http_url, "URL", "http:// or https://, a host, and a path", "Processor `http`: where each result is posted to",
+              check_url)
+        .get = [](const RunConfig& config) { return without_credentials(config.http_url); };
+    consumers
+        .text("http-header", &RunConfig::http_header, "HEADER|@FILE", "'NAME: VALUE', or @FILE with one a line",
+              "Processor `http`: sent with each request, as 'Authorization: Bearer ...'; in a file or in OFFRAMP_HTTP_HEADER it does not show in a "
+              "list of processes")
+        .get = [](const RunConfig& config) { return config.http_header.starts_with('@') ? config.http_header : std::string(); };
+    consumers.word("http-body", &RunConfig::http_body, {"json", "npy"}, "Processor `http`: what each result is sent as");
+    consumers.whole("http-timeout-seconds", &RunConfig::http_timeout_seconds, {1, 3600, ""},
+                    "Processor `http`: a request by which nothing moves for so long is tried again");
+    consumers.whole("http-patience-seconds", &RunConfig::http_patience_seconds, {1, 3600, ""},
+                    "Processor `http`: a consumer tries one result for so long, then gives its slab back and waits (exit code 75)");
+}
+
 void add_consumers(std::vector<Setting>& table) {
     SettingGroup consumers(table, "Consumers");
     consumers.text("processor", &RunConfig::processor, "NAME[,NAME]", std::string(kPluginName) + "; several with commas",
@@ -248,6 +274,7 @@ void add_consumers(std::vector<Setting>& table) {
     consumers.word("vector-dtype", &RunConfig::vector_dtype, {"fp32", "fp16"}, "Embeddings: what vectors are stored as");
     consumers.whole("truncate-dim", &RunConfig::truncate_dim, {1, 1'000'000, "all"},
                     "Embeddings: store only so many numbers of each vector, the first ones");
+    add_http(consumers);
     consumers.on_off("durable", &RunConfig::durable,
                      "Flush results, folders and manifest to the disk: they survive a power cut");
     consumers.on_off("resume", &RunConfig::resume, "Continue the run that left --output: do only what is missing there");

@@ -11,6 +11,7 @@
 #include "consumer/sinks/output_name.hpp"
 #include "consumer/sinks/postgres_table.hpp"
 #include "consumer/sinks/segment_merge.hpp"
+#include "consumer/sinks/vector_merge.hpp"
 
 namespace offramp {
 namespace {
@@ -24,8 +25,16 @@ void remove_leftovers(const std::string& folder) {
 struct Series {
     const char* name;
     const char* file;
+    decltype(&merge_vectors) merge;
 };
-constexpr Series kSeries[] = {{"checksum", "checksums.tsv"}, {"mask-rle", "masks.jsonl"}};
+
+MergeOutcome merge_text(const std::string& folder, std::string_view name, const std::string& file, FormerOutput former, Durability durability) {
+    return merge_segments(folder, name, file, former, durability);
+}
+
+constexpr Series kSeries[] = {{"checksum", "checksums.tsv", &merge_text},
+                              {"mask-rle", "masks.jsonl", &merge_text},
+                              {"embeddings-parquet", "embeddings.parquet", &merge_vectors}};
 
 // The databases that processors make, each in its own output folder.
 std::vector<std::string> databases_of(const RunConfig& own) {
@@ -36,11 +45,10 @@ std::vector<std::string> databases_of(const RunConfig& own) {
 
 bool is_in_postgres(const RunConfig& own) { return own.processor == "embeddings-postgres"; }
 
-void merge_lines(const RunConfig& config, const Series& series) {
+void merge_series(const RunConfig& config, const Series& series) {
     const std::string file = config.output + "/" + series.file;
-    const MergeOutcome outcome = merge_segments(config.output, series.name, file,
-                                                config.resume ? FormerOutput::KeptIn : FormerOutput::Replaced,
-                                                config.durable ? Durability::PowerCut : Durability::Process);
+    const MergeOutcome outcome = series.merge(config.output, series.name, file, config.resume ? FormerOutput::KeptIn : FormerOutput::Replaced,
+                                              config.durable ? Durability::PowerCut : Durability::Process);
     if (outcome.segments > 0)
         spdlog::info("{}: {} items, {} of them there before; {} segments, {} items delivered again", file, outcome.items,
                      outcome.kept, outcome.segments, outcome.repeats);
@@ -52,7 +60,7 @@ void merge_lines(const RunConfig& config, const Series& series) {
 }
 
 void finish_own(const RunConfig& own) {
-    for (const Series& series : kSeries) merge_lines(own, series);
+    for (const Series& series : kSeries) merge_series(own, series);
     for (const std::string& name : databases_of(own)) finish_database(own.output, name);
     if (is_in_postgres(own)) finish_postgres_table(own.output, own.sink, own.sink_table, own.index);
 }

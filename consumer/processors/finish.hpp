@@ -4,7 +4,7 @@
 
 namespace offramp {
 
-// Does what is to be done once, when all consumers of a run are gone: merges segments to OUTPUT/checksums.tsv and OUTPUT/masks.jsonl (of a run
+// Does what is to be done once, when all consumers of a run are gone: merges segments to OUTPUT/checksums.tsv, OUTPUT/masks.jsonl and OUTPUT/embeddings.parquet (of a run
 // that continues another, into what is there), makes databases one file each, and removes the temporary files of dead consumers. May be killed and called again.
 // Without an output folder there is nothing to do. Errors: those of merge_segments(), finish_database() and
 // remove_stale_temporaries().

@@ -32,6 +32,8 @@ class SegmentFile {
     void add_line(std::uint64_t item, std::initializer_list<std::string_view> fields);
     // A line of JSON instead: an object that begins with "item", followed by these members, "key":"a","size":[2,3]. No newlines.
     void add_json(std::uint64_t item, std::string_view members);
+    // A record of another form, for a merge that knows it (SegmentForm).
+    void add_record(std::string_view record) { text_ += record; }
     // Nothing is written when there is no line.
     void commit();
 

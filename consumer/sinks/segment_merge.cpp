@@ -76,30 +76,32 @@ std::vector<Segment> read_segments(const fs::path& folder) {
     return segments;
 }
 
-std::uint64_t item_of(std::string_view line, const fs::path& path) {
-    std::uint64_t item = 0;
+SegmentRecord first_line(std::string_view text) {
+    const std::size_t newline = text.find('\n');
+    if (newline == std::string_view::npos) return {.damage = "its last line has no end"};
+    std::string_view line = text.substr(0, newline + 1);
+    SegmentRecord record{.bytes = line.size()};
     const bool json = line.starts_with(kJsonLine);
     if (json) line.remove_prefix(kJsonLine.size());
-    const auto [end, failure] = std::from_chars(line.data(), line.data() + line.size(), item);
+    const auto [end, failure] = std::from_chars(line.data(), line.data() + line.size(), record.item);
     if (failure != std::errc{} || end == line.data() + line.size() || (*end != (json ? ',' : '\t') && *end != '\n'))
-        fail_damaged(path, "a line does not begin with an item's number");
-    return item;
+        record.damage = "a line does not begin with an item's number";
+    return record;
 }
 
 // The file that an earlier merge made, as the oldest segment of all. Nothing when there is none.
-void read_former(const std::string& output_file, std::vector<Segment>& segments) {
+void read_former(const std::string& output_file, const SegmentForm& form, std::vector<Segment>& segments) {
     if (!fs::exists(output_file)) return;
-    segments.push_back({.path = output_file, .written = {}, .text = read_text(output_file)});
+    segments.push_back({.path = output_file, .written = {}, .text = form.read_former(output_file)});
 }
 
-void add_entries(const Segment& segment, std::size_t rank, std::vector<Entry>& entries) {
+void add_entries(const Segment& segment, std::size_t rank, const SegmentForm& form, std::vector<Entry>& entries) {
     const std::string_view text = segment.text;
     bool first_of_segment = true;
     for (std::size_t begin = 0; begin < text.size();) {
-        const std::size_t newline = text.find('\n', begin);
-        if (newline == std::string_view::npos) fail_damaged(segment.path, "its last line has no end");
-        const std::string_view line = text.substr(begin, newline + 1 - begin);
-        const std::uint64_t item = item_of(line, segment.path);
+        const auto [item, bytes, damage] = form.first(text.substr(begin));
+        if (damage != nullptr) fail_damaged(segment.path, damage);
+        const std::string_view line = text.substr(begin, bytes);
         if (!first_of_segment && entries.back().item == item) {
             Entry& entry = entries.back();
             entry.lines = {entry.lines.data(), entry.lines.size() + line.size()};
@@ -107,7 +109,7 @@ void add_entries(const Segment& segment, std::size_t rank, std::vector<Entry>& e
             entries.push_back({item, rank, line});
         }
         first_of_segment = false;
-        begin = newline + 1;
+        begin += bytes;
     }
 }
 
@@ -139,8 +141,16 @@ void remove_tree(const fs::path& folder) {
 
 }  // namespace
 
+const SegmentForm& lines_form() {
+    static constexpr SegmentForm kLines{
+        .first = &first_line,
+        .read_former = [](const std::string& path) { return read_text(path); },
+        .write = [](const std::string& path, std::string_view lines, Durability durability) { write_atomically(path, std::as_bytes(std::span(lines)), durability); }};
+    return kLines;
+}
+
 MergeOutcome merge_segments(const std::string& folder, std::string_view name,
-                            const std::string& output_file, FormerOutput former, Durability durability) {
+                            const std::string& output_file, FormerOutput former, Durability durability, const SegmentForm& form) {
     const fs::path pending = segment_folder(folder, name);
     // What lies here was merged, by a call that was then killed.
     const fs::path merged = segment_folder(folder, std::string(name) + ".merged");
@@ -148,11 +158,11 @@ MergeOutcome merge_segments(const std::string& folder, std::string_view name,
 
     std::vector<Segment> segments = read_segments(pending);
     MergeOutcome outcome{.segments = segments.size()};
-    if (former == FormerOutput::KeptIn && outcome.segments > 0) read_former(output_file, segments);
+    if (former == FormerOutput::KeptIn && outcome.segments > 0) read_former(output_file, form, segments);
     std::vector<Entry> entries;
-    for (std::size_t rank = 0; rank < segments.size(); ++rank) add_entries(segments[rank], rank, entries);
+    for (std::size_t rank = 0; rank < segments.size(); ++rank) add_entries(segments[rank], rank, form, entries);
     const std::string joined = join_entries(entries, outcome.segments, outcome);
-    if (!segments.empty()) write_atomically(output_file, std::as_bytes(std::span(joined)), durability);
+    if (!segments.empty()) form.write(output_file, joined, durability);
 
     if (std::rename(pending.c_str(), merged.c_str()) != 0 && errno != ENOENT)
         throw cannot_write("setting aside merged segments in " + pending.string(), errno);

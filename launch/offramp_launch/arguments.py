@@ -30,6 +30,15 @@ def without_values(argv, names):
     return take_values(argv, names)[1]
 
 
+def shown(argv):
+    """argv for people and logs: a header that is given in the clear may be a secret."""
+    taken, rest = take_values(argv, ("--http-header",))
+    header = taken.get("--http-header")
+    if header is None:
+        return rest
+    return [*rest, "--http-header", header if header.startswith("@") else "@FILE"]
+
+
 def count(text, what):
     """A whole number, zero or more."""
     if not text.isascii() or not text.isdigit():

@@ -54,8 +54,14 @@ def run(places, argv):
         return run_help(places)
     flags, passed = take_values(argv, TOOLCHAIN_FLAGS)
     if not os.environ.get("OFFRAMP_BIN_DIR"):
-        set_up_programs(places, flags)
+        set_up_programs(places, flags, requirements_of(passed))
     return continue_set_up(places, CONTINUED, run_set_up, passed)
+
+
+def requirements_of(argv, environment=os.environ):
+    """What a run's flags need beside the usual: Arrow, for Parquet alone."""
+    wanted = take_values(argv, ("--processor",))[0].get("--processor", environment.get("OFFRAMP_PROCESSOR", ""))
+    return ("requirements-parquet.txt",) if "embeddings-parquet" in wanted.split(",") else ()
 
 
 def continue_set_up(places, command, function, argv):

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 
 from offramp_launch import sink, summary, texts
-from offramp_launch.arguments import without_values
+from offramp_launch.arguments import shown, without_values
 from offramp_launch.children import account_of
 from offramp_launch.demo import demo_flags, show, wants_demo
 from offramp_launch.exit_code import ExitCode, LaunchError
@@ -171,7 +171,7 @@ def supervise(plan, run_dir, output, unit, producer, typed):
         code = code if code != 0 else finished
         whole = summary.write(run_dir, supervisor.producer_status, supervisor.producer_cpu_seconds, plan.run_id,
                               supervisor.records, code, supervisor.failure, supervisor.producer_restarts)
-        return code, summary.tell(whole, unit, output, f"./launch/offramp {shlex.join(typed)}")
+        return code, summary.tell(whole, unit, output, f"./launch/offramp {shlex.join(shown(typed))}")
     finally:
         display.close()
         sweep(producer)

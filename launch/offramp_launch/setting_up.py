@@ -17,9 +17,9 @@ def prepare_environment(places, flags, extra_requirements=()):
     return inputs.definitions
 
 
-def set_up_programs(places, flags):
+def set_up_programs(places, flags, extra_requirements=()):
     with one_at_a_time(places):
-        definitions = prepare_environment(places, flags)
+        definitions = prepare_environment(places, flags, extra_requirements)
         build.configure(places, "release", definitions)
         build.build(places, "release", build.PROGRAMS)
 

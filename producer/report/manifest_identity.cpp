@@ -48,7 +48,9 @@ std::vector<std::string> flags_of(const RunConfig& config) {
     if (!config.shard.empty()) flags.push_back("shard");
     if (config.source == "synthetic") flags.push_back("synthetic-on");
     if (config.has_processor("mask-png") || config.has_processor("cut-out")) flags.push_back("png-level");
-    if (config.has_processor("embeddings-sqlite")) flags.insert(flags.end(), {"normalize", "vector-dtype", "truncate-dim"});
+    if (config.has_processor("http")) flags.insert(flags.end(), {"http-url", "http-body"});
+    if (config.has_processor("embeddings-sqlite") || config.has_processor("embeddings-parquet"))
+        flags.insert(flags.end(), {"normalize", "vector-dtype", "truncate-dim"});
     // Not the sink, whose address may change, and which may hold a password: consumers know the table by its mark.
     if (config.has_processor("embeddings-postgres")) flags.insert(flags.end(), {"normalize", "vector-dtype", "truncate-dim", "sink-table"});
     if (config.has_processor("write")) flags.push_back("write-path");

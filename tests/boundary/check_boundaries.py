@@ -33,6 +33,8 @@ INCLUDE_RULES = [
     (r"", r"common/transport/", r"zmq(_\w+)?\.h", "ZeroMQ is included under common/transport/ only"),
     (r"", r"common/shm/", r"boost/interprocess/", "Boost.Interprocess is included under common/shm/ only"),
     (r"", r"consumer/sinks/", r"sqlite3\.h", "SQLite is included under consumer/sinks/ only"),
+    (r"", r"consumer/sinks/", r"curl/", "libcurl is included under consumer/sinks/ only"),
+    (r"", r"consumer/sinks/parquet/", r"(arrow|parquet)/", "Arrow is included under consumer/sinks/parquet/ only"),
     (r"", r"common/config/", r"CLI/", "CLI11 is included under common/config/ only"),
 ]
 

@@ -64,6 +64,8 @@ class Includes(Project):
         ("producer/cuda/device.hpp", "<c10/cuda/CUDAStream.h>", "producer/models/ only"),
         ("producer/slab/broker.cpp", "<zmq.hpp>", "common/transport/ only"),
         ("consumer/processors/finish.cpp", "<sqlite3.h>", "consumer/sinks/ only"),
+        ("consumer/processors/finish.cpp", "<curl/curl.h>", "consumer/sinks/ only"),
+        ("consumer/sinks/vector_merge.cpp", "<arrow/api.h>", "consumer/sinks/parquet/ only"),
         ("consumer/main.cpp", "<zmq.h>", "common/transport/ only"),
         ("producer/slab/slab_pool.cpp", "<boost/interprocess/mapped_region.hpp>", "common/shm/ only"),
         ("producer/main.cpp", "<CLI/CLI.hpp>", "common/config/ only"),

@@ -9,6 +9,8 @@ nothing. Ends with 0 when nothing was lost, nothing was there twice and nothing 
 
 import argparse
 import dataclasses
+import os
+import pathlib
 import random
 import shutil
 import sys
@@ -25,6 +27,8 @@ KINDS = {
              "--batches", "150", "--vector-dtype", "fp16"),
     "files": (*COPY, "--processor", "write", "--copy-bytes", "64KiB", "--batch", "8", "--batches", "60", "--write-path", "{output}/files"),
 }
+if (pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).parent / "lib/libofframp_parquet.so").exists():
+    KINDS["columns"] = (*COPY, "--processor", "embeddings-parquet", "--copy-outputs", "48", "--batch", "8", "--samples-per-slab", "4", "--batches", "150")
 
 
 @dataclasses.dataclass

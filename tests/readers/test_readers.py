@@ -1,18 +1,27 @@
 """Other programs' readers open what processors leave: the numbers are those that the samples were made of."""
 
+import io
 import json
 import os
 import pathlib
+import resource
 import shutil
 import sqlite3
 import subprocess
 import tempfile
 import unittest
+import urllib.parse
 
 import numpy
 import PIL.Image
 import pycocotools.mask
 import safetensors
+
+from tests.support.http_receiver import Receiver
+
+PARQUET = (pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).parent / "lib/libofframp_parquet.so").exists()
+if PARQUET:
+    import pyarrow.parquet
 
 PROGRAM = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute() / "tests" / "offramp-processed-samples"
 KEYS = {0: "sample 0", 1: 'a folder/é "quoted".jpg', 3: "sample 3", 4: "sample 4", 5: "sample 5"}    # item 2 is a hole
@@ -28,8 +37,8 @@ class Processed:
         assert printed.returncode == 0, printed.stderr
         self.outputs = [json.loads(line) for line in printed.stdout.splitlines() if line.startswith("{")]
 
-    def process(self, processor, *flags):
-        return subprocess.run([PROGRAM, "--processor", processor, "--output", self.folder, *flags], capture_output=True, text=True, timeout=60)
+    def process(self, processor, *flags, **more):
+        return subprocess.run([PROGRAM, "--processor", processor, "--output", self.folder, *flags], capture_output=True, text=True, timeout=60, **more)
 
     def samples(self):
         """Item, key, output and array of every number that must be found."""
@@ -74,6 +83,45 @@ class Safetensors(unittest.TestCase):
             numpy.testing.assert_array_equal(tensor.double().numpy(), numbers, key)
 
 
+class Http(unittest.TestCase):
+    def test_a_server_gets_every_array(self):
+        os.environ["NO_PROXY"] = "127.0.0.1"
+        for body in ("json", "npy"):
+            with self.subTest(body), Receiver() as receiver:
+                processed = Processed(self, "http", "--http-url", receiver.url, "--http-body", body)
+                self.assertEqual(processed.files(), set())
+                arrays = {}
+                for key, (text,) in receiver.arrived.items():
+                    name = tuple(urllib.parse.unquote(receiver.headers[key][header]) for header in ("Offramp-Sample", "Offramp-Output"))
+                    arrays[name] = self.decoded(text, name) if body == "json" else numpy.load(io.BytesIO(text), allow_pickle=False)
+                self.assertEqual(len(arrays), len(receiver.arrived))
+                self.assertEqual(arrays.keys(), {(key, output["name"]) for _, key, output, _ in processed.samples()})
+                for _, key, output, numbers in processed.samples():
+                    array = arrays[key, output["name"]]
+                    dtype = "float32" if output["dtype"] == "bfloat16" else output["dtype"]
+                    self.assertEqual((array.dtype.name, list(array.shape)), (dtype, output["shape"]), output)
+                    numpy.testing.assert_array_equal(array, numbers)
+
+    def test_a_certificate_that_nobody_vouches_for_is_refused(self):
+        os.environ["NO_PROXY"] = "127.0.0.1"
+        folder = tempfile.mkdtemp(prefix="offramp-test-")
+        self.addCleanup(shutil.rmtree, folder)
+        identity = (f"{folder}/certificate.pem", f"{folder}/key.pem")
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-out", identity[0], "-keyout", identity[1], "-days", "2", "-subj",
+                        "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True, timeout=60)
+        with Receiver(identity=identity) as receiver:
+            refused = subprocess.run([PROGRAM, "--processor", "http", "--output", folder, "--http-url", receiver.url], capture_output=True, text=True,
+                                     timeout=60)
+            self.assertEqual(refused.returncode, 64, refused.stderr)
+            self.assertIn("self-signed certificate", refused.stderr)
+            self.assertEqual(receiver.requests, 0)
+
+    def decoded(self, text, name):
+        said = json.loads(text)
+        self.assertEqual((said["key"], said["output"], said["model"]), (*name, "made"))
+        return numpy.array(said["data"], "float32" if said["dtype"] == "bfloat16" else said["dtype"]).reshape(said["shape"])
+
+
 class EmbeddingsSqlite(unittest.TestCase):
     FLAGS = {"as they are": (), "normalized": ("--normalize",), "float16": ("--vector-dtype", "fp16"),
              "all at once": ("--normalize", "--vector-dtype", "fp16", "--truncate-dim", "5")}
@@ -105,6 +153,76 @@ class EmbeddingsSqlite(unittest.TestCase):
         refused = processed.process("embeddings-sqlite", "--truncate-dim", "7")
         self.assertEqual(refused.returncode, 64)
         self.assertIn("vectors of 12 float32 numbers", refused.stderr)
+
+
+@unittest.skipUnless(PARQUET, "built without pyarrow")
+class EmbeddingsParquet(unittest.TestCase):
+    def test_pyarrow_reads_every_vector(self):
+        for name, flags in EmbeddingsSqlite.FLAGS.items():
+            with self.subTest(name):
+                processed = Processed(self, "embeddings-parquet", *flags)
+                self.assertEqual(processed.files(), {"embeddings.parquet"})
+                table = pyarrow.parquet.read_table(processed.folder / "embeddings.parquet")
+                vectors = [sample for sample in processed.samples() if len(sample[2]["shape"]) == 1]
+                wanted = [EmbeddingsSqlite.wanted(self, numbers, flags) for *_, numbers in vectors]
+                dimensions, number = len(wanted[0]), pyarrow.float16() if "fp16" in flags else pyarrow.float32()
+                vector = pyarrow.list_(pyarrow.field("element", number, nullable=False), dimensions)
+                self.assertEqual([(field.name, field.type, field.nullable) for field in table.schema],
+                                 [("key", pyarrow.string(), False), ("output", pyarrow.string(), False), ("item", pyarrow.int64(), False),
+                                  ("vector", vector, False)])
+                self.assertEqual(table.schema.metadata, {b"model": b"made", b"normalized": b"true" if "--normalize" in flags else b"false"})
+                rows = [table[column].to_pylist() for column in ("item", "key", "output")]
+                self.assertEqual(list(zip(*rows)), [(item, key, output["name"]) for item, key, output, _ in vectors])
+                found = table["vector"].combine_chunks().flatten().to_numpy().reshape(-1, dimensions)
+                self.assertEqual(found.dtype, wanted[0].dtype)
+                numpy.testing.assert_array_equal(found, numpy.stack(wanted))
+
+    def test_the_file_of_a_former_run_is_continued_or_replaced(self):
+        processed = Processed(self, "embeddings-parquet")
+        file = processed.folder / "embeddings.parquet"
+        before = file.read_bytes()
+        self.assertEqual(processed.process("embeddings-parquet", "--resume").returncode, 0)
+        self.assertEqual(file.read_bytes(), before)
+        self.assertEqual(processed.process("embeddings-parquet", "--truncate-dim", "7").returncode, 0)
+        self.assertEqual(pyarrow.parquet.read_schema(file).field("vector").type.list_size, 7)
+        # Rows of items that this run does not have stay, and must be of the same kind.
+        rows = pyarrow.parquet.read_table(file)
+        other = rows.set_column(2, rows.schema.field("item"), pyarrow.array([item + 100 for item in rows["item"].to_pylist()]))
+        pyarrow.parquet.write_table(other, file)
+        self.assertEqual(processed.process("embeddings-parquet", "--truncate-dim", "7", "--resume").returncode, 0)
+        joined = pyarrow.parquet.read_table(file)
+        self.assertEqual(joined["item"].to_pylist(), rows["item"].to_pylist() + other["item"].to_pylist())
+        self.assertEqual(joined["vector"].to_pylist(), 2 * rows["vector"].to_pylist())
+        refused = processed.process("embeddings-parquet", "--truncate-dim", "6", "--resume")
+        self.assertEqual(refused.returncode, 64)
+        self.assertIn("are of two kinds: output 'vector32' has 6 float32 numbers", refused.stderr)
+        self.assertEqual(pyarrow.parquet.read_table(file), joined)
+
+    def test_what_cannot_be_read_or_written_is_said_and_left(self):
+        processed = Processed(self, "embeddings-parquet")
+        file = processed.folder / "embeddings.parquet"
+        whole = file.read_bytes()
+        def full_soon():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) - 100,) * 2)
+        refused = processed.process("embeddings-parquet", preexec_fn=full_soon, restore_signals=False)
+        self.assertEqual((refused.returncode, file.read_bytes()), (73, whole), refused.stderr)
+        self.assertIn("embeddings.parquet", refused.stderr)
+        file.write_bytes(whole[:-20])
+        refused = processed.process("embeddings-parquet", "--resume")
+        self.assertEqual((refused.returncode, file.read_bytes()), (71, whole[:-20]), refused.stderr)
+        self.assertIn(f"Parquet: opening {file}", refused.stderr)
+        self.assertEqual(processed.process("embeddings-parquet").returncode, 0)
+        self.assertEqual(file.read_bytes(), whole)
+
+    def test_without_the_module_it_says_how_to_get_it(self):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="offramp-test-"))
+        self.addCleanup(shutil.rmtree, folder)
+        (folder / "bin").mkdir()
+        program = shutil.copy(PROGRAM, folder / "bin")
+        refused = subprocess.run([program, "--processor", "embeddings-parquet", "--output", folder / "output"], capture_output=True, text=True, timeout=60)
+        self.assertEqual(refused.returncode, 64)
+        self.assertIn(f"no module for Parquet at '{folder}/lib/libofframp_parquet.so'", refused.stderr)
+        self.assertIn("pip install pyarrow", refused.stderr)
 
 
 class MaskRle(unittest.TestCase):

@@ -1,8 +1,10 @@
 #include "tests/contract/processors/processor_world.hpp"
 
+#include <fcntl.h>
 #include <sqlite3.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -188,12 +190,55 @@ const std::string& originals() {
 }
 
 std::string what_is_missing_for(const std::string& processor) {
-    if (processor != "embeddings-postgres" || postgres_of_tests() != nullptr) return {};
-    return "OFFRAMP_TEST_POSTGRES names no server; contract.postgres runs this with one";
+    if (processor == "embeddings-parquet" && OFFRAMP_HAS_PARQUET == 0) return "built without pyarrow";
+    if (processor == "embeddings-postgres" && postgres_of_tests() == nullptr)
+        return "OFFRAMP_TEST_POSTGRES names no server; contract.postgres runs this with one";
+    return {};
 }
+
+namespace {
+
+// The port of a server that keeps what it is sent in the folder that the URL's path names (tests/support/http_receiver.py); started once, and gone
+// with this process, whose pipe it reads.
+int receivers_port() {
+    static const int port = [] {
+        int to_server[2];
+        int from_server[2];
+        if (::pipe2(to_server, O_CLOEXEC) != 0 || ::pipe2(from_server, O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
+        const pid_t server = ::fork();
+        if (server < 0) throw std::runtime_error("fork");
+        if (server == 0) {
+            ::dup2(to_server[0], STDIN_FILENO);
+            ::dup2(from_server[1], STDOUT_FILENO);
+            ::execlp("python3", "python3", OFFRAMP_HTTP_RECEIVER, nullptr);
+            ::_exit(127);
+        }
+        ::close(to_server[0]);
+        ::close(from_server[1]);
+        const std::unique_ptr<FILE, decltype(&std::fclose)> said(::fdopen(from_server[0], "r"), &std::fclose);
+        int number = 0;
+        if (std::fscanf(said.get(), "%d", &number) != 1) throw std::runtime_error("python3 " OFFRAMP_HTTP_RECEIVER " gives no port");
+        ::setenv("NO_PROXY", "127.0.0.1", 1);
+        return number;
+    }();
+    return port;
+}
+
+std::string url_of(const std::string& folder) {
+    std::string path;
+    for (const char c : folder) path += c == ' ' ? "%20" : std::string(1, c);
+    return "http://127.0.0.1:" + std::to_string(receivers_port()) + path;
+}
+
+}  // namespace
 
 RunConfig config_for(const std::string& processor, const std::string& folder) {
     RunConfig config;
+    if (processor == "http") {
+        std::error_code ignored;
+        fs::create_directories(folder, ignored);    // the server makes none
+        config.http_url = url_of(folder);
+    }
     config.input = originals();
     config.processor = processor;
     config.output = folder;

@@ -59,10 +59,11 @@ MemorySlab make_slab(std::uint64_t first, std::uint64_t count, const std::string
 inline constexpr ImageSize kOriginalSize{9, 6};
 const std::string& originals();
 
-// Why a processor cannot be tested here: embeddings-postgres wants OFFRAMP_TEST_POSTGRES to name a server (tests/contract/postgres has one). Else empty.
+// Why a processor cannot be tested here: embeddings-postgres wants OFFRAMP_TEST_POSTGRES to name a server (tests/contract/postgres has
+// one), embeddings-parquet a build with pyarrow. Else empty.
 std::string what_is_missing_for(const std::string& processor);
 
-// The settings with which a processor leaves results in `folder`.
+// The settings with which a processor leaves results in `folder`: `http` by way of a server that keeps there what it is sent.
 RunConfig config_for(const std::string& processor, const std::string& folder);
 
 // Processes the slabs as one consumer would, which is gone afterwards.

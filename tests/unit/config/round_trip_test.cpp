@@ -108,6 +108,11 @@ RunConfig any_config() {
     config.normalize = *rc::gen::arbitrary<bool>();
     config.vector_dtype = any_word({"fp32", "fp16"});
     config.truncate_dim = zero_or(1, 1'000'000);
+    config.http_url = any_word({"", "http://127.0.0.1:8000/in", "https://host/a/path?with=query#part"});
+    config.http_header = any_word({"", "@/run/secrets/header"});
+    config.http_body = any_word({"json", "npy"});
+    config.http_timeout_seconds = any_of(1U, 3600U);
+    config.http_patience_seconds = any_of(1U, 3600U);
     config.finish = *rc::gen::arbitrary<bool>();
     return config;
 }
@@ -121,6 +126,16 @@ RC_GTEST_FIXTURE_PROP(RoundTrip, TheTomlFormReadsBackToTheSameConfiguration, ())
     const RunConfig read = parse({"--config", write_file(toml)});
     RC_ASSERT(to_toml(read) == toml);
     RC_ASSERT(read == config);
+}
+
+TEST_F(RoundTrip, SecretsOfTheCommandLineAreInNeitherForm) {
+    const RunConfig config = parse({"--http-url", "https://me:the-word@host/in", "--http-header", "Authorization: Bearer the-word"});
+    EXPECT_EQ(config.http_header, "Authorization: Bearer the-word");
+    for (const std::string& text : {to_toml(config), to_json(config)}) {
+        EXPECT_EQ(text.find("the-word"), std::string::npos) << text;
+        EXPECT_NE(text.find("https://host/in"), std::string::npos) << text;
+    }
+    EXPECT_NE(to_toml(parse({"--http-header", "@/run/secrets/header"})).find("@/run/secrets/header"), std::string::npos);
 }
 
 RC_GTEST_FIXTURE_PROP(RoundTrip, TheJsonFormSaysTheSameAsTheTomlForm, ()) {

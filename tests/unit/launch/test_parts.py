@@ -9,7 +9,7 @@ import re
 import tempfile
 import unittest
 
-from offramp_launch import arguments, backoff, build, demo, doctor, log_follower, progress, run_command, run_dir, summary, testing, timers
+from offramp_launch import arguments, backoff, build, commands, demo, doctor, log_follower, progress, run_command, run_dir, summary, testing, timers
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.places import Places
 
@@ -31,6 +31,12 @@ class ArgumentsTest(unittest.TestCase):
         self.assertEqual(ExitCode.USAGE, refused.exception.code)
 
     def test_what_the_launcher_settles_goes_with_its_value(self):
+        self.assertEqual(("requirements-parquet.txt",), commands.requirements_of(["--processor", "checksum,embeddings-parquet"], {}))
+        self.assertEqual(("requirements-parquet.txt",), commands.requirements_of([], {"OFFRAMP_PROCESSOR": "embeddings-parquet"}))
+        self.assertEqual((), commands.requirements_of(["--processor=embeddings-sqlite"], {"OFFRAMP_PROCESSOR": "embeddings-parquet"}))
+        self.assertEqual(["run", "--a", "--http-header", "@FILE"], arguments.shown(["run", "--http-header=Authorization: Bearer x", "--a"]))
+        self.assertEqual(["run", "--http-header", "@h"], arguments.shown(["run", "--http-header", "@h"]))
+        self.assertEqual(["run"], arguments.shown(["run"]))
         self.assertEqual(["--a", "1"], arguments.without_values(["--run-dir", "/r", "--a", "1", "--run-id=x"], run_command.SETTLED))
 
     def test_counts(self):

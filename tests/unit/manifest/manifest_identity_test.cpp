@@ -65,15 +65,22 @@ TEST(ManifestIdentity, SettingsOfTheProcessorThatIsChosenCount) {
     EXPECT_EQ(of(other).difference_from(of(config)), "--png-level was 3 and is 9");
     config.processor = other.processor = "checksum,cut-out";
     EXPECT_EQ(of(other).difference_from(of(config)), "--png-level was 3 and is 9");
-    config.processor = other.processor = "embeddings-sqlite";
     other.truncate_dim = 64;
-    EXPECT_EQ(of(other).difference_from(of(config)), "--truncate-dim was 0 and is 64");
+    for (const char* vectors : {"embeddings-sqlite", "embeddings-parquet"}) {
+        config.processor = other.processor = vectors;
+        EXPECT_EQ(of(other).difference_from(of(config)), "--truncate-dim was 0 and is 64");
+    }
     config.processor = other.processor = "embeddings-postgres";
     other.sink = "postgres://u:secret@elsewhere/d";   // consumers know their table wherever it is
     EXPECT_EQ(of(other).difference_from(of(config)), "--truncate-dim was 0 and is 64");
     other = config;
     other.sink_table = "others";
     EXPECT_EQ(of(other).difference_from(of(config)), "--sink-table was embeddings and is others");
+    config.http_url = "http://one";
+    other.http_url = "http://two";
+    other.http_header = "Authorization: another";
+    config.processor = other.processor = "http";
+    EXPECT_EQ(of(other).difference_from(of(config)), "--http-url was http://one and is http://two");
 }
 
 TEST(ManifestIdentity, WeightsAreTheirBytesWhereverTheyLie) {

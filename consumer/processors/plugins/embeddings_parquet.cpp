@@ -1,0 +1,70 @@
+#include <string>
+#include <vector>
+
+#include "common/base/error.hpp"
+#include "consumer/processors/processor.hpp"
+#include "consumer/processors/sample_vectors.hpp"
+#include "consumer/sinks/atomic_file.hpp"
+#include "consumer/sinks/parquet_library.hpp"
+#include "consumer/sinks/segment_file.hpp"
+#include "consumer/sinks/vector_rows.hpp"
+
+namespace offramp {
+namespace {
+
+// A column of lists has one length.
+void require_one_length(const std::vector<VectorOutput>& outputs, const SlabContents& slab) {
+    for (const VectorOutput& output : outputs)
+        if (output.dimensions != outputs.front().dimensions)
+            throw ConfigError("processor embeddings-parquet: outputs '" + outputs.front().name() + "' and '" + output.name() + "' of model '" + slab.model +
+                                  "' make vectors of " + std::to_string(outputs.front().dimensions) + " and " + std::to_string(output.dimensions) +
+                                  " numbers, and a Parquet column has one length",
+                              "Cut them with --truncate-dim, or take --processor embeddings-sqlite");
+}
+
+// Puts each sample's vectors into OUTPUT/embeddings.parquet: rows in segments, one a slab, that become the file when the run has ended.
+class EmbeddingsParquet final : public Processor {
+  public:
+    EmbeddingsParquet(const std::string& folder, const RunConfig& config, Durability durability)
+        : vectors_(config, "embeddings-parquet"), rows_(folder, "embeddings-parquet", durability) {
+        parquet_library();    // now, and not when all is computed and nobody can write it
+    }
+
+    void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
+        const std::vector<VectorOutput> outputs = vectors_.outputs(slab);
+        require_one_length(outputs, slab);
+        if (!slab.batches.empty()) rows_.begin(slab.batches.front().batch, slab.batches.front().first_row);
+        for (const SampleView& sample : slab.samples) {
+            progress();
+            if (sample.hole) continue;
+            for (const VectorOutput& output : outputs) add_row(sample, output, slab.model);
+        }
+        if (still_current()) rows_.commit();
+    }
+
+  private:
+    void add_row(const SampleView& sample, const VectorOutput& output, const std::string& model) {
+        row_.clear();
+        append_row(row_, {.item = sample.item,
+                          .kind = {.dimensions = output.dimensions,
+                                   .halves = vectors_.dtype() == "float16",
+                                   .normalized = vectors_.normalizes(),
+                                   .model = model},
+                          .key = sample.key,
+                          .output = output.name(),
+                          .vector = vectors_.of(output, sample.row)});
+        rows_.add_record(row_);
+    }
+
+    SampleVectors vectors_;
+    SegmentFile rows_;
+    std::string row_;
+};
+
+}  // namespace
+
+std::unique_ptr<Processor> make_embeddings_parquet(const ProcessorOptions& options) {
+    return std::make_unique<EmbeddingsParquet>(options.output_for("embeddings-parquet"), *options.config, options.durability());
+}
+
+}  // namespace offramp

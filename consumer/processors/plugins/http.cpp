@@ -1,0 +1,114 @@
+#include <xxhash.h>
+
+#include <array>
+#include <cctype>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "consumer/processors/json_array.hpp"
+#include "consumer/processors/npy_array.hpp"
+#include "consumer/processors/processor.hpp"
+#include "consumer/processors/sample_array.hpp"
+#include "consumer/sinks/http_headers.hpp"
+#include "consumer/sinks/http_sink.hpp"
+
+namespace offramp {
+namespace {
+
+// What a key or name is as the value of a header: everything but letters, digits and -._~/ as %XX, as in a URL.
+std::string percent_encoded(std::string_view text) {
+    constexpr std::string_view kPlain = "-._~/";
+    constexpr std::string_view kDigits = "0123456789ABCDEF";
+    std::string encoded;
+    for (const char c : text) {
+        const auto byte = static_cast<unsigned char>(c);
+        if ((byte < 0x80 && std::isalnum(byte) != 0) || kPlain.find(c) != std::string_view::npos) {
+            encoded += c;
+        } else {
+            encoded += '%';
+            encoded += kDigits[byte >> 4U];
+            encoded += kDigits[byte & 0xfU];
+        }
+    }
+    return encoded;
+}
+
+// XXH3 in 128 bits of key, NUL and output, as 32 hexadecimal digits: the same in every delivery and every run. No key holds a NUL that an output's name
+// could be mistaken behind, for names of outputs hold none.
+std::string idempotency_key(std::string_view key, std::string_view output) {
+    std::string text(key);
+    text += '\0';
+    text += output;
+    XXH128_canonical_t bytes;
+    XXH128_canonicalFromHash(&bytes, XXH3_128bits(text.data(), text.size()));
+    std::string digits;
+    for (const unsigned char byte : bytes.digest) {
+        std::array<char, 3> two{};
+        std::snprintf(two.data(), two.size(), "%02x", byte);
+        digits += two.data();
+    }
+    return digits;
+}
+
+// Posts each sample of each output to --http-url, one request each.
+class Http final : public Processor {
+  public:
+    explicit Http(const RunConfig& config)
+        : as_npy_(config.http_body == "npy"),
+          sink_({.url = config.http_url,
+                 .headers = read_http_headers(config.http_header),
+                 .timeout = std::chrono::seconds(config.http_timeout_seconds),
+                 .patience = std::chrono::seconds(config.http_patience_seconds)}) {}
+
+    void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
+        for (const SampleView& sample : slab.samples) {
+            progress();
+            if (sample.hole) continue;
+            for (const TensorView& tensor : slab.tensors) {
+                make_body(slab, tensor, sample);
+                const std::vector<std::string> headers{as_npy_ ? "Content-Type: application/x-npy" : "Content-Type: application/json",
+                                                       "Idempotency-Key: " + idempotency_key(sample.key, tensor.spec.name),
+                                                       "Offramp-Sample: " + percent_encoded(sample.key),
+                                                       "Offramp-Output: " + percent_encoded(tensor.spec.name)};
+                const std::string what = "sample '" + sample.key + "', output '" + tensor.spec.name + "'";
+                if (!sink_.post({.what = what, .headers = headers, .body = std::as_bytes(std::span(body_))}, progress, still_current)) return;
+            }
+        }
+    }
+
+  private:
+    // A function of the sample and the output alone: a delivery that is repeated has the same bytes.
+    void make_body(const SlabContents& slab, const TensorView& tensor, const SampleView& sample) {
+        const auto elements = array_.of(tensor, sample.row);
+        if (as_npy_) {
+            body_ = npy_header(tensor.spec, "http");
+            const auto numbers = npy_.of(tensor.spec.dtype, elements);
+            body_.append(reinterpret_cast<const char*>(numbers.data()), numbers.size());
+            return;
+        }
+        const nlohmann::ordered_json head{{"key", sample.key},
+                                          {"output", tensor.spec.name},
+                                          {"model", slab.model},
+                                          {"dtype", to_string(tensor.spec.dtype)},
+                                          {"shape", sample_shape(tensor.spec)}};
+        body_ = head.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+        body_.pop_back();
+        body_ += ",\"data\":";
+        append_json_array(body_, tensor.spec, elements, "http");
+        body_ += '}';
+    }
+
+    bool as_npy_;
+    HttpSink sink_;
+    SampleArray array_;
+    NpyNumbers npy_;
+    std::string body_;
+};
+
+}  // namespace
+
+std::unique_ptr<Processor> make_http(const ProcessorOptions& options) { return std::make_unique<Http>(*options.config); }
+
+}  // namespace offramp

@@ -1,0 +1,198 @@
+// libofframp_parquet.so: vectors in Parquet files, by Arrow. The only file that includes it.
+#include "consumer/sinks/parquet_module.hpp"
+
+#include <arrow/api.h>
+#include <arrow/io/api.h>
+#include <parquet/arrow/reader.h>
+#include <parquet/arrow/writer.h>
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+
+#include "common/base/error.hpp"
+#include "common/base/utf8.hpp"
+
+namespace offramp {
+namespace {
+
+// Rows of one row group: of 384 float32 numbers 100 MB.
+constexpr std::int64_t kRowsInGroup = 65536;
+
+void check(const arrow::Status& status, const std::string& tried) {
+    if (!status.ok()) throw Error(ExitCode::System, "Parquet: " + tried + ": " + status.ToString());
+}
+
+template <class Value>
+Value checked(arrow::Result<Value> result, const std::string& tried) {
+    check(result.status(), tried);
+    return std::move(result).ValueUnsafe();
+}
+
+// Hands what Arrow writes on. What `write` throws is kept until Arrow, which knows no exceptions of ours, has come back.
+class HandedOn final : public arrow::io::OutputStream {
+  public:
+    explicit HandedOn(const std::function<void(std::span<const std::byte>)>& write) : write_(write) {}
+    ~HandedOn() override = default;
+
+    arrow::Status Write(const void* data, std::int64_t bytes) override {
+        try {
+            if (!problem_) write_({static_cast<const std::byte*>(data), static_cast<std::size_t>(bytes)});
+        } catch (...) {
+            problem_ = std::current_exception();
+        }
+        at_ += bytes;
+        return problem_ ? arrow::Status::IOError("what was written could not be handed on") : arrow::Status::OK();
+    }
+    arrow::Status Close() override {
+        closed_ = true;
+        return arrow::Status::OK();
+    }
+    arrow::Result<std::int64_t> Tell() const override { return at_; }
+    bool closed() const override { return closed_; }
+
+    void rethrow() const {
+        if (problem_) std::rethrow_exception(problem_);
+    }
+
+  private:
+    const std::function<void(std::span<const std::byte>)>& write_;
+    std::exception_ptr problem_;
+    std::int64_t at_ = 0;
+    bool closed_ = false;
+};
+
+std::shared_ptr<arrow::DataType> number_of(const VectorKind& kind) { return kind.halves ? arrow::float16() : arrow::float32(); }
+
+std::shared_ptr<arrow::Schema> schema_of(const VectorKind& kind) {
+    const auto vector = arrow::fixed_size_list(arrow::field("element", number_of(kind), false), static_cast<std::int32_t>(kind.dimensions));
+    return arrow::schema({arrow::field("key", arrow::utf8(), false), arrow::field("output", arrow::utf8(), false),
+                          arrow::field("item", arrow::int64(), false), arrow::field("vector", vector, false)},
+                         arrow::key_value_metadata({"model", "normalized"}, {std::string(kind.model), kind.normalized ? "true" : "false"}));
+}
+
+// Parquet's texts are UTF-8; each byte that is none becomes U+FFFD.
+std::string sound(std::string_view text) {
+    if (is_utf8(text)) return std::string(text);
+    std::string mended;
+    while (!text.empty()) {
+        const std::size_t bytes = utf8_character_bytes(text);
+        mended += bytes == 0 ? "\xef\xbf\xbd" : std::string(text.substr(0, bytes));
+        text.remove_prefix(std::max<std::size_t>(bytes, 1));
+    }
+    return mended;
+}
+
+// One row group's columns.
+class Group {
+  public:
+    explicit Group(const VectorKind& kind) : kind_(kind) {}
+
+    void add(const VectorRow& row) {
+        check(keys_.Append(sound(row.key)), "a key");
+        check(outputs_.Append(sound(row.output)), "an output's name");
+        check(items_.Append(static_cast<std::int64_t>(row.item)), "an item's number");
+        check(numbers_.Append(row.vector.data(), static_cast<std::int64_t>(row.vector.size())), "a vector");
+        ++rows_;
+    }
+
+    std::shared_ptr<arrow::Table> finish(const std::shared_ptr<arrow::Schema>& schema) {
+        const std::int64_t count = rows_ * static_cast<std::int64_t>(kind_.dimensions);
+        const auto numbers = arrow::MakeArray(arrow::ArrayData::Make(number_of(kind_), count, {nullptr, checked(numbers_.Finish(), "the vectors")}, 0));
+        const auto vectors = std::make_shared<arrow::FixedSizeListArray>(schema->field(3)->type(), rows_, numbers);
+        const auto table = arrow::Table::Make(schema, {checked(keys_.Finish(), "the keys"), checked(outputs_.Finish(), "the outputs"),
+                                                       checked(items_.Finish(), "the items"), vectors}, rows_);
+        rows_ = 0;
+        return table;
+    }
+
+    std::int64_t rows() const { return rows_; }
+
+  private:
+    const VectorKind& kind_;
+    arrow::StringBuilder keys_, outputs_;
+    arrow::Int64Builder items_;
+    arrow::BufferBuilder numbers_;
+    std::int64_t rows_ = 0;
+};
+
+void write_all(const VectorKind& kind, std::string_view rows, const std::shared_ptr<HandedOn>& file) {
+    const auto schema = schema_of(kind);
+    parquet::WriterProperties::Builder properties;
+    properties.disable_dictionary()->enable_dictionary("output")->created_by("offramp")->max_row_group_length(kRowsInGroup);
+    const auto writer = checked(parquet::arrow::FileWriter::Open(*schema, arrow::default_memory_pool(), file, properties.build(),
+                                                                 parquet::ArrowWriterProperties::Builder().store_schema()->build()),
+                                "beginning a file");
+    Group group(kind);
+    VectorRow row;
+    while (!rows.empty()) {
+        const std::size_t bytes = first_row(rows, row);
+        expect(bytes > 0 && row.kind == kind, "rows are whole, and all of one kind");
+        group.add(row);
+        rows.remove_prefix(bytes);
+        if (group.rows() == kRowsInGroup || rows.empty()) check(writer->WriteTable(*group.finish(schema), kRowsInGroup), "writing rows");
+    }
+    check(writer->Close(), "ending a file");
+}
+
+void write_rows(const VectorKind& kind, std::string_view rows, const std::function<void(std::span<const std::byte>)>& write) {
+    const auto file = std::make_shared<HandedOn>(write);
+    try {
+        write_all(kind, rows, file);
+    } catch (const Error&) {
+        file->rethrow();
+        throw;
+    }
+}
+
+// Of what columns these are, for the error.
+template <class Array>
+const Array& column_of(const arrow::RecordBatch& batch, const char* name, const std::string& path) {
+    const auto column = batch.GetColumnByName(name);
+    const auto* array = dynamic_cast<const Array*>(column.get());
+    if (array == nullptr) throw Error(ExitCode::System, "Parquet: " + path + " has no column '" + name + "' as this program writes it", "Move it away");
+    return *array;
+}
+
+void read_rows(const std::string& path, const std::function<void(const VectorRow&)>& found) {
+    const auto file = checked(arrow::io::ReadableFile::Open(path), "opening " + path);
+    const auto reader = checked(parquet::arrow::OpenFile(file, arrow::default_memory_pool()), "opening " + path);
+    std::shared_ptr<arrow::Schema> schema;
+    check(reader->GetSchema(&schema), "reading " + path);
+    const auto notes = schema->metadata();
+    const std::string model = notes ? notes->Get("model").ValueOr("") : "";
+    const bool normalized = notes && notes->Get("normalized").ValueOr("") == "true";
+    const auto batches = checked(reader->GetRecordBatchReader(), "reading " + path);
+    while (const auto batch = checked(batches->Next(), "reading " + path)) {
+        const auto& keys = column_of<arrow::StringArray>(*batch, "key", path);
+        const auto& outputs = column_of<arrow::StringArray>(*batch, "output", path);
+        const auto& items = column_of<arrow::Int64Array>(*batch, "item", path);
+        const auto& vectors = column_of<arrow::FixedSizeListArray>(*batch, "vector", path);
+        const VectorKind kind{.dimensions = static_cast<std::uint32_t>(vectors.list_type()->list_size()),
+                              .halves = vectors.list_type()->value_type()->id() == arrow::Type::HALF_FLOAT,
+                              .normalized = normalized,
+                              .model = model};
+        if (!kind.halves && vectors.list_type()->value_type()->id() != arrow::Type::FLOAT)
+            throw Error(ExitCode::System, "Parquet: " + path + " has vectors of another type than this program writes", "Move it away");
+        const auto& numbers = static_cast<const arrow::PrimitiveArray&>(*vectors.values());
+        const auto* bytes = reinterpret_cast<const std::byte*>(numbers.values()->data());
+        for (std::int64_t i = 0; i < batch->num_rows(); ++i) {
+            const std::size_t at = static_cast<std::size_t>(vectors.value_offset(i) + numbers.offset()) * (kind.halves ? 2 : 4);
+            found({.item = static_cast<std::uint64_t>(items.Value(i)),
+                   .kind = kind,
+                   .key = keys.GetView(i),
+                   .output = outputs.GetView(i),
+                   .vector = {bytes + at, kind.vector_bytes()}});
+        }
+    }
+}
+
+}  // namespace
+}  // namespace offramp
+
+extern "C" const offramp::ParquetModule* offramp_parquet_v1();
+extern "C" const offramp::ParquetModule* offramp_parquet_v1() {
+    static const offramp::ParquetModule module{
+        .write_rows = &offramp::write_rows, .read_rows = &offramp::read_rows, .arrow_version = ARROW_VERSION_STRING};
+    return &module;
+}

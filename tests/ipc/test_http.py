@@ -1,0 +1,225 @@
+"""Results that are posted arrive at least once, with the same bytes under the same key, whatever becomes of server and consumers."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import unittest
+import urllib.parse
+
+import numpy
+
+from tests.support.gate import Gate
+from tests.support.http_receiver import FAULTS, Receiver
+from tests.support.launched_resume import World
+from tests.support.real_run import RealRun, kill, shared_memory, undisturbed
+
+SECRET = "Bearer a-word-that-nobody-sees"
+COPY = ("--device", "cpu", "--model", "copy", "--copy-outputs", "3x5,7", "--batch", "4", "--batches", "12", "--slabs", "4", "--log-level", "info")
+HTTP = (*COPY, "--processor", "http", "--http-timeout-seconds", "1")
+
+
+def undisturbed_arrays():
+    """Every sample's arrays by key and output, as NumPy reads them from files."""
+    arrays = {}
+    for name, text in undisturbed(*COPY, "--processor", "npy").items():
+        key, output = name.removesuffix(".npy").rsplit(".", 1)
+        arrays[key, output] = numpy.load(io.BytesIO(text))
+    return arrays
+
+
+class Http(unittest.TestCase):
+    maxDiff = 2000
+
+    @classmethod
+    def setUpClass(cls):
+        os.environ["NO_PROXY"] = "127.0.0.1"
+        cls.wanted = undisturbed_arrays()
+        assert len(cls.wanted) == 96
+        cls.before = shared_memory()
+
+    def tearDown(self):
+        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+
+    def assert_all_arrived(self, receiver, body="json"):
+        found = {}
+        for key, bodies in receiver.arrived.items():
+            self.assertEqual(len(set(bodies)), 1, f"one key, several bodies: {key}")
+            headers = receiver.headers[key]
+            name = tuple(urllib.parse.unquote(headers[header]) for header in ("Offramp-Sample", "Offramp-Output"))
+            self.assertNotIn(name, found, "two keys for one result")
+            found[name] = self.decoded(headers, bodies[0], name, body)
+        self.assertEqual(found.keys(), self.wanted.keys())
+        for name, array in found.items():
+            self.assertEqual((array.dtype, array.shape), (self.wanted[name].dtype, self.wanted[name].shape))
+            finite = numpy.isfinite(self.wanted[name]) if body == "json" else numpy.full(array.shape, True)
+            self.assertEqual(array[finite].tobytes(), self.wanted[name][finite].tobytes(), name)
+            self.assertTrue(numpy.isnan(array[~finite]).all(), "null for what JSON has no number for")
+
+    def decoded(self, headers, text, name, body):
+        if body == "npy":
+            self.assertEqual(headers["Content-Type"], "application/x-npy")
+            return numpy.load(io.BytesIO(text), allow_pickle=False)
+        self.assertEqual(headers["Content-Type"], "application/json")
+        said = json.loads(text)
+        self.assertEqual((said["key"], said["output"], said["model"]), (*name, "copy"))
+        return numpy.array(said["data"], said["dtype"]).reshape(said["shape"])
+
+    def run_to_the_end(self, receiver, *flags, consumers=2, environment=None):
+        with RealRun(*HTTP, "--http-url", receiver.url, *flags, environment=environment) as run:
+            run.start_producer()
+            for _ in range(consumers):
+                run.start_consumer()
+            self.assertEqual(run.wait(run.producer), 0, run.logs())
+            # One that has not begun yet when all is done is ended by the signal itself.
+            self.assertLessEqual(set(run.wait_for_consumers()), {0, -signal.SIGTERM}, run.logs())
+            return run.logs()
+
+    def test_everything_arrives_once_and_as_it_is(self):
+        for body in ("json", "npy"):
+            with self.subTest(body), Receiver() as receiver:
+                self.run_to_the_end(receiver, "--http-body", body)
+                self.assert_all_arrived(receiver, body)
+                self.assertEqual(receiver.requests, 96)
+
+    def test_what_the_server_does_to_requests_costs_no_result(self):
+        for fault in FAULTS:
+            # Every 20th request, and of the slow ones fewer: nobody is unlucky twice in a row.
+            every = 20 if fault in ("500", "408", "dropped", "cut", "answer lost") else 60
+            with self.subTest(fault), Receiver(lambda number, _, f=fault, n=every: f if number % n == 5 else "") as receiver:
+                said = self.run_to_the_end(receiver)
+                self.assert_all_arrived(receiver)
+                self.assertGreater(receiver.requests, 96)
+                # Where a kept connection ends without a byte of an answer, libcurl opens another by itself.
+                if fault not in ("dropped", "answer lost"):
+                    self.assertIn("trying again", said)
+                self.assertEqual("in 1 s as it asks for" in said, fault.endswith("later"))
+                self.assertNotIn("of-the-query", said)
+                again = [times[1] - times[0] for times in receiver.seen.values() if len(times) > 1]
+                self.assertGreaterEqual(len(again), 1)
+                if fault.endswith("later"):
+                    self.assertGreaterEqual(min(again), 1, "sooner than the server asked for")
+
+    def test_a_key_is_the_same_in_another_run(self):
+        with Receiver() as receiver:
+            self.run_to_the_end(receiver)
+            self.run_to_the_end(receiver, "--samples-per-slab", "1", consumers=1)
+            self.assert_all_arrived(receiver)
+            self.assertEqual({len(bodies) for bodies in receiver.arrived.values()}, {2})
+
+    def test_consumers_that_are_killed_cost_no_result(self):
+        with Receiver() as receiver, RealRun(*HTTP, "--http-url", receiver.url) as run, Gate(run.folder) as gate:
+            run.start_producer()
+            for _ in range(2):
+                run.start_consumer(faulty=True, environment=gate.environment)
+            for _ in range(3):
+                pid, _ = gate.entered()
+                gate.kill(pid)
+                run.start_consumer(faulty=True, environment=gate.environment)
+                gate.let(1)
+            gate.open()
+            self.assertEqual(run.wait(run.producer), 0, run.logs())
+            run.wait_for_consumers()
+            self.assert_all_arrived(receiver)
+
+    def test_a_consumer_that_is_killed_before_the_answer_costs_no_result(self):
+        with Receiver(lambda number, _: "hang" if number in (7, 30) else "") as receiver:
+            with RealRun(*COPY, "--processor", "http", "--http-url", receiver.url, "--http-timeout-seconds", "3600", "--lease-seconds", "3600") as run:
+                run.start_producer()
+                victim = run.start_consumer()
+                run.until(lambda: receiver.requests >= 8, "a request that is not answered")
+                kill(victim, signal.SIGKILL)
+                run.wait(victim)
+                victim = run.start_consumer()
+                run.until(lambda: receiver.requests >= 31, "another")
+                kill(victim, signal.SIGKILL)
+                run.wait(victim)
+                run.start_consumer()
+                self.assertEqual(run.wait(run.producer), 0, run.logs())
+                run.wait_for_consumers()
+                self.assert_all_arrived(receiver)
+                self.assertTrue(run.summary()["conserved"])
+
+
+class Launched(unittest.TestCase):
+    """What the run as a whole does."""
+
+    @classmethod
+    def setUpClass(cls):
+        os.environ["NO_PROXY"] = "127.0.0.1"
+
+    def world(self, *flags):
+        world = World(*HTTP, *flags)
+        self.addCleanup(world.__exit__)
+        return world
+
+    def names(self, receiver):
+        return {(headers["Offramp-Sample"], headers["Offramp-Output"]) for headers in receiver.headers.values()}
+
+    def test_a_server_that_is_away_is_waited_for(self):
+        with Receiver(listening=False) as receiver:
+            world = self.world("--http-url", receiver.url, "--http-patience-seconds", "1")
+            world.start()
+            world.until(lambda: "ended with exit code 75" in world.said() or "SinkUnavailable" in world.said() or "75" in world.said(),
+                        "a consumer that gives up for now")
+            receiver.listen()
+            self.assertEqual(world.wait(), 0, world.said())
+            self.assertEqual(len(self.names(receiver)), 96)
+
+    def test_an_address_that_takes_nothing_ends_the_run_without_a_word_of_the_secret(self):
+        for status, way_out in (("401", "--http-header"), ("404", "--http-url"), ("301", "Redirects are not followed")):
+            with self.subTest(status), Receiver(lambda *_, s=status: s) as receiver:
+                world = self.world("--http-url", receiver.url)
+                world.environment["OFFRAMP_HTTP_HEADER"] = f"Authorization: {SECRET}"
+                self.assertEqual(world.start().wait(), 64, world.said())
+                self.assertIn(f"/in answers {status} to sample '", world.said())
+                self.assertIn(f"answer {status} to ***", world.said())
+                self.assertIn(way_out, world.said())
+                self.assert_secret_is_nowhere(world)
+
+    def assert_secret_is_nowhere(self, world):
+        for path in [world.folder, *world.folder.rglob("*")]:
+            if path.is_file() and not path.is_symlink():
+                text = path.read_bytes()
+                self.assertNotIn(SECRET.split()[1].encode(), text, path)
+
+    def test_a_result_that_the_server_refuses_is_set_aside_with_its_batch(self):
+        refused = "17"
+        with Receiver(lambda _, headers: "422" if headers["Offramp-Sample"] == refused else "") as receiver:
+            world = self.world("--http-url", receiver.url, "--samples-per-slab", "1")
+            self.assertEqual(world.start().wait(), 84, world.said())
+            self.assertIn(f"answers 422 to sample '{refused}', output '", world.said())
+            self.assertEqual(len(self.names(receiver)), 94)
+
+    def test_headers_come_from_a_file_or_the_environment(self):
+        for how in ("file", "environment"):
+            with self.subTest(how), Receiver() as receiver:
+                world = self.world("--http-url", receiver.url)
+                file = world.folder.parent / f"{world.folder.name}.headers"
+                self.addCleanup(file.unlink)
+                file.write_text(f"Authorization: {SECRET}\r\n\nX-Tenant: shop\n" if how == "file" else "")
+                world.environment["OFFRAMP_HTTP_HEADER"] = f"@{file}" if how == "file" else f"Authorization: {SECRET}"
+                self.assertEqual(world.start().wait(), 0, world.said())
+                self.assertEqual({headers["Authorization"] for headers in receiver.headers.values()}, {SECRET})
+                if how == "file":
+                    self.assertEqual({headers["X-Tenant"] for headers in receiver.headers.values()}, {"shop"})
+                self.assert_secret_is_nowhere(world)
+
+    def test_settings_that_cannot_be_used_are_said_without_secrets(self):
+        consumer = os.path.join(os.environ["OFFRAMP_TEST_BIN"], "offramp-consumer")
+        for flags, said in (((), "no --http-url"),
+                            (("--http-url", "http://me:word@127.0.0.1/in"), "http://127.0.0.1/in has a user or a password"),
+                            (("--http-url", "http://127.0.0.1/in", "--http-header", "Authorization word"), "is no header"),
+                            (("--http-url", "http://127.0.0.1/in", "--http-header", "Idempotency-Key: word"), "'idempotency-key', which each request has"),
+                            (("--http-url", "http://127.0.0.1/in", "--http-header", "@/no/such/file"), "'/no/such/file': cannot be opened")):
+            with self.subTest(flags):
+                refused = subprocess.run([consumer, "--processor", "http", *flags], capture_output=True, text=True, timeout=60, check=False)
+                self.assertIn(refused.returncode, (64, 66), refused.stderr)
+                self.assertIn(said, refused.stderr)
+                self.assertNotIn("word@", refused.stderr)
+                self.assertNotIn("Authorization word", refused.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,161 @@
+"""
+A real HTTP server that results are posted to, and that misbehaves when it is told to. As a program it keeps what it is sent as files, in the folder
+that the URL's path names, and prints its port; it ends with its standard input.
+"""
+
+import hashlib
+import http.server
+import pathlib
+import ssl
+import sys
+import threading
+import time
+import urllib.parse
+
+# What may become of a request, beside being answered.
+FAULTS = ("500", "503 later", "429 later", "408", "dropped", "cut", "answer lost", "hang")
+
+
+class Receiver:
+    """
+    Counts what arrives at `url`. Use as a context. `fault(number, headers)` says what becomes of a request: "" (taken), one of FAULTS, or a status that it
+    is answered with. It is only listening after `listen`; before, connections are refused. `identity`, a certificate's file and its key's, makes it speak
+    TLS.
+    """
+
+    def __init__(self, fault=lambda number, headers: "", listening=True, identity=None):
+        self.fault = fault
+        self.requests = 0
+        self.seen = {}           # when requests came, by idempotency key; monotonic seconds
+        self.arrived = {}        # bodies by idempotency key, of whole requests; those that were taken
+        self.headers = {}        # of the last request of each key
+        self.lock = threading.Lock()
+        self.over = threading.Event()
+        self._server = _Server(("127.0.0.1", 0), _handler_of(self), bind_and_activate=False)
+        self._server.server_bind()
+        if identity:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*identity)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"{'https' if identity else 'http'}://127.0.0.1:{self._server.server_address[1]}/in?token=of-the-query"
+        self._thread = None
+        if listening:
+            self.listen()
+
+    def listen(self):
+        self._server.server_activate()
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
+        self._thread.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.over.set()
+        if self._thread:
+            self._server.shutdown()
+            self._thread.join()
+        self._server.server_close()
+
+    def take(self, headers, body):
+        with self.lock:
+            key = headers["Idempotency-Key"]
+            self.arrived.setdefault(key, []).append(body)
+            self.headers[key] = dict(headers)
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True    # who waits for a connection's next request is not waited for
+
+    def handle_error(self, request, client_address):
+        """Clients that are killed leave broken pipes."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
+def _handler_of(receiver):
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"    # connections are kept
+        disable_nagle_algorithm = True
+
+        def do_POST(self):
+            with receiver.lock:
+                number = receiver.requests
+                receiver.requests += 1
+                receiver.seen.setdefault(self.headers["Idempotency-Key"], []).append(time.monotonic())
+            fault = receiver.fault(number, self.headers)
+            length = int(self.headers["Content-Length"])
+            if fault == "dropped":
+                self.rfile.read(min(length, 10))
+                return self.hang_up()
+            body = self.rfile.read(length)
+            if len(body) < length:
+                return self.hang_up()
+            if fault == "hang":
+                receiver.over.wait()
+                return self.hang_up()
+            if fault in ("", "cut", "answer lost"):
+                receiver.take(self.headers, body)
+            if fault == "answer lost":
+                return self.hang_up()
+            if fault == "cut":
+                self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf an ans")
+                return self.hang_up()
+            status = int(fault.split()[0]) if fault else 200
+            text = f"answer {status} to {self.headers.get('Authorization', 'nobody')}".encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(text)))
+            if fault.endswith("later"):
+                self.send_header("Retry-After", "1")
+            self.end_headers()
+            self.wfile.write(text)
+
+        def hang_up(self):
+            self.close_connection = True
+
+        def log_message(self, *_):
+            pass
+
+    return Handler
+
+
+def _keeping_files():
+    lock = threading.Lock()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if len(body) == int(self.headers["Content-Length"]):
+                self.answer(self.keep(body))
+
+        def keep(self, body):
+            folder = pathlib.Path(urllib.parse.unquote(self.path))
+            file = folder / self.headers["Idempotency-Key"]
+            with lock:    # whoever comes second finds the file whole
+                if not folder.is_dir():
+                    return 410
+                if file.exists() and file.read_bytes() != body:
+                    file = file.with_suffix(".differs-" + hashlib.sha256(body).hexdigest()[:16])
+                if not file.exists():
+                    file.write_bytes(body)
+            return 200
+
+        def answer(self, status):
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = _Server(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    print(server.server_address[1], flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    _keeping_files()
