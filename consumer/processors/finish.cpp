@@ -87,7 +87,7 @@ void start_over(const RunConfig& config) {
     if (config.output.empty()) return;
     for (const RunConfig& own : configs_of(config)) {
         for (const std::string& name : databases_of(own)) require_replaceable(own.output, name);
-        if (is_in_postgres(own)) require_replaceable_postgres_table(own.sink, own.sink_table);
+        if (is_in_postgres(own)) require_replaceable_postgres_table(own.output, own.sink, own.sink_table, own.resume);
     }
     const std::string manifest = config.output + "/" + std::string(kReservedPrefix) + "manifest";
     std::error_code failure;

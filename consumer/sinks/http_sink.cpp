@@ -112,6 +112,13 @@ class HttpSink::Connection {
         const CURLcode result = curl_easy_perform(handle_.get());
         curl_easy_getinfo(handle_.get(), CURLINFO_RESPONSE_CODE, &outcome.status);
         outcome.answered = result == CURLE_OK || (received_ > kLongestAnswer && outcome.status > 0);
+        // A proxy that does not let the request through to the server.
+        long of_proxy = 0;
+        if (outcome.status == 0) curl_easy_getinfo(handle_.get(), CURLINFO_HTTP_CONNECTCODE, &of_proxy);
+        if (!outcome.answered && of_proxy >= 400) {
+            outcome.answered = true;
+            outcome.status = of_proxy;
+        }
         outcome.lasting = is_lasting(result);
         curl_off_t seconds = 0;
         curl_easy_getinfo(handle_.get(), CURLINFO_RETRY_AFTER, &seconds);

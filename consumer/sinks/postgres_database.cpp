@@ -87,10 +87,15 @@ PostgresDatabase::PostgresDatabase(const std::string& sink) {
         values.push_back(value);
     };
     say("fallback_application_name", "offramp");
+    // A server whose machine is gone says nothing more: noticed after a minute and a half, not after hours.
+    say("keepalives_idle", "30");
+    say("keepalives_interval", "10");
+    say("keepalives_count", "6");
+    say("tcp_user_timeout", "90000");
     for (const PQconninfoOption* option = parsed.get(); option->keyword != nullptr; ++option) {
         if (option->val == nullptr) continue;
         say(option->keyword, option->val);
-        if (std::string_view(option->keyword) == "connect_timeout") patience_seconds = std::max(std::atoi(option->val), 2);
+        if (std::string_view(option->keyword) == "connect_timeout" && std::atoi(option->val) > 0) patience_seconds = std::max(std::atoi(option->val), 2);
     }
     say("client_encoding", "UTF8");
     say(nullptr, nullptr);

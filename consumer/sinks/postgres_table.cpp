@@ -88,13 +88,18 @@ void require_this_one(const Found& found, const std::string& table, const Postgr
                           "Give each run a --sink-table of its own; start over without --resume");
 }
 
-std::string lock_of(const std::string& table) { return "offramp embeddings " + table; }
+// One lock for one table, however it is named.
+std::string lock_of(PostgresDatabase& database, const std::string& table) {
+    const std::string lock = "offramp embeddings ";
+    if (table.find('.') != std::string::npos) return lock + table;
+    return lock + database.rows("SELECT current_schema()").at(0).at(0).value_or("") + "." + table;
+}
 
 // Exclusive: only when no consumer of any run is connected for this table.
 void lock_alone(PostgresDatabase& database, const std::string& table) {
     database.run(kPatience);
     try {
-        database.run("SELECT pg_advisory_lock(hashtextextended($1, 0))", {lock_of(table)});
+        database.run("SELECT pg_advisory_lock(hashtextextended($1, 0))", {lock_of(database, table)});
     } catch (const PostgresError& error) {
         if (error.sqlstate() != "55P03") throw;
         throw Error(ExitCode::RunInUse, "another run writes to " + named(table, database), "Wait for its end, or give this run another --sink-table");
@@ -123,10 +128,11 @@ void make_extension(PostgresDatabase& database) {
 // One whose maker was killed, and which the server goes on with, is waited for.
 void make_hnsw(PostgresDatabase& database, const std::string& table) {
     const std::string name = table.substr(table.find('.') + 1) + "_hnsw";   // from the beginning where there is no '.'
+    const std::string lock = "index of " + lock_of(database, table);    // the others' tables are not kept waiting
     const auto make = [&](const std::string& index, const std::string& of) {
-        database.run(kLockMaking);
+        database.run("SELECT pg_advisory_lock(hashtextextended($1, 0))", {lock});
         database.run("CREATE INDEX IF NOT EXISTS " + quoted_identifier(index) + " ON " + in_sql(table) + " USING hnsw " + of);
-        database.run(kUnlockMaking);
+        database.run("SELECT pg_advisory_unlock(hashtextextended($1, 0))", {lock});
     };
     const std::string type = database
                                  .rows("SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = 'vector'",
@@ -151,7 +157,7 @@ PostgresTable::PostgresTable(const std::string& folder, const std::string& sink,
       database_(sink) {
     // A commit that the server may still forget would be of rows that count as done.
     database_.run("SELECT set_config('synchronous_commit', 'local', false) WHERE current_setting('synchronous_commit') = 'off'");
-    database_.run("SELECT pg_advisory_lock_shared(hashtextextended($1, 0))", {lock_of(table_)});
+    database_.run("SELECT pg_advisory_lock_shared(hashtextextended($1, 0))", {lock_of(database_, table_)});
     if (const Found found = find_ours(database_, table_); found.there)
         require_this_one(found, table_, database_, mark_);
     else if (marked(mark_))
@@ -209,10 +215,12 @@ void finish_postgres_table(const std::string& folder, const std::string& sink, c
     if (index == "hnsw") make_hnsw(database, table);
 }
 
-void require_replaceable_postgres_table(const std::string& sink, const std::string& table) {
+void require_replaceable_postgres_table(const std::string& folder, const std::string& sink, const std::string& table, bool resume) {
     PostgresDatabase database(sink);
     lock_alone(database, table);
-    find_ours(database, table);
+    if (find_ours(database, table).there && resume && !marked(mark_of(folder)))
+        throw ConfigError("--resume, but nothing in --output " + folder + " continues " + named(table, database) + ", which holds a run's results",
+                          "Give that run's --output; or leave out --resume to replace the table; or give another --sink-table");
 }
 
 // The mark goes last: the table that it stands for is gone by then.

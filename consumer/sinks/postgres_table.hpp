@@ -47,9 +47,9 @@ class PostgresTable {
 // When nobody writes any more: with `index` "hnsw" makes NAME_hnsw, an index by cosine of vectors of one length; of several lengths one each output,
 // NAME_hnsw_1 and so on. May be killed and called again. A run without a table has nothing to finish. Errors: those of PostgresTable.
 void finish_postgres_table(const std::string& folder, const std::string& sink, const std::string& table, const std::string& index);
-// What would lie in the way of a new table: nothing, or one of ours. Changes nothing. Errors: those of PostgresTable; Error with RunInUse when a
-// consumer of another run is connected for it.
-void require_replaceable_postgres_table(const std::string& sink, const std::string& table);
+// What would lie in the way of a new table: nothing, or one of ours; with `resume` one that this folder's run has made. Changes nothing. Errors: those of
+// PostgresTable; Error with RunInUse when a consumer of another run is connected for it.
+void require_replaceable_postgres_table(const std::string& folder, const std::string& sink, const std::string& table, bool resume);
 // Removes table and mark. Errors: as above, before anything is removed; SystemError with CannotWrite.
 void remove_postgres_table(const std::string& folder, const std::string& sink, const std::string& table);
 

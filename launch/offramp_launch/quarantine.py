@@ -17,6 +17,7 @@ from offramp_launch.arguments import take_switch, take_values
 from offramp_launch.children import signal_name
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.run_dir import short_runs_folder
+from offramp_launch.sink import hide_password
 
 FOLDER = "quarantine"
 DEATHS_REMEMBERED = 1000
@@ -184,6 +185,7 @@ def retry(places, run_dir, rest):
     every, rest = take_switch(rest, "--all")
     names = [name for name, story in stories_of(run_dir).items() if story.get("payload")] if every else [one_name(rest[:1], "retry")]
     given, rest = take_values(rest if every else rest[1:], ["--output"])
+    rest = hide_password(rest, os.environ)
     output = os.path.abspath(given.get("--output") or run_dir / FOLDER / "output")
     command = [str(places.consumer()), *settings_of(run_dir, rest), *rest, "--run-dir", str(run_dir), "--output", output]
     code = ExitCode.OK

@@ -1,5 +1,6 @@
 """Where rows go: what --sink says, and the password in it, which no program's arguments, file or line on the screen may show."""
 
+import os
 import re
 import urllib.parse
 
@@ -9,26 +10,33 @@ FLAG, VARIABLE = "--sink", "OFFRAMP_SINK"
 PASSWORD_VARIABLE = "PGPASSWORD"        # libpq's
 CREDENTIALS = re.compile(r"^(postgres(?:ql)?://[^:@/?]*):([^@/]*)@")
 PARAMETER = re.compile(r"([?&])password=([^&]*)(&|$)")
+OTHERS = re.compile(r"(?:^|[?&\s])sslpassword\s*=")
+FIRST_KEY_WORD = re.compile(r"\s*[a-z_]+\s*=")
 NO_PORT = re.compile(r"[^/?]*:\d*[^\d,/?]")
 KEY_WORD = re.compile(r"(?:^|(?<=\s))password\s*=\s*('(?:[^'\\]|\\.)*'|(?:[^\s\\]|\\.)*)\s*")
 
 
 def is_postgres(text):
-    return text.startswith(("postgres://", "postgresql://")) or ("://" not in text and "=" in text)
+    """A path, which may have a '=' in it, is none."""
+    return text.startswith(("postgres://", "postgresql://")) or (bool(FIRST_KEY_WORD.match(text)) and not os.path.exists(text))
 
 
 def without_password(sink):
-    """(the sink without its password, the password or nothing). Errors: LaunchError where it cannot be told where the password ends."""
+    """(the sink without its password, the password or nothing). Errors: LaunchError where one cannot be taken out."""
+    if OTHERS.search(sink):
+        raise LaunchError("--sink has an sslpassword, which lists of processes and logs would show", "Keep the key without one, or name it in pg_service.conf",
+                          ExitCode.USAGE)
     if "://" not in sink:
-        found = KEY_WORD.search(sink)
+        found = KEY_WORD.findall(sink)
         if not found:
             return sink, None
-        return KEY_WORD.sub("", sink).strip(), re.sub(r"\\(.)", r"\1", found[1][1:-1] if found[1].startswith("'") else found[1])
+        last = found[-1]        # as libpq takes it
+        return KEY_WORD.sub("", sink).strip(), re.sub(r"\\(.)", r"\1", last[1:-1] if last.startswith("'") else last)
     password = None
     if found := CREDENTIALS.match(sink):
         password = urllib.parse.unquote(found[2])
         sink = f"{found[1]}@{sink[found.end():]}"
-    if found := PARAMETER.search(sink):
+    while found := PARAMETER.search(sink):
         password = urllib.parse.unquote(found[2])
         sink = sink[:found.start()] + (found[1] if found[3] else "") + sink[found.end():]
     rest = re.sub(r"^[^@/?]*@", "", sink.partition("://")[2])

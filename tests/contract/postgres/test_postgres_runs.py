@@ -108,6 +108,13 @@ class Runs(unittest.TestCase):
         self.assertEqual(world.start().wait(), 0, world.said())
         self.assertEqual({len(vector) for *_, vector in self.rows().values() if vector}, {8})
 
+    def test_a_table_that_nothing_in_the_folder_continues_is_not_dropped_by_resume(self):
+        world = self.world()
+        self.assertEqual(world.start().wait(), 0, world.said())
+        rows = self.rows()
+        self.refused(64, "nothing in --output", "--sink-table", flags=("--resume",))
+        self.assertEqual(self.rows(), rows)
+
     def refused(self, code, *words, sink=None, flags=()):
         world = self.world(*flags)
         if sink:

@@ -1,3 +1,5 @@
+import os
+import tempfile
 import unittest
 
 from offramp_launch.exit_code import LaunchError
@@ -15,7 +17,8 @@ class SinkTest(unittest.TestCase):
                 ("postgres:///db?password=secret", "postgres:///db", "secret"),
                 ("host=/run/x password=secret dbname=d", "host=/run/x dbname=d", "secret"),
                 (r"password = 'it\'s a secret' dbname=d", "dbname=d", "it's a secret"),
-                ("dbname=d password=secret", "dbname=d", "secret"),
+                ("dbname=d password=secret", "dbname=d", "secret"), ("password=first dbname=d password=secret", "dbname=d", "secret"),
+                ("postgres:///db?password=first&password=secret", "postgres:///db", "secret"),
                 ("postgres://u@host/db", "postgres://u@host/db", None), ("dbname=d passfile=/x", "dbname=d passfile=/x", None),
                 ("postgres://u:@host/db", "postgres://u@host/db", ""), ("", "", None)):
             self.assertEqual((without, password), without_password(sink), sink)
@@ -26,6 +29,12 @@ class SinkTest(unittest.TestCase):
                 without_password(sink)
             self.assertNotIn("ret", str(refused.exception))
             self.assertIn("%40", str(refused.exception))
+
+    def test_a_secret_that_libpq_takes_from_no_variable_is_refused(self):
+        for sink in ("postgres://h/d?sslpassword=secret", "host=h sslpassword = secret"):
+            with self.assertRaises(LaunchError) as refused:
+                without_password(sink)
+            self.assertNotIn("=secret", str(refused.exception))
 
     def test_arguments_variable_and_file_lose_it_to_the_environment(self):
         for arguments, wanted in ((["run", "--sink", "postgres://u:secret@h/d", "--batch", "8"], ["run", "--sink", "postgres://u@h/d", "--batch", "8"]),
@@ -45,8 +54,13 @@ class SinkTest(unittest.TestCase):
     def test_what_is_a_postgresql(self):
         for sink in ("postgres://h/d", "postgresql:///d", "host=/run/x dbname=d"):
             self.assertTrue(is_postgres(sink))
-        for sink in ("", "mysql://h/d?a=b", "/some/folder", "embeddings.sqlite"):
+        for sink in ("", "mysql://h/d?a=b", "/some/folder", "embeddings.sqlite", "runs/lr=0.1/embeddings.sqlite"):
             self.assertFalse(is_postgres(sink))
+        with tempfile.TemporaryDirectory(prefix="date=") as folder:
+            before = os.getcwd()
+            os.chdir(os.path.dirname(folder))
+            self.addCleanup(os.chdir, before)
+            self.assertFalse(is_postgres(os.path.basename(folder)))
 
 
 if __name__ == "__main__":
