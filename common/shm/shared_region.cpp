@@ -65,6 +65,12 @@ void advise(const bip::mapped_region& region, int advice, const char* advice_nam
         throw SystemError(std::string("madvise ") + advice_name + " on shared memory " + name, errno);
 }
 
+// Slabs are taken by populate(), after this: in huge pages, where /dev/shm is mounted with huge=advise. A kernel without them refuses,
+// and the pages stay small.
+void ask_for_huge_pages(const bip::mapped_region& region) {
+    [[maybe_unused]] const int result = ::madvise(region.get_address(), region.get_size(), MADV_HUGEPAGE);
+}
+
 void check_name(const std::string& name) {
     expect(name.size() > 1 && name.size() <= 255 && name[0] == '/' && name.find('/', 1) == std::string::npos,
            "a shared-memory name is a slash and up to 254 bytes without another");
@@ -181,6 +187,7 @@ SharedRegion SharedRegion::create(const std::string& name, std::size_t bytes, Re
                               problem);
     }
     advise(state->region, MADV_DONTDUMP, "MADV_DONTDUMP", name);
+    ask_for_huge_pages(state->region);
     return SharedRegion(std::move(state));
 }
 
@@ -207,6 +214,7 @@ SharedRegion SharedRegion::adopt(const std::string& name, std::size_t bytes) {
         throw_mapping_problem("mapping " + std::to_string(bytes) + " bytes of shared memory " + name, problem);
     }
     advise(state->region, MADV_DONTDUMP, "MADV_DONTDUMP", name);
+    ask_for_huge_pages(state->region);
     return SharedRegion(std::move(state));
 }
 

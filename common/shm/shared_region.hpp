@@ -28,7 +28,8 @@ struct RegionOptions {
 // SystemError with
 //         ExitCode::SharedMemoryFull, wanted and free bytes and the remedy, before any page is touched and
 //         with nothing left behind; never a SIGBUS afterwards.
-// The mapping is MADV_DONTDUMP: a core dump of slabs would delay the news of a death by a second.
+// The mapping is MADV_DONTDUMP: a core dump of slabs would delay the news of a death by a second; and MADV_HUGEPAGE: memory that
+// populate() takes is in huge pages where /dev/shm is mounted with huge=advise.
 class SharedRegion {
   public:
     // Fails when the name exists (O_EXCL). `name` starts with a slash.

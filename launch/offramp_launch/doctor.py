@@ -32,7 +32,7 @@ class Finding:
 
     def line(self):
         verdict = "OK     " if self.code == ExitCode.OK else "WANTING"
-        fix = f"\n{'':24}fix: {self.fix}" if self.fix else ""
+        fix = f"\n{'':24}{'tip' if self.code == ExitCode.OK else 'fix'}: {self.fix}" if self.fix else ""
         return f"{verdict}  {self.name:13}  {self.text}{fix}"
 
 
@@ -41,7 +41,7 @@ def examine(places):
     findings = [packages(missing_packages(places)), python(places), libtorch(places), nvcc(places)]
     findings += from_probe(probe) if probe else [gpu_without_probe(), Finding(
         "programs", obstacle, f"{SET_UP}, then doctor can tell whether a slab can be page-locked", ExitCode.SYSTEM)]
-    findings += [shared_memory(*shm_space()), memlock(resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]), cores(), numa()]
+    findings += [shared_memory(*shm_space()), huge_pages(pathlib.Path("/proc/self/mounts").read_text()), memlock(resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]), cores(), numa()]
     return findings
 
 
@@ -218,6 +218,16 @@ def shared_memory(total, free):
         return Finding("shared memory", text)
     return Finding("shared memory", text, "remove what is there; in docker: --shm-size=16g; in Kubernetes: an emptyDir volume with "
                    "medium: Memory mounted at /dev/shm; else: mount -o remount,size=16g /dev/shm", ExitCode.SHARED_MEMORY_FULL)
+
+
+def huge_pages(mounts):
+    """Of /dev/shm: slabs ask for them, and the mount decides. `mounts`: /proc/self/mounts."""
+    options = [line.split()[3].split(",") for line in mounts.splitlines() if line.split()[1] == "/dev/shm"]
+    huge = next((option[len("huge="):] for option in (options[-1] if options else []) if option.startswith("huge=")), "never")
+    if huge == "never":
+        return Finding("huge pages", "not on /dev/shm. With them a pool is page-locked sooner, and a dead consumer's slab is free sooner",
+                       "mount -o remount,huge=advise /dev/shm")
+    return Finding("huge pages", f"/dev/shm is mounted with huge={huge}")
 
 
 def memlock(limit):

@@ -307,6 +307,14 @@ class DoctorTest(unittest.TestCase):
             self.assertIn(remedy, finding.line())
         self.assertEqual(ExitCode.OK, doctor.shared_memory(2 << 30, 1 << 30).code)
 
+    def test_huge_pages_are_what_the_last_mount_on_dev_shm_says(self):
+        mounts = "tmpfs / tmpfs rw,huge=always 0 0\ntmpfs /dev/shm tmpfs rw,nosuid{} 0 0\n"
+        self.assertIn("mount -o remount,huge=advise /dev/shm", doctor.huge_pages(mounts.format("")).fix)
+        self.assertEqual(ExitCode.OK, doctor.huge_pages("").code, "a tip, not a fault")
+        self.assertIn("tip: mount", doctor.huge_pages("").line())
+        found = doctor.huge_pages(mounts.format("") + mounts.format(",size=64g,huge=advise"))
+        self.assertEqual(("", True), (found.fix, "huge=advise" in found.text))
+
     def test_a_driver_older_than_the_programs_cuda_is_wanting(self):
         old = doctor.driver({"driver_version": 12040, "runtime_version": 13000})
         self.assertIn("for CUDA 12.4; the programs use 13.0", old.text)

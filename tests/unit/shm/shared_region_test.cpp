@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 #include <thread>
 #include <vector>
 
@@ -221,6 +222,19 @@ TEST(SharedRegion, IsLeftOutOfCoreDumps) {
     EXPECT_EQ(smaps_field(region.bytes().data(), "VmFlags").find(" dc "), std::string::npos);
     EXPECT_NE(smaps_field(view.bytes().data(), "VmFlags").find(" dd "), std::string::npos);
     EXPECT_NE(smaps_field(view.bytes().data(), "VmFlags").find(" dc "), std::string::npos);
+}
+
+// Whether it gets them is the mount's to say.
+TEST(SharedRegion, AsksForHugePages) {
+    if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage")) GTEST_SKIP() << "this kernel has none";
+    const auto names = own_run("huge");
+    auto region = SharedRegion::create(names.span(0), kBytes, {.reserve = RegionOptions::Reserve::WhenPopulated});
+    EXPECT_NE(smaps_field(region.bytes().data(), "VmFlags").find(" hg"), std::string::npos);
+    region.populate(0, kBytes);
+    region.keep_name();
+    const auto adopted = SharedRegion::adopt(names.span(0), kBytes);
+    EXPECT_NE(smaps_field(adopted.bytes().data(), "VmFlags").find(" hg"), std::string::npos);
+    region.unlink();
 }
 
 TEST(SharedRegion, PopulatesPartsFromSeveralThreads) {
