@@ -38,6 +38,8 @@ class BatchSource {
     virtual std::size_t max_key_bytes() const = 0;
     // A hash of what results depend on beside an item's name and its bytes: columns of a manifest, an array's shape. 0: nothing.
     virtual std::uint64_t note_hash(std::uint64_t) const { return 0; }
+    // False: note_hash is 0 for every item, and nobody need ask each.
+    virtual bool has_notes() const { return true; }
     // What to name in the list of skipped items: the file's path.
     virtual std::string origin(std::uint64_t item) const = 0;
     // Fills one row of a staging buffer. A row of Pixels has height*width*3 bytes, of Float32 and Tokens

@@ -16,7 +16,7 @@ std::uint64_t source_hash(const BatchSource& source) {
             const std::string_view key = source.key(item);
             hash = XXH3_64bits_withSeed(key.data(), key.size(), hash);
         }
-    for (std::uint64_t item = 0; item < items; ++item)
+    for (std::uint64_t item = 0; item < (source.has_notes() ? items : 0); ++item)
         if (const std::uint64_t note = source.note_hash(item); note != 0) hash = XXH3_64bits_withSeed(&note, sizeof note, hash ^ item);
     return hash;
 }

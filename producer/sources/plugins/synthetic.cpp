@@ -21,6 +21,7 @@ class SyntheticSource final : public BatchSource {
     RowKind row_kind() const override { return row_kind_; }
     std::string_view key(std::uint64_t) const override { return {}; }
     std::size_t max_key_bytes() const override { return 0; }
+    bool has_notes() const override { return false; }
     std::string origin(std::uint64_t item) const override { return "synthetic item " + std::to_string(item); }
     void load(std::uint64_t item, std::span<std::byte> row) override {
         noise_.fill(item, {reinterpret_cast<float*>(row.data()), row.size() / sizeof(float)});

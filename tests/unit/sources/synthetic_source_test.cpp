@@ -6,6 +6,7 @@
 
 #include "common/base/error.hpp"
 #include "producer/sources/batch_source.hpp"
+#include "producer/sources/source_fingerprint.hpp"
 
 namespace offramp {
 namespace {
@@ -54,6 +55,14 @@ TEST_F(SyntheticSource, NumbersItsItems) {
     EXPECT_EQ(source->row_kind(), RowKind::Float32);
     EXPECT_EQ(source->key(7), "");
     EXPECT_EQ(source->max_key_bytes(), 0U);
+}
+
+TEST_F(SyntheticSource, NobodyAsksEachOfItsItemsForANote) {
+    config.batches = std::uint64_t{1} << 50;
+    const auto source = make();
+    EXPECT_FALSE(source->has_notes());
+    EXPECT_EQ(source->note_hash(19), 0U);
+    EXPECT_EQ(source_fingerprint(*source).size(), 16U) << "and not after years";
 }
 
 TEST_F(SyntheticSource, AnItemIsTheSameInEveryRun) {
