@@ -6,6 +6,7 @@
 #include "common/base/clock.hpp"
 #include "common/base/end_signals.hpp"
 #include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
 #include "common/base/share_folder.hpp"
 #include "common/base/trace_recording.hpp"
@@ -56,6 +57,7 @@ int run(int argc, char** argv) {
     raise_descriptor_limit();   // each consumer takes three
     const EndSignals signals;
     const ExitCode code = ProducerRun(resolve(*parsed), signals, began_ns).execute();
+    failpoint("run.swept");
     save_recording();
     return to_int(code);
 }

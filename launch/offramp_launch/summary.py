@@ -25,6 +25,14 @@ def merge(producer_summary, records):
     return {**producer_summary, "consumers": consumers}
 
 
+def producer_exit(run_dir):
+    """What the producer was about to end with when it had told its account; None when it never came so far, or an error ended it."""
+    try:
+        return json.loads(run_dir.file("producer-summary.json").read_text()).get("exit")
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
 def write(run_dir, producer_status, producer_cpu_seconds, run_id, records, exit_code, failure, producer_restarts=0):
     """Writes summary.json and returns it. A producer that died left no account; then the launcher's stands alone."""
     try:

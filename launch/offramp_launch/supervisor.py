@@ -6,6 +6,7 @@ import os
 import selectors
 import signal
 
+from offramp_launch import summary
 from offramp_launch.arguments import count
 from offramp_launch.children import Child
 from offramp_launch.control import ControlServer
@@ -93,7 +94,7 @@ class Supervisor:
                 self._hold.release()
         if self.failure:
             return int(self.failure.code)
-        return int(ExitCode.INTERRUPTED) if self._abandoned else shell_code(self._producer.status)
+        return int(ExitCode.INTERRUPTED) if self._abandoned else self._producer_code()
 
     def close(self):
         """The last thing of a run: whoever waits on the control socket now learns that it is over."""
@@ -172,6 +173,11 @@ class Supervisor:
         if not self._producer_follows():
             self._end_without_producer()
 
+    def _producer_code(self):
+        """What the producer ended with; where it died after it had told its account, what that says: nothing was left to do."""
+        told = summary.producer_exit(self._plan.run_dir) if self._producer.status not in Succession.MEANT else None
+        return shell_code(self._producer.status) if told is None else told
+
     def _end_without_producer(self):
         self._producer_over = True
         self._timers.after(CONSUMERS_END_SECONDS, self._terminate_children)
@@ -183,6 +189,9 @@ class Supervisor:
         self._hold.take()
         ending = self._draining or self._abandoned or self.failure
         if ending or not self._succession.is_death(self._producer.status, self._hold.is_met_at(self._producer_pids)):
+            return False
+        if summary.producer_exit(self._plan.run_dir) is not None:
+            self._display.note("the run was over by then, and its account is whole")
             return False
         if self._plan.not_taken_over:
             self._display.note(self._plan.not_taken_over)

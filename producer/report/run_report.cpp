@@ -119,8 +119,8 @@ void RunReport::write_status(const RunFigures& figures) {
     before_ = figures;
 }
 
-void RunReport::write_summary(const RunFigures& figures) {
-    write_or_warn(run_dir_ + "/producer-summary.json", summary_json(facts_, figures));
+void RunReport::write_summary(const RunFigures& figures, std::optional<ExitCode> exit) {
+    write_or_warn(run_dir_ + "/producer-summary.json", summary_json(facts_, figures, exit));
 }
 
 std::string RunReport::limiting_stage(const RunFigures& before, const RunFigures& now) {
@@ -193,7 +193,7 @@ std::string RunReport::status_json(const RunFacts& facts, const RunFigures& befo
     return text_of(status);
 }
 
-std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& figures) {
+std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& figures, std::optional<ExitCode> exit) {
     const BrokerReport& broker = figures.broker;
     const Rate rate = steady_rate(facts, figures);
     json samples = in_unit(figures, &Amount::samples);
@@ -269,6 +269,7 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& fig
         {"skipped", skipped},
         {"given_up", given_up},
         {"conserved", broker.conserved()},
+        {"exit", exit ? json(to_int(*exit)) : json()},
         {"consumers", consumers_json(broker, true)},
     };
     return text_of(summary);

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "common/base/exit_code.hpp"
 #include "producer/report/run_figures.hpp"
 
 namespace offramp {
@@ -15,10 +16,12 @@ class RunReport {
     RunReport(std::string run_dir, RunFacts facts);
 
     void write_status(const RunFigures& figures);
-    void write_summary(const RunFigures& figures);
+    // `exit`: what the producer is about to end with; nothing when an error ends it. Who finds it knows that the run was over, whatever
+    // becomes of the process afterwards.
+    void write_summary(const RunFigures& figures, std::optional<ExitCode> exit);
 
     static std::string status_json(const RunFacts& facts, const RunFigures& before, const RunFigures& now);
-    static std::string summary_json(const RunFacts& facts, const RunFigures& figures);
+    static std::string summary_json(const RunFacts& facts, const RunFigures& figures, std::optional<ExitCode> exit);
     // The stage that holds the rest back, from what changed between two moments.
     static std::string limiting_stage(const RunFigures& before, const RunFigures& now);
 

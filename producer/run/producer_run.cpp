@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
 #include "common/base/trace_recording.hpp"
 #include "producer/cuda/gpu_search.hpp"
@@ -134,15 +135,18 @@ ExitCode ProducerRun::execute() {
     } catch (...) {
         fail(std::current_exception());
     }
+    failpoint("run.joined");
     ended_ = true;
     retire_parts();
     const RunFigures last = figures();
     if (last.measured_from.at_ns != 0)
         record_range("measure_end", 0, last.broker.last_release_ns, last.broker.last_release_ns);
     report_->write_status(last);
-    report_->write_summary(last);
-    if (first_error_) std::rethrow_exception(first_error_);
-    return outcome(last);
+    const auto exit = first_error_ ? std::nullopt : std::optional(outcome(last));
+    report_->write_summary(last, exit);
+    failpoint("run.ended");
+    if (!exit) std::rethrow_exception(first_error_);
+    return *exit;
 }
 
 void ProducerRun::flow() {

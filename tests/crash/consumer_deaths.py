@@ -8,8 +8,8 @@ One consumer killed a second, for as long as is asked, and what the run loses by
 This plays the launcher: another consumer is started 0.1 s after a death.
 
     OFFRAMP_BIN_DIR=build/release/bin python3 -m tests.crash.consumer_deaths                     small, on the CPU
-    OFFRAMP_BIN_DIR=PROGRAMS python3 -m tests.crash.consumer_deaths --consumers 12 --windows 12 --seconds 10 \\
-        -- --device cuda --model copy --copy-bytes 21MiB --batch 64 --samples-per-slab 8 --slabs 64 --processor checksum
+    OFFRAMP_BIN_DIR=PROGRAMS python3 -m tests.crash.consumer_deaths --consumers 12 --windows 12 --seconds 10 --settle 5 \\
+        -- --device cuda --model copy --copy-bytes 1344MiB --batch 64 --samples-per-slab 8 --slabs 64 --processor checksum
 """
 
 import argparse

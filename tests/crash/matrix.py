@@ -16,7 +16,7 @@ SETTING_UP = {"ledger.expire": (HANG,), "ledger.return.holder_cleared": (HANG,),
                                "consumer.producer_lost", "consumer.producer_met", "consumer.back"), (SUCCESSION,))}
 ONCE_A_PROCESS = ("broker.admitted", "consumer.welcomed", "consumer.goodbye", "ledger.expire", "ledger.return.holder_cleared",
                   "ledger.revoke.charged", "ledger.revoke.holder_cleared", "sink.commit", "sink.committed", "consumer.acknowledged",
-                  "broker.acknowledge", "run.meet", "run.met", "adopt.epoch_used", "adopt.producer_named", "broker.rejoin", "broker.rejoined",
+                  "broker.acknowledge", "run.meet", "run.met", "run.joined", "run.ended", "run.swept", "adopt.epoch_used", "adopt.producer_named", "broker.rejoin", "broker.rejoined",
                   "consumer.producer_lost", "consumer.producer_met", "consumer.back")
 # Not passed by every run: only a batch that kills three consumers is given up (ipc.quarantine), whether slabs lie granted and
 # unused at the end is chance (broker_test), and only a run that is told to spills (ipc.when_full).

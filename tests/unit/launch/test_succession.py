@@ -47,6 +47,27 @@ class SuccessionTest(unittest.TestCase):
         self.stage.end(launcher, successor, consumers)
         self.assertEqual(0, launcher.returncode)
 
+    def test_one_that_died_after_its_account_is_not_followed(self):
+        for told in (0, int(ExitCode.SET_ASIDE)):
+            with self.subTest(told=told):
+                launcher, producer, consumers = self.start_run(3)
+                producer.order(summary={"exit": told})
+                consumers[0].order(exit=0)
+                kill(producer)
+                said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+                self.assertEqual(told, launcher.returncode, said)
+                self.assertIn("the run was over by then", said)
+                self.assertEqual([], [word for word in said.splitlines() if "takes over" in word])
+
+    def test_one_that_died_of_an_error_it_had_told_is_followed(self):
+        launcher, producer, consumers = self.start_run(3)
+        producer.order(summary={"exit": None})
+        kill(producer)
+        successor = self.stage.enter()
+        self.assertIn("--adopt", successor.argv)
+        self.stage.end(launcher, successor, consumers)
+        self.assertEqual(0, launcher.returncode)
+
     def test_when_the_restarts_are_used_up_the_run_ends_and_says_so(self):
         launcher, producer, consumers = self.start_run(2)
         for _ in range(2):
