@@ -27,7 +27,7 @@ from tests.support.real_run import RealRun, kill
 SLABS = 4
 SAMPLES_A_SLAB = 4
 HOWS = {"kill": signal.SIGKILL, "segv": signal.SIGSEGV}
-MADV_POPULATE_READ = 22
+MADV_POPULATE_READ, MADV_POPULATE_WRITE = 22, 23
 LEASED, LEDGER_HEADER_BYTES, CONSUMER_BYTES, SLOT_BYTES = 3, 512, 64, 128
 
 
@@ -123,7 +123,10 @@ def bare(gib, deaths=20):
     took = []
     with open(f"/dev/shm/offramp-bare-{os.getpid()}", "w+b") as file:
         os.unlink(file.name)
-        os.posix_fallocate(file.fileno(), 0, int(gib * (1 << 30)))
+        os.ftruncate(file.fileno(), int(gib * (1 << 30)))
+        with mmap.mmap(file.fileno(), 0) as memory:     # taken as slabs are: in huge pages where the mount gives them
+            memory.madvise(mmap.MADV_HUGEPAGE)
+            memory.madvise(MADV_POPULATE_WRITE)
         for _ in range(deaths):
             ready, tell = os.pipe()
             pid = os.fork()
