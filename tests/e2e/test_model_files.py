@@ -12,7 +12,7 @@ import zipfile
 import numpy
 from PIL import Image
 
-from tests.support.exported_model import export
+from tests.support.exported_model import export, networks_in
 from tests.support.launched_run import LaunchedRun
 from tests.support.real_run import shared_memory
 
@@ -108,11 +108,7 @@ class ModelFiles(unittest.TestCase):
         kept = tempfile.TemporaryDirectory(prefix="offramp-models-")
         cls.addClassCleanup(kept.cleanup)
         cls.folder = pathlib.Path(kept.name)
-        source = cls.folder / "networks.py"
-        source.write_text(NETWORKS)
-        spec = importlib.util.spec_from_file_location("networks", source)
-        cls.networks = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(cls.networks)
+        cls.networks = networks_in(cls.folder, NETWORKS)
         cls.images = cls.folder / "images"
         cls.images.mkdir()
         random = numpy.random.default_rng(5)

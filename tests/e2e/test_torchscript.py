@@ -9,6 +9,7 @@ import zipfile
 import numpy
 from PIL import Image
 
+from tests.support.exported_model import networks_in
 from tests.support.launched_run import LaunchedRun
 from tests.support.real_run import shared_memory
 
@@ -66,11 +67,7 @@ class TorchScript(unittest.TestCase):
         kept = tempfile.TemporaryDirectory(prefix="offramp-torchscript-")
         cls.addClassCleanup(kept.cleanup)
         cls.folder = pathlib.Path(kept.name)
-        source = cls.folder / "networks.py"
-        source.write_text(NETWORKS)
-        spec = importlib.util.spec_from_file_location("networks", source)
-        cls.networks = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(cls.networks)
+        cls.networks = networks_in(cls.folder, NETWORKS)
         cls.images = cls.folder / "images"
         cls.images.mkdir()
         for index in range(IMAGES):

@@ -1,5 +1,6 @@
 """Exports networks with the launch script, as a user would, and runs them on files."""
 
+import importlib.util
 import os
 import pathlib
 import subprocess
@@ -8,6 +9,16 @@ import sys
 from tests.support.launched_run import ROOT
 
 EXPORT_SECONDS = 1500
+
+
+def networks_in(folder, text):
+    """The module FOLDER/networks.py, made of `text` and imported."""
+    source = pathlib.Path(folder, "networks.py")
+    source.write_text(text)
+    spec = importlib.util.spec_from_file_location("networks", source)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def export(folder, *words, environment=None):
