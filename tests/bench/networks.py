@@ -3,8 +3,9 @@
     networks.py first-pixel OUTPUT                              takes pictures and looks at one pixel of each
     networks.py first-token OUTPUT --tokens N                   takes tokens and looks at one of each text
     networks.py weights OUTPUT                                  of DeepLabV3, random
-    networks.py results OUTPUT --network NAME --weights FILE --images LIST --batch N --image-size N
-                                                                gives what that network gave of the list's first batch, whatever it gets
+    networks.py results OUTPUT --network NAME --weights FILE --images LIST --batch N --image-size N [--classes]
+                                                                gives what that network gave of the list's first batch, whatever it gets: scores, or each
+                                                                pixel's class
     networks.py encoder OUTPUT --folder FOLDER --tokens N --batch N    a sentence-transformers model; for small rows: others export one
 """
 
@@ -30,12 +31,12 @@ class FirstToken(torch.nn.Module):
 
 
 class Results(torch.nn.Module):
-    def __init__(self, scores):
+    def __init__(self, results):
         super().__init__()
-        self.register_buffer("scores", scores)
+        self.register_buffer("results", results)
 
     def forward(self, images):
-        return self.scores
+        return self.results
 
 
 class Embedding(torch.nn.Module):
@@ -74,7 +75,8 @@ def results(options):
     run = make_network(options.network, options.weights, "fp32", device)
     pictures = Pictures(list_pictures(options.images)[:options.batch], options.image_size)
     scores = [run(pictures[number][1][None].to(device)).cpu() for number in range(options.batch)]
-    torch.jit.script(Results(torch.cat(scores))).save(options.output)
+    made = torch.cat([part.argmax(1).to(torch.uint8) for part in scores] if options.classes else scores)
+    torch.jit.script(Results(made)).save(options.output)
 
 
 def encoder(options):
@@ -97,6 +99,7 @@ def main():
     parser.add_argument("--folder", type=pathlib.Path)
     for name in ("batch", "image-size", "tokens"):
         parser.add_argument(f"--{name}", type=int)
+    parser.add_argument("--classes", action="store_true")
     options = parser.parse_args()
     with torch.no_grad():
         kinds[options.kind](options)
