@@ -18,7 +18,7 @@ BIN = os.environ["OFFRAMP_TEST_BIN"]
 
 
 def run_bench(*arguments, **options):
-    return subprocess.run([sys.executable, str(BENCH), "--bin", BIN, *map(str, arguments)], capture_output=True, text=True, timeout=800,
+    return subprocess.run([sys.executable, str(BENCH), "--bin", BIN, *map(str, arguments)], capture_output=True, text=True, timeout=1400,
                           check=False, **options)
 
 
