@@ -29,7 +29,7 @@ def cut_out_row(sizes):
     batch, side = sizes.of(64, 16, 2), sizes.of(256, 256, 64)
     consumers = sizes.readers(12)
     read = {"source": "jsonl", "input": PHOTOGRAPHS, "decode-workers": sizes.of(4, 2, 1), "batches": None}
-    flags = {"model": "cutout", "batch": batch, "image-size": side, "precision": sizes.precision("tf32"),
+    flags = {"model": "cutout", "weights": SHIPPED_WEIGHTS, "batch": batch, "image-size": side, "precision": sizes.precision("tf32"),
              "slabs": sizes.of(64, 16, 4), "samples-per-slab": sizes.of(8, 4, 1)}
     # On a GPU classes and alpha are made there; on a CPU that would only move the work.
     flags |= sizes.of({"transform": "class-map", "confidence": True}, {}, {})
