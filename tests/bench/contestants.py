@@ -14,8 +14,9 @@ import tempfile
 import time
 
 from contest import between
+from given import Given
 from peers.progress import ProgressReader, make_progress_file
-from processes import Usage, cpu_by_thread, die_with_parent, members_of, signal_all, signal_groups, trackers_among, usage_of, usage_of_all
+from processes import Usage, children_of, cpu_by_thread, die_with_parent, members_of, signal_all, signal_groups, trackers_among, usage_of, usage_of_all
 
 HERE = pathlib.Path(__file__).resolve().parent
 STALL_SECONDS = 90     # without a single sample finished
@@ -23,6 +24,7 @@ DRAIN_SECONDS, ABANDON_SECONDS = 0.2, 10   # between the two requests to end, an
 TRACKER_SECONDS = 10   # for Python's multiprocessing to clear up
 SWEEP_SECONDS = 60
 BATCHES = 1_000_000_000
+TOKENIZER_PYTHON = "OFFRAMP_TOKENIZER_PYTHON"
 
 
 @dataclasses.dataclass
@@ -33,6 +35,10 @@ class Places:
     logs: pathlib.Path | None = None        # a folder that keeps them
     start_seconds: float = 300              # to the end of the warm-up; a large model is autotuned then
     environment: dict = dataclasses.field(default_factory=dict)   # beside this process's own
+    given: Given = Given()                  # what the user has ready of what rows work on
+    shared: pathlib.Path | None = None      # a folder for what several rows work on
+    gpu: bool = False
+    small: bool = True
 
     def native_reader(self):
         """The library of our consumers' hash loop, for peers; or nothing where it was not built."""
@@ -94,8 +100,9 @@ class Program:
         """The first look whose newest release came at `release_ns` or later and that counts more than `more_than` samples."""
         seen = self._until(lambda: self._progress_if(release_ns, more_than), STALL_SECONDS, "progress")
         samples, at_ns, payload_bytes, stage = seen
-        return Look(samples, at_ns, payload_bytes, time.monotonic_ns(), usage_of(self._children[0].pid), usage_of_all(self._readers), stage,
-                    cpu_by_thread(self._children[0].pid))
+        producer = self._children[0].pid
+        return Look(samples, at_ns, payload_bytes, time.monotonic_ns(), usage_of_all([producer, *self._producers_own()]), usage_of_all(self._readers),
+                    stage, cpu_by_thread(producer))
 
     def window(self, batch, pace):
         """Runs for one window and is stopped again; `batch`: samples in what the row counts."""
@@ -144,6 +151,10 @@ class Program:
     def _groups(self):
         return [child.pid for child in self._children]
 
+    def _producers_own(self):
+        """Processes that work for the producer alone."""
+        return []
+
     def _spawn(self, log, command, environment=None):
         """Each child leads a session and a process group of its own, dies with this process, and keeps its temporary files in the folder."""
         with open(self._folder / f"{log}.log", "ab") as sink:
@@ -172,9 +183,10 @@ class Program:
 class OfframpRun(Program):
     """Our own producer and consumers, as the launch script starts them, without the launch script."""
 
-    def __init__(self, name, places, flags, consumers):
+    def __init__(self, name, places, flags, consumers, consumer_flags):
         super().__init__(name, places)
         self._consumers = consumers
+        self._consumer_flags = flag_list(consumer_flags)
         self._run_dir = self._folder / "run"
         self._run_id = f"bench-{os.getpid()}-{self._folder.name[-8:]}".replace("_", "-")
         flags = {"batches": BATCHES, "warmup-batches": 0, **flags, "run-dir": self._run_dir, "log-level": "warning", "log-format": "text",
@@ -182,13 +194,14 @@ class OfframpRun(Program):
         self._flags = flag_list({name: value for name, value in flags.items() if value is not None})
 
     def start(self):
-        self._spawn("producer", [self._places.binaries / "offramp-producer", *self._flags, "--run-id", self._run_id])
+        self._spawn("producer", [self._places.binaries / "offramp-producer", *self._flags, "--run-id", self._run_id],
+                    {TOKENIZER_PYTHON: os.environ.get(TOKENIZER_PYTHON) or sys.executable})
         self.scale(self._consumers)
 
     def scale(self, consumers):
         """More consumers, at once."""
         for number in range(len(self._children), consumers + 1):
-            self._spawn(f"consumer-{number}", [self._places.binaries / "offramp-consumer", *self._flags])
+            self._spawn(f"consumer-{number}", [self._places.binaries / "offramp-consumer", *self._flags, *self._consumer_flags])
         self._readers = [child.pid for child in self._children[1:]]
 
     def status(self):
@@ -223,6 +236,9 @@ class OfframpRun(Program):
                     "input_wait_seconds", "slab_wait_seconds", "output_wait_seconds", "samples_per_slab", "batches_per_slab")
             return {key: summary[key] for key in kept if key in summary}
         return {}
+
+    def _producers_own(self):
+        return children_of(self._children[0].pid)   # a tokenizer
 
     def _end(self):
         """Abandons the run, so that it clears up behind itself; a run that does not is killed and swept."""

@@ -1,23 +1,24 @@
-"""Photographs, as far as a decoder is concerned: smooth pictures with some noise, as JPEG files of 640×480, in a list that goes on.
+"""JPEG files for producers and peers, and a list of them that goes on.
 
-    images.py FOLDER BATCH     makes them and prints {"list": FILE}
+    images.py FOLDER BATCH                    smooth pictures with some noise, of 640×480; a list of paths
+    images.py FOLDER BATCH --longest PIXELS   photographs from the demo's studio; a JSONL manifest, whose ids are the items' numbers, each batch the same
+
+It prints {"list": FILE}.
 """
 
+import argparse
 import json
 import pathlib
 import sys
 
+LAUNCH = pathlib.Path(__file__).resolve().parents[2] / "launch"
 MOST_PICTURES = 64
-REPEATED_BATCHES = 6000    # what the fastest row reads in a contest, several times over
+REPEATED_BATCHES, LEAST_ITEMS = 6000, 100_000    # what the fastest row reads in a contest, several times over
+SERIES = 4                 # of photographs: the demo's are trained, measured and shown on 1 to 3
 
 
 def make_images(folder, batch):
-    """The list file, made once for a folder. Keys of repetitions get numbers, so every item has an output of its own."""
-    pictures = pathlib.Path(folder) / "pictures"
-    listing = pictures / "list.txt"
-    if listing.exists():
-        return listing
-    pictures.mkdir()
+    """Keys of repetitions get numbers, so every item has an output of its own."""
     import torch                                  # slow, and leaves files of its own: in a process of its own
     from torchvision.io import write_jpeg
     torch.manual_seed(1)
@@ -26,10 +27,35 @@ def make_images(folder, batch):
         rough = torch.nn.functional.interpolate(torch.rand(1, 3, 12, 16), size=(480, 640), mode="bicubic")[0]
         noisy = (rough * 255 + torch.randn(3, 480, 640) * 4).clamp(0, 255).to(torch.uint8)
         names.append(f"{number:03}.jpg")
-        write_jpeg(noisy, str(pictures / names[-1]), quality=90)
-    listing.write_text("\n".join(names[number % len(names)] for number in range(batch * REPEATED_BATCHES)) + "\n")
-    return listing
+        write_jpeg(noisy, str(folder / names[-1]), quality=90)
+    return [names[number % len(names)] for number in range(items_of(batch))]
+
+
+def make_photographs(folder, batch, longest):
+    sys.path.insert(0, str(LAUNCH))
+    from demo.photographs import take_photograph
+    names = [f"{number:03}.jpg" for number in range(min(MOST_PICTURES, batch))]
+    for number, name in enumerate(names):
+        (folder / name).write_bytes(take_photograph(SERIES, number, longest).jpeg)
+    return [json.dumps({"id": str(item), "uri": names[item % batch % len(names)]}) for item in range(items_of(batch))]
+
+
+def items_of(batch):
+    return max(batch * REPEATED_BATCHES, LEAST_ITEMS)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("batch", type=int)
+    parser.add_argument("--longest", type=int)
+    options = parser.parse_args()
+    options.folder.mkdir(exist_ok=True)
+    lines = make_photographs(options.folder, options.batch, options.longest) if options.longest else make_images(options.folder, options.batch)
+    listing = options.folder / ("list.jsonl" if options.longest else "list.txt")
+    listing.write_text("\n".join(lines) + "\n")
+    print(json.dumps({"list": str(listing)}))
 
 
 if __name__ == "__main__":
-    print(json.dumps({"list": str(make_images(sys.argv[1], int(sys.argv[2])))}))
+    main()

@@ -15,8 +15,8 @@ from processes import die_with_parent, kill_group
 SHOT_SECONDS = 300
 
 
-def run_for_json(name, command, environment=None):
-    """The last line that the command prints, parsed. A command that takes too long is killed with its whole process group."""
+def run_to_end(name, command, environment=None):
+    """What the command prints. A command that takes too long is killed with its whole process group."""
     try:
         with tempfile.TemporaryDirectory(prefix="offramp-bench-") as folder:   # for whatever it leaves
             child = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -29,9 +29,18 @@ def run_for_json(name, command, environment=None):
                     kill_group(child.pid)
                     raise
         if child.returncode == 0:
-            return json.loads(told.strip().splitlines()[-1])
+            return told
         raise ContestantError(f"{name} ended with {child.returncode}\n{told[-1000:]}{logged[-3000:]}")
-    except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as problem:
+    except (OSError, subprocess.TimeoutExpired, ValueError) as problem:
+        raise ContestantError(f"{name}: {problem}\n    command: {' '.join(map(str, command))}") from problem
+
+
+def run_for_json(name, command, environment=None):
+    """The last line that the command prints, parsed."""
+    told = run_to_end(name, command, environment)
+    try:
+        return json.loads(told.strip().splitlines()[-1])
+    except (ValueError, IndexError) as problem:
         raise ContestantError(f"{name}: {problem}\n    command: {' '.join(map(str, command))}") from problem
 
 

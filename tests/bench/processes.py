@@ -59,6 +59,15 @@ def usage_of_all(pids):
     return sum((usage_of(pid) for pid in pids), Usage())
 
 
+def children_of(pid):
+    """The processes that this one has started and that live."""
+    found = []
+    for task in pathlib.Path(f"/proc/{pid}/task").glob("*"):
+        with contextlib.suppress(OSError, ValueError):
+            found += [int(child) for child in (task / "children").read_text().split()]
+    return found
+
+
 def members_of(groups):
     """The processes of these process groups, a dead one's left-over entry not counted."""
     wanted, found = set(groups), []

@@ -32,6 +32,8 @@ def row_table(result):
     lines = [f"## {result['row']}", "", result["stands_for"], ""]
     if result["failure"]:
         return "\n".join([*lines, f"FAILED: {result['failure'].strip()}", ""])
+    if result["left_out"]:
+        return "\n".join([*lines, f"Left out: {result['left_out']}.", ""])
     if result["kind"] == "contest":
         lines += contest_table(result)
     if result["kind"] == "curve":
@@ -83,7 +85,8 @@ def started_lines(result):
         counts = how["readers"] if isinstance(how["readers"], (list, tuple)) else [how["readers"]]
         readers = f", readers: {', '.join(map(str, counts))}" if any(counts) else ""
         reading = f", which read with {how['reads_with']}" if how["reads_with"] else ""
-        lines.append(f"- {name}: `{' '.join([how['program'], *flag_list(how['flags'])])}`{readers}{reading}")
+        own = f" with `{' '.join(flag_list(how['readers_flags']))}`" if how["readers_flags"] else ""
+        lines.append(f"- {name}: `{' '.join([how['program'], *flag_list(how['flags'])])}`{readers}{own}{reading}")
     return lines
 
 
@@ -122,6 +125,8 @@ def target_table(results):
     for result in results:
         if result["failure"]:
             lines.append(f"| {result['row']} | | | | failed | {result['failure'].strip().splitlines()[0]} |")
+        if result["left_out"]:
+            lines.append(f"| {result['row']} | | | | left out | {result['left_out']} |")
         for target in result["targets"]:
             lines.append(f"| {result['row']} | {target['what']} | {target['wanted']} | {target['found']} | "
                          f"{'reached' if target['reached'] else 'missed'} | {target['reason']} |")

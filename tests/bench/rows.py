@@ -2,37 +2,37 @@
 
 import contextlib
 import dataclasses
+import os
 import pathlib
-import shutil
 import subprocess
-import sys
 import tempfile
 import time
 
 from contest import hold_contest, load, rounds_of
 from contestants import ContestantError, OfframpRun, Peer
 from intervals import ratio, spread
-from one_shots import MessageBench, run_for_json, run_python_for_json
-from workloads import IMAGES, OUTPUT, Messages, Ours, PeerProgram
+from materials import Materials, Wanting
+from one_shots import MessageBench, run_python_for_json
+from specs import Messages, Ours, PeerProgram
 
 PER_WINDOW = ("bytes_per_batch", "producer_cpu_ms_per_batch", "readers_cpu_ms_per_batch", "producer_faults_per_batch",
               "readers_faults_per_batch", "producer_private_mib", "readers_private_mib")
 HOPS = ("filled_to_broker_awake_p50_us", "broker_step_p50_us")   # parts of our latency
-IMAGES_PROGRAM = pathlib.Path(__file__).resolve().with_name("images.py")
 
 
 def run_row(row, places, pace, tell=lambda text: None):
-    """The row's result. One that fails says why in "failure"; nothing of it is left running."""
+    """The row's result. One that fails says why in "failure", one that cannot be run here in "left_out"; nothing of it is left running."""
     began = time.monotonic()
     result = {"row": row.id, "workload": row.workload, "stands_for": row.stands_for, "kind": row.kind, "unit": row.unit, "batch": row.batch,
               "raw_bytes": row.raw_bytes, "ours": row.contestants[0].name, "started_as": {}, "contestants": {}, "ratios_of": {},
-              "beside": row.beside, "targets": [], "curve": [], "notes": [], "failure": None}
+              "beside": row.beside, "targets": [], "curve": [], "notes": [], "cores": len(os.sched_getaffinity(0)), "left_out": None, "failure": None}
     places.row = row.id
     pace = pace_of(row, pace)
     result["settle_seconds"] = pace.settle_seconds
     with failures_into(result), tempfile.TemporaryDirectory(prefix="offramp-bench-row-") as folder, contextlib.ExitStack() as stack:
         with failures_into(result):   # the row's own, before what its end may add
             builder = RowBuilder(places, pathlib.Path(folder), stack)
+            builder.require(row.needs)
             result["started_as"] = {spec.name: builder.describe(spec) for spec in row.contestants}
             if row.curve:
                 result["started_as"][result["ours"]]["readers"] = row.curve
@@ -53,33 +53,31 @@ def failures_into(result):
     except (ContestantError, OSError, subprocess.SubprocessError) as problem:
         told = str(problem) if isinstance(problem, ContestantError) else f"{type(problem).__name__}: {problem}"
         result["failure"] = "\n".join(filter(None, [result["failure"], told]))
+    except Wanting as problem:
+        result["left_out"] = str(problem)
 
 
 class RowBuilder:
     """Makes a row's contestants and closes them at its end."""
 
     def __init__(self, places, folder, stack):
-        self._places, self._folder, self._stack = places, folder, stack
+        self._places, self._stack = places, stack
+        self._materials = Materials(folder, places.shared or folder, stack, places.given, places.gpu, places.small)
         self.notes = []
+
+    def require(self, needs):
+        self._materials.require(needs)
 
     def make(self, spec):
         if isinstance(spec, Messages):
             program = MessageBench(spec.name, self._places, spec.consumers, spec.slabs, spec.bare)
         elif isinstance(spec, Ours):
-            program = OfframpRun(spec.name, self._places, self._fill_in(spec.flags), spec.consumers)
+            program = OfframpRun(spec.name, self._places, self._materials.fill_in(spec.flags), spec.consumers,
+                                 self._materials.fill_in(spec.consumer_flags, spec.flags))
         else:
-            program = Peer(spec.name, self._places, spec.program, self._with_reader(spec), spec.readers)
+            program = Peer(spec.name, self._places, spec.program, self._materials.fill_in(self._with_reader(spec)), spec.readers)
         self._stack.callback(program.close)
         return program
-
-    def _fill_in(self, flags):
-        filled = dict(flags)
-        if filled.get("input") == IMAGES:
-            filled["input"] = run_for_json("pictures", [sys.executable, IMAGES_PROGRAM, self._folder, filled["batch"]])["list"]
-        if filled.get("output") == OUTPUT:
-            filled["output"] = self._folder / "masks"
-            shutil.rmtree(filled["output"], ignore_errors=True)
-        return filled
 
     def describe(self, spec):
         """What a reader must know to judge a contestant's figures: program, flags, how many readers and how those read."""
@@ -87,7 +85,8 @@ class RowBuilder:
         flags = {"slabs": spec.slabs, "bare": spec.bare} if isinstance(spec, Messages) else {name: value for name, value in spec.flags.items() if value is not None}
         readers = spec.readers if isinstance(spec, PeerProgram) else spec.consumers
         native = "our consumers' loop" if self._places.native_reader() else "NumPy"
-        return {"program": program, "flags": flags, "readers": readers, "reads_with": native if reads_all(spec) else None}
+        return {"program": program, "flags": flags, "readers": readers, "reads_with": native if reads_all(spec) else None,
+                "readers_flags": spec.consumer_flags if isinstance(spec, Ours) else {}}
 
     def _with_reader(self, spec):
         if not reads_all(spec):

@@ -101,3 +101,31 @@ class Figure:
         value = ours / other["median"]
         return verdict(what, f"≤ {self.at_most}", value, value <= self.at_most,
                        f"{value:.3g} ({ours:.3g} of {other['median']:.3g} s)" if self.over else f"{value:.3g} s")
+
+
+@dataclasses.dataclass(frozen=True)
+class SmallestOf:
+    """Our rate over the slowest of these contestants': what limits a row whose work passes through all of them."""
+    limits: tuple
+    at_least: float
+
+    def judge(self, result):
+        smallest = min(self.limits, key=lambda name: result["contestants"][name]["rate"]["median"])
+        ratio = result["ratios_of"][result["ours"]][smallest]
+        return verdict(f"rate over the smallest of {', '.join(self.limits)}", f"≥ {self.at_least}", ratio["median"], ratio["median"] >= self.at_least,
+                       f"{ratio['median']:.4g} [{ratio['low']:.4g}, {ratio['high']:.4g}], {smallest}")
+
+
+@dataclasses.dataclass(frozen=True)
+class CoresAllow:
+    """Our rate over what the machine's cores allow for the CPU time that a batch takes in all these contestants together."""
+    parts: tuple
+    at_least: float
+
+    def judge(self, result):
+        spent = sum(result["contestants"][name][key]["median"] for name in self.parts for key in ("producer_cpu_ms_per_batch", "readers_cpu_ms_per_batch"))
+        what, wanted = f"rate over what {result['cores']} cores allow for {', '.join(self.parts)} together", f"≥ {self.at_least}"
+        if spent <= 0:
+            return verdict(what, wanted, None, False)
+        ours, allowed = result["contestants"][result["ours"]]["rate"]["median"], 1000 * result["cores"] / spent
+        return verdict(what, wanted, ours / allowed, ours >= self.at_least * allowed, f"{ours / allowed:.3g} ({ours:.4g} of {allowed:.4g} /s)")

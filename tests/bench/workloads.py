@@ -6,105 +6,9 @@ measure nothing.
 
 import dataclasses
 
+from file_workloads import picture_rows, text_rows
+from specs import ARTICLE_BYTES, FEATURE_MAPS, IMAGES, PEER_ALONE, Messages, Ours, PeerProgram, Row, Sizes, alone, article, ceiling
 from targets import Bytes, Cpu, Figure, Latency, Rate, Ratio
-
-ARTICLE_BYTES = 64 * 21 * 512 * 512 * 4     # one batch's logits in float32
-IMAGE_BYTES = 64 * 3 * 512 * 512 * 4        # one batch's input
-FEATURE_MAPS = "96x256x256,192x128x128,384x64x64,768x32x32"
-PEER_ALONE = "article, compute alone"        # tells the peer's model from its egress
-IMAGES, OUTPUT = "{images}", "{output}"     # made by the driver when the row runs
-
-
-@dataclasses.dataclass(frozen=True)
-class Ours:
-    """A producer with consumers; compute alone needs none."""
-    name: str
-    flags: dict
-    consumers: int = 0
-
-
-@dataclasses.dataclass(frozen=True)
-class PeerProgram:
-    """A program of peers/."""
-    name: str
-    program: str
-    flags: dict
-    readers: int = 0
-
-
-@dataclasses.dataclass(frozen=True)
-class Messages:
-    """offramp-message-bench: the channels alone; `bare`: libzmq alone, in the latency row."""
-    name: str
-    consumers: int
-    slabs: int
-    bare: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-    id: str
-    stands_for: str
-    contestants: tuple
-    targets: tuple = ()
-    batch: int = 64               # samples in what the row counts
-    unit: str = "batches"
-    kind: str = "contest"         # or "latency", "start", "curve"
-    raw_bytes: int = 0            # of a batch before any transform
-    curve: tuple = ()             # numbers of consumers
-    start_batches: int = 0        # enough that the whole pool is ready before a run ends
-    beside: tuple = ()            # pairs of other contestants: the first one's rate over the second's is shown as well
-    settle_seconds: float = 0     # where a contestant that is stopped may have left the GPU more work than the pace allows for
-
-    @property
-    def workload(self):
-        return self.id.partition("-")[0]
-
-
-class Sizes:
-    """What full and small rows differ in."""
-
-    def __init__(self, small):
-        self.small = small
-        self.batch = 2 if small else 64
-        self.side = 32 if small else 512
-        self.slabs = {"slabs": 4, "samples-per-slab": 1} if small else {"slabs": 64, "samples-per-slab": 8}
-        self.logits = self.batch * 21 * self.side * self.side * 4
-        self.copy_bytes = 1 << 20 if small else ARTICLE_BYTES
-        self.peer_slabs = 4 if small else 8
-        # A peer gives the GPU work as long as it has free slabs: 8 batches of 0.1 s each, and the copies behind them.
-        self.peer_settles = 0 if small else 2
-
-    def readers(self, full):
-        return min(full, 2) if self.small else full
-
-    def precision(self, full):
-        return "fp32" if self.small else full
-
-    def deeplab(self, precision, **more):
-        return {"model": "deeplabv3-resnet50", "batch": self.batch, "image-size": self.side, **self.slabs,
-                "precision": self.precision(precision), **{name.replace("_", "-"): value for name, value in more.items()}}
-
-    def deeplab_peer(self, name, rung, precision, way, reader="read-all", readers=8):
-        return article(name, self.readers(readers), {"rung": rung, "model": "deeplabv3", "precision": self.precision(precision),
-                                                     "batch": self.batch, "image-size": self.side, "input": way, "reader": reader,
-                                                     "slabs": self.peer_slabs})
-
-
-def article(name, readers, flags):
-    if flags["rung"] in ("0", "compute-alone"):
-        return PeerProgram(name, "article.py", flags)
-    return PeerProgram(name, "article.py", {**flags, "readers": readers}, readers)
-
-
-def alone(flags, name="compute alone", **more):
-    """The same program with its outputs dropped on the device."""
-    return Ours(name, {**flags, "rung": "compute-alone", **{key.replace("_", "-"): value for key, value in more.items()}})
-
-
-def ceiling(sizes, tensors, batch, name="copy ceiling", **more):
-    flags = {"bytes": ",".join(map(str, tensors)), "batch": batch, "buffers": sizes.peer_slabs, **more}
-    return PeerProgram(name, "bare_copies.py", flags)
 
 
 def article_rows(sizes):
@@ -212,15 +116,6 @@ def product(shape):
     return number
 
 
-def image_rows(sizes):
-    flags = sizes.deeplab("bf16", transform="class-map")
-    images = {**flags, "source": "images", "input": IMAGES, "batches": None}
-    return [Row("W7", "A whole road: JPEG files in, PNG masks out",
-                (Ours("ours", {**images, "processor": "mask-png", "output": OUTPUT}, sizes.readers(8)),
-                 alone(flags, "model and transform alone", synthetic_on="device")),
-                (Ratio("model and transform alone", 0.95),), sizes.batch, raw_bytes=sizes.logits)]
-
-
 def ingress_rows(sizes):
     flags = sizes.deeplab("bf16")
     images = {**flags, "source": "images", "input": IMAGES, "batches": None}
@@ -275,10 +170,14 @@ def curve_rows(sizes):
                 raw_bytes=sizes.logits, curve=(1, 2) if sizes.small else (1, 2, 3, 4, 6, 8, 12, 15))]
 
 
-def make_rows(small):
-    sizes = Sizes(small)
+def make_rows(small, gpu=True):
+    """All of them; without a GPU, unless they are small, those from files to files."""
+    sizes = Sizes(small, gpu)
+    from_files = [*picture_rows(sizes), *text_rows(sizes)]
+    if not gpu and not small:
+        return from_files
     return [*article_rows(sizes), *fast_model_rows(sizes), *transform_rows(sizes), *small_batch_rows(sizes), *copy_rows(sizes),
-            *image_rows(sizes), *message_rows(sizes), *ingress_rows(sizes), *start_rows(sizes), *curve_rows(sizes)]
+            *message_rows(sizes), *ingress_rows(sizes), *from_files, *start_rows(sizes), *curve_rows(sizes)]
 
 
 def choose(rows, wanted):

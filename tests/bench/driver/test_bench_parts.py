@@ -1,6 +1,8 @@
 """The benchmark's parts: statistics, windows, orders, rows, targets, tables, the file in which peers count, and what it does when programs
 fail."""
 
+import argparse
+import contextlib
 import json
 import math
 import os
@@ -13,10 +15,13 @@ import contest
 import intervals
 import report
 import rows
+import specs
 import targets
 import workloads
 from contestants import ContestantError, Look, Places, flag_list
+from given import Given, given_by
 from left_behind import objects_of_dead_runs
+from materials import Materials
 from one_shots import MessageBench, run_for_json
 from peers.progress import CELL, COMMITS, RECORD, RECORDS, ProgressCell, ProgressReader, make_progress_file, map_progress_file
 from processes import Usage, members_of
@@ -179,7 +184,7 @@ class RowsTest(unittest.TestCase):
     def test_every_workload_is_there_in_both_sizes(self):
         for small in (False, True):
             rows = workloads.make_rows(small)
-            self.assertEqual({f"W{number}" for number in range(1, 10)} | {"latency", "start", "E"},
+            self.assertEqual({f"W{number}" for number in range(1, 12)} | {"latency", "start", "E"},
                              {row.workload.rstrip("ab") for row in rows})
             self.assertEqual(len(rows), len({row.id for row in rows}))
             for row in rows:
@@ -188,6 +193,7 @@ class RowsTest(unittest.TestCase):
                 for target in row.targets:
                     over = getattr(target, "over", None)
                     self.assertTrue(over is None or over in names, f"{row.id}: {target}")
+                    self.assertLessEqual({*getattr(target, "limits", ()), *getattr(target, "parts", ())}, set(names), f"{row.id}: {target}")
 
                 for pair in row.beside:
                     self.assertLessEqual(set(pair), set(names), row.id)
@@ -217,8 +223,57 @@ class RowsTest(unittest.TestCase):
         self.assertEqual(["W4a-4-readers", "W4a-1-reader", "W4b"], [row.id for row in workloads.choose(rows, ["W4"])])
         self.assertEqual(["W2-host"], [row.id for row in workloads.choose(rows, ["W2-host"])])
         self.assertEqual(rows, workloads.choose(rows, []))
-        with self.assertRaisesRegex(ValueError, "no row or workload 'W10'; known: W1-host-write"):
-            workloads.choose(rows, ["W1", "W10"])
+        with self.assertRaisesRegex(ValueError, "no row or workload 'W77'; known: W1-host-write"):
+            workloads.choose(rows, ["W1", "W77"])
+
+    def test_without_a_gpu_the_rows_from_files_to_files_are_measured_and_all_are_shown(self):
+        self.assertEqual(["W7", "W10-cut-out", "W11-sqlite", "W11-postgres"], [row.id for row in workloads.make_rows(False, gpu=False)])
+        self.assertEqual(workloads.make_rows(True), workloads.make_rows(True, gpu=False))
+
+    def test_a_peer_has_as_many_processes_as_ours_has_threads_and_consumers(self):
+        for small, gpu in ((False, True), (False, False), (True, False)):
+            for row in workloads.choose(workloads.make_rows(small, gpu), ["W7", "W10"]):
+                ours, peer = row.contestants[0], row.contestants[-1]
+                self.assertEqual((ours.flags["decode-workers"], ours.consumers), (peer.flags["loaders"], peer.readers))
+                for flag in ("batch", "image-size", "precision", "input"):
+                    self.assertEqual(ours.flags[flag], peer.flags[flag])
+
+
+class MaterialsTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def materials(self, **given):
+        return Materials(self.folder, self.folder, contextlib.ExitStack(), Given(**given), gpu=False, small=True)
+
+    def test_each_contestant_has_an_output_of_its_own_and_all_read_the_same_texts(self):
+        materials = self.materials()
+        first, second = (materials.fill_in({"batch": 4, "output": specs.OUTPUT, "input": specs.LINES}) for _ in range(2))
+        self.assertNotEqual(first["output"], second["output"])
+        self.assertEqual(first["input"], second["input"])
+        self.assertGreaterEqual(len(first["input"].read_text().splitlines()), 100_000)
+
+    def test_what_the_user_has_ready_is_taken(self):
+        (self.folder / "mine.toml").write_text('input-shape = "2x48"\ninput-dtype = "int32"\n')
+        materials = self.materials(sentences=self.folder, encoder=self.folder / "mine.pt2", postgres="postgres://me@/db")
+        flags = {"model": specs.ENCODER, "folder": specs.SENTENCES, "max-tokens": specs.MAX_TOKENS, "sink": specs.POSTGRES}
+        self.assertEqual({"model": self.folder / "mine.pt2", "folder": self.folder, "max-tokens": 48, "sink": "postgres://me@/db"},
+                         materials.fill_in(flags))
+
+    def test_a_row_that_needs_what_is_not_there_is_left_out_and_nothing_is_started(self):
+        with unittest.mock.patch("materials.importlib.util.find_spec", return_value=None):
+            for name, wanting in (("W11-sqlite", "needs the Python packages tokenizers, sentence_transformers"), ("W11-postgres", "needs")):
+                row, = workloads.choose(workloads.make_rows(True), [name])
+                result = rows.run_row(row, Places(self.folder), contest.Pace(windows=2, seconds=0.1, settle_seconds=0))
+                self.assertIn(wanting, result["left_out"])
+                self.assertIsNone(result["failure"])
+
+    def test_options_go_before_variables(self):
+        environment = {"OFFRAMP_BENCH_ENCODER": "/theirs.pt2", "OFFRAMP_BENCH_POSTGRES": "postgres://theirs"}
+        found = given_by(argparse.Namespace(sentences=None, encoder="/mine.pt2", postgres=None), environment)
+        self.assertEqual(Given(sentences=None, encoder=pathlib.Path("/mine.pt2"), postgres="postgres://theirs"), found)
 
 
 class FailuresTest(unittest.TestCase):
@@ -277,8 +332,8 @@ def result_with(**changes):
     return {"row": "W", "stands_for": "a test", "kind": "contest", "unit": "batches", "ours": "ours", "raw_bytes": 100, "failure": None,
             "contestants": contestants, "ratios_of": {"ours": {"limit": {"median": 0.99, "mean": 0.99, "low": 0.98, "high": 1.0}}},
             "beside": [], "settle_seconds": 0.5,
-            "started_as": {"ours": {"program": "offramp-producer", "flags": {"batch": 4}, "readers": 2, "reads_with": None}},
-            "targets": [], "curve": [], "notes": [], **changes}
+            "started_as": {"ours": {"program": "offramp-producer", "flags": {"batch": 4}, "readers": 2, "readers_flags": {}, "reads_with": None}},
+            "targets": [], "curve": [], "notes": [], "cores": 4, "left_out": None, **changes}
 
 
 class TargetsTest(unittest.TestCase):
@@ -296,6 +351,23 @@ class TargetsTest(unittest.TestCase):
         self.assertTrue(targets.Cpu("limit", 0.05).judge(result_with()).reached)
         self.assertTrue(targets.Bytes(0.01).judge(result_with()).reached)
         self.assertFalse(targets.Bytes(0.009).judge(result_with()).reached)
+
+    def test_of_several_limits_the_smallest_counts(self):
+        result = result_with()
+        result["contestants"]["other"] = {"rate": {"median": 8.0}}
+        result["ratios_of"]["ours"]["other"] = {"median": 1.2, "low": 1.1, "high": 1.3}
+        found = targets.SmallestOf(("limit", "other"), 1.1).judge(result)
+        self.assertEqual((1.2, True, "1.2 [1.1, 1.3], other"), (found.value, found.reached, found.found))
+        self.assertFalse(targets.SmallestOf(("limit",), 1.1).judge(result).reached)
+
+    def test_what_the_cores_allow_is_for_the_cpu_time_of_all_parts_together(self):
+        result = result_with()
+        for name, producer, readers in (("limit", 20.0, 30.0), ("other", 250.0, 100.0)):
+            result["contestants"][name] = {"producer_cpu_ms_per_batch": {"median": producer}, "readers_cpu_ms_per_batch": {"median": readers}}
+        found = targets.CoresAllow(("limit", "other"), 0.9).judge(result)     # four cores: ten batches a second
+        self.assertAlmostEqual(0.99, found.value)
+        self.assertTrue(found.reached)
+        self.assertIn("of 10 /s", found.found)
 
     def test_figures_by_themselves_and_over_others(self):
         result = result_with(contestants={"ours": {"figures": {"seconds": {"median": 0.4}, "p50_us": {"median": 40.0}}},
@@ -337,6 +409,15 @@ class ReportTest(unittest.TestCase):
         failed = result_with(failure="ours ended with 83\nits log")
         self.assertIn("FAILED: ours ended with 83\nits log", report.row_table(failed))
         self.assertIn("| W | | | | failed | ours ended with 83 |", report.summary([failed]))
+
+    def test_a_row_that_is_left_out_says_why_in_both_tables(self):
+        left_out = result_with(left_out="needs a database")
+        self.assertIn("Left out: needs a database.", report.row_table(left_out))
+        self.assertIn("| W | | | | left out | needs a database |", report.summary([left_out]))
+
+    def test_flags_that_only_consumers_have_are_shown(self):
+        started = {"ours": {"program": "offramp-producer", "flags": {"batch": 4}, "readers": 2, "readers_flags": {"source": "jsonl"}, "reads_with": None}}
+        self.assertIn("- ours: `offramp-producer --batch 4`, readers: 2 with `--source jsonl`\n", report.row_table(result_with(started_as=started)))
 
     def test_results_are_plain_data(self):
         json.dumps(result_with())

