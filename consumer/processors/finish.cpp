@@ -3,10 +3,12 @@
 #include <filesystem>
 
 #include "common/base/log.hpp"
+#include "consumer/processors/postgres_layouts.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/sinks/atomic_file.hpp"
 #include "consumer/sinks/cannot_write.hpp"
 #include "consumer/sinks/durability.hpp"
+#include "consumer/sinks/hnsw_index.hpp"
 #include "consumer/sinks/output_database.hpp"
 #include "consumer/sinks/output_name.hpp"
 #include "consumer/sinks/postgres_table.hpp"
@@ -43,7 +45,19 @@ std::vector<std::string> databases_of(const RunConfig& own) {
     return {};
 }
 
-bool is_in_postgres(const RunConfig& own) { return own.processor == "embeddings-postgres"; }
+// What a processor's table in the PostgreSQL of --sink is; nothing for one that has none there.
+const PostgresLayout* layout_of(const RunConfig& own) {
+    if (own.processor == "embeddings-postgres") return &kEmbeddingsLayout;
+    if (own.processor == "records-postgres") return &kRecordsLayout;
+    return nullptr;
+}
+
+void finish_table(const RunConfig& own, const PostgresLayout& layout) {
+    const std::string table = own.postgres_table_of(layout.contents);
+    finish_postgres_table(layout, own.output, own.sink, table, [&](PostgresDatabase& database) {
+        if (&layout == &kEmbeddingsLayout && own.index == "hnsw") make_hnsw_index(database, table, layout.second.suffix);
+    });
+}
 
 void merge_series(const RunConfig& config, const Series& series) {
     const std::string file = config.output + "/" + series.file;
@@ -62,13 +76,13 @@ void merge_series(const RunConfig& config, const Series& series) {
 void finish_own(const RunConfig& own) {
     for (const Series& series : kSeries) merge_series(own, series);
     for (const std::string& name : databases_of(own)) finish_database(own.output, name);
-    if (is_in_postgres(own)) finish_postgres_table(own.output, own.sink, own.sink_table, own.index);
+    if (const PostgresLayout* layout = layout_of(own)) finish_table(own, *layout);
 }
 
 void start_own_over(const RunConfig& own) {
     for (const Series& series : kSeries) remove_series(own.output, series.name, own.output + "/" + series.file);
     for (const std::string& name : databases_of(own)) remove_database(own.output, name);
-    if (is_in_postgres(own)) remove_postgres_table(own.output, own.sink, own.sink_table);
+    if (const PostgresLayout* layout = layout_of(own)) remove_postgres_table(*layout, own.output, own.sink, own.postgres_table_of(layout->contents));
 }
 
 }  // namespace
@@ -87,7 +101,8 @@ void start_over(const RunConfig& config) {
     if (config.output.empty()) return;
     for (const RunConfig& own : configs_of(config)) {
         for (const std::string& name : databases_of(own)) require_replaceable(own.output, name);
-        if (is_in_postgres(own)) require_replaceable_postgres_table(own.output, own.sink, own.sink_table, own.resume);
+        if (const PostgresLayout* layout = layout_of(own))
+            require_replaceable_postgres_table(*layout, own.output, own.sink, own.postgres_table_of(layout->contents), own.resume);
     }
     const std::string manifest = config.output + "/" + std::string(kReservedPrefix) + "manifest";
     std::error_code failure;

@@ -43,6 +43,12 @@ const std::string& ProcessorOptions::output_for(std::string_view processor) cons
     return config->output;
 }
 
+const std::string& ProcessorOptions::postgres_sink(std::string_view processor) const {
+    if (!config->has_postgres_sink())
+        throw ConfigError("processor " + std::string(processor) + " needs --sink", "Give the database: postgres://USER@HOST/DATABASE");
+    return config->sink;
+}
+
 int ProcessorOptions::png_level() const {
     if (config->png_level > 9)
         throw ConfigError("--png-level is " + std::to_string(config->png_level), "zlib's levels are 0 to 9");

@@ -55,6 +55,8 @@ struct ProcessorOptions {
     // The folder for the files of a processor that leaves some, `processor`. Errors: ConfigError without --output; SystemError with
     // CannotWrite when it cannot be written.
     const std::string& output_for(std::string_view processor) const;
+    // Where the rows of a processor go that writes to a PostgreSQL, `processor`. Errors: ConfigError without --sink.
+    const std::string& postgres_sink(std::string_view processor) const;
     // Errors: ConfigError when it is none of zlib's.
     int png_level() const;
 };

@@ -118,7 +118,7 @@ TEST_P(ProcessorContract, HolesAreSkipped) {
     for (const auto& [name, text] : tree) {
         EXPECT_THAT(name, ::testing::Not(::testing::HasSubstr("image\\4.jpg")));
         EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("image\\4.jpg")));
-        if (GetParam() == "records")
+        if (GetParam().starts_with("records"))
             EXPECT_THAT(text, ::testing::AnyOf("", ::testing::HasSubstr("image\\\\4.jpg\tskipped\t{}")));
         else
             EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("image\\\\4.jpg")));

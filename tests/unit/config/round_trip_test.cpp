@@ -100,7 +100,7 @@ RunConfig any_config() {
     config.consumer_user = any_word({"", "post", "www-data"});
     config.processor = any_word({"auto", "write", "checksum", "mask-png", "none", "mask-png,cut-out"});
     config.output = any_path();
-    config.sink_table = any_word({"embeddings", "a.b_2"});
+    config.sink_table = any_word({"auto", "embeddings", "a.b_2"});
     config.index = any_word({"none", "hnsw"});
     config.write_path = any_path() + "w";
     config.write_copy = *rc::gen::arbitrary<bool>();
