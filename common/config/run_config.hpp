@@ -91,6 +91,7 @@ struct RunConfig {
     std::string output;              // folder, or for `write` a path
     std::string sink;                          // a database that rows go to: postgres:// or libpq's key words
     std::string sink_table = "auto";           // there; perhaps SCHEMA.NAME; "auto": each processor's own
+    std::uint32_t sink_patience_seconds = 300; // with a database by which nothing moves, before the consumer gives its slab back
     std::string index = "none";                // of vectors there, when the run has ended: "none", "hnsw"
     std::string write_path = "/dev/null";
     bool write_copy = false;  // `write`: serialise into a copy first, as the article does

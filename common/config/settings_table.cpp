@@ -265,6 +265,8 @@ void add_consumers(std::vector<Setting>& table) {
                    "Processors `embeddings-postgres`, `records-postgres`: the database; a password better by PGPASSWORD or ~/.pgpass");
     consumers.text("sink-table", &RunConfig::sink_table, "NAME", "lower-case letters, digits and '_', at most 48; before it perhaps a schema and '.'",
                    "Table in the database of --sink; auto: `embeddings`, `records`", check_table);
+    consumers.whole("sink-patience-seconds", &RunConfig::sink_patience_seconds, {1, 86400, ""},
+                    "Database of --sink: a consumer waits so long for an answer, then gives its slab back and comes again (exit code 75)");
     consumers.word("index", &RunConfig::index, {"none", "hnsw"}, "Processor `embeddings-postgres`: hnsw makes an index of its vectors when the run has ended");
     consumers.text("write-path", &RunConfig::write_path, "FILE", "a path",
                    "Where the processor `write` writes", check_not_empty);

@@ -53,9 +53,9 @@ const PostgresLayout* layout_of(const RunConfig& own) {
 }
 
 void finish_table(const RunConfig& own, const PostgresLayout& layout) {
-    const std::string table = own.postgres_table_of(layout.contents);
-    finish_postgres_table(layout, own.output, own.sink, table, [&](PostgresDatabase& database) {
-        if (&layout == &kEmbeddingsLayout && own.index == "hnsw") make_hnsw_index(database, table, layout.second.suffix);
+    const PostgresTarget target = postgres_target_of(own, layout.contents);
+    finish_postgres_table(layout, own.output, target, [&](PostgresDatabase& database) {
+        if (&layout == &kEmbeddingsLayout && own.index == "hnsw") make_hnsw_index(database, target.table, layout.second.suffix);
     });
 }
 
@@ -82,7 +82,7 @@ void finish_own(const RunConfig& own) {
 void start_own_over(const RunConfig& own) {
     for (const Series& series : kSeries) remove_series(own.output, series.name, own.output + "/" + series.file);
     for (const std::string& name : databases_of(own)) remove_database(own.output, name);
-    if (const PostgresLayout* layout = layout_of(own)) remove_postgres_table(*layout, own.output, own.sink, own.postgres_table_of(layout->contents));
+    if (const PostgresLayout* layout = layout_of(own)) remove_postgres_table(*layout, own.output, postgres_target_of(own, layout->contents));
 }
 
 }  // namespace
@@ -102,7 +102,7 @@ void start_over(const RunConfig& config) {
     for (const RunConfig& own : configs_of(config)) {
         for (const std::string& name : databases_of(own)) require_replaceable(own.output, name);
         if (const PostgresLayout* layout = layout_of(own))
-            require_replaceable_postgres_table(*layout, own.output, own.sink, own.postgres_table_of(layout->contents), own.resume);
+            require_replaceable_postgres_table(*layout, own.output, postgres_target_of(own, layout->contents), own.resume);
     }
     const std::string manifest = config.output + "/" + std::string(kReservedPrefix) + "manifest";
     std::error_code failure;

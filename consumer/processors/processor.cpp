@@ -43,10 +43,14 @@ const std::string& ProcessorOptions::output_for(std::string_view processor) cons
     return config->output;
 }
 
-const std::string& ProcessorOptions::postgres_sink(std::string_view processor) const {
+PostgresTarget ProcessorOptions::postgres_target(std::string_view contents) const {
     if (!config->has_postgres_sink())
-        throw ConfigError("processor " + std::string(processor) + " needs --sink", "Give the database: postgres://USER@HOST/DATABASE");
-    return config->sink;
+        throw ConfigError("processor " + std::string(contents) + "-postgres needs --sink", "Give the database: postgres://USER@HOST/DATABASE");
+    return postgres_target_of(*config, contents);
+}
+
+PostgresTarget postgres_target_of(const RunConfig& own, std::string_view contents) {
+    return {.sink = own.sink, .table = own.postgres_table_of(contents), .patience = std::chrono::seconds(own.sink_patience_seconds)};
 }
 
 int ProcessorOptions::png_level() const {

@@ -10,6 +10,7 @@
 #include "common/config/run_config.hpp"
 #include "common/slab/slab_view.hpp"
 #include "consumer/sinks/durability.hpp"
+#include "consumer/sinks/postgres_table.hpp"
 
 namespace offramp {
 
@@ -55,11 +56,14 @@ struct ProcessorOptions {
     // The folder for the files of a processor that leaves some, `processor`. Errors: ConfigError without --output; SystemError with
     // CannotWrite when it cannot be written.
     const std::string& output_for(std::string_view processor) const;
-    // Where the rows of a processor go that writes to a PostgreSQL, `processor`. Errors: ConfigError without --sink.
-    const std::string& postgres_sink(std::string_view processor) const;
+    // Where the rows go of a processor that puts `contents` into a PostgreSQL, CONTENTS-postgres. Errors: ConfigError without --sink.
+    PostgresTarget postgres_target(std::string_view contents) const;
     // Errors: ConfigError when it is none of zlib's.
     int png_level() const;
 };
+
+// The place of what a run's processor CONTENTS-postgres writes; the sink may be empty.
+PostgresTarget postgres_target_of(const RunConfig& own, std::string_view contents);
 
 struct ProcessorEntry {
     std::string_view name;

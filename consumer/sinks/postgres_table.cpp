@@ -141,14 +141,14 @@ std::string with_schema(PostgresDatabase& database, const std::string& table) {
     return database.rows("SELECT current_schema()").at(0).at(0).value_or("") + "." + table;
 }
 
-PostgresTable::PostgresTable(const PostgresLayout& layout, const std::string& folder, const std::string& sink, std::string table, Durability durability)
+PostgresTable::PostgresTable(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target, Durability durability)
     : layout_(layout),
       mark_(mark_of(layout, folder)),
-      table_(std::move(table)),
+      table_(target.table),
       rows_(table_in_sql(table_)),
       second_(table_in_sql(table_, layout.second.suffix)),
       durability_(durability),
-      database_(sink) {
+      database_(target.sink, target.patience) {
     // A commit that the server may still forget would be of rows that count as done.
     database_.run("SELECT set_config('synchronous_commit', 'local', false) WHERE current_setting('synchronous_commit') = 'off'");
     database_.run("SELECT pg_advisory_lock_shared(hashtextextended($1, 0))", {lock_of(database_, layout_, table_)});
@@ -189,7 +189,8 @@ void PostgresTable::open(const PostgresColumns& columns) {
     opened_ = true;
 }
 
-void PostgresTable::transact(const PostgresColumns& columns, const std::function<void(PostgresDatabase&)>& work) {
+void PostgresTable::transact(const PostgresColumns& columns, const std::function<void()>& progress, const std::function<void(PostgresDatabase&)>& work) {
+    const PostgresDatabase::Telling telling(database_, progress);
     try {
         if (!opened_) open(columns);
         database_.transact([&] { work(database_); });
@@ -199,32 +200,32 @@ void PostgresTable::transact(const PostgresColumns& columns, const std::function
     }
 }
 
-void finish_postgres_table(const PostgresLayout& layout, const std::string& folder, const std::string& sink, const std::string& table,
+void finish_postgres_table(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target,
                            const std::function<void(PostgresDatabase&)>& complete) {
     const std::string mark = mark_of(layout, folder);
     if (!marked(mark)) return;   // no rows
-    PostgresDatabase database(sink);
-    const Found found = find_ours(database, layout, table);
-    if (!found.there) fail_taken_away(table, database, mark);
-    require_this_one(found, layout, table, database, mark);
+    PostgresDatabase database(target.sink);
+    const Found found = find_ours(database, layout, target.table);
+    if (!found.there) fail_taken_away(target.table, database, mark);
+    require_this_one(found, layout, target.table, database, mark);
     if (complete) complete(database);
 }
 
-void require_replaceable_postgres_table(const PostgresLayout& layout, const std::string& folder, const std::string& sink, const std::string& table, bool resume) {
-    PostgresDatabase database(sink);
-    lock_alone(database, layout, table);
-    if (find_ours(database, layout, table).there && resume && !marked(mark_of(layout, folder)))
-        throw ConfigError("--resume, but nothing in --output " + folder + " continues " + named(table, database) + ", which holds a run's results",
+void require_replaceable_postgres_table(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target, bool resume) {
+    PostgresDatabase database(target.sink, target.patience);
+    lock_alone(database, layout, target.table);
+    if (find_ours(database, layout, target.table).there && resume && !marked(mark_of(layout, folder)))
+        throw ConfigError("--resume, but nothing in --output " + folder + " continues " + named(target.table, database) + ", which holds a run's results",
                           "Give that run's --output; or leave out --resume to replace the table; or give another --sink-table");
 }
 
 // The mark goes last: the table that it stands for is gone by then.
-void remove_postgres_table(const PostgresLayout& layout, const std::string& folder, const std::string& sink, const std::string& table) {
-    PostgresDatabase database(sink);
-    lock_alone(database, layout, table);
-    find_ours(database, layout, table);
+void remove_postgres_table(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target) {
+    PostgresDatabase database(target.sink, target.patience);
+    lock_alone(database, layout, target.table);
+    find_ours(database, layout, target.table);
     std::string tables;
-    for (const std::string& suffix : suffixes_of(layout)) tables += (tables.empty() ? "" : ", ") + table_in_sql(table, suffix);
+    for (const std::string& suffix : suffixes_of(layout)) tables += (tables.empty() ? "" : ", ") + table_in_sql(target.table, suffix);
     database.run("DROP TABLE IF EXISTS " + tables);
     const std::string mark = mark_of(layout, folder);
     std::error_code failure;

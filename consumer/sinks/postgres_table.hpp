@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -30,6 +31,13 @@ struct PostgresColumns {
     std::string copied;  // of the temporary table that rows are copied to
 };
 
+// Where a table is.
+struct PostgresTarget {
+    std::string sink;                   // as PostgresDatabase takes it
+    std::string table;                  // NAME or SCHEMA.NAME
+    std::chrono::seconds patience{300}; // PostgresDatabase's; not with what is done when the run has ended
+};
+
 // The results of a run in a PostgreSQL, which all its consumers write to: a table NAME, perhaps with a second one; made with the first rows. That it is ours, what
 // it holds, the layout's version and a number of its own stand in the tables' comments: "offramp embeddings 1 5f0c...".
 //
@@ -41,12 +49,12 @@ struct PostgresColumns {
 // not one of ours, or holds other results, when another run has begun it anew, and without pgvector.
 class PostgresTable {
   public:
-    // `table`: NAME or SCHEMA.NAME. Connects, and looks at a table that is there.
-    PostgresTable(const PostgresLayout& layout, const std::string& folder, const std::string& sink, std::string table, Durability durability);
+    // Connects, and looks at a table that is there.
+    PostgresTable(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target, Durability durability);
 
     // Runs `work` in a transaction (PostgresDatabase::transact), in which the temporary table `offramp_rows` is there and empty. `columns`: of a table that is
-    // made now; those that are copied are the first call's.
-    void transact(const PostgresColumns& columns, const std::function<void(PostgresDatabase& database)>& work);
+    // made now; those that are copied are the first call's. `progress` is told while the server works.
+    void transact(const PostgresColumns& columns, const std::function<void()>& progress, const std::function<void(PostgresDatabase& database)>& work);
 
     // "table 'embeddings' of PostgreSQL database ...", for errors.
     std::string name() const;
@@ -67,13 +75,13 @@ class PostgresTable {
 
 // When nobody writes any more: `complete`, if any, adds what a table has only when it is whole. A run without a table has nothing to finish. Errors: those of
 // PostgresTable and of `complete`.
-void finish_postgres_table(const PostgresLayout& layout, const std::string& folder, const std::string& sink, const std::string& table,
+void finish_postgres_table(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target,
                            const std::function<void(PostgresDatabase& database)>& complete = {});
 // What would lie in the way of a new table: nothing, or one of ours; with `resume` one that this folder's run has made. Changes nothing. Errors: those of
 // PostgresTable; Error with RunInUse when a consumer of another run is connected for it.
-void require_replaceable_postgres_table(const PostgresLayout& layout, const std::string& folder, const std::string& sink, const std::string& table, bool resume);
+void require_replaceable_postgres_table(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target, bool resume);
 // Removes tables and mark. Errors: as above, before anything is removed; SystemError with CannotWrite.
-void remove_postgres_table(const PostgresLayout& layout, const std::string& folder, const std::string& sink, const std::string& table);
+void remove_postgres_table(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target);
 
 // NAME or SCHEMA.NAME with `suffix`, each part quoted.
 std::string table_in_sql(const std::string& table, std::string_view suffix = {});

@@ -29,14 +29,14 @@ class EmbeddingsPostgres final : public Processor {
     EmbeddingsPostgres(const std::string& folder, const ProcessorOptions& options)
         : vectors_(*options.config, kProcessor),
           makes_index_(options.config->index != "none"),
-          table_(kEmbeddingsLayout, folder, options.postgres_sink(kProcessor), options.config->postgres_table_of(kEmbeddingsLayout.contents), options.durability()) {}
+          table_(kEmbeddingsLayout, folder, options.postgres_target(kEmbeddingsLayout.contents), options.durability()) {}
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         const std::vector<VectorOutput> outputs = vectors_.outputs(slab);
         for (const VectorOutput& output : outputs) require_to_fit(output);
         make_rows(outputs, slab, progress);
         if (rows_.empty() || !still_current()) return;
-        table_.transact(columns_of(outputs), [&](PostgresDatabase& database) {
+        table_.transact(columns_of(outputs), progress, [&](PostgresDatabase& database) {
             for (const VectorOutput& output : outputs) note_output(database, output, slab.model);
             database.copy("COPY offramp_rows FROM STDIN (FORMAT binary)", rows_.finished());
             // In one order for all, so that no two consumers wait for each other.

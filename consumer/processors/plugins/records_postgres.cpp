@@ -26,7 +26,7 @@ class RecordsPostgres final : public Processor {
   public:
     RecordsPostgres(const std::string& folder, const ProcessorOptions& options)
         : rows_(options, kProcessor),
-          table_(kRecordsLayout, folder, options.postgres_sink(kProcessor), options.config->postgres_table_of(kRecordsLayout.contents), options.durability()) {}
+          table_(kRecordsLayout, folder, options.postgres_target(kRecordsLayout.contents), options.durability()) {}
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         copied_.clear();
@@ -35,7 +35,7 @@ class RecordsPostgres final : public Processor {
         table_.transact({.rows = "item bigint PRIMARY KEY, key text NOT NULL, status text NOT NULL, files jsonb NOT NULL, classes jsonb, columns jsonb NOT NULL, "
                                  "model text NOT NULL",
                          .copied = "item bigint, key text, status text, files jsonb, classes jsonb, columns jsonb, model text"},
-                        [&](PostgresDatabase& database) {
+                        progress, [&](PostgresDatabase& database) {
                             database.copy("COPY offramp_rows FROM STDIN (FORMAT binary)", copied_.finished());
                             // In one order for all, so that no two consumers wait for each other.
                             database.run("INSERT INTO " + table_.rows() + " (" + kColumns + ") SELECT " + kColumns + " FROM offramp_rows ORDER BY item" + kUpsert);

@@ -24,7 +24,7 @@ class WithServer(unittest.TestCase):
     """A server for all cases, and a database for each."""
 
     maxDiff = 2000
-    processor = "embeddings-postgres"
+    processor, table = "embeddings-postgres", "embeddings"
 
     @classmethod
     def setUpClass(cls):
@@ -74,6 +74,39 @@ class Killed:
             self.assertGreaterEqual(world.kill_everything(), 4, "launcher, producer, two consumers")
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
         self.assertGreaterEqual(world.summary()["samples"]["done_before"], 8)
+        self.assertEqual(self.rows(), self.undisturbed())
+
+    def begun(self):
+        """A run that was killed as a whole: its table is there, and most of its work is not done."""
+        world = self.world()
+        with world.gate() as gate:
+            world.start()
+            gate.let(6)
+            world.until(lambda: world.status().get("done_samples", 0) >= 32, "the first rows")
+            world.kill_everything()
+        return world
+
+    def waiting(self, seconds):
+        """How many statements have been waiting so long for the table's lock."""
+        return int(self.sql(f"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND clock_timestamp() - query_start > '{seconds} s'")[0][0])
+
+    def test_a_server_that_is_slow_for_several_leases_costs_nothing(self):
+        world = self.begun()
+        with self.server.locked(self.table, self.database):
+            world.start("--resume", "--lease-seconds", "2", "--kill-overdue")
+            world.until(lambda: self.waiting(5) == 2, "both consumers wait for the lock, for more than two leases")
+        self.assertEqual(world.wait(), 0, world.said())
+        summary = world.summary()
+        self.assertEqual((summary["leases_expired"], summary["overdue_killed"], summary["samples"]["redelivered"], summary["given_up"]), (0, 0, 0, []), world.said())
+        self.assertEqual(self.rows(), self.undisturbed())
+
+    def test_a_server_that_does_not_answer_is_given_up_and_come_back_to(self):
+        world = self.begun()
+        with self.server.locked(self.table, self.database):
+            world.start("--resume", "--sink-patience-seconds", "1")
+            world.until(lambda: "has not answered for 1 s: INSERT" in world.said(), "a consumer that gives up")
+        self.assertEqual(world.wait(), 0, world.said())
+        self.assertEqual(world.summary()["given_up"], [])
         self.assertEqual(self.rows(), self.undisturbed())
 
 
@@ -219,7 +252,7 @@ class Runs(Killed, WithServer):
 
 @unittest.skipIf(what_is_missing(), what_is_missing())
 class RunsOfRecords(Killed, WithServer):
-    processor = "npy,records-postgres"
+    processor, table = "npy,records-postgres", "records"
 
     def undisturbed(self):
         world = self.world(processor="npy,records", sink=False)

@@ -112,6 +112,7 @@ RunConfig any_config() {
     config.http_header = any_word({"", "@/run/secrets/header"});
     config.http_body = any_word({"json", "npy"});
     config.http_timeout_seconds = any_of(1U, 3600U);
+    config.sink_patience_seconds = any_of(1U, 86400U);
     config.http_patience_seconds = any_of(1U, 3600U);
     config.finish = *rc::gen::arbitrary<bool>();
     return config;

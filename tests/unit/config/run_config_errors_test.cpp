@@ -112,6 +112,7 @@ const BadValue kBadValues[] = {
     {"http-header", "A: \xff", "@FILE"},
     {"http-body", "xml", "json, npy"},
     {"http-timeout-seconds", "0", "1 to 3600"},
+    {"sink-patience-seconds", "0", "1 to 86400"},
     {"http-patience-seconds", "3601", "1 to 3600"},
     {"retry", "a\xff", "a path"},
     {"finish", "TRUE", "true, false, 1, 0"},
