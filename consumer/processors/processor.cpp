@@ -49,10 +49,6 @@ PostgresTarget ProcessorOptions::postgres_target(std::string_view contents) cons
     return postgres_target_of(*config, contents);
 }
 
-PostgresTarget postgres_target_of(const RunConfig& own, std::string_view contents) {
-    return {.sink = own.sink, .table = own.postgres_table_of(contents), .patience = std::chrono::seconds(own.sink_patience_seconds)};
-}
-
 int ProcessorOptions::png_level() const {
     if (config->png_level > 9)
         throw ConfigError("--png-level is " + std::to_string(config->png_level), "zlib's levels are 0 to 9");

@@ -9,6 +9,7 @@
 
 #include "common/config/run_config.hpp"
 #include "common/slab/slab_view.hpp"
+#include "consumer/processors/run_output.hpp"
 #include "consumer/sinks/durability.hpp"
 #include "consumer/sinks/postgres_table.hpp"
 
@@ -62,13 +63,12 @@ struct ProcessorOptions {
     int png_level() const;
 };
 
-// The place of what a run's processor CONTENTS-postgres writes; the sink may be empty.
-PostgresTarget postgres_target_of(const RunConfig& own, std::string_view contents);
-
 struct ProcessorEntry {
     std::string_view name;
     // Errors: ConfigError when the settings do not fit (no --output, an output folder that cannot be written: CannotWrite).
     std::unique_ptr<Processor> (*make)(const ProcessorOptions& options);
+    // Null for a processor whose results are files of single samples, or none.
+    std::unique_ptr<RunOutput> (*run_output)();
 
     static std::span<const ProcessorEntry> all();
 };

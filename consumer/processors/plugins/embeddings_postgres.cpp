@@ -5,10 +5,10 @@
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
-#include "consumer/processors/postgres_layouts.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/sample_vectors.hpp"
 #include "consumer/sinks/copy_rows.hpp"
+#include "consumer/sinks/hnsw_index.hpp"
 #include "consumer/sinks/postgres_table.hpp"
 #include "consumer/sinks/postgres_text.hpp"
 
@@ -16,6 +16,13 @@ namespace offramp {
 namespace {
 
 constexpr const char* kProcessor = "embeddings-postgres";
+
+constexpr PostgresLayout kLayout{
+    .contents = "embeddings",
+    .version = "1",
+    .needs_pgvector = true,
+    .second = {"_outputs", "output text PRIMARY KEY, dimensions integer NOT NULL, dtype text NOT NULL, normalized boolean NOT NULL, model text NOT NULL"},
+    .indexed = ""};
 
 // pgvector's.
 constexpr std::uint32_t kMaxDimensions = 16'000;
@@ -29,7 +36,7 @@ class EmbeddingsPostgres final : public Processor {
     EmbeddingsPostgres(const std::string& folder, const ProcessorOptions& options)
         : vectors_(*options.config, kProcessor),
           makes_index_(options.config->index != "none"),
-          table_(kEmbeddingsLayout, folder, options.postgres_target(kEmbeddingsLayout.contents), options.durability()) {}
+          table_(kLayout, folder, options.postgres_target(kLayout.contents), options.durability()) {}
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         const std::vector<VectorOutput> outputs = vectors_.outputs(slab);
@@ -118,6 +125,12 @@ class EmbeddingsPostgres final : public Processor {
 
 std::unique_ptr<Processor> make_embeddings_postgres(const ProcessorOptions& options) {
     return std::make_unique<EmbeddingsPostgres>(options.output_for(kProcessor), options);
+}
+
+std::unique_ptr<RunOutput> run_output_of_embeddings_postgres() {
+    return postgres_rows(kLayout, [](PostgresDatabase& database, const RunConfig& own) {
+        if (own.index == "hnsw") make_hnsw_index(database, own.postgres_table_of(kLayout.contents), kLayout.second.suffix);
+    });
 }
 
 }  // namespace offramp

@@ -1,7 +1,6 @@
 #include <span>
 #include <string>
 
-#include "consumer/processors/postgres_layouts.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/record_rows.hpp"
 #include "consumer/sinks/copy_rows.hpp"
@@ -12,6 +11,8 @@ namespace offramp {
 namespace {
 
 constexpr const char* kProcessor = "records-postgres";
+
+constexpr PostgresLayout kLayout{.contents = "records", .version = "1", .needs_pgvector = false, .second = {}, .indexed = "key"};
 
 constexpr const char* kColumns = "item, key, status, files, classes, columns, model";
 
@@ -26,7 +27,7 @@ class RecordsPostgres final : public Processor {
   public:
     RecordsPostgres(const std::string& folder, const ProcessorOptions& options)
         : rows_(options, kProcessor),
-          table_(kRecordsLayout, folder, options.postgres_target(kRecordsLayout.contents), options.durability()) {}
+          table_(kLayout, folder, options.postgres_target(kLayout.contents), options.durability()) {}
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         copied_.clear();
@@ -67,5 +68,7 @@ class RecordsPostgres final : public Processor {
 std::unique_ptr<Processor> make_records_postgres(const ProcessorOptions& options) {
     return std::make_unique<RecordsPostgres>(options.output_for(kProcessor), options);
 }
+
+std::unique_ptr<RunOutput> run_output_of_records_postgres() { return postgres_rows(kLayout); }
 
 }  // namespace offramp
