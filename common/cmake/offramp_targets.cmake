@@ -44,8 +44,8 @@ function(offramp_compile_headers_alone)
     add_dependencies(headers_alone all_verify_interface_header_sets)
 endfunction()
 
-# offramp_plugin_table(TABLE_FILE FOLDER HEADER TYPE): lists FOLDER/*.cpp and writes the table of their makers, one entry a
-# file: "mask_png.cpp" gives {"mask-png", &make_mask_png}. Adding a plug-in is adding a file.
+# offramp_plugin_table(TABLE_FILE FOLDER HEADER TYPE SIGNATURE [PREFIX SIGNATURE]...): lists FOLDER/*.cpp and writes the table of their makers, one entry a
+# file: "mask_png.cpp" gives {"mask-png", &make_mask_png}; each further PREFIX one more function of the file's, {..., &PREFIXmask_png}. Adding a plug-in is adding a file.
 function(offramp_plugin_table table_file folder header entry_type signature)
     file(GLOB plugin_sources CONFIGURE_DEPENDS ${folder}/*.cpp)
     set(declarations "")
@@ -53,9 +53,15 @@ function(offramp_plugin_table table_file folder header entry_type signature)
     foreach(source ${plugin_sources})
         get_filename_component(stem ${source} NAME_WE)
         string(REPLACE "_" "-" plugin_name ${stem})
-        string(REPLACE "@NAME@" "make_${stem}" declaration "${signature}")
-        string(APPEND declarations "${declaration}\;\n")
-        string(APPEND entries "    {\"${plugin_name}\", &make_${stem}},\n")
+        set(entry "\"${plugin_name}\"")
+        set(functions make_ "${signature}" ${ARGN})
+        while(functions)
+            list(POP_FRONT functions prefix function_signature)
+            string(REPLACE "@NAME@" "${prefix}${stem}" declaration "${function_signature}")
+            string(APPEND declarations "${declaration}\;\n")
+            string(APPEND entry ", &${prefix}${stem}")
+        endwhile()
+        string(APPEND entries "    {${entry}},\n")
     endforeach()
     string(REPLACE "\\;" ";" declarations "${declarations}")
     file(CONFIGURE OUTPUT ${table_file} @ONLY CONTENT

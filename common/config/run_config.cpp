@@ -210,9 +210,13 @@ void check_together(const RunConfig& config, const GivenValues& given, const std
     if (!config.sink.empty() && !config.has_postgres_sink())
         throw ConfigError("--sink is of an unknown kind", "Accepted: postgres://USER@HOST/DATABASE, or key words: 'host=/run/postgresql dbname=vectors'",
                           exit_code_of("sink"));
-    if (config.has_postgres_sink() && config.processor != "auto" && !config.has_processor("embeddings-postgres"))
+    if (config.has_postgres_sink() && config.processor != "auto" && config.postgres_contents().empty())
         throw ConfigError("--sink does not go with --processor '" + config.processor + "', which writes to no database there",
-                          "Choose --processor embeddings-postgres, or leave --sink out", exit_code_of("sink"));
+                          "Choose --processor embeddings-postgres or records-postgres, or leave --sink out", exit_code_of("sink"));
+    if (config.sink_table != "auto" && config.postgres_contents().size() > 1)
+        throw ConfigError("--sink-table '" + config.sink_table + "' is one table, and --processor '" + config.processor + "' makes several",
+                          "Leave --sink-table out, and name another schema by --sink: postgres://USER@HOST/DATABASE?options=-csearch_path%3DSCHEMA,public",
+                          exit_code_of("sink-table"));
     // Consumers never open the weights, and may run as a user who cannot.
     if (!config.weights.empty() && program != kConsumerProgram && ::access(config.weights.c_str(), R_OK) != 0)
         throw ConfigError("--weights '" + config.weights + "' cannot be read: " + std::strerror(errno),
@@ -240,6 +244,14 @@ bool RunConfig::has_processor(std::string_view name) const {
 bool RunConfig::has_postgres_sink() const {
     const bool uri = sink.find("://") != std::string::npos;
     return sink.starts_with("postgres://") || sink.starts_with("postgresql://") || (!uri && sink.find('=') != std::string::npos);
+}
+
+std::vector<std::string> RunConfig::postgres_contents() const {
+    constexpr std::string_view kSuffix = "-postgres";
+    std::vector<std::string> contents;
+    for (const std::string& name : processors())
+        if (name.ends_with(kSuffix)) contents.push_back(name.substr(0, name.size() - kSuffix.size()));
+    return contents;
 }
 
 std::optional<RunConfig> parse_run_config(int argc, const char* const* argv, const std::string& program) {

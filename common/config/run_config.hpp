@@ -90,7 +90,8 @@ struct RunConfig {
     std::string processor = "auto";  // a name of the processors' table, or several with commas
     std::string output;              // folder, or for `write` a path
     std::string sink;                          // a database that rows go to: postgres:// or libpq's key words
-    std::string sink_table = "embeddings";     // there; perhaps SCHEMA.NAME
+    std::string sink_table = "auto";           // there; perhaps SCHEMA.NAME; "auto": each processor's own
+    std::uint32_t sink_patience_seconds = 300; // with a database by which nothing moves, before the consumer gives its slab back
     std::string index = "none";                // of vectors there, when the run has ended: "none", "hnsw"
     std::string write_path = "/dev/null";
     bool write_copy = false;  // `write`: serialise into a copy first, as the article does
@@ -120,6 +121,10 @@ struct RunConfig {
     bool has_processor(std::string_view name) const;
     // `sink` is a PostgreSQL, by its form.
     bool has_postgres_sink() const;
+    // What the processors' tables there hold, by their names: "embeddings" of `embeddings-postgres`.
+    std::vector<std::string> postgres_contents() const;
+    // The table that holds it.
+    std::string postgres_table_of(std::string_view contents) const { return sink_table == "auto" ? std::string(contents) : sink_table; }
 
     bool operator==(const RunConfig&) const = default;
 };

@@ -262,10 +262,12 @@ void add_consumers(std::vector<Setting>& table) {
                    "What is done with each slab; several: each with a folder of its own, OUTPUT/NAME", check_plugin_names);
     consumers.text("output", &RunConfig::output, "PATH", "a path", "Folder for results");
     consumers.text("sink", &RunConfig::sink, "URI", "postgres://USER@HOST/DATABASE, or libpq's key words: 'host=/run/postgresql dbname=vectors'",
-                   "Processor `embeddings-postgres`: the database; a password better by PGPASSWORD or ~/.pgpass");
+                   "Processors `embeddings-postgres`, `records-postgres`: the database; a password better by PGPASSWORD or ~/.pgpass");
     consumers.text("sink-table", &RunConfig::sink_table, "NAME", "lower-case letters, digits and '_', at most 48; before it perhaps a schema and '.'",
-                   "Table in the database of --sink", check_table);
-    consumers.word("index", &RunConfig::index, {"none", "hnsw"}, "Table in the database of --sink: hnsw makes an index of its vectors when the run has ended");
+                   "Table in the database of --sink; auto: `embeddings`, `records`", check_table);
+    consumers.whole("sink-patience-seconds", &RunConfig::sink_patience_seconds, {1, 86400, ""},
+                    "Database of --sink: a consumer waits so long for an answer, then gives its slab back and comes again (exit code 75)");
+    consumers.word("index", &RunConfig::index, {"none", "hnsw"}, "Processor `embeddings-postgres`: hnsw makes an index of its vectors when the run has ended");
     consumers.text("write-path", &RunConfig::write_path, "FILE", "a path",
                    "Where the processor `write` writes", check_not_empty);
     consumers.on_off("write-copy", &RunConfig::write_copy, "`write`: serialise into a copy first");

@@ -43,6 +43,12 @@ const std::string& ProcessorOptions::output_for(std::string_view processor) cons
     return config->output;
 }
 
+PostgresTarget ProcessorOptions::postgres_target(std::string_view contents) const {
+    if (!config->has_postgres_sink())
+        throw ConfigError("processor " + std::string(contents) + "-postgres needs --sink", "Give the database: postgres://USER@HOST/DATABASE");
+    return postgres_target_of(*config, contents);
+}
+
 int ProcessorOptions::png_level() const {
     if (config->png_level > 9)
         throw ConfigError("--png-level is " + std::to_string(config->png_level), "zlib's levels are 0 to 9");

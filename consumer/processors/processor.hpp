@@ -9,7 +9,9 @@
 
 #include "common/config/run_config.hpp"
 #include "common/slab/slab_view.hpp"
+#include "consumer/processors/run_output.hpp"
 #include "consumer/sinks/durability.hpp"
+#include "consumer/sinks/postgres_table.hpp"
 
 namespace offramp {
 
@@ -55,6 +57,8 @@ struct ProcessorOptions {
     // The folder for the files of a processor that leaves some, `processor`. Errors: ConfigError without --output; SystemError with
     // CannotWrite when it cannot be written.
     const std::string& output_for(std::string_view processor) const;
+    // Where the rows go of a processor that puts `contents` into a PostgreSQL, CONTENTS-postgres. Errors: ConfigError without --sink.
+    PostgresTarget postgres_target(std::string_view contents) const;
     // Errors: ConfigError when it is none of zlib's.
     int png_level() const;
 };
@@ -63,6 +67,8 @@ struct ProcessorEntry {
     std::string_view name;
     // Errors: ConfigError when the settings do not fit (no --output, an output folder that cannot be written: CannotWrite).
     std::unique_ptr<Processor> (*make)(const ProcessorOptions& options);
+    // Null for a processor whose results are files of single samples, or none.
+    std::unique_ptr<RunOutput> (*run_output)();
 
     static std::span<const ProcessorEntry> all();
 };

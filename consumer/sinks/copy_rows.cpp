@@ -49,6 +49,14 @@ void CopyRows::number(std::int64_t number) {
     put(static_cast<std::uint64_t>(number), 8);
 }
 
+void CopyRows::json(std::string_view text) {
+    put(1 + text.size(), 4);
+    put(1, 1);
+    for (const char c : text) bytes_.push_back(static_cast<std::byte>(c));
+}
+
+void CopyRows::null() { put(kNull, 4); }
+
 bool CopyRows::vector(std::span<const std::byte> numbers, std::size_t bytes_each) {
     expect(bytes_each == 4 || bytes_each == 2, "a vector of float32 or float16");
     const std::size_t begin = bytes_.size();
@@ -59,7 +67,7 @@ bool CopyRows::vector(std::span<const std::byte> numbers, std::size_t bytes_each
         const std::uint32_t bits = little_endian(numbers.first(bytes_each));
         if (!is_finite(bits, bytes_each)) {
             bytes_.resize(begin);
-            put(kNull, 4);
+            null();
             return false;
         }
         put(bits, bytes_each);

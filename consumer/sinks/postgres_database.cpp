@@ -17,6 +17,7 @@ namespace {
 
 constexpr int kPatienceSeconds = 10;
 constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
+constexpr int kStepMilliseconds = 50;   // from one sign of life to the next
 
 // What is done about a refusal, by its SQLSTATE (PostgreSQL's appendix A): the whole code, or its class, the first two characters.
 struct Verdict {
@@ -72,7 +73,7 @@ struct FreeOptions {
 
 }  // namespace
 
-PostgresDatabase::PostgresDatabase(const std::string& sink) {
+PostgresDatabase::PostgresDatabase(const std::string& sink, std::optional<std::chrono::seconds> patience) : patience_(patience) {
     char* problem = nullptr;
     const std::unique_ptr<PQconninfoOption, FreeOptions> parsed(PQconninfoParse(sink.c_str(), &problem));
     PQfreemem(problem);   // may hold the password
@@ -109,6 +110,8 @@ PostgresDatabase::PostgresDatabase(const std::string& sink) {
     PQsetErrorVerbosity(connection_.get(), PQERRORS_DEFAULT);
     PQsetNoticeProcessor(
         connection_.get(), [](void*, const char* notice) { spdlog::debug("PostgreSQL: {}", in_one_line(notice)); }, nullptr);
+    if (PQsetnonblocking(connection_.get(), 1) != 0) fail("waiting without blocking", nullptr);
+    notice_death_of_clients();
 }
 
 void PostgresDatabase::Close::operator()(pg_conn* connection) const noexcept { PQfinish(connection); }
@@ -146,10 +149,66 @@ void PostgresDatabase::fail(const std::string& tried, const pg_result* result) c
     throw PostgresError(verdict.exit_code, state, name_ + (gone ? " went away: " : ": ") + tried + ": " + text, verdict.hint);
 }
 
+// Whoever is killed or gives up while a statement waits has its locks given back, instead of the statement going on for nobody. What a server does not know before
+// version 14, and not on every system.
+void PostgresDatabase::notice_death_of_clients() {
+    try {
+        run("SET client_connection_check_interval = '5s'");
+    } catch (const PostgresError& error) {
+        if (error.sqlstate() != "42704" && error.sqlstate() != "22023") throw;
+    }
+}
+
+// Until the socket has one of the `events`; true when there is something to read.
+bool PostgresDatabase::wait(short events, const std::string& tried) {
+    const auto began = std::chrono::steady_clock::now();
+    for (;;) {
+        if (progress_ != nullptr) (*progress_)();
+        pollfd wanted{.fd = PQsocket(connection_.get()), .events = events, .revents = 0};
+        const int ready = ::poll(&wanted, 1, kStepMilliseconds);
+        if (ready < 0 && errno != EINTR) throw SystemError("waiting for " + name_, errno);
+        if (ready > 0) return (wanted.revents & ~POLLOUT) != 0;
+        if (patience_ && std::chrono::steady_clock::now() - began >= *patience_) give_up(tried);
+    }
+}
+
+// Nothing more can be done by this connection: the answer may still come.
+void PostgresDatabase::give_up(const std::string& tried) {
+    connection_.reset();
+    throw PostgresError(ExitCode::SinkUnavailable, {}, name_ + " has not answered for " + std::to_string(patience_->count()) + " s: " + tried,
+                        "See what it waits for (pg_stat_activity): another's lock, a disk? What was done so far is kept; --sink-patience-seconds waits longer");
+}
+
+// What the server has sent meanwhile is read, for it may take nothing before. That the connection broke says the next result.
+void PostgresDatabase::flush(const std::string& tried) {
+    while (PQflush(connection_.get()) == 1)
+        if (wait(POLLIN | POLLOUT, tried) && PQconsumeInput(connection_.get()) == 0) return;
+}
+
+PostgresDatabase::Result PostgresDatabase::next_result(const std::string& tried) {
+    while (PQisBusy(connection_.get()) != 0) {
+        wait(POLLIN, tried);
+        if (PQconsumeInput(connection_.get()) == 0) break;
+    }
+    return Result(PQgetResult(connection_.get()));
+}
+
+// The first result of a statement that libpq has `sent`, or not. Of one that begins a COPY others follow; else nothing is left to read.
+PostgresDatabase::Result PostgresDatabase::answer(const std::string& tried, int sent) {
+    if (sent != 1) fail(tried, nullptr);
+    flush(tried);
+    Result first = next_result(tried);
+    if (PQresultStatus(first.get()) != PGRES_COPY_IN)
+        while (next_result(tried)) {
+        }
+    return first;
+}
+
 std::vector<PostgresDatabase::Row> PostgresDatabase::rows(const std::string& sql, const std::vector<std::string>& values) {
     std::vector<const char*> texts;
     for (const std::string& value : values) texts.push_back(value.c_str());
-    const Result result(PQexecParams(connection_.get(), sql.c_str(), static_cast<int>(texts.size()), nullptr, texts.data(), nullptr, nullptr, 0));
+    const Result result =
+        answer(sql, PQsendQueryParams(connection_.get(), sql.c_str(), static_cast<int>(texts.size()), nullptr, texts.data(), nullptr, nullptr, 0));
     const ExecStatusType status = PQresultStatus(result.get());
     if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK) fail(sql, result.get());
     std::vector<Row> rows(static_cast<std::size_t>(PQntuples(result.get())));
@@ -165,25 +224,23 @@ std::vector<PostgresDatabase::Row> PostgresDatabase::rows(const std::string& sql
 }
 
 void PostgresDatabase::copy(const std::string& sql, std::span<const std::byte> bytes) {
-    {
-        const Result begun(PQexec(connection_.get(), sql.c_str()));
-        if (PQresultStatus(begun.get()) != PGRES_COPY_IN) fail(sql, begun.get());
-    }
-    for (; !bytes.empty(); bytes = bytes.subspan(std::min(bytes.size(), kCopyBytes))) {
+    if (const Result begun = answer(sql, PQsendQuery(connection_.get(), sql.c_str())); PQresultStatus(begun.get()) != PGRES_COPY_IN) fail(sql, begun.get());
+    for (; !bytes.empty() && PQstatus(connection_.get()) == CONNECTION_OK; bytes = bytes.subspan(std::min(bytes.size(), kCopyBytes))) {
         const auto part = bytes.first(std::min(bytes.size(), kCopyBytes));
-        if (PQputCopyData(connection_.get(), reinterpret_cast<const char*>(part.data()), static_cast<int>(part.size())) != 1) break;
+        int put = 0;
+        while ((put = PQputCopyData(connection_.get(), reinterpret_cast<const char*>(part.data()), static_cast<int>(part.size()))) == 0) flush(sql);
+        if (put < 0) break;
+        flush(sql);
     }
     // The server's own word on what went wrong comes at the end.
-    PQputCopyEnd(connection_.get(), bytes.empty() ? nullptr : "the rows could not be sent");
-    for (Result ended(PQgetResult(connection_.get())); ended; ended.reset(PQgetResult(connection_.get())))
-        if (PQresultStatus(ended.get()) != PGRES_COMMAND_OK) {
-            const Result failed = std::move(ended);
-            if (PQstatus(connection_.get()) == CONNECTION_OK)
-                while (const Result rest{PQgetResult(connection_.get())}) {
-                }
-            fail(sql, failed.get());
-        }
-    if (PQstatus(connection_.get()) == CONNECTION_BAD) fail(sql, nullptr);
+    while (PQputCopyEnd(connection_.get(), bytes.empty() ? nullptr : "the rows could not be sent") == 0) flush(sql);
+    flush(sql);
+    Result failed;
+    for (Result ended = next_result(sql); ended; ended = next_result(sql)) {
+        if (PQresultStatus(ended.get()) != PGRES_COMMAND_OK && !failed) failed = std::move(ended);
+        if (PQresultStatus(failed.get()) == PGRES_COPY_IN) break;   // its end could not be sent
+    }
+    if (failed || PQstatus(connection_.get()) == CONNECTION_BAD) fail(sql, failed.get());
 }
 
 void PostgresDatabase::transact(const std::function<void()>& work) {
@@ -193,8 +250,16 @@ void PostgresDatabase::transact(const std::function<void()>& work) {
         run("COMMIT");
     } catch (...) {
         // A connection that is gone has taken its transaction along.
-        if (PQstatus(connection_.get()) == CONNECTION_OK) const Result ignored(PQexec(connection_.get(), "ROLLBACK"));
+        if (PQstatus(connection_.get()) == CONNECTION_OK) roll_back();
         throw;
+    }
+}
+
+void PostgresDatabase::roll_back() {
+    try {
+        run("ROLLBACK");
+    } catch (const Error& error) {
+        spdlog::debug("{}", error.what());   // what went wrong before is told
     }
 }
 

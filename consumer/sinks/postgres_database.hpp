@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -31,8 +32,8 @@ class PostgresError final : public Error {
 // an error.
 //
 // Owns the connection. Thread: one, and never one side of a fork. Blocks: on the server; while connecting at most `connect_timeout`
-// seconds (of the sink, else 10). Errors, all PostgresError, but ConfigError for a sink that cannot be understood: SinkUnavailable when the server is
-// absent, starting, full of connections or goes away, and when another one has what is wanted; NotPermitted for a refused password or a
+// seconds (of the sink, else 10), and later for as long as it has patience with a server by which nothing moves. Errors, all PostgresError, but ConfigError for a sink that cannot be understood: SinkUnavailable when the server is
+// absent, starting, full of connections, goes away or does not answer, and when another one has what is wanted; NotPermitted for a refused password or a
 // missing right; CannotWrite for a full or failing disk and a server that only reads; Usage for a database or schema that does not
 // exist; System for everything else.
 class PostgresDatabase {
@@ -40,9 +41,21 @@ class PostgresDatabase {
     // NULL is nothing.
     using Row = std::vector<std::optional<std::string>>;
 
+    // While it lives, `progress` is told whenever the server keeps this thread waiting. Borrows both.
+    class Telling {
+      public:
+        Telling(PostgresDatabase& database, const std::function<void()>& progress) : database_(&database) { database.progress_ = &progress; }
+        Telling(const Telling&) = delete;
+        Telling& operator=(const Telling&) = delete;
+        ~Telling() { database_->progress_ = nullptr; }
+
+      private:
+        PostgresDatabase* database_;
+    };
+
     // `sink`: a URI, postgres://USER:PASSWORD@HOST:PORT/DATABASE, or key words, "host=/run/postgresql dbname=vectors". What is not said comes
-    // from where libpq takes it: PGPASSWORD, ~/.pgpass, and so on.
-    explicit PostgresDatabase(const std::string& sink);
+    // from where libpq takes it: PGPASSWORD, ~/.pgpass, and so on. `patience`: with a server that neither takes nor sends anything; nothing: for as long as it takes.
+    explicit PostgresDatabase(const std::string& sink, std::optional<std::chrono::seconds> patience = std::nullopt);
     PostgresDatabase(const PostgresDatabase&) = delete;
     PostgresDatabase& operator=(const PostgresDatabase&) = delete;
 
@@ -67,10 +80,19 @@ class PostgresDatabase {
     using Result = std::unique_ptr<pg_result, Clear>;
 
     void connect(int patience_seconds);
+    void notice_death_of_clients();
+    void roll_back();
+    Result answer(const std::string& tried, int sent);
+    Result next_result(const std::string& tried);
+    void flush(const std::string& tried);
+    bool wait(short events, const std::string& tried);
+    [[noreturn]] void give_up(const std::string& tried);
     [[noreturn]] void fail(const std::string& tried, const pg_result* result) const;
     [[noreturn]] void fail_to_connect(const std::string& found) const;
 
     std::string name_;
+    std::optional<std::chrono::seconds> patience_;
+    const std::function<void()>* progress_ = nullptr;
     std::unique_ptr<pg_conn, Close> connection_;
 };
 

@@ -1,56 +1,91 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "consumer/sinks/durability.hpp"
 #include "consumer/sinks/postgres_database.hpp"
 
 namespace offramp {
 
-// The vectors of a run in a PostgreSQL with pgvector, which all its consumers write to: NAME (key, output, item, vector) and
-// NAME_outputs (output, dimensions, dtype, normalized, model); made with the first rows. That it is ours, the layout's version and a number of its own stand in the
-// table's comment: "offramp embeddings 1 5f0c...".
+// What all tables of one kind of results have in common. Its texts outlive whoever uses it.
+struct PostgresLayout {
+    struct Second {
+        std::string_view suffix;   // behind the name of the first one; empty: there is no second table
+        std::string_view columns;  // in SQL
+    };
+
+    std::string_view contents;        // "embeddings"
+    std::string_view version;         // another number is another layout
+    bool needs_pgvector = false;
+    Second second;                    // of a few rows that say what the others are
+    std::string_view indexed;         // columns of a further index; empty: there is none
+};
+
+// In SQL, with types and keys; known when there are rows.
+struct PostgresColumns {
+    std::string rows;    // of the table
+    std::string copied;  // of the temporary table that rows are copied to
+};
+
+// Where a table is.
+struct PostgresTarget {
+    std::string sink;                   // as PostgresDatabase takes it
+    std::string table;                  // NAME or SCHEMA.NAME
+    std::chrono::seconds patience{300}; // PostgresDatabase's; not with what is done when the run has ended
+};
+
+// The results of a run in a PostgreSQL, which all its consumers write to: a table NAME, perhaps with a second one; made with the first rows. That it is ours, what
+// it holds, the layout's version and a number of its own stand in the tables' comments: "offramp embeddings 1 5f0c...".
 //
 // In the output folder lies a hidden mark, ".offramp-made-embeddings-postgres", with that number: when the mark is there and the table is
 // not, somebody took it away with results that count as done, and another must not be begun in its place.
 //
 // Owns the connection, which holds a shared advisory lock on the table's name: nobody starts over beneath a consumer. Thread, blocks: as
 // PostgresDatabase. Errors: those of PostgresDatabase; Error with SinkUnavailable when the table was taken away; ConfigError when it is
-// not one of ours, when another run has begun it anew, and without pgvector.
+// not one of ours, or holds other results, when another run has begun it anew, and without pgvector.
 class PostgresTable {
   public:
-    // `table`: NAME or SCHEMA.NAME. Connects, and looks at a table that is there.
-    PostgresTable(const std::string& folder, const std::string& sink, std::string table, Durability durability);
+    // Connects, and looks at a table that is there.
+    PostgresTable(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target, Durability durability);
 
-    // Runs `work` in a transaction (PostgresDatabase::transact), in which the temporary table `offramp_rows` (key, output, item, vector) is there and empty.
-    // `vector_type`, of a table that is made now: pgvector's "vector(384)" or "halfvec(384)", without a number for vectors of several lengths.
-    void transact(const std::string& vector_type, const std::function<void(PostgresDatabase& database)>& work);
+    // Runs `work` in a transaction (PostgresDatabase::transact), in which the temporary table `offramp_rows` is there and empty. `columns`: of a table that is
+    // made now; those that are copied are the first call's. `progress` is told while the server works.
+    void transact(const PostgresColumns& columns, const std::function<void()>& progress, const std::function<void(PostgresDatabase& database)>& work);
 
     // "table 'embeddings' of PostgreSQL database ...", for errors.
     std::string name() const;
     // As they stand in SQL.
     const std::string& rows() const { return rows_; }
-    const std::string& outputs() const { return outputs_; }
+    const std::string& second() const { return second_; }
 
   private:
-    void open(const std::string& vector_type);
-    void make(const std::string& vector_type);
+    void open(const PostgresColumns& columns);
+    void make(const PostgresColumns& columns);
 
-    std::string mark_, table_, rows_, outputs_;
+    PostgresLayout layout_;
+    std::string mark_, table_, rows_, second_;
     Durability durability_;
     PostgresDatabase database_;
     bool opened_ = false;
 };
 
-// When nobody writes any more: with `index` "hnsw" makes NAME_hnsw, an index by cosine of vectors of one length; of several lengths one each output,
-// NAME_hnsw_1 and so on. May be killed and called again. A run without a table has nothing to finish. Errors: those of PostgresTable.
-void finish_postgres_table(const std::string& folder, const std::string& sink, const std::string& table, const std::string& index);
+// When nobody writes any more: `complete`, if any, adds what a table has only when it is whole. A run without a table has nothing to finish. Errors: those of
+// PostgresTable and of `complete`.
+void finish_postgres_table(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target,
+                           const std::function<void(PostgresDatabase& database)>& complete = {});
 // What would lie in the way of a new table: nothing, or one of ours; with `resume` one that this folder's run has made. Changes nothing. Errors: those of
 // PostgresTable; Error with RunInUse when a consumer of another run is connected for it.
-void require_replaceable_postgres_table(const std::string& folder, const std::string& sink, const std::string& table, bool resume);
-// Removes table and mark. Errors: as above, before anything is removed; SystemError with CannotWrite.
-void remove_postgres_table(const std::string& folder, const std::string& sink, const std::string& table);
+void require_replaceable_postgres_table(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target, bool resume);
+// Removes tables and mark. Errors: as above, before anything is removed; SystemError with CannotWrite.
+void remove_postgres_table(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target);
+
+// NAME or SCHEMA.NAME with `suffix`, each part quoted.
+std::string table_in_sql(const std::string& table, std::string_view suffix = {});
+// SCHEMA.NAME, where the schema was left out that in which it would be made.
+std::string with_schema(PostgresDatabase& database, const std::string& table);
 
 }  // namespace offramp

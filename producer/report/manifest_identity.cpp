@@ -49,10 +49,8 @@ std::vector<std::string> flags_of(const RunConfig& config) {
     if (config.source == "synthetic") flags.push_back("synthetic-on");
     if (config.has_processor("mask-png") || config.has_processor("cut-out")) flags.push_back("png-level");
     if (config.has_processor("http")) flags.insert(flags.end(), {"http-url", "http-body"});
-    if (config.has_processor("embeddings-sqlite") || config.has_processor("embeddings-parquet"))
+    if (config.has_processor("embeddings-sqlite") || config.has_processor("embeddings-parquet") || config.has_processor("embeddings-postgres"))
         flags.insert(flags.end(), {"normalize", "vector-dtype", "truncate-dim"});
-    // Not the sink, whose address may change, and which may hold a password: consumers know the table by its mark.
-    if (config.has_processor("embeddings-postgres")) flags.insert(flags.end(), {"normalize", "vector-dtype", "truncate-dim", "sink-table"});
     if (config.has_processor("write")) flags.push_back("write-path");
     return flags;
 }
@@ -70,6 +68,11 @@ ManifestIdentity ManifestIdentity::of(const RunConfig& config, std::uint64_t ite
     for (const std::string& flag : flags_of(config)) {
         const nlohmann::json& value = settings.at(flag);
         identity.facts["--" + flag] = value.is_string() ? value.get<std::string>() : value.dump();
+    }
+    // Not the sink, whose address may change, and which may hold a password: consumers know their tables by the marks.
+    for (const std::string& contents : config.postgres_contents()) {
+        std::string& tables = identity.facts["--sink-table"];
+        tables += (tables.empty() ? "" : ", ") + config.postgres_table_of(contents);
     }
     identity.facts["items"] = std::to_string(items);
     identity.facts["names of the items"] = source;

@@ -107,6 +107,20 @@ class PostgresServer:
         told = self._run("psql", "-X", "-q", "-A", "-t", "-F", "\x1f", "-v", "ON_ERROR_STOP=1", "-h", self.folder, "-U", self.user, "-d", database, "-c", statement)
         return [line.split("\x1f") for line in told.splitlines()]
 
+    @contextlib.contextmanager
+    def locked(self, table, database="postgres"):
+        """Nobody else reads or writes the table meanwhile."""
+        other = subprocess.Popen([programs() / "psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", self.folder, "-U", self.user, "-d", database],
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/", **self._as_user)
+        try:
+            other.stdin.write(f"BEGIN; LOCK TABLE {table}; SELECT 'locked';\n")
+            other.stdin.flush()
+            assert other.stdout.readline() == "locked\n", f"{table} cannot be locked"
+            yield
+        finally:
+            other.kill()
+            other.communicate()
+
     def __enter__(self):
         self.start()
         return self

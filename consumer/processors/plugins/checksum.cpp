@@ -48,4 +48,6 @@ std::unique_ptr<Processor> make_checksum(const ProcessorOptions& options) {
     return std::make_unique<Checksum>(output, options.durability());
 }
 
+std::unique_ptr<RunOutput> run_output_of_checksum() { return merged_lines("checksum", "checksums.tsv"); }
+
 }  // namespace offramp

@@ -73,4 +73,6 @@ std::unique_ptr<Processor> make_cut_out(const ProcessorOptions& options) {
     return std::make_unique<CutOut>(output, *options.config, options.png_level(), options.durability());
 }
 
+std::unique_ptr<RunOutput> run_output_of_cut_out() { return nullptr; }
+
 }  // namespace offramp

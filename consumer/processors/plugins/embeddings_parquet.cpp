@@ -7,6 +7,7 @@
 #include "consumer/sinks/atomic_file.hpp"
 #include "consumer/sinks/parquet_library.hpp"
 #include "consumer/sinks/segment_file.hpp"
+#include "consumer/sinks/vector_merge.hpp"
 #include "consumer/sinks/vector_rows.hpp"
 
 namespace offramp {
@@ -66,5 +67,7 @@ class EmbeddingsParquet final : public Processor {
 std::unique_ptr<Processor> make_embeddings_parquet(const ProcessorOptions& options) {
     return std::make_unique<EmbeddingsParquet>(options.output_for("embeddings-parquet"), *options.config, options.durability());
 }
+
+std::unique_ptr<RunOutput> run_output_of_embeddings_parquet() { return merged_segments("embeddings-parquet", "embeddings.parquet", &merge_vectors); }
 
 }  // namespace offramp

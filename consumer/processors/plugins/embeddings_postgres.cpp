@@ -5,54 +5,45 @@
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
-#include "common/base/utf8.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/sample_vectors.hpp"
 #include "consumer/sinks/copy_rows.hpp"
+#include "consumer/sinks/hnsw_index.hpp"
 #include "consumer/sinks/postgres_table.hpp"
+#include "consumer/sinks/postgres_text.hpp"
 
 namespace offramp {
 namespace {
+
+constexpr const char* kProcessor = "embeddings-postgres";
+
+constexpr PostgresLayout kLayout{
+    .contents = "embeddings",
+    .version = "1",
+    .needs_pgvector = true,
+    .second = {"_outputs", "output text PRIMARY KEY, dimensions integer NOT NULL, dtype text NOT NULL, normalized boolean NOT NULL, model text NOT NULL"},
+    .indexed = ""};
 
 // pgvector's.
 constexpr std::uint32_t kMaxDimensions = 16'000;
 constexpr std::uint32_t kMaxIndexed = 2'000;
 constexpr std::uint32_t kMaxIndexedHalves = 4'000;
 
-const std::string& sink_of(const RunConfig& config) {
-    if (!config.has_postgres_sink())
-        throw ConfigError("processor embeddings-postgres needs --sink", "Give the database: postgres://USER@HOST/DATABASE");
-    return config.sink;
-}
-
-// A key as PostgreSQL holds text. In one that is no UTF-8, or has a NUL or a "\x" of its own, what cannot be held is \xHH, and so is '\': two keys never
-// become one.
-std::string as_text(std::string_view key) {
-    if (is_utf8(key) && key.find('\0') == std::string_view::npos && key.find("\\x") == std::string_view::npos) return std::string(key);
-    std::string text;
-    while (!key.empty()) {
-        const std::size_t bytes = key.front() == '\0' || key.front() == '\\' ? 0 : utf8_character_bytes(key);
-        text += bytes > 0 ? std::string(key.substr(0, bytes)) : fmt::format("\\x{:02x}", static_cast<unsigned char>(key.front()));
-        key.remove_prefix(std::max<std::size_t>(bytes, 1));
-    }
-    return text;
-}
-
 // Puts each sample's vectors into a table of a PostgreSQL with pgvector, one row a sample and output, one transaction a slab: binary COPY into a
 // temporary table, and from there what is not there yet.
 class EmbeddingsPostgres final : public Processor {
   public:
-    EmbeddingsPostgres(const std::string& folder, const RunConfig& config, Durability durability)
-        : vectors_(config, "embeddings-postgres"),
-          makes_index_(config.index != "none"),
-          table_(folder, sink_of(config), config.sink_table, durability) {}
+    EmbeddingsPostgres(const std::string& folder, const ProcessorOptions& options)
+        : vectors_(*options.config, kProcessor),
+          makes_index_(options.config->index != "none"),
+          table_(kLayout, folder, options.postgres_target(kLayout.contents), options.durability()) {}
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         const std::vector<VectorOutput> outputs = vectors_.outputs(slab);
         for (const VectorOutput& output : outputs) require_to_fit(output);
         make_rows(outputs, slab, progress);
         if (rows_.empty() || !still_current()) return;
-        table_.transact(vector_type(outputs), [&](PostgresDatabase& database) {
+        table_.transact(columns_of(outputs), progress, [&](PostgresDatabase& database) {
             for (const VectorOutput& output : outputs) note_output(database, output, slab.model);
             database.copy("COPY offramp_rows FROM STDIN (FORMAT binary)", rows_.finished());
             // In one order for all, so that no two consumers wait for each other.
@@ -73,11 +64,13 @@ class EmbeddingsPostgres final : public Processor {
                           "Store fewer of them with --truncate-dim, or leave --index out; --processor embeddings-sqlite takes any number");
     }
 
-    // The column's, which has the vectors' length where there is only one.
-    std::string vector_type(const std::vector<VectorOutput>& outputs) const {
-        const std::string type = halves() ? "halfvec" : "vector";
+    // A column of vectors has their length where there is only one.
+    PostgresColumns columns_of(const std::vector<VectorOutput>& outputs) const {
+        std::string type = halves() ? "halfvec" : "vector";
         const auto like_the_first = [&](const VectorOutput& output) { return output.dimensions == outputs.front().dimensions; };
-        return std::ranges::all_of(outputs, like_the_first) ? type + "(" + std::to_string(outputs.front().dimensions) + ")" : type;
+        if (std::ranges::all_of(outputs, like_the_first)) type += "(" + std::to_string(outputs.front().dimensions) + ")";
+        return {.rows = "key text NOT NULL, output text NOT NULL, item bigint NOT NULL, vector " + type + ", PRIMARY KEY (key, output)",
+                .copied = "key text, output text, item bigint, vector " + type};
     }
 
     // Everything that can be made before the transaction.
@@ -91,7 +84,7 @@ class EmbeddingsPostgres final : public Processor {
             if (sample.hole) continue;
             for (const VectorOutput& output : outputs) {
                 rows_.begin_row(4);
-                rows_.text(as_text(sample.key));
+                rows_.text(postgres_text(sample.key));
                 rows_.text(output.name());
                 rows_.number(static_cast<std::int64_t>(sample.item));
                 if (rows_.vector(vectors_.of(output, sample.row), bytes_each)) continue;
@@ -106,9 +99,9 @@ class EmbeddingsPostgres final : public Processor {
         if (noted_.contains(output.name())) return;
         const std::string normalized = vectors_.normalizes() ? "t" : "f";
         const std::string dtype(vectors_.dtype());
-        database.run("INSERT INTO " + table_.outputs() + " VALUES ($1, $2::integer, $3, $4::boolean, $5) ON CONFLICT (output) DO NOTHING",
+        database.run("INSERT INTO " + table_.second() + " VALUES ($1, $2::integer, $3, $4::boolean, $5) ON CONFLICT (output) DO NOTHING",
                      {output.name(), std::to_string(output.dimensions), dtype, normalized, model});
-        const auto rows = database.rows("SELECT dimensions, dtype, normalized FROM " + table_.outputs() + " WHERE output = $1", {output.name()});
+        const auto rows = database.rows("SELECT dimensions, dtype, normalized FROM " + table_.second() + " WHERE output = $1", {output.name()});
         const PostgresDatabase::Row& there = rows.at(0);
         const std::string found = described(there.at(0).value_or(""), there.at(1).value_or(""), there.at(2) == "t");
         const std::string made = described(std::to_string(output.dimensions), dtype, vectors_.normalizes());
@@ -131,7 +124,13 @@ class EmbeddingsPostgres final : public Processor {
 }  // namespace
 
 std::unique_ptr<Processor> make_embeddings_postgres(const ProcessorOptions& options) {
-    return std::make_unique<EmbeddingsPostgres>(options.output_for("embeddings-postgres"), *options.config, options.durability());
+    return std::make_unique<EmbeddingsPostgres>(options.output_for(kProcessor), options);
+}
+
+std::unique_ptr<RunOutput> run_output_of_embeddings_postgres() {
+    return postgres_rows(kLayout, [](PostgresDatabase& database, const RunConfig& own) {
+        if (own.index == "hnsw") make_hnsw_index(database, own.postgres_table_of(kLayout.contents), kLayout.second.suffix);
+    });
 }
 
 }  // namespace offramp

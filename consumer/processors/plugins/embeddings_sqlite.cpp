@@ -108,4 +108,6 @@ std::unique_ptr<Processor> make_embeddings_sqlite(const ProcessorOptions& option
     return std::make_unique<EmbeddingsSqlite>(options.output_for("embeddings-sqlite"), *options.config, options.durability());
 }
 
+std::unique_ptr<RunOutput> run_output_of_embeddings_sqlite() { return shared_database("embeddings"); }
+
 }  // namespace offramp

@@ -111,4 +111,6 @@ class Http final : public Processor {
 
 std::unique_ptr<Processor> make_http(const ProcessorOptions& options) { return std::make_unique<Http>(*options.config); }
 
+std::unique_ptr<RunOutput> run_output_of_http() { return nullptr; }
+
 }  // namespace offramp

@@ -47,4 +47,6 @@ std::unique_ptr<Processor> make_mask_png(const ProcessorOptions& options) {
     return std::make_unique<MaskPng>(output, options.png_level(), options.durability());
 }
 
+std::unique_ptr<RunOutput> run_output_of_mask_png() { return nullptr; }
+
 }  // namespace offramp

@@ -72,4 +72,6 @@ std::unique_ptr<Processor> make_mask_rle(const ProcessorOptions& options) {
     return std::make_unique<MaskRle>(options.output_for("mask-rle"), options.durability());
 }
 
+std::unique_ptr<RunOutput> run_output_of_mask_rle() { return merged_lines("mask-rle", "masks.jsonl"); }
+
 }  // namespace offramp

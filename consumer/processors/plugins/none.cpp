@@ -18,4 +18,6 @@ std::unique_ptr<Processor> make_none(const ProcessorOptions& /*options*/) {
     return std::make_unique<None>();
 }
 
+std::unique_ptr<RunOutput> run_output_of_none() { return nullptr; }
+
 }  // namespace offramp

@@ -104,4 +104,6 @@ std::unique_ptr<Processor> make_overlay(const ProcessorOptions& options) {
     return std::make_unique<Overlay>(output, *options.config, options.durability());
 }
 
+std::unique_ptr<RunOutput> run_output_of_overlay() { return nullptr; }
+
 }  // namespace offramp

@@ -69,4 +69,6 @@ std::unique_ptr<Processor> make_safetensors(const ProcessorOptions& options) {
     return std::make_unique<Safetensors>(options.output_for("safetensors"), options.durability());
 }
 
+std::unique_ptr<RunOutput> run_output_of_safetensors() { return nullptr; }
+
 }  // namespace offramp

@@ -101,6 +101,16 @@ class WriteStream final : public Processor {
     Serialiser serialiser_;
 };
 
+// Nothing is merged: temporary files of the dead are all that there is to do.
+class WrittenFolder final : public RunOutput {
+  public:
+    void remove(const RunConfig& /*own*/) const override {}
+    void finish(const RunConfig& own) const override {
+        std::error_code unknown;
+        if (std::filesystem::is_directory(own.write_path, unknown)) remove_leftovers(own.write_path);
+    }
+};
+
 }  // namespace
 
 // A path that does not exist becomes a folder.
@@ -114,5 +124,7 @@ std::unique_ptr<Processor> make_write(const ProcessorOptions& options) {
     require_writable_folder(path);
     return std::make_unique<WriteFiles>(path, options.config->write_copy, options.durability());
 }
+
+std::unique_ptr<RunOutput> run_output_of_write() { return std::make_unique<WrittenFolder>(); }
 
 }  // namespace offramp

@@ -1,4 +1,4 @@
-"""The contract of processors, for the one whose results are in a PostgreSQL: with a real server."""
+"""The contract of processors, for those whose results are in a PostgreSQL: with a real server."""
 
 import os
 import pathlib
@@ -13,7 +13,7 @@ class Contract(unittest.TestCase):
     def test_every_case_of_the_contract_holds_in_a_postgresql(self):
         program = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"], "tests/contract_processors")
         with PostgresServer() as server:
-            done = subprocess.run([program, "--gtest_filter=*/embeddings_postgres:EmbeddingsPostgres.*"], capture_output=True, text=True, check=False,
+            done = subprocess.run([program, "--gtest_filter=*_postgres:*Postgres.*"], capture_output=True, text=True, check=False,
                                   env={**os.environ, "OFFRAMP_TEST_POSTGRES": server.uri()}, stdin=subprocess.DEVNULL)
         self.assertEqual(done.returncode, 0, done.stdout[-6000:] + done.stderr[-3000:])
         self.assertNotIn("names no server", done.stdout)

@@ -1,6 +1,7 @@
 """Whole runs into a PostgreSQL with pgvector: what is killed goes on, what is wrong is said, and no password is told."""
 
 import contextlib
+import json
 import math
 import pathlib
 import shutil
@@ -19,9 +20,11 @@ FLAGS = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4
 TABLE = "SELECT item, key, output, vector FROM embeddings ORDER BY key, output"
 
 
-@unittest.skipIf(what_is_missing(), what_is_missing())
-class Runs(unittest.TestCase):
+class WithServer(unittest.TestCase):
+    """A server for all cases, and a database for each."""
+
     maxDiff = 2000
+    processor, table = "embeddings-postgres", "embeddings"
 
     @classmethod
     def setUpClass(cls):
@@ -35,14 +38,80 @@ class Runs(unittest.TestCase):
         self.server.sql(f"CREATE DATABASE {self.database}")
         self.sink = self.server.uri(self.database)
 
-    def world(self, *flags, processor="embeddings-postgres", sink=True):
-        world = World(*FLAGS, *flags, "--processor", processor, *(("--sink", self.sink) if sink else ()))
+    def world(self, *flags, processor=None, sink=True):
+        world = World(*FLAGS, *flags, "--processor", processor or self.processor, *(("--sink", self.sink) if sink else ()))
         self.addCleanup(world.__exit__, None, None, None)
         return world
 
     def sql(self, statement):
         return self.server.sql(statement, self.database)
 
+
+class Killed:
+    """What holds for every kind of rows: undisturbed() has those that were to be made, rows() those that were."""
+
+    def test_consumers_and_the_server_are_killed_in_mid_run(self):
+        world = self.world()
+        with world.gate() as gate:
+            world.start()
+            gate.let(6)
+            world.until(lambda: world.status().get("done_samples", 0) >= 32, "the first rows")
+            gate.kill(gate.entered()[0])
+            self.server.kill()
+            gate.open()
+            world.until(lambda: "cannot be connected to" in world.said(), "a consumer that finds no server")
+            self.assertIn("What was done so far is kept", world.said())
+            self.server.start()
+            self.assertEqual(world.wait(), 0, world.said())
+        self.assertEqual(self.rows(), self.undisturbed())
+
+    def test_what_was_killed_as_a_whole_is_continued(self):
+        world = self.world()
+        with world.gate() as gate:
+            world.start()
+            gate.let(6)
+            world.until(lambda: world.status().get("done_samples", 0) >= 32, "the first rows")
+            self.assertGreaterEqual(world.kill_everything(), 4, "launcher, producer, two consumers")
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertGreaterEqual(world.summary()["samples"]["done_before"], 8)
+        self.assertEqual(self.rows(), self.undisturbed())
+
+    def begun(self):
+        """A run that was killed as a whole: its table is there, and most of its work is not done."""
+        world = self.world()
+        with world.gate() as gate:
+            world.start()
+            gate.let(6)
+            world.until(lambda: world.status().get("done_samples", 0) >= 32, "the first rows")
+            world.kill_everything()
+        return world
+
+    def waiting(self, seconds):
+        """How many statements have been waiting so long for the table's lock."""
+        return int(self.sql(f"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND clock_timestamp() - query_start > '{seconds} s'")[0][0])
+
+    def test_a_server_that_is_slow_for_several_leases_costs_nothing(self):
+        world = self.begun()
+        with self.server.locked(self.table, self.database):
+            world.start("--resume", "--lease-seconds", "2", "--kill-overdue")
+            world.until(lambda: self.waiting(5) == 2, "both consumers wait for the lock, for more than two leases")
+        self.assertEqual(world.wait(), 0, world.said())
+        summary = world.summary()
+        self.assertEqual((summary["leases_expired"], summary["overdue_killed"], summary["samples"]["redelivered"], summary["given_up"]), (0, 0, 0, []), world.said())
+        self.assertEqual(self.rows(), self.undisturbed())
+
+    def test_a_server_that_does_not_answer_is_given_up_and_come_back_to(self):
+        world = self.begun()
+        with self.server.locked(self.table, self.database):
+            world.start("--resume", "--sink-patience-seconds", "1")
+            world.until(lambda: "has not answered for 1 s: INSERT" in world.said(), "a consumer that gives up")
+        self.assertEqual(world.wait(), 0, world.said())
+        self.assertEqual(world.summary()["given_up"], [])
+        self.assertEqual(self.rows(), self.undisturbed())
+
+
+@unittest.skipIf(what_is_missing(), what_is_missing())
+class Runs(Killed, WithServer):
     def undisturbed(self, *flags):
         """The rows of a run into SQLite, as PostgreSQL tells them: whose vectors are the model's is tested there."""
         world = self.world(*flags, processor="embeddings-sqlite", sink=False)
@@ -78,32 +147,9 @@ class Runs(unittest.TestCase):
             self.assertEqual(self.sql("SELECT output, dimensions, dtype, normalized FROM embeddings_outputs")[0][1:],
                              [dimensions, "float16" if flags else "float32", "t" if flags else "f"])
 
-    def test_consumers_and_the_server_are_killed_in_mid_run(self):
+    def test_without_resume_a_run_starts_over(self):
         world = self.world()
-        with world.gate() as gate:
-            world.start()
-            gate.let(6)
-            world.until(lambda: world.status().get("done_samples", 0) >= 32, "the first rows")
-            gate.kill(gate.entered()[0])
-            self.server.kill()
-            gate.open()
-            world.until(lambda: "cannot be connected to" in world.said(), "a consumer that finds no server")
-            self.assertIn("What was done so far is kept", world.said())
-            self.server.start()
-            self.assertEqual(world.wait(), 0, world.said())
-        self.assertEqual(self.rows(), self.undisturbed())
-
-    def test_what_was_killed_as_a_whole_is_continued(self):
-        world = self.world()
-        with world.gate() as gate:
-            world.start()
-            gate.let(6)
-            world.until(lambda: world.status().get("done_samples", 0) >= 32, "the first rows")
-            self.assertGreaterEqual(world.kill_everything(), 4, "launcher, producer, two consumers")
-        self.assertEqual(world.start("--resume").wait(), 0, world.said())
-        self.assertGreaterEqual(world.summary()["samples"]["done_before"], 8)
-        self.assertEqual(self.rows(), self.undisturbed())
-        # And without --resume it starts over, with other vectors.
+        self.assertEqual(world.start().wait(), 0, world.said())
         world.flags = (*world.flags, "--truncate-dim", "8")
         self.assertEqual(world.start().wait(), 0, world.said())
         self.assertEqual({len(vector) for *_, vector in self.rows().values() if vector}, {8})
@@ -202,6 +248,51 @@ class Runs(unittest.TestCase):
         subprocess.run(["mount", "-o", "remount,size=200m", disk], check=True)
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
         self.assertEqual(self.sql("SELECT count(*), count(DISTINCT item) FROM embeddings"), [["3200", "3200"]])
+
+
+@unittest.skipIf(what_is_missing(), what_is_missing())
+class RunsOfRecords(Killed, WithServer):
+    processor, table = "npy,records-postgres", "records"
+
+    def undisturbed(self):
+        world = self.world(processor="npy,records", sink=False)
+        self.assertEqual(world.start().wait(), 0, world.said())
+        with contextlib.closing(sqlite3.connect(world.output / "records/records.sqlite")) as database:
+            rows = database.execute("SELECT item, key, status, files, classes, columns, model FROM records").fetchall()
+        self.assertEqual({item for item, *_ in rows}, set(range(ITEMS)))
+        self.assertEqual({status for _, _, status, *_ in rows}, {"done"})
+        return {item: (key, status, json.loads(files), classes or "", json.loads(columns), model) for item, key, status, files, classes, columns, model in rows}
+
+    def rows(self):
+        told = self.sql("SELECT item, key, status, files, classes, columns, model FROM records")
+        self.assertEqual(len(told), len({item for item, *_ in told}))
+        return {int(item): (key, status, json.loads(files), classes, json.loads(columns), model) for item, key, status, files, classes, columns, model in told}
+
+    def test_rows_are_those_of_sqlite(self):
+        world = self.world("--sink-table", "own")
+        self.assertEqual(world.start().wait(), 0, world.said())
+        self.sql("ALTER TABLE own RENAME TO records")
+        self.assertEqual(self.rows(), self.undisturbed())
+        for key, _, files, *_ in self.rows().values():
+            self.assertEqual([file.partition(".")[0] for file in files["npy"]], [f"npy/{key}"])
+
+    def test_beside_vectors_in_a_schema_that_the_sink_names(self):
+        self.sql("CREATE EXTENSION vector")
+        self.sql("CREATE SCHEMA part_1")
+        self.sink += "&options=-csearch_path%3Dpart_1,public"
+        world = self.world(processor="embeddings-postgres,records-postgres")
+        for resume in ((), ("--resume",)):
+            self.assertEqual(world.start(*resume).wait(), 0, world.said())
+            self.assertEqual(self.sql("SELECT (SELECT count(*) FROM part_1.embeddings), (SELECT count(*) FROM part_1.records)"), [[str(ITEMS)] * 2])
+        self.assertEqual(self.sql("SELECT to_regclass('public.embeddings'), to_regclass('public.records')"), [["", ""]])
+
+    def test_a_table_of_vectors_is_not_taken(self):
+        vectors = self.world("--sink-table", "one", processor="embeddings-postgres")
+        self.assertEqual(vectors.start().wait(), 0, vectors.said())
+        records = self.world("--sink-table", "one")
+        self.assertEqual(records.start().wait(), 64, records.said())
+        self.assertIn("holds other results", records.said())
+        self.assertEqual(self.sql("SELECT count(*) FROM one"), [[str(ITEMS)]])
 
 
 if __name__ == "__main__":

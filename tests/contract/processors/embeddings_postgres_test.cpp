@@ -2,13 +2,10 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 
 #include "consumer/processors/finish.hpp"
-#include "consumer/sinks/postgres_database.hpp"
-#include "tests/contract/processors/processor_world.hpp"
+#include "tests/contract/processors/postgres_test.hpp"
 #include "tests/unit/processors/hand_made.hpp"
 
 namespace offramp::test {
@@ -17,13 +14,9 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class EmbeddingsPostgres : public ::testing::Test {
+class EmbeddingsPostgres : public PostgresTest {
   protected:
-    void SetUp() override {
-        if (const std::string missing = what_is_missing_for("embeddings-postgres"); !missing.empty()) GTEST_SKIP() << missing;
-        config_ = config_for("embeddings-postgres", folder_.path());
-        database_ = std::make_unique<PostgresDatabase>(config_.sink);
-    }
+    EmbeddingsPostgres() : PostgresTest("embeddings-postgres") {}
 
     static HandMade made(std::initializer_list<TensorSpec> specs) {
         HandMade sample = one_sample();
@@ -31,30 +24,6 @@ class EmbeddingsPostgres : public ::testing::Test {
         sample.contents.model = "the model";
         return sample;
     }
-
-    static void process(const RunConfig& config, const SlabContents& contents) {
-        make_processor(config.processor, {&config})->process(contents, kNoProgress, kCurrent);
-    }
-
-    struct Refusal {
-        ExitCode code = ExitCode::Ok;
-        std::string text = "no error";
-    };
-    template <class Work>
-    static Refusal refusal_of(Work work) {
-        try {
-            work();
-        } catch (const Error& error) {
-            return {error.exit_code(), error.what()};
-        }
-        return {};
-    }
-
-    std::string value(const std::string& question) { return database_->rows(question).at(0).at(0).value_or("NULL"); }
-
-    const ScratchFolder folder_;
-    RunConfig config_;
-    std::unique_ptr<PostgresDatabase> database_;
 };
 
 TEST_F(EmbeddingsPostgres, ATableOfOtherVectorsIsRefusedAndLeftAsItIs) {

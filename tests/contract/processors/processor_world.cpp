@@ -85,13 +85,18 @@ void read_table(const std::string& folder, Tree& tree) {
     PostgresDatabase database(postgres_of_tests());
     const std::string table = table_of(folder);
     if (!database.rows("SELECT to_regclass($1)", {table}).at(0).at(0)) return;
-    std::string& text = tree["embeddings of PostgreSQL"];
-    for (const std::string& question : {"SELECT output, dimensions, dtype, normalized, model FROM " + table + "_outputs ORDER BY output",
-                                        "SELECT key, output, item, vector FROM " + table + " ORDER BY key, output"})
-        for (const PostgresDatabase::Row& row : database.rows(question)) {
+    std::string& text = tree["rows in PostgreSQL"];
+    for (const std::string& name : {table, table + "_outputs"}) {
+        const std::string columns = database
+                                        .rows("SELECT string_agg(quote_ident(attname) || '::text', ', ' ORDER BY attnum) FROM pg_attribute "
+                                              "WHERE attrelid = to_regclass($1) AND attnum > 0", {name})
+                                        .at(0).at(0).value_or("");
+        if (columns.empty()) continue;
+        for (const PostgresDatabase::Row& row : database.rows("SELECT " + columns + " FROM " + name + " ORDER BY " + columns)) {
             for (const auto& value : row) text += (value ? escaped(*value) : "nothing") + "\t";
             text += '\n';
         }
+    }
 }
 
 // What SQLite keeps beside a database while it is open.
@@ -191,7 +196,7 @@ const std::string& originals() {
 
 std::string what_is_missing_for(const std::string& processor) {
     if (processor == "embeddings-parquet" && OFFRAMP_HAS_PARQUET == 0) return "built without pyarrow";
-    if (processor == "embeddings-postgres" && postgres_of_tests() == nullptr)
+    if (processor.ends_with("-postgres") && postgres_of_tests() == nullptr)
         return "OFFRAMP_TEST_POSTGRES names no server; contract.postgres runs this with one";
     return {};
 }

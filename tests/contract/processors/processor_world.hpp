@@ -59,7 +59,7 @@ MemorySlab make_slab(std::uint64_t first, std::uint64_t count, const std::string
 inline constexpr ImageSize kOriginalSize{9, 6};
 const std::string& originals();
 
-// Why a processor cannot be tested here: embeddings-postgres wants OFFRAMP_TEST_POSTGRES to name a server (tests/contract/postgres has
+// Why a processor cannot be tested here: those that write to a PostgreSQL want OFFRAMP_TEST_POSTGRES to name a server (tests/contract/postgres has
 // one), embeddings-parquet a build with pyarrow. Else empty.
 std::string what_is_missing_for(const std::string& processor);
 

@@ -100,7 +100,7 @@ RunConfig any_config() {
     config.consumer_user = any_word({"", "post", "www-data"});
     config.processor = any_word({"auto", "write", "checksum", "mask-png", "none", "mask-png,cut-out"});
     config.output = any_path();
-    config.sink_table = any_word({"embeddings", "a.b_2"});
+    config.sink_table = any_word({"auto", "embeddings", "a.b_2"});
     config.index = any_word({"none", "hnsw"});
     config.write_path = any_path() + "w";
     config.write_copy = *rc::gen::arbitrary<bool>();
@@ -112,6 +112,7 @@ RunConfig any_config() {
     config.http_header = any_word({"", "@/run/secrets/header"});
     config.http_body = any_word({"json", "npy"});
     config.http_timeout_seconds = any_of(1U, 3600U);
+    config.sink_patience_seconds = any_of(1U, 86400U);
     config.http_patience_seconds = any_of(1U, 3600U);
     config.finish = *rc::gen::arbitrary<bool>();
     return config;

@@ -112,6 +112,7 @@ const BadValue kBadValues[] = {
     {"http-header", "A: \xff", "@FILE"},
     {"http-body", "xml", "json, npy"},
     {"http-timeout-seconds", "0", "1 to 3600"},
+    {"sink-patience-seconds", "0", "1 to 86400"},
     {"http-patience-seconds", "3601", "1 to 3600"},
     {"retry", "a\xff", "a path"},
     {"finish", "TRUE", "true, false, 1, 0"},
@@ -248,6 +249,17 @@ TEST_F(Parsing, ASinkIsOfAKnownKindGoesWithItsProcessorAndIsNeverShown) {
         EXPECT_EQ(refused.exit_code, ExitCode::Usage);
         EXPECT_THAT(refused.text, AllOf(HasSubstr("--sink"), ::testing::Not(HasSubstr("secret"))));
     }
+}
+
+TEST_F(Parsing, ANamedTableIsOneProcessors) {
+    const std::vector<std::string> flags{"--sink=dbname=d", "--processor=embeddings-postgres,npy,records-postgres"};
+    const RunConfig both = parse(flags);
+    EXPECT_EQ(both.postgres_contents(), (std::vector<std::string>{"embeddings", "records"}));
+    EXPECT_EQ(both.postgres_table_of("records"), "records");
+    const Refusal refused = refusal({flags[0], flags[1], "--sink-table=own"});
+    EXPECT_EQ(refused.exit_code, ExitCode::Usage);
+    EXPECT_THAT(refused.text, AllOf(HasSubstr("--sink-table 'own' is one table"), HasSubstr("search_path")));
+    EXPECT_EQ(parse({"--sink=dbname=d", "--processor=npy,records-postgres", "--sink-table=own"}).postgres_table_of("records"), "own");
 }
 
 TEST_F(Parsing, WeightsThatCannotBeReadAreMissingInput) {

@@ -76,6 +76,10 @@ TEST(ManifestIdentity, SettingsOfTheProcessorThatIsChosenCount) {
     other = config;
     other.sink_table = "others";
     EXPECT_EQ(of(other).difference_from(of(config)), "--sink-table was embeddings and is others");
+    other.sink_table = "embeddings";
+    EXPECT_EQ(of(other), of(config)) << "the same table, named";
+    config.processor = other.processor = "npy,records-postgres";
+    EXPECT_EQ(of(other).difference_from(of(config)), "--sink-table was records and is embeddings");
     config.http_url = "http://one";
     other.http_url = "http://two";
     other.http_header = "Authorization: another";

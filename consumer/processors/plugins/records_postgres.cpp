@@ -1,0 +1,74 @@
+#include <span>
+#include <string>
+
+#include "consumer/processors/processor.hpp"
+#include "consumer/processors/record_rows.hpp"
+#include "consumer/sinks/copy_rows.hpp"
+#include "consumer/sinks/postgres_table.hpp"
+#include "consumer/sinks/postgres_text.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr const char* kProcessor = "records-postgres";
+
+constexpr PostgresLayout kLayout{.contents = "records", .version = "1", .needs_pgvector = false, .second = {}, .indexed = "key"};
+
+constexpr const char* kColumns = "item, key, status, files, classes, columns, model";
+
+// A hole may also stand for an item that an earlier run has done: its row stays.
+constexpr const char* kUpsert =
+    " ON CONFLICT (item) DO UPDATE SET key = excluded.key, status = excluded.status, files = excluded.files, classes = excluded.classes, "
+    "columns = excluded.columns, model = excluded.model WHERE excluded.status = 'done'";
+
+// Puts a row for each item into a table of a PostgreSQL, one transaction a slab: binary COPY into a temporary table, and from there into the place of what is
+// there.
+class RecordsPostgres final : public Processor {
+  public:
+    RecordsPostgres(const std::string& folder, const ProcessorOptions& options)
+        : rows_(options, kProcessor),
+          table_(kLayout, folder, options.postgres_target(kLayout.contents), options.durability()) {}
+
+    void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
+        copied_.clear();
+        for (const RecordRow& row : rows_.of(slab, progress)) copy(row, slab.model);
+        if (copied_.empty() || !still_current()) return;
+        table_.transact({.rows = "item bigint PRIMARY KEY, key text NOT NULL, status text NOT NULL, files jsonb NOT NULL, classes jsonb, columns jsonb NOT NULL, "
+                                 "model text NOT NULL",
+                         .copied = "item bigint, key text, status text, files jsonb, classes jsonb, columns jsonb, model text"},
+                        progress, [&](PostgresDatabase& database) {
+                            database.copy("COPY offramp_rows FROM STDIN (FORMAT binary)", copied_.finished());
+                            // In one order for all, so that no two consumers wait for each other.
+                            database.run("INSERT INTO " + table_.rows() + " (" + kColumns + ") SELECT " + kColumns + " FROM offramp_rows ORDER BY item" + kUpsert);
+                        });
+    }
+
+  private:
+    void copy(const RecordRow& row, const std::string& model) {
+        copied_.begin_row(7);
+        copied_.number(static_cast<std::int64_t>(row.sample->item));
+        copied_.text(postgres_text(row.sample->key));
+        copied_.text(row.sample->hole ? "skipped" : "done");
+        copied_.json(postgres_json(row.files));
+        if (row.classes)
+            copied_.json(postgres_json(*row.classes));
+        else
+            copied_.null();
+        copied_.json(postgres_json(row.columns));
+        copied_.text(postgres_text(model));
+    }
+
+    RecordRows rows_;
+    PostgresTable table_;
+    CopyRows copied_;
+};
+
+}  // namespace
+
+std::unique_ptr<Processor> make_records_postgres(const ProcessorOptions& options) {
+    return std::make_unique<RecordsPostgres>(options.output_for(kProcessor), options);
+}
+
+std::unique_ptr<RunOutput> run_output_of_records_postgres() { return postgres_rows(kLayout); }
+
+}  // namespace offramp
