@@ -124,7 +124,7 @@ def describe_difference(wanted, found):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cycles", type=int, default=1000)
-    parser.add_argument("--kind", choices=sorted(KINDS), action="append", help="both, when none is named")
+    parser.add_argument("--kind", choices=sorted(KINDS), action="append", help="all, when none is named")
     parser.add_argument("--seed", type=int, default=None, help="what was printed, to have the same moments again")
     options = parser.parse_args()
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 32)
