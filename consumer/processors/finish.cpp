@@ -11,15 +11,11 @@
 namespace offramp {
 namespace {
 
-// What may lie in each processor's folder: first what others left, too, then its own.
+// What may lie in each processor's folder: its own, and what others left there.
 void for_each_output(const RunConfig& config, const std::function<void(const RunOutput& output, const RunConfig& own)>& work) {
     for (const RunConfig& own : configs_of(config))
-        for (const bool in_any_folder : {true, false})
-            for (const ProcessorEntry& entry : ProcessorEntry::all()) {
-                const auto output = entry.run_output();
-                if (!output || output->in_any_folder() != in_any_folder) continue;
-                if (in_any_folder || entry.name == own.processor) work(*output, own);
-            }
+        for (const ProcessorEntry& entry : ProcessorEntry::all())
+            if (const auto output = entry.run_output(); output && (output->in_any_folder() || entry.name == own.processor)) work(*output, own);
 }
 
 }  // namespace

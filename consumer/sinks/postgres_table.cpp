@@ -208,11 +208,11 @@ void finish_postgres_table(const PostgresLayout& layout, const std::string& fold
     const Found found = find_ours(database, layout, target.table);
     if (!found.there) fail_taken_away(target.table, database, mark);
     require_this_one(found, layout, target.table, database, mark);
-    if (complete) complete(database);
+    complete(database);
 }
 
 void require_replaceable_postgres_table(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target, bool resume) {
-    PostgresDatabase database(target.sink, target.patience);
+    PostgresDatabase database(target.sink);   // waits for the lock alone, as long as that may take
     lock_alone(database, layout, target.table);
     if (find_ours(database, layout, target.table).there && resume && !marked(mark_of(layout, folder)))
         throw ConfigError("--resume, but nothing in --output " + folder + " continues " + named(target.table, database) + ", which holds a run's results",
@@ -221,7 +221,7 @@ void require_replaceable_postgres_table(const PostgresLayout& layout, const std:
 
 // The mark goes last: the table that it stands for is gone by then.
 void remove_postgres_table(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target) {
-    PostgresDatabase database(target.sink, target.patience);
+    PostgresDatabase database(target.sink);   // waits for the lock alone, as long as that may take
     lock_alone(database, layout, target.table);
     find_ours(database, layout, target.table);
     std::string tables;

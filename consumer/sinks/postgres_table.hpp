@@ -73,10 +73,10 @@ class PostgresTable {
     bool opened_ = false;
 };
 
-// When nobody writes any more: `complete`, if any, adds what a table has only when it is whole. A run without a table has nothing to finish. Errors: those of
+// When nobody writes any more: `complete` adds what a table has only when it is whole. A run without a table has nothing to finish. Errors: those of
 // PostgresTable and of `complete`.
 void finish_postgres_table(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target,
-                           const std::function<void(PostgresDatabase& database)>& complete = {});
+                           const std::function<void(PostgresDatabase& database)>& complete);
 // What would lie in the way of a new table: nothing, or one of ours; with `resume` one that this folder's run has made. Changes nothing. Errors: those of
 // PostgresTable; Error with RunInUse when a consumer of another run is connected for it.
 void require_replaceable_postgres_table(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target, bool resume);

@@ -20,6 +20,7 @@ std::string postgres_text(std::string_view text) {
 
 std::string postgres_json(std::string_view json) {
     constexpr std::string_view kNul = "\\u0000";
+    if (json.find(kNul) == std::string_view::npos) return std::string(json);
     std::string held;
     for (std::size_t at = 0; at < json.size();) {
         if (json.substr(at).starts_with(kNul)) {

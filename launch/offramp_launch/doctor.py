@@ -41,7 +41,7 @@ def examine(places):
     findings = [packages(missing_packages(places)), python(places), libtorch(places), nvcc(places)]
     findings += from_probe(probe) if probe else [gpu_without_probe(), Finding(
         "programs", obstacle, f"{SET_UP}, then doctor can tell whether a slab can be page-locked", ExitCode.SYSTEM)]
-    findings += [shared_memory(*shm_space()), huge_pages(pathlib.Path("/proc/self/mounts").read_text()), memlock(resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]), cores(), numa()]
+    findings += [shared_memory(*shm_space()), huge_pages(pathlib.Path("/proc/self/mounts").read_text(), shmem_enabled()), memlock(resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]), cores(), numa()]
     return findings
 
 
@@ -220,8 +220,20 @@ def shared_memory(total, free):
                    "medium: Memory mounted at /dev/shm; else: mount -o remount,size=16g /dev/shm", ExitCode.SHARED_MEMORY_FULL)
 
 
-def huge_pages(mounts):
-    """Of /dev/shm: slabs ask for them, and the mount decides. `mounts`: /proc/self/mounts."""
+def shmem_enabled():
+    """What the kernel says to huge pages in any shared memory: "always within_size advise [never] deny force"; nothing where it has none."""
+    try:
+        return pathlib.Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled").read_text()
+    except OSError:
+        return ""
+
+
+def huge_pages(mounts, kernel):
+    """Of /dev/shm: slabs ask for them, the kernel may forbid or force them, else the mount decides. `mounts`: /proc/self/mounts."""
+    if not kernel or "[deny]" in kernel:
+        return Finding("huge pages", "this kernel has none for shared memory" if not kernel else "forbidden: /sys/kernel/mm/transparent_hugepage/shmem_enabled")
+    if "[force]" in kernel:
+        return Finding("huge pages", "all shared memory has them")
     options = [line.split()[3].split(",") for line in mounts.splitlines() if line.split()[1] == "/dev/shm"]
     huge = next((option[len("huge="):] for option in (options[-1] if options else []) if option.startswith("huge=")), "never")
     if huge == "never":

@@ -75,6 +75,7 @@ class Supervisor:
         self._stories = StoryTeller(plan.run_dir.path)
         self._seats = Seats(self, lambda name: self._spawn(name, plan.consumer, plan.account), plan.run_dir.log, self._selector,
                             self._timers, display, self._stories)
+        self._told = None       # by a producer that died after its account: what it was about to end with
         self.failure = None     # LaunchError: why the launcher itself stopped the run
 
     # -- the life of a run ------------------------------------------------------------------------------------------
@@ -94,7 +95,7 @@ class Supervisor:
                 self._hold.release()
         if self.failure:
             return int(self.failure.code)
-        return int(ExitCode.INTERRUPTED) if self._abandoned else self._producer_code()
+        return int(ExitCode.INTERRUPTED) if self._abandoned else shell_code(self._producer.status) if self._told is None else self._told
 
     def close(self):
         """The last thing of a run: whoever waits on the control socket now learns that it is over."""
@@ -173,11 +174,6 @@ class Supervisor:
         if not self._producer_follows():
             self._end_without_producer()
 
-    def _producer_code(self):
-        """What the producer ended with; where it died after it had told its account, what that says: nothing was left to do."""
-        told = summary.producer_exit(self._plan.run_dir) if self._producer.status not in Succession.MEANT else None
-        return shell_code(self._producer.status) if told is None else told
-
     def _end_without_producer(self):
         self._producer_over = True
         self._timers.after(CONSUMERS_END_SECONDS, self._terminate_children)
@@ -187,11 +183,13 @@ class Supervisor:
     def _producer_follows(self):
         """True when another one will take over; it is due by then. The dead one has been reaped: nothing of it writes any more."""
         self._hold.take()
-        ending = self._draining or self._abandoned or self.failure
-        if ending or not self._succession.is_death(self._producer.status, self._hold.is_met_at(self._producer_pids)):
+        if not self._succession.is_death(self._producer.status, self._hold.is_met_at(self._producer_pids)):
             return False
-        if summary.producer_exit(self._plan.run_dir) is not None:
+        self._told = summary.producer_exit(self._plan.run_dir)
+        if self._told is not None:
             self._display.note("the run was over by then, and its account is whole")
+            return False
+        if self._draining or self._abandoned or self.failure:
             return False
         if self._plan.not_taken_over:
             self._display.note(self._plan.not_taken_over)

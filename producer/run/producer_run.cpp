@@ -84,10 +84,7 @@ ProducerRun::~ProducerRun() {
     egress_.reset();
     inference_.reset();
     delivery_.reset();
-    const bool over = ended_ && spill_;
-    const std::string spilled = over ? spill_->folder() : "";
     spill_.reset();
-    if (over) SpillStore::remove_folder(spilled);
     pool_.reset();
 }
 
@@ -142,6 +139,7 @@ ExitCode ProducerRun::execute() {
     if (last.measured_from.at_ns != 0)
         record_range("measure_end", 0, last.broker.last_release_ns, last.broker.last_release_ns);
     report_->write_status(last);
+    if (spill_) SpillStore::remove_folder(spill_->folder());   // before the account: nobody comes after it
     const auto exit = first_error_ ? std::nullopt : std::optional(outcome(last));
     report_->write_summary(last, exit);
     failpoint("run.ended");

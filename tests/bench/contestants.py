@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -234,7 +235,8 @@ class OfframpRun(Program):
             kept = ("state", "failure", "conserved", "device", "model", "precision", "memory_format", "transform", "rung", "pinned",
                     "pinned_copy_gigabytes_per_second", "first_batch_seconds", "first_slab_seconds", "all_slabs_seconds",
                     "input_wait_seconds", "slab_wait_seconds", "output_wait_seconds", "samples_per_slab", "batches_per_slab")
-            return {key: summary[key] for key in kept if key in summary}
+            facts = {key: summary[key] for key in kept if key in summary}
+            return facts | {"model": re.sub(r"/\S*/", "", facts["model"])} if "model" in facts else facts     # no folder of this machine's
         return {}
 
     def _producers_own(self):
@@ -316,4 +318,5 @@ def python_command(program):
 def python_environment():
     """Peers and the processes that they start find the same modules; compiled files go where the driver's go, or nowhere."""
     compiled = {"PYTHONPYCACHEPREFIX": sys.pycache_prefix} if sys.pycache_prefix else {"PYTHONDONTWRITEBYTECODE": "1"}
-    return {"PYTHONPATH": os.pathsep.join([str(HERE / "peers"), str(HERE)]), **compiled}
+    # As our own producer does: whoever loads and writes beside the model wants the cores that its threads would wait on.
+    return {"OMP_WAIT_POLICY": "passive", "PYTHONPATH": os.pathsep.join([str(HERE / "peers"), str(HERE)]), **compiled}

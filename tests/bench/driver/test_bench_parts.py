@@ -3,6 +3,7 @@ fail."""
 
 import argparse
 import contextlib
+import importlib.util
 import json
 import math
 import os
@@ -21,7 +22,7 @@ import workloads
 from contestants import ContestantError, Look, Places, flag_list
 from given import Given, given_by
 from left_behind import objects_of_dead_runs
-from materials import Materials
+from materials import Materials, server_module
 from one_shots import MessageBench, run_for_json
 from peers.progress import CELL, COMMITS, RECORD, RECORDS, ProgressCell, ProgressReader, make_progress_file, map_progress_file
 from processes import Usage, members_of
@@ -257,10 +258,30 @@ class MaterialsTest(unittest.TestCase):
 
     def test_what_the_user_has_ready_is_taken(self):
         (self.folder / "mine.toml").write_text('input-shape = "2x48"\ninput-dtype = "int32"\n')
-        materials = self.materials(sentences=self.folder, encoder=self.folder / "mine.pt2", postgres="postgres://me@/db")
-        flags = {"model": specs.ENCODER, "folder": specs.SENTENCES, "max-tokens": specs.MAX_TOKENS, "sink": specs.POSTGRES}
-        self.assertEqual({"model": self.folder / "mine.pt2", "folder": self.folder, "max-tokens": 48, "sink": "postgres://me@/db"},
-                         materials.fill_in(flags))
+        materials = self.materials(sentences=self.folder, encoder=self.folder / "mine.pt2")
+        flags = {"model": specs.ENCODER, "folder": specs.SENTENCES, "max-tokens": specs.MAX_TOKENS}
+        self.assertEqual({"model": self.folder / "mine.pt2", "folder": self.folder, "max-tokens": 48}, materials.fill_in(flags))
+        (self.folder / "mine.toml").write_text('input-shape = "3x64x64"\n')
+        with self.assertRaisesRegex(ContestantError, "no input-shape of tokens"):
+            self.materials(encoder=self.folder / "mine.pt2").fill_in({"max-tokens": specs.MAX_TOKENS})
+
+    def test_a_server_has_a_schema_for_the_row_while_it_runs_and_keeps_what_it_had(self):
+        missing = "needs psycopg" if not importlib.util.find_spec("psycopg") else server_module().what_is_missing()
+        if missing:
+            self.skipTest(missing)
+        schemas = "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'bench%'"
+        with server_module().PostgresServer() as server:
+            with contextlib.ExitStack() as stack:
+                made = Materials(self.folder, self.folder, stack, Given(postgres=server.uri()), gpu=False, small=True).fill_in({"sink": specs.POSTGRES})
+                self.assertEqual([[f"bench_{os.getpid()}"]], server.sql(schemas))
+                self.assertEqual(f"{server.uri()}&options=-csearch_path%3Dbench_{os.getpid()},public", made["sink"])
+            self.assertEqual([], server.sql(schemas))
+
+    def test_a_server_that_is_not_there_is_the_rows_failure(self):
+        if not importlib.util.find_spec("psycopg"):
+            self.skipTest("needs psycopg")
+        with self.assertRaisesRegex(ContestantError, "PostgreSQL cannot be used"):
+            self.materials(postgres=f"postgres://me@/db?host={self.folder}").fill_in({"sink": specs.POSTGRES})
 
     def test_a_row_that_needs_what_is_not_there_is_left_out_and_nothing_is_started(self):
         with unittest.mock.patch("materials.importlib.util.find_spec", return_value=None):

@@ -8,7 +8,6 @@ import tempfile
 
 import numpy
 
-from processes import die_with_parent
 from progress import ProgressCell
 from tables import make_table
 
@@ -36,7 +35,6 @@ def vectors_in_a_file(count, numbers):
 
 
 def main():
-    die_with_parent()
     options = parse()
     vectors = vectors_in_a_file(max(1, READY // options.transaction) * options.transaction, options.numbers)
     table, cell, row = make_table(options), ProgressCell(options.progress, 0), 0

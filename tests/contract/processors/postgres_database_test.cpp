@@ -19,7 +19,7 @@ class WaitingForPostgres : public PostgresTest {
     void SetUp() override {
         PostgresTest::SetUp();
         if (IsSkipped()) return;
-        patient_ = std::make_unique<PostgresDatabase>(config_.sink, std::chrono::seconds(1));
+        patient_ = std::make_unique<PostgresDatabase>(config_.sink, std::chrono::minutes(5));
         patient_->run("CREATE TEMPORARY TABLE rows (key text)");
     }
 
@@ -58,6 +58,7 @@ TEST_F(WaitingForPostgres, RowsThatTheServerIsSlowToTakeArriveWhole) {
         if (++told == 5) ::kill(server, SIGCONT);
     };
     const PostgresDatabase::Telling telling(*patient_, progress);
+    const std::unique_ptr<const pid_t, void (*)(const pid_t*)> continued(&server, [](const pid_t* pid) { ::kill(*pid, SIGCONT); });
     ASSERT_EQ(::kill(server, SIGSTOP), 0);
     patient_->transact([&] { patient_->copy(kCopy, rows.finished()); });
     EXPECT_GE(told, 5U);
@@ -66,13 +67,14 @@ TEST_F(WaitingForPostgres, RowsThatTheServerIsSlowToTakeArriveWhole) {
 
 TEST_F(WaitingForPostgres, PatienceEndsAndTheServerForgetsWhoWaited) {
     database_->run("CREATE TABLE " + config_.sink_table + " (a text)");
-    const std::string waiting = patient_->rows("SELECT pg_backend_pid()").at(0).at(0).value();
+    PostgresDatabase impatient(config_.sink, std::chrono::seconds(3));
+    const std::string waiting = impatient.rows("SELECT pg_backend_pid()").at(0).at(0).value();
     database_->transact([&] {
         database_->run("LOCK TABLE " + config_.sink_table);
-        const Refusal refused = refusal_of([&] { patient_->transact([&] { patient_->run("SELECT * FROM " + config_.sink_table); }); });
+        const Refusal refused = refusal_of([&] { impatient.transact([&] { impatient.run("SELECT * FROM " + config_.sink_table); }); });
         EXPECT_EQ(refused.code, ExitCode::SinkUnavailable);
-        EXPECT_THAT(refused.text, AllOf(HasSubstr("has not answered for 1 s: SELECT"), HasSubstr("pg_stat_activity"), HasSubstr("--sink-patience-seconds")));
-        const Refusal closed = refusal_of([&] { patient_->run("SELECT 1"); });
+        EXPECT_THAT(refused.text, AllOf(HasSubstr("has not answered for 3 s: SELECT"), HasSubstr("pg_stat_activity"), HasSubstr("--sink-patience-seconds")));
+        const Refusal closed = refusal_of([&] { impatient.run("SELECT 1"); });
         EXPECT_EQ(closed.code, ExitCode::SinkUnavailable);
         database_->run("SELECT pg_sleep(0.1)");
         while (value("SELECT count(*) FROM pg_stat_activity WHERE pid = " + waiting) != "0") database_->run("SELECT pg_stat_clear_snapshot(), pg_sleep(0.1)");

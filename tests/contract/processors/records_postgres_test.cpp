@@ -137,14 +137,19 @@ TEST_F(RecordsPostgres, ATableThatWasTakenAwayIsWaitedForAndNotBegunAnew) {
 TEST_F(RecordsPostgres, StandBesideVectors) {
     config_.processor = "embeddings-postgres,records-postgres";
     config_.sink_table = "auto";
+    // In a schema of its own: the names are those that a user's tables have.
+    database_->run("CREATE EXTENSION IF NOT EXISTS vector");
+    database_->run("CREATE SCHEMA beside");
+    config_.sink += "&options=-csearch_path%3Dbeside,public";
     HandMade made = one_sample();
     made.add(spec_of("v", kFloat32, {1, 8}));
     for (int i = 0; i < 2; ++i) process(config_, made.contents);
     finish_run(config_);
-    EXPECT_EQ(value("SELECT count(*) FROM embeddings"), "1");
-    EXPECT_EQ(value("SELECT count(*) FROM records"), "1");
+    EXPECT_EQ(value("SELECT count(*) FROM beside.embeddings"), "1");
+    EXPECT_EQ(value("SELECT count(*) FROM beside.records"), "1");
     start_over(config_);
-    EXPECT_EQ(value("SELECT coalesce(to_regclass('embeddings'), to_regclass('records'))"), "NULL");
+    EXPECT_EQ(value("SELECT coalesce(to_regclass('beside.embeddings'), to_regclass('beside.records'))"), "NULL");
+    database_->run("DROP SCHEMA beside");
 }
 
 }  // namespace

@@ -307,13 +307,17 @@ class DoctorTest(unittest.TestCase):
             self.assertIn(remedy, finding.line())
         self.assertEqual(ExitCode.OK, doctor.shared_memory(2 << 30, 1 << 30).code)
 
-    def test_huge_pages_are_what_the_last_mount_on_dev_shm_says(self):
+    def test_huge_pages_are_what_kernel_and_mount_allow(self):
         mounts = "tmpfs / tmpfs rw,huge=always 0 0\ntmpfs /dev/shm tmpfs rw,nosuid{} 0 0\n"
-        self.assertIn("mount -o remount,huge=advise /dev/shm", doctor.huge_pages(mounts.format("")).fix)
-        self.assertEqual(ExitCode.OK, doctor.huge_pages("").code, "a tip, not a fault")
-        self.assertIn("tip: mount", doctor.huge_pages("").line())
-        found = doctor.huge_pages(mounts.format("") + mounts.format(",size=64g,huge=advise"))
-        self.assertEqual(("", True), (found.fix, "huge=advise" in found.text))
+        never = "always within_size advise [never] deny force\n"
+        self.assertIn("mount -o remount,huge=advise /dev/shm", doctor.huge_pages(mounts.format(""), never).fix)
+        self.assertEqual(ExitCode.OK, doctor.huge_pages("", never).code, "a tip, not a fault")
+        self.assertIn("tip: mount", doctor.huge_pages("", never).line())
+        advised = mounts.format("") + mounts.format(",size=64g,huge=advise")
+        for kernel, told in ((never, "huge=advise"), (never.replace("[never] deny", "never [deny]"), "forbidden"), ("", "has none"),
+                             (never.replace("[never] deny force", "never deny [force]"), "all shared memory")):
+            found = doctor.huge_pages(advised, kernel)
+            self.assertEqual(("", True), (found.fix, told in found.text), kernel)
 
     def test_a_driver_older_than_the_programs_cuda_is_wanting(self):
         old = doctor.driver({"driver_version": 12040, "runtime_version": 13000})
