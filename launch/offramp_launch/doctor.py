@@ -41,7 +41,8 @@ def examine(places):
     findings = [packages(missing_packages(places)), python(places), libtorch(places), nvcc(places)]
     findings += from_probe(probe) if probe else [gpu_without_probe(), Finding(
         "programs", obstacle, f"{SET_UP}, then doctor can tell whether a slab can be page-locked", ExitCode.SYSTEM)]
-    findings += [shared_memory(*shm_space()), huge_pages(pathlib.Path("/proc/self/mounts").read_text(), shmem_enabled()), memlock(resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]), cores(), numa()]
+    findings += [shared_memory(*shm_space()), huge_pages(pathlib.Path("/proc/self/mounts").read_text(), shmem_enabled()),
+                 memlock(resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]), cores(), numa()]
     return findings
 
 

@@ -95,7 +95,9 @@ class Supervisor:
                 self._hold.release()
         if self.failure:
             return int(self.failure.code)
-        return int(ExitCode.INTERRUPTED) if self._abandoned else shell_code(self._producer.status) if self._told is None else self._told
+        if self._abandoned:
+            return int(ExitCode.INTERRUPTED)
+        return shell_code(self._producer.status) if self._told is None else self._told
 
     def close(self):
         """The last thing of a run: whoever waits on the control socket now learns that it is over."""

@@ -66,12 +66,7 @@ class Killed:
         self.assertEqual(self.rows(), self.undisturbed())
 
     def test_what_was_killed_as_a_whole_is_continued(self):
-        world = self.world()
-        with world.gate() as gate:
-            world.start()
-            gate.let(6)
-            world.until(lambda: world.status().get("done_samples", 0) >= 32, "the first rows")
-            self.assertGreaterEqual(world.kill_everything(), 4, "launcher, producer, two consumers")
+        world = self.begun()
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
         self.assertGreaterEqual(world.summary()["samples"]["done_before"], 8)
         self.assertEqual(self.rows(), self.undisturbed())
@@ -83,7 +78,7 @@ class Killed:
             world.start()
             gate.let(6)
             world.until(lambda: world.status().get("done_samples", 0) >= 32, "the first rows")
-            world.kill_everything()
+            self.assertGreaterEqual(world.kill_everything(), 4, "launcher, producer, two consumers")
         return world
 
     def waiting(self, seconds):
