@@ -25,13 +25,18 @@ bool is_finite(std::uint32_t bits, std::size_t bytes) {
 void CopyRows::clear() {
     bytes_.clear();
     rows_ = 0;
-    for (const char c : kSignature) bytes_.push_back(static_cast<std::byte>(c));
+    put(kSignature);
     put(0, 4);
     put(0, 4);
 }
 
 void CopyRows::put(std::uint64_t value, std::size_t bytes) {
     for (std::size_t i = bytes; i > 0; --i) bytes_.push_back(static_cast<std::byte>(value >> (8 * (i - 1)) & 0xff));
+}
+
+void CopyRows::put(std::string_view text) {
+    const auto bytes = std::as_bytes(std::span(text));
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
 }
 
 void CopyRows::begin_row(std::int16_t fields) {
@@ -41,7 +46,7 @@ void CopyRows::begin_row(std::int16_t fields) {
 
 void CopyRows::text(std::string_view text) {
     put(text.size(), 4);
-    for (const char c : text) bytes_.push_back(static_cast<std::byte>(c));
+    put(text);
 }
 
 void CopyRows::number(std::int64_t number) {
@@ -52,7 +57,7 @@ void CopyRows::number(std::int64_t number) {
 void CopyRows::json(std::string_view text) {
     put(1 + text.size(), 4);
     put(1, 1);
-    for (const char c : text) bytes_.push_back(static_cast<std::byte>(c));
+    put(text);
 }
 
 void CopyRows::null() { put(kNull, 4); }

@@ -35,6 +35,7 @@ class CopyRows {
 
   private:
     void put(std::uint64_t value, std::size_t bytes);
+    void put(std::string_view text);
 
     std::vector<std::byte> bytes_;
     std::size_t rows_ = 0;
