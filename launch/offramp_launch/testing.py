@@ -23,11 +23,14 @@ SANITIZER_OPTIONS = {
 
 
 def run_tests(places, flags, sanitizers, arguments):
-    """Returns ctest's exit code; of two runs, that of the first one that failed."""
+    """Returns ctest's exit code. Of several runs the first that fails is the last: what failed is what one reads at the end."""
     presets = list(SANITIZED) if sanitizers else ["release"]
     set_up_tests(places, flags, presets)
-    codes = [run_ctest(places, preset, arguments) for preset in presets]
-    return next((code for code in codes if code != 0), 0)
+    for preset in presets:
+        code = run_ctest(places, preset, arguments)
+        if code != 0:
+            return code
+    return 0
 
 
 def run_ctest(places, preset, arguments):
