@@ -118,7 +118,7 @@ bool SqliteDatabase::wait_for_others(int waits_before) {
 // When several processes begin at once, some are told that the database is locked without being asked to wait.
 void SqliteDatabase::start_log() {
     const auto began = std::chrono::steady_clock::now();
-    for (int waits = 0;; ++waits) {
+    while (true) {
         std::string mode;
         const int result = sqlite3_exec(
             connection_.get(), "PRAGMA journal_mode = WAL",

@@ -68,20 +68,20 @@ class World(Launched):
         return processes_marked(MARK, self.mark)
 
     def kill_everything(self, order=sorted):
-        """SIGKILL to all, in this order; returns when none is left."""
+        """SIGKILL to all, in this order; returns when none is left, and how many there were."""
         deadline = time.monotonic() + WATCHDOG_SECONDS
-        killed = 0
+        found = set()
         while pids := self.processes():
             assert time.monotonic() < deadline, f"{pids} do not die"
+            found |= set(pids)
             for pid in order(pids):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-                    killed += 1
             if self.launcher:
                 self.launcher.poll()
         if self.launcher:
             self.launcher.wait(WATCHDOG_SECONDS)
-        return killed
+        return len(found)
 
     def shared_memory(self):
         return {name for name in os.listdir("/dev/shm") if f"test-{self.mark[:12]}-" in name}

@@ -88,8 +88,9 @@ class Killed:
     def test_a_server_that_is_slow_for_several_leases_costs_nothing(self):
         world = self.begun()
         with self.server.locked(self.table, self.database):
-            world.start("--resume", "--lease-seconds", "2", "--kill-overdue")
-            world.until(lambda: self.waiting(5) == 2, "both consumers wait for the lock, for more than two leases")
+            # Long enough for a machine that stands still for some seconds.
+            world.start("--resume", "--lease-seconds", "8", "--kill-overdue")
+            world.until(lambda: self.waiting(17) == 2, "both consumers wait for the lock, for more than two leases")
         self.assertEqual(world.wait(), 0, world.said())
         summary = world.summary()
         self.assertEqual((summary["leases_expired"], summary["overdue_killed"], summary["samples"]["redelivered"], summary["given_up"]), (0, 0, 0, []), world.said())
