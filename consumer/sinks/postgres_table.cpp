@@ -146,7 +146,7 @@ PostgresTable::PostgresTable(const PostgresLayout& layout, const std::string& fo
       mark_(mark_of(layout, folder)),
       table_(target.table),
       rows_(table_in_sql(table_)),
-      second_(table_in_sql(table_, layout.second.suffix)),
+      second_(layout.second.suffix.empty() ? std::string() : table_in_sql(table_, layout.second.suffix)),
       durability_(durability),
       database_(target.sink, target.patience) {
     // A commit that the server may still forget would be of rows that count as done.
@@ -165,7 +165,7 @@ void PostgresTable::make(const PostgresColumns& columns) {
     if (marked(mark_)) fail_taken_away(table_, database_, mark_);
     if (layout_.needs_pgvector) make_pgvector(database_);
     const std::string comment = " IS '" + beginning_of_comment(layout_) + std::string(layout_.version) + " " + new_number() + "'";
-    if (!layout_.second.suffix.empty()) {
+    if (!second_.empty()) {
         database_.run("CREATE TABLE " + second_ + " (" + std::string(layout_.second.columns) + ")");
         database_.run("COMMENT ON TABLE " + second_ + comment);
     }

@@ -60,7 +60,7 @@ class PostgresTable {
     std::string name() const;
     // As they stand in SQL.
     const std::string& rows() const { return rows_; }
-    const std::string& second() const { return second_; }
+    const std::string& second() const { return second_; }   // empty: there is none
 
   private:
     void open(const PostgresColumns& columns);
