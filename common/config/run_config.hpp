@@ -101,6 +101,7 @@ struct RunConfig {
     std::uint32_t truncate_dim = 0;     // first numbers of a vector that are stored; 0: all
     std::string http_url;               // results are posted here, one request a sample and output
     std::string http_header;            // "NAME: VALUE" or "@FILE" with one a line: may hold a secret, so that only @FILE is ever printed
+    std::string http_ca_file;           // whose certificates vouch for the server; empty: the system's
     std::string http_body = "json";     // "json", "npy"
     std::uint32_t http_timeout_seconds = 30;   // of a request by which nothing moves
     std::uint32_t http_patience_seconds = 20;  // with a server that is away, before the consumer gives its slab back

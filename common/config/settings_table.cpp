@@ -249,6 +249,8 @@ void add_http(SettingGroup& consumers) {
               "Processor `http`: sent with each request, as 'Authorization: Bearer ...'; in a file or in OFFRAMP_HTTP_HEADER it does not show in a "
               "list of processes")
         .get = [](const RunConfig& config) { return config.http_header.starts_with('@') ? config.http_header : std::string(); };
+    consumers.text("http-ca-file", &RunConfig::http_ca_file, "FILE", "a path",
+                   "Processor `http`: certificates in PEM of the authorities that may vouch for the server, instead of the system's");
     consumers.word("http-body", &RunConfig::http_body, {"json", "npy"}, "Processor `http`: what each result is sent as");
     consumers.whole("http-timeout-seconds", &RunConfig::http_timeout_seconds, {1, 3600, ""},
                     "Processor `http`: a request by which nothing moves for so long is tried again");

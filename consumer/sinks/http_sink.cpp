@@ -94,6 +94,9 @@ class HttpSink::Connection {
         set(CURLOPT_XFERINFODATA, this);
         set(CURLOPT_NOPROGRESS, 0L);
         set(CURLOPT_URL, target.url.c_str());
+        if (target.ca_file.empty()) return;
+        set(CURLOPT_CAINFO, target.ca_file.c_str());
+        set(CURLOPT_CAPATH, static_cast<const char*>(nullptr));   // the system's folder, which would count beside it
     }
 
     Outcome request(const HttpTarget& target, const HttpMessage& message, const std::function<void()>& progress) {
@@ -237,7 +240,7 @@ void HttpSink::refuse(const HttpMessage& message, const Outcome& outcome) const 
     if (outcome.answered && verdict_of(outcome.status) == HttpVerdict::NotThisOne)
         throw Error(ExitCode::System, what_happened, "It refuses this result; the batch is set aside when it refuses it three times");
     throw ConfigError(what_happened, outcome.answered && outcome.status < 400 ? "Redirects are not followed: give the address it leads to as --http-url"
-                                                                             : "Check --http-url, --http-header and --http-body");
+                                                                             : "Check --http-url, --http-header, --http-body and --http-ca-file");
 }
 
 }  // namespace offramp

@@ -18,6 +18,7 @@ namespace offramp {
 struct HttpTarget {
     std::string url;
     std::vector<std::string> headers;  // "NAME: VALUE", sent with each request; values are never shown
+    std::string ca_file;               // the authorities that may vouch for the server, in PEM; empty: the system's
     std::chrono::seconds timeout{30};  // nothing moves for so long: the request is given up and tried again
     std::chrono::seconds patience{20};  // with one message: requests and the pauses between them, but for those that the server asked for
 };
@@ -36,8 +37,8 @@ struct HttpMessage {
 // answered.
 //
 // Owns the connection. Thread: one. Blocks: on the network, no longer than patience, timeout and what Retry-After asks for; `progress` is told meanwhile.
-// Errors: Error with SinkUnavailable when patience is over; ConfigError for a URL that cannot be used, a certificate that does not hold, and an
-// answer that every message would get; Error with System for an answer that refuses this message. They name status, URL (without credentials and
+// Errors: Error with SinkUnavailable when patience is over; ConfigError for a URL or a file of authorities that cannot be used, a certificate that does
+// not hold, and an answer that every message would get; Error with System for an answer that refuses this message. They name status, URL (without credentials and
 // query), message and the first bytes of the answer, in which headers' values are blotted out.
 class HttpSink {
   public:

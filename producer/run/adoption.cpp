@@ -27,7 +27,7 @@ const std::set<std::string_view> kMayDiffer{
     "producer-wait-seconds", "decode-workers", "prefetch", "max-errors", "allow-unpinned", "max-delay-seconds",
     "warmup-batches", "drain-warmup", "measure-limits", "profile-batches", "trace-dir", "status-seconds", "lease-seconds",
     "kill-overdue", "max-charges", "credits", "processor", "write-path", "write-copy", "png-level", "normalize", "vector-dtype", "truncate-dim",
-    "http-url", "http-header", "http-body", "http-timeout-seconds", "http-patience-seconds", "sink-patience-seconds", "durable", "resume",
+    "http-url", "http-header", "http-ca-file", "http-body", "http-timeout-seconds", "http-patience-seconds", "sink-patience-seconds", "durable", "resume",
     "start-over", "retry", "finish",
 };
 

@@ -3,15 +3,17 @@
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 import unittest
 import urllib.parse
 
 import numpy
 
 from tests.support.gate import Gate
-from tests.support.http_receiver import FAULTS, Receiver
+from tests.support.http_receiver import FAULTS, Receiver, make_certificate
 from tests.support.launched_resume import World
 from tests.support.real_run import RealRun, kill, shared_memory, undisturbed
 
@@ -100,6 +102,15 @@ class Http(unittest.TestCase):
                 self.assertGreaterEqual(len(again), 1)
                 if fault.endswith("later"):
                     self.assertGreaterEqual(min(again), 1, "sooner than the server asked for")
+
+    def test_a_server_that_an_authority_of_ones_own_vouches_for(self):
+        folder = tempfile.mkdtemp(prefix="offramp-http-")
+        self.addCleanup(shutil.rmtree, folder)
+        identity = make_certificate(folder)
+        with Receiver(identity=identity) as receiver:
+            self.run_to_the_end(receiver, "--http-ca-file", identity[0])
+            self.assert_all_arrived(receiver)
+            self.assertEqual(receiver.requests, 96)
 
     def test_a_key_is_the_same_in_another_run(self):
         with Receiver() as receiver:

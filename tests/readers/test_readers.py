@@ -17,7 +17,7 @@ import PIL.Image
 import pycocotools.mask
 import safetensors
 
-from tests.support.http_receiver import Receiver
+from tests.support.http_receiver import Receiver, make_certificate
 
 PARQUET = (pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).parent / "lib/libofframp_parquet.so").exists()
 if PARQUET:
@@ -106,14 +106,22 @@ class Http(unittest.TestCase):
         os.environ["NO_PROXY"] = "127.0.0.1"
         folder = tempfile.mkdtemp(prefix="offramp-test-")
         self.addCleanup(shutil.rmtree, folder)
-        identity = (f"{folder}/certificate.pem", f"{folder}/key.pem")
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-out", identity[0], "-keyout", identity[1], "-days", "2", "-subj",
-                        "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True, timeout=60)
+        identity = make_certificate(folder)
+        pathlib.Path(folder, "other").mkdir()
+        another = make_certificate(f"{folder}/other")
+        pathlib.Path(folder, "cut.pem").write_text(pathlib.Path(identity[0]).read_text()[:300])
+        pathlib.Path(folder, "empty.pem").touch()
+        unreadable = "error setting certificate file"
         with Receiver(identity=identity) as receiver:
-            refused = subprocess.run([PROGRAM, "--processor", "http", "--output", folder, "--http-url", receiver.url], capture_output=True, text=True,
-                                     timeout=60)
-            self.assertEqual(refused.returncode, 64, refused.stderr)
-            self.assertIn("self-signed certificate", refused.stderr)
+            for authorities, said in ((None, "self-signed certificate"), (another[0], "self-signed certificate"), (f"{folder}/absent.pem", unreadable),
+                                      (f"{folder}/cut.pem", unreadable), (f"{folder}/empty.pem", unreadable), (folder, unreadable)):
+                with self.subTest(authorities):
+                    flags = ("--http-ca-file", authorities) if authorities else ()
+                    refused = subprocess.run([PROGRAM, "--processor", "http", "--output", folder, "--http-url", receiver.url, *flags], capture_output=True,
+                                             text=True, timeout=60)
+                    self.assertEqual(refused.returncode, 64, refused.stderr)
+                    self.assertIn(said, refused.stderr)
+                    self.assertIn("--http-ca-file", refused.stderr)
             self.assertEqual(receiver.requests, 0)
 
     def decoded(self, text, name):

@@ -7,6 +7,7 @@ import hashlib
 import http.server
 import pathlib
 import ssl
+import subprocess
 import sys
 import threading
 import time
@@ -14,6 +15,14 @@ import urllib.parse
 
 # What may become of a request, beside being answered.
 FAULTS = ("500", "503 later", "429 later", "408", "dropped", "cut", "answer lost", "hang")
+
+
+def make_certificate(folder):
+    """(certificate, key), two files in `folder`, of a server at 127.0.0.1 that vouches for itself."""
+    certificate, key = f"{folder}/certificate.pem", f"{folder}/key.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-out", certificate, "-keyout", key, "-days", "2", "-subj", "/CN=127.0.0.1",
+                    "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True, timeout=60)
+    return certificate, key
 
 
 class Receiver:

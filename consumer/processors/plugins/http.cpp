@@ -59,6 +59,7 @@ class Http final : public Processor {
         : as_npy_(config.http_body == "npy"),
           sink_({.url = config.http_url,
                  .headers = read_http_headers(config.http_header),
+                 .ca_file = config.http_ca_file,
                  .timeout = std::chrono::seconds(config.http_timeout_seconds),
                  .patience = std::chrono::seconds(config.http_patience_seconds)}) {}
 

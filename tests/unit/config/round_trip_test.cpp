@@ -110,6 +110,7 @@ RunConfig any_config() {
     config.truncate_dim = zero_or(1, 1'000'000);
     config.http_url = any_word({"", "http://127.0.0.1:8000/in", "https://host/a/path?with=query#part"});
     config.http_header = any_word({"", "@/run/secrets/header"});
+    config.http_ca_file = any_word({"", "own authorities.pem"});
     config.http_body = any_word({"json", "npy"});
     config.http_timeout_seconds = any_of(1U, 3600U);
     config.sink_patience_seconds = any_of(1U, 86400U);

@@ -110,6 +110,7 @@ const BadValue kBadValues[] = {
     {"truncate-dim", "1000001", "1 to 1000000, or 0 for all"},
     {"http-url", "ftp://host/in", "http:// or https://"},
     {"http-header", "A: \xff", "@FILE"},
+    {"http-ca-file", "a\xff", "a path"},
     {"http-body", "xml", "json, npy"},
     {"http-timeout-seconds", "0", "1 to 3600"},
     {"sink-patience-seconds", "0", "1 to 86400"},
