@@ -103,8 +103,8 @@ std::chrono::nanoseconds ConsumerSession::until_due() const {
     if (releases_.has_unsent()) return kSendAgainEvery;
     const auto due = releases_.next_due();
     if (!due) return kLookAgainEvery;
-    return std::clamp<std::chrono::nanoseconds>(*due - clock_->now(), std::chrono::nanoseconds{0},
-                                                kLookAgainEvery);
+    // What is due and was not sent found a full channel, as that to a producer that stands still.
+    return std::clamp<std::chrono::nanoseconds>(*due - clock_->now(), kSendAgainEvery, kLookAgainEvery);
 }
 
 void ConsumerSession::receive(const Bytes& bytes) {

@@ -437,5 +437,21 @@ TEST_F(FullChannelTest, WhatTheChannelDoesNotTakeIsSentLater) {
     EXPECT_EQ(second->body.first_sequence, 2U);
 }
 
+TEST_F(FullChannelTest, AProducerThatStandsStillIsWaitedForAsleep) {
+    welcome();
+    producer_.say_tickets(kSession, 1, {ticket_of(1)});
+    session_.step();
+    session_.release(taken(), ReleaseKind::Completed);
+    session_.step();  // fills the channel
+    clock_.advance(std::chrono::hours(1));
+    session_.step();  // the repetition finds no room
+    EXPECT_TRUE(session_.all_sent());
+    EXPECT_GT(session_.until_due(), std::chrono::nanoseconds{0});
+
+    EXPECT_TRUE(producer_.hear_releases());
+    session_.step();
+    EXPECT_TRUE(producer_.hear_releases());
+}
+
 }  // namespace
 }  // namespace offramp
