@@ -1,5 +1,6 @@
 #include "producer/models/file_model.hpp"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
 
@@ -78,7 +79,8 @@ class FileModel final : public Model {
         input_ = stated_input();
         execution_.in([&] {
             network_ = load(execution_);
-            state_outputs(network_->run(dry_batch()));
+            check_inputs();
+            state_outputs(network_->run(inputs_of(dry_batch())));
         });
     }
 
@@ -96,7 +98,7 @@ class FileModel final : public Model {
     std::vector<DeviceTensor> run(const void* input) override {
         return execution_.in([&] {
             const at::Tensor given = execution_.view(input, input_.tensor);
-            std::vector<FileNetwork::Output> made = network_->run(in_its_colours(given));
+            std::vector<FileNetwork::Output> made = network_->run(inputs_of(given));
             if (made.size() != outputs_.size())
                 throw ConfigError(file_ + " gave " + std::to_string(made.size()) + " outputs where the first batch had " +
                                       std::to_string(outputs_.size()),
@@ -123,6 +125,19 @@ class FileModel final : public Model {
                               "Use --batch " + std::to_string(notes().batch) + ", or export it with --batch " +
                                   std::to_string(options.batch));
         std::vector<std::int64_t> shape{options.batch};
+        if (notes().takes_arrays()) {
+            input.kind = InputKind::Arrays;
+            input.parts = lay_out_parts(notes().inputs, options.batch);
+            shape.push_back(static_cast<std::int64_t>(part_row_bytes(input.parts)));
+            input.tensor = TensorSpec::contiguous("inputs", kUInt8, shape);
+            return input;
+        }
+        if (!notes().inputs.empty()) {
+            input.kind = InputKind::Feature;
+            shape.insert(shape.end(), {2, notes().token_length()});
+            input.tensor = TensorSpec::contiguous("tokens", kInt32, shape);
+            return input;
+        }
         if (!notes().takes_pictures()) {
             input.kind = InputKind::Feature;
             shape.insert(shape.end(), notes().input_shape.begin(), notes().input_shape.end());
@@ -142,6 +157,79 @@ class FileModel final : public Model {
         return input;
     }
 
+    // The inputs that the notes name must be the file's, as far as it says which those are.
+    void check_inputs() const {
+        const auto wanted = network_->inputs();
+        if (!wanted) return;
+        const std::size_t said = std::max<std::size_t>(notes().inputs.size(), 1);
+        if (said < wanted->needed || said > wanted->names.size())
+            throw ConfigError(file_ + " takes " + std::to_string(wanted->needed) + (wanted->needed == 1 ? " input" : " inputs") +
+                                  (wanted->names.size() > wanted->needed ? " and up to " + std::to_string(wanted->names.size()) : "") + ", and " +
+                                  notes_path() + (notes().inputs.empty() ? " has no tables [[input]]" : " has " + std::to_string(said)),
+                              what_to_write(*wanted), ExitCode::Config);
+        for (std::size_t i = 0; i < notes().inputs.size() && said > 1; ++i)
+            if (const std::string& name = wanted->names[i]; !name.empty() && name != notes().inputs[i].name)
+                throw ConfigError("the input number " + std::to_string(i + 1) + " of " + file_ + " is '" + name + "', and " + notes_path() +
+                                      " calls it '" + notes().inputs[i].name + "'",
+                                  what_to_write(*wanted), ExitCode::Config);
+    }
+
+    std::string notes_path() const {
+        return notes().file.empty() ? std::filesystem::path(execution_.options().name).replace_extension(".toml").string() : notes().file;
+    }
+
+    // Tables as they would do, as far as anybody knows: names from the file, the rest from the notes that are there.
+    std::string what_to_write(const FileNetwork::Inputs& wanted) const {
+        std::string text = "Write there, in this order, what one sample of each is:";
+        for (std::size_t i = 0; i < std::max(wanted.needed, std::min(wanted.names.size(), notes().inputs.size())); ++i) {
+            const auto known = std::ranges::find(notes().inputs, wanted.names[i], &InputNotes::name);
+            const std::string name = wanted.names[i].empty() ? "NAME" : wanted.names[i];
+            text += "\n[[input]]\nname = \"" + name + "\"\n";
+            text += known != notes().inputs.end() ? as_toml(*known) : guessed_toml(name);
+        }
+        return text;
+    }
+
+    static std::string as_toml(const InputNotes& input) {
+        std::string shape;
+        for (const std::int64_t side : input.shape) shape += (shape.empty() ? "" : "x") + std::to_string(side);
+        return (input.tokens.empty() ? "" : "tokens = \"" + input.tokens + "\"\n") + (shape.empty() ? "" : "shape = \"" + shape + "\"\n") +
+               "dtype = \"" + to_string(input.dtype) + "\"";
+    }
+
+    // Text models' inputs are called the same everywhere.
+    static std::string guessed_toml(const std::string& name) {
+        for (const auto& [usual, tokens] : {std::pair{"input_ids", "ids"}, {"attention_mask", "mask"}, {"token_type_ids", "types"}})
+            if (name == usual) return std::string("tokens = \"") + tokens + "\"\nshape = LENGTH";
+        return "shape = \"SHAPE\"\ndtype = \"float32\"";
+    }
+
+    // The tensors that the network takes, from the batch as it was uploaded. Those cut out of it have memory of their own.
+    std::vector<at::Tensor> inputs_of(const at::Tensor& given) const {
+        if (notes().inputs.empty()) return {in_its_colours(given)};
+        std::vector<at::Tensor> inputs;
+        for (const InputNotes& input : notes().inputs)
+            inputs.push_back(notes().takes_tokens() ? tokens_of(given, input) : array_of(given, input_.parts[inputs.size()], input.dtype));
+        return inputs;
+    }
+
+    at::Tensor tokens_of(const at::Tensor& given, const InputNotes& input) const {
+        const auto options = at::TensorOptions().dtype(scalar_type(input.dtype)).device(execution_.device());
+        at::Tensor tensor = at::zeros({given.size(0), given.size(2)}, options);
+        if (input.tokens != "types") tensor.copy_(given.select(1, input.tokens == "ids" ? 0 : 1));
+        return tensor;
+    }
+
+    at::Tensor array_of(const at::Tensor& given, const InputPart& part, DType dtype) const {
+        TensorSpec in_the_rows = part.tensor;
+        in_the_rows.strides[0] = given.size(1) / static_cast<std::int64_t>(part.tensor.dtype.bytes());
+        const auto* const bytes = static_cast<const std::uint8_t*>(given.const_data_ptr());
+        at::Tensor tensor = at::empty(at::IntArrayRef(part.tensor.shape.data(), part.tensor.dims),
+                                      at::TensorOptions().dtype(scalar_type(dtype)).device(execution_.device()));
+        tensor.copy_(execution_.view(bytes + part.offset, in_the_rows));
+        return tensor;
+    }
+
     // What the source's pictures look like to a model that wants blue first.
     at::Tensor in_its_colours(const at::Tensor& image) const {
         if (input_.kind != InputKind::Image || notes().colour_order != "bgr") return image;
@@ -150,8 +238,7 @@ class FileModel final : public Model {
 
     at::Tensor dry_batch() const {
         const TensorSpec& spec = input_.tensor;
-        const at::ScalarType type = spec.dtype == kBFloat16 ? at::kBFloat16 : spec.dtype == kInt32 ? at::kInt : at::kFloat;
-        return at::zeros(at::IntArrayRef(spec.shape.data(), spec.dims), at::TensorOptions().dtype(type).device(execution_.device()))
+        return at::zeros(at::IntArrayRef(spec.shape.data(), spec.dims), at::TensorOptions().dtype(scalar_type(spec.dtype)).device(execution_.device()))
             .contiguous(input_.kind == InputKind::Image ? execution_.memory_format() : at::MemoryFormat::Contiguous);
     }
 
