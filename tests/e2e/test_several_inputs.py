@@ -187,6 +187,13 @@ class SeveralInputs(unittest.TestCase):
         self.refused(64, "unmatched dim value at 2", "of the [[input]] 'features'", source=self.folder_of("wide", features=numpy.zeros((ROWS, 3, 6), "f4")),
                      model=self.with_notes("wide.pt2", whole.replace("3x5", "3x6")))
 
+    def as_a_query_has_them(self, model):
+        """The lines' vectors, by the command `query`."""
+        sys.path.insert(0, str(ROOT / "launch"))
+        self.addCleanup(sys.path.remove, str(ROOT / "launch"))
+        from searcher import encoding
+        return numpy.stack(encoding.encode(self.folder / model, None, LINES, "mean"))
+
     @unittest.skipUnless(importlib.util.find_spec("tokenizers"), "skipped: no tokenizers in this Python")
     def test_a_texts_tokens(self):
         import torch
@@ -210,6 +217,7 @@ class SeveralInputs(unittest.TestCase):
             self.assertEqual(len(files), len(LINES))
             for row in range(len(LINES)):
                 numpy.testing.assert_allclose(numpy.load(io.BytesIO(files[f"{row}.mean.npy"])), wanted[row], rtol=1e-5, atol=1e-6)
+        numpy.testing.assert_allclose(self.as_a_query_has_them("tokens.pt2"), wanted, rtol=1e-5, atol=1e-6)
         code, said, files = self.run_of("tokens.pt2", "--processor", "npy", "--synthetic-on", "device", "--batches", "1")
         self.assertEqual(code, 0, said)
         (self.folder / "tokens.toml").unlink()
