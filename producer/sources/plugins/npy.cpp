@@ -128,9 +128,9 @@ class NpySource final : public BatchSource {
             layout_.strides.assign(input.strides.begin() + 1, input.strides.begin() + static_cast<std::ptrdiff_t>(input.dims));
             if (layout_.strides == row_major(wanted)) layout_.strides.clear();
         } else {
-            file_.refuse("an array " + file_.describe() + " has rows of " + shape_text(layout_.shape) + ", and the model '" + options.config->model + "' takes " +
-                       shape_text(wanted),
-                   options.model_takes_images ? "Bring it to that shape, or the model with --image-size" : "Bring it to that shape");
+            file_.refuse("an array " + file_.describe() + " has rows of " + shape_text(layout_.shape) + ", and the model '" + options.config->model +
+                             "' takes " + shape_text(wanted),
+                         options.model_takes_images ? "Bring it to that shape, or the model with --image-size" : "Bring it to that shape");
         }
     }
 
