@@ -68,7 +68,10 @@ def sides(text, shape):
 
 def of_network(inputs, module):
     """The inputs in the order of forward()'s parameters, by whose names they are passed. Errors: LaunchError."""
-    parameters = inspect.signature(module.forward).parameters
+    try:
+        parameters = inspect.signature(module.forward).parameters
+    except (TypeError, ValueError):     # it is not written in Python
+        parameters = {}
     named = [name for name, parameter in parameters.items() if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)]
     needed = [name for name in named if parameters[name].default is inspect.Parameter.empty]
     given = [one.name for one in inputs]

@@ -79,7 +79,7 @@ class FileModel final : public Model {
         input_ = stated_input();
         execution_.in([&] {
             network_ = load(execution_);
-            check_inputs();
+            if (const auto inputs = network_->inputs()) check_inputs(*inputs, notes(), options.name);
             state_outputs(network_->run(inputs_of(dry_batch())));
         });
     }
@@ -155,53 +155,6 @@ class FileModel final : public Model {
             std::ranges::reverse(input.std);
         }
         return input;
-    }
-
-    // The inputs that the notes name must be the file's, as far as it says which those are.
-    void check_inputs() const {
-        const auto wanted = network_->inputs();
-        if (!wanted) return;
-        const std::size_t said = std::max<std::size_t>(notes().inputs.size(), 1);
-        if (said < wanted->needed || said > wanted->names.size())
-            throw ConfigError(file_ + " takes " + std::to_string(wanted->needed) + (wanted->needed == 1 ? " input" : " inputs") +
-                                  (wanted->names.size() > wanted->needed ? " and up to " + std::to_string(wanted->names.size()) : "") + ", and " +
-                                  notes_path() + (notes().inputs.empty() ? " has no tables [[input]]" : " has " + std::to_string(said)),
-                              what_to_write(*wanted), ExitCode::Config);
-        for (std::size_t i = 0; i < notes().inputs.size() && said > 1; ++i)
-            if (const std::string& name = wanted->names[i]; !name.empty() && name != notes().inputs[i].name)
-                throw ConfigError("the input number " + std::to_string(i + 1) + " of " + file_ + " is '" + name + "', and " + notes_path() +
-                                      " calls it '" + notes().inputs[i].name + "'",
-                                  what_to_write(*wanted), ExitCode::Config);
-    }
-
-    std::string notes_path() const {
-        return notes().file.empty() ? std::filesystem::path(execution_.options().name).replace_extension(".toml").string() : notes().file;
-    }
-
-    // Tables as they would do, as far as anybody knows: names from the file, the rest from the notes that are there.
-    std::string what_to_write(const FileNetwork::Inputs& wanted) const {
-        std::string text = "Write there, in this order, what one sample of each is:";
-        for (std::size_t i = 0; i < std::max(wanted.needed, std::min(wanted.names.size(), notes().inputs.size())); ++i) {
-            const auto known = std::ranges::find(notes().inputs, wanted.names[i], &InputNotes::name);
-            const std::string name = wanted.names[i].empty() ? "NAME" : wanted.names[i];
-            text += "\n[[input]]\nname = \"" + name + "\"\n";
-            text += known != notes().inputs.end() ? as_toml(*known) : guessed_toml(name);
-        }
-        return text;
-    }
-
-    static std::string as_toml(const InputNotes& input) {
-        std::string shape;
-        for (const std::int64_t side : input.shape) shape += (shape.empty() ? "" : "x") + std::to_string(side);
-        return (input.tokens.empty() ? "" : "tokens = \"" + input.tokens + "\"\n") + (shape.empty() ? "" : "shape = \"" + shape + "\"\n") +
-               "dtype = \"" + to_string(input.dtype) + "\"";
-    }
-
-    // Text models' inputs are called the same everywhere.
-    static std::string guessed_toml(const std::string& name) {
-        for (const auto& [usual, tokens] : {std::pair{"input_ids", "ids"}, {"attention_mask", "mask"}, {"token_type_ids", "types"}})
-            if (name == usual) return std::string("tokens = \"") + tokens + "\"\nshape = LENGTH";
-        return "shape = \"SHAPE\"\ndtype = \"float32\"";
     }
 
     // The tensors that the network takes, from the batch as it was uploaded. Those cut out of it have memory of their own.

@@ -11,6 +11,7 @@
 
 #include "producer/models/execution.hpp"
 #include "producer/models/model.hpp"
+#include "producer/models/network_inputs.hpp"
 
 namespace offramp {
 
@@ -26,13 +27,8 @@ class FileNetwork {
     virtual std::string description() const = 0;
     virtual std::string caution() const { return {}; }
     virtual std::uint64_t parameters() const { return 0; }
-    // What the file says of its inputs: their names in their order, an empty one where it knows none; those behind the first `needed` may
-    // be left out. Nothing: it does not say.
-    struct Inputs {
-        std::vector<std::string> names;
-        std::size_t needed = 0;
-    };
-    virtual std::optional<Inputs> inputs() const = 0;
+    // Nothing: the file does not say.
+    virtual std::optional<NetworkInputs> inputs() const = 0;
     // Errors: ConfigError where the inputs are not what it takes; whatever LibTorch throws.
     virtual std::vector<Output> run(std::span<const at::Tensor> inputs) = 0;
 };

@@ -65,7 +65,7 @@ class ScriptNetwork final : public FileNetwork {
     }
     std::uint64_t parameters() const override { return parameters_; }
 
-    std::optional<Inputs> inputs() const override { return inputs_; }
+    std::optional<NetworkInputs> inputs() const override { return inputs_; }
 
     std::vector<Output> run(std::span<const at::Tensor> inputs) override {
         std::vector<Output> outputs;
@@ -97,7 +97,7 @@ class ScriptNetwork final : public FileNetwork {
 
     std::string file_;
     torch::jit::Module module_;
-    Inputs inputs_;
+    NetworkInputs inputs_;
     std::uint64_t parameters_ = 0;
 };
 

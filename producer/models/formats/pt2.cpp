@@ -74,7 +74,8 @@ std::string fix_for(const std::string& refusal, const ModelNotes& notes) {
     const auto input = number_behind(refusal, "input_handles[");
     if (!notes.inputs.empty() && input && *input >= 0 && static_cast<std::size_t>(*input) < notes.inputs.size() && refusal.find(" at 0,") == std::string::npos)
         return "Say what it takes in " + notes.file + ": shape and dtype of the [[input]] '" + notes.inputs[static_cast<std::size_t>(*input)].name + "'";
-    if (refusal.find("unmatched dtype") != std::string::npos) return "Say what it takes in the TOML file beside it: input-dtype = \"bfloat16\" or \"int32\"";
+    if (refusal.find("unmatched dtype") != std::string::npos)
+        return "Say what it takes in the TOML file beside it: input-dtype = \"bfloat16\" or \"int32\", and any other type in a table [[input]]";
     if (refusal.find("stride") != std::string::npos)
         return "Give the other --memory-format (contiguous, channels-last), or say it in the TOML file beside the model";
     const auto dimension = number_behind(refusal, "at ");
@@ -223,8 +224,8 @@ class CompiledNetwork final : public FileNetwork {
         return "compiled by AOTInductor for " + value_of(package_->get_metadata(), "AOTI_DEVICE_KEY");
     }
 
-    std::optional<Inputs> inputs() const override {
-        return inputs_.empty() ? std::nullopt : std::optional(Inputs{.names = inputs_, .needed = inputs_.size()});
+    std::optional<NetworkInputs> inputs() const override {
+        return inputs_.empty() ? std::nullopt : std::optional(NetworkInputs{.names = inputs_, .needed = inputs_.size()});
     }
 
     std::vector<Output> run(std::span<const at::Tensor> inputs) override {
