@@ -22,6 +22,7 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
     const bool pictures = file ? notes.takes_pictures() : !copy && config.model != "encoder";
     const auto cores = static_cast<std::uint32_t>(machine.cores);
     if (notes.takes_tokens() && !config.input.empty()) settle<std::string>(config.source, "auto", "text");
+    if (notes.takes_arrays() && !config.input.empty()) settle<std::string>(config.source, "auto", "npy");   // a folder of them
     config.source = source_of_input(config.source, config.input);
     settle<std::uint32_t>(config.batch, 0, notes.batch != 0 ? notes.batch : gpu || notes.takes_tokens() ? 64 : copy ? 8 : 4);
     // The size that `cutout` was trained for.

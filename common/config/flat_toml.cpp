@@ -50,9 +50,23 @@ class LineReader {
         return rest_.empty() || rest_.front() == '#';
     }
 
+    // Whether this is the line `[[table]]`. No table: none is known.
+    bool begins(std::string_view table) {
+        if (rest_.front() != '[') return false;
+        if (table.empty()) fail("tables are not used here", "All settings stand at the top level: key = value");
+        const bool of_several = rest_.starts_with("[[");
+        rest_.remove_prefix(of_several ? 2 : 1);
+        skip_blanks();
+        const std::string name = rest_.empty() ? "" : key();
+        skip_blanks();
+        if (!of_several || name != table || !rest_.starts_with("]]"))
+            fail("this begins no table that is known", "Known: [[" + std::string(table) + "]]");
+        rest_.remove_prefix(2);
+        if (!at_end()) fail("'" + std::string(rest_) + "' is left over behind [[" + std::string(table) + "]]");
+        return true;
+    }
+
     TomlEntry entry() {
-        if (rest_.front() == '[')
-            fail("tables are not used here", "All settings stand at the top level: key = value");
         TomlEntry entry{.key = key(), .line = number_};
         skip_blanks();
         if (rest_.starts_with('.'))
@@ -224,7 +238,11 @@ std::string_view to_string(TomlType type) {
 }
 
 std::vector<TomlEntry> read_flat_toml(std::string_view text, const std::string& name) {
-    std::vector<TomlEntry> entries;
+    return read_toml_of_tables(text, name, {}).top;
+}
+
+TomlDocument read_toml_of_tables(std::string_view text, const std::string& name, std::string_view table) {
+    TomlDocument document;
     for (std::size_t number = 1; !text.empty(); ++number) {
         const std::size_t end = text.find('\n');
         std::string_view line = text.substr(0, end);
@@ -233,6 +251,11 @@ std::vector<TomlEntry> read_flat_toml(std::string_view text, const std::string& 
         LineReader reader(line, name, number);
         if (!is_utf8(line)) reader.fail("the line is not UTF-8");
         if (reader.at_end()) continue;
+        if (reader.begins(table)) {
+            document.tables.push_back({.line = number, .entries = {}});
+            continue;
+        }
+        std::vector<TomlEntry>& entries = document.tables.empty() ? document.top : document.tables.back().entries;
         TomlEntry entry = reader.entry();
         for (const TomlEntry& earlier : entries)
             if (earlier.key == entry.key)
@@ -240,7 +263,7 @@ std::vector<TomlEntry> read_flat_toml(std::string_view text, const std::string& 
                             "The first is in line " + std::to_string(earlier.line));
         entries.push_back(std::move(entry));
     }
-    return entries;
+    return document;
 }
 
 std::string quote_toml(std::string_view text) {

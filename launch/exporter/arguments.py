@@ -3,6 +3,7 @@
 import argparse
 import ast
 
+from exporter.inputs import network_input
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 
@@ -17,7 +18,7 @@ def parse(argv):
                                 "MODEL.toml with what a run must know of its input.")
     parser.add_argument("model", metavar="MODEL",
                         help="torchvision:NAME (torchvision:deeplabv3_resnet50); sentence:FOLDER, a sentence-transformers model; or FILE.py:FUNCTION "
-                             "or MODULE:FUNCTION, which returns a torch.nn.Module of one input")
+                             "or MODULE:FUNCTION, which returns a torch.nn.Module")
     parser.add_argument("--output", metavar="FILE.pt2", type=package_name, help="default: the network's name, here")
     parser.add_argument("--weights", metavar="FILE", help="state dict, .safetensors or .pth; default: random weights, or the function's own")
     parser.add_argument("--seed", type=int, default=0, help="of random weights (0)")
@@ -27,6 +28,11 @@ def parse(argv):
     parser.add_argument("--batch", type=batch, default=None, metavar="N|any", help="samples in a batch (that of a run: 64, on a CPU 4)")
     parser.add_argument("--image-size", type=size, default=None, metavar="N|HxW", help="of the pictures (torchvision's own for its networks, else 224)")
     parser.add_argument("--input-shape", type=shape, default=None, metavar="128x256", help="one sample's shape, of a network that takes no pictures")
+    parser.add_argument("--input", dest="inputs", type=network_input, action="append", default=[], metavar="NAME=TYPE:SHAPE",
+                        help="an input of a network that takes several, once for each: NAME is that of forward()'s parameter, TYPE float32, int64 or another "
+                             "number's, SHAPE one sample's, left out where it is one number: features=float32:3x16. Of a text's tokens NAME=ids:128, NAME=mask:128 "
+                             "and NAME=types:128, int64 unless :int32 follows")
+    parser.add_argument("--tokenizer", metavar="FILE", help="tokenizer.json of a network that takes a text's tokens; it is put beside the model")
     parser.add_argument("--max-tokens", type=lambda text: whole(text, 8192), default=None, metavar="N",
                         help="of a text, for sentence:FOLDER; longer ones are cut (the model's own)")
     parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32", help="what it computes in; input and outputs stay float32")
@@ -36,7 +42,19 @@ def parse(argv):
     parser.add_argument("--colour-order", choices=("rgb", "bgr"), default="rgb", help="that the network wants; mean and std are in the same order")
     parser.add_argument("--tolerance", type=float, default=None,
                         help="largest difference from eager PyTorch, as a share of the largest value (1e-3; tf32 1e-2; bf16 5e-2)")
-    return parser.parse_args(argv)
+    wish = parser.parse_args(argv)
+    check_together(parser, wish)
+    return wish
+
+
+def check_together(parser, wish):
+    of_pictures = {"--input-shape": wish.input_shape, "--image-size": wish.image_size, "--mean": wish.mean, "--std": wish.std,
+                   "--colour-order": wish.colour_order != "rgb", "--memory-format": wish.memory_format == "channels-last", "--max-tokens": wish.max_tokens}
+    for flag, given in of_pictures.items():
+        if wish.inputs and given:
+            parser.error(f"{flag} does not go with --input, which says all that goes in")
+    if wish.tokenizer and not any(one.tokens for one in wish.inputs):
+        parser.error("--tokenizer is for a network that takes a text's tokens (--input NAME=ids:128)")
 
 
 def package_name(text):

@@ -33,10 +33,10 @@ def compare(file, module, plan):
     names = ()
     for seed in SEEDS:
         for batch in batches:
-            given = plan.input(batch, seed)
+            given, named = plan.arguments(batch, seed)
             with torch.no_grad():
-                wanted, names = flattened(module(given))
-                found, _ = flattened(compiled(given))
+                wanted, names = flattened(module(*given, **named))
+                found, _ = flattened(compiled(*given, **named))
             if len(wanted) != len(found):
                 raise LaunchError(f"the network gives {len(wanted)} outputs, the compiled model {len(found)}", "", ExitCode.INTERNAL)
             for name, one, other in zip(names, wanted, found):

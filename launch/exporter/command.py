@@ -40,15 +40,20 @@ def export(wish):
     except OSError as problem:
         raise LaunchError(f"{file} cannot be made: {problem}", "Give --output a folder that can be written, with room for the model",
                           ExitCode.CANNOT_WRITE) from problem
-    if network.tokenizer:
-        say(f"{file} ({file.stat().st_size / 1e6:.0f} MB), {file.with_suffix('.toml').name} and {file.with_suffix('.tokenizer.json').name}; run it: "
-            f"./launch/offramp run --profile embeddings --model {file} --input FILE.txt --output RESULTS")
-        return int(ExitCode.OK)
     if network.random_weights:
         say("its weights are random: outputs mean nothing. --weights FILE takes a state dict")
-    say(f"{file} ({file.stat().st_size / 1e6:.0f} MB) and {file.with_suffix('.toml').name}; run it: "
-        f"./launch/offramp run --model {file} --input FOLDER --output RESULTS")
+    written = [file.with_suffix(".toml").name] + ([file.with_suffix(".tokenizer.json").name] if network.tokenizer else [])
+    say(f"{file} ({file.stat().st_size / 1e6:.0f} MB){', ' if len(written) > 1 else ' and '}{' and '.join(written)}; run it: "
+        f"./launch/offramp run {how_to_run(file, network)}")
     return int(ExitCode.OK)
+
+
+def how_to_run(file, network):
+    model = f"--model {file}"
+    if network.tokens or any(one.tokens for one in network.inputs):
+        return f"--profile embeddings {model}{'' if network.tokenizer else ' --tokenizer FILE.json'} --input FILE.txt --output RESULTS"
+    arrays = f"   # FOLDER has {', '.join(one.name + '.npy' for one in network.inputs)}" if network.inputs else ""
+    return f"{model} --input FOLDER --output RESULTS{arrays}"
 
 
 def check_places(file):

@@ -1,6 +1,7 @@
 """From a network to a package of machine code: what it is compiled for, and the compiling."""
 
 import dataclasses
+import inspect
 import os
 import platform
 import re
@@ -8,6 +9,7 @@ import zipfile
 
 import torch
 
+from exporter import inputs
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 TOLERANCES = {"fp32": 1e-3, "tf32": 1e-2, "bf16": 5e-2}
@@ -26,19 +28,23 @@ class Plan:
     mean: tuple
     std: tuple
     tolerance: float
-    vocabulary: int = 0         # of a network that takes tokens
+    vocabulary: int = 0         # of a network that takes tokens, or other whole numbers
+    inputs: tuple = ()          # exporter.inputs.Input, of a network that says its own
 
     @property
     def example_batch(self):
         # Not 1, which PyTorch would take for a constant.
         return self.batch or max(2, BATCH[self.device])
 
-    def input(self, batch, seed):
+    def arguments(self, batch, seed):
+        """What the network is called with: (arguments, keyword arguments)."""
         generator = torch.Generator().manual_seed(seed)
+        if self.inputs:
+            return (), {name: tensor.to(self.device) for name, tensor in inputs.examples(self.inputs, batch, generator, self.vocabulary).items()}
         if self.vocabulary:
-            return self.tokens(batch, generator).to(self.device)
+            return (self.tokens(batch, generator).to(self.device),), {}
         numbers = torch.randn(batch, *self.sample, generator=generator).to(self.device)
-        return numbers.contiguous(memory_format=self.torch_format) if self.pictures else numbers
+        return (numbers.contiguous(memory_format=self.torch_format) if self.pictures else numbers,), {}
 
     def tokens(self, batch, generator):
         """Rows of any ids, text of any length."""
@@ -55,6 +61,8 @@ class Plan:
         return torch.cuda.get_device_name() if self.device == "cuda" else f"this CPU ({platform.machine()})"
 
     def describe_input(self):
+        if self.inputs:
+            return ", ".join(one.describe(self.batch or "any") for one in self.inputs)
         return f"[{self.batch or 'any'}, {', '.join(map(str, self.sample))}] {self.memory_format}"
 
 
@@ -68,28 +76,38 @@ def plan(wish, network):
                           ExitCode.DEVICE_UNSUPPORTED)
     if device == "cpu" and wish.precision == "tf32":
         raise LaunchError("--precision tf32 exists on a GPU only", "Give fp32 or bf16", ExitCode.USAGE)
-    pictures = wish.input_shape is None and not network.tokens
+    tokens = network.tokens or any(one.tokens for one in network.inputs)
+    pictures = wish.input_shape is None and not tokens and not network.inputs
     sample = (2, network.tokens) if network.tokens else wish.input_shape
     height, width = wish.image_size or (defaults.image_size, defaults.image_size)
     memory_format = wish.memory_format
     if memory_format == "auto":
         memory_format = "channels-last" if device == "cuda" and pictures else "contiguous"
-    batch = wish.batch if wish.batch is not None else 0 if network.tokens else BATCH[device]
-    return Plan(device, batch, (3, height, width) if pictures else sample, pictures,
+    batch = wish.batch if wish.batch is not None else 0 if tokens else BATCH[device]
+    return Plan(device, batch, (3, height, width) if pictures else sample or (), pictures,
                 wish.precision, memory_format, wish.mean or defaults.mean, wish.std or defaults.std,
-                TOLERANCES[wish.precision] if wish.tolerance is None else wish.tolerance, network.vocabulary)
+                TOLERANCES[wish.precision] if wish.tolerance is None else wish.tolerance, network.vocabulary, network.inputs)
 
 
-class InHalf(torch.nn.Module):
-    """A network that computes in bfloat16 between float32 and float32."""
+def in_half(network):
+    """The network, computing in bfloat16 between float32 and float32."""
 
-    def __init__(self, network):
-        super().__init__()
-        self.network = network.to(torch.bfloat16)
+    class InHalf(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.network = network.to(torch.bfloat16)
 
-    def forward(self, x):
-        return torch.utils._pytree.tree_map(lambda t: t.float() if isinstance(t, torch.Tensor) and t.is_floating_point() else t,
-                                            self.network(x.to(torch.bfloat16) if x.is_floating_point() else x))
+        def forward(self, *inputs, **named):
+            inputs, named = floats((inputs, named), torch.bfloat16)
+            return floats(self.network(*inputs, **named), torch.float32)
+
+    # Which batches are open is told by the names of the parameters.
+    InHalf.forward.__signature__ = inspect.signature(type(network).forward)
+    return InHalf()
+
+
+def floats(tree, dtype):
+    return torch.utils._pytree.tree_map(lambda t: t.to(dtype) if isinstance(t, torch.Tensor) and t.is_floating_point() else t, tree)
 
 
 def prepared(network, plan):
@@ -97,16 +115,17 @@ def prepared(network, plan):
     network = network.to(plan.device)
     if plan.pictures:
         network = network.to(memory_format=plan.torch_format)
-    return InHalf(network).eval() if plan.precision == "bf16" else network
+    return in_half(network).eval() if plan.precision == "bf16" else network
 
 
 def compile_to(file, module, plan):
     """Errors: LaunchError where PyTorch cannot turn the network into a graph, or its compiler fails."""
-    example = plan.input(plan.example_batch, 0)
-    dynamic = None if plan.batch else ({0: torch.export.Dim("batch", min=1, max=MOST_BATCH)},)
+    given, named = plan.arguments(plan.example_batch, 0)
+    batch = {0: torch.export.Dim("batch", min=1, max=MOST_BATCH)}
+    dynamic = None if plan.batch else {name: batch for name in named} if named else (batch,)
     try:
         with torch.no_grad():
-            program = torch.export.export(module, (example,), dynamic_shapes=dynamic)
+            program = torch.export.export(module, given, named, dynamic_shapes=dynamic)
     except Exception as problem:  # whatever the network's own code raises
         raise LaunchError(f"the network cannot be exported: {first_lines(problem)}",
                           "Only networks that do the same for every input can; see torch.export", ExitCode.BAD_INPUT) from problem

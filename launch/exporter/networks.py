@@ -9,6 +9,7 @@ import pathlib
 
 import torch
 
+from exporter import inputs
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 TORCHVISION, SENTENCE = "torchvision", "sentence"
@@ -33,12 +34,15 @@ class Network:
     tokens: int = 0             # in a row, of a network that takes those
     vocabulary: int = 0
     tokenizer: pathlib.Path = None
+    inputs: tuple = ()          # exporter.inputs.Input, in the order in which it takes them; empty: the one that the rest says
 
 
 def make(wish):
     origin, colon, name = wish.model.rpartition(":")
     if not colon or not origin or not name:
         raise LaunchError(f"'{wish.model}' says no network", "torchvision:NAME, sentence:FOLDER, FILE.py:FUNCTION or MODULE:FUNCTION", ExitCode.USAGE)
+    if wish.inputs and origin in (TORCHVISION, SENTENCE):
+        raise LaunchError(f"--input does not go with {origin}:", "What such a network takes is known", ExitCode.USAGE)
     if origin == SENTENCE:
         return sentence_encoder(name, wish)
     torch.manual_seed(wish.seed)
@@ -49,7 +53,20 @@ def make(wish):
         module, defaults = from_function(origin, name, arguments), Defaults()
     if wish.weights:
         load(module, wish.weights)
-    return Network(name, module.eval().requires_grad_(False), origin == TORCHVISION and not wish.weights, defaults)
+    taken = () if origin == TORCHVISION else inputs.of_network(wish.inputs, module)
+    return Network(name, module.eval().requires_grad_(False), origin == TORCHVISION and not wish.weights, defaults, vocabulary=least_table(module) if taken else 0,
+                   tokenizer=tokenizer(wish), inputs=taken)
+
+
+def least_table(module):
+    """Below which whole numbers are ids for whatever the network looks up: the rows of its smallest table."""
+    return min((part.num_embeddings for part in module.modules() if isinstance(part, torch.nn.Embedding)), default=2)
+
+
+def tokenizer(wish):
+    if wish.tokenizer and not pathlib.Path(wish.tokenizer).is_file():
+        raise LaunchError(f"--tokenizer {wish.tokenizer} does not exist", "Give the tokenizer.json that the model was trained with", ExitCode.NO_INPUT)
+    return pathlib.Path(wish.tokenizer) if wish.tokenizer else None
 
 
 def sentence_encoder(folder, wish):

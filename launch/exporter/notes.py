@@ -17,7 +17,7 @@ def write(path, wish, plan, outputs, random_weights):
         lines += [f"image-size = {height}" if height == width else f'image-size = "{height}x{width}"',
                   f"mean = {quoted_list(plan.mean)}", f"std = {quoted_list(plan.std)}", f'colour-order = "{wish.colour_order}"',
                   f'memory-format = "{plan.memory_format}"']
-    else:
+    elif not plan.inputs:
         lines.append(f'input-shape = "{"x".join(map(str, plan.sample))}"')
         if plan.vocabulary:
             lines.append('input-dtype = "int32"')
@@ -25,6 +25,9 @@ def write(path, wish, plan, outputs, random_weights):
     lines.append(f"outputs = {json.dumps(','.join(name.replace(',', '_') for name in outputs), ensure_ascii=False)}")
     if random_weights:
         lines.append("random-weights = true")
+    for one in plan.inputs:     # behind all that is of the whole model
+        lines += ["", "[[input]]", f'name = "{one.name}"', *([f'tokens = "{one.tokens}"'] if one.tokens else []),
+                  *([f'shape = "{"x".join(map(str, one.shape))}"'] if one.shape else []), f'dtype = "{one.dtype}"']
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -21,21 +21,23 @@ def encode(model, tokenizer, texts, output):
     for file in (model, notes_file, tokenizer):
         if not file.is_file():
             raise LaunchError(f"{file} does not exist", RUN_MODEL, ExitCode.NO_INPUT)
-    length, batch, names = read_notes(notes_file, output)
+    length, batch, names, inputs = read_notes(notes_file, output)
     if output not in names:
         raise LaunchError(f"{model} has no output '{output}' ({', '.join(names)})", RUN_MODEL, ExitCode.BAD_INPUT)
     rows = tokens(tokenizer, texts, length)
-    return [vectors[names.index(output)] for vectors in run(model, [numpy.repeat(row[None], batch, 0) for row in rows])]
+    return [vectors[names.index(output)] for vectors in run(model, [numpy.repeat(row[None], batch, 0) for row in rows], inputs)]
 
 
 def read_notes(file, output):
-    """(tokens in a row, rows of a batch, names of the outputs)"""
+    """(tokens in a row, rows of a batch, names of the outputs, [(which tokens, dtype)] of a model of several inputs)"""
     try:
         notes = tomllib.loads(file.read_text(encoding="utf-8"))
-        if notes.get("input-dtype") != "int32":
+        inputs = [(one.get("tokens"), one.get("dtype", "int64")) for one in notes.get("input", [])]
+        if not all(tokens for tokens, _ in inputs) or (not inputs and notes.get("input-dtype") != "int32"):
             raise LaunchError(f"{file} is not of a sentence encoder", RUN_MODEL, ExitCode.BAD_INPUT)
-        return int(notes["input-shape"].partition("x")[2]), int(notes.get("batch", OPEN_BATCH)), notes.get("outputs", output).split(",")
-    except (ValueError, KeyError, AttributeError) as problem:
+        length = int(notes["input"][0]["shape"] if inputs else notes["input-shape"].partition("x")[2])
+        return length, int(notes.get("batch", OPEN_BATCH)), notes.get("outputs", output).split(","), inputs
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise LaunchError(f"{file} cannot be understood: {problem!r}", "producer/models/README.md has its keys", ExitCode.CONFIG) from problem
 
 
@@ -55,16 +57,31 @@ def tokens(file, texts, length):
     return numpy.frombuffer(server.rows_of(tokenizer, texts), "<i4").reshape(-1, 2, length)
 
 
-def run(model, batches):
+def run(model, batches, inputs):
     """Of each batch, whose rows are all the same, the first row of every output."""
     import torch
+    from torch.utils import _pytree as pytree
 
     os.environ["AOTI_RUNTIME_CHECK_INPUTS"] = "1"
     try:
         compiled = torch._inductor.aoti_load_package(str(model))
         device = "cuda" if compiled.get_metadata().get("AOTI_DEVICE_KEY") == "cuda" else "cpu"
-        with torch.no_grad():
-            made = [compiled(torch.from_numpy(batch).to(device)) for batch in batches]
-    except RuntimeError as problem:
+        taken = pytree.treespec_loads(compiled.loader.get_call_spec()[0])
+        made = []
+        for batch in batches:
+            arguments, named = pytree.tree_unflatten([tensor.to(device) for tensor in tensors_of(torch.from_numpy(batch), inputs)], taken)
+            with torch.no_grad():
+                made.append(compiled(*arguments, **named))
+    except (RuntimeError, ValueError) as problem:
         raise LaunchError(f"{model} does not run here: {str(problem).splitlines()[0]}", RUN_MODEL, ExitCode.DEVICE_UNSUPPORTED) from problem
-    return [[tensor[0].float().cpu().numpy() for tensor in torch.utils._pytree.tree_leaves(outputs)] for outputs in made]
+    return [[tensor[0].float().cpu().numpy() for tensor in pytree.tree_leaves(outputs)] for outputs in made]
+
+
+def tensors_of(batch, inputs):
+    """As the producer gives them to the model: the tokens themselves, or each input that the notes name."""
+    import torch
+
+    if not inputs:
+        return [batch]
+    parts = {"ids": batch[:, 0], "mask": batch[:, 1], "types": torch.zeros_like(batch[:, 0])}
+    return [parts[tokens].to(getattr(torch, dtype)).contiguous() for tokens, dtype in inputs]

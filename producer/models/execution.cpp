@@ -26,15 +26,6 @@ std::string gibibytes(std::size_t bytes) {
            std::to_string(hundredths % 100) + " GiB";
 }
 
-at::ScalarType scalar_type(DType dtype) {
-    if (dtype == kFloat32) return at::kFloat;
-    if (dtype == kBFloat16) return at::kBFloat16;
-    if (dtype == kInt32) return at::kInt;
-    if (dtype == kUInt8) return at::kByte;
-    expect(false, "a model's input and outputs are float32, bfloat16 or uint8");
-    std::abort();
-}
-
 void check_options(const ModelOptions& options) {
     if (options.precision != "fp32" && options.precision != "tf32" && options.precision != "bf16")
         throw ConfigError("unknown precision '" + options.precision + "'", "Known: fp32, tf32, bf16");
@@ -105,6 +96,21 @@ std::string amount_asked_for(const std::string& text) {
 }
 
 }  // namespace
+
+at::ScalarType scalar_type(DType dtype) {
+    if (dtype == kFloat32) return at::kFloat;
+    if (dtype == kBFloat16) return at::kBFloat16;
+    if (dtype == kFloat16) return at::kHalf;
+    if (dtype == DType{2, 64, 1}) return at::kDouble;
+    if (dtype == kInt64) return at::kLong;
+    if (dtype == kInt32) return at::kInt;
+    if (dtype == DType{0, 16, 1}) return at::kShort;
+    if (dtype == DType{0, 8, 1}) return at::kChar;
+    if (dtype == kUInt8) return at::kByte;
+    if (dtype == DType{6, 8, 1}) return at::kBool;
+    expect(false, "a model's tensors are floats of 16 to 64 bits, integers, uint8 or bool");
+    std::abort();
+}
 
 std::string first_line(const std::string& text) {
     const std::size_t begin = std::min(text.find_first_not_of('\n'), text.size());

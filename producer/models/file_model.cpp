@@ -1,5 +1,6 @@
 #include "producer/models/file_model.hpp"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
 
@@ -78,7 +79,8 @@ class FileModel final : public Model {
         input_ = stated_input();
         execution_.in([&] {
             network_ = load(execution_);
-            state_outputs(network_->run(dry_batch()));
+            if (const auto inputs = network_->inputs()) check_inputs(*inputs, notes(), options.name);
+            state_outputs(network_->run(inputs_of(dry_batch())));
         });
     }
 
@@ -96,7 +98,7 @@ class FileModel final : public Model {
     std::vector<DeviceTensor> run(const void* input) override {
         return execution_.in([&] {
             const at::Tensor given = execution_.view(input, input_.tensor);
-            std::vector<FileNetwork::Output> made = network_->run(in_its_colours(given));
+            std::vector<FileNetwork::Output> made = network_->run(inputs_of(given));
             if (made.size() != outputs_.size())
                 throw ConfigError(file_ + " gave " + std::to_string(made.size()) + " outputs where the first batch had " +
                                       std::to_string(outputs_.size()),
@@ -123,6 +125,19 @@ class FileModel final : public Model {
                               "Use --batch " + std::to_string(notes().batch) + ", or export it with --batch " +
                                   std::to_string(options.batch));
         std::vector<std::int64_t> shape{options.batch};
+        if (notes().takes_arrays()) {
+            input.kind = InputKind::Arrays;
+            input.parts = lay_out_parts(notes().inputs, options.batch);
+            shape.push_back(static_cast<std::int64_t>(part_row_bytes(input.parts)));
+            input.tensor = TensorSpec::contiguous("inputs", kUInt8, shape);
+            return input;
+        }
+        if (!notes().inputs.empty()) {
+            input.kind = InputKind::Feature;
+            shape.insert(shape.end(), {2, notes().token_length()});
+            input.tensor = TensorSpec::contiguous("tokens", kInt32, shape);
+            return input;
+        }
         if (!notes().takes_pictures()) {
             input.kind = InputKind::Feature;
             shape.insert(shape.end(), notes().input_shape.begin(), notes().input_shape.end());
@@ -142,6 +157,32 @@ class FileModel final : public Model {
         return input;
     }
 
+    // The tensors that the network takes, from the batch as it was uploaded. Those cut out of it have memory of their own.
+    std::vector<at::Tensor> inputs_of(const at::Tensor& given) const {
+        if (notes().inputs.empty()) return {in_its_colours(given)};
+        std::vector<at::Tensor> inputs;
+        for (const InputNotes& input : notes().inputs)
+            inputs.push_back(notes().takes_tokens() ? tokens_of(given, input) : array_of(given, input_.parts[inputs.size()], input.dtype));
+        return inputs;
+    }
+
+    at::Tensor tokens_of(const at::Tensor& given, const InputNotes& input) const {
+        const auto options = at::TensorOptions().dtype(scalar_type(input.dtype)).device(execution_.device());
+        at::Tensor tensor = at::zeros({given.size(0), given.size(2)}, options);
+        if (input.tokens != "types") tensor.copy_(given.select(1, input.tokens == "ids" ? 0 : 1));
+        return tensor;
+    }
+
+    at::Tensor array_of(const at::Tensor& given, const InputPart& part, DType dtype) const {
+        TensorSpec in_the_rows = part.tensor;
+        in_the_rows.strides[0] = given.size(1) / static_cast<std::int64_t>(part.tensor.dtype.bytes());
+        const auto* const bytes = static_cast<const std::uint8_t*>(given.const_data_ptr());
+        at::Tensor tensor = at::empty(at::IntArrayRef(part.tensor.shape.data(), part.tensor.dims),
+                                      at::TensorOptions().dtype(scalar_type(dtype)).device(execution_.device()));
+        tensor.copy_(execution_.view(bytes + part.offset, in_the_rows));
+        return tensor;
+    }
+
     // What the source's pictures look like to a model that wants blue first.
     at::Tensor in_its_colours(const at::Tensor& image) const {
         if (input_.kind != InputKind::Image || notes().colour_order != "bgr") return image;
@@ -150,8 +191,7 @@ class FileModel final : public Model {
 
     at::Tensor dry_batch() const {
         const TensorSpec& spec = input_.tensor;
-        const at::ScalarType type = spec.dtype == kBFloat16 ? at::kBFloat16 : spec.dtype == kInt32 ? at::kInt : at::kFloat;
-        return at::zeros(at::IntArrayRef(spec.shape.data(), spec.dims), at::TensorOptions().dtype(type).device(execution_.device()))
+        return at::zeros(at::IntArrayRef(spec.shape.data(), spec.dims), at::TensorOptions().dtype(scalar_type(spec.dtype)).device(execution_.device()))
             .contiguous(input_.kind == InputKind::Image ? execution_.memory_format() : at::MemoryFormat::Contiguous);
     }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/slab/tensor_spec.hpp"
+#include "producer/models/input_parts.hpp"
 #include "producer/models/model_notes.hpp"
 
 // What the pipeline knows of a model: no LibTorch in sight. Models live in a module, libofframp_models.so,
@@ -28,7 +29,8 @@ struct DeviceTensor {
 enum class InputKind {
     None,     // the model needs no input (`copy`)
     Image,    // [rows, 3, height, width], normalised, dtype and strides as stated
-    Feature,  // any dense float tensor, as stated
+    Feature,  // any dense float tensor, or int32 tokens, as stated
+    Arrays,   // rows of bytes, uint8 [rows, bytes], in which the arrays of `parts` lie
 };
 
 struct ModelInput {
@@ -36,6 +38,7 @@ struct ModelInput {
     TensorSpec tensor;                                  // a full batch
     std::array<float, 3> mean{0.485F, 0.456F, 0.406F};  // of images in [0, 1], RGB
     std::array<float, 3> std{0.229F, 0.224F, 0.225F};
+    std::vector<InputPart> parts;                       // of Arrays, in the order in which the model takes them; else none
 };
 
 // What a model is asked to be.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/error.hpp"
+#include "producer/sources/made_up_row.hpp"
 #include "producer/sources/normal_noise.hpp"
 
 namespace offramp {
@@ -23,6 +24,14 @@ void fill_tokens(std::span<std::int32_t> row) {
 InputUpload::InputUpload(Device& device, const ModelInput& input, RowKind rows) : input_(input), rows_(rows) {
     const TensorSpec& tensor = input.tensor;
     expect(input.kind != InputKind::None && rows != RowKind::Nothing, "there is something to upload");
+    if (rows == RowKind::Arrays || input.kind == InputKind::Arrays) {
+        if (rows != RowKind::Arrays)
+            throw ConfigError("the model takes several arrays, and the source gives none",
+                              "Use --source npy, with --input FOLDER, which has a file of each; or --source synthetic");
+        expect(input.kind == InputKind::Arrays && tensor.dense_rows(), "arrays go where arrays are taken");
+        staged_row_bytes_ = tensor.row_bytes();
+        return;
+    }
     if (rows == RowKind::Tokens || tensor.dtype == kInt32) {
         if (rows != RowKind::Tokens)
             throw ConfigError("the model takes tokens, " + tensor.describe() + ", and the source gives none",
@@ -70,8 +79,9 @@ void InputUpload::submit(Stream& copies, const std::byte* staged, std::byte* to,
 
 std::unique_ptr<DeviceBuffer> make_resident_input(Device& device, const ModelInput& input,
                                                   std::uint64_t seed) {
+    const bool arrays = input.kind == InputKind::Arrays;
     const bool tokens = input.tensor.dtype == kInt32;
-    InputUpload upload(device, input, tokens ? RowKind::Tokens : RowKind::Float32);
+    InputUpload upload(device, input, arrays ? RowKind::Arrays : tokens ? RowKind::Tokens : RowKind::Float32);
     const std::unique_ptr<Stream> copies = device.make_stream("resident input");
     const std::unique_ptr<Event> uploaded = device.make_event();
     const std::size_t row_bytes = upload.staged_row_bytes();
@@ -80,7 +90,9 @@ std::unique_ptr<DeviceBuffer> make_resident_input(Device& device, const ModelInp
     const NormalNoise noise(seed);
     for (std::size_t row = 0; row < rows_of(input); ++row) {
         std::byte* const to = staged->data() + row * row_bytes;
-        if (tokens)
+        if (arrays)
+            fill_made_up_row(noise, row, input.parts, {to, row_bytes});
+        else if (tokens)
             fill_tokens({reinterpret_cast<std::int32_t*>(to), row_bytes / sizeof(std::int32_t)});
         else
             noise.fill(row, {reinterpret_cast<float*>(to), row_bytes / sizeof(float)});

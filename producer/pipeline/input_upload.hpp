@@ -11,7 +11,7 @@
 namespace offramp {
 
 // Knows how staged rows become a model's input: 8-bit pixels are copied and normalised on the device, float32
-// rows are copied, and converted when the model wants bfloat16, tokens are copied. Float32 rows are taken as they lie in
+// rows are copied, and converted when the model wants bfloat16, tokens and rows of arrays are copied. Float32 rows are taken as they lie in
 // the model's input, whatever its strides. Owns the device memory in between, of one batch: uploads follow one
 // another on one stream. Thread: one. Blocks: never. Errors: ConfigError when source and model do not fit;
 // CudaError.
@@ -33,7 +33,7 @@ class InputUpload {
     std::unique_ptr<DeviceBuffer> between_;
 };
 
-// A model input of seeded N(0, 1) numbers, or of tokens without meaning, that stays on the device for good. Blocks until it is there.
+// A model input of seeded N(0, 1) numbers, zeros where arrays are no floats, or of tokens without meaning, that stays on the device for good. Blocks until it is there.
 std::unique_ptr<DeviceBuffer> make_resident_input(Device& device, const ModelInput& input,
                                                   std::uint64_t seed);
 

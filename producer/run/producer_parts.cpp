@@ -77,7 +77,10 @@ void ProducerRun::open_model() {
 void ProducerRun::open_source() {
     const ModelInput input = model_->input();
     source_ = part_of(find_source(config_.source)
-                          .make({.config = &config_, .model_input = input.tensor, .model_takes_images = input.kind == InputKind::Image}),
+                          .make({.config = &config_,
+                                 .model_input = input.tensor,
+                                 .model_takes_images = input.kind == InputKind::Image,
+                                 .parts = input.parts}),
                       config_);
     spdlog::info("source: {}", source_->description());
 }

@@ -7,10 +7,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/config/run_config.hpp"
 #include "common/images/unreadable_item.hpp"
 #include "common/slab/tensor_spec.hpp"
+#include "producer/models/input_parts.hpp"
 
 namespace offramp {
 
@@ -20,6 +22,7 @@ enum class RowKind {
     Pixels,   // [height, width, 3] 8-bit RGB; normalised on the device
     Float32,  // the model's input itself, float32, row-major
     Tokens,   // the model's input itself, int32 [2, length]: ids, and 1 where the text is, 0 where it was filled up
+    Arrays,   // the model's input itself: several arrays, each where its part says
 };
 
 // A numbered list of items that decode workers turn into rows. Item i is the same input in every run with the
@@ -43,7 +46,7 @@ class BatchSource {
     // What to name in the list of skipped items: the file's path.
     virtual std::string origin(std::uint64_t item) const = 0;
     // Fills one row of a staging buffer. A row of Pixels has height*width*3 bytes, of Float32 and Tokens
-    // those of the model's input row.
+    // those of the model's input row, as one of Arrays, whose gaps may be left as they are.
     virtual void load(std::uint64_t item, std::span<std::byte> row) = 0;
 };
 
@@ -52,6 +55,7 @@ struct SourceOptions {
     const RunConfig* config = nullptr;  // resolved
     TensorSpec model_input;             // of a full batch; dims 0 when the model needs none
     bool model_takes_images = false;
+    std::vector<InputPart> parts;       // of a model of arrays: what is where in a row; else none
 };
 
 struct SourceEntry {

@@ -260,7 +260,7 @@ class ModelFiles(unittest.TestCase):
     def test_networks_that_do_not_fit(self):
         import torch
         torch.jit.script(self.networks.two()).save(str(self.folder / "two.pt"))
-        self.refused(65, "takes 2 inputs", model="two.pt")
+        self.refused(78, "takes 2 inputs", "has no tables [[input]]", model="two.pt")
         torch.jit.script(self.networks.of_nothing()).save(str(self.folder / "nothing.pt"))
         self.refused(65, "the output 'output'", "is no batch of 4 samples", model="nothing.pt")
         torch.jit.script(self.networks.Growing()).save(str(self.folder / "growing.pt"))

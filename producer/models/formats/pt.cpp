@@ -51,12 +51,11 @@ class ScriptNetwork final : public FileNetwork {
         if (!forward)
             throw ConfigError("the model '" + file_ + "' has no forward()", "Save a module whose forward() takes the input and gives the outputs",
                               ExitCode::BadInput);
-        std::size_t inputs = 0;
-        for (const c10::Argument& argument : forward->function().getSchema().arguments())
-            inputs += argument.default_value() ? 0 : 1;
-        if (inputs != 2)  // the first is the module itself
-            throw ConfigError("the model '" + file_ + "' takes " + std::to_string(inputs - 1) + " inputs", "Only models of one input can be fed",
-                              ExitCode::BadInput);
+        const auto& arguments = forward->function().getSchema().arguments();
+        for (std::size_t i = 1; i < arguments.size(); ++i) {    // the first is the module itself
+            inputs_.names.push_back(arguments[i].name());
+            if (!arguments[i].default_value()) inputs_.needed = i;
+        }
         for (const at::Tensor& parameter : module_.parameters()) parameters_ += static_cast<std::uint64_t>(parameter.numel());
     }
 
@@ -66,9 +65,11 @@ class ScriptNetwork final : public FileNetwork {
     }
     std::uint64_t parameters() const override { return parameters_; }
 
-    std::vector<Output> run(const at::Tensor& input) override {
+    std::optional<NetworkInputs> inputs() const override { return inputs_; }
+
+    std::vector<Output> run(std::span<const at::Tensor> inputs) override {
         std::vector<Output> outputs;
-        collect(module_.forward({input}), "", file_, outputs);
+        collect(module_.forward({inputs.begin(), inputs.end()}), "", file_, outputs);
         return outputs;
     }
 
@@ -96,6 +97,7 @@ class ScriptNetwork final : public FileNetwork {
 
     std::string file_;
     torch::jit::Module module_;
+    NetworkInputs inputs_;
     std::uint64_t parameters_ = 0;
 };
 

@@ -1,7 +1,9 @@
 #include <torch/csrc/inductor/aoti_package/model_package_loader.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <exception>
@@ -68,8 +70,12 @@ std::optional<long long> number_behind(const std::string& text, std::string_view
 
 // What the user can do about an input that the compiled code refused in its own words, such as
 // "input_handles[0]: unmatched dim value at 0, expected: 4, but got: 2".
-std::string fix_for(const std::string& refusal) {
-    if (refusal.find("unmatched dtype") != std::string::npos) return "Say what it takes in the TOML file beside it: input-dtype = \"bfloat16\" or \"int32\"";
+std::string fix_for(const std::string& refusal, const ModelNotes& notes) {
+    const auto input = number_behind(refusal, "input_handles[");
+    if (!notes.inputs.empty() && input && *input >= 0 && static_cast<std::size_t>(*input) < notes.inputs.size() && refusal.find(" at 0,") == std::string::npos)
+        return "Say what it takes in " + notes.file + ": shape and dtype of the [[input]] '" + notes.inputs[static_cast<std::size_t>(*input)].name + "'";
+    if (refusal.find("unmatched dtype") != std::string::npos)
+        return "Say what it takes in the TOML file beside it: input-dtype = \"bfloat16\" or \"int32\", and any other type in a table [[input]]";
     if (refusal.find("stride") != std::string::npos)
         return "Give the other --memory-format (contiguous, channels-last), or say it in the TOML file beside the model";
     const auto dimension = number_behind(refusal, "at ");
@@ -100,6 +106,15 @@ void name_leaves(const nlohmann::json& tree, const std::string& name, std::vecto
         const std::string part = named ? keys[i].get<std::string>() : std::to_string(i);
         name_leaves(children[i], name.empty() ? part : name + "." + part, names);
     }
+}
+
+// The name of an input, from where it stands in (arguments, keyword arguments): "1.input_ids" is input_ids, "0.0" has none.
+std::string input_name(std::string place) {
+    while (!place.empty() && std::isdigit(static_cast<unsigned char>(place.front()))) {
+        const std::size_t point = place.find('.');
+        place = point == std::string::npos ? "" : place.substr(point + 1);
+    }
+    return place;
 }
 
 std::vector<std::string> leaves_of(const std::vector<std::string>& call_spec, std::size_t which) {
@@ -194,15 +209,14 @@ void remove_unpacked() {
 
 class CompiledNetwork final : public FileNetwork {
   public:
-    explicit CompiledNetwork(const Execution& execution) : file_(execution.options().name) {
+    explicit CompiledNetwork(const Execution& execution) : file_(execution.options().name), notes_(execution.options().notes) {
         // Without it, compiled code reads beyond an input that is smaller than it thinks. Asked once a process.
         ::setenv("AOTI_RUNTIME_CHECK_INPUTS", "1", 1);
         on_cuda_ = execution.on_cuda();
         package_ = load(execution);
         const std::vector<std::string> spec = package_->get_call_spec();
-        if (const auto inputs = leaves_of(spec, 0); inputs.size() > 1)
-            throw ConfigError("the model '" + file_ + "' takes " + std::to_string(inputs.size()) + " inputs", "Only models of one input can be fed",
-                              ExitCode::BadInput);
+        inputs_ = leaves_of(spec, 0);
+        std::ranges::transform(inputs_, inputs_.begin(), input_name);
         names_ = leaves_of(spec, 1);
     }
 
@@ -210,8 +224,13 @@ class CompiledNetwork final : public FileNetwork {
         return "compiled by AOTInductor for " + value_of(package_->get_metadata(), "AOTI_DEVICE_KEY");
     }
 
-    std::vector<Output> run(const at::Tensor& input) override {
-        std::vector<at::Tensor> tensors = has_run_ ? package_->run({input}) : first_run(input);
+    std::optional<NetworkInputs> inputs() const override {
+        return inputs_.empty() ? std::nullopt : std::optional(NetworkInputs{.names = inputs_, .needed = inputs_.size()});
+    }
+
+    std::vector<Output> run(std::span<const at::Tensor> inputs) override {
+        const std::vector<at::Tensor> given(inputs.begin(), inputs.end());
+        std::vector<at::Tensor> tensors = has_run_ ? package_->run(given) : first_run(given);
         std::vector<Output> outputs;
         outputs.reserve(tensors.size());
         const bool named = names_.size() == tensors.size();
@@ -252,10 +271,10 @@ class CompiledNetwork final : public FileNetwork {
                           "Export it with the PyTorch of this set-up: ./launch/offramp export", ExitCode::DeviceUnsupported);
     }
 
-    std::vector<at::Tensor> first_run(const at::Tensor& input) {
+    std::vector<at::Tensor> first_run(const std::vector<at::Tensor>& inputs) {
         const CapturedErrors refusal;
         try {
-            auto outputs = package_->run({input});
+            auto outputs = package_->run(inputs);
             has_run_ = true;
             if (!on_cuda_) remove_unpacked();
             return outputs;
@@ -263,13 +282,15 @@ class CompiledNetwork final : public FileNetwork {
             const std::string text = refusal.text();
             if (text.empty()) throw;
             if (text.find("input_handles") == std::string::npos) throw std::runtime_error(text);
-            throw ConfigError("the model '" + file_ + "' does not take the input of this run: " + text, fix_for(text));
+            throw ConfigError("the model '" + file_ + "' does not take the input of this run: " + text, fix_for(text, notes_));
         }
     }
 
     std::string file_;
+    const ModelNotes notes_;
     bool on_cuda_ = false;
     std::unique_ptr<Loader> package_;
+    std::vector<std::string> inputs_;
     std::vector<std::string> names_;
     bool has_run_ = false;
 };

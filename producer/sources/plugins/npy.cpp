@@ -2,27 +2,17 @@
 #include <array>
 #include <cstring>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "common/base/error.hpp"
-#include "common/base/regular_file.hpp"
 #include "common/images/item_keys.hpp"
 #include "common/slab/float16_bits.hpp"
 #include "producer/sources/batch_source.hpp"
-#include "producer/sources/npy_header.hpp"
+#include "producer/sources/npy_file.hpp"
+#include "producer/sources/npy_folder.hpp"
 
 namespace offramp {
 namespace {
 
-constexpr std::uint64_t kLookedAtRows = 64;           // whose fronts tell one array from another of its shape
 constexpr std::size_t kBlockBytes = std::size_t{32} << 10;
-
-std::string shape_text(std::span<const std::int64_t> shape) {
-    std::string text;
-    for (const std::int64_t side : shape) text += (text.empty() ? "" : ", ") + std::to_string(side);
-    return "[" + text + "]";
-}
 
 // How a file's row becomes a staged row: what each element is turned into, and where it goes. Pure.
 struct RowLayout {
@@ -81,95 +71,52 @@ void convert(const RowLayout& layout, std::span<const std::byte> block, Places& 
     }
 }
 
-// The rows of one array. They are read, not mapped: as fast from the page cache, and a file that shrinks is an error, not a SIGBUS.
+// The rows of one array.
 class NpySource final : public BatchSource {
   public:
-    NpySource(const SourceOptions& options) : path_(options.config->input), file_(opened()) {
-        const NpyHeader header = read_header();
-        choose_layout(header, options);
-        items_ = static_cast<std::uint64_t>(header.shape.front());
-        begin_ = header.bytes;
-        check_bytes();
-        note_ = XXH3_64bits(header.descr.data(), header.descr.size());
-        note_ = XXH3_64bits_withSeed(layout_.shape.data(), layout_.shape.size() * sizeof(std::int64_t), note_);
-        description_ = "npy: " + std::to_string(items_) + " rows of " + shape_text(layout_.shape) + " " + header.descr + " in " + printable(path_);
+    NpySource(const SourceOptions& options) : file_(options.config->input) {
+        choose_layout(options);
+        file_.settle(layout_.from_bytes());
+        description_ = "npy: " + std::to_string(items()) + " rows of " + shape_text(layout_.shape) + " " + file_.header().descr + " in " +
+                       printable(file_.path());
     }
 
     std::string description() const override { return description_; }
-    std::uint64_t items() const override { return items_; }
+    std::uint64_t items() const override { return file_.rows(); }
     RowKind row_kind() const override { return layout_.to; }
     std::string_view key(std::uint64_t) const override { return {}; }
     std::size_t max_key_bytes() const override { return 0; }
-    std::string origin(std::uint64_t item) const override { return printable(path_) + " row " + std::to_string(item); }
-
-    // Type and shape; of some rows also how they begin: no names would tell one array from another.
-    std::uint64_t note_hash(std::uint64_t item) const override {
-        if (item % ((items_ + kLookedAtRows - 1) / kLookedAtRows) != 0) return note_;
-        std::array<std::byte, 4096> front;
-        const std::size_t bytes = std::min<std::size_t>(front.size(), row_bytes_);
-        try {
-            return XXH3_64bits_withSeed(front.data(), read_some(item, 0, std::span(front).first(bytes)), note_);
-        } catch (const UnreadableItem&) {
-            return note_;   // it is skipped with this reason when its turn comes
-        }
-    }
+    std::string origin(std::uint64_t item) const override { return printable(file_.path()) + " row " + std::to_string(item); }
+    std::uint64_t note_hash(std::uint64_t item) const override { return file_.note_hash(item); }
 
     void load(std::uint64_t item, std::span<std::byte> row) override {
-        expect(row.size() == row_bytes_ / layout_.from_bytes() * layout_.to_bytes(), "the row holds exactly the array's");
+        expect(row.size() == file_.row_bytes() / layout_.from_bytes() * layout_.to_bytes(), "the row holds exactly the array's");
         const bool as_it_is = layout_.strides.empty() && layout_.from_bytes() == layout_.to_bytes();
-        if (as_it_is) return read_all(item, 0, row);
+        if (as_it_is) return file_.read(item, 0, row);
         std::array<std::byte, kBlockBytes> block;
         Places places(layout_);
-        for (std::size_t done = 0; done < row_bytes_;) {
-            const auto part = std::span(block).first(std::min(block.size(), row_bytes_ - done));
-            read_all(item, done, part);
+        for (std::size_t done = 0; done < file_.row_bytes();) {
+            const auto part = std::span(block).first(std::min(block.size(), file_.row_bytes() - done));
+            file_.read(item, done, part);
             convert(layout_, part, places, row);
             done += part.size();
         }
     }
 
   private:
-    [[noreturn]] void refuse(const std::string& why, const std::string& hint, ExitCode code = ExitCode::BadInput) const {
-        throw ConfigError("--input '" + printable(path_) + "': " + why, hint, code);
-    }
-
-    RegularFile opened() const {
-        if (path_.empty()) refuse("the source npy needs an input and none is given", "Give --input a .npy file", ExitCode::NoInput);
-        try {
-            return RegularFile(path_);
-        } catch (const Error& problem) {
-            refuse(problem.what(), "Give --input a .npy file", problem.exit_code());
-        }
-    }
-
-    NpyHeader read_header() const {
-        std::vector<std::byte> front(std::min<std::uint64_t>(file_.size(), kMostNpyHeaderBytes));
-        try {
-            front.resize(read_at(0, front));
-            return read_npy_header(front);
-        } catch (const UnreadableItem& problem) {
-            refuse(problem.what(), "Check the file system that it lies on");
-        } catch (const ConfigError& problem) {
-            refuse(problem.what(), "");
-        }
-    }
-
-    void choose_layout(const NpyHeader& header, const SourceOptions& options) {
+    void choose_layout(const SourceOptions& options) {
         const TensorSpec& input = options.model_input;
-        const std::string found = header.descr + " " + shape_text(header.shape);
-        if (header.descr == "<f4") layout_.from = RowLayout::Element::Float32;
-        else if (header.descr == "<f2") layout_.from = RowLayout::Element::Float16;
-        else if (header.descr == "|u1" || header.descr == "<u1") layout_.from = RowLayout::Element::UInt8;
-        else refuse("its elements are " + printable(header.descr) + "; read are <f4, <f2 and |u1", "Save array.astype('<f4')");
-        if (header.fortran_order && header.shape.size() > 1) refuse("it is stored in Fortran order", "Save numpy.ascontiguousarray(array)");
-        if (header.shape.empty() || header.shape.front() == 0)
-            refuse("an array of shape " + shape_text(header.shape) + " has no rows", "Its first dimension counts the items", ExitCode::NoInput);
+        const std::string& descr = file_.header().descr;
+        if (descr == "<f4") layout_.from = RowLayout::Element::Float32;
+        else if (descr == "<f2") layout_.from = RowLayout::Element::Float16;
+        else if (descr == "|u1" || descr == "<u1") layout_.from = RowLayout::Element::UInt8;
+        else file_.refuse("its elements are " + printable(descr) + "; read are <f4, <f2 and |u1", "Save array.astype('<f4')");
         if (input.dims == 0)
             throw ConfigError("source 'npy' gives input, and the model '" + options.config->model + "' takes none", "Choose a model that takes input");
         if (input.dtype != kFloat32 && input.dtype != kBFloat16)
             throw ConfigError("source 'npy' gives floating-point input, and the model '" + options.config->model + "' takes " + input.describe(),
                               "Choose a model that takes floating-point input");
-        layout_.shape.assign(header.shape.begin() + 1, header.shape.end());
+        layout_.shape.assign(file_.row_shape().begin(), file_.row_shape().end());
         const std::vector<std::int64_t> wanted(input.shape.begin() + 1, input.shape.begin() + static_cast<std::ptrdiff_t>(input.dims));
         const bool pixels = layout_.from == RowLayout::Element::UInt8 && options.model_takes_images && input.dims == 4;
         if (pixels && layout_.shape == std::vector<std::int64_t>{wanted[1], wanted[2], wanted[0]}) {
@@ -181,9 +128,9 @@ class NpySource final : public BatchSource {
             layout_.strides.assign(input.strides.begin() + 1, input.strides.begin() + static_cast<std::ptrdiff_t>(input.dims));
             if (layout_.strides == row_major(wanted)) layout_.strides.clear();
         } else {
-            refuse("an array " + found + " has rows of " + shape_text(layout_.shape) + ", and the model '" + options.config->model + "' takes " +
-                       shape_text(wanted),
-                   options.model_takes_images ? "Bring it to that shape, or the model with --image-size" : "Bring it to that shape");
+            file_.refuse("an array " + file_.describe() + " has rows of " + shape_text(layout_.shape) + ", and the model '" + options.config->model +
+                             "' takes " + shape_text(wanted),
+                         options.model_takes_images ? "Bring it to that shape, or the model with --image-size" : "Bring it to that shape");
         }
     }
 
@@ -193,41 +140,20 @@ class NpySource final : public BatchSource {
         return strides;
     }
 
-    // The row has the size of the model's, which fits into memory; rows in any number need not.
-    void check_bytes() {
-        row_bytes_ = layout_.from_bytes();
-        for (const std::int64_t side : layout_.shape) row_bytes_ *= static_cast<std::size_t>(side);
-        const std::uint64_t there = file_.size() - begin_;
-        if (items_ > there / row_bytes_)
-            refuse("truncated: its header promises " + std::to_string(items_) + " rows of " + std::to_string(row_bytes_) + " bytes, and there are " +
-                       std::to_string(there / row_bytes_) + " whole ones",
-                   "Copy the file again");
-    }
-
-    std::size_t read_at(std::uint64_t offset, std::span<std::byte> to) const {
-        return or_unreadable([&] { return file_.read_at(offset, to); });
-    }
-    std::size_t read_some(std::uint64_t item, std::size_t from, std::span<std::byte> to) const {
-        return read_at(begin_ + item * row_bytes_ + from, to);
-    }
-    void read_all(std::uint64_t item, std::size_t from, std::span<std::byte> to) const {
-        if (read_some(item, from, to) < to.size()) throw UnreadableItem("the file became shorter while it was read");
-    }
-
-    std::string path_;
-    RegularFile file_;
+    NpyFile file_;
     std::string description_;
-    std::uint64_t items_ = 0;
-    std::uint64_t begin_ = 0;      // of the numbers
-    std::size_t row_bytes_ = 0;    // in the file
-    std::uint64_t note_ = 0;
     RowLayout layout_;
 };
 
 }  // namespace
 
 // The rows of an array in a .npy file, [items, ...]: float32 and float16 are the model's input itself; 8 bits are pixels where the model
-// takes pictures ([H, W, 3] or [3, H, W]), and numbers of 0 to 255 where it does not.
-std::unique_ptr<BatchSource> make_npy(const SourceOptions& options) { return std::make_unique<NpySource>(options); }
+// takes pictures ([H, W, 3] or [3, H, W]), and numbers of 0 to 255 where it does not. To a model of several arrays: those of a folder.
+std::unique_ptr<BatchSource> make_npy(const SourceOptions& options) {
+    if (options.config->input.empty())
+        throw ConfigError("--input '': the source npy needs an input and none is given", "Give --input a .npy file", ExitCode::NoInput);
+    if (!options.parts.empty()) return make_npy_folder(options);
+    return std::make_unique<NpySource>(options);
+}
 
 }  // namespace offramp

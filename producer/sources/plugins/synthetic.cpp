@@ -1,21 +1,24 @@
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include "common/base/error.hpp"
 #include "producer/sources/batch_source.hpp"
+#include "producer/sources/made_up_row.hpp"
 #include "producer/sources/normal_noise.hpp"
 
 namespace offramp {
 namespace {
 
-// Gives numbered items of seeded N(0, 1) numbers, or none at all when the batch is resident on the device.
+// Gives numbered items of seeded N(0, 1) numbers, of arrays that are no floats zeros, or none at all when the batch is resident on the device.
 class SyntheticSource final : public BatchSource {
   public:
-    SyntheticSource(std::uint64_t items, RowKind row_kind, std::uint64_t seed)
-        : items_(items), row_kind_(row_kind), noise_(seed) {}
+    SyntheticSource(std::uint64_t items, RowKind row_kind, std::vector<InputPart> parts, std::uint64_t seed)
+        : items_(items), row_kind_(row_kind), parts_(std::move(parts)), noise_(seed) {}
 
     std::string description() const override {
         return "synthetic: " + std::to_string(items_) +
-               (row_kind_ == RowKind::Float32 ? " items, made on the host" : " items, nothing to upload");
+               (row_kind_ == RowKind::Nothing ? " items, nothing to upload" : " items, made on the host");
     }
     std::uint64_t items() const override { return items_; }
     RowKind row_kind() const override { return row_kind_; }
@@ -24,12 +27,14 @@ class SyntheticSource final : public BatchSource {
     bool has_notes() const override { return false; }
     std::string origin(std::uint64_t item) const override { return "synthetic item " + std::to_string(item); }
     void load(std::uint64_t item, std::span<std::byte> row) override {
+        if (row_kind_ == RowKind::Arrays) return fill_made_up_row(noise_, item, parts_, row);
         noise_.fill(item, {reinterpret_cast<float*>(row.data()), row.size() / sizeof(float)});
     }
 
   private:
     std::uint64_t items_;
     RowKind row_kind_;
+    std::vector<InputPart> parts_;
     NormalNoise noise_;
 };
 
@@ -53,8 +58,8 @@ std::unique_ptr<BatchSource> make_synthetic(const SourceOptions& options) {
         throw ConfigError("--synthetic-on '" + config.synthetic_on + "' is not known",
                           "Known are: host, device");
     const bool uploads = config.synthetic_on == "host" && options.model_input.dims > 0;
-    return std::make_unique<SyntheticSource>(count_items(config),
-                                             uploads ? RowKind::Float32 : RowKind::Nothing, config.seed);
+    const RowKind rows = !uploads ? RowKind::Nothing : options.parts.empty() ? RowKind::Float32 : RowKind::Arrays;
+    return std::make_unique<SyntheticSource>(count_items(config), rows, options.parts, config.seed);
 }
 
 }  // namespace offramp

@@ -112,6 +112,20 @@ TEST(FlatToml, RefusesWhatItDoesNotReadAndSaysWhere) {
     }
 }
 
+TEST(FlatToml, TablesOfOneNameStandBelowTheRest) {
+    const TomlDocument document = read_toml_of_tables("a = 1\n[[input]]\nname = \"x\"\n\n [[ \"input\" ]] # the second\nname = 'y'\na = 2\n[[input]]", "f", "input");
+    ASSERT_EQ(document.top.size(), 1U);
+    ASSERT_EQ(document.tables.size(), 3U);
+    EXPECT_EQ(document.tables[0].line, 2U);
+    ASSERT_EQ(document.tables[0].entries.size(), 1U);
+    EXPECT_EQ(document.tables[0].entries[0].text, "x");
+    ASSERT_EQ(document.tables[1].entries.size(), 2U) << "a key of the top may stand in a table, too";
+    EXPECT_EQ(document.tables[1].entries[0].line, 6U);
+    EXPECT_TRUE(document.tables[2].entries.empty());
+    for (const char* const text : {"[input]", "[[output]]", "[[input]", "[[", "[[input]] a", "[[input.more]]", "[[input]]\na = 1\na = 2", "[[]]"})
+        EXPECT_THROW((void)read_toml_of_tables(text, "f", "input"), ConfigError) << text;
+}
+
 // Every ASCII character, and one of each longer form.
 std::string any_utf8_character() {
     const int code = *rc::gen::inRange(0, 128 + 3);

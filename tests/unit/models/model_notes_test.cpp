@@ -82,6 +82,56 @@ TEST(ModelNotes, TokensAreIdsAndMask) {
             << shape;
 }
 
+TEST(ModelNotes, SeveralInputsAreTablesInTheirOrder) {
+    const ModelNotes arrays = parse_model_notes(
+        "batch = 4\n[[input]]\nname = \"features\"\nshape = \"3x16\"\n[[input]]\nname = \"ids\"\nshape = 5\ndtype = \"int64\"\n[[input]]\nname = \"scale\"\ndtype = \"bool\"",
+        "net.toml");
+    EXPECT_TRUE(arrays.takes_arrays());
+    EXPECT_FALSE(arrays.takes_tokens());
+    EXPECT_FALSE(arrays.takes_pictures());
+    ASSERT_EQ(arrays.inputs.size(), 3U);
+    EXPECT_EQ(arrays.inputs[0].name, "features");
+    EXPECT_THAT(arrays.inputs[0].shape, ElementsAre(3, 16));
+    EXPECT_EQ(arrays.inputs[0].dtype, kFloat32);
+    EXPECT_THAT(arrays.inputs[1].shape, ElementsAre(5));
+    EXPECT_EQ(arrays.inputs[1].dtype, kInt64);
+    EXPECT_THAT(arrays.inputs[2].shape, ElementsAre()) << "one number a sample";
+    const ModelNotes tokens = parse_model_notes(
+        "[[input]]\nname = \"input_ids\"\ntokens = \"ids\"\nshape = 128\n[[input]]\nname = \"mask\"\ntokens = \"mask\"\nshape = 128\ndtype = \"float32\"\n",
+        "net.toml");
+    EXPECT_TRUE(tokens.takes_tokens());
+    EXPECT_FALSE(tokens.takes_arrays());
+    EXPECT_EQ(tokens.token_length(), 128);
+    EXPECT_EQ(tokens.inputs[0].dtype, kInt64) << "what tokenizers give";
+    EXPECT_EQ(tokens.inputs[1].dtype, kFloat32);
+    EXPECT_EQ(parse_model_notes("input-dtype = \"int32\"\ninput-shape = \"2x77\"", "n").token_length(), 77);
+    for (const char* const name : {"float32", "float16", "bfloat16", "float64", "int8", "int16", "int32", "int64", "uint8", "bool"})
+        EXPECT_TRUE(input_dtype_named(name)) << name;
+}
+
+TEST(ModelNotes, WhatIsWrongWithAnInputIsNamedWithItsLineAndWhatIsAccepted) {
+    const std::string begun = "[[input]]\nname = \"x\"\n";
+    for (const char* const line : {"name = \"\"", "name = \".x\"", "name = \"a/b\"", "name = 3", "tokens = \"words\"", "shape = \"3x\"", "shape = 0", "shape = 65537",
+                                   "shape = \"65536x65536\"", "shape = \"2,3\"", "shape = 1.5", "dtype = \"complex64\"", "dtype = 32"})
+        EXPECT_THAT(error_of(std::string("[[input]]\n") + line), AllOf(HasSubstr("net.toml:2: "), HasSubstr("Accepted: "))) << line;
+    EXPECT_THAT(error_of(begun + "dtyp = \"int64\""), AllOf(HasSubstr("net.toml:3: 'dtyp' says nothing about an input"), HasSubstr("Did you mean dtype?")));
+    EXPECT_THAT(error_of(begun + "precision = \"fp32\""), AllOf(HasSubstr("net.toml:3: 'precision'"), HasSubstr("above the first [[input]]")));
+    EXPECT_THAT(error_of("\n[[input]]\nshape = 3"), AllOf(HasSubstr("net.toml:2: "), HasSubstr("has no name")));
+    EXPECT_THAT(error_of(begun + begun), AllOf(HasSubstr("net.toml:3: "), HasSubstr("a second input is called 'x'")));
+    EXPECT_THAT(error_of("[input]"), AllOf(HasSubstr("net.toml:1: "), HasSubstr("Known: [[input]]")));
+    for (const char* const key : {"input-shape = \"3\"", "input-dtype = \"float32\"", "image-size = 32", "mean = \"0,0,0\"", "colour-order = \"bgr\""})
+        EXPECT_THAT(error_of(std::string(key) + "\n" + begun), AllOf(HasSubstr("net.toml:1: "), HasSubstr("does not go with [[input]] in line 2"))) << key;
+    const std::string ids = "[[input]]\nname = \"ids\"\ntokens = \"ids\"\n";
+    EXPECT_THAT(error_of(ids), AllOf(HasSubstr("net.toml:1: "), HasSubstr("shape is not given"), HasSubstr("shape = LENGTH")));
+    EXPECT_THAT(error_of(ids + "shape = \"2x3\""), HasSubstr("of another form"));
+    EXPECT_THAT(error_of(ids + "shape = 3\ndtype = \"float32\""), AllOf(HasSubstr("dtype is float32"), HasSubstr("int64, int32")));
+    EXPECT_THAT(error_of(ids + "shape = 3\n" + begun), AllOf(HasSubstr("net.toml:5: "), HasSubstr("one is of tokens and one is an array")));
+    EXPECT_THAT(error_of(ids + "shape = 3\n[[input]]\nname = \"m\"\ntokens = \"mask\"\nshape = 4"), AllOf(HasSubstr("net.toml:5: "), HasSubstr("has 4 tokens, and 'ids' has 3")));
+    std::string many;
+    for (int i = 0; i < 17; ++i) many += "[[input]]\nname = \"x" + std::to_string(i) + "\"\n";
+    EXPECT_THAT(error_of(many), AllOf(HasSubstr("net.toml:33: "), HasSubstr("more than 16")));
+}
+
 TEST(ModelNotes, StandBesideTheModel) {
     std::string pattern = (std::filesystem::temp_directory_path() / "offramp-test-XXXXXX").string();
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
@@ -126,6 +176,12 @@ TEST(ModelNotes, FillWhatTheFlagsDidNotSay) {
     EXPECT_EQ(without.precision, "tf32");
     EXPECT_EQ(without.memory_format, "contiguous") << "what a model was traced with, as long as nobody says otherwise";
     EXPECT_EQ(resolve_defaults(config, {}, parse_model_notes("input-shape = \"16\"", "n")).processor, "checksum");
+    const ModelNotes arrays = parse_model_notes("[[input]]\nname = \"x\"", "n");
+    EXPECT_EQ(resolve_defaults(config, {}, arrays).source, "synthetic");
+    config.input = "arrays";
+    EXPECT_EQ(resolve_defaults(config, {}, arrays).source, "npy");
+    EXPECT_EQ(resolve_defaults(config, {}, arrays).processor, "checksum");
+    EXPECT_EQ(resolve_defaults(config, {}, parse_model_notes("[[input]]\nname = \"x\"\ntokens = \"ids\"\nshape = 8", "n")).source, "text");
 }
 
 }  // namespace

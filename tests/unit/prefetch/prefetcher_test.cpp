@@ -19,7 +19,8 @@ constexpr std::int64_t kRowFloats = 6;
 
 ModelInput features(std::uint32_t batch, DType dtype = kFloat32) {
     return {.kind = InputKind::Feature,
-            .tensor = TensorSpec::contiguous("x", dtype, std::vector<std::int64_t>{batch, kRowFloats})};
+            .tensor = TensorSpec::contiguous("x", dtype, std::vector<std::int64_t>{batch, kRowFloats}),
+            .parts = {}};
 }
 
 class PrefetcherTest : public ::testing::Test {
@@ -165,6 +166,51 @@ TEST_F(PrefetcherTest, ResidentTokensAreOfAnyVocabularyAndNoneIsMasked) {
     wanted.input = {.kind = InputKind::Feature, .tensor = TensorSpec::contiguous("tokens", kInt32, std::vector<std::int64_t>{2, 2, 3})};
     Prefetcher prefetcher(*device, source, wanted);
     EXPECT_EQ(contents<std::int32_t>(*prefetcher.next(), 12), (std::vector<std::int32_t>{0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1}));
+}
+
+// features float32 [2, 3] and ids int64 [2, 1], in rows of 32 bytes.
+ModelInput arrays() {
+    return {.kind = InputKind::Arrays,
+            .tensor = TensorSpec::contiguous("inputs", kUInt8, std::vector<std::int64_t>{2, 32}),
+            .parts = {{.tensor = TensorSpec::contiguous("features", kFloat32, std::vector<std::int64_t>{2, 3}), .offset = 0},
+                      {.tensor = TensorSpec::contiguous("ids", kInt64, std::vector<std::int64_t>{2, 1}), .offset = 16}}};
+}
+
+TEST_F(PrefetcherTest, RowsOfArraysAreCopiedAsTheyAre) {
+    FakeSource source(3, RowKind::Arrays);
+    source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
+        ASSERT_EQ(row.size(), 32U);
+        for (std::size_t i = 0; i < row.size(); ++i) row[i] = static_cast<std::byte>(100 * (item + 1) + i);
+    };
+    PrefetchSettings wanted = settings(2);
+    wanted.input = arrays();
+    Prefetcher prefetcher(*device, source, wanted);
+    const auto values = contents<std::uint8_t>(*prefetcher.next(), 64);
+    for (std::size_t i = 0; i < 64; ++i) EXPECT_EQ(values[i], (100 * (i / 32 + 1) + i % 32) % 256) << i;
+    EXPECT_EQ(contents<std::uint8_t>(*prefetcher.next(), 64)[63], 0) << "a row that is not there is zero";
+}
+
+TEST_F(PrefetcherTest, AResidentInputOfArraysIsNoiseAndZeros) {
+    FakeSource source(2, RowKind::Nothing);
+    PrefetchSettings wanted = settings(2);
+    wanted.input = arrays();
+    Prefetcher prefetcher(*device, source, wanted);
+    const auto values = contents<float>(*prefetcher.next(), 16);
+    for (const std::size_t at : {0U, 1U, 2U, 8U, 9U, 10U}) EXPECT_NE(values[at], 0.0F) << at;
+    for (const std::size_t at : {3U, 4U, 5U, 11U, 12U, 13U}) EXPECT_EQ(values[at], 0.0F) << at;
+    EXPECT_NE(values[0], values[8]);
+}
+
+TEST_F(PrefetcherTest, AModelOfArraysIsFedNothingElse) {
+    FakeSource source(2, RowKind::Float32);
+    PrefetchSettings wanted = settings(2);
+    wanted.input = arrays();
+    try {
+        Prefetcher prefetcher(*device, source, wanted);
+        FAIL() << "it was made";
+    } catch (const ConfigError& refused) {
+        EXPECT_THAT(refused.what(), AllOf(HasSubstr("takes several arrays"), HasSubstr("--source npy")));
+    }
 }
 
 TEST_F(PrefetcherTest, AModelWithoutInputGetsNone) {

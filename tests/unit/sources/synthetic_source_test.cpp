@@ -26,7 +26,7 @@ class SyntheticSource : public ::testing::Test {
         const auto entry =
             std::find_if(entries.begin(), entries.end(), [](const auto& e) { return e.name == "synthetic"; });
         if (entry == entries.end()) throw std::runtime_error("not in the table");
-        return entry->make({.config = &config, .model_input = input});
+        return entry->make({.config = &config, .model_input = input, .parts = {}});
     }
 
     std::string error() {

@@ -44,7 +44,7 @@ class TextSource : public ::testing::Test {
         const auto entries = SourceEntry::all();
         const auto entry = std::find_if(entries.begin(), entries.end(), [](const auto& e) { return e.name == "text"; });
         if (entry == entries.end()) throw std::runtime_error("not in the table");
-        return entry->make({.config = &config, .model_input = input});
+        return entry->make({.config = &config, .model_input = input, .parts = {}});
     }
 
     std::string error(ExitCode code) {

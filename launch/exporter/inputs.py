@@ -1,0 +1,102 @@
+"""The inputs of a network that takes several, or what is neither pictures nor float32: --input, once for each."""
+
+import argparse
+import dataclasses
+import inspect
+import re
+
+import torch
+
+from offramp_launch.exit_code import ExitCode, LaunchError
+
+TOKENS = ("ids", "mask", "types")
+DTYPES = ("float32", "float16", "bfloat16", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")
+# The default of tokens stands first.
+TOKEN_DTYPES = {"ids": ("int64", "int32"), "mask": ("int64", "int32", "float32", "bool"), "types": ("int64", "int32")}
+MOST_SIDE, MOST_DIMENSIONS = 65536, 7
+
+
+@dataclasses.dataclass(frozen=True)
+class Input:
+    name: str           # of forward()'s parameter
+    tokens: str         # one of TOKENS; empty: an array
+    shape: tuple        # of one sample
+    dtype: str
+
+    def describe(self, batch):
+        return f"{self.name} {self.dtype} [{', '.join(map(str, (batch, *self.shape)))}]"
+
+    def example(self, batch, generator, limit, lengths):
+        """A batch of it: floats of any size, whole numbers below `limit`, a mask as long as the texts are."""
+        shape, dtype = (batch, *self.shape), getattr(torch, self.dtype)
+        if self.tokens == "types":
+            return torch.zeros(shape, dtype=dtype)
+        if self.tokens == "mask":
+            return (torch.arange(self.shape[0]) < lengths).to(dtype)
+        if dtype.is_floating_point:
+            return torch.randn(shape, generator=generator).to(dtype)
+        return torch.randint(2 if self.dtype == "bool" else min(limit, 128), shape, generator=generator).to(dtype)
+
+
+def examples(inputs, batch, generator, limit):
+    """Of each input a tensor, by name."""
+    longest = max((one.shape[0] for one in inputs if one.tokens), default=1)
+    lengths = torch.randint(1, longest + 1, (batch, 1), generator=generator)
+    return {one.name: one.example(batch, generator, limit, lengths) for one in inputs}
+
+
+def network_input(text):
+    name, equals, said = text.partition("=")
+    kind, *rest = said.split(":")
+    if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", name) or kind not in TOKENS + DTYPES or len(rest) > (2 if kind in TOKENS else 1):
+        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=TYPE:SHAPE; TYPE is {', '.join(TOKENS)} of a text, or {', '.join(DTYPES)}")
+    shape = sides(text, rest[0]) if rest else ()
+    if kind not in TOKENS:
+        return Input(name, "", shape, kind)
+    dtype = rest[1] if len(rest) == 2 else TOKEN_DTYPES[kind][0]
+    if len(shape) != 1 or dtype not in TOKEN_DTYPES[kind]:
+        raise argparse.ArgumentTypeError(f"'{text}' is not NAME={kind}:LENGTH, or NAME={kind}:LENGTH:DTYPE with {', '.join(TOKEN_DTYPES[kind])}")
+    return Input(name, kind, shape, dtype)
+
+
+def sides(text, shape):
+    found = shape.split("x")
+    if len(found) > MOST_DIMENSIONS or not all(side.isascii() and side.isdigit() and 1 <= int(side) <= MOST_SIDE for side in found):
+        raise argparse.ArgumentTypeError(f"'{text}': '{shape}' is no shape, as 3x16, of 1 to {MOST_DIMENSIONS} sides of 1 to {MOST_SIDE}")
+    return tuple(map(int, found))
+
+
+def of_network(inputs, module):
+    """The inputs in the order of forward()'s parameters, by whose names they are passed. Errors: LaunchError."""
+    try:
+        parameters = inspect.signature(module.forward).parameters
+    except (TypeError, ValueError):     # it is not written in Python
+        parameters = {}
+    named = [name for name, parameter in parameters.items() if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)]
+    needed = [name for name in named if parameters[name].default is inspect.Parameter.empty]
+    given = [one.name for one in inputs]
+    if not inputs:
+        if len(needed) > 1:
+            raise LaunchError(f"the network cannot be exported as one of pictures: its forward() takes {', '.join(needed)}",
+                              f"Say what each of them is: {' '.join(flag_for(name) for name in needed)}", ExitCode.BAD_INPUT)
+        return ()
+    check_together(inputs, given)
+    unknown, missing = [name for name in given if name not in named], [name for name in needed if name not in given]
+    if unknown or missing:
+        raise LaunchError("; ".join((*(f"the network's forward() has no parameter '{name}'" for name in unknown),
+                                     *(f"nothing says what its parameter '{name}' is" for name in missing))),
+                          f"It takes {', '.join(named) or 'none by name'}: --input NAME=TYPE:SHAPE for each", ExitCode.USAGE)
+    return tuple(sorted(inputs, key=lambda one: named.index(one.name)))
+
+
+def check_together(inputs, names):
+    if len(set(names)) != len(names):
+        raise LaunchError("--input names one parameter twice", "Give each of them once", ExitCode.USAGE)
+    if len({bool(one.tokens) for one in inputs}) > 1 or len({one.shape for one in inputs if one.tokens}) > 1:
+        raise LaunchError("--input: a network's inputs are all tokens of one length, or all arrays", "Give NAME=ids:128 NAME=mask:128, or NAME=float32:3x16 and "
+                          "the like", ExitCode.USAGE)
+
+
+def flag_for(name):
+    usual = {"input_ids": "ids:LENGTH", "attention_mask": "mask:LENGTH", "token_type_ids": "types:LENGTH"}
+    return f"--input {name}={usual.get(name, 'float32:SHAPE')}"

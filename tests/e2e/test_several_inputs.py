@@ -1,0 +1,262 @@
+"""Models of several inputs: arrays of different types from a folder, and a text's tokens; as PyTorch gives them; what does not fit is refused by name."""
+
+import importlib.util
+import io
+import pathlib
+import sys
+import tempfile
+import unittest
+
+import numpy
+
+from tests.support.exported_model import export, networks_in
+from tests.support.launched_run import ROOT, LaunchedRun
+from tests.support.real_run import shared_memory
+
+ROWS = 11
+LENGTH = 6
+LINES = ("slab lease", "", "ticket what slab lease slab", "lease lease lease lease lease lease lease lease", "credit")
+
+NETWORKS = """
+import torch
+
+
+class Arrays(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(5, 4)
+        self.table = torch.nn.Embedding(50, 4)
+
+    def forward(self, features, ids, scale):
+        '''[batch, 3, 5] float32, [batch, 7] int64, [batch] float16'''
+        y = self.layer(features) + self.table(ids).mean(1, keepdim=True)
+        return {"sum": y * scale[:, None, None].float(), "ids": ids}
+
+
+class Tokens(torch.nn.Module):
+    '''The usual three, and the mean of a text's tokens.'''
+
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Embedding(7, 8)
+        self.types = torch.nn.Embedding(2, 8)
+
+    def forward(self, input_ids, attention_mask, token_type_ids):
+        share = attention_mask.unsqueeze(-1).float()
+        hidden = self.words(input_ids) + self.types(token_type_ids)
+        return {"mean": (hidden * share).sum(1) / share.sum(1).clamp(min=1)}
+
+
+def arrays():
+    torch.manual_seed(3)
+    return Arrays()
+
+
+def tokens():
+    torch.manual_seed(4)
+    return Tokens()
+"""
+
+# A tokenizer of whole words, as the `tokenizers` library writes it.
+WORDS = """{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
+    "normalizer": {"type": "Lowercase"}, "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
+    "model": {"type": "WordLevel", "vocab": {"[PAD]": 0, "[UNK]": 1, "slab": 2, "lease": 3, "ticket": 4, "credit": 5}, "unk_token": "[UNK]"}}"""
+IDS = {"slab": 2, "lease": 3, "ticket": 4, "credit": 5}
+
+ARRAYS = ("--input", "ids=int64:7", "--input", "features=float32:3x5", "--input", "scale=float16")
+TOKENS = ("--input", f"input_ids=ids:{LENGTH}", "--input", f"attention_mask=mask:{LENGTH}", "--input", f"token_type_ids=types:{LENGTH}")
+
+
+@unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch in this Python")
+class SeveralInputs(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.before = shared_memory()
+        kept = tempfile.TemporaryDirectory(prefix="offramp-inputs-")
+        cls.addClassCleanup(kept.cleanup)
+        cls.folder = pathlib.Path(kept.name)
+        cls.networks = networks_in(cls.folder, NETWORKS)
+        random = numpy.random.default_rng(5)
+        cls.arrays = {"features": random.standard_normal((ROWS, 3, 5)).astype("f4"), "ids": random.integers(0, 50, (ROWS, 7)),
+                      "scale": random.standard_normal(ROWS).astype("f2")}
+        cls.input = cls.folder_of("arrays")
+        said = export(cls.folder, "networks.py:arrays", *ARRAYS, "--device", "cpu", "--batch", "any", "--output", "arrays.pt2")
+        assert said.returncode == 0, said.stdout + said.stderr
+        assert "features.npy, ids.npy, scale.npy" in said.stdout, said.stdout
+
+    @classmethod
+    def folder_of(cls, name, **changed):
+        """A folder with a file for each array, or for what it became; None: no file."""
+        folder = cls.folder / name
+        folder.mkdir()
+        for array, numbers in {**cls.arrays, **changed}.items():
+            if numbers is not None:
+                numpy.save(folder / f"{array}.npy", numbers)
+        return folder
+
+    def tearDown(self):
+        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+
+    def run_of(self, model, *flags, start=()):
+        """(exit code, everything said, {file: bytes}) of a run."""
+        with LaunchedRun("--model", str(self.folder / model), "--device", "cpu", "--consumers", "1", "--batch", "4", *flags) as run:
+            run.environment["OFFRAMP_TOKENIZER_PYTHON"] = sys.executable
+            code = run.start(*start).wait()
+            return code, run.said(), run.files()
+
+    def refused(self, code, *words, model="arrays.pt2", flags=(), source=None):
+        found, said, _ = self.run_of(model, "--input", str(source or self.input), "--processor", "none", *flags)
+        self.assertEqual(found, code, said)
+        for word in words:
+            self.assertIn(word, said)
+
+    def with_notes(self, name, notes):
+        """The model of arrays under another name, with notes of its own."""
+        (self.folder / name).write_bytes((self.folder / "arrays.pt2").read_bytes())
+        (self.folder / name).with_suffix(".toml").write_text(notes)
+        return name
+
+    def check_arrays(self, files, names=("sum", "ids")):
+        import torch
+        with torch.inference_mode():
+            wanted = self.networks.arrays()(**{name: torch.from_numpy(array) for name, array in self.arrays.items()})
+        self.assertEqual(len(files), ROWS * len(names), sorted(files))
+        for name, of in zip(names, ("sum", "ids")):
+            for row in range(ROWS):
+                found = numpy.load(io.BytesIO(files[f"{row}.{name}.npy"]))
+                self.assertEqual(found.dtype, wanted[of].numpy().dtype)
+                numpy.testing.assert_allclose(found, wanted[of][row].numpy(), rtol=1e-5, atol=1e-5)
+
+    def test_arrays_of_several_types(self):
+        code, said, files = self.run_of("arrays.pt2", "--input", str(self.input), "--processor", "npy")
+        self.assertEqual(code, 0, said)
+        self.assertIn("npy: 11 rows of features.npy, ids.npy, scale.npy", said)
+        self.check_arrays(files)
+
+    def test_half_floats_are_taken_for_floats(self):
+        halves = self.arrays["features"].astype("f2")
+        source = self.folder_of("halves", features=halves)
+        code, said, half = self.run_of("arrays.pt2", "--input", str(source), "--processor", "npy")
+        self.assertEqual(code, 0, said)
+        code, said, whole = self.run_of("arrays.pt2", "--input", str(self.folder_of("widened", features=halves.astype("f4"))), "--processor", "npy")
+        self.assertEqual(code, 0, said)
+        self.assertEqual(half, whole)
+
+    def test_torchscript_of_the_same_network(self):
+        import torch
+        torch.jit.script(self.networks.arrays().eval()).save(str(self.folder / "old.pt"))
+        notes = (self.folder / "arrays.toml").read_text()
+        (self.folder / "old.toml").write_text(notes)
+        code, said, files = self.run_of("old.pt", "--input", str(self.input), "--processor", "npy")
+        self.assertEqual(code, 0, said)
+        self.check_arrays(files)
+        (self.folder / "old.toml").unlink()
+        self.refused(78, "old.pt' takes 3 inputs", "old.toml has no tables [[input]]", 'name = "scale"', model="old.pt")
+
+    def test_made_up_inputs(self):
+        for where in ("device", "host"):
+            code, said, files = self.run_of("arrays.pt2", "--processor", "npy", "--synthetic-on", where, "--batches", "2")
+            self.assertEqual(code, 0, said)
+            self.assertEqual(len(files), 2 * 8)
+            self.assertFalse(numpy.load(io.BytesIO(files["5.ids.npy"])).any(), "of integers zeros")
+            self.assertTrue(numpy.load(io.BytesIO(files["5.sum.npy"])).any())
+
+    def test_another_file_is_another_input(self):
+        source = self.folder_of("changing")
+        with LaunchedRun("--model", str(self.folder / "arrays.pt2"), "--device", "cpu", "--batch", "4", "--input", str(source), "--processor", "npy") as run:
+            self.assertEqual(run.start("--limit", "4").wait(), 0, run.said())
+            self.assertEqual(run.start("--limit", "4", "--resume").wait(), 0, run.said())
+            numpy.save(source / "scale.npy", self.arrays["scale"] + 1)
+            self.assertEqual(run.start("--limit", "4", "--resume").wait(), 64, run.said())
+            self.assertIn("names of the items was", run.said())
+
+    def test_files_that_do_not_fit(self):
+        self.refused(66, "has no ids.npy", "give a folder with features.npy, ids.npy, scale.npy", source=self.folder_of("missing", ids=None))
+        self.refused(65, "it has 10 rows", "has 11", source=self.folder_of("fewer", scale=self.arrays["scale"][:10]))
+        self.refused(65, "its elements are <i4", "the input 'ids'", "takes int64", source=self.folder_of("narrow", ids=self.arrays["ids"].astype("i4")))
+        self.refused(64, "gives pictures", flags=("--source", "images"))
+
+    def test_notes_that_do_not_fit(self):
+        whole = (self.folder / "arrays.toml").read_text()
+        self.refused(78, "takes 3 inputs, and", "few.toml has 2", 'name = "scale"\nshape = "SHAPE"', 'name = "features"\nshape = "3x5"\ndtype = "float32"',
+                     model=self.with_notes("few.pt2", whole[:whole.rindex("[[input]]")]))
+        self.refused(78, "none.toml has no tables [[input]]", 'name = "features"', model=self.with_notes("none.pt2", 'input-shape = "3x5"\n'))
+        self.refused(78, "the input number 3 of the model", "is 'scale'", "calls it 'factor'", model=self.with_notes("other.pt2", whole.replace("scale", "factor")))
+        self.refused(64, "input_handles[1]: unmatched dtype", "shape and dtype of the [[input]] 'ids'", source=self.folder_of("ints", ids=self.arrays["ids"].astype("i4")),
+                     model=self.with_notes("ints.pt2", whole.replace("int64", "int32")))
+        self.refused(64, "unmatched dim value at 2", "of the [[input]] 'features'", source=self.folder_of("wide", features=numpy.zeros((ROWS, 3, 6), "f4")),
+                     model=self.with_notes("wide.pt2", whole.replace("3x5", "3x6")))
+
+    def as_a_query_has_them(self, model):
+        """The lines' vectors, by the command `query`."""
+        sys.path.insert(0, str(ROOT / "launch"))
+        self.addCleanup(sys.path.remove, str(ROOT / "launch"))
+        from searcher import encoding
+        return numpy.stack(encoding.encode(self.folder / model, None, LINES, "mean"))
+
+    @unittest.skipUnless(importlib.util.find_spec("tokenizers"), "skipped: no tokenizers in this Python")
+    def test_a_texts_tokens(self):
+        import torch
+        (self.folder / "words.json").write_text(WORDS)
+        said = export(self.folder, "networks.py:tokens", *TOKENS, "--device", "cpu", "--tokenizer", "words.json", "--output", "tokens.pt2")
+        self.assertEqual(said.returncode, 0, said.stdout + said.stderr)
+        self.assertTrue((self.folder / "tokens.tokenizer.json").exists())
+        ids = torch.zeros(len(LINES), LENGTH, dtype=torch.int64)
+        for row, line in enumerate(LINES):
+            for place, word in enumerate(line.split()[:LENGTH]):
+                ids[row, place] = IDS.get(word, 1)
+        with torch.inference_mode():
+            wanted = self.networks.tokens()(ids, (ids > 0).long(), torch.zeros_like(ids))["mean"].numpy()
+        lines = self.folder / "lines.txt"
+        lines.write_text("\n".join(LINES) + "\n")
+        notes = (self.folder / "tokens.toml").read_text()
+        torch.jit.script(self.networks.tokens().eval()).save(str(self.folder / "tokens.pt"))
+        for model in ("tokens.pt2", "tokens.pt"):
+            code, said, files = self.run_of(model, "--input", str(lines), "--processor", "npy")
+            self.assertEqual(code, 0, said)
+            self.assertEqual(len(files), len(LINES))
+            for row in range(len(LINES)):
+                numpy.testing.assert_allclose(numpy.load(io.BytesIO(files[f"{row}.mean.npy"])), wanted[row], rtol=1e-5, atol=1e-6)
+        numpy.testing.assert_allclose(self.as_a_query_has_them("tokens.pt2"), wanted, rtol=1e-5, atol=1e-6)
+        code, said, files = self.run_of("tokens.pt2", "--processor", "npy", "--synthetic-on", "device", "--batches", "1")
+        self.assertEqual(code, 0, said)
+        (self.folder / "tokens.toml").unlink()
+        self.refused(78, "takes 3 inputs", 'name = "token_type_ids"\ntokens = "types"\nshape = LENGTH', model="tokens.pt2")
+        (self.folder / "tokens.toml").write_text(notes)
+
+
+@unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch in this Python")
+class ExportOfSeveralInputs(unittest.TestCase):
+    def test_what_does_not_fit(self):
+        """In this process: what the command does with its flags before anything is compiled."""
+        sys.path.insert(0, str(ROOT / "launch"))
+        self.addCleanup(sys.path.remove, str(ROOT / "launch"))
+        from exporter import arguments, networks
+        from offramp_launch.exit_code import LaunchError
+        with tempfile.TemporaryDirectory(prefix="offramp-export-") as kept:
+            networks_in(kept, NETWORKS)
+            of = f"{kept}/networks.py:arrays"
+            refusals = (
+                (65, of, (), ("its forward() takes features, ids, scale", "--input features=float32:SHAPE")),
+                (64, of, ARRAYS[:4], ("nothing says what its parameter 'scale' is",)),
+                (64, of, (*ARRAYS, "--input", "more=int64"), ("forward() has no parameter 'more'", "features, ids, scale")),
+                (64, of, (*ARRAYS, "--input", "ids=int64:7"), ("names one parameter twice",)),
+                (64, of, ("--input", "ids=ids:7", "--input", "scale=float32"), ("all tokens of one length, or all arrays",)),
+                (64, of, ("--input", "ids=int47:7"), ("'ids=int47:7' is not NAME=TYPE:SHAPE",)),
+                (64, of, ("--input", "ids=int64:7x"), ("is no shape",)),
+                (64, of, ("--input", "ids=ids"), ("is not NAME=ids:LENGTH",)),
+                (64, of, ("--input", "ids=ids:7:float32"), ("with int64, int32",)),
+                (64, of, (*ARRAYS, "--image-size", "32"), ("--image-size does not go with --input",)),
+                (64, of, ("--tokenizer", "words.json"), ("--tokenizer is for a network that takes a text's tokens",)),
+                (66, of.replace("arrays", "tokens"), (*TOKENS, "--tokenizer", "words.json"), ("--tokenizer words.json does not exist",)),
+                (64, "torchvision:resnet18", ARRAYS, ("--input does not go with torchvision:",)))
+            for code, model, flags, words in refusals:
+                with self.assertRaises(LaunchError, msg=flags) as refused:
+                    networks.make(arguments.parse([model, *flags]))
+                self.assertEqual(int(refused.exception.code), code, str(refused.exception))
+                for word in words:
+                    self.assertIn(word, str(refused.exception))
+
+
+if __name__ == "__main__":
+    unittest.main()
