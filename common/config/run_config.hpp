@@ -32,7 +32,7 @@ struct RunConfig {
     bool adopt = false;                    // take the run over whose producer died; on the command line only
 
     // input
-    std::string source = "auto";        // a name of the sources' table; auto: source_of_input(), or "text" when the model takes tokens
+    std::string source = "auto";        // a name of the sources' table; auto: source_of_input(); "text" when the model takes tokens, "npy" when it takes arrays
     std::string input;                  // folder, list, manifest, array, shards or text
     std::string tokenizer;              // tokenizer.json of source "text"; empty: beside the model
     std::string synthetic_on = "host";  // "host": made by decode workers and uploaded; "device": resident

@@ -137,8 +137,8 @@ void add_input(std::vector<Setting>& table) {
     SettingGroup input(table, "Input");
     input.text("source", &RunConfig::source, "NAME", kPluginName, "Where items come from", check_plugin_name);
     input.text("input", &RunConfig::input, "PATH", "a path",
-               "Folder of images, a file that lists them (paths, or JSON in .jsonl), a .npy array or a folder of them, WebDataset shards (.tar, or --source webdataset and "
-               "their folder), lines of text (--source text)");
+               "Folder of images, a file that lists them (paths, or JSON in .jsonl), a .npy array (for a model of several inputs a folder with NAME.npy of each), "
+               "WebDataset shards (.tar, or --source webdataset and their folder), lines of text (--source text)");
     input.text("tokenizer", &RunConfig::tokenizer, "FILE", "the path of a tokenizer.json",
                "Source `text`: how lines become tokens; none: MODEL.tokenizer.json beside MODEL.pt2");
     input.word("synthetic-on", &RunConfig::synthetic_on, {"host", "device"},

@@ -52,8 +52,9 @@ def how_to_run(file, network):
     model = f"--model {file}"
     if network.tokens or any(one.tokens for one in network.inputs):
         return f"--profile embeddings {model}{'' if network.tokenizer else ' --tokenizer FILE.json'} --input FILE.txt --output RESULTS"
-    arrays = f"   # FOLDER has {', '.join(one.name + '.npy' for one in network.inputs)}" if network.inputs else ""
-    return f"{model} --input FOLDER --output RESULTS{arrays}"
+    if network.inputs:
+        return f"{model} --input FOLDER --output RESULTS --processor npy   # FOLDER has {', '.join(one.name + '.npy' for one in network.inputs)}"
+    return f"{model} --input FOLDER --output RESULTS"
 
 
 def check_places(file):

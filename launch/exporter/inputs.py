@@ -13,7 +13,7 @@ TOKENS = ("ids", "mask", "types")
 DTYPES = ("float32", "float16", "bfloat16", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")
 # The default of tokens stands first.
 TOKEN_DTYPES = {"ids": ("int64", "int32"), "mask": ("int64", "int32", "float32", "bool"), "types": ("int64", "int32")}
-MOST_SIDE, MOST_DIMENSIONS = 65536, 7
+MOST_SIDE, MOST_DIMENSIONS, MOST_INPUTS = 65536, 7, 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,9 +76,10 @@ def of_network(inputs, module):
     needed = [name for name in named if parameters[name].default is inspect.Parameter.empty]
     given = [one.name for one in inputs]
     if not inputs:
-        if len(needed) > 1:
-            raise LaunchError(f"the network cannot be exported as one of pictures: its forward() takes {', '.join(needed)}",
-                              f"Say what each of them is: {' '.join(flag_for(name) for name in needed)}", ExitCode.BAD_INPUT)
+        several = needed or named       # a forward() that can do without any needs some of them
+        if len(several) > 1:
+            raise LaunchError(f"the network cannot be exported as one of pictures: its forward() takes {', '.join(several)}",
+                              f"Say what each of them is: {' '.join(flag_for(name) for name in several)}", ExitCode.BAD_INPUT)
         return ()
     check_together(inputs, given)
     unknown, missing = [name for name in given if name not in named], [name for name in needed if name not in given]
@@ -92,6 +93,8 @@ def of_network(inputs, module):
 def check_together(inputs, names):
     if len(set(names)) != len(names):
         raise LaunchError("--input names one parameter twice", "Give each of them once", ExitCode.USAGE)
+    if len(names) > MOST_INPUTS:
+        raise LaunchError(f"--input is given {len(names)} times", f"A model of 1 to {MOST_INPUTS} inputs can be fed", ExitCode.USAGE)
     if len({bool(one.tokens) for one in inputs}) > 1 or len({one.shape for one in inputs if one.tokens}) > 1:
         raise LaunchError("--input: a network's inputs are all tokens of one length, or all arrays", "Give NAME=ids:128 NAME=mask:128, or NAME=float32:3x16 and "
                           "the like", ExitCode.USAGE)

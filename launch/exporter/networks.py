@@ -64,9 +64,14 @@ def least_table(module):
 
 
 def tokenizer(wish):
-    if wish.tokenizer and not pathlib.Path(wish.tokenizer).is_file():
-        raise LaunchError(f"--tokenizer {wish.tokenizer} does not exist", "Give the tokenizer.json that the model was trained with", ExitCode.NO_INPUT)
-    return pathlib.Path(wish.tokenizer) if wish.tokenizer else None
+    if not wish.tokenizer:
+        return None
+    try:
+        with open(wish.tokenizer, "rb"):
+            return pathlib.Path(wish.tokenizer)
+    except OSError as problem:
+        raise LaunchError(f"--tokenizer {wish.tokenizer} cannot be read: {problem.strerror}", "Give the tokenizer.json that the model was trained with",
+                          ExitCode.NO_INPUT) from problem
 
 
 def sentence_encoder(folder, wish):

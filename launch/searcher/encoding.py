@@ -33,7 +33,7 @@ def read_notes(file, output):
     try:
         notes = tomllib.loads(file.read_text(encoding="utf-8"))
         inputs = [(one.get("tokens"), one.get("dtype", "int64")) for one in notes.get("input", [])]
-        if not all(tokens for tokens, _ in inputs) or (not inputs and notes.get("input-dtype") != "int32"):
+        if not all(tokens in ("ids", "mask", "types") and dtype in ("int64", "int32", "float32", "bool") for tokens, dtype in inputs) or (not inputs and notes.get("input-dtype") != "int32"):
             raise LaunchError(f"{file} is not of a sentence encoder", RUN_MODEL, ExitCode.BAD_INPUT)
         length = int(notes["input"][0]["shape"] if inputs else notes["input-shape"].partition("x")[2])
         return length, int(notes.get("batch", OPEN_BATCH)), notes.get("outputs", output).split(","), inputs

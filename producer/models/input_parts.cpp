@@ -23,10 +23,4 @@ std::size_t part_row_bytes(std::span<const InputPart> parts) {
     return parts.empty() ? 0 : aligned(parts.back().offset + parts.back().tensor.row_bytes());
 }
 
-std::string describe_parts(std::span<const InputPart> parts) {
-    std::string text;
-    for (const InputPart& part : parts) text += (text.empty() ? "" : ", ") + part.tensor.describe();
-    return text;
-}
-
 }  // namespace offramp

@@ -31,6 +31,10 @@ std::vector<InputPart> lay_out_parts(std::span<const InputNotes> inputs, std::ui
 std::size_t part_row_bytes(std::span<const InputPart> parts);
 
 // "features float32 [4, 3, 16], ids int64 [4, 5]"
-std::string describe_parts(std::span<const InputPart> parts);
+inline std::string describe_parts(std::span<const InputPart> parts) {
+    std::string text;
+    for (const InputPart& part : parts) text += (text.empty() ? "" : ", ") + part.tensor.describe();
+    return text;
+}
 
 }  // namespace offramp

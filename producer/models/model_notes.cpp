@@ -21,7 +21,6 @@ namespace {
 
 constexpr std::uint32_t kMostBatch = 65536;
 constexpr std::uint32_t kMostSide = 8192;
-constexpr std::size_t kMostInputs = 16;
 constexpr std::int64_t kMostNumbers = std::int64_t{1} << 31;     // of one sample of an input
 
 constexpr std::array<DType, 10> kInputDTypes{kFloat32, kFloat16, kBFloat16, DType{2, 64, 1}, kInt64,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,6 +11,8 @@
 #include "common/slab/tensor_spec.hpp"
 
 namespace offramp {
+
+inline constexpr std::size_t kMostInputs = 16;   // of a model
 
 // One of a model's inputs, where it takes several or none of the usual ones: a table [[input]] of the notes.
 struct InputNotes {

@@ -46,6 +46,8 @@ void check_inputs(const NetworkInputs& inputs, const ModelNotes& notes, const st
     const std::string file = notes.file.empty() ? std::filesystem::path(model_file).replace_extension(".toml").string() : notes.file;
     const std::size_t most = inputs.names.size();
     if (most == 0) throw ConfigError(model + " takes no input", "Only models that take input can be fed", ExitCode::BadInput);
+    if (inputs.needed > kMostInputs)
+        throw ConfigError(model + " takes " + std::to_string(inputs.needed) + " inputs", "A model of 1 to 16 inputs can be fed", ExitCode::BadInput);
     const std::size_t said = std::max<std::size_t>(notes.inputs.size(), 1);
     if (said < inputs.needed || said > most)
         throw ConfigError(model + " takes " + std::to_string(inputs.needed) + (most > inputs.needed ? " to " + std::to_string(most) : "") +

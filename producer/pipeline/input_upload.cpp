@@ -26,8 +26,7 @@ InputUpload::InputUpload(Device& device, const ModelInput& input, RowKind rows) 
     expect(input.kind != InputKind::None && rows != RowKind::Nothing, "there is something to upload");
     if (rows == RowKind::Arrays || input.kind == InputKind::Arrays) {
         if (rows != RowKind::Arrays)
-            throw ConfigError("the model takes several arrays, and the source gives none",
-                              "Use --source npy, with --input FOLDER, which has a file of each; or --source synthetic");
+            throw ConfigError("the model takes " + describe_parts(input.parts) + ", and the source gives no arrays", kGiveArrays);
         expect(input.kind == InputKind::Arrays && tensor.dense_rows(), "arrays go where arrays are taken");
         staged_row_bytes_ = tensor.row_bytes();
         return;

@@ -50,6 +50,9 @@ class BatchSource {
     virtual void load(std::uint64_t item, std::span<std::byte> row) = 0;
 };
 
+// What to do about a model that takes arrays, and a source that gives none.
+inline constexpr const char* kGiveArrays = "Use --source npy, with --input FOLDER, which has a file of each; or --source synthetic";
+
 // What a source needs to know besides the settings.
 struct SourceOptions {
     const RunConfig* config = nullptr;  // resolved

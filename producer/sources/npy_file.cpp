@@ -20,7 +20,7 @@ RegularFile opened(const std::string& path) {
     try {
         return RegularFile(path);
     } catch (const Error& problem) {
-        throw ConfigError("--input '" + printable(path) + "': " + problem.what(), "Give --input a .npy file", problem.exit_code());
+        throw ConfigError("--input '" + printable(path) + "': " + problem.what(), "It must be a .npy file that this user may read", problem.exit_code());
     }
 }
 

@@ -81,8 +81,8 @@ std::unique_ptr<BatchSource> make_picture_source(std::string_view name, const So
     const TensorSpec& input = options.model_input;
     if (!options.model_takes_images || input.dims != 4)
         throw ConfigError("source '" + std::string(name) + "' gives pictures, and the model '" + options.config->model + "' takes " +
-                              (input.dims == 0 ? "no input" : input.describe()),
-                          "Use --source synthetic, or a model that takes pictures");
+                              (input.dims == 0 ? "no input" : options.parts.empty() ? input.describe() : describe_parts(options.parts)),
+                          options.parts.empty() ? "Use --source synthetic, or a model that takes pictures" : kGiveArrays);
     const ImageSize size{static_cast<std::uint32_t>(input.shape[3]), static_cast<std::uint32_t>(input.shape[2])};
     expect(size.pixels() > 0 && input.shape[1] == 3, "a model's picture is [rows, 3, height, width]");
     return std::make_unique<PictureSource>(name, open_pictures(name, options.config->input), size);

@@ -72,8 +72,10 @@ std::optional<long long> number_behind(const std::string& text, std::string_view
 // "input_handles[0]: unmatched dim value at 0, expected: 4, but got: 2".
 std::string fix_for(const std::string& refusal, const ModelNotes& notes) {
     const auto input = number_behind(refusal, "input_handles[");
-    if (!notes.inputs.empty() && input && *input >= 0 && static_cast<std::size_t>(*input) < notes.inputs.size() && refusal.find(" at 0,") == std::string::npos)
-        return "Say what it takes in " + notes.file + ": shape and dtype of the [[input]] '" + notes.inputs[static_cast<std::size_t>(*input)].name + "'";
+    const bool of_the_batch = refusal.find("dim value") != std::string::npos && refusal.find(" at 0,") != std::string::npos;
+    if (!of_the_batch && input && *input >= 0 && static_cast<std::size_t>(*input) < notes.inputs.size())
+        return "Say what it takes in " + notes.file + ": shape and dtype of the [[input]] '" + notes.inputs[static_cast<std::size_t>(*input)].name +
+               "'; what is given is contiguous, and the model must have been made for that";
     if (refusal.find("unmatched dtype") != std::string::npos)
         return "Say what it takes in the TOML file beside it: input-dtype = \"bfloat16\" or \"int32\", and any other type in a table [[input]]";
     if (refusal.find("stride") != std::string::npos)

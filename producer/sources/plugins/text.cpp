@@ -112,8 +112,9 @@ std::unique_ptr<BatchSource> make_text(const SourceOptions& options) {
     const TensorSpec& wanted = options.model_input;
     if (wanted.dims != 3 || wanted.dtype != kInt32 || wanted.shape[1] != 2)
         throw ConfigError("--source text gives tokens, int32 [batch, 2, length], and the model takes " +
-                              (wanted.dims == 0 ? std::string("no input") : wanted.describe()),
-                          "Use the model of a sentence encoder, made with ./launch/offramp export sentence:FOLDER", ExitCode::BadInput);
+                              (wanted.dims == 0 ? std::string("no input") : options.parts.empty() ? wanted.describe() : describe_parts(options.parts)),
+                          options.parts.empty() ? "Use a model of texts, made with ./launch/offramp export sentence:FOLDER, or with --input NAME=ids:LENGTH" : kGiveArrays,
+                          ExitCode::BadInput);
     if (config.input.empty())
         throw ConfigError("--source text needs --input FILE", "Give a text file, one text a line", ExitCode::NoInput);
     auto source = std::make_unique<TextSource>(

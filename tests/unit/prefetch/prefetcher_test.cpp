@@ -209,7 +209,7 @@ TEST_F(PrefetcherTest, AModelOfArraysIsFedNothingElse) {
         Prefetcher prefetcher(*device, source, wanted);
         FAIL() << "it was made";
     } catch (const ConfigError& refused) {
-        EXPECT_THAT(refused.what(), AllOf(HasSubstr("takes several arrays"), HasSubstr("--source npy")));
+        EXPECT_THAT(refused.what(), AllOf(HasSubstr("the source gives no arrays"), HasSubstr("--source npy")));
     }
 }
 

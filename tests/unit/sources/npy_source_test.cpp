@@ -138,7 +138,7 @@ TEST_F(NpyArray, WhatIsNoFileIsRefused) {
         return std::string("it was made");
     };
     EXPECT_THAT(refusal("", ExitCode::NoInput), HasSubstr("none is given"));
-    EXPECT_EQ(refusal("/no/array.npy", ExitCode::NoInput), "--input '/no/array.npy': cannot be opened: No such file or directory. Give --input a .npy file");
+    EXPECT_EQ(refusal("/no/array.npy", ExitCode::NoInput), "--input '/no/array.npy': cannot be opened: No such file or directory. It must be a .npy file that this user may read");
     EXPECT_THAT(refusal(folder.path().string(), ExitCode::BadInput), HasSubstr("a folder, not a file"));
     ASSERT_EQ(::mkfifo((folder / "p.npy").c_str(), 0644), 0);
     EXPECT_THAT(refusal(folder / "p.npy", ExitCode::BadInput), HasSubstr("not a regular file"));
