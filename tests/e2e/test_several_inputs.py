@@ -171,7 +171,7 @@ class SeveralInputs(unittest.TestCase):
             self.assertIn("names of the items was", run.said())
 
     def test_files_that_do_not_fit(self):
-        self.refused(66, "has no ids.npy", "give a folder with features.npy, ids.npy, scale.npy", source=self.folder_of("missing", ids=None))
+        self.refused(66, "has no ids.npy", "from a folder with features.npy, ids.npy, scale.npy", source=self.folder_of("missing", ids=None))
         self.refused(65, "it has 10 rows", "has 11", source=self.folder_of("fewer", scale=self.arrays["scale"][:10]))
         self.refused(65, "its elements are <i4", "the input 'ids'", "takes int64", source=self.folder_of("narrow", ids=self.arrays["ids"].astype("i4")))
         self.refused(64, "gives pictures", flags=("--source", "images"))
