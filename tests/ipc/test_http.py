@@ -74,8 +74,8 @@ class Http(unittest.TestCase):
             for _ in range(consumers):
                 run.start_consumer()
             self.assertEqual(run.wait(run.producer), 0, run.logs())
-            # One that has not begun yet when all is done is ended by the signal itself.
-            self.assertLessEqual(set(run.wait_for_consumers()), {0, -signal.SIGTERM}, run.logs())
+            # One that comes when all is done finds no run any more, or is ended by the signal before it looks.
+            self.assertLessEqual(set(run.wait_for_consumers()), {0, 69, -signal.SIGTERM}, run.logs())
             return run.logs()
 
     def test_everything_arrives_once_and_as_it_is(self):
