@@ -12,6 +12,8 @@ import tempfile
 import time
 
 WATCHDOG_SECONDS = 120
+# How a consumer ends that comes when all is done: it finds no run, or is ended by the signal before it looks.
+CAME_TOO_LATE = {69, -signal.SIGTERM}
 BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute()
 SANITIZER = os.environ.get("OFFRAMP_TEST_SANITIZER", "")     # the programs were built with; empty: none
 
