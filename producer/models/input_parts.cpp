@@ -1,11 +1,8 @@
 #include "producer/models/input_parts.hpp"
 
+#include "common/slab/slab_layout.hpp"
+
 namespace offramp {
-namespace {
-
-std::size_t aligned(std::size_t bytes) { return (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment; }
-
-}  // namespace
 
 std::vector<InputPart> lay_out_parts(std::span<const InputNotes> inputs, std::uint32_t batch) {
     std::vector<InputPart> parts;
@@ -20,7 +17,7 @@ std::vector<InputPart> lay_out_parts(std::span<const InputNotes> inputs, std::ui
 }
 
 std::size_t part_row_bytes(std::span<const InputPart> parts) {
-    return parts.empty() ? 0 : aligned(parts.back().offset + parts.back().tensor.row_bytes());
+    return parts.empty() ? 0 : round_up(parts.back().offset + parts.back().tensor.row_bytes(), kPartAlignment);
 }
 
 }  // namespace offramp
