@@ -89,11 +89,14 @@ class Restart(unittest.TestCase):
         return summary
 
     def test_with_ready_slabs_and_nobody_to_take_them(self):
-        with RealRun(*COPY, "--processor", "checksum") as run:
+        with GatedRun(*COPY) as run:
             run.start_producer()
             run.until(lambda: run.status().get("slabs", {}).get("ready") == 4, "every slab full")
             self.restart(run)
-            run.start_consumer()    # a second one might come when all is done
+            for _ in range(2):
+                run.start_gated_consumer()
+            self.assertEqual(len({run.gate.entered()[0] for _ in range(2)}), 2, "both are at work, and neither comes when all is done")
+            run.gate.open()
             self.check_end(run)
 
     def test_with_leased_slabs_whose_consumers_stay(self):

@@ -12,8 +12,6 @@ import tempfile
 import time
 
 WATCHDOG_SECONDS = 120
-# How a consumer ends that comes when all is done: it finds no run, or is ended by the signal before it looks.
-CAME_TOO_LATE = {69, -signal.SIGTERM}
 BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute()
 SANITIZER = os.environ.get("OFFRAMP_TEST_SANITIZER", "")     # the programs were built with; empty: none
 
@@ -82,6 +80,11 @@ class RealRun:
         for consumer in self.consumers:
             kill(consumer, signal.SIGTERM)
         return [self.wait(consumer) for consumer in self.consumers]
+
+    def codes_of_those_let_in(self):
+        """The same, without those that came when all was done: they find no run, or are ended by the signal before they look."""
+        codes = self.wait_for_consumers()
+        return [code for number, code in enumerate(codes, 1) if " in place " in (self.folder / f"consumer-{number}.log").read_text()]
 
     def until(self, holds, what):
         """Returns the first true value of `holds`; fails when the watchdog's time is up."""
