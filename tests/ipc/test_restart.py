@@ -48,6 +48,11 @@ class GatedRun(RealRun):
     def start_gated_consumer(self):
         return self.start_consumer(faulty=True)
 
+    def start_two_at_work(self):
+        for _ in range(2):
+            self.start_gated_consumer()
+        self.gate.entered_by(2)
+
 
 class Restart(unittest.TestCase):
     maxDiff = 2000
@@ -93,19 +98,14 @@ class Restart(unittest.TestCase):
             run.start_producer()
             run.until(lambda: run.status().get("slabs", {}).get("ready") == 4, "every slab full")
             self.restart(run)
-            for _ in range(2):
-                run.start_gated_consumer()
-            self.assertEqual(len({run.gate.entered()[0] for _ in range(2)}), 2, "both are at work, and neither comes when all is done")
+            run.start_two_at_work()
             run.gate.open()
             self.check_end(run)
 
     def test_with_leased_slabs_whose_consumers_stay(self):
         with GatedRun(*COPY) as run:
             run.start_producer()
-            for _ in range(2):
-                run.start_gated_consumer()
-            working = {run.gate.entered()[0] for _ in range(2)}
-            self.assertEqual(len(working), 2, "both are at work")
+            run.start_two_at_work()
             run.until(lambda: run.status().get("slabs", {}).get("leased", 0) >= 2, "slabs leased")
             self.restart(run)
             run.until(lambda: "is back" in (run.folder / "producer.log").read_text() or run.gate.let(1), "a consumer is back")
@@ -119,6 +119,9 @@ class Restart(unittest.TestCase):
             run.start_producer()
             consumer = run.start_gated_consumer()
             run.gate.entered()
+            run.until(lambda: run.status().get("slabs", {}).get("leased") == 2, "the next slab's ticket was sent")
+            then = run.status()["now_ns"]
+            run.until(lambda: run.status().get("now_ns", then) > then + 50_000_000, "and has arrived")
             kill(run.producer, signal.SIGSTOP)   # it takes nothing any more
             run.gate.let(1)
             run.gate.entered()               # the first slab was committed, and its release sent to nobody
@@ -176,8 +179,7 @@ class Restart(unittest.TestCase):
         wanted = undisturbed(*flags)
         with GatedRun(*COPY, *flags) as run:
             run.start_producer()
-            for _ in range(2):
-                run.start_gated_consumer()
+            run.start_two_at_work()
             for deaths in range(8):
                 run.gate.let(20)
                 run.until(lambda: run.status().get("producers") == deaths + 1 and run.status().get("released_samples", 0) > 60 * deaths, "progress")
@@ -204,8 +206,7 @@ class Restart(unittest.TestCase):
         wanted = undisturbed(*flags)
         with GatedRun(*COPY, *flags) as run:
             run.start_producer()
-            for _ in range(2):
-                run.start_gated_consumer()
+            run.start_two_at_work()
             run.gate.let(20)
             run.until(lambda: run.status().get("released_samples", 0) > 0, "the first samples done")
             self.restart(run)
@@ -319,6 +320,7 @@ class LaunchedRestart(unittest.TestCase):
         wanted = undisturbed("--batches", "600")
         with LaunchedRun(*flags, "--consumers", "2", "--producer-restarts", "10") as run, run.gate() as gate:
             run.start()
+            gate.entered_by(2)
             for producers in (1, 2, 3):
                 gate.let(20)
                 run.until(lambda: run.status().get("producers") == producers and run.status()["released_samples"] > 60 * (producers - 1), "progress")
@@ -337,7 +339,7 @@ class LaunchedRestart(unittest.TestCase):
     def test_without_restarts_a_death_ends_the_run(self):
         with LaunchedRun(*COPY, "--batches", "100000", "--processor", "checksum", "--consumers", "2", "--producer-restarts", "0") as run:
             run.start()
-            run.until(lambda: run.status().get("released_samples", 0) > 0, "the first samples done")
+            run.until(lambda: run.status().get("released_samples", 0) > 0 and len(run.status()["consumers"]) == 2, "both are at work")
             os.kill(run.status()["pid"], signal.SIGKILL)
             self.assertEqual(run.wait(), 128 + signal.SIGKILL, run.said())
             self.assertEqual([consumer["exit"] for consumer in run.summary()["consumers"]], [86, 86], run.said())

@@ -5,6 +5,8 @@ import pathlib
 import select
 import signal
 
+WATCHDOG_SECONDS = 120
+
 
 class Gate:
     """The faulty consumers that have `environment` wait here in the middle of each slab. Use as a context; who waits when it ends waits on."""
@@ -27,9 +29,18 @@ class Gate:
         self._gate.close()
 
     def entered(self):
-        """Waits until somebody has begun a slab: its process and the slab's first item."""
-        pid, item = self._entered.readline().split()
+        """Waits until somebody has begun a slab: its process and the slab's first item. Fails when the watchdog's time is up."""
+        if not select.select([self._entered], [], [], WATCHDOG_SECONDS)[0]:
+            raise AssertionError(f"nobody has begun a slab for {WATCHDOG_SECONDS} s")
+        pid, item = self._entered.readline().split()   # written in one piece
         return int(pid), int(item)
+
+    def entered_by(self, consumers):
+        """Waits until so many consumers have begun a slab: none of them comes when all is done. Their processes."""
+        seen = set()
+        while len(seen) < consumers:
+            seen.add(self.entered()[0])
+        return seen
 
     def let(self, slabs):
         self._gate.write(b"g" * slabs)
