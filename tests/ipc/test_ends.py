@@ -23,7 +23,7 @@ class Ends(unittest.TestCase):
         run.start_producer(*flags)
         for _ in range(consumers):
             run.start_consumer()
-        run.until(lambda: run.status().get("done_samples", 0) > 0, "the first sample done")
+        run.until(lambda: run.status().get("done_samples", 0) > 0 and len(run.status()["consumers"]) == consumers, "all are let in, and a sample is done")
 
     def test_sigterm_drains(self):
         with RealRun(*LONG) as run:

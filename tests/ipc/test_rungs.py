@@ -1,8 +1,10 @@
 """Every rung gives the same bytes, alone and killed at, and ends with nothing left; and so do slabs that several batches share."""
 
+import contextlib
 import json
 import unittest
 
+from tests.support.gate import Gate
 from tests.support.real_run import RealRun, shared_memory
 
 WORK = ("--device", "cpu", "--model", "copy", "--copy-bytes", "256KiB", "--batch", "4", "--processor", "checksum", "--batches", "40",
@@ -11,12 +13,16 @@ WITHOUT_CONSUMERS = ("sequential", "compute-alone")
 
 
 def run_rung(rung, *flags, traced=False):
-    """The merged checksums and the producer's summary; with `traced`, every program's trace too."""
-    with RealRun(*WORK, "--rung", rung, *flags) as run:
+    """The merged checksums and the producer's summary; with `traced`, every program's trace too: nobody comes when all is done then."""
+    consumers = 0 if rung in WITHOUT_CONSUMERS else 2
+    with RealRun(*WORK, "--rung", rung, *flags) as run, Gate(run.folder) if traced else contextlib.nullcontext() as gate:
         trace = ["--trace-dir", str(run.folder / "trace")] if traced else []
         run.start_producer(*trace)
-        for _ in range(0 if rung in WITHOUT_CONSUMERS else 2):
-            run.start_consumer(*trace)
+        for _ in range(consumers):
+            run.start_consumer(*trace, faulty=traced, environment=gate.environment if gate else None)
+        if gate:
+            gate.entered_by(consumers)
+            gate.open()
         if run.wait(run.producer) != 0:
             raise AssertionError(run.logs())
         run.wait_for_consumers()
@@ -70,7 +76,7 @@ class Rungs(unittest.TestCase):
 
     def test_time_ranges_are_recorded(self):
         for rung, processes in (("streams", 3), ("workers", 3), ("sequential", 1)):
-            _, summary, traces = run_rung(rung, traced=True)
+            _, summary, traces = run_rung(rung, "--batches-per-slab", "1", "--slabs", "4", traced=True)
             self.assertEqual(len(traces), processes)
             headers = [json.loads(lines[0]) for lines in traces]
             self.assertEqual({header["rung"] for header in headers}, {rung})

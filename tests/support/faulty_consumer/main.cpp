@@ -6,14 +6,15 @@
 #include <string>
 #include <utility>
 
+#include "common/base/end_signals.hpp"
 #include "common/base/exit_code.hpp"
 #include "common/base/log.hpp"
+#include "common/base/trace_recording.hpp"
 #include "common/config/run_config.hpp"
 #include "consumer/processors/finish.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/session/consumer_program.hpp"
 #include "consumer/session/retry_program.hpp"
-#include "common/base/end_signals.hpp"
 #include "tests/support/faulty_consumer/crash_on_item.hpp"
 #include "tests/support/faulty_consumer/gated.hpp"
 #include "tests/support/faulty_consumer/rechecked.hpp"
@@ -46,8 +47,11 @@ int run_consumer(int argc, const char* const* argv) {
         start_over(*config);
         return to_int(ExitCode::Ok);
     }
+    if (!config->trace_dir.empty()) start_recording(config->trace_dir, "consumer", config->rung);
     const auto processor = make_faulty_processor(*config);
-    return config->retry.empty() ? serve_run(*config, signals, *processor) : retry_payload(config->retry, *processor);
+    const int code = config->retry.empty() ? serve_run(*config, signals, *processor) : retry_payload(config->retry, *processor);
+    save_recording();
+    return code;
 }
 
 }  // namespace
