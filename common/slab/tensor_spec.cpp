@@ -10,7 +10,7 @@ namespace offramp {
 
 std::string to_string(DType dtype) {
     static constexpr std::string_view kKinds[] = {"int", "uint", "float", "", "bfloat", "complex", "bool"};
-    if (dtype.lanes == 1 && dtype == DType{6, 8, 1}) return "bool";
+    if (dtype == kBool) return "bool";
     if (dtype.lanes == 1 && dtype.code < std::size(kKinds) && !kKinds[dtype.code].empty())
         return std::string(kKinds[dtype.code]) + std::to_string(dtype.bits);
     return "dtype(" + std::to_string(dtype.code) + "," + std::to_string(dtype.bits) + "," +

@@ -23,7 +23,11 @@ struct DType {
 
 inline constexpr DType kInt64{0, 64, 1};
 inline constexpr DType kInt32{0, 32, 1};
+inline constexpr DType kInt16{0, 16, 1};
+inline constexpr DType kInt8{0, 8, 1};
 inline constexpr DType kUInt8{1, 8, 1};
+inline constexpr DType kBool{6, 8, 1};
+inline constexpr DType kFloat64{2, 64, 1};
 inline constexpr DType kFloat32{2, 32, 1};
 inline constexpr DType kFloat16{2, 16, 1};
 inline constexpr DType kBFloat16{4, 16, 1};

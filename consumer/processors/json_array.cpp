@@ -49,15 +49,15 @@ bool append_elements(std::string& text, DType dtype, std::span<const std::byte> 
     const auto is = [dtype](std::uint8_t code, std::uint8_t bits) { return dtype == DType{code, bits, 1}; };
     if (dtype == kFloat32)
         append_numbers<float>(text, elements);
-    else if (is(2, 64))
+    else if (dtype == kFloat64)
         append_numbers<double>(text, elements);
     else if (dtype == kFloat16)
         append_all<std::uint16_t>(text, elements, [&](std::uint16_t bits) { append_number(text, float_of_float16(bits)); });
     else if (dtype == kBFloat16)
         append_all<std::uint16_t>(text, elements, [&](std::uint16_t bits) { append_number(text, float_of_bfloat16(bits)); });
-    else if (is(0, 8))
+    else if (dtype == kInt8)
         append_numbers<std::int8_t>(text, elements);
-    else if (is(0, 16))
+    else if (dtype == kInt16)
         append_numbers<std::int16_t>(text, elements);
     else if (dtype == kInt32)
         append_numbers<std::int32_t>(text, elements);
@@ -71,7 +71,7 @@ bool append_elements(std::string& text, DType dtype, std::span<const std::byte> 
         append_numbers<std::uint32_t>(text, elements);
     else if (is(1, 64))
         append_numbers<std::uint64_t>(text, elements);
-    else if (is(6, 8))
+    else if (dtype == kBool)
         append_all<std::uint8_t>(text, elements, [&](std::uint8_t value) { text += value != 0 ? "true" : "false"; });
     else
         return false;

@@ -5,7 +5,7 @@
 #include <torch/version.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <array>
 #include <memory>
 #include <new>
 
@@ -19,6 +19,15 @@
 
 namespace offramp {
 namespace {
+
+struct KnownType {
+    DType dtype;
+    at::ScalarType type;
+};
+
+constexpr std::array<KnownType, 10> kTypes{{{kFloat32, at::kFloat}, {kBFloat16, at::kBFloat16}, {kFloat16, at::kHalf}, {kFloat64, at::kDouble},
+                                            {kInt64, at::kLong}, {kInt32, at::kInt}, {kInt16, at::kShort}, {kInt8, at::kChar},
+                                            {kUInt8, at::kByte}, {kBool, at::kBool}}};
 
 std::string gibibytes(std::size_t bytes) {
     const std::size_t hundredths = bytes / (std::size_t{1} << 20) * 100 / 1024;
@@ -98,18 +107,14 @@ std::string amount_asked_for(const std::string& text) {
 }  // namespace
 
 at::ScalarType scalar_type(DType dtype) {
-    if (dtype == kFloat32) return at::kFloat;
-    if (dtype == kBFloat16) return at::kBFloat16;
-    if (dtype == kFloat16) return at::kHalf;
-    if (dtype == DType{2, 64, 1}) return at::kDouble;
-    if (dtype == kInt64) return at::kLong;
-    if (dtype == kInt32) return at::kInt;
-    if (dtype == DType{0, 16, 1}) return at::kShort;
-    if (dtype == DType{0, 8, 1}) return at::kChar;
-    if (dtype == kUInt8) return at::kByte;
-    if (dtype == DType{6, 8, 1}) return at::kBool;
-    expect(false, "a model's tensors are floats of 16 to 64 bits, integers, uint8 or bool");
-    std::abort();
+    const auto known = std::ranges::find(kTypes, dtype, &KnownType::dtype);
+    expect(known != kTypes.end(), "a model's tensors are floats of 16 to 64 bits, integers, uint8 or bool");
+    return known->type;
+}
+
+std::optional<DType> dtype_of(at::ScalarType type) {
+    const auto known = std::ranges::find(kTypes, type, &KnownType::type);
+    return known == kTypes.end() ? std::nullopt : std::optional(known->dtype);
 }
 
 std::string first_line(const std::string& text) {

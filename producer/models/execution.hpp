@@ -19,8 +19,9 @@ namespace offramp {
 // What an error of LibTorch's says before it goes on and on; some begin with empty lines.
 std::string first_line(const std::string& text);
 
-// What LibTorch calls it.
+// What LibTorch calls it, and back; nothing: a model's tensors are not of that type.
 at::ScalarType scalar_type(DType dtype);
+std::optional<DType> dtype_of(at::ScalarType type);
 
 // Where and how a model computes: device, stream, precision, memory format. Every model of the module holds
 // one and does all its work with LibTorch inside in(), so that no LibTorch exception and no work on another

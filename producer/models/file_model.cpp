@@ -17,22 +17,12 @@ namespace {
 
 constexpr std::size_t kMostOutputs = 16;  // of a slab
 
-DType dtype_of(const at::Tensor& tensor, const std::string& what) {
-    switch (tensor.scalar_type()) {
-        case at::kFloat: return kFloat32;
-        case at::kHalf: return kFloat16;
-        case at::kBFloat16: return kBFloat16;
-        case at::kDouble: return {2, 64, 1};
-        case at::kByte: return kUInt8;
-        case at::kChar: return {0, 8, 1};
-        case at::kShort: return {0, 16, 1};
-        case at::kInt: return kInt32;
-        case at::kLong: return kInt64;
-        case at::kBool: return {6, 8, 1};
-        default:
-            throw ConfigError(what + " has elements of type " + c10::toString(tensor.scalar_type()),
-                              "A model's outputs are floats of 16 to 64 bits, integers, uint8 or bool", ExitCode::BadInput);
-    }
+DType output_dtype(const at::Tensor& tensor, const std::string& what) {
+    const auto dtype = dtype_of(tensor.scalar_type());
+    if (!dtype)
+        throw ConfigError(what + " has elements of type " + c10::toString(tensor.scalar_type()),
+                          "A model's outputs are floats of 16 to 64 bits, integers, uint8 or bool", ExitCode::BadInput);
+    return *dtype;
 }
 
 std::string shape_of(const at::Tensor& tensor) {
@@ -218,7 +208,7 @@ class FileModel final : public Model {
         if (tensor.dim() > static_cast<std::int64_t>(kMaxDims))
             throw ConfigError(what + " has more than " + std::to_string(kMaxDims) + " dimensions", "A slab's tensor has at most so many",
                               ExitCode::BadInput);
-        TensorSpec spec = TensorSpec::contiguous(name, dtype_of(tensor, what), {tensor.sizes().data(), tensor.sizes().size()});
+        TensorSpec spec = TensorSpec::contiguous(name, output_dtype(tensor, what), {tensor.sizes().data(), tensor.sizes().size()});
         TensorSpec as_it_lies = spec;
         std::ranges::copy(tensor.strides(), as_it_lies.strides.begin());
         return as_it_lies.dense_rows() ? as_it_lies : spec;
@@ -231,7 +221,7 @@ class FileModel final : public Model {
             throw ConfigError(file_ + " gave the output '" + spec.name + "' of shape " + shape_of(tensor) + " where the first batch's was " +
                                   spec.describe(),
                               "Only models can be run whose outputs have the same shape for every input", ExitCode::BadInput);
-        if (dtype_of(tensor, file_) != spec.dtype)
+        if (output_dtype(tensor, file_) != spec.dtype)
             throw ConfigError(file_ + " gave the output '" + spec.name + "' of type " + c10::toString(tensor.scalar_type()) +
                                   " where the first batch's was " + spec.describe(),
                               "Only models can be run whose outputs have the same type for every input", ExitCode::BadInput);

@@ -23,8 +23,7 @@ constexpr std::uint32_t kMostBatch = 65536;
 constexpr std::uint32_t kMostSide = 8192;
 constexpr std::int64_t kMostNumbers = std::int64_t{1} << 31;     // of one sample of an input
 
-constexpr std::array<DType, 10> kInputDTypes{kFloat32, kFloat16, kBFloat16, DType{2, 64, 1}, kInt64,
-                                             kInt32,   DType{0, 16, 1}, DType{0, 8, 1}, kUInt8, DType{6, 8, 1}};
+constexpr std::array<DType, 10> kInputDTypes{kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kInt16, kInt8, kUInt8, kBool};
 
 // The parts between commas, without blanks around them.
 std::vector<std::string> parts_of(std::string_view text) {
@@ -299,7 +298,7 @@ ModelNotes parse_model_notes(std::string_view text, const std::string& name) {
 ModelNotes read_model_notes(const std::string& model_file) {
     const std::string path = model_notes_path(model_file);
     std::error_code failure;
-    if (!std::filesystem::exists(std::filesystem::symlink_status(path, failure))) return {};
+    if (!std::filesystem::exists(std::filesystem::symlink_status(path, failure))) return {.file = path};
     // Caches of downloaded models are folders of links.
     const std::filesystem::path target = std::filesystem::canonical(path, failure);
     if (failure) throw SystemError("opening " + path, failure.value());

@@ -25,7 +25,7 @@ struct InputNotes {
 // What a model's file does not say about what goes into it: the TOML file beside it, model.toml beside model.pt2, all of whose keys may
 // be left out. The defaults are torchvision's.
 struct ModelNotes {
-    std::string file;                           // where they stand; empty: nowhere, all of them are defaults
+    std::string file;                           // where they stand, or would: all of them are defaults then
     std::uint32_t batch = 0;                    // the one batch that the model takes; 0: the user's
     std::uint32_t height = 0;                   // of the pictures; 0: the user's
     std::uint32_t width = 0;

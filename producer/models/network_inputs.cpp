@@ -1,7 +1,6 @@
 #include "producer/models/network_inputs.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "common/base/error.hpp"
@@ -43,7 +42,6 @@ std::string tables_for(const NetworkInputs& inputs, const ModelNotes& notes) {
 
 void check_inputs(const NetworkInputs& inputs, const ModelNotes& notes, const std::string& model_file) {
     const std::string model = "the model '" + model_file + "'";
-    const std::string file = notes.file.empty() ? std::filesystem::path(model_file).replace_extension(".toml").string() : notes.file;
     const std::size_t most = inputs.names.size();
     if (most == 0) throw ConfigError(model + " takes no input", "Only models that take input can be fed", ExitCode::BadInput);
     if (inputs.needed > kMostInputs)
@@ -51,13 +49,13 @@ void check_inputs(const NetworkInputs& inputs, const ModelNotes& notes, const st
     const std::size_t said = std::max<std::size_t>(notes.inputs.size(), 1);
     if (said < inputs.needed || said > most)
         throw ConfigError(model + " takes " + std::to_string(inputs.needed) + (most > inputs.needed ? " to " + std::to_string(most) : "") +
-                              (most == 1 ? " input" : " inputs") + ", and " + file +
+                              (most == 1 ? " input" : " inputs") + ", and " + notes.file +
                               (notes.inputs.empty() ? " has no tables [[input]]" : " has " + std::to_string(said) + " [[input]]"),
                           tables_for(inputs, notes), ExitCode::Config);
     // Of one alone nothing can be mixed up.
     for (std::size_t i = 0; i < said && said > 1; ++i)
         if (const std::string& name = inputs.names[i]; !name.empty() && name != notes.inputs[i].name)
-            throw ConfigError("the input number " + std::to_string(i + 1) + " of " + model + " is '" + name + "', and " + file + " calls it '" +
+            throw ConfigError("the input number " + std::to_string(i + 1) + " of " + model + " is '" + name + "', and " + notes.file + " calls it '" +
                                   notes.inputs[i].name + "'",
                               tables_for(inputs, notes), ExitCode::Config);
 }

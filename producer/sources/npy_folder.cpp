@@ -18,7 +18,6 @@ namespace offramp {
 namespace {
 
 constexpr std::size_t kBlockHalves = std::size_t{8} << 10;
-constexpr DType kBool{6, 8, 1};
 
 // As NumPy writes it in a header on a machine like this one.
 std::string descr_of(DType dtype) {

@@ -8,7 +8,7 @@ namespace {
 
 TEST(InputParts, BeginAtMultiplesOf16) {
     const std::vector<InputNotes> inputs{{.name = "features", .tokens = {}, .shape = {3, 5}, .dtype = kFloat32},     // 60 bytes
-                                         {.name = "flag", .tokens = {}, .shape = {}, .dtype = {6, 8, 1}},            // 1
+                                         {.name = "flag", .tokens = {}, .shape = {}, .dtype = kBool},                // 1
                                          {.name = "ids", .tokens = {}, .shape = {2}, .dtype = kInt64},               // 16
                                          {.name = "half", .tokens = {}, .shape = {9}, .dtype = kFloat16}};           // 18
     const auto parts = lay_out_parts(inputs, 4);

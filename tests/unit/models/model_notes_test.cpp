@@ -135,7 +135,7 @@ TEST(ModelNotes, WhatIsWrongWithAnInputIsNamedWithItsLineAndWhatIsAccepted) {
 TEST(ModelNotes, StandBesideTheModel) {
     std::string pattern = (std::filesystem::temp_directory_path() / "offramp-test-XXXXXX").string();
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    EXPECT_EQ(read_model_notes(pattern + "/net.pt2").file, "");
+    EXPECT_EQ(read_model_notes(pattern + "/net.pt2").file, pattern + "/net.toml");
     std::ofstream(pattern + "/net.toml") << "batch = 3\n";
     const ModelNotes notes = read_model_notes(pattern + "/net.pt2");
     EXPECT_EQ(notes.batch, 3U);

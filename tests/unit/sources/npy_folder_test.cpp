@@ -21,8 +21,6 @@ using test::bytes_of;
 using test::counting;
 using test::npy;
 
-constexpr DType kBool{6, 8, 1};
-
 // Three arrays: features float32 [2, 3], ids int64 [2], flag bool.
 class NpyFolder : public ::testing::Test {
   protected:
@@ -130,7 +128,7 @@ TEST_F(NpyFolder, AFileThatShrinksIsASkippedItem) {
 
 TEST_F(NpyFolder, MadeUpRowsAreNoiseInFloatsAndZerosElsewhere) {
     inputs.push_back({.name = "half", .tokens = {}, .shape = {2}, .dtype = kFloat16});
-    inputs.push_back({.name = "double", .tokens = {}, .shape = {1}, .dtype = {2, 64, 1}});
+    inputs.push_back({.name = "double", .tokens = {}, .shape = {1}, .dtype = kFloat64});
     const NormalNoise noise(3);
     std::vector<std::byte> bytes(part_row_bytes(parts()), std::byte{0xff});
     fill_made_up_row(noise, 7, parts(), bytes);
