@@ -7,6 +7,7 @@ import unittest
 import numpy
 from PIL import Image
 
+from tests.support.device import DEVICE, setUpModule  # noqa: F401
 from tests.support.launched_run import ROOT, LaunchedRun
 from tests.support.real_run import shared_memory
 
@@ -15,7 +16,7 @@ TRUE_MASKS = ROOT / "launch" / "demo" / "masks"
 NAMES = sorted(path.stem for path in IMAGES.glob("*.jpg"))
 WANTED_IOU = 0.90
 # As the demo has them, said anew.
-SAID = ("--device", "cpu", "--input", str(IMAGES), "--processor", "mask-png,cut-out,overlay")
+SAID = ("--device", DEVICE, "--input", str(IMAGES), "--processor", "mask-png,cut-out,overlay")
 
 
 def pixels(path):
@@ -65,7 +66,7 @@ class Demo(unittest.TestCase):
         return float((both / either).mean())
 
     def test_a_plain_run_cuts_photographs_out_and_shows_them(self):
-        with LaunchedRun("--device", "cpu") as run:
+        with LaunchedRun("--device", DEVICE) as run:
             told = self.run_to_its_end(run)
             for name in NAMES:
                 mode, mask = pixels(run.output / "mask-png" / f"{name}.png")
@@ -103,7 +104,7 @@ class Demo(unittest.TestCase):
                 self.assertGreaterEqual(self.check_cut_outs(run.output), WANTED_IOU)
 
     def test_cut_outs_of_no_images_are_refused(self):
-        with LaunchedRun("--device", "cpu", "--model", "cutout", "--source", "synthetic", "--batches", "1", "--processor", "cut-out") as run:
+        with LaunchedRun("--device", DEVICE, "--model", "cutout", "--source", "synthetic", "--batches", "1", "--processor", "cut-out") as run:
             self.assertEqual(run.start().wait(), 64, run.said())
             self.assertIn("cut-out needs the images", run.said())
 

@@ -12,6 +12,7 @@ import zipfile
 import numpy
 from PIL import Image
 
+from tests.support.device import DEVICE, ON_GPU, setUpModule  # noqa: F401
 from tests.support.exported_model import export, networks_in
 from tests.support.launched_run import LaunchedRun
 from tests.support.real_run import shared_memory
@@ -118,7 +119,7 @@ class ModelFiles(unittest.TestCase):
         bgr = torch.from_numpy(pixels[..., ::-1].copy()).float() / 255
         cls.input = ((bgr - torch.tensor(MEAN)) / torch.tensor(STD)).permute(0, 3, 1, 2).contiguous()
 
-        said = export(cls.folder, "networks.py:several", "--batch", "any", "--image-size", f"{HEIGHT}x{WIDTH}", "--device", "cpu", "--colour-order", "bgr",
+        said = export(cls.folder, "networks.py:several", "--batch", "any", "--image-size", f"{HEIGHT}x{WIDTH}", "--device", DEVICE, "--colour-order", "bgr",
                       "--mean", "0.1,0.2,0.3", "--std", "0.5,0.4,0.25", "--output", "several.pt2")
         assert said.returncode == 0, said.stdout + said.stderr
         cls.said = said.stdout
@@ -128,7 +129,7 @@ class ModelFiles(unittest.TestCase):
 
     def run_of(self, model, *flags):
         """(exit code, everything said, {file: bytes}) of a run over the images."""
-        with LaunchedRun("--model", str(self.folder / model), "--input", str(self.images), "--device", "cpu", "--consumers", "1", *flags) as run:
+        with LaunchedRun("--model", str(self.folder / model), "--input", str(self.images), "--device", DEVICE, "--consumers", "1", *flags) as run:
             code = run.start("--write-path", str(run.output)).wait()
             return code, run.said(), run.files()
 
@@ -193,7 +194,7 @@ class ModelFiles(unittest.TestCase):
         notes = self.folder / "again.toml"
         (self.folder / "again.pt2").write_bytes((self.folder / "several.pt2").read_bytes())
         notes.write_text((self.folder / "several.toml").read_text())
-        with LaunchedRun("--model", str(self.folder / "again.pt2"), "--input", str(self.images), "--device", "cpu", "--batch", "2", "--processor", "mask-png") as run:
+        with LaunchedRun("--model", str(self.folder / "again.pt2"), "--input", str(self.images), "--device", DEVICE, "--batch", "2", "--processor", "mask-png") as run:
             self.assertEqual(run.start("--limit", "2").wait(), 0, run.said())
             notes.write_text(notes.read_text().replace("0.1, 0.2", "0.1, 0.25"))
             self.assertEqual(run.start("--limit", "2", "--resume").wait(), 64, run.said())
@@ -230,6 +231,7 @@ class ModelFiles(unittest.TestCase):
     def with_metadata(self, name, **values):
         return self.rewritten(name, lambda path, was: json.dumps({**json.loads(was), **values}) if path.endswith("metadata.json") else was)
 
+    @unittest.skipIf(ON_GPU, "another device is one, to the CPU")
     def test_a_package_for_another_device(self):
         gpu = self.with_metadata("gpu.pt2", AOTI_DEVICE_KEY="cuda", AOTI_COMPUTE_CAPABILITY="90")
         self.refused(83, "gpu.pt2' was compiled for cuda, and this run is on cpu", "--device cpu", model=gpu)
@@ -276,7 +278,7 @@ class Export(unittest.TestCase):
         (self.folder / "networks.py").write_text(NETWORKS)
 
     def refused(self, code, *words, of, flags=(), environment=None):
-        done = export(self.folder, of, "--device", "cpu", *flags, environment=environment)
+        done = export(self.folder, of, "--device", DEVICE, *flags, environment=environment)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         for word in words:
             self.assertIn(word, done.stderr)
@@ -326,7 +328,7 @@ class Export(unittest.TestCase):
         import torch
         torch.manual_seed(9)
         torch.save({"model": {"module.layer.weight": torch.randn(4, 3), "module.layer.bias": torch.randn(4)}}, self.folder / "w.pth")
-        done = export(self.folder, "networks.py:vector", "--device", "cpu", "--argument", "width=4", "--weights", "w.pth", "--precision", "bf16", "--batch", "2",
+        done = export(self.folder, "networks.py:vector", "--device", DEVICE, "--argument", "width=4", "--weights", "w.pth", "--precision", "bf16", "--batch", "2",
                       "--image-size", "16")
         self.assertEqual(done.returncode, 0, done.stderr)
         share = float(re.search(r"([0-9.e-]+) of the largest value", done.stdout)[1])

@@ -9,6 +9,7 @@ import unittest
 
 import numpy
 
+from tests.support.device import DEVICE, setUpModule  # noqa: F401
 from tests.support.exported_model import export, networks_in
 from tests.support.launched_run import ROOT, LaunchedRun
 from tests.support.real_run import shared_memory
@@ -80,7 +81,7 @@ class SeveralInputs(unittest.TestCase):
         cls.arrays = {"features": random.standard_normal((ROWS, 3, 5)).astype("f4"), "ids": random.integers(0, 50, (ROWS, 7)),
                       "scale": random.standard_normal(ROWS).astype("f2")}
         cls.input = cls.folder_of("arrays")
-        said = export(cls.folder, "networks.py:arrays", *ARRAYS, "--device", "cpu", "--batch", "any", "--output", "arrays.pt2")
+        said = export(cls.folder, "networks.py:arrays", *ARRAYS, "--device", DEVICE, "--batch", "any", "--output", "arrays.pt2")
         assert said.returncode == 0, said.stdout + said.stderr
         assert "features.npy, ids.npy, scale.npy" in said.stdout, said.stdout
 
@@ -99,7 +100,7 @@ class SeveralInputs(unittest.TestCase):
 
     def run_of(self, model, *flags, start=()):
         """(exit code, everything said, {file: bytes}) of a run."""
-        with LaunchedRun("--model", str(self.folder / model), "--device", "cpu", "--consumers", "1", "--batch", "4", *flags) as run:
+        with LaunchedRun("--model", str(self.folder / model), "--device", DEVICE, "--consumers", "1", "--batch", "4", *flags) as run:
             run.environment["OFFRAMP_TOKENIZER_PYTHON"] = sys.executable
             code = run.start(*start).wait()
             return code, run.said(), run.files()
@@ -163,7 +164,7 @@ class SeveralInputs(unittest.TestCase):
 
     def test_another_file_is_another_input(self):
         source = self.folder_of("changing")
-        with LaunchedRun("--model", str(self.folder / "arrays.pt2"), "--device", "cpu", "--batch", "4", "--input", str(source), "--processor", "npy") as run:
+        with LaunchedRun("--model", str(self.folder / "arrays.pt2"), "--device", DEVICE, "--batch", "4", "--input", str(source), "--processor", "npy") as run:
             self.assertEqual(run.start("--limit", "4").wait(), 0, run.said())
             self.assertEqual(run.start("--limit", "4", "--resume").wait(), 0, run.said())
             numpy.save(source / "scale.npy", self.arrays["scale"] + 1)
@@ -198,7 +199,7 @@ class SeveralInputs(unittest.TestCase):
     def test_a_texts_tokens(self):
         import torch
         (self.folder / "words.json").write_text(WORDS)
-        said = export(self.folder, "networks.py:tokens", *TOKENS, "--device", "cpu", "--tokenizer", "words.json", "--output", "tokens.pt2")
+        said = export(self.folder, "networks.py:tokens", *TOKENS, "--device", DEVICE, "--tokenizer", "words.json", "--output", "tokens.pt2")
         self.assertEqual(said.returncode, 0, said.stdout + said.stderr)
         self.assertTrue((self.folder / "tokens.tokenizer.json").exists())
         ids = torch.zeros(len(LINES), LENGTH, dtype=torch.int64)

@@ -9,6 +9,7 @@ import zipfile
 import numpy
 from PIL import Image
 
+from tests.support.device import DEVICE, setUpModule  # noqa: F401
 from tests.support.exported_model import networks_in
 from tests.support.launched_run import LaunchedRun
 from tests.support.real_run import shared_memory
@@ -84,7 +85,7 @@ class TorchScript(unittest.TestCase):
 
     def run_of(self, model, *flags):
         """(exit code, everything said, {file: bytes}) of a run over the images."""
-        with LaunchedRun("--model", str(self.folder / model), "--input", str(self.images), "--device", "cpu", "--consumers", "1", "--image-size",
+        with LaunchedRun("--model", str(self.folder / model), "--input", str(self.images), "--device", DEVICE, "--consumers", "1", "--image-size",
                          str(SIDE), *flags) as run:
             code = run.start("--write-path", str(run.output)).wait()
             return code, run.said(), run.files()

@@ -9,6 +9,7 @@ import unittest
 import numpy
 from PIL import Image
 
+from tests.support.device import DEVICE, setUpModule  # noqa: F401
 from tests.support.exported_model import export
 from tests.support.launched_run import LaunchedRun
 from tests.support.photographs import photographs
@@ -71,12 +72,12 @@ class Torchvision:
         else:
             torch.save(cls.network.state_dict(), weights)
         cls.file = cls.folder / "net.pt2"
-        cls.said = export(cls.folder, f"torchvision:{cls.name}", "--weights", weights, "--batch", BATCH, "--image-size", SIDE, "--device", "cpu",
+        cls.said = export(cls.folder, f"torchvision:{cls.name}", "--weights", weights, "--batch", BATCH, "--image-size", SIDE, "--device", DEVICE,
                           "--output", cls.file)
         assert cls.said.returncode == 0, cls.said.stdout + cls.said.stderr
 
     def masks_of(self, images):
-        with LaunchedRun("--model", str(self.file), "--input", str(images), "--device", "cpu", "--consumers", "2", "--processor", "mask-png") as run:
+        with LaunchedRun("--model", str(self.file), "--input", str(images), "--device", DEVICE, "--consumers", "2", "--processor", "mask-png") as run:
             self.assertEqual(run.start().wait(), 0, run.said())
             self.assertNotIn("random", run.said())
             masks = {path.stem: numpy.array(Image.open(path)) for path in run.output.glob("*.png")}
