@@ -1,52 +1,7 @@
-#include <cstdio>
-
-#include "common/base/exit_code.hpp"
-#include "common/base/log.hpp"
-#include "common/base/trace_recording.hpp"
-#include "common/config/run_config.hpp"
-#include "consumer/processors/finish.hpp"
-#include "consumer/processors/processor.hpp"
-#include "consumer/session/consumer_program.hpp"
-#include "consumer/session/retry_program.hpp"
-#include "common/base/end_signals.hpp"
-
-namespace offramp {
-namespace {
-
-constexpr const char* kProgram = "offramp-consumer";
-
-int list_processors() {
-    for (const ProcessorEntry& entry : ProcessorEntry::all())
-        std::printf("processor %.*s\n", static_cast<int>(entry.name.size()), entry.name.data());
-    return to_int(ExitCode::Ok);
-}
-
-int run_consumer(int argc, const char* const* argv) {
-    const EndSignals signals;
-    const auto config = parse_run_config(argc, argv, kProgram);
-    if (!config) return to_int(ExitCode::Ok);
-    if (config->list) return list_processors();
-
-    start_logging(kProgram, config->log_level, config->log_format, config->log_file);
-    if (config->finish) {
-        finish_run(*config);
-        return to_int(ExitCode::Ok);
-    }
-    if (config->start_over) {
-        start_over(*config);
-        return to_int(ExitCode::Ok);
-    }
-    if (!config->trace_dir.empty()) start_recording(config->trace_dir, "consumer", config->rung);
-    const auto processor = make_processor(config->processor, {.config = &*config});
-    const int code = config->retry.empty() ? serve_run(*config, signals, *processor)
-                                           : retry_payload(config->retry, *processor);
-    save_recording();
-    return code;
-}
-
-}  // namespace
-}  // namespace offramp
+#include "consumer/run_consumer.hpp"
 
 int main(int argc, char** argv) {
-    return offramp::exit_code_of([&] { return offramp::run_consumer(argc, argv); });
+    return offramp::run_consumer(argc, argv, [](const offramp::RunConfig& config) {
+        return offramp::make_processor(config.processor, {.config = &config});
+    });
 }
