@@ -278,7 +278,7 @@ class Export(unittest.TestCase):
         (self.folder / "networks.py").write_text(NETWORKS)
 
     def refused(self, code, *words, of, flags=(), environment=None):
-        done = export(self.folder, of, "--device", DEVICE, *flags, environment=environment)
+        done = export(self.folder, of, "--device", "cpu", *flags, environment=environment)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         for word in words:
             self.assertIn(word, done.stderr)
@@ -328,7 +328,7 @@ class Export(unittest.TestCase):
         import torch
         torch.manual_seed(9)
         torch.save({"model": {"module.layer.weight": torch.randn(4, 3), "module.layer.bias": torch.randn(4)}}, self.folder / "w.pth")
-        done = export(self.folder, "networks.py:vector", "--device", DEVICE, "--argument", "width=4", "--weights", "w.pth", "--precision", "bf16", "--batch", "2",
+        done = export(self.folder, "networks.py:vector", "--device", "cpu", "--argument", "width=4", "--weights", "w.pth", "--precision", "bf16", "--batch", "2",
                       "--image-size", "16")
         self.assertEqual(done.returncode, 0, done.stderr)
         share = float(re.search(r"([0-9.e-]+) of the largest value", done.stdout)[1])

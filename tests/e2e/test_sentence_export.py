@@ -2,12 +2,11 @@
 
 import importlib.util
 import pathlib
-import sys
 import tempfile
 import unittest
 
 from tests.support.exported_model import export
-from tests.support.launched_run import ROOT
+from tests.support.launched_run import find_packages_of_launch
 
 POSITIONS = 34
 
@@ -31,8 +30,7 @@ class SentenceExport(unittest.TestCase):
 
     def test_as_many_tokens_as_there_are_positions_for(self):
         import torch
-        sys.path.insert(0, str(ROOT / "launch"))
-        self.addCleanup(sys.path.remove, str(ROOT / "launch"))
+        find_packages_of_launch(self)
         from exporter import sentences
         from offramp_launch.exit_code import LaunchError
         for kind, most in (("bert", POSITIONS), ("roberta", POSITIONS - 2), ("xlm-roberta", POSITIONS - 2), ("camembert", POSITIONS - 2),

@@ -11,7 +11,7 @@ import numpy
 
 from tests.support.device import DEVICE, setUpModule  # noqa: F401
 from tests.support.exported_model import export, networks_in
-from tests.support.launched_run import ROOT, LaunchedRun
+from tests.support.launched_run import LaunchedRun, find_packages_of_launch
 from tests.support.real_run import shared_memory
 
 ROWS = 11
@@ -190,8 +190,7 @@ class SeveralInputs(unittest.TestCase):
 
     def as_a_query_has_them(self, model):
         """The lines' vectors, by the command `query`."""
-        sys.path.insert(0, str(ROOT / "launch"))
-        self.addCleanup(sys.path.remove, str(ROOT / "launch"))
+        find_packages_of_launch(self)
         from searcher import encoding
         return numpy.stack(encoding.encode(self.folder / model, None, LINES, "mean"))
 
@@ -230,8 +229,7 @@ class SeveralInputs(unittest.TestCase):
 class ExportOfSeveralInputs(unittest.TestCase):
     def test_what_does_not_fit(self):
         """In this process: what the command does with its flags before anything is compiled."""
-        sys.path.insert(0, str(ROOT / "launch"))
-        self.addCleanup(sys.path.remove, str(ROOT / "launch"))
+        find_packages_of_launch(self)
         from exporter import arguments, networks
         from offramp_launch.exit_code import LaunchError
         with tempfile.TemporaryDirectory(prefix="offramp-export-") as kept:

@@ -36,11 +36,10 @@ class Gate:
         return int(pid), int(item)
 
     def entered_by(self, consumers):
-        """Waits until so many consumers have begun a slab: none of them comes when all is done. Their processes."""
+        """Waits until so many consumers have begun a slab: none of them comes when all is done."""
         seen = set()
         while len(seen) < consumers:
             seen.add(self.entered()[0])
-        return seen
 
     def let(self, slabs):
         self._gate.write(b"g" * slabs)

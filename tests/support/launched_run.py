@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -14,6 +15,12 @@ from tests.support.gate import Gate
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WATCHDOG_SECONDS = 240
+
+
+def find_packages_of_launch(case):
+    """Until the test `case` ends, it can import what the launch script is made of."""
+    sys.path.insert(0, str(ROOT / "launch"))
+    case.addCleanup(sys.path.remove, str(ROOT / "launch"))
 
 
 def programs_with_faulty_consumer(folder):
