@@ -1,12 +1,12 @@
 """Whether a compiled model gives what its network gives."""
 
 import dataclasses
-import os
 
 import torch
 from torch.utils import _pytree as pytree
 
 from exporter.compiling import batch_range
+from model_package.loading import load
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 SEEDS = (1, 2)
@@ -25,9 +25,7 @@ class Difference:
 
 
 def compare(file, module, plan):
-    # Before the first run: otherwise compiled code takes inputs of any size and reads beyond them.
-    os.environ["AOTI_RUNTIME_CHECK_INPUTS"] = "1"
-    compiled = torch._inductor.aoti_load_package(str(file))
+    compiled = load(file)
     batches = (plan.batch,) if plan.batch else batches_within(batch_range(file), plan.example_batch)
     largest = absolute = 0.0
     names = ()

@@ -7,19 +7,17 @@ import re
 
 import torch
 
+from model_package.tokens import TOKEN_DTYPES
 from offramp_launch.exit_code import ExitCode, LaunchError
 
-TOKENS = ("ids", "mask", "types")
 DTYPES = ("float32", "float16", "bfloat16", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")
-# The default of tokens stands first.
-TOKEN_DTYPES = {"ids": ("int64", "int32"), "mask": ("int64", "int32", "float32", "bool"), "types": ("int64", "int32")}
 MOST_SIDE, MOST_DIMENSIONS, MOST_INPUTS = 65536, 7, 16
 
 
 @dataclasses.dataclass(frozen=True)
 class Input:
     name: str           # of forward()'s parameter
-    tokens: str         # one of TOKENS; empty: an array
+    tokens: str         # which, of a text; empty: an array
     shape: tuple        # of one sample
     dtype: str
 
@@ -48,10 +46,10 @@ def examples(inputs, batch, generator, limit):
 def network_input(text):
     name, equals, said = text.partition("=")
     kind, *rest = said.split(":")
-    if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", name) or kind not in TOKENS + DTYPES or len(rest) > (2 if kind in TOKENS else 1):
-        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=TYPE:SHAPE; TYPE is {', '.join(TOKENS)} of a text, or {', '.join(DTYPES)}")
+    if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", name) or kind not in (*TOKEN_DTYPES, *DTYPES) or len(rest) > (2 if kind in TOKEN_DTYPES else 1):
+        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=TYPE:SHAPE; TYPE is {', '.join(TOKEN_DTYPES)} of a text, or {', '.join(DTYPES)}")
     shape = sides(text, rest[0]) if rest else ()
-    if kind not in TOKENS:
+    if kind not in TOKEN_DTYPES:
         return Input(name, "", shape, kind)
     dtype = rest[1] if len(rest) == 2 else TOKEN_DTYPES[kind][0]
     if len(shape) != 1 or dtype not in TOKEN_DTYPES[kind]:

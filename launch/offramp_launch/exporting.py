@@ -6,6 +6,7 @@ import subprocess
 
 from offramp_launch import toolchain
 from offramp_launch.arguments import take_values
+from offramp_launch.children import signal_name
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.setting_up import prepare_environment
 from offramp_launch.steps import one_at_a_time
@@ -26,8 +27,13 @@ def start(places, argv):
     if not asks_for_help:
         require_compiler(environment)
         require_torch(places, python)
-    return shell_code(subprocess.run([python, "-X", f"pycache_prefix={places.build / 'pycache'}", str(places.launch / "exporter"), *passed],
-                                     env=environment, check=False).returncode)
+    status = subprocess.run([python, "-X", f"pycache_prefix={places.build / 'pycache'}", str(places.launch / "exporter"), *passed],
+                            env=environment, check=False).returncode
+    if status < 0:
+        raise LaunchError(f"export was killed by {signal_name(-status)}; no model was written",
+                          "SIGKILL is mostly for want of memory (TORCHINDUCTOR_COMPILE_THREADS=1 needs the least); after another signal "
+                          "PYTHONFAULTHANDLER=1 shows where it was", shell_code(status))
+    return status
 
 
 def require_compiler(environment):

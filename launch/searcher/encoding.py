@@ -1,12 +1,12 @@
 """Words as the vectors that the model of a run makes of them."""
 
 import importlib.util
-import os
 import pathlib
 import tomllib
 
 import numpy
 
+from model_package.tokens import TOKEN_DTYPES
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -33,7 +33,7 @@ def read_notes(file, output):
     try:
         notes = tomllib.loads(file.read_text(encoding="utf-8"))
         inputs = [(one.get("tokens"), one.get("dtype", "int64")) for one in notes.get("input", [])]
-        if not all(tokens in ("ids", "mask", "types") and dtype in ("int64", "int32", "float32", "bool") for tokens, dtype in inputs) or (not inputs and notes.get("input-dtype") != "int32"):
+        if not all(dtype in TOKEN_DTYPES.get(tokens, ()) for tokens, dtype in inputs) or (not inputs and notes.get("input-dtype") != "int32"):
             raise LaunchError(f"{file} is not of a sentence encoder", RUN_MODEL, ExitCode.BAD_INPUT)
         length = int(notes["input"][0]["shape"] if inputs else notes["input-shape"].partition("x")[2])
         return length, int(notes.get("batch", OPEN_BATCH)), notes.get("outputs", output).split(","), inputs
@@ -62,9 +62,10 @@ def run(model, batches, inputs):
     import torch
     from torch.utils import _pytree as pytree
 
-    os.environ["AOTI_RUNTIME_CHECK_INPUTS"] = "1"
+    from model_package.loading import load
+
     try:
-        compiled = torch._inductor.aoti_load_package(str(model))
+        compiled = load(model)
         device = "cuda" if compiled.get_metadata().get("AOTI_DEVICE_KEY") == "cuda" else "cpu"
         taken = pytree.treespec_loads(compiled.loader.get_call_spec()[0])
         made = []

@@ -223,7 +223,7 @@ void check_input(const InputNotes& input, const std::string& file, const TomlTab
     if (input.shape.size() != 1)
         refuse_table(file, table, "the input '" + input.name + "' is of tokens, and its shape is " + (input.shape.empty() ? "not given" : "of another form"),
                      "Accepted with tokens: shape = LENGTH, the tokens of a text");
-    const bool fits = input.dtype == kInt64 || input.dtype == kInt32 || (input.tokens == "mask" && (input.dtype == kFloat32 || to_string(input.dtype) == "bool"));
+    const bool fits = input.dtype == kInt64 || input.dtype == kInt32 || (input.tokens == "mask" && (input.dtype == kFloat32 || input.dtype == kBool));
     if (!fits)
         refuse_table(file, table, "the input '" + input.name + "' is of tokens, and its dtype is " + to_string(input.dtype),
                      "Accepted with tokens: int64, int32; of a mask also float32, bool");

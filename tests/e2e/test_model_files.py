@@ -96,6 +96,17 @@ def of_nothing():
 
 def no_network():
     return 7
+
+
+def dying():
+    import os
+    import signal
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+# A compiler that finds no libstdc++.so, but its archive.
+STATIC_COMPILER = """#!/bin/sh
+for word; do [ "$word" = -shared ] && exec g++ "$@" -static-libstdc++; done
+exec g++ "$@"
 """
 DTYPES = {"half": numpy.float16, "classes.0": numpy.uint8, "classes.1": numpy.int64, "bright": numpy.bool_}
 
@@ -321,16 +332,26 @@ class Export(unittest.TestCase):
         self.refused(73, "vector.toml cannot be made: it is a folder", of="networks.py:vector")
         self.assertEqual(list((self.folder / "vector.toml").iterdir()), [])
 
+    def test_an_export_that_is_killed_says_so(self):
+        self.refused(137, "export was killed by SIGKILL", of="networks.py:dying")
+
     def test_without_a_compiler(self):
         self.refused(71, "there is no 'no-such-compiler' here", "apt-get install g++", of="networks.py:vector", environment={"CXX": "no-such-compiler"})
 
-    def test_weights_from_a_file_in_half_precision(self):
+    def test_weights_from_a_file_in_half_precision_by_a_compiler_without_shared_libraries(self):
         import torch
         torch.manual_seed(9)
         torch.save({"model": {"module.layer.weight": torch.randn(4, 3), "module.layer.bias": torch.randn(4)}}, self.folder / "w.pth")
+        compiler = self.folder / "static" / "g++"       # by whose name PyTorch knows what it is
+        compiler.parent.mkdir()
+        compiler.write_text(STATIC_COMPILER)
+        compiler.chmod(0o755)
         done = export(self.folder, "networks.py:vector", "--device", "cpu", "--argument", "width=4", "--weights", "w.pth", "--precision", "bf16", "--batch", "2",
-                      "--image-size", "16")
+                      "--image-size", "16", environment={"CXX": str(compiler)})
         self.assertEqual(done.returncode, 0, done.stderr)
+        with zipfile.ZipFile(self.folder / "vector.pt2") as package:
+            libraries = [package.read(path) for path in package.namelist() if path.endswith(".so")]
+        self.assertTrue(libraries and all(b"libstdc++.so" not in library for library in libraries), "the compiler has to link the archive here")
         share = float(re.search(r"([0-9.e-]+) of the largest value", done.stdout)[1])
         self.assertLess(share, 5e-2)
         self.assertIn('outputs = "output"', (self.folder / "vector.toml").read_text())
