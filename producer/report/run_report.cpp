@@ -110,12 +110,21 @@ Rate steady_rate(const RunFacts& facts, const RunFigures& figures) {
     return rate;
 }
 
+// What a first status is compared with, which may be the last one, too. A producer that has taken a run over knows its predecessor's figures only
+// as they are now.
+RunFigures figures_at_start(const RunFacts& facts, const RunFigures& now) {
+    if (facts.producers > 1) return now;
+    RunFigures figures;
+    figures.at_ns = facts.began_ns;
+    return figures;
+}
+
 }  // namespace
 
 RunReport::RunReport(std::string run_dir, RunFacts facts) : run_dir_(std::move(run_dir)), facts_(std::move(facts)) {}
 
 void RunReport::write_status(const RunFigures& figures) {
-    write_or_warn(run_dir_ + "/status.json", status_json(facts_, before_.value_or(figures), figures));
+    write_or_warn(run_dir_ + "/status.json", status_json(facts_, before_ ? *before_ : figures_at_start(facts_, figures), figures));
     before_ = figures;
 }
 
@@ -125,7 +134,7 @@ void RunReport::write_summary(const RunFigures& figures, std::optional<ExitCode>
 
 std::string RunReport::limiting_stage(const RunFigures& before, const RunFigures& now) {
     const double seconds = seconds_between(before.at_ns, now.at_ns);
-    if (seconds <= 0) return "starting";
+    if (seconds <= 0 || now.state == "starting") return "starting";
     struct Wait {
         const char* stage;
         double share;

@@ -1,5 +1,6 @@
 """A run that is started without saying on what: photographs cut out by the model that is shipped, held against their true masks."""
 
+import json
 import signal
 import sys
 import unittest
@@ -68,6 +69,9 @@ class Demo(unittest.TestCase):
     def test_a_plain_run_cuts_photographs_out_and_shows_them(self):
         with LaunchedRun("--device", DEVICE) as run:
             told = self.run_to_its_end(run)
+            last = [json.loads(line)["progress"] for line in told.splitlines() if line.startswith('{"progress"')][-1]
+            self.assertEqual(("ended", len(NAMES)), (last["state"], last["done"]))
+            self.assertNotEqual("starting", last["limiting_stage"], "a run that is over at its first status has been somewhere")
             for name in NAMES:
                 mode, mask = pixels(run.output / "mask-png" / f"{name}.png")
                 self.assertEqual((mode, mask.shape), ("P", (256, 256)))
