@@ -8,8 +8,8 @@ SIGKILL for the producer at random moments of back-to-back copies, as often as i
 This plays the launcher, without its back-off of 0.1 s. Each run must end well, with an undisturbed run's outputs.
 
     OFFRAMP_BIN_DIR=build/release/bin python3 -m tests.crash.producer_deaths                     small, on the CPU
-    OFFRAMP_BIN_DIR=PROGRAMS python3 -m tests.crash.producer_deaths --deaths 50 --consumers 12 --spread 0.5 \\
-        -- --device cuda --model copy --copy-bytes 1344MiB --batch 64 --batches 700 --samples-per-slab 16 --slabs 32 --processor checksum
+    OFFRAMP_BIN_DIR=PROGRAMS python3 -m tests.crash.producer_deaths --deaths 50 --consumers 12 --spread 0.5 --rechecks 2 \\
+        -- --device cuda --model copy --copy-bytes 1344MiB --batch 64 --batches 150 --samples-per-slab 16 --slabs 32 --processor checksum
 """
 
 import argparse
@@ -32,6 +32,7 @@ from tests.support.run_memory import RunMemory, changed_pages, endpoint  # noqa:
 SMALL = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "8", "--batches", "1500", "--slabs", "6", "--processor", "checksum",
          "--status-seconds", "0.05")
 PATIENCE_SECONDS = 120      # for one death and what follows it
+RECHECKS = 20
 LOOK_SECONDS = 0.0002       # from one look at the ledger to the next
 STEPS = ("killed, until its pidfd says so", "reaped", "started, until it has the ledger", "until consumers can come back",
          "until the first slab is done with", "until the first new batch is published")
@@ -39,18 +40,21 @@ KEPT = ("ready", "leased")
 
 
 class Deaths:
-    """Runs until so many producers have died. `told` has a dict a death; `wrong`, a text a fault."""
+    """Runs until so many producers have died, or the time is up. `told` has a dict a death; `wrong`, a text a fault."""
 
-    def __init__(self, flags, deaths, consumers, spread, seed, look_at_bytes=True):
+    def __init__(self, flags, deaths, consumers, spread, seed, look_at_bytes=True, rechecks=RECHECKS, seconds=float("inf")):
         self._flags, self._wanted, self._consumers, self._spread = flags, deaths, consumers, spread
+        self._rechecks, self._end = rechecks, time.monotonic() + seconds
         self._look_at_bytes = look_at_bytes
         self._random = random.Random(seed)
         self.told, self.wrong, self.runs = [], [], 0
 
     def run(self):
         before = shared_memory()
+        began = time.monotonic()
         undisturbed = self._one_run(disturb=False)
-        while len(self.told) < self._wanted and not self.wrong:
+        print(f"an undisturbed run took {time.monotonic() - began:.1f} s", flush=True)
+        while self._goes_on():
             died = len(self.told)
             if self._one_run(disturb=True) != undisturbed:
                 self.wrong.append("outputs differ from the undisturbed run's")
@@ -60,12 +64,15 @@ class Deaths:
             self.wrong.append(f"left in /dev/shm: {sorted(shared_memory() - before)}")
         return self
 
+    def _goes_on(self):
+        return len(self.told) < self._wanted and not self.wrong and time.monotonic() < self._end
+
     def _one_run(self, disturb):
         """The run's outputs."""
         self.runs += disturb
         faulty = (BIN / "tests" / "offramp-consumer-faulty").exists() and self._look_at_bytes
         with RealRun(*self._flags) as run:
-            environment = {"OFFRAMP_TEST_RECHECK_FILE": str(run.folder / "changed")} if faulty else None
+            environment = {"OFFRAMP_TEST_RECHECK_FILE": str(run.folder / "changed"), "OFFRAMP_TEST_RECHECK_TIMES": str(self._rechecks)} if faulty else None
             run.deadline = time.monotonic() + PATIENCE_SECONDS
             run.start_producer()
             for _ in range(self._consumers):
@@ -86,11 +93,12 @@ class Deaths:
     def _disturb(self, run):
         """Kills one producer after another until the run is over or enough have died; how many."""
         died = 0
-        if not self._until(run, lambda: run.status().get("done_samples", 0) > 0):
+        attached = []
+        if not self._until(run, lambda: run.status().get("done_samples", 0) > 0 and _attach(run, attached)):
             return died
-        memory = RunMemory(run.run_dir)
+        memory = attached[0]
         try:
-            while len(self.told) < self._wanted and not self.wrong:
+            while self._goes_on():
                 time.sleep(self._random.uniform(0, self._spread))   # the moment of death
                 if _has_ended(run.producer):
                     break
@@ -180,6 +188,15 @@ class Deaths:
         return True
 
 
+def _attach(run, attached):
+    """Whether `attached` holds the run's memory by now."""
+    try:
+        attached.append(RunMemory(run.run_dir))
+    except FileNotFoundError:
+        return False    # pages are still being locked
+    return True
+
+
 def _told_its_account(run):
     return (run.run_dir / "producer-summary.json").exists()
 
@@ -222,12 +239,15 @@ def main():
     parser.add_argument("--consumers", type=int, default=2)
     parser.add_argument("--spread", type=float, default=0.05, help="seconds after a producer's first new batch in which it dies, at the latest")
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--rechecks", type=int, default=RECHECKS, help="times that a consumer reads a slab again while it holds it; it paces the run")
+    parser.add_argument("--at-most-seconds", type=float, default=float("inf"), help="after which nobody else is killed")
     parser.add_argument("--without-bytes", action="store_true", help="only the times: looking at the bytes takes some, and processors")
     parser.add_argument("--json", metavar="FILE", help="every death, with its steps")
     parser.add_argument("flags", nargs="*", help="the run's, after --")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
-    deaths = Deaths(options.flags or SMALL, options.deaths, options.consumers, options.spread, options.seed, not options.without_bytes).run()
+    deaths = Deaths(options.flags or SMALL, options.deaths, options.consumers, options.spread, options.seed, not options.without_bytes,
+                    options.rechecks, options.at_most_seconds).run()
     print(report(deaths))
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:

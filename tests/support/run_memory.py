@@ -27,8 +27,8 @@ def endpoint(run_dir):
 
 class RunMemory:
     """
-    Attaches to the run that is met in a directory; every span must be there. Owns: read-only mappings, until close().
-    Thread: one; sums are made by threads of its own. Errors: ValueError when the ledger is of another version.
+    Attaches to the run that is met in a directory. Owns: read-only mappings, until close(). Thread: one; sums are made by threads of its own.
+    Errors: ValueError when the ledger is of another version; FileNotFoundError while a span is not there yet, for a run begins before all are.
     """
 
     def __init__(self, run_dir):

@@ -12,6 +12,7 @@ namespace offramp::faulty {
 // Does what `inner` does, and reads the slab again and again while it holds it: its bytes must not change under a holder, whoever
 // died or was stopped meanwhile.
 //   OFFRAMP_TEST_RECHECK_FILE   a line is added to it for a slab that changed, before this program aborts
+//   OFFRAMP_TEST_RECHECK_TIMES  how often a slab is read again; 20 unless said
 class Rechecked final : public Processor {
   public:
     explicit Rechecked(std::unique_ptr<Processor> inner);
@@ -23,6 +24,7 @@ class Rechecked final : public Processor {
 
     std::unique_ptr<Processor> inner_;
     std::string file_;
+    std::uint64_t times_;
     RowHash hash_;
 };
 
