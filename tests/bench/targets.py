@@ -118,7 +118,8 @@ class SmallestOf:
 
 @dataclasses.dataclass(frozen=True)
 class CoresAllow:
-    """Our rate over what the machine's cores allow for the CPU time that a batch takes in all these contestants together."""
+    """Our rate over what the machine's cores allow for the CPU time that a batch takes in all these contestants together; where one of them
+    alone is slower than that, over its rate."""
     parts: tuple
     at_least: float
 
@@ -127,5 +128,7 @@ class CoresAllow:
         what, wanted = f"rate over what {result['cores']} cores allow for {', '.join(self.parts)} together", f"≥ {self.at_least}"
         if spent <= 0:
             return verdict(what, wanted, None, False)
-        ours, allowed = result["contestants"][result["ours"]]["rate"]["median"], 1000 * result["cores"] / spent
-        return verdict(what, wanted, ours / allowed, ours >= self.at_least * allowed, f"{ours / allowed:.3g} ({ours:.4g} of {allowed:.4g} /s)")
+        rates = {name: result["contestants"][name]["rate"]["median"] for name in self.parts} | {"cores": 1000 * result["cores"] / spent}
+        limit = min(rates, key=rates.get)
+        ours = result["contestants"][result["ours"]]["rate"]["median"]
+        return verdict(what, wanted, ours / rates[limit], ours >= self.at_least * rates[limit], f"{ours / rates[limit]:.3g} ({ours:.4g} of {rates[limit]:.4g} /s, {limit})")

@@ -384,11 +384,13 @@ class TargetsTest(unittest.TestCase):
     def test_what_the_cores_allow_is_for_the_cpu_time_of_all_parts_together(self):
         result = result_with()
         for name, producer, readers in (("limit", 20.0, 30.0), ("other", 250.0, 100.0)):
-            result["contestants"][name] = {"producer_cpu_ms_per_batch": {"median": producer}, "readers_cpu_ms_per_batch": {"median": readers}}
+            result["contestants"][name] = {"rate": {"median": 40.0}, "producer_cpu_ms_per_batch": {"median": producer}, "readers_cpu_ms_per_batch": {"median": readers}}
         found = targets.CoresAllow(("limit", "other"), 0.9).judge(result)     # four cores: ten batches a second
         self.assertAlmostEqual(0.99, found.value)
         self.assertTrue(found.reached)
-        self.assertIn("of 10 /s", found.found)
+        self.assertIn("of 10 /s, cores", found.found)
+        result["contestants"]["other"]["rate"]["median"] = 9.95     # no cores help there
+        self.assertIn("of 9.95 /s, other", targets.CoresAllow(("limit", "other"), 0.9).judge(result).found)
 
     def test_figures_by_themselves_and_over_others(self):
         result = result_with(contestants={"ours": {"figures": {"seconds": {"median": 0.4}, "p50_us": {"median": 40.0}}},
