@@ -12,5 +12,8 @@ def load(file):
     os.environ["AOTI_RUNTIME_CHECK_INPUTS"] = "1"
     # A compiler that finds no libstdc++.so links its archive into the model, and half of each copy would be used. With the process's own in the
     # global scope, as in a C++ program, the model takes that one.
-    ctypes.CDLL("libstdc++.so.6", mode=ctypes.RTLD_GLOBAL)
+    try:
+        ctypes.CDLL("libstdc++.so.6", mode=ctypes.RTLD_GLOBAL)
+    except OSError as problem:
+        raise RuntimeError(str(problem)) from problem
     return torch._inductor.aoti_load_package(str(file))

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, LaunchError, signal_name
 from offramp_launch.log_follower import size_of
 
 
@@ -63,13 +63,6 @@ class Child:
     def ending(self):
         """How it ended, in words."""
         return f"was killed by {signal_name(-self.status)}" if self.status < 0 else f"ended with exit code {self.status}"
-
-
-def signal_name(number):
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 class Account:

@@ -1,6 +1,7 @@
 """The exit codes of every program of the project: common/base/exit_code.hpp, mirrored (a test compares the two)."""
 
 import enum
+import signal
 
 
 class ExitCode(enum.IntEnum):
@@ -49,3 +50,18 @@ class LaunchError(Exception):
 def shell_code(status):
     """The exit code that a shell would give for a process's status: its own, or 128 and the signal."""
     return status if status >= 0 else 128 - status
+
+
+def signal_name(number):
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def code_of_command(command, status, fix=""):
+    """The exit code of a command's own process, which has said what was wrong, unless a signal took its word. Errors: LaunchError says so then."""
+    if status < 0:
+        raise LaunchError(f"{command} was killed by {signal_name(-status)}",
+                          "SIGKILL is mostly for want of memory; after another signal PYTHONFAULTHANDLER=1 shows where it was" + fix, shell_code(status))
+    return status

@@ -6,8 +6,7 @@ import subprocess
 
 from offramp_launch import toolchain
 from offramp_launch.arguments import take_values
-from offramp_launch.children import signal_name
-from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
+from offramp_launch.exit_code import ExitCode, LaunchError, code_of_command
 from offramp_launch.setting_up import prepare_environment
 from offramp_launch.steps import one_at_a_time
 
@@ -29,11 +28,7 @@ def start(places, argv):
         require_torch(places, python)
     status = subprocess.run([python, "-X", f"pycache_prefix={places.build / 'pycache'}", str(places.launch / "exporter"), *passed],
                             env=environment, check=False).returncode
-    if status < 0:
-        raise LaunchError(f"export was killed by {signal_name(-status)}; no model was written",
-                          "SIGKILL is mostly for want of memory (TORCHINDUCTOR_COMPILE_THREADS=1 needs the least); after another signal "
-                          "PYTHONFAULTHANDLER=1 shows where it was", shell_code(status))
-    return status
+    return code_of_command("export", status, ". TORCHINDUCTOR_COMPILE_THREADS=1 needs the least memory; a folder .offramp-export-* beside the model can be removed")
 
 
 def require_compiler(environment):

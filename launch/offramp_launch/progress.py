@@ -7,6 +7,7 @@ import time
 
 PLAIN_SECONDS = 5
 RATE_SECONDS = 10
+ENDS = ("ended", "abandoned", "failed")
 
 
 def describe(status, unit):
@@ -105,6 +106,7 @@ class PlainDisplay:
         self._unit = unit
         self._clock = clock
         self._next = 0.0
+        self._ended = False
         self._rate = Rate(clock)
 
     def note(self, text):
@@ -113,8 +115,9 @@ class PlainDisplay:
 
     def show(self, status):
         status = self._rate.update(status)
-        if status and self._clock() >= self._next:
-            self._next = self._clock() + PLAIN_SECONDS
+        ended = status.get("state") in ENDS
+        if status and (self._clock() >= self._next or ended and not self._ended):
+            self._next, self._ended = self._clock() + PLAIN_SECONDS, ended
             with contextlib.suppress(OSError, ValueError):
                 print(as_json(status, self._unit), flush=True)
 

@@ -14,8 +14,7 @@ import pathlib
 import subprocess
 
 from offramp_launch.arguments import take_switch, take_values
-from offramp_launch.children import signal_name
-from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
+from offramp_launch.exit_code import ExitCode, LaunchError, shell_code, signal_name
 from offramp_launch.run_dir import short_runs_folder
 from offramp_launch.sink import hide_password
 

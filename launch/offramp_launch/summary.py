@@ -3,7 +3,7 @@
 import json
 import pathlib
 
-from offramp_launch.children import signal_name
+from offramp_launch.exit_code import signal_name
 
 SHOWN_SKIPPED = 20
 

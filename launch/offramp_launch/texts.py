@@ -6,7 +6,7 @@ import subprocess
 from offramp_launch import toolchain
 from offramp_launch.arguments import take_values
 from offramp_launch.environment import install_requirements
-from offramp_launch.exit_code import shell_code
+from offramp_launch.exit_code import code_of_command
 from offramp_launch.setting_up import prepare_environment
 from offramp_launch.sink import is_postgres
 from offramp_launch.steps import one_at_a_time
@@ -37,5 +37,6 @@ def query(places, argv):
             wanted = [FOR_POSTGRES] if is_postgres(take_values(passed, ["--database"])[0].get("--database", "")) else []
             prepare_environment(places, flags, (REQUIREMENTS, *wanted))
     python = chosen.python or str(places.venv_python)
-    return shell_code(subprocess.run([python, "-X", f"pycache_prefix={places.build / 'pycache'}", str(places.launch / "searcher"), *passed],
-                                     check=False).returncode)
+    status = subprocess.run([python, "-X", f"pycache_prefix={places.build / 'pycache'}", str(places.launch / "searcher"), *passed],
+                            check=False).returncode
+    return code_of_command("query", status)

@@ -228,6 +228,14 @@ class ProgressTest(unittest.TestCase):
         self.assertEqual({"state": "running", "unit": "images", "done": 10, "total": 20, "per_second": 2, "seconds_left": 5,
                           "limiting_stage": "compute"}, lines[1])
 
+    def test_without_a_terminal_the_end_is_told_once_and_at_once(self):
+        now, out = [100.0], io.StringIO()
+        display = progress.PlainDisplay("images", clock=lambda: now[0])
+        with contextlib.redirect_stdout(out):
+            for now[0], state in ((100, "running"), (101, "running"), (102, "ended"), (103, "ended")):
+                display.show({"state": state, "done_samples": 7})
+        self.assertEqual(["running", "ended"], [json.loads(line)["progress"]["state"] for line in out.getvalue().splitlines()])
+
     def test_the_rate_is_that_of_the_last_ten_seconds(self):
         now = [0.0]
         rate = progress.Rate(clock=lambda: now[0])
