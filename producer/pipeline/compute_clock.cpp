@@ -32,11 +32,21 @@ void ComputeClock::settle() {
     batches_ = 0;   // the next batch is timed, whichever it is
 }
 
+ComputeTime ComputeClock::so_far() const {
+    const std::lock_guard lock(mutex_);
+    return so_far_;
+}
+
 void ComputeClock::close(Pair& pair) {
     if (!pair.open) return;
     pair.ended->wait();
     const std::uint64_t stands_for = std::min<std::uint64_t>(every_, batches_ - pair.first);
-    busy_ns_ += static_cast<std::uint64_t>(pair.ended->seconds_since(*pair.begun) * 1e9) * stands_for;
+    {
+        const double seconds = pair.ended->seconds_since(*pair.begun);
+        const std::lock_guard lock(mutex_);
+        so_far_.seconds += seconds * static_cast<double>(stands_for);
+        so_far_.batches += stands_for;
+    }
     timeline_.add("compute", pair.batch, *pair.begun, *pair.ended);
     pair.open = false;
 }

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "producer/cuda/device.hpp"
@@ -10,9 +10,14 @@
 
 namespace offramp {
 
+struct ComputeTime {
+    double seconds = 0;          // of the device
+    std::uint64_t batches = 0;   // whose time that is
+};
+
 // Adds up the time that a stream spends on batches, from pairs of events on the device, not from guesses on the host. Of small batches
 // only every n-th is timed, and stands for those up to the next one.
-// Borrows: device, timeline. Thread: begin() and end() from the stream's; busy_seconds() from any. Blocks: begin() when a timed batch
+// Borrows: device, timeline. Thread: begin() and end() from the stream's; so_far() from any. Blocks: begin() when a timed batch
 // `depth` batches ago is unfinished: it then waits for that one, which also bounds how far the host runs ahead of the device.
 class ComputeClock {
  public:
@@ -21,9 +26,9 @@ class ComputeClock {
 
     void begin(Stream& stream, std::uint64_t batch);
     void end(Stream& stream);
-    // Waits for what was begun, so that busy_seconds() holds all of it.
+    // Waits for what was begun, so that so_far() holds all of it.
     void settle();
-    double busy_seconds() const { return static_cast<double>(busy_ns_) / 1e9; }
+    ComputeTime so_far() const;
 
  private:
     struct Pair {
@@ -39,7 +44,8 @@ class ComputeClock {
     std::vector<Pair> pairs_;
     std::size_t next_ = 0;
     std::uint64_t batches_ = 0;   // since the start, or since the last settle()
-    std::atomic<std::uint64_t> busy_ns_{0};
+    mutable std::mutex mutex_;    // so_far_'s
+    ComputeTime so_far_;
 };
 
 }  // namespace offramp

@@ -33,7 +33,7 @@ class Inference {
     bool run(Prefetcher& input, OutputSink& sink, std::uint64_t batches = kAllBatches);
     static constexpr std::uint64_t kAllBatches = ~std::uint64_t{0};
 
-    double busy_seconds() const { return clock_.busy_seconds(); }
+    ComputeTime computed() const { return clock_.so_far(); }
     double output_wait_seconds() const { return static_cast<double>(output_wait_ns_) / 1e9; }
 
  private:

@@ -53,6 +53,7 @@ struct RunFigures {
     Amount dropped_when_full;          // of them: the latter
     std::vector<SkippedItem> skipped_items;   // the first of them
     double compute_busy_seconds = 0;   // of the device
+    std::uint64_t compute_busy_batches = 0;   // whose time that is: those of the last few batches are not known yet
     double copy_seconds = 0;           // of the copy engine
     double input_wait_seconds = 0;     // the model waited for input
     double slab_wait_seconds = 0;      // the egress waited for a free slab

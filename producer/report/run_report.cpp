@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "common/base/clock.hpp"
 #include "common/base/log.hpp"
 #include "common/base/whole_file.hpp"
 
@@ -110,21 +112,31 @@ Rate steady_rate(const RunFacts& facts, const RunFigures& figures) {
     return rate;
 }
 
-// What a first status is compared with, which may be the last one, too. A producer that has taken a run over knows its predecessor's figures only
-// as they are now.
-RunFigures figures_at_start(const RunFacts& facts, const RunFigures& now) {
+// What a first status is compared with. A producer that has taken a run over knows its predecessor's figures only as they are now.
+RunFigures figures_at_start(const RunFacts& facts, std::uint64_t began_ns, const RunFigures& now) {
     if (facts.producers > 1) return now;
     RunFigures figures;
-    figures.at_ns = facts.began_ns;
+    figures.at_ns = began_ns;
     return figures;
+}
+
+// That were there at any time between the two.
+std::size_t consumers_at_work(const RunFigures& before, const RunFigures& now) {
+    std::set<std::uint64_t> gone;
+    for (const ConsumerReport& consumer : before.broker.consumers)
+        if (!consumer.end.empty()) gone.insert(consumer.session);
+    return static_cast<std::size_t>(std::count_if(now.broker.consumers.begin(), now.broker.consumers.end(),
+                                                  [&](const ConsumerReport& consumer) { return !gone.contains(consumer.session); }));
 }
 
 }  // namespace
 
-RunReport::RunReport(std::string run_dir, RunFacts facts) : run_dir_(std::move(run_dir)), facts_(std::move(facts)) {}
+RunReport::RunReport(std::string run_dir, RunFacts facts)
+    : run_dir_(std::move(run_dir)), facts_(std::move(facts)), began_ns_(now_ns()) {}
 
 void RunReport::write_status(const RunFigures& figures) {
-    write_or_warn(run_dir_ + "/status.json", status_json(facts_, before_ ? *before_ : figures_at_start(facts_, figures), figures));
+    const RunFigures& before = before_ ? *before_ : before_.emplace(figures_at_start(facts_, began_ns_, figures));
+    write_or_warn(run_dir_ + "/status.json", status_json(facts_, before, figures));
     before_ = figures;
 }
 
@@ -134,7 +146,7 @@ void RunReport::write_summary(const RunFigures& figures, std::optional<ExitCode>
 
 std::string RunReport::limiting_stage(const RunFigures& before, const RunFigures& now) {
     const double seconds = seconds_between(before.at_ns, now.at_ns);
-    if (seconds <= 0 || now.state == "starting") return "starting";
+    if (seconds <= 0) return "starting";
     struct Wait {
         const char* stage;
         double share;
@@ -153,11 +165,7 @@ std::string RunReport::status_json(const RunFacts& facts, const RunFigures& befo
     const std::uint64_t done = facts.done_before + now.broker.completed.samples + now.skipped + now.broker.quarantined.samples;
     double busy = 0;
     double busy_before = 0;
-    std::size_t living = 0;
-    for (const ConsumerReport& consumer : now.broker.consumers) {
-        busy += consumer.busy_seconds;
-        living += consumer.end.empty() ? 1U : 0U;
-    }
+    for (const ConsumerReport& consumer : now.broker.consumers) busy += consumer.busy_seconds;
     for (const ConsumerReport& consumer : before.broker.consumers) busy_before += consumer.busy_seconds;
     json slabs = json::object();
     for (std::size_t state = 0; state < kSlabStates; ++state)
@@ -178,10 +186,12 @@ std::string RunReport::status_json(const RunFacts& facts, const RunFigures& befo
         {"now_ns", now.at_ns},
         {"samples_per_second",
          per_second(static_cast<double>(now.broker.completed.samples - before.broker.completed.samples), seconds)},
+        {"compute_busy_seconds", now.compute_busy_seconds},
+        {"compute_busy_batches", now.compute_busy_batches},
         {"gpu_share", std::clamp(per_second(now.compute_busy_seconds - before.compute_busy_seconds, seconds), 0.0, 1.0)},
         {"consumer_share",
-         std::clamp(per_second(busy - busy_before, seconds * static_cast<double>(std::max<std::size_t>(1, living))), 0.0,
-                    1.0)},
+         std::clamp(per_second(busy - busy_before, seconds * static_cast<double>(std::max<std::size_t>(1, consumers_at_work(before, now)))),
+                    0.0, 1.0)},
         {"limiting_stage", limiting_stage(before, now)},
         {"slabs", slabs},
         {"consumers", consumers_json(now.broker, false)},
@@ -259,6 +269,7 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& fig
         {"samples_per_second", rate.samples},
         {"gigabytes_per_second", rate.bytes / 1e9},
         {"compute_busy_seconds", figures.compute_busy_seconds},
+        {"compute_busy_batches", figures.compute_busy_batches},
         {"copy_seconds", figures.copy_seconds},
         {"input_wait_seconds", figures.input_wait_seconds},
         {"slab_wait_seconds", figures.slab_wait_seconds},

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -13,6 +14,7 @@ namespace offramp {
 // report must not end a run.
 class RunReport {
  public:
+    // Work begins now: the first status, which may be the last one, too, is about what was done since.
     RunReport(std::string run_dir, RunFacts facts);
 
     void write_status(const RunFigures& figures);
@@ -28,6 +30,7 @@ class RunReport {
  private:
     std::string run_dir_;
     RunFacts facts_;
+    std::uint64_t began_ns_;    // work, not the program: the model is loaded by then
     std::optional<RunFigures> before_;
 };
 

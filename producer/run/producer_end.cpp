@@ -96,11 +96,13 @@ void ProducerRun::beat() {
 RunFigures ProducerRun::figures() const {
     const Prefetcher::Progress input = input_->progress();
     const OutputFigures output = egress_->figures();
+    const ComputeTime computed = inference_->computed();
     RunFigures figures{.broker = delivery_->report(),
                        .sourced = sourced_before_ + input.items_delivered,
                        .skipped = former_.holes + input.holes_delivered,
                        .skipped_items = input_->skipped().list(),
-                       .compute_busy_seconds = inference_->busy_seconds(),
+                       .compute_busy_seconds = computed.seconds,
+                       .compute_busy_batches = computed.batches,
                        .copy_seconds = output.copy_seconds,
                        .input_wait_seconds = input.next_blocked_seconds,
                        .slab_wait_seconds = exchange_->wait_seconds(),

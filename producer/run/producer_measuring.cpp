@@ -61,7 +61,7 @@ MeasuredFigures ProducerRun::figures_so_far() const {
     return {.at_ns = now_ns(),
             .batches = delivery_->report().completed.batches,
             .copy_bytes = output.bytes_copied,
-            .compute_seconds = inference_->busy_seconds(),
+            .compute_seconds = inference_->computed().seconds,
             .copy_seconds = output.copy_seconds,
             .h2d_seconds = input_->progress().h2d_seconds,
             .producer_cpu_seconds = cpu_seconds()};

@@ -50,6 +50,8 @@ class Rungs(unittest.TestCase):
                 self.assertTrue(summary["conserved"])
                 self.assertEqual(summary["rung"], rung)
                 self.assertEqual(summary["batches"]["released"], 40)
+                self.assertEqual(summary["compute_busy_batches"], 40)
+                self.assertGreater(summary["compute_busy_seconds"], 0)
 
     def test_a_batch_cut_into_slabs_gives_them_too(self):
         wanted, _, _ = run_rung("streams")

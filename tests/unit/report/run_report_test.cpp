@@ -1,0 +1,83 @@
+#include "producer/report/run_report.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <initializer_list>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/clock.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr std::uint64_t kSecond = 1'000'000'000;
+
+class RunReportTest : public ::testing::Test {
+ protected:
+    RunReportTest() : folder_(::testing::TempDir() + "run_report_test") { std::filesystem::create_directories(folder_); }
+    ~RunReportTest() override { std::filesystem::remove_all(folder_); }
+
+    nlohmann::json status() const { return nlohmann::json::parse(std::ifstream(folder_ + "/status.json")); }
+
+    // `seconds` after now.
+    static RunFigures figures(std::uint64_t seconds, std::uint64_t samples, std::initializer_list<double> consumers_busy, const char* end = "") {
+        RunFigures figures;
+        figures.state = "running";
+        figures.at_ns = now_ns() + seconds * kSecond;
+        figures.broker.completed.samples = samples;
+        for (const double busy : consumers_busy) {
+            ConsumerReport consumer;
+            consumer.session = figures.broker.consumers.size() + 1;
+            consumer.busy_seconds = busy;
+            consumer.end = end;
+            figures.broker.consumers.push_back(consumer);
+        }
+        return figures;
+    }
+
+    std::string folder_;
+};
+
+TEST_F(RunReportTest, AFirstStatusIsAboutWhatWasDoneSinceWorkBegan) {
+    RunReport report(folder_, RunFacts{.began_ns = now_ns() - 100 * kSecond});   // a model that takes long to load
+    RunFigures now = figures(10, 50, {2.0, 4.0}, "goodbye");                      // it is the last one, too
+    now.state = "ended";
+    now.compute_busy_seconds = 5;
+    now.input_wait_seconds = 4;
+    report.write_status(now);
+    EXPECT_NEAR(5, status()["samples_per_second"].get<double>(), 0.1);
+    EXPECT_NEAR(0.5, status()["gpu_share"].get<double>(), 0.01);
+    EXPECT_NEAR(0.3, status()["consumer_share"].get<double>(), 0.01);
+    EXPECT_EQ("input", status()["limiting_stage"]);
+}
+
+TEST_F(RunReportTest, ALaterOneIsAboutTheTimeSinceTheOneBefore) {
+    RunReport report(folder_, {});
+    report.write_status(figures(10, 50, {2.0, 4.0}));
+    report.write_status(figures(20, 70, {7.0, 4.0}));
+    EXPECT_NEAR(2, status()["samples_per_second"].get<double>(), 0.1);
+    EXPECT_NEAR(0.25, status()["consumer_share"].get<double>(), 0.01);
+}
+
+TEST_F(RunReportTest, ConsumersThatWereGoneAlreadyHaveNoShare) {
+    RunFigures before = figures(10, 50, {2.0, 4.0});
+    before.broker.consumers[1].end = "died";
+    RunFigures now = figures(20, 70, {7.0, 4.0});
+    now.broker.consumers[1].end = "died";
+    EXPECT_NEAR(0.5, nlohmann::json::parse(RunReport::status_json({}, before, now))["consumer_share"].get<double>(), 0.01);
+}
+
+TEST_F(RunReportTest, WhoTakesARunOverDoesNotClaimWhatItsPredecessorDid) {
+    RunReport report(folder_, RunFacts{.producers = 2});
+    report.write_status(figures(1, 5000, {60.0}));
+    EXPECT_EQ(0, status()["samples_per_second"]);
+    EXPECT_EQ("starting", status()["limiting_stage"]);
+    report.write_status(figures(11, 5020, {61.0}));
+    EXPECT_NEAR(2, status()["samples_per_second"].get<double>(), 0.1);
+}
+
+}  // namespace
+}  // namespace offramp
