@@ -40,6 +40,7 @@ class Window:
     readers_private_mib: float
     stage: str
     producer_threads_cpu_ms_per_batch: dict = dataclasses.field(default_factory=dict)
+    compute_ms_per_batch: float | None = None   # of the device, by pairs of events; None where the program does not say
 
 
 def between(first, last, batch):
@@ -61,7 +62,15 @@ def between(first, last, batch):
                   producer_private_mib=last.producer.private_kib / 1024, readers_private_mib=last.readers.private_kib / 1024,
                   stage=last.stage,
                   producer_threads_cpu_ms_per_batch={name: (seconds - first.producer_threads.get(name, 0)) * 1000 * per_batch
-                                                     for name, seconds in last.producer_threads.items()})
+                                                     for name, seconds in last.producer_threads.items()},
+                  compute_ms_per_batch=computed(first.compute, last.compute))
+
+
+def computed(first, last):
+    """Milliseconds a batch between two counts of (seconds, batches)."""
+    if first is None or last is None or last[1] <= first[1]:
+        return None
+    return 1000 * (last[0] - first[0]) / (last[1] - first[1])
 
 
 def load(programs, batch, pace):

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import typing
 
 from contest import between
 from given import Given
@@ -53,6 +54,15 @@ class ContestantError(Exception):
     """A contestant could not be started, died, or came to a halt; the text ends with what it logged last."""
 
 
+class Progress(typing.NamedTuple):
+    """How far a contestant says it is."""
+    samples: int = 0
+    release_ns: int = 0
+    payload_bytes: int = 0
+    stage: str = ""
+    compute: tuple | None = None
+
+
 @dataclasses.dataclass(frozen=True)
 class Look:
     """What a contestant had done at one moment."""
@@ -64,6 +74,7 @@ class Look:
     readers: Usage
     stage: str = ""            # what the program itself names as the stage that holds the rest back
     producer_threads: dict = dataclasses.field(default_factory=dict)   # CPU seconds by name
+    compute: tuple | None = None   # seconds that the device has computed, and the batches whose they are; None where the program does not say
 
 
 class Program:
@@ -77,7 +88,7 @@ class Program:
         self._readers = []
         self._ended = False
 
-    # A subclass says how it is started, and how far it is: (samples, release_ns, bytes, stage).
+    # A subclass says how it is started, and how far it is: a Progress.
     def start(self):
         raise NotImplementedError
 
@@ -85,7 +96,7 @@ class Program:
         raise NotImplementedError
 
     def wait_until_warm(self, samples):
-        self._until(lambda: self.progress()[0] >= samples, self._places.start_seconds, f"{samples} samples of warm-up")
+        self._until(lambda: self.progress().samples >= samples, self._places.start_seconds, f"{samples} samples of warm-up")
         self._readers = [pid for pid in members_of(self._groups()) if pid != self._children[0].pid]
 
     def run_on(self, seconds):
@@ -100,10 +111,9 @@ class Program:
     def look_after(self, release_ns, more_than):
         """The first look whose newest release came at `release_ns` or later and that counts more than `more_than` samples."""
         seen = self._until(lambda: self._progress_if(release_ns, more_than), STALL_SECONDS, "progress")
-        samples, at_ns, payload_bytes, stage = seen
         producer = self._children[0].pid
-        return Look(samples, at_ns, payload_bytes, time.monotonic_ns(), usage_of_all([producer, *self._producers_own()]), usage_of_all(self._readers),
-                    stage, cpu_by_thread(producer))
+        return Look(seen.samples, seen.release_ns, seen.payload_bytes, time.monotonic_ns(), usage_of_all([producer, *self._producers_own()]),
+                    usage_of_all(self._readers), seen.stage, cpu_by_thread(producer), seen.compute)
 
     def window(self, batch, pace):
         """Runs for one window and is stopped again; `batch`: samples in what the row counts."""
@@ -167,7 +177,7 @@ class Program:
 
     def _progress_if(self, release_ns, more_than):
         seen = self.progress()
-        return seen if seen[1] >= release_ns and seen[0] > more_than else None
+        return seen if seen.release_ns >= release_ns and seen.samples > more_than else None
 
     def _until(self, holds, seconds, what):
         deadline = time.monotonic() + seconds
@@ -226,8 +236,9 @@ class OfframpRun(Program):
     def progress(self):
         status = self.status()
         if status is None:
-            return 0, 0, 0, ""
-        return status["released_samples"], status["last_release_ns"], status["released_bytes"], status["limiting_stage"]
+            return Progress()
+        return Progress(status["released_samples"], status["last_release_ns"], status["released_bytes"], status["limiting_stage"],
+                        (status["compute_busy_seconds"], status["compute_busy_batches"]))
 
     def facts(self):
         with contextlib.suppress(OSError, ValueError):
@@ -273,7 +284,7 @@ class Peer(Program):
         self._spawn("peer", [*python_command(self._program), *self._flags, "--progress", self._progress_file], python_environment())
 
     def progress(self):
-        return *self._progress.read(), ""
+        return Progress(*self._progress.read())
 
     def pause(self):
         super().pause()

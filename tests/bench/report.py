@@ -48,15 +48,15 @@ def row_table(result):
 
 def contest_table(result):
     ours = result["ours"]
-    lines = [f"| contestant | {result['unit']}/s | payload | {ours} over it | CPU ms a {singular(result['unit'])}: producer, readers | "
-             "page faults a batch | private MiB |", "|---|---|---|---|---|---|---|"]
+    lines = [f"| contestant | {result['unit']}/s | payload | {ours} over it | compute ms a batch | CPU ms a {singular(result['unit'])}: producer, readers | "
+             "page faults a batch | private MiB |", "|---|---|---|---|---|---|---|---|"]
     for name, figures in result["contestants"].items():
         found = result["ratios_of"].get(ours, {}).get(name)
         over = interval(found) if found else "–"
         rate = figures["rate"]
         middle = {key: value["median"] for key, value in figures.items() if isinstance(value, dict) and "median" in value}
         lines.append(f"| {name} | {rate['median']:.5g} ({rate['min']:.5g}–{rate['max']:.5g}) | "
-                     f"{bandwidth(rate['median'] * middle['bytes_per_batch'])} | {over} | "
+                     f"{bandwidth(rate['median'] * middle['bytes_per_batch'])} | {over} | {milliseconds(figures.get('compute_ms_per_batch'))} | "
                      f"{middle['producer_cpu_ms_per_batch']:.3g}, {middle['readers_cpu_ms_per_batch']:.3g} | "
                      f"{middle['producer_faults_per_batch']:.2g}, {middle['readers_faults_per_batch']:.2g} | "
                      f"{middle['producer_private_mib']:.0f}, {middle['readers_private_mib']:.0f} |")
@@ -71,6 +71,10 @@ def thread_lines(result):
     threads = result["contestants"][result["ours"]].get("producer_threads_cpu_ms_per_batch") or {}
     shown = [f"{name} {ms:.3g}" for name, ms in threads.items() if ms > 0.02 * sum(threads.values())]
     return [f"\nCPU of {result['ours']}'s producer by thread, ms a {singular(result['unit'])}: {', '.join(shown)}"] if shown else []
+
+
+def milliseconds(found):
+    return f"{found['median']:.4g} ({found['min']:.4g}–{found['max']:.4g})" if found else "–"
 
 
 def interval(ratio):
@@ -91,10 +95,10 @@ def started_lines(result):
 
 
 def curve_table(result):
-    lines = ["| consumers | batches/s | compute alone beside it | E |", "|---|---|---|---|"]
+    lines = ["| consumers | batches/s | compute alone beside it | E | compute ms a batch: its, alone |", "|---|---|---|---|---|"]
     for point in result["curve"]:
         lines.append(f"| {point['consumers']} | {point['rate']['median']:.5g} ({point['rate']['min']:.5g}–{point['rate']['max']:.5g}) | "
-                     f"{point['limit']['median']:.5g} | {interval(point['ratio'])} |")
+                     f"{point['limit']['median']:.5g} | {interval(point['ratio'])} | {milliseconds(point['compute'])}, {milliseconds(point['compute_of_limit'])} |")
     return lines
 
 

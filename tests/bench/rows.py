@@ -126,10 +126,16 @@ def contest(row, builder, pace, result, tell):
         own = windows[program.name]
         result["contestants"][program.name] = {
             "rate": spread(rates[program.name]), **{field: spread([getattr(window, field) for window in own]) for field in PER_WINDOW},
-            "producer_threads_cpu_ms_per_batch": threads_of(own),
+            "compute_ms_per_batch": computed_by(own), "producer_threads_cpu_ms_per_batch": threads_of(own),
             "stages": sorted({window.stage for window in own if window.stage}), "windows": [dataclasses.asdict(window) for window in own],
             "facts": program.facts()}
     result["ratios_of"] = {mine: {other: ratio(rates[mine], rates[other]) for other in rates if other != mine} for mine in rates}
+
+
+def computed_by(windows):
+    """The device's time a batch; None where the program does not say it."""
+    known = [window.compute_ms_per_batch for window in windows if window.compute_ms_per_batch is not None]
+    return spread(known) if known else None
 
 
 def threads_of(windows):
@@ -199,7 +205,8 @@ def curve(row, builder, pace, result, tell):
                 windows[name].append(programs[name].window(row.batch, pace))
         rates = {name: [window.batches_per_second for window in own] for name, own in windows.items()}
         point = {"consumers": consumers, "rate": spread(rates[ours.name]), "limit": spread(rates[limit.name]),
-                 "ratio": ratio(rates[ours.name], rates[limit.name])}
+                 "ratio": ratio(rates[ours.name], rates[limit.name]), "compute": computed_by(windows[ours.name]),
+                 "compute_of_limit": computed_by(windows[limit.name])}
         result["curve"].append(point)
         for name, own in windows.items():
             every[name] += [{"consumers": consumers, **dataclasses.asdict(window)} for window in own]

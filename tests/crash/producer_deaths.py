@@ -58,8 +58,10 @@ class Deaths:
             died = len(self.told)
             if self._one_run(disturb=True) != undisturbed:
                 self.wrong.append("outputs differ from the undisturbed run's")
-            if len(self.told) == died:
+            if len(self.told) == died and time.monotonic() < self._end:
                 self.wrong.append("a run was over before its producer could be killed: give more --batches")
+        if not self.told and not self.wrong:
+            self.wrong.append("the time was up before anybody died")
         if shared_memory() - before:
             self.wrong.append(f"left in /dev/shm: {sorted(shared_memory() - before)}")
         return self

@@ -40,7 +40,7 @@ class RunMemory:
             raise ValueError(f"the ledger is of version {version}, this looks at version {VERSION}")
         self._slots = HEADER_BYTES + consumers * CONSUMER_BYTES
         self._account = self._slots + self.slabs * SLOT_BYTES
-        self._spans = [self._attach(f"s{index}") for index in range(spans)]
+        self._spans = [self._attach(f"s{index}", min(self._per_span, self.slabs - index * self._per_span) * self.slab_bytes) for index in range(spans)]
         self._views = [memoryview(span) for span in self._spans]
         self._pool = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
 
@@ -81,8 +81,10 @@ class RunMemory:
         begin = slab % self._per_span * self.slab_bytes
         return self._views[slab // self._per_span][begin:begin + self.slab_bytes]
 
-    def _attach(self, name):
+    def _attach(self, name, least_bytes=1):
         with open(SHM / (self._prefix + name), "rb") as file:
+            if os.fstat(file.fileno()).st_size < least_bytes:
+                raise FileNotFoundError(f"{name} is not whole yet")
             return mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED, mmap.PROT_READ)
 
 

@@ -3,6 +3,7 @@ fail."""
 
 import argparse
 import contextlib
+import dataclasses
 import importlib.util
 import json
 import math
@@ -70,6 +71,12 @@ class ContestTest(unittest.TestCase):
         self.assertAlmostEqual(2, window.producer_faults_per_batch)
         self.assertAlmostEqual(800, window.bytes_per_batch)
         self.assertEqual((2, 1), (window.producer_private_mib, window.readers_private_mib))
+        self.assertIsNone(window.compute_ms_per_batch, "nobody said what the device computes")
+
+    def test_the_devices_time_is_that_of_the_batches_whose_it_is(self):
+        first, last = (dataclasses.replace(self.look(samples, at, at), compute=compute) for samples, at, compute in ((80, 10.0, (1.5, 7)), (160, 14.0, (2.4, 16))))
+        self.assertAlmostEqual(100, contest.between(first, last, 8).compute_ms_per_batch)
+        self.assertIsNone(contest.between(first, dataclasses.replace(last, compute=first.compute), 8).compute_ms_per_batch)
 
     @staticmethod
     def follows(orders):
@@ -423,9 +430,10 @@ class ReportTest(unittest.TestCase):
 
     def test_a_curve_has_an_interval_at_each_point_and_no_figures_over_all_of_them(self):
         ratio = {"median": 0.9, "mean": 0.9, "low": 0.8, "high": 1.0}
-        point = {"consumers": 3, "rate": {"median": 9, "min": 8, "max": 10}, "limit": {"median": 10, "min": 10, "max": 10}, "ratio": ratio}
+        point = {"consumers": 3, "rate": {"median": 9, "min": 8, "max": 10}, "limit": {"median": 10, "min": 10, "max": 10}, "ratio": ratio,
+                 "compute": {"median": 90.5, "min": 90, "max": 91}, "compute_of_limit": None}
         text = report.row_table(result_with(kind="curve", curve=[point], contestants={"ours": {"windows": []}}))
-        self.assertIn("| 3 | 9 (8–10) | 10 | 0.9 [0.8, 1] |", text)
+        self.assertIn("| 3 | 9 (8–10) | 10 | 0.9 [0.8, 1] | 90.5 (90–91), – |", text)
         self.assertNotIn("| contestant |", text)
 
     def test_a_failed_row_says_why_in_both_tables(self):
