@@ -13,9 +13,8 @@ def run_benchmark(places, flags, argv):
     """Becomes the benchmark; its exit code is the command's."""
     if not os.environ.get("OFFRAMP_BIN_DIR"):
         set_up_benchmark(places, flags)
-    command = [python_with_torch(places, flags), "-X", f"pycache_prefix={places.build / 'pycache'}", places.root / "tests/bench/bench.py",
-               "--bin", places.programs(), *argv]
-    os.execv(command[0], [str(part) for part in command])
+    python = python_with_torch(places, flags)
+    os.execv(python, [*places.python_command(python, places.root / "tests/bench/bench.py"), "--bin", str(places.programs()), *argv])
 
 
 def python_with_torch(places, flags):

@@ -67,8 +67,7 @@ def requirements_of(argv, environment=os.environ):
 def continue_set_up(places, command, function, argv):
     """Goes on in the set-up's own Python, where there is one."""
     if places.venv_python.exists() and sys.prefix != str(places.venv):
-        os.execv(places.venv_python, [str(places.venv_python), "-E", "-s", "-X", f"pycache_prefix={places.build / 'pycache'}",
-                                      str(places.launch / "offramp_launch"), command, *argv])
+        os.execv(places.venv_python, [*places.python_command(places.venv_python, places.launch / "offramp_launch", "-E", "-s"), command, *argv])
     return function(places, argv)
 
 

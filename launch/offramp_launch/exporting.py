@@ -26,8 +26,7 @@ def start(places, argv):
     if not asks_for_help:
         require_compiler(environment)
         require_torch(places, python)
-    status = subprocess.run([python, "-X", f"pycache_prefix={places.build / 'pycache'}", str(places.launch / "exporter"), *passed],
-                            env=environment, check=False).returncode
+    status = subprocess.run([*places.python_command(python, places.launch / "exporter"), *passed], env=environment, check=False).returncode
     return code_of_command("export", status, ". TORCHINDUCTOR_COMPILE_THREADS=1 needs the least memory; a folder .offramp-export-* beside the model can be removed")
 
 

@@ -24,6 +24,10 @@ class Places:
         """The folder of the producer and the consumer."""
         return pathlib.Path(os.environ.get("OFFRAMP_BIN_DIR") or self.build_folder("release") / "bin").absolute()
 
+    def python_command(self, python, script, *options):
+        """Runs a script, or a folder of one, of the repository's; what is compiled of it goes to the build folder."""
+        return [str(python), *options, "-X", f"pycache_prefix={self.build / 'pycache'}", str(script)]
+
     def producer(self):
         return self.programs() / "offramp-producer"
 

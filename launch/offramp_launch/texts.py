@@ -37,6 +37,4 @@ def query(places, argv):
             wanted = [FOR_POSTGRES] if is_postgres(take_values(passed, ["--database"])[0].get("--database", "")) else []
             prepare_environment(places, flags, (REQUIREMENTS, *wanted))
     python = chosen.python or str(places.venv_python)
-    status = subprocess.run([python, "-X", f"pycache_prefix={places.build / 'pycache'}", str(places.launch / "searcher"), *passed],
-                            check=False).returncode
-    return code_of_command("query", status)
+    return code_of_command("query", subprocess.run([*places.python_command(python, places.launch / "searcher"), *passed], check=False).returncode)
