@@ -112,14 +112,6 @@ Rate steady_rate(const RunFacts& facts, const RunFigures& figures) {
     return rate;
 }
 
-// What a first status is compared with. A producer that has taken a run over knows its predecessor's figures only as they are now.
-RunFigures figures_at_start(const RunFacts& facts, std::uint64_t began_ns, const RunFigures& now) {
-    if (facts.producers > 1) return now;
-    RunFigures figures;
-    figures.at_ns = began_ns;
-    return figures;
-}
-
 // That were there at any time between the two.
 std::size_t consumers_at_work(const RunFigures& before, const RunFigures& now) {
     std::set<std::uint64_t> gone;
@@ -131,12 +123,14 @@ std::size_t consumers_at_work(const RunFigures& before, const RunFigures& now) {
 
 }  // namespace
 
-RunReport::RunReport(std::string run_dir, RunFacts facts)
-    : run_dir_(std::move(run_dir)), facts_(std::move(facts)), began_ns_(now_ns()) {}
+RunReport::RunReport(std::string run_dir, RunFacts facts) : run_dir_(std::move(run_dir)), facts_(std::move(facts)) {
+    if (facts_.producers > 1) return;   // its predecessors' figures are known from the first status on
+    before_.emplace();
+    before_->at_ns = now_ns();
+}
 
 void RunReport::write_status(const RunFigures& figures) {
-    const RunFigures& before = before_ ? *before_ : before_.emplace(figures_at_start(facts_, began_ns_, figures));
-    write_or_warn(run_dir_ + "/status.json", status_json(facts_, before, figures));
+    write_or_warn(run_dir_ + "/status.json", status_json(facts_, before_.value_or(figures), figures));
     before_ = figures;
 }
 

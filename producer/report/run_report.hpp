@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -30,7 +29,6 @@ class RunReport {
  private:
     std::string run_dir_;
     RunFacts facts_;
-    std::uint64_t began_ns_;    // work, not the program: the model is loaded by then
     std::optional<RunFigures> before_;
 };
 

@@ -2,13 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 #include <initializer_list>
-
 #include <nlohmann/json.hpp>
 
 #include "common/base/clock.hpp"
+#include "tests/unit/transport/temporary_folder.hpp"
 
 namespace offramp {
 namespace {
@@ -17,10 +16,7 @@ constexpr std::uint64_t kSecond = 1'000'000'000;
 
 class RunReportTest : public ::testing::Test {
  protected:
-    RunReportTest() : folder_(::testing::TempDir() + "run_report_test") { std::filesystem::create_directories(folder_); }
-    ~RunReportTest() override { std::filesystem::remove_all(folder_); }
-
-    nlohmann::json status() const { return nlohmann::json::parse(std::ifstream(folder_ + "/status.json")); }
+    nlohmann::json status() const { return nlohmann::json::parse(std::ifstream(folder_.file("status.json"))); }
 
     // `seconds` after now.
     static RunFigures figures(std::uint64_t seconds, std::uint64_t samples, std::initializer_list<double> consumers_busy, const char* end = "") {
@@ -38,11 +34,11 @@ class RunReportTest : public ::testing::Test {
         return figures;
     }
 
-    std::string folder_;
+    testing::TemporaryFolder folder_;
 };
 
 TEST_F(RunReportTest, AFirstStatusIsAboutWhatWasDoneSinceWorkBegan) {
-    RunReport report(folder_, RunFacts{.began_ns = now_ns() - 100 * kSecond});   // a model that takes long to load
+    RunReport report(folder_.path(), RunFacts{.began_ns = now_ns() - 100 * kSecond});   // a model that takes long to load
     RunFigures now = figures(10, 50, {2.0, 4.0}, "goodbye");                      // it is the last one, too
     now.state = "ended";
     now.compute_busy_seconds = 5;
@@ -55,7 +51,7 @@ TEST_F(RunReportTest, AFirstStatusIsAboutWhatWasDoneSinceWorkBegan) {
 }
 
 TEST_F(RunReportTest, ALaterOneIsAboutTheTimeSinceTheOneBefore) {
-    RunReport report(folder_, {});
+    RunReport report(folder_.path(), {});
     report.write_status(figures(10, 50, {2.0, 4.0}));
     report.write_status(figures(20, 70, {7.0, 4.0}));
     EXPECT_NEAR(2, status()["samples_per_second"].get<double>(), 0.1);
@@ -71,7 +67,7 @@ TEST_F(RunReportTest, ConsumersThatWereGoneAlreadyHaveNoShare) {
 }
 
 TEST_F(RunReportTest, WhoTakesARunOverDoesNotClaimWhatItsPredecessorDid) {
-    RunReport report(folder_, RunFacts{.producers = 2});
+    RunReport report(folder_.path(), RunFacts{.producers = 2});
     report.write_status(figures(1, 5000, {60.0}));
     EXPECT_EQ(0, status()["samples_per_second"]);
     EXPECT_EQ("starting", status()["limiting_stage"]);
