@@ -32,7 +32,6 @@ from tests.support.run_memory import RunMemory, changed_pages, endpoint  # noqa:
 SMALL = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "8", "--batches", "1500", "--slabs", "6", "--processor", "checksum",
          "--status-seconds", "0.05")
 PATIENCE_SECONDS = 120      # for one death and what follows it
-RECHECKS = 20
 LOOK_SECONDS = 0.0002       # from one look at the ledger to the next
 STEPS = ("killed, until its pidfd says so", "reaped", "started, until it has the ledger", "until consumers can come back",
          "until the first slab is done with", "until the first new batch is published")
@@ -42,7 +41,7 @@ KEPT = ("ready", "leased")
 class Deaths:
     """Runs until so many producers have died, or the time is up. `told` has a dict a death; `wrong`, a text a fault."""
 
-    def __init__(self, flags, deaths, consumers, spread, seed, look_at_bytes=True, rechecks=RECHECKS, seconds=float("inf")):
+    def __init__(self, flags, deaths, consumers, spread, seed, look_at_bytes=True, rechecks=None, seconds=float("inf")):
         self._flags, self._wanted, self._consumers, self._spread = flags, deaths, consumers, spread
         self._rechecks, self._end = rechecks, time.monotonic() + seconds
         self._look_at_bytes = look_at_bytes
@@ -74,7 +73,9 @@ class Deaths:
         self.runs += disturb
         faulty = (BIN / "tests" / "offramp-consumer-faulty").exists() and self._look_at_bytes
         with RealRun(*self._flags) as run:
-            environment = {"OFFRAMP_TEST_RECHECK_FILE": str(run.folder / "changed"), "OFFRAMP_TEST_RECHECK_TIMES": str(self._rechecks)} if faulty else None
+            environment = {"OFFRAMP_TEST_RECHECK_FILE": str(run.folder / "changed")} if faulty else {}
+            if self._rechecks is not None:
+                environment["OFFRAMP_TEST_RECHECK_TIMES"] = str(self._rechecks)
             run.deadline = time.monotonic() + PATIENCE_SECONDS
             run.start_producer()
             for _ in range(self._consumers):
@@ -95,10 +96,9 @@ class Deaths:
     def _disturb(self, run):
         """Kills one producer after another until the run is over or enough have died; how many."""
         died = 0
-        attached = []
-        if not self._until(run, lambda: run.status().get("done_samples", 0) > 0 and _attach(run, attached)):
+        memory = self._until(run, lambda: run.status().get("done_samples", 0) > 0 and _whole_memory(run))
+        if not memory:
             return died
-        memory = attached[0]
         try:
             while self._goes_on():
                 time.sleep(self._random.uniform(0, self._spread))   # the moment of death
@@ -180,23 +180,22 @@ class Deaths:
 
     @staticmethod
     def _until(run, holds):
-        """False when the run is over before."""
-        while not holds():
+        """What `holds` gives once it is true; what is false when the run is over before."""
+        while not (held := holds()):
             if _has_ended(run.producer):
-                return bool(holds())
+                return holds()
             if time.monotonic() > run.deadline:
                 raise AssertionError(f"the run does not go on\n{run.logs()}")
             time.sleep(LOOK_SECONDS)
-        return True
+        return held
 
 
-def _attach(run, attached):
-    """Whether `attached` holds the run's memory by now."""
+def _whole_memory(run):
+    """None while its pages are still being locked."""
     try:
-        attached.append(RunMemory(run.run_dir))
+        return RunMemory(run.run_dir)
     except FileNotFoundError:
-        return False    # pages are still being locked
-    return True
+        return None
 
 
 def _told_its_account(run):
@@ -241,7 +240,7 @@ def main():
     parser.add_argument("--consumers", type=int, default=2)
     parser.add_argument("--spread", type=float, default=0.05, help="seconds after a producer's first new batch in which it dies, at the latest")
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--rechecks", type=int, default=RECHECKS, help="times that a consumer reads a slab again while it holds it; it paces the run")
+    parser.add_argument("--rechecks", type=int, help="times that a consumer reads a slab again while it holds it, where not 20; it paces the run")
     parser.add_argument("--at-most-seconds", type=float, default=float("inf"), help="after which nobody else is killed")
     parser.add_argument("--without-bytes", action="store_true", help="only the times: looking at the bytes takes some, and processors")
     parser.add_argument("--json", metavar="FILE", help="every death, with its steps")
