@@ -5,15 +5,6 @@
 namespace offramp {
 namespace {
 
-bool is_row_major(const TensorSpec& spec) {
-    std::int64_t expected = 1;
-    for (std::size_t d = spec.dims; d-- > 1;) {
-        if (spec.shape[d] != 1 && spec.strides[d] != expected) return false;
-        expected *= spec.shape[d];
-    }
-    return true;
-}
-
 // Copies the dimensions from `d` on; returns where the next element goes.
 template <std::size_t kBytes>
 std::byte* put(const TensorSpec& spec, std::size_t d, const std::byte* from, std::byte* to) {
@@ -40,6 +31,15 @@ void put_elements(const TensorSpec& spec, const std::byte* from, std::byte* to) 
 }
 
 }  // namespace
+
+bool is_row_major(const TensorSpec& spec) {
+    std::int64_t expected = 1;
+    for (std::size_t d = spec.dims; d-- > 1;) {
+        if (spec.shape[d] != 1 && spec.strides[d] != expected) return false;
+        expected *= spec.shape[d];
+    }
+    return true;
+}
 
 std::span<const std::byte> SampleArray::of(const TensorView& tensor, std::size_t row) {
     const auto bytes = tensor.row(row);

@@ -1,5 +1,6 @@
 """Other programs' readers open what processors leave: the numbers are those that the samples were made of."""
 
+import concurrent.futures
 import io
 import json
 import os
@@ -68,6 +69,42 @@ class Npy(unittest.TestCase):
             self.assertTrue(array.flags.c_contiguous and array.flags.aligned and array.offset % 64 == 0, name)
             numpy.testing.assert_array_equal(array.reshape(output["shape"]), numbers, name)
         self.assertEqual(processed.files(), wanted)
+
+
+class Write(unittest.TestCase):
+    def test_raw_files_are_arrays_in_row_major_order(self):
+        folder = self.folder()
+        processed = Processed(self, "write", "--write-path", str(folder))
+        for _, key, output, numbers in processed.samples():
+            numpy.testing.assert_array_equal(self.array((folder / f"{key}.{output['name']}.bin").read_bytes(), output), numbers, output["name"])
+
+    def test_a_pipe_gets_one_sample_after_another(self):
+        pipe = self.folder() / "pipe"
+        os.mkfifo(pipe)
+        with concurrent.futures.ThreadPoolExecutor(1) as beside:
+            read = beside.submit(pipe.read_bytes)
+            processed = Processed(self, "write", "--write-path", str(pipe))
+            text = io.BytesIO(read.result(60))
+        wanted = list(processed.samples())
+        for slab in ((0, 1), (3, 4, 5)):
+            for output in processed.outputs:
+                for item, _, of, numbers in wanted:
+                    if item in slab and of is output:
+                        numpy.testing.assert_array_equal(self.array(text.read(numbers.size * self.bytes_of(output)), output), numbers, output["name"])
+        self.assertEqual(text.read(), b"")
+
+    def folder(self):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="offramp-test-"))
+        self.addCleanup(shutil.rmtree, folder)
+        return folder
+
+    def bytes_of(self, output):
+        return 2 if output["dtype"] == "bfloat16" else numpy.dtype(output["dtype"]).itemsize
+
+    def array(self, text, output):
+        if output["dtype"] == "bfloat16":
+            return (numpy.frombuffer(text, "uint16").astype("uint32") << 16).view("float32").reshape(output["shape"])
+        return numpy.frombuffer(text, output["dtype"]).reshape(output["shape"])
 
 
 class Safetensors(unittest.TestCase):

@@ -5,6 +5,7 @@
 #include "common/base/error.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/row_chunks.hpp"
+#include "consumer/processors/sample_array.hpp"
 #include "consumer/sinks/atomic_file.hpp"
 #include "consumer/sinks/output_name.hpp"
 #include "consumer/sinks/stream_file.hpp"
@@ -31,7 +32,7 @@ class Serialiser {
     std::vector<std::byte> buffer_;
 };
 
-// Writes each sample of each output as FOLDER/KEY.OUTPUT.bin.
+// Writes each sample of each output as FOLDER/KEY.OUTPUT.bin, row-major.
 class WriteFiles final : public Processor {
   public:
     WriteFiles(std::string folder, bool copies, Durability durability)
@@ -44,7 +45,7 @@ class WriteFiles final : public Processor {
             for (const TensorView& tensor : slab.tensors) {
                 const std::string suffix = "." + std::string(checked_output_name(tensor.spec.name)) + ".bin";
                 AtomicFile file(sample_path(folder_, sample.key, suffix), durability_);
-                in_chunks(tensor.row(sample.row), progress, [&](std::span<const std::byte> chunk) {
+                in_chunks(array_.of(tensor, sample.row), progress, [&](std::span<const std::byte> chunk) {
                     file.write(serialiser_.serialise(chunk));
                 });
                 if (!still_current()) return;
@@ -56,10 +57,11 @@ class WriteFiles final : public Processor {
   private:
     std::string folder_;
     Durability durability_;
+    SampleArray array_;
     Serialiser serialiser_;
 };
 
-// Writes the samples' bytes one after another, output by output, to a device or FIFO: the article's consumer,
+// Writes the samples' elements one after another, output by output, row-major, to a device or FIFO: the article's consumer,
 // with /dev/null.
 class WriteStream final : public Processor {
   public:
@@ -83,10 +85,13 @@ class WriteStream final : public Processor {
         if (slab.samples[row].hole) return row + 1;
         const std::size_t row_bytes = tensor.spec.row_bytes();
         std::size_t end = row + 1;
-        while (end < slab.samples.size() && !slab.samples[end].hole &&
-               (end + 1 - row) * row_bytes <= kWriteBytes)
-            ++end;
-        auto bytes = tensor.bytes.subspan(row * row_bytes, (end - row) * row_bytes);
+        auto bytes = array_.of(tensor, row);
+        if (is_row_major(tensor.spec)) {
+            while (end < slab.samples.size() && !slab.samples[end].hole &&
+                   (end + 1 - row) * row_bytes <= kWriteBytes)
+                ++end;
+            bytes = tensor.bytes.subspan(row * row_bytes, (end - row) * row_bytes);
+        }
         while (!bytes.empty()) {
             const std::size_t size = std::min(bytes.size(), kWriteBytes);
             stream_.write(serialiser_.serialise(bytes.first(size)));
@@ -98,6 +103,7 @@ class WriteStream final : public Processor {
     }
 
     StreamFile stream_;
+    SampleArray array_;
     Serialiser serialiser_;
 };
 
