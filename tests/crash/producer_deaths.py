@@ -55,8 +55,9 @@ class Deaths:
         print(f"an undisturbed run took {time.monotonic() - began:.1f} s", flush=True)
         while self._goes_on():
             died = len(self.told)
-            if self._one_run(disturb=True) != undisturbed:
-                self.wrong.append("outputs differ from the undisturbed run's")
+            outputs = self._one_run(disturb=True)
+            if outputs != undisturbed:
+                self.wrong.append(f"outputs differ from the undisturbed run's: {_differing(outputs, undisturbed)}")
             if len(self.told) == died and time.monotonic() < self._end:
                 self.wrong.append("a run was over before its producer could be killed: give more --batches")
         if not self.told and not self.wrong:
@@ -91,6 +92,7 @@ class Deaths:
             if (run.folder / "changed").exists():
                 self.wrong.append((run.folder / "changed").read_text())
             run.finish_outputs()
+            run.sweep()
             return run.files()
 
     def _disturb(self, run):
@@ -196,6 +198,14 @@ def _whole_memory(run):
         return RunMemory(run.run_dir)
     except FileNotFoundError:
         return None
+
+
+def _differing(outputs, wanted):
+    """Which, and of texts how many lines."""
+    if outputs is None:
+        return "there are none"
+    return ", ".join(f"{name} in {len(set(outputs.get(name, b'').splitlines()) ^ set(wanted.get(name, b'').splitlines()))} lines"
+                     for name in sorted(outputs.keys() | wanted.keys()) if outputs.get(name) != wanted.get(name))
 
 
 def _told_its_account(run):

@@ -13,12 +13,11 @@ import uuid
 from tests.support.database_rows import comparable
 from tests.support.launched_run import ROOT, Launched
 from tests.support.marked_processes import processes_marked
+from tests.support.real_run import OWN
 
 WATCHDOG_SECONDS = 120
 # Which processes belong to a world: each inherits this from the one that started it.
 MARK = "OFFRAMP_TEST_WORLD"
-# The program's own in an output folder: no result.
-OWN = {".offramp-manifest", ".offramp-lock"}
 
 
 class World(Launched):

@@ -12,6 +12,8 @@ import tempfile
 import time
 
 WATCHDOG_SECONDS = 120
+# The programs' own in an output folder: no result. The launch script holds the lock while there is one.
+OWN = {".offramp-manifest", ".offramp-lock"}
 BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute()
 SANITIZER = os.environ.get("OFFRAMP_TEST_SANITIZER", "")     # the programs were built with; empty: none
 
@@ -104,15 +106,19 @@ class RealRun:
     def summary(self):
         return json.loads((self.run_dir / "producer-summary.json").read_text())
 
+    def sweep(self):
+        """Removes what a dead producer left in /dev/shm that nobody took over, as the launch script does at a run's end."""
+        subprocess.run([str(BIN / "offramp-producer"), "--sweep", "--log-level", "warning"], check=True, timeout=60, env=self.environment)
+
     def finish_outputs(self):
         """Merges what the consumers left in segments, as the launch script does at a run's end."""
         subprocess.run([str(BIN / "offramp-consumer"), *self.flags, "--finish"], check=True, timeout=60,
                        env=self.environment)
 
     def files(self):
-        """Every result with its bytes, by relative name. The manifest is none: it names the run."""
+        """Every result with its bytes, by relative name."""
         return {str(path.relative_to(self.output)): path.read_bytes()
-                for path in sorted(self.output.rglob("*")) if path.is_file() and path.name != ".offramp-manifest"}
+                for path in sorted(self.output.rglob("*")) if path.is_file() and path.name not in OWN}
 
     def logs(self):
         return "".join(f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}\n"
