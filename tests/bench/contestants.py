@@ -330,4 +330,4 @@ def python_environment():
     """Peers and the processes that they start find the same modules; compiled files go where the driver's go, or nowhere."""
     compiled = {"PYTHONPYCACHEPREFIX": sys.pycache_prefix} if sys.pycache_prefix else {"PYTHONDONTWRITEBYTECODE": "1"}
     # As our own producer does: whoever loads and writes beside the model wants the cores that its threads would wait on.
-    return {"OMP_WAIT_POLICY": "passive", "PYTHONPATH": os.pathsep.join([str(HERE / "peers"), str(HERE)]), **compiled}
+    return {"OMP_WAIT_POLICY": "passive", "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE / "peers"), str(HERE), os.environ.get("PYTHONPATH")])), **compiled}
