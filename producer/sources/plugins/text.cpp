@@ -12,7 +12,7 @@
 #include "producer/sources/batch_source.hpp"
 #include "producer/sources/text/text_lines.hpp"
 #include "producer/sources/text/token_blocks.hpp"
-#include "producer/sources/text/tokenizer_process.hpp"
+#include "producer/sources/text/tokenizer_processes.hpp"
 
 namespace offramp {
 namespace {
@@ -36,7 +36,7 @@ class TextSource final : public BatchSource {
           tokenizer_hash_(hash_of_tokenizer(settings.tokenizer)),
           tokenizer_(settings),
           rows_(lines_.size(), 2 * std::size_t{settings.length},
-                [this](std::uint64_t first, std::span<std::int32_t> rows) { make(first, rows); }),
+                [this](std::uint64_t first, std::span<std::int32_t> rows) { make(first, rows); }, [this] { return tokenizer_.at_once(); }),
           row_numbers_(2 * std::size_t{settings.length}),
           description_("text: " + std::to_string(lines_.size()) + " lines of '" + path + "', at most " + std::to_string(settings.length) +
                        " tokens each of " + std::to_string(tokenizer_.tokens())) {}
@@ -85,7 +85,7 @@ class TextSource final : public BatchSource {
     std::string path_;
     TextLines lines_;
     std::uint64_t tokenizer_hash_;
-    TokenizerProcess tokenizer_;
+    TokenizerProcesses tokenizer_;
     TokenBlocks rows_;
     std::size_t row_numbers_;
     std::string description_;

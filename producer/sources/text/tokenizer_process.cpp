@@ -110,7 +110,6 @@ void TokenizerProcess::encode(std::span<const std::string_view> texts, std::span
         expect(text.size() < std::numeric_limits<std::uint32_t>::max(), "a text's size fits its field");
         sizes.push_back(static_cast<std::uint32_t>(text.size()));
     }
-    const std::lock_guard lock(mutex_);
     send(std::as_bytes(std::span(sizes)));
     for (const std::string_view text : texts) send(std::as_bytes(std::span(text)));
     receive_reply(std::as_writable_bytes(rows));

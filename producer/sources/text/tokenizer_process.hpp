@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,7 +14,7 @@ namespace offramp {
 
 // Tokens of texts, made by the `tokenizers` library in a process of its own (tokenizer_server.py, which also says what goes over the
 // socket). Owns the process: it ends with this object, and by itself when this process dies.
-// Thread: any; requests wait for one another, as one already uses every core. Blocks: until the answer is there.
+// Thread: one at a time. Blocks: until the answer is there.
 // Errors: ConfigError (BadInput) with the library's words when the tokenizer's file cannot be used; Error (System) when the process cannot
 // be started, died, or gives no answer for minutes.
 class TokenizerProcess {
@@ -34,6 +33,8 @@ class TokenizerProcess {
     std::uint32_t tokens() const { return tokens_; }    // that the tokenizer knows
     // Rows of [2, length]: ids, and the attention mask. `texts` are UTF-8; `rows` has place for exactly that many.
     void encode(std::span<const std::string_view> texts, std::span<std::int32_t> rows);
+    // It will be asked for nothing more, and ends: the destructor waits for that.
+    void end_input() { socket_.reset(); }
 
   private:
     // Waits for its end, and after some seconds makes it; whoever holds one has closed its input by then.
@@ -49,7 +50,6 @@ class TokenizerProcess {
     [[noreturn]] void fail(const std::string& what);
 
     Settings settings_;
-    std::mutex mutex_;
     Child child_;
     UniqueFd socket_;    // behind the child: closed before it is waited for
     std::uint32_t tokens_ = 0;

@@ -2,9 +2,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <mutex>
 #include <stdexcept>
 #include <thread>
 
@@ -76,6 +81,8 @@ std::vector<std::int32_t> row_of(TokenBlocks& blocks, std::uint64_t row) {
     return numbers;
 }
 
+std::size_t one_at_once() { return 1; }
+
 void number_rows(std::uint64_t first, std::span<std::int32_t> rows) {
     for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<std::int32_t>(first * kNumbers + i);
 }
@@ -87,7 +94,7 @@ TEST(TokenBlocks, GiveEveryRowOfManyThreads) {
         EXPECT_EQ(rows.size() / kNumbers, std::min(TokenBlocks::kRows, kRows - first));
         ++made;
         number_rows(first, rows);
-    });
+    }, [] { return std::size_t{3}; });
     std::atomic<std::uint64_t> next = 0;
     std::vector<std::thread> threads;
     for (int i = 0; i < 4; ++i)
@@ -108,14 +115,45 @@ TEST(TokenBlocks, MakeWhatTheyForgotAgain) {
     TokenBlocks blocks(TokenBlocks::kRows * (TokenBlocks::kKept + 1), kNumbers, [&made](std::uint64_t first, std::span<std::int32_t> rows) {
         ++made;
         number_rows(first, rows);
-    });
+    }, one_at_once);
     for (std::uint64_t block = 0; block <= TokenBlocks::kKept; ++block) row_of(blocks, block * TokenBlocks::kRows);
     EXPECT_THAT(row_of(blocks, 1), ElementsAre(2, 3));
     EXPECT_EQ(made, static_cast<int>(TokenBlocks::kKept) + 2);
 }
 
+// Three readers of the first block; the first block is there once `together` are in the making.
+void read_first_block(std::size_t at_once, int together, const std::function<void(int most)>& check) {
+    std::mutex mutex;
+    std::condition_variable changed;
+    int begun = 0;
+    int now = 0;
+    int most = 0;
+    TokenBlocks blocks(TokenBlocks::kRows * 40, kNumbers, [&](std::uint64_t first, std::span<std::int32_t> rows) {
+        std::unique_lock lock(mutex);
+        ++begun;
+        most = std::max(most, ++now);
+        changed.notify_all();
+        changed.wait_for(lock, std::chrono::seconds(20), [&] { return begun >= together; });
+        --now;
+        number_rows(first, rows);
+    }, [at_once] { return at_once; });
+    std::vector<std::thread> threads;
+    for (std::uint64_t row = 0; row < 3; ++row) threads.emplace_back([&blocks, row] { row_of(blocks, row); });
+    for (std::thread& thread : threads) thread.join();
+    check(most);
+}
+
+TEST(TokenBlocks, WhoWaitsMakesWhatIsNeededNext) {
+    read_first_block(3, 3, [](int most) { EXPECT_EQ(most, 3); });
+}
+
+TEST(TokenBlocks, NoMoreAreMadeAtOnceThanIsWorthIt) {
+    read_first_block(2, 2, [](int most) { EXPECT_EQ(most, 2); });
+    read_first_block(1, 1, [](int most) { EXPECT_EQ(most, 1); });
+}
+
 TEST(TokenBlocks, TellEveryoneWhoWaitsWhatWentWrong) {
-    TokenBlocks blocks(TokenBlocks::kRows, kNumbers, [](std::uint64_t, std::span<std::int32_t>) { throw std::runtime_error("no tokenizer"); });
+    TokenBlocks blocks(TokenBlocks::kRows, kNumbers, [](std::uint64_t, std::span<std::int32_t>) { throw std::runtime_error("no tokenizer"); }, one_at_once);
     std::atomic<int> told = 0;
     std::vector<std::thread> threads;
     for (std::uint64_t i = 0; i < 3; ++i)

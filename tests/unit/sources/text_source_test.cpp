@@ -5,8 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "common/base/error.hpp"
 #include "producer/sources/batch_source.hpp"
@@ -85,6 +90,28 @@ TEST_F(TokenizedText, IsIdsAndWhereTheyAreText) {
     EXPECT_THAT(row(*source, 1), ElementsAre(0, 0, 0, 0, 0, 0)) << "an empty line is an empty text";
     EXPECT_THAT(row(*source, 2), ElementsAre(4, 1, 2, 1, 1, 1)) << "cut to the model's length";
     EXPECT_THAT(source->description(), AllOf(HasSubstr("4 lines"), HasSubstr("at most 3 tokens each of 5")));
+}
+
+TEST_F(TokenizedText, IsTheSameOfManyTokenizers) {
+    constexpr std::uint64_t kLines = 20'000;      // the fifth process is worth it by then
+    const std::array<std::string, 3> words{"slab", "lease", "ticket"};
+    const auto word = [](std::uint64_t line, std::uint64_t place) { return (line * 7 + line / 11 + place * 5) % 3; };
+    std::string text;
+    for (std::uint64_t line = 0; line < kLines; ++line) text += words[word(line, 0)] + " " + words[word(line, 1)] + "\n";
+    config.input = write("many.txt", text);
+    const auto source = make();
+    std::atomic<std::uint64_t> next = 0;
+    std::atomic<std::uint64_t> wrong = 0;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 6; ++i)
+        threads.emplace_back([&] {
+            for (std::uint64_t line = next++; line < kLines; line = next++) {
+                const auto id = [&](std::uint64_t place) { return static_cast<std::int32_t>(2 + word(line, place)); };
+                if (row(*source, line) != std::vector<std::int32_t>{id(0), id(1), 0, 1, 1, 0}) ++wrong;
+            }
+        });
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(wrong, 0U);
 }
 
 TEST_F(TokenizedText, ALineThatIsNoTextIsSkippedAndNamed) {

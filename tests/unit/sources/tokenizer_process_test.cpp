@@ -7,10 +7,14 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "common/base/error.hpp"
 #include "common/base/unique_fd.hpp"
 #include "producer/sources/text/tokenizer_process.hpp"
+#include "producer/sources/text/tokenizer_processes.hpp"
 
 namespace offramp {
 namespace {
@@ -74,6 +78,58 @@ TEST_F(TokenizerStandIn, WhatItGivesUpInMidRunIsNoFaultOfTheTokenizersFile) {
 TEST_F(TokenizerStandIn, RowsOfAnotherLengthAreRefused) {
     TokenizerProcess tokenizer(program("reply(0, struct.pack('<I', 5))\nos.read(0, 4096)\nreply(0, bytes(20))\n"));
     EXPECT_THAT(error_of_encoding(tokenizer), HasSubstr("gave 20 bytes, wanted 24"));
+}
+
+// Each answers once two have been asked.
+constexpr const char* kTogether = R"(
+import glob
+reply(0, struct.pack('<I', 5))
+while os.read(0, 4096):
+    open(f'{sys.argv[0]}.{os.getpid()}', 'w').close()
+    ends = time.monotonic() + 20
+    while len(glob.glob(sys.argv[0] + '.*')) < 2 and time.monotonic() < ends:
+        time.sleep(0.001)
+    reply(0, struct.pack('<6i', *[len(glob.glob(sys.argv[0] + '.*'))] * 6))
+)";
+
+TEST_F(TokenizerStandIn, ThereAreMoreOfThemWhenThereWasWorkForMore) {
+    const std::array<std::string_view, 1> texts{"text"};
+    std::vector<std::int32_t> first(6), second(6);
+    {
+        TokenizerProcesses tokenizers(program(kTogether), 1);
+        EXPECT_EQ(tokenizers.tokens(), 5U);
+        EXPECT_EQ(tokenizers.at_once(), 1U);
+        std::ofstream(path_ + ".0");    // the first request is not to wait
+        tokenizers.encode(texts, first);
+        EXPECT_EQ(tokenizers.at_once(), 2U);
+        std::filesystem::remove(path_ + ".0");
+        std::thread beside([&] { tokenizers.encode(texts, second); });
+        tokenizers.encode(texts, first);
+        beside.join();
+    }
+    EXPECT_EQ(first.front(), 2);
+    EXPECT_EQ(second.front(), 2);
+    for (const auto& file : std::filesystem::directory_iterator(std::filesystem::path(path_).parent_path()))
+        if (file.path().string().starts_with(path_ + ".")) std::filesystem::remove(file);
+}
+
+TEST_F(TokenizerStandIn, WhenNoOtherCanBeStartedThoseThatAreThereGoOn) {
+    const std::array<std::string_view, 1> texts{"text"};
+    TokenizerProcesses tokenizers(program("reply(0, struct.pack('<I', 5))\n"
+                                          "while os.read(0, 4096):\n"
+                                          "    time.sleep(0.1)\n"
+                                          "    reply(0, bytes(24))\n"), 1);
+    std::vector<std::int32_t> rows(6);
+    tokenizers.encode(texts, rows);
+    program("reply(1, b'MemoryError: ')\n");     // from now on
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i)
+        threads.emplace_back([&] {
+            std::vector<std::int32_t> own(6);
+            EXPECT_NO_THROW(tokenizers.encode(texts, own));
+        });
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(tokenizers.at_once(), 1U);
 }
 
 }  // namespace
