@@ -5,13 +5,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 
 #include "common/base/log.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 
 namespace {
 
-const offramp::FuzzTarget* target = nullptr;
+std::unique_ptr<const offramp::FuzzTarget> target;
 
 [[noreturn]] void list_targets(int code) {
     for (const auto& entry : offramp::FuzzTargetEntry::all()) std::printf("%.*s\n", static_cast<int>(entry.name.size()), entry.name.data());
@@ -33,7 +34,7 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
     spdlog::set_level(spdlog::level::off);
     const char* const wanted = std::getenv("OFFRAMP_FUZZ_TARGET");
     for (const auto& entry : offramp::FuzzTargetEntry::all())
-        if (wanted != nullptr && entry.name == wanted) target = new offramp::FuzzTarget(entry.make());   // lives as long as the process
+        if (wanted != nullptr && entry.name == wanted) target = std::make_unique<const offramp::FuzzTarget>(entry.make());
     if (target == nullptr) {
         std::fprintf(stderr, "OFFRAMP_FUZZ_TARGET is '%s', wanted one of:\n", wanted == nullptr ? "" : wanted);
         list_targets(64);

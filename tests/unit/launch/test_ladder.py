@@ -32,6 +32,13 @@ KEYS = [rung.key for rung in rungs.RUNGS]
 OUTPUTS = ("ladder.md", "ladder.json", "trace.json")
 
 
+def setUpModule():
+    """One place for matplotlib's notes: it keeps to the first that it is told, also when that folder is gone."""
+    kept = tempfile.TemporaryDirectory(prefix="offramp-ladder-")
+    unittest.addModuleCleanup(kept.cleanup)
+    os.environ["MPLCONFIGDIR"] = kept.name
+
+
 class InFolder(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="offramp-ladder-", dir="/tmp")
