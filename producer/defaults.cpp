@@ -32,8 +32,7 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
     // Rungs without consumers stay at none.
     if (config.rung != "sequential" && config.rung != "compute-alone")
         settle<std::uint32_t>(config.consumers, 0, gpu ? std::clamp(cores / 2, 2U, 8U) : 2);
-    // Those of texts wait for tokenizers, which work on one core each.
-    settle<std::uint32_t>(config.decode_workers, 0, !gpu ? std::clamp(cores, 1U, 4U) : config.source == "text" ? std::clamp(cores, 2U, 32U) : std::clamp(cores / 2, 2U, 8U));
+    settle<std::uint32_t>(config.decode_workers, 0, gpu ? std::clamp(cores / 2, 2U, 8U) : std::clamp(cores, 1U, 4U));
     settle<std::string>(config.precision, "auto", !notes.precision.empty() ? notes.precision : gpu ? "tf32" : "fp32");
     // Only a model of images has a choice, and one that a file holds has made it.
     settle<std::string>(config.memory_format, "auto", file ? notes.memory_format : pictures ? "channels-last" : "contiguous");

@@ -21,6 +21,8 @@ class SteadyClock final : public Clock {
     TimePoint now() const override { return std::chrono::steady_clock::now(); }
 };
 
+inline const SteadyClock kSteadyClock{};
+
 // Nanoseconds of CLOCK_MONOTONIC, the form in which times lie in shared memory.
 inline std::uint64_t to_ns(TimePoint time) { return static_cast<std::uint64_t>(time.time_since_epoch().count()); }
 inline std::uint64_t now_ns() { return to_ns(std::chrono::steady_clock::now()); }

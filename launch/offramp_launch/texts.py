@@ -17,7 +17,7 @@ VARIABLE = "OFFRAMP_TOKENIZER_PYTHON"
 
 
 def provide_tokenizers(places, environment=os.environ):
-    """Names the producer a Python for its tokenizer's process, unless the user did. In one of the user's nothing is installed."""
+    """Names the producer a Python for its tokenizers, unless the user did. In one of the user's nothing is installed."""
     if environment.get(VARIABLE):
         return
     python = toolchain.choose(places, {}).python

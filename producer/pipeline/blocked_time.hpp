@@ -7,8 +7,6 @@
 
 namespace offramp {
 
-inline const SteadyClock kSteadyClock{};
-
 // Adds up how long threads were blocked at one place, the waits that still last included, so that a stage
 // that is stuck shows while it is stuck. Thread: under its owner's lock. Units: thread-seconds.
 class BlockedTime {

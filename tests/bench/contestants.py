@@ -251,7 +251,7 @@ class OfframpRun(Program):
         return {}
 
     def _producers_own(self):
-        return children_of(self._children[0].pid)   # a tokenizer
+        return children_of(self._children[0].pid)   # tokenizers
 
     def _end(self):
         """Abandons the run, so that it clears up behind itself; a run that does not is killed and swept."""

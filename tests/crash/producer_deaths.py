@@ -13,6 +13,7 @@ This plays the launcher, without its back-off of 0.1 s. Each run must end well, 
 """
 
 import argparse
+import collections
 import json
 import os
 import random
@@ -92,7 +93,8 @@ class Deaths:
             if (run.folder / "changed").exists():
                 self.wrong.append((run.folder / "changed").read_text())
             run.finish_outputs()
-            run.sweep()
+            if disturb:
+                run.sweep()
             return run.files()
 
     def _disturb(self, run):
@@ -204,8 +206,12 @@ def _differing(outputs, wanted):
     """Which, and of texts how many lines."""
     if outputs is None:
         return "there are none"
-    return ", ".join(f"{name} in {len(set(outputs.get(name, b'').splitlines()) ^ set(wanted.get(name, b'').splitlines()))} lines"
-                     for name in sorted(outputs.keys() | wanted.keys()) if outputs.get(name) != wanted.get(name))
+    told = []
+    for name in sorted(outputs.keys() | wanted.keys()):
+        if outputs.get(name) != wanted.get(name):
+            found, due = (collections.Counter(files.get(name, b"").splitlines()) for files in (outputs, wanted))
+            told.append(f"{name}: {(due - found).total()} lines lack, {(found - due).total()} are too many")
+    return ", ".join(told)
 
 
 def _told_its_account(run):

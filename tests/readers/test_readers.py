@@ -1,6 +1,5 @@
 """Other programs' readers open what processors leave: the numbers are those that the samples were made of."""
 
-import concurrent.futures
 import io
 import json
 import os
@@ -79,12 +78,16 @@ class Write(unittest.TestCase):
             numpy.testing.assert_array_equal(self.array((folder / f"{key}.{output['name']}.bin").read_bytes(), output), numbers, output["name"])
 
     def test_a_pipe_gets_one_sample_after_another(self):
-        pipe = self.folder() / "pipe"
+        folder = self.folder()
+        pipe = folder / "pipe"
         os.mkfifo(pipe)
-        with concurrent.futures.ThreadPoolExecutor(1) as beside:
-            read = beside.submit(pipe.read_bytes)
-            processed = Processed(self, "write", "--write-path", str(pipe))
-            text = io.BytesIO(read.result(60))
+        with open(folder / "read", "wb") as read, subprocess.Popen(["cat", pipe], stdout=read) as reader:
+            try:
+                processed = Processed(self, "write", "--write-path", str(pipe))
+                reader.wait(60)
+            finally:
+                reader.kill()
+        text = io.BytesIO((folder / "read").read_bytes())
         wanted = list(processed.samples())
         for slab in ((0, 1), (3, 4, 5)):
             for output in processed.outputs:

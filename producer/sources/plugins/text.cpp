@@ -1,45 +1,36 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
+#include <thread>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include "common/base/error.hpp"
-#include "common/base/regular_file.hpp"
 #include "common/base/share_folder.hpp"
-#include "common/base/utf8.hpp"
 #include "producer/sources/batch_source.hpp"
-#include "producer/sources/text/text_lines.hpp"
-#include "producer/sources/text/token_blocks.hpp"
-#include "producer/sources/text/tokenizer_processes.hpp"
+#include "producer/sources/text/line_tokenizer.hpp"
 
 namespace offramp {
 namespace {
 
-constexpr std::size_t kLongestLine = std::size_t{1} << 20;
-
-std::uint64_t hash_of_tokenizer(const std::string& path) try {
-    const RegularFile file(path);
-    std::vector<std::byte> bytes(file.size());
-    return XXH3_64bits(bytes.data(), file.read_at(0, bytes));
-} catch (const Error& reason) {
-    throw ConfigError("--tokenizer '" + path + "' " + reason.what(), "Give the tokenizer.json that the model was trained with", reason.exit_code());
-}
+constexpr unsigned kMostTokenizers = 32;
 
 // One text a line, as the tokens that a sentence encoder takes.
 class TextSource final : public BatchSource {
   public:
-    TextSource(const std::string& path, TokenizerProcess::Settings settings)
-        : path_(path),
-          lines_(path),
-          tokenizer_hash_(hash_of_tokenizer(settings.tokenizer)),
-          tokenizer_(settings),
-          rows_(lines_.size(), 2 * std::size_t{settings.length},
-                [this](std::uint64_t first, std::span<std::int32_t> rows) { make(first, rows); }, [this] { return tokenizer_.at_once(); }),
-          row_numbers_(2 * std::size_t{settings.length}),
-          description_("text: " + std::to_string(lines_.size()) + " lines of '" + path + "', at most " + std::to_string(settings.length) +
-                       " tokens each of " + std::to_string(tokenizer_.tokens())) {}
+    TextSource(const std::string& path, const TokenizerProcess::Settings& settings)
+        : path_(path), lines_(path), tokenizer_hash_(hash_of_tokenizer(settings.tokenizer)) {
+        auto first = std::make_unique<LineTokenizer>(lines_, settings, tokenizer_hash_);
+        first->open();
+        description_ = "text: " + std::to_string(lines_.size()) + " lines of '" + path + "', at most " + std::to_string(settings.length) +
+                       " tokens each of " + std::to_string(first->tokens());
+        rows_.emplace(TokenBlocks::Settings{.rows = lines_.size(),
+                                            .row_numbers = 2 * std::size_t{settings.length},
+                                            .most = std::clamp(std::thread::hardware_concurrency(), 1U, kMostTokenizers)},
+                      std::move(first), [this, settings] { return std::make_unique<LineTokenizer>(lines_, settings, tokenizer_hash_); });
+    }
 
     std::string description() const override { return description_; }
     std::uint64_t items() const override { return lines_.size(); }
@@ -48,7 +39,7 @@ class TextSource final : public BatchSource {
     std::size_t max_key_bytes() const override { return 0; }
     // A line has no other name than its number: its text and the tokenizer's stand for it.
     std::uint64_t note_hash(std::uint64_t item) const override {
-        if (lines_.bytes(item) > kLongestLine) return tokenizer_hash_;
+        if (lines_.bytes(item) > TextLines::kLongest) return tokenizer_hash_;
         try {
             const std::string line = lines_.line(item);
             return XXH3_64bits_withSeed(line.data(), line.size(), tokenizer_hash_);
@@ -58,37 +49,16 @@ class TextSource final : public BatchSource {
     }
     std::string origin(std::uint64_t item) const override { return path_ + " line " + std::to_string(item + 1); }
     void load(std::uint64_t item, std::span<std::byte> row) override {
-        text_of(item);      // throws where there is none
-        rows_.copy_row(item, row);
+        lines_.text(item);      // throws where there is none
+        rows_->copy_row(item, row);
     }
 
   private:
-    std::string text_of(std::uint64_t item) const {
-        if (lines_.bytes(item) > kLongestLine) throw UnreadableItem("the line is longer than 1 MiB");
-        std::string line = lines_.line(item);
-        if (!is_utf8(line)) throw UnreadableItem("the line is no UTF-8");
-        return line;
-    }
-
-    void make(std::uint64_t first, std::span<std::int32_t> rows) {
-        std::vector<std::string> lines(rows.size() / row_numbers_);
-        for (std::size_t i = 0; i < lines.size(); ++i) {
-            try {
-                lines[i] = text_of(first + i);
-            } catch (const UnreadableItem&) {
-                lines[i].clear();   // nobody asks for its row
-            }
-        }
-        tokenizer_.encode(std::vector<std::string_view>(lines.begin(), lines.end()), rows);
-    }
-
     std::string path_;
     TextLines lines_;
     std::uint64_t tokenizer_hash_;
-    TokenizerProcesses tokenizer_;
-    TokenBlocks rows_;
-    std::size_t row_numbers_;
     std::string description_;
+    std::optional<TokenBlocks> rows_;   // whose makers borrow the lines
 };
 
 // minilm.tokenizer.json beside minilm.pt2, where `offramp export` puts it.

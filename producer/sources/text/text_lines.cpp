@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "common/base/error.hpp"
+#include "common/base/utf8.hpp"
 #include "common/images/unreadable_item.hpp"
 
 namespace offramp {
@@ -59,6 +60,13 @@ std::string TextLines::line(std::uint64_t number) const {
     if (line.ends_with('\n')) line.pop_back();
     if (line.ends_with('\r')) line.pop_back();
     return line;
+}
+
+std::string TextLines::text(std::uint64_t number) const {
+    if (bytes(number) > kLongest) throw UnreadableItem("the line is longer than 1 MiB");
+    std::string text = line(number);
+    if (!is_utf8(text)) throw UnreadableItem("the line is no UTF-8");
+    return text;
 }
 
 }  // namespace offramp

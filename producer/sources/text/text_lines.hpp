@@ -20,6 +20,10 @@ class TextLines {
     std::uint64_t bytes(std::uint64_t number) const { return begins_[number + 1] - begins_[number]; }
     // Errors: UnreadableItem when the file became shorter, or cannot be read any more.
     std::string line(std::uint64_t number) const;
+    // The same, for a tokenizer. Errors: UnreadableItem, too, when it is longer than kLongest, or no UTF-8.
+    std::string text(std::uint64_t number) const;
+
+    static constexpr std::uint64_t kLongest = std::uint64_t{1} << 20;   // bytes
 
   private:
     RegularFile file_;

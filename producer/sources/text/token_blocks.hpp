@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -11,50 +12,97 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
+#include <thread>
+#include <utility>
 #include <vector>
+
+#include "common/base/clock.hpp"
 
 namespace offramp {
 
-// Rows of tokens by number, made a block at a time. Who needs a row first has its whole block made; others who need it make blocks behind it
-// meanwhile, which are needed next. The blocks that were asked for last are kept, so that workers which go through the rows together find them.
-// Thread: any. Blocks: until the row's block is there. Errors: what making the block threw, for everyone who waits for it.
+// Makes rows of tokens. Thread: one at a time; end(): any. Errors: any exception; it is of no use after one.
+class RowMaker {
+  public:
+    virtual ~RowMaker() = default;
+    // Once, before anything is made. Blocks: until it can begin, which may take as long as some thousand rows do.
+    virtual void open() = 0;
+    // Rows `first` to `first + rows.size() / row_numbers`. Blocks: until they are there.
+    virtual void make(std::uint64_t first, std::span<std::int32_t> rows) = 0;
+    // No more is wanted of it. Who waits in open() or make() returns soon, with an exception.
+    virtual void end() noexcept = 0;
+};
+
+// Rows of tokens by number, made a block at a time, ahead of whoever reads them. There is one maker at first; when those that there are were at
+// work most of the time over so many rows, as many others join them, up to `most`. When no other can be had, those that are there go on.
+// Blocks that were made or asked for last are kept, so that workers which go through the rows together find them.
+// Owns the makers, and a thread for each. Thread: any. Blocks: until the row's block is there; the destructor, until makers have ended.
+// Errors: what a maker threw, for everyone who waits or comes later for a block that is not made.
 class TokenBlocks {
   public:
-    // Makes rows `first` to `first + rows.size() / row_numbers`. Called by one thread for one block, by several for several.
-    using Make = std::function<void(std::uint64_t first, std::span<std::int32_t> rows)>;
+    using NewMaker = std::function<std::unique_ptr<RowMaker>()>;
 
-    // How many calls of it are worth making side by side by now. Does not wait.
-    using AtOnce = std::function<std::size_t()>;
+    struct Settings {
+        std::uint64_t rows = 0;
+        std::size_t row_numbers = 0;
+        std::size_t most = 1;                    // makers
+        std::uint64_t worth_another = 4096;      // rows
+    };
 
-    TokenBlocks(std::uint64_t rows, std::size_t row_numbers, Make make, AtOnce at_once);
+    // `first` is open. Borrows the clock.
+    TokenBlocks(const Settings& settings, std::unique_ptr<RowMaker> first, NewMaker another, const Clock& clock = kSteadyClock);
+    TokenBlocks(const TokenBlocks&) = delete;
+    TokenBlocks& operator=(const TokenBlocks&) = delete;
+    ~TokenBlocks();
 
     void copy_row(std::uint64_t row, std::span<std::byte> to);
+    std::size_t makers() const;     // at work, or waiting for it
 
-    static constexpr std::uint64_t kRows = 64;      // of a block: what a tokenizer is asked for at once
-    static constexpr std::uint64_t kAhead = 32;     // blocks behind one that is waited for, at most
-    static constexpr std::size_t kKept = 64;        // blocks
+    static constexpr std::uint64_t kRows = 64;      // of a block: what a maker is asked for at once
+    static constexpr std::uint64_t kAhead = 48;     // blocks behind the last one that was asked for
+    static constexpr std::size_t kKept = 96;        // blocks
 
   private:
     struct Block {
         std::vector<std::int32_t> numbers;
         bool made = false;
-        std::exception_ptr failure;
     };
+    using Lock = std::unique_lock<std::mutex>;
 
-    std::shared_ptr<Block> block(std::uint64_t number);
-    std::shared_ptr<Block> make(std::uint64_t number, std::unique_lock<std::mutex>& lock);
-    std::optional<std::uint64_t> worth_making_behind(std::uint64_t number) const;
-    void forget_oldest();
+    void join_in(std::size_t number) noexcept;
+    RowMaker* begin_another();
+    void work(RowMaker& maker, Lock lock) noexcept;
+    std::optional<std::uint64_t> next_block() const;
+    std::shared_ptr<Block> begin(std::uint64_t number);
+    std::shared_ptr<Block> add(std::uint64_t number);
+    void count(std::uint64_t rows, std::chrono::nanoseconds busy);
+    void grow();
+    void drop(RowMaker* maker, const std::string& problem);
+    std::uint64_t blocks() const { return (settings_.rows + kRows - 1) / kRows; }
 
-    std::uint64_t rows_;
-    std::size_t row_numbers_;
-    Make make_;
-    AtOnce at_once_;
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    std::map<std::uint64_t, std::shared_ptr<Block>> blocks_;    // guarded by mutex_, as is what is in them until it is made
-    std::deque<std::uint64_t> order_;                           // of being asked for first
-    std::size_t in_the_making_ = 0;
+    const Settings settings_;
+    const NewMaker another_;
+    const Clock& clock_;
+
+    mutable std::mutex mutex_;
+    std::condition_variable wanted_;    // a block, or the end
+    std::condition_variable made_;
+    // Guarded by mutex_:
+    std::map<std::uint64_t, std::shared_ptr<Block>> blocks_;
+    std::deque<std::uint64_t> order_;                                               // in which they were added
+    std::deque<std::pair<std::uint64_t, std::shared_ptr<Block>>> asked_for_;        // and not begun
+    std::optional<std::uint64_t> furthest_;                                         // that was asked for
+    std::exception_ptr failure_;
+    bool ending_ = false;
+    std::vector<std::thread> threads_;
+    std::vector<std::unique_ptr<RowMaker>> makers_;
+    std::size_t there_ = 1;         // of them: those that are open
+    std::size_t coming_up_ = 0;     // the others, and those to be
+    std::size_t most_;
+    // What they did lately:
+    TimePoint counted_from_;
+    std::uint64_t rows_made_ = 0;
+    std::chrono::nanoseconds busy_{};       // of all together
 };
 
 }  // namespace offramp

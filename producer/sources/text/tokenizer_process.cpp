@@ -68,15 +68,27 @@ class SpawnSettings {
 TokenizerProcess::TokenizerProcess(Settings settings) : settings_(std::move(settings)) {
     expect(settings_.length > 0, "a row has tokens");
     start();
-    receive_reply(std::as_writable_bytes(std::span(&tokens_, 1)));
 }
 
+std::uint32_t TokenizerProcess::open() {
+    receive_reply(std::as_writable_bytes(std::span(&tokens_, 1)));
+    return tokens_;
+}
+
+void TokenizerProcess::end_input() noexcept {
+    child_.input_ended = std::chrono::steady_clock::now();
+    ::shutdown(socket_.get(), SHUT_RDWR);
+}
+
+// Of many whose input ended together none is waited for longer than the others.
 TokenizerProcess::Child::~Child() {
     if (pid <= 0) return;
-    for (int waited = 0; waited < kPatience / kLook; ++waited) {
+    const auto now = std::chrono::steady_clock::now();
+    const auto until = (input_ended == std::chrono::steady_clock::time_point{} ? now : input_ended) + kPatience;
+    do {
         if (::waitpid(pid, nullptr, WNOHANG) != 0) return;
         std::this_thread::sleep_for(kLook);
-    }
+    } while (std::chrono::steady_clock::now() < until);
     ::kill(pid, SIGKILL);
     while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
     }

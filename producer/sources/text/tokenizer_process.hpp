@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -14,9 +15,9 @@ namespace offramp {
 
 // Tokens of texts, made by the `tokenizers` library in a process of its own (tokenizer_server.py, which also says what goes over the
 // socket). Owns the process: it ends with this object, and by itself when this process dies.
-// Thread: one at a time. Blocks: until the answer is there.
-// Errors: ConfigError (BadInput) with the library's words when the tokenizer's file cannot be used; Error (System) when the process cannot
-// be started, died, or gives no answer for minutes.
+// Thread: one at a time; end_input(): any. Blocks: until the answer is there. Errors: ConfigError (BadInput) with the library's words when the
+// tokenizer's file cannot be used; Error (System) when the process cannot be started, died, or gives no answer for minutes. It is of no use
+// after one.
 class TokenizerProcess {
   public:
     struct Settings {
@@ -26,21 +27,23 @@ class TokenizerProcess {
         std::uint32_t length;    // tokens of a row
     };
 
-    explicit TokenizerProcess(Settings settings);
+    explicit TokenizerProcess(Settings settings);    // does not wait for it to come up
     TokenizerProcess(const TokenizerProcess&) = delete;
     TokenizerProcess& operator=(const TokenizerProcess&) = delete;
 
-    std::uint32_t tokens() const { return tokens_; }    // that the tokenizer knows
+    // Waits until it is up, once, before anything is encoded. How many tokens the tokenizer knows.
+    std::uint32_t open();
     // Rows of [2, length]: ids, and the attention mask. `texts` are UTF-8; `rows` has place for exactly that many.
     void encode(std::span<const std::string_view> texts, std::span<std::int32_t> rows);
-    // It will be asked for nothing more, and ends: the destructor waits for that.
-    void end_input() { socket_.reset(); }
+    // It will be asked for nothing more, and ends; who waits for its answer is told that it has.
+    void end_input() noexcept;
 
   private:
-    // Waits for its end, and after some seconds makes it; whoever holds one has closed its input by then.
+    // Waits for its end, and makes it some seconds after its input has ended.
     struct Child {
         ~Child();
         pid_t pid = -1;
+        std::chrono::steady_clock::time_point input_ended{};
     };
 
     void start();

@@ -40,7 +40,7 @@ TEST_P(Write, AFolderGetsAFileForEverySampleAndOutput) {
                           {name + ".embedding.bin", text_of(contents.tensors[2].row(1))}}));
 }
 
-TEST_P(Write, AFifoGetsThePayloadInSequenceWithoutHoles) {
+TEST_P(Write, AFifoGetsOneSampleAfterAnotherWithoutHoles) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/fifo";
     ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
@@ -73,99 +74,218 @@ TEST(TextLines, ALineThatIsGoneIsNoneToRead) {
     std::filesystem::remove(path);
 }
 
-constexpr std::size_t kNumbers = 2;
+// Makers of rows that hold their own numbers, and what a test wants to happen meanwhile.
+class MadeRows : public ::testing::Test {
+  protected:
+    static constexpr std::size_t kNumbers = 2;
+    static constexpr std::uint64_t kRows = TokenBlocks::kRows;
+    static constexpr auto kPatience = std::chrono::seconds(20);
 
-std::vector<std::int32_t> row_of(TokenBlocks& blocks, std::uint64_t row) {
-    std::vector<std::int32_t> numbers(kNumbers);
-    blocks.copy_row(row, std::as_writable_bytes(std::span(numbers)));
-    return numbers;
-}
+    class Maker final : public RowMaker {
+      public:
+        explicit Maker(MadeRows& test) : test_(test) {}
+        void open() override {
+            ++test_.opened;
+            if (test_.on_open) test_.on_open(*this);
+        }
+        void make(std::uint64_t first, std::span<std::int32_t> rows) override {
+            ++test_.made;
+            if (test_.on_make) test_.on_make();
+            for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<std::int32_t>(first * kNumbers + i);
+        }
+        void end() noexcept override { ended = true; }
 
-std::size_t one_at_once() { return 1; }
+        std::atomic<bool> ended = false;
 
-void number_rows(std::uint64_t first, std::span<std::int32_t> rows) {
-    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<std::int32_t>(first * kNumbers + i);
-}
+      private:
+        MadeRows& test_;
+    };
 
-TEST(TokenBlocks, GiveEveryRowOfManyThreads) {
-    constexpr std::uint64_t kRows = TokenBlocks::kRows * (TokenBlocks::kKept + 9) + 5;
+    std::unique_ptr<TokenBlocks> blocks(std::uint64_t rows, std::size_t most = 1, std::uint64_t worth_another = 1) {
+        return std::make_unique<TokenBlocks>(
+            TokenBlocks::Settings{.rows = rows, .row_numbers = kNumbers, .most = most, .worth_another = worth_another},
+            std::make_unique<Maker>(*this), [this] { return std::make_unique<Maker>(*this); }, clock);
+    }
+    static std::vector<std::int32_t> row_of(TokenBlocks& blocks, std::uint64_t row) {
+        std::vector<std::int32_t> numbers(kNumbers);
+        blocks.copy_row(row, std::as_writable_bytes(std::span(numbers)));
+        return numbers;
+    }
+    static void expect_row(TokenBlocks& blocks, std::uint64_t row) {
+        const auto first = static_cast<std::int32_t>(row * kNumbers);
+        EXPECT_THAT(row_of(blocks, row), ElementsAre(first, first + 1));
+    }
+    template <class Holds>
+    static bool soon(Holds&& holds) {
+        for (const auto until = std::chrono::steady_clock::now() + kPatience; std::chrono::steady_clock::now() < until;) {
+            if (holds()) return true;
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        return false;
+    }
+
+    // Time that goes on by as much with each look at it. 0: whoever works is always at work.
+    class Clock final : public offramp::Clock {
+      public:
+        TimePoint now() const override { return TimePoint(std::chrono::nanoseconds(now_ += step)); }
+        std::atomic<std::int64_t> step = 0;
+
+      private:
+        mutable std::atomic<std::int64_t> now_ = 0;
+    };
+
+    Clock clock;
+    std::atomic<int> opened = 0;
     std::atomic<int> made = 0;
-    TokenBlocks blocks(kRows, kNumbers, [&made](std::uint64_t first, std::span<std::int32_t> rows) {
-        EXPECT_EQ(rows.size() / kNumbers, std::min(TokenBlocks::kRows, kRows - first));
-        ++made;
-        number_rows(first, rows);
-    }, [] { return std::size_t{3}; });
+    std::function<void(Maker&)> on_open;
+    std::function<void()> on_make;
+};
+
+using TokenBlocksTest = MadeRows;
+
+TEST_F(TokenBlocksTest, GiveEveryRowToManyThreads) {
+    constexpr std::uint64_t kAll = kRows * (TokenBlocks::kKept + 9) + 5;
+    const auto of = blocks(kAll, 3);
     std::atomic<std::uint64_t> next = 0;
     std::vector<std::thread> threads;
     for (int i = 0; i < 4; ++i)
         threads.emplace_back([&] {
-            for (std::uint64_t row = next++; row < kRows; row = next++) {
-                const auto first = static_cast<std::int32_t>(row * kNumbers);
-                EXPECT_THAT(row_of(blocks, row), ElementsAre(first, first + 1));
-            }
+            for (std::uint64_t row = next++; row < kAll; row = next++) expect_row(*of, row);
         });
     for (std::thread& thread : threads) thread.join();
-    constexpr int kBlocks = static_cast<int>(kRows / TokenBlocks::kRows) + 1;
+    constexpr int kBlocks = static_cast<int>(kAll / kRows) + 1;
     EXPECT_GE(made, kBlocks);
-    EXPECT_LE(made, kBlocks + 8) << "rows that are asked for together are made together, but for a thread that sleeps until its block is forgotten";
+    EXPECT_LE(made, kBlocks + 8) << "each is made once, but for a thread that sleeps until its block is forgotten";
 }
 
-TEST(TokenBlocks, MakeWhatTheyForgotAgain) {
-    int made = 0;
-    TokenBlocks blocks(TokenBlocks::kRows * (TokenBlocks::kKept + 1), kNumbers, [&made](std::uint64_t first, std::span<std::int32_t> rows) {
-        ++made;
-        number_rows(first, rows);
-    }, one_at_once);
-    for (std::uint64_t block = 0; block <= TokenBlocks::kKept; ++block) row_of(blocks, block * TokenBlocks::kRows);
-    EXPECT_THAT(row_of(blocks, 1), ElementsAre(2, 3));
+TEST_F(TokenBlocksTest, MakeWhatTheyForgotAgain) {
+    const auto of = blocks(kRows * (TokenBlocks::kKept + 1));
+    for (std::uint64_t block = 0; block <= TokenBlocks::kKept; ++block) expect_row(*of, block * kRows);
+    expect_row(*of, 1);
     EXPECT_EQ(made, static_cast<int>(TokenBlocks::kKept) + 2);
 }
 
-// Three readers of the first block; the first block is there once `together` are in the making.
-void read_first_block(std::size_t at_once, int together, const std::function<void(int most)>& check) {
+TEST_F(TokenBlocksTest, AreMadeAheadOfWhoReadsThem) {
+    constexpr int kBehindTheFirst = static_cast<int>(TokenBlocks::kAhead);
+    const auto of = blocks(kRows * (TokenBlocks::kAhead + 20));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(made, 0) << "nobody has asked";
+    expect_row(*of, 3);
+    EXPECT_TRUE(soon([&] { return made == 1 + kBehindTheFirst; })) << made;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(made, 1 + kBehindTheFirst) << "so far, and no further";
+    expect_row(*of, 2 * kRows);
+    EXPECT_TRUE(soon([&] { return made == 3 + kBehindTheFirst; })) << made;
+}
+
+TEST_F(TokenBlocksTest, WhatIsAskedForGoesBeforeWhatIsBehindIt) {
     std::mutex mutex;
     std::condition_variable changed;
-    int begun = 0;
+    bool go = false;
+    on_make = [&] {
+        std::unique_lock lock(mutex);
+        if (made > 1) changed.wait_for(lock, kPatience, [&go] { return go; });
+    };
+    constexpr std::uint64_t kFar = 2 * TokenBlocks::kAhead;
+    const auto of = blocks(kRows * (kFar + 1));
+    expect_row(*of, 0);
+    std::thread beside([&] {
+        expect_row(*of, kFar * kRows);
+        EXPECT_LE(made, 4) << "the block that was in the making, and one that was begun behind the first";
+    });
+    EXPECT_TRUE(soon([&] { return made >= 2; }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));     // for the thread beside to ask
+    {
+        const std::lock_guard lock(mutex);
+        go = true;
+    }
+    changed.notify_all();
+    beside.join();
+}
+
+TEST_F(TokenBlocksTest, OthersJoinWhileThereIsWorkForThem) {
+    std::mutex mutex;
+    std::condition_variable changed;
     int now = 0;
     int most = 0;
-    TokenBlocks blocks(TokenBlocks::kRows * 40, kNumbers, [&](std::uint64_t first, std::span<std::int32_t> rows) {
+    on_make = [&] {
         std::unique_lock lock(mutex);
-        ++begun;
         most = std::max(most, ++now);
         changed.notify_all();
-        changed.wait_for(lock, std::chrono::seconds(20), [&] { return begun >= together; });
+        if (opened == 2) changed.wait_for(lock, kPatience, [&most] { return most >= 3; });
         --now;
-        number_rows(first, rows);
-    }, [at_once] { return at_once; });
-    std::vector<std::thread> threads;
-    for (std::uint64_t row = 0; row < 3; ++row) threads.emplace_back([&blocks, row] { row_of(blocks, row); });
-    for (std::thread& thread : threads) thread.join();
-    check(most);
+    };
+    const auto enough = [&] {
+        const std::lock_guard lock(mutex);
+        return most >= 3;
+    };
+    const auto of = blocks(kRows * 1'000'000, 3);
+    std::uint64_t block = 0;
+    EXPECT_TRUE(soon([&] { return expect_row(*of, kRows * block++), enough(); }));
+    for (const std::uint64_t end = block + 100; block < end; ++block) expect_row(*of, kRows * block);
+    EXPECT_EQ(of->makers(), 3U);
+    EXPECT_EQ(opened, 2) << "and no more than were asked for; the first one came open";
 }
 
-TEST(TokenBlocks, WhoWaitsMakesWhatIsNeededNext) {
-    read_first_block(3, 3, [](int most) { EXPECT_EQ(most, 3); });
+TEST_F(TokenBlocksTest, NoOthersJoinWhileMakersIdle) {
+    clock.step = 1000;     // work is one step of three, and waiting the others
+    const auto of = blocks(kRows * 60, 3);
+    for (std::uint64_t block = 0; block < 60; ++block) expect_row(*of, block * kRows);
+    EXPECT_EQ(opened, 0);
 }
 
-TEST(TokenBlocks, NoMoreAreMadeAtOnceThanIsWorthIt) {
-    read_first_block(2, 2, [](int most) { EXPECT_EQ(most, 2); });
-    read_first_block(1, 1, [](int most) { EXPECT_EQ(most, 1); });
+TEST_F(TokenBlocksTest, NoOthersJoinForAFewRows) {
+    const auto of = blocks(kRows * 60, 3, kRows * 100);
+    for (std::uint64_t block = 0; block < 60; ++block) expect_row(*of, block * kRows);
+    EXPECT_EQ(opened, 0);
 }
 
-TEST(TokenBlocks, TellEveryoneWhoWaitsWhatWentWrong) {
-    TokenBlocks blocks(TokenBlocks::kRows, kNumbers, [](std::uint64_t, std::span<std::int32_t>) { throw std::runtime_error("no tokenizer"); }, one_at_once);
+TEST_F(TokenBlocksTest, ThoseThatAreThereGoOnWhenNoOtherCanBeHad) {
+    on_open = [](Maker&) { throw std::runtime_error("no memory"); };
+    const auto of = blocks(kRows * 60, 3);
+    expect_row(*of, 0);
+    EXPECT_TRUE(soon([&] { return opened == 1; }));
+    for (std::uint64_t block = 0; block < 60; ++block) expect_row(*of, block * kRows);
+    EXPECT_EQ(of->makers(), 1U);
+    EXPECT_EQ(opened, 1) << "it is not tried again";
+}
+
+TEST_F(TokenBlocksTest, OnesThatComeUpDoNotKeepThemFromEnding) {
+    on_open = [](Maker& maker) {
+        EXPECT_TRUE(soon([&maker] { return maker.ended.load(); }));
+        throw std::runtime_error("it was ended");
+    };
+    const auto of = blocks(kRows * 60, 3);
+    expect_row(*of, 0);
+    EXPECT_TRUE(soon([&] { return opened == 1; }));
+}
+
+TEST_F(TokenBlocksTest, TellEveryoneWhatWentWrong) {
+    on_make = [] { throw std::runtime_error("no tokenizer"); };
+    const auto of = blocks(2 * kRows);
     std::atomic<int> told = 0;
+    const auto ask = [&](std::uint64_t row) {
+        try {
+            row_of(*of, row);
+        } catch (const std::runtime_error&) {
+            ++told;
+        }
+    };
     std::vector<std::thread> threads;
-    for (std::uint64_t i = 0; i < 3; ++i)
-        threads.emplace_back([&blocks, &told, i] {
-            try {
-                row_of(blocks, i);
-            } catch (const std::runtime_error&) {
-                ++told;
-            }
-        });
+    for (std::uint64_t i = 0; i < 3; ++i) threads.emplace_back(ask, i);
     for (std::thread& thread : threads) thread.join();
-    EXPECT_EQ(told, 3);
+    ask(kRows);
+    EXPECT_EQ(told, 4) << "who comes later, too";
+}
+
+TEST_F(TokenBlocksTest, WhatWasMadeBeforeAFailureIsThere) {
+    on_make = [this] {
+        if (made > 1) throw std::runtime_error("no tokenizer");
+    };
+    const auto of = blocks(3 * kRows);
+    expect_row(*of, 0);
+    EXPECT_THROW(row_of(*of, kRows), std::runtime_error) << "made behind the first, by whichever thread";
+    expect_row(*of, 1);
 }
 
 }  // namespace

@@ -13,8 +13,9 @@
 
 #include "common/base/error.hpp"
 #include "common/base/unique_fd.hpp"
+#include "producer/sources/text/line_tokenizer.hpp"
 #include "producer/sources/text/tokenizer_process.hpp"
-#include "producer/sources/text/tokenizer_processes.hpp"
+
 
 namespace offramp {
 namespace {
@@ -51,14 +52,14 @@ class TokenizerStandIn : public ::testing::Test {
 TEST_F(TokenizerStandIn, HasNoneOfTheProducersDescriptors) {
     const UniqueFd kept_by_children(::open("/dev/null", O_RDONLY));     // as a run's lock is
     TokenizerProcess tokenizer(program("reply(0, struct.pack('<I', len(os.listdir('/proc/self/fd'))))\nsys.stdin.read()\n"));
-    EXPECT_EQ(tokenizer.tokens(), 4U) << "standard input, output and error, and the folder that is looked at";
+    EXPECT_EQ(tokenizer.open(), 4U) << "standard input, output and error, and the folder that is looked at";
 }
 
 TEST_F(TokenizerStandIn, EndsWithItsOwner) {
     pid_t pid = 0;
     {
         TokenizerProcess tokenizer(program("reply(0, struct.pack('<I', os.getpid()))\nsys.stdin.read()\n"));
-        pid = static_cast<pid_t>(tokenizer.tokens());
+        pid = static_cast<pid_t>(tokenizer.open());
         EXPECT_EQ(::kill(pid, 0), 0);
     }
     EXPECT_EQ(::kill(pid, 0), -1);
@@ -66,70 +67,47 @@ TEST_F(TokenizerStandIn, EndsWithItsOwner) {
 
 TEST_F(TokenizerStandIn, ItsDeathInMidRunIsSaid) {
     TokenizerProcess tokenizer(program("reply(0, struct.pack('<I', 5))\nos.read(0, 4)\nos._exit(1)\n"));
+    tokenizer.open();
     EXPECT_THAT(error_of_encoding(tokenizer), HasSubstr("ended in the middle of its work"));
     EXPECT_THAT(error_of_encoding(tokenizer), HasSubstr("ended in the middle of its work")) << "and said again";
 }
 
 TEST_F(TokenizerStandIn, WhatItGivesUpInMidRunIsNoFaultOfTheTokenizersFile) {
     TokenizerProcess tokenizer(program("reply(0, struct.pack('<I', 5))\nos.read(0, 4096)\nreply(1, b'MemoryError: ')\n"));
+    tokenizer.open();
     EXPECT_THAT(error_of_encoding(tokenizer), HasSubstr("gave up: MemoryError"));
 }
 
 TEST_F(TokenizerStandIn, RowsOfAnotherLengthAreRefused) {
     TokenizerProcess tokenizer(program("reply(0, struct.pack('<I', 5))\nos.read(0, 4096)\nreply(0, bytes(20))\n"));
+    tokenizer.open();
     EXPECT_THAT(error_of_encoding(tokenizer), HasSubstr("gave 20 bytes, wanted 24"));
 }
 
-// Each answers once two have been asked.
-constexpr const char* kTogether = R"(
-import glob
-reply(0, struct.pack('<I', 5))
-while os.read(0, 4096):
-    open(f'{sys.argv[0]}.{os.getpid()}', 'w').close()
-    ends = time.monotonic() + 20
-    while len(glob.glob(sys.argv[0] + '.*')) < 2 and time.monotonic() < ends:
-        time.sleep(0.001)
-    reply(0, struct.pack('<6i', *[len(glob.glob(sys.argv[0] + '.*'))] * 6))
-)";
-
-TEST_F(TokenizerStandIn, ThereAreMoreOfThemWhenThereWasWorkForMore) {
-    const std::array<std::string_view, 1> texts{"text"};
-    std::vector<std::int32_t> first(6), second(6);
-    {
-        TokenizerProcesses tokenizers(program(kTogether), 1);
-        EXPECT_EQ(tokenizers.tokens(), 5U);
-        EXPECT_EQ(tokenizers.at_once(), 1U);
-        std::ofstream(path_ + ".0");    // the first request is not to wait
-        tokenizers.encode(texts, first);
-        EXPECT_EQ(tokenizers.at_once(), 2U);
-        std::filesystem::remove(path_ + ".0");
-        std::thread beside([&] { tokenizers.encode(texts, second); });
-        tokenizers.encode(texts, first);
-        beside.join();
-    }
-    EXPECT_EQ(first.front(), 2);
-    EXPECT_EQ(second.front(), 2);
-    for (const auto& file : std::filesystem::directory_iterator(std::filesystem::path(path_).parent_path()))
-        if (file.path().string().starts_with(path_ + ".")) std::filesystem::remove(file);
+TEST_F(TokenizerStandIn, IsOfTheFileThatTheRunBeganWith) {
+    const std::string text = path_ + ".txt";
+    const std::string file = path_ + ".json";
+    std::ofstream(text) << "text\n";
+    std::ofstream(file) << "{}";
+    auto settings = program("reply(0, struct.pack('<I', 5))\nsys.stdin.read()\n");
+    settings.tokenizer = file;
+    const TextLines lines(text);
+    const std::uint64_t hash = hash_of_tokenizer(file);
+    LineTokenizer first(lines, settings, hash);
+    EXPECT_NO_THROW(first.open());
+    EXPECT_EQ(first.tokens(), 5U);
+    std::ofstream(file) << "{ }";
+    LineTokenizer second(lines, settings, hash);
+    EXPECT_THAT([&second] { second.open(); }, ::testing::ThrowsMessage<Error>(HasSubstr("was replaced by another tokenizer")));
+    std::filesystem::remove(text);
+    std::filesystem::remove(file);
 }
 
-TEST_F(TokenizerStandIn, WhenNoOtherCanBeStartedThoseThatAreThereGoOn) {
-    const std::array<std::string_view, 1> texts{"text"};
-    TokenizerProcesses tokenizers(program("reply(0, struct.pack('<I', 5))\n"
-                                          "while os.read(0, 4096):\n"
-                                          "    time.sleep(0.1)\n"
-                                          "    reply(0, bytes(24))\n"), 1);
-    std::vector<std::int32_t> rows(6);
-    tokenizers.encode(texts, rows);
-    program("reply(1, b'MemoryError: ')\n");     // from now on
-    std::vector<std::thread> threads;
-    for (int i = 0; i < 3; ++i)
-        threads.emplace_back([&] {
-            std::vector<std::int32_t> own(6);
-            EXPECT_NO_THROW(tokenizers.encode(texts, own));
-        });
-    for (std::thread& thread : threads) thread.join();
-    EXPECT_EQ(tokenizers.at_once(), 1U);
+TEST_F(TokenizerStandIn, WhoWaitsForOneThatEndsIsToldSo) {
+    TokenizerProcess tokenizer(program("sys.stdin.read()\n"));     // never says that it is up
+    std::thread beside([&tokenizer] { EXPECT_THROW(tokenizer.open(), Error); });
+    tokenizer.end_input();
+    beside.join();
 }
 
 }  // namespace
