@@ -27,12 +27,18 @@ PROGRAM = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute() / "tests" / "o
 KEYS = {0: "sample 0", 1: 'a folder/é "quoted".jpg', 3: "sample 3", 4: "sample 4", 5: "sample 5"}    # item 2 is a hole
 
 
+def scratch_folder(case):
+    """A folder that is removed at the end of the test."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="offramp-test-"))
+    case.addCleanup(shutil.rmtree, folder)
+    return folder
+
+
 class Processed:
     """A folder in which a processor has left the samples of processed_samples.cpp, and their numbers."""
 
     def __init__(self, case, processor, *flags):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="offramp-test-"))
-        case.addCleanup(shutil.rmtree, self.folder)
+        self.folder = scratch_folder(case)
         printed = self.process(processor, *flags)
         assert printed.returncode == 0, printed.stderr
         self.outputs = [json.loads(line) for line in printed.stdout.splitlines() if line.startswith("{")]
@@ -72,13 +78,13 @@ class Npy(unittest.TestCase):
 
 class Write(unittest.TestCase):
     def test_raw_files_are_arrays_in_row_major_order(self):
-        folder = self.folder()
+        folder = scratch_folder(self)
         processed = Processed(self, "write", "--write-path", str(folder))
         for _, key, output, numbers in processed.samples():
             numpy.testing.assert_array_equal(self.array((folder / f"{key}.{output['name']}.bin").read_bytes(), output), numbers, output["name"])
 
     def test_a_pipe_gets_one_sample_after_another(self):
-        folder = self.folder()
+        folder = scratch_folder(self)
         pipe = folder / "pipe"
         os.mkfifo(pipe)
         with open(folder / "read", "wb") as read, subprocess.Popen(["cat", pipe], stdout=read) as reader:
@@ -95,11 +101,6 @@ class Write(unittest.TestCase):
                     if item in slab and of is output:
                         numpy.testing.assert_array_equal(self.array(text.read(numbers.size * self.bytes_of(output)), output), numbers, output["name"])
         self.assertEqual(text.read(), b"")
-
-    def folder(self):
-        folder = pathlib.Path(tempfile.mkdtemp(prefix="offramp-test-"))
-        self.addCleanup(shutil.rmtree, folder)
-        return folder
 
     def bytes_of(self, output):
         return 2 if output["dtype"] == "bfloat16" else numpy.dtype(output["dtype"]).itemsize
@@ -144,8 +145,7 @@ class Http(unittest.TestCase):
 
     def test_a_certificate_that_nobody_vouches_for_is_refused(self):
         os.environ["NO_PROXY"] = "127.0.0.1"
-        folder = tempfile.mkdtemp(prefix="offramp-test-")
-        self.addCleanup(shutil.rmtree, folder)
+        folder = scratch_folder(self)
         identity = make_certificate(folder)
         pathlib.Path(folder, "other").mkdir()
         another = make_certificate(f"{folder}/other")
@@ -263,8 +263,7 @@ class EmbeddingsParquet(unittest.TestCase):
         self.assertEqual(file.read_bytes(), whole)
 
     def test_without_the_module_it_says_how_to_get_it(self):
-        folder = pathlib.Path(tempfile.mkdtemp(prefix="offramp-test-"))
-        self.addCleanup(shutil.rmtree, folder)
+        folder = scratch_folder(self)
         (folder / "bin").mkdir()
         program = shutil.copy(PROGRAM, folder / "bin")
         refused = subprocess.run([program, "--processor", "embeddings-parquet", "--output", folder / "output"], capture_output=True, text=True, timeout=60)

@@ -16,7 +16,6 @@
 #include "producer/sources/text/line_tokenizer.hpp"
 #include "producer/sources/text/tokenizer_process.hpp"
 
-
 namespace offramp {
 namespace {
 
