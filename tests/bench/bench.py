@@ -23,7 +23,7 @@ from contestants import Places
 from given import given_by
 from machine import describe_build, describe_machine
 from rows import least_seconds, run_row
-from workloads import choose, make_rows
+from workloads import choose, make_rows, without
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SMALL_PACE = Pace(windows=2, seconds=0.2, settle_seconds=0.05, warmup_batches=2, warm_seconds=0, overlapping_starts=True)
@@ -34,6 +34,8 @@ USAGE, UNAVAILABLE, FAILED = 64, 69, 1
 def parse(argv):
     parser = argparse.ArgumentParser(prog="offramp bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("wanted", nargs="*", metavar="ROW", help="workloads (W1) or rows (W1-host-write); default: all")
+    parser.add_argument("--without", action="append", default=[], metavar="NAME",
+                        help="leave these contestants out, 'article*' for all of such names; several times for several")
     parser.add_argument("--small", action="store_true", help="small sizes, no measurement")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write everything that was measured here")
     parser.add_argument("--windows", type=int, metavar="N", help="windows of each contestant (default 6; at least 2)")
@@ -48,6 +50,10 @@ def parse(argv):
     if options.windows is not None and options.windows < 2:
         parser.error("--windows: an interval wants two windows or more")
     return options
+
+
+def rows_of(options, gpu=True):
+    return without(choose(make_rows(options.small, gpu=gpu), options.wanted), options.without)
 
 
 def pace_of(options):
@@ -71,7 +77,7 @@ def end_on_signal(number, frame):
 def main(argv=None):
     options = parse(argv)
     try:
-        rows = choose(make_rows(options.small), options.wanted)
+        rows = rows_of(options)
     except ValueError as problem:
         print(f"bench: {problem}", file=sys.stderr)
         return USAGE
@@ -85,7 +91,7 @@ def main(argv=None):
     machine, build, pace = describe_machine(binaries), describe_build(binaries, ROOT), pace_of(options)
     if not machine["gpu"] and not options.small:
         try:
-            rows = choose(make_rows(False, gpu=False), options.wanted)
+            rows = rows_of(options, gpu=False)
         except ValueError as problem:
             print(f"bench: this machine has no GPU that CUDA can use; what is measured without one: {problem}; --small shows that the others work",
                   file=sys.stderr)

@@ -19,6 +19,12 @@ def verdict(what, wanted, value, reached, found=None):
     return Verdict(what, wanted, found or f"{value:.4g}", value, bool(reached))
 
 
+def contestants_of(target):
+    """The names of those that it looks at, but for the row's own first."""
+    said = [getattr(target, field, None) for field in ("over", "of")]
+    return {*filter(None, said), *getattr(target, "limits", ()), *getattr(target, "parts", ())}
+
+
 @dataclasses.dataclass(frozen=True)
 class Ratio:
     """Our rate over another contestant's, window by neighbouring window: the median, and the lower end of its mean's interval if wanted."""

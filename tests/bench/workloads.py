@@ -5,10 +5,11 @@ measure nothing.
 """
 
 import dataclasses
+import fnmatch
 
 from file_workloads import picture_rows, text_rows
 from specs import ARTICLE_BYTES, FEATURE_MAPS, IMAGES, PEER_ALONE, Messages, Ours, PeerProgram, Row, Sizes, alone, article, ceiling
-from targets import Bytes, Cpu, Figure, Latency, Rate, Ratio
+from targets import Bytes, Cpu, Figure, Latency, Rate, Ratio, contestants_of
 
 
 def article_rows(sizes):
@@ -188,3 +189,23 @@ def choose(rows, wanted):
         if not any(row.id == name or row.workload == name or row.workload.rstrip("ab") == name for row in rows):
             raise ValueError(f"no row or workload '{name}'; known: {', '.join(row.id for row in rows)}")
     return chosen
+
+
+def without(rows, patterns):
+    """The rows less the contestants that these patterns name ("article*"), and less what is told of them: their targets, the ratios beside them."""
+    for pattern in patterns:
+        named = [spec.name for row in rows for spec in row.contestants if fnmatch.fnmatchcase(spec.name, pattern)]
+        if not named:
+            known = dict.fromkeys(spec.name for row in rows for spec in row.contestants)
+            raise ValueError(f"no contestant '{pattern}' in these rows; known: {'; '.join(known)}")
+    return [thinned(row, {spec.name for spec in row.contestants if any(fnmatch.fnmatchcase(spec.name, pattern) for pattern in patterns)}) for row in rows]
+
+
+def thinned(row, gone):
+    if row.contestants[0].name in gone:
+        raise ValueError(f"'{row.contestants[0].name}' cannot be left out of {row.id}, which is about it")
+    if row.curve and gone:
+        raise ValueError(f"nothing can be left out of {row.id}, a curve beside its limit")
+    return dataclasses.replace(row, contestants=tuple(spec for spec in row.contestants if spec.name not in gone),
+                               targets=tuple(target for target in row.targets if not gone & contestants_of(target)),
+                               beside=tuple(pair for pair in row.beside if not gone & set(pair)))

@@ -234,6 +234,22 @@ class RowsTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "no row or workload 'W77'; known: W1-host-write"):
             workloads.choose(rows, ["W1", "W77"])
 
+    def test_contestants_are_left_out_with_what_is_told_of_them(self):
+        rows = workloads.without(workloads.choose(workloads.make_rows(False), ["W2-device"]), ["article*"])
+        self.assertEqual([["ours", "compute alone"]], [[spec.name for spec in row.contestants] for row in rows])
+        self.assertEqual(([["compute alone"]], ()), ([[target.over for target in row.targets] for row in rows], rows[0].beside))
+        row, = workloads.without(workloads.choose(workloads.make_rows(False), ["W10-cut-out"]), ["plain*"])
+        self.assertEqual(2, len(row.targets), "limits are what is left")
+        row, = workloads.without([row], ["decode limit"])
+        self.assertEqual((), row.targets, "both look at the decode limit")
+
+    def test_what_cannot_be_left_out_is_refused(self):
+        rows = workloads.make_rows(False)
+        for wanted, pattern, told in (("W2", "artcle*", "no contestant 'artcle\\*' in these rows; known: ours; compute alone; article 4-pinned"),
+                                      ("W2", "ours", "'ours' cannot be left out of W2-device"), ("E", "compute alone", "nothing can be left out of E")):
+            with self.subTest(pattern), self.assertRaisesRegex(ValueError, told):
+                workloads.without(workloads.choose(rows, [wanted]), [pattern])
+
     def test_without_a_gpu_the_rows_from_files_to_files_are_measured_and_all_are_shown(self):
         self.assertEqual(["W7", "W10-cut-out", "W11-sqlite", "W11-postgres"], [row.id for row in workloads.make_rows(False, gpu=False)])
         self.assertEqual(workloads.make_rows(True), workloads.make_rows(True, gpu=False))
