@@ -2,6 +2,7 @@
 
 #include <sqlite3.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <thread>
 #include <utility>
@@ -13,6 +14,10 @@ namespace {
 
 // Vectors of a thousand numbers fit a page several times over.
 constexpr const char* kPageSize = "PRAGMA page_size = 16384";
+
+// What lies between two looks at a locked database counts for this much at most: in more than that this process was stopped, and with it perhaps
+// the one that it waits for.
+constexpr std::chrono::milliseconds kLongestLook{50};
 
 int errno_of(sqlite3* connection, int result) {
     if ((result & 0xff) == SQLITE_FULL || result == SQLITE_IOERR_SHMSIZE) return ENOSPC;
@@ -90,7 +95,12 @@ SqliteDatabase::SqliteDatabase(std::string path, int open_flags, std::chrono::mi
     if (result != SQLITE_OK) fail("opening it", result);
     sqlite3_busy_handler(
         connection,
-        [](void* self, int waits_before) { return static_cast<SqliteDatabase*>(self)->wait_for_others(waits_before) ? 1 : 0; }, this);
+        [](void* self, int waits_before) {
+            auto& database = *static_cast<SqliteDatabase*>(self);
+            if (waits_before == 0) database.wait_ = {};
+            return database.wait_on(database.wait_) ? 1 : 0;
+        },
+        this);
 }
 
 SqliteDatabase::SqliteDatabase(std::string path, Durability durability, std::chrono::milliseconds patience)
@@ -107,17 +117,18 @@ SqliteDatabase::~SqliteDatabase() { statements_.clear(); }
 void SqliteDatabase::Close::operator()(sqlite3* connection) const noexcept { sqlite3_close_v2(connection); }
 
 // SQLite's own handler sleeps for up to a tenth of a second between two looks: among writers of short transactions that is far too long.
-bool SqliteDatabase::wait_for_others(int waits_before) {
+bool SqliteDatabase::wait_on(Wait& wait) const {
     const auto now = std::chrono::steady_clock::now();
-    if (waits_before == 0) waits_since_ = now;
-    if (now - waits_since_ >= patience_) return false;
-    std::this_thread::sleep_for(std::chrono::microseconds(waits_before < 10 ? 100 : 1000));
+    wait.lasted += std::min<std::chrono::nanoseconds>(now - wait.last_look, kLongestLook);
+    wait.last_look = now;
+    if (wait.lasted >= patience_) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(wait.looks++ < 10 ? 100 : 1000));
     return true;
 }
 
 // When several processes begin at once, some are told that the database is locked without being asked to wait.
 void SqliteDatabase::start_log() {
-    const auto began = std::chrono::steady_clock::now();
+    Wait wait;
     while (true) {
         std::string mode;
         const int result = sqlite3_exec(
@@ -131,8 +142,7 @@ void SqliteDatabase::start_log() {
         if (result == SQLITE_OK)
             throw Error(ExitCode::CannotWrite, "database " + path_ + ": its file system has no memory that processes share, which its log needs",
                         "Give an output on a local disk");
-        if ((result & 0xff) != SQLITE_BUSY || std::chrono::steady_clock::now() - began >= patience_) fail("starting its log", result);
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        if ((result & 0xff) != SQLITE_BUSY || !wait_on(wait)) fail("starting its log", result);
     }
 }
 

@@ -50,7 +50,8 @@ class SqliteStatement {
 // A SQLite database that several processes write to: a write-ahead log, transactions that are short, patience while another one writes.
 // With Durability::PowerCut a commit is on the disk when it returns; without, a power cut may cost the last commits, never the database.
 //
-// Owns the connection. Thread: one, and never one side of a fork. Blocks: on the file system, and up to `patience` for others.
+// Owns the connection. Thread: one, and never one side of a fork. Blocks: on the file system, and up to `patience` for others, in which
+// time that it was stopped for (SIGSTOP) does not count.
 // Errors: Error with SinkUnavailable when somebody else keeps the database locked for longer, or when its file was moved or removed;
 // SystemError with CannotWrite when the disk is full, read-only or failing; Error with CannotWrite for a file that is no sound database.
 class SqliteDatabase {
@@ -83,15 +84,22 @@ class SqliteDatabase {
     struct Close {
         void operator()(sqlite3* connection) const noexcept;
     };
+    // For somebody else, from the first look to the last.
+    struct Wait {
+        std::chrono::nanoseconds lasted{0};
+        std::chrono::steady_clock::time_point last_look = std::chrono::steady_clock::now();
+        int looks = 0;
+    };
 
     SqliteDatabase(std::string path, int open_flags, std::chrono::milliseconds patience);
     void start_log();
     void require_in_place();
-    bool wait_for_others(int waits_before);
+    // Sleeps a little, or says that this was enough.
+    bool wait_on(Wait& wait) const;
 
     std::string path_;
     std::chrono::milliseconds patience_;
-    std::chrono::steady_clock::time_point waits_since_;
+    Wait wait_;  // SQLite's own, for a lock
     std::unique_ptr<sqlite3, Close> connection_;
     std::map<std::string, SqliteStatement> statements_;
 };

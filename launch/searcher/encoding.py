@@ -47,14 +47,14 @@ def tokens(file, texts, length):
     server = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(server)
     try:
-        tokenizer = server.open_tokenizer(str(file), length)
+        tokenizer = server.RowTokenizer(str(file), length)
     except ImportError as problem:
         raise LaunchError(f"the PyPI package `tokenizers` is not there ({problem})", "pip install tokenizers, in the Python that --python names",
                           ExitCode.SYSTEM) from problem
     except Exception as problem:    # the library throws bare Exceptions
         raise LaunchError(f"tokenizer {file}: {problem}", "Wanted is a tokenizer.json as the `tokenizers` library writes it",
                           ExitCode.BAD_INPUT) from problem
-    return numpy.frombuffer(server.rows_of(tokenizer, texts), "<i4").reshape(-1, 2, length)
+    return numpy.frombuffer(tokenizer.rows(texts), "<i4").reshape(-1, 2, length)
 
 
 def run(model, batches, inputs):
