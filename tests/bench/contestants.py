@@ -18,7 +18,8 @@ import typing
 from contest import between
 from given import Given
 from peers.progress import ProgressReader, make_progress_file
-from processes import Usage, children_of, cpu_by_thread, die_with_parent, members_of, signal_all, signal_groups, trackers_among, usage_of, usage_of_all
+from processes import (Usage, children_of, cpu_by_thread, die_with_parent, members_of, signal_all, signal_groups, trackers_among, usage_of, usage_of_all,
+                       usage_of_servers)
 
 HERE = pathlib.Path(__file__).resolve().parent
 STALL_SECONDS = 90     # without a single sample finished
@@ -41,6 +42,7 @@ class Places:
     shared: pathlib.Path | None = None      # a folder for what several rows work on
     gpu: bool = False
     small: bool = True
+    servers: list = dataclasses.field(default_factory=list)   # processes of the row's own that work for whoever runs; counted as its readers
 
     def native_reader(self):
         """The library of our consumers' hash loop, for peers; or nothing where it was not built."""
@@ -113,7 +115,7 @@ class Program:
         seen = self._until(lambda: self._progress_if(release_ns, more_than), STALL_SECONDS, "progress")
         producer = self._children[0].pid
         return Look(seen.samples, seen.release_ns, seen.payload_bytes, time.monotonic_ns(), usage_of_all([producer, *self._producers_own()]),
-                    usage_of_all(self._readers), seen.stage, cpu_by_thread(producer), seen.compute)
+                    usage_of_all(self._readers) + usage_of_servers(self._places.servers), seen.stage, cpu_by_thread(producer), seen.compute)
 
     def window(self, batch, pace):
         """Runs for one window and is stopped again; `batch`: samples in what the row counts."""

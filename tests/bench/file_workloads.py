@@ -79,5 +79,6 @@ def text_rows(sizes):
                          PeerProgram(table, "table_rows.py", {**peer, "numbers": VECTOR, "transaction": sizes.of(10_000, 1_000, 50)}),
                          PeerProgram("sentence-transformers", "sentences.py", {**peer, "model": SENTENCES, "input": LINES, "max-tokens": MAX_TOKENS,
                                                                                "batch": batch, "precision": sizes.precision("bf16")})),
-                        (SmallestOf(("model alone", table), 0.9),), 1, "lines", raw_bytes=4 * VECTOR, needs=needs))
+                        (SmallestOf(("model alone", table), 0.9), CoresAllow(("model alone", "tokenizer alone", table), 0.9)), 1, "lines",
+                        raw_bytes=4 * VECTOR, needs=needs))
     return rows

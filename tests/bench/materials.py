@@ -35,6 +35,7 @@ class Materials:
     def __init__(self, folder, shared, stack, given, gpu, small):
         self._folder, self._shared, self._stack, self._given, self._gpu, self._small = folder, shared, stack, given, gpu, small
         self._made = {}
+        self.servers = []    # processes
         self._outputs = 0
 
     def require(self, needs):
@@ -175,6 +176,7 @@ class Materials:
         with open(server.data / "postgresql.auto.conf", "a", encoding="utf-8") as settings:
             settings.write(SERVER_SETTINGS)
         server.start()
+        self.servers.append(server.pid())
         return server.uri()
 
 

@@ -64,6 +64,7 @@ class RowBuilder:
         self._places, self._stack = places, stack
         self._materials = Materials(folder, places.shared or folder, stack, places.given, places.gpu, places.small)
         self.notes = []
+        places.servers = self._materials.servers
 
     def require(self, needs):
         self._materials.require(needs)

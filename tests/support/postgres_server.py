@@ -80,9 +80,12 @@ class PostgresServer:
             assert self._server.poll() is None and time.monotonic() < deadline, (self.folder / "log").read_text()
             time.sleep(0.02)
 
+    def pid(self):
+        return self._server.pid
+
     def kill(self):
         """SIGKILL to the server and all its backends; returns when none is left."""
-        pid = self._server.pid
+        pid = self.pid()
         self._server.send_signal(signal.SIGSTOP)     # has no more of them
         children = [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
         self._server.kill()

@@ -9,6 +9,8 @@ import json
 import math
 import os
 import pathlib
+import subprocess
+import sys
 import tempfile
 import unittest
 import unittest.mock
@@ -26,7 +28,7 @@ from left_behind import objects_of_dead_runs
 from materials import Materials, server_module
 from one_shots import MessageBench, run_for_json
 from peers.progress import CELL, COMMITS, RECORD, RECORDS, ProgressCell, ProgressReader, make_progress_file, map_progress_file
-from processes import Usage, members_of
+from processes import Usage, members_of, usage_of, usage_of_servers
 
 PROGRAMS = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"])
 
@@ -133,6 +135,18 @@ class ContestTest(unittest.TestCase):
         self.assertEqual([("a", "window"), ("b", "window"), ("b", "window"), ("a", "window")], [event[:2] for event in events[4:]])
         self.assertTrue(all(not event[3] for event in events[4:]))   # a window continues its own contestant, and no other runs
         self.assertEqual({"a": 2, "b": 2}, {name: len(own) for name, own in windows.items()})
+
+
+class ServersTest(unittest.TestCase):
+    def test_a_servers_children_count_while_they_live_and_afterwards(self):
+        burn = "import time\nwhile time.process_time() < 0.2: pass\nprint(flush=True)\n"
+        server = subprocess.Popen([sys.executable, "-c", "import subprocess, sys\n"
+                                   f"subprocess.run([sys.executable, '-c', {burn!r}], stdout=subprocess.DEVNULL)\n"
+                                   f"with subprocess.Popen([sys.executable, '-c', {burn + 'input()'!r}]): pass\n"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        with server:
+            server.stdout.readline()    # one child has ended, the other lives
+            self.assertGreaterEqual(usage_of_servers([server.pid]).cpu_seconds - usage_of(server.pid).cpu_seconds, 0.3)
+            server.stdin.write(b"\n")
 
 
 class ProgressTest(unittest.TestCase):
