@@ -206,6 +206,8 @@ def thinned(row, gone):
         raise ValueError(f"'{row.contestants[0].name}' cannot be left out of {row.id}, which is about it")
     if row.curve and gone:
         raise ValueError(f"nothing can be left out of {row.id}, a curve beside its limit")
-    return dataclasses.replace(row, contestants=tuple(spec for spec in row.contestants if spec.name not in gone),
+    left = tuple(spec for spec in row.contestants if spec.name not in gone)
+    # Only what a peer leaves the GPU to do takes longer than the pace allows for.
+    return dataclasses.replace(row, contestants=left, settle_seconds=row.settle_seconds if any(isinstance(spec, PeerProgram) for spec in left) else 0,
                                targets=tuple(target for target in row.targets if not gone & contestants_of(target)),
                                beside=tuple(pair for pair in row.beside if not gone & set(pair)))
