@@ -1,5 +1,8 @@
 #include "consumer/sinks/copy_rows.hpp"
 
+#include <bit>
+#include <cstring>
+
 #include "common/base/error.hpp"
 
 namespace offramp {
@@ -8,16 +11,22 @@ namespace {
 constexpr std::string_view kSignature("PGCOPY\n\377\r\n\0", 11);
 constexpr std::uint32_t kNull = 0xffffffff;
 
-std::uint32_t little_endian(std::span<const std::byte> bytes) {
-    std::uint32_t value = 0;
-    for (std::size_t i = bytes.size(); i > 0; --i) value = value << 8 | std::to_integer<std::uint32_t>(bytes[i - 1]);
-    return value;
-}
+static_assert(std::endian::native == std::endian::little, "numbers are little endian here and big endian there");
 
-// All bits of the exponent are set: infinite, or no number.
-bool is_finite(std::uint32_t bits, std::size_t bytes) {
-    const std::uint32_t exponent = bytes == 4 ? 0x7f800000 : 0x7c00;
-    return (bits & exponent) != exponent;
+// Each of the numbers with its bytes the other way round. False when one has all bits of its exponent set: it is infinite, or no number.
+template <class Number>
+bool reversed(std::span<const std::byte> numbers, std::byte* to) {
+    constexpr Number kExponent = sizeof(Number) == 4 ? 0x7f800000 : 0x7c00;
+    bool all_finite = true;
+    for (std::size_t at = 0; at < numbers.size(); at += sizeof(Number)) {
+        Number bits = 0;
+        std::memcpy(&bits, numbers.data() + at, sizeof bits);
+        all_finite &= (bits & kExponent) != kExponent;
+        Number other = 0;
+        for (std::size_t byte = 0; byte < sizeof(Number); ++byte) other = static_cast<Number>(other << 8 | (bits >> 8 * byte & 0xff));
+        std::memcpy(to + at, &other, sizeof other);
+    }
+    return all_finite;
 }
 
 }  // namespace
@@ -68,16 +77,13 @@ bool CopyRows::vector(std::span<const std::byte> numbers, std::size_t bytes_each
     put(4 + numbers.size(), 4);
     put(numbers.size() / bytes_each, 2);
     put(0, 2);
-    for (; !numbers.empty(); numbers = numbers.subspan(bytes_each)) {
-        const std::uint32_t bits = little_endian(numbers.first(bytes_each));
-        if (!is_finite(bits, bytes_each)) {
-            bytes_.resize(begin);
-            null();
-            return false;
-        }
-        put(bits, bytes_each);
-    }
-    return true;
+    bytes_.resize(bytes_.size() + numbers.size());
+    const bool held = bytes_each == 4 ? reversed<std::uint32_t>(numbers, bytes_.data() + bytes_.size() - numbers.size())
+                                      : reversed<std::uint16_t>(numbers, bytes_.data() + bytes_.size() - numbers.size());
+    if (held) return true;
+    bytes_.resize(begin);
+    null();
+    return false;
 }
 
 std::span<const std::byte> CopyRows::finished() {

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cstddef>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,7 @@ namespace offramp {
 namespace {
 
 constexpr const char* kProcessor = "embeddings-postgres";
+constexpr const char* kThereAlready = "23505";   // unique_violation
 
 constexpr PostgresLayout kLayout{
     .contents = "embeddings",
@@ -29,8 +32,8 @@ constexpr std::uint32_t kMaxDimensions = 16'000;
 constexpr std::uint32_t kMaxIndexed = 2'000;
 constexpr std::uint32_t kMaxIndexedHalves = 4'000;
 
-// Puts each sample's vectors into a table of a PostgreSQL with pgvector, one row a sample and output, one transaction a slab: binary COPY into a
-// temporary table, and from there what is not there yet.
+// Puts each sample's vectors into a table of a PostgreSQL with pgvector, one row a sample and output, one transaction a slab: binary COPY, and where
+// some of the rows are there already, once more by way of a temporary table.
 class EmbeddingsPostgres final : public Processor {
   public:
     EmbeddingsPostgres(const std::string& folder, const ProcessorOptions& options)
@@ -43,17 +46,42 @@ class EmbeddingsPostgres final : public Processor {
         for (const VectorOutput& output : outputs) require_to_fit(output);
         make_rows(outputs, slab, progress);
         if (rows_.empty() || !still_current()) return;
-        table_.transact(columns_of(outputs), progress, [&](PostgresDatabase& database) {
-            for (const VectorOutput& output : outputs) note_output(database, output, slab.model);
-            database.copy("COPY offramp_rows FROM STDIN (FORMAT binary)", rows_.finished());
-            // In one order for all, so that no two consumers wait for each other.
-            database.run("INSERT INTO " + table_.rows() + " (key, output, item, vector) SELECT key, output, item, vector FROM offramp_rows "
-                         "ORDER BY key, output ON CONFLICT (key, output) DO NOTHING");
-        });
+        const std::span<const std::byte> rows = rows_.finished();
+        const auto put = [&](void (EmbeddingsPostgres::*put_rows)(PostgresDatabase&, std::span<const std::byte>)) {
+            table_.transact(columns_of(outputs), progress, [&](PostgresDatabase& database) {
+                for (const VectorOutput& output : outputs) note_output(database, output, slab.model);
+                (this->*put_rows)(database, rows);
+            });
+        };
+        try {
+            put(&EmbeddingsPostgres::copy);
+        } catch (const PostgresError& error) {
+            if (error.sqlstate() != kThereAlready) throw;
+            spdlog::debug("some of a slab's rows are in {} already", table_.name());
+            put(&EmbeddingsPostgres::add_missing);
+        }
         for (const VectorOutput& output : outputs) noted_.insert(output.name());
     }
 
   private:
+    // A row to be made; rows are put in the order of their keys' bytes by all consumers in both ways, so that no two wait for each other.
+    struct Row {
+        std::string key;
+        const SampleView* sample = nullptr;
+        const VectorOutput* output = nullptr;
+    };
+
+    // Takes only rows that are not there: those of a slab that is delivered for the first time, as nearly every one is.
+    void copy(PostgresDatabase& database, std::span<const std::byte> rows) {
+        database.copy("COPY " + table_.rows() + " (key, output, item, vector) FROM STDIN (FORMAT binary)", rows);
+    }
+
+    void add_missing(PostgresDatabase& database, std::span<const std::byte> rows) {
+        database.copy("COPY offramp_rows FROM STDIN (FORMAT binary)", rows);
+        database.run("INSERT INTO " + table_.rows() + " (key, output, item, vector) SELECT key, output, item, vector FROM offramp_rows "
+                     "ORDER BY key COLLATE \"C\", output COLLATE \"C\" ON CONFLICT (key, output) DO NOTHING");
+    }
+
     bool halves() const { return vectors_.dtype() == "float16"; }
 
     void require_to_fit(const VectorOutput& output) const {
@@ -79,19 +107,30 @@ class EmbeddingsPostgres final : public Processor {
         std::size_t unheld = 0;
         std::string first;
         const std::size_t bytes_each = halves() ? 2 : 4;
+        for (const Row& row : in_order(outputs, slab, progress)) {
+            progress();
+            rows_.begin_row(4);
+            rows_.text(row.key);
+            rows_.text(row.output->name());
+            rows_.number(static_cast<std::int64_t>(row.sample->item));
+            if (rows_.vector(vectors_.of(*row.output, row.sample->row), bytes_each)) continue;
+            if (++unheld == 1) first = "the first: sample '" + row.sample->key + "', output '" + row.output->name() + "'";
+        }
+        if (unheld > 0) spdlog::warn("{} vectors have numbers that are infinite or none, which pgvector does not hold: NULL in their rows ({})", unheld, first);
+    }
+
+    static std::vector<Row> in_order(const std::vector<VectorOutput>& outputs, const SlabContents& slab, const Progress& progress) {
+        std::vector<Row> rows;
+        rows.reserve(slab.samples.size() * outputs.size());
         for (const SampleView& sample : slab.samples) {
             progress();
             if (sample.hole) continue;
-            for (const VectorOutput& output : outputs) {
-                rows_.begin_row(4);
-                rows_.text(postgres_text(sample.key));
-                rows_.text(output.name());
-                rows_.number(static_cast<std::int64_t>(sample.item));
-                if (rows_.vector(vectors_.of(output, sample.row), bytes_each)) continue;
-                if (++unheld == 1) first = "the first: sample '" + sample.key + "', output '" + output.name() + "'";
-            }
+            for (const VectorOutput& output : outputs) rows.push_back({.key = postgres_text(sample.key), .sample = &sample, .output = &output});
         }
-        if (unheld > 0) spdlog::warn("{} vectors have numbers that are infinite or none, which pgvector does not hold: NULL in their rows ({})", unheld, first);
+        std::ranges::sort(rows, [](const Row& one, const Row& other) {
+            return one.key != other.key ? one.key < other.key : one.output->name() < other.output->name();
+        });
+        return rows;
     }
 
     // Vectors of two kinds are never mixed under one name. Each consumer looks until it has committed rows of an output.

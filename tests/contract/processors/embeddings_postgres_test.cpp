@@ -1,8 +1,13 @@
 // What embeddings-postgres does that no other processor can: a table that others may change, vectors that pgvector does not hold, an index.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <exception>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "consumer/processors/finish.hpp"
 #include "tests/contract/processors/postgres_test.hpp"
@@ -24,7 +29,51 @@ class EmbeddingsPostgres : public PostgresTest {
         sample.contents.model = "the model";
         return sample;
     }
+
+    // Samples of these keys, in this order; their vectors begin with `number`.
+    static HandMade slab_of(const std::vector<std::string>& keys, float number) {
+        HandMade slab;
+        for (std::uint32_t row = 0; row < keys.size(); ++row)
+            slab.contents.samples.push_back({.item = row, .batch = 0, .row = row, .hole = false, .key = keys[row]});
+        slab.contents.batches.push_back({.batch = 0, .first_row = 0, .rows = static_cast<std::uint32_t>(keys.size()), .first_sample = 0, .reserved = 0});
+        slab.add(spec_of("v", kFloat32, {static_cast<std::int64_t>(keys.size()), 3}));
+        for (std::size_t row = 0; row < keys.size(); ++row) slab.storage[0][3 * row] = number;
+        slab.contents.model = "the model";
+        return slab;
+    }
 };
+
+TEST_F(EmbeddingsPostgres, OfRowsThatAreThereInPartTheOthersAreAdded) {
+    process(config_, slab_of({"b", "a"}, 1).contents);
+    const auto at_work = make_processor(config_.processor, {&config_});
+    for (int delivered = 0; delivered < 2; ++delivered) at_work->process(slab_of({"c", "b", "a"}, 2).contents, kNoProgress, kCurrent);
+    at_work->process(slab_of({"e", "d"}, 3).contents, kNoProgress, kCurrent);
+    EXPECT_EQ(value("SELECT string_agg(key || ' ' || (vector::real[])[1], ', ' ORDER BY key) FROM " + config_.sink_table), "a 1, b 1, c 2, d 3, e 3");
+}
+
+TEST_F(EmbeddingsPostgres, TwoThatPutTheSameRowsDoNotStandInEachOthersWay) {
+    constexpr int kSlabs = 30;
+    const auto put_all = [&](bool backwards, std::exception_ptr& failure) {
+        try {
+            const auto processor = make_processor(config_.processor, {&config_});
+            for (int slab = 0; slab < kSlabs; ++slab) {
+                std::vector<std::string> keys;
+                for (int row = 0; row < 20; ++row) keys.push_back(std::to_string(slab) + (row % 2 == 0 ? "-" : "_") + std::to_string(row));
+                if (backwards) std::ranges::reverse(keys);
+                processor->process(slab_of(keys, 1).contents, kNoProgress, kCurrent);
+            }
+        } catch (...) {
+            failure = std::current_exception();
+        }
+    };
+    std::exception_ptr failed, other_failed;
+    std::thread other(put_all, true, std::ref(other_failed));
+    put_all(false, failed);
+    other.join();
+    for (const std::exception_ptr& failure : {failed, other_failed})
+        if (failure) std::rethrow_exception(failure);
+    EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), std::to_string(20 * kSlabs));
+}
 
 TEST_F(EmbeddingsPostgres, ATableOfOtherVectorsIsRefusedAndLeftAsItIs) {
     process(config_, made({spec_of("v", kFloat32, {1, 8})}).contents);
