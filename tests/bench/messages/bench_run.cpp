@@ -34,7 +34,7 @@ BenchRun::BenchRun(std::uint32_t slabs, std::size_t payload_bytes)
                 .names = {"message-bench", RunNames::random_nonce()},
                 .producer_pid = static_cast<std::uint64_t>(::getpid()),
                 .epoch = 1},
-      run_lock_(RunLock::hold(endpoint_.names, true)),
+      held_run_(endpoint_.names),
       layout_(layout_of(payload_bytes)),
       plan_(SpanPlan::make(slabs, layout_.slab_bytes)),
       exchange_(SlabExchange::make()),
@@ -63,7 +63,6 @@ BenchRun::~BenchRun() {
     broker_.reset();
     std::error_code ignored;
     std::filesystem::remove_all(run_dir_, ignored);
-    ::unlink(("/dev/shm" + endpoint_.names.lock()).c_str());
 }
 
 bool BenchRun::feed() {

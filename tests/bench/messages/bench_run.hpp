@@ -12,6 +12,7 @@
 #include "producer/slab/slab_exchange.hpp"
 #include "producer/slab/slab_pool.hpp"
 #include "tests/bench/messages/counting_port.hpp"
+#include "tests/support/held_run.hpp"
 
 namespace offramp {
 
@@ -36,7 +37,7 @@ class BenchRun {
  private:
     std::string run_dir_;
     Endpoint endpoint_;
-    RunLock run_lock_;
+    HeldRun held_run_;
     SlabLayout layout_;
     SpanPlan plan_;
     std::shared_ptr<SlabExchange> exchange_;

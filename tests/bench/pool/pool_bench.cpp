@@ -15,10 +15,10 @@
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
-#include "common/shm/run_objects.hpp"
 #include "common/shm/shared_region.hpp"
 #include "producer/cuda/device.hpp"
 #include "producer/slab/slab_pool.hpp"
+#include "tests/support/held_run.hpp"
 
 // offramp-pool-bench: seconds until the first slab, and until all, may be filled. Three ways in turn, several rounds, one line of JSON:
 //   pool           SlabPool as the producer makes it
@@ -71,7 +71,7 @@ class PoolBench {
     explicit PoolBench(const Settings& settings)
         : settings_(settings),
           plan_(SpanPlan::make(settings.slabs, settings.slab_bytes, settings.max_spans)),
-          names_{"pool-bench", RunNames::random_nonce()},
+          run_({"pool-bench", RunNames::random_nonce()}),
           device_(open_device(settings.device)) {
         device_->use_on_this_thread();
         if (device_->is_gpu()) device_->allocate(kPageBytes, "setting CUDA up before the clock starts");
@@ -84,7 +84,7 @@ class PoolBench {
                 device_->use_on_this_thread();
                 return device_->pin(span);
             };
-        SlabPool pool(names_, plan_, pin, false, {[] {}, [](std::exception_ptr) {}}, threads);
+        SlabPool pool(run_.names(), plan_, pin, false, {[] {}, [](std::exception_ptr) {}}, threads);
         pool.wait_until_all_usable();
         return {pool.seconds_to_first(), pool.seconds_to_all()};
     }
@@ -96,7 +96,7 @@ class PoolBench {
 
     Times one_object() {
         const std::uint64_t began = now_ns();
-        auto region = SharedRegion::create(names_.span(0), plan_.total_bytes());
+        auto region = SharedRegion::create(run_.names().span(0), plan_.total_bytes());
         std::unique_ptr<PinnedRegistration> registration;
         if (device_->is_gpu())
             registration = device_->pin(region.bytes());
@@ -144,7 +144,7 @@ class PoolBench {
 
     const Settings& settings_;
     const SpanPlan plan_;
-    const RunNames names_;
+    const HeldRun run_;
     std::unique_ptr<Device> device_;
 };
 

@@ -1,16 +1,21 @@
 """The pool benchmark in a small form: every way of making the pool is reported, and nothing is left behind."""
 
+import contextlib
 import json
 import os
 import pathlib
 import subprocess
+import time
 import unittest
+
+from tests.bench.driver.left_behind import objects_of_dead_runs
 
 PROGRAM = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]) / "offramp-pool-bench"
 
 
 class PoolBench(unittest.TestCase):
     def test_every_way_has_its_times(self):
+        before = objects_of_dead_runs()
         done = subprocess.run([PROGRAM, "--slabs", "3", "--slab-bytes", "2000000", "--rounds", "2", "--device", "cpu"],
                               capture_output=True, text=True, timeout=60)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -20,7 +25,36 @@ class PoolBench(unittest.TestCase):
             self.assertGreater(result[way]["first_seconds"], 0)
             self.assertGreaterEqual(result[way]["all_seconds"], result[way]["first_seconds"])
         self.assertGreater(result["pool_all_over_one_object"], 0)
-        self.assertEqual([name for name in os.listdir("/dev/shm") if name.startswith("offramp-pool-bench-")], [])
+        self.assertEqual(objects_of_dead_runs() - before, set())
+
+    def test_a_sweep_leaves_a_living_ones_memory_and_removes_a_killed_ones(self):
+        bench = subprocess.Popen([PROGRAM, "--slabs", "3", "--slab-bytes", "2000000", "--rounds", "1000", "--device", "cpu"],
+                                 stdout=subprocess.DEVNULL)
+        with contextlib.ExitStack() as stack:
+            stack.callback(bench.wait)
+            stack.callback(bench.kill)
+            while (lock := lock_of(bench.pid)) is None and bench.poll() is None:
+                time.sleep(0.01)
+            self.assertIsNotNone(lock)
+            sweep()
+            self.assertTrue(lock.exists())
+            self.assertIsNone(bench.poll())
+        sweep()
+        self.assertEqual(list(lock.parent.glob(f"{lock.stem}.*")), [])
+
+
+def lock_of(pid):
+    """The lock object that the program holds: the other objects of its run have the same name before the dot."""
+    for entry in pathlib.Path(f"/proc/{pid}/fd").glob("*"):
+        with contextlib.suppress(OSError):
+            path = pathlib.Path(os.readlink(entry))
+            if path.match("/dev/shm/offramp-pool-bench-*.lock"):
+                return path
+    return None
+
+
+def sweep():
+    subprocess.run([PROGRAM.with_name("offramp-producer"), "--sweep", "--log-level", "error"], check=True, timeout=60)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <optional>
+#include <utility>
+
+#include "common/shm/run_objects.hpp"
+
+namespace offramp {
+
+// A run without a launcher: alive, so that no sweep takes its objects, until this is destroyed; then nothing of it is left in /dev/shm.
+// Declared before whatever makes or maps the run's objects. Errors: those of RunLock::hold().
+class HeldRun {
+ public:
+    explicit HeldRun(RunNames names) : names_(std::move(names)), lock_(RunLock::hold(names_, true)) {}
+    ~HeldRun() {
+        lock_.reset();
+        sweep_run(names_);
+    }
+    HeldRun(const HeldRun&) = delete;
+    HeldRun& operator=(const HeldRun&) = delete;
+
+    const RunNames& names() const { return names_; }
+
+ private:
+    RunNames names_;
+    std::optional<RunLock> lock_;
+};
+
+}  // namespace offramp
