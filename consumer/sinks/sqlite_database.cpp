@@ -2,7 +2,6 @@
 
 #include <sqlite3.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <thread>
 #include <utility>
@@ -14,10 +13,6 @@ namespace {
 
 // Vectors of a thousand numbers fit a page several times over.
 constexpr const char* kPageSize = "PRAGMA page_size = 16384";
-
-// What lies between two looks at a locked database counts for this much at most: in more than that this process was stopped, and with it perhaps
-// the one that it waits for.
-constexpr std::chrono::milliseconds kLongestLook{50};
 
 int errno_of(sqlite3* connection, int result) {
     if ((result & 0xff) == SQLITE_FULL || result == SQLITE_IOERR_SHMSIZE) return ENOSPC;
@@ -88,19 +83,12 @@ std::string SqliteStatement::text(int column) const {
 // --- the database ---
 
 SqliteDatabase::SqliteDatabase(std::string path, int open_flags, std::chrono::milliseconds patience)
-    : path_(std::move(path)), patience_(patience) {
+    : path_(std::move(path)), wait_(patience) {
     sqlite3* connection = nullptr;
     const int result = sqlite3_open_v2(path_.c_str(), &connection, open_flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nullptr);
     connection_.reset(connection);
     if (result != SQLITE_OK) fail("opening it", result);
-    sqlite3_busy_handler(
-        connection,
-        [](void* self, int waits_before) {
-            auto& database = *static_cast<SqliteDatabase*>(self);
-            if (waits_before == 0) database.wait_ = {};
-            return database.wait_on(database.wait_) ? 1 : 0;
-        },
-        this);
+    wait_for_others();
 }
 
 SqliteDatabase::SqliteDatabase(std::string path, Durability durability, std::chrono::milliseconds patience)
@@ -117,18 +105,27 @@ SqliteDatabase::~SqliteDatabase() { statements_.clear(); }
 void SqliteDatabase::Close::operator()(sqlite3* connection) const noexcept { sqlite3_close_v2(connection); }
 
 // SQLite's own handler sleeps for up to a tenth of a second between two looks: among writers of short transactions that is far too long.
-bool SqliteDatabase::wait_on(Wait& wait) const {
-    const auto now = std::chrono::steady_clock::now();
-    wait.lasted += std::min<std::chrono::nanoseconds>(now - wait.last_look, kLongestLook);
-    wait.last_look = now;
-    if (wait.lasted >= patience_) return false;
-    std::this_thread::sleep_for(std::chrono::microseconds(wait.looks++ < 10 ? 100 : 1000));
-    return true;
+void SqliteDatabase::wait_for_others() {
+    sqlite3_busy_handler(
+        connection_.get(),
+        [](void* self, int looks_before) {
+            auto& database = *static_cast<SqliteDatabase*>(self);
+            if (looks_before == 0) database.wait_.begin();
+            return database.wait_on() ? 1 : 0;
+        },
+        this);
 }
 
-// When several processes begin at once, some are told that the database is locked without being asked to wait.
+bool SqliteDatabase::wait_on() {
+    const auto sleep = wait_.next();
+    if (sleep) std::this_thread::sleep_for(*sleep);
+    return sleep.has_value();
+}
+
+// When several processes begin at once, some are told that the database is locked without being asked to wait. So all waiting is done here.
 void SqliteDatabase::start_log() {
-    Wait wait;
+    sqlite3_busy_handler(connection_.get(), nullptr, nullptr);
+    wait_.begin();
     while (true) {
         std::string mode;
         const int result = sqlite3_exec(
@@ -138,12 +135,13 @@ void SqliteDatabase::start_log() {
                 return 0;
             },
             &mode, nullptr);
-        if (result == SQLITE_OK && mode == "wal") return;
+        if (result == SQLITE_OK && mode == "wal") break;
         if (result == SQLITE_OK)
             throw Error(ExitCode::CannotWrite, "database " + path_ + ": its file system has no memory that processes share, which its log needs",
                         "Give an output on a local disk");
-        if ((result & 0xff) != SQLITE_BUSY || !wait_on(wait)) fail("starting its log", result);
+        if ((result & 0xff) != SQLITE_BUSY || !wait_on()) fail("starting its log", result);
     }
+    wait_for_others();
 }
 
 void SqliteDatabase::execute(const char* sql) {
@@ -190,7 +188,7 @@ void SqliteDatabase::fail(const std::string& tried, int result) const {
         case SQLITE_LOCKED:
         case SQLITE_PROTOCOL:
             throw Error(ExitCode::SinkUnavailable, "database " + path_ + " is kept locked by another program: " + tried + " waited " +
-                                                       std::to_string(patience_.count()) + " ms",
+                                                       std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(wait_.patience()).count()) + " ms",
                         "End that program's transaction");
         case SQLITE_FULL:
         case SQLITE_READONLY:

@@ -13,6 +13,7 @@
 
 #include "common/base/error.hpp"
 #include "consumer/sinks/durability.hpp"
+#include "consumer/sinks/lock_wait.hpp"
 
 struct sqlite3;
 struct sqlite3_stmt;
@@ -50,8 +51,7 @@ class SqliteStatement {
 // A SQLite database that several processes write to: a write-ahead log, transactions that are short, patience while another one writes.
 // With Durability::PowerCut a commit is on the disk when it returns; without, a power cut may cost the last commits, never the database.
 //
-// Owns the connection. Thread: one, and never one side of a fork. Blocks: on the file system, and up to `patience` for others, in which
-// time that it was stopped for (SIGSTOP) does not count.
+// Owns the connection. Thread: one, and never one side of a fork. Blocks: on the file system, and up to `patience` for others (LockWait).
 // Errors: Error with SinkUnavailable when somebody else keeps the database locked for longer, or when its file was moved or removed;
 // SystemError with CannotWrite when the disk is full, read-only or failing; Error with CannotWrite for a file that is no sound database.
 class SqliteDatabase {
@@ -84,22 +84,15 @@ class SqliteDatabase {
     struct Close {
         void operator()(sqlite3* connection) const noexcept;
     };
-    // For somebody else, from the first look to the last.
-    struct Wait {
-        std::chrono::nanoseconds lasted{0};
-        std::chrono::steady_clock::time_point last_look = std::chrono::steady_clock::now();
-        int looks = 0;
-    };
-
     SqliteDatabase(std::string path, int open_flags, std::chrono::milliseconds patience);
     void start_log();
     void require_in_place();
-    // Sleeps a little, or says that this was enough.
-    bool wait_on(Wait& wait) const;
+    void wait_for_others();
+    // Sleeps until the next look at a lock, or says that there is none.
+    bool wait_on();
 
     std::string path_;
-    std::chrono::milliseconds patience_;
-    Wait wait_;  // SQLite's own, for a lock
+    LockWait wait_;
     std::unique_ptr<sqlite3, Close> connection_;
     std::map<std::string, SqliteStatement> statements_;
 };

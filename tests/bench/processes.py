@@ -32,15 +32,18 @@ def die_with_parent():
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def usage_of(pid, and_ended_children=False):
-    """Usage of one process, all its threads, and if wanted of its children that have ended; nothing when it has ended itself."""
+OWN, WITH_ENDED_CHILDREN = ((11, 12), (7, 9)), ((11, 12, 13, 14), (7, 8, 9, 10))   # /proc/PID/stat behind the name: ticks, page faults
+
+
+def usage_of(pid, fields=OWN):
+    """Usage of one process, all its threads; nothing when it has ended."""
     try:
         stat = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         private = 0
         for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("RssAnon:"):
                 private = int(line.split()[1])
-        ticks, faults = ((11, 12), (7, 9)) if not and_ended_children else ((11, 12, 13, 14), (7, 8, 9, 10))
+        ticks, faults = fields
         return Usage(sum(int(stat[field]) for field in ticks) / TICKS, sum(int(stat[field]) for field in faults), private)
     except (OSError, IndexError, ValueError):
         return Usage()
@@ -62,7 +65,7 @@ def usage_of_all(pids):
 
 def usage_of_servers(pids):
     """Of each with all its children: a database's server has one for each connection, and others that come and go."""
-    return sum((usage_of(pid, and_ended_children=True) + usage_of_all(children_of(pid)) for pid in pids), Usage())
+    return sum((usage_of(pid, WITH_ENDED_CHILDREN) + usage_of_all(children_of(pid)) for pid in pids), Usage())
 
 
 def children_of(pid):

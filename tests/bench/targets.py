@@ -125,7 +125,7 @@ class SmallestOf:
 @dataclasses.dataclass(frozen=True)
 class CoresAllow:
     """Our rate over what the machine's cores allow for the CPU time that a batch takes in all these contestants together; where one of them
-    alone is slower than that, over its rate."""
+    alone is slower than that, no core is wanting, and it is the ratio to that one."""
     parts: tuple
     at_least: float
 
@@ -137,4 +137,5 @@ class CoresAllow:
         rates = {name: result["contestants"][name]["rate"]["median"] for name in self.parts} | {"cores": 1000 * result["cores"] / spent}
         limit = min(rates, key=rates.get)
         ours = result["contestants"][result["ours"]]["rate"]["median"]
-        return verdict(what, wanted, ours / rates[limit], ours >= self.at_least * rates[limit], f"{ours / rates[limit]:.3g} ({ours:.4g} of {rates[limit]:.4g} /s, {limit})")
+        value = ours / rates[limit] if limit == "cores" else result["ratios_of"][result["ours"]][limit]["median"]
+        return verdict(what, wanted, value, value >= self.at_least, f"{value:.3g} ({ours:.4g} of {rates[limit]:.4g} /s, {limit})")

@@ -192,12 +192,12 @@ def choose(rows, wanted):
 
 
 def without(rows, patterns):
-    """The rows less the contestants that these patterns name ("article*"), and less what is told of them: their targets, the ratios beside them."""
+    """The rows less the contestants that these patterns name ("article*"), and less what is told of them: their targets, the ratios beside them.
+    What a machine without a GPU does not measure may be named on it, too."""
+    known = dict.fromkeys(spec.name for row in make_rows(False) for spec in row.contestants)
     for pattern in patterns:
-        named = [spec.name for row in rows for spec in row.contestants if fnmatch.fnmatchcase(spec.name, pattern)]
-        if not named:
-            known = dict.fromkeys(spec.name for row in rows for spec in row.contestants)
-            raise ValueError(f"no contestant '{pattern}' in these rows; known: {'; '.join(known)}")
+        if not fnmatch.filter(known, pattern):
+            raise ValueError(f"no contestant '{pattern}' in any row; known: {'; '.join(known)}")
     return [thinned(row, {spec.name for spec in row.contestants if any(fnmatch.fnmatchcase(spec.name, pattern) for pattern in patterns)}) for row in rows]
 
 

@@ -7,7 +7,7 @@
 
 namespace offramp {
 
-// A run without a launcher: alive, so that no sweep takes its objects, until this is destroyed; then nothing of it is left in /dev/shm.
+// Keeps a run without a launcher alive, so that no sweep takes its objects; when this is destroyed, nothing of the run is left in /dev/shm.
 // Declared before whatever makes or maps the run's objects. Errors: those of RunLock::hold().
 class HeldRun {
  public:

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -18,7 +19,9 @@ namespace offramp {
 namespace {
 
 constexpr const char* kProcessor = "embeddings-postgres";
+// SQLSTATEs of PostgreSQL's appendix A.
 constexpr const char* kThereAlready = "23505";   // unique_violation
+constexpr const char* kNoSuchKey = "42P10";      // invalid_column_reference: ON CONFLICT names columns without a unique index
 
 constexpr PostgresLayout kLayout{
     .contents = "embeddings",
@@ -27,13 +30,15 @@ constexpr PostgresLayout kLayout{
     .second = {"_outputs", "output text PRIMARY KEY, dimensions integer NOT NULL, dtype text NOT NULL, normalized boolean NOT NULL, model text NOT NULL"},
     .indexed = ""};
 
+constexpr const char* kUnlessThere = " ON CONFLICT (key, output) DO NOTHING";
+
 // pgvector's.
 constexpr std::uint32_t kMaxDimensions = 16'000;
 constexpr std::uint32_t kMaxIndexed = 2'000;
 constexpr std::uint32_t kMaxIndexedHalves = 4'000;
 
 // Puts each sample's vectors into a table of a PostgreSQL with pgvector, one row a sample and output, one transaction a slab: binary COPY, and where
-// some of the rows are there already, once more by way of a temporary table.
+// some of the rows are there already, or columns have been changed, by way of a temporary table.
 class EmbeddingsPostgres final : public Processor {
   public:
     EmbeddingsPostgres(const std::string& folder, const ProcessorOptions& options)
@@ -47,19 +52,11 @@ class EmbeddingsPostgres final : public Processor {
         make_rows(outputs, slab, progress);
         if (rows_.empty() || !still_current()) return;
         const std::span<const std::byte> rows = rows_.finished();
-        const auto put = [&](void (EmbeddingsPostgres::*put_rows)(PostgresDatabase&, std::span<const std::byte>)) {
-            table_.transact(columns_of(outputs), progress, [&](PostgresDatabase& database) {
-                for (const VectorOutput& output : outputs) note_output(database, output, slab.model);
-                (this->*put_rows)(database, rows);
-            });
-        };
-        try {
-            put(&EmbeddingsPostgres::copy);
-        } catch (const PostgresError& error) {
-            if (error.sqlstate() != kThereAlready) throw;
-            spdlog::debug("some of a slab's rows are in {} already", table_.name());
-            put(&EmbeddingsPostgres::add_missing);
-        }
+        table_.transact(columns_of(outputs), progress, [&](PostgresDatabase& database) {
+            for (const VectorOutput& output : outputs) note_output(database, output, slab.model);
+            if (!takes_copies_) takes_copies_ = takes_copies(database);
+            if (!*takes_copies_ || !copied(database, rows)) add_missing(database, rows);
+        });
         for (const VectorOutput& output : outputs) noted_.insert(output.name());
     }
 
@@ -71,15 +68,39 @@ class EmbeddingsPostgres final : public Processor {
         const VectorOutput* output = nullptr;
     };
 
-    // Takes only rows that are not there: those of a slab that is delivered for the first time, as nearly every one is.
-    void copy(PostgresDatabase& database, std::span<const std::byte> rows) {
-        database.copy("COPY " + table_.rows() + " (key, output, item, vector) FROM STDIN (FORMAT binary)", rows);
+    // The table still has its key, without which rows of a slab that is delivered twice would be in it twice; and rows can be copied into it as they are sent:
+    // COPY, unlike INSERT, does not turn a column's type into another, should its owner have changed one.
+    bool takes_copies(PostgresDatabase& database) const {
+        try {
+            database.run("INSERT INTO " + table_.rows() + " (key, output, item, vector) SELECT key, output, item, vector FROM offramp_rows WHERE false" + kUnlessThere);
+        } catch (const PostgresError& error) {
+            if (error.sqlstate() != kNoSuchKey) throw;
+            throw ConfigError(table_.name() + " has lost its key: rows could be stored twice",
+                              "ALTER TABLE " + table_.rows() + " ADD PRIMARY KEY (key, output); or give another --sink-table");
+        }
+        const auto same = database.rows("SELECT count(*) FROM pg_attribute AS theirs JOIN pg_attribute AS ours USING (attname, atttypid) WHERE theirs.attnum > 0 "
+                                        "AND theirs.attrelid = $1::regclass AND ours.attrelid = 'pg_temp.offramp_rows'::regclass", {table_.rows()});
+        return same.at(0).at(0) == "4";
     }
 
-    void add_missing(PostgresDatabase& database, std::span<const std::byte> rows) {
+    // False, and nothing is changed, when some of the rows are there already: those of a slab that is delivered for the first time, as nearly every one is, are not.
+    bool copied(PostgresDatabase& database, std::span<const std::byte> rows) const {
+        database.run("SAVEPOINT before_copy");
+        try {
+            database.copy("COPY " + table_.rows() + " (key, output, item, vector) FROM STDIN (FORMAT binary)", rows);
+            return true;
+        } catch (const PostgresError& error) {
+            if (error.sqlstate() != kThereAlready) throw;
+            spdlog::debug("some of a slab's rows are in {} already", table_.name());
+        }
+        database.run("ROLLBACK TO SAVEPOINT before_copy");
+        return false;
+    }
+
+    void add_missing(PostgresDatabase& database, std::span<const std::byte> rows) const {
         database.copy("COPY offramp_rows FROM STDIN (FORMAT binary)", rows);
         database.run("INSERT INTO " + table_.rows() + " (key, output, item, vector) SELECT key, output, item, vector FROM offramp_rows "
-                     "ORDER BY key COLLATE \"C\", output COLLATE \"C\" ON CONFLICT (key, output) DO NOTHING");
+                     "ORDER BY key COLLATE \"C\", output COLLATE \"C\"" + kUnlessThere);
     }
 
     bool halves() const { return vectors_.dtype() == "float16"; }
@@ -156,6 +177,7 @@ class EmbeddingsPostgres final : public Processor {
     SampleVectors vectors_;
     bool makes_index_;
     PostgresTable table_;
+    std::optional<bool> takes_copies_;   // unknown until the first rows
     std::set<std::string> noted_;
     CopyRows rows_;
 };

@@ -33,7 +33,8 @@ class PoolBench(unittest.TestCase):
         with contextlib.ExitStack() as stack:
             stack.callback(bench.wait)
             stack.callback(bench.kill)
-            while (lock := lock_of(bench.pid)) is None and bench.poll() is None:
+            # A span is made once the lock is held.
+            while ((lock := lock_of(bench.pid)) is None or not lock.with_suffix(".s0").exists()) and bench.poll() is None:
                 time.sleep(0.01)
             self.assertIsNotNone(lock)
             sweep()

@@ -48,7 +48,7 @@ class WithServer(unittest.TestCase):
 
 
 class Killed:
-    """What holds for every kind of rows: undisturbed() has those that were to be made, rows() those that were; `waits_in` for a lock on the table."""
+    """What holds for every kind of rows: undisturbed() has those that were to be made, rows() those that were."""
 
     def test_consumers_and_the_server_are_killed_in_mid_run(self):
         world = self.world()
@@ -100,7 +100,7 @@ class Killed:
         world = self.begun()
         with self.server.locked(self.table, self.database):
             world.start("--resume", "--sink-patience-seconds", "1")
-            world.until(lambda: f"has not answered for 1 s: {self.waits_in}" in world.said(), "a consumer that gives up")
+            world.until(lambda: f'has not answered for 1 s: INSERT INTO "{self.table}"' in world.said(), "a consumer that gives up")
         self.assertEqual(world.wait(), 0, world.said())
         self.assertEqual(world.summary()["given_up"], [])
         self.assertEqual(self.rows(), self.undisturbed())
@@ -108,8 +108,6 @@ class Killed:
 
 @unittest.skipIf(what_is_missing(), what_is_missing())
 class Runs(Killed, WithServer):
-    waits_in = 'COPY "embeddings"'
-
     def undisturbed(self, *flags):
         """The rows of a run into SQLite, as PostgreSQL tells them: whose vectors are the model's is tested there."""
         world = self.world(*flags, processor="embeddings-sqlite", sink=False)
@@ -250,8 +248,6 @@ class Runs(Killed, WithServer):
 
 @unittest.skipIf(what_is_missing(), what_is_missing())
 class RunsOfRecords(Killed, WithServer):
-    waits_in = 'INSERT INTO "records"'
-
     processor, table = "npy,records-postgres", "records"
 
     def undisturbed(self):

@@ -51,28 +51,54 @@ TEST_F(EmbeddingsPostgres, OfRowsThatAreThereInPartTheOthersAreAdded) {
     EXPECT_EQ(value("SELECT string_agg(key || ' ' || (vector::real[])[1], ', ' ORDER BY key) FROM " + config_.sink_table), "a 1, b 1, c 2, d 3, e 3");
 }
 
+// A third has a row of the slab and is not sure yet. When it goes, neither of the two has what the other one waits for.
 TEST_F(EmbeddingsPostgres, TwoThatPutTheSameRowsDoNotStandInEachOthersWay) {
-    constexpr int kSlabs = 30;
-    const auto put_all = [&](bool backwards, std::exception_ptr& failure) {
-        try {
-            const auto processor = make_processor(config_.processor, {&config_});
-            for (int slab = 0; slab < kSlabs; ++slab) {
-                std::vector<std::string> keys;
-                for (int row = 0; row < 20; ++row) keys.push_back(std::to_string(slab) + (row % 2 == 0 ? "-" : "_") + std::to_string(row));
-                if (backwards) std::ranges::reverse(keys);
-                processor->process(slab_of(keys, 1).contents, kNoProgress, kCurrent);
-            }
-        } catch (...) {
-            failure = std::current_exception();
-        }
-    };
-    std::exception_ptr failed, other_failed;
-    std::thread other(put_all, true, std::ref(other_failed));
-    put_all(false, failed);
-    other.join();
-    for (const std::exception_ptr& failure : {failed, other_failed})
-        if (failure) std::rethrow_exception(failure);
-    EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), std::to_string(20 * kSlabs));
+    process(config_, slab_of({"0"}, 1).contents);
+    const std::string table = config_.sink_table;
+    for (const bool first_is_there : {false, true}) {   // so that all are copied, or those that are missing added
+        PostgresDatabase third(config_.sink);
+        third.run("BEGIN");
+        third.run("INSERT INTO " + table + " VALUES ('m', 'v', 0, NULL)");
+        std::exception_ptr failures[2];
+        std::vector<std::thread> two;
+        for (const bool backwards : {false, true})
+            two.emplace_back([&, backwards] {
+                try {
+                    std::vector<std::string> keys{"a", "m", "z"};
+                    if (first_is_there) keys.insert(keys.begin(), "0");
+                    if (backwards) std::ranges::reverse(keys);
+                    process(config_, slab_of(keys, 1).contents);
+                } catch (...) {
+                    failures[backwards ? 1 : 0] = std::current_exception();
+                }
+            });
+        while (value("SELECT count(*) FROM pg_locks WHERE NOT granted") != "2" && !failures[0] && !failures[1]) std::this_thread::yield();
+        third.run("ROLLBACK");
+        for (std::thread& one : two) one.join();
+        for (const std::exception_ptr& failure : failures)
+            if (failure) std::rethrow_exception(failure);
+        EXPECT_EQ(value("SELECT string_agg(key, ' ' ORDER BY key) FROM " + table), "0 a m z");
+        database_->run("DELETE FROM " + table + " WHERE key <> '0'");
+    }
+}
+
+TEST_F(EmbeddingsPostgres, ATableThatHasLostItsKeyIsRefused) {
+    process(config_, slab_of({"a"}, 1).contents);
+    database_->run("ALTER TABLE " + config_.sink_table + " DROP CONSTRAINT " + config_.sink_table + "_pkey");
+    const Refusal refused = refusal_of([&] { process(config_, slab_of({"a"}, 1).contents); });
+    EXPECT_EQ(refused.code, ExitCode::Usage);
+    EXPECT_THAT(refused.text, AllOf(HasSubstr(config_.sink_table), HasSubstr("lost its key"), HasSubstr("ADD PRIMARY KEY (key, output)")));
+    EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "1");
+    database_->run("ALTER TABLE " + config_.sink_table + " ADD PRIMARY KEY (key, output)");
+    EXPECT_NO_THROW(process(config_, slab_of({"a", "b"}, 1).contents));
+}
+
+TEST_F(EmbeddingsPostgres, ColumnsMayBeGivenOtherTypes) {
+    process(config_, slab_of({"a"}, 1).contents);
+    for (const std::string change : {"vector TYPE halfvec(3)", "item TYPE integer", "key TYPE varchar"})
+        database_->run("ALTER TABLE " + config_.sink_table + " ALTER COLUMN " + change);
+    process(config_, slab_of({"b", "a"}, 2).contents);
+    EXPECT_EQ(value("SELECT string_agg(key || ' ' || item || ' ' || vector::text, ', ' ORDER BY key) FROM " + config_.sink_table), "a 0 [1,0,0], b 0 [2,0,0]");
 }
 
 TEST_F(EmbeddingsPostgres, ATableOfOtherVectorsIsRefusedAndLeftAsItIs) {
