@@ -8,6 +8,7 @@ import re
 import zipfile
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from exporter import inputs
 from offramp_launch.exit_code import ExitCode, LaunchError
@@ -118,17 +119,25 @@ def prepared(network, plan):
     return in_half(network).eval() if plan.precision == "bf16" else network
 
 
+def traced(module, given, named, dynamic_shapes):
+    """The network as a graph, from example inputs. Errors: LaunchError where PyTorch cannot turn it into one."""
+    try:
+        with torch.no_grad():
+            program = torch.export.export(module, given, named, dynamic_shapes=dynamic_shapes)
+    except Exception as problem:  # whatever the network's own code raises
+        raise LaunchError(f"the network cannot be exported: {first_lines(problem)}",
+                          "Only networks that do the same for every input can; see torch.export", ExitCode.BAD_INPUT) from problem
+    # torch.export traces with cuDNN switched off, and PyTorch remembers the layout that it saw of each operation's result. A compiler that believed this would
+    # make code that reads cuDNN's channels-last results as contiguous ones (PyTorch 2.11: wrong numbers, and no error).
+    FakeTensorMode.cache_clear()
+    return program
+
+
 def compile_to(file, module, plan):
     """Errors: LaunchError where PyTorch cannot turn the network into a graph, or its compiler fails."""
     given, named = plan.arguments(plan.example_batch, 0)
     batch = {0: torch.export.Dim("batch", min=1, max=MOST_BATCH)}
-    dynamic = None if plan.batch else {name: batch for name in named} if named else (batch,)
-    try:
-        with torch.no_grad():
-            program = torch.export.export(module, given, named, dynamic_shapes=dynamic)
-    except Exception as problem:  # whatever the network's own code raises
-        raise LaunchError(f"the network cannot be exported: {first_lines(problem)}",
-                          "Only networks that do the same for every input can; see torch.export", ExitCode.BAD_INPUT) from problem
+    program = traced(module, given, named, None if plan.batch else {name: batch for name in named} if named else (batch,))
     try:
         torch._inductor.aoti_compile_and_package(program, package_path=str(file),
                                                  inductor_configs={"aot_inductor.metadata": {"torch": torch.__version__}})
