@@ -84,6 +84,7 @@ class SqliteDatabase {
     struct Close {
         void operator()(sqlite3* connection) const noexcept;
     };
+
     SqliteDatabase(std::string path, int open_flags, std::chrono::milliseconds patience);
     void start_log();
     void require_in_place();

@@ -8,7 +8,8 @@ import subprocess
 import time
 import unittest
 
-from tests.bench.driver.left_behind import objects_of_dead_runs
+from contestants import sweep_dead_runs
+from left_behind import objects_of_dead_runs
 
 PROGRAM = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]) / "offramp-pool-bench"
 
@@ -37,10 +38,10 @@ class PoolBench(unittest.TestCase):
             while ((lock := lock_of(bench.pid)) is None or not lock.with_suffix(".s0").exists()) and bench.poll() is None:
                 time.sleep(0.01)
             self.assertIsNotNone(lock)
-            sweep()
+            sweep_dead_runs(PROGRAM.parent)
             self.assertTrue(lock.exists())
             self.assertIsNone(bench.poll())
-        sweep()
+        sweep_dead_runs(PROGRAM.parent)
         self.assertEqual(list(lock.parent.glob(f"{lock.stem}.*")), [])
 
 
@@ -52,10 +53,6 @@ def lock_of(pid):
             if path.match("/dev/shm/offramp-pool-bench-*.lock"):
                 return path
     return None
-
-
-def sweep():
-    subprocess.run([PROGRAM.with_name("offramp-producer"), "--sweep", "--log-level", "error"], check=True, timeout=60)
 
 
 if __name__ == "__main__":
