@@ -249,6 +249,17 @@ class ModelFiles(unittest.TestCase):
         arm = self.with_metadata("arm.pt2", AOTI_MACHINE="aarch64")
         self.refused(83, "compiled for a processor of type aarch64", model=arm)
 
+    @unittest.skipUnless(ON_GPU, "skipped: no GPU whose architecture could be another")
+    def test_a_package_for_another_gpu(self):
+        import torch
+        major, minor = torch.cuda.get_device_capability()
+        here = f"and this run is on one of {major}.{minor}"
+        for made, told in ((10 * (major - 1), f"{major - 1}.0"), (10 * (major + 1), f"{major + 1}.0"), (10 * major + minor + 1, f"{major}.{minor + 1}")):
+            other = self.with_metadata("other.pt2", AOTI_COMPUTE_CAPABILITY=str(made))
+            self.refused(83, f"other.pt2' was compiled for a GPU of compute capability {told}", here, model=other)
+        cpu = self.with_metadata("cpu.pt2", AOTI_DEVICE_KEY="cpu")
+        self.refused(83, "cpu.pt2' was compiled for cpu, and this run is on cuda", "--device cuda", model=cpu)
+
     def test_a_package_of_another_libtorch(self):
         code = self.folder / "other.cpp"
         code.write_text('extern "C" int aoti_torch_of_the_future(); extern "C" int offramp_test() { return aoti_torch_of_the_future(); }\n')
