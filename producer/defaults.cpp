@@ -27,6 +27,9 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
     settle<std::uint32_t>(config.batch, 0, notes.batch != 0 ? notes.batch : gpu || notes.takes_tokens() ? 64 : copy ? 8 : 4);
     // The size that `cutout` was trained for.
     if (notes.height == 0) settle<std::uint32_t>(config.image_size, 0, config.model == "cutout" ? 256 : gpu ? 512 : 224);
+    if (pictures) settle<std::uint32_t>(config.resize_size, 0, notes.resize_size);
+    // Consumers know the middle of an original by it.
+    if (config.resize_size != 0 && notes.height == notes.width && notes.height >= kSmallestImageSize) settle<std::uint32_t>(config.image_size, 0, notes.height);
     settle<std::uint64_t>(config.copy_bytes, 0, gpu ? std::uint64_t{64} * 21 * 512 * 512 * 4 : std::uint64_t{16} << 20);
     if (config.source == "synthetic") settle<std::uint64_t>(config.batches, 0, 20);
     // Rungs without consumers stay at none.

@@ -10,6 +10,9 @@
 
 namespace offramp {
 
+// The shortest side of --image-size and --resize-size.
+inline constexpr std::uint32_t kSmallestImageSize = 32;
+
 // Everything that a user may set for a run, parsed once and then never changed. The producer and the
 // consumers read the same settings; the launch script resolves them through `offramp-producer
 // --print-config`, keeps the result in the run directory and starts every program with it.
@@ -41,6 +44,7 @@ struct RunConfig {
     std::string shard;                  // "i/N": only the i-th of N equal parts of these; empty: all
     std::uint32_t batch = 0;            // samples in a batch; 0: auto
     std::uint32_t image_size = 0;       // height and width that images are brought to; 0: auto
+    std::uint32_t resize_size = 0;      // of the shorter side, before image_size is cut from the middle; 0: auto, then all of an image
     std::uint32_t decode_workers = 0;   // 0: auto
     std::uint32_t prefetch = 2;         // batches staged ahead of the model
     std::string max_errors = "100%";    // unreadable items before the run fails: "25" or "1%"

@@ -52,9 +52,9 @@ void check_pixels(ImageSize size) {
                              std::to_string(kMaxImagePixels / 1'000'000) + " megapixels are read");
 }
 
-void ImageDecoder::decode_file(const PicturePlace& place, ImageSize size, std::span<std::byte> rgb) {
+void ImageDecoder::decode_file(const PicturePlace& place, const PictureFrame& frame, std::span<std::byte> rgb) {
     read(place);
-    decode(file_, size, rgb);
+    decode(file_, frame, rgb);
 }
 
 ImageSize ImageDecoder::decode_file_in_full(const PicturePlace& place, std::vector<std::uint8_t>& rgb) {
@@ -94,7 +94,7 @@ void ImageDecoder::read(const PicturePlace& place) {
     }
 }
 
-// `target`: what the upright picture becomes.
+// `target`: what the upright picture becomes at least.
 ImageDecoder::Stored ImageDecoder::begin(std::span<const std::byte> file, ImageSize target) {
     Stored stored{.format = image_format(file)};
     if (!readable(stored.format)) refuse_format(stored.format);
@@ -107,6 +107,7 @@ ImageDecoder::Stored ImageDecoder::begin(std::span<const std::byte> file, ImageS
     } else {
         stored.size = read_png_size(file);
     }
+    stored.full = stored.format == ImageFormat::Jpeg ? jpeg_.full_size() : stored.size;
     return stored;
 }
 
@@ -120,21 +121,25 @@ void ImageDecoder::finish(std::span<const std::byte> file, const Stored& stored,
 }
 
 // Upright before the resize: its rows come before its columns, and its bits depend on which is which.
-void ImageDecoder::decode(std::span<const std::byte> file, ImageSize size, std::span<std::byte> rgb) {
+void ImageDecoder::decode(std::span<const std::byte> file, const PictureFrame& frame, std::span<std::byte> rgb) {
     const TrimAtEnd trim{*this};
+    const ImageSize size = frame.size;
     expect(size.pixels() > 0 && rgb.size() == size.rgb_bytes(), "the row holds exactly the image");
     auto* const to = reinterpret_cast<std::uint8_t*>(rgb.data());
-    const Stored stored = begin(file, size);
+    const std::uint32_t shorter = frame.shorter_side;
+    const Stored stored = begin(file, shorter != 0 ? ImageSize{shorter, shorter} : size);
     const ImageSize upright = upright_size(stored.size, stored.orientation);
     const bool as_stored = stored.orientation == Orientation::Upright;
-    std::uint8_t* pixels = upright == size && as_stored ? to : room_for(stored.size, pixels_);
+    const ResizedPart part = frame.part_of(upright_size(stored.full, stored.orientation));
+    const bool in_size = upright == size && part == ResizedPart{.width = size.width, .height = size.height};
+    std::uint8_t* pixels = in_size && as_stored ? to : room_for(stored.size, pixels_);
     finish(file, stored, pixels);
     if (!as_stored) {
-        std::uint8_t* const turned = upright == size ? to : room_for(upright, upright_);
+        std::uint8_t* const turned = in_size ? to : room_for(upright, upright_);
         bring_upright(pixels, stored.size, stored.orientation, turned);
         pixels = turned;
     }
-    if (upright != size) resizer_.resize(pixels, upright, to, size);
+    if (!in_size) resizer_.resize_part(pixels, upright, part, to, size);
 }
 
 ImageDecoder::TrimAtEnd::~TrimAtEnd() {

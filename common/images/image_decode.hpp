@@ -10,19 +10,20 @@
 #include "common/images/image_size.hpp"
 #include "common/images/jpeg.hpp"
 #include "common/images/orientation.hpp"
+#include "common/images/picture_frame.hpp"
 #include "common/images/picture_place.hpp"
 #include "common/images/resize.hpp"
 
 namespace offramp {
 
-// Turns an image file into 8-bit RGB of one size, upright. The content says what it is, not the name.
+// Turns an image file into 8-bit RGB of one size, upright: all of the picture, or its middle. The content says what it is, not the name.
 // Owns scratch memory that is kept from image to image. Thread: one at a time. Blocks: while it reads.
 // Errors: UnreadableItem with the reason in one line.
 class ImageDecoder {
   public:
-    // `rgb` has size.rgb_bytes().
-    void decode_file(const PicturePlace& place, ImageSize size, std::span<std::byte> rgb);
-    void decode(std::span<const std::byte> file, ImageSize size, std::span<std::byte> rgb);
+    // `rgb` has frame.size.rgb_bytes().
+    void decode_file(const PicturePlace& place, const PictureFrame& frame, std::span<std::byte> rgb);
+    void decode(std::span<const std::byte> file, const PictureFrame& frame, std::span<std::byte> rgb);
     // The image in its own size, upright, which is returned. `rgb` becomes as large as that needs.
     ImageSize decode_file_in_full(const PicturePlace& place, std::vector<std::uint8_t>& rgb);
 
@@ -38,6 +39,7 @@ class ImageDecoder {
         ImageFormat format = ImageFormat::Unknown;
         Orientation orientation = Orientation::Upright;
         ImageSize size;
+        ImageSize full;  // in its file
     };
 
     void read(const PicturePlace& place);

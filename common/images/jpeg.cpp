@@ -78,7 +78,7 @@ ImageSize JpegDecoder::begin(std::span<const std::byte> file, ImageSize target) 
     const ImageSize full{static_cast<std::uint32_t>(width), static_cast<std::uint32_t>(height)};
     check_pixels(full);
     file_ = file;
-    scaled_ = full;
+    full_ = scaled_ = full;
     for (const int divisor : {2, 4, 8}) {
         const tjscalingfactor factor{1, divisor};
         const ImageSize smaller{static_cast<std::uint32_t>(TJSCALED(width, factor)),

@@ -20,6 +20,8 @@ class JpegDecoder {
     // at a half, a quarter or an eighth (a scaled inverse DCT, several times cheaper), never below the
     // target.
     ImageSize begin(std::span<const std::byte> file, ImageSize target);
+    // The image's own size, since begin().
+    ImageSize full_size() const { return full_; }
     void finish(std::uint8_t* rgb);
 
   private:
@@ -28,7 +30,7 @@ class JpegDecoder {
     };
     std::unique_ptr<void, Close> handle_;
     std::span<const std::byte> file_;
-    ImageSize scaled_;
+    ImageSize full_, scaled_;
 };
 
 }  // namespace offramp

@@ -60,15 +60,15 @@ void store_row(std::uint8_t* to, const std::int32_t* sums, std::size_t bytes) {
 
 }  // namespace
 
-void Resizer::Filter::prepare(std::uint32_t from, std::uint32_t to) {
-    const double scale = static_cast<double>(from) / to;
+void Resizer::Filter::prepare(std::uint32_t from, std::uint64_t to, std::uint64_t first_pixel, std::uint32_t count) {
+    const double scale = static_cast<double>(from) / static_cast<double>(to);
     const double widening = std::max(scale, 1.0);  // the filter's half width; 1 when the image grows
     stride = static_cast<std::uint32_t>(std::ceil(widening)) * 2 + 1;
-    taps.resize(to);
-    weights.assign(std::size_t{stride} * to, 0);
+    taps.resize(count);
+    weights.assign(std::size_t{stride} * count, 0);
     std::vector<double> exact(stride);
-    for (std::uint32_t i = 0; i < to; ++i) {
-        const double center = (i + 0.5) * scale;
+    for (std::uint32_t i = 0; i < count; ++i) {
+        const double center = (static_cast<double>(first_pixel + i) + 0.5) * scale;
         const int first = std::max(static_cast<int>(center - widening + 0.5), 0);
         const int end = std::min(static_cast<int>(center + widening + 0.5), static_cast<int>(from));
         double total = 0;
@@ -86,25 +86,33 @@ void Resizer::Filter::prepare(std::uint32_t from, std::uint32_t to) {
 }
 
 template <std::size_t kChannels>
-void Resizer::resize_channels(const std::uint8_t* from, ImageSize from_size, std::uint8_t* to, ImageSize to_size) {
-    const bool narrow = from_size.width != to_size.width;
-    const bool vertical = from_size.height != to_size.height;
+void Resizer::resize_channels(const std::uint8_t* from, ImageSize from_size, const ResizedPart& part, std::uint8_t* to, ImageSize to_size) {
+    const bool narrow = from_size.width != part.width || to_size.width != part.width;
+    const bool vertical = from_size.height != part.height || to_size.height != part.height;
     const std::size_t to_row = std::size_t{to_size.width} * kChannels;
     if (!narrow && !vertical) {
         std::memcpy(to, from, to_row * to_size.height);
         return;
     }
-    const std::uint8_t* rows = from;
+    // The rows of the image that count.
+    std::uint32_t first_row = 0;
+    std::uint32_t row_count = from_size.height;
+    if (vertical) {
+        vertical_.prepare(from_size.height, part.height, part.top, to_size.height);
+        first_row = vertical_.taps.front().first;
+        row_count = vertical_.taps.back().first + vertical_.taps.back().count - first_row;
+    }
+    const std::size_t from_row = std::size_t{from_size.width} * kChannels;
+    const std::uint8_t* rows = from + first_row * from_row;
     if (narrow) {
-        horizontal_.prepare(from_size.width, to_size.width);
-        const std::size_t from_row = std::size_t{from_size.width} * kChannels;
+        horizontal_.prepare(from_size.width, part.width, part.left, to_size.width);
         std::uint8_t* target = to;
         if (vertical) {
-            if (between_.size() < to_row * from_size.height) between_.resize(to_row * from_size.height);
+            if (between_.size() < to_row * row_count) between_.resize(to_row * row_count);
             target = between_.data();
         }
-        for (std::uint32_t y = 0; y < from_size.height; ++y) {
-            const std::uint8_t* const source = from + y * from_row;
+        for (std::uint32_t y = 0; y < row_count; ++y) {
+            const std::uint8_t* const source = rows + y * from_row;
             std::uint8_t* out = target + y * to_row;
             const std::int32_t* weight = horizontal_.weights.data();
             for (const Taps& taps : horizontal_.taps) {
@@ -120,23 +128,26 @@ void Resizer::resize_channels(const std::uint8_t* from, ImageSize from_size, std
         rows = target;
     }
     if (!vertical) return;
-    vertical_.prepare(from_size.height, to_size.height);
     for (std::uint32_t y = 0; y < to_size.height; ++y) {
         const Taps taps = vertical_.taps[y];
         sums_.assign(to_row, kHalf);
         for (std::uint32_t k = 0; k < taps.count; ++k)
-            add_row(sums_.data(), rows + (taps.first + k) * to_row,
+            add_row(sums_.data(), rows + (taps.first - first_row + k) * to_row,
                     vertical_.weights[std::size_t{y} * vertical_.stride + k], to_row);
         store_row(to + y * to_row, sums_.data(), to_row);
     }
 }
 
 void Resizer::resize(const std::uint8_t* from, ImageSize from_size, std::uint8_t* to, ImageSize to_size) {
-    resize_channels<3>(from, from_size, to, to_size);
+    resize_channels<3>(from, from_size, {.width = to_size.width, .height = to_size.height}, to, to_size);
+}
+
+void Resizer::resize_part(const std::uint8_t* from, ImageSize from_size, const ResizedPart& part, std::uint8_t* to, ImageSize to_size) {
+    resize_channels<3>(from, from_size, part, to, to_size);
 }
 
 void Resizer::resize_plane(const std::uint8_t* from, ImageSize from_size, std::uint8_t* to, ImageSize to_size) {
-    resize_channels<1>(from, from_size, to, to_size);
+    resize_channels<1>(from, from_size, {.width = to_size.width, .height = to_size.height}, to, to_size);
 }
 
 void Resizer::trim() {

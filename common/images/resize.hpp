@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/images/image_size.hpp"
+#include "common/images/picture_frame.hpp"
 
 namespace offramp {
 
@@ -17,6 +18,8 @@ class Resizer {
   public:
     // `from` and `to` do not overlap; both sizes have at least one pixel.
     void resize(const std::uint8_t* from, ImageSize from_size, std::uint8_t* to, ImageSize to_size);
+    // The same bits, of a part of it alone: `to_size` pixels, within part.width and part.height.
+    void resize_part(const std::uint8_t* from, ImageSize from_size, const ResizedPart& part, std::uint8_t* to, ImageSize to_size);
     // The same for an image of one channel.
     void resize_plane(const std::uint8_t* from, ImageSize from_size, std::uint8_t* to, ImageSize to_size);
     // Gives memory back that an unusually large image took.
@@ -32,11 +35,12 @@ class Resizer {
         std::vector<Taps> taps;             // one an output pixel
         std::vector<std::int32_t> weights;  // `stride` an output pixel
         std::uint32_t stride = 0;
-        void prepare(std::uint32_t from, std::uint32_t to);
+        // `count` pixels from `first` on of `from` pixels that become `to`.
+        void prepare(std::uint32_t from, std::uint64_t to, std::uint64_t first, std::uint32_t count);
     };
 
     template <std::size_t kChannels>
-    void resize_channels(const std::uint8_t* from, ImageSize from_size, std::uint8_t* to, ImageSize to_size);
+    void resize_channels(const std::uint8_t* from, ImageSize from_size, const ResizedPart& part, std::uint8_t* to, ImageSize to_size);
 
     Filter horizontal_, vertical_;
     std::vector<std::uint8_t> between_;

@@ -7,6 +7,7 @@
 
 #include "common/config/run_config.hpp"
 #include "common/images/image_decode.hpp"
+#include "common/images/picture_frame.hpp"
 #include "consumer/processors/listed_input.hpp"
 
 namespace offramp {
@@ -21,12 +22,14 @@ class OriginalImages {
     struct Image {
         ImageSize size;
         const std::vector<std::uint8_t>* rgb = nullptr;  // valid until the next call
+        PictureRect seen;                                // by the model: all of it, or its middle
     };
     // Errors: Error with NoInput when the input has no such image any more, or it cannot be read any more.
     Image of(std::string_view key);
 
   private:
     ListedInput input_;
+    PictureFrame frame_;
     ImageDecoder decoder_;
     std::vector<std::uint8_t> rgb_;
 };

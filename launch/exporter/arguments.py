@@ -27,6 +27,9 @@ def parse(argv):
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="what it is compiled for (auto: the GPU, if there is one)")
     parser.add_argument("--batch", type=batch, default=None, metavar="N|any", help="samples in a batch (that of a run: 64, on a CPU 4)")
     parser.add_argument("--image-size", type=size, default=None, metavar="N|HxW", help="of the pictures (torchvision's own for its networks, else 224)")
+    parser.add_argument("--resize-size", type=resize_size, default=None, metavar="N|none",
+                        help="of a picture's shorter side, before the middle is cut out in --image-size (torchvision's own for its networks; none: all of a "
+                             "picture is squeezed into it)")
     parser.add_argument("--input-shape", type=shape, default=None, metavar="128x256", help="one sample's shape, of a network that takes no pictures")
     parser.add_argument("--input", dest="inputs", type=network_input, action="append", default=[], metavar="NAME=TYPE:SHAPE",
                         help="an input of a network that takes several, once for each: NAME is that of forward()'s parameter, TYPE float32, int64 or another "
@@ -48,7 +51,7 @@ def parse(argv):
 
 
 def check_together(parser, wish):
-    of_pictures = {"--input-shape": wish.input_shape, "--image-size": wish.image_size, "--mean": wish.mean, "--std": wish.std,
+    of_pictures = {"--input-shape": wish.input_shape, "--image-size": wish.image_size, "--resize-size": wish.resize_size is not None, "--mean": wish.mean, "--std": wish.std,
                    "--colour-order": wish.colour_order != "rgb", "--memory-format": wish.memory_format == "channels-last", "--max-tokens": wish.max_tokens}
     for flag, given in of_pictures.items():
         if wish.inputs and given:
@@ -88,6 +91,10 @@ def whole(text, most):
 def size(text):
     height, _, width = text.partition("x")
     return whole(height, 8192), whole(width or height, 8192)
+
+
+def resize_size(text):
+    return 0 if text == "none" else whole(text, 8192)
 
 
 def shape(text):

@@ -16,6 +16,7 @@ from offramp_launch.exit_code import ExitCode, LaunchError
 TOLERANCES = {"fp32": 1e-3, "tf32": 1e-2, "bf16": 5e-2}
 BATCH = {"cuda": 64, "cpu": 4}      # that of a run
 MOST_BATCH = 65536
+SMALLEST_MIDDLE = 32    # that a run cuts from pictures
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Plan:
     mean: tuple
     std: tuple
     tolerance: float
+    resize_size: int = 0        # of a picture's shorter side, before its middle is cut out; 0: all of it is squeezed
     vocabulary: int = 0         # of a network that takes tokens, or other whole numbers
     inputs: tuple = ()          # exporter.inputs.Input, of a network that says its own
 
@@ -64,7 +66,8 @@ class Plan:
     def describe_input(self):
         if self.inputs:
             return ", ".join(one.describe(self.batch or "any") for one in self.inputs)
-        return f"[{self.batch or 'any'}, {', '.join(map(str, self.sample))}] {self.memory_format}"
+        middle = f", the middle of pictures whose shorter side is {self.resize_size}" if self.resize_size else ""
+        return f"[{self.batch or 'any'}, {', '.join(map(str, self.sample))}] {self.memory_format}{middle}"
 
 
 def plan(wish, network):
@@ -87,7 +90,19 @@ def plan(wish, network):
     batch = wish.batch if wish.batch is not None else 0 if tokens else BATCH[device]
     return Plan(device, batch, (3, height, width) if pictures else sample or (), pictures,
                 wish.precision, memory_format, wish.mean or defaults.mean, wish.std or defaults.std,
-                TOLERANCES[wish.precision] if wish.tolerance is None else wish.tolerance, network.vocabulary, network.inputs)
+                TOLERANCES[wish.precision] if wish.tolerance is None else wish.tolerance, resize_size(wish, defaults, (height, width)) if pictures else 0,
+                network.vocabulary, network.inputs)
+
+
+def resize_size(wish, defaults, size):
+    """Of the shorter side: as wished; else the network's own, in proportion where the size is not."""
+    smallest, largest = min(size), max(size)
+    if wish.resize_size is None:
+        return round(defaults.resize_size * largest / defaults.image_size) if SMALLEST_MIDDLE <= smallest == largest else 0
+    if wish.resize_size and not SMALLEST_MIDDLE <= smallest == largest <= wish.resize_size:
+        raise LaunchError(f"--resize-size {wish.resize_size} leaves the middle of a picture, and the network takes {'x'.join(map(str, size))} pixels",
+                          f"Accepted with it: a square --image-size of {SMALLEST_MIDDLE} to {wish.resize_size}", ExitCode.USAGE)
+    return wish.resize_size
 
 
 def in_half(network):

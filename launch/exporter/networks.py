@@ -23,6 +23,7 @@ class Defaults:
     image_size: int = 224
     mean: tuple = MEAN
     std: tuple = STD
+    resize_size: int = 0        # of the shorter side, before image_size is cut from the middle; 0: all of a picture is squeezed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,9 +103,17 @@ def from_torchvision(name, arguments):
 def torchvision_defaults(weights):
     """As the transforms of the weights say that torchvision has for it; nothing is downloaded."""
     transforms = getattr(getattr(weights, "DEFAULT", None), "transforms", None)
-    said = getattr(transforms, "keywords", {})
-    size = said.get("crop_size") or said.get("resize_size") or Defaults.image_size
-    return Defaults(size if isinstance(size, int) else Defaults.image_size, tuple(said.get("mean", MEAN)), tuple(said.get("std", STD)))
+    preset = transforms() if transforms else None
+    colours = tuple(getattr(preset, "mean", MEAN)), tuple(getattr(preset, "std", STD))
+    cut, resized = (one_side(getattr(preset, name, None)) for name in ("crop_size", "resize_size"))
+    if cut and resized:
+        return Defaults(cut, *colours, resize_size=resized)
+    return Defaults(cut or resized or Defaults.image_size, *colours)
+
+
+def one_side(sides):
+    """The side of a square, or of what is said by its shorter side; 0 where there is none."""
+    return sides[0] if sides and len(set(sides)) == 1 else 0
 
 
 def from_function(origin, name, arguments):

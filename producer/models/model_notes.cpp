@@ -15,6 +15,7 @@
 #include "common/config/flat_toml.hpp"
 #include "common/config/nearest_word.hpp"
 #include "common/config/output_shapes.hpp"
+#include "common/config/run_config.hpp"
 
 namespace offramp {
 namespace {
@@ -108,6 +109,13 @@ const Keys<ModelNotes>& known_keys() {
               return batch.has_value();
           }}},
         {"image-size", {"a side of 1 to 8192, or \"HEIGHTxWIDTH\"", {TomlType::Integer, TomlType::String}, read_size}},
+        {"resize-size",
+         {"the length of a picture's shorter side, 32 to 8192, before image-size is cut from its middle; left out: all of it is squeezed into image-size",
+          {TomlType::Integer},
+          [](ModelNotes& notes, const std::string& text) {
+              notes.resize_size = whole(text, kMostSide).value_or(0);
+              return notes.resize_size >= kSmallestImageSize;
+          }}},
         {"input-shape",
          {"the shape of one sample, as \"128x256\"; left out: a picture",
           {TomlType::String},
@@ -264,7 +272,7 @@ void read_inputs(const TomlDocument& document, ModelNotes& notes) {
         notes.inputs.push_back(std::move(input));
     }
     if (notes.inputs.empty()) return;
-    constexpr std::array<std::string_view, 7> kOfOneInput{"input-shape", "input-dtype", "image-size", "mean", "std", "colour-order", "memory-format"};
+    constexpr std::array<std::string_view, 8> kOfOneInput{"input-shape", "input-dtype", "image-size", "resize-size", "mean", "std", "colour-order", "memory-format"};
     for (const TomlEntry& entry : document.top)
         if (std::ranges::find(kOfOneInput, entry.key) != kOfOneInput.end())
             throw ConfigError(notes.file + ":" + std::to_string(entry.line) + ": " + entry.key + " does not go with [[input]] in line " +

@@ -44,6 +44,7 @@ std::vector<std::string> flags_of(const RunConfig& config) {
         flags.insert(flags.end(), {"copy-bytes", "copy-outputs"});
     else
         flags.push_back("image-size");
+    if (config.resize_size > 0) flags.push_back("resize-size");
     if (config.limit > 0) flags.push_back("limit");
     if (!config.shard.empty()) flags.push_back("shard");
     if (config.source == "synthetic") flags.push_back("synthetic-on");

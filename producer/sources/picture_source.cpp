@@ -51,8 +51,8 @@ class Decoders {
 
 class PictureSource final : public BatchSource {
   public:
-    PictureSource(std::string_view name, std::unique_ptr<PictureList> pictures, ImageSize size)
-        : name_(name), pictures_(std::move(pictures)), size_(size) {
+    PictureSource(std::string_view name, std::unique_ptr<PictureList> pictures, const PictureFrame& frame)
+        : name_(name), pictures_(std::move(pictures)), frame_(frame) {
         for (std::uint64_t item = 0; item < items(); ++item) max_key_bytes_ = std::max(max_key_bytes_, key(item).size());
     }
 
@@ -64,16 +64,28 @@ class PictureSource final : public BatchSource {
     std::string origin(std::uint64_t item) const override { return pictures_->origin(item); }
     std::uint64_t note_hash(std::uint64_t item) const override { return pictures_->columns_hash(item); }
     void load(std::uint64_t item, std::span<std::byte> row) override {
-        decoders_.borrow()->decode_file(pictures_->place(item), size_, row);
+        decoders_.borrow()->decode_file(pictures_->place(item), frame_, row);
     }
 
   private:
     std::string name_;
     std::unique_ptr<PictureList> pictures_;
     std::size_t max_key_bytes_ = 0;
-    ImageSize size_;
+    PictureFrame frame_;
     Decoders decoders_;
 };
+
+// Consumers know the frame by the settings alone, where there is one number for both sides.
+PictureFrame frame_of(const RunConfig& config, ImageSize size) {
+    const std::uint32_t shorter = config.resize_size;
+    if (shorter == 0) return size;
+    if (size.width != size.height || size.width != config.image_size || shorter < size.width)
+        throw ConfigError("--resize-size " + std::to_string(shorter) + " leaves the middle of a picture, and the model takes " +
+                              std::to_string(size.height) + " x " + std::to_string(size.width) + " pixels",
+                          "Accepted with it: a square --image-size of 32 to " + std::to_string(shorter) +
+                              " (both may stand in the notes beside the model). Without it, all of a picture is squeezed into any size");
+    return {size, shorter};
+}
 
 }  // namespace
 
@@ -85,7 +97,7 @@ std::unique_ptr<BatchSource> make_picture_source(std::string_view name, const So
                           options.parts.empty() ? "Use --source synthetic, or a model that takes pictures" : kGiveArrays);
     const ImageSize size{static_cast<std::uint32_t>(input.shape[3]), static_cast<std::uint32_t>(input.shape[2])};
     expect(size.pixels() > 0 && input.shape[1] == 3, "a model's picture is [rows, 3, height, width]");
-    return std::make_unique<PictureSource>(name, open_pictures(name, options.config->input), size);
+    return std::make_unique<PictureSource>(name, open_pictures(name, options.config->input), frame_of(*options.config, size));
 }
 
 }  // namespace offramp

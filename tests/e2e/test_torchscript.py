@@ -44,6 +44,11 @@ class Changing(torch.nn.Module):
         return y
 
 
+class Itself(torch.nn.Module):
+    def forward(self, x):
+        return x.clone()
+
+
 class Keeping(torch.nn.Module):
     '''Its output is its own buffer: whole, as a view, and twice.'''
 
@@ -120,6 +125,33 @@ class TorchScript(unittest.TestCase):
                 values = numpy.frombuffer(files[f"{index:02}.{output}.bin"], numpy.float32)
                 self.assertEqual(values.size, WIDTH)
                 numpy.testing.assert_allclose(values, (10 * index + 5) / 255, rtol=1e-5, err_msg=f"{output} of picture {index}")
+
+    @unittest.skipUnless(importlib.util.find_spec("torchvision"), "skipped: no torchvision here (launch/requirements-test.txt)")
+    def test_the_middle_of_a_picture_is_torchvisions(self):
+        from torchvision.transforms import CenterCrop, Compose, Resize
+        self.saved(self.networks.Itself(), "itself.pt", 'image-size = 64\nresize-size = 80\nmean = "0, 0, 0"\nstd = "1, 1, 1"\n')
+        images = self.folder / "of-many-sizes"
+        images.mkdir()
+        random = numpy.random.default_rng(8)
+        for width, height in ((200, 133), (133, 200), (80, 80), (64, 64), (300, 41), (37, 35)):
+            Image.fromarray(random.integers(0, 256, (height, width, 3), dtype=numpy.uint8)).save(images / f"{width}x{height}.png")
+        with LaunchedRun("--model", str(self.folder / "itself.pt"), "--input", str(images), "--device", DEVICE, "--processor", "npy") as run:
+            self.assertEqual(run.start().wait(), 0, run.said())
+            found = {path.name.removesuffix(".output.npy"): numpy.load(path) for path in run.output.glob("*.npy")}
+        wanted = Compose([Resize(80), CenterCrop(64)])
+        self.assertEqual(len(found), 6, sorted(found))
+        for path in images.iterdir():
+            middle = numpy.asarray(wanted(Image.open(path)), numpy.int16).transpose(2, 0, 1)
+            # PIL may begin with the columns, which changes a last bit.
+            difference = numpy.abs(numpy.rint(found[path.stem] * 255) - middle)
+            self.assertLessEqual(difference.max(), 1, path.name)
+            self.assertLess((difference != 0).mean(), 0.02, path.name)
+
+    def test_a_middle_that_is_none(self):
+        self.saved(self.networks.Mean(), "mean.pt", "image-size = 64\nresize-size = 48\n")
+        with LaunchedRun("--model", str(self.folder / "mean.pt"), "--input", str(self.images), "--device", DEVICE, "--processor", "none") as run:
+            self.assertEqual(run.start().wait(), 64, run.said())
+            self.assertIn("--resize-size 48 leaves the middle of a picture, and the model takes 64 x 64 pixels", run.said())
 
 
 if __name__ == "__main__":

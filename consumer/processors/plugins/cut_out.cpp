@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "common/base/error.hpp"
@@ -14,7 +17,8 @@ namespace offramp {
 namespace {
 
 // Takes the background off every original image: OUTPUT/KEY.png, RGBA, in the original's size, or OUTPUT/KEY.NAME.png when several
-// outputs fit. Alpha is the probability of not being background, brought to that size; where it is 0, so are the colours.
+// outputs fit. Alpha is the probability of not being background, brought to that size; where it is 0, so are the colours. So it is where the
+// model did not look (--resize-size).
 class CutOut final : public Processor {
   public:
     CutOut(std::string folder, const RunConfig& config, int level, Durability durability)
@@ -43,8 +47,10 @@ class CutOut final : public Processor {
     std::span<const std::byte> cut(const OriginalImages::Image& original, const SegmentationOutput& output, std::size_t row,
                                    const Progress& progress) {
         const auto small = foreground_.of(output, row, progress);
-        alpha_.resize(original.size.pixels());
-        resizer_.resize_plane(small.data(), {output.width(), output.height()}, alpha_.data(), original.size);
+        const PictureRect& seen = original.seen;
+        alpha_.resize(seen.size.pixels());
+        resizer_.resize_plane(small.data(), {output.width(), output.height()}, alpha_.data(), seen.size);
+        if (seen.size != original.size) surround(seen, original.size);
         rgba_.resize(alpha_.size() * 4);
         const std::uint8_t* rgb = original.rgb->data();
         std::uint8_t* to = rgba_.data();
@@ -57,13 +63,22 @@ class CutOut final : public Processor {
                            progress);
     }
 
+    // Puts alpha_, which is that of a part, where the part lies: all around is background.
+    void surround(const PictureRect& part, ImageSize whole) {
+        surrounded_.assign(whole.pixels(), 0);
+        for (std::uint32_t y = 0; y < part.size.height; ++y)
+            std::ranges::copy(std::span(alpha_).subspan(std::size_t{y} * part.size.width, part.size.width),
+                              surrounded_.begin() + static_cast<std::ptrdiff_t>(std::uint64_t{part.top + y} * whole.width + part.left));
+        std::swap(alpha_, surrounded_);
+    }
+
     std::string folder_;
     Durability durability_;
     OriginalImages originals_;
     PngEncoder png_;
     Foreground foreground_;
     Resizer resizer_;
-    std::vector<std::uint8_t> alpha_, rgba_;
+    std::vector<std::uint8_t> alpha_, surrounded_, rgba_;
 };
 
 }  // namespace

@@ -25,7 +25,8 @@ struct FreeJpeg {
 };
 
 // Colours every original image with the classes that were found, for looking at: OUTPUT/KEY.jpg in the original's size, or
-// OUTPUT/KEY.NAME.jpg when several outputs fit. Class 0 is left as it is, others are half covered by their VOC colour.
+// OUTPUT/KEY.NAME.jpg when several outputs fit. Class 0 is left as it is, and so is
+// where the model did not look (--resize-size); other classes are half covered by their VOC colour.
 class Overlay final : public Processor {
   public:
     Overlay(std::string folder, const RunConfig& config, Durability durability)
@@ -58,16 +59,17 @@ class Overlay final : public Processor {
   private:
     // The class of an original's pixel is that of the output's pixel which its middle lies in.
     void colour(const OriginalImages::Image& original, const SegmentationOutput& output, std::span<const std::uint8_t> ids) {
-        const auto [width, height] = original.size;
-        rgb_.resize(original.rgb->size());
-        std::size_t at = 0;
+        const auto [width, height] = original.seen.size;
+        rgb_ = *original.rgb;
         for (std::uint32_t y = 0; y < height; ++y) {
+            std::size_t at = (std::uint64_t{original.seen.top + y} * original.size.width + original.seen.left) * 3;
             const std::size_t line = (std::uint64_t{2} * y + 1) * output.height() / (std::uint64_t{2} * height) * output.width();
             for (std::uint32_t x = 0; x < width; ++x, at += 3) {
                 const std::uint8_t id = ids[line + (std::uint64_t{2} * x + 1) * output.width() / (std::uint64_t{2} * width)];
+                if (id == 0) continue;
                 for (std::size_t channel = 0; channel < 3; ++channel) {
-                    const unsigned pixel = (*original.rgb)[at + channel];
-                    rgb_[at + channel] = static_cast<std::uint8_t>(id == 0 ? pixel : (pixel + palette_[id][channel]) / 2);
+                    const unsigned pixel = rgb_[at + channel];
+                    rgb_[at + channel] = static_cast<std::uint8_t>((pixel + palette_[id][channel]) / 2);
                 }
             }
         }

@@ -24,10 +24,14 @@ using ::testing::StartsWith;
 
 constexpr ImageSize kSize{48, 32};
 
-Rgb decode(const std::string& file, ImageSize size = kSize) {
-    Rgb pixels(size.rgb_bytes());
-    ImageDecoder().decode(std::as_bytes(std::span(file)), size, std::as_writable_bytes(std::span(pixels)));
+Rgb decode_in(const PictureFrame& frame, const std::string& file) {
+    Rgb pixels(frame.size.rgb_bytes());
+    ImageDecoder().decode(std::as_bytes(std::span(file)), frame, std::as_writable_bytes(std::span(pixels)));
     return pixels;
+}
+
+Rgb decode(const std::string& file, ImageSize size = kSize) {
+    return decode_in(size, file);
 }
 
 template <typename Decode>
@@ -63,6 +67,28 @@ TEST(ImageDecode, JpegIsNearlyExact) {
         EXPECT_LE(largest_difference(decode(encode_jpeg(kSize, gradient(kSize), JpegColors::Color, scans)),
                                      gradient(kSize)),
                   6);
+}
+
+// The middle, cut out of what Resizer makes of all of it.
+Rgb middle_of(const Rgb& pixels, ImageSize size, const PictureFrame& frame) {
+    Rgb middle(frame.size.rgb_bytes());
+    Resizer().resize_part(pixels.data(), size, frame.part_of(size), middle.data(), frame.size);
+    return middle;
+}
+
+TEST(ImageDecode, TheMiddleOfAPicture) {
+    for (const ImageSize size : {kSize, ImageSize{32, 48}, ImageSize{40, 40}, ImageSize{32, 32}, ImageSize{3, 90}, ImageSize{1, 1}})
+        for (const PictureFrame& frame : {PictureFrame({32, 32}, 32), PictureFrame({32, 32}, 40), PictureFrame({40, 40}, 41)})
+            EXPECT_EQ(decode_in(frame, encode_png(size, gradient(size))), middle_of(gradient(size), size, frame))
+                << frame.size.width << " of " << frame.shorter_side << " of " << size.width << " x " << size.height;
+}
+
+// Decoded at a half, never below the frame's shorter side, and cut where the picture's own size says.
+TEST(ImageDecode, TheMiddleOfALargePhotograph) {
+    const ImageSize size{403, 301};
+    const std::string file = encode_jpeg(size, gradient(size));
+    for (const PictureFrame& frame : {PictureFrame({96, 96}, 120), PictureFrame({150, 150}, 150), PictureFrame({64, 64}, 75)})
+        EXPECT_LE(largest_difference(decode_in(frame, file), middle_of(gradient(size), size, frame)), 8) << frame.shorter_side;
 }
 
 TEST(ImageDecode, LosslessWebpIsExact) {

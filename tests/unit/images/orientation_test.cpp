@@ -89,6 +89,20 @@ TEST(Orientation, LargePhotographsAreDecodedAtAScaleAndStillUpright) {
         }
 }
 
+TEST(Orientation, TheMiddleIsThatOfTheUprightPicture) {
+    const PictureFrame frame({32, 32}, 40);
+    for (const Case& held : kCases)
+        for (const std::uint32_t factor : {1U, 4U}) {
+            const ImageSize large{kUpright.width * factor, kUpright.height * factor};
+            const std::string file = photograph(large, held);
+            Rgb found(frame.size.rgb_bytes()), wanted(frame.size.rgb_bytes());
+            ImageDecoder().decode(std::as_bytes(std::span(file)), frame, std::as_writable_bytes(std::span(found)));
+            const Rgb upright = gradient(large);
+            Resizer().resize_part(upright.data(), large, frame.part_of(large), wanted.data(), frame.size);
+            EXPECT_LE(largest_difference(found, wanted), 8) << held.value << " at " << factor;
+        }
+}
+
 // Half of 200 x 120 is too low for 20 x 100, though as it lies in the file it would do.
 TEST(Orientation, TheScaleIsChosenByTheUprightSides) {
     const TempFolder folder;

@@ -72,6 +72,27 @@ TEST(Resize, EqualsPilBitForBit) {
             << c.from.width << "x" << c.from.height << " to " << c.to.width << "x" << c.to.height;
 }
 
+// Whichever directions are resized, and cut: a part has the bits that the whole has there.
+TEST(Resize, APartIsThatOfTheWhole) {
+    const ImageSize from{41, 30};
+    const Rgb picture = noise(from);
+    for (const ImageSize whole : {ImageSize{41, 30}, ImageSize{41, 17}, ImageSize{20, 30}, ImageSize{19, 14}, ImageSize{97, 71}}) {
+        const Rgb resized = resize(picture, from, whole);
+        for (const ImageSize size : {whole, ImageSize{7, 5}, ImageSize{1, whole.height}, ImageSize{whole.width, 1}})
+            for (const bool far : {false, true}) {
+                const ResizedPart part{.width = whole.width, .height = whole.height, .left = far ? whole.width - size.width : 0,
+                                       .top = far ? whole.height - size.height : 0};
+                Rgb found(size.rgb_bytes());
+                Resizer().resize_part(picture.data(), from, part, found.data(), size);
+                for (std::uint32_t y = 0; y < size.height; ++y) {
+                    const auto row = resized.begin() + static_cast<std::ptrdiff_t>(((part.top + y) * whole.width + part.left) * 3);
+                    ASSERT_TRUE(std::equal(row, row + std::ptrdiff_t{size.width} * 3, found.begin() + std::ptrdiff_t{y} * size.width * 3))
+                        << whole.width << " x " << whole.height << ", " << size.width << " x " << size.height << " from " << part.left << ", line " << y;
+                }
+            }
+    }
+}
+
 TEST(Resize, APlaneIsOneChannelOfAPicture) {
     for (const ImageSize to : {ImageSize{9, 7}, ImageSize{5, 30}, ImageSize{31, 17}, ImageSize{90, 17}}) {
         const ImageSize from{31, 17};

@@ -41,6 +41,15 @@ TEST(ManifestIdentity, WhichPartOfTheInputIsDoneCounts) {
     EXPECT_EQ(of(other).difference_from(of(former)), "--shard was 1/4 and is 2/4");
 }
 
+TEST(ManifestIdentity, WhatAModelSeesOfAPictureCounts) {
+    RunConfig former = base();
+    former.model = "cutout";
+    former.image_size = 256;
+    RunConfig other = former;
+    other.resize_size = 288;
+    EXPECT_EQ(of(other).difference_from(of(former)), "--resize-size was none and is 288");
+}
+
 TEST(ManifestIdentity, HowOutputsAreMadeDoesNotCount) {
     RunConfig other = base();
     other.run_id = "another";

@@ -33,6 +33,8 @@ class CutOut : public testing::Test {
     test::Tree run_over(const SlabContents& contents) {
         RunConfig config = test::config_for("cut-out", output_.path());
         config.input = input_.path();
+        config.image_size = image_size_;
+        config.resize_size = resize_size_;
         make_processor("cut-out", {&config})->process(contents, test::kNoProgress, test::kCurrent);
         return test::read_tree(output_.path());
     }
@@ -54,6 +56,8 @@ class CutOut : public testing::Test {
     ScratchFolder input_, output_;
     Rgb original_;
     ImageSize size_;
+    std::uint32_t image_size_ = 0;
+    std::uint32_t resize_size_ = 0;
 };
 
 TEST_F(CutOut, ClassIdsGiveHardEdgesInTheOriginalsSize) {
@@ -64,6 +68,21 @@ TEST_F(CutOut, ClassIdsGiveHardEdgesInTheOriginalsSize) {
     const std::uint8_t ids[] = {0, 1, 2, 0, 0, 0, 255, 7};
     std::memcpy(made.storage[0].data(), ids, sizeof ids);
     EXPECT_THAT(alpha_of(made.contents), testing::ElementsAre(0, 255, 255, 0, 0, 0, 255, 255));
+}
+
+// The model saw the middle 4 x 4 of a picture that was brought to 8 pixels: of this one's 16 x 8 those from 6, 2 on. Its answer is half as large.
+TEST_F(CutOut, AroundTheMiddleThatTheModelSawAllIsBackground) {
+    give_original({16, 8});
+    image_size_ = 4;
+    resize_size_ = 8;
+    HandMade made = one_sample();
+    made.add(spec_of("classes", kUInt8, {1, 2, 2}));
+    made.contents.transform = OutputTransform::ClassMap;
+    const std::uint8_t ids[] = {1, 1, 1, 1};
+    std::memcpy(made.storage[0].data(), ids, sizeof ids);
+    const std::vector<int> alpha = alpha_of(made.contents);
+    for (std::size_t y = 0; y < 8; ++y)
+        for (std::size_t x = 0; x < 16; ++x) EXPECT_EQ(alpha[y * 16 + x], x >= 6 && x < 10 && y >= 2 && y < 6 ? 255 : 0) << x << " " << y;
 }
 
 TEST_F(CutOut, APhotographTakenWithATurnedCameraIsCutOutUpright) {

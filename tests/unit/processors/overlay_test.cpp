@@ -19,11 +19,16 @@ using test::one_sample;
 using test::ScratchFolder;
 using test::spec_of;
 
-TEST(Overlay, CoversThingsWithHalfOfTheirClassesColourAndLeavesTheBackground) {
+// The original of 64 x 32 pixels, and what became of it where the classes are 0 in its left half, or that of what the model saw, and 15 in the other.
+struct Overlaid {
+    Rgb original, found;
+};
+
+Overlaid overlaid(std::uint32_t image_size, std::uint32_t resize_size) {
     const ImageSize size{64, 32};
     const ScratchFolder input, output;
-    const Rgb original = gradient(size);
-    std::ofstream(input.path() + "/sample.png", std::ios::binary) << encode_png(size, original);
+    Overlaid made_of{.original = gradient(size), .found = {}};
+    std::ofstream(input.path() + "/sample.png", std::ios::binary) << encode_png(size, made_of.original);
     HandMade made = one_sample();
     made.add(spec_of("classes", kUInt8, {1, 1, 2}));
     made.contents.transform = OutputTransform::ClassMap;
@@ -31,20 +36,39 @@ TEST(Overlay, CoversThingsWithHalfOfTheirClassesColourAndLeavesTheBackground) {
     std::memcpy(made.storage[0].data(), ids, sizeof ids);
     RunConfig config = test::config_for("overlay", output.path());
     config.input = input.path();
+    config.image_size = image_size;
+    config.resize_size = resize_size;
     make_processor("overlay", {&config})->process(made.contents, test::kNoProgress, test::kCurrent);
+    EXPECT_EQ(ImageDecoder().decode_file_in_full(output.path() + "/sample.jpg", made_of.found), size);
+    return made_of;
+}
 
-    Rgb found;
-    ASSERT_EQ(ImageDecoder().decode_file_in_full(output.path() + "/sample.jpg", found), size);
+// JPEG smears the borders of the rectangle; elsewhere its inside is half covered with the colour of class 15, and nothing else.
+void expect_covered(const Overlaid& made, PictureRect covered) {
     const auto colour = voc_palette()[15];
-    for (std::uint32_t y = 0; y < size.height; ++y)
-        for (std::uint32_t x = 0; x < size.width; ++x) {
-            if (x > 26 && x < 38) continue;  // JPEG smears the border
+    const auto near = [](std::uint32_t at, std::uint32_t border) { return at + 6 > border && at < border + 6; };
+    for (std::uint32_t y = 0; y < 32; ++y)
+        for (std::uint32_t x = 0; x < 64; ++x) {
+            const std::uint32_t right = covered.left + covered.size.width;
+            const std::uint32_t bottom = covered.top + covered.size.height;
+            const bool smeared = near(x, covered.left) || (right < 64 && near(x, right)) || (covered.top > 0 && near(y, covered.top)) || (bottom < 32 && near(y, bottom));
+            if (smeared) continue;
+            const bool inside = x >= covered.left && x < right && y >= covered.top && y < bottom;
             for (std::size_t c = 0; c < 3; ++c) {
-                const std::size_t at = (std::size_t{y} * size.width + x) * 3 + c;
-                const int wanted = x < 32 ? original[at] : (original[at] + colour[c]) / 2;
-                ASSERT_LE(std::abs(found[at] - wanted), 12) << x << " " << y;
+                const std::size_t at = (std::size_t{y} * 64 + x) * 3 + c;
+                const int wanted = inside ? (made.original[at] + colour[c]) / 2 : made.original[at];
+                ASSERT_LE(std::abs(made.found[at] - wanted), 12) << x << " " << y;
             }
         }
+}
+
+TEST(Overlay, CoversThingsWithHalfOfTheirClassesColourAndLeavesTheBackground) {
+    expect_covered(overlaid(0, 0), {.left = 32, .size = {32, 32}});
+}
+
+// Of the picture, brought to 32 pixels, the middle 28 x 28: those from 18, 2 on, the right half of which is the thing.
+TEST(Overlay, AroundTheMiddleThatTheModelSawNothingChanges) {
+    expect_covered(overlaid(28, 32), {.left = 32, .top = 2, .size = {14, 28}});
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <thread>
 
 #include "common/base/error.hpp"
+#include "common/images/picture_frame.hpp"
+#include "common/images/resize.hpp"
 #include "producer/sources/batch_source.hpp"
 #include "producer/sources/source_part.hpp"
 #include "tests/unit/sources/making.hpp"
@@ -48,6 +50,35 @@ TEST_F(ImagesSource, GivesPixelsInTheOrderOfNames) {
     EXPECT_EQ(source->max_key_bytes(), 5U);
     EXPECT_EQ(source->origin(0), folder / "sub/a.png");
     EXPECT_EQ(source->description(), "images: 12 files under " + folder.path().string());
+}
+
+TEST_F(ImagesSource, GivesTheMiddle) {
+    config.image_size = 32;
+    config.resize_size = 36;
+    const auto source = make(config, test::picture_input({32, 32}));
+    const PictureFrame frame({32, 32}, 36);
+    Rgb wanted(frame.size.rgb_bytes());
+    Resizer().resize_part(gradient(kSize, 3).data(), kSize, frame.part_of(kSize), wanted.data(), frame.size);
+    EXPECT_EQ(test::row_of(*source, 3, frame.size), wanted);
+}
+
+// 64 x 64 with a --resize-size below; another size than the settings', which are all that consumers know; two different sides.
+TEST_F(ImagesSource, RefusesAMiddleThatIsNone) {
+    const auto reason = [&](ImageSize size, std::uint32_t image_size) -> std::string {
+        config.image_size = image_size;
+        config.resize_size = 48;
+        try {
+            (void)make(config, test::picture_input(size));
+        } catch (const ConfigError& error) {
+            EXPECT_EQ(error.exit_code(), ExitCode::Usage);
+            return error.what();
+        }
+        return "it was made";
+    };
+    EXPECT_THAT(reason({64, 64}, 64), AllOf(HasSubstr("--resize-size 48"), HasSubstr("64 x 64"), HasSubstr("a square --image-size of 32 to 48")));
+    EXPECT_THAT(reason({16, 16}, 0), HasSubstr("16 x 16"));
+    EXPECT_THAT(reason({40, 32}, 0), HasSubstr("32 x 40"));
+    EXPECT_EQ(reason({48, 48}, 48), "it was made");
 }
 
 TEST_F(ImagesSource, AnyNumberOfThreadsGetTheSameRows) {

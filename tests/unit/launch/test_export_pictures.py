@@ -1,0 +1,73 @@
+"""What an export says of the pictures that a network wants: torchvision's own transforms, or the user's word."""
+
+import importlib.util
+import pathlib
+import tempfile
+import types
+import unittest
+
+HAS_TORCHVISION = all(importlib.util.find_spec(name) for name in ("torch", "torchvision"))
+
+
+@unittest.skipUnless(HAS_TORCHVISION, "needs PyTorch and torchvision")
+class Pictures(unittest.TestCase):
+    def plan(self, *flags, defaults):
+        from exporter import arguments, compiling
+        from exporter.networks import Network
+        wish = arguments.parse(["module:function", "--device", "cpu", *flags])
+        return compiling.plan(wish, Network("network", None, False, defaults))
+
+    def defaults_of(self, name):
+        from exporter.networks import torchvision_defaults
+        from torchvision import models
+        return torchvision_defaults(models.get_model_weights(name))
+
+    def notes_of(self, plan):
+        from exporter import notes
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "network.toml")
+            notes.write(path, types.SimpleNamespace(model="network", weights=None, colour_order="rgb"), plan, ["out"], False)
+            return path.read_text()
+
+    def test_a_classifier_wants_the_middle(self):
+        # resnet18's preset leaves the shorter side to torchvision's default, resnet50's says another.
+        for name, shorter in (("resnet18", 256), ("resnet50", 232)):
+            plan = self.plan(defaults=self.defaults_of(name))
+            self.assertEqual((plan.sample, plan.resize_size), ((3, 224, 224), shorter), name)
+            self.assertIn(f"image-size = 224\nresize-size = {shorter}\nmean = ", self.notes_of(plan))
+
+    def test_segmentation_wants_all_of_a_picture(self):
+        plan = self.plan(defaults=self.defaults_of("deeplabv3_resnet50"))
+        self.assertEqual((plan.sample, plan.resize_size), ((3, 520, 520), 0))
+        self.assertNotIn("resize-size", self.notes_of(plan))
+
+    def test_videos_and_detection_say_nothing(self):
+        for name in ("r3d_18", "fasterrcnn_resnet50_fpn"):
+            defaults = self.defaults_of(name)
+            self.assertEqual(defaults.resize_size, 0, name)
+            self.assertIsInstance(defaults.image_size, int, name)
+
+    def test_another_size_keeps_the_share(self):
+        defaults = self.defaults_of("resnet18")
+        self.assertEqual(self.plan("--image-size", "112", defaults=defaults).resize_size, 128)
+        for squeezed in ("96x112", "16"):
+            self.assertEqual(self.plan("--image-size", squeezed, defaults=defaults).resize_size, 0, squeezed)
+
+    def test_the_users_word(self):
+        defaults = self.defaults_of("resnet18")
+        self.assertEqual(self.plan("--resize-size", "300", defaults=defaults).resize_size, 300)
+        self.assertEqual(self.plan("--resize-size", "none", defaults=defaults).resize_size, 0)
+
+    def test_what_does_not_fit(self):
+        from offramp_launch.exit_code import LaunchError
+        defaults = self.defaults_of("resnet18")
+        for flags in (("--resize-size", "200"), ("--resize-size", "300", "--image-size", "96x112"), ("--resize-size", "300", "--image-size", "16")):
+            with self.assertRaises(LaunchError) as refused:
+                self.plan(*flags, defaults=defaults)
+            self.assertIn("Accepted with it: a square --image-size of 32 to", refused.exception.fix)
+        with self.assertRaisesRegex(LaunchError, "--resize-size does not go with --input"):
+            self.plan("--input", "a=float32:3", "--resize-size", "none", defaults=defaults)
+
+
+if __name__ == "__main__":
+    unittest.main()
