@@ -28,6 +28,7 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
     // The size that `cutout` was trained for.
     if (notes.height == 0) settle<std::uint32_t>(config.image_size, 0, config.model == "cutout" ? 256 : gpu ? 512 : 224);
     if (pictures) settle<std::uint32_t>(config.resize_size, 0, notes.resize_size);
+    settle<std::string>(config.interpolation, "auto", notes.interpolation);
     // Consumers know the middle of an original by it.
     if (config.resize_size != 0 && notes.height == notes.width && notes.height >= kSmallestImageSize) settle<std::uint32_t>(config.image_size, 0, notes.height);
     settle<std::uint64_t>(config.copy_bytes, 0, gpu ? std::uint64_t{64} * 21 * 512 * 512 * 4 : std::uint64_t{16} << 20);

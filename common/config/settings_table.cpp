@@ -153,6 +153,8 @@ void add_input(std::vector<Setting>& table) {
     input.whole("resize-size", &RunConfig::resize_size, {kSmallestImageSize, 8192, "auto"},
                 "Length that an image's shorter side is brought to, its proportions kept, before --image-size is cut from the middle; auto: as the notes beside the "
                 "model say, else all of the image is squeezed into --image-size");
+    input.word("interpolation", &RunConfig::interpolation, {"auto", "bilinear", "bicubic"},
+               "How images are resized; auto: as the notes beside the model say, else bilinear");
     input.whole("decode-workers", &RunConfig::decode_workers, {1, 1024, "auto"},
                 "Threads that read and decode items");
     input.whole("prefetch", &RunConfig::prefetch, {1, 64, ""}, "Batches staged ahead of the model");

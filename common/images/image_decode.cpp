@@ -139,7 +139,7 @@ void ImageDecoder::decode(std::span<const std::byte> file, const PictureFrame& f
         bring_upright(pixels, stored.size, stored.orientation, turned);
         pixels = turned;
     }
-    if (!in_size) resizer_.resize_part(pixels, upright, part, to, size);
+    if (!in_size) resizer_.resize_part(pixels, upright, part, to, size, frame.interpolation);
 }
 
 ImageDecoder::TrimAtEnd::~TrimAtEnd() {

@@ -6,6 +6,9 @@
 
 namespace offramp {
 
+// Which pixels of a picture make one of a resized one.
+enum class Interpolation : std::uint8_t { Bilinear, Bicubic };
+
 // A part of a picture that was brought to another size: as many pixels as somebody wants, from `left`, `top` on. Sides are long where a picture of
 // one line is enlarged.
 struct ResizedPart {
@@ -30,10 +33,12 @@ struct PictureRect {
 // to that length, its proportions kept, and `size` is cut out, to the pixel where torchvision's Resize and CenterCrop do.
 struct PictureFrame {
     PictureFrame(ImageSize all) : size(all) {}  // not explicit: a size is the frame of all of a picture
-    PictureFrame(ImageSize middle, std::uint32_t shorter) : size(middle), shorter_side(shorter) {}
+    PictureFrame(ImageSize part, std::uint32_t shorter, Interpolation way = Interpolation::Bilinear)
+        : size(part), shorter_side(shorter), interpolation(way) {}
 
     ImageSize size;
     std::uint32_t shorter_side = 0;  // 0: all of the picture; else not less than size's sides
+    Interpolation interpolation = Interpolation::Bilinear;
 
     // Where `size` lies in the resized picture.
     ResizedPart part_of(ImageSize picture) const;

@@ -20,6 +20,14 @@ std::int32_t fixed_point(double weight) {
     return static_cast<std::int32_t>(weight * (1 << kWeightBits) + (weight < 0 ? -0.5 : 0.5));
 }
 
+// The weight of a pixel so far from the middle of the one that is made, in pixels of the smaller of the two pictures.
+double weight_at(Interpolation interpolation, double distance) {
+    constexpr double kA = -0.5;
+    if (interpolation == Interpolation::Bilinear) return distance < 1.0 ? 1.0 - distance : 0.0;
+    if (distance < 1.0) return ((kA + 2.0) * distance - (kA + 3.0)) * distance * distance + 1.0;
+    return distance < 2.0 ? (((distance - 5.0) * distance + 8.0) * distance - 4.0) * kA : 0.0;
+}
+
 // sums += row * weight, and the last step; in a form that the compiler turns into vector instructions.
 [[gnu::always_inline]] inline void add_row_inline(std::int32_t* sums, const std::uint8_t* row,
                                                   std::int32_t weight, std::size_t bytes) {
@@ -60,21 +68,21 @@ void store_row(std::uint8_t* to, const std::int32_t* sums, std::size_t bytes) {
 
 }  // namespace
 
-void Resizer::Filter::prepare(std::uint32_t from, std::uint64_t to, std::uint64_t first_pixel, std::uint32_t count) {
+void Resizer::Filter::prepare(Interpolation interpolation, std::uint32_t from, std::uint64_t to, std::uint64_t first_pixel, std::uint32_t count) {
     const double scale = static_cast<double>(from) / static_cast<double>(to);
-    const double widening = std::max(scale, 1.0);  // the filter's half width; 1 when the image grows
-    stride = static_cast<std::uint32_t>(std::ceil(widening)) * 2 + 1;
+    const double widening = std::max(scale, 1.0);
+    const double reach = (interpolation == Interpolation::Bicubic ? 2.0 : 1.0) * widening;  // the filter's half width
+    stride = static_cast<std::uint32_t>(std::ceil(reach)) * 2 + 1;
     taps.resize(count);
     weights.assign(std::size_t{stride} * count, 0);
     std::vector<double> exact(stride);
     for (std::uint32_t i = 0; i < count; ++i) {
         const double center = (static_cast<double>(first_pixel + i) + 0.5) * scale;
-        const int first = std::max(static_cast<int>(center - widening + 0.5), 0);
-        const int end = std::min(static_cast<int>(center + widening + 0.5), static_cast<int>(from));
+        const int first = std::max(static_cast<int>(center - reach + 0.5), 0);
+        const int end = std::min(static_cast<int>(center + reach + 0.5), static_cast<int>(from));
         double total = 0;
         for (int k = first; k < end; ++k) {
-            const double distance = std::abs((k - center + 0.5) * (1.0 / widening));
-            const double weight = distance < 1.0 ? 1.0 - distance : 0.0;
+            const double weight = weight_at(interpolation, std::abs((k - center + 0.5) * (1.0 / widening)));
             exact[static_cast<std::size_t>(k - first)] = weight;
             total += weight;
         }
@@ -86,7 +94,8 @@ void Resizer::Filter::prepare(std::uint32_t from, std::uint64_t to, std::uint64_
 }
 
 template <std::size_t kChannels>
-void Resizer::resize_channels(const std::uint8_t* from, ImageSize from_size, const ResizedPart& part, std::uint8_t* to, ImageSize to_size) {
+void Resizer::resize_channels(const std::uint8_t* from, ImageSize from_size, const ResizedPart& part, std::uint8_t* to, ImageSize to_size,
+                              Interpolation interpolation) {
     const bool narrow = from_size.width != part.width || to_size.width != part.width;
     const bool vertical = from_size.height != part.height || to_size.height != part.height;
     const std::size_t to_row = std::size_t{to_size.width} * kChannels;
@@ -98,14 +107,14 @@ void Resizer::resize_channels(const std::uint8_t* from, ImageSize from_size, con
     std::uint32_t first_row = 0;
     std::uint32_t row_count = from_size.height;
     if (vertical) {
-        vertical_.prepare(from_size.height, part.height, part.top, to_size.height);
+        vertical_.prepare(interpolation, from_size.height, part.height, part.top, to_size.height);
         first_row = vertical_.taps.front().first;
         row_count = vertical_.taps.back().first + vertical_.taps.back().count - first_row;
     }
     const std::size_t from_row = std::size_t{from_size.width} * kChannels;
     const std::uint8_t* rows = from + first_row * from_row;
     if (narrow) {
-        horizontal_.prepare(from_size.width, part.width, part.left, to_size.width);
+        horizontal_.prepare(interpolation, from_size.width, part.width, part.left, to_size.width);
         std::uint8_t* target = to;
         if (vertical) {
             if (between_.size() < to_row * row_count) between_.resize(to_row * row_count);
@@ -139,15 +148,16 @@ void Resizer::resize_channels(const std::uint8_t* from, ImageSize from_size, con
 }
 
 void Resizer::resize(const std::uint8_t* from, ImageSize from_size, std::uint8_t* to, ImageSize to_size) {
-    resize_channels<3>(from, from_size, {.width = to_size.width, .height = to_size.height}, to, to_size);
+    resize_part(from, from_size, {.width = to_size.width, .height = to_size.height}, to, to_size);
 }
 
-void Resizer::resize_part(const std::uint8_t* from, ImageSize from_size, const ResizedPart& part, std::uint8_t* to, ImageSize to_size) {
-    resize_channels<3>(from, from_size, part, to, to_size);
+void Resizer::resize_part(const std::uint8_t* from, ImageSize from_size, const ResizedPart& part, std::uint8_t* to, ImageSize to_size,
+                          Interpolation interpolation) {
+    resize_channels<3>(from, from_size, part, to, to_size, interpolation);
 }
 
 void Resizer::resize_plane(const std::uint8_t* from, ImageSize from_size, std::uint8_t* to, ImageSize to_size) {
-    resize_channels<1>(from, from_size, {.width = to_size.width, .height = to_size.height}, to, to_size);
+    resize_channels<1>(from, from_size, {.width = to_size.width, .height = to_size.height}, to, to_size, Interpolation::Bilinear);
 }
 
 void Resizer::trim() {

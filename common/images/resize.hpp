@@ -9,8 +9,8 @@
 
 namespace offramp {
 
-// Brings an RGB image to another size with a triangle filter that widens when it shrinks the image (bilinear
-// with antialias). The arithmetic is that of PIL's Image.resize(BILINEAR), bit for bit: 22-bit fixed-point
+// Brings an RGB image to another size with a filter that widens when it shrinks the image (with antialias): a triangle, or Keys' cubic
+// with a = -0.5. The arithmetic is that of PIL's Image.resize(), BILINEAR and BICUBIC, bit for bit: 22-bit fixed-point
 // weights, rounded to 8 bits between the two directions. Rows always come before columns (PIL 13 begins with
 // columns where that is cheaper, which changes some last bits). Owns scratch memory that is kept between
 // calls. Thread: one at a time.
@@ -19,7 +19,8 @@ class Resizer {
     // `from` and `to` do not overlap; both sizes have at least one pixel.
     void resize(const std::uint8_t* from, ImageSize from_size, std::uint8_t* to, ImageSize to_size);
     // The same bits, of a part of it alone: `to_size` pixels, within part.width and part.height.
-    void resize_part(const std::uint8_t* from, ImageSize from_size, const ResizedPart& part, std::uint8_t* to, ImageSize to_size);
+    void resize_part(const std::uint8_t* from, ImageSize from_size, const ResizedPart& part, std::uint8_t* to, ImageSize to_size,
+                     Interpolation interpolation = Interpolation::Bilinear);
     // The same for an image of one channel.
     void resize_plane(const std::uint8_t* from, ImageSize from_size, std::uint8_t* to, ImageSize to_size);
     // Gives memory back that an unusually large image took.
@@ -36,11 +37,12 @@ class Resizer {
         std::vector<std::int32_t> weights;  // `stride` an output pixel
         std::uint32_t stride = 0;
         // `count` pixels from `first` on of `from` pixels that become `to`.
-        void prepare(std::uint32_t from, std::uint64_t to, std::uint64_t first, std::uint32_t count);
+        void prepare(Interpolation interpolation, std::uint32_t from, std::uint64_t to, std::uint64_t first, std::uint32_t count);
     };
 
     template <std::size_t kChannels>
-    void resize_channels(const std::uint8_t* from, ImageSize from_size, const ResizedPart& part, std::uint8_t* to, ImageSize to_size);
+    void resize_channels(const std::uint8_t* from, ImageSize from_size, const ResizedPart& part, std::uint8_t* to, ImageSize to_size,
+                         Interpolation interpolation);
 
     Filter horizontal_, vertical_;
     std::vector<std::uint8_t> between_;

@@ -30,6 +30,7 @@ def parse(argv):
     parser.add_argument("--resize-size", type=resize_size, default=None, metavar="N|none",
                         help="of a picture's shorter side, before the middle is cut out in --image-size (torchvision's own for its networks; none: all of a "
                              "picture is squeezed into it)")
+    parser.add_argument("--interpolation", choices=("bilinear", "bicubic"), default=None, help="how pictures are resized (torchvision's own for its networks)")
     parser.add_argument("--input-shape", type=shape, default=None, metavar="128x256", help="one sample's shape, of a network that takes no pictures")
     parser.add_argument("--input", dest="inputs", type=network_input, action="append", default=[], metavar="NAME=TYPE:SHAPE",
                         help="an input of a network that takes several, once for each: NAME is that of forward()'s parameter, TYPE float32, int64 or another "
@@ -51,7 +52,7 @@ def parse(argv):
 
 
 def check_together(parser, wish):
-    of_pictures = {"--input-shape": wish.input_shape, "--image-size": wish.image_size, "--resize-size": wish.resize_size is not None, "--mean": wish.mean, "--std": wish.std,
+    of_pictures = {"--input-shape": wish.input_shape, "--image-size": wish.image_size, "--resize-size": wish.resize_size is not None, "--interpolation": wish.interpolation, "--mean": wish.mean, "--std": wish.std,
                    "--colour-order": wish.colour_order != "rgb", "--memory-format": wish.memory_format == "channels-last", "--max-tokens": wish.max_tokens}
     for flag, given in of_pictures.items():
         if wish.inputs and given:

@@ -31,6 +31,7 @@ class Plan:
     std: tuple
     tolerance: float
     resize_size: int = 0        # of a picture's shorter side, before its middle is cut out; 0: all of it is squeezed
+    interpolation: str = "bilinear"
     vocabulary: int = 0         # of a network that takes tokens, or other whole numbers
     inputs: tuple = ()          # exporter.inputs.Input, of a network that says its own
 
@@ -91,7 +92,7 @@ def plan(wish, network):
     return Plan(device, batch, (3, height, width) if pictures else sample or (), pictures,
                 wish.precision, memory_format, wish.mean or defaults.mean, wish.std or defaults.std,
                 TOLERANCES[wish.precision] if wish.tolerance is None else wish.tolerance, resize_size(wish, defaults, (height, width)) if pictures else 0,
-                network.vocabulary, network.inputs)
+                wish.interpolation or defaults.interpolation, network.vocabulary, network.inputs)
 
 
 def resize_size(wish, defaults, size):

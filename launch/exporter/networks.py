@@ -13,6 +13,7 @@ from exporter import inputs
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 TORCHVISION, SENTENCE = "torchvision", "sentence"
+INTERPOLATIONS = ("bilinear", "bicubic")
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -24,6 +25,7 @@ class Defaults:
     mean: tuple = MEAN
     std: tuple = STD
     resize_size: int = 0        # of the shorter side, before image_size is cut from the middle; 0: all of a picture is squeezed
+    interpolation: str = "bilinear"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,9 +108,12 @@ def torchvision_defaults(weights):
     preset = transforms() if transforms else None
     colours = tuple(getattr(preset, "mean", MEAN)), tuple(getattr(preset, "std", STD))
     cut, resized = (one_side(getattr(preset, name, None)) for name in ("crop_size", "resize_size"))
+    way = getattr(getattr(preset, "interpolation", None), "value", Defaults.interpolation)
+    if way not in INTERPOLATIONS:
+        way = Defaults.interpolation
     if cut and resized:
-        return Defaults(cut, *colours, resize_size=resized)
-    return Defaults(cut or resized or Defaults.image_size, *colours)
+        return Defaults(cut, *colours, resized, way)
+    return Defaults(cut or resized or Defaults.image_size, *colours, interpolation=way)
 
 
 def one_side(sides):

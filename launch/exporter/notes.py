@@ -15,8 +15,9 @@ def write(path, wish, plan, outputs, random_weights):
     if plan.pictures:
         _, height, width = plan.sample
         lines += [f"image-size = {height}" if height == width else f'image-size = "{height}x{width}"',
-                  *([f"resize-size = {plan.resize_size}"] if plan.resize_size else []), f"mean = {quoted_list(plan.mean)}",
-                  f"std = {quoted_list(plan.std)}", f'colour-order = "{wish.colour_order}"', f'memory-format = "{plan.memory_format}"']
+                  *([f"resize-size = {plan.resize_size}"] if plan.resize_size else []), f'interpolation = "{plan.interpolation}"',
+                  f"mean = {quoted_list(plan.mean)}", f"std = {quoted_list(plan.std)}", f'colour-order = "{wish.colour_order}"',
+                  f'memory-format = "{plan.memory_format}"']
     elif not plan.inputs:
         lines.append(f'input-shape = "{"x".join(map(str, plan.sample))}"')
         if plan.vocabulary:

@@ -116,6 +116,7 @@ const Keys<ModelNotes>& known_keys() {
               notes.resize_size = whole(text, kMostSide).value_or(0);
               return notes.resize_size >= kSmallestImageSize;
           }}},
+        {"interpolation", {"bilinear, bicubic", {TomlType::String}, one_of(&ModelNotes::interpolation, {"bilinear", "bicubic"})}},
         {"input-shape",
          {"the shape of one sample, as \"128x256\"; left out: a picture",
           {TomlType::String},
@@ -272,7 +273,7 @@ void read_inputs(const TomlDocument& document, ModelNotes& notes) {
         notes.inputs.push_back(std::move(input));
     }
     if (notes.inputs.empty()) return;
-    constexpr std::array<std::string_view, 8> kOfOneInput{"input-shape", "input-dtype", "image-size", "resize-size", "mean", "std", "colour-order", "memory-format"};
+    constexpr std::array<std::string_view, 9> kOfOneInput{"input-shape", "input-dtype", "image-size", "resize-size", "interpolation", "mean", "std", "colour-order", "memory-format"};
     for (const TomlEntry& entry : document.top)
         if (std::ranges::find(kOfOneInput, entry.key) != kOfOneInput.end())
             throw ConfigError(notes.file + ":" + std::to_string(entry.line) + ": " + entry.key + " does not go with [[input]] in line " +

@@ -45,6 +45,7 @@ std::vector<std::string> flags_of(const RunConfig& config) {
     else
         flags.push_back("image-size");
     if (config.resize_size > 0) flags.push_back("resize-size");
+    if (config.interpolation == "bicubic") flags.push_back("interpolation");
     if (config.limit > 0) flags.push_back("limit");
     if (!config.shard.empty()) flags.push_back("shard");
     if (config.source == "synthetic") flags.push_back("synthetic-on");

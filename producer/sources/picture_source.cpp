@@ -78,13 +78,14 @@ class PictureSource final : public BatchSource {
 // Consumers know the frame by the settings alone, where there is one number for both sides.
 PictureFrame frame_of(const RunConfig& config, ImageSize size) {
     const std::uint32_t shorter = config.resize_size;
-    if (shorter == 0) return size;
+    const Interpolation way = config.interpolation == "bicubic" ? Interpolation::Bicubic : Interpolation::Bilinear;
+    if (shorter == 0) return {size, 0, way};
     if (size.width != size.height || size.width != config.image_size || shorter < size.width)
         throw ConfigError("--resize-size " + std::to_string(shorter) + " leaves the middle of a picture, and the model takes " +
                               std::to_string(size.height) + " x " + std::to_string(size.width) + " pixels",
                           "Accepted with it: a square --image-size of 32 to " + std::to_string(shorter) +
                               " (both may stand in the notes beside the model). Without it, all of a picture is squeezed into any size");
-    return {size, shorter};
+    return {size, shorter, way};
 }
 
 }  // namespace

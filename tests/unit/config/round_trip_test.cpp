@@ -61,6 +61,7 @@ RunConfig any_config() {
     config.batch = zero_or(1, 65536);
     config.image_size = zero_or(32, 8192);
     config.resize_size = zero_or(32, 8192);
+    config.interpolation = any_word({"auto", "bilinear", "bicubic"});
     config.decode_workers = zero_or(1, 1024);
     config.prefetch = any_of(1U, 64U);
     config.max_errors = any_word({"0", "25", "1%", "0.5%", "100%"});

@@ -46,6 +46,7 @@ const BadValue kBadValues[] = {
     {"batch", "-0x", "1 to 65536"},
     {"image-size", "31", "32 to 8192, or 0 for auto"},
     {"image-size", "8193", "32 to 8192"},
+    {"interpolation", "nearest", "auto, bilinear, bicubic"},
     {"resize-size", "31", "32 to 8192, or 0 for auto"},
     {"decode-workers", "1025", "1 to 1024, or 0 for auto"},
     {"prefetch", "0", "1 to 64"},

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 namespace offramp {
@@ -13,6 +14,12 @@ using Rgb = std::vector<std::uint8_t>;
 Rgb resize(const Rgb& from, ImageSize from_size, ImageSize to_size) {
     Rgb to(to_size.rgb_bytes());
     Resizer().resize(from.data(), from_size, to.data(), to_size);
+    return to;
+}
+
+Rgb part_of(const Rgb& from, ImageSize from_size, const ResizedPart& part, ImageSize to_size, Interpolation interpolation) {
+    Rgb to(to_size.rgb_bytes());
+    Resizer().resize_part(from.data(), from_size, part, to.data(), to_size, interpolation);
     return to;
 }
 
@@ -53,37 +60,45 @@ TEST(Resize, ChannelsStayApart) {
     EXPECT_EQ(resize({0, 100, 200, 100, 200, 0}, {2, 1}, {1, 1}), (Rgb{50, 150, 100}));
 }
 
-// FNV-1a of what PIL's Image.resize(size, BILINEAR) makes of the same noise, one direction after the other.
+TEST(Resize, ACubicReachesBeyondItsNeighboursAndIsCutOffAtTheEndsOfTheScale) {
+    // Of an edge, twice as long: weights of -9, 111, 29, -3 and the like, in 128ths.
+    EXPECT_EQ(part_of(gray_line({0, 0, 100, 100}), {4, 1}, {.width = 8, .height = 1}, {8, 1}, Interpolation::Bicubic), gray_line({0, 0, 0, 20, 80, 107, 102, 100}));
+}
+
+// FNV-1a of what PIL's Image.resize(), BILINEAR and BICUBIC, makes of the same noise, one direction after the other.
 TEST(Resize, EqualsPilBitForBit) {
     struct Case {
         ImageSize from, to;
-        std::uint64_t hash;
+        std::uint64_t bilinear, bicubic;
     };
-    for (const Case& c : std::vector<Case>{{{7, 5}, {7, 5}, 0x5fa20af5cb9c9ec9ULL},
-                                           {{7, 5}, {14, 10}, 0xbd52db21167505caULL},
-                                           {{64, 48}, {20, 20}, 0x31b0c844ab324d03ULL},
-                                           {{37, 91}, {50, 13}, 0x824ffbed2fedeb17ULL},
-                                           {{100, 1}, {9, 3}, 0x7d4da461194399ebULL},
-                                           {{1, 1}, {4, 4}, 0x8ad5e228f9590335ULL},
-                                           {{500, 375}, {512, 512}, 0xbe7952ae6c095816ULL},
-                                           {{33, 20}, {33, 7}, 0x0c92bf930ef0c8a2ULL},
-                                           {{33, 20}, {8, 20}, 0x5bd25b8ee4167f38ULL}})
-        EXPECT_EQ(fnv1a(resize(noise(c.from), c.from, c.to)), c.hash)
-            << c.from.width << "x" << c.from.height << " to " << c.to.width << "x" << c.to.height;
+    for (const Case& c : std::vector<Case>{{{7, 5}, {7, 5}, 0x5fa20af5cb9c9ec9ULL, 0x5fa20af5cb9c9ec9ULL},
+                                           {{7, 5}, {14, 10}, 0xbd52db21167505caULL, 0x2078b68c16aac0e3ULL},
+                                           {{64, 48}, {20, 20}, 0x31b0c844ab324d03ULL, 0xaf3ac5ab8dad4132ULL},
+                                           {{37, 91}, {50, 13}, 0x824ffbed2fedeb17ULL, 0xc2fe857179b51cedULL},
+                                           {{100, 1}, {9, 3}, 0x7d4da461194399ebULL, 0x97ea20be423de2b3ULL},
+                                           {{1, 1}, {4, 4}, 0x8ad5e228f9590335ULL, 0x8ad5e228f9590335ULL},
+                                           {{500, 375}, {512, 512}, 0xbe7952ae6c095816ULL, 0xcc547375937d035fULL},
+                                           {{33, 20}, {33, 7}, 0x0c92bf930ef0c8a2ULL, 0x1b9a411c8e54a813ULL},
+                                           {{33, 20}, {8, 20}, 0x5bd25b8ee4167f38ULL, 0xe8784e3d012b1cf9ULL}}) {
+        const std::string sizes = std::to_string(c.from.width) + "x" + std::to_string(c.from.height) + " to " + std::to_string(c.to.width) + "x" +
+                                  std::to_string(c.to.height);
+        EXPECT_EQ(fnv1a(resize(noise(c.from), c.from, c.to)), c.bilinear) << sizes;
+        const ResizedPart whole{.width = c.to.width, .height = c.to.height};
+        EXPECT_EQ(fnv1a(part_of(noise(c.from), c.from, whole, c.to, Interpolation::Bicubic)), c.bicubic) << sizes;
+    }
 }
 
 // Whichever directions are resized, and cut: a part has the bits that the whole has there.
-TEST(Resize, APartIsThatOfTheWhole) {
+void expect_parts_of_the_whole(Interpolation interpolation) {
     const ImageSize from{41, 30};
     const Rgb picture = noise(from);
     for (const ImageSize whole : {ImageSize{41, 30}, ImageSize{41, 17}, ImageSize{20, 30}, ImageSize{19, 14}, ImageSize{97, 71}}) {
-        const Rgb resized = resize(picture, from, whole);
+        const Rgb resized = part_of(picture, from, {.width = whole.width, .height = whole.height}, whole, interpolation);
         for (const ImageSize size : {whole, ImageSize{7, 5}, ImageSize{1, whole.height}, ImageSize{whole.width, 1}})
             for (const bool far : {false, true}) {
                 const ResizedPart part{.width = whole.width, .height = whole.height, .left = far ? whole.width - size.width : 0,
                                        .top = far ? whole.height - size.height : 0};
-                Rgb found(size.rgb_bytes());
-                Resizer().resize_part(picture.data(), from, part, found.data(), size);
+                const Rgb found = part_of(picture, from, part, size, interpolation);
                 for (std::uint32_t y = 0; y < size.height; ++y) {
                     const auto row = resized.begin() + static_cast<std::ptrdiff_t>(((part.top + y) * whole.width + part.left) * 3);
                     ASSERT_TRUE(std::equal(row, row + std::ptrdiff_t{size.width} * 3, found.begin() + std::ptrdiff_t{y} * size.width * 3))
@@ -91,6 +106,11 @@ TEST(Resize, APartIsThatOfTheWhole) {
                 }
             }
     }
+}
+
+TEST(Resize, APartIsThatOfTheWhole) {
+    expect_parts_of_the_whole(Interpolation::Bilinear);
+    expect_parts_of_the_whole(Interpolation::Bicubic);
 }
 
 TEST(Resize, APlaneIsOneChannelOfAPicture) {

@@ -34,7 +34,12 @@ class Pictures(unittest.TestCase):
         for name, shorter in (("resnet18", 256), ("resnet50", 232)):
             plan = self.plan(defaults=self.defaults_of(name))
             self.assertEqual((plan.sample, plan.resize_size), ((3, 224, 224), shorter), name)
-            self.assertIn(f"image-size = 224\nresize-size = {shorter}\nmean = ", self.notes_of(plan))
+            self.assertIn(f'image-size = 224\nresize-size = {shorter}\ninterpolation = "bilinear"\nmean = ', self.notes_of(plan))
+
+    def test_some_are_resized_by_a_cubic(self):
+        defaults = self.defaults_of("efficientnet_b0")
+        self.assertIn('interpolation = "bicubic"\n', self.notes_of(self.plan(defaults=defaults)))
+        self.assertEqual(self.plan("--interpolation", "bilinear", defaults=defaults).interpolation, "bilinear")
 
     def test_segmentation_wants_all_of_a_picture(self):
         plan = self.plan(defaults=self.defaults_of("deeplabv3_resnet50"))

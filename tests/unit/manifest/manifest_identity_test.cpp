@@ -46,8 +46,12 @@ TEST(ManifestIdentity, WhatAModelSeesOfAPictureCounts) {
     former.model = "cutout";
     former.image_size = 256;
     RunConfig other = former;
+    former.interpolation = other.interpolation = "bilinear";
     other.resize_size = 288;
     EXPECT_EQ(of(other).difference_from(of(former)), "--resize-size was none and is 288");
+    other.resize_size = 0;
+    other.interpolation = "bicubic";
+    EXPECT_EQ(of(other).difference_from(of(former)), "--interpolation was none and is bicubic");
 }
 
 TEST(ManifestIdentity, HowOutputsAreMadeDoesNotCount) {

@@ -58,6 +58,7 @@ TEST(ModelNotes, EveryKeyIsRead) {
     EXPECT_TRUE(notes.random_weights);
     EXPECT_THAT(parse_model_notes("image-size = 520", "n").width, 520U);
     EXPECT_EQ(parse_model_notes("image-size = 224\nresize-size = 256", "n").resize_size, 256U);
+    EXPECT_EQ(parse_model_notes("interpolation = \"bicubic\"", "n").interpolation, "bicubic");
     const ModelNotes features = parse_model_notes("input-shape = \"128x256\"", "n");
     EXPECT_THAT(features.input_shape, ElementsAre(128, 256));
     EXPECT_FALSE(features.takes_pictures());
@@ -67,7 +68,7 @@ TEST(ModelNotes, WhatIsWrongIsNamedWithItsLineAndWhatIsAccepted) {
     EXPECT_THAT(error_of("batch = 4\nmeen = \"0,0,0\""), AllOf(HasSubstr("net.toml:2"), HasSubstr("'meen'"), HasSubstr("Did you mean mean?")));
     EXPECT_THAT(error_of("crop = 224"), AllOf(HasSubstr("'crop'"), HasSubstr("image-size")));
     for (const char* line : {"batch = 0", "batch = \"4\"", "batch = 65537", "image-size = 0", "image-size = \"8193\"", "image-size = \"12x\"",
-                             "image-size = \"x12\"", "resize-size = 31", "resize-size = 8193", "resize-size = \"256\"", "mean = \"0.5, 0.5\"", "mean = \"a,b,c\"", "mean = \"nan,0,0\"", "mean = 0.5", "std = \"1,0,1\"",
+                             "image-size = \"x12\"", "resize-size = 31", "resize-size = 8193", "resize-size = \"256\"", "interpolation = \"nearest\"", "mean = \"0.5, 0.5\"", "mean = \"a,b,c\"", "mean = \"nan,0,0\"", "mean = 0.5", "std = \"1,0,1\"",
                              "std = \"-1,1,1\"", "colour-order = \"grb\"", "memory-format = \"planes\"", "precision = \"fp16\"", "input-dtype = \"float64\"",
                              "input-shape = \"128,256\"", "outputs = \"\"", "outputs = \"out,,aux\"", "random-weights = 1"})
         EXPECT_THAT(error_of(line), AllOf(HasSubstr("net.toml:1: "), HasSubstr("Accepted: "))) << line;
@@ -170,11 +171,13 @@ TEST(ModelNotes, FillWhatTheFlagsDidNotSay) {
     EXPECT_EQ(said.memory_format, "contiguous");
 
     // Consumers must know the middle, and so the size.
-    const ModelNotes middle = parse_model_notes("image-size = 224\nresize-size = 256", "net.toml");
+    const ModelNotes middle = parse_model_notes("image-size = 224\nresize-size = 256\ninterpolation = \"bicubic\"", "net.toml");
     config = {};
     config.model = "net.pt2";
     EXPECT_EQ(resolve_defaults(config, {}, middle).image_size, 224U);
     EXPECT_EQ(resolve_defaults(config, {}, middle).resize_size, 256U);
+    EXPECT_EQ(resolve_defaults(config, {}, middle).interpolation, "bicubic");
+    EXPECT_EQ(resolve_defaults(config, {}, {}).interpolation, "bilinear");
     config.image_size = 192;
     config.resize_size = 200;
     EXPECT_EQ(resolve_defaults(config, {}, middle).image_size, 192U);

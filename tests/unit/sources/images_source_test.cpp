@@ -62,6 +62,16 @@ TEST_F(ImagesSource, GivesTheMiddle) {
     EXPECT_EQ(test::row_of(*source, 3, frame.size), wanted);
 }
 
+TEST_F(ImagesSource, ResizesAsItIsTold) {
+    const ImageSize size{32, 32};
+    config.interpolation = "bicubic";
+    Rgb wanted(size.rgb_bytes());
+    Resizer().resize_part(gradient(kSize, 3).data(), kSize, {.width = 32, .height = 32}, wanted.data(), size, Interpolation::Bicubic);
+    EXPECT_EQ(test::row_of(*make(config, test::picture_input(size)), 3, size), wanted);
+    config.interpolation = "bilinear";
+    EXPECT_NE(test::row_of(*make(config, test::picture_input(size)), 3, size), wanted);
+}
+
 // 64 x 64 with a --resize-size below; another size than the settings', which are all that consumers know; two different sides.
 TEST_F(ImagesSource, RefusesAMiddleThatIsNone) {
     const auto reason = [&](ImageSize size, std::uint32_t image_size) -> std::string {
