@@ -1,6 +1,7 @@
 #include "producer/defaults.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "common/config/source_of_input.hpp"
 #include "producer/models/model_file.hpp"
@@ -11,6 +12,13 @@ namespace {
 template <class Value>
 void settle(Value& setting, const Value& unset, const Value& value) {
     if (setting == unset) setting = value;
+}
+
+// The notes' own; of another image size the same share of a picture.
+std::uint32_t resize_size_for(std::uint32_t image_size, const ModelNotes& notes) {
+    if (image_size == 0 || notes.height == 0) return notes.resize_size;
+    const double share = static_cast<double>(notes.resize_size) / notes.height;
+    return std::min(static_cast<std::uint32_t>(std::lround(image_size * share)), kLargestImageSize);
 }
 
 }  // namespace
@@ -27,10 +35,11 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
     settle<std::uint32_t>(config.batch, 0, notes.batch != 0 ? notes.batch : gpu || notes.takes_tokens() ? 64 : copy ? 8 : 4);
     // The size that `cutout` was trained for.
     if (notes.height == 0) settle<std::uint32_t>(config.image_size, 0, config.model == "cutout" ? 256 : gpu ? 512 : 224);
-    if (pictures) settle<std::uint32_t>(config.resize_size, 0, notes.resize_size);
+    if (pictures) settle<std::uint32_t>(config.resize_size, 0, resize_size_for(config.image_size, notes));
     settle<std::string>(config.interpolation, "auto", notes.interpolation);
     // Consumers know the middle of an original by it.
-    if (config.resize_size != 0 && notes.height == notes.width && notes.height >= kSmallestImageSize) settle<std::uint32_t>(config.image_size, 0, notes.height);
+    if (config.resize_size != 0 && notes.height == notes.width && notes.height >= kSmallestImageSize)
+        settle<std::uint32_t>(config.image_size, 0, notes.height);
     settle<std::uint64_t>(config.copy_bytes, 0, gpu ? std::uint64_t{64} * 21 * 512 * 512 * 4 : std::uint64_t{16} << 20);
     if (config.source == "synthetic") settle<std::uint64_t>(config.batches, 0, 20);
     // Rungs without consumers stay at none.

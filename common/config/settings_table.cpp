@@ -148,9 +148,9 @@ void add_input(std::vector<Setting>& table) {
     input.text("shard", &RunConfig::shard, "I/N", "I/N with I from 1 to N, as 1/4", "Only the I-th of N equal parts of the input, whose order is stable",
                check_shard);
     input.whole("batch", &RunConfig::batch, {1, 65536, "auto"}, "Samples in a batch");
-    input.whole("image-size", &RunConfig::image_size, {kSmallestImageSize, 8192, "auto"},
-                "Height and width that images are brought to");
-    input.whole("resize-size", &RunConfig::resize_size, {kSmallestImageSize, 8192, "auto"},
+    input.whole("image-size", &RunConfig::image_size, {kSmallestImageSize, kLargestImageSize, "auto"},
+                "Height and width that images are brought to, or that are cut from their middle (--resize-size)");
+    input.whole("resize-size", &RunConfig::resize_size, {kSmallestImageSize, kLargestImageSize, "auto"},
                 "Length that an image's shorter side is brought to, its proportions kept, before --image-size is cut from the middle; auto: as the notes beside the "
                 "model say, else all of the image is squeezed into --image-size");
     input.word("interpolation", &RunConfig::interpolation, {"auto", "bilinear", "bicubic"},

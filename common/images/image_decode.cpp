@@ -39,6 +39,13 @@ std::uint8_t* room_for(ImageSize size, std::vector<std::uint8_t>& pixels) {
     return pixels.data();
 }
 
+// What a JPEG is not decoded below. A scaled decode ends with a mean over squares: a cubic is to have the last halving itself.
+ImageSize least_size(const PictureFrame& frame) {
+    const std::uint32_t times = frame.interpolation == Interpolation::Bicubic ? 2 : 1;
+    const std::uint32_t shorter = frame.shorter_side * times;
+    return shorter != 0 ? ImageSize{shorter, shorter} : ImageSize{frame.size.width * times, frame.size.height * times};
+}
+
 bool readable(ImageFormat format) {
     return format == ImageFormat::Jpeg || format == ImageFormat::Png || format == ImageFormat::Webp;
 }
@@ -126,14 +133,16 @@ void ImageDecoder::decode(std::span<const std::byte> file, const PictureFrame& f
     const ImageSize size = frame.size;
     expect(size.pixels() > 0 && rgb.size() == size.rgb_bytes(), "the row holds exactly the image");
     auto* const to = reinterpret_cast<std::uint8_t*>(rgb.data());
-    const std::uint32_t shorter = frame.shorter_side;
-    const Stored stored = begin(file, shorter != 0 ? ImageSize{shorter, shorter} : size);
+    const Stored stored = begin(file, least_size(frame));
     const ImageSize upright = upright_size(stored.size, stored.orientation);
     const bool as_stored = stored.orientation == Orientation::Upright;
-    const ResizedPart part = frame.part_of(upright_size(stored.full, stored.orientation));
+    const ImageSize full = upright_size(stored.full, stored.orientation);
+    // Of a damaged file's that has none, finish() says why.
+    const ResizedPart part = full.pixels() == 0 ? ResizedPart{} : frame.part_of(full);
     const bool in_size = upright == size && part == ResizedPart{.width = size.width, .height = size.height};
     std::uint8_t* pixels = in_size && as_stored ? to : room_for(stored.size, pixels_);
     finish(file, stored, pixels);
+    expect(full.pixels() > 0, "a file without pixels is refused");
     if (!as_stored) {
         std::uint8_t* const turned = in_size ? to : room_for(upright, upright_);
         bring_upright(pixels, stored.size, stored.orientation, turned);

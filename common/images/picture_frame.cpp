@@ -32,6 +32,7 @@ Stretch seen_along(std::uint64_t first, std::uint32_t count, std::uint64_t resiz
 
 ResizedPart PictureFrame::part_of(ImageSize picture) const {
     if (shorter_side == 0) return {.width = size.width, .height = size.height};
+    expect(picture.pixels() > 0, "a picture has pixels");
     const auto [shorter, longer] = std::minmax(picture.width, picture.height);
     const std::uint64_t long_side = std::uint64_t{shorter_side} * longer / shorter;
     const bool upright = picture.width <= picture.height;

@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "common/images/image_size.hpp"
-#include "common/images/picture_frame.hpp"
+#include "common/images/interpolation.hpp"
+#include "common/images/resized_part.hpp"
 
 namespace offramp {
 
-// Brings an RGB image to another size with a filter that widens when it shrinks the image (with antialias): a triangle, or Keys' cubic
-// with a = -0.5. The arithmetic is that of PIL's Image.resize(), BILINEAR and BICUBIC, bit for bit: 22-bit fixed-point
+// Brings an RGB image to another size. The arithmetic is that of PIL's Image.resize(), BILINEAR and BICUBIC, bit for bit: 22-bit fixed-point
 // weights, rounded to 8 bits between the two directions. Rows always come before columns (PIL 13 begins with
 // columns where that is cheaper, which changes some last bits). Owns scratch memory that is kept between
 // calls. Thread: one at a time.

@@ -7,7 +7,12 @@
 namespace offramp {
 
 OriginalImages::OriginalImages(const RunConfig& config, std::string_view processor)
-    : input_(config, processor), frame_({config.image_size, config.image_size}, config.resize_size) {}
+    : input_(config, processor), frame_({config.image_size, config.image_size}, config.resize_size) {
+    if (config.resize_size != 0 && (config.image_size == 0 || config.image_size > config.resize_size))
+        throw ConfigError("processor " + std::string(processor) + " does not know the middle of its originals: --image-size is " +
+                              std::to_string(config.image_size) + ", and --resize-size " + std::to_string(config.resize_size),
+                          "Give an --image-size of " + std::to_string(kSmallestImageSize) + " to " + std::to_string(config.resize_size));
+}
 
 OriginalImages::Image OriginalImages::of(std::string_view key) {
     const std::uint64_t number = input_.number_of(key);

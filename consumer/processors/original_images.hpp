@@ -16,7 +16,8 @@ namespace offramp {
 // what it was given. The input is listed as the producer listed it. Owns the list and the last image. Thread: one. Blocks: on the disk.
 class OriginalImages {
   public:
-    // `processor`: who asks, for messages. Errors: ConfigError when the run's input is no images (Usage), or cannot be listed (NoInput).
+    // `processor`: who asks, for messages. Errors: ConfigError when the run's input is no images, or of what size their middle is, is not known (Usage); when it
+    // cannot be listed (NoInput).
     OriginalImages(const RunConfig& config, std::string_view processor);
 
     struct Image {

@@ -52,13 +52,18 @@ def parse(argv):
 
 
 def check_together(parser, wish):
-    of_pictures = {"--input-shape": wish.input_shape, "--image-size": wish.image_size, "--resize-size": wish.resize_size is not None, "--interpolation": wish.interpolation, "--mean": wish.mean, "--std": wish.std,
-                   "--colour-order": wish.colour_order != "rgb", "--memory-format": wish.memory_format == "channels-last", "--max-tokens": wish.max_tokens}
-    for flag, given in of_pictures.items():
-        if wish.inputs and given:
+    for flag in (*flags_of_pictures(wish), *(["--input-shape"] if wish.input_shape else []), *(["--max-tokens"] if wish.max_tokens else [])):
+        if wish.inputs:
             parser.error(f"{flag} does not go with --input, which says all that goes in")
     if wish.tokenizer and not any(one.tokens for one in wish.inputs):
         parser.error("--tokenizer is for a network that takes a text's tokens (--input NAME=ids:128)")
+
+
+def flags_of_pictures(wish):
+    """Those that were given, and say something of pictures."""
+    given = {"--image-size": wish.image_size, "--resize-size": wish.resize_size is not None, "--interpolation": wish.interpolation, "--mean": wish.mean,
+             "--std": wish.std, "--colour-order": wish.colour_order != "rgb", "--memory-format": wish.memory_format == "channels-last"}
+    return [flag for flag, is_there in given.items() if is_there]
 
 
 def package_name(text):
@@ -95,7 +100,11 @@ def size(text):
 
 
 def resize_size(text):
-    return 0 if text == "none" else whole(text, 8192)
+    if text == "none":
+        return 0
+    if whole(text, 8192) < 32:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number from 32 to 8192, nor none")
+    return int(text)
 
 
 def shape(text):

@@ -11,12 +11,13 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from exporter import inputs
+from exporter.arguments import flags_of_pictures
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 TOLERANCES = {"fp32": 1e-3, "tf32": 1e-2, "bf16": 5e-2}
 BATCH = {"cuda": 64, "cpu": 4}      # that of a run
 MOST_BATCH = 65536
-SMALLEST_MIDDLE = 32    # that a run cuts from pictures
+SMALLEST_SIZE, LARGEST_SIZE = 32, 8192      # of a run's --image-size and --resize-size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +84,9 @@ def plan(wish, network):
         raise LaunchError("--precision tf32 exists on a GPU only", "Give fp32 or bf16", ExitCode.USAGE)
     tokens = network.tokens or any(one.tokens for one in network.inputs)
     pictures = wish.input_shape is None and not tokens and not network.inputs
+    if not pictures and (given := flags_of_pictures(wish)):
+        raise LaunchError(f"{given[0]} is for networks of pictures, and {wish.model} takes {'numbers' if wish.input_shape else 'tokens'}", "Leave it out",
+                          ExitCode.USAGE)
     sample = (2, network.tokens) if network.tokens else wish.input_shape
     height, width = wish.image_size or (defaults.image_size, defaults.image_size)
     memory_format = wish.memory_format
@@ -99,10 +103,11 @@ def resize_size(wish, defaults, size):
     """Of the shorter side: as wished; else the network's own, in proportion where the size is not."""
     smallest, largest = min(size), max(size)
     if wish.resize_size is None:
-        return round(defaults.resize_size * largest / defaults.image_size) if SMALLEST_MIDDLE <= smallest == largest else 0
-    if wish.resize_size and not SMALLEST_MIDDLE <= smallest == largest <= wish.resize_size:
+        in_proportion = min(round(defaults.resize_size * largest / defaults.image_size), LARGEST_SIZE)
+        return in_proportion if SMALLEST_SIZE <= smallest == largest else 0
+    if wish.resize_size and not SMALLEST_SIZE <= smallest == largest <= wish.resize_size:
         raise LaunchError(f"--resize-size {wish.resize_size} leaves the middle of a picture, and the network takes {'x'.join(map(str, size))} pixels",
-                          f"Accepted with it: a square --image-size of {SMALLEST_MIDDLE} to {wish.resize_size}", ExitCode.USAGE)
+                          f"Accepted with it: a square --image-size of {SMALLEST_SIZE} to {wish.resize_size}", ExitCode.USAGE)
     return wish.resize_size
 
 

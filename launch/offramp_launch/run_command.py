@@ -22,6 +22,8 @@ from offramp_launch.supervisor import MOST_CONSUMERS, RunPlan, Supervisor
 ANSWERED_BY_THE_PRODUCER = ("--print-config", "--list", "--probe", "--sweep", "--version")
 # Settled by the launch script for every program of the run.
 SETTLED = ("--run-dir", "--run-id", "--lifeline-fd")
+# What the notes beside a model may decide, which only the producer reads.
+DECIDED_BY_NOTES = ("processor", "source", "image-size", "resize-size")
 # Said anew for every run, so not part of the settings that another run may begin with.
 OF_ONE_RUN = (*SETTLED, "--resume", "--start-over", "--finish")
 # What items are called, by their source.
@@ -67,10 +69,9 @@ def start(places, argv, typed):
     run_dir = RunDir(places, choose_run_dir(places, config.get("run-dir"), run_id), group_readable=account is not None)
     output = settle_output(config, run_dir, account)
     flags = [*without_values(argv, SETTLED), "--run-dir", str(run_dir.path), "--output", output]
-    # What the model's notes decide, which only the producer reads.
-    for name in ("processor", "source"):
-        if config.get(name, "auto") != "auto":
-            flags += [f"--{name}", config[name]]
+    for name in DECIDED_BY_NOTES:
+        if config.get(name, "auto") not in ("auto", 0):
+            flags += [f"--{name}", str(config[name])]
     settled = {**config, "run-id": run_id, "run-dir": str(run_dir.path), "output": output, "consumers": consumers}
     run_dir.file("config.json").write_text(json.dumps(settled, indent=2) + "\n")
     run_dir.file("config.toml").write_text(to_toml({**config, "consumers": consumers}))

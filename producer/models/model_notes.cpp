@@ -288,15 +288,32 @@ std::optional<DType> input_dtype_named(std::string_view name) {
     return found == kInputDTypes.end() ? std::nullopt : std::optional(*found);
 }
 
+namespace {
+
+// Consumers know which part of a picture it was by the settings alone, where there is one number for both sides.
+void check_middle(const ModelNotes& notes, std::size_t line) {
+    if (notes.resize_size == 0 || notes.height == 0) return;   // or a run says the size
+    if (notes.height == notes.width && notes.height >= kSmallestImageSize && notes.height <= notes.resize_size) return;
+    throw ConfigError(notes.file + ":" + std::to_string(line) + ": resize-size is " + std::to_string(notes.resize_size) + ", and image-size " +
+                          std::to_string(notes.height) + "x" + std::to_string(notes.width) + " is no middle of that",
+                      "Accepted with it: a square image-size of " + std::to_string(kSmallestImageSize) + " to " + std::to_string(notes.resize_size),
+                      ExitCode::Config);
+}
+
+}  // namespace
+
 ModelNotes parse_model_notes(std::string_view text, const std::string& name) {
     ModelNotes notes{.file = name};
     const TomlDocument document = read_toml_of_tables(text, name, "input");
     std::size_t dtype_line = 0;
+    std::size_t resize_line = 0;
     for (const TomlEntry& entry : document.top) {
         if (entry.key == "input-dtype") dtype_line = entry.line;
+        if (entry.key == "resize-size") resize_line = entry.line;
         read_entry(entry, name, known_keys(), notes);
     }
     read_inputs(document, notes);
+    check_middle(notes, resize_line);
     if (notes.inputs.empty() && notes.takes_tokens() && (notes.input_shape.size() != 2 || notes.input_shape.front() != 2))
         throw ConfigError(name + ":" + std::to_string(dtype_line) + ": input-dtype is \"int32\", tokens, and input-shape is " +
                               (notes.takes_pictures() ? "not given" : "of another form"),

@@ -15,6 +15,7 @@
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/unique_fd.hpp"
+#include "common/images/open_pictures.hpp"
 #include "producer/models/model_file.hpp"
 #include "producer/models/model_notes.hpp"
 
@@ -44,8 +45,10 @@ std::vector<std::string> flags_of(const RunConfig& config) {
         flags.insert(flags.end(), {"copy-bytes", "copy-outputs"});
     else
         flags.push_back("image-size");
-    if (config.resize_size > 0) flags.push_back("resize-size");
-    if (config.interpolation == "bicubic") flags.push_back("interpolation");
+    if (gives_pictures(config.source)) {
+        if (config.resize_size > 0) flags.push_back("resize-size");
+        if (config.interpolation == "bicubic") flags.push_back("interpolation");
+    }
     if (config.limit > 0) flags.push_back("limit");
     if (!config.shard.empty()) flags.push_back("shard");
     if (config.source == "synthetic") flags.push_back("synthetic-on");

@@ -49,6 +49,14 @@ class Itself(torch.nn.Module):
         return x.clone()
 
 
+class Thing(torch.nn.Module):
+    '''Sees one everywhere.'''
+
+    def forward(self, x):
+        nine = x[:, 0] * 0 + 9
+        return torch.stack((-nine, nine), 1)
+
+
 class Keeping(torch.nn.Module):
     '''Its output is its own buffer: whole, as a view, and twice.'''
 
@@ -152,8 +160,28 @@ class TorchScript(unittest.TestCase):
     def test_a_middle_that_is_none(self):
         self.saved(self.networks.Mean(), "mean.pt", "image-size = 64\nresize-size = 48\n")
         with LaunchedRun("--model", str(self.folder / "mean.pt"), "--input", str(self.images), "--device", DEVICE, "--processor", "none") as run:
+            self.assertEqual(run.start().wait(), 78, run.said())
+            self.assertIn("mean.toml:2: resize-size is 48, and image-size 64x64 is no middle of that", run.said())
+        self.saved(self.networks.Mean(), "mean.pt")
+        with LaunchedRun("--model", str(self.folder / "mean.pt"), "--input", str(self.images), "--device", DEVICE, "--processor", "none", "--image-size", "64",
+                         "--resize-size", "48") as run:
             self.assertEqual(run.start().wait(), 64, run.said())
             self.assertIn("--resize-size 48 leaves the middle of a picture, and the model takes 64 x 64 pixels", run.said())
+
+    def test_what_was_seen_is_put_back_where_it_was(self):
+        self.saved(self.networks.Thing(), "thing.pt", "image-size = 64\nresize-size = 80\n")
+        images = self.folder / "tall-and-wide"
+        images.mkdir()
+        for name, size in (("tall", (100, 200)), ("wide", (200, 100))):
+            Image.new("RGB", size, "white").save(images / f"{name}.png")
+        with LaunchedRun("--model", str(self.folder / "thing.pt"), "--input", str(images), "--device", DEVICE, "--processor", "cut-out") as run:
+            self.assertEqual(run.start().wait(), 0, run.said())
+            alpha = {path.stem: numpy.asarray(Image.open(path))[..., 3] for path in run.output.glob("*.png")}
+        # 64 of the 80 pixels that the shorter side of 100 became.
+        wide = numpy.zeros((100, 200), numpy.uint8)
+        wide[10:90, 60:140] = 255
+        numpy.testing.assert_array_equal(alpha["wide"], wide)
+        numpy.testing.assert_array_equal(alpha["tall"], wide.T)
 
 
 if __name__ == "__main__":

@@ -18,12 +18,14 @@ constexpr std::size_t kMostBytes = 4096;
 void feed(std::span<const std::byte> input) {
     if (input.size() > kMostBytes) return;
     ExactCopy copy(input);
-    std::vector<std::byte> rgb(kWanted.rgb_bytes());
     ImageDecoder decoder;
-    try {
-        decoder.decode(copy.bytes(), kWanted, rgb);
-    } catch (const UnreadableItem& refused) {
-        expect(!std::string_view(refused.what()).empty(), "a refusal says why");
+    for (const PictureFrame& frame : {PictureFrame(kWanted), PictureFrame({11, 11}, 13, Interpolation::Bicubic)}) {
+        std::vector<std::byte> rgb(frame.size.rgb_bytes());
+        try {
+            decoder.decode(copy.bytes(), frame, rgb);
+        } catch (const UnreadableItem& refused) {
+            expect(!std::string_view(refused.what()).empty(), "a refusal says why");
+        }
     }
 }
 
@@ -31,8 +33,9 @@ void feed(std::span<const std::byte> input) {
 
 FuzzTarget make_image() {
     const ImageSize small{20, 14};
+    const ImageSize line{1, 90};
     return {feed,
-            {encode_png(kWanted, gradient(kWanted)), encode_png(small, gradient(small)), encode_jpeg(kWanted, gradient(kWanted)),
+            {encode_png(kWanted, gradient(kWanted)), encode_png(small, gradient(small)), encode_png(line, gradient(line)), encode_jpeg(kWanted, gradient(kWanted)),
              encode_jpeg(small, gradient(small), JpegColors::Gray, JpegScans::Progressive), png_header({60000, 60000}),
              encode_webp(kWanted, gradient(kWanted)), webp_with_exif(encode_webp(small, gradient(small)), small, exif_of(8)),
              with_exif(encode_jpeg(small, gradient(small)), exif_of(6))}};

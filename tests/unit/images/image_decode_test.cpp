@@ -12,6 +12,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "common/images/jpeg.hpp"
+#include "common/images/resize.hpp"
 #include "common/images/unreadable_item.hpp"
 #include "tests/unit/images/picture_files.hpp"
 
@@ -69,6 +71,14 @@ TEST(ImageDecode, JpegIsNearlyExact) {
                   6);
 }
 
+// Neighbours that have nothing to do with each other, so that a pixel's shift shows.
+Rgb speckles(ImageSize size) {
+    Rgb pixels(size.rgb_bytes());
+    std::uint32_t state = 1;
+    for (std::uint8_t& value : pixels) value = static_cast<std::uint8_t>((state = state * 1103515245U + 12345U) >> 24);
+    return pixels;
+}
+
 // The middle, cut out of what Resizer makes of all of it.
 Rgb middle_of(const Rgb& pixels, ImageSize size, const PictureFrame& frame) {
     Rgb middle(frame.size.rgb_bytes());
@@ -79,16 +89,35 @@ Rgb middle_of(const Rgb& pixels, ImageSize size, const PictureFrame& frame) {
 TEST(ImageDecode, TheMiddleOfAPicture) {
     for (const ImageSize size : {kSize, ImageSize{32, 48}, ImageSize{40, 40}, ImageSize{32, 32}, ImageSize{3, 90}, ImageSize{1, 1}})
         for (const PictureFrame& frame : {PictureFrame({32, 32}, 32), PictureFrame({32, 32}, 40), PictureFrame({40, 40}, 41)})
-            EXPECT_EQ(decode_in(frame, encode_png(size, gradient(size))), middle_of(gradient(size), size, frame))
+            EXPECT_EQ(decode_in(frame, encode_png(size, speckles(size))), middle_of(speckles(size), size, frame))
                 << frame.size.width << " of " << frame.shorter_side << " of " << size.width << " x " << size.height;
 }
 
-// Decoded at a half, never below the frame's shorter side, and cut where the picture's own size says.
-TEST(ImageDecode, TheMiddleOfALargePhotograph) {
+// The picture as it is decoded at this scale, and cut where its own size says.
+Rgb middle_of_jpeg(const std::string& file, ImageSize size, ImageSize at_scale, const PictureFrame& frame) {
+    JpegDecoder jpeg;
+    const ImageSize scaled = jpeg.begin(std::as_bytes(std::span(file)), at_scale);
+    EXPECT_EQ(scaled, at_scale);
+    Rgb pixels(scaled.rgb_bytes()), middle(frame.size.rgb_bytes());
+    jpeg.finish(pixels.data());
+    Resizer().resize_part(pixels.data(), scaled, frame.part_of(size), middle.data(), frame.size, frame.interpolation);
+    return middle;
+}
+
+// Never below the frame's shorter side: 64 of 100 is decoded at a half, where a quarter would do for 64 alone. Half of 403 x 301 is 202 x 151, whose
+// middle would be another one. A cubic makes the last halving itself.
+TEST(ImageDecode, TheMiddleOfALargePhotographIsThatOfItsOwnSize) {
     const ImageSize size{403, 301};
-    const std::string file = encode_jpeg(size, gradient(size));
-    for (const PictureFrame& frame : {PictureFrame({96, 96}, 120), PictureFrame({150, 150}, 150), PictureFrame({64, 64}, 75)})
-        EXPECT_LE(largest_difference(decode_in(frame, file), middle_of(gradient(size), size, frame)), 8) << frame.shorter_side;
+    const std::string file = encode_jpeg(size, speckles(size));
+    struct Case {
+        PictureFrame frame;
+        ImageSize at_scale;
+    };
+    for (const Case& c : {Case{PictureFrame({64, 64}, 75), {101, 76}}, Case{PictureFrame({64, 64}, 100), {202, 151}}, Case{PictureFrame({150, 150}, 151), {202, 151}},
+                          Case{PictureFrame({150, 150}, 152), size}, Case{PictureFrame({32, 32}, 37, Interpolation::Bicubic), {101, 76}},
+                          Case{PictureFrame({32, 32}, 40, Interpolation::Bicubic), {202, 151}}, Case{PictureFrame({64, 64}, 0, Interpolation::Bicubic), {202, 151}}})
+        EXPECT_EQ(decode_in(c.frame, file), middle_of_jpeg(file, size, c.at_scale, c.frame)) << c.frame.size.width << " of " << c.frame.shorter_side;
+    EXPECT_NE(PictureFrame({64, 64}, 75).part_of(size), PictureFrame({64, 64}, 75).part_of({101, 76})) << "the two sizes have one middle: nothing is shown";
 }
 
 TEST(ImageDecode, LosslessWebpIsExact) {

@@ -46,7 +46,7 @@ class Pictures(unittest.TestCase):
         self.assertEqual((plan.sample, plan.resize_size), ((3, 520, 520), 0))
         self.assertNotIn("resize-size", self.notes_of(plan))
 
-    def test_videos_and_detection_say_nothing(self):
+    def test_presets_without_one_side_say_nothing(self):
         for name in ("r3d_18", "fasterrcnn_resnet50_fpn"):
             defaults = self.defaults_of(name)
             self.assertEqual(defaults.resize_size, 0, name)
@@ -55,6 +55,7 @@ class Pictures(unittest.TestCase):
     def test_another_size_keeps_the_share(self):
         defaults = self.defaults_of("resnet18")
         self.assertEqual(self.plan("--image-size", "112", defaults=defaults).resize_size, 128)
+        self.assertEqual(self.plan("--image-size", "8000", defaults=defaults).resize_size, 8192)
         for squeezed in ("96x112", "16"):
             self.assertEqual(self.plan("--image-size", squeezed, defaults=defaults).resize_size, 0, squeezed)
 
@@ -70,8 +71,12 @@ class Pictures(unittest.TestCase):
             with self.assertRaises(LaunchError) as refused:
                 self.plan(*flags, defaults=defaults)
             self.assertIn("Accepted with it: a square --image-size of 32 to", refused.exception.fix)
-        with self.assertRaisesRegex(LaunchError, "--resize-size does not go with --input"):
-            self.plan("--input", "a=float32:3", "--resize-size", "none", defaults=defaults)
+        for flags, problem in ((("--input", "a=float32:3", "--resize-size", "none"), "--resize-size does not go with --input"),
+                               (("--input-shape", "4x4", "--resize-size", "256"), "--resize-size is for networks of pictures, and module:function takes numbers"),
+                               (("--input-shape", "4x4", "--interpolation", "bicubic"), "--interpolation is for networks of pictures"),
+                               (("--resize-size", "20"), "'20' is no number from 32 to 8192, nor none")):
+            with self.assertRaisesRegex(LaunchError, problem):
+                self.plan(*flags, defaults=defaults)
 
 
 if __name__ == "__main__":

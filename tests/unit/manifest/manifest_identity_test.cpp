@@ -44,6 +44,7 @@ TEST(ManifestIdentity, WhichPartOfTheInputIsDoneCounts) {
 TEST(ManifestIdentity, WhatAModelSeesOfAPictureCounts) {
     RunConfig former = base();
     former.model = "cutout";
+    former.source = "images";
     former.image_size = 256;
     RunConfig other = former;
     former.interpolation = other.interpolation = "bilinear";
@@ -52,6 +53,8 @@ TEST(ManifestIdentity, WhatAModelSeesOfAPictureCounts) {
     other.resize_size = 0;
     other.interpolation = "bicubic";
     EXPECT_EQ(of(other).difference_from(of(former)), "--interpolation was none and is bicubic");
+    other.source = former.source = "npy";
+    EXPECT_EQ(of(other).difference_from(of(former)), "") << "there are no pictures";
 }
 
 TEST(ManifestIdentity, HowOutputsAreMadeDoesNotCount) {

@@ -74,6 +74,15 @@ TEST(ModelNotes, WhatIsWrongIsNamedWithItsLineAndWhatIsAccepted) {
         EXPECT_THAT(error_of(line), AllOf(HasSubstr("net.toml:1: "), HasSubstr("Accepted: "))) << line;
 }
 
+TEST(ModelNotes, AMiddleIsASquareWithinThePicture) {
+    EXPECT_THAT(error_of("batch = 1\nresize-size = 48\nimage-size = 64"),
+                AllOf(HasSubstr("net.toml:2: resize-size is 48, and image-size 64x64 is no middle of that"), HasSubstr("a square image-size of 32 to 48")));
+    EXPECT_THAT(error_of("image-size = \"384x512\"\nresize-size = 520"), HasSubstr("net.toml:2: "));
+    EXPECT_THAT(error_of("image-size = 31\nresize-size = 520"), HasSubstr("31x31 is no middle"));
+    EXPECT_EQ(error_of("image-size = 520\nresize-size = 520"), "no error");
+    EXPECT_EQ(error_of("resize-size = 256"), "no error") << "a run says the size";
+}
+
 TEST(ModelNotes, TokensAreIdsAndMask) {
     const ModelNotes notes = parse_model_notes("input-dtype = \"int32\"\ninput-shape = \"2x128\"", "net.toml");
     EXPECT_TRUE(notes.takes_tokens());
@@ -178,6 +187,10 @@ TEST(ModelNotes, FillWhatTheFlagsDidNotSay) {
     EXPECT_EQ(resolve_defaults(config, {}, middle).resize_size, 256U);
     EXPECT_EQ(resolve_defaults(config, {}, middle).interpolation, "bicubic");
     EXPECT_EQ(resolve_defaults(config, {}, {}).interpolation, "bilinear");
+    config.image_size = 192;
+    EXPECT_EQ(resolve_defaults(config, {}, middle).resize_size, 219U) << "the same share";
+    config.image_size = 8192;
+    EXPECT_EQ(resolve_defaults(config, {}, middle).resize_size, 8192U);
     config.image_size = 192;
     config.resize_size = 200;
     EXPECT_EQ(resolve_defaults(config, {}, middle).image_size, 192U);
