@@ -273,22 +273,14 @@ void read_inputs(const TomlDocument& document, ModelNotes& notes) {
         notes.inputs.push_back(std::move(input));
     }
     if (notes.inputs.empty()) return;
-    constexpr std::array<std::string_view, 9> kOfOneInput{"input-shape", "input-dtype", "image-size", "resize-size", "interpolation", "mean", "std", "colour-order", "memory-format"};
+    constexpr std::array<std::string_view, 9> kOfOneInput{"input-shape", "input-dtype", "image-size", "resize-size", "interpolation",
+                                                          "mean", "std", "colour-order", "memory-format"};
     for (const TomlEntry& entry : document.top)
         if (std::ranges::find(kOfOneInput, entry.key) != kOfOneInput.end())
             throw ConfigError(notes.file + ":" + std::to_string(entry.line) + ": " + entry.key + " does not go with [[input]] in line " +
                                   std::to_string(document.tables.front().line),
                               "Tables [[input]] say all that goes in; pictures beside other inputs cannot be fed", ExitCode::Config);
 }
-
-}  // namespace
-
-std::optional<DType> input_dtype_named(std::string_view name) {
-    const auto found = std::ranges::find(kInputDTypes, name, [](DType dtype) { return to_string(dtype); });
-    return found == kInputDTypes.end() ? std::nullopt : std::optional(*found);
-}
-
-namespace {
 
 // Consumers know which part of a picture it was by the settings alone, where there is one number for both sides.
 void check_middle(const ModelNotes& notes, std::size_t line) {
@@ -301,6 +293,11 @@ void check_middle(const ModelNotes& notes, std::size_t line) {
 }
 
 }  // namespace
+
+std::optional<DType> input_dtype_named(std::string_view name) {
+    const auto found = std::ranges::find(kInputDTypes, name, [](DType dtype) { return to_string(dtype); });
+    return found == kInputDTypes.end() ? std::nullopt : std::optional(*found);
+}
 
 ModelNotes parse_model_notes(std::string_view text, const std::string& name) {
     ModelNotes notes{.file = name};
