@@ -43,6 +43,7 @@ ResizedPart PictureFrame::part_of(ImageSize picture) const {
 }
 
 PictureRect PictureFrame::seen_of(ImageSize picture) const {
+    if (shorter_side == 0) return {.size = picture};
     const ResizedPart part = part_of(picture);
     const Stretch across = seen_along(part.left, size.width, part.width, picture.width);
     const Stretch down = seen_along(part.top, size.height, part.height, picture.height);

@@ -18,7 +18,7 @@ OriginalImages::Image OriginalImages::of(std::string_view key) {
     const std::uint64_t number = input_.number_of(key);
     try {
         const ImageSize size = decoder_.decode_file_in_full(input_.pictures().place(number), rgb_);
-        return {.size = size, .rgb = &rgb_, .seen = frame_.shorter_side == 0 ? PictureRect{.size = size} : frame_.seen_of(size)};
+        return {.size = size, .rgb = &rgb_, .seen = frame_.seen_of(size)};
     } catch (const UnreadableItem& problem) {
         throw Error(ExitCode::NoInput,
                     "the original of the sample '" + escaped(key) + "', " + input_.pictures().origin(number) +

@@ -6,6 +6,9 @@ import ast
 from exporter.inputs import network_input
 from offramp_launch.exit_code import ExitCode, LaunchError
 
+SMALLEST_SIZE, LARGEST_SIZE = 32, 8192      # of a run's --image-size and --resize-size
+INTERPOLATIONS = ("bilinear", "bicubic")
+
 
 class Parser(argparse.ArgumentParser):
     def error(self, message):
@@ -30,7 +33,7 @@ def parse(argv):
     parser.add_argument("--resize-size", type=resize_size, default=None, metavar="N|none",
                         help="of a picture's shorter side, before the middle is cut out in --image-size (torchvision's own for its networks; none: all of a "
                              "picture is squeezed into it)")
-    parser.add_argument("--interpolation", choices=("bilinear", "bicubic"), default=None, help="how pictures are resized (torchvision's own for its networks)")
+    parser.add_argument("--interpolation", choices=INTERPOLATIONS, default=None, help="how pictures are resized (torchvision's own for its networks)")
     parser.add_argument("--input-shape", type=shape, default=None, metavar="128x256", help="one sample's shape, of a network that takes no pictures")
     parser.add_argument("--input", dest="inputs", type=network_input, action="append", default=[], metavar="NAME=TYPE:SHAPE",
                         help="an input of a network that takes several, once for each: NAME is that of forward()'s parameter, TYPE float32, int64 or another "
@@ -52,9 +55,9 @@ def parse(argv):
 
 
 def check_together(parser, wish):
-    for flag in (*flags_of_pictures(wish), *(["--input-shape"] if wish.input_shape else []), *(["--max-tokens"] if wish.max_tokens else [])):
-        if wish.inputs:
-            parser.error(f"{flag} does not go with --input, which says all that goes in")
+    of_one_input = [*flags_of_pictures(wish), *(["--input-shape"] if wish.input_shape else []), *(["--max-tokens"] if wish.max_tokens else [])]
+    if wish.inputs and of_one_input:
+        parser.error(f"{of_one_input[0]} does not go with --input, which says all that goes in")
     if wish.tokenizer and not any(one.tokens for one in wish.inputs):
         parser.error("--tokenizer is for a network that takes a text's tokens (--input NAME=ids:128)")
 
@@ -102,9 +105,10 @@ def size(text):
 def resize_size(text):
     if text == "none":
         return 0
-    if whole(text, 8192) < 32:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number from 32 to 8192, nor none")
-    return int(text)
+    number = whole(text, LARGEST_SIZE)
+    if number < SMALLEST_SIZE:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number from {SMALLEST_SIZE} to {LARGEST_SIZE}, nor none")
+    return number
 
 
 def shape(text):

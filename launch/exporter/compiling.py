@@ -11,13 +11,12 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from exporter import inputs
-from exporter.arguments import flags_of_pictures
+from exporter.arguments import LARGEST_SIZE, SMALLEST_SIZE, flags_of_pictures
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 TOLERANCES = {"fp32": 1e-3, "tf32": 1e-2, "bf16": 5e-2}
 BATCH = {"cuda": 64, "cpu": 4}      # that of a run
 MOST_BATCH = 65536
-SMALLEST_SIZE, LARGEST_SIZE = 32, 8192      # of a run's --image-size and --resize-size
 
 
 @dataclasses.dataclass(frozen=True)

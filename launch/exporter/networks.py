@@ -10,10 +10,10 @@ import pathlib
 import torch
 
 from exporter import inputs
+from exporter.arguments import INTERPOLATIONS
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 TORCHVISION, SENTENCE = "torchvision", "sentence"
-INTERPOLATIONS = ("bilinear", "bicubic")
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 

@@ -21,7 +21,6 @@ namespace offramp {
 namespace {
 
 constexpr std::uint32_t kMostBatch = 65536;
-constexpr std::uint32_t kMostSide = 8192;
 constexpr std::int64_t kMostNumbers = std::int64_t{1} << 31;     // of one sample of an input
 
 constexpr std::array<DType, 10> kInputDTypes{kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kInt16, kInt8, kUInt8, kBool};
@@ -67,8 +66,8 @@ Reader one_of(std::string ModelNotes::*member, std::vector<std::string> words) {
 
 bool read_size(ModelNotes& notes, const std::string& text) {
     const std::size_t by = text.find('x');
-    const auto height = whole(std::string_view(text).substr(0, by), kMostSide);
-    const auto width = by == std::string::npos ? height : whole(std::string_view(text).substr(by + 1), kMostSide);
+    const auto height = whole(std::string_view(text).substr(0, by), kLargestImageSize);
+    const auto width = by == std::string::npos ? height : whole(std::string_view(text).substr(by + 1), kLargestImageSize);
     if (!height || !width) return false;
     notes.height = *height;
     notes.width = *width;
@@ -113,7 +112,7 @@ const Keys<ModelNotes>& known_keys() {
          {"the length of a picture's shorter side, 32 to 8192, before image-size is cut from its middle; left out: all of it is squeezed into image-size",
           {TomlType::Integer},
           [](ModelNotes& notes, const std::string& text) {
-              notes.resize_size = whole(text, kMostSide).value_or(0);
+              notes.resize_size = whole(text, kLargestImageSize).value_or(0);
               return notes.resize_size >= kSmallestImageSize;
           }}},
         {"interpolation", {"bilinear, bicubic", {TomlType::String}, one_of(&ModelNotes::interpolation, {"bilinear", "bicubic"})}},

@@ -83,7 +83,7 @@ PictureFrame frame_of(const RunConfig& config, ImageSize size) {
     if (size.width != size.height || size.width != config.image_size || shorter < size.width)
         throw ConfigError("--resize-size " + std::to_string(shorter) + " leaves the middle of a picture, and the model takes " +
                               std::to_string(size.height) + " x " + std::to_string(size.width) + " pixels",
-                          "Accepted with it: a square --image-size of 32 to " + std::to_string(shorter) +
+                          "Accepted with it: a square --image-size of " + std::to_string(kSmallestImageSize) + " to " + std::to_string(shorter) +
                               " (both may stand in the notes beside the model). Without it, all of a picture is squeezed into any size");
     return {size, shorter, way};
 }

@@ -71,14 +71,6 @@ TEST(ImageDecode, JpegIsNearlyExact) {
                   6);
 }
 
-// Neighbours that have nothing to do with each other, so that a pixel's shift shows.
-Rgb speckles(ImageSize size) {
-    Rgb pixels(size.rgb_bytes());
-    std::uint32_t state = 1;
-    for (std::uint8_t& value : pixels) value = static_cast<std::uint8_t>((state = state * 1103515245U + 12345U) >> 24);
-    return pixels;
-}
-
 // The middle, cut out of what Resizer makes of all of it.
 Rgb middle_of(const Rgb& pixels, ImageSize size, const PictureFrame& frame) {
     Rgb middle(frame.size.rgb_bytes());
@@ -89,7 +81,7 @@ Rgb middle_of(const Rgb& pixels, ImageSize size, const PictureFrame& frame) {
 TEST(ImageDecode, TheMiddleOfAPicture) {
     for (const ImageSize size : {kSize, ImageSize{32, 48}, ImageSize{40, 40}, ImageSize{32, 32}, ImageSize{3, 90}, ImageSize{1, 1}})
         for (const PictureFrame& frame : {PictureFrame({32, 32}, 32), PictureFrame({32, 32}, 40), PictureFrame({40, 40}, 41)})
-            EXPECT_EQ(decode_in(frame, encode_png(size, speckles(size))), middle_of(speckles(size), size, frame))
+            EXPECT_EQ(decode_in(frame, encode_png(size, noise(size))), middle_of(noise(size), size, frame))
                 << frame.size.width << " of " << frame.shorter_side << " of " << size.width << " x " << size.height;
 }
 
@@ -108,7 +100,7 @@ Rgb middle_of_jpeg(const std::string& file, ImageSize size, ImageSize at_scale, 
 // middle would be another one. A cubic makes the last halving itself.
 TEST(ImageDecode, TheMiddleOfALargePhotographIsThatOfItsOwnSize) {
     const ImageSize size{403, 301};
-    const std::string file = encode_jpeg(size, speckles(size));
+    const std::string file = encode_jpeg(size, noise(size));
     struct Case {
         PictureFrame frame;
         ImageSize at_scale;

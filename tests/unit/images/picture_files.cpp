@@ -41,6 +41,16 @@ Rgb gradient(ImageSize size, unsigned seed) {
     return pixels;
 }
 
+Rgb noise(ImageSize size) {
+    Rgb pixels(size.rgb_bytes());
+    std::uint32_t state = 1;
+    for (std::uint8_t& value : pixels) {
+        state = (state * 1103515245U + 12345U) & 0x7fffffffU;
+        value = static_cast<std::uint8_t>(state >> 16);
+    }
+    return pixels;
+}
+
 std::string encode_jpeg(ImageSize size, const Rgb& pixels, JpegColors colors, JpegScans scans) {
     const tjhandle encoder = tjInitCompress();
     std::vector<std::uint8_t> cmyk;

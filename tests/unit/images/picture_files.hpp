@@ -31,6 +31,9 @@ using Rgb = std::vector<std::uint8_t>;
 // A picture of smooth gradients, that JPEG keeps nearly as it is, different for each seed.
 Rgb gradient(ImageSize size, unsigned seed = 0);
 
+// A picture in which neighbours have nothing to do with each other, so that a pixel's shift shows. Always the same.
+Rgb noise(ImageSize size);
+
 enum class JpegColors { Color, Gray, Cmyk };
 enum class JpegScans { Baseline, Progressive };
 std::string encode_jpeg(ImageSize size, const Rgb& pixels, JpegColors colors = JpegColors::Color,

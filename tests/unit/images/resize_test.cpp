@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "tests/unit/images/picture_files.hpp"
+
 namespace offramp {
 namespace {
-
-using Rgb = std::vector<std::uint8_t>;
 
 Rgb resize(const Rgb& from, ImageSize from_size, ImageSize to_size) {
     Rgb to(to_size.rgb_bytes());
@@ -27,16 +27,6 @@ Rgb gray_line(std::initializer_list<int> values) {
     Rgb line;
     for (const int value : values) line.insert(line.end(), 3, static_cast<std::uint8_t>(value));
     return line;
-}
-
-Rgb noise(ImageSize size) {
-    Rgb pixels(size.rgb_bytes());
-    std::uint32_t state = 1;
-    for (std::uint8_t& value : pixels) {
-        state = (state * 1103515245U + 12345U) & 0x7fffffffU;
-        value = static_cast<std::uint8_t>(state >> 16);
-    }
-    return pixels;
 }
 
 std::uint64_t fnv1a(const Rgb& bytes) {
