@@ -26,6 +26,7 @@ int do_what_is_asked(int argc, const char* const* argv, const MakeProcessor& mak
     const auto config = parse_run_config(argc, argv, kProgram);
     if (!config) return to_int(ExitCode::Ok);
     if (config->list) return list_processors();
+    if (config->print_config) return std::printf("%s\n", to_json(*config).c_str()), to_int(ExitCode::Ok);
 
     start_logging(kProgram, config->log_level, config->log_format, config->log_file);
     if (config->finish) {

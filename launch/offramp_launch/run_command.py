@@ -22,8 +22,6 @@ from offramp_launch.supervisor import MOST_CONSUMERS, RunPlan, Supervisor
 ANSWERED_BY_THE_PRODUCER = ("--print-config", "--list", "--probe", "--sweep", "--version")
 # Settled by the launch script for every program of the run.
 SETTLED = ("--run-dir", "--run-id", "--lifeline-fd")
-# What the notes beside a model may decide, which only the producer reads.
-DECIDED_BY_NOTES = ("processor", "source", "image-size", "resize-size")
 # Said anew for every run, so not part of the settings that another run may begin with.
 OF_ONE_RUN = (*SETTLED, "--resume", "--start-over", "--finish")
 # What items are called, by their source.
@@ -69,15 +67,13 @@ def start(places, argv, typed):
     run_dir = RunDir(places, choose_run_dir(places, config.get("run-dir"), run_id), group_readable=account is not None)
     output = settle_output(config, run_dir, account)
     flags = [*without_values(argv, SETTLED), "--run-dir", str(run_dir.path), "--output", output]
-    for name in DECIDED_BY_NOTES:
-        if config.get(name, "auto") not in ("auto", 0):
-            flags += [f"--{name}", str(config[name])]
+    found = found_out(config, resolve(str(places.consumer()), argv))
     settled = {**config, "run-id": run_id, "run-dir": str(run_dir.path), "output": output, "consumers": consumers}
     run_dir.file("config.json").write_text(json.dumps(settled, indent=2) + "\n")
     run_dir.file("config.toml").write_text(to_toml({**config, "consumers": consumers}))
 
     plan = RunPlan(run_id, run_dir, [producer, *flags, "--run-id", run_id, "--consumers", str(consumers)],
-                   [str(places.consumer()), *flags], consumers, account, config.get("producer-restarts", 0), not_taken_over(config))
+                   [str(places.consumer()), *flags, *found], consumers, account, config.get("producer-restarts", 0), not_taken_over(config))
     unit = "samples" if config.get("model") == "copy" else UNITS.get(config.get("source"), "samples")
     lock = OutputLock(output, run_id)
     try:
@@ -94,21 +90,29 @@ def start(places, argv, typed):
     return code
 
 
-def resolve(producer, argv):
-    """The settings as the producer understands them. It knows every flag; its refusal is passed on as it is."""
+def resolve(program, argv):
+    """The settings as a program understands them. The producer and the consumers know every flag; a refusal is passed on as it is."""
     try:
-        answer = subprocess.run([producer, *argv, "--print-config"], capture_output=True, text=True, check=False)
+        answer = subprocess.run([program, *argv, "--print-config"], capture_output=True, text=True, check=False)
     except OSError as problem:
-        raise LaunchError(f"'{producer}' cannot be started ({problem.strerror})", "./launch/offramp setup builds it",
+        raise LaunchError(f"'{program}' cannot be started ({problem.strerror})", "./launch/offramp setup builds it",
                           ExitCode.SYSTEM) from problem
     if answer.returncode != 0:
-        raise LaunchError(answer.stderr.strip() or f"'{producer}' {answer.returncode}", "", answer.returncode)
+        raise LaunchError(answer.stderr.strip() or f"'{program}' {answer.returncode}", "", answer.returncode)
     try:
         return json.loads(answer.stdout)
     except ValueError as problem:
-        raise LaunchError(f"'{producer} --print-config' gave no JSON ({problem})",
+        raise LaunchError(f"'{program} --print-config' gave no JSON ({problem})",
                           "The programs and the launch script are of different versions: ./launch/offramp setup",
                           ExitCode.PROTOCOL) from problem
+
+
+def found_out(config, without):
+    """
+    The flags that tell consumers what only the producer finds out, from the notes beside a model, the input and the device: the
+    settings in `config`, its own, that the same flags leave otherwise `without` it.
+    """
+    return [part for name, value in config.items() if value != without.get(name) for part in (f"--{name}", str(value))]
 
 
 def to_toml(config):

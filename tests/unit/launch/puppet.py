@@ -32,11 +32,14 @@ def parse(argv):
     return flags
 
 
-def print_config(flags):
+def print_config(role, flags):
+    """A producer finds out which processor goes with its model."""
     config = {"run-dir": "", "run-id": "", "consumers": 2, "output": "", "input": "", "processor": "auto", "model": "copy",
               "source": "synthetic", "batches": 3, "producer-restarts": 0, **flags}
     for number in ("consumers", "producer-restarts"):
         config[number] = int(config[number])
+    if role == "producer" and config["processor"] == "auto":
+        config["processor"] = "checksum"
     print(json.dumps(config))
 
 
@@ -110,7 +113,7 @@ def main():
     role, *argv = sys.argv[1:]
     flags = parse(argv)
     if flags.get("print-config"):
-        print_config(flags)
+        print_config(role, flags)
     elif flags.get("sweep") or flags.get("finish"):
         with open(os.environ["PUPPET_ERRANDS"], "a", encoding="utf-8") as errands:
             errands.write(f"{role} {'sweep' if flags.get('sweep') else 'finish'}\n")

@@ -33,6 +33,13 @@ class RunTest(unittest.TestCase):
         self.assertEqual(["producer sweep", "consumer finish", "producer sweep"], self.stage.errands())
         self.assertEqual(0o700, os.stat(producer.flag("--run-dir")).st_mode & 0o777)
 
+    def test_consumers_are_told_what_only_the_producer_finds_out(self):
+        launcher, producer, (consumer,) = self.stage.start_run(1)
+        self.assertEqual("checksum", consumer.flag("--processor"))
+        self.assertNotIn("--processor", producer.argv)
+        self.assertNotIn("--model", consumer.argv, "what all of them know is not said again")
+        self.stage.end(launcher, producer, [consumer])
+
     def test_a_killed_consumer_is_started_again(self):
         launcher, producer, consumers = self.stage.start_run(1)
         kill(consumers[0])
