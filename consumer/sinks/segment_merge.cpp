@@ -6,15 +6,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <span>
+#include <list>
 #include <system_error>
+#include <tuple>
 #include <vector>
 
 #include "common/base/error.hpp"
-#include "consumer/sinks/atomic_file.hpp"
 #include "consumer/sinks/cannot_write.hpp"
+#include "consumer/sinks/record_file.hpp"
 #include "consumer/sinks/segment_file.hpp"
 
 namespace offramp {
@@ -22,53 +21,43 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// In the segments' folder, and removed with it.
+constexpr const char* kFormerRecords = "former";
+// As many files are open at once: items lie together in the segments of a batch or two.
+constexpr std::size_t kMostOpen = 16;
+
 struct Segment {
-    fs::path path;
+    std::string path;
     fs::file_time_type written;
-    std::string text;
 };
 
-// The lines of one item in one segment.
+// The records of one item in one segment.
 struct Entry {
     std::uint64_t item = 0;
-    std::size_t rank = 0;  // of its segment: the latest is 0
-    std::string_view lines;
+    std::uint64_t begin = 0, bytes = 0;  // in the segment
+    std::size_t rank = 0;                // of the segment: the latest is 0
 };
 
-[[noreturn]] void fail_damaged(const fs::path& path, const std::string& what) {
-    throw ProtocolError("segment " + path.string() + " is damaged: " + what,
+[[noreturn]] void fail_damaged(const std::string& path, const std::string& what) {
+    throw ProtocolError("segment " + path + " is damaged: " + what,
                         "Remove the file and deliver its batch again, or start with an empty output folder");
 }
 
-std::string read_text(const fs::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    std::string text{std::istreambuf_iterator<char>(file), {}};
-    if (!file.is_open() || file.bad())
-        throw Error(ExitCode::System, "cannot read the segment " + path.string(), "Check its permissions");
-    return text;
-}
-
-void require_whole(const Segment& segment) {
+void require_whole(const std::string& path, std::string_view text) {
     // The name ends in the hash of the bytes; batch and row do not enter into it.
-    const std::string wanted = segment_file_name(0, 0, segment.text);
-    const std::string found = segment.path.filename().string();
+    const std::string wanted = segment_file_name(0, 0, text);
     const std::string_view hash = std::string_view(wanted).substr(wanted.rfind('-'));
-    if (!found.ends_with(hash))
-        fail_damaged(segment.path, "its bytes are not those that its name was made of");
+    if (!path.ends_with(hash)) fail_damaged(path, "its bytes are not those that its name was made of");
 }
 
-std::vector<Segment> read_segments(const fs::path& folder) {
+// The latest first.
+std::vector<Segment> list_segments(const fs::path& folder) {
     std::vector<Segment> segments;
     std::error_code failure;
     fs::directory_iterator entry(folder, failure);
     if (failure == std::errc::no_such_file_or_directory) return segments;
-    for (; !failure && entry != fs::directory_iterator(); entry.increment(failure)) {
-        if (!is_segment_name(entry->path().filename().string())) continue;
-        Segment segment{
-            .path = entry->path(), .written = entry->last_write_time(), .text = read_text(entry->path())};
-        require_whole(segment);
-        segments.push_back(std::move(segment));
-    }
+    for (; !failure && entry != fs::directory_iterator(); entry.increment(failure))
+        if (is_segment_name(entry->path().filename().string())) segments.push_back({.path = entry->path(), .written = entry->last_write_time()});
     if (failure) throw cannot_write("reading the segments in " + folder.string(), failure.value());
     std::sort(segments.begin(), segments.end(), [](const Segment& a, const Segment& b) {
         return a.written != b.written ? a.written > b.written : a.path < b.path;
@@ -89,48 +78,98 @@ SegmentRecord first_line(std::string_view text) {
     return record;
 }
 
-// The file that an earlier merge made, as the oldest segment of all. Nothing when there is none.
-void read_former(const std::string& output_file, const SegmentForm& form, std::vector<Segment>& segments) {
-    if (!fs::exists(output_file)) return;
-    segments.push_back({.path = output_file, .written = {}, .text = form.read_former(output_file)});
+// The record at `begin`. One that goes beyond what is in memory looks damaged; then more is read.
+SegmentRecord record_at(RecordFile& file, std::uint64_t begin, const SegmentForm& form) {
+    std::string_view text = file.from(begin, 1);
+    SegmentRecord record = form.first(text);
+    while (record.damage != nullptr && begin + text.size() < file.size()) {
+        text = file.from(begin, 2 * text.size());
+        record = form.first(text);
+    }
+    return record;
 }
 
-void add_entries(const Segment& segment, std::size_t rank, const SegmentForm& form, std::vector<Entry>& entries) {
-    const std::string_view text = segment.text;
+void add_entries(RecordFile& file, const std::string& path, std::size_t rank, const SegmentForm& form, std::vector<Entry>& entries) {
     bool first_of_segment = true;
-    for (std::size_t begin = 0; begin < text.size();) {
-        const auto [item, bytes, damage] = form.first(text.substr(begin));
-        if (damage != nullptr) fail_damaged(segment.path, damage);
-        const std::string_view line = text.substr(begin, bytes);
-        if (!first_of_segment && entries.back().item == item) {
-            Entry& entry = entries.back();
-            entry.lines = {entry.lines.data(), entry.lines.size() + line.size()};
-        } else {
-            entries.push_back({item, rank, line});
-        }
+    for (std::uint64_t begin = 0; begin < file.size();) {
+        const auto [item, bytes, damage] = record_at(file, begin, form);
+        if (damage != nullptr) fail_damaged(path, damage);
+        if (!first_of_segment && entries.back().item == item)
+            entries.back().bytes += bytes;
+        else
+            entries.push_back({.item = item, .begin = begin, .bytes = bytes, .rank = rank});
         first_of_segment = false;
         begin += bytes;
     }
 }
 
-// Keeps of each item the entry of the latest segment, counting the others. `former_rank`: that of a former output.
-std::string join_entries(std::vector<Entry>& entries, std::size_t former_rank, MergeOutcome& outcome) {
-    std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
-        return a.item != b.item ? a.item < b.item : a.rank < b.rank;
-    });
-    std::string merged;
-    const Entry* kept = nullptr;
-    for (const Entry& entry : entries) {
-        if (kept != nullptr && kept->item == entry.item) {
-            ++(kept->lines == entry.lines ? outcome.repeats : outcome.conflicts);
-            continue;
-        }
-        kept = &entry;
-        ++outcome.items;
-        if (entry.rank == former_rank) ++outcome.kept;
-        merged += entry.lines;
+// `former_rank`: that of a former output, which is no segment.
+std::vector<Entry> entries_of(const std::vector<Segment>& segments, std::size_t former_rank, const SegmentForm& form) {
+    std::vector<Entry> entries;
+    for (std::size_t rank = 0; rank < segments.size(); ++rank) {
+        const std::string& path = segments[rank].path;
+        RecordFile file(path);
+        if (rank != former_rank) require_whole(path, file.from(0, file.size()));
+        add_entries(file, path, rank, form, entries);
     }
-    return merged;
+    std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return std::tie(a.item, a.rank, a.begin) < std::tie(b.item, b.rank, b.begin); });
+    return entries;
+}
+
+// Of each item the entry of the latest segment, in order; reads it then, and counts the others.
+class Merging {
+  public:
+    // Borrows all.
+    Merging(const std::vector<Segment>& segments, const std::vector<Entry>& entries, std::size_t former_rank, MergeOutcome& outcome)
+        : segments_(segments), entries_(entries), former_rank_(former_rank), outcome_(outcome) {}
+
+    std::string_view next() {
+        const Entry* kept = at_ == 0 ? nullptr : &entries_[at_ - 1];
+        for (; at_ < entries_.size(); ++at_) {
+            const Entry& entry = entries_[at_];
+            const std::string_view records = read(entry);
+            if (kept == nullptr || kept->item != entry.item) {
+                ++at_;
+                ++outcome_.items;
+                if (entry.rank == former_rank_) ++outcome_.kept;
+                kept_.assign(records);
+                return kept_;
+            }
+            ++(records == kept_ ? outcome_.repeats : outcome_.conflicts);
+        }
+        return {};
+    }
+
+  private:
+    struct Open {
+        std::size_t rank;
+        RecordFile file;
+    };
+
+    std::string_view read(const Entry& entry) {
+        auto found = std::find_if(open_.begin(), open_.end(), [&](const Open& open) { return open.rank == entry.rank; });
+        if (found == open_.end()) {
+            if (open_.size() == kMostOpen) open_.pop_back();
+            open_.push_front({entry.rank, RecordFile(segments_[entry.rank].path)});
+        } else {
+            open_.splice(open_.begin(), open_, found);
+        }
+        return open_.front().file.from(entry.begin, entry.bytes).substr(0, entry.bytes);
+    }
+
+    const std::vector<Segment>& segments_;
+    const std::vector<Entry>& entries_;
+    std::size_t former_rank_;
+    MergeOutcome& outcome_;
+    std::list<Open> open_;  // the latest used first
+    std::size_t at_ = 0;
+    std::string kept_;
+};
+
+void write_lines(const std::string& path, const NextRecords& next, Durability durability) {
+    RecordWriter file(path, durability);
+    for (std::string_view lines = next(); !lines.empty(); lines = next()) file.add(lines);
+    file.commit();
 }
 
 void remove_tree(const fs::path& folder) {
@@ -143,9 +182,7 @@ void remove_tree(const fs::path& folder) {
 
 const SegmentForm& lines_form() {
     static constexpr SegmentForm kLines{
-        .first = &first_line,
-        .read_former = [](const std::string& path) { return read_text(path); },
-        .write = [](const std::string& path, std::string_view lines, Durability durability) { write_atomically(path, std::as_bytes(std::span(lines)), durability); }};
+        .first = &first_line, .records_of = [](const std::string& merged, const std::string&) { return merged; }, .write = &write_lines};
     return kLines;
 }
 
@@ -156,13 +193,16 @@ MergeOutcome merge_segments(const std::string& folder, std::string_view name,
     const fs::path merged = segment_folder(folder, std::string(name) + ".merged");
     remove_tree(merged);
 
-    std::vector<Segment> segments = read_segments(pending);
+    std::vector<Segment> segments = list_segments(pending);
     MergeOutcome outcome{.segments = segments.size()};
-    if (former == FormerOutput::KeptIn && outcome.segments > 0) read_former(output_file, form, segments);
-    std::vector<Entry> entries;
-    for (std::size_t rank = 0; rank < segments.size(); ++rank) add_entries(segments[rank], rank, form, entries);
-    const std::string joined = join_entries(entries, outcome.segments, outcome);
-    if (!segments.empty()) form.write(output_file, joined, durability);
+    if (!segments.empty()) {
+        // What an earlier merge made counts as the oldest segment.
+        if (former == FormerOutput::KeptIn && fs::exists(output_file))
+            segments.push_back({.path = form.records_of(output_file, (pending / kFormerRecords).string()), .written = {}});
+        const std::vector<Entry> entries = entries_of(segments, outcome.segments, form);
+        Merging merging(segments, entries, outcome.segments, outcome);
+        form.write(output_file, [&merging] { return merging.next(); }, durability);
+    }
 
     if (std::rename(pending.c_str(), merged.c_str()) != 0 && errno != ENOENT)
         throw cannot_write("setting aside merged segments in " + pending.string(), errno);

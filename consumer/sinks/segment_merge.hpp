@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -30,11 +31,17 @@ struct SegmentRecord {
     const char* damage = nullptr;  // what is wrong, when it is no record
 };
 
+// The records of the next item, each item once, in the order of their numbers; empty: there are no more. Valid until the next call.
+using NextRecords = std::function<std::string_view()>;
+
 // What the records of a series are, and what the merged file is made of them; by default lines, and lines.
 struct SegmentForm {
-    SegmentRecord (*first)(std::string_view text);                                    // the one that `text` begins with
-    std::string (*read_former)(const std::string& path);                              // the records of a merged file
-    void (*write)(const std::string& path, std::string_view records, Durability durability);  // replaces the merged file as AtomicFile does
+    // The one that `text` begins with.
+    SegmentRecord (*first)(std::string_view text);
+    // The path of a file with the records of a merged file: its own, or `scratch`, which is made then.
+    std::string (*records_of)(const std::string& merged, const std::string& scratch);
+    // Takes all of them; replaces the merged file as AtomicFile does.
+    void (*write)(const std::string& merged, const NextRecords& next, Durability durability);
 };
 const SegmentForm& lines_form();
 
@@ -44,8 +51,8 @@ const SegmentForm& lines_form();
 //
 // Killed at any point and called again, the result is the same: the file is replaced whole, then the
 // segments' folder is renamed in one step, then removed. Call it when nobody writes segments any more.
-// Memory: the segments' bytes. Errors: SystemError with CannotWrite; ProtocolError for a damaged segment, by
-// name.
+// Memory: 32 bytes an item, and some 16 MiB; segments are read twice. Errors: SystemError with CannotWrite; Error for a segment that
+// cannot be read; ProtocolError for a damaged one, by name.
 MergeOutcome merge_segments(const std::string& folder, std::string_view name, const std::string& output_file,
                             FormerOutput former = FormerOutput::Replaced, Durability durability = Durability::Process,
                             const SegmentForm& form = lines_form());

@@ -1,10 +1,12 @@
 #include "consumer/sinks/vector_merge.hpp"
 
+#include <span>
 #include <utility>
 
 #include "common/base/error.hpp"
 #include "consumer/sinks/atomic_file.hpp"
 #include "consumer/sinks/parquet_library.hpp"
+#include "consumer/sinks/record_file.hpp"
 #include "consumer/sinks/vector_rows.hpp"
 
 namespace offramp {
@@ -16,36 +18,73 @@ SegmentRecord first_of(std::string_view rows) {
     return {.item = row.item, .bytes = bytes, .damage = bytes == 0 ? "a row is not whole" : nullptr};
 }
 
-std::string rows_of(const std::string& path) {
-    std::string rows;
-    parquet_library().read_rows(path, [&](const VectorRow& row) { append_row(rows, row); });
-    return rows;
+std::string rows_of(const std::string& merged, const std::string& scratch) {
+    RecordWriter rows(scratch);
+    std::string bytes;
+    parquet_library().read_rows(merged, [&](const VectorRow& row) {
+        bytes.clear();
+        append_row(bytes, row);
+        rows.add(bytes);
+    });
+    rows.commit();
+    return scratch;
 }
 
-VectorKind kind_of_all(std::string_view rows, const std::string& path) {
-    VectorRow first;
-    VectorRow row;
-    for (std::string_view rest = rows; !rest.empty();) {
-        rest.remove_prefix(first_row(rest, row));
-        if (first.key.data() == nullptr) first = row;
-        if (row.kind == first.kind) continue;
-        throw ConfigError("vectors for " + path + " are of two kinds: output '" + std::string(first.output) + "' has " + first.kind.describe() + ", output '" +
-                              std::string(row.output) + "' " + row.kind.describe(),
+// Hands rows on, all of the first one's kind.
+class RowsOfOneKind {
+  public:
+    // Reads the first ones. Borrows `next`. `path` is for errors.
+    RowsOfOneKind(const NextRecords& next, std::string path) : next_(next), path_(std::move(path)), rows_(next()) {
+        VectorRow first;
+        expect(first_row(rows_, first) > 0, "there is a row to merge");
+        model_ = first.kind.model;
+        output_ = first.output;
+        kind_ = first.kind;
+        kind_.model = model_;
+    }
+    RowsOfOneKind(const RowsOfOneKind&) = delete;
+    RowsOfOneKind& operator=(const RowsOfOneKind&) = delete;
+
+    const VectorKind& kind() const { return kind_; }
+
+    // As NextRecords.
+    std::string_view next() {
+        const std::string_view rows = any_ ? next_() : rows_;
+        any_ = true;
+        VectorRow row;
+        for (std::string_view rest = rows; !rest.empty();) {
+            rest.remove_prefix(first_row(rest, row));
+            if (row.kind != kind_) refuse(row);
+        }
+        return rows;
+    }
+
+  private:
+    [[noreturn]] void refuse(const VectorRow& row) const {
+        throw ConfigError("vectors for " + path_ + " are of two kinds: output '" + output_ + "' has " + kind_.describe() + ", output '" + std::string(row.output) +
+                              "' " + row.kind.describe(),
                           "Start over without --resume, or give another --output");
     }
-    return first.kind;
-}
 
-void write_file(const std::string& path, std::string_view rows, Durability durability) {
+    const NextRecords& next_;
+    std::string path_;
+    std::string_view rows_;     // the first item's, until they are handed on
+    bool any_ = false;
+    std::string model_, output_;
+    VectorKind kind_;
+};
+
+void write_file(const std::string& path, const NextRecords& next, Durability durability) {
+    RowsOfOneKind rows(next, path);
     AtomicFile file(path, durability);
-    parquet_library().write_rows(kind_of_all(rows, path), rows, [&](std::span<const std::byte> bytes) { file.write(bytes); });
+    parquet_library().write_rows(rows.kind(), [&rows] { return rows.next(); }, [&file](std::span<const std::byte> bytes) { file.write(bytes); });
     file.commit();
 }
 
 }  // namespace
 
 MergeOutcome merge_vectors(const std::string& folder, std::string_view name, const std::string& output_file, FormerOutput former, Durability durability) {
-    return merge_segments(folder, name, output_file, former, durability, {.first = &first_of, .read_former = &rows_of, .write = &write_file});
+    return merge_segments(folder, name, output_file, former, durability, {.first = &first_of, .records_of = &rows_of, .write = &write_file});
 }
 
 }  // namespace offramp

@@ -116,7 +116,7 @@ class Group {
     std::int64_t rows_ = 0;
 };
 
-void write_all(const VectorKind& kind, std::string_view rows, const std::shared_ptr<HandedOn>& file) {
+void write_all(const VectorKind& kind, const std::function<std::string_view()>& next, const std::shared_ptr<HandedOn>& file) {
     const auto schema = schema_of(kind);
     parquet::WriterProperties::Builder properties;
     properties.disable_dictionary()->enable_dictionary("output")->created_by("offramp")->max_row_group_length(kRowsInGroup);
@@ -124,21 +124,25 @@ void write_all(const VectorKind& kind, std::string_view rows, const std::shared_
                                                                  parquet::ArrowWriterProperties::Builder().store_schema()->build()),
                                 "beginning a file");
     Group group(kind);
+    const auto write_group = [&] { check(writer->WriteTable(*group.finish(schema), kRowsInGroup), "writing rows"); };
     VectorRow row;
-    while (!rows.empty()) {
-        const std::size_t bytes = first_row(rows, row);
-        expect(bytes > 0 && row.kind == kind, "rows are whole, and all of one kind");
-        group.add(row);
-        rows.remove_prefix(bytes);
-        if (group.rows() == kRowsInGroup || rows.empty()) check(writer->WriteTable(*group.finish(schema), kRowsInGroup), "writing rows");
+    for (std::string_view rows = next(); !rows.empty(); rows = next()) {
+        while (!rows.empty()) {
+            const std::size_t bytes = first_row(rows, row);
+            expect(bytes > 0 && row.kind == kind, "rows are whole, and all of one kind");
+            group.add(row);
+            rows.remove_prefix(bytes);
+            if (group.rows() == kRowsInGroup) write_group();
+        }
     }
+    if (group.rows() > 0) write_group();
     check(writer->Close(), "ending a file");
 }
 
-void write_rows(const VectorKind& kind, std::string_view rows, const std::function<void(std::span<const std::byte>)>& write) {
+void write_rows(const VectorKind& kind, const std::function<std::string_view()>& next, const std::function<void(std::span<const std::byte>)>& write) {
     const auto file = std::make_shared<HandedOn>(write);
     try {
-        write_all(kind, rows, file);
+        write_all(kind, next, file);
     } catch (const Error&) {
         file->rethrow();
         throw;

@@ -155,6 +155,59 @@ TEST(MergeSegments, AContinuedRunKeepsWhatWasMergedBefore) {
     EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", expected_lines(0, 9)}}));
 }
 
+// Every N-th item, so that each segment is read from again and again; also by one who cannot have all of them open.
+TEST(MergeSegments, ItemsMayLieScatteredOverManySegments) {
+    constexpr std::uint64_t kSegments = 50;
+    const ScratchFolder folder;
+    std::string wanted;
+    for (std::uint64_t first = 0; first < kSegments; ++first) {
+        SegmentFile segment(folder.path(), "series");
+        segment.begin(first, 0);
+        for (std::uint64_t item = first; item < 4 * kSegments; item += kSegments) segment.add_line(item, {"k"});
+        segment.commit();
+    }
+    for (std::uint64_t item = 0; item < 4 * kSegments; ++item) wanted += std::to_string(item) + "\tk\n";
+    EXPECT_EQ(merge(folder.path()).items, 4 * kSegments);
+    EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", wanted}}));
+}
+
+// What is read at a time (RecordFile) ends within them.
+TEST(MergeSegments, LinesMayBeLongerThanWhatIsReadAtATime) {
+    const ScratchFolder folder;
+    const std::string file = folder.path() + "/all.tsv";
+    const auto long_line = [](std::uint64_t item) { return std::string((item + 1) << 20, static_cast<char>('a' + item)); };
+    std::string wanted;
+    for (std::uint64_t item = 0; item < 4; ++item) {
+        SegmentFile segment(folder.path(), "series");
+        segment.begin(item, 0);
+        segment.add_line(item, {long_line(item)});
+        segment.add_line(item + 4, {"short"});
+        segment.commit();
+        wanted += std::to_string(item) + "\t" + long_line(item) + "\n";
+    }
+    for (std::uint64_t item = 4; item < 8; ++item) wanted += std::to_string(item) + "\tshort\n";
+    merge(folder.path());
+    EXPECT_TRUE(read_tree(folder.path()) == (Tree{{"all.tsv", wanted}}));
+    deliver(folder.path(), 8, 9);
+    EXPECT_EQ(merge_segments(folder.path(), "series", file, FormerOutput::KeptIn).kept, 8U);
+    EXPECT_TRUE(read_tree(folder.path()) == (Tree{{"all.tsv", wanted + expected_lines(8, 9)}}));
+}
+
+TEST(MergeSegments, AFormerOutputThatIsDamagedIsNamedAndNothingIsLost) {
+    const ScratchFolder folder;
+    const std::string file = folder.path() + "/all.tsv";
+    std::ofstream(file) << std::string(3 << 20, '7');
+    deliver(folder.path(), 0, 3);
+    const Tree before = read_tree(folder.path());
+    try {
+        merge_segments(folder.path(), "series", file, FormerOutput::KeptIn);
+        FAIL();
+    } catch (const ProtocolError& error) {
+        EXPECT_THAT(error.what(), ::testing::HasSubstr(file + " is damaged: its last line has no end"));
+    }
+    EXPECT_TRUE(read_tree(folder.path()) == before);
+}
+
 TEST(MergeSegments, AnotherRunsOutputIsReplaced) {
     const ScratchFolder folder;
     deliver(folder.path(), 0, 20, "old");
