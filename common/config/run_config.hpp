@@ -15,8 +15,9 @@ inline constexpr std::uint32_t kSmallestImageSize = 32;
 inline constexpr std::uint32_t kLargestImageSize = 8192;
 
 // Everything that a user may set for a run, parsed once and then never changed. The producer and the
-// consumers read the same settings; the launch script resolves them through `offramp-producer
-// --print-config`, keeps the result in the run directory and starts every program with it.
+// consumers read the same settings; the launch script resolves them through `--print-config`, keeps what
+// the producer says in the run directory, gives all programs the user's flags, and consumers what the
+// producer settles otherwise than they do.
 //
 // Precedence: command line > environment (OFFRAMP_ and the flag in capitals: OFFRAMP_BATCH) > --config FILE
 // (TOML, keys as the flags without dashes in front) > profile > defaults. What is left at "auto" is resolved

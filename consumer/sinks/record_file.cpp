@@ -32,17 +32,23 @@ std::string_view RecordFile::from(std::uint64_t at, std::uint64_t least) {
     expect(at <= size(), "what is read lies in the file");
     least = std::min(least, size() - at);
     if (at < window_at_ || at + least > window_at_ + window_.size()) {
-        window_.resize(std::min(std::max(least, kWindowBytes), size() - at));
-        window_at_ = at;
-        std::size_t got = 0;
-        try {
-            got = file_.read_at(at, std::as_writable_bytes(std::span(window_)));
-        } catch (const Error& problem) {
-            fail(path_, problem.what());
-        }
-        if (got < window_.size()) fail(path_, "it has become shorter than the " + std::to_string(size()) + " bytes that it had");
+        read_window(at, std::min(std::max(least, kWindowBytes), size() - at));
     }
     return std::string_view(window_).substr(at - window_at_);
+}
+
+void RecordFile::read_window(std::uint64_t at, std::uint64_t bytes) {
+    window_ = std::string();    // until another is filled
+    std::string window(bytes, '\0');
+    std::size_t got = 0;
+    try {
+        got = file_.read_at(at, std::as_writable_bytes(std::span(window)));
+    } catch (const Error& problem) {
+        fail(path_, problem.what());
+    }
+    if (got < bytes) fail(path_, "it has become shorter than the " + std::to_string(size()) + " bytes that it had");
+    window_ = std::move(window);
+    window_at_ = at;
 }
 
 void RecordWriter::add(std::string_view records) {

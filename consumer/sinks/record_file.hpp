@@ -22,6 +22,8 @@ class RecordFile {
     std::string_view from(std::uint64_t at, std::uint64_t least);
 
   private:
+    void read_window(std::uint64_t at, std::uint64_t bytes);
+
     std::string path_;
     RegularFile file_;
     std::string window_;

@@ -120,8 +120,8 @@ std::vector<Entry> entries_of(const std::vector<Segment>& segments, std::size_t 
 class Merging {
   public:
     // Borrows all.
-    Merging(const std::vector<Segment>& segments, const std::vector<Entry>& entries, std::size_t former_rank, MergeOutcome& outcome)
-        : segments_(segments), entries_(entries), former_rank_(former_rank), outcome_(outcome) {}
+    Merging(const std::vector<Segment>& segments, const std::vector<Entry>& entries, std::size_t former_rank, const SegmentForm& form, MergeOutcome& outcome)
+        : segments_(segments), entries_(entries), former_rank_(former_rank), form_(form), outcome_(outcome) {}
 
     std::string_view next() {
         const Entry* kept = at_ == 0 ? nullptr : &entries_[at_ - 1];
@@ -154,12 +154,25 @@ class Merging {
         } else {
             open_.splice(open_.begin(), open_, found);
         }
-        return open_.front().file.from(entry.begin, entry.bytes).substr(0, entry.bytes);
+        const std::string_view records = open_.front().file.from(entry.begin, entry.bytes).substr(0, entry.bytes);
+        require_unchanged(entry, records);
+        return records;
+    }
+
+    // They were whole when they were listed.
+    void require_unchanged(const Entry& entry, std::string_view records) const {
+        while (!records.empty()) {
+            const SegmentRecord record = form_.first(records);
+            if (record.damage != nullptr || record.item != entry.item)
+                fail_damaged(segments_[entry.rank].path, "its bytes have changed while it was merged");
+            records.remove_prefix(record.bytes);
+        }
     }
 
     const std::vector<Segment>& segments_;
     const std::vector<Entry>& entries_;
     std::size_t former_rank_;
+    const SegmentForm& form_;
     MergeOutcome& outcome_;
     std::list<Open> open_;  // the latest used first
     std::size_t at_ = 0;
@@ -200,7 +213,7 @@ MergeOutcome merge_segments(const std::string& folder, std::string_view name,
         if (former == FormerOutput::KeptIn && fs::exists(output_file))
             segments.push_back({.path = form.records_of(output_file, (pending / kFormerRecords).string()), .written = {}});
         const std::vector<Entry> entries = entries_of(segments, outcome.segments, form);
-        Merging merging(segments, entries, outcome.segments, outcome);
+        Merging merging(segments, entries, outcome.segments, form, outcome);
         form.write(output_file, [&merging] { return merging.next(); }, durability);
     }
 

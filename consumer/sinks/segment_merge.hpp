@@ -51,7 +51,7 @@ const SegmentForm& lines_form();
 //
 // Killed at any point and called again, the result is the same: the file is replaced whole, then the
 // segments' folder is renamed in one step, then removed. Call it when nobody writes segments any more.
-// Memory: 32 bytes an item, and some 16 MiB; segments are read twice. Errors: SystemError with CannotWrite; Error for a segment that
+// Memory: an index of 32 to 64 bytes an item, the largest segment, and of each of 16 files a mebibyte or its longest item; segments are read twice. Errors: SystemError with CannotWrite; Error for a segment that
 // cannot be read; ProtocolError for a damaged one, by name.
 MergeOutcome merge_segments(const std::string& folder, std::string_view name, const std::string& output_file,
                             FormerOutput former = FormerOutput::Replaced, Durability durability = Durability::Process,

@@ -53,7 +53,9 @@ class RowsOfOneKind {
         any_ = true;
         VectorRow row;
         for (std::string_view rest = rows; !rest.empty();) {
-            rest.remove_prefix(first_row(rest, row));
+            const std::size_t bytes = first_row(rest, row);
+            expect(bytes > 0, "a merge gives whole rows");
+            rest.remove_prefix(bytes);
             if (row.kind != kind_) refuse(row);
         }
         return rows;

@@ -53,6 +53,7 @@ def start(places, argv, typed):
         if config.get("source") == "text":
             raise LaunchError(f"--model {config['model']} takes lines of text, and no input was given", "Give --input FILE.txt", ExitCode.NO_INPUT)
 
+    found = found_out(config, resolve(str(places.consumer()), argv))
     if config.get("source") == "text":
         texts.provide_tokenizers(places)
     consumers = config.get("consumers") or (0 if config.get("rung") in WITHOUT_CONSUMERS else default_consumers(config))
@@ -67,7 +68,6 @@ def start(places, argv, typed):
     run_dir = RunDir(places, choose_run_dir(places, config.get("run-dir"), run_id), group_readable=account is not None)
     output = settle_output(config, run_dir, account)
     flags = [*without_values(argv, SETTLED), "--run-dir", str(run_dir.path), "--output", output]
-    found = found_out(config, resolve(str(places.consumer()), argv))
     settled = {**config, "run-id": run_id, "run-dir": str(run_dir.path), "output": output, "consumers": consumers}
     run_dir.file("config.json").write_text(json.dumps(settled, indent=2) + "\n")
     run_dir.file("config.toml").write_text(to_toml({**config, "consumers": consumers}))
@@ -112,7 +112,12 @@ def found_out(config, without):
     The flags that tell consumers what only the producer finds out, from the notes beside a model, the input and the device: the
     settings in `config`, its own, that the same flags leave otherwise `without` it.
     """
-    return [part for name, value in config.items() if value != without.get(name) for part in (f"--{name}", str(value))]
+    return [part for name, value in config.items() if value != without.get(name) for part in as_flag(name, value)]
+
+
+def as_flag(name, value):
+    """A text may be empty, and a switch takes its value only behind '='."""
+    return [f"--{name}", value] if isinstance(value, str) else [f"--{name}={json.dumps(value)}"]
 
 
 def to_toml(config):

@@ -25,8 +25,18 @@ constexpr std::array<Clue, 3> kClues{{{"deeplabv3-resnet50", "classifier.0.convs
                                       {"encoder", "layers.0.self_attn.in_proj_weight"},
                                       {"cutout", "encoder.0.weight"}}};
 
+// What --model takes for a name; `copy` has no weights.
+bool can_be_architecture(std::string_view name) {
+    const auto plain = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || c == '-'; };
+    return !name.empty() && name != "copy" && std::ranges::all_of(name, plain);
+}
+
 std::string model_of(const SafetensorsFile& file) {
-    if (const auto note = file.metadata().find(kNote); note != file.metadata().end()) return note->second;
+    if (const auto note = file.metadata().find(kNote); note != file.metadata().end()) {
+        if (can_be_architecture(note->second)) return note->second;
+        throw ConfigError("--model '" + file.path() + "' says that its architecture is '" + note->second + "', which is no model with weights",
+                          "Name the model (--list) and give the file as its --weights", ExitCode::BadInput);
+    }
     for (const Clue& clue : kClues)
         if (file.find(clue.tensor) != nullptr) return clue.model;
     throw ConfigError("--model '" + file.path() + "' does not say which model its weights are of, and its tensors are not those of any",

@@ -253,6 +253,11 @@ class RunCommandTest(unittest.TestCase):
         self.assertEqual(['batch = 4', 'lease-seconds = 30.0', 'write-copy = false', 'input = "a \\"b\\" \\\\ é"'],
                          text.splitlines()[1:])
 
+    def test_what_the_producer_finds_out_is_told_in_any_type(self):
+        without = {"processor": "auto", "batch": 0, "delay": 0.0, "normalize": False, "weights": "w", "model": "copy"}
+        config = {**without, "processor": "none", "batch": 4, "delay": 0.5, "normalize": True, "weights": ""}
+        self.assertEqual(["--processor", "none", "--batch=4", "--delay=0.5", "--normalize=true", "--weights", ""], run_command.found_out(config, without))
+
     def test_the_demo_is_for_those_who_said_nothing_of_their_input(self):
         deeplab = {"model": "deeplabv3-resnet50"}
         self.assertTrue(demo.wants_demo([], deeplab, {}))

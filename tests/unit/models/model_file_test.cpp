@@ -61,6 +61,13 @@ TEST_F(ModelFile, AFileSaysWhichModelItIsOf) {
     EXPECT_EQ(choose_model(noted, "", folder_), (ModelChoice{"cutout", noted}));
 }
 
+TEST_F(ModelFile, ANoteThatIsNoModelWithWeightsIsRefused) {
+    for (const char* note : {"Foo_Bar", "", "copy"}) {
+        const std::string noted = write("a.safetensors", "encoder.0.weight", {{"architecture", note}});
+        EXPECT_THAT(error_of(noted, "", ExitCode::BadInput), testing::HasSubstr("says that its architecture is '" + std::string(note) + "'"));
+    }
+}
+
 TEST_F(ModelFile, AFileWithoutANoteIsKnownByItsTensors) {
     const std::map<std::string, std::string> models{{"classifier.0.convs.0.0.weight", "deeplabv3-resnet50"},
                                                     {"layers.0.self_attn.in_proj_weight", "encoder"},

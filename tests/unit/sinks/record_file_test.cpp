@@ -73,7 +73,8 @@ TEST(RecordFile, AFileThatBecomesShorterIsAnErrorAndNoCrash) {
     RecordFile file(path);
     file.from(0, 1);
     fs::resize_file(path, 2 << 20);
-    EXPECT_THAT(error_of([&] { file.from(5 << 19, 1); }), HasSubstr(path + ": it has become shorter than the 3145728 bytes"));
+    for (int tries = 0; tries < 2; ++tries)
+        EXPECT_THAT(error_of([&] { file.from(5 << 19, 1); }), HasSubstr(path + ": it has become shorter than the 3145728 bytes"));
 }
 
 }  // namespace

@@ -193,6 +193,26 @@ TEST(MergeSegments, LinesMayBeLongerThanWhatIsReadAtATime) {
     EXPECT_TRUE(read_tree(folder.path()) == (Tree{{"all.tsv", wanted + expected_lines(8, 9)}}));
 }
 
+// Between the two times that it is read.
+TEST(MergeSegments, ASegmentThatChangesMeanwhileIsNamedAndItsBytesAreNotTaken) {
+    const ScratchFolder folder;
+    deliver(folder.path(), 0, 3);
+    const fs::path segment = only_segment(folder.path());
+    SegmentForm form = lines_form();
+    form.write = [](const std::string& merged, const NextRecords& next, Durability durability) {
+        std::fstream(only_segment(fs::path(merged).parent_path())) << "7";
+        lines_form().write(merged, next, durability);
+    };
+    try {
+        merge_segments(folder.path(), "series", folder.path() + "/all.tsv", FormerOutput::Replaced, Durability::Process, form);
+        FAIL();
+    } catch (const ProtocolError& error) {
+        EXPECT_THAT(error.what(), ::testing::HasSubstr(segment.string() + " is damaged: its bytes have changed while it was merged"));
+    }
+    EXPECT_FALSE(fs::exists(folder.path() + "/all.tsv"));
+    EXPECT_TRUE(fs::exists(segment));
+}
+
 TEST(MergeSegments, AFormerOutputThatIsDamagedIsNamedAndNothingIsLost) {
     const ScratchFolder folder;
     const std::string file = folder.path() + "/all.tsv";
