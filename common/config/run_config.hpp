@@ -50,11 +50,12 @@ struct RunConfig {
     std::string interpolation = "auto";  // of images: "bilinear", "bicubic"
     std::uint32_t decode_workers = 0;   // 0: auto
     std::uint32_t prefetch = 2;         // batches staged ahead of the model
-    std::string max_errors = "100%";    // unreadable items before the run fails: "25" or "1%"
+    std::string max_errors = "10%";    // unreadable items before the run fails: "25" or "1%"
 
     // model
     std::string model = "deeplabv3-resnet50";  // a name of the models' table, a .safetensors file of one's weights, or a model's .pt2 or .pt
-    std::string weights;  // .safetensors; empty: those that the model is shipped with, else seeded random ones, loudly
+    std::string weights;  // .safetensors; empty: those that the model is shipped with
+    bool random_weights = false;  // where there are none, seeded random ones
     std::uint64_t seed = 0;
     std::string precision = "auto";      // "fp32", "tf32", "bf16"
     std::string memory_format = "auto";  // "contiguous", "channels-last"
@@ -103,6 +104,12 @@ struct RunConfig {
     std::string write_path = "/dev/null";
     bool write_copy = false;  // `write`: serialise into a copy first, as the article does
     std::uint32_t png_level = 3;
+    std::string mask_size = "image";   // of masks and RLE: "image", that of the picture; "model", that of the model's output
+    std::string scores = "auto";       // of a network of one channel: "probability", "logit"; auto: the model's notes, else "probability"
+    double threshold = 0.5;            // probability from which a pixel of a network of one channel is foreground
+    std::string image_format = "png";  // `image`: "png", "jpeg", "webp"
+    std::uint32_t image_quality = 90;  // `image`: of JPEG and WebP, 1 to 100
+    std::string image_range = "0:1";   // `image`: what black and white are in the model's output: "0:1", "-1:1", "0:255"
     bool normalize = false;             // vectors are brought to length 1
     std::string vector_dtype = "fp32";  // of stored vectors: "fp32", "fp16"
     std::uint32_t truncate_dim = 0;     // first numbers of a vector that are stored; 0: all
@@ -114,7 +121,7 @@ struct RunConfig {
     std::uint32_t http_patience_seconds = 20;  // with a server that is away, before the consumer gives its slab back
     bool durable = false;  // results and manifest survive a power cut, too
     bool resume = false;   // do only what the output folder's manifest does not hold
-    bool start_over = false;  // remove what earlier runs left of outputs that are appended to
+    bool start_over = false;  // replace what an earlier run left in `output`, once this one has made it anew
     std::string retry;    // a payload that an earlier run set aside: process it, and nothing else
     bool finish = false;  // merge the segments of all consumers when the run has ended
 

@@ -148,9 +148,14 @@ void SettingGroup::bytes(std::string flag, std::uint64_t RunConfig::*member, Who
     setting.toml_types = {TomlType::Integer, TomlType::String};
 }
 
-void SettingGroup::seconds(std::string flag, double RunConfig::*member, double least, double most,
+void SettingGroup::seconds(std::string flag, double RunConfig::*member, double least, double most, std::string help) {
+    decimal(std::move(flag), member, least, most, std::move(help));
+    table_.back().value_name = "SECONDS";
+}
+
+void SettingGroup::decimal(std::string flag, double RunConfig::*member, double least, double most,
                            std::string help) {
-    Setting& setting = add(std::move(flag), std::move(help), "SECONDS",
+    Setting& setting = add(std::move(flag), std::move(help), "NUMBER",
                            in_words(least) + " to " + in_words(most), {TomlType::Float, TomlType::Integer});
     setting.set = [member, least, most](RunConfig& config, const std::string& text) -> Problem {
         double number = 0;

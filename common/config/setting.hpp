@@ -60,6 +60,7 @@ class SettingGroup {
     // A number of bytes, which may end in KB, MB, GB (powers of 1000) or KiB, MiB, GiB (of 1024).
     void bytes(std::string flag, std::uint64_t RunConfig::*member, WholeRange range, std::string help);
     void seconds(std::string flag, double RunConfig::*member, double least, double most, std::string help);
+    void decimal(std::string flag, double RunConfig::*member, double least, double most, std::string help);
     void on_off(std::string flag, bool RunConfig::*member, std::string help);
     void action(std::string flag, bool RunConfig::*member, std::string help);
     void word(std::string flag, std::string RunConfig::*member, const std::vector<std::string>& words,

@@ -173,6 +173,7 @@ void add_model(std::vector<Setting>& table) {
                check_model);
     model.text("weights", &RunConfig::weights, "FILE", "the path of a .safetensors file",
                "The model's weights; none: those it is shipped with, else random ones, made from the seed");
+    model.on_off("random-weights", &RunConfig::random_weights, "Run a model that has no weights with random ones, made from the seed: for measuring and tests");
     model.whole("seed", &RunConfig::seed, {0, kAnyNumber, ""}, "Seed of random weights and synthetic input");
     model.word("precision", &RunConfig::precision, {"auto", "fp32", "tf32", "bf16"},
                "What the model computes in");
@@ -279,6 +280,14 @@ void add_consumers(std::vector<Setting>& table) {
                    "Where the processor `write` writes", check_not_empty);
     consumers.on_off("write-copy", &RunConfig::write_copy, "`write`: serialise into a copy first");
     consumers.whole("png-level", &RunConfig::png_level, {0, 9, ""}, "Compression of PNG files");
+    consumers.word("mask-size", &RunConfig::mask_size, {"image", "model"},
+                   "Size of masks and their run lengths: that of each picture, so that they lie on it; or that of the model's output");
+    consumers.word("scores", &RunConfig::scores, {"auto", "probability", "logit"},
+                   "What a network of one channel gives of each pixel's foreground; auto: as the notes beside the model say, else a probability");
+    consumers.decimal("threshold", &RunConfig::threshold, 0, 1, "Probability from which a pixel of a network of one channel is foreground");
+    consumers.word("image-format", &RunConfig::image_format, {"png", "jpeg", "webp"}, "Processor `image`: files of this kind");
+    consumers.whole("image-quality", &RunConfig::image_quality, {1, 100, ""}, "Processor `image`: quality of JPEG and WebP");
+    consumers.word("image-range", &RunConfig::image_range, {"0:1", "-1:1", "0:255"}, "Processor `image`: what black and white are in the model's output");
     consumers.on_off("normalize", &RunConfig::normalize, "Embeddings: bring each vector to length 1");
     consumers.word("vector-dtype", &RunConfig::vector_dtype, {"fp32", "fp16"}, "Embeddings: what vectors are stored as");
     consumers.whole("truncate-dim", &RunConfig::truncate_dim, {1, 1'000'000, "all"},

@@ -191,6 +191,19 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
                                     "--write-copy",
                                     "--png-level",
                                     "9",
+                                    "--random-weights",
+                                    "--mask-size",
+                                    "model",
+                                    "--scores",
+                                    "logit",
+                                    "--threshold",
+                                    "0.25",
+                                    "--image-format",
+                                    "webp",
+                                    "--image-quality",
+                                    "80",
+                                    "--image-range",
+                                    "-1:1",
                                     "--finish",
                                     "--print-config",
                                     "--list",
@@ -254,6 +267,13 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
     expected.write_path = "w";
     expected.write_copy = true;
     expected.png_level = 9;
+    expected.random_weights = true;
+    expected.mask_size = "model";
+    expected.scores = "logit";
+    expected.threshold = 0.25;
+    expected.image_format = "webp";
+    expected.image_quality = 80;
+    expected.image_range = "-1:1";
     expected.finish = expected.print_config = expected.list = expected.probe = expected.sweep = true;
     EXPECT_EQ(config, expected);
 }
