@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Lines of text to vectors in a database as a user of sentence-transformers writes it: encode(), executemany(), and again. A peer of the benchmark, run by
-its driver until it is killed."""
+"""Lines of text to vectors in a database as a user of sentence-transformers writes it: encode(), then what the database takes fastest (COPY into
+PostgreSQL, executemany into SQLite), and again. A peer of the benchmark, run by its driver until it is killed."""
 
 import argparse
 import itertools

@@ -31,8 +31,6 @@ class SqliteTable:
         self._database.executemany("INSERT INTO embeddings VALUES (?, ?, ?, ?)", rows)
         self._database.execute("COMMIT")
 
-    insert_fast = insert      # SQLite has nothing faster
-
 
 class PostgresTable:
     """Named after the process, with the columns of our own."""
@@ -51,11 +49,6 @@ class PostgresTable:
                                    ("vector", ">f4", (numbers,))])
 
     def insert(self, first, vectors):
-        rows = [(str(number), OUTPUT, number, str(vector.tolist())) for number, vector in enumerate(vectors, first)]
-        with self._connection.transaction(), self._connection.cursor() as cursor:
-            cursor.executemany(f"INSERT INTO {self._name} VALUES (%s, %s, %s, %s)", rows)
-
-    def insert_fast(self, first, vectors):
         """COPY of rows that are in its binary form already, but for their numbers."""
         rows = numpy.zeros(len(vectors), self._block)
         numbers = numpy.arange(first, first + len(vectors))

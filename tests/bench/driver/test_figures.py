@@ -1,0 +1,100 @@
+"""The READMEs' figures are those that were measured; and the check that says so finds what is not."""
+
+import json
+import pathlib
+import shutil
+import tempfile
+import unittest
+
+import check_figures
+import figures
+from check_figures import Figure, Source, blocks, check
+
+SOURCES = (Source("| ours", (Figure("10.76", 10.7642), Figure("0.990", 0.99046), Figure("1.013", 1.01312))), Source("Faults:", (Figure("344,000", 344218, 1000),)))
+TEXT = """# Title
+
+What 99 figures stand here is nobody's affair.
+
+## Measured
+
+| what | rate |
+|---|---|
+| ours, bf16 on an H200 with `--slabs 64` | 10.76 batches/s [0.990, 1.013] |
+
+Faults: 344,000
+a batch.
+
+```
+echo 5
+```
+
+## Next
+
+And 7 more.
+"""
+
+
+class CheckedText(unittest.TestCase):
+    def wrong(self, text=TEXT, sources=SOURCES):
+        return check("README.md", text, ("Measured",), sources)
+
+    def test_figures_as_they_were_measured_are_right(self):
+        self.assertEqual([], self.wrong())
+
+    def test_a_changed_figure_is_wrong(self):
+        self.assertIn("10.77", "".join(self.wrong(TEXT.replace("10.76", "10.77"))))
+
+    def test_a_figure_rounded_the_other_way_is_wrong(self):
+        sources = (Source("| ours", (Figure("10.76", 10.7642), Figure("0.991", 0.99046), Figure("1.013", 1.01312))), SOURCES[1])
+        self.assertIn("0.991 is 0.99046", "".join(self.wrong(TEXT.replace("0.990", "0.991"), sources)))
+
+    def test_a_figure_of_which_nothing_was_measured_is_wrong(self):
+        self.assertIn("README.md:9", "".join(self.wrong(TEXT.replace("1.013] |", "1.013], 3.5 times as fast |"))))
+        self.assertIn("no source says where its figures come from: 42", "".join(self.wrong(TEXT.replace("a batch.", "a batch.\n\nAlso 42 of them."))))
+
+    def test_a_source_whose_text_is_gone_is_wrong(self):
+        self.assertIn("nothing begins with 'Faults:'", "".join(self.wrong(TEXT.replace("Faults:", "Errors:"))))
+
+    def test_names_code_and_other_sections_are_no_figures(self):
+        self.assertEqual([[], [], ["10.76", "0.990", "1.013"], ["344,000"]], [block.figures() for block in blocks(TEXT, ("Measured",))])
+
+    def test_signs_dates_and_ranges(self):
+        self.assertEqual(["−0.3", "+58", "2026-11-21", "64", "512", "2", "0.16", "0.35"],
+                         check_figures.Block(1, "−0.3 % of +58, 2026-11-21: 64×512 more than 2×, 0.16 to 0.35 (W10, x86-64)").figures())
+
+
+class TheRepository(unittest.TestCase):
+    def test_every_figure_is_what_was_measured(self):
+        self.assertEqual([], check_figures.check_all(check_figures.ROOT))
+
+    def test_another_measurement_makes_the_readme_wrong(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for path in ("README.md", "tests/bench/README.md", "tests/crash/README.md"):
+                pathlib.Path(folder, path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(check_figures.ROOT / path, pathlib.Path(folder, path))
+            measured = pathlib.Path(folder, check_figures.MEASURED)
+            shutil.copytree(check_figures.ROOT / check_figures.MEASURED, measured)
+            self.assertEqual([], check_figures.check_all(folder))
+
+            ladder = measured / "ladder-h200.json"
+            saved = json.loads(ladder.read_text())
+            saved["rungs"]["streams"]["batches_per_second"] = 7.53
+            ladder.write_text(json.dumps(saved))
+            self.assertIn("7.49 is 7.53 in what was measured", "".join(check_figures.check_all(folder)))
+
+    def test_any_figure_changed_by_its_last_digit_is_found(self):
+        measured, changed = check_figures.read_measured(check_figures.ROOT), 0
+        for document in figures.documents(measured, lambda path: (check_figures.ROOT / path).read_text()):
+            for block in blocks((check_figures.ROOT / document.path).read_text(), document.headings):
+                for place in block.places():
+                    digit = str((int(block.text[place.end() - 1]) + 1) % 10)
+                    text = block.text[:place.end() - 1] + digit + block.text[place.end():]
+                    wrong = check(document.path, f"# {document.headings[0]}\n\n{text}", document.headings, document.sources)
+                    changed += 1
+                    with self.subTest(text):
+                        self.assertTrue([line for line in wrong if "nothing begins with" not in line])
+        self.assertGreater(changed, 200)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,281 @@
+"""Where each figure of the READMEs' measured sections comes from: check_figures.py holds one against the other."""
+
+from typing import NamedTuple
+
+from check_figures import Figure, Source
+
+PAGE = 4096
+RUNG_4, RUNG_4_PINNED, PEER_ALONE = "article 4", "article 4-pinned", "article, compute alone"
+ALONE, TRANSFORMED, COPIES = "compute alone", "model and transform alone", "copy ceiling"
+
+
+class Document(NamedTuple):
+    path: str
+    headings: tuple
+    sources: tuple
+
+
+def given(*texts):
+    """What is set or known, not measured: sizes, versions, names, the article's words, what was to be reached."""
+    return tuple(Figure(text, text) for text in texts)
+
+
+def percent(text, share):
+    return Figure(text, 100 * share)
+
+
+def gain(text, ratio):
+    return Figure(text, 100 * (ratio - 1))
+
+
+class Ladder:
+    def __init__(self, saved):
+        self.saved, self.rungs = saved, saved["rungs"]
+        self.alone = saved["limits"]["compute_alone_batches_per_second"]
+        self.copies = saved["limits"]["copy_gigabytes_per_second"]
+        self.bytes = self.rungs["streams"]["copy_bytes_per_batch"]
+
+    def rate(self, rung):
+        return self.rungs[rung]["batches_per_second"]
+
+    def copy(self, rung):
+        return self.rungs[rung]["copy_gigabytes_per_second"]
+
+    def share(self, rung):
+        return self.rungs[rung]["share_of_compute_alone"]
+
+    def gain(self, rung):
+        return self.rungs[rung]["gain_over_the_rung_before"]
+
+    def ms(self, rung, what):
+        return self.rungs[rung]["per_batch_ms"][what]
+
+    def rest(self, rung, *known):
+        """Of a step, beside what is known."""
+        return self.ms(rung, "step") - sum(self.ms(rung, name) for name in known)
+
+    def row(self, rung, rate, share, idle, copy):
+        return (Figure(rate, self.rate(rung)), percent(share, self.share(rung)), percent(idle, self.rungs[rung]["gpu_idle_share"]),
+                Figure(copy, self.copy(rung)))
+
+    def article(self, rung, *texts):
+        """Rate, and gain in the article's words."""
+        saved = self.saved["article"][rung]
+        gained = given(*texts[1:])
+        assert all(figure.text in saved["gain"] for figure in gained), f"the article's {rung}: {saved['gain']}"
+        return (Figure(texts[0], saved["steps_per_second"]), *gained)
+
+
+class Bench:
+    def __init__(self, saved):
+        self.saved = saved
+        self._rows = {row["row"]: row for row in saved["rows"]}
+
+    def row(self, name):
+        return self._rows[name]
+
+    def median(self, row, what="rate", contestant=None):
+        row = self._rows[row]
+        return row["contestants"][contestant or row["ours"]][what]["median"]
+
+    def rate(self, row, contestant=None):
+        return self.median(row, contestant=contestant)
+
+    def gigabytes(self, row, contestant=None):
+        return self.rate(row, contestant) * self.median(row, "bytes_per_batch", contestant) / 1e9
+
+    def batch(self, row):
+        return self._rows[row]["batch"]
+
+    def readers(self, row, contestant=None):
+        row = self._rows[row]
+        return row["started_as"][contestant or row["ours"]]["readers"]
+
+    def ratio(self, row, over, of=None, part="median"):
+        row = self._rows[row]
+        return row["ratios_of"][of or row["ours"]][over][part]
+
+    def over(self, row, contestant, texts, of=None):
+        """Three figures: the median and its interval."""
+        return tuple(Figure(text, self.ratio(row, contestant, of, part)) for text, part in zip(texts, ("median", "low", "high"), strict=True))
+
+    def model(self, row, text):
+        return Figure(text, self.ratio(row, PEER_ALONE, of=ALONE))
+
+    def egress(self, row, text):
+        """What we deliver of our model's rate, over what the peer delivers of its own."""
+        return Figure(text, self.ratio(row, ALONE) / self.ratio(row, PEER_ALONE, of=RUNG_4_PINNED))
+
+    def cpu(self, row, contestant=None):
+        return self.median(row, "producer_cpu_ms_per_batch", contestant)
+
+    def windows(self, row):
+        row = self._rows[row]
+        return len(row["contestants"][row["ours"]]["rate_of_each_window"])
+
+    def target(self, row, beginning):
+        return next(target["value"] for target in self._rows[row]["targets"] if target["what"].startswith(beginning))
+
+    def seconds(self, row, contestant, what):
+        return self._rows[row]["contestants"][contestant]["figures"][what]["median"]
+
+    def least(self, rows, what):
+        return min(self.median(row, what) for row in rows)
+
+    def most(self, rows, what):
+        return max(self.median(row, what) for row in rows)
+
+
+def documents(measured, read):
+    """`read` gives the text of a file of the repository."""
+    ladder, again = Ladder(measured["ladder-h200"]), Ladder(measured["ladder-h200-again"])
+    bench, cores = Bench(measured["bench-h200"]), Bench(measured["bench-2-cores"])
+    crash = read("tests/crash/README.md")
+
+    def cited(text, phrase):
+        """From another README, which has to say it so."""
+        return Figure(text, text if phrase in crash else f"not '{phrase}' any more in tests/crash/README.md and so not {text}")
+
+    return (Document("README.md", ("Why the GPU waits", "Measured"),
+                     (*ladder_sources(ladder, again, bench), *bench_sources(bench), *other_sources(bench, cores, cited))),)
+
+
+def ladder_sources(ladder, again, bench):
+    gigabytes = Figure("1.41", ladder.bytes / 1e9)
+    unit = ladder.saved["workload"]
+    gone = ladder.ms("sequential", "process")
+    return (
+        Source("One batch of DeepLabV3's logits", (gigabytes, *given("2026"))),
+        Source("| `sequential`", (*ladder.row("sequential", "0.92", "12.1", "88.2", "1.8"), *ladder.article("sequential", "0.45"))),
+        Source("| `workers`", (*ladder.row("workers", "0.95", "12.5", "87.8", "1.8"), gain("+3", ladder.gain("workers")),
+                               *ladder.article("workers", "0.71", "+58"))),
+        Source("| `pool`", (*ladder.row("pool", "4.82", "63.4", "38.2", "18.1"), Figure("5.1", ladder.gain("pool")),
+                            *ladder.article("pool", "1.51", "2"))),
+        Source("| `async`, as the article pins", (*ladder.row("async-pageable", "4.81", "63.2", "38.4", "18.0"),
+                                                  gain("−0.3", ladder.gain("async-pageable")), *ladder.article("async-pageable", "1.55", "+2.6"))),
+        Source("| `async`, page-locked", (*ladder.row("async", "6.41", "84.4", "17.4", "54.7"), gain("+33", ladder.gain("async")))),
+        Source("| `streams`", (*ladder.row("streams", "7.49", "98.6", "1.3", "54.4"), gain("+17", ladder.gain("streams")),
+                               *ladder.article("streams", "1.85", "+19.3"))),
+        Source("| compute alone", (Figure("7.60", ladder.alone), percent("100", ladder.share("compute-alone")),
+                                   percent("0", ladder.rungs["compute-alone"]["gpu_idle_share"]))),
+        Source("In all", (Figure("8.1", ladder.rungs["streams"]["gain_in_all"]), *given("4"), Figure("18", ladder.copy("async-pageable")),
+                          Figure("54.7", ladder.copy("async")), Figure("55.4", ladder.copies))),
+        Source("**Why `workers` gains", (
+            gain("3", ladder.gain("workers")), *given("58"), Figure("138", gone), Figure("1,083", ladder.ms("sequential", "step")),
+            gain("15", ladder.ms("sequential", "step") / ladder.rest("sequential", "process")),
+            Figure("0.81", 1 / ladder.saved["article"]["sequential"]["steps_per_second"] - 1 / ladder.saved["article"]["workers"]["steps_per_second"]),
+            Figure("1.8", ladder.copy("workers")), Figure("782", ladder.ms("sequential", "d2h")), Figure("773", ladder.ms("workers", "d2h")),
+            Figure("344,000", ladder.bytes / PAGE, 1000), *given("4"), Figure("138", gone),
+            Figure("32", ladder.rest("sequential", "compute", "d2h", "h2d", "process")),
+            Figure("146", ladder.rest("workers", "compute", "d2h", "h2d")))),
+        Source("One NVIDIA H200", (
+            *given("5", "16"), Figure("580", bench_driver(ladder.saved["machine"])), Figure("16", ladder.saved["probe"]["cores"]),
+            Figure("2026-11-21", ladder.saved["made"].split()[0]), Figure("64", unit["batch"]), *given("3"), Figure("512", unit["image-size"]),
+            Figure("512", unit["image-size"]), Figure("8", unit["slabs"]), Figure("8", unit["consumers"]), Figure("10", unit["warmup_batches"]),
+            Figure("100", unit["measured_batches"]), Figure("94", ladder.rungs["compute-alone"]["batches"]),
+            Figure("192", ladder.saved["results"]["rungs"]["streams"]["rows"]), percent("1.4", 1 - ladder.share("streams")),
+            Figure("7.33", again.rate("streams")), Figure("7.48", again.alone), percent("97.9", again.share("streams")),
+            Figure("10.2", again.rungs["streams"]["gain_in_all"]), Figure("15", again.copy("pool")), gain("14", again.gain("workers")),
+            Figure("885", again.ms("workers", "d2h")), Figure("1,042", again.ms("sequential", "d2h")))))
+
+
+def bench_driver(machine):
+    """580 of '…, driver 580.159.04, …'."""
+    return int(machine.split("driver ")[1].split(".")[0])
+
+
+def bench_sources(bench):
+    def pipeline(row, per_second, limit, limit_text, step=None):
+        """Items a second: ours and the limit's."""
+        return (Figure(per_second, bench.rate(row) * bench.batch(row), step), Figure(limit_text, bench.rate(row, limit) * bench.batch(row), step))
+
+    def delivered(row, rate, gigabytes, limit, limit_rate, ratio):
+        return (Figure(rate, bench.rate(row)), Figure(gigabytes, bench.gigabytes(row)), Figure(limit_rate, bench.rate(row, limit)),
+                *bench.over(row, limit, ratio))
+
+    def consumers(text, row):
+        return Figure(text, bench.readers(row))
+
+    pace = bench.saved["pace"]
+    machine = bench.saved["machine"]
+    return (
+        Source("`./launch/offramp bench` on one NVIDIA H200", (
+            *given("5", "16"), Figure("580", int(machine["driver"].split(".")[0])), Figure("16", machine["cores"]), Figure("5", pace["windows"]),
+            Figure("3", pace["seconds"]), Figure("4", bench.windows("W7")), Figure("7", bench.windows("W11-postgres")), *given("95"))),
+        Source("| DeepLabV3 TF32", (
+            Figure("1.41", bench.median("W1-host-write", "bytes_per_batch") / 1e9), consumers("8", "W1-host-write"),
+            *delivered("W1-host-write", "10.76", "15.2", ALONE, "10.77", ("1.002", "0.990", "1.013")),
+            Figure("1.72", bench.ratio("W1-host-write", RUNG_4_PINNED)), *given("4"), Figure("2.46", bench.ratio("W1-host-write", RUNG_4)))),
+        Source("| the same, 8 consumers", (
+            consumers("8", "W1-host-read"), *delivered("W1-host-read", "10.79", "15.2", ALONE, "10.91", ("0.993", "0.976", "1.006")),
+            Figure("1.51", bench.ratio("W1-host-read", RUNG_4_PINNED)), bench.model("W1-host-read", "1.53"), bench.egress("W1-host-read", "0.99"))),
+        Source("| DeepLabV3 bf16, 12 consumers", (
+            consumers("12", "W2-device"), *delivered("W2-device", "21.24", "29.9", ALONE, "21.23", ("1.000", "0.988", "1.008")),
+            Figure("1.77", bench.ratio("W2-device", RUNG_4_PINNED)), bench.model("W2-device", "1.77"), bench.egress("W2-device", "1.00"))),
+        Source("| the same, class map", (
+            consumers("4", "W3-class-map"), *delivered("W3-class-map", "21.65", "0.36", TRANSFORMED, "21.66", ("0.999", "0.998", "1.001")))),
+        Source("| DeepLabV3 bf16, fp32 from the host", (
+            consumers("12", "W2-host"), *delivered("W2-host", "21.47", "30.3", ALONE, "21.61", ("0.993", "0.991", "1.001")),
+            Figure("1.77", bench.ratio("W2-host", RUNG_4_PINNED)), bench.model("W2-host", "1.78"), bench.egress("W2-host", "0.99"))),
+        Source("| made JPEG files", (*pipeline("W7", "1,407", TRANSFORMED, "1,419"), *bench.over("W7", TRANSFORMED, ("0.991", "0.980", "1.007")),
+                                     Figure("1.92", bench.ratio("W7", "plain PyTorch")))),
+        Source("| rendered JPEG pictures", (
+            Figure("885", bench.rate("W10-cut-out") * bench.batch("W10-cut-out")), consumers("12", "W10-cut-out"),
+            Figure("973", bench.rate("W10-cut-out", "encode limit") * bench.batch("W10-cut-out")),
+            *bench.over("W10-cut-out", "encode limit", ("0.910", "0.865", "0.963")), Figure("2.10", bench.ratio("W10-cut-out", "plain PyTorch")))),
+        Source("| lines of text in", (
+            *pipeline("W11-sqlite", "111,400", "executemany from a file", "107,000", 100),
+            *bench.over("W11-sqlite", "executemany from a file", ("1.041", "0.978", "1.129")),
+            Figure("12.8", bench.ratio("W11-sqlite", "sentence-transformers")))),
+        Source("| the same into PostgreSQL", (
+            *pipeline("W11-postgres", "102,400", "COPY from memory", "87,400", 100),
+            *bench.over("W11-postgres", "COPY from memory", ("1.047", "0.977", "1.221")),
+            Figure("39.0", bench.ratio("W11-postgres", "sentence-transformers")))),
+        Source("| no model: the link", (
+            consumers("12", "W6"), Figure("54.7", bench.gigabytes("W6")), Figure("55.4", bench.gigabytes("W6", COPIES)),
+            *bench.over("W6", COPIES, ("0.990", "0.987", "0.997")), Figure("1.27", bench.ratio("W6", RUNG_4_PINNED)))),
+        Source("| embeddings, 256 KiB", (
+            Figure("256", bench.median("W4a-4-readers", "bytes_per_batch") / 1024), consumers("4", "W4a-4-readers"),
+            Figure("95,100", bench.rate("W4a-4-readers"), 100), Figure("10.1", bench.ratio("W4a-4-readers", RUNG_4_PINNED)),
+            Figure("0.15", bench.target("W4a-4-readers", "producer's CPU")))),
+        Source("| a small encoder", (
+            consumers("4", "W4b"), Figure("2,639", bench.rate("W4b")), Figure("2,655", bench.rate("W4b", ALONE)),
+            *bench.over("W4b", ALONE, ("0.994", "0.993", "0.995")), Figure("0.99", bench.ratio("W4b", RUNG_4_PINNED)),
+            bench.model("W4b", "1.00"), bench.egress("W4b", "0.99"), Figure("0.52", bench.cpu("W4b") / bench.cpu("W4b", RUNG_4_PINNED)))),
+        Source("| messages alone", (
+            consumers("4", "W8-4-readers"), Figure("1.18", bench.rate("W8-4-readers") / 1e6), Figure("18", bench.ratio("W8-4-readers", "multiprocessing.Queue")))))
+
+
+IN_PLACE = ("W1-host-read", "W1-device-read", "W1-host-read, windows of 7 s", "W1-device-read, windows of 7 s", "W2-device", "W2-host", "W6")
+COPIED = ("W1-host-write", "W1-device-write", "W1-device-write, windows of 7 s", "W1-rungs-0-1", "W1-rungs-2-3")
+DEEPLAB = tuple(row for row in IN_PLACE + COPIED if row != "W6")
+
+
+def other_sources(bench, cores, cited):
+    latency = {name: contestant["figures"]["p50_us"]["median"] for name, contestant in bench.row("latency")["contestants"].items()}
+    in_all = IN_PLACE + COPIED
+    return (
+        Source("The peer is the article's last rung", (
+            Figure("344,000", bench.median("W1-host-write", "readers_faults_per_batch", RUNG_4_PINNED), 1000),)),
+        Source("The copy ceiling is", (
+            Figure("96", latency["ours"]), Figure("74", latency["libzmq alone"]), Figure("74", latency["multiprocessing.Queue"]),
+            Figure("3.1", bench.target("W6", "producer's CPU")), Figure("2.6", bench.cpu("W6")),
+            Figure("8", bench.batch("W6") / bench.row("W6")["contestants"]["ours"]["facts"]["samples_per_slab"]),
+            Figure("1.21", bench.target("start", "first batch")), *given("1.1"))),
+        Source("Without a GPU, on two cores", (
+            Figure("112", cores.rate("W10-cut-out") * cores.batch("W10-cut-out")), Figure("0.955", cores.target("W10-cut-out", "rate over what 2 cores")),
+            Figure("2.1", cores.ratio("W10-cut-out", "plain PyTorch")))),
+        Source("One consumer killed a second", (
+            cited("0.998", "8 consumers that write a copy | 0.998"), cited("1.000", "12 consumers that read every byte | 1.000"),
+            cited("55", "copies back to back, 55 GB/s"), cited("1.39", "median 1.39 s"), cited("11", "a pool of 11 GB"), cited("1.94", "worst 1.94"),
+            cited("0.40", "until the pidfd says so 0.40"), cited("261", "median 261 ms"), cited("32", "8 slabs of 4 MiB"),
+            cited("50", "50 deaths in 2 runs"), cited("45", "45 of them with slabs being filled"), cited("12", "12 of them with slabs being filled"))),
+        Source("Page faults a batch", (
+            Figure("1.41", bench.median("W6", "bytes_per_batch") / 1e9),
+            Figure("0.16", bench.least(in_all, "producer_faults_per_batch")), Figure("0.35", bench.most(in_all, "producer_faults_per_batch")),
+            Figure("0.12", bench.least(in_all, "readers_faults_per_batch")), Figure("0.25", bench.most(in_all, "readers_faults_per_batch")),
+            Figure("3,720", bench.median("W7", "readers_faults_per_batch"), 10), Figure("17.8", bench.median("W6", "producer_private_mib")),
+            Figure("604", bench.least(DEEPLAB, "producer_private_mib")), Figure("669", bench.most(DEEPLAB, "producer_private_mib")),
+            Figure("8.9", bench.least(IN_PLACE, "readers_private_mib")), Figure("22.0", bench.most(IN_PLACE, "readers_private_mib")),
+            Figure("70", bench.least(COPIED, "readers_private_mib")), Figure("79", bench.most(COPIED, "readers_private_mib")),
+            Figure("1,314", bench.median("W10-cut-out", "readers_private_mib")), Figure("12", bench.readers("W10-cut-out")))))
