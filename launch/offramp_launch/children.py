@@ -16,15 +16,15 @@ class Child:
     Owns: its pidfd, which is readable once it has ended and can never mean another process.
     """
 
-    def __init__(self, name, argv, log_path, inherited, account=None):
+    def __init__(self, name, argv, log_path, inherited, **identity):
+        """`identity`: the user and groups that it runs as, as subprocess wants them; the launcher's without."""
         self.name = name
         self.started = time.monotonic()
         self.status = None
         self.cpu_seconds = 0.0
         self.log_path = log_path
         self.log_begin = size_of(log_path)
-        identity = {"user": account.uid, "group": account.gid, "extra_groups": account.groups} if account else {}
-        with open(log_path, "ab") as log:
+        with open(os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "ab") as log:
             try:
                 self._process = subprocess.Popen(
                     argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, pass_fds=inherited,
@@ -66,7 +66,10 @@ class Child:
 
 
 class Account:
-    """The user that consumers run as. Their files' group stays the launcher's, through which they read the slabs."""
+    """
+    The user that consumers run as, with the group of that user's own and no other. The producer, which stays the launcher's user, has
+    that group too, so that what it makes is open to consumers, and nothing else of the launcher's is.
+    """
 
     def __init__(self, name):
         try:
@@ -77,7 +80,12 @@ class Account:
             raise LaunchError(f"--consumer-user: only root may start consumers as '{name}'",
                               "Run as root, or leave --consumer-user out", ExitCode.NOT_PERMITTED)
         self.uid, self.gid = entry.pw_uid, entry.pw_gid
-        self.groups = [os.getegid()]
+
+    def of_consumers(self):
+        return {"user": self.uid, "group": self.gid, "extra_groups": []}
+
+    def of_the_producer(self):
+        return {"group": self.gid}
 
 
 def account_of(name):

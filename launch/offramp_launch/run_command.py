@@ -65,7 +65,9 @@ def start(places, argv, typed):
                           "Give its --output (or its --run-dir, if it had no --output)", ExitCode.USAGE)
     run_id = config.get("run-id") or new_run_id()
     account = account_of(config.get("consumer-user"))
-    run_dir = RunDir(places, choose_run_dir(places, config.get("run-dir"), run_id), group_readable=account is not None)
+    if config.get("output"):
+        require_apart(config["output"], config)
+    run_dir = RunDir(places, choose_run_dir(places, config.get("run-dir"), run_id), account)
     output = settle_output(config, run_dir, account)
     flags = [*without_values(argv, SETTLED), "--run-dir", str(run_dir.path), "--output", output]
     settled = {**config, "run-id": run_id, "run-dir": str(run_dir.path), "output": output, "consumers": consumers}
@@ -81,7 +83,7 @@ def start(places, argv, typed):
         # Nothing to continue: then it is a new run, whatever else lies there.
         if not config.get("resume") or not pathlib.Path(output, MANIFEST).exists():
             start_over(output, plan.consumer, identity_of(account), beyond=bool(config.get("sink")))
-        code, told = supervise(plan, run_dir, output, unit, producer, typed)
+        code, told = supervise(plan, run_dir, output, unit, producer, goes_on_with(places, typed, config, run_dir))
     finally:
         lock.close()
     print(told)
@@ -146,7 +148,7 @@ def settle_output(config, run_dir, account):
     """The user's folder as it is, or one in the run directory, made for whoever the consumers run as."""
     if config.get("output"):
         folder = pathlib.Path(config["output"]).absolute()
-        check_output(folder, config.get("input"), account)
+        check_output(folder, account)
         return str(folder)
     folder = run_dir.file("output")
     folder.mkdir(exist_ok=True)
@@ -155,11 +157,28 @@ def settle_output(config, run_dir, account):
     return str(folder)
 
 
-def check_output(folder, source, account):
-    """Refuses early what would end badly: a folder that cannot be written, and the folder that the input is read from."""
-    if source and os.path.isdir(source) and folder.resolve() == pathlib.Path(source).resolve():
-        raise LaunchError(f"--output {folder} is the --input folder: results could replace what they are made from",
-                          "Give --output another folder", ExitCode.USAGE)
+def require_apart(output, config):
+    """
+    Refuses results within the folder that the input is read from: they could replace what they are made from, and would be input of the
+    next run. What single files and lists name, the producer looks at.
+    """
+    source = config.get("input")
+    if not source or not os.path.isdir(source):
+        return
+    source, output = pathlib.Path(source).resolve(), pathlib.Path(output).resolve()
+    names = config.get("processor", "").split(",")
+    for folder in (output, *(output / name for name in names if len(names) > 1)):
+        # What a link in it leads to is walked as well.
+        folder = folder.resolve()
+        if folder == source or source in folder.parents:
+            where = "is the --input folder" if folder == source else f"is in the --input folder {source}"
+            raise LaunchError(f"--output {'' if folder == output else 'has results in '}{folder}{', which' if folder != output else ''} {where}: "
+                              "results could replace what they are made from, and would be input of the next run",
+                              "Give --output a folder beside it", ExitCode.USAGE)
+
+
+def check_output(folder, account):
+    """Refuses early what would end badly: a folder that cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not account:
@@ -169,7 +188,16 @@ def check_output(folder, source, account):
         raise LaunchError(f"--output {folder} cannot be written: {problem.strerror}",
                           "Give --output a folder that you may write to", ExitCode.CANNOT_WRITE) from problem
 
-def supervise(plan, run_dir, output, unit, producer, typed):
+
+def goes_on_with(places, typed, config, run_dir):
+    """The command that makes what is left of a run: as it was typed, in the folder where it was typed."""
+    words = [word for word in without_values(shown(typed), SETTLED) if word.partition("=")[0] not in ("--resume", "--start-over")]
+    # Without an output of its own a run is known by its directory.
+    where = [] if config.get("output") and not config.get("run-dir") else ["--run-dir", str(run_dir.path)]
+    return shlex.join([str(places.launch / "offramp"), *words, *where, "--resume"])
+
+
+def supervise(plan, run_dir, output, unit, producer, go_on):
     sweep(producer)
     display = make_display(unit)
     display.note(f"run {plan.run_id}: {plan.consumers} consumers, {run_dir.path}")
@@ -181,7 +209,7 @@ def supervise(plan, run_dir, output, unit, producer, typed):
         code = code if code != 0 else finished
         whole = summary.write(run_dir, supervisor.producer_status, supervisor.producer_cpu_seconds, plan.run_id,
                               supervisor.records, code, supervisor.failure, supervisor.producer_restarts)
-        return code, summary.tell(whole, unit, output, f"./launch/offramp {shlex.join(shown(typed))}")
+        return code, summary.tell(whole, unit, output, go_on)
     finally:
         display.close()
         sweep(producer)
@@ -208,4 +236,4 @@ def finish(plan, run_dir):
 
 def identity_of(account):
     """As subprocess wants it."""
-    return {"user": account.uid, "group": account.gid, "extra_groups": account.groups} if account else {}
+    return account.of_consumers() if account else {}

@@ -12,6 +12,8 @@ import time
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 CONTROL_SOCKET = "control.sock"
+# By its name a folder is known as a run's.
+LOCK = "launcher.lock"
 # A socket's address holds this many bytes of path.
 LONGEST_SOCKET_PATH = 107
 # In a run directory: of the last producer that there can be (common/transport/endpoint.hpp).
@@ -47,43 +49,59 @@ def choose_run_dir(places, wanted, run_id):
 
 class RunDir:
     """
-    Holds a run directory for the life of a run.
+    Holds a run directory for the life of a run: one that it makes, an empty one, or one of an earlier run.
     Owns: the lock that makes it this launcher's, and the link by which build/runs leads to a directory elsewhere.
-    Errors: LaunchError when another run lives there (RUN_IN_USE), or it cannot be made or is another user's.
+    Errors: LaunchError when it holds anything else (USAGE), when another run lives there (RUN_IN_USE), or it cannot be made or is
+    another user's. Then nothing in it was touched.
     """
 
-    def __init__(self, places, folder, group_readable=False):
+    def __init__(self, places, folder, account=None):
         self.path = folder
-        self._make(folder, 0o710 if group_readable else 0o700)
         try:
-            self._lock = os.open(folder / "launcher.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            if folder.parent == short_runs_folder():
+                own_folder_in_tmp(folder.parent)
+            made = self._make(folder)
+            with opened_folder(folder) as inside:
+                self._take(folder, inside, made, account)
         except OSError as problem:
             raise LaunchError(f"the run directory '{folder}' cannot be written ({problem.strerror})",
                               "Choose another with --run-dir", ExitCode.CANNOT_WRITE) from problem
+        self._link_from(places.runs)
+
+    @staticmethod
+    def _make(folder):
+        """True when it was not there."""
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(mode=0o700)
+        except FileExistsError:
+            return False
+        return True
+
+    def _take(self, folder, inside, made, account):
+        facts = os.fstat(inside)
+        if facts.st_uid != os.getuid():
+            raise LaunchError(f"the run directory '{folder}' belongs to another user (uid {facts.st_uid})",
+                              "Choose another with --run-dir", ExitCode.NOT_PERMITTED)
+        require_ours(folder, inside)
+        if facts.st_mode & 0o022 and not made:
+            raise LaunchError(f"other users may write to --run-dir '{folder}' (mode {stat.S_IMODE(facts.st_mode):04o})",
+                              f"Give a folder that is not there yet, such as {folder / 'run'}", ExitCode.USAGE)
+        self._lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600, dir_fd=inside)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._lock)
             raise LaunchError(f"a run lives in '{folder}' already", "Choose another --run-dir, or end that run: "
                               f"./launch/offramp stop --run-dir {folder}", ExitCode.RUN_IN_USE) from None
+        if account:     # whose sockets are in it
+            os.fchown(inside, -1, account.gid)
+            os.fchmod(inside, 0o710)
         for name in OF_AN_EARLIER_RUN:
-            (folder / name).unlink(missing_ok=True)
-        (folder / "logs").mkdir(exist_ok=True)
-        self._link_from(places.runs)
-
-    @staticmethod
-    def _make(folder, mode):
-        try:
-            if folder.parent == short_runs_folder():
-                own_folder_in_tmp(folder.parent)
-            folder.mkdir(parents=True, exist_ok=True)
-            if folder.stat().st_uid != os.getuid():
-                raise LaunchError(f"the run directory '{folder}' belongs to another user (uid {folder.stat().st_uid})",
-                                  "Choose another with --run-dir", ExitCode.NOT_PERMITTED)
-            folder.chmod(mode)
-        except OSError as problem:
-            raise LaunchError(f"the run directory '{folder}' cannot be made ({problem.strerror})",
-                              "Choose another with --run-dir", ExitCode.CANNOT_WRITE) from problem
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=inside)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir("logs", 0o700, dir_fd=inside)
 
     def _link_from(self, runs):
         with contextlib.suppress(OSError):
@@ -98,6 +116,28 @@ class RunDir:
 
     def log(self, name):
         return self.path / "logs" / f"{name}.log"
+
+
+@contextlib.contextmanager
+def opened_folder(folder):
+    """A descriptor of the folder that is there now, whatever its name leads to later."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def require_ours(folder, inside):
+    """Errors: LaunchError (USAGE) where the folder holds anything, and no launcher's lock."""
+    names = os.listdir(inside)
+    if LOCK in names:
+        facts = os.stat(LOCK, dir_fd=inside, follow_symlinks=False)
+        if stat.S_ISREG(facts.st_mode) and facts.st_uid == os.getuid():
+            return
+    if names:
+        raise LaunchError(f"--run-dir '{folder}' is not a run's directory: it holds {len(names)} other things, such as '{min(names)}'",
+                          f"Give a folder that is not there yet, such as {folder / 'run'}, an empty one, or one of an earlier run", ExitCode.USAGE)
 
 
 def own_folder_in_tmp(folder):

@@ -3,9 +3,12 @@
 import json
 import pathlib
 
-from offramp_launch.exit_code import signal_name
+from offramp_launch.exit_code import ExitCode, signal_name
 
 SHOWN_SKIPPED = 20
+# A command that ends so before anything was done ends so again: the setting, the input or the machine has to be mended.
+WOULD_END_THE_SAME_WAY = (ExitCode.USAGE, ExitCode.BAD_INPUT, ExitCode.NO_INPUT, ExitCode.PROTOCOL, ExitCode.NOT_PERMITTED, ExitCode.CONFIG,
+                          ExitCode.DEVICE_UNSUPPORTED, ExitCode.RUN_IN_USE)
 
 
 def merge(producer_summary, records):
@@ -49,8 +52,8 @@ def write(run_dir, producer_status, producer_cpu_seconds, run_id, records, exit_
     return whole
 
 
-def tell(summary, unit, output, again):
-    """The summary as lines for a reader."""
+def tell(summary, unit, output, go_on):
+    """The summary as lines for a reader. `go_on`: the command that makes what is left of the run."""
     lines = [f"Run {summary['run_id']} " + ("ended" if summary["exit"] == 0 else f"ended with exit code {summary['exit']}")]
     samples, batches = _counts(summary.get("samples")), _counts(summary.get("batches"))
     if summary.get("incomplete"):
@@ -87,8 +90,17 @@ def tell(summary, unit, output, again):
     if output and pathlib.Path(output).exists():
         lines.append(f"  outputs    {output}")
     lines.append(f"  summary    {summary['run_dir']}/summary.json, logs in {summary['run_dir']}/logs/")
-    lines.append(f"  again      {again}")
+    if leaves_work(summary):
+        lines.append(f"  go on      {go_on}")
     return "\n".join(lines)
+
+
+def leaves_work(summary):
+    """True where the same command with --resume makes more of the run: something is left, and no setting has to be mended first."""
+    samples = _counts(summary.get("samples"))
+    if summary["exit"] == ExitCode.OK:
+        return bool(samples.get("dropped_when_full"))
+    return summary["exit"] not in WOULD_END_THE_SAME_WAY or bool(samples.get("released") or samples.get("done_before"))
 
 
 def _counts(value):

@@ -73,7 +73,8 @@ class Supervisor:
         self._draining = False
         self._abandoned = False
         self._stories = StoryTeller(plan.run_dir.path)
-        self._seats = Seats(self, lambda name: self._spawn(name, plan.consumer, plan.account), plan.run_dir.log, self._selector,
+        identity = plan.account.of_consumers() if plan.account else {}
+        self._seats = Seats(self, lambda name: self._spawn(name, plan.consumer, identity), plan.run_dir.log, self._selector,
                             self._timers, display, self._stories)
         self._told = None       # by a producer that died after its account: what it was about to end with
         self.failure = None     # LaunchError: why the launcher itself stopped the run
@@ -120,13 +121,14 @@ class Supervisor:
         self._seek_hold()
 
     def _start_producer(self, more):
-        self._producer = self._spawn("producer", [*self._plan.producer, *more], None)
+        identity = self._plan.account.of_the_producer() if self._plan.account else {}
+        self._producer = self._spawn("producer", [*self._plan.producer, *more], identity)
         self._producer_pids.append(self._producer.pid)
         self._selector.register(self._producer.pidfd, selectors.EVENT_READ, self._on_producer_end)
 
-    def _spawn(self, name, argv, account):
+    def _spawn(self, name, argv, identity):
         return Child(name, [*argv, "--lifeline-fd", str(self._lifeline_read)], self._plan.run_dir.log(name),
-                     (self._lifeline_read, *self._plan.kept_open), account)
+                     (self._lifeline_read, *self._plan.kept_open), **identity)
 
     def _alive(self):
         return [child for child in (self._producer, *self._seats.children()) if child and child.status is None]

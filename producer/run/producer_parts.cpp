@@ -12,6 +12,7 @@
 #include "producer/models/model_file.hpp"
 #include "producer/models/model_library.hpp"
 #include "producer/run/producer_run.hpp"
+#include "producer/run/results_apart.hpp"
 #include "producer/rungs/make_egress.hpp"
 #include "producer/sources/source_part.hpp"
 
@@ -82,6 +83,7 @@ void ProducerRun::open_source() {
                                  .model_takes_images = input.kind == InputKind::Image,
                                  .parts = input.parts}),
                       config_);
+    require_results_apart(config_, *source_);
     spdlog::info("source: {}", source_->description());
 }
 

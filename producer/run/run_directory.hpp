@@ -7,7 +7,8 @@
 namespace offramp {
 
 // Holds a run's directory for one producer: made with mode 0700 (0710 for consumers of another user) when it is not there, and locked.
-// Errors: RunInUse when a producer has it; CannotWrite; NotPermitted when it belongs to another user.
+// Errors: ConfigError (Usage) when it holds anything and no run's lock: then nothing in it was touched; RunInUse when a producer has it;
+// CannotWrite; NotPermitted when it belongs to another user.
 class RunDirectory {
  public:
     // What an earlier run left in it: removed, or kept because this producer takes that run over.

@@ -62,6 +62,14 @@ class PictureSource final : public BatchSource {
     std::string_view key(std::uint64_t item) const override { return pictures_->key(item); }
     std::size_t max_key_bytes() const override { return max_key_bytes_; }
     std::string origin(std::uint64_t item) const override { return pictures_->origin(item); }
+    std::string file(std::uint64_t item) const override {
+        try {
+            PicturePlace place = pictures_->place(item);
+            return place.bytes ? std::string() : std::move(place.path);
+        } catch (const UnreadableItem&) {
+            return {};     // it is skipped with this reason when its turn comes
+        }
+    }
     std::uint64_t note_hash(std::uint64_t item) const override { return pictures_->columns_hash(item); }
     void load(std::uint64_t item, std::span<std::byte> row) override {
         decoders_.borrow()->decode_file(pictures_->place(item), frame_, row);

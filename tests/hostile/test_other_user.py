@@ -5,6 +5,7 @@ and write none. Real users, so it takes root.
 
 import os
 import pathlib
+import pwd
 import signal
 import struct
 import subprocess
@@ -24,6 +25,12 @@ ON_OBJECTS = ("read", "write", "truncate", "unlink", "rename", "chmod", "map_for
 
 def objects(run_id):
     return [f"/dev/shm/{name}" for name in os.listdir("/dev/shm") if name.startswith(f"offramp-{run_id}-")]
+
+
+def groups_of(pid):
+    """Those by which the kernel decides, and those that come beside."""
+    lines = dict(line.split(":", 1) for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines())
+    return {*lines["Gid"].split(), *lines["Groups"].split()}
 
 
 def can_reach(path, uid):
@@ -142,14 +149,19 @@ class ConsumerUser(unittest.TestCase):
             run.start()
             consumers = run.until(lambda: [consumer["pid"] for consumer in run.status().get("consumers", [])
                                            if run.status().get("done_samples", 0) > 0], "consumers at work")
+            own_group = str(pwd.getpwuid(NOBODY).pw_gid)
             for pid in consumers:
                 self.assertEqual(os.stat(f"/proc/{pid}").st_uid, NOBODY)
+                self.assertEqual(groups_of(pid), {own_group}, "and none of the launcher's")
             run_id = run.status()["run_id"]
             spans = [path for path in objects(run_id) if path.rpartition(".")[2][0] == "s"]
             others = [path for path in objects(run_id) if path.rpartition(".")[2] in ("ledger", "lock")]
             cells = [path for path in objects(run_id) if path.endswith(".cells")]
             self.assertTrue(spans and len(others) == 2 and len(cells) == 1, objects(run_id))
-            as_consumer = {"groups": [os.getegid()]}      # as the launch script starts them
+            as_consumer = {"groups": [int(own_group)]}      # as the launch script starts them
+            of_the_launcher = run.folder / "of-the-launchers-group"
+            of_the_launcher.touch()
+            of_the_launcher.chmod(0o640)
             # What a consumer needs, it may: the rest of this test would hold of anyone else.
             said = attempts(NOBODY, [f"read={path}" for path in spans + others] + [f"write={cells[0]}", f"read={run.run_dir}/endpoint",
                                      f"connect={run.run_dir}/work-1.sock", f"connect={run.run_dir}/free-1.sock"], **as_consumer)
@@ -158,7 +170,7 @@ class ConsumerUser(unittest.TestCase):
                      for action in ("write", "truncate", "unlink", "rename", "chmod", "map_for_writing", "open_again_for_writing")]
             words += [f"{action}={path}" for path in cells for action in ("unlink", "rename", "chmod")]
             words += [f"{action}={run.run_dir}/{name}" for name in ("work-1.sock", "free-1.sock", "endpoint") for action in ("unlink", "rename")]
-            words += [f"connect={run.run_dir}/control.sock", f"create={run.run_dir}/x", f"kill={run.launcher.pid}"]
+            words += [f"connect={run.run_dir}/control.sock", f"create={run.run_dir}/x", f"kill={run.launcher.pid}", f"read={of_the_launcher}"]
             said = attempts(NOBODY, words, **as_consumer)
             self.assertEqual({word: answer for word, answer in said.items() if answer not in REFUSALS}, {})
             # And a third user nothing at all.

@@ -22,7 +22,7 @@ def parse(argv):
     flags, rest = {}, list(argv)
     while rest:
         name = rest.pop(0).removeprefix("--")
-        if name in ("print-config", "sweep", "finish", "adopt"):
+        if name in ("print-config", "sweep", "finish", "adopt", "resume"):
             flags[name] = True
         elif name in KNOWN:
             flags[name] = rest.pop(0)
@@ -48,7 +48,7 @@ class Puppet:
         self._run_dir = flags["run-dir"]
         self._test = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._test.connect(os.environ["PUPPET_SOCKET"])
-        self._say({"role": role, "pid": os.getpid(), "argv": argv, "uid": os.getuid()})
+        self._say({"role": role, "pid": os.getpid(), "argv": argv, "uid": os.getuid(), "groups": [os.getgid(), *os.getgroups()]})
         self._selector = selectors.DefaultSelector()
         self._lifeline = int(flags["lifeline-fd"])
         self._inbox, wakeup = socket.socketpair()

@@ -26,7 +26,7 @@ class Puppet:
         connection.settimeout(WATCHDOG_SECONDS)
         self._file = connection.makefile("rb")
         hello = self.hear()
-        self.role, self.pid, self.argv, self.uid = hello["role"], hello["pid"], hello["argv"], hello["uid"]
+        self.role, self.pid, self.argv, self.uid, self.groups = (hello[name] for name in ("role", "pid", "argv", "uid", "groups"))
         assert self.hear() == {"ready": True}
 
     def hear(self):

@@ -141,13 +141,75 @@ class RunDirTest(unittest.TestCase):
         run = self.make_run("again")
         for name in run_dir.OF_AN_EARLIER_RUN:
             (run / name).touch()
+        (run / run_dir.LOCK).touch()
         (run / "output").mkdir()
         held = run_dir.RunDir(self.places, run)
         self.addCleanup(os.close, held._lock)
         self.assertEqual({"launcher.lock", "logs", "output"}, {path.name for path in run.iterdir()})
 
+    def test_only_what_is_absent_empty_or_a_runs_own_is_taken(self):
+        empty = self.folder / "empty"
+        empty.mkdir(mode=0o755)
+        for folder, mode in ((empty, 0o755), (self.folder / "absent" / "below", 0o700), (empty, 0o755)):
+            held = run_dir.RunDir(self.places, folder)
+            self.assertEqual(mode, folder.stat().st_mode & 0o777, "only of what it made")
+            os.close(held._lock)
+        trap = self.folder / "trap"
+        trap.mkdir()
+        (trap / run_dir.LOCK).symlink_to(self.folder / "elsewhere")
+        open_to_all = self.folder / "open"
+        open_to_all.mkdir()
+        open_to_all.chmod(0o1777)
+        for folder in (trap, open_to_all):
+            with self.assertRaises(LaunchError) as refused:
+                run_dir.RunDir(self.places, folder)
+            self.assertEqual(ExitCode.USAGE, refused.exception.code)
+            self.assertIn(f"such as {folder / 'run'}", str(refused.exception))
+        self.assertFalse((self.folder / "elsewhere").exists())
+        self.assertEqual([], os.listdir(open_to_all))
+        self.assertEqual(0o1777, open_to_all.stat().st_mode & 0o7777)
+
     def test_run_ids_are_what_the_programs_accept(self):
         self.assertRegex(run_dir.new_run_id(), r"^[A-Za-z0-9._-]{1,48}$")
+
+
+class ApartTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(dir="/tmp")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.input = self.folder / "photos"
+        (self.input / "2024").mkdir(parents=True)
+
+    def refused(self, output, processor="mask-png", source=None):
+        try:
+            run_command.require_apart(str(output), {"input": str(source or self.input), "processor": processor})
+        except LaunchError as problem:
+            self.assertEqual(ExitCode.USAGE, problem.code)
+            return True
+        return False
+
+    def test_results_lie_neither_in_the_input_nor_beyond_a_link_to_it(self):
+        (self.folder / "link").symlink_to(self.input)
+        for output in (self.input, self.input / "masks", self.input / "2024", self.folder / "link", self.folder / "link" / "new", self.input / "x" / ".."):
+            self.assertTrue(self.refused(output), output)
+        for output in (self.folder, self.folder / "photos-masks", self.folder / "masks", self.input / ".."):
+            self.assertFalse(self.refused(output), output)
+
+    def test_each_of_several_processors_has_a_folder(self):
+        results = self.folder / "cut-out"
+        results.mkdir()
+        self.assertTrue(self.refused(self.folder, "cut-out,records", results))
+        self.assertTrue(self.refused(self.folder, "records,cut-out", self.folder), "the folder above is the input")
+        self.assertFalse(self.refused(self.folder, "cut-out", results))
+        self.assertFalse(self.refused(self.folder, "mask-png,records", results))
+        (self.folder / "out").mkdir()
+        (self.folder / "out" / "mask-png").symlink_to(self.input)
+        self.assertTrue(self.refused(self.folder / "out", "mask-png,records"))
+
+    def test_files_and_lists_are_left_to_the_producer(self):
+        (self.folder / "a.png").touch()
+        self.assertFalse(self.refused(self.folder, source=self.folder / "a.png"))
 
 
 class LogFollowerTest(unittest.TestCase):
@@ -198,6 +260,14 @@ class SummaryTest(unittest.TestCase):
         self.assertIn("7 images found no free slab: /r/dropped.jsonl lists them, --resume makes them", told)
         self.assertIn("9 images waited on the disk", told)
         self.assertNotIn("slab", summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {}}, "images", "", "x"))
+
+    def test_a_command_to_go_on_with_stands_only_where_it_makes_more(self):
+        for exit_code, samples, goes_on in (
+                (130, {"released": 3}, True), (130, {}, True), (73, {}, True), (84, {"released": 3}, True), (137, None, True), (1, None, True),
+                (64, {}, False), (65, None, False), (66, None, False), (78, None, False), (83, None, False), (65, {"released": 3}, True),
+                (64, {"done_before": 3}, True), (0, {"released": 8}, False), (0, {"released": 8, "dropped_when_full": 1}, True)):
+            run = {"run_id": "r", "run_dir": "/r", "exit": exit_code, **({"incomplete": True} if samples is None else {"samples": samples})}
+            self.assertEqual(goes_on, "  go on      offramp --resume" in summary.tell(run, "images", "", "offramp --resume"), run)
 
     def test_random_weights_are_loud(self):
         run = {"run_id": "r", "run_dir": "/r", "exit": 0}

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import unittest
 
-from stage import WATCHDOG_SECONDS, Stage, kill, until, wait_until_gone
+from stage import OFFRAMP, WATCHDOG_SECONDS, Stage, kill, until, wait_until_gone
 
 
 class RunTest(unittest.TestCase):
@@ -136,6 +136,48 @@ class RunTest(unittest.TestCase):
         self.assertIn("producer: warning: no weights were given", said)
         self.assertNotIn("all is well", said)
 
+    def test_what_is_left_of_a_run_is_made_by_the_command_at_its_end(self):
+        output = str(self.stage.folder / "of two words")
+        launcher, producer, consumers = self.stage.start_run(1, "--output", output)
+        said = self.stage.end(launcher, producer, consumers, code=130)
+        self.assertIn(f"  go on      {OFFRAMP} run --consumers 1 --output '{output}' --resume\n", said)
+
+    def test_a_run_without_an_output_of_its_own_goes_on_by_its_directory(self):
+        launcher, producer, consumers = self.stage.start_run(1, "--run-id", "this-one")
+        said = self.stage.end(launcher, producer, consumers, code=73)
+        self.assertIn(f"  go on      {OFFRAMP} run --consumers 1 --run-dir {producer.flag('--run-dir')} --resume\n", said)
+        self.assertEqual("this-one", producer.flag("--run-id"))
+
+    def test_nothing_goes_on_after_a_wrong_setting_nor_after_a_complete_run(self):
+        for code, summary in ((64, None), (66, None), (0, {"samples": {"released": 8}})):
+            launcher, producer, consumers = self.stage.start_run(1)
+            orders = {"summary": summary} if summary else {}
+            self.assertNotIn("--resume", self.stage.end(launcher, producer, consumers, code=code, **orders))
+
+    def test_a_folder_of_the_users_own_is_no_run_directory_and_stays_as_it_is(self):
+        folder = self.stage.folder / "mine"
+        folder.mkdir(mode=0o755)
+        (folder / "logs").mkdir()
+        for name in ("config.json", "summary.json", "status.json", "logs/producer.log"):
+            (folder / name).write_text("mine")
+        code, said = self.stage.call("run", "--run-dir", str(folder))
+        self.assertEqual(64, code, said)
+        self.assertIn("is not a run's directory", said)
+        self.assertEqual(["config.json", "logs", "logs/producer.log", "status.json", "summary.json"],
+                         sorted(str(path.relative_to(folder)) for path in folder.rglob("*")))
+        self.assertEqual({"mine"}, {path.read_text() for path in folder.rglob("*") if path.is_file()})
+        self.assertEqual(0o755, folder.stat().st_mode & 0o777)
+
+    def test_results_among_their_input_are_refused_before_anything_is_made(self):
+        pictures = self.stage.folder / "pictures"
+        pictures.mkdir()
+        for output in (pictures, pictures / "masks", pictures / "a" / ".." / "masks"):
+            code, said = self.stage.call("run", "--input", str(pictures), "--output", str(output), "--run-dir", str(self.stage.folder / "run"))
+            self.assertEqual(64, code, said)
+            self.assertIn("results could replace what they are made from", said)
+        self.assertEqual([], os.listdir(pictures))
+        self.assertFalse((self.stage.folder / "run").exists())
+
     @unittest.skipUnless(os.geteuid() == 0, "only root may start programs as another user")
     def test_consumers_run_as_their_own_user(self):
         nobody = pwd.getpwnam("nobody")
@@ -147,6 +189,9 @@ class RunTest(unittest.TestCase):
             self.skipTest("another user can read neither this folder nor this Python")
         launcher, producer, consumers = self.stage.start_run(1, "--consumer-user", "nobody")
         self.assertEqual((0, nobody.pw_uid), (producer.uid, consumers[0].uid))
+        self.assertEqual([nobody.pw_gid], consumers[0].groups, "and not the launcher's, to which other files are open")
+        self.assertEqual(nobody.pw_gid, producer.groups[0], "whose files they are to read")
+        self.assertEqual(nobody.pw_gid, os.stat(producer.flag("--run-dir")).st_gid)
         self.assertEqual(nobody.pw_uid, os.stat(producer.flag("--output")).st_uid)
         self.assertEqual(0o710, os.stat(producer.flag("--run-dir")).st_mode & 0o777)
         self.stage.end(launcher, producer, consumers)

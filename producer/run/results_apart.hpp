@@ -1,0 +1,13 @@
+#pragma once
+
+#include "common/config/run_config.hpp"
+#include "producer/sources/batch_source.hpp"
+
+namespace offramp {
+
+// Looks whether a result would have the name of a file that the run reads, by the names alone: results of an item are KEY.SOMETHING in the
+// output folder (with several processors, in the folder of each). Cheap where no item lies in there. `config` is resolved.
+// Errors: ConfigError naming both.
+void require_results_apart(const RunConfig& config, const BatchSource& source);
+
+}  // namespace offramp
