@@ -81,17 +81,22 @@ std::uint64_t ProducerRun::sourced_by_former() const {
     return former_.items_through - (manifest_->items_before() - behind);
 }
 
-// What the dead producer had accepted and not written into the manifest yet: everything before the frontier that is not in flight.
-// Items that could not be read and those that were given up are none of it, and which they were nobody knows any more: with such, it
-// stays unwritten, and a later --resume makes it again to no effect.
+// What the dead producer had accepted and not written into the manifest yet: everything before the frontier that waits neither in memory
+// nor on the disk. That is so only if everything else was completed, which the account tells: items that could not be read, were dropped
+// or were given up are none of it, and which they were nobody knows any more. With such, it stays unwritten, and a later --resume
+// makes it again to no effect: the manifest may lag behind the outputs, and never leads.
 void ProducerRun::note_completed_by_former() {
-    if (!manifest_ || former_.holes > 0 || former_.given_up.slabs > 0) return;
-    ItemRanges in_flight;
-    for (const PublishedSlab& slab : in_flight_)
-        for (const ItemRange& range : slab.items) in_flight.add(range);
+    if (!manifest_) return;
+    ItemRanges waiting;
+    const auto note_waiting = [&waiting](const PublishedSlab& slab) {
+        for (const ItemRange& range : slab.items) waiting.add(range);
+    };
+    for (const PublishedSlab& slab : in_flight_) note_waiting(slab);
+    for (const SpilledSlab& slab : spilled_) note_waiting(slab.published);
+    if (sourced_before_ != former_.completed.samples + waiting.items()) return;
     PublishedSlab completed;
     std::uint64_t from = 0;
-    for (const ItemRange& range : in_flight.list()) {
+    for (const ItemRange& range : waiting.list()) {
         if (range.begin > from) completed.items.push_back({from, range.begin});
         from = range.end;
     }

@@ -1,4 +1,5 @@
-"""Random histories: one to three deaths at random failpoints, at random times, of random kinds, in one run. All of it follows from a seed.
+"""Random histories: one to three deaths at random failpoints, at random times, of random kinds, in one run with a random --when-full. All of
+it follows from a seed.
 
     python3 -m tests.crash.histories [--count 300] [--seed N] [--jobs 2]
 """
@@ -9,7 +10,7 @@ import random
 import sys
 import time
 
-from tests.crash.crash_run import DEATHS, CrashRun, Order, failpoints_of_the_sources, undisturbed
+from tests.crash.crash_run import DEATHS, WHEN_FULL, CrashRun, Order, failpoints_of_the_sources, undisturbed
 from tests.crash.matrix import ELSEWHERE, LAUNCHER, ends_the_run
 
 MOST_DEATHS = 3
@@ -17,24 +18,25 @@ LATEST = 12     # how often a failpoint is passed before the death, at most
 
 
 def history(seed):
-    """The deaths of one history. At most one is the launcher's."""
+    """One history's --when-full, and its deaths. At most one is the launcher's."""
     draw = random.Random(seed)
+    when_full = draw.choice(sorted(WHEN_FULL))
     names = sorted(set(failpoints_of_the_sources()) - set(ELSEWHERE))
     orders = [Order(name, draw.choice(DEATHS), draw.randint(1, LATEST)) for name in draw.sample(names, draw.randint(1, MOST_DEATHS))]
     if draw.random() < 0.1:
         orders[-1] = Order(orders[-1].name, LAUNCHER, orders[-1].nth)
-    return orders
+    return when_full, orders
 
 
 def check(seed, expected):
     """Runs a history; when the launcher died, once more for the rest. What is wrong with it, or an empty text."""
-    orders = history(seed)
-    with CrashRun(*orders) as crash:
+    when_full, orders = history(seed)
+    with CrashRun(*orders, when_full=when_full) as crash:
         code = crash.finish()
         if any(ends_the_run(order) and crash.reached(order) for order in orders):
             code = crash.resume()
         wrong = crash.wrong(code, expected)
-        return "; ".join(wrong) + f"\nseed {seed}: {', '.join(map(str, orders))}\n{crash.run.said()}" if wrong else ""
+        return "; ".join(wrong) + f"\nseed {seed}: {when_full}, {', '.join(map(str, orders))}\n{crash.run.said()}" if wrong else ""
 
 
 def check_all(count, first_seed, jobs, tell=lambda text: None):

@@ -11,18 +11,20 @@ JOBS = 3     # runs at a time; a core waits for a third of one
 HISTORIES = int(os.environ.get("OFFRAMP_CRASH_HISTORIES", "300"))
 
 
-class Crashes(unittest.TestCase):
+class MatrixCase(unittest.TestCase):
     maxDiff = None
 
-    def test_every_cell_of_the_matrix(self):
-        expected, cells = undisturbed(), matrix.cells()
+    def check(self, cells):
+        expected = undisturbed()
         with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
             results = dict(zip(cells, pool.map(lambda cell: matrix.check(cell, expected), cells)))
         print("\n" + matrix.table(results), flush=True)
         self.assertEqual({}, {f"{cell.failpoint} {cell.action}": wrong for cell, wrong in results.items() if wrong})
 
-    def test_random_histories(self):
-        self.assertEqual({}, histories.check_all(HISTORIES, first_seed=1, jobs=JOBS))
+
+class Matrix(MatrixCase):
+    def test_every_cell(self):
+        self.check(matrix.cells())
 
     def test_a_failpoint_that_nobody_passes_is_a_failed_cell(self):
         cell = matrix.Cell("nowhere.at_all", "producer", "kill")
@@ -30,8 +32,23 @@ class Crashes(unittest.TestCase):
 
     def test_exceptions_are_failpoints_of_the_sources(self):
         names = failpoints_of_the_sources()
-        for name in (*matrix.SETTING_UP, *matrix.ONCE_A_PROCESS, *matrix.ELSEWHERE):
+        for name in (*matrix.SETTING_UP, *matrix.ONCE_A_PROCESS, *matrix.ELSEWHERE, *matrix.OF_A_SPILL):
             self.assertIn(name, names)
+
+
+class WhenFull(MatrixCase):
+    def test_every_cell_of_a_run_that_drops(self):
+        self.check(matrix.cells(when_full="drop-newest", actions=matrix.FEWER_ACTIONS))
+
+    def test_every_cell_of_a_run_that_spills(self):
+        self.check(matrix.cells(when_full="spill", actions=matrix.FEWER_ACTIONS))
+
+
+class Histories(unittest.TestCase):
+    maxDiff = None
+
+    def test_random_histories(self):
+        self.assertEqual({}, histories.check_all(HISTORIES, first_seed=1, jobs=JOBS))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """A producer that dies is followed by another one that takes over: nothing is missing, nothing twice, nothing left behind."""
 
-import json
 import os
 import signal
 import unittest
 
+from tests.support.done_items import items_of_manifest
 from tests.support.gate import Gate
 from tests.support.launched_run import LaunchedRun
 from tests.support.real_run import RealRun, kill, shared_memory
@@ -12,15 +12,6 @@ from tests.support.real_run import RealRun, kill, shared_memory
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--batches", "40", "--slabs", "4",
         "--status-seconds", "0.02", "--log-level", "info")
 SAMPLES = 160
-
-
-def done_in_manifest(run):
-    """Items that the output folder's manifest holds."""
-    try:
-        lines = (run.output / ".offramp-manifest").read_text().splitlines()[1:]
-    except OSError:
-        return 0
-    return len({item for line in lines for begin, end in json.loads(line)["done"] for item in range(begin, end)})
 
 
 def undisturbed(*flags):
@@ -88,7 +79,7 @@ class Restart(unittest.TestCase):
         self.assertEqual(summary["samples"]["quarantined"], 0)
         self.assertEqual(summary["producers"], producers)
         self.assertTrue(summary["conserved"])
-        self.assertEqual(done_in_manifest(run), samples, "also what a dead producer had not written there")
+        self.assertEqual(len(items_of_manifest(run.output)), samples, "also what a dead producer had not written there")
         run.finish_outputs()
         self.assertEqual(run.files(), self.wanted if wanted is None else wanted, run.logs())
         return summary
@@ -219,7 +210,7 @@ class Restart(unittest.TestCase):
             consumer = run.start_gated_consumer()
             run.gate.let(10)
             run.until(lambda: run.status().get("released_samples") == 40, "ten slabs done")
-            run.until(lambda: done_in_manifest(run) == 40, "the manifest written")
+            run.until(lambda: len(items_of_manifest(run.output)) == 40, "the manifest written")
             for child in (run.producer, consumer):
                 kill(child)
                 run.wait(child)

@@ -5,6 +5,8 @@ import json
 import signal
 import unittest
 
+from tests.support.done_items import items_of_manifest, led_by_the_manifest
+from tests.support.gate import Gate
 from tests.support.real_run import BIN, SANITIZER, RealRun, kill, shared_memory, undisturbed
 from tests.support.small_disk import small_disk
 
@@ -70,6 +72,58 @@ class WhenFull(unittest.TestCase):
             self.assertEqual(code, 0, run.logs())
             self.assertEqual((summary["samples"]["done_before"], summary["samples"]["released"]), (IN_THE_POOL, SAMPLES - IN_THE_POOL))
             self.assertEqual(run.files(), self.wanted)
+
+    def test_what_was_dropped_is_not_done_when_another_producer_takes_over(self):
+        """The first producer drops, publishes behind that, and dies: what it dropped lies before the place where the next one goes on."""
+        flags = (*COPY, "--batches", "20000", "--copy-bytes", "16KiB")   # so many that some are left when the first drops are seen
+        with RealRun(*flags, "--when-full", "drop-newest", "--log-level", "info") as run, Gate(run.folder) as gate:
+            run.environment |= gate.environment
+            run.start_producer()
+            run.start_consumer(faulty=True)
+            gate.entered()
+            self.until_status(run, "drops", lambda status: status["dropped_samples"] > 0)
+            kill(run.producer, signal.SIGSTOP)   # so that input is left when slabs come back
+            gate.let(1)
+            gate.entered()
+            kill(run.producer, signal.SIGCONT)
+            self.until_status(run, "slabs that came back", lambda status: status["released_samples"] > 0)
+            gate.let(5)
+            self.until_status(run, "what was published behind the drops", lambda status: status["released_samples"] > IN_THE_POOL)
+            self.take_over(run)
+            gate.open()
+            self.assertEqual(run.wait(run.producer), 0, run.logs())
+            run.wait_for_consumers()
+            run.finish_outputs()
+            self.assertGreater(run.summary()["samples"]["dropped"], 0)
+            self.assertEqual(led_by_the_manifest(run.output), [], "the manifest says that they are done, and nobody made them")
+            self.resume(run, undisturbed(*flags))
+
+    def test_what_was_spilled_is_not_done_when_everything_dies(self):
+        with RealRun(*COPY, "--when-full", "spill", "--log-level", "info") as run:
+            self.spill_everything(run)
+            self.take_over(run)
+            self.until_status(run, "the disk's slabs in the new one's account",
+                              lambda status: status["producers"] == 2 and status["spilled_samples"] >= SAMPLES - IN_THE_POOL)
+            kill(run.producer)
+            self.assertEqual(run.wait(run.producer), -signal.SIGKILL, run.logs())
+            run.sweep()
+            self.assertEqual(items_of_manifest(run.output), set())
+            self.resume(run, self.wanted)
+
+    def take_over(self, run):
+        with run.kept_from_sweeps():
+            kill(run.producer)
+            self.assertEqual(run.wait(run.producer), -signal.SIGKILL, run.logs())
+            run.start_producer("--adopt")
+            self.until_status(run, "the new one's account", lambda status: status.get("producers") == 2)
+
+    def resume(self, run, wanted):
+        """Whatever is missing is made by a run that continues this one."""
+        run.consumers.clear()
+        run.flags += ["--resume", "--when-full", "block"]
+        run.start_producer()
+        self.assertEqual(self.deliver(run)[0], 0, run.logs())
+        self.assertEqual(run.files(), wanted)
 
     def spill_everything(self, run):
         run.start_producer()

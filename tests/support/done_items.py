@@ -1,0 +1,26 @@
+"""Which items of a run are done: by its manifest's word, and by the files themselves. The manifest may lag behind the files, never lead."""
+
+import json
+
+
+def items_of_manifest(output):
+    """That the output folder's manifest holds; none without one."""
+    try:
+        lines = (output / ".offramp-manifest").read_text().splitlines()[1:]
+    except OSError:
+        return set()
+    return {item for line in lines for begin, end in json.loads(line)["done"] for item in range(begin, end)}
+
+
+def items_of_checksums(output):
+    """That a run of the processor `checksum` left a line of, once its outputs are put together."""
+    try:
+        lines = (output / "checksums.tsv").read_bytes().splitlines()
+    except OSError:
+        return set()
+    return {int(line.split(b"\t", 1)[0]) for line in lines if not line.startswith((b"#", b"item"))}
+
+
+def led_by_the_manifest(output):
+    """Items that the manifest has and the files have not: they would never be made."""
+    return sorted(items_of_manifest(output) - items_of_checksums(output))
