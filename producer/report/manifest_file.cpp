@@ -25,6 +25,8 @@ using nlohmann::json;
 
 constexpr std::uint64_t kVersion = 1;
 constexpr std::size_t kRangesALine = 1000;
+constexpr std::size_t kNamesALine = 4096;
+constexpr std::size_t kNameDigits = 16;
 constexpr std::string_view kBeforeHash = "{\"xxh3\":\"";
 constexpr std::string_view kAfterHash = "\",";
 constexpr std::size_t kHashDigits = 16;
@@ -58,6 +60,20 @@ bool add_ranges(const json& ranges, std::uint64_t items, ItemRanges& done) {
     return true;
 }
 
+// False, and nothing is added, unless they follow those that are there.
+bool add_names(const json& line, std::vector<std::uint64_t>& names) {
+    if (!line["names"].is_string() || !line.contains("from") || line["from"] != names.size()) return false;
+    const std::string& digits = line["names"].get_ref<const std::string&>();
+    if (digits.size() % kNameDigits != 0) return false;
+    std::vector<std::uint64_t> found(digits.size() / kNameDigits);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+        const char* const begin = digits.data() + i * kNameDigits;
+        if (std::from_chars(begin, begin + kNameDigits, found[i], 16).ptr != begin + kNameDigits) return false;
+    }
+    names.insert(names.end(), found.begin(), found.end());
+    return true;
+}
+
 bool read_header(std::string_view line, Manifest& manifest) {
     const json header = opened(line);
     if (!header.is_object() || !header.contains("manifest") || header["manifest"] != kVersion) return false;
@@ -77,6 +93,16 @@ bool read_header(std::string_view line, Manifest& manifest) {
 std::string Manifest::header_line() const {
     const json header = {{"manifest", kVersion}, {"run", run_id}, {"pid", pid}, {"before", before}, {"identity", identity.facts}};
     return sealed(std::string_view(header.dump(-1, ' ', false, json::error_handler_t::replace)).substr(1));
+}
+
+std::string Manifest::names_lines() const {
+    std::string text;
+    for (std::size_t from = 0; from < names.size(); from += kNamesALine) {
+        std::string body = fmt::format("\"from\":{},\"names\":\"", from);
+        for (std::size_t i = from; i < std::min(from + kNamesALine, names.size()); ++i) body += fmt::format("{:016x}", names[i]);
+        text += sealed(body + "\"}");
+    }
+    return text;
 }
 
 std::uint64_t Manifest::items() const {
@@ -113,18 +139,26 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
     const std::uint64_t items = manifest.items();
     while (!text.empty()) {
         const json line = opened(next_line());
-        if (!line.is_object() || !line.contains("done") || !add_ranges(line["done"], items, manifest.done)) ++manifest.ignored_lines;
+        const bool says_something = line.is_object() && (line.contains("done")    ? add_ranges(line["done"], items, manifest.done)
+                                                         : line.contains("names") ? add_names(line, manifest.names)
+                                                                                  : false);
+        if (!says_something) ++manifest.ignored_lines;
     }
+    if (manifest.names.size() != items) manifest.names.clear();
     return manifest;
 }
 
 std::optional<Manifest> read_manifest(const std::string& path) {
-    const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     if (!file && errno == ENOENT) return std::nullopt;
     const auto fail = [&path] {
         throw SystemError("reading the manifest " + path, errno, "Make it a file that this user may read, or remove it");
     };
     if (!file) fail();
+    struct stat found {};
+    if (::fstat(file.get(), &found) != 0) fail();
+    if (!S_ISREG(found.st_mode))
+        throw SystemError("reading the manifest " + path, EINVAL, "It is not an ordinary file: remove it");
     std::string text;
     std::array<char, 65536> block{};
     for (;;) {

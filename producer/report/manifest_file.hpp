@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "common/slab/item_ranges.hpp"
 #include "producer/report/manifest_identity.hpp"
@@ -13,8 +14,10 @@ namespace offramp {
 // OUTPUT/.offramp-manifest: which items of a run are done, in a form that outlives it. Text, one JSON object a line:
 //
 //   {"xxh3":"HASH","before":0,"identity":{"--batch":"8",...,"items":"1000"},"manifest":1,"pid":N,"run":"ID"}   first, only there
+//   {"xxh3":"HASH","from":0,"names":"0123456789abcdef..."}                                     16 digits an item (hashes_of_items())
 //   {"xxh3":"HASH","done":[[0,64],[128,192]]}                                                  any number; items [0, 64) ...
 //
+// By the names a source that grew is known, and which of its items were there (producer/sources/source_order.hpp).
 // HASH is the XXH3 of what follows it on the line. A line that does not bear it out - torn by a death, a full disk or a power cut - says
 // nothing: what it stood for is made again. Lines may repeat items. An item that could not be read is not in it: it is tried again.
 // Version rule: whatever an older reader would misread raises the number; a reader refuses any other.
@@ -23,10 +26,12 @@ struct Manifest {
     std::uint64_t pid = 0;           // of its producer
     std::uint64_t before = 0;        // items that were done when that run began
     ManifestIdentity identity;
+    std::vector<std::uint64_t> names;   // of all items, or none: they have no keys, or a line of them is damaged
     ItemRanges done;
     std::uint64_t ignored_lines = 0;   // that were torn or damaged
 
     std::string header_line() const;
+    std::string names_lines() const;
     std::uint64_t items() const;     // of the source
 };
 
@@ -36,7 +41,7 @@ inline constexpr const char* kManifestName = ".offramp-manifest";
 std::string done_lines(std::span<const ItemRange> ranges);
 
 // Nothing when there is no such file. Errors: Error with BadInput when its first line is none of a manifest of this version; SystemError
-// when it cannot be read. Never follows a symbolic link.
+// when it cannot be read, or is no ordinary file. Never follows a symbolic link.
 std::optional<Manifest> read_manifest(const std::string& path);
 // The same of the bytes of a file; `path` is for errors.
 Manifest parse_manifest(std::string_view text, const std::string& path);

@@ -39,7 +39,7 @@ std::string hash_of_file(const std::string& path) {
 
 // The settings that say what outputs are. Those of a part that is not chosen do not count.
 std::vector<std::string> flags_of(const RunConfig& config) {
-    std::vector<std::string> flags{"source",       "batch",      "model",     "seed",     "precision", "memory-format", "transform",
+    std::vector<std::string> flags{"source",       "model",     "seed",     "precision", "memory-format", "transform",
                                    "output-dtype", "confidence", "processor", "deterministic"};
     if (config.model == "copy")
         flags.insert(flags.end(), {"copy-bytes", "copy-outputs"});
@@ -51,13 +51,21 @@ std::vector<std::string> flags_of(const RunConfig& config) {
     }
     if (config.limit > 0) flags.push_back("limit");
     if (!config.shard.empty()) flags.push_back("shard");
+    // Elsewhere a batch is but how many items go through the model at once.
+    if (config.source == "synthetic" || config.has_processor("checksum")) flags.push_back("batch");
     if (config.source == "synthetic") flags.push_back("synthetic-on");
-    if (config.has_processor("mask-png") || config.has_processor("cut-out")) flags.push_back("png-level");
-    if (config.has_processor("http")) flags.insert(flags.end(), {"http-url", "http-body"});
+    if (config.has_processor("http")) flags.push_back("http-body");
     if (config.has_processor("embeddings-sqlite") || config.has_processor("embeddings-parquet") || config.has_processor("embeddings-postgres"))
         flags.insert(flags.end(), {"normalize", "vector-dtype", "truncate-dim"});
     if (config.has_processor("write")) flags.push_back("write-path");
     return flags;
+}
+
+// What stands behind the '?' may be a key: it counts, and is not to be read anywhere.
+std::string without_secrets(const std::string& url) {
+    const std::size_t query = url.find('?');
+    if (query == std::string::npos) return url;
+    return fmt::format("{}?{:016x}", url.substr(0, query), XXH3_64bits(url.data() + query, url.size() - query));
 }
 
 std::string shown(const std::string& fact, const std::map<std::string, std::string>& facts) {
@@ -74,13 +82,14 @@ ManifestIdentity ManifestIdentity::of(const RunConfig& config, std::uint64_t ite
         const nlohmann::json& value = settings.at(flag);
         identity.facts["--" + flag] = value.is_string() ? value.get<std::string>() : value.dump();
     }
+    if (config.has_processor("http")) identity.facts["--http-url"] = without_secrets(config.http_url);
     // Not the sink, whose address may change, and which may hold a password: consumers know their tables by the marks.
     for (const std::string& contents : config.postgres_contents()) {
         std::string& tables = identity.facts["--sink-table"];
         tables += (tables.empty() ? "" : ", ") + config.postgres_table_of(contents);
     }
-    identity.facts["items"] = std::to_string(items);
-    identity.facts["names of the items"] = source;
+    identity.facts[kItems] = std::to_string(items);
+    identity.facts[kNamesOfItems] = source;
     identity.facts["weights"] = config.weights.empty() ? "" : hash_of_file(config.weights);
     if (is_model_file(config.model)) {
         identity.facts["model file"] = hash_of_file(config.model);

@@ -112,7 +112,7 @@ void ManifestWriter::append(const std::vector<ItemRange>& items) {
 }
 
 void ManifestWriter::write_anew() {
-    const std::string text = manifest_.header_line() + done_lines(manifest_.done.list());
+    const std::string text = manifest_.header_line() + manifest_.names_lines() + done_lines(manifest_.done.list());
     file_.reset();
     WholeFile file(path_, 0644, [this](int problem) { return cannot_write(path_, problem); });
     file.write(text);

@@ -83,6 +83,7 @@ void ProducerRun::open_source() {
                                  .model_takes_images = input.kind == InputKind::Image,
                                  .parts = input.parts}),
                       config_);
+    if (!config_.output.empty() && (config_.resume || config_.adopt)) source_ = in_order_of_former_runs(std::move(source_), config_.output);
     require_results_apart(config_, *source_);
     spdlog::info("source: {}", source_->description());
 }

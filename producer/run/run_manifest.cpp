@@ -2,16 +2,19 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "producer/report/manifest_file.hpp"
 #include "producer/report/manifest_identity.hpp"
 #include "producer/sources/source_fingerprint.hpp"
+#include "producer/sources/source_order.hpp"
 
 namespace offramp {
 namespace {
@@ -25,15 +28,38 @@ const std::string& made_folder(const std::string& folder) {
     return folder;
 }
 
+// All that were there are the first ones of the source.
+bool grew(const Manifest& former, const BatchSource& source) {
+    if (source.items() <= former.items() || (source.max_key_bytes() == 0 && !source.grows_at_its_end())) return false;
+    const auto names = former.identity.facts.find(ManifestIdentity::kNamesOfItems);
+    return names != former.identity.facts.end() && names->second == source_fingerprint(source, former.items());
+}
+
+// Why other names are refused, where that can be told.
+std::string what_is_missing(const Manifest& former, const BatchSource& source) {
+    if (former.names.empty()) return {};
+    std::vector<std::uint64_t> now = hashes_of_items(source);
+    std::sort(now.begin(), now.end());
+    const auto missing = std::count_if(former.names.begin(), former.names.end(),
+                                       [&](std::uint64_t name) { return !std::binary_search(now.begin(), now.end(), name); });
+    if (missing == 0) return {};
+    return fmt::format(". Of its {} items {} {} gone, or called otherwise (an item whose name another one shares now has its extension in its key)",
+                       former.names.size(), missing, missing == 1 ? "is" : "are");
+}
+
 // Says what there is to continue. Errors: ConfigError when the folder's manifest is of other work.
-void check_same_work(const std::optional<Manifest>& former, const ManifestIdentity& identity, const std::string& folder,
+void check_same_work(const std::optional<Manifest>& former, ManifestIdentity identity, const BatchSource& source, const std::string& folder,
                      const std::string& flag) {
     if (!former) {
         spdlog::warn("{}: {} has no manifest of earlier work", flag, folder);
         return;
     }
+    if (grew(*former, source)) {
+        spdlog::info("{}: {} items joined the {} that were there", flag, source.items() - former->items(), former->items());
+        for (const char* fact : {ManifestIdentity::kItems, ManifestIdentity::kNamesOfItems}) identity.facts[fact] = former->identity.facts.at(fact);
+    }
     if (const std::string difference = identity.difference_from(former->identity); !difference.empty())
-        throw ConfigError(flag + ": " + folder + " holds other work, of run " + former->run_id + ": " + difference,
+        throw ConfigError(flag + ": " + folder + " holds other work, of run " + former->run_id + ": " + difference + what_is_missing(*former, source),
                           "Repeat that run's input and settings, give another --output, or leave " + flag + " out to start over");
     if (former->ignored_lines > 0)
         spdlog::warn("{}: {} lines of {}/{} were torn: what they stood for is made again", flag, former->ignored_lines, folder,
@@ -51,7 +77,7 @@ RunManifest::RunManifest(const RunConfig& config, const BatchSource& source, For
     const ManifestIdentity identity = ManifestIdentity::of(config, source.items(), source_fingerprint(source));
     if (former != Former::StartOver) {
         const std::optional<Manifest> found = read_manifest(path);
-        check_same_work(found, identity, config.output, former == Former::TakeOver ? "--adopt" : "--resume");
+        check_same_work(found, identity, source, config.output, former == Former::TakeOver ? "--adopt" : "--resume");
         if (found) {
             done_ = found->done;
             items_before_ = former == Former::TakeOver ? found->before : found->done.items();
@@ -60,8 +86,13 @@ RunManifest::RunManifest(const RunConfig& config, const BatchSource& source, For
     writer_ = std::make_unique<ManifestWriter>(
         path,
         Manifest{.run_id = config.run_id, .pid = static_cast<std::uint64_t>(::getpid()), .before = items_before_, .identity = identity,
-                 .done = done_, .ignored_lines = 0},
+                 .names = hashes_of_items(source), .done = done_, .ignored_lines = 0},
         config.durable ? ManifestWriter::Durability::PowerCut : ManifestWriter::Durability::Process, std::move(on_failure));
+}
+
+std::unique_ptr<BatchSource> in_order_of_former_runs(std::unique_ptr<BatchSource> source, const std::string& folder) {
+    const std::optional<Manifest> former = read_manifest(folder + "/" + kManifestName);
+    return former ? in_former_order(std::move(source), former->names) : std::move(source);
 }
 
 }  // namespace offramp

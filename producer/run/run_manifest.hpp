@@ -19,7 +19,7 @@ namespace offramp {
 //
 // Owns: lock and writer. Thread: completed() from any, the rest from one. Blocks: the constructor and close() on the file system.
 // Errors: the constructor: RunInUse; ConfigError when the folder's manifest is of other input, model or settings than these and
-// --resume was asked for; BadInput when the manifest is damaged; CannotWrite. Later: see ManifestWriter.
+// --resume was asked for (items may have joined); BadInput when the manifest is damaged; CannotWrite. Later: see ManifestWriter.
 class RunManifest {
  public:
     enum class Former {
@@ -27,6 +27,7 @@ class RunManifest {
         Continue,    // and is not
         TakeOver,    // the same, and the earlier run is this very one, whose producer died
     };
+    // `source`: in_order_of_former_runs().
     RunManifest(const RunConfig& config, const BatchSource& source, Former former,
                 std::function<void(std::exception_ptr)> on_failure);
 
@@ -44,5 +45,9 @@ class RunManifest {
     std::uint64_t items_before_ = 0;
     std::unique_ptr<ManifestWriter> writer_;
 };
+
+// The source with its items numbered as the output folder's manifest has them, which is there or not (producer/sources/source_order.hpp):
+// items that joined are the last. Errors: those of read_manifest().
+std::unique_ptr<BatchSource> in_order_of_former_runs(std::unique_ptr<BatchSource> source, const std::string& folder);
 
 }  // namespace offramp

@@ -43,6 +43,8 @@ class BatchSource {
     virtual std::uint64_t note_hash(std::uint64_t) const { return 0; }
     // False: note_hash is 0 for every item, and nobody need ask each.
     virtual bool has_notes() const { return true; }
+    // True where items have no keys, and notes tell what they hold: more of them behind those that were there are known as such.
+    virtual bool grows_at_its_end() const { return false; }
     // What to name in the list of skipped items: the file's path.
     virtual std::string origin(std::uint64_t item) const = 0;
     // The file that an item is, where it is one as a whole; empty otherwise.

@@ -7,8 +7,9 @@
 
 namespace offramp {
 
-std::uint64_t source_hash(const BatchSource& source) {
-    const std::uint64_t items = source.items();
+namespace {
+
+std::uint64_t hash_of_first(const BatchSource& source, std::uint64_t items) {
     XXH64_hash_t hash = XXH3_64bits(&items, sizeof items);
     // Without keys of its own a source's items are named by their numbers.
     if (source.max_key_bytes() > 0)
@@ -21,6 +22,23 @@ std::uint64_t source_hash(const BatchSource& source) {
     return hash;
 }
 
-std::string source_fingerprint(const BatchSource& source) { return fmt::format("{:016x}", source_hash(source)); }
+}  // namespace
+
+std::uint64_t source_hash(const BatchSource& source) { return hash_of_first(source, source.items()); }
+
+std::string source_fingerprint(const BatchSource& source) { return source_fingerprint(source, source.items()); }
+
+std::string source_fingerprint(const BatchSource& source, std::uint64_t items) { return fmt::format("{:016x}", hash_of_first(source, items)); }
+
+std::vector<std::uint64_t> hashes_of_items(const BatchSource& source) {
+    std::vector<std::uint64_t> hashes;
+    if (source.max_key_bytes() == 0) return hashes;
+    hashes.reserve(source.items());
+    for (std::uint64_t item = 0; item < source.items(); ++item) {
+        const std::string_view key = source.key(item);
+        hashes.push_back(XXH3_64bits_withSeed(key.data(), key.size(), source.has_notes() ? source.note_hash(item) : 0));
+    }
+    return hashes;
+}
 
 }  // namespace offramp

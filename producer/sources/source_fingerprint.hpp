@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "producer/sources/batch_source.hpp"
 
@@ -12,5 +13,10 @@ namespace offramp {
 std::uint64_t source_hash(const BatchSource& source);
 // The same in 16 hexadecimal digits.
 std::string source_fingerprint(const BatchSource& source);
+// That of a source which were no more than the first items of this one.
+std::string source_fingerprint(const BatchSource& source, std::uint64_t items);
+
+// A hash of each item's key and note, by which it is known among others; none for a source without keys.
+std::vector<std::uint64_t> hashes_of_items(const BatchSource& source);
 
 }  // namespace offramp

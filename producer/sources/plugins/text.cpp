@@ -47,6 +47,7 @@ class TextSource final : public BatchSource {
             return tokenizer_hash_;     // it is skipped with this reason when its turn comes
         }
     }
+    bool grows_at_its_end() const override { return true; }
     std::string origin(std::uint64_t item) const override { return path_ + " line " + std::to_string(item + 1); }
     void load(std::uint64_t item, std::span<std::byte> row) override {
         lines_.text(item);      // throws where there is none

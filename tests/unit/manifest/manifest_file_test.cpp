@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -15,7 +16,7 @@ namespace {
 using test::ScratchFolder;
 
 Manifest of_run(std::uint64_t items = 1000) {
-    return {.run_id = "the-run", .pid = 42, .before = 7, .identity = {{{"items", std::to_string(items)}, {"--batch", "8"}}}, .done = {}, .ignored_lines = 0};
+    return {.run_id = "the-run", .pid = 42, .before = 7, .identity = {{{"items", std::to_string(items)}, {"--batch", "8"}}}, .names = {}, .done = {}, .ignored_lines = 0};
 }
 
 std::string lines(std::vector<ItemRange> ranges) { return done_lines(ranges); }
@@ -36,6 +37,24 @@ TEST(Manifest, ItsBytesAreFrozen) {
     EXPECT_EQ(of_run().header_line(),
               R"({"xxh3":"31580e6929fce718","before":7,"identity":{"--batch":"8","items":"1000"},"manifest":1,"pid":42,"run":"the-run"})" "\n");
     EXPECT_EQ(lines({{0, 8}, {16, 24}}), R"({"xxh3":"708098c17d080d87","done":[[0,8],[16,24]]})" "\n");
+}
+
+TEST(Manifest, NamesOfItemsAreWholeOrNone) {
+    Manifest written = of_run(10000);
+    for (std::uint64_t i = 0; i < 10000; ++i) written.names.push_back(i * 0x9e3779b97f4a7c15);
+    const std::string names = written.names_lines();
+    EXPECT_EQ(std::count(names.begin(), names.end(), '\n'), 3);
+    const std::string text = written.header_line() + names + lines({{0, 8}});
+    EXPECT_EQ(parse_manifest(text, "file").names, written.names);
+    EXPECT_EQ(parse_manifest(text, "file").ignored_lines, 0U);
+    std::string damaged = text;
+    damaged[written.header_line().size() + names.size() / 2] ^= 1;
+    EXPECT_TRUE(parse_manifest(damaged, "file").names.empty());
+    EXPECT_EQ(parse_manifest(damaged, "file").done.items(), 8U);
+    EXPECT_TRUE(parse_manifest(written.header_line() + names.substr(names.find('\n') + 1), "file").names.empty());
+    EXPECT_TRUE(parse_manifest(of_run(9999).header_line() + names, "file").names.empty()) << "of another number of items";
+    written.names = {1, 0xffffffffffffffff};
+    EXPECT_EQ(written.names_lines(), R"({"xxh3":"697fca9c26620371","from":0,"names":"0000000000000001ffffffffffffffff"})" "\n");
 }
 
 // Whatever is cut off, only the last line is lost.
@@ -104,6 +123,8 @@ TEST(Manifest, AFileThatIsNotThereIsNone) {
     EXPECT_TRUE(read_manifest(folder.path() + "/real"));
     std::filesystem::create_symlink(folder.path() + "/real", folder.path() + "/link");
     EXPECT_THROW(read_manifest(folder.path() + "/link"), SystemError);
+    ASSERT_EQ(::mkfifo((folder.path() + "/pipe").c_str(), 0600), 0);
+    EXPECT_THROW(read_manifest(folder.path() + "/pipe"), SystemError) << "it is not waited for";
 }
 
 }  // namespace

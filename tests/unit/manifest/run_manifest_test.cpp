@@ -102,5 +102,111 @@ TEST_F(RunManifestTest, OtherNamesOfItemsAreOtherWork) {
     EXPECT_EQ(read_manifest(config_of("b").output + "/" + kManifestName)->run_id, "a");
 }
 
+class Items final : public BatchSource {
+  public:
+    explicit Items(std::vector<std::string> keys) : keys_(std::move(keys)) {}
+    std::string description() const override { return "items"; }
+    std::uint64_t items() const override { return keys_.size(); }
+    RowKind row_kind() const override { return RowKind::Nothing; }
+    std::string_view key(std::uint64_t item) const override { return keys_[item]; }
+    std::size_t max_key_bytes() const override { return 24; }
+    std::string origin(std::uint64_t item) const override { return keys_[item]; }
+    std::uint64_t note_hash(std::uint64_t item) const override { return keys_[item] == "noted" ? note : 0; }
+    void load(std::uint64_t, std::span<std::byte>) override {}
+
+    std::uint64_t note = 1;
+
+  private:
+    std::vector<std::string> keys_;
+};
+
+class GrowingInput : public RunManifestTest {
+  protected:
+    // A run that goes on with these items: in their order, those that are done.
+    std::vector<std::string> done_of(std::unique_ptr<BatchSource> items) {
+        const std::unique_ptr<BatchSource> ordered = in_order_of_former_runs(std::move(items), config_of("b").output);
+        order.clear();
+        for (std::uint64_t item = 0; item < ordered->items(); ++item) order.emplace_back(ordered->key(item));
+        const RunManifest manifest(config_of("b"), *ordered, Former::Continue, [](const std::exception_ptr&) { ADD_FAILURE(); });
+        std::vector<std::string> done;
+        for (const ItemRange& range : manifest.done().list())
+            for (std::uint64_t item = range.begin; item < range.end; ++item) done.emplace_back(ordered->key(item));
+        return done;
+    }
+    std::vector<std::string> done_of(const std::vector<std::string>& keys) { return done_of(std::make_unique<Items>(keys)); }
+    void begin_with(const std::vector<std::string>& keys, ItemRange done) {
+        const Items items(keys);
+        RunManifest first(config_of("a"), items, Former::StartOver, [](const std::exception_ptr&) { ADD_FAILURE(); });
+        complete(first, done);
+    }
+    std::string refusal_of(const std::vector<std::string>& keys) {
+        try {
+            done_of(keys);
+        } catch (const ConfigError& problem) {
+            return problem.what();
+        }
+        return "";
+    }
+
+    using Keys = std::vector<std::string>;
+    Keys order;
+};
+
+TEST_F(GrowingInput, ItemsThatJoinAnywhereAreTheLastAndWhatIsDoneStaysDone) {
+    begin_with({"b", "d", "f"}, {1, 3});
+    EXPECT_EQ(done_of({"a", "b", "c", "d", "e", "f"}), (Keys{"d", "f"}));
+    EXPECT_EQ(order, (Keys{"b", "d", "f", "a", "c", "e"}));
+    // The next one knows the order of this one.
+    EXPECT_EQ(done_of({"0", "a", "b", "c", "d", "e", "f"}), (Keys{"d", "f"}));
+    EXPECT_EQ(order, (Keys{"b", "d", "f", "a", "c", "e", "0"}));
+}
+
+TEST_F(GrowingInput, AnotherOrderIsTheSameItems) {
+    begin_with({"b", "d", "f"}, {1, 3});
+    EXPECT_EQ(done_of({"f", "d", "b"}), (Keys{"d", "f"}));
+    EXPECT_EQ(order, (Keys{"b", "d", "f"}));
+}
+
+TEST_F(GrowingInput, ItemsThatAreGoneOrCalledOtherwiseAreRefused) {
+    begin_with({"b", "d", "plain"}, {0, 3});
+    for (const Keys& keys : {Keys{"b", "d"}, Keys{"b", "d", "plain.jpg", "plain.png"}, Keys{"a", "b", "d", "e"}})
+        EXPECT_NE(refusal_of(keys).find("Of its 3 items 1 is gone, or called otherwise"), std::string::npos) << refusal_of(keys);
+    auto changed = std::make_unique<Items>(Keys{"noted", "b"});
+    begin_with({"noted"}, {0, 1});
+    changed->note = 2;
+    EXPECT_THROW(done_of(std::move(changed)), ConfigError) << "its columns are others";
+    EXPECT_EQ(done_of({"b", "noted"}), (Keys{"noted"}));
+}
+
+// Items that have no keys, each with what a test says for its text.
+class Lines final : public BatchSource {
+  public:
+    Lines(std::vector<std::uint64_t> lines, bool grows) : lines_(std::move(lines)), grows_(grows) {}
+    std::string description() const override { return "lines"; }
+    std::uint64_t items() const override { return lines_.size(); }
+    RowKind row_kind() const override { return RowKind::Nothing; }
+    std::string_view key(std::uint64_t) const override { return {}; }
+    std::size_t max_key_bytes() const override { return 0; }
+    std::string origin(std::uint64_t) const override { return ""; }
+    std::uint64_t note_hash(std::uint64_t item) const override { return lines_[item]; }
+    bool grows_at_its_end() const override { return grows_; }
+    void load(std::uint64_t, std::span<std::byte>) override {}
+
+  private:
+    std::vector<std::uint64_t> lines_;
+    bool grows_;
+};
+
+TEST_F(GrowingInput, LinesJoinAtTheEndAlone) {
+    const auto run = [this](const std::vector<std::uint64_t>& lines, bool grows, Former former) {
+        return std::make_unique<RunManifest>(config_of("a"), Lines(lines, grows), former, [](const std::exception_ptr&) { ADD_FAILURE(); });
+    };
+    complete(*run({7, 8, 9}, true, Former::StartOver), {0, 3});
+    EXPECT_THROW(run({6, 7, 8, 9}, true, Former::Continue), ConfigError);
+    EXPECT_THROW(run({7, 8, 9, 10}, false, Former::Continue), ConfigError) << "nobody knows whether the first ones are the same";
+    EXPECT_THROW(run({7, 8}, true, Former::Continue), ConfigError);
+    EXPECT_EQ(run({7, 8, 9, 10}, true, Former::Continue)->done().items(), 3U);
+}
+
 }  // namespace
 }  // namespace offramp

@@ -1,0 +1,131 @@
+"""An input that grows, results that lie beside it: what is done stays done, what joins is made, and no picture is ever replaced."""
+
+import json
+import pathlib
+import shutil
+import unittest
+
+from PIL import Image
+
+from tests.support.launched_resume import World
+
+FLAGS = ("--device", "cpu", "--model", "cutout", "--consumers", "2", "--slabs", "4")
+NAMES = [f"{folder}/{name}" for folder in ("b", "d") for name in ("1.png", "2.jpg", "3.webp")]
+JOINING = ["a/1.png", "b/0.png", "c/1.png", "d/9.png", "e/1.jpg"]
+
+
+def paint(folder, names):
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (90 + sum(name.encode()) % 40, 60), (sum(name.encode()) % 256, 90, 30)).save(path)
+
+
+def bytes_of(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+class InWorlds(unittest.TestCase):
+    def world(self, *flags):
+        world = World(*FLAGS, *flags)
+        self.addCleanup(world.__exit__)
+        world.input = world.folder / "input"
+        return world
+
+    def undisturbed(self, world, *flags):
+        """What a run makes of this world's input."""
+        other = self.world(*flags)
+        self.assertEqual(other.start("--input", str(world.input)).wait(), 0, other.said())
+        return other
+
+
+class GrowingInput(InWorlds):
+    def lines(self, world):
+        """Those of each item by its key. What joined has later numbers than it would have had from the start."""
+        lines = [json.loads(line) for line in (world.output / "mask-rle" / "masks.jsonl").read_text().splitlines()]
+        self.assertEqual([line.pop("item") for line in lines], list(range(len(lines))))
+        return {line["key"]: line for line in lines}
+
+    def test_what_joins_anywhere_is_made_and_nothing_else(self):
+        flags = ("--processor", "mask-png,mask-rle")
+        world = self.world(*flags)
+        paint(world.input, NAMES)
+        self.assertEqual(world.start("--input", str(world.input), "--batch", "4").wait(), 0, world.said())
+        masks = world.output / "mask-png"
+        before = {path: path.stat().st_ino for path in masks.rglob("*.png")}
+        self.assertEqual(len(before), len(NAMES))
+        for round_, joining in enumerate((JOINING[:3], JOINING[3:], [])):
+            paint(world.input, joining)
+            # Nor do these change what results are.
+            more = ("--batch", str(2 + round_), "--slabs", str(5 + round_), "--prefetch", "3")
+            self.assertEqual(world.start("--input", str(world.input), "--resume", *more).wait(), 0, world.said())
+            self.assertEqual(world.summary()["samples"]["released"], len(joining), world.said())
+        wanted = self.undisturbed(world, *flags)
+        self.assertEqual(self.lines(world), self.lines(wanted))
+        self.assertEqual(bytes_of(masks), bytes_of(wanted.output / "mask-png"))
+        self.assertEqual({path: path.stat().st_ino for path in before}, before, "what was done was not made again")
+
+    def test_a_jsonl_manifest_that_grew(self):
+        world = self.world("--processor", "mask-rle")
+        paint(world.input, NAMES + JOINING)
+        listed = world.input / "list.jsonl"
+        listed.write_text("".join(json.dumps({"id": name, "uri": name}) + "\n" for name in NAMES))
+        self.assertEqual(world.start("--input", str(listed)).wait(), 0, world.said())
+        with open(listed, "a", encoding="utf-8") as file:
+            file.writelines(json.dumps({"id": name, "uri": name}) + "\n" for name in JOINING)
+        self.assertEqual(world.start("--input", str(listed), "--resume").wait(), 0, world.said())
+        self.assertEqual(world.summary()["samples"]["released"], len(JOINING))
+        lines = [json.loads(line)["key"] for line in (world.output / "masks.jsonl").read_text().splitlines()]
+        self.assertEqual(lines, NAMES + JOINING)
+
+    def test_items_that_are_gone_or_called_otherwise_are_refused(self):
+        world = self.world("--processor", "mask-png")
+        paint(world.input, NAMES)
+        self.assertEqual(world.start("--input", str(world.input)).wait(), 0, world.said())
+        before = bytes_of(world.output)
+        paint(world.input, ["b/2.png"])     # beside b/2.jpg: both have their extension in their keys now
+        self.assertEqual(world.start("--input", str(world.input), "--resume").wait(), 64, world.said())
+        self.assertIn("Of its 6 items 1 is gone, or called otherwise", world.said())
+        shutil.rmtree(world.input / "d")
+        self.assertEqual(world.start("--input", str(world.input), "--resume").wait(), 64, world.said())
+        self.assertIn("Of its 6 items 4 are gone, or called otherwise", world.said())
+        self.assertEqual(bytes_of(world.output), before)
+
+
+class ResultsBesideTheirInput(InWorlds):
+    def refused(self, world, *flags):
+        before = bytes_of(world.input)
+        self.assertEqual(world.start(*flags).wait(), 64, world.said())
+        self.assertIn("could replace", world.said())
+        self.assertEqual(bytes_of(world.input), before, "nothing was touched")
+
+    def test_a_picture_is_never_replaced_by_what_is_made_from_it(self):
+        world = self.world("--processor", "cut-out")
+        world.output = world.input
+        paint(world.input, ["cat.png", "dog.jpg", "sub/cow.png"])
+        (world.input / "list.txt").write_text("dog.jpg\ncat.png\n")
+        (world.input / "list.jsonl").write_text('{"id": "cat", "uri": "cat.png"}\n')
+        for name in ("cat.png", "list.txt", "list.jsonl", ""):
+            with self.subTest(input=name):
+                self.refused(world, "--input", str(world.input / name))
+        world.output = world.input.parent
+        results = world.folder / "cut-out"
+        paint(results, ["cat.png"])
+        (world.folder / "list.txt").write_text("cut-out/cat.png\n")
+        world.flags = (*FLAGS, "--processor", "cut-out,mask-png")
+        before = bytes_of(results)
+        self.assertEqual(world.start("--input", str(results)).wait(), 64, world.said())
+        self.assertEqual(bytes_of(results), before)
+
+    def test_beside_pictures_of_other_names_results_may_lie(self):
+        world = self.world("--processor", "cut-out")
+        world.output = world.input
+        paint(world.input, ["dog.jpg"])
+        before = bytes_of(world.input)
+        self.assertEqual(world.start("--input", str(world.input / "dog.jpg")).wait(), 0, world.said())
+        self.assertEqual(sorted(path.name for path in world.input.iterdir() if path.name[0] != "."), ["dog.jpg", "dog.png"])
+        self.assertEqual((world.input / "dog.jpg").read_bytes(), before[pathlib.Path("dog.jpg")])
+
+
+if __name__ == "__main__":
+    unittest.main()
