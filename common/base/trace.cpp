@@ -20,13 +20,16 @@ struct Look {
     std::uint32_t argb;
 };
 
-constexpr std::array<Look, 12> kLooks{{{"Batch", "batch", 0xff0000ff},
+constexpr std::array<Look, 15> kLooks{{{"Batch", "batch", 0xff0000ff},
                                        {"get batch", "get_batch", 0xffff0000},
                                        {"compute", "compute", 0xff00ff00},
                                        {"copy to CPU", "copy_to_cpu", 0xffffff00},
                                        {"queue CUDA event", "queue_cuda_event", 0xff00ffff},
+                                       {"queue output", "queue_output", 0xff00ffff},
                                        {"process output", "process_output", 0xff00ffff},
+                                       {"capture", "capture", 0xffffffff},
                                        {"decode", "decode", 0xffff4040},
+                                       {"stage batch", "stage_batch", 0xffffb0b0},
                                        {"h2d", "h2d", 0xffff8080},
                                        {"wait slab", "wait_slab", 0xff808080},
                                        {"publish", "publish", 0xffc080ff},

@@ -6,16 +6,25 @@
 namespace offramp {
 
 // NVTX ranges in the project's own domain "offramp". Names are registered once, so that capture ranges can match them;
-// without a profiler attached a range costs a few nanoseconds. Colours of the outer six are those of the article. The same ranges can be
-// recorded without a profiler: trace_recording.hpp.
+// without a profiler attached a range costs a few nanoseconds. Names and colours down to ProcessOutput are those of the article "Optimizing
+// Data Transfer in Batched AI/ML Inference Workloads" (2026). The same ranges can be recorded without a profiler: trace_recording.hpp.
+//
+//   the model's thread   Batch i ─┬─ get batch    what the loop waits for its input
+//                                 ├─ compute
+//                                 ├─ copy to CPU (queue CUDA event)    but with rung `streams`: there on the thread that copies
+//                                 └─ queue output; with rung `sequential` process output
+//   a consumer           process output
 enum class TraceName {
-    Batch,            // blue; carries the batch's number as text "Batch i"
+    Batch,            // blue; carries the batch's number as text "Batch i"; a whole step of the model's loop
     GetBatch,         // red
     Compute,          // green
     CopyToCpu,        // yellow
     QueueCudaEvent,   // cyan
+    QueueOutput,      // cyan; the hand-over to whoever goes on with the output
     ProcessOutput,    // cyan
+    Capture,          // the batches that --profile-batches asks for
     Decode,           // one row, by a decode worker
+    StageBatch,       // a batch on its way to the device, by the thread that uploads: ahead of the model
     H2d,              // finer ones, nested inside
     WaitSlab,
     Publish,

@@ -43,6 +43,7 @@ bool EgressStream::submit(OutputBatch batch) {
     expect(batch.tensors.size() == layout_.tensors.size(), "a batch has the layout's outputs");
     expect(batch.computed && batch.computed->armed(), "the event behind the outputs is armed");
     books_.submitted(batch);
+    const TraceRange range(TraceName::QueueOutput, batch.number);
     const bool taken = submitted_.push(std::move(batch));
     completion_.rethrow_failure();
     return taken;

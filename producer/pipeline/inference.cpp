@@ -1,5 +1,7 @@
 #include "producer/pipeline/inference.hpp"
 
+#include <optional>
+
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
 #include "common/base/trace.hpp"
@@ -18,7 +20,9 @@ Inference::Inference(Device& device, Model& model, OutputTransformer& transforme
 
 bool Inference::run(Prefetcher& input, OutputSink& sink, std::uint64_t batches) {
     for (; batches > 0; --batches) {
-        auto batch = input.next();
+        std::optional<TraceRange> step;
+        if (const auto number = input.upcoming()) step.emplace(TraceName::Batch, *number);
+        auto batch = get_batch(input);
         if (!batch) break;
         OutputBatch output = compute_batch(std::move(*batch));
         const std::uint64_t began = now_ns();
@@ -29,8 +33,12 @@ bool Inference::run(Prefetcher& input, OutputSink& sink, std::uint64_t batches) 
     return batches == 0;
 }
 
+std::optional<InputBatch> Inference::get_batch(Prefetcher& input) {
+    const TraceRange range(TraceName::GetBatch);
+    return input.next();
+}
+
 OutputBatch Inference::compute_batch(InputBatch input) {
-    const TraceRange batch_range(TraceName::Batch, input.number());
     const TraceRange range(TraceName::Compute, input.number());
     input.wait_ready(compute_);
     // A model on the CPU computes on this very thread, not on a stream.

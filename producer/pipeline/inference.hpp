@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "common/slab/slab_layout.hpp"
 #include "producer/cuda/device.hpp"
@@ -37,6 +38,7 @@ class Inference {
     double output_wait_seconds() const { return static_cast<double>(output_wait_ns_) / 1e9; }
 
  private:
+    std::optional<InputBatch> get_batch(Prefetcher& input);
     OutputBatch compute_batch(InputBatch input);
 
     Device& device_;

@@ -70,9 +70,15 @@ std::optional<InputBatch> Prefetcher::next() {
     if (finished_) return std::nullopt;
     rethrow_failure();
     if (!batch) return std::nullopt;
+    while (upcoming() && *upcoming() <= batch->number()) ++next_turn_;
     ++batches_delivered_;
     book(batch->rows());
     return batch;
+}
+
+std::optional<std::uint64_t> Prefetcher::upcoming() const {
+    if (next_turn_ >= plan_.batches()) return std::nullopt;
+    return plan_.number(next_turn_);
 }
 
 void Prefetcher::book(std::span<const RowInfo> rows) {
@@ -156,7 +162,7 @@ void Prefetcher::upload() noexcept {
 
 void Prefetcher::upload_batches() {
     for (std::uint64_t turn = 0;; ++turn) {
-        const TraceRange get_batch(TraceName::GetBatch, turn < plan_.batches() ? plan_.number(turn) : 0);
+        const TraceRange staging(TraceName::StageBatch, turn < plan_.batches() ? plan_.number(turn) : 0);
         std::optional<StagingWindow::Batch> batch = staging_->take_complete();
         if (!batch) return;
         if (budget_.nothing_was_read(skipped_.total()))
@@ -213,7 +219,7 @@ void Prefetcher::upload_one(StagingWindow::Batch batch) {
 void Prefetcher::queue_resident_batches() {
     for (std::uint64_t turn = 0; turn < plan_.batches(); ++turn) {
         const std::uint64_t number = plan_.number(turn);
-        const TraceRange get_batch(TraceName::GetBatch, number);
+        const TraceRange staging(TraceName::StageBatch, number);
         std::vector<RowInfo> rows(plan_.rows(number));
         std::uint64_t item = number * settings_.batch;
         for (RowInfo& row : rows) {

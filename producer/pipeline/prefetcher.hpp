@@ -56,6 +56,9 @@ class Prefetcher {
 
     // Nothing: the source is exhausted, or finish_early() or stop() was called.
     std::optional<InputBatch> next();
+    // The number of the batch that next() waits for, before it is there; a later one comes when nothing of it can be read. Nothing: all
+    // were given out. Thread: that of next().
+    std::optional<std::uint64_t> upcoming() const;
 
     // Gives out no further batch; those that were given out stay good. Does not wait.
     void finish_early() noexcept;
@@ -110,6 +113,7 @@ class Prefetcher {
     std::uint32_t unreadable_left_out_ = 0;   // the upload thread's: since the last batch that was given out
 
     BoundedQueue<InputBatch> queue_;
+    std::uint64_t next_turn_ = 0;   // of the thread that calls next()
     std::atomic<bool> finished_{false};
     std::atomic<std::uint64_t> batches_delivered_{0}, items_delivered_{0}, holes_delivered_{0};
     std::atomic<std::uint64_t> h2d_ns_{0};

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "common/base/clock.hpp"
+#include "common/base/trace.hpp"
 #include "common/base/trace_recording.hpp"
 #include "producer/pipeline/input_upload.hpp"
 #include "producer/pipeline/limits.hpp"
@@ -39,8 +40,12 @@ void ProducerRun::flow_measured() {
     record_range("measure_begin", 0, before_measured_.at_ns, before_measured_.at_ns);
     if (config_.profile_batches > 0) {
         device_->start_profiler();
-        const bool more = inference_->run(*input_, *egress_, config_.profile_batches);
-        wait_until_delivered();   // the captured steps' copies belong to them, on every rung
+        bool more = false;
+        {
+            const TraceRange range(TraceName::Capture);
+            more = inference_->run(*input_, *egress_, config_.profile_batches);
+            wait_until_delivered();   // the captured steps' copies belong to them, on every rung
+        }
         device_->stop_profiler();
         if (!more) return;
     }

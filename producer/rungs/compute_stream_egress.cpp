@@ -28,7 +28,6 @@ void ComputeStreamEgress::stop() {
 
 bool ComputeStreamEgress::submit(OutputBatch output) {
     books_.submitted(output);
-    const TraceRange range(TraceName::CopyToCpu, output.number);
     const auto batch = std::make_shared<OutputBatch>(std::move(output));
     const bool taken =
         batch->for_each_part(layout_.rows, [&](std::uint32_t first, std::uint32_t rows) { return copy_part(batch, first, rows); });
@@ -42,8 +41,12 @@ bool ComputeStreamEgress::copy_part(const std::shared_ptr<OutputBatch>& batch, s
     CopyEvents& events = events_[lease->slab()];
     auto filling =
         std::make_unique<SlabFilling>(SlabFilling::target_of(std::move(*lease)), layout_, stamp_, compute_, events);
-    expect(filling->add(batch, first_row, rows), "a part fits the slab that was laid out for it");
-    filling->close();
+    {
+        const TraceRange range(TraceName::CopyToCpu, batch->number);
+        expect(filling->add(batch, first_row, rows), "a part fits the slab that was laid out for it");
+        filling->close();
+    }
+    const TraceRange range(TraceName::QueueOutput, batch->number);
     return completion_.hand_over(std::move(filling));
 }
 

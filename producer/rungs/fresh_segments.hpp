@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "common/base/trace.hpp"
 #include "common/shm/run_objects.hpp"
 #include "common/shm/shared_region.hpp"
 #include "producer/rungs/slab_place.hpp"
@@ -22,6 +23,7 @@ class FreshSegments final : public SlabPlace {
 
     std::optional<SlabFilling::Target> open() override;
     void deliver(SlabFilling::Target target, const PublishedSlab& published) override {
+        const TraceRange range(TraceName::QueueOutput, published.first_batch);
         exchange_->publish(std::move(*target.lease), published);
     }
     void finish() override { exchange_->finish(); }

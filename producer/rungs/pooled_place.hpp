@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "common/base/trace.hpp"
 #include "producer/rungs/slab_place.hpp"
 #include "producer/slab/slab_exchange.hpp"
 
@@ -19,6 +20,7 @@ class PooledPlace final : public SlabPlace {
         return SlabFilling::target_of(std::move(*lease));
     }
     void deliver(SlabFilling::Target target, const PublishedSlab& published) override {
+        const TraceRange range(TraceName::QueueOutput, published.first_batch);
         exchange_->publish(std::move(*target.lease), published);
     }
     void finish() override { exchange_->finish(); }

@@ -69,7 +69,7 @@ class LadderTest(unittest.TestCase):
         groups = {event["pid"] // 1000 for event in events if event["ph"] == "X"}
         self.assertEqual(set(range(1, len(KEYS) + 1)), groups)
         names = {event["name"] for event in events}
-        self.assertLessEqual({"get_batch", "compute", "d2h", "process_output", "map", "unmap"}, names)
+        self.assertLessEqual({"get_batch", "stage_batch", "compute", "d2h", "process_output", "map", "unmap"}, names)
 
     def test_the_picture_is_one(self):
         try:

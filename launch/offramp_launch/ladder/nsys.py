@@ -1,4 +1,5 @@
-"""The article's own capture: each rung once under `nsys profile`, three steps after ten of warm-up, one report a rung."""
+"""The article's own capture: each rung once under `nsys profile`, three steps after ten of warm-up, one report a rung. Consumers run under it, too, as the
+article's workers do: their `process output` stands in the report."""
 
 import os
 import shlex
@@ -28,11 +29,11 @@ def capture(places, workload, rungs, folder):
     for rung in rungs:
         run_id = f"{new_run_id()}-{rung.key}"
         run_path = choose_run_dir(places, None, run_id)
-        producer, consumers = commands(places, workload, rung, folder, run_path, run_id)
-        print(as_typed(producer, consumers, folder, run_path), flush=True)
+        command = capture_command(places, workload, rung, folder, run_path, run_id)
+        print(as_typed(command, folder, run_path), flush=True)
         if installed:
             run_dir = RunDir(places, run_path)
-            if not _capture(producer, consumers, folder, rung):
+            if not _capture(command, folder, rung):
                 failed.append(f"{rung.title} ({run_dir.path})")
             sweep(str(places.producer()))
     if not installed:
@@ -42,37 +43,35 @@ def capture(places, workload, rungs, folder):
     return int(ExitCode.OK)
 
 
-def commands(places, workload, rung, folder, run_path, run_id):
-    """(producer's command, list of its consumers')."""
+def capture_command(places, workload, rung, folder, run_path, run_id):
+    """The producer under nsys, or a shell that starts its consumers and it. A consumer that is there before its producer waits for it."""
     flags = [*workload.captured_flags(), *rung.flags, "--run-dir", str(run_path)]
-    producer = [*CAPTURE, "-o", str(folder / rung.key), str(places.producer()), *flags, "--run-id", run_id,
-                "--consumers", str(workload.consumers)]
-    return producer, [[str(places.consumer()), *flags]] * (workload.consumers if rung.has_consumers else 0)
+    command = [str(places.producer()), *flags, "--run-id", run_id, "--consumers", str(workload.consumers)]
+    if rung.has_consumers:
+        consumers = f"{shlex.join([str(places.consumer()), *flags])} &\n" * workload.consumers
+        command = ["sh", "-c", f"{consumers}{shlex.join(command)}\ncode=$?\nwait\nexit $code"]
+    return [*CAPTURE, "-o", str(folder / rung.key), *command]
 
 
-def as_typed(producer, consumers, folder, run_path):
-    """The same for a shell. A consumer that is there before its producer waits for it."""
-    folders = f"mkdir -p {shlex.quote(str(folder))} && mkdir -p -m 700 {shlex.quote(str(run_path))}\n"
-    return folders + "".join(f"{shlex.join(consumer)} &\n" for consumer in consumers) + f"{shlex.join(producer)}\nwait\n"
+def as_typed(command, folder, run_path):
+    """The same for a shell."""
+    return f"mkdir -p {shlex.quote(str(folder))} && mkdir -p -m 700 {shlex.quote(str(run_path))}\n{shlex.join(command)}\n"
 
 
-def _capture(producer, consumers, folder, rung):
+def _capture(command, folder, rung):
     """
     Whether a report was written. Its exit code says little: nsys ends the program when the capture's range ends, before its last step.
-    Not by the supervisor: a program under nsys does not surely inherit the lifeline, so that here whole process groups are ended.
+    Not by the supervisor: a program under nsys does not surely inherit the lifeline, so that here the whole process group is ended.
     """
     report = folder / f"{rung.key}.nsys-rep"
     report.unlink(missing_ok=True)
-    children = []
     say(f"{rung.title}: capturing to {report}")
+    with open(folder / f"{rung.key}.log", "wb") as log:
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     try:
-        with open(folder / f"{rung.key}.log", "wb") as log:
-            for command in (producer, *consumers):
-                children.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True))
-        children[0].wait()
+        child.wait()
     finally:
-        for child in children:
-            _end(child)
+        _end(child)
     return report.exists()
 
 

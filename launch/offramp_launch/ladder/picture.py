@@ -104,7 +104,7 @@ def _figure(pyplot, ladder, keys):
 def _legend(pyplot, figure, height):
     from matplotlib.patches import Patch
 
-    entries = [("get_batch: decode", READ), ("copy to the GPU", UPLOAD), ("compute", COMPUTE), ("copy to the host", COPY), ("process_output", PROCESS),
+    entries = [("decode", READ), ("copy to the GPU", UPLOAD), ("compute", COMPUTE), ("copy to the host", COPY), ("process_output", PROCESS),
                ("map, unmap", MAP)]
     patches = [Patch(facecolor=color, label=label) for label, color in entries]
     patches.append(Patch(facecolor="#fdf0f3", edgecolor=IDLE, hatch="////", linewidth=0, label="GPU computes nothing"))
@@ -172,9 +172,9 @@ def _lane(axes, view, rows, place, height, color):
 
 
 def _reading(axes, trace, view, place):
-    """Decoding, a row a thread; behind it, palely, get_batch, which includes waiting for that, for the upload and for the model."""
-    decoding, getting = _by_thread(trace, view, "decode"), _by_thread(trace, view, "get_batch")
-    _lane(axes, view, getting, place, LANE_HEIGHT["read"], WAITS_TO_READ if decoding else READ)
+    """Decoding, a row a thread; behind it, palely, stage_batch, which includes waiting for that, for the upload and for the model."""
+    decoding, staging = _by_thread(trace, view, "decode"), _by_thread(trace, view, "stage_batch")
+    _lane(axes, view, staging, place, LANE_HEIGHT["read"], WAITS_TO_READ if decoding else READ)
     # Rows of a batch follow one another too closely to be told apart.
     close = (view.end - view.begin) / 1000
     merged = [intervals.union([(first, last + close) for first, last in row], view.begin, view.end) for row in decoding]

@@ -23,6 +23,8 @@ def main():
     flags = {flag: value for flag, value in zip(argv, [*argv[1:], ""]) if flag.startswith("--")}
     with open(os.environ["FAKE_LOG"], "a", encoding="utf-8") as log:
         log.write(json.dumps([role, *argv]) + "\n")
+        if "UNDER_NSYS" in os.environ:
+            log.write(json.dumps(["under nsys", role]) + "\n")
     if "--version" in flags:
         print("offramp-producer fake")
     elif "--probe" in flags:

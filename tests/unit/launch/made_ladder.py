@@ -55,7 +55,7 @@ def write_run(trace_dir, key, batches, warmup, consumers):
     for batch in range(warmup + batches):
         at = batch * step
         note(producer, "main", f"Batch {batch}", batch, at, step)
-        note(producer, "upload", "get_batch", batch, at, read + h2d)
+        note(producer, "upload", "stage_batch", batch, at, read + h2d)
         for row in range(4):
             note(producer, f"decode-{row % 2}", "decode", batch, at + row // 2 * read / 2, read / 2)
         note(producer, "h2d", "h2d", batch, at + read, h2d, device=True)

@@ -229,6 +229,15 @@ class TableTest(InFolder):
         self.assertEqual(1.85, whole["article"]["streams"]["steps_per_second"])
         self.assertTrue(whole["results"]["equal"])
 
+    def test_workers_gain_is_explained_by_what_was_measured(self):
+        text = table.markdown(Ladder(make_ladder(self.folder)))
+        self.assertIn("600.0 ms of a step of 798.0 ms, so that no more than 4.03× is in that", text)
+        self.assertIn("108.0 and 300.0 ms a batch", text)
+        self.assertIn("The article gained +58 %: its step became 814 ms shorter.", text)
+
+    def test_a_rung_that_was_not_measured_explains_nothing(self):
+        self.assertNotIn("The article gained", table.markdown(Ladder(make_ladder(self.folder, keys=["workers", "pool"]))))
+
 
 class PerfettoTest(InFolder):
     def setUp(self):
@@ -435,15 +444,17 @@ class CommandTest(InFolder):
         return f"{tools}:{os.environ['PATH']}"
 
     def test_nsys_captures_each_rung_as_the_article_did(self):
-        path = self.fake_nsys('while [ "$1" != -o ]; do shift; done; touch "$2.nsys-rep"; shift 2; exec "$@"')
+        path = self.fake_nsys('while [ "$1" != -o ]; do shift; done; touch "$2.nsys-rep"; shift 2; UNDER_NSYS=yes exec "$@"')
         done = self.ladder("--nsys", "--rungs", "workers,compute-alone", PATH=path)
         self.assertEqual(0, done.returncode, done.stderr)
-        for key, call in zip(("workers", "compute-alone"), (self.folder / "nsys-log").read_text().splitlines()):
+        calls = ["profile --capture" + call for call in (self.folder / "nsys-log").read_text().split("profile --capture")[1:]]
+        for key, call in zip(("workers", "compute-alone"), calls, strict=True):
             self.assertTrue((self.output / f"{key}.nsys-rep").exists())
             for wanted in ("profile --capture-range=cudaProfilerApi --trace=cuda,nvtx,osrt", f"-o {self.output}/{key} ", "--warmup-batches 10",
                            "--profile-batches 3", "--batches 14", f"--rung {key}"):
                 self.assertIn(wanted, call)
-            self.assertIn(call, done.stdout)
+                self.assertIn(wanted, done.stdout)
+        self.assertEqual([["consumer"], ["consumer"], ["producer"], ["producer"]], sorted(self.logged("under nsys")))
 
     def test_a_capture_that_is_interrupted_leaves_no_program(self):
         path = self.fake_nsys('while [ "$1" != -o ]; do shift; done; shift 2; "$@"')

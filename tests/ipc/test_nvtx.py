@@ -1,0 +1,155 @@
+"""What a profiler is told: the article's ranges, by name, colour and nesting, from the real programs, through an NVTX injection library of ours."""
+
+import json
+import os
+import unittest
+
+from tests.support.real_run import BIN, RealRun
+
+RECORDER = BIN / "tests" / "libofframp_nvtx_recorder.so"
+DEVICE = os.environ.get("OFFRAMP_TEST_DEVICE", "cpu")
+WARMUP, PROFILED, BATCHES = 2, 3, 6
+WORK = ("--device", DEVICE, "--model", "copy", "--copy-bytes", "64KiB", "--batch", "4", "--batches-per-slab", "1", "--samples-per-slab", "4", "--slabs", "4",
+        "--processor", "checksum", "--batches", str(BATCHES), "--warmup-batches", str(WARMUP))
+# The article's colours.
+ARGB = {"Batch": "ff0000ff", "get batch": "ffff0000", "compute": "ff00ff00", "copy to CPU": "ffffff00", "queue CUDA event": "ff00ffff",
+        "queue output": "ff00ffff", "process output": "ff00ffff"}
+# What a step holds on the model's thread, in order; behind a slash what is inside of that.
+STEPS = {
+    "sequential": ["get batch", "compute", "copy to CPU", "copy to CPU/queue CUDA event", "process output"],
+    "workers": ["get batch", "compute", "unmap", "map", "copy to CPU", "copy to CPU/queue CUDA event", "queue output"],
+    "pool": ["get batch", "compute", "copy to CPU", "copy to CPU/queue CUDA event", "queue output"],
+    "async": ["get batch", "compute", "copy to CPU", "copy to CPU/queue CUDA event", "queue output"],
+    "streams": ["get batch", "compute", "queue output"],
+}
+
+
+class Range:
+    def __init__(self, event, path):
+        self.thread, self.name, self.argb, self.payload = event["thread"], event["name"], event["argb"], event.get("payload")
+        self.registered, self.begin, self.end = event["registered"], event["ns"], None
+        self.path = (*path, self.name)
+
+
+def ranges_of(events):
+    """Of one process, in the order in which they begin. Fails where a pop has no push, or a range no end."""
+    open_ranges, found = {}, []
+    for event in events:
+        stack = open_ranges.setdefault(event["thread"], [])
+        if event["event"] == "push":
+            assert event["domain"] == "offramp", event
+            found.append(Range(event, stack[-1].path if stack else ()))
+            stack.append(found[-1])
+        elif event["event"] == "pop":
+            stack.pop().end = event["ns"]
+    assert not any(open_ranges.values()), "a range without an end"
+    return found
+
+
+class Told:
+    """What the programs of one run told: producer and consumers."""
+
+    def __init__(self, folder):
+        self.events = {}
+        for path in folder.glob("*.jsonl"):
+            events = [json.loads(line) for line in path.read_text().splitlines()]
+            if events:
+                self.events.setdefault(events[0]["program"].removeprefix("offramp-"), []).append(events)
+        (producer,) = self.events["producer"]
+        self.producer = ranges_of(producer)
+        self.consumers = [ranges_of(events) for events in self.events.get("consumer", [])]
+        self.model_thread = next(one.thread for one in self.producer if one.name == "compute")
+        self.steps = [one for one in self.producer if one.path == one.path[-1:] and one.name.startswith("Batch ") or
+                      one.path[0] == "capture" and len(one.path) == 2 and one.name.startswith("Batch ")]
+
+    def inside(self, step):
+        """Paths of what a step holds, in order; waiting for a slab depends on who is faster, and is left out."""
+        return ["/".join(one.path[len(step.path):]) for one in self.producer
+                if one.thread == step.thread and step.begin < one.begin and one.end <= step.end and "wait slab" not in one.path]
+
+
+def told_by(*flags, consumers=2):
+    """Runs it with the recorder in place of a profiler."""
+    with RealRun(*WORK, *flags) as run:
+        folder = run.folder / "nvtx"
+        folder.mkdir()
+        run.environment.update({"NVTX_INJECTION64_PATH": str(RECORDER), "NVTX_RECORDER_DIR": str(folder)})
+        if DEVICE != "cpu":
+            run.environment["LD_PRELOAD"] = str(RECORDER)
+        run.start_producer()
+        for _ in range(consumers):
+            run.start_consumer()
+        if run.wait(run.producer) != 0:
+            raise AssertionError(run.logs())
+        run.wait_for_consumers()
+        return Told(folder)
+
+
+class Ranges(unittest.TestCase):
+    def test_each_rung_tells_the_articles_ranges(self):
+        for rung, wanted in STEPS.items():
+            with self.subTest(rung):
+                told = told_by("--rung", rung, consumers=0 if rung == "sequential" else 2)
+                self.assertEqual([f"Batch {number}" for number in range(BATCHES)], [step.name for step in told.steps])
+                self.assertEqual({told.model_thread}, {step.thread for step in told.steps})
+                for number, step in enumerate(told.steps):
+                    self.assertEqual(number, step.payload)
+                    self.assertEqual(wanted, [path for path in told.inside(step) if path not in ("unmap", "map") or path in wanted])
+                for before, after in zip(told.steps, told.steps[1:]):
+                    self.assertLessEqual(before.end, after.begin)
+                for one in told.producer + [one for ranges in told.consumers for one in ranges]:
+                    name = "Batch" if one.name.startswith("Batch ") else one.name
+                    if name in ARGB:
+                        self.assertEqual(ARGB[name], one.argb, one.name)
+                    self.assertEqual(name != "Batch", one.registered, "a capture range can only name what is registered")
+
+    def test_the_default_copies_on_a_thread_of_its_own(self):
+        told = told_by("--rung", "streams")
+        copies = [one for one in told.producer if one.name == "copy to CPU"]
+        self.assertEqual(list(range(BATCHES)), [one.payload for one in copies])
+        self.assertNotIn(told.model_thread, {one.thread for one in copies})
+        events = [one for one in told.producer if one.name == "queue CUDA event"]
+        self.assertEqual({("copy to CPU", "queue CUDA event")}, {one.path for one in events})
+
+    def test_consumers_tell_what_they_process(self):
+        told = told_by("--rung", "streams")
+        processed = [one for ranges in told.consumers for one in ranges if one.name == "process output"]
+        self.assertEqual(list(range(BATCHES)), sorted(one.payload for one in processed))
+        self.assertEqual({("process output",)}, {one.path for one in processed})
+
+    def test_threads_have_names(self):
+        (events,) = told_by("--rung", "streams").events["producer"]
+        self.assertLessEqual({"upload", "egress-copy", "egress-done", "broker"}, {event["name"] for event in events if event["event"] == "thread"})
+
+
+class Capture(unittest.TestCase):
+    def test_the_batches_to_profile_come_behind_the_warm_up(self):
+        for rung in STEPS:
+            with self.subTest(rung):
+                told = told_by("--rung", rung, "--profile-batches", str(PROFILED), consumers=0 if rung == "sequential" else 2)
+                (capture,) = [one for one in told.producer if one.name == "capture"]
+                self.assertEqual(told.model_thread, capture.thread)
+                inside = [step.name for step in told.steps if capture.begin < step.begin and step.end < capture.end]
+                self.assertEqual([f"Batch {WARMUP + number}" for number in range(PROFILED)], inside)
+                self.assertEqual([f"Batch {number}" for number in range(BATCHES)], [step.name for step in told.steps])
+                # Those batches are delivered before it ends, so that what consumers do with them belongs to it.
+                processed = [one for ranges in [told.producer, *told.consumers] for one in ranges if one.name == "process output"]
+                captured = [one.payload for one in processed if capture.begin < one.begin and one.end < capture.end]
+                self.assertEqual(list(range(WARMUP, WARMUP + PROFILED)), sorted(captured))
+
+    def test_without_the_flag_there_is_none(self):
+        self.assertNotIn("capture", {one.name for one in told_by("--rung", "streams").producer})
+
+    @unittest.skipIf(DEVICE == "cpu", "CUDA's profiler is called on a GPU only: OFFRAMP_TEST_DEVICE=cuda")
+    def test_cudas_profiler_is_started_and_stopped_around_them(self):
+        told = told_by("--rung", "streams", "--profile-batches", str(PROFILED))
+        (events,) = told.events["producer"]
+        (capture,) = [one for one in told.producer if one.name == "capture"]
+        calls = [event for event in events if event["event"].startswith("profiler_")]
+        self.assertEqual(["profiler_start", "profiler_stop"], [event["event"] for event in calls])
+        self.assertLessEqual(calls[0]["ns"], capture.begin)
+        self.assertLessEqual(capture.end, calls[1]["ns"])
+
+
+if __name__ == "__main__":
+    unittest.main()
