@@ -114,18 +114,17 @@ __global__ void normalize_planar(Output* to, const std::uint8_t* pixels,
     }
 }
 
-// Writes are dense; reads are as scattered as the source is. 32-bit indices when they are enough: 64-bit
-// division is slow.
-template <class Element, class Index>
+// Writes are dense; reads are as scattered as the source is. 32-bit indices: 64-bit division is slow.
+template <class Element>
 __global__ void pack(Element* to, const Element* from, const __grid_constant__ StridedCopy copy) {
-    const auto elements = static_cast<Index>(copy.elements);
-    const auto step = static_cast<Index>(index_step());
-    for (auto i = static_cast<Index>(first_index()); i < elements; i += step) {
-        Index rest = i;
+    const auto elements = static_cast<std::uint32_t>(copy.elements);
+    const auto step = static_cast<std::uint32_t>(index_step());
+    for (auto i = static_cast<std::uint32_t>(first_index()); i < elements; i += step) {
+        std::uint32_t rest = i;
         std::int64_t offset = 0;
         for (std::size_t d = copy.dims; d-- > 0;) {
-            const auto extent = static_cast<Index>(copy.shape[d]);
-            const Index outer = rest / extent;
+            const auto extent = static_cast<std::uint32_t>(copy.shape[d]);
+            const std::uint32_t outer = rest / extent;
             offset += static_cast<std::int64_t>(rest - outer * extent) * copy.strides[d];
             rest = outer;
         }
@@ -154,11 +153,8 @@ template <class Element>
 cudaError_t launch_pack_of(cudaStream_t stream, void* to, const void* from, const StridedCopy& copy) {
     // The loop's index may pass the end by one step of the whole grid before it stops.
     constexpr std::uint64_t kFitsIn32Bits = (std::uint64_t{1} << 32) - kMaxBlocks * kThreads;
-    auto* const packed = static_cast<Element*>(to);
-    const auto* const source = static_cast<const Element*>(from);
-    if (copy.elements < kFitsIn32Bits)
-        return launch(stream, copy.elements, pack<Element, std::uint32_t>, packed, source, copy);
-    return launch(stream, copy.elements, pack<Element, std::uint64_t>, packed, source, copy);
+    if (copy.elements >= kFitsIn32Bits) return cudaErrorInvalidValue;
+    return launch(stream, copy.elements, pack<Element>, static_cast<Element*>(to), static_cast<const Element*>(from), copy);
 }
 
 }  // namespace

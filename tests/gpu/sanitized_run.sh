@@ -1,17 +1,37 @@
 #!/usr/bin/env bash
-# A short run of the real programs with the producer under compute-sanitizer's memcheck, which must find nothing.
+# Short runs of the real programs with the producer under a tool of compute-sanitizer, which must find nothing: copies into page-locked slabs, pictures
+# that are normalised, class maps with their confidence, results cast. tests/gpu/launched_kernels.py says which kernels that reaches.
 #
-#   tests/gpu/sanitized_run.sh [BIN] [PRODUCER FLAGS...]
+#   tests/gpu/sanitized_run.sh [BIN [TOOL]]        BIN: build/release/bin; TOOL: memcheck, racecheck, synccheck
 set -euo pipefail
 bin=${1:-build/release/bin}
-shift || true
-flags=("$@")
-((${#flags[@]})) || flags=(--model copy --copy-bytes 64MiB --batch 16 --samples-per-slab 4 --batches 24 --slabs 8 --processor checksum)
+tool=${2:-memcheck}
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 folder=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$folder"' EXIT
-for _ in 1 2; do
-    "$bin/offramp-consumer" "${flags[@]}" --run-dir "$folder/run" --log-level warning &
-done
-compute-sanitizer --tool memcheck --leak-check no --error-exitcode 99 \
-    "$bin/offramp-producer" "${flags[@]}" --run-dir "$folder/run" --run-id sanitized --log-level warning
-wait
+sanitizer=(compute-sanitizer --tool "$tool" --error-exitcode 99)
+[[ $tool == memcheck ]] && sanitizer+=(--leak-check no)
+
+# sanitized NAME FLAG...
+sanitized() {
+    local name=$1 consumers=()
+    shift
+    local flags=("$@" --device cuda --run-dir "$folder/$name" --output "$folder/$name-output" --log-level warning --lease-seconds 600)
+    mkdir -m 700 "$folder/$name"
+    for _ in 1 2; do
+        "$bin/offramp-consumer" "${flags[@]}" &
+        consumers+=($!)
+    done
+    "${sanitizer[@]}" "$bin/offramp-producer" "${flags[@]}" --run-id "sanitized-$$-$name"
+    # One that came when all was done waits for another producer.
+    kill "${consumers[@]}" 2>/dev/null || true
+    wait "${consumers[@]}" || true
+    echo "$tool: $name: nothing found"
+}
+
+pictures=(--input "$root/launch/demo/images" --batch 2 --image-size 64 --processor checksum --slabs 4 --decode-workers 2)
+sanitized copies --model copy --copy-bytes 64MiB --batch 16 --samples-per-slab 4 --batches 24 --slabs 8 --processor checksum
+sanitized cut-out --model cutout "${pictures[@]}"
+sanitized class-map --model deeplabv3-resnet50 --random-weights --deterministic --transform class-map --confidence "${pictures[@]}"
+sanitized contiguous --model deeplabv3-resnet50 --random-weights --deterministic --memory-format contiguous --transform low-res --output-dtype fp16 "${pictures[@]}"
+sanitized bf16 --model deeplabv3-resnet50 --random-weights --deterministic --precision bf16 --transform cast --output-dtype bf16 "${pictures[@]}"

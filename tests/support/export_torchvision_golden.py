@@ -59,7 +59,8 @@ def normalised(images):
     return ((pixels / 255 - mean) / std).permute(0, 3, 1, 2).contiguous()
 
 
-def deeplabv3(folder):
+def deeplabv3_model(images):
+    """torchvision's, with seeded weights that mean something, in float32 on the CPU."""
     # torchvision's own initialisation leaves batch normalisation as good as absent: give its numbers a meaning.
     model = torchvision.models.segmentation.deeplabv3_resnet50(weights=None, weights_backbone=None, aux_loss=True)
     for name, module in model.named_modules():
@@ -70,10 +71,16 @@ def deeplabv3(folder):
             torch.nn.init.normal_(module.running_mean, 0, 0.3)
             torch.nn.init.uniform_(module.running_var, 0.5, 1.5)
     model.eval()
-    images = normalised(photographs())
-    with torch.inference_mode():
+    with torch.no_grad():
         # Without this one class wins nearly everywhere, as random networks have it.
         model.classifier[4].bias -= model(images)["out"].mean(dim=(0, 2, 3))
+    return model
+
+
+def deeplabv3(folder):
+    images = normalised(photographs())
+    model = deeplabv3_model(images)
+    with torch.inference_mode():
         logits = model(images)["out"]
         small = model.classifier(model.backbone(images)["out"])
         assert torch.equal(torch.nn.functional.interpolate(small, size=SIDE, mode="bilinear", align_corners=False), logits)
@@ -106,18 +113,37 @@ def cutout(folder):
     save(folder / "cutout_golden.safetensors", {"image": images, "logits": logits, "small_logits": small})
 
 
-def encoder(folder):
+class Encoder(torch.nn.Module):
+    """What a transformer encoder has around it, in producer/models/plugins/encoder.cpp."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers_and_norm, self.project = encoder_parts()
+        self.position = torch.nn.Parameter(torch.randn(128, 256) * 0.2, requires_grad=False)
+
+    def forward(self, tokens):
+        return self.project(self.layers_and_norm(tokens + self.position).mean(1))
+
+    def weights(self):
+        """By the names that ours has."""
+        return dict(self.layers_and_norm.state_dict()) | {f"project.{name}": value for name, value in self.project.state_dict().items()} | {
+            "position": self.position.data}
+
+
+def encoder_parts():
     layer = torch.nn.TransformerEncoderLayer(256, 8, 1024, activation="gelu", batch_first=True, norm_first=True)
     model = torch.nn.TransformerEncoder(layer, 4, norm=torch.nn.LayerNorm(256), enable_nested_tensor=False).eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, 1.0 if parameter.dim() == 1 else 0.0, 0.1 if parameter.dim() == 1 else 0.06)
-    project = torch.nn.Linear(256, 1024).eval()
-    position = torch.randn(128, 256) * 0.2
+    return model, torch.nn.Linear(256, 1024).eval()
+
+
+def encoder(folder):
+    model = Encoder().eval()
     tokens = torch.randn(3, 128, 256)
     with torch.inference_mode():
-        embedding = project(model(tokens + position).mean(1))
-    named = dict(model.state_dict()) | {f"project.{name}": value for name, value in project.state_dict().items()}
-    save(folder / "encoder_weights.safetensors", named | {"position": position})
+        embedding = model(tokens)
+    save(folder / "encoder_weights.safetensors", model.weights())
     save(folder / "encoder_golden.safetensors", {"tokens": tokens, "embedding": embedding})
 
 

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# All that only a GPU can show, in one go, on a machine with PyTorch, torchvision and CUDA's tools: a line a part, logs in OUT.
+#
+#   tests/gpu/gpu_checks.sh [BIN [PART...]]
+#
+# BIN has offramp-producer, offramp-consumer, libofframp_models.so and share/, and in tests/ device_contract_cuda, graph_replay_cuda and
+# libofframp_nvtx_recorder.so: build/release/bin, or what was carried from another machine. OUT: a folder, by default build/gpu-checks.
+# Parts, all by default: contract profiler golden one-channel memcheck racecheck synccheck kernels. `kernels` looks at what `memcheck` launched.
+# Exit code 1 if any failed.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+bin=$(cd "${1:-build/release/bin}" && pwd) || exit 1
+shift || true
+parts=("$@")
+((${#parts[@]})) || parts=(contract profiler golden one-channel memcheck racecheck synccheck kernels)
+out=${OUT:-build/gpu-checks}
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+recorded=$(mktemp -d)
+trap 'rm -rf "$recorded"' EXIT
+recorder=$bin/tests/libofframp_nvtx_recorder.so
+export OFFRAMP_TEST_BIN=$bin OFFRAMP_TEST_DEVICE=cuda PYTHONPATH=$PWD PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+failed=0
+
+# part NAME COMMAND...: its log, a line with its result, and what the log itself says of figures
+part() {
+    local name=$1 began=$SECONDS result=ok
+    shift
+    "$@" >"$out/$name.log" 2>&1 || { result="FAILED ($?)"; failed=1; }
+    printf '%-12s %-12s %4d s   %s\n' "$name" "$result" $((SECONDS - began)) "$(grep -E "$told" "$out/$name.log" | tail -n "$lines" | paste -sd'|')"
+}
+
+contract() { "$bin/tests/device_contract_cuda" && "$bin/tests/graph_replay_cuda"; }
+
+one_channel() { (cd tests/e2e && python3 -m unittest -v test_one_channel); }
+
+# What dies on purpose is left out: an illegal address is what the tools look for.
+under() {
+    local tool=$1 contract
+    local flags=(--tool "$tool" --error-exitcode 99)
+    [[ $tool == memcheck ]] && flags+=(--leak-check no)
+    compute-sanitizer "${flags[@]}" "$bin/tests/device_contract_cuda" --gtest_filter='-*DeathTest*' || return
+    tests/gpu/sanitized_run.sh "$bin" "$tool"
+}
+
+recorded_under() { LD_PRELOAD=$recorder NVTX_RECORDER_DIR=$recorded under "$1"; }
+
+nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | tee "$out/machine.log"
+for name in "${parts[@]}"; do
+    told='^\[  (PASSED|FAILED)  |^(Ran|OK|FAILED)|items: ours|ERROR SUMMARY|RACECHECK SUMMARY|nothing found|kernels were launched|never launched' lines=3
+    case $name in
+        contract) part contract contract ;;
+        profiler) part profiler python3 -m unittest -v tests.ipc.test_nvtx ;;
+        golden) lines=10 part golden python3 -m unittest -v tests.gpu.test_golden ;;
+        one-channel) part one-channel one_channel ;;
+        memcheck) lines=8 part memcheck recorded_under memcheck ;;
+        racecheck | synccheck) lines=8 part "$name" under "$name" ;;
+        kernels) part kernels python3 tests/gpu/launched_kernels.py "$recorded" "$bin/offramp-producer" "$bin/tests/device_contract_cuda" ;;
+        *) echo "no part is called '$name'" >&2; exit 64 ;;
+    esac
+done
+exit "$failed"

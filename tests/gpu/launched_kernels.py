@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""
+Whether all of our kernels were launched: those that programs hold, by cuobjdump, against those that nvtx_recorder noted.
+
+    launched_kernels.py FOLDER PROGRAM...       FOLDER: the recorder's, with PID.jsonl
+
+Prints how many there are, and the names of those that no run launched; exit code 1 if there are any.
+"""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+FUNCTION = re.compile(r"^\s*Function\s+(\S+?):?\s*$", re.MULTILINE)
+
+
+def held_by(program):
+    """Mangled names, whatever the architecture."""
+    told = subprocess.run(["cuobjdump", "--dump-resource-usage", str(program)], capture_output=True, text=True, check=True).stdout
+    return set(FUNCTION.findall(told))
+
+
+def launched_in(folder):
+    events = (json.loads(line) for file in pathlib.Path(folder).glob("*.jsonl") for line in file.read_text().splitlines())
+    return {event["name"] for event in events if event["event"] == "kernel"}
+
+
+def readable(name):
+    return subprocess.run(["c++filt", name], capture_output=True, text=True, check=False).stdout.strip() or name
+
+
+def main():
+    folder, *programs = sys.argv[1:]
+    held = set().union(*map(held_by, programs))
+    if not held:
+        sys.exit(f"no kernel in {', '.join(programs)}: they were built without CUDA, or cuobjdump reads them otherwise")
+    launched = launched_in(folder)
+    missing = sorted(held - launched)
+    print(f"{len(held & launched)} of {len(held)} kernels were launched")
+    for name in missing:
+        print(f"  never launched: {readable(name)}")
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
