@@ -36,7 +36,7 @@ one_channel() { (cd tests/e2e && python3 -m unittest -v test_one_channel); }
 
 # What dies on purpose is left out: an illegal address is what the tools look for.
 under() {
-    local tool=$1 contract
+    local tool=$1
     local flags=(--tool "$tool" --error-exitcode 99)
     [[ $tool == memcheck ]] && flags+=(--leak-check no)
     compute-sanitizer "${flags[@]}" "$bin/tests/device_contract_cuda" --gtest_filter='-*DeathTest*' || return
@@ -45,7 +45,7 @@ under() {
 
 recorded_under() { LD_PRELOAD=$recorder NVTX_RECORDER_DIR=$recorded under "$1"; }
 
-nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | tee "$out/machine.log"
+nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 for name in "${parts[@]}"; do
     told='^\[  (PASSED|FAILED)  |^(Ran|OK|FAILED)|items: ours|ERROR SUMMARY|RACECHECK SUMMARY|nothing found|kernels were launched|never launched' lines=3
     case $name in
