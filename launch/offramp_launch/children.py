@@ -6,8 +6,11 @@ import signal
 import subprocess
 import time
 
+from offramp_launch import memory_kills
 from offramp_launch.exit_code import ExitCode, LaunchError, signal_name
-from offramp_launch.log_follower import size_of
+from offramp_launch.log_follower import last_error, size_of
+
+LOG_END_BYTES = 16384   # of a log, in which its last words are looked for
 
 
 class Child:
@@ -24,6 +27,8 @@ class Child:
         self.cpu_seconds = 0.0
         self.log_path = log_path
         self.log_begin = size_of(log_path)
+        self._memory_kills = memory_kills.count()
+        self._ended_for_memory = ""
         with open(os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "ab") as log:
             try:
                 self._process = subprocess.Popen(
@@ -40,6 +45,8 @@ class Child:
         _, status, usage = os.wait4(self.pid, 0)
         self.status = os.waitstatus_to_exitcode(status)
         self.cpu_seconds = usage.ru_utime + usage.ru_stime
+        if self.status == -signal.SIGKILL:
+            self._ended_for_memory = memory_kills.told_since(self._memory_kills)
         self._process.returncode = self.status
         os.close(self.pidfd)
 
@@ -52,17 +59,29 @@ class Child:
 
     def last_words(self, lines=12):
         """The end of what it wrote in this life."""
+        return "\n".join("    " + line for line in self._written().splitlines()[-lines:]) or "    (it wrote nothing)"
+
+    def reason(self):
+        """Why it ended, in the words of its last error; where it told none, in the last line that it wrote; nothing where it wrote nothing."""
+        text = self._written()
+        return last_error(text) or next((line.strip() for line in reversed(text.splitlines()) if line.strip()), None)
+
+    def told_an_error(self):
+        return last_error(self._written()) is not None
+
+    def _written(self):
         try:
             with open(self.log_path, "rb") as log:
-                log.seek(max(self.log_begin, size_of(self.log_path) - 16384))
-                text = log.read().decode(errors="replace")
+                log.seek(max(self.log_begin, size_of(self.log_path) - LOG_END_BYTES))
+                return log.read().decode(errors="replace")
         except OSError:
-            text = ""
-        return "\n".join("    " + line for line in text.splitlines()[-lines:]) or "    (it wrote nothing)"
+            return ""
 
     def ending(self):
         """How it ended, in words."""
-        return f"was killed by {signal_name(-self.status)}" if self.status < 0 else f"ended with exit code {self.status}"
+        if self.status >= 0:
+            return f"ended with exit code {self.status}"
+        return f"was killed by {signal_name(-self.status)}" + (f" ({self._ended_for_memory})" if self._ended_for_memory else "")
 
 
 class Account:

@@ -5,7 +5,10 @@ import re
 
 # "12:00:00.000 warning offramp-consumer[17] text", as common/base/log writes it
 TEXT_LINE = re.compile(r"^\d\d:\d\d:\d\d\.\d+ (?P<level>\w+) +\S+\[\d+\] (?P<message>.*)$")
+# Before logging has been started: "offramp-producer: text"
+PLAIN_LINE = re.compile(r"^offramp-\w+: (?P<message>.*)$")
 WORTH_SHOWING = ("warning", "error", "critical")
+ERRORS = ("error", "critical")
 LONGEST_READ = 1 << 20
 
 
@@ -34,17 +37,35 @@ class LogFollower:
 
 
 def severity(line):
+    found = record(line)
+    return found if found and found[0] in WORTH_SHOWING else None
+
+
+def record(line):
+    """(level, message) of a line that begins a record of a log; else nothing."""
     if line.startswith("{"):
         try:
             entry = json.loads(line)
-            level, message = entry["level"], entry["message"]
+            return entry["level"], entry["message"]
         except (ValueError, KeyError, TypeError):
             return None
-    elif match := TEXT_LINE.match(line):
-        level, message = match["level"], match["message"]
-    else:
-        return None
-    return (level, message) if level in WORTH_SHOWING else None
+    if match := TEXT_LINE.match(line):
+        return match["level"], match["message"]
+    return None
+
+
+def last_error(text):
+    """The last error that a program told in `text`, with the lines that belong to it; nothing where it told none."""
+    found, at_it = None, False
+    for line in text.splitlines():
+        if begun := record(line):
+            at_it = begun[0] in ERRORS
+            found = begun[1] if at_it else found
+        elif plain := PLAIN_LINE.match(line):
+            found, at_it = plain["message"], True
+        elif at_it and line.strip():
+            found = f"{found}\n{line.rstrip()}"
+    return found
 
 
 class LogRelay:

@@ -1,5 +1,6 @@
 """The command `run`: resolves the settings, makes the run directory, starts and watches, and ends with a summary."""
 
+import contextlib
 import glob
 import json
 import os
@@ -10,9 +11,10 @@ import tempfile
 
 from offramp_launch import sink, summary, texts
 from offramp_launch.arguments import shown, without_values
-from offramp_launch.children import account_of
+from offramp_launch.children import Child, account_of
 from offramp_launch.demo import demo_flags, show, wants_demo
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
+from offramp_launch.failure import failure_of
 from offramp_launch.output_folder import MANIFEST, OutputLock, start_over
 from offramp_launch.progress import make_display
 from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
@@ -77,19 +79,41 @@ def start(places, argv, typed):
     plan = RunPlan(run_id, run_dir, [producer, *flags, "--run-id", run_id, "--consumers", str(consumers)],
                    [str(places.consumer()), *flags, *found], consumers, account, config.get("producer-restarts", 0), not_taken_over(config))
     unit = "samples" if config.get("model") == "copy" else UNITS.get(config.get("source"), "samples")
-    lock = OutputLock(output, run_id)
-    try:
-        plan.kept_open = (lock.fd,)
-        # Nothing to continue: then it is a new run, whatever else lies there.
-        if not config.get("resume") or not pathlib.Path(output, MANIFEST).exists():
-            start_over(output, plan.consumer, identity_of(account), beyond=bool(config.get("sink")))
-        code, told = supervise(plan, run_dir, output, unit, producer, goes_on_with(places, typed, config, run_dir))
-    finally:
-        lock.close()
+    about = summary.about(run_id, run_dir, version_of(producer), shown(typed), settled, output)
+    with told_in_summary(run_dir, about):
+        lock = OutputLock(output, run_id)
+        try:
+            plan.kept_open = (lock.fd,)
+            # Nothing to continue: then it is a new run, whatever else lies there.
+            if not config.get("resume") or not pathlib.Path(output, MANIFEST).exists():
+                start_over(output, plan.consumer, identity_of(account), beyond=bool(config.get("sink")))
+            code, told = supervise(plan, run_dir, output, unit, producer, about, goes_on_with(places, typed, config, run_dir))
+        finally:
+            lock.close()
     print(told)
     if demo and code == 0:
         print(show(places, output, config))
     return code
+
+
+@contextlib.contextmanager
+def told_in_summary(run_dir, about):
+    """What keeps a run from starting stands in its summary, too."""
+    try:
+        yield
+    except LaunchError as problem:
+        with contextlib.suppress(OSError):
+            summary.write(run_dir, {**about, "incomplete": True, "exit": int(problem.code), "failure": str(problem), "ended": summary.wall_clock()})
+        raise
+
+
+def version_of(program):
+    """As it tells it; None where it does not."""
+    try:
+        words = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout.split()
+    except OSError:
+        return None
+    return words[-1] if words else None
 
 
 def resolve(program, argv):
@@ -197,7 +221,7 @@ def goes_on_with(places, typed, config, run_dir):
     return shlex.join([str(places.launch / "offramp"), *words, *where, "--resume"])
 
 
-def supervise(plan, run_dir, output, unit, producer, go_on):
+def supervise(plan, run_dir, output, unit, producer, about, go_on):
     sweep(producer)
     display = make_display(unit)
     display.note(f"run {plan.run_id}: {plan.consumers} consumers, {run_dir.path}")
@@ -205,15 +229,29 @@ def supervise(plan, run_dir, output, unit, producer, go_on):
     try:
         code = supervisor.run()
         display.close()
-        finished = finish(plan, run_dir)
-        code = code if code != 0 else finished
-        whole = summary.write(run_dir, supervisor.producer_status, supervisor.producer_cpu_seconds, plan.run_id,
-                              supervisor.records, code, supervisor.failure, supervisor.producer_restarts)
+        code, whole = conclude(plan, run_dir, supervisor, code, about)
         return code, summary.tell(whole, unit, output, go_on)
     finally:
         display.close()
         sweep(producer)
         supervisor.close()
+
+
+def conclude(plan, run_dir, supervisor, code, about):
+    """Puts the outputs together and writes the summary, once no program of the run is left: (the run's exit code, the summary)."""
+    finished, why = finish(plan, run_dir)
+    code = code if code != 0 else finished
+    account = summary.read_account(run_dir)
+    failure = failure_of(code, supervisor.failure, account, supervisor.why_the_producer_ended(), why, run_dir)
+    whole = summary.join(about, account, supervisor, code, failure)
+    try:
+        summary.write(run_dir, whole)
+    except OSError as problem:
+        if code == 0:
+            code = int(ExitCode.CANNOT_WRITE)
+            whole.update(exit=code, failure=f"the run is done, but its summary.json cannot be written: {problem.strerror}\n"
+                                            f"    Make room in {run_dir.path}, or choose another folder with --run-dir")
+    return code, whole
 
 
 def sweep(producer):
@@ -225,13 +263,12 @@ def sweep(producer):
 
 
 def finish(plan, run_dir):
-    """Merges what the consumers left in segments, now that all of them are gone. Returns 0 or what it ended with."""
-    with open(run_dir.log("finish"), "ab") as log:
-        code = subprocess.run([*plan.consumer, "--finish"], stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False,
-                              **identity_of(plan.account)).returncode
-    if code != 0:
-        print(f"[run] putting the outputs together failed with exit code {code}; see {run_dir.log('finish')}", flush=True)
-    return code
+    """Merges what the consumers left in segments, now that all of them are gone. Returns (0, None), or what it ended with and why."""
+    child = Child("finish", [*plan.consumer, "--finish"], run_dir.log("finish"), plan.kept_open, plan.account)
+    child.reap()
+    if child.status == 0:
+        return 0, None
+    return shell_code(child.status), f"putting the outputs together {child.ending()}: {child.reason() or 'it wrote nothing'}"
 
 
 def identity_of(account):

@@ -4,7 +4,7 @@ import dataclasses
 import selectors
 import signal
 
-from offramp_launch.backoff import Backoff, DeathBudget
+from offramp_launch.backoff import DEATHS_WITHOUT_PROGRESS, Backoff, DeathBudget
 from offramp_launch.children import Child
 from offramp_launch.exit_code import FATAL_FOR_A_CONSUMER, ExitCode, LaunchError
 from offramp_launch.log_follower import LogRelay
@@ -95,17 +95,21 @@ class Seats:
         if child.status == ExitCode.OK:
             self._timers.after(UNASKED_END_SECONDS, lambda: self._fill_if_the_run_goes_on(seat))
         elif child.status in FATAL_FOR_A_CONSUMER:
-            self._run.fail(LaunchError(f"{seat.name} (pid {child.pid}) {child.ending()}, and would end so again:\n{child.last_words()}",
-                                       f"Its log: {child.log_path}", child.status))
+            self._run.fail(LaunchError(f"{seat.name} {child.ending()}, and would end so again: {words_of(child)}", f"Its log: {child.log_path}",
+                                       child.status))
         elif counts_as_death(child) and self._budget.note_death(self._run.completed()):
             self._run.fail(LaunchError(
-                f"consumers died 20 times in a row and nothing was completed in between; the last, {seat.name}, "
-                f"{child.ending()}:\n{child.last_words()}", f"Its log: {child.log_path}",
+                f"consumers died {DEATHS_WITHOUT_PROGRESS} times in a row and nothing was completed in between; the last, {seat.name}, "
+                f"{child.ending()}: {words_of(child)}", f"Its log: {child.log_path}",
                 child.status if child.status > 0 else ExitCode.SYSTEM))
         else:
             delay = seat.backoff.after_life_of(child.lived_seconds())
             self._display.note(f"{seat.name} (pid {child.pid}) {child.ending()}; starting it again in {delay:.1f} s")
             self._timers.after(delay, lambda: self._fill_again(seat))
+
+
+def words_of(child):
+    return child.reason() or "it wrote nothing"
 
 
 def counts_as_death(child):

@@ -1,5 +1,6 @@
 """The end of a run: the producer's account and the launcher's own, merged into summary.json and told on the screen."""
 
+import datetime
 import json
 import pathlib
 
@@ -9,6 +10,7 @@ SHOWN_SKIPPED = 20
 # A command that ends so before anything was done ends so again: the setting, the input or the machine has to be mended.
 WOULD_END_THE_SAME_WAY = (ExitCode.USAGE, ExitCode.BAD_INPUT, ExitCode.NO_INPUT, ExitCode.PROTOCOL, ExitCode.NOT_PERMITTED, ExitCode.CONFIG,
                           ExitCode.DEVICE_UNSUPPORTED, ExitCode.RUN_IN_USE)
+SCHEMA = 1      # of summary.json: one more whenever a field changes its meaning or goes
 
 
 def merge(producer_summary, records):
@@ -36,29 +38,47 @@ def producer_exit(run_dir):
         return None
 
 
-def write(run_dir, producer_status, producer_cpu_seconds, run_id, records, exit_code, failure, producer_restarts=0):
-    """Writes summary.json and returns it. A producer that died left no account; then the launcher's stands alone."""
+def about(run_id, run_dir, version, command, config, output):
+    """What is known of a run when it begins. `command`: without its secrets."""
+    return {"schema": SCHEMA, "run_id": run_id, "run_dir": str(run_dir.path), "version": version, "command": command,
+            "input": config.get("input"), "output": output, "processor": config.get("processor"), "began": wall_clock()}
+
+
+def read_account(run_dir):
+    """The producer's; of one that died before its end nothing but that."""
     try:
         account = json.loads(run_dir.file("producer-summary.json").read_text())
     except (OSError, ValueError):
-        account = {"incomplete": True, "producer_cpu_seconds": round(producer_cpu_seconds, 3)}
-    whole = {"run_id": run_id, "run_dir": str(run_dir.path), **merge(account, records), "exit": exit_code,
-             "producer_exit": producer_status, "producer_restarts": producer_restarts}
-    if failure:
-        whole["launcher_failure"] = str(failure)
+        account = None
+    return account if isinstance(account, dict) else {"incomplete": True}
+
+
+def join(about, account, supervisor, exit_code, failure):
+    """The whole of a run: what is known `about` it from its start on, the producer's account, and how the programs ended."""
+    if account.get("incomplete"):
+        account = {**account, "producer_cpu_seconds": round(supervisor.producer_cpu_seconds, 3)}
+    merged = merge(account, supervisor.records)
+    return {**about, **merged, "exit": exit_code, "failure": failure, "skipped_samples": _counts(account.get("samples")).get("skipped"),
+            "producer_exit": supervisor.producer_status, "producer_restarts": supervisor.producer_restarts, "ended": wall_clock()}
+
+
+def write(run_dir, whole):
+    """Errors: OSError."""
     partial = run_dir.file("summary.json.part")
     partial.write_text(json.dumps(whole, indent=2) + "\n")
     partial.replace(run_dir.file("summary.json"))
-    return whole
+
+
+def wall_clock():
+    """In UTC, as ISO 8601 has it."""
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def tell(summary, unit, output, go_on):
     """The summary as lines for a reader. `go_on`: the command that makes what is left of the run."""
     lines = [f"Run {summary['run_id']} " + ("ended" if summary["exit"] == 0 else f"ended with exit code {summary['exit']}")]
     samples, batches = _counts(summary.get("samples")), _counts(summary.get("batches"))
-    if summary.get("incomplete"):
-        lines.append("  the producer left no summary; its log says why")
-    else:
+    if not summary.get("incomplete"):
         lines.append(f"  done       {samples.get('released', 0)} {unit} in {_number(summary.get('seconds'))} s, "
                      f"{_number(summary.get('samples_per_second'))} {unit}/s, "
                      f"first batch after {_number(summary.get('first_batch_seconds'))} s")
@@ -83,13 +103,13 @@ def tell(summary, unit, output, go_on):
         lines.append(f"  spilled    {samples['ever_spilled']} {unit} waited on the disk for a consumer")
     if summary.get("producer_restarts"):
         lines.append(f"  producers  died and were followed by another {summary['producer_restarts']} times")
-    if summary.get("failure"):
-        lines.append(f"  failure    {summary['failure']}")
     if summary.get("random_weights"):
         lines += ["", "  !! RANDOM WEIGHTS: no --weights were given, so these outputs show that the road works and MEAN NOTHING.", ""]
     if output and pathlib.Path(output).exists():
         lines.append(f"  outputs    {output}")
     lines.append(f"  summary    {summary['run_dir']}/summary.json, logs in {summary['run_dir']}/logs/")
+    if summary.get("failure"):
+        lines.append(f"offramp: {summary['failure']}")
     if leaves_work(summary):
         lines.append(f"  go on      {go_on}")
     return "\n".join(lines)

@@ -107,6 +107,15 @@ class Supervisor:
         os.close(self._lifeline_write)
         os.close(self._lifeline_read)
 
+    def why_the_producer_ended(self):
+        """In words; nothing where it ended well."""
+        child = self._producer
+        if child is None or child.status in (None, ExitCode.OK):
+            return None
+        if child.status < 0:
+            return f"the producer (pid {child.pid}) {child.ending()}"
+        return child.reason() or f"the producer (pid {child.pid}) {child.ending()} and wrote nothing"
+
     producer_status = property(lambda self: self._producer.status if self._producer else None)
     producer_cpu_seconds = property(lambda self: self._spent_cpu_seconds + (self._producer.cpu_seconds if self._producer else 0.0))
     producer_restarts = property(lambda self: self._succession.restarts)
@@ -174,7 +183,9 @@ class Supervisor:
         self._producer.reap()
         self._look()
         if self._producer.status not in EXPLAINED_BY_THE_SUMMARY and not self._abandoned and not self.failure:
-            self._display.note(f"producer {self._producer.ending()}; the end of its log:\n{self._producer.last_words()}")
+            # What it told as an error is repeated as the run's last words.
+            self._display.note(f"producer {self._producer.ending()}"
+                               + ("" if self._producer.told_an_error() else f"; the end of its log:\n{self._producer.last_words()}"))
         if not self._producer_follows():
             self._end_without_producer()
 

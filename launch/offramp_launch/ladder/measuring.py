@@ -10,7 +10,7 @@ from offramp_launch.arguments import shown
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.ladder.rungs import COPY_CEILING_FROM, LIMIT
 from offramp_launch.progress import describe
-from offramp_launch.run_command import finish, resolve, sweep
+from offramp_launch.run_command import conclude, resolve, sweep
 from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
 from offramp_launch.supervisor import RunPlan, Supervisor
 
@@ -71,10 +71,10 @@ class Measuring:
         supervisor = Supervisor(plan, self._display)
         try:
             code = supervisor.run()
-            finished = finish(plan, run_dir)
-            code = code if code != 0 else finished
-            summary.write(run_dir, supervisor.producer_status, supervisor.producer_cpu_seconds, plan.run_id, supervisor.records, code,
-                          supervisor.failure)
+            about = summary.about(plan.run_id, run_dir, None, plan.producer[1:], {}, None)
+            code, whole = conclude(plan, run_dir, supervisor, code, about)
+            if whole["failure"]:
+                say(whole["failure"])
             return code
         finally:
             sweep(self._producer)

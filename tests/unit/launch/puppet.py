@@ -111,12 +111,18 @@ class Puppet:
 
 def main():
     role, *argv = sys.argv[1:]
+    if argv == ["--version"]:
+        print(f"offramp-{role} 1.2.3")
+        return
     flags = parse(argv)
     if flags.get("print-config"):
         print_config(role, flags)
     elif flags.get("sweep") or flags.get("finish"):
         with open(os.environ["PUPPET_ERRANDS"], "a", encoding="utf-8") as errands:
             errands.write(f"{role} {'sweep' if flags.get('sweep') else 'finish'}\n")
+        if flags.get("finish") and "PUPPET_FINISH_SAYS" in os.environ:
+            print(os.environ["PUPPET_FINISH_SAYS"], file=sys.stderr)
+            sys.exit(73)
     else:
         Puppet(role, argv, flags).run()
 

@@ -1,0 +1,28 @@
+"""Why a run did not end well: one reason with its remedy, which is the last thing that is told of it and stands in summary.json."""
+
+from offramp_launch.exit_code import ExitCode
+
+
+def failure_of(code, stopped_by, account, producers_end, finishing, run_dir):
+    """
+    Nothing for a run that ended with 0, else a text that is never empty. `stopped_by`: the LaunchError for which the launcher ended the
+    run, if it did. `account`: the producer's summary. `producers_end`, `finishing`: why the last producer, and the program that puts
+    outputs together, ended as they did, in words; None where they ended well.
+    """
+    if code == ExitCode.OK:
+        return None
+    if stopped_by:
+        return str(stopped_by)
+    if account.get("failure"):
+        return account["failure"]
+    if code == ExitCode.INTERRUPTED:
+        return "the run was stopped before its input was used up"
+    if code == ExitCode.SET_ASIDE:
+        samples = (account.get("samples") or {}).get("quarantined", "some")
+        return (f"{samples} samples were given up, since consumers died of their batches\n"
+                f"    ./launch/offramp quarantine list --run-dir {run_dir.path}")
+    if producers_end:
+        return f"{producers_end}\n    Its log: {run_dir.log('producer')}"
+    if finishing:
+        return f"{finishing}\n    Its log: {run_dir.log('finish')}"
+    return f"the run ended with exit code {code}, and no program said why\n    Logs: {run_dir.file('logs')}"

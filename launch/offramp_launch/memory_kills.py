@@ -1,0 +1,53 @@
+"""Whether the kernel ended processes for want of memory: the one death of which a log can say nothing."""
+
+import pathlib
+
+CGROUPS = pathlib.Path("/sys/fs/cgroup")
+MEMBERSHIP = pathlib.Path("/proc/self/cgroup")
+MACHINE = pathlib.Path("/proc/vmstat")
+
+
+def count():
+    """(of this control group, of the whole machine) so far; None where the kernel does not say."""
+    folder = own_group()
+    return _number(folder / "memory.events" if folder else None, "oom_kill"), _number(MACHINE, "oom_kill")
+
+
+def told_since(before):
+    """What has happened since count() gave `before`, in words; empty: nothing that is known."""
+    group, machine = count()
+    if None not in (before[0], group) and group > before[0]:
+        return f"the kernel ended a process of this control group for want of memory; its limit is {limit()}"
+    if None not in (before[1], machine) and machine > before[1]:
+        return "the kernel ended a process of this machine for want of memory meanwhile"
+    return ""
+
+
+def limit():
+    try:
+        text = (own_group() / "memory.max").read_text().strip()
+    except (OSError, TypeError):
+        return "unknown"
+    return f"{int(text) / 2**30:.1f} GiB" if text.isdigit() else "that of a group above it"
+
+
+def own_group():
+    """The folder of the control group (version 2) that this process is in; None where there is none."""
+    try:
+        for line in MEMBERSHIP.read_text().splitlines():
+            if line.startswith("0::"):
+                return CGROUPS / line[3:].lstrip("/")
+    except OSError:
+        pass
+    return None
+
+
+def _number(path, name):
+    try:
+        for line in path.read_text().splitlines():
+            key, _, value = line.partition(" ")
+            if key == name:
+                return int(value)
+    except (OSError, ValueError, AttributeError):
+        pass
+    return None

@@ -1,0 +1,184 @@
+"""Why a run failed is the last thing that it says, and stands in its summary, whoever found it out."""
+
+import datetime
+import json
+import os
+import pathlib
+import re
+import signal
+import tempfile
+import unittest
+from unittest import mock
+
+from stage import WATCHDOG_SECONDS, Stage, kill, wait_until_gone
+
+from offramp_launch import log_follower, memory_kills
+from offramp_launch.exit_code import ExitCode
+
+CRITICAL = "12:00:00.000 critical offramp-producer[1] "
+
+
+class FailureTest(unittest.TestCase):
+    def setUp(self):
+        self.stage = Stage()
+        self.addCleanup(self.stage.close)
+
+    def ended(self, launcher):
+        """(what was said, the summary) of a run that ends; the last words of the one are the failure of the other, and how to go on."""
+        said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        summary = self.stage.summary()
+        self.assertEqual(launcher.returncode, summary["exit"], said)
+        self.assertTrue(re.sub(r"  go on      .*\n$", "", said).endswith(f"\nofframp: {summary['failure']}\n"), said)
+        self.assertNotIn("its log says why", said)
+        return said, summary
+
+    def test_what_the_producer_refuses(self):
+        launcher, producer, consumers = self.stage.start_run(1)
+        producer.order(log=CRITICAL + "model 'x.pt2' wants 3 channels: the input has 4. Convert it")
+        producer.order(log="12:00:00.001 info    offramp-producer[1] removed 2 objects")
+        producer.order(exit=65)
+        consumers[0].order(exit=0)
+        said, summary = self.ended(launcher)
+        self.assertEqual(65, summary["exit"])
+        self.assertTrue(summary["failure"].startswith("model 'x.pt2' wants 3 channels: the input has 4. Convert it\n"), summary["failure"])
+        self.assertIn("logs/producer.log", summary["failure"])
+        self.assertEqual(2, said.count("wants 3 channels"), "once when it happens, once at the end")
+
+    def test_what_the_producer_tells_in_its_account(self):
+        launcher, producer, consumers = self.stage.start_run(1)
+        producer.order(summary={"failure": "results cannot be written: No space left on device. Make room"}, log=CRITICAL + "another", exit=73)
+        consumers[0].order(exit=0)
+        self.assertEqual("results cannot be written: No space left on device. Make room", self.ended(launcher)[1]["failure"])
+
+    def test_a_library_that_ends_the_producer(self):
+        launcher, producer, consumers = self.stage.start_run(1, "--producer-restarts", "0")
+        producer.order(log="terminate called after throwing an instance of 'zmq::error_t'\n  what():  Too many open files", exit=3)
+        consumers[0].order(exit=0)
+        self.assertIn("what():  Too many open files", self.ended(launcher)[1]["failure"])
+
+    def test_a_killed_producer(self):
+        launcher, producer, consumers = self.stage.start_run(1)
+        kill(producer)
+        self.assertTrue(wait_until_gone(producer.pid))
+        consumers[0].order(exit=86)
+        self.assertIn("was killed by SIGKILL", self.ended(launcher)[1]["failure"])
+
+    def test_a_consumer_that_cannot_go_on(self):
+        launcher, producer, consumers = self.stage.start_run(2)
+        consumers[0].order(log="12:00:00.000 error   offramp-consumer[1] '/out/a.png' cannot be written: No space left on device. Make room", exit=73)
+        self.assertEqual({"signal": "SIGTERM"}, producer.hear())
+        producer.order(exit=0)
+        consumers[1].order(exit=0)
+        said, summary = self.ended(launcher)
+        self.assertIn("'/out/a.png' cannot be written: No space left on device. Make room\n", summary["failure"])
+        self.assertRegex(summary["failure"], r"consumer-\d .*\n.*logs/consumer-\d.log$")
+
+    def test_too_many_deaths_of_consumers(self):
+        launcher, producer, consumers = self.stage.start_run(20)
+        for consumer in consumers:
+            consumer.order(log="12:00:00.000 error   offramp-consumer[1] the server says 422", exit=71)
+        while (event := producer.hear()) != {"signal": "SIGTERM"}:
+            self.assertIsNotNone(event)
+        producer.order(exit=0)
+        failure = self.ended(launcher)[1]["failure"]
+        self.assertIn("died 20 times in a row", failure)
+        self.assertIn("the server says 422", failure)
+
+    def test_outputs_that_cannot_be_put_together(self):
+        self.stage.environment["PUPPET_FINISH_SAYS"] = "12:00:00.000 error   offramp-consumer[9] 'lines.tsv' cannot be written: disk full"
+        launcher, producer, consumers = self.stage.start_run(1)
+        producer.order(summary={}, exit=0)
+        consumers[0].order(exit=0)
+        summary = self.ended(launcher)[1]
+        self.assertEqual(73, summary["exit"])
+        self.assertIn("'lines.tsv' cannot be written: disk full", summary["failure"])
+
+    def test_batches_that_were_given_up(self):
+        launcher, producer, consumers = self.stage.start_run(1)
+        producer.order(summary={"samples": {"quarantined": 4}}, exit=84)
+        consumers[0].order(exit=0)
+        failure = self.ended(launcher)[1]["failure"]
+        self.assertIn("4 samples were given up", failure)
+        self.assertIn("quarantine list --run-dir", failure)
+
+    def test_a_run_that_is_stopped(self):
+        launcher, producer, consumers = self.stage.start_run(1)
+        launcher.send_signal(signal.SIGINT)
+        self.assertEqual({"signal": "SIGTERM"}, producer.hear())
+        producer.order(summary={}, exit=130)
+        consumers[0].order(exit=0)
+        self.assertIn("stopped before its input was used up", self.ended(launcher)[1]["failure"])
+
+    def test_what_keeps_a_run_from_starting_is_in_its_summary_too(self):
+        output = self.stage.folder / "output"
+        first = self.stage.start_run(1, "--output", str(output))
+        run_dir = self.stage.folder / "second"
+        code, said = self.stage.call("run", "--output", str(output), "--run-dir", str(run_dir))
+        self.assertEqual(ExitCode.RUN_IN_USE, code, said)
+        summary = json.loads((run_dir / "summary.json").read_text())
+        self.assertEqual(ExitCode.RUN_IN_USE, summary["exit"])
+        self.assertIn(summary["failure"], said)
+        self.stage.end(*first)
+
+    def test_a_run_that_ends_well_has_no_failure(self):
+        began = datetime.datetime.now(datetime.timezone.utc)
+        launcher, producer, consumers = self.stage.start_run(1, "--input", "/photos", "--output", str(self.stage.folder / "out"))
+        said = self.stage.end(launcher, producer, consumers, summary={"samples": {"released": 6, "skipped": 2}, "failure": None})
+        summary = self.stage.summary()
+        self.assertIsNone(summary["failure"])
+        self.assertNotIn("offramp: ", said)
+        self.assertEqual((1, "1.2.3", "/photos", str(self.stage.folder / "out"), "checksum", 2),
+                         tuple(summary[key] for key in ("schema", "version", "input", "output", "processor", "skipped_samples")))
+        self.assertEqual(["run", "--consumers", "1", "--input", "/photos"], summary["command"][:5])
+        times = [datetime.datetime.fromisoformat(summary[key].replace("Z", "+00:00")) for key in ("began", "ended")]
+        self.assertLess(began - datetime.timedelta(seconds=1), times[0])
+        self.assertLessEqual(times[0], times[1])
+
+
+class LastErrorTest(unittest.TestCase):
+    def test_the_last_error_with_the_lines_that_belong_to_it(self):
+        for text, expected in (
+                ("", None),
+                ("12:00:00.000 info    offramp-producer[1] all is well", None),
+                ("12:00:00.000 error   offramp-producer[1] first\n12:00:00.000 critical offramp-producer[1] second", "second"),
+                ("12:00:00.000 error   offramp-producer[1] first\n  more\n12:00:00.000 info    offramp-producer[1] end\n  of it", "first\n  more"),
+                ("offramp-consumer: --batch 'x' is not a number\n", "--batch 'x' is not a number"),
+                (json.dumps({"level": "error", "message": "a\nb"}) + "\n" + json.dumps({"level": "info", "message": "m"}), "a\nb")):
+            self.assertEqual(expected, log_follower.last_error(text), text)
+
+
+class MemoryKillsTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        (self.folder / "job").mkdir()
+        (self.folder / "membership").write_text("0::/job\n")
+        for name, value in (("CGROUPS", self.folder), ("MEMBERSHIP", self.folder / "membership"), ("MACHINE", self.folder / "vmstat")):
+            patch = mock.patch.object(memory_kills, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def write(self, group, machine):
+        (self.folder / "job" / "memory.events").write_text(f"low 0\noom 1\noom_kill {group}\n")
+        (self.folder / "job" / "memory.max").write_text(f"{2 << 30}\n")
+        (self.folder / "vmstat").write_text(f"nr_free_pages 9\noom_kill {machine}\n")
+
+    def test_the_groups_limit_and_the_machines_are_told_apart(self):
+        self.write(3, 8)
+        before = memory_kills.count()
+        self.assertEqual((3, 8), before)
+        self.assertEqual("", memory_kills.told_since(before))
+        self.write(3, 9)
+        self.assertIn("of this machine", memory_kills.told_since(before))
+        self.write(4, 9)
+        self.assertIn("its limit is 2.0 GiB", memory_kills.told_since(before))
+
+    def test_a_kernel_that_does_not_say(self):
+        os.remove(self.folder / "membership")
+        self.assertEqual((None, None), memory_kills.count())
+        self.assertEqual("", memory_kills.told_since((None, None)))
+
+
+if __name__ == "__main__":
+    unittest.main()
