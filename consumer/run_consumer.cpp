@@ -7,6 +7,7 @@
 #include "common/base/log.hpp"
 #include "common/base/trace_recording.hpp"
 #include "consumer/processors/finish.hpp"
+#include "consumer/processors/processor_names.hpp"
 #include "consumer/session/consumer_program.hpp"
 #include "consumer/session/retry_program.hpp"
 
@@ -21,11 +22,12 @@ int list_processors() {
     return to_int(ExitCode::Ok);
 }
 
-int do_what_is_asked(int argc, const char* const* argv, const MakeProcessor& make) {
+int do_what_is_asked(int argc, const char* const* argv, const MakeProcessor& make, std::span<const std::string_view> made_besides) {
     const EndSignals signals;
     const auto config = parse_run_config(argc, argv, kProgram);
     if (!config) return to_int(ExitCode::Ok);
     if (config->list) return list_processors();
+    require_processors(*config, made_besides);
     if (config->print_config) return std::printf("%s\n", to_json(*config).c_str()), to_int(ExitCode::Ok);
 
     start_logging(kProgram, config->log_level, config->log_format, config->log_file);
@@ -46,8 +48,8 @@ int do_what_is_asked(int argc, const char* const* argv, const MakeProcessor& mak
 
 }  // namespace
 
-int run_consumer(int argc, const char* const* argv, const MakeProcessor& make) noexcept {
-    return exit_code_of([&] { return do_what_is_asked(argc, argv, make); });
+int run_consumer(int argc, const char* const* argv, const MakeProcessor& make, std::span<const std::string_view> made_besides) noexcept {
+    return exit_code_of([&] { return do_what_is_asked(argc, argv, make, made_besides); });
 }
 
 }  // namespace offramp

@@ -16,8 +16,10 @@
 #include "producer/defaults.hpp"
 #include "producer/models/model_file.hpp"
 #include "producer/models/model_library.hpp"
+#include "producer/models/model_names.hpp"
 #include "producer/probe/machine_probe.hpp"
 #include "producer/run/producer_run.hpp"
+#include "producer/sources/named_source.hpp"
 
 namespace offramp {
 namespace {
@@ -34,8 +36,12 @@ RunConfig resolve(RunConfig config) {
     ModelChoice choice = choose_model(config.model, config.weights, share_folder());
     config.model = std::move(choice.name);
     config.weights = std::move(choice.weights);
+    require_model_name(config.model);
+    if (!config.input.empty()) require_input(config.input);
     const MachineSize machine{.has_gpu = open_device(config.device)->is_gpu(), .cores = std::thread::hardware_concurrency()};
-    return resolve_defaults(config, machine, is_model_file(config.model) ? read_model_notes(config.model) : ModelNotes{});
+    config = resolve_defaults(config, machine, is_model_file(config.model) ? read_model_notes(config.model) : ModelNotes{});
+    source_named(config.source);
+    return config;
 }
 
 int run(int argc, char** argv) {

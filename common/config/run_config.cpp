@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <CLI/CLI.hpp>
 #include <cstdlib>
@@ -33,6 +34,11 @@ using GivenValues = std::map<std::string, GivenValue>;  // by flag
 constexpr const char* kConfigFlag = "config";
 constexpr const char* kConsumerProgram = "offramp-consumer";
 constexpr const char* kConfigVariable = "OFFRAMP_CONFIG";
+constexpr const char* kVariablePrefix = "OFFRAMP_";
+// Variables that are no settings of a run: those of the launch script, and what tests and measurements are told by.
+constexpr std::array<std::string_view, 7> kOtherVariables{"OFFRAMP_BIN_DIR",  "OFFRAMP_BUILD_DIR", "OFFRAMP_CUDA_DIR",        "OFFRAMP_PYTHON",
+                                                          "OFFRAMP_SKIP_PACKAGES", "OFFRAMP_TORCH_DIR", "OFFRAMP_TOKENIZER_PYTHON"};
+constexpr std::array<std::string_view, 4> kOtherPrefixes{"OFFRAMP_TEST_", "OFFRAMP_BENCH_", "OFFRAMP_FAILPOINT", "OFFRAMP_FUZZ_"};
 
 std::vector<std::string> flags_of(const std::vector<Setting>& settings) {
     std::vector<std::string> flags{kConfigFlag};
@@ -111,8 +117,35 @@ std::optional<GivenValues> read_command_line(int argc, const char* const* argv, 
     return given;
 }
 
+// A misspelt variable would be as good as none. Its value is not told: it may be a secret.
+void refuse_unknown_variable(const std::string& name, const std::vector<Setting>& settings) {
+    if (std::ranges::find(kOtherVariables, name) != kOtherVariables.end() ||
+        std::ranges::any_of(kOtherPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); }))
+        return;
+    std::vector<std::string> known{kConfigVariable};
+    for (const Setting& setting : settings) {
+        if (!setting.command_line_only) known.push_back(setting.environment_name());
+        if (name != known.back() && name == setting.environment_name())
+            throw ConfigError("the environment variable " + name + " sets nothing", "Give --" + setting.flag + " on the command line");
+    }
+    if (std::ranges::find(known, name) != known.end()) return;
+    known.insert(known.end(), kOtherVariables.begin(), kOtherVariables.end());
+    throw ConfigError("the environment variable " + name + " is not a setting",
+                      suggestion(name, known, "") + "Every flag is also one: --batch is OFFRAMP_BATCH; unset what is none");
+}
+
+void refuse_unknown_variables(const std::vector<Setting>& settings) {
+    for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {
+        const std::string_view text(*entry);
+        const std::size_t end = text.find('=');
+        if (text.starts_with(kVariablePrefix) && end != std::string_view::npos && end + 1 < text.size())
+            refuse_unknown_variable(std::string(text.substr(0, end)), settings);
+    }
+}
+
 // An empty variable counts as none.
 GivenValues read_environment(const std::vector<Setting>& settings) {
+    refuse_unknown_variables(settings);
     GivenValues given;
     const auto take = [&given](const std::string& flag, const std::string& variable) {
         const char* const text = std::getenv(variable.c_str());
@@ -174,7 +207,7 @@ void apply(const Setting& setting, const GivenValues& given, RunConfig& config) 
     if (found == given.end()) return;
     const auto& [text, origin, exit_code] = found->second;
     if (const auto problem = setting.set(config, text))
-        throw ConfigError(origin + " '" + text + "' " + *problem, "Accepted: " + setting.accepted, exit_code);
+        throw ConfigError(origin + " '" + text + "' " + *problem, suggestion(text, setting.words, "") + "Accepted: " + setting.accepted, exit_code);
 }
 
 // What only shows when several settings are seen together.

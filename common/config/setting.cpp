@@ -189,7 +189,8 @@ void SettingGroup::word(std::string flag, std::string RunConfig::*member,
          [words](const std::string& typed) -> Problem {
              if (std::find(words.begin(), words.end(), typed) == words.end()) return "is unknown";
              return std::nullopt;
-         });
+         })
+        .words = words;
 }
 
 void SettingGroup::log_format(std::string flag, LogFormat RunConfig::*member, std::string help) {

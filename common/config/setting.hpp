@@ -23,6 +23,7 @@ struct Setting {
     std::string value_name;  // "N", "FOLDER" in --help; empty: a switch
     std::string help;
     std::string accepted;              // "32 to 8192, or 0 for auto"
+    std::vector<std::string> words;    // all that are accepted, where these are few words
     std::vector<TomlType> toml_types;  // that the file may use; the first is how it is printed
     bool command_line_only = false;    // an action, not part of a configuration
 

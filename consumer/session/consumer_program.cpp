@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <exception>
 #include <optional>
 #include <string>
@@ -95,16 +96,23 @@ int serve_run(const RunConfig& config, const EndSignals& signals, Processor& pro
 }
 
 int exit_code_of(const std::function<int()>& body) noexcept {
+    // Before logging has been started, plain standard error; afterwards in the form that the user chose.
+    const auto say = [](const std::string& text) {
+        if (spdlog::default_logger()->name().empty())
+            std::fprintf(stderr, "offramp-consumer: %s\n", text.c_str());
+        else
+            spdlog::error("{}", text);
+    };
     try {
         return body();
     } catch (const Error& problem) {
-        spdlog::error("{}", problem.what());
+        say(problem.what());
         return to_int(problem.exit_code());
     } catch (const std::exception& problem) {
-        spdlog::error("unexpected: {}", problem.what());
+        say(std::string("unexpected: ") + problem.what());
         return to_int(ExitCode::Internal);
     } catch (...) {
-        spdlog::error("unexpected: an exception of an unknown kind");
+        say("unexpected: an exception of an unknown kind");
         return to_int(ExitCode::Internal);
     }
 }

@@ -14,6 +14,7 @@
 #include "producer/run/producer_run.hpp"
 #include "producer/run/results_apart.hpp"
 #include "producer/rungs/make_egress.hpp"
+#include "producer/sources/named_source.hpp"
 #include "producer/sources/source_part.hpp"
 
 namespace offramp {
@@ -32,15 +33,6 @@ std::vector<uid_t> allowed_uids(const RunConfig& config) {
         uids.push_back(entry->pw_uid);
     }
     return uids;
-}
-
-const SourceEntry& find_source(const std::string& name) {
-    std::string known;
-    for (const SourceEntry& entry : SourceEntry::all()) {
-        if (entry.name == name) return entry;
-        known += (known.empty() ? "" : ", ") + std::string(entry.name);
-    }
-    throw ConfigError("--source '" + name + "' is unknown", "Known: " + known);
 }
 
 }  // namespace
@@ -77,7 +69,7 @@ void ProducerRun::open_model() {
 
 void ProducerRun::open_source() {
     const ModelInput input = model_->input();
-    source_ = part_of(find_source(config_.source)
+    source_ = part_of(source_named(config_.source)
                           .make({.config = &config_,
                                  .model_input = input.tensor,
                                  .model_takes_images = input.kind == InputKind::Image,

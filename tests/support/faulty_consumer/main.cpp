@@ -2,7 +2,9 @@
 // when it does not die. With OFFRAMP_TEST_GATE any processor's slabs wait at a gate, with OFFRAMP_TEST_RECHECK_FILE they are read again
 // while they are held.
 
+#include <array>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "consumer/run_consumer.hpp"
@@ -14,9 +16,12 @@
 namespace offramp::faulty {
 namespace {
 
+constexpr std::string_view kCrashOnItem = "crash-on-item";
+constexpr std::array<std::string_view, 1> kMadeBesides{kCrashOnItem};
+
 std::unique_ptr<Processor> make_faulty_processor(const RunConfig& config) {
     const ProcessorOptions options{.config = &config};
-    if (config.processor == "crash-on-item")
+    if (config.processor == kCrashOnItem)
         return std::make_unique<CrashOnItem>(make_processor(text_setting("OFFRAMP_TEST_THEN", "none"), options));
     auto processor = make_processor(config.processor, options);
     if (!text_setting("OFFRAMP_TEST_GATE", "").empty()) return std::make_unique<Gated>(std::move(processor));
@@ -27,4 +32,4 @@ std::unique_ptr<Processor> make_faulty_processor(const RunConfig& config) {
 }  // namespace
 }  // namespace offramp::faulty
 
-int main(int argc, char** argv) { return offramp::run_consumer(argc, argv, offramp::faulty::make_faulty_processor); }
+int main(int argc, char** argv) { return offramp::run_consumer(argc, argv, offramp::faulty::make_faulty_processor, offramp::faulty::kMadeBesides); }

@@ -9,6 +9,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 struct BadValue {
     const char* flag;
@@ -220,7 +221,31 @@ TEST_F(Parsing, AFileThatCannotBeReadIsRefused) {
 
 TEST_F(Parsing, ActionsStandOnTheCommandLineOnly) {
     set_environment("OFFRAMP_SWEEP", "1");
-    EXPECT_FALSE(parse().sweep);
+    EXPECT_THAT(refusal({}).text, AllOf(HasSubstr("OFFRAMP_SWEEP sets nothing"), HasSubstr("--sweep on the command line")));
+}
+
+TEST_F(Parsing, AVariableThatIsNoSettingIsRefusedLikeAFlag) {
+    set_environment("OFFRAMP_BATHC", "a secret");
+    const Refusal refused = refusal({"--batch", "4"});
+    EXPECT_EQ(refused.exit_code, ExitCode::Usage);
+    EXPECT_THAT(refused.text, AllOf(HasSubstr("OFFRAMP_BATHC is not a setting"), HasSubstr("Did you mean OFFRAMP_BATCH?"),
+                                    Not(HasSubstr("secret"))));
+    EXPECT_EQ(refusal({}, "offramp-consumer").exit_code, ExitCode::Usage);
+    set_environment("OFFRAMP_BATHC", "");
+    EXPECT_EQ(parse().batch, 0U) << "an empty one is none";
+}
+
+TEST_F(Parsing, VariablesOfTheLaunchScriptAndOfTestsArePassedOver) {
+    for (const char* name : {"OFFRAMP_BIN_DIR", "OFFRAMP_BUILD_DIR", "OFFRAMP_SKIP_PACKAGES", "OFFRAMP_PYTHON", "OFFRAMP_TORCH_DIR",
+                             "OFFRAMP_CUDA_DIR", "OFFRAMP_TOKENIZER_PYTHON", "OFFRAMP_TEST_ANYTHING", "OFFRAMP_BENCH_ENCODER"})
+        set_environment(name, "x");
+    EXPECT_EQ(parse(), RunConfig{});
+}
+
+TEST_F(Parsing, TheWordThatWasMeantIsTold) {
+    EXPECT_THAT(refusal({"--profile", "embedings"}).text, HasSubstr("Did you mean embeddings? Accepted: default, article, embeddings"));
+    EXPECT_THAT(refusal({"--config", write_file("rung = 'stream'")}).text, HasSubstr("Did you mean streams?"));
+    EXPECT_THAT(refusal({"--profile", "zzzzzzzzz"}).text, Not(HasSubstr("Did you mean")));
 }
 
 TEST_F(Parsing, SettingsThatDoNotGoTogetherAreRefused) {

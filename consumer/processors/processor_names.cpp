@@ -1,0 +1,37 @@
+#include "consumer/processors/processor_names.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "common/base/error.hpp"
+#include "common/config/nearest_word.hpp"
+#include "consumer/processors/processor.hpp"
+
+namespace offramp {
+namespace {
+
+void require_known(const std::string& name, std::span<const std::string_view> made_besides) {
+    std::vector<std::string> known(made_besides.begin(), made_besides.end());
+    std::string list;
+    for (const ProcessorEntry& entry : ProcessorEntry::all()) {
+        known.emplace_back(entry.name);
+        list += (list.empty() ? "" : ", ") + known.back();
+    }
+    if (std::ranges::find(known, name) != known.end()) return;
+    const auto nearest = nearest_word(name, known);
+    throw ConfigError("--processor '" + name + "' is unknown",
+                      (nearest ? "Did you mean " + *nearest + "? " : "") + "Known: " + list + "; several with commas between");
+}
+
+}  // namespace
+
+void require_processors(const RunConfig& config, std::span<const std::string_view> made_besides) {
+    if (config.processor == "auto") return;
+    for (const std::string& name : config.processors()) require_known(name, made_besides);
+    for (const RunConfig& own : configs_of(config))   // which refuses a name that stands twice
+        if (!own.postgres_contents().empty() && !own.has_postgres_sink())
+            throw ConfigError("--processor " + own.processor + " needs --sink, and none is given", "Give the database: --sink postgres://USER@HOST/DATABASE");
+}
+
+}  // namespace offramp
