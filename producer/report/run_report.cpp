@@ -3,6 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -14,6 +17,10 @@ namespace offramp {
 namespace {
 
 using nlohmann::json;
+
+// Rates and shares are those of the last ten seconds: batches that take seconds each would otherwise show as nothing, then as a jump.
+constexpr std::uint64_t kRateNs = 10'000'000'000;
+constexpr std::uint64_t kMomentsKept = 40;
 
 // Paths and keys may hold any bytes; JSON may not.
 std::string text_of(const json& value) { return value.dump(1, ' ', false, json::error_handler_t::replace); }
@@ -121,26 +128,53 @@ std::size_t consumers_at_work(const RunFigures& before, const RunFigures& now) {
                                                   [&](const ConsumerReport& consumer) { return !gone.contains(consumer.session); }));
 }
 
+// Of the run's input nothing is on its way to a slab any more.
+bool everything_is_published(const RunFacts& facts, const RunFigures& now) {
+    const bool all_is_read = now.state == "draining" || (facts.items > 0 && facts.done_before + now.sourced >= facts.items);
+    return all_is_read && now.sourced == now.skipped + now.dropped.samples + now.broker.published.samples;
+}
+
+// Work counts when it is finished. Where none was, while some went on, the share is not known.
+json share_of(double busy_seconds, double seconds, bool something_goes_on) {
+    if (busy_seconds <= 0 && something_goes_on) return nullptr;
+    return std::clamp(per_second(busy_seconds, seconds), 0.0, 1.0);
+}
+
+// "2026-11-23T18:00:00.123Z"
+std::string wall_clock() {
+    timespec now{};
+    ::clock_gettime(CLOCK_REALTIME, &now);
+    std::tm utc{};
+    ::gmtime_r(&now.tv_sec, &utc);
+    std::array<char, 40> text{};
+    const std::size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &utc);
+    std::snprintf(text.data() + length, text.size() - length, ".%03ldZ", now.tv_nsec / 1'000'000);
+    return text.data();
+}
+
 }  // namespace
 
 RunReport::RunReport(std::string run_dir, RunFacts facts) : run_dir_(std::move(run_dir)), facts_(std::move(facts)) {
     if (facts_.producers > 1) return;   // its predecessors' figures are known from the first status on
-    before_.emplace();
-    before_->at_ns = now_ns();
+    earlier_.emplace_back();
+    earlier_.back().at_ns = now_ns();
 }
 
 void RunReport::write_status(const RunFigures& figures) {
-    write_or_warn(run_dir_ + "/status.json", status_json(facts_, before_.value_or(figures), figures));
-    before_ = figures;
+    while (earlier_.size() > 1 && earlier_.front().at_ns + kRateNs < figures.at_ns) earlier_.pop_front();
+    write_or_warn(run_dir_ + "/status.json", status_json(facts_, earlier_.empty() ? figures : earlier_.front(), figures));
+    if (earlier_.empty() || figures.at_ns >= earlier_.back().at_ns + kRateNs / kMomentsKept) earlier_.push_back(figures);
 }
 
 void RunReport::write_summary(const RunFigures& figures, std::optional<ExitCode> exit) {
     write_or_warn(run_dir_ + "/producer-summary.json", summary_json(facts_, figures, exit));
 }
 
-std::string RunReport::limiting_stage(const RunFigures& before, const RunFigures& now) {
+std::string RunReport::limiting_stage(const RunFacts& facts, const RunFigures& before, const RunFigures& now) {
     const double seconds = seconds_between(before.at_ns, now.at_ns);
     if (seconds <= 0) return "starting";
+    // Whatever else was waited for until now: only these are at work any more.
+    if (everything_is_published(facts, now) && now.broker.in_flight.samples + now.broker.spilled.samples > 0) return "consumers";
     struct Wait {
         const char* stage;
         double share;
@@ -156,7 +190,6 @@ std::string RunReport::limiting_stage(const RunFigures& before, const RunFigures
 
 std::string RunReport::status_json(const RunFacts& facts, const RunFigures& before, const RunFigures& now) {
     const double seconds = seconds_between(before.at_ns, now.at_ns);
-    const std::uint64_t done = facts.done_before + now.broker.completed.samples + now.skipped + now.broker.quarantined.samples;
     double busy = 0;
     double busy_before = 0;
     for (const ConsumerReport& consumer : now.broker.consumers) busy += consumer.busy_seconds;
@@ -169,7 +202,8 @@ std::string RunReport::status_json(const RunFacts& facts, const RunFigures& befo
         {"run_id", facts.config.run_id},
         {"pid", ::getpid()},
         {"producers", facts.producers},
-        {"done_samples", done},
+        {"time", wall_clock()},
+        {"done_samples", facts.done_before + now.broker.completed.samples},
         {"total_samples", facts.items},
         {"done_before", facts.done_before},
         {"batches", now.broker.completed.batches},
@@ -182,11 +216,10 @@ std::string RunReport::status_json(const RunFacts& facts, const RunFigures& befo
          per_second(static_cast<double>(now.broker.completed.samples - before.broker.completed.samples), seconds)},
         {"compute_busy_seconds", now.compute_busy_seconds},
         {"compute_busy_batches", now.compute_busy_batches},
-        {"gpu_share", std::clamp(per_second(now.compute_busy_seconds - before.compute_busy_seconds, seconds), 0.0, 1.0)},
-        {"consumer_share",
-         std::clamp(per_second(busy - busy_before, seconds * static_cast<double>(std::max<std::size_t>(1, consumers_at_work(before, now)))),
-                    0.0, 1.0)},
-        {"limiting_stage", limiting_stage(before, now)},
+        {"gpu_share", share_of(now.compute_busy_seconds - before.compute_busy_seconds, seconds, !everything_is_published(facts, now))},
+        {"consumer_share", share_of(busy - busy_before, seconds * static_cast<double>(std::max<std::size_t>(1, consumers_at_work(before, now))),
+                                    now.broker.in_flight.samples > 0)},
+        {"limiting_stage", limiting_stage(facts, before, now)},
         {"slabs", slabs},
         {"consumers", consumers_json(now.broker, false)},
         {"slab_wait_seconds", now.slab_wait_seconds},

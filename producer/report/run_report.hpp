@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <optional>
 #include <string>
 
@@ -24,12 +25,12 @@ class RunReport {
     static std::string status_json(const RunFacts& facts, const RunFigures& before, const RunFigures& now);
     static std::string summary_json(const RunFacts& facts, const RunFigures& figures, std::optional<ExitCode> exit);
     // The stage that holds the rest back, from what changed between two moments.
-    static std::string limiting_stage(const RunFigures& before, const RunFigures& now);
+    static std::string limiting_stage(const RunFacts& facts, const RunFigures& before, const RunFigures& now);
 
  private:
     std::string run_dir_;
     RunFacts facts_;
-    std::optional<RunFigures> before_;
+    std::deque<RunFigures> earlier_;   // moments of the last seconds, the oldest first
 };
 
 }  // namespace offramp

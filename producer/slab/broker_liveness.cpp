@@ -68,8 +68,12 @@ void Broker::bury(Peer& peer) {
     const ConsumerCell& cell = cells_[peer.ref.slot];
     const std::uint64_t work = load_word(cell.session) == peer.ref.session ? load_word(cell.work) : 0;
     note_departure(peer, "died");
-    spdlog::warn("consumer {} (pid {}) died holding {} slabs{}", peer.ref.session, peer.credentials.pid, peer.held,
-                 work != 0 ? ", one of them in work" : "");
+    // Its process is often seen to be gone before its goodbye has come through.
+    if (peer.held == 0 && work == 0)
+        spdlog::info("consumer {} (pid {}) ended and held nothing", peer.ref.session, peer.credentials.pid);
+    else
+        spdlog::warn("consumer {} (pid {}) died holding {} slabs{}", peer.ref.session, peer.credentials.pid, peer.held,
+                     work != 0 ? ", one of them in work" : "");
     take_holds_back(peer, work, "died");
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <fstream>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
@@ -73,6 +74,61 @@ TEST_F(RunReportTest, WhoTakesARunOverDoesNotClaimWhatItsPredecessorDid) {
     EXPECT_EQ("starting", status()["limiting_stage"]);
     report.write_status(figures(11, 5020, {61.0}));
     EXPECT_NEAR(2, status()["samples_per_second"].get<double>(), 0.1);
+}
+
+TEST_F(RunReportTest, RatesAndSharesAreThoseOfTheLastTenSeconds) {
+    RunReport report(folder_.path(), {});
+    for (std::uint64_t second = 1; second <= 30; ++second) {
+        RunFigures now = figures(second, second < 20 ? second * 100 : 1900 + second, {static_cast<double>(second) / 2});
+        now.compute_busy_seconds = static_cast<double>(second) / 4;
+        report.write_status(now);
+    }
+    EXPECT_NEAR(1, status()["samples_per_second"].get<double>(), 0.2);
+    EXPECT_NEAR(0.5, status()["consumer_share"].get<double>(), 0.05);
+    EXPECT_NEAR(0.25, status()["gpu_share"].get<double>(), 0.05);
+}
+
+TEST_F(RunReportTest, WhatCouldNotBeReadIsNotDone) {
+    RunReport report(folder_.path(), RunFacts{.items = 56, .done_before = 7});
+    RunFigures now = figures(1, 30, {});
+    now.skipped = 19;
+    now.broker.quarantined.samples = 2;
+    report.write_status(now);
+    EXPECT_EQ(37, status()["done_samples"]);
+    EXPECT_EQ(19, status()["skipped"]);
+}
+
+TEST_F(RunReportTest, OnceTheInputIsUsedUpTheConsumersHoldTheRestBack) {
+    RunFacts facts{.items = 100};
+    RunFigures before = figures(1, 10, {1.0});
+    RunFigures now = figures(5, 60, {1.0});
+    now.input_wait_seconds = 3;
+    now.sourced = 100;
+    now.skipped = 10;
+    now.broker.published.samples = 80;
+    now.broker.in_flight.samples = 20;
+    const auto told = [&] { return nlohmann::json::parse(RunReport::status_json(facts, before, now)); };
+    EXPECT_EQ("input", told()["limiting_stage"]) << "ten are computed yet";
+    EXPECT_TRUE(told()["gpu_share"].is_null()) << "and have no time yet";
+    EXPECT_TRUE(told()["consumer_share"].is_null()) << "nothing was finished, and something is held";
+    now.broker.published.samples = 90;
+    EXPECT_EQ("consumers", told()["limiting_stage"]);
+    EXPECT_EQ(0, told()["gpu_share"]);
+    now.sourced = now.skipped + now.broker.published.samples - 5;
+    now.broker.published.samples -= 5;
+    EXPECT_EQ("input", told()["limiting_stage"]) << "more will be read";
+    now.state = "draining";
+    EXPECT_EQ("consumers", told()["limiting_stage"]);
+}
+
+TEST_F(RunReportTest, AStatusBearsTheWallClocksTime) {
+    RunReport report(folder_.path(), {});
+    report.write_status(figures(1, 1, {}));
+    const std::string time = status()["time"];
+    std::tm utc{};
+    ASSERT_NE(nullptr, ::strptime(time.c_str(), "%Y-%m-%dT%H:%M:%S", &utc)) << time;
+    EXPECT_NEAR(static_cast<double>(std::time(nullptr)), static_cast<double>(::timegm(&utc)), 60) << time;
+    EXPECT_EQ('Z', time.back());
 }
 
 }  // namespace
