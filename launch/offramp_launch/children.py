@@ -7,7 +7,7 @@ import subprocess
 import time
 
 from offramp_launch import memory_kills
-from offramp_launch.exit_code import ExitCode, LaunchError, signal_name
+from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, signal_name
 from offramp_launch.log_follower import last_error, size_of
 
 LOG_END_BYTES = 16384   # of a log, in which its last words are looked for
@@ -29,7 +29,7 @@ class Child:
         self.log_begin = size_of(log_path)
         self._memory_kills = memory_kills.count()
         self._ended_for_memory = ""
-        with open(os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "ab") as log:
+        with open_log(log_path) as log:
             try:
                 self._process = subprocess.Popen(
                     argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, pass_fds=inherited,
@@ -82,6 +82,16 @@ class Child:
         if self.status >= 0:
             return f"ended with exit code {self.status}"
         return f"was killed by {signal_name(-self.status)}" + (f" ({self._ended_for_memory})" if self._ended_for_memory else "")
+
+
+def open_log(path):
+    """Where the disk is full a program runs without one: its results may lie on another."""
+    try:
+        return open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "ab")
+    except OSError as problem:
+        if problem.errno not in NO_ROOM:
+            raise
+        return open(os.devnull, "ab")
 
 
 class Account:

@@ -8,12 +8,13 @@ import sys
 from offramp_launch import benchmark, doctor, exporting, quarantine, run_command, testing, texts
 from offramp_launch.arguments import count, take_switch, take_values
 from offramp_launch.control import ControlClient
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError
 from offramp_launch.ladder import command as ladder_command
 from offramp_launch.places import Places
 from offramp_launch.progress import describe, who_holds_what
 from offramp_launch.run_dir import find_live_run
 from offramp_launch.setting_up import set_up_programs
+from offramp_launch.standard_streams import make_lasting, what_was_lost
 from offramp_launch.toolchain import FLAGS as TOOLCHAIN_FLAGS
 
 # `run` and `ladder` continue as these in the set-up's own Python, which has what the progress line, the contact sheet and the
@@ -22,7 +23,21 @@ CONTINUED = "run-set-up"
 LADDER_CONTINUED = "ladder-set-up"
 
 
+# Their end tells of what they did, whether anybody could read about it or not.
+END_BY_WHAT_THEY_DID = ("run", CONTINUED, "ladder", LADDER_CONTINUED, "bench", "test", "setup", "export", "stop", "scale", "quarantine")
+
+
 def main(argv):
+    make_lasting()
+    code = carry_out(argv)
+    lost = what_was_lost()
+    if lost and code == 0 and argv[:1] and argv[0] not in END_BY_WHAT_THEY_DID:
+        print(f"offramp: standard output cannot be written: {lost}", file=sys.stderr)
+        return int(ExitCode.CANNOT_WRITE)
+    return code
+
+
+def carry_out(argv):
     commands = {"run": run, CONTINUED: run_set_up, "scale": scale, "status": status, "stop": stop, "doctor": examine,
                 "bench": bench, "test": test, "setup": setup, "quarantine": look_into_quarantine, "export": exporting.start, "query": texts.query, "ladder": ladder,
                 LADDER_CONTINUED: ladder_set_up}
@@ -38,10 +53,12 @@ def main(argv):
     except KeyboardInterrupt:
         print("offramp: interrupted", file=sys.stderr)
         return int(ExitCode.INTERRUPTED)
-    except BrokenPipeError:
-        # The reader of a pipe is gone; nobody is left to tell. Python must not try to flush once more.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return int(ExitCode.OK)
+    except OSError as problem:
+        if problem.errno not in NO_ROOM:
+            raise
+        where = f"'{problem.filename}'" if problem.filename else "a file of this command"
+        print(f"offramp: {where} cannot be written: {problem.strerror}", file=sys.stderr)
+        return int(ExitCode.CANNOT_WRITE)
 
 
 def usage(places, code):
@@ -67,6 +84,7 @@ def requirements_of(argv, environment=os.environ):
 def continue_set_up(places, command, function, argv):
     """Goes on in the set-up's own Python, where there is one."""
     if places.venv_python.exists() and sys.prefix != str(places.venv):
+        sys.stdout.flush()
         os.execv(places.venv_python, [*places.python_command(places.venv_python, places.launch / "offramp_launch", "-E", "-s"), command, *argv])
     return function(places, argv)
 

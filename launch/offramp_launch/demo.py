@@ -1,4 +1,7 @@
-"""The run that a user starts without saying on what: the shipped photographs, cut out, measured against their true masks, and shown."""
+"""
+The shipped model, where a user names none; and the run that a user starts without saying on what: the shipped photographs, cut out,
+measured against their true masks, and shown.
+"""
 
 import os
 import pathlib
@@ -7,9 +10,13 @@ from offramp_launch.contact_sheet import Row, write_html, write_png
 
 MODEL = "cutout"
 PROCESSORS = "mask-png,cut-out,overlay"
+PROCESSORS_FOR_OWN = "mask-png,cut-out"
 # What says where the items of a run come from.
 INPUT_FLAGS = ("--input", "--source", "--batches", "--profile", "--config")
 MODEL_FLAGS = ("--model", "--weights")
+# What else says by what model, or that any will do.
+SETTLED_BY = (*MODEL_FLAGS, "--profile", "--config", "--random-weights")
+SOURCES_OF_PICTURES = ("images", "jsonl", "webdataset")
 # Models that look at no images.
 WITHOUT_IMAGES = ("copy", "encoder")
 
@@ -27,6 +34,14 @@ def demo_flags(places, argv, environment=os.environ):
         if not said(argv, ("--processor",), environment):
             flags += ["--processor", PROCESSORS]
     return flags
+
+
+def shipped_model_flags(argv, config, environment=os.environ):
+    """For pictures of the user's own, where nothing says by what model: the one that is shipped, cutting out; else none."""
+    if not said(argv, ("--input",), environment) or said(argv, SETTLED_BY, environment) or config.get("source") not in SOURCES_OF_PICTURES:
+        return []
+    chooses = said(argv, ("--processor", "--transform"), environment)
+    return ["--model", MODEL] + ([] if chooses else ["--processor", PROCESSORS_FOR_OWN])
 
 
 def said(argv, flags, environment):

@@ -1,6 +1,7 @@
 """The exit codes of every program of the project: common/base/exit_code.hpp, mirrored (a test compares the two)."""
 
 import enum
+import errno
 import signal
 
 
@@ -32,6 +33,10 @@ class ExitCode(enum.IntEnum):
 FATAL_FOR_A_CONSUMER = frozenset({
     ExitCode.USAGE, ExitCode.BAD_INPUT, ExitCode.CANNOT_WRITE, ExitCode.PROTOCOL, ExitCode.NOT_PERMITTED, ExitCode.CONFIG,
 })
+
+
+# Of a file system that takes no more, or never did.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 
 
 class LaunchError(Exception):

@@ -1,38 +1,60 @@
 """Shows how a run is doing: one live line on a terminal, a line of JSON every few seconds elsewhere."""
 
 import contextlib
+import datetime
 import json
+import os
 import sys
 import time
 
 PLAIN_SECONDS = 5
-RATE_SECONDS = 10
 ENDS = ("ended", "abandoned", "failed")
+# A terminal of so many columns has room for everything on one line.
+WIDE = 130
+LONGEST_BAR, SHORTEST_BAR = 24, 6
 
 
 def describe(status, unit):
     """One line: done, rate, time left, who is busy, what holds the rest back."""
-    total = status.get("total_samples")
-    done = status.get("done_samples") or 0
-    parts = [f"{done}/{total} {unit}" if total else f"{done} {unit}", f"{status.get('samples_per_second') or 0:.1f}/s"]
-    left = seconds_left(status)
-    if left is not None:
-        parts.append(f"{spelled(left)} left")
-    for key, name in (("gpu_share", "compute"), ("consumer_share", "consumers")):
-        if status.get(key) is not None:
-            parts.append(f"{name} {100 * status[key]:.0f}%")
-    if status.get("limiting_stage"):
-        parts.append(f"held back by {status['limiting_stage']}")
-    if status.get("message"):
-        parts.append(status["message"])
+    return ", ".join(filter(None, (counted(status, unit), held_back(status), status.get("message"))))
+
+
+def counted(status, unit):
+    """How much is done, how fast, and the time that is left; of a run that is over only the first."""
+    total, done = status.get("total_samples"), status.get("done_samples") or 0
+    parts = [f"{done}/{total} {unit}" if total else f"{done} {unit}"]
+    for name, word in (("skipped", "skipped"), ("quarantined_samples", "set aside"), ("dropped_samples", "dropped")):
+        if status.get(name):
+            parts.append(f"{status[name]} {word}")
+    if status.get("state") not in ENDS:
+        parts.append(f"{status.get('samples_per_second') or 0:.1f}/s")
+        left = seconds_left(status)
+        if left is not None:
+            parts.append(f"{spelled(left)} left")
     return ", ".join(parts)
 
 
+def held_back(status):
+    """Who is busy, and what holds the rest back; of a run that is over nothing does."""
+    if status.get("state") in ENDS:
+        return ""
+    parts = [f"{name} {100 * status[key]:.0f}%" for key, name in (("gpu_share", "compute"), ("consumer_share", "consumers"))
+             if status.get(key) is not None]
+    if status.get("limiting_stage"):
+        parts.append(f"held back by {status['limiting_stage']}")
+    return ", ".join(parts)
+
+
+def settled(status):
+    """Of which nothing more will come: what is done, and what never will be."""
+    return sum(status.get(name) or 0 for name in ("done_samples", "skipped", "quarantined_samples", "dropped_samples"))
+
+
 def seconds_left(status):
-    """At the present rate; None where that, or the number of items, is not known or nothing is left."""
-    left = (status.get("total_samples") or 0) - (status.get("done_samples") or 0)
+    """At the present rate; None where that, or the number of items, is not known, nothing is left or the run is over."""
+    left = (status.get("total_samples") or 0) - settled(status)
     rate = status.get("samples_per_second") or 0
-    return left / rate if left > 0 and rate > 0 else None
+    return left / rate if left > 0 and rate > 0 and status.get("state") not in ENDS else None
 
 
 def spelled(seconds):
@@ -48,7 +70,7 @@ def as_json(status, unit):
     told = {"state": status.get("state"), "unit": unit, "done": status.get("done_samples") or 0, "total": status.get("total_samples"),
             "per_second": _rounded(status.get("samples_per_second")), "seconds_left": _rounded(left), "compute_share": _rounded(status.get("gpu_share")),
             "consumer_share": _rounded(status.get("consumer_share")), "limiting_stage": status.get("limiting_stage"),
-            "message": status.get("message")}
+            "skipped": status.get("skipped") or None, "message": status.get("message")}
     return json.dumps({"progress": {name: value for name, value in told.items() if value not in (None, "")}})
 
 
@@ -64,7 +86,7 @@ def who_holds_what(status):
             lines.append(f"    pid {consumer.get('pid')} holds {consumer['holding']} for {consumer.get('oldest_hold_seconds') or 0:.1f} s"
                          + (" (overdue)" if consumer.get("overdue") else ""))
     odd = {name: number for name, number in (status.get("releases") or {}).items()
-           if number and name in ("foreign", "stale", "malformed", "repeated")}
+           if number and name in ("foreign", "stale", "malformed")}
     odd.update({reason: number for reason, number in (status.get("refused") or {}).items() if number})
     if odd:
         lines.append("  not taken " + ", ".join(f"{reason} {number}" for reason, number in odd.items()))
@@ -75,25 +97,6 @@ def who_holds_what(status):
     if status.get("spilled_samples"):
         lines.append(f"  on the disk {status['spilled_samples']} samples, until consumers have time for them")
     return lines
-
-
-class Rate:
-    """Samples a second over the last ten seconds: batches that take seconds each would otherwise show as nothing, then a jump."""
-
-    def __init__(self, clock=time.monotonic):
-        self._clock = clock
-        self._seen = []
-
-    def update(self, status):
-        """The status with this rate in the place of the momentary one."""
-        done = status.get("done_samples")
-        if done is None:
-            return status
-        now = self._clock()
-        self._seen = [(at, count) for at, count in self._seen if now - at <= RATE_SECONDS] + [(now, done)]
-        began, before = self._seen[0]
-        seconds = now - began
-        return {**status, "samples_per_second": (done - before) / seconds} if seconds > 0 else status
 
 
 class PlainDisplay:
@@ -107,14 +110,12 @@ class PlainDisplay:
         self._clock = clock
         self._next = 0.0
         self._ended = False
-        self._rate = Rate(clock)
 
     def note(self, text):
         with contextlib.suppress(OSError, ValueError):
             print(f"[run] {text}", flush=True)
 
     def show(self, status):
-        status = self._rate.update(status)
         ended = status.get("state") in ENDS
         if status and (self._clock() >= self._next or ended and not self._ended):
             self._next, self._ended = self._clock() + PLAIN_SECONDS, ended
@@ -125,37 +126,78 @@ class PlainDisplay:
         pass
 
 
-class LiveDisplay:
-    """The same on a terminal. Drawn only when the supervisor says so: no thread of its own."""
-
-    def __init__(self, unit):
-        from rich.progress import BarColumn, Progress, TextColumn
-
-        self._unit = unit
-        self._rate = Rate()
-        self._progress = Progress(TextColumn("{task.fields[state]}"), BarColumn(bar_width=24), TextColumn("{task.fields[line]}"),
-                                  auto_refresh=False)
-        self._task = self._progress.add_task("", total=None, state="starting", line="")
-        self._progress.start()
+class JsonDisplay(PlainDisplay):
+    """For --log-format json: every line is JSON, in the form of the programs' logs."""
 
     def note(self, text):
         with contextlib.suppress(OSError, ValueError):
-            self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            print(as_record(text), flush=True)
+
+
+def as_record(text):
+    """As common/base/log.cpp writes it."""
+    time_of_day = datetime.datetime.now().astimezone().isoformat(timespec="microseconds")
+    return json.dumps({"time": time_of_day, "level": "info", "program": "launcher", "pid": os.getpid(), "message": text})
+
+
+class LiveDisplay:
+    """
+    The same on a terminal. Drawn only when the supervisor says so: no thread of its own. What is shown on which line depends on the
+    terminal's width alone, so that nothing jumps. All text is shown as it is, without markup.
+    """
+
+    def __init__(self, unit, console=None):
+        from rich.console import Console
+        from rich.live import Live
+
+        self._unit = unit
+        self._live = Live(console=console or Console(), auto_refresh=False)
+        self._live.start()
+        self.show({})
+
+    def note(self, text):
+        with contextlib.suppress(OSError, ValueError):
+            self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def show(self, status):
-        status = self._rate.update(status)
         with contextlib.suppress(OSError, ValueError):
-            self._progress.update(self._task, total=status.get("total_samples"), completed=status.get("done_samples") or 0,
-                                  state=status.get("state", "starting"), line=describe(status, self._unit) if status else "")
-            self._progress.refresh()
+            self._live.update(self._drawn(status), refresh=True)
 
     def close(self):
         with contextlib.suppress(OSError, ValueError):
-            self._progress.stop()
+            self._live.stop()
+
+    def _drawn(self, status):
+        from rich.console import Group
+        from rich.padding import Padding
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        def line(text):
+            return Text(text, no_wrap=True, overflow="ellipsis")
+
+        width = self._live.console.width
+        state, numbers, causes = status.get("state", "starting"), counted(status, self._unit) if status else "", held_back(status)
+        if width >= WIDE:
+            numbers, causes = ", ".join(filter(None, (numbers, causes))), ""
+        bar = max(SHORTEST_BAR, min(LONGEST_BAR, width - len(state) - len(numbers) - 2))
+        first = Table.grid(padding=(0, 1, 0, 0), pad_edge=False)
+        first.add_column(no_wrap=True, min_width=len(state))
+        first.add_column(min_width=bar, max_width=bar)
+        first.add_column(no_wrap=True, overflow="ellipsis")
+        first.add_row(Text(state), ProgressBar(total=status.get("total_samples"), completed=settled(status), width=bar,
+                                               pulse=not status.get("total_samples")), line(numbers))
+        below = [line(f"  {causes}")] if causes else []
+        if status.get("message"):
+            below.append(Padding(Text(status["message"]), (0, 0, 0, 2)))
+        return Group(first, *below)
 
 
-def make_display(unit):
-    if sys.stdout.isatty():
+def make_display(unit, log_format="text"):
+    if log_format == "json":
+        return JsonDisplay(unit)
+    if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
         with contextlib.suppress(ImportError):
             return LiveDisplay(unit)
     return PlainDisplay(unit)

@@ -12,11 +12,12 @@ import tempfile
 from offramp_launch import sink, summary, texts
 from offramp_launch.arguments import shown, without_values
 from offramp_launch.children import Child, account_of
-from offramp_launch.demo import demo_flags, show, wants_demo
-from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
+from offramp_launch.demo import demo_flags, shipped_model_flags, show, wants_demo
+from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, shell_code
 from offramp_launch.failure import failure_of
+from offramp_launch.log_follower import last_error
 from offramp_launch.output_folder import MANIFEST, OutputLock, start_over
-from offramp_launch.progress import make_display
+from offramp_launch.progress import as_record, make_display
 from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
 from offramp_launch.supervisor import MOST_CONSUMERS, RunPlan, Supervisor
 
@@ -49,11 +50,15 @@ def start(places, argv, typed):
     demo = wants_demo(argv, config)
     if demo:
         flags = demo_flags(places, argv)
-        print(f"[run] no input was given; running the demo: {shlex.join(flags)}", flush=True)
+        announce(config, f"no input was given; running the demo: {shlex.join(flags)}")
         argv = [*argv, *flags]
         config = resolve(producer, argv)
         if config.get("source") == "text":
             raise LaunchError(f"--model {config['model']} takes lines of text, and no input was given", "Give --input FILE.txt", ExitCode.NO_INPUT)
+    elif shipped := shipped_model_flags(argv, config):
+        announce(config, f"no --model was given; taking the shipped one, which knows made photographs (launch/demo/README.md): {shlex.join(shipped)}")
+        argv = [*argv, *shipped]
+        config = resolve(producer, argv)
 
     found = found_out(config, resolve(str(places.consumer()), argv))
     if config.get("source") == "text":
@@ -73,14 +78,16 @@ def start(places, argv, typed):
     output = settle_output(config, run_dir, account)
     flags = [*without_values(argv, SETTLED), "--run-dir", str(run_dir.path), "--output", output]
     settled = {**config, "run-id": run_id, "run-dir": str(run_dir.path), "output": output, "consumers": consumers}
-    run_dir.file("config.json").write_text(json.dumps(settled, indent=2) + "\n")
-    run_dir.file("config.toml").write_text(to_toml({**config, "consumers": consumers}))
+    with written_to(run_dir):
+        run_dir.file("config.json").write_text(json.dumps(settled, indent=2) + "\n")
+        run_dir.file("config.toml").write_text(to_toml({**config, "consumers": consumers}))
 
     plan = RunPlan(run_id, run_dir, [producer, *flags, "--run-id", run_id, "--consumers", str(consumers)],
                    [str(places.consumer()), *flags, *found], consumers, account, config.get("producer-restarts", 0), not_taken_over(config))
+    plan.log_format = config.get("log-format", "text")
     unit = "samples" if config.get("model") == "copy" else UNITS.get(config.get("source"), "samples")
     about = summary.about(run_id, run_dir, version_of(producer), shown(typed), settled, output)
-    with told_in_summary(run_dir, about):
+    with told_in_summary(run_dir, about), written_to(run_dir):
         lock = OutputLock(output, run_id)
         try:
             plan.kept_open = (lock.fd,)
@@ -90,10 +97,27 @@ def start(places, argv, typed):
             code, told = supervise(plan, run_dir, output, unit, producer, about, goes_on_with(places, typed, config, run_dir))
         finally:
             lock.close()
-    print(told)
+    announce(config, told, "")
     if demo and code == 0:
-        print(show(places, output, config))
+        announce(config, show(places, output, config), "")
     return code
+
+
+def announce(config, text, prefix="[run] "):
+    """In the form of the logs."""
+    print(as_record(text) if config.get("log-format") == "json" else f"{prefix}{text}", flush=True)
+
+
+@contextlib.contextmanager
+def written_to(run_dir):
+    """Errors: LaunchError (CANNOT_WRITE) where the run directory has no room."""
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno not in NO_ROOM:
+            raise
+        raise LaunchError(f"the run directory {run_dir.path} cannot be written: {problem.strerror}",
+                          "Make room there, or choose another with --run-dir", ExitCode.CANNOT_WRITE) from problem
 
 
 @contextlib.contextmanager
@@ -124,7 +148,8 @@ def resolve(program, argv):
         raise LaunchError(f"'{program}' cannot be started ({problem.strerror})", "./launch/offramp setup builds it",
                           ExitCode.SYSTEM) from problem
     if answer.returncode != 0:
-        raise LaunchError(answer.stderr.strip() or f"'{program}' {answer.returncode}", "", answer.returncode)
+        raise LaunchError(last_error(answer.stderr) or answer.stderr.strip() or f"'{program}' ended with exit code {answer.returncode} and wrote nothing",
+                          "", shell_code(answer.returncode))
     try:
         return json.loads(answer.stdout)
     except ValueError as problem:
@@ -223,7 +248,7 @@ def goes_on_with(places, typed, config, run_dir):
 
 def supervise(plan, run_dir, output, unit, producer, about, go_on):
     sweep(producer)
-    display = make_display(unit)
+    display = make_display(unit, plan.log_format)
     display.note(f"run {plan.run_id}: {plan.consumers} consumers, {run_dir.path}")
     supervisor = Supervisor(plan, display)
     try:

@@ -44,6 +44,7 @@ class RunPlan:
     producer_restarts: int = 0
     not_taken_over: str = ""    # why a run of these settings ends with its producer; empty: it does not
     kept_open: tuple = ()       # descriptors that every program inherits
+    log_format: str = "text"    # of what is told meanwhile, as of the programs' logs
 
 
 class Supervisor:

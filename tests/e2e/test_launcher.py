@@ -94,7 +94,10 @@ class Launcher(unittest.TestCase):
                              {"empty.jpg", "text.png", "cut.jpg", "cmyk.jpg", "deep.png"})
             for item in summary["skipped"]:
                 self.assertTrue(item["reason"], item)
-            self.assertEqual(sorted(run.files()), ["good-0.png", "good-1.png", "good-2.png"])
+            # No model was named: the shipped one, with what it is for.
+            self.assertIn("taking the shipped one", run.said())
+            self.assertFalse(summary["random_weights"])
+            self.assertEqual(sorted(run.files()), [f"{folder}/good-{index}.png" for folder in ("cut-out", "mask-png") for index in range(3)])
         with tempfile.TemporaryDirectory() as name, LaunchedRun("--input", name, "--device", "cpu", "--image-size", "64",
                                                                 "--max-errors", "0", "--consumers", "1") as run:
             Image.new("RGB", (70, 60)).save(pathlib.Path(name, "good.jpg"))

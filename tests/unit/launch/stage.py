@@ -88,10 +88,10 @@ class Stage:
         os.close(self._lock)
         shutil.rmtree(self.folder)
 
-    def launch(self, *arguments):
-        """Starts a command in the background."""
-        launcher = subprocess.Popen([OFFRAMP, *arguments], env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                    text=True)
+    def launch(self, *arguments, redirected=""):
+        """Starts a command in the background; `redirected` as a shell has it."""
+        launcher = subprocess.Popen(["sh", "-c", f'exec "$0" "$@" {redirected}', OFFRAMP, *arguments], env=self.environment, stdout=subprocess.PIPE,
+                                    stderr=subprocess.STDOUT, text=True)
         self._launchers.append(launcher)
         return launcher
 
@@ -123,9 +123,9 @@ class Stage:
             selector.register(self._door, selectors.EVENT_READ)
             return not selector.select(0)
 
-    def start_run(self, consumers, *arguments):
+    def start_run(self, consumers, *arguments, redirected=""):
         """(launcher, producer, consumers) of a run whose producer says that it runs."""
-        launcher = self.launch("run", "--consumers", str(consumers), *arguments)
+        launcher = self.launch("run", "--consumers", str(consumers), *arguments, redirected=redirected)
         entered = [self.enter() for _ in range(consumers + 1)]
         producer = next(puppet for puppet in entered if puppet.role == "producer")
         producer.order(status={"state": "running", "done_samples": 0, "total_samples": 8})

@@ -292,7 +292,8 @@ class ProgressTest(unittest.TestCase):
         display = progress.PlainDisplay("images", clock=lambda: now[0])
         with contextlib.redirect_stdout(out):
             for now[0], done in ((100, 0), (102, 4), (105, 10)):
-                display.show({"state": "running", "done_samples": done, "total_samples": 20, "limiting_stage": "compute"})
+                display.show({"state": "running", "done_samples": done, "total_samples": 20, "limiting_stage": "compute",
+                              "samples_per_second": 2.0})
         lines = [json.loads(line)["progress"] for line in out.getvalue().splitlines()]
         self.assertEqual([0, 10], [line["done"] for line in lines])
         self.assertEqual({"state": "running", "unit": "images", "done": 10, "total": 20, "per_second": 2, "seconds_left": 5,
@@ -306,14 +307,25 @@ class ProgressTest(unittest.TestCase):
                 display.show({"state": state, "done_samples": 7})
         self.assertEqual(["running", "ended"], [json.loads(line)["progress"]["state"] for line in out.getvalue().splitlines()])
 
-    def test_the_rate_is_that_of_the_last_ten_seconds(self):
-        now = [0.0]
-        rate = progress.Rate(clock=lambda: now[0])
-        shown = []
-        for now[0], done in ((0, 0), (2, 4), (10, 20), (14, 20), (30, 20), (31, 21)):
-            shown.append(rate.update({"done_samples": done, "samples_per_second": 0})["samples_per_second"])
-        self.assertEqual([0, 2, 2, 0, 0, 1], shown)
-        self.assertEqual({}, rate.update({}))
+    def test_what_could_not_be_read_is_told_beside_what_is_done(self):
+        status = {"state": "running", "done_samples": 37, "skipped": 19, "total_samples": 66, "samples_per_second": 2}
+        self.assertEqual("37/66 images, 19 skipped, 2.0/s, 0:05 left", progress.counted(status, "images"))
+        self.assertEqual((37, 19, 5), tuple(json.loads(progress.as_json(status, "images"))["progress"][key] for key in ("done", "skipped", "seconds_left")))
+
+    def test_a_run_that_is_over_has_no_time_left_and_nothing_holds_it_back(self):
+        status = {"state": "abandoned", "done_samples": 3, "total_samples": 9, "samples_per_second": 1, "gpu_share": 0.5, "limiting_stage": "compute"}
+        self.assertEqual("3/9 images", progress.describe(status, "images"))
+        self.assertNotIn("seconds_left", progress.as_json(status, "images"))
+
+    def test_for_json_logs_every_line_is_json(self):
+        out = io.StringIO()
+        display = progress.make_display("images", "json")
+        with contextlib.redirect_stdout(out):
+            display.note('a "word"\nmore')
+            display.show({"state": "running", "done_samples": 1})
+        note, shown = [json.loads(line) for line in out.getvalue().splitlines()]
+        self.assertEqual(("info", "launcher", 'a "word"\nmore'), (note["level"], note["program"], note["message"]))
+        self.assertEqual(1, shown["progress"]["done"])
 
 
 class RunCommandTest(unittest.TestCase):
@@ -337,6 +349,19 @@ class RunCommandTest(unittest.TestCase):
         self.assertFalse(demo.wants_demo([], deeplab, {"OFFRAMP_INPUT": "/images"}))
         for flag in ("--input=/images", "--source", "--batches", "--profile", "--config"):
             self.assertFalse(demo.wants_demo([flag, "x"], deeplab, {}), flag)
+
+    def test_pictures_of_ones_own_get_the_shipped_model_where_nothing_names_one(self):
+        pictures = {"source": "images", "model": "deeplabv3-resnet50"}
+        taken = ["--model", "cutout", "--processor", "mask-png,cut-out"]
+        self.assertEqual(taken, demo.shipped_model_flags(["--input", "/photos"], pictures, {}))
+        self.assertEqual(taken, demo.shipped_model_flags([], {**pictures, "source": "jsonl"}, {"OFFRAMP_INPUT": "/photos.jsonl"}))
+        self.assertEqual(taken[:2], demo.shipped_model_flags(["--input=/photos", "--processor", "checksum"], pictures, {}))
+        self.assertEqual(taken[:2], demo.shipped_model_flags(["--input=/photos", "--transform", "class-map"], pictures, {}))
+        for flag in ("--model=deeplabv3-resnet50", "--weights=w", "--profile=article", "--config=c", "--random-weights"):
+            self.assertEqual([], demo.shipped_model_flags(["--input", "/photos", flag], pictures, {}), flag)
+        self.assertEqual([], demo.shipped_model_flags(["--input", "/photos"], pictures, {"OFFRAMP_RANDOM_WEIGHTS": "1"}))
+        self.assertEqual([], demo.shipped_model_flags(["--input", "/lines"], {**pictures, "source": "text"}, {}))
+        self.assertEqual([], demo.shipped_model_flags(["--batches", "3"], pictures, {}))
 
     def test_the_demo_leaves_a_model_and_a_processor_that_were_asked_for(self):
         places = Places(root="/offramp")

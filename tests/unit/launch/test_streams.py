@@ -1,0 +1,114 @@
+"""What becomes of a run whose words nobody can read, and of one that has no room for its own files."""
+
+import errno
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+from unittest import mock
+
+from stage import OFFRAMP, WATCHDOG_SECONDS, Stage
+
+from offramp_launch import run_command
+
+SUMMARY = {"samples": {"released": 8}}
+
+
+class StreamsTest(unittest.TestCase):
+    def setUp(self):
+        self.stage = Stage()
+        self.addCleanup(self.stage.close)
+
+    def ended(self, code, redirected):
+        launcher, producer, consumers = self.stage.start_run(1, redirected=redirected)
+        said = self.stage.end(launcher, producer, consumers, code=code, summary=SUMMARY)
+        self.assertNotIn("Traceback", said)
+        self.assertNotIn("Exception ignored", said)
+        self.assertEqual(code, launcher.returncode, said)
+        self.assertEqual(code, self.stage.summary()["exit"])
+
+    def test_a_closed_standard_output(self):
+        self.ended(0, ">&-")
+
+    def test_closed_streams_are_not_mistaken_for_files_of_the_run(self):
+        self.ended(84, "<&- >&- 2>&-")
+
+    def test_a_full_disk_behind_standard_output(self):
+        self.ended(0, "> /dev/full")
+        self.assertEqual(1, len(list((self.stage.folder / "build" / "runs").iterdir())))
+
+    def test_a_failed_run_keeps_its_code_there(self):
+        self.ended(65, "> /dev/full")
+
+    def test_a_reader_that_goes(self):
+        reader, writer = os.pipe()
+        with self.stage.launch("run", "--consumers", "1", redirected=f">/proc/{os.getpid()}/fd/{writer}") as launcher:
+            entered = [self.stage.enter() for _ in range(2)]
+            producer = next(puppet for puppet in entered if puppet.role == "producer")
+            consumer = next(puppet for puppet in entered if puppet.role == "consumer")
+            os.read(reader, 1)
+            os.close(reader)
+            os.close(writer)
+            producer.order(status={"state": "running", "done_samples": 1})
+            producer.order(summary=SUMMARY, exit=0)
+            consumer.order(exit=0)
+            said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual((0, ""), (launcher.returncode, said))
+
+    def test_another_command_says_that_its_answer_is_lost(self):
+        launcher, producer, consumers = self.stage.start_run(1)
+        answer = self.stage.launch("status", redirected="> /dev/full")
+        said, _ = answer.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual((73, "offramp: standard output cannot be written: No space left on device\n"), (answer.returncode, said))
+        self.stage.end(launcher, producer, consumers)
+
+    def test_with_json_logs_every_line_is_json(self):
+        launcher, producer, consumers = self.stage.start_run(1, "--log-format", "json")
+        said = self.stage.end(launcher, producer, consumers, summary=SUMMARY)
+        told = [json.loads(line) for line in said.splitlines()]
+        self.assertTrue(any(line.get("message", "").startswith("run ") for line in told), said)
+        self.assertIn("Run ", told[-1]["message"])
+
+
+@unittest.skipUnless(os.geteuid() == 0, "only root may mount")
+class FullRunDirectoryTest(unittest.TestCase):
+    """A tmpfs of a few pages, in a mount namespace of its own."""
+
+    def ended_in(self, size):
+        with tempfile.TemporaryDirectory(dir="/tmp") as name:
+            folder = pathlib.Path(name)
+            stage = Stage()
+            try:
+                (folder / "small").mkdir()
+                script = (f"mount -t tmpfs -o size={size} none {folder}/small && "
+                          f"exec '{OFFRAMP}' run --consumers 1 --run-dir {folder}/small/run --output {folder}/out")
+                done = subprocess.run(["unshare", "--mount", "sh", "-c", script], env=stage.environment, stdout=subprocess.PIPE,
+                                      stderr=subprocess.STDOUT, text=True, timeout=WATCHDOG_SECONDS, check=False)
+            finally:
+                stage.close()
+            return done.returncode, done.stdout
+
+    def test_it_is_told_and_ends_with_73(self):
+        if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("no namespaces here")
+        code, said = self.ended_in(4 << 10)
+        self.assertNotIn("Traceback", said)
+        self.assertEqual(73, code, said)
+        self.assertRegex(said, r"offramp: .*/small/run cannot be written: No space left on device\n.*--run-dir")
+
+    def test_results_that_are_made_but_cannot_be_told_of(self):
+        plan = mock.Mock(kept_open=(), account=None, consumer=["true"])
+        run_dir = mock.Mock(path="/run")
+        run_dir.log.return_value = run_dir.file.return_value = pathlib.Path(os.devnull)
+        supervisor = mock.Mock(failure=None, records=[], producer_cpu_seconds=1.0, producer_status=0, producer_restarts=0)
+        supervisor.why_the_producer_ended.return_value = None
+        with mock.patch.object(run_command.summary, "write", side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))):
+            code, whole = run_command.conclude(plan, run_dir, supervisor, 0, {})
+        self.assertEqual((73, 73), (code, whole["exit"]))
+        self.assertIn("the run is done, but its summary.json cannot be written: No space left", whole["failure"])
+
+
+if __name__ == "__main__":
+    unittest.main()
