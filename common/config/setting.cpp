@@ -20,7 +20,7 @@ std::variant<std::int64_t, std::string> parse_whole(const std::string& text) {
     const char* const end = text.data() + text.size();
     const auto result = std::from_chars(text.data(), end, number);
     if (result.ptr != end || text.empty() || result.ec == std::errc::invalid_argument)
-        return "is no whole number";
+        return "is not a whole number";
     if (result.ec == std::errc::result_out_of_range) return "is out of range";
     return number;
 }
@@ -42,12 +42,12 @@ std::variant<std::int64_t, std::string> parse_bytes(const std::string& text) {
         const auto count = parse_whole(text.substr(0, text.size() - unit.name.size()));
         const auto* const number = std::get_if<std::int64_t>(&count);
         std::int64_t bytes = 0;
-        if (number == nullptr) return "is no number of bytes";
+        if (number == nullptr) return "is not a number of bytes";
         if (__builtin_mul_overflow(*number, unit.bytes, &bytes)) return "is out of range";
         return bytes;
     }
     const auto count = parse_whole(text);
-    if (count == decltype(count)("is no whole number")) return "is no number of bytes";
+    if (count == decltype(count)("is not a whole number")) return "is not a number of bytes";
     return count;
 }
 
@@ -162,7 +162,7 @@ void SettingGroup::decimal(std::string flag, double RunConfig::*member, double l
         const char* const end = text.data() + text.size();
         const auto result = std::from_chars(text.data(), end, number);
         if (result.ptr != end || text.empty() || result.ec == std::errc::invalid_argument)
-            return "is no number";
+            return "is not a number";
         if (!(number >= least && number <= most)) return "is out of range";
         config.*member = number;
         return std::nullopt;

@@ -27,7 +27,7 @@ struct Setting {
     std::vector<TomlType> toml_types;  // that the file may use; the first is how it is printed
     bool command_line_only = false;    // an action, not part of a configuration
 
-    // Puts the text into the member; what is wrong with it ("is no whole number") when it cannot.
+    // Puts the text into the member; what is wrong with it ("is not a whole number") when it cannot.
     std::function<std::optional<std::string>(RunConfig& config, const std::string& text)> set;
     std::function<SettingValue(const RunConfig& config)> get;
 

@@ -26,7 +26,7 @@ Problem check_run_id(const std::string& text) {
     try {
         RunNames::check_run_id(text);
     } catch (const ConfigError&) {
-        return "is no run id";
+        return "is not a run id";
     }
     return std::nullopt;
 }
@@ -37,7 +37,7 @@ Problem check_max_errors(const std::string& text) {
 }
 
 Problem check_shard(const std::string& text) {
-    if (!text.empty() && !Shard::parse(text)) return "is no shard";
+    if (!text.empty() && !Shard::parse(text)) return "is not a shard";
     return std::nullopt;
 }
 
@@ -46,16 +46,16 @@ Problem check_device(const std::string& text) {
     const std::string index = text.starts_with("cuda:") ? text.substr(5) : "";
     const bool plain =
         !index.empty() && index.size() <= 3 && std::all_of(index.begin(), index.end(), is_digit);
-    if (!plain || (index.size() > 1 && index.front() == '0')) return "is no device";
+    if (!plain || (index.size() > 1 && index.front() == '0')) return "is not a device";
     return std::nullopt;
 }
 
 // Which models, sources and processors there are is known to the tables that CMake makes of the plug-ins;
-// here only what a file's name can be.
+// here only what a file's name can be. A '_' is let through for those who tell which name was meant.
 Problem check_plugin_name(const std::string& text) {
     const bool plain = std::all_of(text.begin(), text.end(),
-                                   [](char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || c == '-'; });
-    if (text.empty() || !plain) return "is no such name";
+                                   [](char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || c == '-' || c == '_'; });
+    if (text.empty() || !plain) return "is not such a name";
     return std::nullopt;
 }
 
@@ -77,18 +77,18 @@ Problem check_model(const std::string& text) {
 }
 
 Problem check_shapes(const std::string& text) {
-    if (!text.empty() && !OutputShapes::parse(text)) return "is no list of shapes";
+    if (!text.empty() && !OutputShapes::parse(text)) return "is not a list of shapes";
     return std::nullopt;
 }
 
 Problem check_url(const std::string& text) {
     const bool known = text.starts_with("http://") || text.starts_with("https://");
-    if (!text.empty() && !known) return "is no URL of HTTP";
+    if (!text.empty() && !known) return "is not a URL of HTTP";
     return std::nullopt;
 }
 
 Problem check_user(const std::string& text) {
-    if (text.find_first_of(" \t\n:/") != std::string::npos) return "is no user's name";
+    if (text.find_first_of(" \t\n:/") != std::string::npos) return "is not a user's name";
     return std::nullopt;
 }
 
@@ -99,7 +99,7 @@ Problem check_table(const std::string& text) {
         const std::size_t end = std::min(text.find('.', begin), text.size());
         const std::string part = text.substr(begin, end - begin);
         const bool plain = std::ranges::all_of(part, [](char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || c == '_'; });
-        if (!plain || part.empty() || is_digit(part.front()) || part.size() > kMost || parts > 2) return "is no name of a table";
+        if (!plain || part.empty() || is_digit(part.front()) || part.size() > kMost || parts > 2) return "is not the name of a table";
         begin = end + 1;
     }
     return std::nullopt;

@@ -204,6 +204,10 @@ std::vector<std::string> sweep_dead_runs() {
             if (object.suffix != "lock") continue;
             try {
                 sweep_one(object.run, removed);
+            } catch (const SystemError& problem) {
+                // Another user's runs are swept by that user's.
+                spdlog::log(problem.errno_value() == EACCES ? spdlog::level::debug : spdlog::level::warn, "sweep of run '{}' skipped: {}",
+                            object.run.run_id, problem.what());
             } catch (const Error& problem) {
                 spdlog::warn("sweep of run '{}' skipped: {}", object.run.run_id, problem.what());
             }

@@ -93,7 +93,7 @@ def batch(text):
 
 def whole(text, most):
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= most:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1 to {most}")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1 to {most}")
     return int(text)
 
 
@@ -107,7 +107,7 @@ def resize_size(text):
         return 0
     number = whole(text, LARGEST_SIZE)
     if number < SMALLEST_SIZE:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number from {SMALLEST_SIZE} to {LARGEST_SIZE}, nor none")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from {SMALLEST_SIZE} to {LARGEST_SIZE}, nor none")
     return number
 
 

@@ -42,5 +42,5 @@ def shown(argv):
 def count(text, what):
     """A whole number, zero or more."""
     if not text.isascii() or not text.isdigit():
-        raise LaunchError(f"{what} is '{text}', which is no whole number", "Give a number such as 4", ExitCode.USAGE)
+        raise LaunchError(f"{what} is '{text}', which is not a whole number", "Give a number such as 4", ExitCode.USAGE)
     return int(text)

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from offramp_launch import benchmark, doctor, exporting, quarantine, run_command, testing, texts
+from offramp_launch import benchmark, cleaning, doctor, exporting, quarantine, run_command, testing, texts
 from offramp_launch.arguments import count, take_switch, take_values
 from offramp_launch.control import ControlClient
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError
@@ -23,8 +23,10 @@ CONTINUED = "run-set-up"
 LADDER_CONTINUED = "ladder-set-up"
 
 
+SETTING_UP = ("run", "ladder", "bench", "test", "setup")
+WITH_HELP_OF_THEIR_OWN = ("run", "export", "query")
 # Their end tells of what they did, whether anybody could read about it or not.
-END_BY_WHAT_THEY_DID = ("run", CONTINUED, "ladder", LADDER_CONTINUED, "bench", "test", "setup", "export", "stop", "scale", "quarantine")
+END_BY_WHAT_THEY_DID = ("run", CONTINUED, "ladder", LADDER_CONTINUED, "bench", "test", "setup", "export", "stop", "scale", "clean")
 
 
 def main(argv):
@@ -40,12 +42,15 @@ def main(argv):
 def carry_out(argv):
     commands = {"run": run, CONTINUED: run_set_up, "scale": scale, "status": status, "stop": stop, "doctor": examine,
                 "bench": bench, "test": test, "setup": setup, "quarantine": look_into_quarantine, "export": exporting.start, "query": texts.query, "ladder": ladder,
+                "clean": cleaning.start, "version": version, "--version": version,
                 LADDER_CONTINUED: ladder_set_up}
     places = Places()
     try:
         command, *arguments = argv or ["help"]
-        if command not in commands or (command not in ("run", "export", "query") and {"-h", "--help"}.intersection(arguments)):
-            return usage(places, ExitCode.OK if command in commands or command == "help" else ExitCode.USAGE)
+        if command not in commands:
+            return usage(places, ExitCode.OK if command == "help" else ExitCode.USAGE)
+        if command not in WITH_HELP_OF_THEIR_OWN and {"-h", "--help"}.intersection(arguments):
+            return help_of(places, command)
         return commands[command](places, arguments)
     except LaunchError as problem:
         print(f"offramp: {problem}", file=sys.stderr)
@@ -64,6 +69,23 @@ def carry_out(argv):
 def usage(places, code):
     print((places.launch / "usage.txt").read_text(), end="")
     return int(code)
+
+
+def help_of(places, command):
+    """What stands in launch/help; with the flags of a set-up for those that set up."""
+    print((places.launch / "help" / f"{command.lstrip('-')}.txt").read_text(), end="")
+    if command in SETTING_UP:
+        print((places.launch / "help" / "toolchain-flags.txt").read_text(), end="")
+    return int(ExitCode.OK)
+
+
+def version(places, argv):
+    refuse(argv, "version")
+    ours, programs = places.version(), run_command.version_of(places.producer())
+    print(f"offramp {ours}" + (f" (commit {commit})" if (commit := places.commit()) else ""))
+    if programs not in (None, ours):
+        print(f"Its programs in {places.programs()} are {programs}: ./launch/offramp setup builds them anew")
+    return int(ExitCode.OK)
 
 
 def run(places, argv):
@@ -106,7 +128,7 @@ def ladder_set_up(places, argv):
 
 
 def run_help(places):
-    usage(places, ExitCode.OK)
+    help_of(places, "run")
     if not places.producer().exists():
         print("\nThe flags of a run itself are listed here once `./launch/offramp setup` has built the programs.")
         return int(ExitCode.OK)

@@ -1,7 +1,10 @@
 """Where everything lies: the repository, and the one folder that all generated files go to."""
 
+import contextlib
 import os
 import pathlib
+import re
+import subprocess
 
 
 class Places:
@@ -16,6 +19,18 @@ class Places:
     runs = property(lambda self: self.build / "runs")
     demo_images = property(lambda self: self.launch / "demo" / "images")
     demo_masks = property(lambda self: self.launch / "demo" / "masks")
+
+    def version(self):
+        """Of the sources."""
+        return re.search(r"project\(\S+ VERSION ([0-9.]+)", (self.root / "CMakeLists.txt").read_text())[1]
+
+    def commit(self):
+        """That is checked out; nothing where this is no checkout."""
+        if (self.root / ".git").exists():
+            with contextlib.suppress(OSError):
+                return subprocess.run(["git", "-C", str(self.root), "rev-parse", "--short", "HEAD"], capture_output=True, text=True,
+                                      check=False).stdout.strip() or None
+        return None
 
     def build_folder(self, preset):
         return self.build / preset

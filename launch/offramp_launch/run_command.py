@@ -86,7 +86,7 @@ def start(places, argv, typed):
                    [str(places.consumer()), *flags, *found], consumers, account, config.get("producer-restarts", 0), not_taken_over(config))
     plan.log_format = config.get("log-format", "text")
     unit = "samples" if config.get("model") == "copy" else UNITS.get(config.get("source"), "samples")
-    about = summary.about(run_id, run_dir, version_of(producer), shown(typed), settled, output)
+    about = summary.about(run_id, run_dir, version_of(producer), places.commit(), shown(typed), settled, output)
     with told_in_summary(run_dir, about), written_to(run_dir):
         lock = OutputLock(output, run_id)
         try:
@@ -289,7 +289,7 @@ def sweep(producer):
 
 def finish(plan, run_dir):
     """Merges what the consumers left in segments, now that all of them are gone. Returns (0, None), or what it ended with and why."""
-    child = Child("finish", [*plan.consumer, "--finish"], run_dir.log("finish"), plan.kept_open, plan.account)
+    child = Child("finish", [*plan.consumer, "--finish"], run_dir.log("finish"), plan.kept_open, **identity_of(plan.account))
     child.reap()
     if child.status == 0:
         return 0, None

@@ -42,8 +42,9 @@ class RunHold:
     Owns: the descriptor. The lock is the kernel's: should the launcher die, it is given back.
     """
 
-    def __init__(self, run_dir):
-        self._endpoint = run_dir.file("endpoint")
+    def __init__(self, endpoint):
+        """`endpoint`: the file in the run directory that says where the run is met."""
+        self._endpoint = endpoint
         self._fd = None
 
     def take(self):
@@ -64,6 +65,21 @@ class RunHold:
                 os.close(fd)   # it was removed in between
                 return
             self._fd = fd
+
+    def is_held_by_others(self):
+        """Whether a program of the run lives. Call it where take() was not."""
+        met = self._read()
+        try:
+            fd = os.open(f"/dev/shm/offramp-{met['run_id']}-{met['nonce']}.lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except (OSError, KeyError, ValueError):
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(fd)
+        return False
 
     held = property(lambda self: self._fd is not None)
 

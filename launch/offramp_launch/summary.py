@@ -38,9 +38,9 @@ def producer_exit(run_dir):
         return None
 
 
-def about(run_id, run_dir, version, command, config, output):
+def about(run_id, run_dir, version, commit, command, config, output):
     """What is known of a run when it begins. `command`: without its secrets."""
-    return {"schema": SCHEMA, "run_id": run_id, "run_dir": str(run_dir.path), "version": version, "command": command,
+    return {"schema": SCHEMA, "run_id": run_id, "run_dir": str(run_dir.path), "version": version, "commit": commit, "command": command,
             "input": config.get("input"), "output": output, "processor": config.get("processor"), "began": wall_clock()}
 
 

@@ -67,7 +67,7 @@ class Supervisor:
         self._producer_over = False    # it ended, and no other follows
         self._successor_is_due = False
         self._succession = Succession(plan.producer_restarts)
-        self._hold = RunHold(plan.run_dir)
+        self._hold = RunHold(plan.run_dir.file("endpoint"))
         self._spent_cpu_seconds = 0.0  # by producers before this one
         self._producer_log = LogRelay("producer", plan.run_dir.log("producer"), display)
         self._status = {}

@@ -29,7 +29,7 @@ std::vector<TensorSpec> outputs_of(const ModelOptions& options) {
     }
     const auto shapes = OutputShapes::parse(options.copy_outputs);
     if (!shapes)
-        throw ConfigError("--copy-outputs '" + options.copy_outputs + "' is no list of shapes",
+        throw ConfigError("--copy-outputs '" + options.copy_outputs + "' is not a list of shapes",
                           "Give fp16 shapes of one sample, as 96x256x256,192x128x128");
     std::vector<TensorSpec> outputs;
     for (const auto& sample : shapes->outputs) {

@@ -334,7 +334,7 @@ class Export(unittest.TestCase):
         self.refused(65, "differs from the network by", "nothing was written", of="networks.py:vector", flags=("--tolerance", "-1"))
 
     def test_flags(self):
-        self.refused(64, "'0' is no number from 1 to 65536", of="networks.py:vector", flags=("--batch", "0"))
+        self.refused(64, "'0' is not a number from 1 to 65536", of="networks.py:vector", flags=("--batch", "0"))
         self.refused(64, "tf32 exists on a GPU only", of="networks.py:vector", flags=("--precision", "tf32"))
         self.refused(64, "does not end in .pt2", of="networks.py:vector", flags=("--output", "net.onnx"))
         self.refused(73, "there is no folder", of="networks.py:vector", flags=("--output", "nowhere/net.pt2"))

@@ -71,7 +71,7 @@ class Measuring:
         supervisor = Supervisor(plan, self._display)
         try:
             code = supervisor.run()
-            about = summary.about(plan.run_id, run_dir, None, plan.producer[1:], {}, None)
+            about = summary.about(plan.run_id, run_dir, None, None, plan.producer[1:], {}, None)
             code, whole = conclude(plan, run_dir, supervisor, code, about)
             if whole["failure"]:
                 say(whole["failure"])

@@ -74,7 +74,7 @@ class Pictures(unittest.TestCase):
         for flags, problem in ((("--input", "a=float32:3", "--resize-size", "none"), "--resize-size does not go with --input"),
                                (("--input-shape", "4x4", "--resize-size", "256"), "--resize-size is for networks of pictures, and module:function takes numbers"),
                                (("--input-shape", "4x4", "--interpolation", "bicubic"), "--interpolation is for networks of pictures"),
-                               (("--resize-size", "20"), "'20' is no number from 32 to 8192, nor none")):
+                               (("--resize-size", "20"), "'20' is not a number from 32 to 8192, nor none")):
             with self.assertRaisesRegex(LaunchError, problem):
                 self.plan(*flags, defaults=defaults)
 

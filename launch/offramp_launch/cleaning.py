@@ -1,0 +1,123 @@
+"""
+The command `clean`: removes what ended runs left of themselves under build/runs and in /tmp, and links to run directories that are gone.
+
+Nothing of anybody's work is removed: not a run that lives, nor one that still holds its results (without --output they are in
+RUN_DIR/output), what it set aside or a list of what it dropped; nor a directory that was chosen with --run-dir, to which only a link
+leads.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+import time
+
+from offramp_launch.arguments import take_switch, take_values
+from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.run_dir import CONTROL_SOCKET, LOCK, accepts_connections, short_runs_folder
+from offramp_launch.succession import RunHold
+
+DAYS = 7
+DAY_SECONDS = 86400
+# What of a run directory is somebody's work, and in what words.
+WORK = (("output", "its results"), ("quarantine", "what it set aside"), ("spill", "what it spilled"), ("dropped.jsonl", "the list of what it dropped"))
+
+
+def start(places, argv):
+    flags, rest = take_values(argv, ["--older-than"])
+    only_told, rest = take_switch(rest, "--dry-run")
+    if rest:
+        raise LaunchError(f"clean knows no '{rest[0]}'", "See ./launch/offramp clean --help", ExitCode.USAGE)
+    before = time.time() - days_of(flags.get("--older-than", str(DAYS))) * DAY_SECONDS
+    removed, kept = 0, 0
+    for entry in entries_of(places):
+        reason = why_kept(entry, before)
+        if reason is None:
+            reason = None if only_told else remove(entry)
+        removed, kept = removed + (reason is None), kept + (reason is not None)
+        print(f"{'kept   ' if reason else 'would remove' if only_told else 'removed'} {entry}" + (f": {reason}" if reason else ""))
+    print(f"{removed} {'would be removed' if only_told else 'removed'}, {kept} kept")
+    return int(ExitCode.OK)
+
+
+def days_of(text):
+    try:
+        days = float(text)
+    except ValueError:
+        days = -1.0
+    if not 0 <= days < 1e6:
+        raise LaunchError(f"--older-than '{text}' is not a number of days", f"0 or more; without it: {DAYS}", ExitCode.USAGE)
+    return days
+
+
+def entries_of(places):
+    """In a folder that is not this user's nothing is looked at."""
+    for runs in (places.runs, short_runs_folder()):
+        with contextlib.suppress(OSError):
+            facts = os.lstat(runs)
+            if stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid():
+                yield from sorted(runs.iterdir())
+
+
+def why_kept(entry, before):
+    """In words; None for what may go."""
+    facts = os.lstat(entry)
+    if stat.S_ISLNK(facts.st_mode):
+        return "a link to a directory that is there" if entry.exists() else None
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid() or not is_file(entry / LOCK):
+        return "not a run's directory"
+    if lives(entry):
+        return "its run lives"
+    work = [words for name, words in WORK if holds_anything(entry / name)]
+    if work:
+        return f"it holds {' and '.join(work)}"
+    if last_change(entry) > before:
+        return "it is not old enough (--older-than)"
+    return None
+
+
+def is_file(path):
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def lives(run_dir):
+    """Its launcher, or a program that has outlived it."""
+    with open(os.open(run_dir / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return accepts_connections(run_dir / CONTROL_SOCKET) or RunHold(run_dir / "endpoint").is_held_by_others()
+
+
+def holds_anything(path):
+    """A file with a byte in it, however deep."""
+    try:
+        facts = os.lstat(path)
+        if stat.S_ISDIR(facts.st_mode):
+            return any(holds_anything(inner) for inner in path.iterdir())
+        return not stat.S_ISREG(facts.st_mode) or facts.st_size > 0
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True     # what cannot be looked into is not removed
+
+
+def last_change(run_dir):
+    return max(os.lstat(path).st_mtime for path in (run_dir, *run_dir.iterdir()))
+
+
+def remove(entry):
+    """None, or why it could not be."""
+    try:
+        if entry.is_symlink():
+            entry.unlink()
+        else:
+            shutil.rmtree(entry)
+    except OSError as problem:
+        return f"it cannot be removed: {problem.strerror}"
+    return None

@@ -1,0 +1,121 @@
+"""What `clean` removes, and above all what it does not."""
+
+import contextlib
+import fcntl
+import io
+import os
+import pathlib
+import tempfile
+import unittest
+from unittest import mock
+
+from offramp_launch import cleaning
+from offramp_launch.exit_code import LaunchError
+from offramp_launch.places import Places
+from offramp_launch.run_dir import LOCK, RunDir
+
+LONG_AGO = 1_000_000_000
+
+
+class CleaningTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(dir="/tmp")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.places = Places(root=self.folder, build=self.folder / "build")
+        short = mock.patch.object(cleaning, "short_runs_folder", lambda: self.folder / "short")
+        short.start()
+        self.addCleanup(short.stop)
+
+    def run_in(self, name, files=(), age=LONG_AGO, within=None):
+        run = (within or self.places.runs) / name
+        (run / "logs").mkdir(parents=True)
+        (run / "output").mkdir()
+        for file in (LOCK, "summary.json", "logs/producer.log", *files):
+            (run / file).parent.mkdir(exist_ok=True)
+            (run / file).write_text("x")
+        for path in (*run.iterdir(), run):
+            os.utime(path, (age, age))
+        return run
+
+    def clean(self, *flags):
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            self.assertEqual(0, cleaning.start(self.places, list(flags)))
+        return out.getvalue()
+
+    def left(self):
+        return {path.name for path in self.places.runs.iterdir()}
+
+    def test_an_old_run_without_results_goes(self):
+        self.run_in("old")
+        self.run_in("older", within=self.folder / "short")
+        said = self.clean()
+        self.assertEqual(set(), self.left())
+        self.assertFalse((self.folder / "short" / "older").exists())
+        self.assertIn("2 removed, 0 kept", said)
+
+    def test_results_and_what_was_set_aside_stay_however_old(self):
+        for name, file in (("results", "output/cut-out/a.png"), ("quarantined", "quarantine/batch-1.safetensors"), ("dropped", "dropped.jsonl"),
+                           ("hidden", "output/.offramp-manifest"), ("spilled", "spill/slab-1")):
+            run = self.run_in(name)
+            (run / file).parent.mkdir(parents=True, exist_ok=True)
+            (run / file).write_text("somebody's work")
+            os.utime(run, (LONG_AGO, LONG_AGO))
+        said = self.clean("--older-than", "0")
+        self.assertEqual({"results", "quarantined", "dropped", "hidden", "spilled"}, self.left())
+        self.assertIn("results: it holds its results", said)
+
+    def test_a_young_one_stays_until_it_is_asked_for(self):
+        self.run_in("young", age=cleaning.time.time() - 60)
+        self.clean()
+        self.assertEqual({"young"}, self.left())
+        self.clean("--older-than", "0")
+        self.assertEqual(set(), self.left())
+
+    def test_a_live_one_stays(self):
+        run = self.run_in("live")
+        with open(run / LOCK, "rb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            self.assertIn("its run lives", self.clean("--older-than", "0"))
+        self.assertEqual({"live"}, self.left())
+
+    def test_one_whose_programs_outlive_the_launcher_stays(self):
+        run = self.run_in("orphaned")
+        lock = pathlib.Path(f"/dev/shm/offramp-{self.folder.name}-00000000000000aa.lock")
+        (run / "endpoint").write_text(f"run_id={self.folder.name}\nnonce=00000000000000aa\n")
+        self.addCleanup(lock.unlink)
+        with open(lock, "wb") as held:
+            fcntl.flock(held, fcntl.LOCK_SH)
+            self.assertIn("its run lives", self.clean("--older-than", "0"))
+        self.assertIn("removed", self.clean("--older-than", "0"))
+
+    def test_of_links_only_those_that_lead_nowhere_go(self):
+        elsewhere = self.folder / "elsewhere"
+        held = RunDir(self.places, elsewhere)
+        os.close(held._lock)
+        (self.places.runs / "stale").symlink_to(self.folder / "gone")
+        self.clean("--older-than", "0")
+        self.assertEqual(1, len(self.left()))
+        self.assertTrue((elsewhere / LOCK).exists())
+
+    def test_what_is_no_runs_stays(self):
+        (self.places.runs / "mine").mkdir(parents=True)
+        (self.places.runs / "mine" / "precious").write_text("x")
+        (self.places.runs / "file").write_text("x")
+        self.assertIn("not a run's directory", self.clean("--older-than", "0"))
+        self.assertEqual({"mine", "file"}, self.left())
+
+    def test_a_dry_run_only_tells(self):
+        run = self.run_in("old")
+        self.assertIn(f"would remove {run}", self.clean("--dry-run"))
+        self.assertEqual({"old"}, self.left())
+
+    def test_what_it_does_not_know_is_refused(self):
+        for flags in (["--older-than", "soon"], ["--older-than", "-1"], ["--older-than", "nan"], ["--all"]):
+            with self.assertRaises(LaunchError):
+                cleaning.start(self.places, flags)
+
+
+if __name__ == "__main__":
+    unittest.main()
