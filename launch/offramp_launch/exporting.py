@@ -8,7 +8,7 @@ from offramp_launch import toolchain
 from offramp_launch.arguments import take_values
 from offramp_launch.exit_code import ExitCode, LaunchError, code_of_command
 from offramp_launch.setting_up import prepare_environment
-from offramp_launch.steps import one_at_a_time
+from offramp_launch.steps import can_be_set_up, one_at_a_time
 
 REQUIREMENTS = "requirements-export.txt"
 FOR_SENTENCES = ("requirements-sentences.txt",)
@@ -18,7 +18,7 @@ def start(places, argv):
     flags, passed = take_values(argv, toolchain.FLAGS)
     chosen = toolchain.choose(places, flags)
     asks_for_help = bool({"-h", "--help"}.intersection(passed))
-    if not os.environ.get("OFFRAMP_BIN_DIR") and not asks_for_help:
+    if not os.environ.get("OFFRAMP_BIN_DIR") and not asks_for_help and can_be_set_up(places):
         with one_at_a_time(places):
             prepare_environment(places, flags, (REQUIREMENTS, *(FOR_SENTENCES if any(word.startswith("sentence:") for word in passed) else ())))
     python = chosen.python or str(places.venv_python)
@@ -48,7 +48,8 @@ def require_torch(places, python):
 def environment_for(places, chosen):
     """What the compiler is to find, and where it may leave its intermediate files."""
     environment = dict(os.environ)
-    environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(places.build / "inductor"))
+    if can_be_set_up(places):       # else PyTorch's own, in /tmp
+        environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(places.build / "inductor"))
     toolkit = chosen.cuda_dir or str(toolchain.own_toolkit(places))
     if "CUDA_HOME" not in environment and os.path.isdir(toolkit):
         environment["CUDA_HOME"] = toolkit

@@ -48,3 +48,10 @@ class Places:
 
     def consumer(self):
         return self.programs() / "offramp-consumer"
+
+
+def can_be_made_in(folder):
+    """Whether this user may make something there, with the folders that lead to it."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return os.access(folder, os.W_OK | os.X_OK)

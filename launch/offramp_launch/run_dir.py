@@ -10,6 +10,7 @@ import stat
 import time
 
 from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.places import can_be_made_in
 
 CONTROL_SOCKET = "control.sock"
 # By its name a folder is known as a run's.
@@ -36,7 +37,7 @@ def short_runs_folder():
 
 
 def choose_run_dir(places, wanted, run_id):
-    """The user's, or build/runs/ID, or one under /tmp where the repository lies too deep for a socket's address."""
+    """The user's, or build/runs/ID, or one under /tmp where the repository lies too deep for a socket's address or the build is another user's."""
     if wanted:
         folder = pathlib.Path(wanted).absolute()
         if not fits_a_socket(folder):
@@ -44,7 +45,7 @@ def choose_run_dir(places, wanted, run_id):
                               "Choose a shorter path, such as /tmp/my-run", ExitCode.USAGE)
         return folder
     folder = places.runs / run_id
-    return folder if fits_a_socket(folder) else short_runs_folder() / run_id
+    return folder if fits_a_socket(folder) and can_be_made_in(places.runs) else short_runs_folder() / run_id
 
 
 class RunDir:

@@ -1,7 +1,7 @@
 """The whole set-up in order. Each step is skipped when its inputs are those of its last success."""
 
 from offramp_launch import build, environment, toolchain
-from offramp_launch.steps import one_at_a_time, say
+from offramp_launch.steps import can_be_set_up, one_at_a_time, say
 
 
 def prepare_environment(places, flags, extra_requirements=()):
@@ -18,6 +18,10 @@ def prepare_environment(places, flags, extra_requirements=()):
 
 
 def set_up_programs(places, flags, extra_requirements=()):
+    """What another user has set up is used as it is. Errors: LaunchError where that is not enough."""
+    if not flags and places.producer().exists() and not can_be_set_up(places):
+        say(f"{places.build} is another user's: its programs are used as they are (OFFRAMP_BUILD_DIR=FOLDER sets up ones of your own)")
+        return
     with one_at_a_time(places):
         definitions = prepare_environment(places, flags, extra_requirements)
         build.configure(places, "release", definitions)

@@ -2,11 +2,13 @@
 
 import contextlib
 import fcntl
+import os
 import subprocess
 import sys
 import time
 
 from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.places import can_be_made_in
 
 HEARTBEAT_SECONDS = 30
 TAIL_LINES = 40
@@ -58,9 +60,25 @@ def _run_into(log, title, argv, environment):
             raise
 
 
+def can_be_set_up(places):
+    """False for the build of somebody else, which this user may only read."""
+    lock = places.build / "setup.lock"
+    return can_be_made_in(places.build) and (not lock.exists() or os.access(lock, os.W_OK))
+
+
+def require_own_build(places):
+    if not can_be_set_up(places):
+        raise LaunchError(f"{places.build} is another user's, who alone may set up and build there",
+                          "Have it done by that user (./launch/offramp setup), or name a folder of your own: OFFRAMP_BUILD_DIR=FOLDER", ExitCode.NOT_PERMITTED)
+
+
 @contextlib.contextmanager
 def one_at_a_time(places):
-    """Two set-ups of one build folder would spoil each other's files: the second waits for the first."""
+    """
+    Two set-ups of one build folder would spoil each other's files: the second waits for the first.
+    Errors: LaunchError (NOT_PERMITTED) where this user may not write there.
+    """
+    require_own_build(places)
     places.build.mkdir(parents=True, exist_ok=True)
     with open(places.build / "setup.lock", "w", encoding="utf-8") as lock:
         try:

@@ -9,7 +9,7 @@ from offramp_launch.environment import install_requirements
 from offramp_launch.exit_code import code_of_command
 from offramp_launch.setting_up import prepare_environment
 from offramp_launch.sink import is_postgres
-from offramp_launch.steps import one_at_a_time
+from offramp_launch.steps import can_be_set_up, one_at_a_time
 
 REQUIREMENTS = "requirements-text.txt"
 FOR_POSTGRES = "requirements-postgres.txt"
@@ -23,8 +23,9 @@ def provide_tokenizers(places, environment=os.environ):
     python = toolchain.choose(places, {}).python
     if not python and places.venv_python.exists():
         python = str(places.venv_python)
-        with one_at_a_time(places):
-            install_requirements(places, (REQUIREMENTS,))
+        if can_be_set_up(places):
+            with one_at_a_time(places):
+                install_requirements(places, (REQUIREMENTS,))
     if python:
         environment[VARIABLE] = python
 
@@ -32,7 +33,7 @@ def provide_tokenizers(places, environment=os.environ):
 def query(places, argv):
     flags, passed = take_values(argv, toolchain.FLAGS)
     chosen = toolchain.choose(places, flags)
-    if not os.environ.get("OFFRAMP_BIN_DIR") and not {"-h", "--help"}.intersection(passed):
+    if not os.environ.get("OFFRAMP_BIN_DIR") and not {"-h", "--help"}.intersection(passed) and can_be_set_up(places):
         with one_at_a_time(places):
             wanted = [FOR_POSTGRES] if is_postgres(take_values(passed, ["--database"])[0].get("--database", "")) else []
             prepare_environment(places, flags, (REQUIREMENTS, *wanted))

@@ -1,5 +1,6 @@
 """Which LibTorch and CUDA Toolkit to build with: the set-up's own, or the user's, remembered from one command to the next."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -7,6 +8,7 @@ import pathlib
 import subprocess
 
 from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.steps import require_own_build
 
 FLAGS = {"--python": "python", "--torch-dir": "torch_dir", "--cuda-dir": "cuda_dir"}
 OWN = "own"
@@ -61,6 +63,7 @@ def choose(places, flags, environment=os.environ):
                               f"Give one that does, or {flag} {OWN} for the set-up's own", ExitCode.USAGE)
     toolchain = Toolchain(**chosen)
     if chosen != {field: remembered.get(field, "") for field in chosen}:
+        require_own_build(places)
         places.build.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(chosen, indent=1) + "\n")
     return toolchain
@@ -107,7 +110,8 @@ def describe_python(places, python):
         raise LaunchError(f"--python: '{python}' is no Python that runs ({problem})",
                           "Give the path of a Python that has PyTorch", ExitCode.USAGE) from problem
     if "error" not in facts:
-        cache.write_text(json.dumps({"python": python, "stamp": _version_stamp(facts["folder"]), "facts": facts}))
+        with contextlib.suppress(OSError):      # of another user's build
+            cache.write_text(json.dumps({"python": python, "stamp": _version_stamp(facts["folder"]), "facts": facts}))
     return facts
 
 

@@ -111,7 +111,7 @@ class Puppet:
 
 def main():
     role, *argv = sys.argv[1:]
-    if argv == ["--version"]:
+    if argv in (["--version"], ["--help"]):
         print(f"offramp-{role} 1.2.3")
         return
     flags = parse(argv)

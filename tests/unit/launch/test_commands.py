@@ -1,0 +1,88 @@
+"""Commands as they are typed: help for each alone, the version, and a build that is another user's."""
+
+import os
+import pathlib
+import pwd
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from stage import OFFRAMP, WATCHDOG_SECONDS, Stage, reachable_as
+
+from offramp_launch.places import Places
+
+COMMANDS = ("run", "ladder", "bench", "test", "setup", "scale", "status", "stop", "quarantine", "clean", "doctor", "version")
+
+
+class HelpTest(unittest.TestCase):
+    def setUp(self):
+        self.stage = Stage()
+        self.addCleanup(self.stage.close)
+
+    def test_each_command_has_help_of_its_own(self):
+        seen = set()
+        for command in COMMANDS:
+            code, said = self.stage.call(command, "--help")
+            self.assertEqual(0, code, said)
+            self.assertIn(f"./launch/offramp {command}", said.splitlines()[0])
+            self.assertNotIn("  ladder [FLAGS]     measure", said, "the list of all commands is help's")
+            seen.add(said)
+        self.assertEqual(len(COMMANDS), len(seen))
+
+    def test_the_list_of_commands_names_them_all(self):
+        code, said = self.stage.call("help")
+        self.assertEqual(0, code)
+        for command in (*COMMANDS, "export", "query"):
+            self.assertRegex(said, rf"(?m)^  {command}\b")
+        self.assertEqual(64, self.stage.call("runn")[0])
+
+    def test_the_version_is_that_of_the_sources_and_tells_of_other_programs(self):
+        for words in (("version",), ("--version",)):
+            code, said = self.stage.call(*words)
+            self.assertEqual(0, code, said)
+            self.assertRegex(said.splitlines()[0], rf"^offramp {re.escape(Places().version())}( \(commit \w+\))?$")
+            self.assertIn("are 1.2.3", said)
+
+
+@unittest.skipUnless(os.geteuid() == 0, "only root may start programs as another user")
+class AnotherUsersBuildTest(unittest.TestCase):
+    def setUp(self):
+        self.nobody = pwd.getpwnam("nobody")
+        folder = tempfile.TemporaryDirectory(dir="/tmp")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.folder.chmod(0o755)
+        if not all(reachable_as(self.nobody, path) for path in (os.path.abspath(__file__), os.__file__, sys.executable, str(OFFRAMP))):
+            self.skipTest("another user can read neither this folder nor this Python")
+        self.build = self.folder / "build"
+        (self.build / "release" / "bin").mkdir(parents=True)
+        (self.build / "setup.lock").touch()
+
+    def call(self, *words):
+        environment = {"PATH": os.environ["PATH"], "OFFRAMP_BUILD_DIR": str(self.build), "OFFRAMP_SKIP_PACKAGES": "1", "HOME": "/nonexistent"}
+        done = subprocess.run([OFFRAMP, *words], env=environment, user=self.nobody.pw_uid, group=self.nobody.pw_gid, extra_groups=[], cwd="/",
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=WATCHDOG_SECONDS, check=False)
+        self.assertNotIn("Traceback", done.stdout)
+        return done.returncode, done.stdout
+
+    def test_its_programs_are_used_as_they_are(self):
+        program = self.build / "release" / "bin" / "offramp-producer"
+        program.write_text("#!/bin/sh\necho 'offramp-producer: reached it' >&2\nexit 66\n")
+        program.chmod(0o755)
+        code, said = self.call("run", "--input", "/x")
+        self.assertEqual(66, code, said)
+        self.assertIn("its programs are used as they are", said)
+        self.assertIn("offramp: reached it", said)
+
+    def test_where_there_are_none_it_says_who_can_make_them(self):
+        for words in (("run",), ("setup",), ("run", "--cuda-dir", "/tmp")):
+            code, said = self.call(*words)
+            self.assertEqual(77, code, said)
+            self.assertIn("is another user's", said)
+            self.assertIn("OFFRAMP_BUILD_DIR=FOLDER", said)
+
+
+if __name__ == "__main__":
+    unittest.main()
