@@ -71,6 +71,9 @@ def as_json(status, unit):
             "per_second": _rounded(status.get("samples_per_second")), "seconds_left": _rounded(left), "compute_share": _rounded(status.get("gpu_share")),
             "consumer_share": _rounded(status.get("consumer_share")), "limiting_stage": status.get("limiting_stage"),
             "skipped": status.get("skipped") or None, "message": status.get("message")}
+    if status.get("state") in ENDS:
+        for name in ("compute_share", "consumer_share", "limiting_stage"):
+            told[name] = None
     return json.dumps({"progress": {name: value for name, value in told.items() if value not in (None, "")}})
 
 
