@@ -77,7 +77,7 @@ class Launcher(unittest.TestCase):
             self.assertEqual(run.files(), before)
 
     def test_unreadable_images_are_skipped_and_listed(self):
-        with tempfile.TemporaryDirectory() as name, LaunchedRun("--input", name, "--device", "cpu", "--image-size", "64", "--batch", "2",
+        with tempfile.TemporaryDirectory() as name, LaunchedRun("--input", name, "--device", "cpu", "--image-size", "64", "--batch", "2", "--max-errors", "100%",
                                                                 "--consumers", "1") as run:
             folder = pathlib.Path(name)
             for index in range(3):
