@@ -1,7 +1,20 @@
 #include "common/base/shown_url.hpp"
 
+#include <cstdint>
+
+#include "common/base/log.hpp"
+
 namespace offramp {
 namespace {
+
+constexpr std::string_view kLeftOut = "left-out-";
+
+// FNV-1a.
+std::uint64_t hash_of(std::string_view text) {
+    std::uint64_t hash = 0xcbf29ce484222325;
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    return hash;
+}
 
 // Where the authority, "user:password@host:port", begins and ends.
 struct Authority {
@@ -25,6 +38,18 @@ std::string without_credentials(std::string_view url) {
 }
 
 bool has_credentials(std::string_view url) { return without_credentials(url) != url; }
+
+bool lacks_its_query(std::string_view url) {
+    const std::size_t query = url.find('?');
+    return query != std::string_view::npos && url.substr(query + 1).starts_with(kLeftOut);
+}
+
+std::string kept_url(std::string_view url) {
+    const std::string clean = without_credentials(url);
+    const std::size_t query = clean.find('?');
+    if (query == std::string::npos || lacks_its_query(clean)) return clean;
+    return fmt::format("{}?{}{:016x}", clean.substr(0, query), kLeftOut, hash_of(std::string_view(clean).substr(query)));
+}
 
 std::string shown_url(std::string_view url) {
     const std::string clean = without_credentials(url);

@@ -12,4 +12,9 @@ bool has_credentials(std::string_view url);
 // As errors and logs show it: without the query, too, where other secrets stand.
 std::string shown_url(std::string_view url);
 
+// As files keep it, to know it again: a query is replaced by a hash of it. Of a URL that was kept so it is the same.
+std::string kept_url(std::string_view url);
+// True of what kept_url() gives for a URL with a query: nothing can be reached by it.
+bool lacks_its_query(std::string_view url);
+
 }  // namespace offramp

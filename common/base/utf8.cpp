@@ -43,6 +43,16 @@ std::size_t utf8_character_bytes(std::string_view text) noexcept {
     return 0;
 }
 
+bool is_printable(std::string_view character) noexcept {
+    const auto byte = [character](std::size_t at) { return static_cast<unsigned char>(character[at]); };
+    if (character.size() == 1) return byte(0) >= 0x20 && byte(0) != 0x7f;
+    if (character.size() == 2) return !(byte(0) == 0xc2 && byte(1) < 0xa0) && character != "\u061c";
+    if (character.size() != 3 || byte(0) != 0xe2) return true;
+    // U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069
+    if (byte(1) == 0x80) return !(byte(2) == 0x8e || byte(2) == 0x8f || (byte(2) >= 0xa8 && byte(2) <= 0xae));
+    return !(byte(1) == 0x81 && byte(2) >= 0xa6 && byte(2) <= 0xa9);
+}
+
 bool is_utf8(std::string_view text) noexcept {
     while (!text.empty()) {
         const std::size_t bytes = utf8_character_bytes(text);

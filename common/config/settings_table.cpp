@@ -243,13 +243,13 @@ void add_delivery(std::vector<Setting>& table) {
                   "Consumers run as this user", check_user);
 }
 
-// What is printed of both goes into files and logs: a header that is given in the clear is left out, and so are a URL's credentials, which
-// the processor refuses.
+// What is printed of both goes into files and logs: a header that is given in the clear is left out, and so are a URL's query and its
+// credentials, which the processor refuses.
 void add_http(SettingGroup& consumers) {
     consumers
         .text("http-url", &RunConfig::http_url, "URL", "http:// or https://, a host, and a path", "Processor `http`: where each result is posted to",
               check_url)
-        .get = [](const RunConfig& config) { return without_credentials(config.http_url); };
+        .get = [](const RunConfig& config) { return kept_url(config.http_url); };
     consumers
         .text("http-header", &RunConfig::http_header, "HEADER|@FILE", "'NAME: VALUE', or @FILE with one a line",
               "Processor `http`: sent with each request, as 'Authorization: Bearer ...'; in a file or in OFFRAMP_HTTP_HEADER it does not show in a "

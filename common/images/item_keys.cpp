@@ -23,11 +23,6 @@ constexpr std::size_t kLongestKey = kMaxKeyBytes - kRoomForNumber;
 constexpr std::array<std::string_view, 8> kExtensions{".jpg", ".jpeg", ".png",  ".webp",
                                                       ".bmp", ".tif",  ".tiff", ".gif"};
 
-bool is_control(char c) {
-    const auto byte = static_cast<unsigned char>(c);
-    return byte < 0x20 || byte == 0x7f;
-}
-
 // Bytes of the extension at the end of the last part; 0 for none or when nothing would be left.
 std::size_t image_extension_bytes(std::string_view name) {
     const std::string_view last = name.substr(name.find_last_of('/') + 1);
@@ -60,7 +55,7 @@ std::string clean_part(std::string_view part) {
     std::string clean;
     for (std::size_t at = 0; at < part.size();) {
         const std::size_t bytes = utf8_character_bytes(part.substr(at));
-        if (bytes == 0 || (bytes == 1 && is_control(part[at])))
+        if (bytes == 0 || !is_printable(part.substr(at, bytes)))
             clean += '_';
         else
             clean += part.substr(at, bytes);
@@ -127,10 +122,12 @@ std::string printable(std::string_view text) {
     std::string shown;
     for (std::size_t at = 0; at < text.size();) {
         const std::size_t bytes = utf8_character_bytes(text.substr(at));
-        if (bytes == 0 || (bytes == 1 && is_control(text[at]))) {
-            std::array<char, 5> escape{};
-            std::snprintf(escape.data(), escape.size(), "\\x%02x", static_cast<unsigned char>(text[at]));
-            shown += escape.data();
+        if (bytes == 0 || !is_printable(text.substr(at, bytes))) {
+            for (const char c : text.substr(at, std::max<std::size_t>(bytes, 1))) {
+                std::array<char, 5> escape{};
+                std::snprintf(escape.data(), escape.size(), "\\x%02x", static_cast<unsigned char>(c));
+                shown += escape.data();
+            }
         } else {
             shown += text.substr(at, bytes);
         }

@@ -1,6 +1,9 @@
 #include "consumer/sinks/output_name.hpp"
 
+#include <algorithm>
+
 #include "common/base/error.hpp"
+#include "common/base/utf8.hpp"
 
 namespace offramp {
 namespace {
@@ -10,9 +13,10 @@ namespace {
                 "Keys are relative paths without '.' and '..'; rename the item in the input");
 }
 
-bool is_control(char character) {
-    const auto code = static_cast<unsigned char>(character);
-    return code < 0x20 || code == 0x7f;
+// The bytes of the character that the text begins with, where it may not be shown as it is; else 0. What is no UTF-8 is left as it is.
+std::size_t unprintable_bytes(std::string_view text) {
+    const std::size_t bytes = utf8_character_bytes(text);
+    return is_printable(text.substr(0, std::max<std::size_t>(bytes, 1))) ? 0 : std::max<std::size_t>(bytes, 1);
 }
 
 void check_part(std::string_view key, std::string_view part) {
@@ -42,7 +46,7 @@ std::string sample_path(const std::string& folder, std::string_view key, std::st
 
 std::string_view checked_output_name(std::string_view name) {
     bool plain = !name.empty();
-    for (const char character : name) plain = plain && character != '/' && !is_control(character);
+    for (std::size_t at = 0; at < name.size(); ++at) plain = plain && name[at] != '/' && unprintable_bytes(name.substr(at)) == 0;
     if (!plain)
         throw Error(ExitCode::BadInput, "output name '" + escaped(name) + "' cannot be part of a file name",
                     "Outputs are named without '/' and control characters");
@@ -52,14 +56,19 @@ std::string_view checked_output_name(std::string_view name) {
 std::string escaped(std::string_view text) {
     static constexpr std::string_view kDigits = "0123456789abcdef";
     std::string result;
-    for (const char character : text) {
+    std::size_t hidden = 0;   // bytes of a character that is not shown
+    for (std::size_t at = 0; at < text.size(); ++at) {
+        const char character = text[at];
+        if (hidden == 0) hidden = unprintable_bytes(text.substr(at));
+        const bool shown = hidden == 0;
+        if (!shown) --hidden;
         if (character == '\t') {
             result += "\\t";
         } else if (character == '\n') {
             result += "\\n";
         } else if (character == '\\') {
             result += "\\\\";
-        } else if (is_control(character)) {
+        } else if (!shown) {
             const auto code = static_cast<unsigned char>(character);
             result += "\\x";
             result += kDigits[code >> 4U];

@@ -5,5 +5,7 @@ import sys
 sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from offramp_launch.commands import main  # noqa: E402
+from offramp_launch.screen import guard  # noqa: E402
 
+guard()
 sys.exit(main(sys.argv[1:]))

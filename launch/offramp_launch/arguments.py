@@ -2,6 +2,8 @@
 
 from offramp_launch.exit_code import ExitCode, LaunchError
 
+URL = "--http-url"
+
 
 def take_values(argv, names):
     """Splits argv into ({name: value} of the named flags, the rest). `--name VALUE` and `--name=VALUE`; the last one counts."""
@@ -31,12 +33,22 @@ def without_values(argv, names):
 
 
 def shown(argv):
-    """argv for people and logs: a header that is given in the clear may be a secret."""
-    taken, rest = take_values(argv, ("--http-header",))
-    header = taken.get("--http-header")
-    if header is None:
-        return rest
-    return [*rest, "--http-header", header if header.startswith("@") else "@FILE"]
+    """argv for people and logs: a header that is given in the clear may be a secret, and so may a URL's query."""
+    taken, rest = take_values(argv, ("--http-header", URL))
+    for name, value in taken.items():
+        secret = not value.startswith("@") if name != URL else "?" in value
+        hidden = value if not secret else "@FILE" if name != URL else value.partition("?")[0] + "?QUERY"
+        rest += [name, hidden]
+    return rest
+
+
+def hide_query(argv, environment):
+    """argv without a URL whose query may hold a secret: it goes to the environment, where lists of processes do not show it."""
+    taken, rest = take_values(argv, (URL,))
+    if "?" not in taken.get(URL, ""):
+        return argv
+    environment["OFFRAMP_HTTP_URL"] = taken[URL]
+    return rest
 
 
 def count(text, what):

@@ -1,9 +1,12 @@
 """A page and a picture that show what was cut out: image, mask and cut-out side by side."""
 
 import html
+import io
 import os
 import pathlib
 from typing import NamedTuple
+
+from offramp_launch import shared_folder
 
 TILE = 200           # pixels of a tile's sides, at most
 GAP = 6
@@ -11,17 +14,31 @@ IN_A_LINE = 2        # images
 SQUARE = 8           # of the chequered ground that shows what is transparent
 LIGHT, DARK = 255, 214
 COLOURS = 256
+LARGEST = 64 << 20   # bytes of a picture's file
+MOST_PIXELS = 1 << 25
 
 
 class Row(NamedTuple):
     image: pathlib.Path
-    mask: pathlib.Path
-    cut_out: pathlib.Path
     true_mask: pathlib.Path
+    output: pathlib.Path
+    mask: str           # in the output folder, as the next
+    cut_out: str
+
+    def result(self, name):
+        """
+        A picture from the output folder, which others may write to.
+        Errors: OSError and ValueError where it is none.
+        """
+        from PIL import Image
+        picture = Image.open(io.BytesIO(shared_folder.read(self.output, name, LARGEST)))
+        if picture.width * picture.height > MOST_PIXELS:
+            raise ValueError(f"'{name}' has {picture.width} x {picture.height} pixels")
+        return picture
 
 
-def write_png(path, rows):
-    """Errors: ImportError without NumPy or Pillow."""
+def write_png(folder, name, rows):
+    """Errors: ImportError without NumPy or Pillow; OSError and ValueError where pictures are not those of a run."""
     from PIL import Image
     lines = -(-len(rows) // IN_A_LINE)
     sheet = Image.new("RGB", (IN_A_LINE * (3 * TILE + 3 * GAP) + GAP, lines * (TILE + GAP) + GAP), (255, 255, 255))
@@ -32,7 +49,9 @@ def write_png(path, rows):
             sheet.paste(picture, (left + place * (TILE + GAP // 2) + (TILE - picture.width) // 2, top + (TILE - picture.height) // 2))
     # A palette makes it half as large.
     palette = sheet.quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE)
-    sheet.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG).save(path, optimize=True)
+    file = io.BytesIO()
+    sheet.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG).save(file, "PNG", optimize=True)
+    shared_folder.write(folder, name, file.getvalue())
 
 
 def tiles(row):
@@ -40,10 +59,10 @@ def tiles(row):
     from PIL import Image
     image = Image.open(row.image).convert("RGB")
     size = fitting(image.size)
-    cut_out = Image.open(row.cut_out).resize(size, Image.LANCZOS)
+    cut_out = row.result(row.cut_out).resize(size, Image.LANCZOS)
     ground = chequered(size)
     ground.paste(cut_out, (0, 0), cut_out)
-    return image.resize(size, Image.LANCZOS), Image.open(row.mask).convert("RGB").resize(size, Image.BILINEAR), ground
+    return image.resize(size, Image.LANCZOS), row.result(row.mask).convert("RGB").resize(size, Image.BILINEAR), ground
 
 
 def fitting(size):
@@ -58,14 +77,13 @@ def chequered(size):
     return Image.fromarray(numpy.where((x + y) % 2, DARK, LIGHT).astype(numpy.uint8)).convert("RGB")
 
 
-def write_html(path, rows, title):
+def write_html(folder, name, rows, title):
     """Shows the files themselves, in full size, from where they lie."""
-    folder = path.parent
     figures = "\n".join(
         '<figure>' + "".join(f'<a href="{address(file, folder)}"><img class="{kind}" src="{address(file, folder)}" alt="{kind}"></a>'
-                             for kind, file in (("image", row.image), ("mask", row.mask), ("cut-out", row.cut_out)))
+                             for kind, file in (("image", row.image), ("mask", row.output / row.mask), ("cut-out", row.output / row.cut_out)))
         + f"<figcaption>{html.escape(row.image.name)}</figcaption></figure>" for row in rows)
-    path.write_text(f"""<!doctype html>
+    shared_folder.write(folder, name, f"""<!doctype html>
 <meta charset="utf-8">
 <title>{html.escape(title)}</title>
 <style>
@@ -81,7 +99,7 @@ img.cut-out {{ background: repeating-conic-gradient(#d6d6d6 0 25%, #fff 0 50%) 0
 <main>
 {figures}
 </main>
-""", encoding="utf-8")
+""".encode())
 
 
 def address(file, folder):

@@ -8,14 +8,18 @@ A connection stays open until either side closes it; it closes with the run, so 
 the run's. The socket is 0600 in a directory that only the user may enter.
 """
 
+import contextlib
 import json
 import os
 import selectors
 import socket
+import time
 
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 LONGEST_REQUEST = 4096
+LONGEST_ANSWER = 4 << 20
+ANSWER_SECONDS = 5
 
 
 class ControlServer:
@@ -105,33 +109,59 @@ def refusal(error, code):
 
 
 class ControlClient:
-    """Asks a live run. Blocks until it answers."""
+    """Asks a live run. Blocks until it answers, and no longer than ANSWER_SECONDS."""
 
-    def __init__(self, run_dir):
+    def __init__(self, run_dir, patience=ANSWER_SECONDS):
+        self._run_dir, self._patience = run_dir, patience
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(patience)
         try:
             self._socket.connect(os.fspath(run_dir / "control.sock"))
+        except (BlockingIOError, TimeoutError, socket.timeout) as problem:
+            raise self._no_answer() from problem
         except OSError as problem:
             raise LaunchError(f"no live run in '{run_dir}' ({problem.strerror})", "", ExitCode.NO_SUCH_RUN) from problem
-        self._file = self._socket.makefile("rb")
 
     def ask(self, request):
         try:
             self._socket.sendall(json.dumps(request).encode() + b"\n")
-            line = self._file.readline()
+            line = self._line(time.monotonic() + self._patience)
+        except (BlockingIOError, TimeoutError, socket.timeout) as problem:
+            raise self._no_answer() from problem
         except OSError:
             line = b""
         if not line:
             raise LaunchError("the run ended before it answered", "", ExitCode.NO_SUCH_RUN)
-        reply = json.loads(line)
-        if not reply.get("ok"):
-            raise LaunchError(reply.get("error", "refused"), "", reply.get("code", ExitCode.INTERNAL))
+        try:
+            reply = json.loads(line)
+            if not reply.get("ok"):
+                raise LaunchError(str(reply.get("error", "refused")), "", int(reply.get("code", ExitCode.INTERNAL)))
+        except (ValueError, TypeError, AttributeError, RecursionError) as problem:
+            raise LaunchError(f"the answer of the run in '{self._run_dir}' is not what a launcher says", "Is it of another version?",
+                              ExitCode.PROTOCOL) from problem
         return reply
 
     def wait_for_the_end(self):
         """Blocks until the run closes its control socket, which is the last thing it does."""
-        try:
-            while self._file.readline():
+        self._socket.settimeout(None)
+        with contextlib.suppress(OSError):
+            while self._socket.recv(LONGEST_REQUEST):
                 pass
-        except OSError:
-            pass
+
+    def _line(self, deadline):
+        """The first line that comes; nothing where the connection ends before."""
+        received = b""
+        while b"\n" not in received:
+            left = deadline - time.monotonic()
+            if left <= 0 or len(received) > LONGEST_ANSWER:
+                raise TimeoutError
+            self._socket.settimeout(left)
+            part = self._socket.recv(65536)
+            if not part:
+                return b""
+            received += part
+        return received.partition(b"\n")[0]
+
+    def _no_answer(self):
+        return LaunchError(f"the launcher of the run in '{self._run_dir}' lives and gives no answer within {self._patience:.0f} s",
+                           "It may be stopped (kill -CONT goes on with it), or frozen with its container", ExitCode.NO_SUCH_RUN)

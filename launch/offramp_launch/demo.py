@@ -6,6 +6,7 @@ measured against their true masks, and shown.
 import os
 import pathlib
 
+from offramp_launch import shared_folder
 from offramp_launch.contact_sheet import Row, write_html, write_png
 
 MODEL = "cutout"
@@ -60,10 +61,12 @@ def show(places, output, config):
         return f"\nResults for the {len(images(places))} demo images are in {output}\n{own}"
     try:
         fit = how_well(rows)
-        write_png(output / "contact-sheet.png", rows)
+        write_png(output, "contact-sheet.png", rows)
+        write_html(output, "contact-sheet.html", rows, f"{len(rows)} photographs cut out: {fit.told()}")
     except ImportError as problem:
         return f"\n{len(rows)} cut-outs are in {output}/cut-out; a contact sheet needs NumPy and Pillow ({problem})\n{own}"
-    write_html(output / "contact-sheet.html", rows, f"{len(rows)} photographs cut out: {fit.told()}")
+    except (OSError, ValueError) as problem:
+        return f"\n{len(rows)} cut-outs are in {output}/cut-out; no contact sheet could be made of them ({problem})\n{own}"
     return (f"\n{len(rows)} photographs cut out: {fit.told()}, against their true masks\n"
             f"  cut-outs   {output}/cut-out, masks in {output}/mask-png, overlays in {output}/overlay\n"
             f"  look at    {output}/contact-sheet.html, or contact-sheet.png beside it\n{own}")
@@ -75,9 +78,9 @@ def images(places):
 
 def rows_of(places, output):
     """One row an image; none where an image has no mask or no cut-out."""
-    rows = [Row(image, output / "mask-png" / f"{image.stem}.png", output / "cut-out" / f"{image.stem}.png",
-                places.demo_masks / f"{image.stem}.png") for image in images(places)]
-    return rows if all(row.mask.exists() and row.cut_out.exists() for row in rows) else []
+    rows = [Row(image, places.demo_masks / f"{image.stem}.png", output, f"mask-png/{image.stem}.png", f"cut-out/{image.stem}.png")
+            for image in images(places)]
+    return rows if all(shared_folder.holds(output, name) for row in rows for name in (row.mask, row.cut_out)) else []
 
 
 def how_well(rows):
@@ -86,5 +89,5 @@ def how_well(rows):
     from PIL import Image
 
     from offramp_launch.mask_fit import mean_iou
-    return mean_iou((numpy.asarray(Image.open(row.cut_out).getchannel("A")) >= 128, numpy.asarray(Image.open(row.true_mask)) != 0)
+    return mean_iou((numpy.asarray(row.result(row.cut_out).getchannel("A")) >= 128, numpy.asarray(Image.open(row.true_mask)) != 0)
                     for row in rows)

@@ -6,9 +6,11 @@ import json
 import os
 import pathlib
 import shutil
+import stat
 import subprocess
 import time
 
+from offramp_launch import shared_folder
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 # Names that the programs use too: producer/run/output_lock.hpp, producer/report/manifest_file.hpp, consumer/sinks.
@@ -46,6 +48,11 @@ class OutputLock:
             self.fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         except OSError as problem:
             raise self._cannot_write(folder, problem) from problem
+        facts = os.fstat(self.fd)
+        if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:      # laid there by somebody: what it leads to is not ours
+            os.close(self.fd)
+            raise LaunchError(f"{self._path} is not a lock of ours: it is no ordinary file, or one of several names", "Remove it",
+                              ExitCode.CANNOT_WRITE)
         try:
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -92,7 +99,7 @@ class OutputLock:
 def is_alive(pid):
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         pass
@@ -127,11 +134,11 @@ def start_over(folder, consumer, identity, note=print, beyond=False):
 def describe_manifest(path):
     """What an unfinished run did, in words; nothing when there is none. Only told, never relied on: hashes are not looked at."""
     try:
-        header, *lines = path.read_text(errors="replace").splitlines()
+        header, *lines = shared_folder.read(path.parent, path.name).decode(errors="replace").splitlines()
         header = json.loads(header)
         items = int(header["identity"]["items"])
         run = str(header["run"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     done = sum(end - begin for begin, end in _joined(_ranges(lines)))
     return f"{done} of {items} items of run {run}" if done < items else None
@@ -141,7 +148,7 @@ def _ranges(lines):
     for line in lines:
         try:
             yield from ((int(begin), int(end)) for begin, end in json.loads(line)["done"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             pass
 
 

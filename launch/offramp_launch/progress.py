@@ -7,6 +7,8 @@ import os
 import sys
 import time
 
+from offramp_launch.screen import drawn_on, one_line, printable
+
 PLAIN_SECONDS = 5
 ENDS = ("ended", "abandoned", "failed")
 # A terminal of so many columns has room for everything on one line.
@@ -154,13 +156,13 @@ class LiveDisplay:
         from rich.live import Live
 
         self._unit = unit
-        self._live = Live(console=console or Console(), auto_refresh=False)
+        self._live = Live(console=console or Console(file=drawn_on(sys.stdout)), auto_refresh=False)
         self._live.start()
         self.show({})
 
     def note(self, text):
         with contextlib.suppress(OSError, ValueError):
-            self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            self._live.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
     def show(self, status):
         with contextlib.suppress(OSError, ValueError):
@@ -178,10 +180,10 @@ class LiveDisplay:
         from rich.text import Text
 
         def line(text):
-            return Text(text, no_wrap=True, overflow="ellipsis")
+            return Text(one_line(text), no_wrap=True, overflow="ellipsis")
 
         width = self._live.console.width
-        state, numbers, causes = status.get("state", "starting"), counted(status, self._unit) if status else "", held_back(status)
+        state, numbers, causes = one_line(str(status.get("state", "starting"))), counted(status, self._unit) if status else "", held_back(status)
         if width >= WIDE:
             numbers, causes = ", ".join(filter(None, (numbers, causes))), ""
         bar = max(SHORTEST_BAR, min(LONGEST_BAR, width - len(state) - len(numbers) - 2))
@@ -193,7 +195,7 @@ class LiveDisplay:
                                                pulse=not status.get("total_samples")), line(numbers))
         below = [line(f"  {causes}")] if causes else []
         if status.get("message"):
-            below.append(Padding(Text(status["message"]), (0, 0, 0, 2)))
+            below.append(Padding(Text(printable(status["message"])), (0, 0, 0, 2)))
         return Group(first, *below)
 
 

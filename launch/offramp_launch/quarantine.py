@@ -13,9 +13,9 @@ import os
 import pathlib
 import subprocess
 
-from offramp_launch.arguments import take_switch, take_values
+from offramp_launch.arguments import hide_query, take_switch, take_values
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code, signal_name
-from offramp_launch.run_dir import short_runs_folder
+from offramp_launch.run_dir import own_runs, require_ones_own
 from offramp_launch.sink import hide_password
 
 FOLDER = "quarantine"
@@ -88,8 +88,9 @@ def choose_run(places, wanted):
         folder = pathlib.Path(wanted).absolute()
         if not folder.is_dir():
             raise LaunchError(f"there is no run directory '{folder}'", "Give the directory of a run", ExitCode.NO_INPUT)
+        require_ones_own(folder)
         return folder
-    found = [folder for runs in (places.runs, short_runs_folder()) for folder in runs.glob(f"*/{FOLDER}")]
+    found = [run / FOLDER for run in own_runs(places) if (run / FOLDER).is_dir()]
     if not found:
         raise LaunchError(f"no run in '{places.runs}' has set anything aside", "Give another's directory with --run-dir",
                           ExitCode.NO_INPUT)
@@ -184,7 +185,7 @@ def retry(places, run_dir, rest):
     every, rest = take_switch(rest, "--all")
     names = [name for name, story in stories_of(run_dir).items() if story.get("payload")] if every else [one_name(rest[:1], "retry")]
     given, rest = take_values(rest if every else rest[1:], ["--output"])
-    rest = hide_password(rest, os.environ)
+    rest = hide_query(hide_password(rest, os.environ), os.environ)
     output = os.path.abspath(given.get("--output") or run_dir / FOLDER / "output")
     command = [str(places.consumer()), *settings_of(run_dir, rest), *rest, "--run-dir", str(run_dir), "--output", output]
     code = ExitCode.OK

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 
 from offramp_launch import sink, summary, texts
-from offramp_launch.arguments import shown, without_values
+from offramp_launch.arguments import hide_query, shown, without_values
 from offramp_launch.children import Child, account_of
 from offramp_launch.demo import demo_flags, shipped_model_flags, show, wants_demo
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, shell_code
@@ -45,6 +45,7 @@ def start(places, argv, typed):
         return code
 
     argv, typed = sink.hide_password(argv, os.environ), sink.hide_password(typed, os.environ)
+    argv = hide_query(argv, os.environ)
     config = resolve(producer, argv)
     argv = [*argv, *sink.settle(config, os.environ)]
     demo = wants_demo(argv, config)

@@ -146,15 +146,47 @@ def own_folder_in_tmp(folder):
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     facts = os.lstat(folder)
-    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid() or facts.st_mode & 0o022:
-        raise LaunchError(f"'{folder}' is not a folder that only this user may write", "Remove it, or choose with --run-dir",
+    if not is_ones_own(facts) or facts.st_mode & 0o077:
+        raise LaunchError(f"'{folder}' is not a folder of this user's alone (mode 0700)", "Remove it, or choose with --run-dir",
                           ExitCode.NOT_PERMITTED)
+
+
+def is_ones_own(facts):
+    """Of a folder that is no link, is this user's, and that nobody else may write to: what is in it, this user put there."""
+    return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid() and not facts.st_mode & 0o022
+
+
+def own_runs(places):
+    """The run directories that this user's runs are known by; what anybody else may have laid there is passed over."""
+    for runs in (places.runs, short_runs_folder()):
+        with contextlib.suppress(OSError):
+            if runs != places.runs and (not is_ones_own(os.lstat(runs)) or os.lstat(runs).st_mode & 0o077):
+                continue
+            for entry in sorted(os.listdir(runs)):
+                with contextlib.suppress(OSError):
+                    folder = (runs / entry).resolve()      # of a link what it leads to counts
+                    if is_ones_own(os.lstat(folder)):
+                        yield folder
+
+
+def require_ones_own(folder):
+    """Errors: LaunchError (NOT_PERMITTED) where it is there and another's."""
+    try:
+        facts = os.stat(folder)
+    except OSError:
+        return
+    if not is_ones_own(facts):
+        raise LaunchError(f"'{folder}' is not a run directory of this user's own: another user owns it, or may write to it",
+                          "Ask its owner, or give --run-dir one of your own", ExitCode.NOT_PERMITTED)
 
 
 def accepts_connections(control_socket):
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.setblocking(False)
         try:
             client.connect(str(control_socket))
+        except BlockingIOError:
+            return True     # so many wait there already that there is no room: its launcher is stopped
         except OSError:
             return False
     return True
@@ -163,11 +195,9 @@ def accepts_connections(control_socket):
 def live_runs(places, accepts=accepts_connections):
     """The run directories whose launcher answers, each once."""
     found = {}
-    for runs in (places.runs, short_runs_folder()):
-        for candidate in sorted(runs.glob(f"*/{CONTROL_SOCKET}")):
-            real = candidate.resolve()
-            if real not in found and accepts(real):
-                found[real] = real.parent
+    for folder in own_runs(places):
+        if folder not in found and (folder / CONTROL_SOCKET).exists() and accepts(folder / CONTROL_SOCKET):
+            found[folder] = folder
     return list(found.values())
 
 
@@ -175,6 +205,7 @@ def find_live_run(places, wanted, accepts=accepts_connections):
     """Errors: LaunchError (NO_SUCH_RUN) when there is none, or (USAGE) several to choose from."""
     if wanted:
         folder = pathlib.Path(wanted).resolve()
+        require_ones_own(folder)
         if not accepts(folder / CONTROL_SOCKET):
             raise LaunchError(f"no live run in '{folder}'", "./launch/offramp status finds one without --run-dir",
                               ExitCode.NO_SUCH_RUN)

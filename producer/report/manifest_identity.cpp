@@ -54,18 +54,11 @@ std::vector<std::string> flags_of(const RunConfig& config) {
     // Elsewhere a batch is but how many items go through the model at once.
     if (config.source == "synthetic" || config.has_processor("checksum")) flags.push_back("batch");
     if (config.source == "synthetic") flags.push_back("synthetic-on");
-    if (config.has_processor("http")) flags.push_back("http-body");
+    if (config.has_processor("http")) flags.insert(flags.end(), {"http-url", "http-body"});
     if (config.has_processor("embeddings-sqlite") || config.has_processor("embeddings-parquet") || config.has_processor("embeddings-postgres"))
         flags.insert(flags.end(), {"normalize", "vector-dtype", "truncate-dim"});
     if (config.has_processor("write")) flags.push_back("write-path");
     return flags;
-}
-
-// What stands behind the '?' may be a key: it counts, and is not to be read anywhere.
-std::string without_secrets(const std::string& url) {
-    const std::size_t query = url.find('?');
-    if (query == std::string::npos) return url;
-    return fmt::format("{}?{:016x}", url.substr(0, query), XXH3_64bits(url.data() + query, url.size() - query));
 }
 
 std::string shown(const std::string& fact, const std::map<std::string, std::string>& facts) {
@@ -82,7 +75,6 @@ ManifestIdentity ManifestIdentity::of(const RunConfig& config, std::uint64_t ite
         const nlohmann::json& value = settings.at(flag);
         identity.facts["--" + flag] = value.is_string() ? value.get<std::string>() : value.dump();
     }
-    if (config.has_processor("http")) identity.facts["--http-url"] = without_secrets(config.http_url);
     // Not the sink, whose address may change, and which may hold a password: consumers know their tables by the marks.
     for (const std::string& contents : config.postgres_contents()) {
         std::string& tables = identity.facts["--sink-table"];

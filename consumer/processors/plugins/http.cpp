@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "common/base/error.hpp"
+#include "common/base/shown_url.hpp"
 #include "consumer/processors/json_array.hpp"
 #include "consumer/processors/npy_array.hpp"
 #include "consumer/processors/processor.hpp"
@@ -52,12 +54,19 @@ std::string idempotency_key(std::string_view key, std::string_view output) {
     return digits;
 }
 
+const std::string& whole_url(const RunConfig& config) {
+    if (lacks_its_query(config.http_url))
+        throw ConfigError("--http-url '" + config.http_url + "' is from the settings of a run, which keep no query: it may hold a secret",
+                          "Give --http-url as that run had it");
+    return config.http_url;
+}
+
 // Posts each sample of each output to --http-url, one request each.
 class Http final : public Processor {
   public:
     explicit Http(const RunConfig& config)
         : as_npy_(config.http_body == "npy"),
-          sink_({.url = config.http_url,
+          sink_({.url = whole_url(config),
                  .headers = read_http_headers(config.http_header),
                  .ca_file = config.http_ca_file,
                  .timeout = std::chrono::seconds(config.http_timeout_seconds),

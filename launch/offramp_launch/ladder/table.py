@@ -1,8 +1,10 @@
 """The ladder as text: Markdown for files and pipes, Rich's tables on a terminal, and the same figures as JSON."""
 
 import json
+import sys
 
 from offramp_launch.ladder.rungs import ARTICLE_GAIN_IN_ALL, LIMIT, RUNGS, rung_named
+from offramp_launch.screen import drawn_on
 
 NOTHING = "–"
 FIRST = RUNGS[0]
@@ -123,7 +125,7 @@ def print_tables(ladder, terminal):
     except ImportError:
         print(markdown(ladder), end="", flush=True)
         return
-    console = Console()
+    console = Console(file=drawn_on(sys.stdout))
     console.print("\n".join(heading(ladder)), markup=False, highlight=False)
     for title, head, rows in tables(ladder):
         table = Table(title=title, title_justify="left")

@@ -110,7 +110,7 @@ RunConfig any_config() {
     config.normalize = *rc::gen::arbitrary<bool>();
     config.vector_dtype = any_word({"fp32", "fp16"});
     config.truncate_dim = zero_or(1, 1'000'000);
-    config.http_url = any_word({"", "http://127.0.0.1:8000/in", "https://host/a/path?with=query#part"});
+    config.http_url = any_word({"", "http://127.0.0.1:8000/in", "https://host/a/path#part"});
     config.http_header = any_word({"", "@/run/secrets/header"});
     config.http_ca_file = any_word({"", "own authorities.pem"});
     config.http_body = any_word({"json", "npy"});
@@ -133,7 +133,7 @@ RC_GTEST_FIXTURE_PROP(RoundTrip, TheTomlFormReadsBackToTheSameConfiguration, ())
 }
 
 TEST_F(RoundTrip, SecretsOfTheCommandLineAreInNeitherForm) {
-    const RunConfig config = parse({"--http-url", "https://me:the-word@host/in", "--http-header", "Authorization: Bearer the-word"});
+    const RunConfig config = parse({"--http-url", "https://me:the-word@host/in?key=the-word", "--http-header", "Authorization: Bearer the-word"});
     EXPECT_EQ(config.http_header, "Authorization: Bearer the-word");
     for (const std::string& text : {to_toml(config), to_json(config)}) {
         EXPECT_EQ(text.find("the-word"), std::string::npos) << text;

@@ -129,6 +129,7 @@ const BadValue kBadValues[] = {
     {"durable", "yes", "true, false, 1, 0"},
     {"resume", "2", "true, false, 1, 0"},
     {"start-over", "no", "true, false, 1, 0"},
+    {"random-weights", "no", "true, false, 1, 0"},
 };
 
 TEST_F(Parsing, EveryBadValueIsRefusedWithFlagValueAndWhatIsAccepted) {

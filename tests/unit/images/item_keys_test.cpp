@@ -62,6 +62,9 @@ TEST(ItemKeys, HiddenFilesAreNotAllExtension) {
 TEST(ItemKeys, ReplaceWhatIsNotPrintable) {
     EXPECT_THAT(make_item_keys({"a\nb\x7f.jpg", "c\xff\xc3.jpg", "\xc3\xa4.jpg"}),
                 ElementsAre("a_b_", "c__", "\xc3\xa4"));
+    // C1 (CSI), a turn of direction, a line separator; and neighbours of theirs that are text.
+    EXPECT_THAT(make_item_keys({"a\u009b31m.jpg", "b\u202egpj.exe", "c\u2028", "d\u2066\u061c", "\u00a0\u2027\u202f\u2065\u00e9"}),
+                ElementsAre("a_31m", "b_gpj.exe", "c_", "d__", "\u00a0\u2027\u202f\u2065\u00e9"));
 }
 
 TEST(ItemKeys, CutLongPartsAndPathsAndKeepThemApart) {
@@ -109,6 +112,7 @@ TEST(ItemKeys, AnyListGivesUniqueCleanKeys) {
 
 TEST(Printable, EscapesWhatALogLineCannotShow) {
     EXPECT_EQ(printable("a\nb\xff\xc3\xa4"), "a\\x0ab\\xff\xc3\xa4");
+    EXPECT_EQ(printable("\u009b\u202e"), "\\xc2\\x9b\\xe2\\x80\\xae");
 }
 
 }  // namespace

@@ -34,6 +34,25 @@ class OutputFolderTest(unittest.TestCase):
             manifest.write_text(text)
             self.assertIsNone(describe_manifest(manifest), text)
 
+    def test_what_somebody_laid_there_is_neither_followed_nor_waited_for(self):
+        manifest = self.folder / MANIFEST
+        (self.folder / "elsewhere").write_text(HEADER)
+        manifest.symlink_to(self.folder / "elsewhere")
+        self.assertIsNone(describe_manifest(manifest))
+        manifest.unlink()
+        manifest.symlink_to("/dev/zero")
+        self.assertIsNone(describe_manifest(manifest))
+        manifest.unlink()
+        os.mkfifo(manifest)
+        self.assertIsNone(describe_manifest(manifest))
+        manifest.unlink()
+        manifest.write_text("[" * 100000 + "\n")
+        self.assertIsNone(describe_manifest(manifest))
+        os.link(self.folder / "elsewhere", self.folder / LOCK)
+        with self.assertRaisesRegex(LaunchError, "is not a lock of ours"):
+            OutputLock(self.folder, "first", self.note)
+        self.assertEqual(HEADER, (self.folder / "elsewhere").read_text())
+
     def test_starting_over_removes_what_is_appended_to_and_nothing_else(self):
         (self.folder / MANIFEST).write_text(HEADER)
         (self.folder / SEGMENTS / "checksum").mkdir(parents=True)

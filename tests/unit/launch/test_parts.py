@@ -6,10 +6,13 @@ import json
 import os
 import pathlib
 import re
+import socket
 import tempfile
 import unittest
+import unittest.mock
 
-from offramp_launch import arguments, backoff, build, commands, demo, doctor, log_follower, progress, run_command, run_dir, summary, testing, timers
+from offramp_launch import (arguments, backoff, build, commands, control, demo, doctor, log_follower, progress, quarantine, run_command, run_dir, screen,
+                            shared_folder, summary, testing, timers)
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.places import Places
 
@@ -37,6 +40,12 @@ class ArgumentsTest(unittest.TestCase):
         self.assertEqual(["run", "--a", "--http-header", "@FILE"], arguments.shown(["run", "--http-header=Authorization: Bearer x", "--a"]))
         self.assertEqual(["run", "--http-header", "@h"], arguments.shown(["run", "--http-header", "@h"]))
         self.assertEqual(["run"], arguments.shown(["run"]))
+        self.assertEqual(["run", "--http-url", "https://h/p?QUERY"], arguments.shown(["run", "--http-url=https://h/p?key=SECRET"]))
+        environment = {}
+        self.assertEqual(["run", "--a"], arguments.hide_query(["run", "--http-url", "https://h/p?key=SECRET", "--a"], environment))
+        self.assertEqual({"OFFRAMP_HTTP_URL": "https://h/p?key=SECRET"}, environment)
+        plain = ["run", "--http-url", "https://h/p"]
+        self.assertEqual((plain, plain), (arguments.hide_query(plain, {}), arguments.shown(plain)))
         self.assertEqual(["--a", "1"], arguments.without_values(["--run-dir", "/r", "--a", "1", "--run-id=x"], run_command.SETTLED))
 
     def test_counts(self):
@@ -171,6 +180,179 @@ class RunDirTest(unittest.TestCase):
 
     def test_run_ids_are_what_the_programs_accept(self):
         self.assertRegex(run_dir.new_run_id(), r"^[A-Za-z0-9._-]{1,48}$")
+
+
+class OnesOwnTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(dir="/tmp")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.places = Places(root=self.folder, build=self.folder / "build")
+        short = unittest.mock.patch.object(run_dir, "short_runs_folder", lambda: self.folder / "short")
+        short.start()
+        self.addCleanup(short.stop)
+
+    def make_run(self, runs, mode=0o700, uid=None):
+        run = runs / "a-run"
+        (run / "quarantine").mkdir(parents=True)
+        (run / run_dir.CONTROL_SOCKET).touch()
+        run.chmod(mode)
+        if uid is not None:
+            os.chown(run, uid, uid)
+        return run
+
+    def found(self):
+        return run_dir.live_runs(self.places, accepts=lambda path: True)
+
+    def test_a_folder_in_tmp_counts_only_when_it_is_this_users_alone(self):
+        run = self.make_run(self.folder / "short")
+        (self.folder / "short").chmod(0o700)
+        self.assertEqual([run], self.found())
+        (self.folder / "short").chmod(0o755)
+        self.assertEqual([], self.found())
+        (self.folder / "short").rename(self.folder / "elsewhere")
+        (self.folder / "elsewhere").chmod(0o700)
+        (self.folder / "short").symlink_to(self.folder / "elsewhere")
+        self.assertEqual([], self.found(), "a link that anybody may have laid")
+
+    def test_a_run_that_others_may_write_to_is_none(self):
+        run = self.make_run(self.places.runs, mode=0o770)
+        self.assertEqual([], self.found())
+        for look in (lambda: run_dir.find_live_run(self.places, str(run), accepts=lambda path: True), lambda: quarantine.choose_run(self.places, str(run))):
+            with self.assertRaises(LaunchError) as refused:
+                look()
+            self.assertEqual(ExitCode.NOT_PERMITTED, refused.exception.code)
+        with self.assertRaises(LaunchError) as refused:
+            quarantine.choose_run(self.places, None)
+        self.assertEqual(ExitCode.NO_INPUT, refused.exception.code)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can give a folder away")
+    def test_another_users_run_is_none(self):
+        run = self.make_run(self.places.runs, uid=65534)
+        self.assertEqual([], self.found())
+        self.assertRaises(LaunchError, quarantine.choose_run, self.places, None)
+        self.assertRaises(LaunchError, quarantine.choose_run, self.places, str(run))
+        self.assertRaises(LaunchError, run_dir.find_live_run, self.places, str(run), lambda path: True)
+
+
+class ControlClientTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(dir="/tmp")
+        self.addCleanup(folder.cleanup)
+        self.run = pathlib.Path(folder.name)
+        self.server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.addCleanup(self.server.close)
+        self.server.bind(str(self.run / run_dir.CONTROL_SOCKET))
+
+    def refusal(self, answer=None):
+        """What asking ends with; `answer`: what the other side sends, piece by piece, before it is silent."""
+        client = control.ControlClient(self.run, patience=0.2)
+        self.addCleanup(client._socket.close)
+        other, _ = self.server.accept()
+        self.addCleanup(other.close)
+        other.setblocking(False)
+        for piece in answer or ():
+            with contextlib.suppress(BlockingIOError):
+                other.send(piece)
+        with self.assertRaises(LaunchError) as refused:
+            client.ask({"do": "status"})
+        return refused.exception
+
+    def test_a_launcher_that_says_nothing_is_not_waited_for(self):
+        self.server.listen(8)
+        for answer in (None, [b'{"ok": '], [b"x" * 65536] * 4):
+            self.assertEqual(ExitCode.NO_SUCH_RUN, self.refusal(answer).code)
+        self.assertIn("lives and gives no answer", str(self.refusal()))
+
+    def test_nor_one_before_which_others_wait(self):
+        self.server.listen(0)
+        waiting = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(8)]
+        for one in waiting:
+            self.addCleanup(one.close)
+            one.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                one.connect(str(self.run / run_dir.CONTROL_SOCKET))
+        self.assertTrue(run_dir.accepts_connections(self.run / run_dir.CONTROL_SOCKET), "it is a live run's")
+        with self.assertRaisesRegex(LaunchError, "gives no answer"):
+            control.ControlClient(self.run, patience=0.2)
+
+    def test_an_answer_without_end_is_cut(self):
+        self.server.listen(8)
+        with unittest.mock.patch.object(control, "LONGEST_ANSWER", 1000):
+            self.assertIn("gives no answer", str(self.refusal([b"x" * 4096])))
+
+    def test_an_answer_that_is_none_is_an_error_of_ours(self):
+        self.server.listen(8)
+        for answer in (b"[]\n", b"none\n", b"3\n", b'{"ok": false, "code": {}}\n', b"[" * 100000 + b"\n"):
+            self.assertEqual(ExitCode.PROTOCOL, self.refusal([answer]).code, answer[:20])
+
+
+class ScreenTest(unittest.TestCase):
+    def test_what_is_no_text_is_escaped_and_lines_stay_lines(self):
+        for text, shown in (("plain\n\tä€🙂", None), ("\x1b]0;title\x07", "\\x1b]0;title\\x07"), ("\u009b31m", "\\x9b31m"), ("a\rb", "a\\x0db"),
+                            ("\u202egpj.exe", "\\u202egpj.exe"), ("\u2028\u2066", "\\u2028\\u2066"), ("\udc9b", "\\x9b")):
+            self.assertEqual(text if shown is None else shown, screen.printable(text))
+        self.assertEqual("a\\nb", screen.one_line("a\nb"))
+
+    def test_a_guarded_stream_takes_everything_that_is_printed(self):
+        out = io.StringIO()
+        guarded = screen.Guarded(out)
+        print("a\x1b[2Jb", file=guarded, flush=True)
+        guarded.writelines(["\x07", "c"])
+        self.assertEqual("a\\x1b[2Jb\n\\x07c", out.getvalue())
+        self.assertIs(out, screen.drawn_on(guarded))
+        self.assertIs(out, screen.drawn_on(out))
+
+    def test_markup_and_control_characters_are_text_on_the_live_line(self):
+        try:
+            import rich  # noqa: F401
+        except ImportError:
+            self.skipTest("this Python has no Rich")
+        terminal = io.StringIO()
+        terminal.isatty = lambda: True
+        with unittest.mock.patch.object(screen.sys, "stdout", screen.Guarded(terminal)), unittest.mock.patch.dict(os.environ, {"TERM": "xterm", "COLUMNS": "200"}):
+            display = progress.LiveDisplay("images")
+            display.note("note [/x] \x1b[31m")
+            display.show({"state": "run[/x]ning", "done_samples": 1, "total_samples": 2, "message": "spill [/x] full \x1b]0;t\x07 \u202e"})
+            display.close()
+        said = terminal.getvalue()
+        for text in ("note [/x] \\x1b[31m", "run[/x]ning", "spill [/x] full \\x1b]0;t\\x07 \\u202e"):
+            self.assertIn(text, said)
+
+
+class SharedFolderTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(dir="/tmp")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name) / "output"
+        self.folder.mkdir()
+        self.secret = self.folder.parent / "secret"
+        self.secret.write_text("secret")
+
+    def test_only_ordinary_files_of_a_bounded_size_are_read(self):
+        (self.folder / "file").write_bytes(b"four")
+        self.assertEqual(b"four", shared_folder.read(self.folder, "file"))
+        self.assertEqual(b"four", shared_folder.read(self.folder, "file", largest=4))
+        (self.folder / "link").symlink_to(self.secret)
+        (self.folder / "endless").symlink_to("/dev/zero")
+        (self.folder / "folders").symlink_to(self.folder.parent)
+        os.mkfifo(self.folder / "pipe")
+        for name, largest in (("file", 3), ("link", 9), ("endless", 9), ("pipe", 9), ("folders/secret", 9), ("", 9), ("none", 9)):
+            with self.assertRaises((OSError, ValueError), msg=name):
+                shared_folder.read(self.folder, name, largest)
+        self.assertEqual([True, False, False, False, False], [shared_folder.holds(self.folder, name) for name in ("file", "link", "endless", "pipe", "folders/secret")])
+
+    def test_what_is_written_replaces_a_link_and_not_what_it_leads_to(self):
+        (self.folder / "page").symlink_to(self.secret)
+        shared_folder.write(self.folder, "page", b"ours")
+        self.assertEqual("secret", self.secret.read_text())
+        self.assertFalse((self.folder / "page").is_symlink())
+        self.assertEqual("ours", (self.folder / "page").read_text())
+        os.mkfifo(self.folder / "pipe")
+        shared_folder.write(self.folder, "pipe", b"ours")
+        (self.folder / "folders").symlink_to(self.folder.parent)
+        self.assertRaises(OSError, shared_folder.write, self.folder, "folders/secret", b"ours")
+        self.assertEqual({"page", "pipe", "folders"}, set(os.listdir(self.folder)), "and nothing of ours is left over")
 
 
 class ApartTest(unittest.TestCase):

@@ -130,9 +130,11 @@ class RunTest(unittest.TestCase):
     def test_warnings_are_relayed_and_the_rest_stays_in_the_log(self):
         launcher, producer, consumers = self.stage.start_run(1)
         producer.order(log="12:00:00.000 warning offramp-producer[1] no weights were given")
+        producer.order(log="12:00:00.000 warning offramp-producer[1] a \x1b]0;title\x07 \u009b31m name [/x]")
         producer.order(log="12:00:00.000 info    offramp-producer[1] all is well")
         said = self.stage.end(launcher, producer, consumers)
         self.assertIn("producer: warning: no weights were given", said)
+        self.assertIn("producer: warning: a \\x1b]0;title\\x07 \\x9b31m name [/x]", said)
         self.assertNotIn("all is well", said)
 
     def test_what_is_left_of_a_run_is_made_by_the_command_at_its_end(self):
@@ -260,6 +262,21 @@ class ControlTest(unittest.TestCase):
         self.assertEqual(0, stop.returncode)
         launcher.communicate(timeout=WATCHDOG_SECONDS)
         self.assertEqual(130, launcher.returncode)
+
+    def test_a_launcher_that_is_stopped_is_not_waited_for(self):
+        launcher, producer, consumers = self.stage.start_run(1)
+        launcher.send_signal(signal.SIGSTOP)
+        try:
+            for command in (["status"], ["scale", "2"], ["stop"]):
+                code, said = self.stage.call(*command)
+                self.assertEqual(69, code, said)
+                self.assertIn("lives and gives no answer", said)
+        finally:
+            launcher.send_signal(signal.SIGCONT)
+        # What was asked meanwhile it does: one is added, and then all drain.
+        added = self.stage.enter()
+        self.assertEqual({"signal": "SIGTERM"}, producer.hear())
+        self.stage.end(launcher, producer, [*consumers, added])
 
     def test_an_ending_run_takes_no_more_consumers(self):
         launcher, producer, consumers = self.stage.start_run(1)

@@ -67,6 +67,17 @@ TEST(ShownUrl, HasNeitherCredentialsNorQuery) {
     EXPECT_EQ(without_credentials(""), "");
 }
 
+TEST(KeptUrl, TellsQueriesApartAndShowsNone) {
+    const std::string kept = kept_url("https://me:word@host/path?key=SECRET#x");
+    EXPECT_TRUE(kept.starts_with("https://host/path?left-out-"));
+    EXPECT_THAT(kept, Not(HasSubstr("SECRET")));
+    EXPECT_EQ(kept_url(kept), kept);
+    EXPECT_NE(kept_url("https://host/path?key=OTHER"), kept);
+    EXPECT_TRUE(lacks_its_query(kept));
+    EXPECT_EQ(kept_url("https://host/path"), "https://host/path");
+    EXPECT_FALSE(lacks_its_query("https://host/path?key=SECRET"));
+}
+
 TEST(HttpVerdict, OfEveryKindOfAnswer) {
     for (const long status : {200L, 201L, 202L, 204L, 299L}) EXPECT_EQ(verdict_of(status), HttpVerdict::Done) << status;
     for (const long status : {408L, 425L, 429L, 500L, 502L, 503L, 504L, 599L}) EXPECT_EQ(verdict_of(status), HttpVerdict::TryAgain) << status;

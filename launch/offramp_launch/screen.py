@@ -1,0 +1,51 @@
+"""What reaches a terminal: text. Paths, logs, names and answers come from elsewhere, and none of them may move its cursor or its colours."""
+
+import re
+import sys
+
+# Control characters (C0 but newline and tab, DEL, C1), line separators, turns of direction, and bytes that were no UTF-8.
+NO_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text):
+    """The text with every character that is none escaped. Lines stay lines."""
+    return NO_TEXT.sub(lambda found: escape(ord(found[0])), text)
+
+
+def one_line(text):
+    """The same for a single value: one of several lines would look like several."""
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def escape(code):
+    if 0xdc80 <= code <= 0xdcff:
+        code -= 0xdc00      # as Python keeps a byte that was no UTF-8
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+class Guarded:
+    """A text stream to which only printable text is written. Borrows: the stream."""
+
+    def __init__(self, stream):
+        self.unguarded = stream
+
+    def write(self, text):
+        self.unguarded.write(printable(text))
+        return len(text)
+
+    def writelines(self, lines):
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name):
+        return getattr(self.unguarded, name)
+
+
+def guard():
+    """From here on all that this process prints is printable; for what draws there is drawn_on()."""
+    sys.stdout, sys.stderr = (stream if stream is None or isinstance(stream, Guarded) else Guarded(stream) for stream in (sys.stdout, sys.stderr))
+
+
+def drawn_on(stream):
+    """The terminal itself, for who moves its cursor and makes its own text printable."""
+    return getattr(stream, "unguarded", stream)

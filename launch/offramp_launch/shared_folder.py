@@ -1,0 +1,62 @@
+"""
+Files in a folder that others may write to: the output folder may belong to --consumer-user. Nothing there is followed or waited for: a
+link, a pipe, a device or a file without end of somebody's is no file of ours.
+"""
+
+import contextlib
+import os
+import secrets
+import stat
+
+LARGEST = 256 << 20     # bytes; a manifest has 16 an item
+AS_IT_IS = os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextlib.contextmanager
+def folder_within(folder, name):
+    """(descriptor of the folder that the name lies in, the name's last part). Only `folder` itself may be a link. Errors: OSError."""
+    *parts, last = [part for part in os.fspath(name).split("/") if part not in ("", ".")]
+    inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in parts:
+            below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | AS_IT_IS, dir_fd=inside)
+            os.close(inside)
+            inside = below
+        yield inside, last
+    finally:
+        os.close(inside)
+
+
+def read(folder, name, largest=LARGEST):
+    """The bytes of an ordinary file. Errors: OSError, also when it is none or larger."""
+    with folder_within(folder, name) as (inside, last):
+        with open(os.open(last, os.O_RDONLY | os.O_NONBLOCK | AS_IT_IS, dir_fd=inside), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OSError(f"'{name}' is not an ordinary file")
+            data = file.read(largest + 1)
+    if len(data) > largest:
+        raise OSError(f"'{name}' is larger than {largest} bytes")
+    return data
+
+
+def write(folder, name, data):
+    """Puts a whole file in place of whatever has the name. Errors: OSError."""
+    with folder_within(folder, name) as (inside, last):
+        partial = f".offramp-{secrets.token_hex(8)}.part"
+        try:
+            with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | AS_IT_IS, 0o644, dir_fd=inside), "wb") as file:
+                file.write(data)
+            os.replace(partial, last, src_dir_fd=inside, dst_dir_fd=inside)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(partial, dir_fd=inside)
+            raise
+
+
+def holds(folder, name):
+    """Whether an ordinary file has the name."""
+    try:
+        with folder_within(folder, name) as (inside, last):
+            return stat.S_ISREG(os.stat(last, dir_fd=inside, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
