@@ -3,9 +3,8 @@
 import dataclasses
 
 import torch
-from torch.utils import _pytree as pytree
 
-from exporter.compiling import batch_range
+from exporter.compiling import batch_range, check_is_batch, flattened
 from model_package.loading import load
 from offramp_launch.exit_code import ExitCode, LaunchError
 
@@ -47,20 +46,6 @@ def compare(file, module, plan):
 def batches_within(limits, example):
     least, most = limits
     return tuple(sorted({max(least, 1), min(example, most or example)}))
-
-
-def check_is_batch(name, tensor, batch):
-    if tensor.dim() == 0 or tensor.shape[0] != batch:
-        raise LaunchError(f"the output '{name}', {list(tensor.shape)}, is no batch of {batch} samples",
-                          "Each output's first dimension must count the samples", ExitCode.BAD_INPUT)
-
-
-def flattened(answer):
-    """Its tensors and their names: "out", "1", "features.0"."""
-    leaves = [(path, leaf) for path, leaf in pytree.tree_leaves_with_path(answer) if isinstance(leaf, torch.Tensor)]
-    names = tuple(".".join(str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key)))) for key in path) or "output"
-                  for path, _ in leaves)
-    return [leaf for _, leaf in leaves], names
 
 
 def difference(wanted, found):

@@ -1,14 +1,19 @@
 """From a network to a package of machine code: what it is compiled for, and the compiling."""
 
+import contextlib
 import dataclasses
 import inspect
+import io
+import logging
 import os
 import platform
 import re
+import traceback
 import zipfile
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils import _pytree as pytree
 
 from exporter import inputs
 from exporter.arguments import LARGEST_SIZE, SMALLEST_SIZE, flags_of_pictures
@@ -142,20 +147,78 @@ def prepared(network, plan):
 def traced(module, given, named, dynamic_shapes):
     """The network as a graph, from example inputs. Errors: LaunchError where PyTorch cannot turn it into one."""
     try:
-        with torch.no_grad():
+        with torch.no_grad(), without_graphs():
             program = torch.export.export(module, given, named, dynamic_shapes=dynamic_shapes)
     except Exception as problem:  # whatever the network's own code raises
-        raise LaunchError(f"the network cannot be exported: {first_lines(problem)}",
-                          "Only networks that do the same for every input can; see torch.export", ExitCode.BAD_INPUT) from problem
+        raise LaunchError(f"the network cannot be exported: {first_lines(problem)}", how_to_mend(problem), ExitCode.BAD_INPUT) from problem
     # torch.export traces with cuDNN switched off, and PyTorch remembers the layout that it saw of each operation's result. A compiler that believed this would
     # make code that reads cuDNN's channels-last results as contiguous ones (PyTorch 2.11: wrong numbers, and no error).
     FakeTensorMode.cache_clear()
     return program
 
 
+@contextlib.contextmanager
+def without_graphs():
+    """PyTorch prints the graph that it has so far, perhaps twice, when it cannot go on; with TORCH_LOGS that is wanted."""
+    if os.environ.get("TORCH_LOGS"):
+        yield
+        return
+    torch._logging.set_logs(all=logging.ERROR)
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        yield
+
+
+def how_to_mend(problem):
+    """What to write instead, and at last the line of the network's own where it ended."""
+    advice = "Only networks that do the same for every input can"
+    if "data-dependent" in str(problem):
+        advice += ": put torch.where or torch.cond in the place of an `if` or a loop over values, or save it as TorchScript, which run takes as it is " \
+                  "(torch.jit.script(network).save('net.pt'), run --model net.pt)"
+    line = own_line(problem)
+    return f"{advice}\n    {line}" if line else advice
+
+
+# Of these a network's author wrote nothing.
+NOT_OWN = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep, "<")
+
+
+def own_line(problem):
+    """The last line outside PyTorch and this command that was at work: "bg.py:15: if y.mean() > 0:"."""
+    frames = [frame for frame in traceback.extract_tb(problem.__traceback__) if not frame.filename.startswith(NOT_OWN)]
+    return f"{os.path.relpath(frames[-1].filename)}:{frames[-1].lineno}: {frames[-1].line}" if frames else None
+
+
+def check_outputs(module, given, named, batch):
+    """Before a compiler runs for minutes. Errors: LaunchError for an output that is no batch, or where the network fails."""
+    try:
+        with torch.no_grad():
+            tensors, names = flattened(module(*given, **named))
+    except Exception as problem:  # whatever the network's own code raises
+        line = own_line(problem)
+        raise LaunchError(f"the network cannot be exported, for it fails on an input {', '.join(str(list(one.shape)) for one in (*given, *named.values()))}: "
+                          f"{first_lines(problem)}", line or "A run calls it so", ExitCode.BAD_INPUT) from problem
+    for name, tensor in zip(names, tensors):
+        check_is_batch(name, tensor, batch)
+
+
+def check_is_batch(name, tensor, batch):
+    if tensor.dim() == 0 or tensor.shape[0] != batch:
+        raise LaunchError(f"the output '{name}', {list(tensor.shape)}, is not a batch of {batch} samples",
+                          "Each output's first dimension must count the samples", ExitCode.BAD_INPUT)
+
+
+def flattened(answer):
+    """Its tensors and their names: "out", "1", "features.0"."""
+    leaves = [(path, leaf) for path, leaf in pytree.tree_leaves_with_path(answer) if isinstance(leaf, torch.Tensor)]
+    names = tuple(".".join(str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key)))) for key in path) or "output"
+                  for path, _ in leaves)
+    return [leaf for _, leaf in leaves], names
+
+
 def compile_to(file, module, plan):
     """Errors: LaunchError where PyTorch cannot turn the network into a graph, or its compiler fails."""
     given, named = plan.arguments(plan.example_batch, 0)
+    check_outputs(module, given, named, plan.example_batch)
     batch = {0: torch.export.Dim("batch", min=1, max=MOST_BATCH)}
     program = traced(module, given, named, None if plan.batch else {name: batch for name in named} if named else (batch,))
     try:
@@ -177,4 +240,5 @@ def batch_range(file):
 
 def first_lines(problem, most=600):
     text = " ".join(line.strip() for line in str(problem).splitlines() if line.strip())
+    text = text.partition(" For more information, run with TORCH_LOGS")[0]
     return f"{type(problem).__name__}: {text[:most]}{'...' if len(text) > most else ''}"

@@ -5,6 +5,7 @@ import fcntl
 import os
 import pathlib
 import secrets
+import shutil
 import socket
 import stat
 import time
@@ -15,6 +16,7 @@ from offramp_launch.places import can_be_made_in
 CONTROL_SOCKET = "control.sock"
 # By its name a folder is known as a run's.
 LOCK = "launcher.lock"
+LOGS, FORMER_LOGS = "logs", "logs-before"
 # A socket's address holds this many bytes of path.
 LONGEST_SOCKET_PATH = 107
 # In a run directory: of the last producer that there can be (common/transport/endpoint.hpp).
@@ -101,8 +103,18 @@ class RunDir:
         for name in OF_AN_EARLIER_RUN:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=inside)
+        self._put_logs_aside(folder, inside)
         with contextlib.suppress(FileExistsError):
-            os.mkdir("logs", 0o700, dir_fd=inside)
+            os.mkdir(LOGS, 0o700, dir_fd=inside)
+
+    @staticmethod
+    def _put_logs_aside(folder, inside):
+        """Those of the run before are kept, so that each file is one run's; those before that go."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            if not os.listdir(folder / LOGS):
+                return
+            shutil.rmtree(folder / FORMER_LOGS, ignore_errors=True)
+            os.rename(LOGS, FORMER_LOGS, src_dir_fd=inside, dst_dir_fd=inside)
 
     def _link_from(self, runs):
         with contextlib.suppress(OSError):
@@ -116,7 +128,7 @@ class RunDir:
         return self.path / name
 
     def log(self, name):
-        return self.path / "logs" / f"{name}.log"
+        return self.path / LOGS / f"{name}.log"
 
 
 @contextlib.contextmanager

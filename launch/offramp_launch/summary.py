@@ -3,6 +3,7 @@
 import datetime
 import json
 import pathlib
+import re
 
 from offramp_launch.exit_code import ExitCode, signal_name
 
@@ -79,9 +80,10 @@ def tell(summary, unit, output, go_on):
     lines = [f"Run {summary['run_id']} " + ("ended" if summary["exit"] == 0 else f"ended with exit code {summary['exit']}")]
     samples, batches = _counts(summary.get("samples")), _counts(summary.get("batches"))
     if not summary.get("incomplete"):
-        lines.append(f"  done       {samples.get('released', 0)} {unit} in {_number(summary.get('seconds'))} s, "
-                     f"{_number(summary.get('samples_per_second'))} {unit}/s, "
-                     f"first batch after {_number(summary.get('first_batch_seconds'))} s")
+        # The rate is that of the steady part; all of it takes the start, too.
+        lines.append(f"  done       {samples.get('released', 0)} {unit} in {_number(summary.get('seconds'))} s: "
+                     f"the first batch after {_number(summary.get('first_batch_seconds'))} s, "
+                     f"then {_number(summary.get('samples_per_second'))} {unit}/s")
         if samples.get("done_before"):
             lines.append(f"  resumed    {samples['done_before']} {unit} were done by earlier runs")
         lines.append("  model      " + ", ".join(str(summary[key]) for key in ("model", "precision", "device") if summary.get(key)))
@@ -104,7 +106,10 @@ def tell(summary, unit, output, go_on):
     if summary.get("producer_restarts"):
         lines.append(f"  producers  died and were followed by another {summary['producer_restarts']} times")
     if summary.get("random_weights"):
-        lines += ["", "  !! RANDOM WEIGHTS: no --weights were given, so these outputs show that the road works and MEAN NOTHING.", ""]
+        # A whole model is a file of its own; what is in it was decided when it was made.
+        real = "./launch/offramp export --weights FILE makes a model with real ones" if re.search(r"\.pt2?\b", str(summary.get("model"))) else \
+            "--weights FILE.safetensors gives it real ones"
+        lines += ["", f"  !! RANDOM WEIGHTS: these outputs show that the road works and MEAN NOTHING. {real}.", ""]
     if output and pathlib.Path(output).exists():
         lines.append(f"  outputs    {output}")
     lines.append(f"  summary    {summary['run_dir']}/summary.json, logs in {summary['run_dir']}/logs/")

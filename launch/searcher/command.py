@@ -61,8 +61,12 @@ def search(wish):
         if len(wish.texts) > 1:
             print(f"{text}:")
         for rank, (cosine, item, key) in enumerate(stored.nearest(vector, wish.top), start=1):
-            print(f"{rank:3}  {cosine:.4f}  {key}" + (f"  {lines[item]}" if item < len(lines) else ""))
+            print(f"{rank:3}  {cosine:.4f}  {key}" + (f"  {shortened(lines[item])}" if item < len(lines) else ""))
     return int(ExitCode.OK)
+
+
+def shortened(line, most=300):
+    return line if len(line) <= most else f"{line[:most]}... ({len(line)} characters)"
 
 
 def read_lines(file):

@@ -94,6 +94,17 @@ def of_nothing():
     return OfNothing()
 
 
+class Branching(torch.nn.Module):
+    def forward(self, x):
+        if x.mean() > 0:
+            return x
+        return -x
+
+
+def branching():
+    return Branching()
+
+
 def no_network():
     return 7
 
@@ -307,6 +318,7 @@ class Export(unittest.TestCase):
             self.assertIn(word, done.stderr)
         self.assertEqual([path.name for path in self.folder.glob("*.pt2")], [])
         self.assertEqual([path.name for path in self.folder.glob(".*")], [])
+        return done.stderr
 
     def test_what_is_no_network(self):
         self.refused(64, "'networks.py' says no network", "FILE.py:FUNCTION", of="networks.py")
@@ -315,7 +327,13 @@ class Export(unittest.TestCase):
         self.refused(65, "returned int", "torch.nn.Module", of="networks.py:no_network")
         self.refused(64, "unexpected keyword argument 'depth'", of="networks.py:vector", flags=("--argument", "depth=2"))
         self.refused(65, "cannot be exported", of="networks.py:two")
-        self.refused(65, "is no batch of 4 samples", of="networks.py:of_nothing")
+        self.refused(65, "is not a batch of 4 samples", of="networks.py:of_nothing")
+
+    def test_a_failure_ends_with_the_line_of_ones_own(self):
+        said = self.refused(65, "cannot be exported", "torch.where or torch.cond", "TorchScript", of="networks.py:branching")
+        where = next(number for number, line in enumerate(NETWORKS.splitlines(), start=1) if "if x.mean() > 0" in line)
+        self.assertEqual(f"    networks.py:{where}: if x.mean() > 0:", said.splitlines()[-1])
+        self.assertNotIn("torch.ops.aten", said, "no graphs")
 
     @unittest.skipUnless(importlib.util.find_spec("torchvision"), "skipped: no torchvision")
     def test_what_torchvision_does_not_have(self):

@@ -178,6 +178,16 @@ class RunDirTest(unittest.TestCase):
         self.assertEqual([], os.listdir(open_to_all))
         self.assertEqual(0o1777, open_to_all.stat().st_mode & 0o7777)
 
+    def test_each_log_is_that_of_one_run(self):
+        run = self.make_run("again")
+        (run / run_dir.LOCK).touch()
+        for number in (1, 2, 3):
+            held = run_dir.RunDir(self.places, run)
+            self.assertEqual([], list((run / "logs").iterdir()), number)
+            held.log("producer").write_text(f"run {number}")
+            os.close(held._lock)
+        self.assertEqual("run 2", (run / "logs-before" / "producer.log").read_text())
+
     def test_run_ids_are_what_the_programs_accept(self):
         self.assertRegex(run_dir.new_run_id(), r"^[A-Za-z0-9._-]{1,48}$")
 
@@ -454,6 +464,8 @@ class SummaryTest(unittest.TestCase):
     def test_random_weights_are_loud(self):
         run = {"run_id": "r", "run_dir": "/r", "exit": 0}
         self.assertIn("RANDOM WEIGHTS", summary.tell({**run, "random_weights": True}, "images", "", "x"))
+        for model, remedy in (("encoder, 12 parameters", "--weights FILE.safetensors gives"), ("AOTInductor package net.pt2: one output", "export --weights FILE")):
+            self.assertIn(remedy, summary.tell({**run, "model": model, "random_weights": True}, "images", "", "x"))
         self.assertNotIn("RANDOM WEIGHTS", summary.tell({**run, "random_weights": False}, "images", "", "x"))
 
 
