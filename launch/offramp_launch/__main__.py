@@ -6,6 +6,8 @@ sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from offramp_launch.commands import main  # noqa: E402
 from offramp_launch.screen import guard  # noqa: E402
+from offramp_launch.standard_streams import make_lasting  # noqa: E402
 
+make_lasting()
 guard()
 sys.exit(main(sys.argv[1:]))

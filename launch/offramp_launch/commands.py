@@ -14,7 +14,7 @@ from offramp_launch.places import Places
 from offramp_launch.progress import describe, who_holds_what
 from offramp_launch.run_dir import find_live_run
 from offramp_launch.setting_up import set_up_programs
-from offramp_launch.standard_streams import make_lasting, what_was_lost
+from offramp_launch.standard_streams import what_was_lost
 from offramp_launch.toolchain import FLAGS as TOOLCHAIN_FLAGS
 
 # `run` and `ladder` continue as these in the set-up's own Python, which has what the progress line, the contact sheet and the
@@ -30,7 +30,6 @@ END_BY_WHAT_THEY_DID = ("run", CONTINUED, "ladder", LADDER_CONTINUED, "bench", "
 
 
 def main(argv):
-    make_lasting()
     code = carry_out(argv)
     lost = what_was_lost()
     if lost and code == 0 and argv[:1] and argv[0] not in END_BY_WHAT_THEY_DID:

@@ -195,7 +195,8 @@ class LiveDisplay:
                                                pulse=not status.get("total_samples")), line(numbers))
         below = [line(f"  {causes}")] if causes else []
         if status.get("message"):
-            below.append(Padding(Text(printable(status["message"])), (0, 0, 0, 2)))
+            # Not to the right edge, behind which a terminal's own echo of ^C would begin another line.
+            below.append(Padding(Text(printable(status["message"])), (0, 0, 0, 2), expand=False))
         return Group(first, *below)
 
 

@@ -58,14 +58,14 @@ class LastingStream:
 
 
 def make_lasting():
+    """Call it once, before anything is written or opened."""
     open_closed_ones()
     for name in NAMES[1:]:
-        if not isinstance(getattr(sys, name), LastingStream):
-            setattr(sys, name, LastingStream(getattr(sys, name)))
+        setattr(sys, name, LastingStream(getattr(sys, name)))
 
 
 def what_was_lost():
     """Why standard output could not be written, in words; nothing where all was, or where its reader only wanted no more."""
     sys.stdout.flush()
-    lost = sys.stdout.lost
+    lost = getattr(sys.stdout, "lost", None)
     return None if lost is None or lost.errno == errno.EPIPE else lost.strerror

@@ -24,6 +24,7 @@ class LiveDisplayTest(unittest.TestCase):
         display.show(status)
         text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()).replace("\r", "")
         display.close()
+        self.widest = max(map(len, text.split("\n")))
         return [line.rstrip() for line in text.split("\n")]
 
     def test_bar_state_and_cause_are_whole_in_a_usual_terminal(self):
@@ -48,6 +49,11 @@ class LiveDisplayTest(unittest.TestCase):
         lines = self.shown(45, STATUS)
         self.assertRegex(lines[0], r"^running [━╸╺ -]{6,} ?40/300 images")
         self.assertTrue(all(len(line) <= 45 for line in lines), lines)
+
+    def test_nothing_is_filled_up_to_the_right_edge(self):
+        for message in ("", "no consumers, 16 ready"):
+            self.shown(80, {**STATUS, "message": message})
+            self.assertLess(self.widest, 80, message)
 
     def test_text_is_no_markup(self):
         self.assertIn("[/x]", "".join(self.shown(200, {**STATUS, "message": MESSAGE})))
