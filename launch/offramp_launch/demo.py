@@ -54,7 +54,7 @@ def said(argv, flags, environment):
 def show(places, output, config):
     """What came of it, in lines for a reader; where there are cut-outs of all images, with a contact sheet and how good they are."""
     output = pathlib.Path(output)
-    own = ("\nYour own images:\n    ./launch/offramp run --model cutout --processor mask-png,cut-out --input FOLDER --output RESULTS\n"
+    own = ("\nYour own images:\n    ./launch/offramp run --input FOLDER --output RESULTS\n"
            "    ./launch/offramp run --input FOLDER --weights deeplabv3.safetensors --output MASKS      (README.md: where weights come from)")
     rows = rows_of(places, output)
     if config.get("model") != MODEL or not rows:

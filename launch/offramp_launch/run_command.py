@@ -57,7 +57,7 @@ def start(places, argv, typed):
         if config.get("source") == "text":
             raise LaunchError(f"--model {config['model']} takes lines of text, and no input was given", "Give --input FILE.txt", ExitCode.NO_INPUT)
     elif shipped := shipped_model_flags(argv, config):
-        announce(config, f"no --model was given; taking the shipped one, which knows made photographs (launch/demo/README.md): {shlex.join(shipped)}")
+        announce(config, f"no --model was given; taking the shipped one, which knows rendered pictures (launch/demo/README.md): {shlex.join(shipped)}")
         argv = [*argv, *shipped]
         config = resolve(producer, argv)
 
