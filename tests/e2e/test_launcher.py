@@ -10,6 +10,7 @@ from PIL import Image
 from tests.support.launched_run import LaunchedRun
 from tests.support.real_run import shared_memory
 
+HERE = pathlib.Path(__file__).resolve().parent
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--slabs", "4", "--processor", "checksum")
 ENDLESS = (*COPY, "--batches", "10000000")
 SUMMARY_FIELDS = ("model", "device", "precision", "source", "samples", "batches", "bytes", "seconds", "batches_per_second",
@@ -75,6 +76,36 @@ class Launcher(unittest.TestCase):
             before = run.files()
             self.assertEqual(run.start("--input", str(run.output)).wait(), 64, run.said())
             self.assertEqual(run.files(), before)
+
+    def test_what_is_misspelt_is_told_before_anything_is_loaded_or_made(self):
+        for code, words, flags in (
+                (64, "--model 'cutuot' is unknown. Did you mean cutout?", ("--model", "cutuot")),
+                (66, "--model 'none.pt2' does not exist", ("--model", "none.pt2")),
+                (64, "--processor 'mask_png' is unknown. Did you mean mask-png?", ("--processor", "mask_png")),
+                (64, "--processor 'zzz' is unknown. Known: checksum", ("--processor", "checksum,zzz")),
+                (64, "--processor names 'mask-png' twice", ("--processor", "mask-png,mask-png")),
+                (64, "--processor embeddings-postgres needs --sink", ("--processor", "embeddings-postgres")),
+                (64, "--source 'imges' is unknown. Did you mean images?", ("--source", "imges")),
+                (64, "--profile 'embedings' is unknown. Did you mean embeddings?", ("--profile", "embedings")),
+                (66, f"--input '{HERE.parent}/e3e': No such file or directory. Did you mean {HERE}?", ("--input", f"{HERE.parent}/e3e")),
+                (64, "the environment variable OFFRAMP_BATHC is not a setting. Did you mean OFFRAMP_BATCH?", ())):
+            with self.subTest(flags=flags), LaunchedRun("--device", "cpu", *flags) as run:
+                if not flags:
+                    run.environment["OFFRAMP_BATHC"] = "4"
+                self.assertEqual(code, run.start().wait(), run.said())
+                self.assertIn(f"offramp: {words}", (run.folder / "launcher.log").read_text().splitlines()[-1])
+                self.assertFalse(run.run_dir.exists())
+                self.assertFalse(run.output.exists())
+
+    def test_a_model_that_is_refused_is_the_last_word(self):
+        with tempfile.TemporaryDirectory() as name, LaunchedRun("--device", "cpu", "--input", name, "--model", f"{name}/text.pt2") as run:
+            pathlib.Path(name, "text.pt2").write_text("no model")
+            Image.new("RGB", (70, 60)).save(pathlib.Path(name, "good.jpg"))
+            self.assertEqual(65, run.start().wait(), run.said())
+            told, failure = (run.folder / "launcher.log").read_text(), run.summary()["failure"]
+            self.assertIn("text.pt2'", failure)
+            self.assertTrue(told.endswith(f"\nofframp: {failure}\n"), told)
+            self.assertEqual(1, told.count("no GPU is used"), told)
 
     def test_unreadable_images_are_skipped_and_listed(self):
         with tempfile.TemporaryDirectory() as name, LaunchedRun("--input", name, "--device", "cpu", "--image-size", "64", "--batch", "2", "--max-errors", "100%",
