@@ -29,8 +29,8 @@ if not OBSTACLE and DEVICE != "cpu" and not torch.cuda.is_available():
 ON_GPU = DEVICE != "cpu"
 
 # Stated: (largest difference, rms) that a precision may have; and the least difference, for one of fewer bits is not there if it has none.
-DEEPLAB = {"fp32": (2e-5, 1e-5, 0), "tf32": (5e-3, 3e-3, 5e-5), "bf16": (5e-2, 3e-2, 1e-3)}
-ENCODER = {"fp32": (1e-5, 1e-5, 0), "tf32": (5e-3, 3e-3, 1e-5), "bf16": (5e-2, 3e-2, 1e-3)}
+DEEPLAB = {"fp32": (2e-5, 2e-5, 0), "tf32": (5e-3, 5e-3, 5e-5), "bf16": (5e-2, 4e-2, 1e-3)}
+ENCODER = {"fp32": (1e-5, 1e-5, 0), "tf32": (2e-3, 2e-3, 1e-5), "bf16": (2e-2, 2e-2, 1e-3)}
 # Ours may be no worse than PyTorch's own eager answer in the same precision, times this: roundings fall elsewhere.
 OVER_EAGER = 2.0
 SIDE, BATCH = (512, 64) if ON_GPU else (96, 2)
@@ -67,6 +67,8 @@ def eager(model, inputs, precision):
     """The model's answers, a chunk at a time, in the precision that PyTorch calls so; "fp64" is what all are held against."""
     types = {"fp64": torch.float64, "fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16}
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
+    # The fast path has another GELU on a GPU (the tanh form, off by up to 5e-4), whatever the precision.
+    torch.backends.mha.set_fastpath_enabled(False)
     model = model.to(DEVICE, types[precision])
     if inputs.dim() == 4:
         model = model.to(memory_format=torch.channels_last)
