@@ -4,7 +4,9 @@
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 
+#include <algorithm>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "common/base/error.hpp"
@@ -43,6 +45,27 @@ class JsonMessageFlag final : public spdlog::custom_flag_formatter {
     }
 };
 
+// Writes the message as a terminal may show it: what is no text is escaped, whoever's name or answer it is in. Lines stay lines.
+class TextMessageFlag final : public spdlog::custom_flag_formatter {
+  public:
+    void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {
+        constexpr char kHex[] = "0123456789abcdef";
+        std::string_view rest(message.payload.data(), message.payload.size());
+        while (!rest.empty()) {
+            const std::size_t bytes = std::max<std::size_t>(utf8_character_bytes(rest), 1);
+            const std::string_view character = rest.substr(0, bytes);
+            const bool text = (utf8_character_bytes(rest) > 0 && is_printable(character)) || character == "\n" || character == "\t";
+            for (const char c : character) {
+                const auto byte = static_cast<unsigned char>(c);
+                const char escaped[] = {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+                text ? out.push_back(c) : out.append(escaped, escaped + sizeof escaped);
+            }
+            rest.remove_prefix(bytes);
+        }
+    }
+    std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<TextMessageFlag>(); }
+};
+
 }  // namespace
 
 LogFormat parse_log_format(std::string_view text) {
@@ -76,7 +99,7 @@ void start_logging(std::string_view program, std::string_view level, LogFormat f
         formatter->add_flag<JsonMessageFlag>('*').set_pattern(
             R"({"time":"%Y-%m-%dT%H:%M:%S.%f%z","level":"%l","program":"%n","pid":%P,"message":"%*"})");
     } else {
-        formatter->set_pattern("%H:%M:%S.%e %^%-7l%$ %n[%P] %v");
+        formatter->add_flag<TextMessageFlag>('*').set_pattern("%H:%M:%S.%e %^%-7l%$ %n[%P] %*");
     }
     logger->set_formatter(std::move(formatter));
     logger->set_level(parsed);

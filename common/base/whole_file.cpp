@@ -15,6 +15,13 @@ namespace {
 
 constexpr std::size_t kMostAtOnce = std::size_t{64} << 20;
 
+// Made anew: whatever has its name, a dead writer's file or what somebody laid into a folder of several users, is neither written to nor
+// waited for.
+UniqueFd make_temporary(const std::string& path, mode_t mode) {
+    ::unlink(path.c_str());
+    return UniqueFd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, mode));
+}
+
 }  // namespace
 
 void write_all(int fd, std::span<const std::byte> bytes, const WriteFailure& failure) {
@@ -30,7 +37,7 @@ WholeFile::WholeFile(std::string path, mode_t mode, WriteFailure failure)
     : path_(std::move(path)),
       temporary_(path_ + ".new"),
       failure_(std::move(failure)),
-      file_(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, mode)) {
+      file_(make_temporary(temporary_, mode)) {
     if (!file_) throw failure_(errno);
 }
 

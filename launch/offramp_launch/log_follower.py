@@ -10,6 +10,7 @@ PLAIN_LINE = re.compile(r"^offramp-\w+: (?P<message>.*)$")
 WORTH_SHOWING = ("warning", "error", "critical")
 ERRORS = ("error", "critical")
 LONGEST_READ = 1 << 20
+LONGEST_LINE = 1 << 16      # kept of one that is not finished
 
 
 class LogFollower:
@@ -28,7 +29,7 @@ class LogFollower:
         except OSError:
             return []
         self._offset += len(added)
-        *lines, self._partial = (self._partial + added).split(b"\n")
+        *lines, self._partial = (self._partial[-LONGEST_LINE:] + added).split(b"\n")
         return [line.decode(errors="replace") for line in lines]
 
     def new_warnings(self):

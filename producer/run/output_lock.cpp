@@ -54,12 +54,16 @@ OutputLock::~OutputLock() {
 
 // False: the file was removed by its former holder in between.
 bool OutputLock::try_lock(const std::string& folder, const std::string& run_id) {
-    UniqueFd file(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kMode));
+    UniqueFd file(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, kMode));
     if (!file) {
         // The launch script's, made as another user: it can be read.
-        if (errno == EACCES || errno == EROFS) file = UniqueFd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+        if (errno == EACCES || errno == EROFS) file = UniqueFd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
         if (!file) fail(path_);
     }
+    struct stat opened {};
+    if (::fstat(file.get(), &opened) != 0) fail(path_);
+    if (!S_ISREG(opened.st_mode) || opened.st_nlink > 1)   // laid there by somebody: what it leads to is not ours
+        throw Error(ExitCode::CannotWrite, path_ + " is not a lock of ours: it is no ordinary file, or one of several names", "Remove it");
     if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
         if (errno == EINTR) return false;
         if (errno != EWOULDBLOCK) {

@@ -9,6 +9,7 @@ import pwd
 import signal
 import struct
 import subprocess
+import tempfile
 import unittest
 
 from tests.support.launched_run import LaunchedRun
@@ -216,6 +217,76 @@ class ConsumerUser(unittest.TestCase):
             kill(run.producer, signal.SIGTERM)
             self.assertEqual(run.wait(run.producer), 130, run.logs())
             self.assertTrue(run.summary()["conserved"])
+
+
+@unittest.skipUnless(can_become_others(), "only root can act as another user")
+class WhatOthersLaid(unittest.TestCase):
+    """What another user put where root will look: a folder of root's name in /tmp, links and pipes in a folder that consumers may write to."""
+
+    def test_a_folder_of_ones_name_in_tmp_that_another_made(self):
+        with tempfile.TemporaryDirectory(prefix="offramp-other-", dir="/var/tmp") as folder:
+            script = pathlib.Path(folder) / "script"
+            script.write_text(f"""set -eu
+mount -t tmpfs -o mode=1777 offramp-test-tmp /tmp
+mkdir /tmp/build && chmod 700 /tmp/build
+setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups {PYTHON} - <<'END'
+import json, os, socket
+run = "/tmp/offramp-0/planted"
+os.makedirs(run + "/quarantine")
+os.chmod("/tmp/offramp-0", 0o777)
+story = {{"payload": "batch-0-row-0.safetensors", "deliveries": []}}
+open(run + "/quarantine/batch-0-row-0.json", "w").write(json.dumps(story))
+open(run + "/quarantine/batch-0-row-0.safetensors", "w").write("payload")
+open(run + "/config.toml", "w").write('processor = "write"\\nwrite-path = "/tmp/planted"\\n')
+socket.socket(socket.AF_UNIX).bind(run + "/control.sock")
+if os.fork() == 0:      # answers with what moves a terminal
+    server = socket.socket(socket.AF_UNIX)
+    os.unlink(run + "/control.sock")
+    server.bind(run + "/control.sock")
+    os.chmod(run + "/control.sock", 0o777)
+    server.listen()
+    server.settimeout(60)
+    while True:
+        server.accept()[0].sendall(json.dumps({{"ok": True, "run_id": "\\x1b[2Jplanted", "run_dir": "/tmp"}}).encode() + b"\\n")
+END
+export OFFRAMP_BUILD_DIR=/tmp/build OFFRAMP_SKIP_PACKAGES=1 OFFRAMP_BIN_DIR={BIN}
+for command in "status" "stop" "scale 2" "quarantine list" "quarantine retry --all" "status --run-dir /tmp/offramp-0/planted"; do
+    code=0
+    {ROOT}/launch/offramp $command </dev/null >/tmp/said 2>&1 || code=$?
+    echo "$command: $code: $(tr '\\n' ' ' </tmp/said)"
+done
+ls -a /tmp
+""")
+            done = subprocess.run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "bash", script], capture_output=True, text=True, timeout=120, check=False)
+            if "unshare" in done.stderr or "mount:" in done.stderr:
+                self.skipTest(f"no namespaces here: {done.stderr.strip()}")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            ends = dict(line.split(": ", 1) for line in done.stdout.splitlines() if ": " in line)
+            for command in ("status", "stop", "scale 2"):
+                self.assertRegex(ends[command], "^69: offramp: no live run", done.stdout)
+            for command in ("quarantine list", "quarantine retry --all"):
+                self.assertRegex(ends[command], "^66: offramp: no run in .* has set anything aside", done.stdout)
+            self.assertRegex(ends["status --run-dir /tmp/offramp-0/planted"], "^77: .* is not a run directory of this user's own", done.stdout)
+            self.assertNotIn("planted\n", done.stdout.partition("status --run-dir")[2].partition("\n")[2], "nothing was written for the stranger")
+
+    def test_links_and_pipes_in_the_output_folder_of_consumers(self):
+        if not can_reach(BIN / "offramp-consumer", NOBODY):
+            self.skipTest(f"user {NOBODY} may not enter {BIN}")
+        with LaunchedRun(*COPY, "--consumers", "1", "--consumer-user", "nobody") as run:
+            run.folder.chmod(0o755)
+            run.output.mkdir()
+            run.output.chmod(0o777)
+            precious = run.folder / "precious"
+            precious.write_text("root's")
+            for name, lay in ((".offramp-manifest", os.mkfifo), (".offramp-manifest.new", os.mkfifo), (".offramp-manifest", lambda path: os.symlink("/dev/zero", path)),
+                              (".offramp-manifest.new", lambda path: os.symlink(precious, path))):
+                with self.subTest(name=name):
+                    planted = run.output / name
+                    planted.unlink(missing_ok=True)
+                    lay(planted)
+                    os.chown(planted, NOBODY, NOBODY, follow_symlinks=False)
+                    self.assertEqual(run.start().wait(), 0, run.said())
+                    self.assertEqual(precious.read_text(), "root's")
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ void feed(std::span<const std::byte> input) {
         for (const ItemRange& range : manifest.done.list())
             expect(range.begin < range.end && range.end <= manifest.items(), "what is done is of the source");
         // Refusing what it wrote itself would cost a run its progress.
-        parse_manifest(manifest.header_line() + done_lines(manifest.done.list()), "the same again");
+        parse_manifest(manifest.header_line() + manifest.names_lines() + done_lines(manifest.done.list()), "the same again");
     } catch (const Error& refused) {
         expect(refused.exit_code() == ExitCode::BadInput, "a refusal is one of input");
     }
@@ -50,7 +50,7 @@ FuzzTarget make_manifest() {
     manifest.pid = 4711;
     manifest.identity.facts = {{"--batch", "8"}, {"items", "1000"}};
     const std::array<ItemRange, 2> done{ItemRange{0, 64}, ItemRange{128, 192}};
-    const std::string whole = manifest.header_line() + done_lines(done);
+    const std::string whole = manifest.header_line() + manifest.names_lines() + done_lines(done);
     constexpr std::size_t kHashed = sizeof("{\"xxh3\":\"0123456789abcdef\",") - 1;
     const std::size_t second = manifest.header_line().size();
     return {feed, {whole, "s" + whole.substr(kHashed, second - kHashed) + whole.substr(second + kHashed)}};

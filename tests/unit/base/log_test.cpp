@@ -83,6 +83,13 @@ TEST_F(Log, TextLinesCarryLevelProgramAndMessage) {
                                            testing::EndsWith("seen 7")));
 }
 
+TEST_F(Log, ATextLineHoldsNothingThatMovesATerminal) {
+    start_logging("offramp-test", "info", LogFormat::Text, file());
+    spdlog::info("{}", "a\x1b[31mb\x07\u009b2J\u202egpj\xff\r ä€ %v {}");
+    ASSERT_EQ(lines().size(), 1U);
+    EXPECT_THAT(lines()[0], testing::EndsWith("a\\x1b[31mb\\x07\\xc2\\x9b2J\\xe2\\x80\\xaegpj\\xff\\x0d ä€ %v {}"));
+}
+
 TEST_F(Log, TheLevelHidesWhatIsLessImportant) {
     start_logging("offramp-test", "error", LogFormat::Text, file());
     spdlog::warn("hidden");

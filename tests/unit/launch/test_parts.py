@@ -416,6 +416,15 @@ class LogFollowerTest(unittest.TestCase):
             self.assertEqual(["two", "\ufffd"], follower.new_lines())
             self.assertEqual([], follower.new_lines())
 
+    def test_a_line_without_end_is_not_collected(self):
+        with tempfile.NamedTemporaryFile() as log:
+            follower = log_follower.LogFollower(log.name)
+            for _ in range(8):
+                log.write(b"x" * log_follower.LONGEST_LINE)
+                log.flush()
+                self.assertEqual([], follower.new_lines())
+            self.assertLessEqual(len(follower._partial), 2 * log_follower.LONGEST_LINE)
+
     def test_a_log_that_is_not_there_yet_is_empty(self):
         self.assertEqual([], log_follower.LogFollower("/nowhere/log").new_lines())
 

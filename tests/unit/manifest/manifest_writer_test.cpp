@@ -131,10 +131,13 @@ TEST(ManifestWriter, AFullDiskIsToldOnceAndLosesNothingThatWasWritten) {
 TEST(ManifestWriter, AFolderThatCannotBeWrittenIsAClearError) {
     const ScratchFolder folder;
     EXPECT_THROW(ManifestWriter(folder.path() + "/none/.offramp-manifest", of_run(1), Durability::Process, kNoFailure), SystemError);
+    std::filesystem::create_directories(folder.path() + "/.offramp-manifest.new/in the way");
+    EXPECT_THROW(ManifestWriter(folder.path() + "/.offramp-manifest", of_run(1), Durability::Process, kNoFailure), SystemError);
+    std::filesystem::remove_all(folder.path() + "/.offramp-manifest.new");
     // A link is not followed: the output folder may belong to another user.
     std::ofstream(folder.path() + "/victim") << "mine";
     std::filesystem::create_symlink(folder.path() + "/victim", folder.path() + "/.offramp-manifest.new");
-    EXPECT_THROW(ManifestWriter(folder.path() + "/.offramp-manifest", of_run(1), Durability::Process, kNoFailure), SystemError);
+    { const ManifestWriter replaced(folder.path() + "/.offramp-manifest", of_run(1), Durability::Process, kNoFailure); }
     std::ifstream victim(folder.path() + "/victim");
     std::stringstream text;
     text << victim.rdbuf();

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -54,6 +55,19 @@ TEST(OutputLock, AFileThatADeadRunLeftIsNoObstacle) {
         const OutputLock lock(folder.path(), "mine");
         EXPECT_THROW(OutputLock(folder.path(), "another"), Error);
     }
+}
+
+TEST(OutputLock, WhatSomebodyLaidThereIsNotTaken) {
+    const ScratchFolder folder;
+    const std::string path = folder.path() + "/" + OutputLock::kName;
+    const std::string other = folder.path() + "/other";
+    std::ofstream(other) << "mine";
+    std::filesystem::create_hard_link(other, path);
+    EXPECT_THROW(OutputLock(folder.path(), "run"), Error);
+    EXPECT_EQ(std::filesystem::file_size(other), 4U);
+    std::filesystem::remove(path);
+    ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+    EXPECT_THROW(OutputLock(folder.path(), "run"), Error);
 }
 
 }  // namespace
