@@ -73,9 +73,9 @@ def start(places, argv, typed):
                           "Give its --output (or its --run-dir, if it had no --output)", ExitCode.USAGE)
     run_id = config.get("run-id") or new_run_id()
     account = account_of(config.get("consumer-user"))
-    if config.get("output"):
-        require_apart(config["output"], config)
-    run_dir = RunDir(places, choose_run_dir(places, config.get("run-dir"), run_id), account)
+    run_path = choose_run_dir(places, config.get("run-dir"), run_id)
+    require_apart(config.get("output") or run_path / "output", config)
+    run_dir = RunDir(places, run_path, account)
     output = settle_output(config, run_dir, account)
     flags = [*without_values(argv, SETTLED), "--run-dir", str(run_dir.path), "--output", output]
     settled = {**config, "run-id": run_id, "run-dir": str(run_dir.path), "output": output, "consumers": consumers}
@@ -222,8 +222,8 @@ def require_apart(output, config):
         folder = folder.resolve()
         if folder == source or source in folder.parents:
             where = "is the --input folder" if folder == source else f"is in the --input folder {source}"
-            raise LaunchError(f"--output {'' if folder == output else 'has results in '}{folder}{', which' if folder != output else ''} {where}: "
-                              "results could replace what they are made from, and would be input of the next run",
+            what = f"--output {folder}" if folder == output and config.get("output") else f"the folder for results, {folder},"
+            raise LaunchError(f"{what} {where}: results could replace what they are made from, and would be input of the next run",
                               "Give --output a folder beside it", ExitCode.USAGE)
 
 

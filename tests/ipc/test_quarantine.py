@@ -82,6 +82,7 @@ class Quarantine(unittest.TestCase):
         with RealRun(*COPY) as run:
             folder = run.run_dir / "quarantine"
             run.run_dir.mkdir(mode=0o700)
+            (run.run_dir / "producer.lock").touch()     # as an earlier run's has one
             folder.mkdir()
             with small_disk(self, folder, "size=512k"):     # a payload is 1 MiB
                 summary = self.poisoned_run(run)

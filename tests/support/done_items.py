@@ -9,7 +9,7 @@ def items_of_manifest(output):
         lines = (output / ".offramp-manifest").read_text().splitlines()[1:]
     except OSError:
         return set()
-    return {item for line in lines for begin, end in json.loads(line)["done"] for item in range(begin, end)}
+    return {item for line in lines for begin, end in json.loads(line).get("done", []) for item in range(begin, end)}
 
 
 def items_of_checksums(output):

@@ -176,6 +176,9 @@ class RunTest(unittest.TestCase):
             code, said = self.stage.call("run", "--input", str(pictures), "--output", str(output), "--run-dir", str(self.stage.folder / "run"))
             self.assertEqual(64, code, said)
             self.assertIn("results could replace what they are made from", said)
+        code, said = self.stage.call("run", "--input", str(pictures), "--run-dir", str(pictures / "run"))
+        self.assertEqual(64, code, said)
+        self.assertIn(f"the folder for results, {pictures}/run/output, is in the --input folder", said)
         self.assertEqual([], os.listdir(pictures))
         self.assertFalse((self.stage.folder / "run").exists())
 
