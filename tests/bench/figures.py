@@ -136,8 +136,10 @@ def documents(measured, read):
         """From another README, which has to say it so."""
         return Figure(text, text if phrase in crash else f"not '{phrase}' any more in tests/crash/README.md and so not {text}")
 
+    import bench_figures
     return (Document("README.md", ("Why the GPU waits", "Measured"),
-                     (*ladder_sources(ladder, again, bench), *bench_sources(bench), *other_sources(bench, cores, cited))),)
+                     (*ladder_sources(ladder, again, bench), *bench_sources(bench), *other_sources(bench, cores, cited))),
+            Document("tests/bench/README.md", ("Measured", "Two cores, no GPU"), bench_figures.sources(bench, cores)))
 
 
 def ladder_sources(ladder, again, bench):
@@ -243,7 +245,8 @@ def bench_sources(bench):
             *bench.over("W4b", ALONE, ("0.994", "0.993", "0.995")), Figure("0.99", bench.ratio("W4b", RUNG_4_PINNED)),
             bench.model("W4b", "1.00"), bench.egress("W4b", "0.99"), Figure("0.52", bench.cpu("W4b") / bench.cpu("W4b", RUNG_4_PINNED)))),
         Source("| messages alone", (
-            consumers("4", "W8-4-readers"), Figure("1.18", bench.rate("W8-4-readers") / 1e6), Figure("18", bench.ratio("W8-4-readers", "multiprocessing.Queue")))))
+            consumers("4", "W8-4-readers"), Figure("1.18", bench.rate("W8-4-readers") / 1e6),
+            Figure("18", bench.ratio("W8-4-readers", "multiprocessing.Queue")))))
 
 
 IN_PLACE = ("W1-host-read", "W1-device-read", "W1-host-read, windows of 7 s", "W1-device-read, windows of 7 s", "W2-device", "W2-host", "W6")
