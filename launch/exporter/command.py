@@ -35,6 +35,8 @@ def export(wish):
     module = compiling.prepared(network.module, plan)
     file = pathlib.Path(wish.output or f"{network.name}.pt2")
     check_places(file)
+    if file.exists():
+        say(f"{file} is there, and will be replaced once the new one is whole; --output names another")
     try:
         make_files(file, wish, plan, network, module)
     except OSError as problem:

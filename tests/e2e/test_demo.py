@@ -71,7 +71,7 @@ class Demo(unittest.TestCase):
             told = self.run_to_its_end(run)
             last = [json.loads(line)["progress"] for line in told.splitlines() if line.startswith('{"progress"')][-1]
             self.assertEqual(("ended", len(NAMES)), (last["state"], last["done"]))
-            self.assertNotEqual("starting", last["limiting_stage"], "a run that is over at its first status has been somewhere")
+            self.assertNotEqual("starting", run.status()["limiting_stage"], "a run that is over at its first status has been somewhere")
             for name in NAMES:
                 mode, mask = pixels(run.output / "mask-png" / f"{name}.png")
                 self.assertEqual((mode, mask.shape), ("P", (256, 256)))

@@ -1,7 +1,9 @@
 """What a user sees of a run that is stopped, broken into, or given bad input."""
 
+import os
 import pathlib
 import signal
+import subprocess
 import tempfile
 import unittest
 
@@ -96,6 +98,19 @@ class Launcher(unittest.TestCase):
                 self.assertIn(f"offramp: {words}", (run.folder / "launcher.log").read_text().splitlines()[-1])
                 self.assertFalse(run.run_dir.exists())
                 self.assertFalse(run.output.exists())
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can start programs as another user")
+    def test_other_users_runs_are_not_this_users_affair(self):
+        lock = pathlib.Path("/dev/shm/offramp-others-00000000000000ab.lock")
+        lock.touch(mode=0o600)
+        self.addCleanup(lock.unlink)
+        nobody = {"user": 65534, "group": 65534, "extra_groups": [], "cwd": "/"}
+        producer = os.path.join(os.environ["OFFRAMP_TEST_BIN"], "offramp-producer")
+        if subprocess.run(["test", "-x", producer], check=False, **nobody).returncode != 0:
+            self.skipTest("another user cannot read this build")
+        swept = subprocess.run([producer, "--sweep", "--log-level", "warning"], capture_output=True, text=True, check=False, **nobody)
+        self.assertEqual((0, ""), (swept.returncode, swept.stdout + swept.stderr))
+        self.assertTrue(lock.exists())
 
     def test_a_model_that_is_refused_is_the_last_word(self):
         with tempfile.TemporaryDirectory() as name, LaunchedRun("--device", "cpu", "--input", name, "--model", f"{name}/text.pt2") as run:
