@@ -12,6 +12,7 @@ import subprocess
 
 from offramp_launch.exit_code import ExitCode
 from offramp_launch.packages import missing_packages
+from offramp_launch.steps import can_be_set_up
 
 SMALLEST_SHM = 1 << 30
 OLDEST_DRIVER_FOR_CUDA_13 = 580
@@ -38,7 +39,7 @@ class Finding:
 
 def examine(places):
     probe, obstacle = probe_machine(places.producer())
-    findings = [packages(missing_packages(places)), python(places), libtorch(places), nvcc(places)]
+    findings = [packages(missing_packages(places)), build_folder(places), python(places), libtorch(places), nvcc(places)]
     findings += from_probe(probe) if probe else [gpu_without_probe(), Finding(
         "programs", obstacle, f"{SET_UP}, then doctor can tell whether a slab can be page-locked", ExitCode.SYSTEM)]
     findings += [shared_memory(*shm_space()), huge_pages(pathlib.Path("/proc/self/mounts").read_text(), shmem_enabled()),
@@ -72,6 +73,15 @@ def packages(missing):
     if missing:
         return Finding("packages", "missing: " + " ".join(missing), SET_UP, ExitCode.SYSTEM)
     return Finding("packages", "all of launch/packages-debian.txt")
+
+
+def build_folder(places):
+    if can_be_set_up(places):
+        return Finding("build", f"{places.build} is this user's to set up")
+    own = "OFFRAMP_BUILD_DIR=FOLDER sets up ones of your own"
+    if places.producer().exists():
+        return Finding("build", f"{places.build} is another user's: its programs are used as they are", own)
+    return Finding("build", f"{places.build} is another user's, and has no programs yet", f"{SET_UP} by that user; or {own}", ExitCode.NOT_PERMITTED)
 
 
 def python(places):

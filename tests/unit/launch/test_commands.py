@@ -76,6 +76,11 @@ class AnotherUsersBuildTest(unittest.TestCase):
         self.assertIn("its programs are used as they are", said)
         self.assertIn("offramp: reached it", said)
 
+    def test_the_doctor_says_so(self):
+        self.assertRegex(self.call("doctor")[1], r"WANTING  build .*another user's, and has no programs yet\n +fix: .*OFFRAMP_BUILD_DIR=FOLDER")
+        (self.build / "release" / "bin" / "offramp-producer").touch()
+        self.assertRegex(self.call("doctor")[1], r"OK       build .*another user's: its programs are used as they are")
+
     def test_where_there_are_none_it_says_who_can_make_them(self):
         for words in (("run",), ("setup",), ("run", "--cuda-dir", "/tmp")):
             code, said = self.call(*words)
