@@ -452,9 +452,11 @@ TEST_F(PrefetcherTest, WhatIsDoneIsNotLoadedAndTheRestStaysWhereItWas) {
     auto with_done = settings(4);
     with_done.done = done_items({{0, 8}, {9, 11}, {12, 20}});
     Prefetcher prefetcher(*device, source, with_done);
+    EXPECT_EQ(prefetcher.upcoming(), 2U);
     auto third = prefetcher.next();
     ASSERT_TRUE(third);
     EXPECT_EQ(third->number(), 2U);
+    EXPECT_EQ(prefetcher.upcoming(), 5U);
     const std::vector<float> values = contents(*third, 4 * kRowFloats);
     for (std::size_t row = 0; row < 4; ++row) {
         const bool done = row == 1 || row == 2;
@@ -464,6 +466,7 @@ TEST_F(PrefetcherTest, WhatIsDoneIsNotLoadedAndTheRestStaysWhereItWas) {
         EXPECT_EQ(values[row * kRowFloats], done ? 0.0F : static_cast<float>(9 + row));
     }
     EXPECT_EQ(prefetcher.next()->number(), 5U);
+    EXPECT_FALSE(prefetcher.upcoming());
     EXPECT_FALSE(prefetcher.next());
     EXPECT_EQ(source.loads, 4U);
     EXPECT_EQ(prefetcher.progress().items_delivered, 4U);
@@ -493,9 +496,11 @@ TEST_F(PrefetcherTest, WhatCouldNotBeReadIsTriedAgainAndItsBatchIsNotComputedFor
     auto with_done = settings(4);
     with_done.done = done_items({{0, 5}, {6, 8}});
     Prefetcher prefetcher(*device, source, with_done);
+    EXPECT_EQ(prefetcher.upcoming(), 1U) << "nobody knows yet that nothing of it can be read";
     auto next = prefetcher.next();
     ASSERT_TRUE(next);
     EXPECT_EQ(next->number(), 2U);
+    EXPECT_FALSE(prefetcher.upcoming());
     EXPECT_EQ(next->unreadable_left_out(), 1U) << "the account of the next slab covers it";
     EXPECT_FALSE(prefetcher.next());
     EXPECT_EQ(source.loads, 5U);
