@@ -36,9 +36,9 @@ constexpr const char* kConsumerProgram = "offramp-consumer";
 constexpr const char* kConfigVariable = "OFFRAMP_CONFIG";
 constexpr const char* kVariablePrefix = "OFFRAMP_";
 // Variables that are no settings of a run: those of the launch script, and what tests and measurements are told by.
-constexpr std::array<std::string_view, 7> kOtherVariables{"OFFRAMP_BIN_DIR",  "OFFRAMP_BUILD_DIR", "OFFRAMP_CUDA_DIR",        "OFFRAMP_PYTHON",
-                                                          "OFFRAMP_SKIP_PACKAGES", "OFFRAMP_TORCH_DIR", "OFFRAMP_TOKENIZER_PYTHON"};
-constexpr std::array<std::string_view, 4> kOtherPrefixes{"OFFRAMP_TEST_", "OFFRAMP_BENCH_", "OFFRAMP_FAILPOINT", "OFFRAMP_FUZZ_"};
+constexpr std::array<std::string_view, 8> kOtherVariables{"OFFRAMP_BIN_DIR",  "OFFRAMP_BUILD_DIR",     "OFFRAMP_CUDA_DIR",  "OFFRAMP_PYTHON",
+                                                          "OFFRAMP_REVISION", "OFFRAMP_SKIP_PACKAGES", "OFFRAMP_TORCH_DIR", "OFFRAMP_TOKENIZER_PYTHON"};
+constexpr std::array<std::string_view, 5> kOtherPrefixes{"OFFRAMP_TEST_", "OFFRAMP_BENCH_", "OFFRAMP_CRASH_", "OFFRAMP_FAILPOINT", "OFFRAMP_FUZZ_"};
 
 std::vector<std::string> flags_of(const std::vector<Setting>& settings) {
     std::vector<std::string> flags{kConfigFlag};

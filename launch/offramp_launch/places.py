@@ -25,7 +25,9 @@ class Places:
         return re.search(r"project\(\S+ VERSION ([0-9.]+)", (self.root / "CMakeLists.txt").read_text())[1]
 
     def commit(self):
-        """That is checked out; nothing where this is no checkout."""
+        """That is checked out, or what OFFRAMP_REVISION says of a copy; nothing where neither is known."""
+        if named := os.environ.get("OFFRAMP_REVISION"):
+            return named
         if (self.root / ".git").exists():
             with contextlib.suppress(OSError):
                 return subprocess.run(["git", "-C", str(self.root), "rev-parse", "--short", "HEAD"], capture_output=True, text=True,
