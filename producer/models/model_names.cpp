@@ -9,9 +9,8 @@
 namespace offramp {
 
 std::vector<std::string> built_in_model_names() {
-    std::vector<std::string> names{
-#include "model_name_table.inc"
-        "copy"};
+    std::vector<std::string> names = model_plugin_names();
+    names.emplace_back("copy");
     std::ranges::sort(names);
     return names;
 }
