@@ -99,8 +99,7 @@ bool LedgerView::is_current(const SlabTicket& ticket) const {
 bool LedgerView::may_complete(const SlabTicket& ticket) const {
     if (ticket.slab >= header_.slab_count) return false;
     const SlabWord word = slab_word(ticket.slab);
-    return (word.state == SlabState::Leased || word.state == SlabState::Ready) && word.attempt == ticket.attempt &&
-           word.generation == ticket.generation;
+    return (word.state == SlabState::Leased || word.state == SlabState::Ready) && word.generation == ticket.generation;
 }
 
 }  // namespace offramp

@@ -214,7 +214,7 @@ bool SlabLedger::completes(ConsumerRef consumer, const SlabTicket& ticket, Relea
     if (ticket.slab >= slab_count() || kind != ReleaseKind::Completed) return false;
     const SlabWord current = word(ticket.slab);
     const std::uint64_t* place = holder_word(ticket.slab, consumer);
-    return ticket.generation == current.generation && ticket.attempt == current.attempt && place != nullptr &&
+    return ticket.generation == current.generation && place != nullptr &&
            HolderWord::unpack(load_word(*place)).attempt == ticket.attempt &&
            (current.state == SlabState::Leased || current.state == SlabState::Ready);
 }

@@ -25,8 +25,8 @@ struct ConsumerRef {
 
 // What a release did. Only the first three changed anything.
 enum class ReleaseOutcome {
-    Completed,       // the current attempt: the slab is done; freed, or Retired while others hold it
-    HolderRemoved,   // an attempt that was overtaken: only its hold is gone
+    Completed,       // the first of its holders, whichever attempt: the slab is done; freed, or Retired while others hold it
+    HolderRemoved,   // another was first, or an attempt that was overtaken gives up: only its hold is gone
     Returned,        // given back unprocessed: Ready again
     Foreign,         // this consumer holds no such slab
     Stale,           // of an earlier filling of the slab
@@ -97,7 +97,8 @@ class SlabLedger {
     SlabTicket lease(std::uint32_t slab, ConsumerRef consumer);
     // Undoes a lease whose ticket could not be sent: Leased → Ready, holder removed.
     void take_back(const SlabTicket& ticket, ConsumerRef consumer);
-    // Leased → Ready, the late holder kept: the same bytes may go to another consumer as well.
+    // Leased → Ready, the late holder kept: the same bytes may go to another consumer as well. Whoever is done first completes the slab:
+    // a step that takes longer than a lease would otherwise be taken from each in turn, for ever.
     void expire(std::uint32_t slab);
     ReleaseOutcome release(ConsumerRef consumer, const SlabTicket& ticket, ReleaseKind kind);
     // Whether release() of the same would be Completed.

@@ -8,6 +8,7 @@ import struct
 import subprocess
 import unittest
 
+from tests.support.done_items import items_of_checksums
 from tests.support.gate import Gate
 from tests.support.launched_run import LaunchedRun
 from tests.support.real_run import BIN, SANITIZER, RealRun, kill, shared_memory, undisturbed
@@ -167,6 +168,11 @@ class Quarantine(unittest.TestCase):
             self.assertIn(str(file), refused.stderr)
 
 
+def is_stopped(child):
+    with open(f"/proc/{child.pid}/stat", encoding="utf-8") as stat:
+        return stat.read().rpartition(")")[2].split()[0] == "T"
+
+
 class Leases(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -193,6 +199,28 @@ class Leases(unittest.TestCase):
                 self.assertEqual(run.wait(run.producer), 0, run.logs())
             run.wait_for_consumers()
             self.assert_everything_done(run)
+
+    def test_who_is_done_first_completes_a_slab_that_is_slower_than_a_lease(self):
+        """Both consumers hold the slab, and both leases ran out: the work of the one that goes on counts, and is not asked for again."""
+        with RealRun(*COPY, "--batches", "1", "--lease-seconds", "0.3", "--status-seconds", "0.05") as run:
+            run.start_producer()
+            with Gate(run.folder) as gate:
+                run.start_consumer("--processor", "checksum", faulty=True, environment=gate.environment)
+                _, item = gate.entered()
+                other = run.start_consumer("--processor", "checksum", faulty=True, environment=gate.environment)
+                self.assertEqual(gate.entered(), (other.pid, item))
+                run.until(lambda: run.status()["leases_expired"] == 2, "both leases run out")
+                kill(other, signal.SIGSTOP)
+                run.until(lambda: is_stopped(other), "it takes no word at the gate")
+                gate.let(1)
+                run.until(lambda: run.status()["released_samples"] > 0, "the work of the first counts")
+                kill(other, signal.SIGCONT)
+                gate.open()
+                self.assertEqual(run.wait(run.producer), 0, run.logs())
+            run.wait_for_consumers()
+            run.finish_outputs()
+            self.assertEqual(items_of_checksums(run.output), {0, 1, 2, 3})
+            self.assertTrue(run.summary()["conserved"])
 
     def test_an_overdue_consumer_is_killed_when_that_is_wanted(self):
         # The second consumer must not be overdue where the machine stands still for some seconds.

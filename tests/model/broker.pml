@@ -42,6 +42,7 @@ bool memory_is_reused_only_when_nobody_may_read_it = true;
 bool no_batch_is_lost = true;
 bool no_filling_is_completed_twice = true;
 bool no_slab_leaks = true;
+bool finished_work_counts = true;
 bool judged;
 
 /* ONLY=... judges one promise: the known-bad variants name the one that they break. */
@@ -49,8 +50,9 @@ bool judged;
 #define LOST 2
 #define TWICE 4
 #define LEAKS 8
+#define COUNTS 16
 #ifndef ONLY
-#define ONLY (MEMORY | LOST | TWICE | LEAKS)
+#define ONLY (MEMORY | LOST | TWICE | LEAKS | COUNTS)
 #endif
 
 inline promise_memory(kept) {
@@ -70,11 +72,18 @@ inline promise_no_leak(kept) {
     assert(no_slab_leaks)
 }
 
+inline promise_counts(kept) {
+    finished_work_counts = (kept) || !(ONLY & COUNTS);
+    assert(finished_work_counts)
+}
+
 inline note_completed(s) {
     promise_not_twice(wanted[s]);
     promise_not_lost(committed[s]);
     wanted[s] = false; committed[s] = false
 }
+/* Else a step that takes longer than a lease could be taken from each consumer in turn, for ever. */
+inline note_completed_nothing(s, finished) { promise_counts(!finished || !wanted[s]) }
 inline note_freed(s) { promise_not_lost(!wanted[s]) }
 
 /* --- what outlives the producer: the ledger and the consumers' cells --- */

@@ -46,6 +46,7 @@ VARIANTS = {
     "holder-after-ticket": ("HOLDER_AFTER_TICKET", "MEMORY", "memory_is_reused_only_when_nobody_may_read_it"),
     "release-once": ("RELEASE_ONCE", "LEAKS", "no_slab_leaks"),
     "push-pull": ("PUSH_PULL", "LOST", "no_batch_is_lost"),
+    "only-the-last-completes": ("ONLY_THE_LAST_COMPLETES", "COUNTS", "finished_work_counts"),
     "old-releases-count": ("OLD_RELEASES_COUNT", "LOST", "no_batch_is_lost"),
 }
 

@@ -2,8 +2,8 @@
  * everyone else, and by table.pml, which lists what is here for the comparison with the code.
  *
  * Whoever includes it defines up (false: the producer is dead and stores nothing), STORED_...() (what is seen of a store;
- * may clear up: the producer dies right behind it), and the outsider's notes note_completed(), note_freed(). All of it is
- * deterministic, so that it may stand in a d_step; `hold` is a scratch variable. */
+ * may clear up: the producer dies right behind it), and the outsider's notes note_completed(), note_completed_nothing(), note_freed().
+ * All of it is deterministic, so that it may stand in a d_step; `hold` is a scratch variable. */
 
 SCRATCH byte hold;
 
@@ -21,6 +21,13 @@ SCRATCH byte hold;
 #define IS_STALE(generation_of_ticket, s) (false)
 #else
 #define IS_STALE(generation_of_ticket, s) (generation_of_ticket != slot[s].generation)
+#endif
+
+/* Any recorded holder's: whoever is slower than a lease is overtaken by others, who may be slower than theirs. */
+#ifdef ONLY_THE_LAST_COMPLETES
+#define MAY_COMPLETE(attempt_of_ticket, s) (attempt_of_ticket == slot[s].attempt)
+#else
+#define MAY_COMPLETE(attempt_of_ticket, s) (true)
 #endif
 
 typedef Slot {
@@ -131,12 +138,13 @@ inline ledger_release(s, c, ticket_generation, ticket_attempt, kind) {
         :: slot[s].holder[c] == 0 || slot[s].holder[c] != ticket_attempt -> skip   /* foreign */
         :: else ->
             if
-            :: kind == COMPLETED && (slot[s].state == LEASED || slot[s].state == READY) && ticket_attempt == slot[s].attempt ->
+            :: kind == COMPLETED && (slot[s].state == LEASED || slot[s].state == READY) && MAY_COMPLETE(ticket_attempt, s) ->
                 note_completed(s);
                 store_state(s, RETIRED, slot[s].attempt, slot[s].generation);
                 store_holder(s, c, 0);
                 free_if_not_held(s)
             :: else ->
+                note_completed_nothing(s, (kind == COMPLETED));
                 store_holder(s, c, 0);
                 settle_after_hold_ended(s, ticket_attempt)
             fi

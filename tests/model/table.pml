@@ -41,6 +41,7 @@ inline stored() {
 #define STORED_HOLDER(s, c) printf(" h %d %d", c, slot[s].holder[c]); stored()
 #define STORED_CHARGES(s) printf(" c %d", slot[s].charges); stored()
 inline note_completed(s) { skip }
+inline note_completed_nothing(s, finished) { skip }
 inline note_freed(s) { skip }
 
 #include "ledger.pml"

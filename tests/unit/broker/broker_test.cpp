@@ -422,6 +422,33 @@ TEST(Broker, WithoutProgressAnotherGetsTheSlabTooAndTheMemoryStays) {
     EXPECT_EQ(f.report().completed.slabs, 1U);
 }
 
+// Each of them is slower than a lease: were it taken from each in turn, it would never be done.
+TEST(Broker, WhoIsDoneFirstCompletesASlabThatTakesLongerThanALease) {
+    BrokerFixture f(1);
+    f.publish(0);
+    std::vector<std::unique_ptr<ScriptedConsumer>> slow;
+    for (pid_t pid = 11; pid < 14; ++pid) {
+        slow.push_back(std::make_unique<ScriptedConsumer>(f, pid, 1));
+        ASSERT_TRUE(slow.back()->join());
+        slow.back()->receive();
+        ASSERT_EQ(slow.back()->tickets.size(), 1U) << pid;
+        slow.back()->work_on(slow.back()->tickets[0]);
+        f.clock.advance(seconds(1));
+        f.broker->step();   // its last sign of life is seen
+        f.clock.advance(seconds(31));
+        f.broker->step();
+    }
+    EXPECT_EQ(f.report().leases_expired, 3U);
+    slow[0]->release(slow[0]->tickets[0]);
+    EXPECT_EQ(f.report().completed.slabs, 1U);
+    EXPECT_EQ(f.ledger.word(0).state, SlabState::Retired) << "the others still read it";
+    slow[1]->release(slow[1]->tickets[0], ReleaseKind::Returned);
+    slow[2]->release(slow[2]->tickets[0]);
+    EXPECT_TRUE(f.can_fill());
+    EXPECT_EQ(f.report().completed.slabs, 1U);
+    EXPECT_TRUE(f.report().conserved());
+}
+
 TEST(Broker, ProgressExtendsTheLease) {
     BrokerFixture f(1);
     ScriptedConsumer busy(f, 11);

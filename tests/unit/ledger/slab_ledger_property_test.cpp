@@ -77,7 +77,7 @@ class Account {
         const ReleaseOutcome outcome = ledger().release(who, ticket, kind);
         const bool wanted = before.state == SlabState::Leased || before.state == SlabState::Ready;
         if (kind == ReleaseKind::Completed)
-            RC_ASSERT((outcome == ReleaseOutcome::Completed) == (wanted && before.attempt == ticket.attempt));
+            RC_ASSERT((outcome == ReleaseOutcome::Completed) == wanted);
         else
             RC_ASSERT(outcome == ReleaseOutcome::Returned || outcome == ReleaseOutcome::HolderRemoved);
         if (outcome == ReleaseOutcome::Completed) ++completed_;

@@ -133,6 +133,8 @@ TEST_F(ConsumerLoopTest, ProgressAndCurrencyAreToldWithoutAMessage) {
         EXPECT_EQ(load_word(run_.cell(kSlot).progress), before + 1);
         EXPECT_TRUE(still_current());
         run_.set_word(0, {SlabState::Leased, ticket.attempt + 1, ticket.generation});
+        EXPECT_TRUE(still_current()) << "another has it as well; whoever is done first completes it";
+        run_.set_word(0, {SlabState::Retired, ticket.attempt + 1, ticket.generation});
         EXPECT_FALSE(still_current());
     };
     deliver({ticket});
