@@ -22,7 +22,8 @@ int list_processors() {
     return to_int(ExitCode::Ok);
 }
 
-int do_what_is_asked(int argc, const char* const* argv, const MakeProcessor& make, std::span<const std::string_view> made_besides) {
+int do_what_is_asked(int argc, const char* const* argv, const MakeProcessor& make, std::span<const std::string_view> made_besides,
+                     const std::string& stands_for) {
     const EndSignals signals;
     const auto config = parse_run_config(argc, argv, kProgram);
     if (!config) return to_int(ExitCode::Ok);
@@ -41,15 +42,18 @@ int do_what_is_asked(int argc, const char* const* argv, const MakeProcessor& mak
     }
     if (!config->trace_dir.empty()) start_recording(config->trace_dir, "consumer", config->rung);
     const auto processor = make(*config);
-    const int code = config->retry.empty() ? serve_run(*config, signals, *processor) : retry_payload(config->retry, *processor);
+    RunConfig told = *config;
+    if (!stands_for.empty()) told.processor = stands_for;
+    const int code = config->retry.empty() ? serve_run(told, signals, *processor) : retry_payload(config->retry, *processor);
     save_recording();
     return code;
 }
 
 }  // namespace
 
-int run_consumer(int argc, const char* const* argv, const MakeProcessor& make, std::span<const std::string_view> made_besides) noexcept {
-    return exit_code_of([&] { return do_what_is_asked(argc, argv, make, made_besides); });
+int run_consumer(int argc, const char* const* argv, const MakeProcessor& make, std::span<const std::string_view> made_besides,
+                 const std::string& stands_for) noexcept {
+    return exit_code_of([&] { return do_what_is_asked(argc, argv, make, made_besides, stands_for); });
 }
 
 }  // namespace offramp

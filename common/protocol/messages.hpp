@@ -26,7 +26,7 @@
 namespace offramp {
 
 inline constexpr std::uint32_t kMessageMagic = 0x4d46464fU;   // "OFFM"
-inline constexpr std::uint16_t kMessageVersion = 1;
+inline constexpr std::uint16_t kMessageVersion = 2;
 inline constexpr std::uint32_t kMaxTicketsPerMessage = 256;
 inline constexpr std::size_t kMaxMessageBytes = 16 * 1024;
 
@@ -51,6 +51,7 @@ struct Hello {
     std::uint64_t run_nonce;
     std::uint64_t former_session;      // 0: new
     std::uint64_t last_delivery;
+    std::uint64_t work;                // what it will do with slabs (SlabWork::hash): the run's, or it is refused
     std::uint32_t holding;             // of the records; the rest are unacknowledged releases
     std::uint32_t window;              // credits: deliveries it will hold at once
     std::array<char, 16> program_version;
@@ -63,7 +64,7 @@ struct Welcome {
     std::uint32_t slot;                // the consumer's place in the ledger's table, and its cell
     std::uint32_t epoch;
 };
-enum class RefusalReason : std::uint32_t { Version = 1, Nonce = 2, User = 3, ForeignProcess = 4, Full = 5, Ended = 6 };
+enum class RefusalReason : std::uint32_t { Version = 1, Nonce = 2, User = 3, ForeignProcess = 4, Full = 5, Ended = 6, Work = 7 };
 struct Refused {
     std::uint32_t reason;              // RefusalReason
     std::uint32_t reserved;
@@ -109,12 +110,12 @@ struct Drain {
 struct Goodbye { std::uint64_t session; };
 
 static_assert(sizeof(MessageHeader) == 16 && std::has_unique_object_representations_v<MessageHeader>);
-static_assert(sizeof(Hello) == 48 && std::has_unique_object_representations_v<Hello>);
+static_assert(sizeof(Hello) == 56 && std::has_unique_object_representations_v<Hello>);
 static_assert(sizeof(Challenge) == 8 && sizeof(Answer) == 8 && sizeof(Goodbye) == 8);
 static_assert(sizeof(Welcome) == 16 && sizeof(Refused) == 248 && sizeof(Credit) == 16);
 static_assert(sizeof(Tickets) == 16 && sizeof(Releases) == 16 && sizeof(ReleaseAck) == 16 && sizeof(Drain) == 16);
 static_assert(sizeof(ReleaseRecord) == 32 && std::has_unique_object_representations_v<ReleaseRecord>);
-static_assert(16 + 48 + kMaxTicketsPerMessage * sizeof(ReleaseRecord) <= kMaxMessageBytes);
+static_assert(16 + 56 + kMaxTicketsPerMessage * sizeof(ReleaseRecord) <= kMaxMessageBytes);
 
 // --- writing and reading ---
 

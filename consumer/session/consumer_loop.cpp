@@ -153,6 +153,8 @@ std::optional<ConsumerLoop::End> ConsumerLoop::refused_end() const {
         case RefusalReason::Full:
             throw Error(ExitCode::NoSuchRun, "the producer refused this consumer: " + refusal.text,
                         "Start fewer consumers");
+        case RefusalReason::Work:
+            throw ConfigError("the producer refused this consumer: " + refusal.text, "Start it with the run's settings");
         case RefusalReason::Version:
             break;
     }

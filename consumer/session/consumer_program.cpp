@@ -8,13 +8,16 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <fstream>
 #include <optional>
+#include <sstream>
 #include <string>
 
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
 #include "common/base/readiness.hpp"
 #include "common/base/version.hpp"
+#include "common/config/slab_work.hpp"
 #include "common/shm/run_objects.hpp"
 #include "common/transport/endpoint.hpp"
 #include "common/transport/ports.hpp"
@@ -55,6 +58,18 @@ ConsumerLoop::Succession succession_of(const RunConfig& config, RunConnection& c
             .patience = std::chrono::nanoseconds(static_cast<std::int64_t>(config.producer_wait_seconds * 1e9))};
 }
 
+// The run has been asked, and wants other work. Errors: ConfigError names what differs, if the run's settings can be read.
+void refuse_work(const SlabWork& work, const std::string& run_dir) {
+    const std::string path = run_dir + "/producer-settings.toml";
+    std::ifstream file(path);
+    std::ostringstream text;
+    if (!file || !(text << file.rdbuf())) return;
+    const std::string difference = work.difference_from(SlabWork::of_settings(text.str(), path));
+    if (difference.empty()) return;
+    throw ConfigError("this consumer's results would not be those of the run in " + run_dir + ": " + difference,
+                      "Give it the run's own settings, which stand in " + path);
+}
+
 ConsumerLoop::End attach_and_loop(const RunConfig& config, const Endpoint& endpoint, WatchedFds fds,
                                   const Clock& clock, Processor& processor) {
     const RunLock lock = RunLock::hold(endpoint.names, false);
@@ -69,11 +84,19 @@ ConsumerLoop::End attach_and_loop(const RunConfig& config, const Endpoint& endpo
         return {.code = ExitCode::ProducerGone, .launcher_gone = hung_up(fds.lifeline)};
     }
     fds.producer = found->producer;
+    const SlabWork work = SlabWork::of(config);
     ConsumerSession session(*found->port, clock,
                             {.run_nonce = endpoint.names.nonce,
                              .window = config.credits == 0 ? fitting_credits(ledger) : config.credits,
-                             .program_version = std::string(program_version())});
-    return ConsumerLoop(*found->port, session, mappings, processor, clock, fds, succession_of(config, connection)).run();
+                             .program_version = std::string(program_version()),
+                             .work = work.hash()});
+    try {
+        return ConsumerLoop(*found->port, session, mappings, processor, clock, fds, succession_of(config, connection)).run();
+    } catch (const ConfigError&) {
+        if (session.state() == ConsumerSession::State::Refused && session.refusal().reason == RefusalReason::Work)
+            refuse_work(work, endpoint.run_dir);
+        throw;
+    }
 }
 
 }  // namespace

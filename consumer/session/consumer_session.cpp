@@ -33,6 +33,7 @@ Bytes ConsumerSession::hello() const {
     hello.window = options_.window;
     hello.former_session = welcome_.session;
     hello.last_delivery = last_delivery_;
+    hello.work = options_.work;
     put_text(hello.program_version, options_.program_version);
     std::vector<SlabTicket> tickets(held_);
     tickets.insert(tickets.end(), pending_.begin(), pending_.end());

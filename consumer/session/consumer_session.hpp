@@ -31,6 +31,7 @@ class ConsumerSession {
         std::uint64_t run_nonce = 0;
         std::uint32_t window = 2;  // slabs held at once; at least 1
         std::string program_version;
+        std::uint64_t work = 0;    // what it will do with slabs (SlabWork::hash)
     };
     enum class State {
         Greeting,  // Hello is on its way or waits for its answers

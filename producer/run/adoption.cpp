@@ -9,9 +9,11 @@
 #include <string_view>
 
 #include "common/base/error.hpp"
+#include "common/base/log.hpp"
 #include "common/base/mapped_file.hpp"
 #include "common/base/whole_file.hpp"
 #include "common/config/flat_toml.hpp"
+#include "common/config/slab_work.hpp"
 #include "common/shm/shared_region.hpp"
 #include "common/slab/slab_view.hpp"
 
@@ -78,7 +80,8 @@ Endpoint endpoint_to_adopt(const std::string& run_dir, const std::string& run_id
 void keep_settings(const std::string& run_dir, const RunConfig& config) {
     const std::string path = run_dir + kSettingsFile;
     WholeFile file(path, 0644, [&](int problem) { return SystemError("writing " + path, problem, "", ExitCode::CannotWrite); });
-    file.write(to_toml(config));
+    // The line at the end is for whoever speaks with the producer without being a consumer program.
+    file.write(to_toml(config) + fmt::format("# consumers' work {:016x}\n", SlabWork::of(config).hash()));
     file.put_in_place();
 }
 

@@ -7,6 +7,7 @@
 
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
+#include "common/config/slab_work.hpp"
 #include "common/shm/shared_region.hpp"
 #include "producer/models/copy_model.hpp"
 #include "producer/models/model_file.hpp"
@@ -152,6 +153,7 @@ void ProducerRun::start_delivery() {
 std::unique_ptr<Delivery> ProducerRun::start_broker() {
     const BrokerOptions options{
         .run_nonce = endpoint_.names.nonce,
+        .work = SlabWork::of(config_).hash(),
         .allowed_uids = allowed_uids(config_),
         .lease = std::chrono::nanoseconds(static_cast<std::int64_t>(config_.lease_seconds * 1e9)),
         .max_charges = config_.max_charges,

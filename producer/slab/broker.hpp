@@ -31,6 +31,7 @@ namespace offramp {
 
 struct BrokerOptions {
     std::uint64_t run_nonce = 0;
+    std::uint64_t work = 0;                    // what consumers must say that they will do with slabs (SlabWork::hash)
     std::vector<uid_t> allowed_uids;               // whose consumers are let in
     std::chrono::nanoseconds lease = std::chrono::seconds(30);   // without progress, before another gets the slab too
     std::uint32_t max_charges = 3;                 // deaths that a filling may cause before it is given up

@@ -24,6 +24,7 @@ const char* to_string(RefusalReason reason) {
         case RefusalReason::ForeignProcess: return "a foreign process";
         case RefusalReason::Full: return "no place left";
         case RefusalReason::Ended: return "the run has ended";
+        case RefusalReason::Work: return "other work";
     }
     return "?";
 }
@@ -99,6 +100,10 @@ void Broker::on_hello(const Inbound& inbound, const ParsedMessage& message) {
     if (std::find(options_.allowed_uids.begin(), options_.allowed_uids.end(), who.uid) == options_.allowed_uids.end())
         return refuse(inbound.peer, RefusalReason::User,
                       "user " + std::to_string(who.uid) + " may not read this run: start the run with --consumer-user");
+    // Whoever comes back has been let in before, and is known by its process.
+    if (hello.former_session == 0 && hello.work != options_.work)
+        return refuse(inbound.peer, RefusalReason::Work,
+                      "process " + std::to_string(who.pid) + " has other settings than the run's, so that its results would be others, or elsewhere");
     if (ended_ || aborting_ || farewell_until_)
         return refuse(inbound.peer, RefusalReason::Ended, "the run has ended");
     if (present_peers() >= cells_.size())

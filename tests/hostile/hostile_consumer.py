@@ -29,6 +29,7 @@ class Hostile:
         self.run_dir, self.random = pathlib.Path(run_dir), random.Random(seed)
         self.work, self.free_list = self.run_dir / "work-1.sock", self.run_dir / "free-1.sock"
         self.nonce = wire.nonce_of(run_dir)
+        self.will_do = wire.work_of(run_dir)
 
     def bytes(self, rounds):
         """Connections that do not even speak ZeroMQ, or stop in the middle of it."""
@@ -46,11 +47,11 @@ class Hostile:
 
     def messages(self, rounds):
         """Messages that are none, cut, too long, of other versions, of several frames, from nobody known."""
-        good = [wire.hello(self.nonce), wire.releases(1, 1, (wire.ticket(0, 1, 1), wire.COMPLETED)), wire.credit(1, 4), wire.goodbye(1),
+        good = [wire.hello(self.nonce, self.will_do), wire.releases(1, 1, (wire.ticket(0, 1, 1), wire.COMPLETED)), wire.credit(1, 4), wire.goodbye(1),
                 wire.answer(7)]
         bad = [b"", b"\0", self.random.randbytes(100), wire.message(wire.HELLO, magic=1), wire.message(99), wire.message(wire.CREDIT, count=300),
                wire.message(wire.RELEASES, bytes(16), count=256), wire.message(wire.GOODBYE, bytes(8), length=0xFFFFFFFF),
-               wire.message(wire.TICKETS, bytes(16)), wire.hello(self.nonce ^ 1), wire.hello(self.nonce, holding=9),
+               wire.message(wire.TICKETS, bytes(16)), wire.hello(self.nonce ^ 1, self.will_do), wire.hello(self.nonce, self.will_do ^ 1), wire.hello(self.nonce, self.will_do, holding=9),
                wire.message(wire.HELLO, bytes(48), version=wire.VERSION + 1)]
         for _ in range(rounds):
             for path, kind in ((self.work, b"DEALER"), (self.free_list, b"PUSH")):
@@ -72,7 +73,7 @@ class Hostile:
                         pass
 
     def join(self, work, window=1):
-        work.send(wire.hello(self.nonce, window))
+        work.send(wire.hello(self.nonce, self.will_do, window))
         while True:
             kind, body = wire.parse(work.receive())
             if kind == wire.CHALLENGE:

@@ -19,8 +19,8 @@ def message(kind, body=b"", records=(), version=VERSION, magic=MAGIC, count=None
     return header + data
 
 
-def hello(nonce, window=1, holding=0):
-    return message(HELLO, struct.pack("<QQQII", nonce, 0, 0, holding, window) + FREE_TEXT)
+def hello(nonce, work, window=1, holding=0):
+    return message(HELLO, struct.pack("<QQQQII", nonce, 0, 0, work, holding, window) + FREE_TEXT)
 
 
 def answer(secret):
@@ -53,6 +53,11 @@ def parse(data):
 def tickets_of(body):
     """[(epoch, slab, generation, attempt)] of a Tickets message."""
     return [struct.unpack_from("<IIQI", body, at) for at in range(16, len(body), 24)]
+
+
+def work_of(run_dir):
+    """What the run's consumers say in their first message that they will do."""
+    return int(re.search(r"# consumers' work ([0-9a-f]{16})", (pathlib.Path(run_dir) / "producer-settings.toml").read_text())[1], 16)
 
 
 def nonce_of(run_dir):

@@ -5,6 +5,7 @@ import shutil
 import signal
 import unittest
 
+from tests.support.done_items import items_of_checksums
 from tests.support.real_run import RealRun, kill, shared_memory
 
 LONG = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--batches", "1000000", "--slabs", "4",
@@ -115,6 +116,27 @@ class Ends(unittest.TestCase):
                 self.assertIsNotNone(run.wait(consumer))
             self.assertTrue(run.summary()["conserved"])
         self.assert_nothing_left()
+
+    def test_a_consumer_by_hand_that_would_make_other_results_is_refused(self):
+        """Else it took slabs, which the run then called done, and their results were in no file of the run's."""
+        with RealRun(*SHORT) as run:
+            run.start_producer()
+            link = run.folder / "link"
+            link.symlink_to(run.folder)
+            for flags, differing in ((("--processor", "none"), "--processor is 'none' and was to be 'checksum'"),
+                                     (("--output", str(run.folder / "typo")), f"--output is '{run.folder}/typo' and was to be '{run.output}'")):
+                refused = run.start_consumer(*flags)
+                self.assertEqual(run.wait(refused), 64, run.logs())
+                said = (run.folder / f"consumer-{len(run.consumers)}.log").read_text()
+                self.assertIn(differing, said)
+                self.assertIn("producer-settings.toml", said)
+            run.consumers.clear()
+            run.start_consumer("--output", f"{link}/run/../output/")   # the same place by another name
+            self.assertEqual(run.wait(run.producer), 0, run.logs())
+            self.assertEqual(run.wait_for_consumers(), [0], run.logs())
+            self.assertEqual(run.summary()["refused"], {"refused: other work": 2})
+            run.finish_outputs()
+            self.assertEqual(items_of_checksums(run.output), set(range(run.summary()["samples"]["released"])))
 
     def test_a_second_producer_is_refused_by_name(self):
         with RealRun(*LONG) as run:

@@ -56,6 +56,8 @@ class RealRun:
 
     def start_consumer(self, *flags, faulty=False, environment=None, program=None):
         program = program or (BIN / "tests" / "offramp-consumer-faulty" if faulty else BIN / "offramp-consumer")
+        if faulty:   # its processor may be one that the producer was not told of, and stands for the run's
+            environment = {"OFFRAMP_TEST_STANDS_FOR": self._processor(), **(environment or {})}
         child = self._start(f"consumer-{len(self.consumers) + 1}", program, *flags, environment=environment)
         self.consumers.append(child)
         return child
@@ -64,6 +66,11 @@ class RealRun:
         with open(self.folder / f"{name}.log", "wb") as log:
             return subprocess.Popen([*self.through, str(program), *self.flags, *flags], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                                     pass_fds=self.pass_fds, env={**self.environment, **(environment or {})})
+
+    def _processor(self):
+        """The one that the producer takes; without a word, that of `--model copy`."""
+        named = [self.flags[at + 1] for at, flag in enumerate(self.flags) if flag == "--processor"]
+        return named[-1] if named else "checksum"
 
     @contextlib.contextmanager
     def kept_from_sweeps(self):

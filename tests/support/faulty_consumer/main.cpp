@@ -1,6 +1,6 @@
 // offramp-consumer with a processor more, "crash-on-item", which does what the processor named in OFFRAMP_TEST_THEN does (default: none)
 // when it does not die. With OFFRAMP_TEST_GATE any processor's slabs wait at a gate, with OFFRAMP_TEST_RECHECK_FILE they are read again
-// while they are held.
+// while they are held. A run that was not told to have such a processor takes it for the one in OFFRAMP_TEST_STANDS_FOR.
 
 #include <array>
 #include <memory>
@@ -32,4 +32,7 @@ std::unique_ptr<Processor> make_faulty_processor(const RunConfig& config) {
 }  // namespace
 }  // namespace offramp::faulty
 
-int main(int argc, char** argv) { return offramp::run_consumer(argc, argv, offramp::faulty::make_faulty_processor, offramp::faulty::kMadeBesides); }
+int main(int argc, char** argv) {
+    using namespace offramp::faulty;
+    return offramp::run_consumer(argc, argv, make_faulty_processor, kMadeBesides, text_setting("OFFRAMP_TEST_STANDS_FOR", ""));
+}

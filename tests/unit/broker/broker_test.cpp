@@ -51,6 +51,23 @@ TEST(Broker, RefusesByName) {
     EXPECT_TRUE(f.report().consumers.empty());
 }
 
+TEST(Broker, RefusesAConsumerThatWouldDoOtherWork) {
+    BrokerFixture f(1, {.work = 5});
+    ScriptedConsumer other(f, 11);
+    other.port->send_work(encode(Hello{.run_nonce = BrokerFixture::kNonce, .work = 6, .window = 2}));
+    f.broker->step();
+    other.receive();
+    ASSERT_TRUE(other.refused);
+    EXPECT_EQ(static_cast<RefusalReason>(other.refused->reason), RefusalReason::Work);
+    EXPECT_NE(get_text(other.refused->text).find("process 11"), std::string::npos);
+    EXPECT_EQ(f.report().refused["refused: other work"], 1U);
+    ScriptedConsumer same(f, 12);
+    same.port->send_work(encode(Hello{.run_nonce = BrokerFixture::kNonce, .work = 5, .window = 2}));
+    f.broker->step();
+    same.receive();
+    EXPECT_TRUE(same.challenge);
+}
+
 TEST(Broker, AWrongAnswerLetsNobodyIn) {
     BrokerFixture f;
     ScriptedConsumer consumer(f, 11);

@@ -42,7 +42,7 @@ class ConsumerSessionTest : public ::testing::Test {
     ManualClock clock_;
     ScriptedProducer producer_{hub_};
     std::unique_ptr<ConsumerPort> port_ = hub_.consumer_port({.pid = 1000, .uid = 1, .gid = 1});
-    ConsumerSession session_{*port_, clock_, {.run_nonce = kNonce, .window = 2, .program_version = "9.9.9"}};
+    ConsumerSession session_{*port_, clock_, {.run_nonce = kNonce, .window = 2, .program_version = "9.9.9", .work = 21}};
 };
 
 TEST_F(ConsumerSessionTest, SaysHelloOnceAndAnswersTheChallenge) {
@@ -52,6 +52,7 @@ TEST_F(ConsumerSessionTest, SaysHelloOnceAndAnswersTheChallenge) {
     EXPECT_EQ(hello->run_nonce, kNonce);
     EXPECT_EQ(hello->window, 2U);
     EXPECT_EQ(hello->former_session, 0U);
+    EXPECT_EQ(hello->work, 21U);
     EXPECT_EQ(get_text(hello->program_version), "9.9.9");
 
     session_.step();
