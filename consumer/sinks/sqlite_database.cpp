@@ -201,6 +201,9 @@ void SqliteDatabase::fail(const std::string& tried, int result) const {
             throw Error(ExitCode::CannotWrite, "database " + path_ + " cannot be used: " + text,
                         "Move the file away, or give another output");
         default:
+            if (text.starts_with("no such table"))
+                throw Error(ExitCode::SinkUnavailable, "database " + path_ + ": " + text + ": it is gone, and with it results that count as done",
+                            "Bring it back; or start over without --resume");
             throw Error(ExitCode::System, "database " + path_ + ": " + tried + ": " + text + " (SQLite's " + std::to_string(result) + ")",
                         "Is it a database of another program, or of another version?");
     }

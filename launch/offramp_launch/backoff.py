@@ -29,7 +29,7 @@ class DeathBudget:
         self._completed = None
 
     def note_death(self, completed):
-        """`completed`: any figure that grows with the run's progress. True when the budget is spent."""
+        """`completed`: a figure that grows with what consumers complete, and with nothing else. True when the budget is spent."""
         if completed != self._completed:
             self._completed = completed
             self._deaths = 0

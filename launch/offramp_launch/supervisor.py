@@ -175,7 +175,8 @@ class Supervisor:
         return not self._draining and self._status.get("state", "running") in ("starting", "running")
 
     def completed(self):
-        return self._status.get("done_samples") or 0, self._status.get("batches") or 0
+        """By consumers: what was set aside or skipped is no progress of theirs."""
+        return self._status.get("released_samples") or 0
 
     # -- ending -----------------------------------------------------------------------------------------------------
 

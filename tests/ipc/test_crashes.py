@@ -4,6 +4,7 @@ import signal
 import unittest
 
 from tests.support.gate import Gate
+from tests.support.launched_run import LaunchedRun, programs_with_faulty_consumer
 from tests.support.real_run import RealRun, kill, shared_memory, undisturbed
 
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--batches", "24", "--slabs", "4",
@@ -118,6 +119,20 @@ class Crashes(unittest.TestCase):
             self.assertGreaterEqual(summary["samples"]["redelivered"], 4)
             run.finish_outputs()
             self.assertEqual(run.files(), self.wanted)
+
+
+class EveryBatchKills(unittest.TestCase):
+    def test_a_fault_that_hits_every_batch_stops_the_run(self):
+        """What is set aside is no progress: else every batch of the run would be, three deaths each."""
+        flags = [*COPY, "--batches", "400", "--processor", "crash-on-item", "--consumers", "16"]
+        with LaunchedRun(*flags) as run:
+            run.environment |= {"OFFRAMP_TEST_CRASH_ITEM": "any", "OFFRAMP_TEST_CRASH_HOW": "exit",
+                                "OFFRAMP_BIN_DIR": str(programs_with_faulty_consumer(run.folder))}
+            self.assertEqual(run.start().wait(), 3, run.said())
+            self.assertIn("consumers died 20 times in a row and nothing was completed in between", (run.folder / "launcher.log").read_text())
+            samples = run.summary()["samples"]
+            self.assertEqual(samples["released"], 0)
+            self.assertLess(samples["quarantined"], 400)
 
 
 if __name__ == "__main__":

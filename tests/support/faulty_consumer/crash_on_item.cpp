@@ -20,6 +20,7 @@
 namespace offramp::faulty {
 namespace {
 
+constexpr std::uint64_t kAnyItem = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t kEveryTime = std::numeric_limits<std::uint64_t>::max();
 
 std::string choice(const char* variable, const std::string& otherwise, const std::set<std::string>& known) {
@@ -40,7 +41,7 @@ std::string choice(const char* variable, const std::string& otherwise, const std
 
 CrashOnItem::CrashOnItem(std::unique_ptr<Processor> inner)
     : inner_(std::move(inner)),
-      item_((required_setting("OFFRAMP_TEST_CRASH_ITEM"), number_setting("OFFRAMP_TEST_CRASH_ITEM", 0))),
+      item_(required_setting("OFFRAMP_TEST_CRASH_ITEM") == "any" ? kAnyItem : number_setting("OFFRAMP_TEST_CRASH_ITEM", 0)),
       how_(choice("OFFRAMP_TEST_CRASH_HOW", "kill", {"kill", "segv", "abort", "exit", "throw", "sink"})),
       when_(choice("OFFRAMP_TEST_CRASH_WHEN", "before", {"before", "after"})),
       times_(number_setting("OFFRAMP_TEST_CRASH_TIMES", kEveryTime)),
@@ -49,7 +50,7 @@ CrashOnItem::CrashOnItem(std::unique_ptr<Processor> inner)
 void CrashOnItem::process(const SlabContents& slab, const Progress& progress,
                           const StillCurrent& still_current) {
     const bool met = std::any_of(slab.samples.begin(), slab.samples.end(),
-                                 [&](const SampleView& sample) { return sample.item == item_; });
+                                 [&](const SampleView& sample) { return item_ == kAnyItem || sample.item == item_; });
     if (met && when_ == "before" && may_crash()) crash();
     inner_->process(slab, progress, still_current);
     if (met && when_ == "after" && may_crash()) crash();

@@ -247,6 +247,17 @@ TEST(OutputDatabase, OneThatWasTakenAwayIsWaitedForAndNotBegunAnew) {
     EXPECT_NO_THROW(open());
 }
 
+// As for a server's table: nobody's slab is to blame.
+TEST(OutputDatabase, OneWhoseTableWasDroppedIsWaitedFor) {
+    const ScratchFolder folder;
+    OutputDatabase database(folder.path(), "rows", kSchema, Durability::Process);
+    add(database, 1);
+    Stranger(folder.path() + "/rows.sqlite").execute("DROP TABLE t");
+    const Refusal refused = refusal_of([&] { add(database, 2); });
+    EXPECT_EQ(refused.code, ExitCode::SinkUnavailable);
+    EXPECT_THAT(refused.text, AllOf(HasSubstr("rows.sqlite"), HasSubstr("no such table: t"), HasSubstr("Bring it back")));
+}
+
 TEST(OutputDatabase, AnothersDatabaseIsRefused) {
     const ScratchFolder folder;
     const auto refused = [&] { return refusal_of([&] { OutputDatabase(folder.path(), "rows", kSchema, Durability::Process); }); };
