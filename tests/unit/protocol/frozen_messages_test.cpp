@@ -3,7 +3,7 @@
 #include "common/protocol/messages.hpp"
 #include "tests/unit/protocol/hex_dump.hpp"
 
-// The bytes of version 1. When one of these fails, either the change is a mistake, or kMessageVersion rises
+// The bytes of version 2. When one of these fails, either the change is a mistake, or kMessageVersion rises
 // with it.
 namespace offramp {
 namespace {
@@ -23,7 +23,7 @@ std::array<char, N> text(std::string_view value) {
 }
 
 TEST(FrozenMessages, Version) {
-    EXPECT_EQ(kMessageVersion, 1U);
+    EXPECT_EQ(kMessageVersion, 2U);
 }
 
 TEST(FrozenMessages, Hello) {
