@@ -119,6 +119,7 @@ class Broker {
     void bury_the_dead();
     void bury(Peer& peer);
     void look_at_leases();
+    void leave_out_pause(TimePoint now);
     void on_overdue(Peer& peer);
     void note_failed(std::uint32_t slab, std::uint32_t attempt, const Peer& peer, const char* end, bool charged);
     // delivery (broker_delivery.cpp)
@@ -175,6 +176,7 @@ class Broker {
     BrokerReport books_;
     std::uint64_t serve_counter_ = 0;
     TimePoint next_lease_look_{};
+    TimePoint last_lease_look_{};
     struct GivenUp {
         std::uint32_t slab = 0;
         std::size_t entry = 0;             // in books_.given_up

@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/log.hpp"
 #include "producer/slab/broker.hpp"
@@ -14,6 +15,9 @@ namespace {
 // From a peer's first word to its answer; a place is not kept for one that never answers.
 constexpr std::chrono::nanoseconds kHandshake = std::chrono::seconds(5);
 constexpr std::size_t kDeparturesKept = 1000;
+// What lies between two looks at the leases counts for so much at most, or for a quarter of a lease: in more than that this process did not
+// run (SIGSTOP, a frozen container, a machine that slept), and most likely nor did those that it looks at.
+constexpr std::chrono::nanoseconds kLongestLook = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -77,9 +81,23 @@ void Broker::bury(Peer& peer) {
     take_holds_back(peer, work, "died");
 }
 
+void Broker::leave_out_pause(TimePoint now) {
+    const TimePoint last = std::exchange(last_lease_look_, now);
+    const auto lost = now - last - std::clamp(options_.lease / 4, kLeaseLookInterval, kLongestLook);
+    if (last == TimePoint{} || lost <= std::chrono::nanoseconds{}) return;
+    for (auto& [id, peer] : peers_) {
+        peer->alive_at = std::min(now, peer->alive_at + lost);
+        peer->since = std::min(now, peer->since + lost);
+    }
+    if (farewell_until_) *farewell_until_ += lost;
+    if (lost >= kLongestLook)
+        spdlog::info("this process did not run for {:.1f} s: they count for nobody's lease", std::chrono::duration<double>(now - last).count());
+}
+
 void Broker::look_at_leases() {
     const TimePoint now = clock_.now();
     if (now < next_lease_look_) return;
+    leave_out_pause(now);
     next_lease_look_ = now + kLeaseLookInterval;
     memory_.look_at_cells();
     watch_shortage(now);

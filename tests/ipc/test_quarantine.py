@@ -6,6 +6,7 @@ import pathlib
 import signal
 import struct
 import subprocess
+import time
 import unittest
 
 from tests.support.done_items import items_of_checksums
@@ -238,6 +239,29 @@ class Leases(unittest.TestCase):
             summary = run.summary()
             self.assertEqual(summary["overdue_killed"], 1)
             self.assertIn("is killed: it is overdue", run.logs())
+
+    def test_a_run_that_is_paused_as_a_whole_takes_nobodys_slabs_and_kills_nobody(self):
+        """As by `docker pause`, a cgroup's freezer, a machine that sleeps; for several leases."""
+        with RealRun(*COPY, "--lease-seconds", "2", "--kill-overdue", "--status-seconds", "0.05") as run:
+            run.start_producer()
+            with Gate(run.folder) as gate:
+                for _ in range(2):
+                    run.start_consumer("--processor", "checksum", faulty=True, environment=gate.environment)
+                gate.entered_by(2)
+                everybody = [run.producer, *run.consumers]
+                for child in everybody:
+                    kill(child, signal.SIGSTOP)
+                run.until(lambda: all(is_stopped(child) for child in everybody), "nobody runs")
+                stopped = time.monotonic()
+                gate.open()
+                run.until(lambda: time.monotonic() - stopped > 3 * 2, "three leases' time")
+                for child in everybody:
+                    kill(child, signal.SIGCONT)
+                self.assertEqual(run.wait(run.producer), 0, run.logs())
+            self.assertEqual(run.wait_for_consumers(), [0, 0], run.logs())
+            self.assert_everything_done(run)
+            summary = run.summary()
+            self.assertEqual((summary["leases_expired"], summary["overdue_killed"], summary["samples"]["redelivered"]), (0, 0, 0))
 
     def test_the_status_says_who_holds_what_while_no_slab_is_free(self):
         with RealRun(*COPY, "--lease-seconds", "60", "--status-seconds", "0.05") as run:

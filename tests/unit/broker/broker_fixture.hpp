@@ -3,6 +3,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -93,6 +94,14 @@ struct BrokerFixture {
         exchange->publish(std::move(*lease),
                           {.first_batch = batch, .samples = samples, .batches_ended = 1, .bytes = samples * 10U, .items_through = (batch + 1) * 4});
         broker->step();
+    }
+    // Time in which the broker runs: it looks at the clock now and then.
+    void let_pass(std::chrono::nanoseconds time) {
+        constexpr std::chrono::nanoseconds kBetweenLooks = std::chrono::seconds(1);
+        for (; time > std::chrono::nanoseconds{}; time -= kBetweenLooks) {
+            clock.advance(std::min(time, kBetweenLooks));
+            broker->step();
+        }
     }
     bool can_fill() {
         broker->step();

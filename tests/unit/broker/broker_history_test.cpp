@@ -76,7 +76,7 @@ RC_GTEST_PROP(BrokerHistories, LoseNothingAndEnd, ()) {
                     living.erase(living.begin() + static_cast<std::ptrdiff_t>(index));
                 }
                 break;
-            case 8: f.clock.advance(std::chrono::seconds(*rc::gen::element(1, 31))); break;
+            case 8: f.let_pass(std::chrono::seconds(*rc::gen::element(1, 31))); break;
             case 9:
                 if (!held.empty()) {   // a release of what somebody else holds, and one repeated
                     const Holding other = *rc::gen::elementOf(held);

@@ -425,7 +425,7 @@ TEST(Broker, WithoutProgressAnotherGetsTheSlabTooAndTheMemoryStays) {
     hung.join();
     f.publish(0);
     hung.receive();
-    f.clock.advance(seconds(31));
+    f.let_pass(seconds(31));
     f.broker->step();
     ScriptedConsumer other(f, 12);
     other.join();
@@ -452,7 +452,7 @@ TEST(Broker, WhoIsDoneFirstCompletesASlabThatTakesLongerThanALease) {
         slow.back()->work_on(slow.back()->tickets[0]);
         f.clock.advance(seconds(1));
         f.broker->step();   // its last sign of life is seen
-        f.clock.advance(seconds(31));
+        f.let_pass(seconds(31));
         f.broker->step();
     }
     EXPECT_EQ(f.report().leases_expired, 3U);
@@ -466,6 +466,28 @@ TEST(Broker, WhoIsDoneFirstCompletesASlabThatTakesLongerThanALease) {
     EXPECT_TRUE(f.report().conserved());
 }
 
+// A frozen container: nobody ran, and nobody is late.
+TEST(Broker, TimeInWhichTheBrokerItselfDidNotRunCountsForNobodysLease) {
+    BrokerFixture f(1, {.kill_overdue = true});
+    ScriptedConsumer working(f, 11);
+    working.join();
+    f.publish(0);
+    working.receive();
+    working.work_on(working.tickets[0]);
+    f.let_pass(seconds(1));
+    for (int pause = 0; pause < 3; ++pause) {
+        f.clock.advance(seconds(1000));
+        f.broker->step();
+        f.let_pass(seconds(5));
+        EXPECT_EQ(f.ledger.word(0).state, SlabState::Leased);
+    }
+    EXPECT_EQ(f.report().leases_expired, 0U);
+    EXPECT_EQ(f.report().overdue_killed, 0U);
+    f.let_pass(seconds(31));   // it runs, and the consumer does not
+    EXPECT_EQ(f.report().leases_expired, 1U);
+    EXPECT_EQ(f.report().overdue_killed, 1U);
+}
+
 TEST(Broker, ProgressExtendsTheLease) {
     BrokerFixture f(1);
     ScriptedConsumer busy(f, 11);
@@ -473,7 +495,7 @@ TEST(Broker, ProgressExtendsTheLease) {
     f.publish(0);
     busy.receive();
     for (std::uint64_t i = 1; i < 6; ++i) {
-        f.clock.advance(seconds(20));
+        f.let_pass(seconds(20));
         store_word(f.cells[busy.welcome->slot].progress, i);
         f.broker->step();
     }
@@ -486,7 +508,7 @@ TEST(Broker, AHungConsumerGetsNothingUntilItMoves) {
     hung.join();
     f.publish(0);
     hung.receive();
-    f.clock.advance(seconds(31));
+    f.let_pass(seconds(31));
     f.broker->step();
     f.publish(1);
     hung.receive();
@@ -546,7 +568,7 @@ TEST(Broker, DoesNotWaitForeverForGoodbyes) {
     f.exchange->finish();
     f.broker->step();
     EXPECT_FALSE(f.broker->ended());
-    f.clock.advance(seconds(6));
+    f.let_pass(seconds(6));
     f.broker->step();
     EXPECT_TRUE(f.broker->ended());
 }
@@ -555,7 +577,7 @@ TEST(Broker, WithoutConsumersARunWaitsAndSaysWhy) {
     BrokerFixture f(1);
     f.publish(0);
     f.exchange->finish();
-    f.clock.advance(seconds(100));
+    f.let_pass(seconds(100));
     f.broker->step();
     EXPECT_FALSE(f.broker->ended());
     EXPECT_NE(f.report().shortage.find("no consumers"), std::string::npos);
