@@ -1,6 +1,7 @@
 #include "common/config/error_limit.hpp"
 
 #include <charconv>
+#include <cmath>
 
 namespace offramp {
 namespace {
@@ -28,10 +29,10 @@ std::optional<ErrorLimit> ErrorLimit::parse(std::string_view text) {
     return ErrorLimit(0, *percent);
 }
 
-bool ErrorLimit::exceeded(std::uint64_t unreadable, std::uint64_t items) const {
-    if (percent_ < 0) return unreadable > count_;
-    // Multiplied out: 0.29 * 100 is less than 29.
-    return static_cast<double>(unreadable) * 100 > percent_ * static_cast<double>(items);
+std::uint64_t ErrorLimit::allowed(std::uint64_t items) const {
+    if (percent_ < 0) return count_;
+    // Divided last: 0.29 * 100 is more than 29, 29 * 100 / 100 is not.
+    return static_cast<std::uint64_t>(std::ceil(percent_ * static_cast<double>(items) / 100));
 }
 
 }  // namespace offramp

@@ -160,7 +160,8 @@ void add_input(std::vector<Setting>& table) {
     input.whole("prefetch", &RunConfig::prefetch, {1, 64, ""}, "Batches staged ahead of the model");
     input
         .text("max-errors", &RunConfig::max_errors, "N|P%",
-              "a number (25) or a share of all items (0% to 100%)", "Unreadable items before the run fails",
+              "a number (25) or a share of all items (0% to 100%)",
+              "Unreadable items that a run bears; with one more it fails. A share is of the whole input, rounded up",
               check_max_errors)
         .toml_types.push_back(TomlType::Integer);
 }

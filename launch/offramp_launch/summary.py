@@ -92,6 +92,8 @@ def tell(summary, unit, output, go_on):
     if skipped:
         lines.append(f"  skipped    {_skipped_count(summary, skipped)}:")
         lines += [f"    {entry.get('origin') or entry.get('item')}: {entry.get('reason')}" for entry in skipped[:SHOWN_SKIPPED]]
+        if (count := _skipped_count(summary, skipped)) > SHOWN_SKIPPED:
+            lines.append(f"    and {count - SHOWN_SKIPPED} more: summary.json lists {'all' if count == len(skipped) else f'the first {len(skipped)}'}")
     for slab in summary.get("given_up") or []:
         lines.append(f"  given up   batch {slab.get('batch')}, {slab.get('samples')} {unit}: {slab.get('deaths')} consumers died of it; "
                      + (f"kept in {slab['payload']}" if slab.get("payload") else f"its payload is lost: {slab.get('error') or 'not kept'}"))
@@ -138,5 +140,5 @@ def _number(value):
 
 def _skipped_count(summary, skipped):
     count = _counts(summary.get("samples")).get("skipped")
-    return count if isinstance(count, int) else len(skipped)
+    return max(count if isinstance(count, int) else 0, len(skipped))
 

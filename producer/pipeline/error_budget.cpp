@@ -22,16 +22,16 @@ Error ErrorBudget::failure(std::uint64_t failed, std::span<const SkippedItem> fi
     const bool none_read = nothing_was_read(failed);
     std::string text = none_read
                            ? "none of the " + std::to_string(items_) + " items could be read"
-                           : std::to_string(failed) + " of " + std::to_string(items_) +
-                                 " items could not be read, more than --max-errors " + setting_ + " allows";
+                           : std::to_string(failed) + " of " + std::to_string(items_) + " items could not be read, and --max-errors " +
+                                 setting_ + " allows " + std::to_string(limit_.allowed(items_));
     text += ": ";
     const std::size_t shown = std::min(first.size(), kReasonsShown);
     for (std::size_t i = 0; i < shown; ++i)
         text += (i == 0 ? "" : "; ") + first[i].origin + ": " + first[i].reason;
     if (failed > shown) text += "; ...";
     return Error(ExitCode::BadInput, text,
-                 none_read ? "Give --input JPEG or PNG files that can be read"
-                           : "Mend or remove these files, or raise --max-errors");
+                 none_read ? "Look whether --input is what was meant. Pictures are read as JPEG, PNG or WebP"
+                           : "Mend them, or allow more (--max-errors 100% skips all that cannot be read); --resume goes on with what is done");
 }
 
 }  // namespace offramp

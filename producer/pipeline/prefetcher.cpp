@@ -179,10 +179,10 @@ void Prefetcher::upload_batches() {
     }
 }
 
-// A batch that was done but for items which cannot be read still: there is nothing to compute. It is booked here.
+// Of a batch without a row that could be read there is nothing to compute. It is booked here.
 bool Prefetcher::leave_out(const StagingWindow::Batch& batch) {
     const auto& rows = batch.rows;
-    if (std::ranges::none_of(rows, &RowInfo::done) || !std::ranges::all_of(rows, &RowInfo::hole)) return false;
+    if (settings_.hand_out_unread_batches || !std::ranges::all_of(rows, &RowInfo::hole)) return false;
     book(rows);
     for (const RowInfo& row : rows) unreadable_left_out_ += row.done ? 0 : 1;
     staging_->recycle();

@@ -30,6 +30,7 @@ struct PrefetchSettings {
     std::uint32_t decode_workers = 1;
     std::uint32_t depth = 2;  // batches made ahead of the one that is computed on
     std::string max_errors = "100%";
+    bool hand_out_unread_batches = false;  // those of which nothing could be read as well: each skipped item becomes a row
     std::uint64_t seed = 0;  // of a resident input
     DeviceTimeline* timeline = nullptr;  // where uploads are recorded; null: nowhere
     ItemRanges done;                     // earlier, by runs and producers before: these are not made again (BatchPlan)
@@ -69,8 +70,7 @@ class Prefetcher {
     // still last.
     struct Progress {
         std::uint64_t batches_delivered = 0;
-        // Rows that were wanted, holes included, of those batches and of those of which nothing could be read but what is done
-        // already: the latter are not given out.
+        // Rows that were wanted, holes included, of those batches and of those of which nothing could be read, which are not given out.
         std::uint64_t items_delivered = 0;
         std::uint64_t holes_delivered = 0;  // of those: unreadable
         std::uint64_t batches_queued = 0;

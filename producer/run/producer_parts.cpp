@@ -218,6 +218,8 @@ void ProducerRun::start_pipeline() {
                                                            .decode_workers = config_.decode_workers,
                                                            .depth = config_.prefetch,
                                                            .max_errors = config_.max_errors,
+                                                           .hand_out_unread_batches = config_.has_processor("records") ||
+                                                                                      config_.has_processor("records-postgres"),
                                                            .seed = config_.seed,
                                                            .timeline = timeline_.get(),
                                                            .done = done_earlier(),

@@ -453,8 +453,13 @@ class SummaryTest(unittest.TestCase):
         skipped = [{"item": index, "origin": f"{index}.jpg", "reason": "empty"} for index in range(30)]
         told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 31}, "skipped": skipped}, "images", "", "x")
         self.assertIn("skipped    31:", told)
-        self.assertIn("19.jpg: empty", told)
+        self.assertIn("19.jpg: empty\n    and 11 more: summary.json lists the first 30", told)
         self.assertNotIn("20.jpg", told)
+        told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {"skipped": 0}, "skipped": skipped}, "images", "", "x")
+        self.assertIn("skipped    30:", told)
+        self.assertIn("and 10 more: summary.json lists all", told)
+        told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 20}, "skipped": skipped[:20]}, "images", "", "x")
+        self.assertNotIn(" more", told)
 
     def test_what_found_no_slab_is_told_with_where_it_is_listed(self):
         told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"dropped_when_full": 7, "ever_spilled": 9}}, "images", "", "x")

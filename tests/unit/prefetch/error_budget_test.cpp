@@ -20,7 +20,8 @@ TEST(ErrorBudget, ACountIsAllowedAndOneMoreIsNot) {
 TEST(ErrorBudget, AShareIsOfAllItems) {
     EXPECT_FALSE(ErrorBudget("1%", 1000).exceeded_by(10));
     EXPECT_TRUE(ErrorBudget("1%", 1000).exceeded_by(11));
-    EXPECT_TRUE(ErrorBudget("1%", 99).exceeded_by(1));
+    EXPECT_FALSE(ErrorBudget("1%", 99).exceeded_by(1));
+    EXPECT_TRUE(ErrorBudget("1%", 99).exceeded_by(2));
     EXPECT_FALSE(ErrorBudget("12.5%", 8).exceeded_by(1));
 }
 
@@ -54,6 +55,9 @@ TEST(ErrorBudget, ItsErrorGivesCountLimitAndTheFirstReasons) {
                 AllOf(HasSubstr("5 of 100 items"), HasSubstr("--max-errors 4"),
                       HasSubstr("/data/0.jpg: reason 0; /data/1.jpg: reason 1; /data/2.jpg: reason 2; ..."),
                       Not(HasSubstr("reason 3"))));
+    EXPECT_THAT(ErrorBudget("10%", 12).failure(3, skipped).what(),
+                AllOf(HasSubstr("3 of 12 items could not be read, and --max-errors 10% allows 2"), HasSubstr("--max-errors 100%"),
+                      HasSubstr("--resume goes on")));
     EXPECT_THAT(ErrorBudget("100%", 5).failure(5, skipped).what(),
                 HasSubstr("none of the 5 items could be read"));
 }

@@ -420,10 +420,21 @@ TEST_F(PrefetcherTest, WhateverTheShapeEveryItemComesOnceInItsPlace) {
         std::uint64_t expected_holes = 0;
         for (std::uint64_t item = 0; item < items; ++item) expected_holes += unreadable.contains(item);
         RC_PRE(items == 0 || expected_holes < items);
-        Prefetcher prefetcher(*device, source,
-                              settings(batch_rows, *rc::gen::inRange(1U, 5U), *rc::gen::inRange(0U, 4U)));
+        PrefetchSettings wanted = settings(batch_rows, *rc::gen::inRange(1U, 5U), *rc::gen::inRange(0U, 4U));
+        wanted.hand_out_unread_batches = *rc::gen::arbitrary<bool>();
+        const auto is_left_out = [&](std::uint64_t number) {
+            for (std::uint64_t i = number * batch_rows; i < std::min<std::uint64_t>(items, (number + 1) * batch_rows); ++i)
+                if (!unreadable.contains(i)) return false;
+            return !wanted.hand_out_unread_batches;
+        };
+        Prefetcher prefetcher(*device, source, wanted);
         std::uint64_t item = 0, holes = 0, number = 0;
+        const auto pass_left_out = [&] {
+            for (; item < items && is_left_out(number); ++number)
+                for (std::uint32_t row = 0; row < batch_rows && item < items; ++row, ++item) ++holes;
+        };
         while (auto batch = prefetcher.next()) {
+            pass_left_out();
             RC_ASSERT(batch->number() == number++);
             const std::vector<float> values = contents(*batch, std::size_t{batch_rows} * kRowFloats);
             for (std::size_t row = 0; row < batch->rows().size(); ++row, ++item) {
@@ -435,7 +446,10 @@ TEST_F(PrefetcherTest, WhateverTheShapeEveryItemComesOnceInItsPlace) {
             }
             if (*rc::gen::arbitrary<bool>()) batch->release_after(*compute);
         }
+        pass_left_out();
         RC_ASSERT(item == items);
+        RC_ASSERT(prefetcher.progress().items_delivered == items);
+        RC_ASSERT(prefetcher.progress().holes_delivered == expected_holes);
         RC_ASSERT(holes == expected_holes);
         RC_ASSERT(prefetcher.skipped().total() == expected_holes);
     });
@@ -507,6 +521,44 @@ TEST_F(PrefetcherTest, WhatCouldNotBeReadIsTriedAgainAndItsBatchIsNotComputedFor
     EXPECT_EQ(prefetcher.progress().items_delivered, 5U);
     EXPECT_EQ(prefetcher.progress().holes_delivered, 1U);
     EXPECT_EQ(prefetcher.skipped().total(), 1U);
+}
+
+TEST_F(PrefetcherTest, ABatchOfWhichNothingCouldBeReadIsNotGivenOut) {
+    FakeSource source(12, RowKind::Float32);
+    source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
+        if (item >= 2 && item < 9) throw UnreadableItem("bad");
+        FakeSource::fill(item, row);
+    };
+    Prefetcher prefetcher(*device, source, settings(4));
+    EXPECT_EQ(prefetcher.next()->number(), 0U);
+    auto last = prefetcher.next();
+    ASSERT_TRUE(last);
+    EXPECT_EQ(last->number(), 2U);
+    EXPECT_EQ(last->unreadable_left_out(), 4U);
+    EXPECT_FALSE(prefetcher.next());
+    EXPECT_EQ(prefetcher.progress().batches_delivered, 2U);
+    EXPECT_EQ(prefetcher.progress().items_delivered, 12U);
+    EXPECT_EQ(prefetcher.progress().holes_delivered, 7U);
+}
+
+TEST_F(PrefetcherTest, WhereSkippedItemsHaveRowsOfTheirOwnSuchABatchIsGivenOutAlsoWhereTheRestOfItIsDone) {
+    FakeSource source(12, RowKind::Float32);
+    source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
+        if (item < 6) throw UnreadableItem("bad");
+        FakeSource::fill(item, row);
+    };
+    auto wanted = settings(4);
+    wanted.hand_out_unread_batches = true;
+    wanted.done = done_items({{6, 12}});
+    Prefetcher prefetcher(*device, source, wanted);
+    for (std::uint64_t number = 0; number < 2; ++number) {
+        const auto batch = prefetcher.next();
+        ASSERT_TRUE(batch);
+        EXPECT_EQ(batch->number(), number);
+        EXPECT_EQ(batch->holes(), 4U);
+    }
+    EXPECT_FALSE(prefetcher.next());
+    EXPECT_EQ(prefetcher.progress().holes_delivered, 6U);
 }
 
 TEST_F(PrefetcherTest, WithEverythingDoneNothingIsGivenOut) {
