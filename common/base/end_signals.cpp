@@ -13,7 +13,7 @@ namespace offramp {
 EndSignals::EndSignals() {
     struct sigaction ignore {};
     ignore.sa_handler = SIG_IGN;
-    ::sigaction(SIGPIPE, &ignore, nullptr);
+    for (const int number : {SIGPIPE, SIGXFSZ}) ::sigaction(number, &ignore, nullptr);
 
     sigset_t wanted;
     sigemptyset(&wanted);

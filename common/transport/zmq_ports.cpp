@@ -11,6 +11,7 @@
 
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
+#include "common/base/scarcity.hpp"
 #include "common/transport/connection_limit.hpp"
 #include "common/transport/peer_address.hpp"
 #include "common/transport/ports.hpp"
@@ -27,6 +28,8 @@ constexpr int kGoodbyeLingerMs = 1000;
 // libzmq ends the process where it gets no descriptor for its own: a dozen a socket's context, and those of the first peers.
 constexpr std::size_t kDescriptorsOfABroker = 64;
 constexpr std::size_t kDescriptorsOfAConsumer = 24;
+// And where it gets no thread: one for its sockets, one that closes them.
+constexpr unsigned kThreadsOfAContext = 2;
 
 [[noreturn]] void throw_zmq(const std::string& tried) {
     const int reason = ::zmq_errno();
@@ -294,6 +297,7 @@ auto translate_errors(const std::string& tried, Make make) {
 std::unique_ptr<BrokerPort> make_zmq_broker_port(const Endpoint& endpoint, bool group_may_connect) {
     Endpoint::check_run_dir(endpoint.run_dir);
     require_free_descriptors(kDescriptorsOfABroker, "making the broker's sockets");
+    require_threads(kThreadsOfAContext);
     return translate_errors("making the broker's sockets in " + endpoint.run_dir, [&] {
         return std::unique_ptr<BrokerPort>(std::make_unique<ZmqBrokerPort>(endpoint, group_may_connect));
     });
@@ -302,6 +306,7 @@ std::unique_ptr<BrokerPort> make_zmq_broker_port(const Endpoint& endpoint, bool 
 std::unique_ptr<ConsumerPort> make_zmq_consumer_port(const Endpoint& endpoint) {
     Endpoint::check_run_dir(endpoint.run_dir);
     require_free_descriptors(kDescriptorsOfAConsumer, "making a consumer's sockets");
+    require_threads(kThreadsOfAContext);
     return translate_errors("making a consumer's sockets for " + endpoint.run_dir, [&] {
         return std::unique_ptr<ConsumerPort>(std::make_unique<ZmqConsumerPort>(endpoint));
     });

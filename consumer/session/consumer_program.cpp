@@ -16,6 +16,7 @@
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
 #include "common/base/readiness.hpp"
+#include "common/base/scarcity.hpp"
 #include "common/base/version.hpp"
 #include "common/config/slab_work.hpp"
 #include "common/shm/run_objects.hpp"
@@ -127,7 +128,11 @@ int exit_code_of(const std::function<int()>& body) noexcept {
             spdlog::error("{}", text);
     };
     try {
-        return body();
+        try {
+            return body();
+        } catch (...) {
+            std::rethrow_exception(with_limits_named(std::current_exception()));
+        }
     } catch (const Error& problem) {
         say(problem.what());
         return to_int(problem.exit_code());

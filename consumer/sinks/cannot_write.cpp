@@ -10,6 +10,9 @@ std::string way_out(int errno_value) {
         case ENOSPC:
         case EDQUOT:
             return "Free space on that file system, or give an output on another one";
+        case EFBIG:
+            return "A limit on the size of files is reached: raise it (ulimit -f, LimitFSIZE= of a systemd unit), or give an output on a file system "
+                   "that holds larger files";
         case EROFS:
             return "That file system is mounted read-only: give an output on another one";
         case EACCES:

@@ -65,6 +65,7 @@ std::string printable(std::string_view text) {
 struct HttpSink::Outcome {
     bool answered = false;
     bool lasting = false;  // not answered, and never will be
+    bool unwanted = false; // given up: nobody wants the message taken any more
     long status = 0;
     std::chrono::seconds retry_after{0};
     std::string reason;  // why there is no answer
@@ -90,6 +91,9 @@ class HttpSink::Connection {
         set(CURLOPT_POST, 1L);
         set(CURLOPT_WRITEFUNCTION, &Connection::take);
         set(CURLOPT_WRITEDATA, this);
+        set(CURLOPT_HEADERFUNCTION, &Connection::note_answer);
+        set(CURLOPT_HEADERDATA, this);
+        set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);   // a proxy's word is no answer of the server's
         set(CURLOPT_XFERINFOFUNCTION, &Connection::tell);
         set(CURLOPT_XFERINFODATA, this);
         set(CURLOPT_NOPROGRESS, 0L);
@@ -99,11 +103,16 @@ class HttpSink::Connection {
         set(CURLOPT_CAPATH, static_cast<const char*>(nullptr));   // the system's folder, which would count beside it
     }
 
-    Outcome request(const HttpTarget& target, const HttpMessage& message, const std::function<void()>& progress) {
+    Outcome request(const HttpTarget& target, const HttpMessage& message, const std::function<void()>& progress, const std::function<bool()>& wanted) {
         Outcome outcome;
         answer_.clear();
         received_ = 0;
         progress_ = &progress;
+        wanted_ = &wanted;
+        unwanted_ = false;
+        answer_until_ = {};
+        headers_are_there_ = false;
+        longest_answer_ = target.patience;
         // Without a word from the server a large body would wait a second for one.
         headers_.reset(curl_slist_append(nullptr, "Expect:"));
         for (const std::span<const std::string> some : {std::span<const std::string>(target.headers), message.headers})
@@ -114,7 +123,9 @@ class HttpSink::Connection {
         problem_[0] = '\0';
         const CURLcode result = curl_easy_perform(handle_.get());
         curl_easy_getinfo(handle_.get(), CURLINFO_RESPONSE_CODE, &outcome.status);
-        outcome.answered = result == CURLE_OK || (received_ > kLongestAnswer && outcome.status > 0);
+        outcome.unwanted = unwanted_;
+        // Of an answer that does not end the status counts, which stands at its beginning.
+        outcome.answered = result == CURLE_OK || ((received_ > kLongestAnswer || (answer_is_overdue() && headers_are_there_)) && outcome.status >= 200);
         // A proxy that does not let the request through to the server.
         long of_proxy = 0;
         if (outcome.status == 0) curl_easy_getinfo(handle_.get(), CURLINFO_HTTP_CONNECTCODE, &of_proxy);
@@ -126,7 +137,10 @@ class HttpSink::Connection {
         curl_off_t seconds = 0;
         curl_easy_getinfo(handle_.get(), CURLINFO_RETRY_AFTER, &seconds);
         outcome.retry_after = std::min(std::chrono::seconds(seconds), kLongestRetryAfter);
-        outcome.reason = problem_[0] == '\0' ? curl_easy_strerror(result) : problem_;
+        outcome.reason = result == CURLE_ABORTED_BY_CALLBACK && answer_is_overdue()
+                             ? "its answer is not complete after " + std::to_string(longest_answer_.count()) + " s"
+                         : problem_[0] == '\0' ? curl_easy_strerror(result)
+                                               : problem_;
         outcome.answer = answer_;
         return outcome;
     }
@@ -158,9 +172,23 @@ class HttpSink::Connection {
         return connection->received_ > kLongestAnswer ? 0 : count;
     }
 
+    static std::size_t note_answer(const char* line, std::size_t, std::size_t count, void* self) {
+        auto* connection = static_cast<Connection*>(self);
+        connection->headers_are_there_ = std::string_view(line, count) == "\r\n";
+        if (connection->answer_until_ == std::chrono::steady_clock::time_point{})
+            connection->answer_until_ = std::chrono::steady_clock::now() + connection->longest_answer_;
+        return count;
+    }
+
     static int tell(void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
-        (*static_cast<Connection*>(self)->progress_)();
-        return 0;
+        auto* connection = static_cast<Connection*>(self);
+        (*connection->progress_)();
+        connection->unwanted_ = !(*connection->wanted_)();
+        return connection->unwanted_ || connection->answer_is_overdue() ? 1 : 0;
+    }
+
+    bool answer_is_overdue() const {
+        return answer_until_ != std::chrono::steady_clock::time_point{} && std::chrono::steady_clock::now() >= answer_until_;
     }
 
     std::unique_ptr<CURL, Cleanup> handle_;
@@ -169,6 +197,12 @@ class HttpSink::Connection {
     std::string answer_;
     std::size_t received_ = 0;
     const std::function<void()>* progress_ = nullptr;
+    const std::function<bool()>* wanted_ = nullptr;
+    bool unwanted_ = false;
+    bool headers_are_there_ = false;
+    // Counted from its first line: how long a server may work on it before is the timeout's affair.
+    std::chrono::seconds longest_answer_{};
+    std::chrono::steady_clock::time_point answer_until_;   // the epoch: it has not begun
 };
 
 HttpSink::HttpSink(HttpTarget target) : target_(std::move(target)), shown_(shown_url(target_.url)), delay_(std::random_device{}()) {
@@ -195,7 +229,8 @@ bool HttpSink::post(const HttpMessage& message, const std::function<void()>& pro
         progress();
         if (!wanted()) return false;
         const auto began = std::chrono::steady_clock::now();
-        const Outcome outcome = connection_->request(target_, message, progress);
+        const Outcome outcome = connection_->request(target_, message, progress, wanted);
+        if (outcome.unwanted && !outcome.answered) return false;
         const HttpVerdict verdict = outcome.answered ? verdict_of(outcome.status) : HttpVerdict::TryAgain;
         if (verdict == HttpVerdict::Done) return true;
         if (verdict != HttpVerdict::TryAgain || outcome.lasting) refuse(message, outcome);

@@ -34,7 +34,7 @@ struct HttpMessage {
 //
 // A message that the server cannot take now (408, 425, 429, 5xx), that it does not answer, or that does not reach it, is sent again: after RetryDelay, and
 // not before a Retry-After has passed (of which five minutes are waited for). So the server may get a message several times, also one that it
-// answered.
+// answered. An answer that is not complete after the patience counts by its status, or, where not even its headers are there, as none.
 //
 // Owns the connection. Thread: one. Blocks: on the network, no longer than patience, timeout and what Retry-After asks for; `progress` is told meanwhile.
 // Errors: Error with SinkUnavailable when patience is over; ConfigError for a URL or a file of authorities that cannot be used, a certificate that does
@@ -47,7 +47,8 @@ class HttpSink {
     HttpSink(const HttpSink&) = delete;
     HttpSink& operator=(const HttpSink&) = delete;
 
-    // Returns true when the server has taken it; false when it is given up because `wanted`, asked before each request and during pauses, says so.
+    // Returns true when the server has taken it; false when it is given up because `wanted`, asked before each request, while it lasts and during
+    // pauses, says so.
     bool post(const HttpMessage& message, const std::function<void()>& progress, const std::function<bool()>& wanted);
 
   private:

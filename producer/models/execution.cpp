@@ -25,6 +25,8 @@ struct KnownType {
     at::ScalarType type;
 };
 
+constexpr std::string_view kOfTorchScript = "in the TorchScript interpreter";
+
 constexpr std::array<KnownType, 10> kTypes{{{kFloat32, at::kFloat}, {kBFloat16, at::kBFloat16}, {kFloat16, at::kHalf}, {kFloat64, at::kDouble},
                                             {kInt64, at::kLong}, {kInt32, at::kInt}, {kInt16, at::kShort}, {kInt8, at::kChar},
                                             {kUInt8, at::kByte}, {kBool, at::kBool}}};
@@ -122,6 +124,19 @@ std::string first_line(const std::string& text) {
     return text.substr(begin, text.find('\n', begin) - begin);
 }
 
+std::string cause_in(const std::string& text) {
+    if (text.find(kOfTorchScript) == std::string::npos) return first_line(text);
+    // Behind its heads come lines of code, all indented, then what went wrong, and perhaps where in LibTorch.
+    for (std::size_t begin = 0; begin < text.size();) {
+        const std::size_t end = std::min(text.find('\n', begin), text.size());
+        const std::string line = text.substr(begin, end - begin);
+        const bool is_head = line.find(kOfTorchScript) != std::string::npos || line.starts_with("Traceback of TorchScript");
+        if (!line.empty() && line.front() != ' ' && !is_head) return line;
+        begin = end + 1;
+    }
+    return first_line(text);
+}
+
 Execution::Execution(const ModelOptions& options) : options_(options) {
     check_options(options);
     device_ = choose_device(options);
@@ -166,32 +181,36 @@ void Execution::rethrow_as_error() const {
     } catch (const Error&) {
         throw;
     } catch (const c10::Error& error) {
-        fail(what, first_line(error.what_without_backtrace()));
+        fail(what, error.what_without_backtrace());
     } catch (const std::bad_alloc&) {
         throw Error(ExitCode::System, what + " does not fit in this machine's memory",
                     "Use a smaller --batch");
     } catch (const std::exception& error) {  // compiled models keep no types
-        fail(what, first_line(error.what()));
+        fail(what, error.what());
     }
 }
 
-void Execution::fail(const std::string& what, const std::string& text) const {
+void Execution::fail(const std::string& what, const std::string& whole_text) const {
+    const std::string text = cause_in(whole_text);
 #ifdef OFFRAMP_TORCH_HAS_CUDA
     std::size_t free_bytes = 0;
     std::size_t total_bytes = 0;
     if (on_cuda() && device_is_broken(free_bytes, total_bytes))
         throw Error(ExitCode::DeviceBroken, what + " failed and its GPU's context is lost: " + text,
                     "Start again; if it recurs, look for Xid lines in the kernel's log");
-    if (on_cuda() && text.find("out of memory") != std::string::npos)
+    if (on_cuda() && whole_text.find("out of memory") != std::string::npos)
         throw Error(ExitCode::DeviceOutOfMemory,
-                    what + " does not fit on the GPU: needed " + amount_asked_for(text) + " more, free " +
+                    what + " does not fit on the GPU: needed " + amount_asked_for(whole_text) + " more, free " +
                         gibibytes(free_bytes) + " of " + gibibytes(total_bytes),
                     "Use a smaller --batch, --image-size or fewer outputs in flight, --precision bf16, "
                     "or a GPU with more memory");
 #endif
-    if (text.find("can't allocate memory") != std::string::npos)
+    if (whole_text.find("can't allocate memory") != std::string::npos)
         throw Error(ExitCode::System, what + " does not fit in this machine's memory: " + text,
                     "Use a smaller --batch or --image-size");
+    if (whole_text.find(kOfTorchScript) != std::string::npos)
+        throw Error(ExitCode::BadInput, what + " failed in its own code: " + text,
+                    "Mend the model, or give it input that it takes (--image-size, --batch)");
     throw Error(ExitCode::Internal, what + " failed in LibTorch " TORCH_VERSION ": " + text);
 }
 

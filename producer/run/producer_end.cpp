@@ -4,6 +4,7 @@
 
 #include "common/base/clock.hpp"
 #include "common/base/log.hpp"
+#include "common/base/scarcity.hpp"
 #include "producer/run/producer_run.hpp"
 
 namespace offramp {
@@ -69,9 +70,9 @@ void ProducerRun::fail(std::exception_ptr error) {
 void ProducerRun::note(std::exception_ptr error) {
     const std::lock_guard lock(mutex_);
     if (first_error_) return;
-    first_error_ = error;
+    first_error_ = with_limits_named(error);
     try {
-        std::rethrow_exception(error);
+        std::rethrow_exception(first_error_);
     } catch (const std::exception& problem) {
         failure_ = problem.what();
     } catch (...) {

@@ -57,6 +57,18 @@ class Thing(torch.nn.Module):
         return torch.stack((-nine, nine), 1)
 
 
+class Raising(torch.nn.Module):
+    def forward(self, x):
+        if x.numel() > 0:
+            raise ValueError("boom at this picture")
+        return x.mean([1, 2, 3]).reshape(-1, 1)
+
+
+class Hungry(torch.nn.Module):
+    def forward(self, x):
+        return torch.zeros([x.size(0), 1 << 47]) + x.mean()
+
+
 class Keeping(torch.nn.Module):
     '''Its output is its own buffer: whole, as a view, and twice.'''
 
@@ -119,6 +131,15 @@ class TorchScript(unittest.TestCase):
 
     def test_a_network_without_forward(self):
         self.refused("without.pt' has no forward", model=self.saved(self.networks.NoForward(), "without.pt"))
+
+    def test_a_network_that_raises_is_told_with_what_it_says(self):
+        self.refused("with batch 2 failed in its own code", "boom at this picture", model=self.saved(self.networks.Raising(), "raising.pt"))
+
+    def test_a_network_that_takes_too_much_memory(self):
+        model = self.saved(self.networks.Hungry(), "hungry.pt")
+        code, said, _ = self.run_of(model, "--processor", "none", "--batch", "2")
+        self.assertEqual(code, 71 if DEVICE == "cpu" else 81, said)
+        self.assertIn("does not fit in this machine's memory" if DEVICE == "cpu" else "does not fit on the GPU", said)
 
     def test_an_output_whose_type_changes(self):
         self.refused("of type Half", "where the first batch's was output float32", model=self.saved(self.networks.Changing(), "changing.pt"))

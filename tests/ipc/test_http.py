@@ -102,6 +102,20 @@ class Http(unittest.TestCase):
                 if fault.endswith("later"):
                     self.assertGreaterEqual(min(again), 1, "sooner than the server asked for")
 
+    def test_an_answer_that_does_not_end_counts_by_its_status(self):
+        with Receiver(lambda number, _: "drip" if number in (5, 30) else "") as receiver:
+            self.run_to_the_end(receiver, "--http-patience-seconds", "1")
+            self.assert_all_arrived(receiver)
+            self.assertEqual(receiver.requests, 96)
+
+    def test_an_answer_whose_headers_do_not_end_is_none(self):
+        with Receiver(lambda number, _: "drip headers") as receiver, RealRun(*HTTP, "--http-url", receiver.url, "--http-patience-seconds", "1") as run:
+            run.start_producer()
+            consumer = run.start_consumer()
+            self.assertEqual(run.wait(consumer), 75, run.logs())
+            self.assertIn("its answer is not complete after 1 s", run.logs())
+            kill(run.producer)
+
     def test_a_server_that_an_authority_of_ones_own_vouches_for(self):
         folder = tempfile.mkdtemp(prefix="offramp-http-")
         self.addCleanup(shutil.rmtree, folder)

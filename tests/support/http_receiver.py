@@ -15,6 +15,8 @@ import urllib.parse
 
 # What may become of a request, beside being answered.
 FAULTS = ("500", "503 later", "429 later", "408", "dropped", "cut", "answer lost", "hang")
+# Answers that come byte by byte, and never end while the receiver is there.
+DRIPPING = ("drip", "drip headers")
 
 
 def make_certificate(folder):
@@ -103,6 +105,8 @@ def _handler_of(receiver):
             if fault == "hang":
                 receiver.over.wait()
                 return self.hang_up()
+            if fault in DRIPPING:
+                return self.drip(fault, body)
             if fault in ("", "cut", "answer lost"):
                 receiver.take(self.headers, body)
             if fault == "answer lost":
@@ -118,6 +122,14 @@ def _handler_of(receiver):
                 self.send_header("Retry-After", "1")
             self.end_headers()
             self.wfile.write(text)
+
+        def drip(self, fault, body):
+            if fault == "drip":
+                receiver.take(self.headers, body)
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n" + (b"\r\n" if fault == "drip" else b"Slow: "))
+            while not receiver.over.wait(0.05):
+                self.wfile.write(b"x")
+            self.hang_up()
 
         def hang_up(self):
             self.close_connection = True

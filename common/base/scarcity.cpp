@@ -1,0 +1,44 @@
+#include "common/base/scarcity.hpp"
+
+#include <future>
+#include <new>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "common/base/error.hpp"
+
+namespace offramp {
+
+std::exception_ptr with_limits_named(std::exception_ptr error) {
+    try {
+        std::rethrow_exception(error);
+    } catch (const std::system_error& problem) {
+        if (problem.code() != std::errc::resource_unavailable_try_again) return error;
+        return std::make_exception_ptr(Error(ExitCode::System, "the system gives no further thread (" + std::string(problem.what()) + ")",
+                                             "Raise the limit of processes (ulimit -u), of the container or unit (pids.max, TasksMax=), or of memory (ulimit -v)"));
+    } catch (const std::bad_alloc&) {
+        return std::make_exception_ptr(Error(ExitCode::System, "the system gives no further memory",
+                                             "Raise the limit (ulimit -v, memory.max of a container), or use less: a smaller --batch, fewer --slabs or --decode-workers"));
+    } catch (...) {
+        return error;
+    }
+}
+
+void require_threads(unsigned count) {
+    std::promise<void> over;
+    const std::shared_future<void> wait = over.get_future().share();
+    std::vector<std::thread> threads;
+    std::exception_ptr problem;
+    try {
+        for (unsigned number = 0; number < count; ++number) threads.emplace_back([wait] { wait.wait(); });
+    } catch (...) {
+        problem = std::current_exception();
+    }
+    over.set_value();
+    for (std::thread& thread : threads) thread.join();
+    if (problem) std::rethrow_exception(with_limits_named(problem));
+}
+
+}  // namespace offramp

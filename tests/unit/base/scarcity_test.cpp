@@ -1,0 +1,67 @@
+#include "common/base/scarcity.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <new>
+#include <stdexcept>
+#include <system_error>
+
+#include "common/base/error.hpp"
+
+namespace offramp {
+namespace {
+
+std::string told(std::exception_ptr error, ExitCode code) {
+    try {
+        std::rethrow_exception(with_limits_named(std::move(error)));
+    } catch (const Error& named) {
+        EXPECT_EQ(named.exit_code(), code);
+        return named.what();
+    } catch (const std::exception& other) {
+        return other.what();
+    }
+}
+
+TEST(Scarcity, WantOfAThreadAndOfMemoryNameTheLimitsToRaise) {
+    const std::system_error no_thread(std::make_error_code(std::errc::resource_unavailable_try_again));
+    EXPECT_THAT(told(std::make_exception_ptr(no_thread), ExitCode::System), ::testing::AllOf(::testing::HasSubstr("thread"), ::testing::HasSubstr("ulimit -u")));
+    EXPECT_THAT(told(std::make_exception_ptr(std::bad_alloc()), ExitCode::System), ::testing::HasSubstr("memory"));
+}
+
+TEST(Scarcity, AnythingElseStaysWhatItIs) {
+    EXPECT_EQ(told(std::make_exception_ptr(std::runtime_error("on fire")), ExitCode::System), "on fire");
+    EXPECT_EQ(told(std::make_exception_ptr(Error(ExitCode::NoInput, "gone")), ExitCode::NoInput), "gone");
+    const std::system_error other(std::make_error_code(std::errc::permission_denied), "x");
+    EXPECT_EQ(told(std::make_exception_ptr(other), ExitCode::System), other.what());
+}
+
+// Each thread's stack takes room in the address space.
+TEST(ScarcityDeathTest, ThreadsThatCannotBeStartedAreAnErrorAndNoneIsLeft) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "sanitizers take all of the address space";
+#endif
+    const auto start = [] {
+        std::size_t pages = 0;
+        std::ifstream("/proc/self/statm") >> pages;
+        const rlim_t room = pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + (rlim_t{64} << 20);
+        const rlimit limit{room, room};
+        ::setrlimit(RLIMIT_AS, &limit);
+        try {
+            require_threads(1000);
+        } catch (const Error& problem) {
+            std::fprintf(stderr, "%s", problem.what());
+            ::_exit(to_int(problem.exit_code()));
+        }
+        ::_exit(0);
+    };
+    EXPECT_EXIT(start(), ::testing::ExitedWithCode(71), "ulimit -v");
+    require_threads(3);
+}
+
+}  // namespace
+}  // namespace offramp
