@@ -8,6 +8,7 @@
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
+#include "common/base/scarcity.hpp"
 #include "common/base/share_folder.hpp"
 #include "common/base/trace_recording.hpp"
 #include "common/config/run_config.hpp"
@@ -62,7 +63,9 @@ int run(int argc, char** argv) {
     if (!parsed->trace_dir.empty()) start_recording(parsed->trace_dir, "producer", parsed->rung);
     raise_descriptor_limit();   // each consumer takes three
     const EndSignals signals;
-    const ExitCode code = ProducerRun(resolve(*parsed), signals, began_ns).execute();
+    const RunConfig config = resolve(*parsed);
+    if (config.weights.empty() && !config.random_weights && config.model != "copy" && !is_model_file(config.model)) throw no_weights(config.model);
+    const ExitCode code = ProducerRun(config, signals, began_ns).execute();
     failpoint("run.swept");
     save_recording();
     return to_int(code);
@@ -80,7 +83,11 @@ int main(int argc, char** argv) {
             spdlog::critical("{}", text);
     };
     try {
-        return offramp::run(argc, argv);
+        try {
+            return offramp::run(argc, argv);
+        } catch (...) {
+            std::rethrow_exception(offramp::with_limits_named(std::current_exception()));
+        }
     } catch (const offramp::Error& problem) {
         say(problem.what());
         return offramp::to_int(problem.exit_code());

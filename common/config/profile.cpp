@@ -19,6 +19,7 @@ void apply_article(RunConfig& config) {
     config.batches = 110;
     config.warmup_batches = 10;
     config.model = "deeplabv3-resnet50";
+    config.random_weights = true;
     config.memory_format = "contiguous";
     config.processor = "write";
     config.write_path = "/dev/null";

@@ -21,6 +21,7 @@ using Json = nlohmann::json;
 
 constexpr std::size_t kLengthBytes = 8;
 constexpr std::string_view kMetadata = "__metadata__";
+constexpr std::string_view kZip = "PK\x03\x04";
 constexpr std::size_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
 
 // Bytes of an element by the format's word; 0 for an unknown one.
@@ -173,6 +174,12 @@ void SafetensorsFile::map_file() {
 }
 
 void SafetensorsFile::read_header() {
+    if (std::memcmp(file_.data(), kZip.data(), kZip.size()) == 0)
+        refuse(Subject{path_, what_,
+                       "Convert a state dict: python3 -c \"import torch, safetensors.torch as s; s.save_file({k: v.contiguous() for k, v in "
+                       "torch.load('" + path_ + "', map_location='cpu').items()}, 'weights.safetensors')\"; ./launch/offramp export --weights takes it as "
+                       "it is. A whole model is given as --model FILE.pt or FILE.pt2"},
+               "it is a ZIP archive, as torch.save writes it (.pth, .pt, .bin)");
     std::uint64_t length = 0;  // x86-64 and arm64 Linux are little-endian, as the format
     std::memcpy(&length, file_.data(), kLengthBytes);
     if (length > kMaxHeaderBytes || length > file_.size() - kLengthBytes)

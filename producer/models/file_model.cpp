@@ -5,12 +5,12 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <set>
 #include <utility>
 
 #include "common/base/error.hpp"
+#include "producer/models/output_names.hpp"
 
 namespace offramp {
 namespace {
@@ -29,13 +29,6 @@ std::string shape_of(const at::Tensor& tensor) {
     std::string text;
     for (const std::int64_t extent : tensor.sizes()) text += (text.empty() ? "" : ", ") + std::to_string(extent);
     return "[" + text + "]";
-}
-
-// Consumers name files after outputs.
-std::string plain_name(std::string name) {
-    for (char& c : name)
-        if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '_' && c != '-') c = '_';
-    return name.substr(0, kMaxTensorName);
 }
 
 bool laid_out_as(const at::Tensor& tensor, const TensorSpec& spec) {
@@ -192,11 +185,11 @@ class FileModel final : public Model {
             throw ConfigError(notes().file + " names " + std::to_string(notes().outputs.size()) + " outputs, and " + file_ + " gives " +
                                   std::to_string(made.size()),
                               "Name each of them, in their order, or leave 'outputs' out", ExitCode::Config);
-        for (std::size_t i = 0; i < made.size(); ++i)
-            outputs_.push_back(stated(made[i].tensor, plain_name(notes().outputs.empty() ? made[i].name : notes().outputs[i])));
-        for (std::size_t i = 0; i < outputs_.size(); ++i)
-            for (std::size_t j = 0; j < i; ++j)
-                if (outputs_[i].name == outputs_[j].name) outputs_[i].name = plain_name(outputs_[i].name.substr(0, 55)) + "-" + std::to_string(i);
+        std::vector<std::string> names = notes().outputs;
+        if (names.empty())
+            for (const FileNetwork::Output& output : made) names.push_back(output.name);
+        names = distinct_output_names(std::move(names));
+        for (std::size_t i = 0; i < made.size(); ++i) outputs_.push_back(stated(made[i].tensor, names[i]));
     }
 
     TensorSpec stated(const at::Tensor& tensor, const std::string& name) const {

@@ -8,6 +8,7 @@
 
 #include "common/base/error.hpp"
 #include "common/safetensors/safetensors_file.hpp"
+#include "producer/models/wrapped_names.hpp"
 
 namespace offramp {
 namespace {
@@ -37,8 +38,9 @@ std::string model_of(const SafetensorsFile& file) {
         throw ConfigError("--model '" + file.path() + "' says that its architecture is '" + note->second + "', which is no model with weights",
                           "Name the model (--list) and give the file as its --weights", ExitCode::BadInput);
     }
+    const std::string wrapper = wrapper_of(file.tensors());
     for (const Clue& clue : kClues)
-        if (file.find(clue.tensor) != nullptr) return clue.model;
+        if (file.find(wrapper + clue.tensor) != nullptr) return clue.model;
     throw ConfigError("--model '" + file.path() + "' does not say which model its weights are of, and its tensors are not those of any",
                       "Name the model and give the file as its --weights, or write it with metadata={\"architecture\": NAME}",
                       ExitCode::BadInput);
@@ -72,6 +74,13 @@ ModelChoice choose_model(const std::string& model, const std::string& weights, c
     if (!weights.empty()) return {.name = model, .weights = weights};
     const std::string own = shipped + "/" + model + std::string(kExtension);
     return {.name = model, .weights = std::filesystem::exists(own, failure) ? own : ""};
+}
+
+ConfigError no_weights(const std::string& model) {
+    return ConfigError(
+            "the model '" + model + "' is shipped without weights, and none were given",
+            "Give them with --weights FILE.safetensors, or run a model that has them: `--model cutout`, which is shipped with its own, or a .pt2 that "
+            "./launch/offramp export made of a network and its weights. For measuring: --random-weights, whose outputs mean nothing");
 }
 
 }  // namespace offramp

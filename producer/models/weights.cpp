@@ -9,6 +9,7 @@
 
 #include "common/base/error.hpp"
 #include "common/safetensors/safetensors_file.hpp"
+#include "producer/models/wrapped_names.hpp"
 
 namespace offramp {
 namespace {
@@ -87,12 +88,13 @@ class Complaints {
 Weights read(const std::string& path, std::span<const TensorDemand> demands,
              const std::function<bool(std::string_view)>& is_ignored) {
     const SafetensorsFile file(path);
+    const std::string wrapper = wrapper_of(file.tensors());
     Weights weights;
     Complaints missing;
     Complaints wrong;
     Complaints unexpected;
     for (const TensorDemand& demand : demands) {
-        const StoredTensor* const stored = file.find(demand.name);
+        const StoredTensor* const stored = file.find(wrapper + demand.name);
         if (stored == nullptr) {
             missing.add("'" + demand.name + "' " + describe(demand));
             continue;
@@ -104,10 +106,11 @@ Weights read(const std::string& path, std::span<const TensorDemand> demands,
         else
             weights.emplace(demand.name, copy_of(*stored, *type));
     }
-    for (const auto& [name, stored] : file.tensors()) {
+    for (const auto& [whole_name, stored] : file.tensors()) {
+        const std::string_view name = std::string_view(whole_name).substr(wrapper.size());
         const bool wanted =
             std::ranges::any_of(demands, [&](const TensorDemand& demand) { return demand.name == name; });
-        if (!wanted && !is_ignored(name)) unexpected.add("'" + name + "' " + offramp::describe(stored));
+        if (!wanted && !is_ignored(name)) unexpected.add("'" + whole_name + "' " + offramp::describe(stored));
     }
     if (missing.count() + wrong.count() + unexpected.count() == 0) return weights;
     std::string text = "the weights '" + path + "' do not fit the model";

@@ -94,7 +94,7 @@ class Sizes:
         return self.of(full, "fp32", "fp32")
 
     def deeplab(self, precision, **more):
-        return {"model": "deeplabv3-resnet50", "batch": self.batch, "image-size": self.side, **self.slabs,
+        return {"model": "deeplabv3-resnet50", "random-weights": True, "batch": self.batch, "image-size": self.side, **self.slabs,
                 "precision": self.precision(precision), **{name.replace("_", "-"): value for name, value in more.items()}}
 
     def deeplab_peer(self, name, rung, precision, way, reader="read-all", readers=8):

@@ -81,7 +81,7 @@ def small_batch_rows(sizes):
                             peer, readers=sizes.readers(readers), flags={**peer.flags, "readers": sizes.readers(readers), "slabs": 4})),
                         targets, 64, raw_bytes=262144))
     batch = 4 if sizes.small else 64
-    flags = {"model": "encoder", "batch": batch, "precision": sizes.precision("bf16"), "memory-format": "contiguous",
+    flags = {"model": "encoder", "random-weights": True, "batch": batch, "precision": sizes.precision("bf16"), "memory-format": "contiguous",
              "synthetic-on": "device", "processor": "checksum"}
     peers = [article(name, sizes.readers(4), {"rung": rung, "model": "encoder", "batch": batch, "slabs": 4 if sizes.small else 128,
                                               "precision": sizes.precision("bf16"), "input": "device", "reader": "read-all"})

@@ -122,8 +122,19 @@ class Launcher(unittest.TestCase):
             self.assertTrue(told.endswith(f"\nofframp: {failure}\n"), told)
             self.assertEqual(1, told.count("no GPU is used"), told)
 
+    def test_a_model_without_weights_is_refused_unless_random_ones_are_asked_for(self):
+        flags = ("--device", "cpu", "--model", "encoder", "--source", "synthetic", "--batches", "2", "--batch", "2", "--consumers", "1", "--processor", "none")
+        with LaunchedRun(*flags) as run:
+            self.assertEqual(run.start().wait(), 64, run.said())
+            for said in ("'encoder' is shipped without weights", "--weights FILE.safetensors", "export", "--random-weights"):
+                self.assertIn(said, run.said())
+        with LaunchedRun(*flags, "--random-weights") as run:
+            self.assertEqual(run.start().wait(), 0, run.said())
+            self.assertTrue(run.summary()["random_weights"])
+            self.assertIn("RANDOM WEIGHTS", run.said())
+
     def test_unreadable_images_are_skipped_and_listed(self):
-        with tempfile.TemporaryDirectory() as name, LaunchedRun("--input", name, "--device", "cpu", "--image-size", "64", "--batch", "2", "--max-errors", "100%",
+        with tempfile.TemporaryDirectory() as name, LaunchedRun("--input", name, "--device", "cpu", "--image-size", "64", "--batch", "2",
                                                                 "--consumers", "1") as run:
             folder = pathlib.Path(name)
             for index in range(3):
@@ -133,7 +144,9 @@ class Launcher(unittest.TestCase):
             (folder / "cut.jpg").write_bytes((folder / "good-0.jpg").read_bytes()[:400])
             Image.new("CMYK", (50, 50)).save(folder / "cmyk.jpg")
             Image.new("I;16", (50, 50)).save(folder / "deep.png")
-            self.assertEqual(run.start().wait(), 0, run.said())
+            self.assertEqual(run.start().wait(), 65, run.said())
+            self.assertIn("of 8 items could not be read, and --max-errors 10% allows 1: ", run.said())
+            self.assertEqual(run.start("--resume", "--max-errors", "100%").wait(), 0, run.said())
             summary = run.summary()
             self.assertEqual(summary["samples"]["skipped"], 5)
             self.assertEqual({pathlib.Path(item["origin"]).name for item in summary["skipped"]},

@@ -39,7 +39,7 @@ class Masks(unittest.TestCase):
 
     @classmethod
     def run_on_images(cls, consumers, *flags):
-        return LaunchedRun("--input", str(cls.images), "--model", "deeplabv3-resnet50", "--seed", "3", "--image-size", "64", "--batch", "2",
+        return LaunchedRun("--input", str(cls.images), "--model", "deeplabv3-resnet50", "--random-weights", "--seed", "3", "--image-size", "64", "--batch", "2",
                            "--slabs", "4", "--device", "cpu", "--consumers", str(consumers), *flags)
 
     @classmethod

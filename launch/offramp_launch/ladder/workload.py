@@ -6,7 +6,7 @@ from offramp_launch.arguments import count, take_values, without_values
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 # The article's; a flag without a value stands alone.
-EVERYWHERE = (("--model", "deeplabv3-resnet50"), ("--synthetic-on", "host"), ("--processor", "write"), ("--write-path", "/dev/null"),
+EVERYWHERE = (("--model", "deeplabv3-resnet50"), ("--random-weights", None), ("--synthetic-on", "host"), ("--processor", "write"), ("--write-path", "/dev/null"),
               ("--write-copy", None), ("--deterministic", None), ("--log-level", "warning"))
 ON_A_GPU = (("--batch", "64"), ("--image-size", "512"), ("--precision", "tf32"), ("--slabs", "8"), ("--consumers", "8"))
 WITHOUT_A_GPU = (("--batch", "2"), ("--image-size", "64"), ("--precision", "fp32"), ("--slabs", "4"), ("--consumers", "2"))

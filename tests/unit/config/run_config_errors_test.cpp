@@ -73,6 +73,7 @@ const BadValue kBadValues[] = {
     {"copy-bytes", "64XB", "KiB, MiB and GiB"},
     {"copy-bytes", "9000000000GiB", "1 to 1099511627776, or 0 for auto"},
     {"copy-bytes", "1025GiB", "1 to 1099511627776"},
+    {"random-weights", "yes", "true, false, 1, 0"},
     {"deterministic", "yes", "true, false, 1, 0"},
     {"device", "cuda:", "auto, cpu, cuda, or cuda:N"},
     {"device", "cuda:01", "cuda:N"},

@@ -70,6 +70,7 @@ TEST_F(Parsing, TheArticlesProfileIsTheArticlesExperiment) {
     expected.consumers = expected.slabs = expected.decode_workers = 8;
     expected.batch = 64;
     expected.image_size = 512;
+    expected.random_weights = true;
     expected.source = "synthetic";
     expected.synthetic_on = "host";
     expected.model = "deeplabv3-resnet50";

@@ -78,6 +78,20 @@ TEST_F(ModelFile, AFileWithoutANoteIsKnownByItsTensors) {
     }
 }
 
+TEST_F(ModelFile, ThePrefixOfAWrappedNetworkDoesNotHideWhichModelItIs) {
+    for (const char* wrapper : {"module.", "_orig_mod.", "model.", "module._orig_mod."}) {
+        const std::string file = write("b.safetensors", wrapper + std::string("encoder.0.weight"));
+        EXPECT_EQ(choose_model(file, "", folder_), (ModelChoice{"cutout", file})) << wrapper;
+    }
+}
+
+TEST_F(ModelFile, AModelWithoutWeightsIsToldWithEveryWayOut) {
+    const ConfigError refused = no_weights("encoder");
+    EXPECT_EQ(refused.exit_code(), ExitCode::Usage);
+    EXPECT_THAT(refused.what(), testing::AllOf(testing::HasSubstr("'encoder' is shipped without weights"), testing::HasSubstr("--weights FILE"),
+                                               testing::HasSubstr("export"), testing::HasSubstr("--random-weights")));
+}
+
 TEST_F(ModelFile, AFileWithAWholeModelIsTheModel) {
     for (const char* name : {"net.pt2", "net.pt"}) {
         const std::string file = folder_ + "/" + name;

@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "tests/unit/models/model_fixture.hpp"
 
@@ -79,6 +80,14 @@ TEST_F(EncoderWeights, TakesWhatFits) {
     const std::unique_ptr<Model> model = open_models().make(write());
     EXPECT_FALSE(model->random_weights());
     EXPECT_THAT(model->description(), HasSubstr("weights from " + path_));
+}
+
+TEST_F(EncoderWeights, TakesThoseOfAWrappedNetwork) {
+    const Json plain = std::exchange(tensors_, Json::object());
+    for (const auto& [name, tensor] : plain.items()) tensors_["module." + name] = tensor;
+    EXPECT_NO_THROW((void)open_models().make(write()));
+    tensors_["another"] = plain.begin().value();
+    EXPECT_THAT(complaint(), HasSubstr("'position' F32 [128, 256]")) << "not all names have it";
 }
 
 TEST_F(EncoderWeights, ConvertsOtherFloats) {

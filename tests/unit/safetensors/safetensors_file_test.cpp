@@ -52,6 +52,18 @@ TEST_F(WeightFile, ReadsWhatTheHeaderSays) {
     EXPECT_EQ(file.metadata().at("by"), "hand");
 }
 
+TEST_F(WeightFile, TellsWhatTorchSaveWroteAndHowToConvertIt) {
+    write_bytes("PK\x03\x04" + std::string(100, 'x'));
+    try {
+        const SafetensorsFile file(path_);
+        FAIL() << "a ZIP archive was read";
+    } catch (const ConfigError& error) {
+        EXPECT_EQ(error.exit_code(), ExitCode::BadInput);
+        EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("it is a ZIP archive, as torch.save writes it"), HasSubstr("torch.load('" + path_ + "'"),
+                                                 HasSubstr("export --weights")));
+    }
+}
+
 TEST_F(WeightFile, TellsAbsentFile) {
     try {
         const SafetensorsFile file("/nowhere/weights.safetensors");
