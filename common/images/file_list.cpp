@@ -7,6 +7,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -19,46 +21,54 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kWanted =
-    "Give --input a folder of .jpg or .png files, a text file with one path a line, or one image";
+constexpr const char* kWanted = "Give --input a folder of pictures (.jpg, .png, .webp), a text file with one path a line, or one picture";
 
 [[noreturn]] void no_input(const std::string& input, const std::string& why,
                            const std::string& hint = kWanted) {
     throw ConfigError("--input '" + printable(input) + "': " + why, hint, ExitCode::NoInput);
 }
 
-// Walks a folder. Keeps the folders that it is in, so that a link back to one of them ends there.
+// Walks a folder, and each folder below it once: links may lead back, or to one folder by a million ways. What the tree itself has comes
+// before what links lead to, and these come in the order of their names, so that a folder's name does not depend on how the disk lists it.
 class FolderWalk {
   public:
-    explicit FolderWalk(std::string root) : root_(std::move(root)) {}
+    FolderWalk(std::string root, const StillWanted& still_wanted) : root_(std::move(root)), still_wanted_(still_wanted) {}
 
-    void walk(const fs::path& folder, const std::string& name) {
-        struct stat status {};
-        if (::stat(folder.c_str(), &status) != 0) return list_failed(name, errno);
-        const std::pair<dev_t, ino_t> identity{status.st_dev, status.st_ino};
-        if (std::find(inside_.begin(), inside_.end(), identity) != inside_.end()) return;
-        std::error_code error;
-        fs::directory_iterator entry(folder, error);
-        if (error) return list_failed(name, error.value());
-        inside_.push_back(identity);
-        for (; entry != fs::directory_iterator(); entry.increment(error)) {
-            take(*entry, name);
-            if (error) break;
+    void walk_all() {
+        walk(root_, "");
+        while (!links_.empty()) {
+            const auto link = links_.extract(links_.begin());
+            walk(link.mapped(), link.key());
         }
-        if (error) list_failed(name, error.value());
-        inside_.pop_back();
     }
 
     std::vector<std::string> names;
     std::size_t other_files = 0;
 
   private:
+    void walk(const fs::path& folder, const std::string& name) {
+        if (still_wanted_) still_wanted_();
+        struct stat status {};
+        if (::stat(folder.c_str(), &status) != 0) return list_failed(name, errno);
+        if (!visited_.emplace(status.st_dev, status.st_ino).second) return;
+        std::error_code error;
+        fs::directory_iterator entry(folder, error);
+        if (error) return list_failed(name, error.value());
+        for (; entry != fs::directory_iterator(); entry.increment(error)) {
+            take(*entry, name);
+            if (error) break;
+        }
+        if (error) list_failed(name, error.value());
+    }
+
     void take(const fs::directory_entry& entry, const std::string& parent) {
         const std::string file = entry.path().filename().string();
         if (file.front() == '.') return;
         const std::string name = parent.empty() ? file : parent + "/" + file;
         std::error_code error;
-        if (entry.is_directory(error))
+        if (entry.is_directory(error) && entry.is_symlink(error))
+            links_.emplace(name, entry.path());
+        else if (entry.is_directory(error))
             walk(entry.path(), name);
         else if (has_image_extension(file))
             names.push_back(name);
@@ -72,16 +82,18 @@ class FolderWalk {
     }
 
     std::string root_;
-    std::vector<std::pair<dev_t, ino_t>> inside_;
+    const StillWanted& still_wanted_;
+    std::set<std::pair<dev_t, ino_t>> visited_;
+    std::map<std::string, fs::path> links_;   // to folders, which are looked at when the tree is done
 };
 
-FileList list_folder(const std::string& input) {
-    FolderWalk walk(input);
-    walk.walk(input, "");
+FileList list_folder(const std::string& input, const StillWanted& still_wanted) {
+    FolderWalk walk(input, still_wanted);
+    walk.walk_all();
     if (walk.names.empty())
         no_input(input, "no image file in this folder (" + std::to_string(walk.other_files) + " other files)",
-                 "Files with .jpg, .jpeg, .png in their names are taken, also from folders below; hidden "
-                 "ones are not");
+                 "Files called .jpg, .jpeg, .png, .webp (and .bmp, .gif, .tif, .tiff, which are told as unreadable) are taken, also from folders below; "
+                 "hidden ones are not");
     std::sort(walk.names.begin(), walk.names.end());
     return {.description = std::to_string(walk.names.size()) + " files under " + printable(input),
             .root = input,
@@ -142,13 +154,13 @@ std::vector<std::string> FileList::key_names() const {
     return shown;
 }
 
-FileList list_image_files(const std::string& input) {
+FileList list_image_files(const std::string& input, const StillWanted& still_wanted) {
     if (input.empty()) no_input(input, "the source images needs an input and none is given");
     std::error_code error;
     const fs::file_status status = fs::status(input, error);
     if (status.type() == fs::file_type::not_found) no_input(input, "no such file or folder");
     if (error) no_input(input, "cannot be looked at: " + error.message());
-    if (fs::is_directory(status)) return list_folder(input);
+    if (fs::is_directory(status)) return list_folder(input, still_wanted);
 
     std::ifstream file(input, std::ios::binary);
     if (!file) no_input(input, std::string("cannot be opened: ") + std::strerror(errno));

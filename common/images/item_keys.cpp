@@ -7,9 +7,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
+#include "common/base/cut_text.hpp"
 #include "common/base/reserved_prefix.hpp"
 #include "common/base/utf8.hpp"
 #include "common/protocol/slab_header.hpp"
@@ -36,21 +34,6 @@ std::size_t image_extension_bytes(std::string_view name) {
                : extension.size();
 }
 
-std::string cut(const std::string& text, std::size_t limit) {
-    if (text.size() <= limit) return text;
-    std::array<char, 18> hash{};
-    std::snprintf(hash.data(), hash.size(), "-%016llx",
-                  static_cast<unsigned long long>(XXH3_64bits(text.data(), text.size())));
-    const std::size_t room = limit - (hash.size() - 1);
-    std::size_t kept = 0;
-    while (true) {  // whole characters only
-        const std::size_t bytes = utf8_character_bytes(std::string_view(text).substr(kept));
-        if (kept + bytes > room) break;
-        kept += bytes;
-    }
-    return text.substr(0, kept) + hash.data();
-}
-
 std::string clean_part(std::string_view part) {
     std::string clean;
     for (std::size_t at = 0; at < part.size();) {
@@ -62,7 +45,7 @@ std::string clean_part(std::string_view part) {
         at += std::max<std::size_t>(bytes, 1);
     }
     if (clean.starts_with(kReservedPrefix)) clean.front() = '_';
-    return cut(clean, kLongestPart);
+    return cut_text(clean, kLongestPart);
 }
 
 std::string clean_key(std::string_view name) {
@@ -80,7 +63,33 @@ std::string clean_key(std::string_view name) {
     }
     std::string key;
     for (const std::string& part : parts) key += (key.empty() ? "" : "/") + part;
-    return key.empty() ? "item" : cut(key, kLongestKey);
+    return key.empty() ? "item" : cut_text(key, kLongestKey);
+}
+
+// Files of results that are called KEY.EXTENSION or KEY.OUTPUT.EXTENSION.
+constexpr std::array<std::string_view, 7> kResults{".png", ".jpg", ".jpeg", ".webp", ".npy", ".bin", ".safetensors"};
+
+// Calls `take` with every name that an item must not have: that of a result of it could be a folder which `key` lies in.
+template <typename Take>
+void for_each_name_in_the_way(std::string_view key, const Take& take) {
+    std::size_t begin = 0;
+    for (std::size_t end = key.find('/'); end != std::string_view::npos; begin = end + 1, end = key.find('/', begin)) {
+        const std::string_view folder = key.substr(0, end);
+        if (std::ranges::none_of(kResults, [&](std::string_view result) { return folder.ends_with(result); })) continue;
+        for (std::size_t dot = folder.find('.', begin + 1); dot != std::string_view::npos; dot = folder.find('.', dot + 1)) take(folder.substr(0, dot));
+    }
+}
+
+// An item whose results would be files where others' folders are gets a number. Few inputs have one: a.jpg beside a folder a.png.
+void keep_off_folders(std::vector<std::string>& keys, std::unordered_set<std::string>& taken) {
+    std::unordered_set<std::string> in_the_way;
+    for (const std::string& key : keys) for_each_name_in_the_way(key, [&](std::string_view name) { in_the_way.emplace(name); });
+    if (in_the_way.empty()) return;
+    for (std::string& key : keys) {
+        if (!in_the_way.contains(key)) continue;
+        const std::string met = key;
+        for (std::uint64_t number = 2; in_the_way.contains(key) || !taken.insert(key).second; ++number) key = met + "-" + std::to_string(number);
+    }
 }
 
 }  // namespace
@@ -115,6 +124,7 @@ std::vector<std::string> make_item_keys(const std::vector<std::string>& names, N
         do keys[i] = whole + "-" + std::to_string(++number);
         while (!taken.insert(keys[i]).second);
     }
+    keep_off_folders(keys, taken);
     return keys;
 }
 

@@ -11,11 +11,11 @@ bool gives_columns(std::string_view source) { return source == "jsonl" || source
 
 bool gives_pictures(std::string_view source) { return source == "images" || gives_columns(source); }
 
-std::unique_ptr<PictureList> open_pictures(std::string_view source, const std::string& input) {
+std::unique_ptr<PictureList> open_pictures(std::string_view source, const std::string& input, const StillWanted& still_wanted) {
     expect(gives_pictures(source), "it is asked first whether a source gives pictures");
     if (source == "jsonl") return std::make_unique<JsonlPictures>(input);
-    if (source == "webdataset") return std::make_unique<TarPictures>(input);
-    return std::make_unique<FilePictures>(input);
+    if (source == "webdataset") return std::make_unique<TarPictures>(input, still_wanted);
+    return std::make_unique<FilePictures>(input, still_wanted);
 }
 
 }  // namespace offramp

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "common/images/picture_list.hpp"
+#include "common/images/still_wanted.hpp"
 
 namespace offramp {
 
@@ -16,6 +17,6 @@ bool gives_columns(std::string_view source);
 
 // Lists what `input` names, as that source reads it. Errors: ConfigError NoInput: no such input, no permission, nothing in it; BadInput:
 // not what the source reads.
-std::unique_ptr<PictureList> open_pictures(std::string_view source, const std::string& input);
+std::unique_ptr<PictureList> open_pictures(std::string_view source, const std::string& input, const StillWanted& still_wanted = {});
 
 }  // namespace offramp

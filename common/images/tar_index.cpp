@@ -87,19 +87,39 @@ std::string name_in(const Block& block) {
     return (prefix.empty() ? std::string() : std::string(prefix) + "/") + std::string(field(block, 0, 100));
 }
 
+bool is_zero(const Block& block) {
+    return std::ranges::all_of(block, [](char c) { return c == '\0'; });
+}
+
+// Whether a header comes behind the end mark at `at` and the zeros that fill the archive up.
+bool has_header_behind(const std::function<std::size_t(std::uint64_t, char*, std::size_t)>& read_at, std::uint64_t at) {
+    constexpr std::uint64_t kMostFilling = 2048;   // blocks
+    Block block;
+    for (std::uint64_t number = 1; number < kMostFilling; ++number) {
+        if (read_at(at + number * kBlock, block.data(), kBlock) < kBlock) return false;
+        if (!is_zero(block)) return sum_is_right(block);
+    }
+    return false;
+}
+
 std::string at_byte(std::uint64_t offset) { return "at byte " + std::to_string(offset); }
 
 }  // namespace
 
 std::optional<std::string> index_tar(const std::function<std::size_t(std::uint64_t, char*, std::size_t)>& read_at,
-                                     const std::function<void(const TarMember&)>& take) {
+                                     const std::function<void(const TarMember&)>& take, TarLeftOut* left_out) {
+    TarLeftOut uncounted;
+    TarLeftOut& passed_over = left_out != nullptr ? *left_out : uncounted;
     Block block;
     Notes notes;
     for (std::uint64_t at = 0;;) {
         const std::size_t got = read_at(at, block.data(), kBlock);
         if (got == 0) return "truncated: there is nothing " + at_byte(at) + ", where its next member or its end mark would be";
         if (got < kBlock) return "truncated: it ends " + at_byte(at + got) + ", within a header";
-        if (std::ranges::all_of(block, [](char c) { return c == '\0'; })) return std::nullopt;
+        if (is_zero(block)) {
+            if (left_out != nullptr) passed_over.goes_on_behind_end = has_header_behind(read_at, at);
+            return std::nullopt;
+        }
         const auto said = number(block, 124, 12);
         if (!sum_is_right(block) || !said || *said > kMostBytes) return "no tar header " + at_byte(at);
         const char type = block[156];
@@ -116,6 +136,8 @@ std::optional<std::string> index_tar(const std::function<std::size_t(std::uint64
         } else {
             const std::string name = notes.name ? *notes.name : name_in(block);
             const bool plain = type == '0' || type == '\0' || type == '7';
+            passed_over.links += type == '1' || type == '2' ? 1 : 0;
+            passed_over.sparse += type == 'S' ? 1 : 0;
             if (plain && !name.empty() && !name.ends_with('/')) take({.name = name, .offset = begin, .bytes = bytes});
             notes = {};
         }

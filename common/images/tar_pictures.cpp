@@ -79,7 +79,7 @@ bool is_note(std::string_view extension) { return extension == "json" || extensi
 
 }  // namespace
 
-TarPictures::TarPictures(const std::string& input) : input_(input) {
+TarPictures::TarPictures(const std::string& input, const StillWanted& still_wanted) : input_(input) {
     if (input.empty()) refuse(input, "the source webdataset needs an input and none is given");
     std::error_code error;
     const fs::file_status status = fs::status(input, error);
@@ -95,7 +95,10 @@ TarPictures::TarPictures(const std::string& input) : input_(input) {
     } else {
         refuse(input, "neither a file nor a folder", ExitCode::BadInput);
     }
-    for (const std::string& name : names) read_shard(name);
+    for (const std::string& name : names) {
+        if (still_wanted) still_wanted();
+        read_shard(name);
+    }
     if (samples_.empty()) refuse(input, "no sample in " + std::to_string(names.size()) + " shards");
     keys_ = make_item_keys(keys_, NamesAre::Ids);
 }
@@ -127,7 +130,9 @@ void TarPictures::read_shard(const std::string& name) {
                                          sample.notes.push_back(std::move(part));
                                      else if (better || (sample.picture.extension.empty() && has_image_extension("a." + extension)))
                                          sample.picture = std::move(part);
-                                 });
+                                 },
+                                 &left_out_);
+        going_on_ += std::exchange(left_out_.goes_on_behind_end, false) ? 1 : 0;
         end_sample();
         std::array<char, 2> front{};
         if (problem && read_at(file, 0, front) == 2 && front[0] == '\x1f' && front[1] == '\x8b')
@@ -153,7 +158,10 @@ void TarPictures::add_broken(std::uint32_t shard, const std::string& name, std::
 
 std::string TarPictures::description() const {
     return std::to_string(samples_.size()) + " samples of " + std::to_string(shards_.size()) + " shards of " + printable(input_) +
-           (broken_.empty() ? "" : ", " + std::to_string(broken_.size()) + " of them unusable");
+           (broken_.empty() ? "" : ", " + std::to_string(broken_.size()) + " of them unusable") +
+           (left_out_.links == 0 ? "" : ", without " + std::to_string(left_out_.links) + " members that are links") +
+           (left_out_.sparse == 0 ? "" : ", without " + std::to_string(left_out_.sparse) + " sparse files") +
+           (going_on_ == 0 ? "" : ", without what lies behind the end mark of " + std::to_string(going_on_) + " shards (archives put one behind another)");
 }
 
 void TarPictures::check_usable(std::uint64_t picture) const {

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "common/images/picture_list.hpp"
+#include "common/images/still_wanted.hpp"
+#include "common/images/tar_index.hpp"
 
 namespace offramp {
 
@@ -17,7 +19,7 @@ namespace offramp {
 // Errors: the constructor: ConfigError NoInput: no such input, no permission, no shard, nothing in them; BadInput: not a tar file or folder.
 class TarPictures final : public PictureList {
   public:
-    explicit TarPictures(const std::string& input);
+    explicit TarPictures(const std::string& input, const StillWanted& still_wanted = {});
 
     std::string description() const override;
     std::uint64_t size() const override { return samples_.size(); }
@@ -51,6 +53,8 @@ class TarPictures final : public PictureList {
     std::vector<std::string> shards_;                         // paths
     std::vector<Sample> samples_;
     std::vector<std::string> keys_;                           // at first the names that they are made of
+    TarLeftOut left_out_;                                     // of all shards
+    std::uint64_t going_on_ = 0;                              // shards that go on behind their end mark
     std::unordered_map<std::uint64_t, std::string> broken_;   // by picture: why
 };
 

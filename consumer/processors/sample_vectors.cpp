@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "common/base/error.hpp"
+#include "common/base/log.hpp"
 #include "common/slab/float16_bits.hpp"
 
 namespace offramp {
@@ -14,6 +15,9 @@ namespace {
 
 // Below this length a vector has no direction: PyTorch's and sentence-transformers' bound.
 constexpr double kLeastLength = 1e-12;
+
+// What is nearer to 65536 than to the largest float16, 65504, becomes infinite.
+constexpr float kBeyondFloat16 = 65520;
 
 bool is_vector(const TensorSpec& spec) {
     return spec.dims == 2 && spec.shape[1] >= 1 && spec.shape[1] <= std::numeric_limits<std::int32_t>::max() &&
@@ -73,6 +77,10 @@ std::span<const std::byte> SampleVectors::of(const VectorOutput& output, std::si
         for (float& number : numbers_) number = static_cast<float>(static_cast<double>(number) / length);
     }
     if (!to_float16_) return std::as_bytes(std::span(numbers_));
+    const auto is_beyond = [](float number) { return std::isfinite(number) && std::abs(number) >= kBeyondFloat16; };
+    if (std::ranges::any_of(numbers_, is_beyond) && ++overflowed_ == 1)
+        spdlog::warn("{}: vectors of output '{}' have numbers beyond 65504, which --vector-dtype fp16 makes infinite. Store them as fp32, or with --normalize",
+                     processor_, output.name());
     halves_.resize(numbers_.size());
     std::ranges::transform(numbers_, halves_.begin(), [](float number) { return float16_bits(std::bit_cast<std::uint32_t>(number)); });
     return std::as_bytes(std::span(halves_));

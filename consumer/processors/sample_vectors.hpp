@@ -34,6 +34,9 @@ class SampleVectors {
     // The stored bytes of one sample's vector, little endian; valid until the next call.
     std::span<const std::byte> of(const VectorOutput& output, std::size_t row);
 
+    // Vectors so far with a finite number that became infinite as a float16. The first is warned of.
+    std::uint64_t overflowed() const { return overflowed_; }
+
     bool normalizes() const { return normalizes_; }
     // "float32" or "float16".
     std::string_view dtype() const { return to_float16_ ? "float16" : "float32"; }
@@ -42,6 +45,7 @@ class SampleVectors {
     std::string processor_;
     bool normalizes_, to_float16_;
     std::uint32_t truncate_dim_;
+    std::uint64_t overflowed_ = 0;
     std::vector<float> numbers_;
     std::vector<std::uint16_t> halves_;
 };

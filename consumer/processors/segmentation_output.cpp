@@ -114,7 +114,7 @@ std::vector<SegmentationOutput> segmentation_outputs_if_any(const SlabContents& 
 
 std::vector<std::string> segmentation_files(const SlabContents& slab, const SampleView& sample, std::string_view extension) {
     std::vector<std::string> files;
-    for (const SegmentationOutput& output : segmentation_outputs_if_any(slab)) files.push_back(sample.key + output.suffix + std::string(extension));
+    for (const SegmentationOutput& output : segmentation_outputs_if_any(slab)) files.push_back(sample_name(sample.key, output.suffix + std::string(extension)));
     return files;
 }
 

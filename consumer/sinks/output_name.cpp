@@ -2,11 +2,14 @@
 
 #include <algorithm>
 
+#include "common/base/cut_text.hpp"
 #include "common/base/error.hpp"
 #include "common/base/utf8.hpp"
 
 namespace offramp {
 namespace {
+
+constexpr std::size_t kLongestFileName = 255;
 
 [[noreturn]] void refuse(std::string_view key, const std::string& reason) {
     throw Error(ExitCode::BadInput, "sample key '" + escaped(key) + "' cannot name a file: " + reason,
@@ -28,6 +31,13 @@ void check_part(std::string_view key, std::string_view part) {
 
 }  // namespace
 
+std::string sample_name(std::string_view key, std::string_view suffix) {
+    const std::size_t last = key.find_last_of('/') + 1;
+    const std::string part(key.substr(last));
+    expect(suffix.size() < kLongestFileName / 2, "a suffix leaves room for a name");
+    return std::string(key.substr(0, last)) + cut_text(part, kLongestFileName - suffix.size()) + std::string(suffix);
+}
+
 std::string sample_path(const std::string& folder, std::string_view key, std::string_view suffix) {
     if (key.empty()) refuse(key, "it is empty");
     if (key.front() == '/') refuse(key, "it is an absolute path");
@@ -37,11 +47,7 @@ std::string sample_path(const std::string& folder, std::string_view key, std::st
         check_part(key, key.substr(begin, end - begin));
         begin = end + 1;
     }
-    std::string path = folder;
-    path += '/';
-    path += key;
-    path += suffix;
-    return path;
+    return folder + '/' + sample_name(key, suffix);
 }
 
 std::string_view checked_output_name(std::string_view name) {

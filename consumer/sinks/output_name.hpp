@@ -7,7 +7,11 @@
 
 namespace offramp {
 
-// The path FOLDER/KEY+SUFFIX of one sample's result. A key may hold '/': it is then a path below the folder.
+// KEY+SUFFIX, the name of one sample's result. A key may hold '/': it is then a path. A last part that would be longer than a file's
+// name can be (255 bytes) is cut in front of the suffix, and ends in a hash of what it was.
+std::string sample_name(std::string_view key, std::string_view suffix);
+
+// The path FOLDER/NAME of it.
 // Keys come from the slab's header, whose bounds were checked but not its text. Errors: Error with BadInput,
 // with the key, when it is empty or absolute, has an empty, "." or ".." part, a NUL, or a part that begins
 // with kReservedPrefix.

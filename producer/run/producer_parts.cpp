@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
@@ -16,6 +17,7 @@
 #include "producer/run/results_apart.hpp"
 #include "producer/rungs/make_egress.hpp"
 #include "producer/sources/named_source.hpp"
+#include "producer/sources/result_names.hpp"
 #include "producer/sources/source_part.hpp"
 
 namespace offramp {
@@ -34,6 +36,12 @@ std::vector<uid_t> allowed_uids(const RunConfig& config) {
         uids.push_back(entry->pw_uid);
     }
     return uids;
+}
+
+// KEY.OUTPUT.EXTENSION; other processors keep items apart otherwise.
+bool makes_a_file_of_each_result(const RunConfig& config) {
+    constexpr std::array<std::string_view, 6> kSuch{"mask-png", "cut-out", "overlay", "image", "npy", "write"};
+    return std::ranges::any_of(kSuch, [&](std::string_view name) { return config.has_processor(name); });
 }
 
 }  // namespace
@@ -64,7 +72,7 @@ void ProducerRun::open_model() {
     spdlog::info("model: {}", model_->description());
     if (const std::string caution = model_->caution(); !caution.empty()) spdlog::warn("{}", caution);
     if (model_->random_weights())
-        spdlog::warn("the weights are random: outputs mean nothing. {} for real ones",
+        spdlog::warn("the weights are random: the outputs mean nothing. {} for real ones",
                      is_model_file(config_.model) ? "Export the model with --weights FILE" : "Give --weights FILE.safetensors");
 }
 
@@ -74,10 +82,12 @@ void ProducerRun::open_source() {
                           .make({.config = &config_,
                                  .model_input = input.tensor,
                                  .model_takes_images = input.kind == InputKind::Image,
-                                 .parts = input.parts}),
+                                 .parts = input.parts,
+                                 .still_wanted = [this] { check_not_stopped(); }}),
                       config_);
     if (!config_.output.empty() && (config_.resume || config_.adopt)) source_ = in_order_of_former_runs(std::move(source_), config_.output);
     require_results_apart(config_, *source_);
+    if (makes_a_file_of_each_result(config_)) require_distinct_results(*source_, transformer_->outputs());
     spdlog::info("source: {}", source_->description());
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/config/run_config.hpp"
+#include "common/images/still_wanted.hpp"
 #include "common/images/unreadable_item.hpp"
 #include "common/slab/tensor_spec.hpp"
 #include "producer/models/input_parts.hpp"
@@ -63,6 +64,7 @@ struct SourceOptions {
     TensorSpec model_input;             // of a full batch; dims 0 when the model needs none
     bool model_takes_images = false;
     std::vector<InputPart> parts;       // of a model of arrays: what is where in a row; else none
+    StillWanted still_wanted;           // where listing takes long
 };
 
 struct SourceEntry {

@@ -51,8 +51,8 @@ class Decoders {
 
 class PictureSource final : public BatchSource {
   public:
-    PictureSource(std::string_view name, std::unique_ptr<PictureList> pictures, const PictureFrame& frame)
-        : name_(name), pictures_(std::move(pictures)), frame_(frame) {
+    PictureSource(std::string_view name, std::unique_ptr<PictureList> pictures, const PictureFrame& frame, bool columns_are_read)
+        : name_(name), pictures_(std::move(pictures)), frame_(frame), columns_are_read_(columns_are_read) {
         for (std::uint64_t item = 0; item < items(); ++item) max_key_bytes_ = std::max(max_key_bytes_, key(item).size());
     }
 
@@ -72,6 +72,7 @@ class PictureSource final : public BatchSource {
     }
     std::uint64_t note_hash(std::uint64_t item) const override { return pictures_->columns_hash(item); }
     void load(std::uint64_t item, std::span<std::byte> row) override {
+        if (columns_are_read_) (void)pictures_->columns(item);
         decoders_.borrow()->decode_file(pictures_->place(item), frame_, row);
     }
 
@@ -80,6 +81,7 @@ class PictureSource final : public BatchSource {
     std::unique_ptr<PictureList> pictures_;
     std::size_t max_key_bytes_ = 0;
     PictureFrame frame_;
+    bool columns_are_read_;   // by a processor, which has no place for an item without them
     Decoders decoders_;
 };
 
@@ -106,7 +108,8 @@ std::unique_ptr<BatchSource> make_picture_source(std::string_view name, const So
                           options.parts.empty() ? "Use --source synthetic, or a model that takes pictures" : kGiveArrays);
     const ImageSize size{static_cast<std::uint32_t>(input.shape[3]), static_cast<std::uint32_t>(input.shape[2])};
     expect(size.pixels() > 0 && input.shape[1] == 3, "a model's picture is [rows, 3, height, width]");
-    return std::make_unique<PictureSource>(name, open_pictures(name, options.config->input), frame_of(*options.config, size));
+    return std::make_unique<PictureSource>(name, open_pictures(name, options.config->input, options.still_wanted), frame_of(*options.config, size),
+                                           options.config->has_processor("records") || options.config->has_processor("records-postgres"));
 }
 
 }  // namespace offramp

@@ -16,6 +16,7 @@ from tests.support.launched_run import ROOT, LaunchedRun
 
 PICTURES = sorted((ROOT / "launch/demo/images").glob("*.jpg"))[:4]
 RUN = ("--device", "cpu", "--model", "cutout", "--consumers", "2", "--batch", "2")
+ALL_MAY_BE_BAD = ("--max-errors", "100%")
 SIDE = 256     # what the model takes
 
 
@@ -99,7 +100,7 @@ class Sources(unittest.TestCase):
         names = [(path.stem, path.name) for path in PICTURES] + [("gone", "gone.jpg")]
         manifest.write_text("".join(json.dumps({"id": name, "uri": uri, "label": f"ein „{name}“", "price": number}) + "\n"
                                     for number, (name, uri) in enumerate(names)) + "no JSON\n")
-        run = self.enterContext(LaunchedRun(*RUN, "--processor", "mask-png,records", "--input", str(manifest)))
+        run = self.enterContext(LaunchedRun(*RUN, *ALL_MAY_BE_BAD, "--processor", "mask-png,records", "--input", str(manifest)))
         self.assertEqual(run.start().wait(), 0, run.said())
         with contextlib.closing(sqlite3.connect(run.output / "records/records.sqlite")) as records:
             rows = records.execute("SELECT key, status, columns FROM records ORDER BY item").fetchall()
@@ -120,7 +121,7 @@ class Sources(unittest.TestCase):
         (self.folder / "a.jpg").write_bytes(PICTURES[0].read_bytes())
         manifest = self.folder / "list.jsonl"
         manifest.write_text('{"id": "../../a", "uri": "a.jpg"}\nno JSON\n{"id": "b", "uri": "gone.jpg"}\n{"id": "../../a", "uri": "a.jpg"}\n')
-        found, summary = self.results("--processor", "mask-png", "--input", str(manifest))
+        found, summary = self.results("--processor", "mask-png", "--input", str(manifest), *ALL_MAY_BE_BAD)
         self.assertEqual(sorted(found), ["a.png"])
         self.assertEqual(summary["samples"]["skipped"], 3)
         told = [f"{item['origin']} {item['reason']}" for item in summary["skipped"]]
@@ -132,10 +133,23 @@ class Sources(unittest.TestCase):
                 add(tar, path.name, path.read_bytes())
         whole = (self.folder / "whole.tar").read_bytes()
         (self.folder / "cut.tar").write_bytes(whole[:len(whole) // 2])
-        found, summary = self.results("--processor", "mask-png", "--input", str(self.folder / "cut.tar"))
+        found, summary = self.results("--processor", "mask-png", "--input", str(self.folder / "cut.tar"), *ALL_MAY_BE_BAD)
         self.assertLess(0, len(found))
         self.assertLess(len(found), len(PICTURES))
         self.assertTrue(any("truncated" in item["reason"] for item in summary["skipped"]), summary["skipped"])
+
+    def test_one_damaged_note_in_a_shard_costs_one_item(self):
+        with tarfile.open(self.folder / "notes.tar", "w") as tar:
+            for number, path in enumerate(PICTURES):
+                add(tar, f"{number}.jpg", path.read_bytes())
+                add(tar, f"{number}.json", b'{"label": "ca' if number == 1 else b'{"label": "cat"}')
+        run = self.enterContext(LaunchedRun(*RUN, *ALL_MAY_BE_BAD, "--processor", "mask-png,records", "--input", str(self.folder / "notes.tar")))
+        self.assertEqual(run.start().wait(), 0, run.said())
+        (skipped,) = run.summary()["skipped"]
+        self.assertIn("its .json: no JSON", skipped["reason"])
+        with contextlib.closing(sqlite3.connect(run.output / "records/records.sqlite")) as records:
+            rows = records.execute("SELECT key, status FROM records ORDER BY item").fetchall()
+        self.assertEqual(rows, [(f"notes/{number}", "skipped" if number == 1 else "done") for number in range(len(PICTURES))])
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ class Npy final : public Processor {
 
     std::vector<std::string> files_of(const SlabContents& slab, const SampleView& sample) const override {
         std::vector<std::string> files;
-        for (const TensorView& tensor : slab.tensors) files.push_back(sample.key + suffix_of(tensor));
+        for (const TensorView& tensor : slab.tensors) files.push_back(sample_name(sample.key, suffix_of(tensor)));
         return files;
     }
 

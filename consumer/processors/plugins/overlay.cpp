@@ -1,5 +1,6 @@
 #include <turbojpeg.h>
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace offramp {
 namespace {
 
 constexpr int kJpegQuality = 88;
+constexpr std::uint32_t kLongestSide = 65'500;   // of a JPEG
 
 struct CloseEncoder {
     void operator()(void* handle) const noexcept { tjDestroy(handle); }
@@ -25,7 +27,7 @@ struct FreeJpeg {
 };
 
 // Colours every original image with the classes that were found, for looking at: OUTPUT/KEY.jpg in the original's size, or
-// OUTPUT/KEY.NAME.jpg when several outputs fit. Class 0 is left as it is, and so is
+// OUTPUT/KEY.NAME.jpg when several outputs fit. Of an original with a side that no JPEG can have every second pixel is taken, or fewer. Class 0 is left as it is, and so is
 // where the model did not look (--resize-size); other classes are half covered by their VOC colour.
 class Overlay final : public Processor {
   public:
@@ -44,7 +46,7 @@ class Overlay final : public Processor {
                 progress();
                 colour(original, output, ids_.of(output, sample.row, progress));
                 progress();
-                const auto file = encoded(original.size);
+                const auto file = encoded(thinned_out(original.size));
                 progress();
                 if (!still_current()) return;
                 write_atomically(path, file, durability_);
@@ -73,6 +75,17 @@ class Overlay final : public Processor {
                 }
             }
         }
+    }
+
+    // Leaves as many pixels in rgb_ as a JPEG can hold in a line and in lines.
+    ImageSize thinned_out(ImageSize size) {
+        const std::uint32_t step = (std::max(size.width, size.height) + kLongestSide - 1) / kLongestSide;
+        if (step <= 1) return size;
+        std::size_t to = 0;
+        for (std::uint32_t y = 0; y < size.height; y += step)
+            for (std::uint32_t x = 0; x < size.width; x += step, to += 3)
+                std::copy_n(rgb_.begin() + static_cast<std::ptrdiff_t>((std::size_t{y} * size.width + x) * 3), 3, rgb_.begin() + static_cast<std::ptrdiff_t>(to));
+        return {(size.width + step - 1) / step, (size.height + step - 1) / step};
     }
 
     std::span<const std::byte> encoded(ImageSize size) {

@@ -54,7 +54,7 @@ class Safetensors final : public Processor {
     }
 
     std::vector<std::string> files_of(const SlabContents& /*slab*/, const SampleView& sample) const override {
-        return {sample.key + ".safetensors"};
+        return {sample_name(sample.key, ".safetensors")};
     }
 
   private:

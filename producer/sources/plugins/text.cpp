@@ -39,7 +39,7 @@ class TextSource final : public BatchSource {
     std::size_t max_key_bytes() const override { return 0; }
     // A line has no other name than its number: its text and the tokenizer's stand for it.
     std::uint64_t note_hash(std::uint64_t item) const override {
-        if (lines_.bytes(item) > TextLines::kLongest) return tokenizer_hash_;
+        if (lines_.is_too_long(item)) return tokenizer_hash_;
         try {
             const std::string line = lines_.line(item);
             return XXH3_64bits_withSeed(line.data(), line.size(), tokenizer_hash_);
@@ -48,7 +48,7 @@ class TextSource final : public BatchSource {
         }
     }
     bool grows_at_its_end() const override { return true; }
-    std::string origin(std::uint64_t item) const override { return path_ + " line " + std::to_string(item + 1); }
+    std::string origin(std::uint64_t item) const override { return path_ + " line " + std::to_string(item + 1) + " (key " + std::to_string(item) + ")"; }
     void load(std::uint64_t item, std::span<std::byte> row) override {
         lines_.text(item);      // throws where there is none
         rows_->copy_row(item, row);

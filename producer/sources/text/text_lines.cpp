@@ -63,9 +63,11 @@ std::string TextLines::line(std::uint64_t number) const {
 }
 
 std::string TextLines::text(std::uint64_t number) const {
-    if (bytes(number) > kLongest) throw UnreadableItem("the line is longer than 1 MiB");
+    constexpr const char* kTooLong = "the line is longer than 1 MiB";
+    if (is_too_long(number)) throw UnreadableItem(kTooLong);
     std::string text = line(number);
-    if (!is_utf8(text)) throw UnreadableItem("the line is no UTF-8");
+    if (text.size() > kLongest) throw UnreadableItem(kTooLong);
+    if (!is_utf8(text)) throw UnreadableItem("the line is not UTF-8");
     return text;
 }
 

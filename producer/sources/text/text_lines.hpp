@@ -18,12 +18,14 @@ class TextLines {
     std::uint64_t size() const { return begins_.size() - 1; }
     // Bytes of a line, its end included.
     std::uint64_t bytes(std::uint64_t number) const { return begins_[number + 1] - begins_[number]; }
+    // Too long for text(), whatever its end is.
+    bool is_too_long(std::uint64_t number) const { return bytes(number) > kLongest + 2; }   // a carriage return and a line feed
     // Errors: UnreadableItem when the file became shorter, or cannot be read any more.
     std::string line(std::uint64_t number) const;
-    // The same, for a tokenizer. Errors: UnreadableItem, too, when it is longer than kLongest, or no UTF-8.
+    // The same, for a tokenizer. Errors: UnreadableItem, too, when it is longer than kLongest, or not UTF-8.
     std::string text(std::uint64_t number) const;
 
-    static constexpr std::uint64_t kLongest = std::uint64_t{1} << 20;   // bytes
+    static constexpr std::uint64_t kLongest = std::uint64_t{1} << 20;   // bytes, without its end
 
   private:
     RegularFile file_;

@@ -61,6 +61,38 @@ TEST(FileList, LinksAreFollowedAndCyclesEnd) {
     EXPECT_THAT(list_image_files(folder.path()).names, ElementsAre("a/a.jpg", "gone.jpg", "linked/b.jpg"));
 }
 
+// 2^40 ways lead to the last of these folders.
+TEST(FileList, LinksThatFanOutLeadToEachFolderOnce) {
+    const TempFolder folder;
+    for (int depth = 0; depth < 40; ++depth) {
+        const auto here = folder.path() / "in" / std::to_string(depth);
+        folder.write("in/" + std::to_string(depth) + "/a.jpg", "x");
+        for (const char* link : {"x", "y"}) std::filesystem::create_directory_symlink("../" + std::to_string(depth + 1), here / link);
+    }
+    folder.write("in/40/a.jpg", "x");
+    EXPECT_EQ(list_image_files(folder / "in").names.size(), 41U);
+    const FileList from_first = list_image_files(folder / "in/0");
+    ASSERT_EQ(from_first.names.size(), 41U);
+    EXPECT_EQ(from_first.names[1], "x/a.jpg") << "of two links that by the order of their names";
+}
+
+TEST(FileList, AFolderKeepsItsOwnNameAlsoWhereALinkComesFirst) {
+    const TempFolder folder;
+    folder.write("b/a.jpg", "x");
+    std::filesystem::create_directory_symlink("b", folder.path() / "a");
+    EXPECT_THAT(list_image_files(folder.path()).names, ElementsAre("b/a.jpg"));
+}
+
+TEST(FileList, WhoeverDoesNotWantItAnyMoreNeedNotWaitForTheEnd) {
+    const TempFolder folder;
+    folder.write("b/a.jpg", "x");
+    int asked = 0;
+    const auto stop = [&] {
+        if (++asked == 2) throw Error(ExitCode::Interrupted, "stopped");
+    };
+    EXPECT_EQ(error_of([&] { list_image_files(folder.path(), stop); }).exit_code(), ExitCode::Interrupted);
+}
+
 TEST(FileList, AFolderThatCannotBeListedStandsInTheList) {
     const TempFolder folder;
     folder.write("a.jpg", "x");

@@ -85,12 +85,20 @@ TEST(ItemKeys, CutOnlyBetweenCharacters) {
     EXPECT_TRUE(is_utf8(make_item_keys({umlauts + ".jpg"})[0]));
 }
 
+// a.jpg's mask would be the file a.png where b.png's needs a folder of that name.
+TEST(ItemKeys, NoResultOfAnItemIsAFolderOfAnother) {
+    EXPECT_THAT(make_item_keys({"a.jpg", "a.png/b.png"}), ElementsAre("a-2", "a.png/b"));
+    EXPECT_THAT(make_item_keys({"a.jpg", "a.scores.npy/b.png", "x/a.jpg"}), ElementsAre("a-2", "a.scores.npy/b", "x/a"));
+    EXPECT_THAT(make_item_keys({"x/a.jpg", "x/a.jpg/1.jpg", "x/a-2.jpg", "x/a-3.png/1.jpg"}), ElementsAre("x/a-4", "x/a.jpg/1", "x/a-2", "x/a-3.png/1"));
+    EXPECT_THAT(make_item_keys({"a.jpg", "a.backup/b.png", "c.png/d.png"}), ElementsAre("a", "a.backup/b", "c.png/d")) << "nothing meets";
+}
+
 TEST(ItemKeys, AnyListGivesUniqueCleanKeys) {
     rc::check([] {
         // Few letters, so that names often meet.
         const auto name =
             rc::gen::container<std::string>(rc::gen::elementOf(std::string("ab./-2\xc3\xa4\n")));
-        const auto ending = rc::gen::elementOf(Names{"", "/.offramp-a", ".jpg", ".png", "-2", ".jpg-2"});
+        const auto ending = rc::gen::elementOf(Names{"", "/.offramp-a", ".jpg", ".png", "-2", ".jpg-2", ".png/a.jpg", ".b.png/a"});
         Names names;
         for (const auto& [front, back] :
              *rc::gen::container<std::vector<std::pair<std::string, std::string>>>(
@@ -101,6 +109,8 @@ TEST(ItemKeys, AnyListGivesUniqueCleanKeys) {
         RC_ASSERT(std::set(keys.begin(), keys.end()).size() == keys.size());
         RC_ASSERT(keys == make_item_keys(names));
         for (const std::string& key : keys) {
+            for (const std::string& other : keys)
+                for (const char* suffix : {".png/", ".b.png/"}) RC_ASSERT(!other.starts_with(key + suffix));
             RC_ASSERT(!key.empty() && key.front() != '/' && key.size() <= kMaxKeyBytes && is_utf8(key));
             const std::string framed = "/" + key + "/";
             RC_ASSERT(framed.find("/../") == std::string::npos && framed.find("/./") == std::string::npos);

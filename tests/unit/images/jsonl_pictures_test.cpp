@@ -125,10 +125,20 @@ TEST_F(Jsonl, WhatOnlyLooksDeepIsRead) {
     EXPECT_EQ(pictures.columns(0), columns);
 }
 
+TEST_F(Jsonl, WholeNumbersBeyond64BitsStayWhatTheyAreAsTexts) {
+    const std::string large = "123456789012345678901234567890";
+    const auto pictures = list("{\"uri\":\"a.jpg\",\"id\":" + large + ",\"v\":[-" + large + ",18446744073709551615,-9223372036854775808,18446744073709551616,1e20],\"text\":\"" +
+                               large + "\\\"" + large + "\"}\n");
+    EXPECT_EQ(reason(pictures, 0), "");
+    EXPECT_THAT(keys(pictures), ElementsAre(large));
+    EXPECT_EQ(pictures.columns(0), "{\"text\":\"" + large + "\\\"" + large + "\",\"v\":[\"-" + large +
+                                       "\",18446744073709551615,-9223372036854775808,\"18446744073709551616\",1e+20]}");
+}
+
 TEST_F(Jsonl, NumbersThatNoDoubleHoldsAreRefused) {
     EXPECT_EQ(reason("{\"uri\":\"a.jpg\",\"v\":1e999}"), "line 1: a number that no double holds: '1e999'");
     EXPECT_EQ(reason("{\"uri\":\"a.jpg\",\"v\":[-1e999]}"), "line 1: a number that no double holds: '-1e999'");
-    EXPECT_EQ(reason("{\"uri\":\"a.jpg\",\"v\":" + std::string(400, '9') + "}"), "line 1: a number that no double holds: '" + std::string(40, '9') + "...'");
+    EXPECT_EQ(reason("{\"uri\":\"a.jpg\",\"v\":" + std::string(400, '9') + ".0}"), "line 1: a number that no double holds: '" + std::string(40, '9') + "...'");
     EXPECT_EQ(reason("{\"uri\":\"a.jpg\",\"id\":1e999}"), "line 1: a number that no double holds: '1e999'");
     const auto pictures = list("{\"uri\":\"a.jpg\"}\n{\"uri\":\"b.jpg\",\"v\":1e999}\n{\"uri\":\"c.jpg\",\"v\":1e-999}\n");
     EXPECT_THAT(keys(pictures), ElementsAre("a", "line-2", "c"));

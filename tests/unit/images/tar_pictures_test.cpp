@@ -34,6 +34,7 @@ std::string picture(unsigned seed) { return encode_png(kSize, gradient(kSize, se
 struct Indexed {
     std::vector<std::string> names, contents;
     std::optional<std::string> problem;
+    TarLeftOut left_out;
 };
 
 Indexed index(const std::string& archive) {
@@ -47,7 +48,8 @@ Indexed index(const std::string& archive) {
         [&](const TarMember& member) {
             found.names.push_back(member.name);
             found.contents.push_back(archive.substr(std::min<std::size_t>(member.offset, archive.size()), member.bytes));
-        });
+        },
+        &found.left_out);
     return found;
 }
 
@@ -61,6 +63,19 @@ TEST(TarIndex, FindsOrdinaryFilesAndTheirBytes) {
     EXPECT_FALSE(found.problem) << *found.problem;
     EXPECT_THAT(found.names, ElementsAre("a.jpg", "empty", long_name, "pax/\xc3\xa4.jpg", "pre/fix/b.jpg", "big.jpg", "gnu.jpg"));
     EXPECT_THAT(found.contents, ElementsAre("one", "", "two", std::string(700, 'p'), "three", "four", "five"));
+}
+
+TEST(TarIndex, WhatIsPassedOverIsCounted) {
+    const std::string first = tar_member("a.jpg", "one") + tar_header({.name = "b.jpg", .type = '1'}) + tar_header({.name = "c.jpg", .type = '2'}) +
+                              tar_header({.name = "d.jpg", .bytes = 3, .type = 'S'}) + tar_padded("two") + tar_end();
+    const Indexed alone = index(first + std::string(8192, '\0'));
+    EXPECT_THAT(alone.names, ElementsAre("a.jpg"));
+    EXPECT_EQ(alone.left_out.links, 2U);
+    EXPECT_EQ(alone.left_out.sparse, 1U);
+    EXPECT_FALSE(alone.left_out.goes_on_behind_end);
+    const Indexed joined = index(first + std::string(8192, '\0') + tar_member("e.jpg", "three") + tar_end());
+    EXPECT_THAT(joined.names, ElementsAre("a.jpg"));
+    EXPECT_TRUE(joined.left_out.goes_on_behind_end);
 }
 
 TEST(TarIndex, WhereverItIsCutThatIsSaid) {

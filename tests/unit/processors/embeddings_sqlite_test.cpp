@@ -1,7 +1,11 @@
 #include <gmock/gmock.h>
 
+#include <cstring>
+#include <limits>
+
 #include "common/base/error.hpp"
 #include "consumer/processors/finish.hpp"
+#include "consumer/processors/sample_vectors.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 #include "tests/unit/processors/hand_made.hpp"
 
@@ -46,6 +50,20 @@ TEST(EmbeddingsSqlite, ATruncationThatIsLongerThanTheVectorIsRefused) {
                 AllOf(HasSubstr("--truncate-dim is 9"), HasSubstr("v float16 [1, 8]"), HasSubstr("only 8 numbers")));
     config.truncate_dim = 8;
     EXPECT_EQ(error_for(config, made({spec_of("v", kFloat16, {1, 8})}).contents), "no error");
+}
+
+TEST(SampleVectorsInHalves, NumbersThatBecomeInfiniteAreCounted) {
+    RunConfig config;
+    config.vector_dtype = "fp16";
+    SampleVectors vectors(config, "embeddings-sqlite");
+    auto sample = made({spec_of("v", kFloat32, {1, 2})});
+    for (const auto& [number, overflows] : {std::pair{65519.0F, 0U}, std::pair{-65520.0F, 1U}, std::pair{std::numeric_limits<float>::infinity(), 1U}}) {
+        const float numbers[] = {1.0F, number};
+        std::memcpy(sample.storage[0].data(), numbers, sizeof numbers);
+        const auto outputs = vectors.outputs(sample.contents);
+        (void)vectors.of(outputs.at(0), 0);
+        EXPECT_EQ(vectors.overflowed(), overflows) << number;
+    }
 }
 
 TEST(EmbeddingsSqlite, ATableOfOtherVectorsIsRefusedAndLeftAsItIs) {

@@ -71,5 +71,21 @@ TEST(Overlay, AroundTheMiddleThatTheModelSawNothingChanges) {
     expect_covered(overlaid(28, 32), {.left = 32, .top = 2, .size = {14, 28}});
 }
 
+// No JPEG has a side of more than 65,500 pixels.
+TEST(Overlay, OfAnOriginalThatIsTooWideForAJpegEverySecondPixelIsTaken) {
+    const ScratchFolder input, output;
+    std::ofstream(input.path() + "/sample.png", std::ios::binary) << encode_png({70'000, 3}, gradient({70'000, 3}));
+    HandMade made = one_sample();
+    made.add(spec_of("classes", kUInt8, {1, 1, 2}));
+    made.contents.transform = OutputTransform::ClassMap;
+    const std::uint8_t ids[] = {0, 0};
+    std::memcpy(made.storage[0].data(), ids, sizeof ids);
+    RunConfig config = test::config_for("overlay", output.path());
+    config.input = input.path();
+    make_processor("overlay", {&config})->process(made.contents, test::kNoProgress, test::kCurrent);
+    Rgb found;
+    EXPECT_EQ(ImageDecoder().decode_file_in_full(output.path() + "/sample.jpg", found), (ImageSize{35'000, 2}));
+}
+
 }  // namespace
 }  // namespace offramp

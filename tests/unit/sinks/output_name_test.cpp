@@ -15,6 +15,19 @@ TEST(SamplePath, JoinsFolderKeyAndSuffix) {
     EXPECT_EQ(sample_path("out", "..a", ""), "out/..a");
 }
 
+TEST(SampleName, WhatNoFileCanBeCalledIsCutInFrontOfTheSuffix) {
+    const std::string long_part(200, 'k');
+    const std::string suffix = "." + std::string(63, 'o') + ".webp";
+    const std::string name = sample_name("folder/" + long_part + "a", suffix);
+    EXPECT_EQ(name.size(), std::string("folder/").size() + 255);
+    EXPECT_TRUE(name.starts_with("folder/kkk") && name.ends_with(suffix)) << name;
+    EXPECT_NE(name, sample_name("folder/" + long_part + "b", suffix));
+    EXPECT_EQ(name, sample_name("folder/" + long_part + "a", suffix));
+    EXPECT_EQ(sample_path("out", "folder/" + long_part + "a", suffix), "out/" + name);
+    EXPECT_EQ(sample_name(long_part, suffix.substr(0, 55)), long_part + suffix.substr(0, 55)) << "255 bytes are well";
+    EXPECT_EQ(sample_name(std::string(255, '\xff'), ".png").size(), 255U) << "whatever the bytes are";
+}
+
 TEST(SamplePath, TheErrorNamesKeyAndReason) {
     try {
         sample_path("out", "a/../b\n", ".png");

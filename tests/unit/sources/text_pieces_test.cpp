@@ -42,6 +42,20 @@ TEST(TextLines, AreWhatStandsBetweenTheirEnds) {
     EXPECT_THAT(lines_of("\n"), ElementsAre(""));
 }
 
+TEST(TextLines, OneMebibyteIsNotTooLongWhateverTheLinesEnd) {
+    const std::string path = ::testing::TempDir() + "text_lines_test-" + std::to_string(::getpid()) + ".txt";
+    const auto text_of = [&](const std::string& text) {
+        std::ofstream(path, std::ios::binary) << text;
+        return TextLines(path).text(0);
+    };
+    const std::string longest(std::size_t{1} << 20, 'x');
+    for (const char* end : {"", "\n", "\r\n"}) {
+        EXPECT_EQ(text_of(longest + end), longest);
+        EXPECT_THROW((void)text_of(longest + "x" + end), UnreadableItem);
+    }
+    std::filesystem::remove(path);
+}
+
 TEST(TextLines, AreFoundAcrossBlocks) {
     std::string text;
     std::vector<std::string> wanted;

@@ -131,7 +131,7 @@ TEST_F(TokenizedText, ALineThatIsNoTextIsSkippedAndNamed) {
     const auto source = make();
     EXPECT_THROW(row(*source, 3), UnreadableItem);
     EXPECT_THAT(row(*source, 2), ElementsAre(4, 1, 2, 1, 1, 1)) << "its neighbours are not";
-    EXPECT_THAT(source->origin(3), HasSubstr("input.txt line 4"));
+    EXPECT_THAT(source->origin(3), HasSubstr("input.txt line 4 (key 3)"));
 }
 
 TEST_F(TokenizedText, OtherWordsOrAnotherTokenizerAreOtherInput) {

@@ -46,6 +46,26 @@ TEST_F(WebdatasetSource, APartOfItKeepsItsKeys) {
     EXPECT_EQ(test::row_of(*source, 1, kSize), gradient(kSize, 4));
 }
 
+TEST_F(WebdatasetSource, WhereColumnsAreWrittenASampleWithoutReadableOnesIsSkipped) {
+    const std::string picture = encode_png(kSize, gradient(kSize));
+    folder.write("shard-1.tar", test::tar_member("0.png", picture) + test::tar_member("0.json", R"({"label": "ca)") + test::tar_member("1.png", picture) +
+                                    test::tar_member("1.txt", std::string((std::size_t{16} << 20) + 1, 'x')) + test::tar_member("2.png", picture) +
+                                    test::tar_member("2.json", R"({"label": "cat"})") + test::tar_end());
+    const auto without = make();
+    for (std::uint64_t item = 3; item < 6; ++item) EXPECT_EQ(test::row_of(*without, item, kSize), gradient(kSize)) << "nobody wants its columns";
+    config.processor = "mask-png,records";
+    const auto source = make();
+    for (const auto& [item, reason] : {std::pair{3, "its .json: no JSON"}, std::pair{4, "its .txt has 16777217 bytes"}}) {
+        try {
+            test::row_of(*source, static_cast<std::uint64_t>(item), kSize);
+            ADD_FAILURE() << item;
+        } catch (const UnreadableItem& unreadable) {
+            EXPECT_THAT(unreadable.what(), ::testing::HasSubstr(reason));
+        }
+    }
+    EXPECT_EQ(test::row_of(*source, 5, kSize), gradient(kSize));
+}
+
 TEST_F(WebdatasetSource, ColumnsThatComeOrGoChangeTheFingerprint) {
     const std::string former = source_fingerprint(*make());
     EXPECT_EQ(source_fingerprint(*make()), former);
