@@ -115,6 +115,8 @@ class Http(unittest.TestCase):
             self.assertEqual(run.wait(consumer), 75, run.logs())
             self.assertIn("its answer is not complete after 1 s", run.logs())
             kill(run.producer)
+            run.wait(run.producer)
+            run.sweep()
 
     def test_a_server_that_an_authority_of_ones_own_vouches_for(self):
         folder = tempfile.mkdtemp(prefix="offramp-http-")

@@ -22,12 +22,15 @@ void feed(std::span<const std::byte> input) {
         if (there > 0) std::memcpy(to, bytes.data() + offset, there);
         return there;
     };
-    const auto problem = index_tar(read_at, [&](const TarMember& member) {
+    TarLeftOut left_out;
+    const auto take = [&](const TarMember& member) {
         expect(!member.name.empty() && member.name.find('\0') == std::string::npos, "a member has a name");
         expect(member.offset >= last_end + 512 && member.offset % 512 == 0 && member.offset <= bytes.size(), "members follow one another");
         expect(member.bytes <= (std::uint64_t{1} << 62), "a size can be counted with");
         last_end = member.offset + member.bytes;
-    });
+    };
+    const auto problem = index_tar(read_at, take, &left_out);
+    expect((left_out.links + left_out.sparse) * 512 <= bytes.size(), "what is left out has a header");
     expect(!problem || !problem->empty(), "what is wrong is said");
 }
 
