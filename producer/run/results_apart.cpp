@@ -98,6 +98,11 @@ class WithinFolder {
 }
 
 void require_apart(const std::string& folder, const std::string& processor, const RunConfig& config, const BatchSource& source) {
+    std::error_code ignored;
+    if (!config.input.empty() && fs::is_directory(config.input, ignored) && WithinFolder(config.input).name_of(folder + "/result"))
+        throw ConfigError("--output: results in " + printable(folder) + " lie in the --input folder " + printable(config.input) +
+                              ": they could replace what they are made from, and would be input of the next run",
+                          "Give --output a folder beside it");
     WithinFolder within(folder);
     if (!config.input.empty() && !whole_of(processor).empty() && within.name_of(config.input) == whole_of(processor))
         refuse(config.input, folder, processor);

@@ -1,8 +1,10 @@
 """An input that grows, results that lie beside it: what is done stays done, what joins is made, and no picture is ever replaced."""
 
+import contextlib
 import json
 import pathlib
 import shutil
+import sqlite3
 import unittest
 
 from PIL import Image
@@ -46,8 +48,15 @@ class GrowingInput(InWorlds):
         self.assertEqual([line.pop("item") for line in lines], list(range(len(lines))))
         return {line["key"]: line for line in lines}
 
+    def rows(self, world):
+        with contextlib.closing(sqlite3.connect(world.output / "records" / "records.sqlite")) as database:
+            database.row_factory = sqlite3.Row
+            rows = [dict(row) for row in database.execute("SELECT * FROM records ORDER BY item")]
+        self.assertEqual([row.pop("item") for row in rows], list(range(len(rows))))
+        return {row["key"]: row for row in rows}
+
     def test_what_joins_anywhere_is_made_and_nothing_else(self):
-        flags = ("--processor", "mask-png,mask-rle")
+        flags = ("--processor", "mask-png,mask-rle,records")
         world = self.world(*flags)
         paint(world.input, NAMES)
         self.assertEqual(world.start("--input", str(world.input), "--batch", "4").wait(), 0, world.said())
@@ -62,6 +71,7 @@ class GrowingInput(InWorlds):
             self.assertEqual(world.summary()["samples"]["released"], len(joining), world.said())
         wanted = self.undisturbed(world, *flags)
         self.assertEqual(self.lines(world), self.lines(wanted))
+        self.assertEqual(self.rows(world), self.rows(wanted))
         self.assertEqual(bytes_of(masks), bytes_of(wanted.output / "mask-png"))
         self.assertEqual({path: path.stat().st_ino for path in before}, before, "what was done was not made again")
 

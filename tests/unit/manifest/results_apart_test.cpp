@@ -82,6 +82,13 @@ TEST_F(ResultsApart, NamesThatNoResultHasAreNoHindrance) {
     EXPECT_FALSE(refused("", "cut-out", {{"cat", in("photos/cat.png")}}));
 }
 
+TEST_F(ResultsApart, ResultsInTheInputsFolderWouldBeInput) {
+    for (const char* output : {"photos", "photos/masks", "photos/2024", "link", "link/new/deep", "photos/x/.."})
+        EXPECT_TRUE(refused(in(output), "mask-rle", {}, in("photos"))) << output;
+    EXPECT_TRUE(refused(folder.path(), "records,photos", {}, in("photos")));
+    for (const char* output : {"masks", "photos-masks", "photos/.."}) EXPECT_FALSE(refused(in(output), "mask-rle", {}, in("photos"))) << output;
+}
+
 TEST_F(ResultsApart, NorIsTheInputItselfReplaced) {
     EXPECT_TRUE(refused(in("photos"), "mask-rle", {}, in("photos/masks.jsonl")));
     EXPECT_TRUE(refused(in("photos"), "checksum", {}, in("link/checksums.tsv")));
