@@ -89,6 +89,24 @@ class Resume(InWorlds):
             self.assertEqual(world.summary()["samples"]["released"], released)
         self.assertEqual(world.results(), self.undisturbed(*COPY, "--batches", "400"))
 
+    def test_the_command_at_the_end_of_a_stopped_run_finishes_it(self):
+        world = self.world(*SHORT)
+        with world.gate() as gate:
+            world.start()
+            gate.let(8)
+            world.until(lambda: world.status().get("done_samples", 0) >= 8, "some samples done")
+            world.launcher.send_signal(signal.SIGINT)
+            world.until(lambda: world.status().get("state") == "draining", "the signal taken")
+            gate.open()
+            self.assertEqual(world.wait(), 130, world.said())
+        before = world.summary()["samples"]["released"]
+        command = next(line for line in world.said().splitlines() if line.startswith("  go on ")).removeprefix("  go on ")
+        done = subprocess.run(command, shell=True, cwd="/", env=world.environment, capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn(f"{before} samples were done by earlier runs", done.stdout)
+        self.assertNotIn("go on", done.stdout)
+        self.assertEqual(world.results(), self.undisturbed(*SHORT))
+
     def test_every_way_out_of_the_device_notes_what_it_did(self):
         for rung in ("sequential", "workers", "pool", "async"):
             with self.subTest(rung=rung):
