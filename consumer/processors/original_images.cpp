@@ -1,6 +1,9 @@
 #include "consumer/processors/original_images.hpp"
 
+#include <sys/stat.h>
+
 #include "common/base/error.hpp"
+#include "common/images/item_keys.hpp"
 #include "common/images/unreadable_item.hpp"
 #include "consumer/sinks/output_name.hpp"
 
@@ -17,7 +20,9 @@ OriginalImages::OriginalImages(const RunConfig& config, std::string_view process
 OriginalImages::Image OriginalImages::of(std::string_view key) {
     const std::uint64_t number = input_.number_of(key);
     try {
-        const ImageSize size = decoder_.decode_file_in_full(input_.pictures().place(number), rgb_);
+        const PicturePlace place = input_.pictures().place(number);
+        last_ = place.path;
+        const ImageSize size = decoder_.decode_file_in_full(place, rgb_);
         return {.size = size, .rgb = &rgb_, .seen = frame_.seen_of(size)};
     } catch (const UnreadableItem& problem) {
         throw Error(ExitCode::NoInput,
@@ -25,6 +30,15 @@ OriginalImages::Image OriginalImages::of(std::string_view key) {
                         ", cannot be read any more: " + problem.what(),
                     "Leave the input as it is while a run reads it");
     }
+}
+
+void OriginalImages::require_another_file(const std::string& result) const {
+    struct stat of_result {};
+    struct stat of_original {};
+    if (::stat(result.c_str(), &of_result) != 0 || ::stat(last_.c_str(), &of_original) != 0) return;
+    if (of_result.st_dev != of_original.st_dev || of_result.st_ino != of_original.st_ino) return;
+    throw Error(ExitCode::Usage, "'" + printable(result) + "' is the picture that it would be made from, '" + printable(last_) + "'",
+                "Give --output another folder");
 }
 
 }  // namespace offramp

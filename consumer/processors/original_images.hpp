@@ -27,9 +27,13 @@ class OriginalImages {
     };
     // Errors: Error with NoInput when the input has no such image any more, or it cannot be read any more.
     Image of(std::string_view key);
+    // Errors: Error with Usage when a result's path leads to the very file that the last image was read from, by whatever links: it would be
+    // replaced.
+    void require_another_file(const std::string& result) const;
 
   private:
     ListedInput input_;
+    std::string last_;   // the file that the last image was read from
     PictureFrame frame_;
     ImageDecoder decoder_;
     std::vector<std::uint8_t> rgb_;

@@ -31,6 +31,7 @@ class CutOut final : public Processor {
             for (const SegmentationOutput& output : outputs) {
                 const std::string path = sample_path(folder_, sample.key, output.suffix + ".png");
                 const OriginalImages::Image original = originals_.of(sample.key);
+                originals_.require_another_file(path);
                 progress();
                 const auto file = cut(original, output, sample.row, progress);
                 if (!still_current()) return;

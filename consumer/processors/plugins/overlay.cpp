@@ -43,6 +43,7 @@ class Overlay final : public Processor {
             for (const SegmentationOutput& output : outputs) {
                 const std::string path = sample_path(folder_, sample.key, output.suffix + ".jpg");
                 const OriginalImages::Image original = originals_.of(sample.key);
+                originals_.require_another_file(path);
                 progress();
                 colour(original, output, ids_.of(output, sample.row, progress));
                 progress();

@@ -70,6 +70,24 @@ TEST_F(CutOut, ClassIdsGiveHardEdgesInTheOriginalsSize) {
     EXPECT_THAT(alpha_of(made.contents), testing::ElementsAre(0, 255, 255, 0, 0, 0, 255, 255));
 }
 
+TEST_F(CutOut, ThePictureThatItIsMadeFromIsNotReplacedThroughALinkEither) {
+    give_original({4, 2});
+    HandMade made = one_sample();
+    made.add(spec_of("classes", kUInt8, {1, 2, 4}));
+    made.contents.transform = OutputTransform::ClassMap;
+    const test::Tree before = test::read_tree(input_.path());
+    std::filesystem::rename(input_.path() + "/sample.png", output_.path() + "/sample.png");
+    std::filesystem::create_symlink(output_.path() + "/sample.png", input_.path() + "/sample.png");
+    try {
+        run_over(made.contents);
+        FAIL();
+    } catch (const Error& problem) {
+        EXPECT_EQ(problem.exit_code(), ExitCode::Usage);
+        EXPECT_THAT(problem.what(), testing::HasSubstr(input_.path() + "/sample.png"));
+    }
+    EXPECT_EQ(test::read_tree(output_.path()), before);
+}
+
 // The model saw the middle 4 x 4 of a picture that was brought to 8 pixels: of this one's 16 x 8 those from 6, 2 on. Its answer is half as large.
 TEST_F(CutOut, AroundTheMiddleThatTheModelSawAllIsBackground) {
     give_original({16, 8});
