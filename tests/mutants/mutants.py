@@ -66,6 +66,10 @@ MUTANTS = (
     Mutant("memory is free when a lease runs out", LEDGER, """    failpoint("ledger.expire");
     move_to(slab, SlabState::Leased, SlabState::Ready);""", """    for (std::uint64_t& place : memory_.slots[slab].holders) store_word(place, 0);
     free_slab(slab);""", ("ledger_test", "broker_test")),
+    Mutant("only the last holder completes", LEDGER, "    return ticket.generation == current.generation && place != nullptr &&",
+           "    return ticket.generation == current.generation && ticket.attempt == current.attempt && place != nullptr &&", ("ledger_test", "broker_test")),
+    Mutant("a pause of everything runs leases out", "producer/slab/broker_liveness.cpp", "    leave_out_pause(now);\n", "", ("broker_test",)),
+    Mutant("any work is let in", "producer/slab/broker_handshake.cpp", " && hello.work != options_.work", " && hello.work == options_.run_nonce", ("broker_test",)),
     Mutant("memory is free while held", LEDGER, "        if (!has_holders(ticket.slab)) free_slab(ticket.slab);",
            "        for (std::uint64_t& other : memory_.slots[ticket.slab].holders) store_word(other, 0);\n        free_slab(ticket.slab);",
            ("ledger_test", "broker_test")),
