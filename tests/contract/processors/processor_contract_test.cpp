@@ -219,14 +219,25 @@ TEST_P(ProcessorContract, KeysOfAnyOtherBytesAreTaken) {
     }
 }
 
-TEST_P(ProcessorContract, AKeyTooLongForAFileNameIsAClearError) {
+TEST_P(ProcessorContract, AKeyTooLongForAFileNameIsCutInItsLastPart) {
+    if (!names_files_by_key()) GTEST_SKIP() << "keys are no file names here";
+    if (needs_originals()) GTEST_SKIP() << "keys are those of files here";
+    const ScratchFolder folder;
+    const RunConfig config = config_for(GetParam(), folder.path());
+    std::vector<MemorySlab> slabs;
+    slabs.push_back(make_slab(0, 1, "folder/" + std::string(300, 'k')));
+    const Tree tree = run_over(config, folder.path(), slabs);
+    EXPECT_TRUE(std::ranges::any_of(tree, [](const auto& file) { return file.first.starts_with("folder/kkk"); }));
+}
+
+TEST_P(ProcessorContract, AKeyTooLongForAFoldersNameIsAClearError) {
     if (!names_files_by_key()) GTEST_SKIP() << "keys are no file names here";
     if (needs_originals()) GTEST_SKIP() << "keys are those of files here";
     const ScratchFolder folder;
     const RunConfig config = config_for(GetParam(), folder.path());
     try {
         make_processor(GetParam(), {&config})
-            ->process(make_slab(0, 1, std::string(1000, 'k')).contents(), kNoProgress, kCurrent);
+            ->process(make_slab(0, 1, std::string(1000, 'k') + "/a").contents(), kNoProgress, kCurrent);
         FAIL();
     } catch (const Error& error) {
         EXPECT_EQ(error.exit_code(), ExitCode::CannotWrite);
