@@ -203,6 +203,20 @@ class Launched(unittest.TestCase):
                 self.assertIn(way_out, world.said())
                 self.assert_secret_is_nowhere(world)
 
+    def test_a_key_in_the_address_counts_and_stands_nowhere(self):
+        with Receiver() as receiver:
+            key = SECRET.split()[1]
+            world = self.world("--http-url", f"{receiver.url}&key={key}")
+            self.assertEqual(world.start().wait(), 0, world.said())
+            self.assertEqual(len(self.names(receiver)), 96)
+            self.assert_secret_is_nowhere(world)
+            self.assertEqual(world.start("--resume").wait(), 0, world.said())
+            self.assertEqual(world.summary()["samples"]["done_before"], 48)
+            world.flags = (*HTTP, "--http-url", f"{receiver.url}&key={key}-another")
+            self.assertEqual(world.start("--resume").wait(), 64, world.said())
+            self.assertIn(f"--http-url was {receiver.url.partition('?')[0]}?left-out-", world.said())
+            self.assert_secret_is_nowhere(world)
+
     def assert_secret_is_nowhere(self, world):
         for path in [world.folder, *world.folder.rglob("*")]:
             if path.is_file() and not path.is_symlink():
