@@ -1,8 +1,10 @@
 #include "consumer/run_consumer.hpp"
 
 #include <cstdio>
+#include <string_view>
 
 #include "common/base/end_signals.hpp"
+#include "common/base/error.hpp"
 #include "common/base/exit_code.hpp"
 #include "common/base/log.hpp"
 #include "common/base/trace_recording.hpp"
@@ -22,8 +24,21 @@ int list_processors() {
     return to_int(ExitCode::Ok);
 }
 
+// Its errors are the launcher's to tell: the words alone.
+int prepare(int argc, const char* const* argv) {
+    try {
+        if (const auto config = parse_run_config(argc, argv, kProgram)) prepare_run(*config);
+        return to_int(ExitCode::Ok);
+    } catch (const Error& error) {
+        std::fprintf(stderr, "%s\n", error.what());
+        return to_int(error.exit_code());
+    }
+}
+
 int do_what_is_asked(int argc, const char* const* argv, const MakeProcessor& make, std::span<const std::string_view> made_besides,
                      const std::string& stands_for) {
+    // A word of the launcher's, no setting: before a run. Its flags follow.
+    if (argc > 1 && std::string_view(argv[1]) == "--prepare") return prepare(argc - 1, argv + 1);
     const EndSignals signals;
     const auto config = parse_run_config(argc, argv, kProgram);
     if (!config) return to_int(ExitCode::Ok);
@@ -34,10 +49,6 @@ int do_what_is_asked(int argc, const char* const* argv, const MakeProcessor& mak
     start_logging(kProgram, config->log_level, config->log_format, config->log_file);
     if (config->finish) {
         finish_run(*config);
-        return to_int(ExitCode::Ok);
-    }
-    if (config->start_over) {
-        start_over(*config);
         return to_int(ExitCode::Ok);
     }
     if (!config->trace_dir.empty()) start_recording(config->trace_dir, "consumer", config->rung);

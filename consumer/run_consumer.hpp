@@ -13,7 +13,7 @@ namespace offramp {
 
 using MakeProcessor = std::function<std::unique_ptr<Processor>(const RunConfig&)>;
 
-// offramp-consumer from its command line to its exit code: serves a run, or does what --list, --start-over, --finish or --retry ask for.
+// offramp-consumer from its command line to its exit code: serves a run, or does what --prepare, --list, --finish or --retry ask for.
 // Its processor is the one that `make` makes, so that tests can have one that fails; `made_besides`: names that `make` knows and the table does not.
 // `stands_for`: the processor that the run is told of instead, which lets in none but its own; empty: the one in the settings.
 //

@@ -298,7 +298,7 @@ void add_consumers(std::vector<Setting>& table) {
                      "Flush results, folders and manifest to the disk: they survive a power cut");
     consumers.on_off("resume", &RunConfig::resume, "Continue the run that left --output: do only what is missing there");
     consumers.on_off("start-over", &RunConfig::start_over,
-                     "Remove what earlier runs left of merged outputs, before a run that does not continue them");
+                     "Replace the results of a run that came to its end, once this run has results of its own");
     consumers.text("retry", &RunConfig::retry, "FILE", "a path",
                    "Process this payload of a run's folder quarantine/, and nothing else");
     consumers.on_off("finish", &RunConfig::finish,

@@ -1,38 +1,141 @@
 #include "consumer/processors/finish.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 
+#include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
+#include "common/base/log.hpp"
+#include "common/base/next_place.hpp"
+#include "common/base/reserved_prefix.hpp"
+#include "consumer/processors/former_run.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/run_output.hpp"
 #include "consumer/sinks/cannot_write.hpp"
-#include "consumer/sinks/output_name.hpp"
 
 namespace offramp {
 namespace {
 
-// What may lie in each processor's folder: its own, and what others left there.
+namespace fs = std::filesystem;
+
+// Those of a run are elsewhere, or nowhere.
+constexpr std::string_view kWithoutResultsHere[] = {"none", "http", "write"};
+
+constexpr const char* kToGoOn = "Give --resume to make what is missing or new, ";
+constexpr const char* kNothingToGoOn = "There is no manifest that --resume could continue. Give ";
+constexpr const char* kOtherwise = "--start-over to replace them once this run has results of its own, or another place (--output, --sink-table)";
+
+bool has_results_here(const std::string& processor) { return std::ranges::find(kWithoutResultsHere, processor) == std::end(kWithoutResultsHere); }
+
 void for_each_output(const RunConfig& config, const std::function<void(const RunOutput& output, const RunConfig& own)>& work) {
     for (const RunConfig& own : configs_of(config))
         for (const ProcessorEntry& entry : ProcessorEntry::all())
-            if (const auto output = entry.run_output(); output && (output->in_any_folder() || entry.name == own.processor)) work(*output, own);
+            if (entry.name == own.processor)
+                if (const auto output = entry.run_output()) work(*output, own);
+}
+
+void remove_tree(const std::string& folder) {
+    std::error_code failure;
+    fs::remove_all(folder, failure);
+    if (failure) throw cannot_write("removing " + folder, failure.value());
+}
+
+// What the run made, in the folders of its next place or in place.
+void finish_outputs(const RunConfig& config, const std::string& next_place) {
+    for_each_output(config, [&](const RunOutput& output, const RunConfig& own) { output.finish(own, folder_in(own.output, next_place), next_place); });
+}
+
+// Of a run that has come to its end. Killed anywhere in here, the manifest still says both, that it ended and what its next place is, and the next run
+// begins with the rest of this: what was moved is not there any more, and is passed over. The note goes before the folders, so that nobody writes
+// into them again.
+void put_in_place(const RunConfig& config, const std::string& next_place) {
+    for_each_output(config, [&](const RunOutput& output, const RunConfig& own) { output.note_end(own, folder_in(own.output, next_place), next_place); });
+    if (next_place.empty()) return;
+    for_each_output(config, [&](const RunOutput& output, const RunConfig& own) {
+        failpoint("place.swap");
+        output.put_in_place(own, folder_in(own.output, next_place), next_place);
+    });
+    failpoint("place.swapped");
+    note_next_place(config.output, {});
+    for (const RunConfig& own : configs_of(config)) remove_tree(folder_in(own.output, next_place));
+}
+
+// The mark of a table that only another --sink leads to.
+bool has_table_elsewhere(const std::string& folder) {
+    std::error_code failure;
+    for (fs::directory_iterator entry(folder, failure); !failure && entry != fs::directory_iterator(); entry.increment(failure)) {
+        const std::string name = entry->path().filename().string();
+        if (name.starts_with(std::string(kReservedPrefix) + "made-") && name.ends_with("-postgres")) return true;
+    }
+    return false;
+}
+
+// Next places that no manifest leads to: of runs that were given up for another, which has had its first result since.
+void remove_unreachable(const RunConfig& config, const std::string& reachable) {
+    for (const RunConfig& own : configs_of(config))
+        for (const std::string& name : next_places_in(own.output)) {
+            if (name == reachable) continue;
+            const std::string folder = folder_in(own.output, name);
+            for (const ProcessorEntry& entry : ProcessorEntry::all())
+                if (const auto output = entry.run_output()) output->remove_next(own, folder, name);
+            if (!has_table_elsewhere(folder)) remove_tree(folder);
+        }
+}
+
+[[noreturn]] void refuse(const std::string& what, const std::optional<FormerRun>& former, const RunConfig& config) {
+    const std::string whose = former && former->ended ? "run " + former->run_id + ", which came to its end" : "an earlier run, of which nothing says that it did not come to its end";
+    throw ConfigError(what + " holds the results of " + whose, std::string(config.resume ? kNothingToGoOn : kToGoOn) + kOtherwise);
+}
+
+// Whether anything lies where this run's results go. Errors: ConfigError when it may not be replaced.
+bool look_at_former(const RunConfig& config, const std::optional<FormerRun>& former) {
+    const auto made_by_former = [&](const std::string& processor) { return former && std::ranges::find(former->processors, processor) != former->processors.end(); };
+    bool anything = false;
+    for_each_output(config, [&](const RunOutput& output, const RunConfig& own) {
+        const FormerOutput found = output.look(own);
+        anything = anything || found.state != FormerOutput::State::None;
+        const bool unfinished = made_by_former(own.processor) && !former->ended && former->next_place.empty();
+        if (config.start_over) return;
+        if (found.state == FormerOutput::State::Ended || (found.state == FormerOutput::State::Results && !unfinished)) refuse(found.what, former, config);
+    });
+    if (!config.start_over && former && former->ended)
+        for (const std::string& processor : config.processors())
+            if (has_results_here(processor) && made_by_former(processor)) refuse("--output " + config.output, former, config);
+    return anything;
 }
 
 }  // namespace
 
 void finish_run(const RunConfig& config) {
-    for_each_output(config, [](const RunOutput& output, const RunConfig& own) { output.finish(own); });
+    const std::string next_place = config.output.empty() ? std::string() : next_place_of(config.output);
     if (!config.output.empty()) remove_leftovers(config.output);
+    finish_outputs(config, next_place);
+    if (config.output.empty()) return;
+    const auto run = read_former_run(config.output);
+    if (!run) return;
+    if (run->next_place != next_place)   // another run's manifest: this one had no result
+        note_next_place(config.output, run->ended ? std::string() : run->next_place);
+    else if (run->ended)
+        put_in_place(config, next_place);
+    remove_unreachable(config, run->next_place);
 }
 
-void start_over(const RunConfig& config) {
+void prepare_run(const RunConfig& config) {
+    if (config.resume && config.start_over)
+        throw ConfigError("--resume and --start-over contradict each other", "Give --resume to go on with what lies in --output, --start-over to replace it");
     if (config.output.empty()) return;
-    for_each_output(config, [](const RunOutput& output, const RunConfig& own) { output.require_replaceable(own); });
-    const std::string manifest = config.output + "/" + std::string(kReservedPrefix) + "manifest";
-    std::error_code failure;
-    std::filesystem::remove(manifest, failure);
-    if (failure) throw cannot_write("removing " + manifest, failure.value());
-    for_each_output(config, [](const RunOutput& output, const RunConfig& own) { output.remove(own); });
+    const auto former = read_former_run(config.output);
+    if (former && former->ended && !former->next_place.empty()) {
+        RunConfig ended = config;
+        ended.processor.clear();
+        for (const std::string& processor : former->processors) ended.processor += (ended.processor.empty() ? "" : ",") + processor;
+        finish_outputs(ended, former->next_place);
+        put_in_place(ended, former->next_place);
+    }
+    if (config.resume && former) return note_next_place(config.output, former->ended ? std::string() : former->next_place);
+    if (config.resume && has_manifest(config.output)) return;   // the producer says what is wrong with it
+    note_next_place(config.output, look_at_former(config, former) ? new_next_place() : std::string());
 }
 
 }  // namespace offramp

@@ -4,15 +4,16 @@
 
 namespace offramp {
 
-// Does what is to be done once, when all consumers of a run are gone: finishes what its processors appended to (RunOutput::finish), and what processors of an earlier
-// run left in their folders; removes the temporary files of dead consumers. May be killed and called again. Errors: those of RunOutput::finish() and
-// remove_stale_temporaries().
-void finish_run(const RunConfig& config);
+// Does what is to be done once, before the programs of a run: looks at what earlier runs left in its output, and settles where its own results go
+// (common/base/next_place.hpp): on from where the run is that it continues, beside the results of another, or in place where there are none. Of results it
+// removes none; those of a run that had come to its end and was killed while they were put in their place get there now.
+// May be killed and called again. Errors: ConfigError where results are somebody else's, or of a run that came to its end, unless --start-over
+// asks for their replacement or --resume continues it; those of RunOutput::look() and put_in_place().
+void prepare_run(const RunConfig& config);
 
-// Does what is to be done once, before the programs of a run that continues no other: what earlier runs left of outputs that are
-// appended to is no part of this one's. Files of their own stay until they are replaced. The manifest goes first, for it must not
-// promise what is gone. May be killed and called again. Errors: those of RunOutput::require_replaceable(), before anything is
-// removed; SystemError with CannotWrite.
-void start_over(const RunConfig& config);
+// Does what is to be done once, when all consumers of a run are gone: finishes what its processors appended to (RunOutput::finish); when the run has come to its
+// end, puts it in the place of a former run's; removes what nobody can continue any more, and temporary files of dead consumers. May be killed and called again,
+// with the same settings or by the next run's prepare_run(). Errors: those of RunOutput and remove_stale_temporaries().
+void finish_run(const RunConfig& config);
 
 }  // namespace offramp

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/error.hpp"
+#include "common/base/next_place.hpp"
 #include "consumer/sinks/atomic_file.hpp"
 
 namespace offramp {
@@ -21,9 +22,9 @@ std::unique_ptr<Processor> make_one(const std::string& name, const ProcessorOpti
 // one's results, which the next consumer commits again, to no effect.
 class ProcessorRow final : public Processor {
   public:
-    explicit ProcessorRow(const RunConfig& config) {
+    ProcessorRow(const RunConfig& config, const std::string& next_place) {
         for (const RunConfig& own : configs_of(config))
-            processors_.push_back({own.processor, make_one(own.processor, {.config = &own, .companions = &processors_})});
+            processors_.push_back({own.processor, make_one(own.processor, {.config = &own, .companions = &processors_, .next_place = next_place})});
     }
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
@@ -43,10 +44,12 @@ const std::string& ProcessorOptions::output_for(std::string_view processor) cons
     return config->output;
 }
 
+std::string ProcessorOptions::shared_output_for(std::string_view processor) const { return folder_in(output_for(processor), next_place); }
+
 PostgresTarget ProcessorOptions::postgres_target(std::string_view contents) const {
     if (!config->has_postgres_sink())
         throw ConfigError("processor " + std::string(contents) + "-postgres needs --sink", "Give the database: postgres://USER@HOST/DATABASE");
-    return postgres_target_of(*config, contents);
+    return postgres_target_of(*config, contents, next_place);
 }
 
 int ProcessorOptions::png_level() const {
@@ -57,10 +60,11 @@ int ProcessorOptions::png_level() const {
 
 std::unique_ptr<Processor> make_processor(const std::string& names, const ProcessorOptions& options) {
     expect(options.config != nullptr, "a processor is made from a configuration");
-    if (names.find(',') == std::string::npos) return make_one(names, options);
+    const std::string next_place = options.config->output.empty() ? std::string() : next_place_of(options.config->output);
+    if (names.find(',') == std::string::npos) return make_one(names, {.config = options.config, .companions = options.companions, .next_place = next_place});
     RunConfig config = *options.config;
     config.processor = names;
-    return std::make_unique<ProcessorRow>(config);
+    return std::make_unique<ProcessorRow>(config, next_place);
 }
 
 std::vector<RunConfig> configs_of(const RunConfig& config) {

@@ -52,11 +52,15 @@ struct ProcessorOptions {
     const RunConfig* config = nullptr;
     // All that work on each slab, where there are several; whole when the first slab comes. Outlives the processor.
     const std::vector<NamedProcessor>* companions = nullptr;
+    // Where what is appended to goes (common/base/next_place.hpp); empty: in place.
+    std::string next_place{};
 
     Durability durability() const { return config->durable ? Durability::PowerCut : Durability::Process; }
     // The folder for the files of a processor that leaves some, `processor`. Errors: ConfigError without --output; SystemError with
     // CannotWrite when it cannot be written.
     const std::string& output_for(std::string_view processor) const;
+    // The folder for what all consumers append to together (RunOutput): that one, or the next place in it. Errors: as above.
+    std::string shared_output_for(std::string_view processor) const;
     // Where the rows go of a processor that puts `contents` into a PostgreSQL, CONTENTS-postgres. Errors: ConfigError without --sink.
     PostgresTarget postgres_target(std::string_view contents) const;
     // Errors: ConfigError when it is none of zlib's.
@@ -74,7 +78,7 @@ struct ProcessorEntry {
 };
 
 // The processors that config.processor names: one, or several with commas, which then work on each slab one after the other,
-// each with a folder of its own below the output (configs_of). Errors: ConfigError with the known names.
+// each with a folder of its own below the output (configs_of). What they append to goes where prepare_run() has settled. Errors: ConfigError with the known names.
 std::unique_ptr<Processor> make_processor(const std::string& names, const ProcessorOptions& options);
 
 // What each of the processors that config.processor names is to be made from: for one, the configuration as it is; for several, with

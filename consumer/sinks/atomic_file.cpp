@@ -130,6 +130,12 @@ void write_atomically(const std::string& path, std::span<const std::byte> bytes,
     file.commit();
 }
 
+void replace_file(const std::string& whole, const std::string& path) {
+    failpoint("sink.replace");
+    if (std::rename(whole.c_str(), path.c_str()) != 0) throw cannot_write(path, errno);
+    failpoint("sink.replaced");
+}
+
 void require_writable_folder(const std::string& folder) {
     make_folder(folder, Durability::Process);
     AtomicFile probe(folder + "/probe");

@@ -42,6 +42,9 @@ class AtomicFile {
 void write_atomically(const std::string& path, std::span<const std::byte> bytes,
                       Durability durability = Durability::Process);
 
+// Puts a file that is whole in the place of another, or of none, by one rename.
+void replace_file(const std::string& whole, const std::string& path);
+
 // Makes the folder and proves, with a temporary file, that it can be written. Errors: SystemError with
 // CannotWrite.
 void require_writable_folder(const std::string& folder);

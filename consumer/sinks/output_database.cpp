@@ -1,5 +1,6 @@
 #include "consumer/sinks/output_database.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <filesystem>
@@ -35,7 +36,7 @@ bool is_there(const std::string& path) {
 
 [[noreturn]] void fail_taken_away(const std::string& path, const std::string& mark) {
     throw Error(ExitCode::SinkUnavailable, "database " + path + " is gone, and with it results that count as done",
-                "Put it back; or start over without --resume; or remove " + mark + " to go on without them");
+                "Put it back; or give --start-over instead of --resume; or remove " + mark + " to go on without them");
 }
 
 std::int64_t number_of(SqliteDatabase& database, const char* question) {
@@ -96,6 +97,8 @@ OutputDatabase::OutputDatabase(std::string folder, std::string name, std::string
 
 void OutputDatabase::open() {
     if (!is_there(path_) && is_there(mark_)) fail_taken_away(path_, mark_);
+    if (std::error_code failure; fs::create_directories(fs::path(path_).parent_path(), failure), failure)
+        throw cannot_write("making the folder of " + path_, failure.value());
     database_.emplace(path_, durability_);
     require_ours(*database_);
     database_->transact([&] {
@@ -131,18 +134,34 @@ void require_replaceable(const std::string& folder, const std::string& name) {
         if (is_there(log)) fail_in_the_way(log);
 }
 
-// The mark goes last: as long as it is there, what is left of a removal that was killed is known as ours.
-void remove_database(const std::string& folder, const std::string& name) {
-    require_replaceable(folder, name);
-    const auto remove = [](const std::string& file) {
-        std::error_code failure;
-        fs::remove(file, failure);
-        if (failure) throw cannot_write("removing " + file, failure.value());
-    };
+bool has_database(const std::string& folder, const std::string& name) {
     const std::string path = path_of(folder, name);
-    remove(path);
-    for (const std::string& log : logs_of(path)) remove(log);
-    remove(mark_of(folder, name));
+    const auto logs = logs_of(path);
+    return is_there(path) || is_there(mark_of(folder, name)) || std::any_of(logs.begin(), logs.end(), is_there);
+}
+
+// A former database's log goes before it is replaced, for SQLite would read it into the new one; killed in between, this is called again before anybody opens
+// either. The database goes last: as long as it lies there, this is not over.
+bool put_database_in_place(const std::string& next, const std::string& folder, const std::string& name) {
+    const std::string from = path_of(next, name), to = path_of(folder, name);
+    const std::string mark = mark_of(next, name);
+    if (!is_there(from)) {
+        if (is_there(mark)) fail_taken_away(from, mark);
+        return false;
+    }
+    const auto logs = logs_of(from);
+    if (std::any_of(logs.begin(), logs.end(), is_there))
+        throw Error(ExitCode::SinkUnavailable, "database " + from + " is open in another program, and cannot take the place of " + to,
+                    "End that program, and go on with --resume");
+    require_replaceable(folder, name);
+    for (const std::string& log : logs_of(to)) {
+        std::error_code failure;
+        fs::remove(log, failure);
+        if (failure) throw cannot_write("removing " + log, failure.value());
+    }
+    if (is_there(mark)) replace_file(mark, mark_of(folder, name));
+    replace_file(from, to);
+    return true;
 }
 
 }  // namespace offramp

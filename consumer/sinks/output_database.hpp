@@ -41,7 +41,11 @@ void finish_database(const std::string& folder, const std::string& name);
 // What would lie in the way of a new database: nothing, or one of ours in whatever state. Changes nothing. Errors: ConfigError when it
 // is somebody else's; those of SqliteDatabase when that cannot be told.
 void require_replaceable(const std::string& folder, const std::string& name);
-// Removes database and mark. Errors: those of require_replaceable(), before anything is removed; SystemError with CannotWrite.
-void remove_database(const std::string& folder, const std::string& name);
+// Nothing lies in the place of a new database, not even what a death left of one.
+bool has_database(const std::string& folder, const std::string& name);
+// The database of `next`, which is finished, takes the place of the one in `folder`, if any. May be killed and called again. Returns whether there was one.
+// Errors: those of require_replaceable(), before anything is replaced; Error with SinkUnavailable when it was taken away, or somebody still has it open;
+// SystemError with CannotWrite.
+bool put_database_in_place(const std::string& next, const std::string& folder, const std::string& name);
 
 }  // namespace offramp

@@ -35,6 +35,7 @@ struct PostgresColumns {
 struct PostgresTarget {
     std::string sink;                   // as PostgresDatabase takes it
     std::string table;                  // NAME or SCHEMA.NAME
+    std::string next_table{};           // where rows are until the run has come to its end; empty: there
     std::chrono::seconds patience{300}; // PostgresDatabase's; not with what is done when the run has ended
 };
 
@@ -42,7 +43,9 @@ struct PostgresTarget {
 // it holds, the layout's version and a number of its own stand in the tables' comments: "offramp embeddings 1 5f0c...".
 //
 // In the output folder lies a hidden mark, ".offramp-made-embeddings-postgres", with that number: when the mark is there and the table is
-// not, somebody took it away with results that count as done, and another must not be begun in its place.
+// not, somebody took it away with results that count as done, and another must not be begun in its place. Its second line names the table.
+//
+// Where a former run's table is, a new run's rows go beside it, into PostgresTarget::next_table, which takes its place when the run has come to its end.
 //
 // Owns the connection, which holds a shared advisory lock on the table's name: nobody starts over beneath a consumer. Thread, blocks: as
 // PostgresDatabase. Errors: those of PostgresDatabase; Error with SinkUnavailable when the table was taken away; ConfigError when it is
@@ -67,7 +70,7 @@ class PostgresTable {
     void make(const PostgresColumns& columns);
 
     PostgresLayout layout_;
-    std::string mark_, table_, rows_, second_;
+    std::string mark_, table_, at_, rows_, second_;   // at_: where the rows are now
     Durability durability_;
     PostgresDatabase database_;
     bool opened_ = false;
@@ -76,12 +79,29 @@ class PostgresTable {
 // When nobody writes any more: `complete` adds what a table has only when it is whole. A run without a table has nothing to finish. Errors: those of
 // PostgresTable and of `complete`.
 void finish_postgres_table(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target,
-                           const std::function<void(PostgresDatabase& database)>& complete);
-// What would lie in the way of a new table: nothing, or one of ours; with `resume` one that this folder's run has made. Changes nothing. Errors: those of
-// PostgresTable; Error with RunInUse when a consumer of another run is connected for it.
-void require_replaceable_postgres_table(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target, bool resume);
-// Removes tables and mark. Errors: as above, before anything is removed; SystemError with CannotWrite.
-void remove_postgres_table(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target);
+                           const std::function<void(PostgresDatabase& database, const std::string& table)>& complete);
+// The run has come to its end: its table says so, and is not replaced any more unless that is asked for.
+void mark_postgres_table_ended(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target);
+
+enum class PostgresTableState {
+    Absent,
+    Unfinished,
+    Ended,      // a run came to its end with it
+};
+// What lies in the way of a new table: nothing, or one of ours. Changes nothing. Errors: those of PostgresTable; Error with RunInUse when a consumer of another
+// run is connected for it.
+PostgresTableState look_at_postgres_table(const PostgresLayout& layout, const PostgresTarget& target);
+// The folder's mark says that there is a table of its run's.
+bool has_postgres_mark(const PostgresLayout& layout, const std::string& folder);
+// Errors: ConfigError, for a table that is there and that no mark in the folder tells of.
+void require_continued_postgres_table(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target);
+std::string postgres_table_name(const PostgresTarget& target);   // "table 'embeddings' of PostgreSQL database ..."; connects
+
+// The tables of the run whose mark lies in the folder `next` take the place of those that its mark names, in one transaction; then the mark that of the one in `folder`.
+// May be killed and called again. Nothing is done without a mark. Errors: those of PostgresTable, before anything is replaced; RunInUse as above.
+void put_postgres_table_in_place(const PostgresLayout& layout, const std::string& next, const std::string& folder, const PostgresTarget& target);
+// Removes the tables beside that the mark in `next` tells of, and which nobody can continue any more; then the mark.
+void remove_next_postgres_table(const PostgresLayout& layout, const std::string& next, const PostgresTarget& target);
 
 // NAME or SCHEMA.NAME with `suffix`, each part quoted.
 std::string table_in_sql(const std::string& table, std::string_view suffix = {});

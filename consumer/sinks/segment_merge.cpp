@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
 #include "consumer/sinks/cannot_write.hpp"
 #include "consumer/sinks/record_file.hpp"
 #include "consumer/sinks/segment_file.hpp"
@@ -21,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In the segments' folder, and removed with it.
+// In the segments' folder, and removed with what was merged.
 constexpr const char* kFormerRecords = "former";
 // As many files are open at once: items lie together in the segments of a batch or two.
 constexpr std::size_t kMostOpen = 16;
@@ -185,10 +186,20 @@ void write_lines(const std::string& path, const NextRecords& next, Durability du
     file.commit();
 }
 
-void remove_tree(const fs::path& folder) {
+// A folder that others have put something into since stays.
+void remove_folders_if_empty(const fs::path& pending) {
     std::error_code failure;
-    fs::remove_all(folder, failure);
-    if (failure) throw cannot_write("removing merged segments in " + folder.string(), failure.value());
+    fs::remove(pending, failure);
+    fs::remove(pending.parent_path(), failure);
+}
+
+void remove_merged(const fs::path& pending, const std::vector<Segment>& segments) {
+    for (const Segment& segment : segments) {
+        std::error_code failure;
+        fs::remove(segment.path, failure);
+        if (failure) throw cannot_write("removing the merged segment " + segment.path, failure.value());
+    }
+    remove_folders_if_empty(pending);
 }
 
 }  // namespace
@@ -199,39 +210,36 @@ const SegmentForm& lines_form() {
     return kLines;
 }
 
-MergeOutcome merge_segments(const std::string& folder, std::string_view name,
-                            const std::string& output_file, FormerOutput former, Durability durability, const SegmentForm& form) {
+MergeOutcome merge_segments(const std::string& folder, std::string_view name, const std::string& output_file, Durability durability, const SegmentForm& form) {
     const fs::path pending = segment_folder(folder, name);
-    // What lies here was merged, by a call that was then killed.
-    const fs::path merged = segment_folder(folder, std::string(name) + ".merged");
-    remove_tree(merged);
-
     std::vector<Segment> segments = list_segments(pending);
     MergeOutcome outcome{.segments = segments.size()};
-    if (!segments.empty()) {
-        // What an earlier merge made counts as the oldest segment.
-        if (former == FormerOutput::KeptIn && fs::exists(output_file))
-            segments.push_back({.path = form.records_of(output_file, (pending / kFormerRecords).string()), .written = {}});
-        const std::vector<Entry> entries = entries_of(segments, outcome.segments, form);
-        Merging merging(segments, entries, outcome.segments, form, outcome);
-        form.write(output_file, [&merging] { return merging.next(); }, durability);
+    if (segments.empty()) {
+        remove_folders_if_empty(pending);
+        return outcome;
     }
-
-    if (std::rename(pending.c_str(), merged.c_str()) != 0 && errno != ENOENT)
-        throw cannot_write("setting aside merged segments in " + pending.string(), errno);
-    remove_tree(merged);
-    std::error_code other_series_remain;
-    fs::remove(pending.parent_path(), other_series_remain);
+    const std::vector<Segment> merged = segments;
+    // What an earlier merge made counts as the oldest segment.
+    const std::string former = (pending / kFormerRecords).string();
+    if (fs::exists(output_file)) segments.push_back({.path = form.records_of(output_file, former), .written = {}});
+    const std::vector<Entry> entries = entries_of(segments, outcome.segments, form);
+    Merging merging(segments, entries, outcome.segments, form, outcome);
+    failpoint("merge.write");
+    form.write(output_file, [&merging] { return merging.next(); }, durability);
+    std::error_code failure;
+    fs::remove(former, failure);
+    remove_merged(pending, merged);
     return outcome;
 }
 
-void remove_series(const std::string& folder, std::string_view name, const std::string& output_file) {
-    remove_tree(segment_folder(folder, name));
-    remove_tree(segment_folder(folder, std::string(name) + ".merged"));
+void remove_segments(const std::string& folder, std::string_view name) {
+    const fs::path pending = segment_folder(folder, name);
     std::error_code failure;
-    fs::remove(fs::path(segment_folder(folder, name)).parent_path(), failure);   // unless other series remain
-    fs::remove(output_file, failure);
-    if (failure) throw cannot_write("removing " + output_file, failure.value());
+    fs::remove_all(pending, failure);
+    if (failure) throw cannot_write("removing the segments in " + pending.string(), failure.value());
+    fs::remove(pending.parent_path(), failure);   // unless other series remain
 }
+
+bool has_segments(const std::string& folder, std::string_view name) { return !list_segments(segment_folder(folder, name)).empty(); }
 
 }  // namespace offramp

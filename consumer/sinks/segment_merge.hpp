@@ -18,12 +18,6 @@ struct MergeOutcome {
     std::size_t conflicts = 0;  // items that were there with other lines: the latest segment's are kept
 };
 
-// What becomes of the items of an output file that is there already.
-enum class FormerOutput {
-    Replaced,   // they are another run's
-    KeptIn,     // they are this work's too, of an earlier run: each stays, unless a segment has it
-};
-
 // A record of a segment: a line, or what a series has instead.
 struct SegmentRecord {
     std::uint64_t item = 0;
@@ -45,18 +39,18 @@ struct SegmentForm {
 };
 const SegmentForm& lines_form();
 
-// Makes one file of all segments of a series: every item once, sorted by number; then removes the segments.
+// Makes one file of all segments of a series: every item once, sorted by number; then removes those segments, and none that came since.
+// What `output_file` has is the same work's, of a merge before this one: each item stays, unless a segment has it.
 // Without segments it leaves `output_file` as it is. Deliveries of the same samples, however often and
 // however grouped, merge to the same bytes.
 //
-// Killed at any point and called again, the result is the same: the file is replaced whole, then the
-// segments' folder is renamed in one step, then removed. Call it when nobody writes segments any more.
+// Killed at any point and called again, the result is the same: the file is replaced whole, then one segment after the other is removed,
+// and those that are left are merged into it once more, to no effect. Call it when nobody writes segments any more.
 // Memory: an index of 32 to 64 bytes an item, the largest segment, and of each of 16 files a mebibyte or its longest item; segments are read twice. Errors: SystemError with CannotWrite; Error for a segment that
 // cannot be read; ProtocolError for a damaged one, by name.
 MergeOutcome merge_segments(const std::string& folder, std::string_view name, const std::string& output_file,
-                            FormerOutput former = FormerOutput::Replaced, Durability durability = Durability::Process,
-                            const SegmentForm& form = lines_form());
-// Removes output file and segments.
-void remove_series(const std::string& folder, std::string_view name, const std::string& output_file);
+                            Durability durability = Durability::Process, const SegmentForm& form = lines_form());
+void remove_segments(const std::string& folder, std::string_view name);
+bool has_segments(const std::string& folder, std::string_view name);
 
 }  // namespace offramp

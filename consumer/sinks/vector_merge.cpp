@@ -65,7 +65,7 @@ class RowsOfOneKind {
     [[noreturn]] void refuse(const VectorRow& row) const {
         throw ConfigError("vectors for " + path_ + " are of two kinds: output '" + output_ + "' has " + kind_.describe() + ", output '" + std::string(row.output) +
                               "' " + row.kind.describe(),
-                          "Start over without --resume, or give another --output");
+                          "Give --start-over instead of --resume, or another --output");
     }
 
     const NextRecords& next_;
@@ -85,8 +85,8 @@ void write_file(const std::string& path, const NextRecords& next, Durability dur
 
 }  // namespace
 
-MergeOutcome merge_vectors(const std::string& folder, std::string_view name, const std::string& output_file, FormerOutput former, Durability durability) {
-    return merge_segments(folder, name, output_file, former, durability, {.first = &first_of, .records_of = &rows_of, .write = &write_file});
+MergeOutcome merge_vectors(const std::string& folder, std::string_view name, const std::string& output_file, Durability durability) {
+    return merge_segments(folder, name, output_file, durability, {.first = &first_of, .records_of = &rows_of, .write = &write_file});
 }
 
 }  // namespace offramp

@@ -16,7 +16,7 @@ def failure_of(code, stopped_by, account, producers_end, finishing, run_dir):
     if account.get("failure"):
         return account["failure"]
     if code == ExitCode.INTERRUPTED:
-        return "the run was stopped before its input was used up"
+        return finishing or "the run was stopped before its input was used up"
     if code == ExitCode.SET_ASIDE:
         samples = (account.get("samples") or {}).get("quarantined", "some")
         return (f"{samples} samples were given up, since consumers died of their batches\n"

@@ -5,7 +5,6 @@ import fcntl
 import json
 import os
 import pathlib
-import shutil
 import stat
 import subprocess
 import time
@@ -13,10 +12,10 @@ import time
 from offramp_launch import shared_folder
 from offramp_launch.exit_code import ExitCode, LaunchError
 
-# Names that the programs use too: producer/run/output_lock.hpp, producer/report/manifest_file.hpp, consumer/sinks.
+# Names that the programs use too: producer/run/output_lock.hpp, producer/report/manifest_file.hpp, common/base/next_place.hpp.
 LOCK = ".offramp-lock"
 MANIFEST = ".offramp-manifest"
-SEGMENTS = ".offramp-segments"
+NEXT = ".offramp-next"
 LEFT_OVER_SECONDS = 30      # programs whose launcher died end by themselves: a slab and some seconds
 LOOK_AGAIN_SECONDS = 0.1
 
@@ -106,29 +105,29 @@ def is_alive(pid):
     return True
 
 
-def start_over(folder, consumer, identity, note=print, beyond=False):
+def prepare(folder, consumer, identity, kept_open=(), continues=False, beyond=False, note=print):
     """
-    Makes a folder that of a new run: what earlier ones left is not this one's. Results that are files of their own stay until they are
-    replaced; what is appended to begins anew. The consumer refuses what is not ours before it removes anything, and then removes the
-    manifest first, for it must never promise what is gone. `beyond`: results are not only in the folder.
+    Settles where a run's results go, before its programs start. What earlier ones left stays as it is until this one has results of its own. The consumer
+    refuses what is not ours, and what a run has ended with, unless --start-over asks for its replacement; its words are the user's.
+    `continues`: the run goes on with what lies there. `beyond`: results are not only in the folder.
     """
     folder = pathlib.Path(folder)
-    former = describe_manifest(folder / MANIFEST)
-    if former:
-        note(f"[run] {folder} holds {former}. This run starts over; with the same input and settings, --resume continues instead",
-             flush=True)
     if not beyond and not any(name != LOCK for name in os.listdir(folder)):
         return
-    done = subprocess.run([*consumer, "--start-over"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-                          **identity)
+    former = describe_manifest(folder / MANIFEST)
+    program, *flags = consumer
+    done = subprocess.run([program, "--prepare", *flags], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+                          pass_fds=kept_open, **identity)
     if done.returncode != 0:
-        where = "--sink or --output" if beyond else folder
-        raise LaunchError(f"what earlier runs left in {where} could not be removed:\n{done.stderr.strip()}",
-                          "" if beyond else "Give --output another folder", done.returncode)
-    (folder / MANIFEST).unlink(missing_ok=True)
-    if (folder / SEGMENTS).is_dir():
-        shutil.rmtree(folder / SEGMENTS, ignore_errors=True)
-        note(f"[run] removed unmerged parts that a run which was killed left in {folder}", flush=True)
+        raise LaunchError(done.stderr.strip(), "", done.returncode)
+    if former and not continues:
+        note(f"[run] {folder} holds {former}, which this run replaces once it has results of its own; with the same input and settings, --resume "
+             "continues instead", flush=True)
+
+
+def lies_beside(folder):
+    """This run's results are not in their place: it did not come to its end, and a former run's lie there."""
+    return os.path.lexists(pathlib.Path(folder) / NEXT)
 
 
 def describe_manifest(path):

@@ -15,6 +15,7 @@ import subprocess
 
 from offramp_launch.arguments import hide_query, take_switch, take_values
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code, signal_name
+from offramp_launch.output_folder import OutputLock
 from offramp_launch.run_dir import own_runs, require_ones_own
 from offramp_launch.sink import hide_password
 
@@ -188,18 +189,31 @@ def retry(places, run_dir, rest):
     rest = hide_query(hide_password(rest, os.environ), os.environ)
     output = os.path.abspath(given.get("--output") or run_dir / FOLDER / "output")
     command = [str(places.consumer()), *settings_of(run_dir, rest), *rest, "--run-dir", str(run_dir), "--output", output]
+    try:
+        pathlib.Path(output).mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise LaunchError(f"--output {output} cannot be written: {problem.strerror}", "Give --output a folder that you may write to",
+                          ExitCode.CANNOT_WRITE) from problem
+    lock = OutputLock(output, f"{run_dir.name}, tried again,")
+    try:
+        return retry_all(run_dir, names, command, output, (lock.fd,))
+    finally:
+        lock.close()
+
+
+def retry_all(run_dir, names, command, output, kept_open):
     code = ExitCode.OK
     for name in names:
         story = story_named(run_dir, name)
         if not story.get("payload"):
             raise LaunchError(f"'{name}' has no payload: {story.get('error')}", "Run its input again", ExitCode.NO_INPUT)
-        ended = run_program([*command, "--retry", str(run_dir / FOLDER / story["payload"])])
+        ended = run_program([*command, "--retry", str(run_dir / FOLDER / story["payload"])], kept_open)
         story["retries"] = [*(story.get("retries") or []), {"at": datetime.datetime.now().isoformat(" ", "seconds"), "exit": ended,
                                                              "output": output}]
         write_story(run_dir / FOLDER / f"{name}.json", story)
         print(f"{name}: " + (f"done; output in {output}" if ended == 0 else f"failed again with {how_it_ended(end_of(ended))}"))
         code = code or shell_code(ended)
-    finished = run_program([*command, "--finish"])
+    finished = run_program([*command, "--finish"], kept_open)
     return int(code or shell_code(finished))
 
 
@@ -218,9 +232,9 @@ def settings_of(run_dir, given):
     return flags
 
 
-def run_program(command):
+def run_program(command, kept_open):
     try:
-        return subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode
+        return subprocess.run(command, stdin=subprocess.DEVNULL, check=False, pass_fds=kept_open).returncode
     except OSError as problem:
         raise LaunchError(f"'{command[0]}' cannot be started ({problem.strerror})", "./launch/offramp setup builds it",
                           ExitCode.SYSTEM) from problem

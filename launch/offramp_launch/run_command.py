@@ -16,7 +16,8 @@ from offramp_launch.demo import demo_flags, shipped_model_flags, show, wants_dem
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, shell_code
 from offramp_launch.failure import failure_of
 from offramp_launch.log_follower import last_error
-from offramp_launch.output_folder import MANIFEST, OutputLock, start_over
+from offramp_launch.finishing import Finishing
+from offramp_launch.output_folder import MANIFEST, OutputLock, lies_beside, prepare
 from offramp_launch.progress import as_record, make_display
 from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
 from offramp_launch.supervisor import MOST_CONSUMERS, RunPlan, Supervisor
@@ -92,9 +93,8 @@ def start(places, argv, typed):
         lock = OutputLock(output, run_id)
         try:
             plan.kept_open = (lock.fd,)
-            # Nothing to continue: then it is a new run, whatever else lies there.
-            if not config.get("resume") or not pathlib.Path(output, MANIFEST).exists():
-                start_over(output, plan.consumer, identity_of(account), beyond=bool(config.get("sink")))
+            prepare(output, plan.consumer, identity_of(account), plan.kept_open, beyond=bool(config.get("sink")),
+                    continues=config.get("resume") and pathlib.Path(output, MANIFEST).exists())
             code, told = supervise(plan, run_dir, output, unit, producer, about, goes_on_with(places, typed, config, run_dir))
         finally:
             lock.close()
@@ -252,10 +252,18 @@ def supervise(plan, run_dir, output, unit, producer, about, go_on):
     display = make_display(unit, plan.log_format)
     display.note(f"run {plan.run_id}: {plan.consumers} consumers, {run_dir.path}")
     supervisor = Supervisor(plan, display)
+
+    def note(text):
+        announce({"log-format": plan.log_format}, text)
+
     try:
-        code = supervisor.run()
-        display.close()
-        code, whole = conclude(plan, run_dir, supervisor, code, about)
+        with Finishing(note) as finishing:
+            code = supervisor.run()
+            display.close()
+            code, whole = conclude(plan, run_dir, supervisor, code, about, finishing)
+            if lies_beside(output):
+                note(f"the earlier run's results in {output} are as they were; what this one made lies beside them, and takes their place when "
+                     "--resume has made the rest")
         return code, summary.tell(whole, unit, output, go_on)
     finally:
         display.close()
@@ -263,9 +271,9 @@ def supervise(plan, run_dir, output, unit, producer, about, go_on):
         supervisor.close()
 
 
-def conclude(plan, run_dir, supervisor, code, about):
+def conclude(plan, run_dir, supervisor, code, about, finishing):
     """Puts the outputs together and writes the summary, once no program of the run is left: (the run's exit code, the summary)."""
-    finished, why = finish(plan, run_dir)
+    finished, why = finish(plan, run_dir, finishing)
     code = code if code != 0 else finished
     account = summary.read_account(run_dir)
     failure = failure_of(code, supervisor.failure, account, supervisor.why_the_producer_ended(), why, run_dir)
@@ -288,10 +296,11 @@ def sweep(producer):
         pass
 
 
-def finish(plan, run_dir):
-    """Merges what the consumers left in segments, now that all of them are gone. Returns (0, None), or what it ended with and why."""
+def finish(plan, run_dir, finishing):
+    """Puts together what the consumers left, now that all of them are gone. Returns (0, None), or what it ended with and why."""
     child = Child("finish", [*plan.consumer, "--finish"], run_dir.log("finish"), plan.kept_open, **identity_of(plan.account))
-    child.reap()
+    if finishing.wait(child) is Finishing.ENDED:
+        return int(ExitCode.INTERRUPTED), "putting the outputs together was ended by a signal; what is there stays as it is, and --resume goes on"
     if child.status == 0:
         return 0, None
     return shell_code(child.status), f"putting the outputs together {child.ending()}: {child.reason() or 'it wrote nothing'}"

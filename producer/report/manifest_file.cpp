@@ -24,6 +24,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::uint64_t kVersion = 1;
+constexpr std::uint64_t kVersionWithNextPlace = 2;
 constexpr std::size_t kRangesALine = 1000;
 constexpr std::size_t kNamesALine = 4096;
 constexpr std::size_t kNameDigits = 16;
@@ -76,12 +77,13 @@ bool add_names(const json& line, std::vector<std::uint64_t>& names) {
 
 bool read_header(std::string_view line, Manifest& manifest) {
     const json header = opened(line);
-    if (!header.is_object() || !header.contains("manifest") || header["manifest"] != kVersion) return false;
+    if (!header.is_object() || !header.contains("manifest") || header["manifest"] != (header.contains("next") ? kVersionWithNextPlace : kVersion)) return false;
     try {
         manifest.run_id = header.at("run").get<std::string>();
         manifest.pid = header.at("pid").get<std::uint64_t>();
         manifest.before = header.at("before").get<std::uint64_t>();
         manifest.identity.facts = header.at("identity").get<std::map<std::string, std::string>>();
+        manifest.next_place = header.value("next", "");
     } catch (const json::exception&) {
         return false;
     }
@@ -91,7 +93,8 @@ bool read_header(std::string_view line, Manifest& manifest) {
 }  // namespace
 
 std::string Manifest::header_line() const {
-    const json header = {{"manifest", kVersion}, {"run", run_id}, {"pid", pid}, {"before", before}, {"identity", identity.facts}};
+    json header = {{"manifest", kVersion}, {"run", run_id}, {"pid", pid}, {"before", before}, {"identity", identity.facts}};
+    if (!next_place.empty()) header.update({{"manifest", kVersionWithNextPlace}, {"next", next_place}});
     return sealed(std::string_view(header.dump(-1, ' ', false, json::error_handler_t::replace)).substr(1));
 }
 
@@ -125,6 +128,8 @@ std::string done_lines(std::span<const ItemRange> ranges) {
     return text;
 }
 
+std::string ended_line() { return sealed("\"ended\":true}"); }
+
 Manifest parse_manifest(std::string_view text, const std::string& path) {
     Manifest manifest;
     const auto next_line = [&text] {
@@ -141,6 +146,7 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
         const json line = opened(next_line());
         const bool says_something = line.is_object() && (line.contains("done")    ? add_ranges(line["done"], items, manifest.done)
                                                          : line.contains("names") ? add_names(line, manifest.names)
+                                                         : line.contains("ended") ? (manifest.ended = line["ended"] == true)
                                                                                   : false);
         if (!says_something) ++manifest.ignored_lines;
     }

@@ -33,7 +33,6 @@ ManifestWriter::ManifestWriter(std::string path, Manifest manifest, Durability d
                                std::function<void(std::exception_ptr)> on_failure)
     : path_(std::move(path)), durability_(durability), on_failure_(std::move(on_failure)), manifest_(std::move(manifest)) {
     expect(path_.find('/') != std::string::npos, "a manifest lies in a folder");
-    write_anew();
     thread_ = std::thread([this] { write_noted(); });
 }
 
@@ -43,6 +42,15 @@ ManifestWriter::~ManifestWriter() {
     } catch (const std::exception& problem) {
         spdlog::error("{}", problem.what());
     }
+}
+
+void ManifestWriter::begin() {
+    std::unique_lock lock(mutex_);
+    if (begun_) return;
+    beginning_ = true;
+    changed_.notify_one();
+    began_.wait(lock, [this] { return begun_ || failure_; });
+    if (failure_) std::rethrow_exception(failure_);
 }
 
 void ManifestWriter::note(std::span<const ItemRange> items) {
@@ -66,12 +74,21 @@ void ManifestWriter::close() {
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
+void ManifestWriter::end() {
+    expect(!thread_.joinable(), "a manifest is closed before it ends");
+    manifest_.ended = true;
+    if (!file_) return write_anew();
+    const std::string line = ended_line();
+    write_all(file_.get(), std::as_bytes(std::span(line)), [this](int problem) { return cannot_write(path_, problem); });
+    if (durability_ == Durability::PowerCut && ::fdatasync(file_.get()) != 0) throw cannot_write(path_, errno);
+}
+
 void ManifestWriter::write_noted() {
     name_this_thread("manifest");
     std::unique_lock lock(mutex_);
     for (;;) {
-        changed_.wait(lock, [this] { return closing_ || !noted_.empty(); });
-        if (noted_.empty()) return;
+        changed_.wait(lock, [this] { return closing_ || beginning_ || !noted_.empty(); });
+        if (noted_.empty() && !beginning_) return;
         const std::vector<ItemRange> items = std::exchange(noted_, {});
         lock.unlock();
         std::exception_ptr failure;
@@ -81,8 +98,11 @@ void ManifestWriter::write_noted() {
             failure = std::current_exception();
         }
         lock.lock();
-        if (failure && !failure_) {
-            failure_ = failure;
+        beginning_ = false;
+        begun_ = begun_ || !failure;
+        if (failure && !failure_) failure_ = failure;
+        began_.notify_all();
+        if (failure && failure_ == failure) {
             lock.unlock();
             on_failure_(failure);
             lock.lock();
@@ -112,7 +132,7 @@ void ManifestWriter::append(const std::vector<ItemRange>& items) {
 }
 
 void ManifestWriter::write_anew() {
-    const std::string text = manifest_.header_line() + manifest_.names_lines() + done_lines(manifest_.done.list());
+    const std::string text = manifest_.header_line() + manifest_.names_lines() + done_lines(manifest_.done.list()) + (manifest_.ended ? ended_line() : "");
     file_.reset();
     WholeFile file(path_, 0644, [this](int problem) { return cannot_write(path_, problem); });
     file.write(text);

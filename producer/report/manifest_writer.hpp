@@ -17,27 +17,33 @@
 namespace offramp {
 
 // Keeps a run's manifest while it runs: items are noted once their completion was accepted, and written by a thread of its own, a few
-// together. So the manifest may lag behind the outputs, and never leads. The file is written anew, by rename, at the start and whenever
-// it has grown to twice what it need be: its size is bounded by the gaps in what is done, not by the length of the run.
+// together. So the manifest may lag behind the outputs, and never leads. The file is written anew, by rename, when the run has a first result
+// (begin()) and whenever it has grown to twice what it need be: its size is bounded by the gaps in what is done, not by the length of the run.
+// Until then what lies at its path is as it was: a run that fails before has replaced nothing.
 //
-// Owns: its thread and file. Thread: note() from any; the rest from one. Blocks: note() never on the file; the constructor and close()
-// on the file system. Errors: SystemError with CannotWrite, from the constructor and close(); while it runs, on_failure is called once
-// (on the writer's thread), and close() throws it again.
+// Owns: its thread and file. Thread: note() and begin() from any; the rest from one. Blocks: note() never on the file; begin(), close() and end()
+// on the file system. Errors: SystemError with CannotWrite, from those three; while it runs, on_failure is called once
+// (on the writer's thread), and begin() and close() throw it again.
 class ManifestWriter {
  public:
     enum class Durability {
         Process,    // what is noted survives the death of every process
         PowerCut,   // and, once written, a power cut
     };
-    // `manifest`: with all that is done already. Replaces what lies at `path`.
+    // `manifest`: with all that is done already.
     ManifestWriter(std::string path, Manifest manifest, Durability durability, std::function<void(std::exception_ptr)> on_failure);
     ~ManifestWriter();
     ManifestWriter(const ManifestWriter&) = delete;
     ManifestWriter& operator=(const ManifestWriter&) = delete;
 
+    // Replaces what lies at the path, unless it is this writer's already. To be called before anything that the manifest before it accounts for
+    // is replaced: killed in between, there is an account that promises too little.
+    void begin();
     void note(std::span<const ItemRange> items);
     // Everything that was noted is in the file. Harmless when repeated.
     void close();
+    // After close(): the run has come to its end by itself, and says so.
+    void end();
 
     static constexpr std::size_t kLeastToRewrite = std::size_t{1} << 20;
 
@@ -58,6 +64,9 @@ class ManifestWriter {
     std::mutex mutex_;             // guards the rest
     std::condition_variable changed_;
     std::vector<ItemRange> noted_;
+    bool beginning_ = false;       // somebody waits for the file
+    bool begun_ = false;
+    std::condition_variable began_;
     bool closing_ = false;
     std::exception_ptr failure_;
     std::thread thread_;

@@ -127,6 +127,19 @@ RunFigures ProducerRun::figures() const {
     return figures;
 }
 
+// Nothing when it cannot be written that the run came to its end: that is the error then.
+std::optional<ExitCode> ProducerRun::end_of(const RunFigures& figures) {
+    const ExitCode exit = outcome(figures);
+    if (!manifest_ || (exit != ExitCode::Ok && exit != ExitCode::SetAside)) return exit;
+    try {
+        manifest_->end();
+        return exit;
+    } catch (...) {
+        note(std::current_exception());
+        return std::nullopt;
+    }
+}
+
 // From independent records: what the prefetcher gave out, what the egress dropped, what the broker saw published and done.
 ExitCode ProducerRun::outcome(const RunFigures& figures) const {
     const BrokerReport& broker = figures.broker;

@@ -85,7 +85,7 @@ void ProducerRun::open_source() {
                                  .parts = input.parts,
                                  .still_wanted = [this] { check_not_stopped(); }}),
                       config_);
-    if (!config_.output.empty() && (config_.resume || config_.adopt)) source_ = in_order_of_former_runs(std::move(source_), config_.output);
+    if (!config_.output.empty() && config_.resume) source_ = in_order_of_former_runs(std::move(source_), config_.output);
     require_results_apart(config_, *source_);
     if (makes_a_file_of_each_result(config_)) require_distinct_results(*source_, transformer_->outputs());
     spdlog::info("source: {}", source_->description());
@@ -96,10 +96,13 @@ void ProducerRun::open_manifest() {
     if (config_.resume && config_.output.empty())
         throw ConfigError("--resume needs --output", "Give the output folder of the run that is to be continued");
     if (config_.output.empty() || rung_.processing == Rung::Processing::None) return;
-    const auto former = config_.adopt    ? RunManifest::Former::TakeOver
+    // A producer that died before it published anything may have left another run's manifest there.
+    const bool takes_over = config_.adopt && former_.published.slabs > 0;
+    const auto former = takes_over       ? RunManifest::Former::TakeOver
                         : config_.resume ? RunManifest::Former::Continue
                                          : RunManifest::Former::StartOver;
     manifest_ = std::make_unique<RunManifest>(config_, *source_, former, [this](std::exception_ptr error) { fail(error); });
+    exchange_->before_first([this] { manifest_->begin(); });
 }
 
 std::function<void(const PublishedSlab&)> ProducerRun::completion_noter() {
@@ -154,7 +157,9 @@ void ProducerRun::start_delivery() {
         endpoint_.publish();
         failpoint("run.met");
     } else {
-        auto local = std::make_unique<LocalDelivery>(config_.warmup_batches, completion_noter());
+        auto local = std::make_unique<LocalDelivery>(config_.warmup_batches, completion_noter(), [this] {
+            if (manifest_) manifest_->begin();
+        });
         local_ = local.get();
         delivery_ = std::move(local);
     }

@@ -140,7 +140,7 @@ ExitCode ProducerRun::execute() {
         record_range("measure_end", 0, last.broker.last_release_ns, last.broker.last_release_ns);
     report_->write_status(last);
     if (spill_) SpillStore::remove_folder(spill_->folder());   // before the account: nobody comes after it
-    const auto exit = first_error_ ? std::nullopt : std::optional(outcome(last));
+    const auto exit = first_error_ ? std::nullopt : end_of(last);
     report_->write_summary(last, exit);
     failpoint("run.ended");
     if (!exit) std::rethrow_exception(first_error_);

@@ -88,6 +88,7 @@ class ProducerRun {
     void beat();
     RunFigures figures() const;
     ExitCode outcome(const RunFigures& figures) const;
+    std::optional<ExitCode> end_of(const RunFigures& figures);
     std::uint64_t done_before() const { return manifest_ ? manifest_->items_before() : 0; }
     ItemRanges done_earlier() const;
     std::uint64_t sourced_by_former() const;

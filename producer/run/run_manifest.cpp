@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
+#include "common/base/next_place.hpp"
 #include "producer/report/manifest_file.hpp"
 #include "producer/report/manifest_identity.hpp"
 #include "producer/sources/source_fingerprint.hpp"
@@ -60,7 +62,7 @@ void check_same_work(const std::optional<Manifest>& former, ManifestIdentity ide
     }
     if (const std::string difference = identity.difference_from(former->identity); !difference.empty())
         throw ConfigError(flag + ": " + folder + " holds other work, of run " + former->run_id + ": " + difference + what_is_missing(*former, source),
-                          "Repeat that run's input and settings, give another --output, or leave " + flag + " out to start over");
+                          "Repeat that run's input and settings, give another --output, or --start-over instead of " + flag);
     if (former->ignored_lines > 0)
         spdlog::warn("{}: {} lines of {}/{} were torn: what they stood for is made again", flag, former->ignored_lines, folder,
                      kManifestName);
@@ -86,13 +88,20 @@ RunManifest::RunManifest(const RunConfig& config, const BatchSource& source, For
     writer_ = std::make_unique<ManifestWriter>(
         path,
         Manifest{.run_id = config.run_id, .pid = static_cast<std::uint64_t>(::getpid()), .before = items_before_, .identity = identity,
-                 .names = hashes_of_items(source), .done = done_, .ignored_lines = 0},
+                 .names = hashes_of_items(source), .done = done_, .ignored_lines = 0, .next_place = next_place_of(config.output)},
         config.durable ? ManifestWriter::Durability::PowerCut : ManifestWriter::Durability::Process, std::move(on_failure));
 }
 
 std::unique_ptr<BatchSource> in_order_of_former_runs(std::unique_ptr<BatchSource> source, const std::string& folder) {
     const std::optional<Manifest> former = read_manifest(folder + "/" + kManifestName);
     return former ? in_former_order(std::move(source), former->names) : std::move(source);
+}
+
+// Killed before, nothing of a former run has been replaced, and its manifest says so; after, this run's manifest promises nothing that is not there.
+void RunManifest::begin() {
+    failpoint("run.first_result");
+    writer_->begin();
+    failpoint("run.begun");
 }
 
 }  // namespace offramp

@@ -23,9 +23,9 @@ namespace offramp {
 class RunManifest {
  public:
     enum class Former {
-        StartOver,   // what an earlier run did is done again
+        StartOver,   // what an earlier run did is done again; its manifest stays until this one has a first result
         Continue,    // and is not
-        TakeOver,    // the same, and the earlier run is this very one, whose producer died
+        TakeOver,    // the same, and the earlier run is this very one, whose producer died after its first result
     };
     // `source`: in_order_of_former_runs().
     RunManifest(const RunConfig& config, const BatchSource& source, Former former,
@@ -35,9 +35,13 @@ class RunManifest {
     const ItemRanges& done() const { return done_; }
     // How many items were done when this run began.
     std::uint64_t items_before() const { return items_before_; }
+    // Before the first result goes to anybody who might put it in the place of a former run's.
+    void begin();
     // Its completion was accepted.
     void completed(const PublishedSlab& slab) { writer_->note(slab.items); }
     void close() { writer_->close(); }
+    // After close(): nothing is left that this run could do.
+    void end() { writer_->end(); }
 
  private:
     OutputLock lock_;

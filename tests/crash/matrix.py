@@ -18,11 +18,11 @@ SETTING_UP = {"ledger.expire": (HANG,), "ledger.return.holder_cleared": (HANG,),
                                "consumer.producer_lost", "consumer.producer_met", "consumer.back"), (SUCCESSION,))}
 ONCE_A_PROCESS = ("broker.admitted", "consumer.welcomed", "consumer.goodbye", "ledger.expire", "ledger.return.holder_cleared",
                   "ledger.revoke.charged", "ledger.revoke.holder_cleared", "sink.commit", "sink.committed", "consumer.acknowledged",
-                  "broker.acknowledge", "run.meet", "run.met", "run.joined", "run.ended", "run.swept", "adopt.epoch_used", "adopt.producer_named", "broker.rejoin", "broker.rejoined",
+                  "broker.acknowledge", "run.meet", "run.met", "run.first_result", "run.begun", "run.joined", "run.ended", "run.swept", "adopt.epoch_used", "adopt.producer_named", "broker.rejoin", "broker.rejoined",
                   "consumer.producer_lost", "consumer.producer_met", "consumer.back")
 # Not passed by every run: only a batch that kills three consumers is given up (ipc.quarantine), and whether slabs lie granted and
-# unused at the end is chance (broker_test).
-ELSEWHERE = ("ledger.quarantine", "quarantine.write", "ledger.abandon")
+# unused at the end is chance (broker_test). What is passed when the consumers are gone: ipc.replacing.
+ELSEWHERE = ("ledger.quarantine", "quarantine.write", "ledger.abandon", "merge.write", "sink.replace", "sink.replaced", "place.swap", "place.swapped")
 # Only a run that is told to spills, and surely so when its only consumer sleeps for a while.
 OF_A_SPILL = ("ledger.spill", "spill.written", "spill.read_back")
 ASLEEP, ONE_CONSUMER = ("consumer.welcomed#1:stop",), ("--consumers", "1")

@@ -130,7 +130,7 @@ class Resume(InWorlds):
             world.flags = (*SHORT, *flags)
             self.assertEqual(world.start("--resume").wait(), 64, world.said())
             self.assertIn(said, world.said())
-            self.assertIn("leave --resume out", world.said())
+            self.assertIn("--start-over instead of --resume", world.said())
         self.assertEqual(world.results(), before)
 
     def test_a_shard_is_continued_and_shards_make_up_the_whole(self):
@@ -151,7 +151,9 @@ class Resume(InWorlds):
         self.assertEqual(world.start().wait(), 0, world.said())
         before = world.results()
         manifest = world.output / ".offramp-manifest"
-        manifest.write_bytes(manifest.read_bytes()[:-9])
+        *lines, ended = manifest.read_bytes().splitlines(keepends=True)
+        self.assertIn(b'"ended":true', ended)
+        manifest.write_bytes(b"".join(lines)[:-9])
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
         self.assertLess(world.summary()["samples"]["done_before"], 320)
         self.assertIn("were torn", world.said())
@@ -180,7 +182,7 @@ class Resume(InWorlds):
         world = self.world(*ROWS, "--batches", "40", "--consumers", "3")
         self.assertEqual(world.start().wait(), 0, world.said())
         world.flags = (*ROWS, "--batches", "20", "--truncate-dim", "16")
-        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.start("--start-over").wait(), 0, world.said())
         self.assertEqual(world.results(), self.undisturbed(*world.flags))
 
     def test_with_nothing_there_everything_is_done(self):
@@ -194,12 +196,12 @@ class Resume(InWorlds):
         unfinished = world.run_id()
         world.flags = SHORT
         self.assertEqual(world.start().wait(), 0, world.said())
-        self.assertIn(f"items of run {unfinished}. This run starts over", world.said())
+        self.assertIn(f"items of run {unfinished}, which this run replaces once it has results", world.said())
         self.assertEqual(world.summary()["samples"]["done_before"], 0)
         self.assertEqual(world.results(), self.undisturbed(*SHORT))
         # A whole output of more items than this run has.
         world.flags = (*COPY, "--batches", "20")
-        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.start("--start-over").wait(), 0, world.said())
         self.assertEqual(world.results(), self.undisturbed(*COPY, "--batches", "20"))
 
     def test_two_runs_into_one_folder_are_kept_apart(self):

@@ -119,7 +119,7 @@ class RealRun:
 
     def finish_outputs(self):
         """Merges what the consumers left in segments, as the launch script does at a run's end."""
-        subprocess.run([str(BIN / "offramp-consumer"), *self.flags, "--finish"], check=True, timeout=60,
+        subprocess.run([str(BIN / "offramp-consumer"), *self.flags, "--processor", self._processor(), "--finish"], check=True, timeout=60,
                        env=self.environment)
 
     def files(self):

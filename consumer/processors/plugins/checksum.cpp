@@ -1,6 +1,9 @@
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/row_hash.hpp"
@@ -40,14 +43,23 @@ class Checksum final : public Processor {
     std::optional<SegmentFile> lines_;
 };
 
+// item, batch, key, output and 16 digits of a hash.
+bool begins_as_ours(std::string_view line) {
+    constexpr std::size_t kFields = 5, kHashDigits = 16;
+    std::size_t tabs = 0;
+    for (const char character : line) tabs += character == '\t' ? 1 : 0;
+    const std::string_view hash = line.substr(std::min(line.rfind('\t') + 1, line.size()));
+    return tabs == kFields - 1 && line.find_first_not_of("0123456789") == line.find('\t') && hash.size() == kHashDigits &&
+           hash.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
 }  // namespace
 
 std::unique_ptr<Processor> make_checksum(const ProcessorOptions& options) {
     const std::string& output = options.config->output;
-    if (!output.empty()) require_writable_folder(output);
-    return std::make_unique<Checksum>(output, options.durability());
+    return std::make_unique<Checksum>(output.empty() ? output : options.shared_output_for("checksum"), options.durability());
 }
 
-std::unique_ptr<RunOutput> run_output_of_checksum() { return merged_lines("checksum", "checksums.tsv"); }
+std::unique_ptr<RunOutput> run_output_of_checksum() { return merged_lines("checksum", "checksums.tsv", &begins_as_ours); }
 
 }  // namespace offramp

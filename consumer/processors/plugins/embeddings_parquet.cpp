@@ -1,4 +1,6 @@
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/error.hpp"
@@ -6,12 +8,16 @@
 #include "consumer/processors/sample_vectors.hpp"
 #include "consumer/sinks/atomic_file.hpp"
 #include "consumer/sinks/parquet_library.hpp"
+#include "consumer/sinks/record_file.hpp"
 #include "consumer/sinks/segment_file.hpp"
 #include "consumer/sinks/vector_merge.hpp"
 #include "consumer/sinks/vector_rows.hpp"
 
 namespace offramp {
 namespace {
+
+// As parquet_module.cpp says.
+constexpr std::string_view kMaker = "offramp";
 
 // A column of lists has one length.
 void require_one_length(const std::vector<VectorOutput>& outputs, const SlabContents& slab) {
@@ -62,12 +68,26 @@ class EmbeddingsParquet final : public Processor {
     std::string row_;
 };
 
+// Its footer, before its length and the last four bytes, names its maker. Arrow is not needed to see that.
+bool is_ours(const std::string& path) {
+    constexpr std::string_view kMagic = "PAR1";
+    constexpr std::uint64_t kEnd = 8;
+    RecordFile file(path);
+    if (file.size() < 3 * kMagic.size() || !file.from(0, kMagic.size()).starts_with(kMagic)) return false;
+    const std::string end(file.from(file.size() - kEnd, kEnd));
+    if (!end.ends_with(kMagic)) return false;
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 4; i > 0; --i) bytes = bytes << 8 | static_cast<unsigned char>(end[i - 1]);
+    if (bytes > file.size() - kEnd - kMagic.size()) return false;
+    return file.from(file.size() - kEnd - bytes, bytes).substr(0, bytes).find(kMaker) != std::string_view::npos;
+}
+
 }  // namespace
 
 std::unique_ptr<Processor> make_embeddings_parquet(const ProcessorOptions& options) {
-    return std::make_unique<EmbeddingsParquet>(options.output_for("embeddings-parquet"), *options.config, options.durability());
+    return std::make_unique<EmbeddingsParquet>(options.shared_output_for("embeddings-parquet"), *options.config, options.durability());
 }
 
-std::unique_ptr<RunOutput> run_output_of_embeddings_parquet() { return merged_segments("embeddings-parquet", "embeddings.parquet", &merge_vectors); }
+std::unique_ptr<RunOutput> run_output_of_embeddings_parquet() { return merged_segments("embeddings-parquet", "embeddings.parquet", &merge_vectors, &is_ours); }
 
 }  // namespace offramp

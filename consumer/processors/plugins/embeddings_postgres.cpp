@@ -185,12 +185,12 @@ class EmbeddingsPostgres final : public Processor {
 }  // namespace
 
 std::unique_ptr<Processor> make_embeddings_postgres(const ProcessorOptions& options) {
-    return std::make_unique<EmbeddingsPostgres>(options.output_for(kProcessor), options);
+    return std::make_unique<EmbeddingsPostgres>(options.shared_output_for(kProcessor), options);
 }
 
 std::unique_ptr<RunOutput> run_output_of_embeddings_postgres() {
-    return postgres_rows(kLayout, [](PostgresDatabase& database, const RunConfig& own) {
-        if (own.index == "hnsw") make_hnsw_index(database, own.postgres_table_of(kLayout.contents), kLayout.second.suffix);
+    return postgres_rows(kLayout, [](PostgresDatabase& database, const RunConfig& own, const std::string& table) {
+        if (own.index == "hnsw") make_hnsw_index(database, table, kLayout.second.suffix);
     });
 }
 

@@ -105,7 +105,7 @@ class EmbeddingsSqlite final : public Processor {
 }  // namespace
 
 std::unique_ptr<Processor> make_embeddings_sqlite(const ProcessorOptions& options) {
-    return std::make_unique<EmbeddingsSqlite>(options.output_for("embeddings-sqlite"), *options.config, options.durability());
+    return std::make_unique<EmbeddingsSqlite>(options.shared_output_for("embeddings-sqlite"), *options.config, options.durability());
 }
 
 std::unique_ptr<RunOutput> run_output_of_embeddings_sqlite() { return shared_database("embeddings"); }

@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 #include "common/base/error.hpp"
 #include "consumer/processors/class_ids.hpp"
@@ -66,12 +68,20 @@ class MaskRle final : public Processor {
     ClassRuns runs_;
 };
 
+// {"item":N,"key":...
+bool begins_as_ours(std::string_view line) {
+    if (!line.starts_with(kJsonLine)) return false;
+    line.remove_prefix(kJsonLine.size());
+    const std::size_t digits = std::min(line.find_first_not_of("0123456789"), line.size());
+    return digits > 0 && line.substr(digits).starts_with(",\"key\":");
+}
+
 }  // namespace
 
 std::unique_ptr<Processor> make_mask_rle(const ProcessorOptions& options) {
-    return std::make_unique<MaskRle>(options.output_for("mask-rle"), options.durability());
+    return std::make_unique<MaskRle>(options.shared_output_for("mask-rle"), options.durability());
 }
 
-std::unique_ptr<RunOutput> run_output_of_mask_rle() { return merged_lines("mask-rle", "masks.jsonl"); }
+std::unique_ptr<RunOutput> run_output_of_mask_rle() { return merged_lines("mask-rle", "masks.jsonl", &begins_as_ours); }
 
 }  // namespace offramp

@@ -60,7 +60,7 @@ class Records final : public Processor {
 }  // namespace
 
 std::unique_ptr<Processor> make_records(const ProcessorOptions& options) {
-    return std::make_unique<Records>(options.output_for("records"), options);
+    return std::make_unique<Records>(options.shared_output_for("records"), options);
 }
 
 std::unique_ptr<RunOutput> run_output_of_records() { return shared_database("records"); }

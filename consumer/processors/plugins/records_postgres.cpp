@@ -66,7 +66,7 @@ class RecordsPostgres final : public Processor {
 }  // namespace
 
 std::unique_ptr<Processor> make_records_postgres(const ProcessorOptions& options) {
-    return std::make_unique<RecordsPostgres>(options.output_for(kProcessor), options);
+    return std::make_unique<RecordsPostgres>(options.shared_output_for(kProcessor), options);
 }
 
 std::unique_ptr<RunOutput> run_output_of_records_postgres() { return postgres_rows(kLayout); }

@@ -136,19 +136,36 @@ class Runs(Killed, WithServer):
     def test_rows_are_those_of_sqlite(self):
         for flags in ((), ("--vector-dtype", "fp16", "--truncate-dim", "8", "--normalize")):
             world = self.world(*flags, "--index", "hnsw")
-            self.assertEqual(world.start().wait(), 0, world.said())
+            self.assertEqual(world.start("--start-over").wait(), 0, world.said())
             self.assertEqual(self.rows(), self.undisturbed(*flags))
             kind, dimensions = ("halfvec", "8") if flags else ("vector", "12")
             self.assertIn(f"USING hnsw (vector {kind}_cosine_ops)", self.sql("SELECT indexdef FROM pg_indexes WHERE indexname = 'embeddings_hnsw'")[0][0])
             self.assertEqual(self.sql("SELECT output, dimensions, dtype, normalized FROM embeddings_outputs")[0][1:],
                              [dimensions, "float16" if flags else "float32", "t" if flags else "f"])
 
-    def test_without_resume_a_run_starts_over(self):
+    def test_a_table_of_a_finished_run_is_replaced_when_that_is_asked_for_and_when_the_new_one_is_whole(self):
         world = self.world()
         self.assertEqual(world.start().wait(), 0, world.said())
-        world.flags = (*world.flags, "--truncate-dim", "8")
-        self.assertEqual(world.start().wait(), 0, world.said())
+        rows = self.rows()
+        for other in (world, self.world()):
+            self.assertEqual(other.start().wait(), 64, other.said())
+            for words in ("table 'embeddings'", "--start-over", "--resume", "--sink-table"):
+                self.assertIn(words, other.said())
+            # A run that cannot start, one that a consumer cannot go on with, and one that is stopped in the middle.
+            for flags in (("--model", "no-such"), ("--truncate-dim", "8", "--index", "nonsense")):
+                self.assertNotEqual(other.start("--start-over", *flags).wait(), 0, other.said())
+            self.assertEqual(self.rows(), rows)
+        other.flags = (*other.flags, "--truncate-dim", "8")
+        with other.gate() as gate:
+            other.start("--start-over")
+            gate.let(4)
+            other.until(lambda: other.status().get("done_samples", 0) > 0, "some rows")
+            self.assertEqual(self.rows(), rows)
+            other.kill_everything()
+        self.assertEqual(self.rows(), rows)
+        self.assertEqual(other.start("--resume").wait(), 0, other.said())
         self.assertEqual({len(vector) for *_, vector in self.rows().values() if vector}, {8})
+        self.assertEqual(self.sql("SELECT count(*) FROM pg_tables WHERE tablename LIKE '%offramp_next%'"), [["0"]])
 
     def test_a_table_that_nothing_in_the_folder_continues_is_not_dropped_by_resume(self):
         world = self.world()
@@ -202,7 +219,7 @@ class Runs(Killed, WithServer):
         for name, flags in forms.items():
             with self.subTest(name):
                 world = self.world(*flags, sink=False)
-                self.assertEqual(world.start().wait(), 0, world.said())
+                self.assertEqual(world.start("--start-over").wait(), 0, world.said())
                 self.assert_nowhere(PASSWORD, world)
         for name in ("environment", "file"):
             with self.subTest(name):
@@ -213,7 +230,7 @@ class Runs(Killed, WithServer):
                 else:
                     (config := pathlib.Path(world.folder, "own.toml")).write_text(f'sink = "{sink}"\n')
                     world.environment["OFFRAMP_CONFIG"] = str(config)
-                self.assertEqual(world.start().wait(), 0, world.said())
+                self.assertEqual(world.start("--start-over").wait(), 0, world.said())
                 self.assert_nowhere(PASSWORD, world, {"own.toml"})
 
     def assert_nowhere(self, password, world, but=()):

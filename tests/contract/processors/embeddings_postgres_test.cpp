@@ -5,10 +5,14 @@
 #include <cmath>
 #include <cstring>
 #include <exception>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "common/base/next_place.hpp"
 #include "consumer/processors/finish.hpp"
 #include "tests/contract/processors/postgres_test.hpp"
 #include "tests/unit/processors/hand_made.hpp"
@@ -128,7 +132,7 @@ TEST_F(EmbeddingsPostgres, WhatPgvectorDoesNotHoldIsARowWithoutAVector) {
         sample.storage[0][1] = number;
         process(config_, sample.contents);
         EXPECT_EQ(value("SELECT vector FROM " + config_.sink_table), "NULL");
-        start_over(config_);
+        clear();
     }
     // Beyond float16's largest number.
     RunConfig halves = config_;
@@ -156,7 +160,7 @@ TEST_F(EmbeddingsPostgres, AnothersTableIsRefusedAndLeftAsItIs) {
         database_->run("CREATE TABLE " + table + " (a text)");
         database_->run("INSERT INTO " + table + " VALUES ('precious')");
         for (const bool starts : {true, false}) {
-            const Refusal refused = refusal_of([&] { starts ? start_over(config_) : process(config_, made({spec_of("v", kFloat32, {1, 8})}).contents); });
+            const Refusal refused = refusal_of([&] { starts ? prepare_run(config_) : process(config_, made({spec_of("v", kFloat32, {1, 8})}).contents); });
             EXPECT_EQ(refused.code, ExitCode::Usage);
             EXPECT_THAT(refused.text, AllOf(HasSubstr("'" + table + "'"), HasSubstr("made by another program"), HasSubstr("--sink-table")));
         }
@@ -188,8 +192,11 @@ TEST_F(EmbeddingsPostgres, ARunWhoseTableAnotherHasBegunAnewIsToldSo) {
     const ScratchFolder another;
     RunConfig other = config_;
     other.output = another.path();
-    start_over(other);
+    prepare_run(other);
     process(other, sample.contents);
+    EXPECT_EQ(refusal_of([&] { process(config_, sample.contents); }).text, "no error") << "the other one's rows lie beside";
+    note_run(other, Came::ToItsEnd);
+    finish_run(other);
     const Refusal refused = refusal_of([&] { process(config_, sample.contents); });
     EXPECT_EQ(refused.code, ExitCode::Usage);
     EXPECT_THAT(refused.text, AllOf(HasSubstr("begun anew by another run"), HasSubstr("--sink-table of its own")));
@@ -204,7 +211,7 @@ TEST_F(EmbeddingsPostgres, AnIndexIsMadeOfOneLengthOrOfEach) {
     process(config_, made({spec_of("v", kFloat32, {1, 8})}).contents);
     for (int i = 0; i < 2; ++i) finish_run(config_);
     EXPECT_THAT(indexes(), AllOf(HasSubstr(config_.sink_table + "_hnsw "), HasSubstr("(vector vector_cosine_ops)")));
-    start_over(config_);
+    clear();
     EXPECT_EQ(indexes(), "NULL");
 
     config_.vector_dtype = "fp16";
@@ -212,6 +219,107 @@ TEST_F(EmbeddingsPostgres, AnIndexIsMadeOfOneLengthOrOfEach) {
     finish_run(config_);
     EXPECT_THAT(indexes(), AllOf(HasSubstr("_hnsw_1 "), HasSubstr("halfvec(8)"), HasSubstr("it''s"), HasSubstr("_hnsw_2 "), HasSubstr("halfvec(5)")));
     EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "2");
+}
+
+// Whatever its --output: the table itself says that its run came to its end.
+TEST_F(EmbeddingsPostgres, ATableOfARunThatCameToItsEndIsReplacedWhenThatIsAskedFor) {
+    process(config_, slab_of({"a"}, 1).contents);
+    note_run(config_, Came::ToItsEnd);
+    finish_run(config_);
+    for (const bool same_folder : {true, false}) {
+        const ScratchFolder another;
+        RunConfig other = config_;
+        if (!same_folder) other.output = another.path();
+        const Refusal refused = refusal_of([&] { prepare_run(other); });
+        EXPECT_EQ(refused.code, ExitCode::Usage);
+        EXPECT_THAT(refused.text, AllOf(HasSubstr("table '" + config_.sink_table + "'"), HasSubstr("--start-over"), HasSubstr("--sink-table")));
+        other.start_over = true;
+        prepare_run(other);
+        process(other, slab_of({"b"}, 1).contents);
+        finish_run(other);
+        EXPECT_EQ(value("SELECT key FROM " + config_.sink_table), "a");
+    }
+}
+
+// A name that fits beside other names, keys and indexes that are called after it, and no table but the one.
+TEST_F(EmbeddingsPostgres, ATableThatTookAnothersPlaceIsAsIfItHadBeenMadeThere) {
+    const auto catalog = [&] {
+        return value("SELECT string_agg(relname || ' ' || relkind::text, ', ' ORDER BY relname) FROM pg_class WHERE relname LIKE '" + config_.sink_table +
+                     "%' OR relname LIKE '%offramp_next%'");
+    };
+    config_.index = "hnsw";
+    process(config_, slab_of({"a"}, 1).contents);
+    note_run(config_, Came::ToItsEnd);
+    finish_run(config_);
+    const std::string made_there = catalog();
+    EXPECT_THAT(made_there, AllOf(HasSubstr("_hnsw i"), HasSubstr("_pkey i"), HasSubstr("_outputs r")));
+    config_.start_over = true;
+    prepare_run(config_);
+    process(config_, slab_of({"b"}, 1).contents);
+    note_run(config_, Came::ToItsEnd);
+    finish_run(config_);
+    EXPECT_EQ(catalog(), made_there);
+    EXPECT_EQ(value("SELECT key FROM " + config_.sink_table), "b");
+    config_.start_over = false;
+    config_.resume = true;
+    prepare_run(config_);
+    process(config_, slab_of({"b", "c"}, 1).contents);
+    finish_run(config_);
+    EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "2");
+}
+
+// Its mark says which table is whose: killed after the tables and before the mark, the next run ends it.
+TEST_F(EmbeddingsPostgres, AReplacementThatWasBrokenOffIsFinishedByTheNextRun) {
+    const auto read = [](const std::string& path) {
+        std::ifstream file(path);
+        return std::string(std::istreambuf_iterator<char>(file), {});
+    };
+    const std::string mark = "/.offramp-made-embeddings-postgres";
+    process(config_, slab_of({"a"}, 1).contents);
+    const std::string former_mark = read(config_.output + mark);
+    config_.start_over = true;
+    prepare_run(config_);
+    const std::string next_place = next_place_of(config_.output);
+    process(config_, slab_of({"b"}, 1).contents);
+    const std::string next_mark = read(folder_in(config_.output, next_place) + mark);
+    note_run(config_, Came::ToItsEnd);
+    finish_run(config_);
+    std::ofstream(config_.output + mark) << former_mark;
+    std::filesystem::create_directory(folder_in(config_.output, next_place));
+    std::ofstream(folder_in(config_.output, next_place) + mark) << next_mark;
+    config_.start_over = false;
+    config_.resume = true;
+    for (int i = 0; i < 2; ++i) {
+        prepare_run(config_);
+        EXPECT_EQ(read(config_.output + mark), next_mark);
+        EXPECT_FALSE(std::filesystem::exists(folder_in(config_.output, next_place)));
+        EXPECT_EQ(value("SELECT key FROM " + config_.sink_table), "b");
+    }
+}
+
+// Two runs that were broken off, one after the other, and a third that came to its end.
+TEST_F(EmbeddingsPostgres, TablesThatNobodyCanContinueAreRemovedWithTheRunThatReplacedThem) {
+    std::vector<int> tables;
+    std::vector<std::string> next_places;
+    const auto count = [&] {
+        tables.clear();
+        for (const std::string& name : next_places)
+            tables.push_back(std::stoi(value("SELECT count(*) FROM pg_tables WHERE tablename LIKE '%" + name + "%'")));
+    };
+    for (int run = 0; run < 3; ++run) {
+        prepare_run(config_);
+        if (run > 0) next_places.push_back(next_place_of(config_.output));
+        process(config_, slab_of({"a"}, 1).contents);
+        note_run(config_, Came::ToAResult);
+        finish_run(config_);
+        config_.start_over = true;
+    }
+    count();
+    EXPECT_EQ(tables, (std::vector<int>{0, 2}));
+    note_run(config_, Came::ToItsEnd);
+    finish_run(config_);
+    count();
+    EXPECT_EQ(tables, (std::vector<int>{0, 0}));
 }
 
 TEST_F(EmbeddingsPostgres, ASchemaMayBeNamedAndMustBeThere) {
@@ -225,7 +333,15 @@ TEST_F(EmbeddingsPostgres, ASchemaMayBeNamedAndMustBeThere) {
     process(config_, sample.contents);
     finish_run(config_);
     EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "1");
-    start_over(config_);
+    note_run(config_, Came::ToItsEnd);
+    finish_run(config_);
+    config_.start_over = true;
+    prepare_run(config_);
+    process(config_, slab_of({"a", "another"}, 1).contents);
+    note_run(config_, Came::ToItsEnd);
+    finish_run(config_);
+    EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "2");
+    database_->run("DROP TABLE " + config_.sink_table + ", " + config_.sink_table + "_outputs");
     database_->run("DROP SCHEMA elsewhere");   // nothing is left in it
 }
 

@@ -83,6 +83,45 @@ TEST_P(KilledProcessor, AtEverySystemCallOfFinishingAlone) {
     EXPECT_EQ(fate, Fate::Finished);
 }
 
+// In the place of a former run's results; the next run, whatever it is, begins with the rest of it.
+TEST_P(KilledProcessor, AtEverySystemCallOfReplacing) {
+    const auto entries = ProcessorEntry::all();
+    const auto entry = std::ranges::find(entries, GetParam(), &ProcessorEntry::name);
+    if (entry == entries.end() || !entry->run_output() || GetParam() == "write") return;
+    const ScratchFolder calm(ScratchFolder::On::Memory);
+    const auto given = slabs();
+    run_over(config_for(GetParam(), calm.path()), calm.path(), given);
+    const Tree wanted = results_in(calm.path());
+    std::vector<MemorySlab> former;
+    former.push_back(make_slab(0, 4));
+    std::optional<Fate> fate = Fate::Killed;
+    int n = 1;
+    for (; fate == Fate::Killed && n < 5000; ++n) {
+        const ScratchFolder folder(ScratchFolder::On::Memory);
+        RunConfig config = config_for(GetParam(), folder.path());
+        process_all(config, former);
+        note_run(config, Came::ToItsEnd);
+        finish_run(config);
+        const Tree before = results_in(folder.path());
+        config.start_over = true;
+        prepare_run(config);
+        process_all(config, given);
+        note_run(config, Came::ToItsEnd);
+        fate = killed_at_syscall(n, [&] { finish_run(config); });
+        if (!fate) GTEST_SKIP() << "this machine does not let a process trace its child";
+        const Tree there = results_in(folder.path());
+        EXPECT_TRUE(there == before || there == wanted) << "killed at system call " << n << ": " << ::testing::PrintToString(there);
+        config.start_over = false;
+        config.resume = true;
+        prepare_run(config);
+        finish_run(config);
+        EXPECT_EQ(results_in(folder.path()), wanted) << "killed at system call " << n;
+        for (const auto& [name, text] : read_tree(folder.path())) EXPECT_THAT(name, ::testing::Not(::testing::HasSubstr(".offramp-next"))) << n;
+    }
+    EXPECT_EQ(fate, Fate::Finished);
+    EXPECT_GT(n, 20);
+}
+
 std::vector<std::string> all_names() {
     std::vector<std::string> names;
     for (const ProcessorEntry& entry : ProcessorEntry::all()) names.emplace_back(entry.name);

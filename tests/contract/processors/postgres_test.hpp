@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -25,6 +26,13 @@ class PostgresTest : public ::testing::Test {
 
     static void process(const RunConfig& config, const SlabContents& contents) {
         make_processor(config.processor, {&config})->process(contents, kNoProgress, kCurrent);
+    }
+
+    // As if nothing had been written yet.
+    void clear() {
+        database_->run("DROP TABLE IF EXISTS " + config_.sink_table + ", " + config_.sink_table + "_outputs");
+        for (const auto& entry : std::filesystem::recursive_directory_iterator(config_.output))
+            if (entry.path().filename().string().starts_with(".offramp-made-")) std::filesystem::remove(entry.path());
     }
 
     struct Refusal {

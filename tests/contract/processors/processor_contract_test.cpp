@@ -56,6 +56,15 @@ class ProcessorContract : public ::testing::TestWithParam<std::string> {
         return names;
     }
 
+    static std::string refusal_of_preparing(const RunConfig& config) {
+        try {
+            prepare_run(config);
+            return {};
+        } catch (const ConfigError& refusal) {
+            return refusal.what();
+        }
+    }
+
     Tree fresh_run(const std::vector<std::uint64_t>& sizes) const {
         const ScratchFolder folder;
         return run_over(config_for(GetParam(), folder.path()), folder.path(), grouped(sizes));
@@ -89,22 +98,67 @@ TEST_P(ProcessorContract, AtTheEndNoLogAndNoSegmentIsLeft) {
                                                           ::testing::HasSubstr(".offramp-segments"), ::testing::HasSubstr(".offramp-tmp"))));
 }
 
-TEST_P(ProcessorContract, StartingOverLeavesOnlyFilesOfSingleSamples) {
-    for (const bool finished : {false, true}) {
-        const ScratchFolder folder;
-        const RunConfig config = config_for(GetParam(), folder.path());
-        process_all_and_die(config);
-        if (finished) finish_run(config);
-        start_over(config);
-        const std::vector<std::string> left = names_in(folder.path());
-        if (posts()) {
-            EXPECT_FALSE(left.empty()) << "what a server was given stays";
-            continue;
-        }
-        EXPECT_TRUE(names_files_by_key() || left.empty()) << ::testing::PrintToString(left);
-        EXPECT_TRUE(names_files_by_key() || read_tree(folder.path()).empty()) << "rows were left";
-        for (const std::string& name : left) EXPECT_THAT(name, ::testing::StartsWith("folder ")) << "not named by a key";
+// Files of single samples are replaced one by one, as they are made; what all consumers append to as a whole, by another whole.
+TEST_P(ProcessorContract, AFormerRunsResultsStayUntilAnotherHasComeToItsEnd) {
+    if (!leaves_files() || posts()) return;
+    const ScratchFolder folder, fresh;
+    RunConfig config = config_for(GetParam(), folder.path());
+    prepare_run(config);
+    process_all(config, grouped({4, 8}));
+    note_run(config, Came::ToItsEnd);
+    finish_run(config);
+    const Tree former = results_in(folder.path());
+    const auto stays = [&] { return names_files_by_key() || results_in(folder.path()) == former; };
+    if (GetParam() != "write") {
+        EXPECT_THAT(refusal_of_preparing(config), ::testing::AllOf(::testing::HasSubstr("the-run, which came to its end"), ::testing::HasSubstr("--resume"),
+                                                                   ::testing::HasSubstr("--start-over"), ::testing::HasSubstr("--output")));
     }
+    EXPECT_TRUE(stays());
+    config.start_over = true;
+    std::vector<MemorySlab> slabs;
+    slabs.push_back(make_slab(0, 4));
+    // A run that fails before its first result, one that is killed before it has noted it, and one that is broken off.
+    for (const bool has_result : {false, true}) {
+        prepare_run(config);
+        EXPECT_TRUE(stays());
+        if (has_result) process_all(config, slabs);
+        finish_run(config);
+        EXPECT_TRUE(stays());
+    }
+    prepare_run(config);
+    process_all(config, slabs);
+    note_run(config, Came::ToAResult);
+    finish_run(config);
+    EXPECT_TRUE(stays());
+    // It is continued where it lies, and comes to its end.
+    config.start_over = false;
+    config.resume = true;
+    prepare_run(config);
+    slabs.clear();
+    slabs.push_back(make_slab(4, 4));
+    process_all(config, slabs);
+    EXPECT_TRUE(stays());
+    note_run(config, Came::ToItsEnd);
+    for (int i = 0; i < 2; ++i) finish_run(config);
+    slabs.insert(slabs.begin(), make_slab(0, 4));
+    run_over(config_for(GetParam(), fresh.path()), fresh.path(), slabs);
+    EXPECT_TRUE(names_files_by_key() || results_in(folder.path()) == results_in(fresh.path()));
+    for (const std::string& name : names_in(folder.path())) EXPECT_THAT(name, ::testing::Not(::testing::HasSubstr(".offramp-next")));
+}
+
+// Nobody knows any more whether the run came to its end.
+TEST_P(ProcessorContract, WithoutAManifestWhatIsWholeIsReplacedOnlyWhenThatIsAskedFor) {
+    if (!leaves_files() || posts() || names_files_by_key() || GetParam().ends_with("-postgres")) return;
+    const ScratchFolder folder;
+    RunConfig config = config_for(GetParam(), folder.path());
+    run_over(config, folder.path(), grouped({12}));
+    for (const bool resume : {false, true}) {
+        config.resume = resume;
+        EXPECT_THAT(refusal_of_preparing(config), ::testing::HasSubstr("nothing says that it did not come to its end"));
+    }
+    note_run(config, Came::ToAResult);
+    config.resume = false;
+    EXPECT_EQ(refusal_of_preparing(config), "") << "it did not";
 }
 
 TEST_P(ProcessorContract, GroupingChangesNeitherNamesNorBytes) {
@@ -302,28 +356,40 @@ TEST(SeveralProcessors, EachLeavesInItsFolderWhatItLeavesAlone) {
     const RunConfig config = config_for("mask-png,cut-out,checksum", folder.path());
     EXPECT_EQ(run_over(config, folder.path(), slabs), wanted);
     EXPECT_EQ(run_over(config, folder.path(), slabs), wanted) << "done again";
-    start_over(config);
-    EXPECT_FALSE(read_tree(folder.path()).contains("checksum/checksums.tsv"));
 }
 
-// An earlier run into the same folder had another processor, and was killed before its end.
-TEST(SeveralProcessors, SegmentsThatAnotherProcessorLeftAreMergedAndRemovedToo) {
+TEST(SeveralProcessors, ResultsOfOtherProcessorsAndFilesOfTheUsersStay) {
     std::vector<MemorySlab> slabs;
     slabs.push_back(make_slab(0, 12));
     const ScratchFolder folder;
-    process_all(config_for("checksum", folder.path()), slabs);
-    const RunConfig next = config_for("none", folder.path());
-    finish_run(next);
-    const Tree merged = read_tree(folder.path());
-    EXPECT_TRUE(merged.contains("checksums.tsv") && !merged.contains(".offramp-segments")) << "merged";
-    process_all(config_for("checksum", folder.path()), slabs);
-    start_over(next);
-    EXPECT_TRUE(read_tree(folder.path()).empty());
-    // Rows are left to who knows them.
-    process_all(config_for("records", folder.path()), slabs);
-    finish_run(next);
-    start_over(next);
-    EXPECT_TRUE(read_tree(folder.path()).contains("records.sqlite"));
+    run_over(config_for("mask-rle", folder.path()), folder.path(), slabs);
+    process_all(config_for("checksum", folder.path()), slabs);   // killed before its end
+    for (const char* name : {"embeddings.parquet", "notes.txt"}) std::ofstream(folder.path() + "/" + name) << "precious";
+    note_run(config_for("mask-rle", folder.path()), Came::ToItsEnd);
+    const Tree before = read_tree(folder.path());
+    for (const std::string names : {"npy", "records", "mask-png,overlay"}) {
+        const RunConfig next = config_for(names, folder.path());
+        prepare_run(next);
+        process_all(next, slabs);
+        note_run(next, Came::ToItsEnd);
+        finish_run(next);
+        Tree after = read_tree(folder.path());
+        for (const auto& [name, text] : before)
+            EXPECT_TRUE(name == ".offramp-manifest" || after[name] == text) << name << " after " << names;
+    }
+}
+
+TEST(SeveralProcessors, AFileOfTheUsersWhereResultsGoIsRefused) {
+    for (const auto& [processor, name] : {std::pair("checksum", "checksums.tsv"), std::pair("mask-rle", "masks.jsonl"), std::pair("embeddings-parquet", "embeddings.parquet")}) {
+        for (const std::string text : {"precious\n", "1\t2\n", "{\"item\":\"a\"}\n", "PAR1 0000PAR1"}) {
+            const ScratchFolder folder;
+            RunConfig config = config_for(processor, folder.path());
+            config.start_over = true;
+            std::ofstream(folder.path() + "/" + name) << text;
+            EXPECT_THROW(prepare_run(config), ConfigError) << name;
+            EXPECT_EQ(read_tree(folder.path()), (Tree{{name, text}}));
+        }
+    }
 }
 
 TEST(SeveralProcessors, TemporaryFilesOfWriteAreRemovedAlsoWithoutAnOutputFolder) {

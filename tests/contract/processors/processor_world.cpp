@@ -13,6 +13,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "common/base/next_place.hpp"
 #include "consumer/processors/finish.hpp"
 #include "consumer/sinks/output_name.hpp"
 #include "consumer/sinks/postgres_database.hpp"
@@ -262,6 +263,20 @@ Tree run_over(const RunConfig& config, const std::string& folder, const std::vec
     process_all(config, slabs);
     finish_run(config);
     return read_tree(folder);
+}
+
+void note_run(const RunConfig& config, Came came) {
+    const std::string next_place = next_place_of(config.output);
+    std::ofstream manifest(config.output + "/.offramp-manifest", std::ios::trunc);
+    manifest << R"({"xxh3":"0","before":0,"identity":{"--processor":")" << config.processor << R"(","items":"12"},"manifest":1,)"
+             << (next_place.empty() ? "" : R"("next":")" + next_place + R"(",)") << R"("pid":42,"run":"the-run"})" "\n";
+    if (came == Came::ToItsEnd) manifest << R"({"xxh3":"0","ended":true})" "\n";
+}
+
+Tree results_in(const std::string& folder) {
+    Tree tree = read_tree(folder);
+    std::erase_if(tree, [](const auto& file) { return file.first.find(".offramp-") != std::string::npos; });
+    return tree;
 }
 
 }  // namespace offramp::test

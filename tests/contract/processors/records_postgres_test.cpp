@@ -57,7 +57,7 @@ TEST_F(RecordsPostgres, OfAModelWithoutClassesHaveNone) {
 TEST_F(RecordsPostgres, ListTheFilesOfTheOthersWhereverTheyStandInTheRow) {
     for (const std::string names : {"records-postgres,mask-png,npy", "mask-png,npy,records-postgres"}) {
         config_.processor = names;
-        start_over(config_);
+        clear();
         process(config_, mapped("a b/c\"d").contents);
         EXPECT_EQ(row()[3], R"({"npy": ["npy/a b/c\"d.map.npy"], "mask-png": ["mask-png/a b/c\"d.png"]})") << names;
     }
@@ -95,7 +95,7 @@ TEST_F(RecordsPostgres, HaveTheColumnsOfAManifestAlsoWhatPostgresqlDoesNotHold) 
 TEST_F(RecordsPostgres, AnothersTableAndOneOfVectorsAreRefusedAndLeftAsTheyAre) {
     const auto refused_and_left = [&](const std::string& question, const std::string& wanted) {
         for (const bool starts : {true, false}) {
-            const Refusal refused = refusal_of([&] { starts ? start_over(config_) : process(config_, mapped().contents); });
+            const Refusal refused = refusal_of([&] { starts ? prepare_run(config_) : process(config_, mapped().contents); });
             EXPECT_EQ(refused.code, ExitCode::Usage);
             EXPECT_THAT(refused.text, AllOf(HasSubstr("'" + config_.sink_table + "'"), HasSubstr("made by another program, or holds other results"),
                                             HasSubstr("--sink-table")));
@@ -114,7 +114,7 @@ TEST_F(RecordsPostgres, AnothersTableAndOneOfVectorsAreRefusedAndLeftAsTheyAre) 
     vector.add(spec_of("v", kFloat32, {1, 8}));
     process(vectors, vector.contents);
     refused_and_left("SELECT count(*) FROM " + config_.sink_table, "1");
-    start_over(vectors);
+    database_->run("DROP TABLE " + config_.sink_table + ", " + config_.sink_table + "_outputs");
 }
 
 TEST_F(RecordsPostgres, ATableThatWasTakenAwayIsWaitedForAndNotBegunAnew) {
@@ -144,12 +144,18 @@ TEST_F(RecordsPostgres, StandBesideVectors) {
     HandMade made = one_sample();
     made.add(spec_of("v", kFloat32, {1, 8}));
     for (int i = 0; i < 2; ++i) process(config_, made.contents);
+    note_run(config_, Came::ToItsEnd);
     finish_run(config_);
+    config_.start_over = true;
+    prepare_run(config_);
+    process(config_, made.contents);
+    EXPECT_EQ(value("SELECT count(*) FROM pg_tables WHERE schemaname = 'beside'"), "6");
+    note_run(config_, Came::ToItsEnd);
+    finish_run(config_);
+    EXPECT_EQ(value("SELECT count(*) FROM pg_tables WHERE schemaname = 'beside'"), "3");
     EXPECT_EQ(value("SELECT count(*) FROM beside.embeddings"), "1");
     EXPECT_EQ(value("SELECT count(*) FROM beside.records"), "1");
-    start_over(config_);
-    EXPECT_EQ(value("SELECT coalesce(to_regclass('beside.embeddings'), to_regclass('beside.records'))"), "NULL");
-    database_->run("DROP SCHEMA beside");
+    database_->run("DROP SCHEMA beside CASCADE");
 }
 
 }  // namespace

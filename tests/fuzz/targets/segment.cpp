@@ -18,14 +18,13 @@ FuzzTarget make_segment() {
         folder->write(segments.substr(folder->path().size() + 1) + "/" + segment_file_name(0, 0, as_text(lines)), lines);
         if (kept) folder->write("series.tsv", lines);
         try {
-            const MergeOutcome outcome =
-                merge_segments(folder->path(), "series", folder->path() + "/series.tsv",
-                               kept ? FormerOutput::KeptIn : FormerOutput::Replaced);
+            const MergeOutcome outcome = merge_segments(folder->path(), "series", folder->path() + "/series.tsv");
             expect(outcome.segments == 1 && outcome.conflicts <= lines.size(), "the segment was merged");
         } catch (const ProtocolError& refused) {
             expect(std::string_view(refused.what()).find("damaged") != std::string_view::npos, "a refusal names what is damaged");
         }
-        remove_series(folder->path(), "series", folder->path() + "/series.tsv");
+        remove_segments(folder->path(), "series");
+        std::filesystem::remove(folder->path() + "/series.tsv");
     };
     return {feed,
             {std::string("\0", 1) + "0\ta\tb\n1\tc\n1\td\n", "\x01" "5\tx\n3\ty\\t\n",

@@ -2,10 +2,13 @@
 // when it does not die. With OFFRAMP_TEST_GATE any processor's slabs wait at a gate, with OFFRAMP_TEST_RECHECK_FILE they are read again
 // while they are held. A run that was not told to have such a processor takes it for the one in OFFRAMP_TEST_STANDS_FOR.
 
+#include <algorithm>
 #include <array>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "consumer/run_consumer.hpp"
 #include "tests/support/faulty_consumer/crash_on_item.hpp"
@@ -32,7 +35,12 @@ std::unique_ptr<Processor> make_faulty_processor(const RunConfig& config) {
 }  // namespace
 }  // namespace offramp::faulty
 
+// What it leaves is finished as what it is.
 int main(int argc, char** argv) {
-    using namespace offramp::faulty;
-    return offramp::run_consumer(argc, argv, make_faulty_processor, kMadeBesides, text_setting("OFFRAMP_TEST_STANDS_FOR", ""));
+    std::vector<const char*> words(argv, argv + argc);
+    const std::string then = offramp::faulty::text_setting("OFFRAMP_TEST_THEN", "none");
+    const auto is = [](std::string_view wanted) { return [wanted](const char* word) { return word == wanted; }; };
+    if (std::ranges::any_of(words, is("--finish"))) std::ranges::replace_if(words, is(offramp::faulty::kCrashOnItem), then.c_str());
+    return offramp::run_consumer(argc, words.data(), offramp::faulty::make_faulty_processor, offramp::faulty::kMadeBesides,
+                                 offramp::faulty::text_setting("OFFRAMP_TEST_STANDS_FOR", ""));
 }

@@ -22,7 +22,7 @@ def parse(argv):
     flags, rest = {}, list(argv)
     while rest:
         name = rest.pop(0).removeprefix("--")
-        if name in ("print-config", "sweep", "finish", "adopt", "resume"):
+        if name in ("print-config", "sweep", "prepare", "finish", "adopt", "resume", "start-over"):
             flags[name] = True
         elif name in KNOWN:
             flags[name] = rest.pop(0)
@@ -117,9 +117,9 @@ def main():
     flags = parse(argv)
     if flags.get("print-config"):
         print_config(role, flags)
-    elif flags.get("sweep") or flags.get("finish"):
+    elif errand := next((name for name in ("sweep", "prepare", "finish") if flags.get(name)), None):
         with open(os.environ["PUPPET_ERRANDS"], "a", encoding="utf-8") as errands:
-            errands.write(f"{role} {'sweep' if flags.get('sweep') else 'finish'}\n")
+            errands.write(f"{role} {errand}\n")
         if flags.get("finish") and "PUPPET_FINISH_SAYS" in os.environ:
             print(os.environ["PUPPET_FINISH_SAYS"], file=sys.stderr)
             sys.exit(73)

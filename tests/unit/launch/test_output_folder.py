@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.output_folder import LOCK, MANIFEST, SEGMENTS, OutputLock, describe_manifest, start_over
+from offramp_launch.output_folder import LOCK, MANIFEST, NEXT, OutputLock, describe_manifest, lies_beside, prepare
 
 HEADER = json.dumps({"identity": {"items": "1000"}, "run": "the-run", "manifest": 1, "pid": 7})
 
@@ -53,24 +53,38 @@ class OutputFolderTest(unittest.TestCase):
             OutputLock(self.folder, "first", self.note)
         self.assertEqual(HEADER, (self.folder / "elsewhere").read_text())
 
-    def test_starting_over_removes_what_is_appended_to_and_nothing_else(self):
+    def test_what_lies_there_is_the_consumers_to_judge_and_nothing_is_removed(self):
         (self.folder / MANIFEST).write_text(HEADER)
-        (self.folder / SEGMENTS / "checksum").mkdir(parents=True)
+        (self.folder / ".offramp-segments" / "checksum").mkdir(parents=True)
         (self.folder / "mask.png").touch()
-        order = self.folder / "order"
-        with self.assertRaises(LaunchError):
-            start_over(self.folder, ["/bin/false"], {}, self.note)
-        self.assertTrue((self.folder / MANIFEST).exists() and (self.folder / SEGMENTS).exists(), "what the consumer refuses stays as it is")
-        start_over(self.folder, ["/bin/sh", "-c", f'test -e "$0/{MANIFEST}" && echo "$1" > {order}', self.folder], {}, self.note)
-        self.assertEqual("--start-over\n", order.read_text(), "the consumer's part, which removes the manifest itself")
-        self.assertEqual({"mask.png", "order"}, {path.name for path in self.folder.iterdir()})
-        self.assertIn("0 of 1000 items of run the-run. This run starts over", self.notes[0])
+        before = sorted(self.folder.rglob("*"))
+        with self.assertRaises(LaunchError) as refused:
+            prepare(self.folder, ["/bin/false"], {}, note=self.note)
+        self.assertEqual(1, refused.exception.code)
+        program = self.folder.parent / f"{self.folder.name}-program"
+        self.addCleanup(program.unlink)
+        program.write_text('#!/bin/sh\necho "error: $*" >&2\nexit 64\n')
+        program.chmod(0o755)
+        with self.assertRaises(LaunchError) as refused:
+            prepare(self.folder, [str(program), "--output", "o"], {}, note=self.note)
+        self.assertEqual((ExitCode.USAGE, "error: --prepare --output o"), (refused.exception.code, str(refused.exception)))
+        self.assertEqual([], self.notes)
+        prepare(self.folder, ["/bin/true"], {}, note=self.note)
+        self.assertIn("0 of 1000 items of run the-run, which this run replaces once it has results", self.notes[0])
+        prepare(self.folder, ["/bin/true"], {}, continues=True, note=self.note)
+        self.assertEqual(1, len(self.notes))
+        self.assertEqual(before, sorted(self.folder.rglob("*")))
 
-    def test_an_empty_folder_needs_no_starting_over(self):
-        start_over(self.folder, ["/bin/false"], {}, self.note)
+    def test_an_empty_folder_needs_no_judging(self):
+        prepare(self.folder, ["/bin/false"], {}, note=self.note)
         (self.folder / "mask.png").touch()
         with self.assertRaises(LaunchError):
-            start_over(self.folder, ["/bin/false"], {}, self.note)
+            prepare(self.folder, ["/bin/false"], {}, note=self.note)
+
+    def test_results_that_lie_beside_are_seen(self):
+        self.assertFalse(lies_beside(self.folder))
+        (self.folder / NEXT).write_text("0123\n")
+        self.assertTrue(lies_beside(self.folder))
 
     def test_the_lock_keeps_others_out_and_names_its_holder(self):
         first = OutputLock(self.folder, "first", self.note)

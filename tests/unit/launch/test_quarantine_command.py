@@ -9,9 +9,11 @@ import signal
 import tempfile
 import types
 import unittest
+import unittest.mock
 
 from offramp_launch import progress, quarantine
 from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.output_folder import OutputLock
 from offramp_launch.places import Places
 from offramp_launch.seats import counts_as_death
 
@@ -111,6 +113,17 @@ class StoriesTest(unittest.TestCase):
         self.write(payload=None, error="No space left on device")
         with self.assertRaisesRegex(LaunchError, "No space left on device"):
             self.command("retry", "batch-2-row-0")
+
+    def test_a_folder_that_a_run_writes_to_is_left_to_it(self):
+        self.write()
+        output = self.run_dir / "output"
+        output.mkdir()
+        lock = OutputLock(output, "a-run")
+        self.addCleanup(lock.close)
+        with unittest.mock.patch.object(Places, "consumer", lambda _: "/bin/true"), self.assertRaises(LaunchError) as refused:
+            self.command("retry", "batch-2-row-0", "--output", str(output))
+        self.assertEqual(ExitCode.RUN_IN_USE, refused.exception.code)
+        self.assertEqual([], json.loads(self.path.read_text())["retries"])
 
     def test_without_a_directory_the_run_that_set_something_aside_last_is_meant(self):
         with self.assertRaises(LaunchError) as refused:

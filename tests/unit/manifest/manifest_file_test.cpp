@@ -57,6 +57,19 @@ TEST(Manifest, NamesOfItemsAreWholeOrNone) {
     EXPECT_EQ(written.names_lines(), R"({"xxh3":"697fca9c26620371","from":0,"names":"0000000000000001ffffffffffffffff"})" "\n");
 }
 
+// An older reader would continue what lies in place: it refuses this one.
+TEST(Manifest, ThatResultsLieBesideIsAVersionOfItsOwn) {
+    Manifest manifest = of_run();
+    manifest.next_place = "0123456789abcdef";
+    EXPECT_EQ(manifest.header_line(), R"({"xxh3":"11e11cc84952a449","before":7,"identity":{"--batch":"8","items":"1000"},"manifest":2,"next":"0123456789abcdef",)"
+                                      R"("pid":42,"run":"the-run"})" "\n");
+    const Manifest read = parse_manifest(manifest.header_line() + lines({{0, 8}}) + ended_line(), "file");
+    EXPECT_EQ(read.next_place, manifest.next_place);
+    EXPECT_TRUE(read.ended);
+    EXPECT_EQ(read.ignored_lines, 0U);
+    EXPECT_FALSE(parse_manifest(of_run().header_line() + ended_line().substr(0, 30), "file").ended) << "torn";
+}
+
 // Whatever is cut off, only the last line is lost.
 RC_GTEST_PROP(Manifest, ATornTailCostsAtMostTheLastLine, ()) {
     std::string text = of_run().header_line();

@@ -52,13 +52,39 @@ TEST_P(ManifestWriterTest, WhatWasNotedByAnyThreadIsThereAfterItsClose) {
     EXPECT_EQ(test::read_tree(folder.path()).size(), 1U);
 }
 
-TEST_P(ManifestWriterTest, ItIsThereFromTheStartWithWhatWasDoneBefore) {
+TEST_P(ManifestWriterTest, AFormerOneStaysUntilThereIsAFirstResult) {
     std::ofstream(path) << "of another run";
     ItemRanges before;
     before.add({3, 9});
-    const ManifestWriter writer(path, of_run(100, before), GetParam(), kNoFailure);
+    const auto text = [this] {
+        std::ifstream file(path);
+        return std::string(std::istreambuf_iterator<char>(file), {});
+    };
+    for (int i = 0; i < 2; ++i) {
+        ManifestWriter writer(path, of_run(100, before), GetParam(), kNoFailure);
+        EXPECT_EQ(text(), "of another run");
+        writer.close();
+        EXPECT_EQ(text(), "of another run") << "a run that failed before";
+    }
+    ManifestWriter writer(path, of_run(100, before), GetParam(), kNoFailure);
+    for (int i = 0; i < 2; ++i) writer.begin();
     EXPECT_EQ(read_manifest(path)->done, before);
     EXPECT_EQ(read_manifest(path)->run_id, "the-run");
+    EXPECT_FALSE(read_manifest(path)->ended);
+}
+
+TEST_P(ManifestWriterTest, ThatTheRunCameToItsEndIsTheLastThingSaid) {
+    for (const bool begun : {true, false}) {
+        std::filesystem::remove(path);
+        ManifestWriter writer(path, of_run(100), GetParam(), kNoFailure);
+        if (begun) note(writer, {0, 100});
+        writer.close();
+        EXPECT_FALSE(begun && read_manifest(path)->ended);
+        writer.end();
+        EXPECT_TRUE(read_manifest(path)->ended);
+        EXPECT_EQ(read_manifest(path)->ignored_lines, 0U);
+        EXPECT_EQ(read_manifest(path)->done.items(), begun ? 100U : 0U);
+    }
 }
 
 TEST(ManifestWriter, AKillCostsOnlyWhatWasNotWrittenYet) {
@@ -70,7 +96,7 @@ TEST(ManifestWriter, AKillCostsOnlyWhatWasNotWrittenYet) {
         ManifestWriter writer(path, of_run(kItems), Durability::Process, [](const std::exception_ptr&) {});
         for (std::uint64_t i = 0;; i = (i + 2) % kItems) {
             note(writer, {i, i + 1});
-            if (i % 1024 == 0 && read_manifest(path)->done.items() > 3000) ::kill(::getpid(), SIGKILL);
+            if (i % 1024 == 0 && std::filesystem::exists(path) && read_manifest(path)->done.items() > 3000) ::kill(::getpid(), SIGKILL);
         }
     }
     int status = 0;
@@ -109,7 +135,7 @@ TEST(ManifestWriter, AFullDiskIsToldOnceAndLosesNothingThatWasWritten) {
         bool clear = false;
         ManifestWriter writer(path, of_run(1'000'000), Durability::Process, [&told](const std::exception_ptr&) { ++told; });
         note(writer, {0, 10});
-        while (read_manifest(path)->done.empty()) std::this_thread::yield();
+        while (!std::filesystem::exists(path) || read_manifest(path)->done.empty()) std::this_thread::yield();
         const rlimit limit{400, 400};
         ::setrlimit(RLIMIT_FSIZE, &limit);
         for (std::uint64_t i = 100; i < 500; i += 2) note(writer, {i, i + 1});
@@ -130,14 +156,15 @@ TEST(ManifestWriter, AFullDiskIsToldOnceAndLosesNothingThatWasWritten) {
 
 TEST(ManifestWriter, AFolderThatCannotBeWrittenIsAClearError) {
     const ScratchFolder folder;
-    EXPECT_THROW(ManifestWriter(folder.path() + "/none/.offramp-manifest", of_run(1), Durability::Process, kNoFailure), SystemError);
+    const auto begins = [&](const std::string& path) { ManifestWriter(path, of_run(1), Durability::Process, [](const std::exception_ptr&) {}).begin(); };
+    EXPECT_THROW(begins(folder.path() + "/none/.offramp-manifest"), SystemError);
     std::filesystem::create_directories(folder.path() + "/.offramp-manifest.new/in the way");
-    EXPECT_THROW(ManifestWriter(folder.path() + "/.offramp-manifest", of_run(1), Durability::Process, kNoFailure), SystemError);
+    EXPECT_THROW(begins(folder.path() + "/.offramp-manifest"), SystemError);
     std::filesystem::remove_all(folder.path() + "/.offramp-manifest.new");
     // A link is not followed: the output folder may belong to another user.
     std::ofstream(folder.path() + "/victim") << "mine";
     std::filesystem::create_symlink(folder.path() + "/victim", folder.path() + "/.offramp-manifest.new");
-    { const ManifestWriter replaced(folder.path() + "/.offramp-manifest", of_run(1), Durability::Process, kNoFailure); }
+    begins(folder.path() + "/.offramp-manifest");
     std::ifstream victim(folder.path() + "/victim");
     std::stringstream text;
     text << victim.rdbuf();

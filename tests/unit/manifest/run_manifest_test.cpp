@@ -75,12 +75,17 @@ TEST_F(RunManifestTest, WithoutContinuingARunStartsOver) {
         RunManifest first = run("a", Former::StartOver);
         complete(first, {0, 20});
     }
-    EXPECT_TRUE(run("b", Former::StartOver).done().empty());
+    {
+        RunManifest second = run("b", Former::StartOver);
+        EXPECT_TRUE(second.done().empty());
+        EXPECT_EQ(read_manifest(config_of("a").output + "/" + kManifestName)->done.items(), 20U) << "it has no result yet";
+        second.begin();
+    }
     EXPECT_TRUE(run("c", Former::Continue).done().empty());
 }
 
 TEST_F(RunManifestTest, OtherNamesOfItemsAreOtherWork) {
-    { const RunManifest first = run("a", Former::StartOver); }
+    { run("a", Former::StartOver).begin(); }
     class Renamed final : public BatchSource {
       public:
         std::string description() const override { return "renamed"; }
@@ -127,7 +132,8 @@ class GrowingInput : public RunManifestTest {
         const std::unique_ptr<BatchSource> ordered = in_order_of_former_runs(std::move(items), config_of("b").output);
         order.clear();
         for (std::uint64_t item = 0; item < ordered->items(); ++item) order.emplace_back(ordered->key(item));
-        const RunManifest manifest(config_of("b"), *ordered, Former::Continue, [](const std::exception_ptr&) { ADD_FAILURE(); });
+        RunManifest manifest(config_of("b"), *ordered, Former::Continue, [](const std::exception_ptr&) { ADD_FAILURE(); });
+        manifest.begin();
         std::vector<std::string> done;
         for (const ItemRange& range : manifest.done().list())
             for (std::uint64_t item = range.begin; item < range.end; ++item) done.emplace_back(ordered->key(item));

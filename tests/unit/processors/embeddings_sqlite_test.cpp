@@ -87,20 +87,24 @@ TEST(EmbeddingsSqlite, ATableOfOtherVectorsIsRefusedAndLeftAsItIs) {
     EXPECT_EQ(error_for(config, made({spec_of("w", kFloat32, {1, 3})}).contents), "no error");
 }
 
+// The former one has vectors of another length.
 TEST(EmbeddingsSqlite, ARunThatStartsOverBeginsANewDatabase) {
-    const ScratchFolder folder;
-    const RunConfig config = test::config_for("embeddings-sqlite", folder.path());
-    ASSERT_EQ(error_for(config, made({spec_of("v", kFloat32, {1, 8})}).contents), "no error");
-    start_over(config);
-    EXPECT_TRUE(test::read_tree(folder.path()).empty());
-    EXPECT_EQ(error_for(config, made({spec_of("v", kFloat32, {1, 7})}).contents), "no error");
-    // With others, in a folder of its own.
-    const RunConfig row = test::config_for("checksum,embeddings-sqlite", folder.path() + "/row");
-    ASSERT_EQ(error_for(row, made({spec_of("v", kFloat32, {1, 8})}).contents), "no error");
-    finish_run(row);
-    EXPECT_TRUE(test::read_tree(row.output).contains("embeddings-sqlite/embeddings.sqlite"));
-    start_over(row);
-    EXPECT_FALSE(test::read_tree(row.output).contains("embeddings-sqlite/embeddings.sqlite"));
+    for (const std::string names : {"embeddings-sqlite", "checksum,embeddings-sqlite"}) {
+        const ScratchFolder folder;
+        RunConfig config = test::config_for(names, folder.path());
+        const std::string database = names.find(',') == std::string::npos ? "embeddings.sqlite" : "embeddings-sqlite/embeddings.sqlite";
+        ASSERT_EQ(error_for(config, made({spec_of("v", kFloat32, {1, 8})}).contents), "no error");
+        finish_run(config);
+        const std::string former = test::results_in(folder.path()).at(database);
+        config.start_over = true;
+        prepare_run(config);
+        EXPECT_EQ(error_for(config, made({spec_of("v", kFloat32, {1, 7})}).contents), "no error");
+        finish_run(config);
+        EXPECT_EQ(test::results_in(folder.path()).at(database), former);
+        test::note_run(config, test::Came::ToItsEnd);
+        finish_run(config);
+        EXPECT_NE(test::results_in(folder.path()).at(database), former);
+    }
 }
 
 }  // namespace

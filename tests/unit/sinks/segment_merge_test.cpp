@@ -65,7 +65,7 @@ TEST(MergeSegments, LinesOfJsonAreSortedByTheirItemToo) {
     segment.begin(11, 0);
     segment.add_json(11, "\"key\":1");
     segment.commit();
-    const MergeOutcome outcome = merge_segments(folder.path(), "series", folder.path() + "/all.tsv", FormerOutput::KeptIn);
+    const MergeOutcome outcome = merge_segments(folder.path(), "series", folder.path() + "/all.tsv");
     EXPECT_EQ(outcome.kept, 2U);
     EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", wanted + "{\"item\":11,\"key\":1}\n"}}));
 }
@@ -142,16 +142,16 @@ TEST(MergeSegments, AContinuedRunKeepsWhatWasMergedBefore) {
     merge(folder.path());
     deliver(folder.path(), 0, 5);
     deliver(folder.path(), 8, 9);
-    const MergeOutcome outcome = merge_segments(folder.path(), "series", file, FormerOutput::KeptIn, Durability::PowerCut);
+    const MergeOutcome outcome = merge_segments(folder.path(), "series", file, Durability::PowerCut);
     EXPECT_EQ(outcome.segments, 2U);
     EXPECT_EQ(outcome.items, 9U);
     EXPECT_EQ(outcome.kept, 3U);
     EXPECT_EQ(outcome.repeats, 1U);
     EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", expected_lines(0, 9)}}));
     // With nothing new, and after a death that left segments which are merged already.
-    EXPECT_EQ(merge_segments(folder.path(), "series", file, FormerOutput::KeptIn).items, 0U);
+    EXPECT_EQ(merge_segments(folder.path(), "series", file).items, 0U);
     deliver(folder.path(), 0, 9);
-    EXPECT_EQ(merge_segments(folder.path(), "series", file, FormerOutput::KeptIn).repeats, 9U);
+    EXPECT_EQ(merge_segments(folder.path(), "series", file).repeats, 9U);
     EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", expected_lines(0, 9)}}));
 }
 
@@ -189,7 +189,7 @@ TEST(MergeSegments, LinesMayBeLongerThanWhatIsReadAtATime) {
     merge(folder.path());
     EXPECT_TRUE(read_tree(folder.path()) == (Tree{{"all.tsv", wanted}}));
     deliver(folder.path(), 8, 9);
-    EXPECT_EQ(merge_segments(folder.path(), "series", file, FormerOutput::KeptIn).kept, 8U);
+    EXPECT_EQ(merge_segments(folder.path(), "series", file).kept, 8U);
     EXPECT_TRUE(read_tree(folder.path()) == (Tree{{"all.tsv", wanted + expected_lines(8, 9)}}));
 }
 
@@ -204,7 +204,7 @@ TEST(MergeSegments, ASegmentThatChangesMeanwhileIsNamedAndItsBytesAreNotTaken) {
         lines_form().write(merged, next, durability);
     };
     try {
-        merge_segments(folder.path(), "series", folder.path() + "/all.tsv", FormerOutput::Replaced, Durability::Process, form);
+        merge_segments(folder.path(), "series", folder.path() + "/all.tsv", Durability::Process, form);
         FAIL();
     } catch (const ProtocolError& error) {
         EXPECT_THAT(error.what(), ::testing::HasSubstr(segment.string() + " is damaged: its bytes have changed while it was merged"));
@@ -220,7 +220,7 @@ TEST(MergeSegments, AFormerOutputThatIsDamagedIsNamedAndNothingIsLost) {
     deliver(folder.path(), 0, 3);
     const Tree before = read_tree(folder.path());
     try {
-        merge_segments(folder.path(), "series", file, FormerOutput::KeptIn);
+        merge_segments(folder.path(), "series", file);
         FAIL();
     } catch (const ProtocolError& error) {
         EXPECT_THAT(error.what(), ::testing::HasSubstr(file + " is damaged: its last line has no end"));
@@ -228,25 +228,43 @@ TEST(MergeSegments, AFormerOutputThatIsDamagedIsNamedAndNothingIsLost) {
     EXPECT_TRUE(read_tree(folder.path()) == before);
 }
 
-TEST(MergeSegments, AnotherRunsOutputIsReplaced) {
+// A merge whose launcher was killed goes on beside the next run's consumers.
+TEST(MergeSegments, WhatIsDeliveredMeanwhileStaysForTheNextMerge) {
     const ScratchFolder folder;
-    deliver(folder.path(), 0, 20, "old");
-    merge(folder.path());
-    deliver(folder.path(), 5, 6);
-    EXPECT_EQ(merge(folder.path()).kept, 0U);
-    EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", expected_lines(5, 6)}}));
+    deliver(folder.path(), 0, 3);
+    SegmentForm form = lines_form();
+    form.write = [](const std::string& merged, const NextRecords& next, Durability durability) {
+        deliver(fs::path(merged).parent_path(), 3, 6);
+        lines_form().write(merged, next, durability);
+    };
+    EXPECT_EQ(merge_segments(folder.path(), "series", folder.path() + "/all.tsv", Durability::Process, form).segments, 1U);
+    EXPECT_EQ(merge(folder.path()).kept, 3U);
+    EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", expected_lines(0, 6)}}));
 }
 
-TEST(RemoveSeries, LeavesNothingOfItAndAllOfOthers) {
+// Killed after some of what was merged is removed.
+TEST(MergeSegments, ARemovalThatWasBrokenOffCostsNothing) {
+    const ScratchFolder folder, before;
+    deliver(folder.path(), 0, 3);
+    deliver(folder.path(), 3, 6);
+    fs::copy(segment_folder(folder.path(), "series"), before.path());
+    merge(folder.path());
+    fs::create_directories(segment_folder(folder.path(), "series"));
+    fs::copy(fs::directory_iterator(before.path())->path(), segment_folder(folder.path(), "series"));
+    EXPECT_EQ(merge(folder.path()).repeats, 3U);
+    EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", expected_lines(0, 6)}}));
+}
+
+TEST(RemoveSegments, LeavesNothingOfThemAndAllElse) {
     const ScratchFolder folder;
     deliver(folder.path(), 0, 3);
     merge(folder.path());
     deliver(folder.path(), 3, 6);
-    fs::create_directories(segment_folder(folder.path(), "series.merged"));
+    EXPECT_TRUE(has_segments(folder.path(), "series"));
     std::ofstream(folder.path() + "/mask.png") << "a file of its own";
-    remove_series(folder.path(), "series", folder.path() + "/all.tsv");
-    EXPECT_EQ(read_tree(folder.path()), (Tree{{"mask.png", "a file of its own"}}));
-    remove_series(folder.path(), "series", folder.path() + "/all.tsv");
+    for (int i = 0; i < 2; ++i) remove_segments(folder.path(), "series");
+    EXPECT_FALSE(has_segments(folder.path(), "series"));
+    EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", expected_lines(0, 3)}, {"mask.png", "a file of its own"}}));
 }
 
 TEST(SegmentFile, WithoutLinesLeavesNothing) {

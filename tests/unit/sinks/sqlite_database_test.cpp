@@ -242,9 +242,6 @@ TEST(OutputDatabase, OneThatWasTakenAwayIsWaitedForAndNotBegunAnew) {
     std::filesystem::rename(folder.path() + "/away", path);
     OutputDatabase back(folder.path(), "rows", kSchema, Durability::Process);
     EXPECT_NO_THROW(add(back, 2));
-    remove_database(folder.path(), "rows");
-    EXPECT_TRUE(test::read_tree(folder.path()).empty());
-    EXPECT_NO_THROW(open());
 }
 
 // As for a server's table: nobody's slab is to blame.
@@ -297,7 +294,7 @@ TEST(StartOver, AnothersDatabaseStaysAndIsSaid) {
         Stranger(database).execute("CREATE TABLE t (a); INSERT INTO t VALUES ('precious'); PRAGMA application_id = 7");
         std::ofstream(folder.path() + "/.offramp-manifest") << "of an earlier run";
         const auto before = files_in(folder.path());
-        const Refusal refused = refusal_of([&] { start_over(config); });
+        const Refusal refused = refusal_of([&] { prepare_run(config); });
         EXPECT_EQ(refused.code, ExitCode::Usage) << processor;
         EXPECT_THAT(refused.text, AllOf(HasSubstr(database), HasSubstr("made by another program"), HasSubstr("Move it away"), HasSubstr("--output")));
         EXPECT_TRUE(files_in(folder.path()) == before) << processor;
@@ -316,7 +313,7 @@ TEST(StartOver, WhatAnotherWroteToItsLogStays) {
     std::ofstream(folder.path() + "/.offramp-made-records") << "";
     auto before = files_in(folder.path());
     EXPECT_THAT(before["records.sqlite-wal"], HasSubstr("precious"));
-    EXPECT_EQ(refusal_of([&] { start_over(test::config_for("records", folder.path())); }).code, ExitCode::Usage);
+    EXPECT_EQ(refusal_of([&] { prepare_run(test::config_for("records", folder.path())); }).code, ExitCode::Usage);
     auto after = files_in(folder.path());
     for (auto* files : {&before, &after}) files->erase("records.sqlite-shm");   // an index of the log, in which readers note themselves
     EXPECT_TRUE(after == before);
@@ -326,7 +323,7 @@ TEST(StartOver, WhatAnotherWroteToItsLogStays) {
 TEST(StartOver, WhatIsNoDatabaseStaysAndIsSaid) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/records.sqlite";
-    const auto refused = [&] { return refusal_of([&] { start_over(test::config_for("records", folder.path())); }); };
+    const auto refused = [&] { return refusal_of([&] { prepare_run(test::config_for("records", folder.path())); }); };
     for (const std::string& text : {std::string("notes"), std::string(5000, 'x')}) {
         std::ofstream(path, std::ios::trunc) << text;
         EXPECT_EQ(refused().code, ExitCode::Usage);
@@ -344,37 +341,75 @@ TEST(StartOver, WhatIsNoDatabaseStaysAndIsSaid) {
 
 // A run that was killed: all rows, and that the database is ours, stand in its log alone.
 TEST(StartOver, ReplacesOursHoweverItWasLeft) {
-    const ScratchFolder making;
-    const ScratchFolder folder;
-    const std::string path = folder.path() + "/records.sqlite";
-    const RunConfig config = test::config_for("records", folder.path());
-    {
-        OutputDatabase database(making.path(), "records", kSchema, Durability::Process);
-        add(database, 1);
-        copy_files(making.path(), folder.path());
+    const ScratchFolder making, fresh;
+    std::vector<test::MemorySlab> slabs;
+    slabs.push_back(test::make_slab(0, 4));
+    test::run_over(test::config_for("records", fresh.path()), fresh.path(), slabs);
+    const test::Tree wanted = test::results_in(fresh.path());
+    const auto expect_replaced = [&](const char* how, const std::function<void(const std::string& folder, const std::string& path)>& leave) {
+        const ScratchFolder folder;
+        leave(folder.path(), folder.path() + "/records.sqlite");
+        RunConfig config = test::config_for("records", folder.path());
+        config.start_over = true;
+        prepare_run(config);
+        test::process_all(config, slabs);
+        test::note_run(config, test::Came::ToItsEnd);
+        finish_run(config);
+        EXPECT_EQ(test::results_in(folder.path()), wanted) << how;
+        auto files = files_in(folder.path());
+        EXPECT_EQ(files.size(), 3U) << how << ": database, mark and manifest";
+    };
+    OutputDatabase database(making.path(), "records", kSchema, Durability::Process);
+    add(database, 1);
+    const auto ours = [&](const std::string& folder) { copy_files(making.path(), folder); };
+    expect_replaced("killed", [&](const std::string& folder, const std::string& path) {
+        ours(folder);
+        EXPECT_EQ(bytes_of(path).substr(68, 4), std::string(4, '\0'));
+    });
+    expect_replaced("damaged", [&](const std::string& folder, const std::string& path) {
+        { OutputDatabase another(folder, "records", kSchema, Durability::Process); add(another, 1); }
+        EXPECT_EQ(bytes_of(path).substr(68, 4), "OFFR");
+        std::filesystem::resize_file(path, 5000);
+    });
+    expect_replaced("of another version of this program", [&](const std::string& folder, const std::string& path) {
+        ours(folder);
+        Stranger(path).execute("PRAGMA user_version = 99");
+    });
+    expect_replaced("killed before anything stood in it", [](const std::string&, const std::string& path) { std::ofstream(path) << ""; });
+    expect_replaced("removed in part", [](const std::string& folder, const std::string&) {
+        for (const char* left : {"records.sqlite-wal", ".offramp-made-records"}) std::ofstream(folder + "/" + left) << "";
+    });
+}
+
+// Between the steps of a replacement: what a call that was killed there left, the next one finishes.
+TEST(PutDatabaseInPlace, IsFinishedByAnotherCall) {
+    for (const std::string moved : {"", ".offramp-made-rows", "rows.sqlite"}) {
+        const ScratchFolder folder, next;
+        { OutputDatabase database(folder.path(), "rows", kSchema, Durability::Process); add(database, 1); }
+        { OutputDatabase database(next.path(), "rows", kSchema, Durability::Process); add(database, 2); }
+        finish_database(next.path(), "rows");
+        const auto wanted = files_in(next.path());
+        if (!moved.empty()) std::filesystem::rename(next.path() + "/.offramp-made-rows", folder.path() + "/.offramp-made-rows");
+        if (moved == "rows.sqlite") std::filesystem::rename(next.path() + "/rows.sqlite", folder.path() + "/rows.sqlite");
+        EXPECT_EQ(put_database_in_place(next.path(), folder.path(), "rows"), moved != "rows.sqlite");
+        EXPECT_FALSE(put_database_in_place(next.path(), folder.path(), "rows"));
+        EXPECT_TRUE(files_in(folder.path()) == wanted) << moved;
+        EXPECT_TRUE(files_in(next.path()).empty());
     }
-    EXPECT_EQ(bytes_of(path).substr(68, 4), std::string(4, '\0'));
-    start_over(config);
-    EXPECT_TRUE(files_in(folder.path()).empty());
+}
 
-    copy_files(making.path(), folder.path());
-    EXPECT_EQ(bytes_of(path).substr(68, 4), "OFFR");
-    std::filesystem::resize_file(path, 5000);   // damaged
-    start_over(config);
-    EXPECT_TRUE(files_in(folder.path()).empty());
-
-    copy_files(making.path(), folder.path());
-    Stranger(path).execute("PRAGMA user_version = 99");   // of another version of this program
-    start_over(config);
-    EXPECT_TRUE(files_in(folder.path()).empty());
-
-    std::ofstream(path) << "";   // killed before anything stood in it
-    start_over(config);
-    EXPECT_TRUE(files_in(folder.path()).empty());
-
-    for (const char* left : {"records.sqlite-wal", ".offramp-made-records"}) std::ofstream(folder.path() + "/" + left) << "";
-    start_over(config);   // killed while it started over
-    EXPECT_TRUE(files_in(folder.path()).empty());
+TEST(PutDatabaseInPlace, AnotherProgramsStaysAndOneThatIsReadWaits) {
+    const ScratchFolder folder, next;
+    OutputDatabase database(next.path(), "rows", kSchema, Durability::Process);
+    add(database, 2);
+    EXPECT_EQ(refusal_of([&] { put_database_in_place(next.path(), folder.path(), "rows"); }).code, ExitCode::SinkUnavailable) << "its log is there";
+    const ScratchFolder copied;
+    { OutputDatabase whole(copied.path(), "rows", kSchema, Durability::Process); add(whole, 2); }
+    finish_database(copied.path(), "rows");
+    Stranger(folder.path() + "/rows.sqlite").execute("CREATE TABLE t (a); INSERT INTO t VALUES ('precious')");
+    const auto before = files_in(folder.path());
+    EXPECT_EQ(refusal_of([&] { put_database_in_place(copied.path(), folder.path(), "rows"); }).code, ExitCode::Usage);
+    EXPECT_TRUE(files_in(folder.path()) == before);
 }
 
 }  // namespace

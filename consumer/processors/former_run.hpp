@@ -1,0 +1,22 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace offramp {
+
+// What OUTPUT/.offramp-manifest (producer/report/manifest_file.hpp) says of the last run that had a result: whose results are in what place.
+struct FormerRun {
+    std::string run_id;
+    std::vector<std::string> processors;
+    std::string next_place;   // empty: in place
+    bool ended = false;       // it came to its end by itself
+};
+
+// Nothing when there is no manifest, or none that can be read: then nobody can continue it, either. Never follows a link.
+// Errors: ConfigError for a place that is not one of ours.
+std::optional<FormerRun> read_former_run(const std::string& output);
+bool has_manifest(const std::string& output);   // whether it can be read or not
+
+}  // namespace offramp

@@ -1,0 +1,221 @@
+"""What a run leaves stays until another one that may replace it has come to its end; killed anywhere in between, nothing of either is lost."""
+
+import os
+import pathlib
+import signal
+import unittest
+
+from tests.ipc.test_resume import InWorlds
+
+COPY = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--copy-bytes", "64KiB", "--copy-outputs", "8", "--batch", "8",
+        "--batches-per-slab", "1", "--status-seconds", "0.05")
+ALL = (*COPY, "--processor", "checksum,npy,embeddings-sqlite")
+BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute()
+MERGED = ("checksum/checksums.tsv", "embeddings-sqlite/embeddings.sqlite")
+# Whoever comes by these is killed: the consumer with its first result, the producer before and after its manifest takes the former's place; then the
+# program that puts outputs together, before and after each step.
+BEFORE_ITS_MANIFEST = ("run.first_result#1",)
+IN_MID_RUN = ("run.begun#1", "sink.commit#1", "sink.commit#9", "sink.committed#9")
+SWAP = [f"{name}#{nth}" for name, times in (("place.swap", 2), ("sink.replace", 3), ("sink.replaced", 3), ("place.swapped", 1)) for nth in range(1, times + 1)]
+
+
+def changed(flags, name, value):
+    at = flags.index(name)
+    return (*flags[:at + 1], value, *flags[at + 2:])
+
+
+class Replacing(InWorlds):
+    maxDiff = None
+
+    def finished(self, *flags, batches=4):
+        """A world with a finished run of so many batches, and what it left."""
+        world = self.world(*flags, "--batches", str(batches))
+        self.assertEqual(world.start().wait(), 0, world.said())
+        return world, world.results()
+
+    def refused(self, world, code, *said):
+        self.assertEqual(world.wait(), code, world.said())
+        for words in said:
+            self.assertIn(words, world.said())
+
+    def test_a_finished_run_is_replaced_only_when_that_is_asked_for(self):
+        for flags in (ALL, (*COPY, "--processor", "checksum"), (*COPY, "--processor", "npy"), (*COPY, "--processor", "embeddings-sqlite"),
+                      (*COPY, "--processor", "checksum", "--rung", "sequential")):
+            with self.subTest(flags=flags[-1]):
+                world, before = self.finished(*flags)
+                first = world.run_id()
+                world.flags = (*flags, "--batches", "2")
+                self.refused(world.start(), 64, first, "--resume", "--start-over", "--output")
+                self.assertFalse(list(world.run_dir.glob("logs/producer*")), "nothing was started")
+                self.assertEqual(world.results(), before)
+                self.assertEqual(world.start("--start-over").wait(), 0, world.said())
+                merged_or_all = {name: text for name, text in world.results().items() if not name.endswith(".npy")}
+                fresh = self.undisturbed(*world.flags)
+                self.assertEqual(merged_or_all, {name: text for name, text in fresh.items() if not name.endswith(".npy")})
+                self.assertEqual({**world.results(), **fresh}, world.results(), "files of single samples, replaced as they were made")
+                self.assertEqual([], [path.name for path in world.output.rglob(".offramp-next*")])
+
+    def test_a_run_that_cannot_start_touches_nothing(self):
+        world, before = self.finished(*ALL)
+        manifest = (world.output / ".offramp-manifest").read_bytes()
+        for name, value in (("--model", "no-such"), ("--model", "/nowhere/tpyo.pt2"), ("--copy-bytes", "10TiB"), ("--processor", "checksum,npy,embeddings-sqlit")):
+            for more in ((), ("--start-over",), ("--resume",)):
+                world.flags = changed(ALL, name, value)
+                self.assertNotEqual(world.start(*more).wait(), 0, world.said())
+                self.assertEqual(world.results(), before, f"{name} {value} {more}")
+                self.assertEqual((world.output / ".offramp-manifest").read_bytes(), manifest)
+        world.flags = (*ALL, "--batches", "4")
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.summary()["samples"]["done_before"], 32)
+
+    def test_a_checkpoint_of_a_run_that_was_broken_off_outlives_one_that_cannot_start(self):
+        flags = (*ALL, "--batches", "40")
+        world = self.world(*flags)
+        self.break_off(world, samples=80)
+        for more in ((), ("--start-over",)):
+            world.flags = changed(ALL, "--model", "no-such")
+            self.assertNotEqual(world.start(*more).wait(), 0, world.said())
+        world.flags = flags
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertGreaterEqual(world.summary()["samples"]["done_before"], 80 - 32)
+        self.assertEqual(world.results(), self.undisturbed(*flags))
+
+    def test_a_run_that_is_broken_off_leaves_the_former_one_and_goes_on_beside_it(self):
+        flags = changed(ALL, "--processor", "checksum,embeddings-sqlite")
+        world, before = self.finished(*flags)
+        world.flags = (*flags, "--batches", "400", "--seed", "7")
+        with world.gate() as gate:
+            world.start("--start-over")
+            gate.let(10)
+            world.until(lambda: world.status().get("done_samples", 0) >= 80, "some samples done")
+            world.launcher.send_signal(signal.SIGINT)
+            world.until(lambda: world.status().get("state") == "draining", "the signal taken")
+            gate.open()
+            self.refused(world, 130, "are as they were", "--resume")
+        self.assertEqual({name: world.results()[name] for name in MERGED}, {name: before[name] for name in MERGED})
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertGreaterEqual(world.summary()["samples"]["done_before"], 80)
+        self.assertEqual(world.results(), self.undisturbed(*world.flags))
+
+    def killed_at(self, world, failpoint, *flags, producer_restarts="0"):
+        """Starts a run whose programs die there; returns when nothing of it is left."""
+        before = world.environment
+        once = world.folder / f"once-{world.runs}"
+        once.mkdir()
+        world.environment = {**before, "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"), "OFFRAMP_FAILPOINT": f"{failpoint}:kill",
+                             "OFFRAMP_FAILPOINT_ONCE": str(once)}
+        world.start(*flags, "--producer-restarts", producer_restarts).wait()
+        world.environment = before
+        self.assertTrue(any(once.iterdir()), f"{failpoint} was not reached\n{world.said()}")
+
+    def test_killed_before_its_manifest_has_taken_the_former_ones_place(self):
+        for failpoint in BEFORE_ITS_MANIFEST:
+            with self.subTest(failpoint):
+                world, before = self.finished(*ALL)
+                world.flags = (*ALL, "--batches", "4", "--seed", "7")
+                self.killed_at(world, failpoint, "--start-over")
+                self.assertEqual(world.results(), before)
+                world.flags = (*ALL, "--batches", "4")
+                self.assertEqual(world.start("--resume").wait(), 0, "the former run is continued")
+                self.assertEqual(world.summary()["samples"]["released"], 0)
+                self.assertEqual(world.results(), before)
+
+    def test_a_successor_does_not_take_the_former_ones_manifest_for_its_own(self):
+        world, _ = self.finished(*ALL)
+        self.killed_at(world, "run.first_result#1", "--start-over", producer_restarts="3")
+        self.assertEqual(world.summary()["samples"]["released"], 32, world.said())
+
+    def test_killed_in_mid_run_it_is_continued_and_the_former_one_is_there_until_its_end(self):
+        for failpoint in IN_MID_RUN:
+            with self.subTest(failpoint):
+                world, before = self.finished(*ALL)
+                world.flags = (*ALL, "--batches", "40", "--seed", "7")
+                self.killed_at(world, failpoint, "--start-over")
+                if world.summary().get("exit") != 0:    # else another consumer went on
+                    self.assertEqual({name: world.results()[name] for name in MERGED}, {name: before[name] for name in MERGED})
+                    self.assertEqual(world.start("--resume").wait(), 0, world.said())
+                self.assertEqual(world.results(), self.undisturbed(*world.flags))
+
+    def test_killed_between_two_steps_of_the_replacement_the_next_run_ends_it(self):
+        world, before = self.finished(*ALL)
+        for seed, failpoint in enumerate(SWAP, 1):
+            with self.subTest(failpoint):
+                flags = (*ALL, "--batches", "4", "--seed", str(seed))
+                fresh = self.undisturbed(*flags)
+                world.flags = flags
+                self.killed_at(world, failpoint, "--start-over")
+                for name in MERGED:
+                    self.assertIn(world.results().get(name), (before[name], fresh[name]), f"{name} is one or the other")
+                if seed % 2:    # any next run ends it, also one that is refused then
+                    self.refused(world.start(), 64, "which came to its end")
+                    self.assertEqual(world.results(), fresh)
+                self.assertEqual(world.start("--resume").wait(), 0, world.said())
+                self.assertEqual(world.summary()["samples"]["released"], 0, "all of it was there")
+                self.assertEqual(world.results(), fresh)
+                before = fresh
+
+    def test_a_users_own_file_and_other_processors_results_stay(self):
+        world, before = self.finished(*COPY, "--processor", "checksum")
+        world.flags = (*COPY, "--processor", "npy", "--batches", "2")
+        self.assertEqual(world.start().wait(), 0, world.said())
+        self.assertEqual(world.results()["checksums.tsv"], before["checksums.tsv"])
+        (world.output / "checksums.tsv").write_text("precious\n")
+        world.flags = (*COPY, "--processor", "checksum", "--batches", "2")
+        for more in ((), ("--start-over",)):
+            self.refused(world.start(*more), 64, "checksums.tsv is where this run's results go, and was made by another program")
+        self.assertEqual((world.output / "checksums.tsv").read_text(), "precious\n")
+
+
+class Finishing(InWorlds):
+    """The launcher is told to end, or is killed, while outputs are put together."""
+
+    FLAGS = (*COPY, "--processor", "checksum", "--batches", "40")
+
+    def in_the_merge(self):
+        """A world whose launcher waits for the program that puts outputs together, which is stopped in the middle of it."""
+        world = self.world(*self.FLAGS)
+        once = world.folder / "once"
+        once.mkdir()
+        world.environment = {**world.environment, "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"),
+                             "OFFRAMP_FAILPOINT": "merge.write#1:stop", "OFFRAMP_FAILPOINT_ONCE": str(once)}
+        world.start()
+        world.until(lambda: (once / "merge.write").exists() and (once / "merge.write").read_text().endswith("\n"), "the merge")
+        world.environment = {key: value for key, value in world.environment.items() if not key.startswith(("LD_PRELOAD", "OFFRAMP_FAILPOINT"))}
+        return world, int((once / "merge.write").read_text())
+
+    def test_a_signal_waits_for_it_and_the_summary_is_written(self):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            with self.subTest(number):
+                world, merge = self.in_the_merge()
+                world.launcher.send_signal(number)
+                world.until(lambda: "which is waited for" in world.said(), "a word")
+                os.kill(merge, signal.SIGCONT)
+                self.assertEqual(world.wait(), 0, world.said())
+                self.assertEqual(world.summary()["samples"]["released"], 320)
+                self.assertEqual(world.results(), self.undisturbed(*self.FLAGS))
+
+    def test_a_second_signal_ends_it_and_costs_nothing(self):
+        world, _ = self.in_the_merge()
+        world.launcher.send_signal(signal.SIGTERM)
+        world.until(lambda: "which is waited for" in world.said(), "a word")
+        world.launcher.send_signal(signal.SIGTERM)
+        self.assertEqual(world.wait(), 130, world.said())
+        self.assertEqual(world.summary()["samples"]["released"], 320)
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.results(), self.undisturbed(*self.FLAGS))
+
+    def test_while_it_goes_on_nobody_else_writes_there_though_the_launcher_is_dead(self):
+        world, merge = self.in_the_merge()
+        world.launcher.send_signal(signal.SIGKILL)
+        world.launcher.wait()
+        world.start("--resume")
+        world.until(lambda: "waiting for the last programs of run" in world.said(), "the lock seen")
+        self.assertFalse((world.output / "checksums.tsv").exists())
+        os.kill(merge, signal.SIGCONT)
+        self.assertEqual(world.wait(), 0, world.said())
+        self.assertEqual(world.summary()["samples"]["done_before"], 320)
+        self.assertEqual(world.results(), self.undisturbed(*self.FLAGS))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,64 @@
+import os
+import pathlib
+import signal
+import tempfile
+import unittest
+
+from offramp_launch.children import Child
+from offramp_launch.finishing import Finishing
+
+
+class FinishingTest(unittest.TestCase):
+    """The program that puts outputs together is a shell that says, by a signal to its parent, that somebody is impatient, and ends when it is told to."""
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+        self.door = self.folder / "door"
+        os.mkfifo(self.door)
+        self.notes = []
+
+    def run_program(self, script, answer, kept_open=()):
+        def note(text):
+            self.notes.append(text)
+            answer(len(self.notes))
+
+        with Finishing(note) as finishing:
+            program = Child("finish", ["/bin/sh", "-c", script], self.folder / "log", kept_open)
+            return finishing.wait(program) or program.status
+
+    def test_the_first_signal_is_answered_with_a_word_and_waits(self):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            self.notes.clear()
+            code = self.run_program(f"kill -{int(number)} $PPID; read word < {self.door}; exit 7", lambda _: self.door.write_text("on\n"))
+            self.assertEqual(7, code)
+            self.assertEqual(1, len(self.notes))
+            self.assertIn("which is waited for", self.notes[0])
+
+    def test_another_one_ends_it(self):
+        code = self.run_program(f"kill -TERM $PPID; read word < {self.door}", lambda told: told > 1 or os.kill(os.getpid(), signal.SIGTERM))
+        self.assertIs(Finishing.ENDED, code)
+        self.assertEqual(2, len(self.notes))
+
+    def test_a_terminal_that_goes_away_after_a_signal_ends_nothing(self):
+        code = self.run_program(f"kill -INT $PPID; read word < {self.door}; exit 0",
+                                lambda told: os.kill(os.getpid(), signal.SIGHUP) if told == 1 else self.door.write_text("on\n"))
+        self.assertEqual(0, code)
+
+    def test_a_signal_before_it_runs_and_behind_its_end_ends_nobody(self):
+        with Finishing(lambda _: None) as finishing:
+            os.kill(os.getpid(), signal.SIGTERM)
+            program = Child("finish", ["/bin/true"], self.folder / "log", ())
+            self.assertIsNone(finishing.wait(program))
+            self.assertEqual(0, program.status)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def test_it_has_what_is_kept_open_and_a_session_of_its_own(self):
+        with open(self.folder / "lock", "w", encoding="ascii") as lock:
+            code = self.run_program(f"test -e /proc/self/fd/{lock.fileno()} && set -- $(cat /proc/$$/stat) && test $6 = $$", lambda _: None, (lock.fileno(),))
+        self.assertEqual(0, code, (self.folder / "log").read_text())
+
+
+if __name__ == "__main__":
+    unittest.main()
