@@ -10,7 +10,8 @@ import subprocess
 import time
 
 from offramp_launch import shared_folder
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
+from offramp_launch.log_follower import last_error
 
 # Names that the programs use too: producer/run/output_lock.hpp, producer/report/manifest_file.hpp, common/base/next_place.hpp.
 LOCK = ".offramp-lock"
@@ -119,7 +120,8 @@ def prepare(folder, consumer, identity, kept_open=(), continues=False, beyond=Fa
     done = subprocess.run([program, "--prepare", *flags], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
                           pass_fds=kept_open, **identity)
     if done.returncode != 0:
-        raise LaunchError(done.stderr.strip(), "", done.returncode)
+        raise LaunchError(last_error(done.stderr) or done.stderr.strip() or f"'{program} --prepare' ended with exit code {done.returncode} and wrote nothing",
+                          "", shell_code(done.returncode))
     if former and not continues:
         note(f"[run] {folder} holds {former}, which this run replaces once it has results of its own; with the same input and settings, --resume "
              "continues instead", flush=True)

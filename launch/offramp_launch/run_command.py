@@ -89,12 +89,16 @@ def start(places, argv, typed):
     plan.log_format = config.get("log-format", "text")
     unit = "samples" if config.get("model") == "copy" else UNITS.get(config.get("source"), "samples")
     about = summary.about(run_id, run_dir, version_of(producer), places.commit(), shown(typed), settled, output)
+
+    def note(text, **_):
+        announce(config, text.removeprefix("[run] "))
+
     with told_in_summary(run_dir, about), written_to(run_dir):
-        lock = OutputLock(output, run_id)
+        lock = OutputLock(output, run_id, note)
         try:
             plan.kept_open = (lock.fd,)
             prepare(output, plan.consumer, identity_of(account), plan.kept_open, beyond=bool(config.get("sink")),
-                    continues=config.get("resume") and pathlib.Path(output, MANIFEST).exists())
+                    continues=config.get("resume") and pathlib.Path(output, MANIFEST).exists(), note=note)
             code, told = supervise(plan, run_dir, output, unit, producer, about, goes_on_with(places, typed, config, run_dir))
         finally:
             lock.close()

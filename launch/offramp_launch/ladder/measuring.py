@@ -8,6 +8,7 @@ import time
 from offramp_launch import sink, summary
 from offramp_launch.arguments import shown
 from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.finishing import Finishing
 from offramp_launch.ladder.rungs import COPY_CEILING_FROM, LIMIT
 from offramp_launch.progress import describe
 from offramp_launch.run_command import conclude, resolve, sweep
@@ -70,9 +71,10 @@ class Measuring:
         self._display.begin_run()
         supervisor = Supervisor(plan, self._display)
         try:
-            code = supervisor.run()
-            about = summary.about(plan.run_id, run_dir, None, None, plan.producer[1:], {}, None)
-            code, whole = conclude(plan, run_dir, supervisor, code, about)
+            with Finishing(say) as finishing:
+                code = supervisor.run()
+                about = summary.about(plan.run_id, run_dir, None, None, plan.producer[1:], {}, None)
+                code, whole = conclude(plan, run_dir, supervisor, code, about, finishing)
             if whole["failure"]:
                 say(whole["failure"])
             return code

@@ -104,8 +104,10 @@ class FullRunDirectoryTest(unittest.TestCase):
         run_dir.log.return_value = run_dir.file.return_value = pathlib.Path(os.devnull)
         supervisor = mock.Mock(failure=None, records=[], producer_cpu_seconds=1.0, producer_status=0, producer_restarts=0)
         supervisor.why_the_producer_ended.return_value = None
+        finishing = mock.Mock()
+        finishing.wait.side_effect = lambda program: program.reap()
         with mock.patch.object(run_command.summary, "write", side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))):
-            code, whole = run_command.conclude(plan, run_dir, supervisor, 0, {})
+            code, whole = run_command.conclude(plan, run_dir, supervisor, 0, {}, finishing)
         self.assertEqual((73, 73), (code, whole["exit"]))
         self.assertIn("the run is done, but its summary.json cannot be written: No space left", whole["failure"])
 
