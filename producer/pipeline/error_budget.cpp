@@ -28,7 +28,7 @@ Error ErrorBudget::failure(std::uint64_t failed, std::span<const SkippedItem> fi
     const std::size_t shown = std::min(first.size(), kReasonsShown);
     for (std::size_t i = 0; i < shown; ++i)
         text += (i == 0 ? "" : "; ") + first[i].origin + ": " + first[i].reason;
-    if (failed > shown) text += "; ...";
+    if (failed > shown) text += "; and " + std::to_string(failed - shown) + " more";
     return Error(ExitCode::BadInput, text,
                  none_read ? "Look whether --input is what was meant. Pictures are read as JPEG, PNG or WebP"
                            : "Mend them, or allow more (--max-errors 100% skips all that cannot be read); --resume goes on with what is done");
