@@ -20,6 +20,7 @@ struct Needs {
     std::initializer_list<std::string_view> flags;
 };
 const Needs kNeeds[] = {
+    {"auto", {"mask-size", "scores", "threshold"}},
     {"mask-png", {"mask-size", "scores", "threshold"}},
     {"mask-rle", {"mask-size", "scores", "threshold"}},
     {"cut-out", {"input", "scores", "threshold"}},
