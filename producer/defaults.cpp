@@ -49,6 +49,7 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
     settle<std::string>(config.precision, "auto", !notes.precision.empty() ? notes.precision : gpu ? "tf32" : "fp32");
     // Only a model of images has a choice, and one that a file holds has made it.
     settle<std::string>(config.memory_format, "auto", file ? notes.memory_format : pictures ? "channels-last" : "contiguous");
+    settle<std::string>(config.scores, "auto", !notes.scores.empty() ? notes.scores : "probability");
     const char* vectors = config.has_postgres_sink() ? "embeddings-postgres" : "embeddings-sqlite";
     settle<std::string>(config.processor, "auto", pictures ? "mask-png" : notes.takes_tokens() ? vectors : "checksum");
     return config;

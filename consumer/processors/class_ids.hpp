@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "common/slab/foreground_score.hpp"
 #include "consumer/processors/class_argmax.hpp"
 #include "consumer/processors/enlarged_sample.hpp"
 #include "consumer/processors/processor.hpp"
@@ -11,17 +12,22 @@
 
 namespace offramp {
 
-// Finds the class of each pixel of a sample: ids as they lie in the slab, or the argmax of scores, enlarged first where they are to be.
-// Owns its scratch memory. Thread: one. Errors: those of SegmentationOutput::scores().
+// Finds the class of each pixel of a sample: ids as they lie in the slab, or the argmax of scores, enlarged first where they are to be. Of one
+// channel, the foreground's, class 1 from a threshold on.
+// Owns its scratch memory. Thread: one. Errors: those of SegmentationOutput::scores(); ConfigError for a score of one channel that means
+// nothing.
 class ClassIds {
   public:
+    explicit ClassIds(const ForegroundScale& scale) : scale_(scale) {}
+
     // height() times width() ids of `output`, row by row; valid until the next call, and while the slab is.
-    std::span<const std::uint8_t> of(const SegmentationOutput& output, std::size_t row, const Progress& progress);
+    std::span<const std::uint8_t> of(const SegmentationOutput& output, const SampleView& sample, const Progress& progress);
 
   private:
-    std::span<const std::uint8_t> enlarge(const ClassScores& scores, std::uint32_t expansion, const Progress& progress);
+    std::span<const std::uint8_t> by_lines(const SegmentationOutput& output, const SampleView& sample, const Progress& progress);
     std::span<const std::uint8_t> reduce(const ClassScores& scores, const Progress& progress);
 
+    ForegroundScale scale_;
     ClassArgmax argmax_;
     EnlargedSample enlarged_;
     std::vector<std::uint8_t> ids_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/config/run_config.hpp"
+#include "common/slab/foreground_score.hpp"
 #include "common/slab/slab_view.hpp"
 #include "consumer/processors/run_output.hpp"
 #include "consumer/sinks/durability.hpp"
@@ -65,6 +66,8 @@ struct ProcessorOptions {
     PostgresTarget postgres_target(std::string_view contents) const;
     // Errors: ConfigError when it is none of zlib's.
     int png_level() const;
+    // How the output of a network of one channel is read.
+    ForegroundScale foreground_scale() const { return ForegroundScale::of(config->scores, config->threshold); }
 };
 
 struct ProcessorEntry {

@@ -13,7 +13,7 @@ std::string text_of(const nlohmann::json& value) { return value.dump(-1, ' ', fa
 }  // namespace
 
 RecordRows::RecordRows(const ProcessorOptions& options, std::string_view processor)
-    : companions_(options.companions), columns_(columns_of_input(*options.config, processor)) {}
+    : companions_(options.companions), columns_(columns_of_input(*options.config, processor)), ids_(options.foreground_scale()) {}
 
 std::span<const RecordRow> RecordRows::of(const SlabContents& slab, const Progress& progress) {
     const auto outputs = segmentation_outputs_if_any(slab);
@@ -25,7 +25,7 @@ std::span<const RecordRow> RecordRows::of(const SlabContents& slab, const Progre
         if (columns_) row.columns = sample.hole ? columns_->of_skipped(sample.key) : columns_->of(sample.key);
         if (sample.hole) continue;
         row.files = files_of_others(slab, sample);
-        if (!outputs.empty()) row.classes = classes_of(outputs, sample.row, progress);
+        if (!outputs.empty()) row.classes = classes_of(outputs, sample, progress);
     }
     return rows_;
 }
@@ -38,11 +38,11 @@ std::string RecordRows::files_of_others(const SlabContents& slab, const SampleVi
     return text_of(files);
 }
 
-std::string RecordRows::classes_of(const std::vector<SegmentationOutput>& outputs, std::size_t row, const Progress& progress) {
+std::string RecordRows::classes_of(const std::vector<SegmentationOutput>& outputs, const SampleView& sample, const Progress& progress) {
     nlohmann::json all = nlohmann::json::object();
     for (const SegmentationOutput& output : outputs) {
         std::array<std::uint64_t, kMaxClasses> pixels{};
-        const auto ids = ids_.of(output, row, progress);
+        const auto ids = ids_.of(output, sample, progress);
         for (const std::uint8_t id : ids) ++pixels[id];
         nlohmann::json shares = nlohmann::json::object();
         for (std::size_t id = 0; id < pixels.size(); ++id)

@@ -35,7 +35,7 @@ class RecordRows {
 
   private:
     std::string files_of_others(const SlabContents& slab, const SampleView& sample) const;
-    std::string classes_of(const std::vector<SegmentationOutput>& outputs, std::size_t row, const Progress& progress);
+    std::string classes_of(const std::vector<SegmentationOutput>& outputs, const SampleView& sample, const Progress& progress);
 
     const std::vector<NamedProcessor>* companions_;
     std::optional<InputColumns> columns_;   // nothing: no input that has some

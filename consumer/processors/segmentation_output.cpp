@@ -118,6 +118,11 @@ std::vector<std::string> segmentation_files(const SlabContents& slab, const Samp
     return files;
 }
 
+void require_allowed(std::span<const float> line, const ForegroundScale& scale, const SegmentationOutput& output, const SampleView& sample) {
+    const auto found = std::ranges::find_if(line, [&](float score) { return !scale.allows(score); });
+    if (found != line.end()) scale.refuse(*found, output.tensor->spec.describe(), sample.key);
+}
+
 std::span<const std::uint8_t> plane_of(const TensorView& tensor, std::size_t row, std::vector<std::uint8_t>& scratch) {
     const TensorSpec& spec = tensor.spec;
     const auto bytes = tensor.row(row);

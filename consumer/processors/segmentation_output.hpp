@@ -6,13 +6,14 @@
 #include <string_view>
 #include <vector>
 
+#include "common/slab/foreground_score.hpp"
 #include "common/slab/slab_view.hpp"
 #include "consumer/processors/class_argmax.hpp"
 
 namespace offramp {
 
 // An output that says of each pixel which class it is of: class ids, uint8 [N, H, W], or class scores, float32, float16 or bfloat16
-// [N, C, H, W], which may have to be enlarged first. Borrows the slab.
+// [N, C, H, W], which may have to be enlarged first; of one channel, [N, 1, H, W], how sure the network is that it is foreground. Borrows the slab.
 struct SegmentationOutput {
     const TensorView* tensor = nullptr;
     const TensorView* confidence = nullptr;  // the plane beside class ids: how probable each pixel's class is, 0 to 255
@@ -20,6 +21,7 @@ struct SegmentationOutput {
     std::string suffix;                      // of files: ".NAME" where several outputs fit, else empty
 
     bool has_scores() const { return tensor->spec.dims == 4; }
+    bool one_channel() const { return has_scores() && tensor->spec.shape[1] == 1; }
     std::uint32_t width() const;  // enlarged
     std::uint32_t height() const;
     // The scores of one sample. Errors: ProtocolError when they are not aligned.
@@ -35,6 +37,9 @@ std::vector<SegmentationOutput> segmentation_outputs_if_any(const SlabContents& 
 
 // The files of a sample, KEY+EXTENSION, of a processor that makes one of each of these outputs (Processor::files_of).
 std::vector<std::string> segmentation_files(const SlabContents& slab, const SampleView& sample, std::string_view extension);
+
+// Errors: ConfigError for a score, of this output of one channel, that the scale does not allow.
+void require_allowed(std::span<const float> line, const ForegroundScale& scale, const SegmentationOutput& output, const SampleView& sample);
 
 // A plane of bytes, uint8 [N, H, W], of one sample, row by row: the slab's own bytes where they lie so, else put together in
 // `scratch`.

@@ -24,6 +24,8 @@ def write(path, wish, plan, outputs, random_weights):
             lines.append('input-dtype = "int32"')
     lines.append(f'precision = "{plan.precision}"')
     lines.append(f"outputs = {json.dumps(','.join(name.replace(',', '_') for name in outputs), ensure_ascii=False)}")
+    if wish.scores:
+        lines.append(f'scores = "{wish.scores}"')
     if random_weights:
         lines.append("random-weights = true")
     for one in plan.inputs:     # behind all that is of the whole model

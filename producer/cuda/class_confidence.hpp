@@ -3,6 +3,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "common/slab/foreground_score.hpp"
+
 namespace offramp {
 
 // e^x for x <= 0 and no NaN, the same bits on CPU and device, whose own functions differ: within 2e-7 of the true value, 0 below
@@ -27,6 +29,21 @@ constexpr float exp_of_nonpositive(float x) {
 // all classes. 0 when there is no such number (a score is NaN or infinite).
 constexpr std::uint8_t confidence_of(float sum) {
     return sum >= 1.0F ? static_cast<std::uint8_t>(255.0F / sum + 0.5F) : std::uint8_t{0};
+}
+
+// The probability, in 8 bits, that a pixel is foreground, or that it is not, as a network's one channel says it; 0 of a NaN.
+constexpr std::uint8_t foreground_confidence(float score, bool foreground, const ForegroundScale& scale) {
+    if (score != score) return 0;
+    float probability = 0;
+    if (scale.logit) {
+        const float towards = foreground ? score : -score;
+        const float small = exp_of_nonpositive(towards < 0 ? towards : -towards);
+        probability = (towards < 0 ? small : 1.0F) / (1.0F + small);
+    } else {
+        const float inside = score < 0 ? 0.0F : score > 1 ? 1.0F : score;
+        probability = foreground ? inside : 1.0F - inside;
+    }
+    return static_cast<std::uint8_t>(__builtin_fmaf(probability, 255.0F, 0.5F));
 }
 
 }  // namespace offramp

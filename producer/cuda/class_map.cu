@@ -120,6 +120,30 @@ __global__ void map_classes(std::uint8_t* ids, std::uint8_t* confidence, const f
     }
 }
 
+// Of one channel: a thread has a pixel, and an outlier is written by whoever meets one, straight to the host.
+template <bool kEnlarges, bool kConfidence>
+__global__ void map_foreground(std::uint8_t* ids, std::uint8_t* confidence, float* outliers, const float* scores,
+                               const __grid_constant__ ForegroundPlan plan, std::uint64_t pixels) {
+    for (std::uint64_t i = first_index(); i < pixels; i += index_step()) {
+        const Square<1> square = square_at<1>(i, scores, plan.map);
+        for_each_score<1, kEnlarges>(square, plan.map, [&](std::int32_t, unsigned, float score) {
+            if (!plan.scale.allows(score)) outliers[i / static_cast<std::uint64_t>(plan.map.pixels_per_row())] = score;
+            const bool foreground = score >= plan.scale.least;
+            ids[i] = foreground ? 1 : 0;
+            if constexpr (kConfidence) confidence[i] = foreground_confidence(score, foreground, plan.scale);
+        });
+    }
+}
+
+template <bool kEnlarges>
+cudaError_t launch_pixels(cudaStream_t stream, std::uint8_t* ids, std::uint8_t* confidence, float* outliers, const float* scores,
+                          const ForegroundPlan& plan) {
+    const auto pixels = static_cast<std::uint64_t>(plan.map.pixels());
+    if (confidence == nullptr)
+        return launch(stream, pixels, map_foreground<kEnlarges, false>, ids, confidence, outliers, scores, plan, pixels);
+    return launch(stream, pixels, map_foreground<kEnlarges, true>, ids, confidence, outliers, scores, plan, pixels);
+}
+
 template <unsigned kSide, bool kEnlarges>
 cudaError_t launch_squares(cudaStream_t stream, std::uint8_t* ids, std::uint8_t* confidence, const float* scores,
                            const ClassMapPlan& plan) {
@@ -138,6 +162,12 @@ cudaError_t launch_map_classes(cudaStream_t stream, std::uint8_t* ids, std::uint
     if (plan.expansion % 8 == 0 && aligned(ids, 4) && aligned(confidence, 4))
         return launch_squares<4, true>(stream, ids, confidence, scores, plan);
     return launch_squares<1, true>(stream, ids, confidence, scores, plan);
+}
+
+cudaError_t launch_map_foreground(cudaStream_t stream, std::uint8_t* ids, std::uint8_t* confidence, float* outliers,
+                                  const float* scores, const ForegroundPlan& plan) {
+    if (plan.map.expansion == 1) return launch_pixels<false>(stream, ids, confidence, outliers, scores, plan);
+    return launch_pixels<true>(stream, ids, confidence, outliers, scores, plan);
 }
 
 }  // namespace offramp

@@ -19,4 +19,14 @@ ClassMapPlan plan_class_map(const Stream::ClassScores& input) {
             .scale = 1.0F / static_cast<float>(input.expansion)};
 }
 
+ForegroundPlan plan_foreground(const Stream::ForegroundScores& input) {
+    return {.map = plan_class_map({.scores = input.scores,
+                                   .rows = input.rows,
+                                   .classes = 1,
+                                   .height = input.height,
+                                   .width = input.width,
+                                   .expansion = input.expansion}),
+            .scale = input.scale};
+}
+
 }  // namespace offramp

@@ -21,7 +21,15 @@ struct ClassMapPlan {
     constexpr std::int64_t pixels() const { return rows * pixels_per_row(); }
 };
 
+// What Stream::map_foreground is asked for.
+struct ForegroundPlan {
+    ClassMapPlan map;   // of one class
+    ForegroundScale scale;
+};
+
 // Broken contract when `input` is not what Stream::map_classes says.
 ClassMapPlan plan_class_map(const Stream::ClassScores& input);
+// The same of Stream::map_foreground.
+ForegroundPlan plan_foreground(const Stream::ForegroundScores& input);
 
 }  // namespace offramp

@@ -71,4 +71,28 @@ void map_classes_on_cpu(std::uint8_t* ids, std::uint8_t* confidence, const float
     }
 }
 
+void map_foreground_on_cpu(std::uint8_t* ids, std::uint8_t* confidence, float* outliers, const float* scores,
+                           const ForegroundPlan& plan) {
+    const ClassMapPlan& map = plan.map;
+    const std::int32_t height = map.height * map.expansion;
+    const std::int32_t width = map.width * map.expansion;
+    std::vector<Taps> columns(static_cast<std::size_t>(width));
+    for (std::int32_t x = 0; x < width; ++x)
+        columns[static_cast<std::size_t>(x)] = bilinear_taps(x, map.width, map.scale);
+    std::vector<float> line(columns.size());
+    std::int64_t pixel = 0;
+    for (std::int64_t row = 0; row < map.rows; ++row) {
+        for (std::int32_t y = 0; y < height; ++y) {
+            enlarge_line(line.data(), scores + row * map.plane(), bilinear_taps(y, map.height, map.scale), columns, map);
+            for (const float score : line) {
+                if (!plan.scale.allows(score)) outliers[row] = score;
+                const bool foreground = score >= plan.scale.least;
+                ids[pixel] = foreground ? 1 : 0;
+                if (confidence != nullptr) confidence[pixel] = foreground_confidence(score, foreground, plan.scale);
+                ++pixel;
+            }
+        }
+    }
+}
+
 }  // namespace offramp

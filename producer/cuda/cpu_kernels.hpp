@@ -18,6 +18,9 @@ void cast_on_cpu(void* to, DType type, const void* from, std::size_t elements);
 // `confidence` may be null.
 void map_classes_on_cpu(std::uint8_t* ids, std::uint8_t* confidence, const float* scores,
                         const ClassMapPlan& plan);
+// `confidence` may be null.
+void map_foreground_on_cpu(std::uint8_t* ids, std::uint8_t* confidence, float* outliers, const float* scores,
+                           const ForegroundPlan& plan);
 void pack_on_cpu(void* to, const void* from, const StridedCopy& copy);
 
 }  // namespace offramp

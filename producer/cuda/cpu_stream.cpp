@@ -71,6 +71,12 @@ void CpuStream::map_classes(std::uint8_t* ids, std::uint8_t* confidence, const C
     enqueue([ids, confidence, plan, scores = input.scores] { map_classes_on_cpu(ids, confidence, scores, plan); });
 }
 
+void CpuStream::map_foreground(std::uint8_t* ids, std::uint8_t* confidence, float* outliers, const ForegroundScores& input) {
+    const ForegroundPlan plan = plan_foreground(input);
+    if (plan.map.pixels() == 0) return;
+    enqueue([=, scores = input.scores] { map_foreground_on_cpu(ids, confidence, outliers, scores, plan); });
+}
+
 void CpuStream::pack(void* to, const void* from, const TensorSpec& from_spec) {
     const StridedCopy copy = plan_strided_copy(to, from, from_spec);
     if (copy.elements == 0) return;

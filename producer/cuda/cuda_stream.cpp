@@ -50,6 +50,12 @@ void CudaStream::map_classes(std::uint8_t* ids, std::uint8_t* confidence, const 
     check(launch_map_classes(stream_, ids, confidence, input.scores, plan), "class map kernel");
 }
 
+void CudaStream::map_foreground(std::uint8_t* ids, std::uint8_t* confidence, float* outliers, const ForegroundScores& input) {
+    const ForegroundPlan plan = plan_foreground(input);
+    if (plan.map.pixels() == 0) return;
+    check(launch_map_foreground(stream_, ids, confidence, outliers, input.scores, plan), "foreground kernel");
+}
+
 void CudaStream::pack(void* to, const void* from, const TensorSpec& from_spec) {
     const StridedCopy copy = plan_strided_copy(to, from, from_spec);
     if (copy.elements == 0) return;

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "common/slab/foreground_score.hpp"
 #include "common/slab/tensor_spec.hpp"
 
 // What the pipeline needs of a GPU, without any CUDA header: streams, events, memory, page-locking. Two
@@ -60,6 +61,17 @@ class Stream {
     // largest, as at::argmax. Into `confidence`, unless it is null, in the same shape, the class's softmax probability times
     // 255, rounded; 0 where a NaN or an infinite score is the largest. The enlarged scores are never stored.
     virtual void map_classes(std::uint8_t* ids, std::uint8_t* confidence, const ClassScores& input) = 0;
+    // The scores of networks of one channel, float32 [rows, 1, height, width], contiguous.
+    struct ForegroundScores {
+        const float* scores = nullptr;
+        std::int64_t rows = 0, height = 0, width = 0;
+        std::int64_t expansion = 1;  // as of ClassScores
+        ForegroundScale scale;
+    };
+    // Each pixel's class, in the shape of map_classes: 1 where its score is at least scale.least, else 0. Into `confidence`, unless it is
+    // null, the probability of that class times 255, rounded. Where scale does not allow one of a row's scores, enlarged, one such goes to
+    // that row of `outliers`, [rows], page-locked host memory of allocate_pinned_host(), which is left alone otherwise.
+    virtual void map_foreground(std::uint8_t* ids, std::uint8_t* confidence, float* outliers, const ForegroundScores& input) = 0;
     // Lays a tensor of any positive strides out densely, row-major. For outputs that are not dense as they
     // lie.
     virtual void pack(void* to, const void* from, const TensorSpec& from_spec) = 0;

@@ -22,6 +22,9 @@ cudaError_t launch_cast(cudaStream_t stream, void* to, DType type, const void* f
 // `confidence` may be null.
 cudaError_t launch_map_classes(cudaStream_t stream, std::uint8_t* ids, std::uint8_t* confidence,
                                const float* scores, const ClassMapPlan& plan);
+// `confidence` may be null.
+cudaError_t launch_map_foreground(cudaStream_t stream, std::uint8_t* ids, std::uint8_t* confidence, float* outliers,
+                                  const float* scores, const ForegroundPlan& plan);
 cudaError_t launch_pack(cudaStream_t stream, void* to, const void* from, const StridedCopy& copy);
 
 // Whether the current device can run this build's device code at all (a GPU older than every architecture of

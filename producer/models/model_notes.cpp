@@ -139,6 +139,7 @@ const Keys<ModelNotes>& known_keys() {
               return std::ranges::find(notes.outputs, "") == notes.outputs.end();
           }}},
         {"precision", {"fp32, tf32, bf16", {TomlType::String}, one_of(&ModelNotes::precision, {"fp32", "tf32", "bf16"})}},
+        {"scores", {"probability, logit", {TomlType::String}, one_of(&ModelNotes::scores, {"probability", "logit"})}},
         {"random-weights",
          {"true, false",
           {TomlType::Boolean},

@@ -40,6 +40,7 @@ struct ModelNotes {
     std::string memory_format = "contiguous";   // or "channels-last"
     std::string precision;                      // that it was made to compute in: "fp32", "tf32", "bf16"; empty: not said
     std::vector<std::string> outputs;           // their names; empty: those that the file knows
+    std::string scores;                         // what an output of one channel gives: "probability", "logit"; empty: not said
     bool random_weights = false;
 
     bool takes_pictures() const { return input_shape.empty() && inputs.empty(); }

@@ -47,7 +47,7 @@ OutputBatch Inference::compute_batch(InputBatch input) {
     output.unreadable_left_out = input.unreadable_left_out();
     clock_.begin(compute_, input.number());
     model_.begin_batch(input.number());
-    output.tensors = transformer_.apply(compute_, model_.run(input.data()));
+    output.tensors = transformer_.apply(compute_, model_.run(input.data()), output.scores);
     clock_.end(compute_);
     output.computed = events_.take();
     compute_.record(*output.computed);

@@ -1,5 +1,6 @@
 #include "producer/pipeline/output_transformer.hpp"
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <utility>
@@ -44,7 +45,13 @@ bool is_scores(const TensorSpec& output) {
 
 OutputTransformer::OutputTransformer(Device& device, const std::vector<TensorSpec>& outputs, std::uint32_t expansion,
                                      const TransformSettings& settings)
-    : device_(device), settings_(settings), transform_(transform_named(settings.transform)), expansion_(expansion) {
+    : device_(device),
+      settings_(settings),
+      transform_(transform_named(settings.transform)),
+      expansion_(expansion),
+      outliers_([&device, rows = outputs.empty() ? 0 : outputs.front().shape[0]] {
+          return device.allocate_pinned_host(static_cast<std::size_t>(rows) * sizeof(float), "what is wrong with scores of one channel");
+      }) {
     if (settings.confidence && transform_ != OutputTransform::ClassMap)
         throw ConfigError("--confidence does not go with --transform " + settings.transform,
                           "Use --transform class-map, or leave --confidence out");
@@ -101,13 +108,13 @@ void OutputTransformer::add_pool(std::size_t bytes, const std::string& output) {
     });
 }
 
-std::vector<DeviceTensor> OutputTransformer::apply(Stream& compute, std::vector<DeviceTensor> native) {
+std::vector<DeviceTensor> OutputTransformer::apply(Stream& compute, std::vector<DeviceTensor> native, ScoreCheck& check) {
     if (pools_.empty()) return native;
     std::vector<DeviceTensor> made;
     made.reserve(made_.size());
     for (const DeviceTensor& tensor : native) {
         if (transform_ == OutputTransform::ClassMap)
-            map_classes(compute, tensor, made);
+            map_classes(compute, tensor, made, check);
         else
             cast(compute, tensor, made);
     }
@@ -130,7 +137,7 @@ void OutputTransformer::cast(Stream& compute, const DeviceTensor& from, std::vec
     made.push_back(std::move(to));
 }
 
-void OutputTransformer::map_classes(Stream& compute, const DeviceTensor& from, std::vector<DeviceTensor>& made) {
+void OutputTransformer::map_classes(Stream& compute, const DeviceTensor& from, std::vector<DeviceTensor>& made, ScoreCheck& check) {
     const auto bytes = [](const DeviceTensor& tensor) { return static_cast<std::uint8_t*>(const_cast<void*>(tensor.data)); };
     DeviceTensor classes = take_made(made.size());
     expect(is_scores(from.spec) && from.spec.shape[1] * static_cast<std::int64_t>(classes.spec.elements()) ==
@@ -140,6 +147,20 @@ void OutputTransformer::map_classes(Stream& compute, const DeviceTensor& from, s
     std::uint8_t* const ids = bytes(classes);
     made.push_back(std::move(classes));
     if (settings_.confidence) confidence = bytes(made.emplace_back(take_made(made.size())));
+    if (from.spec.shape[1] == 1) {
+        const std::shared_ptr<DeviceBuffer> outliers = outliers_.take();
+        auto* const outlier_of_row = reinterpret_cast<float*>(outliers->data());
+        std::fill_n(outlier_of_row, from.spec.shape[0], 0.0F);   // a score that may be
+        compute.map_foreground(ids, confidence, outlier_of_row,
+                               {.scores = static_cast<const float*>(from.data),
+                                .rows = from.spec.shape[0],
+                                .height = from.spec.shape[2],
+                                .width = from.spec.shape[3],
+                                .expansion = expansion_,
+                                .scale = settings_.foreground});
+        check.add({.described = from.spec.describe(), .scale = settings_.foreground, .outliers = outliers});
+        return;
+    }
     compute.map_classes(ids, confidence,
                         {.scores = static_cast<const float*>(from.data),
                          .rows = from.spec.shape[0],

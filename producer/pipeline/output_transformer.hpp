@@ -10,6 +10,7 @@
 #include "producer/cuda/device.hpp"
 #include "producer/models/model.hpp"
 #include "producer/pipeline/lending_pool.hpp"
+#include "producer/pipeline/score_check.hpp"
 
 namespace offramp {
 
@@ -18,6 +19,7 @@ struct TransformSettings {
     std::string transform = "none";     // "none", "cast", "class-map", "low-res"
     std::string output_dtype = "auto";  // cast, low-res: "auto", "fp32", "fp16", "bf16"
     bool confidence = false;            // class-map: a second output
+    ForegroundScale foreground;         // class-map: how an output of one channel is read
 };
 
 // Stands between model and egress: states what the outputs become, and puts the work for it on the compute stream.
@@ -25,7 +27,8 @@ struct TransformSettings {
 //   none       float32 [B, C, S, S]          as they are: no work, no memory
 //   cast       any float32 output            float16 or bfloat16, in the same shape and order
 //   class-map  float32 [B, C, h, w], by e    "classes" uint8 [B, h*e, w*e]; with confidence "confidence" in the same shape, both
-//                                            named after their output ("aux.classes") when there are several
+//                                            named after their output ("aux.classes") when there are several. One channel is the
+//                                            foreground's: class 1 from a threshold on
 //   low-res    float32 [B, C, h, w], by e    as they are or cast, for consumers to enlarge
 //
 // Owns the memory of what it makes. Borrows the device. Thread: the inference thread.
@@ -49,7 +52,8 @@ class OutputTransformer {
     // complete once that work is; its memory is used again, for work on the same stream, when its owners are dropped.
     // Lets go of `native` at once: its memory is used again in the order of this stream, as LibTorch's is, so that nobody writes
     // to it before this work is done. Blocks: on the CPU, where memory has no such order, until the work is done.
-    std::vector<DeviceTensor> apply(Stream& compute, std::vector<DeviceTensor> native);
+    // Where the scores of one channel are mapped, `check` gets what they are to be looked at with, once the work is done.
+    std::vector<DeviceTensor> apply(Stream& compute, std::vector<DeviceTensor> native, ScoreCheck& check);
 
  private:
     void plan_cast(const TensorSpec& output, DType type);
@@ -59,7 +63,7 @@ class OutputTransformer {
     void add_pool(std::size_t bytes, const std::string& output);
     DeviceTensor take_made(std::size_t index);
     void cast(Stream& compute, const DeviceTensor& from, std::vector<DeviceTensor>& made);
-    void map_classes(Stream& compute, const DeviceTensor& from, std::vector<DeviceTensor>& made);
+    void map_classes(Stream& compute, const DeviceTensor& from, std::vector<DeviceTensor>& made, ScoreCheck& check);
 
     Device& device_;
     TransformSettings settings_;
@@ -67,6 +71,7 @@ class OutputTransformer {
     std::uint32_t expansion_ = 1;
     std::vector<TensorSpec> made_;
     std::vector<LendingPool<DeviceBuffer>> pools_;  // one for each of made_; none when the outputs stay as they are
+    LendingPool<DeviceBuffer> outliers_;            // for the rows of a full batch
 };
 
 }  // namespace offramp

@@ -35,7 +35,7 @@ bool SlabFilling::add(const std::shared_ptr<OutputBatch>& batch, std::uint32_t f
     }
     const std::uint32_t at = writer_.rows();
     if (!writer_.add_batch(batch->number, first_row, entries_)) return false;
-    if (batches_.empty()) published_.first_batch = batch->number;
+    if (parts_.empty()) published_.first_batch = batch->number;
     for (const SampleEntry& entry : entries_)
         if (!entry.hole) append_item(published_.items, entry.item);
     const OutputBatch::Counts counts = batch->count(first_row, rows);
@@ -43,7 +43,7 @@ bool SlabFilling::add(const std::shared_ptr<OutputBatch>& batch, std::uint32_t f
     published_.holes += counts.unreadable;
     published_.items_through = batch->rows[first_row + rows - 1].item + 1;
     published_.batches_ended += first_row + rows == batch->rows.size() ? 1U : 0U;
-    batches_.push_back(batch);
+    parts_.push_back({.batch = batch, .first_row = first_row, .rows = rows});
 
     stream_.wait_for(*batch->computed);
     if (!copying_) stream_.record(*events_.began);
@@ -67,12 +67,13 @@ void SlabFilling::close() {
 const PublishedSlab& SlabFilling::wait_copied(OutputBooks& books, DeviceTimeline& timeline) {
     events_.copied->wait();
     copying_ = false;
+    for (const Part& part : parts_) part.batch->check_scores(part.first_row, part.rows);
     published_.filled_at_ns = now_ns();
     writer_.stamp_filled(published_.filled_at_ns);
     // Where batches share the slab, the stream waited for the later ones in between: that is no time of copies.
-    books.copied(published_.bytes, batches_.size() == 1 ? events_.copied->seconds_since(*events_.began) : 0);
+    books.copied(published_.bytes, parts_.size() == 1 ? events_.copied->seconds_since(*events_.began) : 0);
     timeline.add("d2h", published_.first_batch, *events_.began, *events_.copied);
-    batches_.clear();
+    parts_.clear();
     return published_;
 }
 

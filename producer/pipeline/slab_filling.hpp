@@ -56,7 +56,8 @@ class SlabFilling {
         published_.holes += counts.unreadable;
     }
     void close();
-    // Sleeps until the copies are done, and stamps the slab. The target may be published from now on.
+    // Sleeps until the copies are done, and stamps the slab. The target may be published from now on. Errors: also those of
+    // OutputBatch::check_scores: nobody gets such a slab.
     const PublishedSlab& wait_copied(OutputBooks& books, DeviceTimeline& timeline);
 
     Target& target() { return target_; }
@@ -69,7 +70,12 @@ class SlabFilling {
     CopyEvents& events_;
     SlabWriter writer_;
     PublishedSlab published_;
-    std::vector<std::shared_ptr<OutputBatch>> batches_;
+    struct Part {
+        std::shared_ptr<OutputBatch> batch;
+        std::uint32_t first_row = 0;
+        std::uint32_t rows = 0;
+    };
+    std::vector<Part> parts_;
     std::vector<SampleEntry> entries_;
     bool copying_ = false;                     // submitted, and not seen done
 };

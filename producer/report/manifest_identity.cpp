@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -55,6 +57,13 @@ std::vector<std::string> flags_of(const RunConfig& config) {
     if (config.source == "synthetic" || config.has_processor("checksum")) flags.push_back("batch");
     if (config.source == "synthetic") flags.push_back("synthetic-on");
     if (config.has_processor("http")) flags.insert(flags.end(), {"http-url", "http-body"});
+    const auto has_one_of = [&config](std::initializer_list<std::string_view> names) {
+        return std::ranges::any_of(names, [&](std::string_view name) { return config.has_processor(name); });
+    };
+    if (config.transform == "class-map" || has_one_of({"auto", "mask-png", "mask-rle", "cut-out", "overlay", "records", "records-postgres"}))
+        flags.insert(flags.end(), {"scores", "threshold"});
+    if (has_one_of({"auto", "mask-png", "mask-rle"})) flags.push_back("mask-size");
+    if (config.has_processor("image")) flags.insert(flags.end(), {"image-format", "image-quality", "image-range"});
     if (config.has_processor("embeddings-sqlite") || config.has_processor("embeddings-parquet") || config.has_processor("embeddings-postgres"))
         flags.insert(flags.end(), {"normalize", "vector-dtype", "truncate-dim"});
     if (config.has_processor("write")) flags.push_back("write-path");

@@ -68,7 +68,8 @@ void ProducerRun::open_model() {
     transformer_ = std::make_unique<OutputTransformer>(*device_, model_->outputs(), model_->expansion(),
                                                        TransformSettings{.transform = config_.transform,
                                                                          .output_dtype = config_.output_dtype,
-                                                                         .confidence = config_.confidence});
+                                                                         .confidence = config_.confidence,
+                                                                         .foreground = ForegroundScale::of(config_.scores, config_.threshold)});
     spdlog::info("model: {}", model_->description());
     if (const std::string caution = model_->caution(); !caution.empty()) spdlog::warn("{}", caution);
     if (model_->random_weights())

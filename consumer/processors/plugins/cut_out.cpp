@@ -21,8 +21,12 @@ namespace {
 // model did not look (--resize-size).
 class CutOut final : public Processor {
   public:
-    CutOut(std::string folder, const RunConfig& config, int level, Durability durability)
-        : folder_(std::move(folder)), durability_(durability), originals_(config, "cut-out"), png_(level) {}
+    explicit CutOut(const ProcessorOptions& options)
+        : folder_(options.output_for("cut-out")),
+          durability_(options.durability()),
+          originals_(*options.config, "cut-out"),
+          png_(options.png_level()),
+          foreground_(options.foreground_scale()) {}
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         const auto outputs = segmentation_outputs(slab, "cut-out");
@@ -33,7 +37,7 @@ class CutOut final : public Processor {
                 const OriginalImages::Image original = originals_.of(sample.key);
                 originals_.require_another_file(path);
                 progress();
-                const auto file = cut(original, output, sample.row, progress);
+                const auto file = cut(original, output, sample, progress);
                 if (!still_current()) return;
                 write_atomically(path, file, durability_);
             }
@@ -45,9 +49,9 @@ class CutOut final : public Processor {
     }
 
   private:
-    std::span<const std::byte> cut(const OriginalImages::Image& original, const SegmentationOutput& output, std::size_t row,
+    std::span<const std::byte> cut(const OriginalImages::Image& original, const SegmentationOutput& output, const SampleView& sample,
                                    const Progress& progress) {
-        const auto small = foreground_.of(output, row, progress);
+        const auto small = foreground_.of(output, sample, progress);
         const PictureRect& seen = original.seen;
         alpha_.resize(seen.size.pixels());
         resizer_.resize_plane(small.data(), {output.width(), output.height()}, alpha_.data(), seen.size);
@@ -85,8 +89,7 @@ class CutOut final : public Processor {
 }  // namespace
 
 std::unique_ptr<Processor> make_cut_out(const ProcessorOptions& options) {
-    const std::string& output = options.output_for("cut-out");
-    return std::make_unique<CutOut>(output, *options.config, options.png_level(), options.durability());
+    return std::make_unique<CutOut>(options);
 }
 
 std::unique_ptr<RunOutput> run_output_of_cut_out() { return nullptr; }

@@ -13,7 +13,8 @@ namespace {
 // outputs fit.
 class MaskPng final : public Processor {
   public:
-    MaskPng(std::string folder, int level, Durability durability) : folder_(std::move(folder)), durability_(durability), png_(level) {}
+    explicit MaskPng(const ProcessorOptions& options)
+        : folder_(options.output_for("mask-png")), durability_(options.durability()), png_(options.png_level()), ids_(options.foreground_scale()) {}
 
     void process(const SlabContents& slab, const Progress& progress,
                  const StillCurrent& still_current) override {
@@ -21,7 +22,7 @@ class MaskPng final : public Processor {
         for (const SampleView& sample : slab.samples) {
             if (sample.hole) continue;
             for (const SegmentationOutput& output : outputs) {
-                const auto ids = ids_.of(output, sample.row, progress);
+                const auto ids = ids_.of(output, sample, progress);
                 const auto file = png_.encode(ids, output.width(), output.height(), progress);
                 if (!still_current()) return;
                 write_atomically(sample_path(folder_, sample.key, output.suffix + ".png"), file, durability_);
@@ -43,8 +44,7 @@ class MaskPng final : public Processor {
 }  // namespace
 
 std::unique_ptr<Processor> make_mask_png(const ProcessorOptions& options) {
-    const std::string& output = options.output_for("mask-png");
-    return std::make_unique<MaskPng>(output, options.png_level(), options.durability());
+    return std::make_unique<MaskPng>(options);
 }
 
 std::unique_ptr<RunOutput> run_output_of_mask_png() { return nullptr; }

@@ -28,7 +28,8 @@ void require_countable(const SegmentationOutput& output) {
 // run has ended. Class 0, the background, is what no mask covers.
 class MaskRle final : public Processor {
   public:
-    MaskRle(const std::string& folder, Durability durability) : lines_(folder, "mask-rle", durability) {}
+    explicit MaskRle(const ProcessorOptions& options)
+        : lines_(options.shared_output_for("mask-rle"), "mask-rle", options.durability()), ids_(options.foreground_scale()) {}
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         const auto outputs = segmentation_outputs(slab, "mask-rle");
@@ -37,7 +38,7 @@ class MaskRle final : public Processor {
         for (const SampleView& sample : slab.samples) {
             if (sample.hole) continue;
             for (const SegmentationOutput& output : outputs) {
-                const auto ids = ids_.of(output, sample.row, progress);
+                const auto ids = ids_.of(output, sample, progress);
                 lines_.add_json(sample.item, members_of(sample, output, runs_.encode(ids, output.width(), output.height())));
                 progress();
             }
@@ -79,7 +80,7 @@ bool begins_as_ours(std::string_view line) {
 }  // namespace
 
 std::unique_ptr<Processor> make_mask_rle(const ProcessorOptions& options) {
-    return std::make_unique<MaskRle>(options.shared_output_for("mask-rle"), options.durability());
+    return std::make_unique<MaskRle>(options);
 }
 
 std::unique_ptr<RunOutput> run_output_of_mask_rle() { return merged_lines("mask-rle", "masks.jsonl", &begins_as_ours); }

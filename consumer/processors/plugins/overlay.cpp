@@ -31,8 +31,12 @@ struct FreeJpeg {
 // where the model did not look (--resize-size); other classes are half covered by their VOC colour.
 class Overlay final : public Processor {
   public:
-    Overlay(std::string folder, const RunConfig& config, Durability durability)
-        : folder_(std::move(folder)), durability_(durability), originals_(config, "overlay"), encoder_(tjInitCompress()) {
+    explicit Overlay(const ProcessorOptions& options)
+        : folder_(options.output_for("overlay")),
+          durability_(options.durability()),
+          originals_(*options.config, "overlay"),
+          ids_(options.foreground_scale()),
+          encoder_(tjInitCompress()) {
         if (!encoder_) throw Error(ExitCode::System, std::string("starting the JPEG encoder: ") + tjGetErrorStr2(nullptr));
     }
 
@@ -45,7 +49,7 @@ class Overlay final : public Processor {
                 const OriginalImages::Image original = originals_.of(sample.key);
                 originals_.require_another_file(path);
                 progress();
-                colour(original, output, ids_.of(output, sample.row, progress));
+                colour(original, output, ids_.of(output, sample, progress));
                 progress();
                 const auto file = encoded(thinned_out(original.size));
                 progress();
@@ -116,8 +120,7 @@ class Overlay final : public Processor {
 }  // namespace
 
 std::unique_ptr<Processor> make_overlay(const ProcessorOptions& options) {
-    const std::string& output = options.output_for("overlay");
-    return std::make_unique<Overlay>(output, *options.config, options.durability());
+    return std::make_unique<Overlay>(options);
 }
 
 std::unique_ptr<RunOutput> run_output_of_overlay() { return nullptr; }

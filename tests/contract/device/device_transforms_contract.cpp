@@ -1,4 +1,5 @@
 // Stream's operations on a model's outputs, against references written here: every device gives these bits and no others.
+#include <gmock/gmock.h>
 #include <rapidcheck.h>
 
 #include <algorithm>
@@ -298,6 +299,110 @@ TEST_P(ClassMapContractDeathTest, RefusesWhatIsNoClassMap) {
     EXPECT_DEATH(map(made_up(1, 2, 1, 1, 0), false), "rows and columns");
 }
 
+// --- one channel ---
+
+class ForegroundMapContract : public DeviceContract {
+  protected:
+    struct Result {
+        std::vector<std::uint8_t> ids, confidence;
+        std::vector<float> outliers;
+    };
+    static constexpr float kUntouched = -77;
+
+    Result map(const Scores& scores, const ForegroundScale& scale, bool with_confidence) {
+        const auto from = upload(bytes_of(scores.values));
+        const auto ids = upload(std::vector<std::byte>(scores.pixels() + 1, std::byte{0xab}));
+        const auto confidence = upload(std::vector<std::byte>(scores.pixels() + 1, std::byte{0xab}));
+        const auto outliers = device().allocate_pinned_host(static_cast<std::size_t>(scores.rows + 1) * sizeof(float), "outliers");
+        auto* const outlier_of_row = reinterpret_cast<float*>(outliers->data());
+        std::fill_n(outlier_of_row, scores.rows + 1, kUntouched);
+        const auto stream = device().make_stream("foreground map");
+        stream->map_foreground(reinterpret_cast<std::uint8_t*>(ids->data()),
+                               with_confidence ? reinterpret_cast<std::uint8_t*>(confidence->data()) : nullptr, outlier_of_row,
+                               {.scores = reinterpret_cast<const float*>(from->data()),
+                                .rows = scores.rows,
+                                .height = scores.height,
+                                .width = scores.width,
+                                .expansion = scores.expansion,
+                                .scale = scale});
+        stream->synchronize();
+        return {bytes_before_guard(download(*ids)), bytes_before_guard(download(*confidence)), {outlier_of_row, outlier_of_row + scores.rows + 1}};
+    }
+
+    static double probability_of(double score, bool logit) { return logit ? 1 / (1 + std::exp(-score)) : score; }
+
+    // `scores` as they are or, of probabilities, brought between 0 and 1.
+    void expect_reference(Scores scores, const ForegroundScale& scale) {
+        SCOPED_TRACE(std::to_string(scores.height) + "x" + std::to_string(scores.width) + " by " + std::to_string(scores.expansion));
+        if (!scale.logit)
+            for (float& value : scores.values) value = (value + 8) / 16;
+        const Result plain = map(scores, scale, false);
+        const Result result = map(scores, scale, true);
+        EXPECT_TRUE(plain.ids == result.ids);
+        double worst = 0;
+        std::size_t at = 0;
+        for (std::int64_t row = 0; row < scores.rows; ++row)
+            for (std::int64_t y = 0; y < scores.height * scores.expansion; ++y)
+                for (std::int64_t x = 0; x < scores.width * scores.expansion; ++x, ++at) {
+                    const auto rounded = enlarged<float>(scores.plane(row, 0), scores, y, x);
+                    const bool foreground = rounded >= scale.least;
+                    ASSERT_EQ(result.ids[at], foreground ? 1 : 0) << rounded;
+                    const double probability = probability_of(enlarged<double>(scores.plane(row, 0), scores, y, x), scale.logit);
+                    worst = std::max(worst, std::abs(result.confidence[at] - 255 * (foreground ? probability : 1 - probability)));
+                }
+        EXPECT_LE(worst, 0.5 + 1e-3);
+        EXPECT_TRUE(std::ranges::all_of(result.outliers, [](float outlier) { return outlier == kUntouched; }));
+    }
+
+  private:
+    static std::vector<std::uint8_t> bytes_before_guard(const std::vector<std::byte>& bytes) {
+        EXPECT_EQ(bytes.back(), std::byte{0xab});
+        const auto* const first = reinterpret_cast<const std::uint8_t*>(bytes.data());
+        return {first, first + bytes.size() - 1};
+    }
+};
+
+TEST_P(ForegroundMapContract, IsOneFromTheThresholdOnWithTheProbabilityOfTheSideThatWon) {
+    for (const std::int64_t expansion : {1, 2, 8})
+        for (const char* scores : {"probability", "logit"})
+            for (const double threshold : {0.5, 0.3, 0.9})
+                expect_reference(made_up(3, 1, 5, 7, expansion), ForegroundScale::of(scores, threshold));
+}
+
+TEST_P(ForegroundMapContract, TheThresholdItselfIsForeground) {
+    Scores scores = made_up(1, 1, 1, 4, 1);
+    scores.values = {0.5F, std::nextafter(0.5F, 0.0F), 0.0F, 1.0F};
+    const Result result = map(scores, ForegroundScale::of("probability", 0.5), true);
+    EXPECT_EQ(result.ids, (std::vector<std::uint8_t>{1, 0, 0, 1}));
+    EXPECT_EQ(result.confidence, (std::vector<std::uint8_t>{128, 128, 255, 255}));
+    scores.values = {0.0F, -1.0F, -Limits::infinity(), Limits::infinity()};
+    const Result logits = map(scores, ForegroundScale::of("logit", 0.5), true);
+    EXPECT_EQ(logits.ids, (std::vector<std::uint8_t>{1, 0, 0, 1}));
+    EXPECT_EQ(logits.confidence, (std::vector<std::uint8_t>{128, 186, 255, 255}));
+}
+
+TEST_P(ForegroundMapContract, WhatCannotBeIsToldOfItsRowAlone) {
+    for (const std::int64_t expansion : {1, 8}) {
+        Scores scores = made_up(4, 1, 2, 2, expansion);
+        std::ranges::fill(scores.values, 0.25F);
+        scores.values[2 * 4 + 1] = 7.5F;
+        scores.values[3 * 4] = Limits::quiet_NaN();
+        const Result probabilities = map(scores, ForegroundScale::of("probability", 0.5), true);
+        EXPECT_THAT(std::vector(probabilities.outliers.begin(), probabilities.outliers.begin() + 2), testing::Each(kUntouched));
+        EXPECT_GT(probabilities.outliers[2], 1.0F);
+        EXPECT_TRUE(std::isnan(probabilities.outliers[3]));
+        EXPECT_EQ(probabilities.outliers[4], kUntouched) << "behind the last row";
+        const Result logits = map(scores, ForegroundScale::of("logit", 0.5), false);
+        EXPECT_EQ(logits.outliers[2], kUntouched);
+        EXPECT_TRUE(std::isnan(logits.outliers[3]));
+    }
+}
+
+TEST_P(ForegroundMapContract, MapsNothing) {
+    EXPECT_TRUE(map(made_up(0, 1, 4, 4, 8), ForegroundScale::of("auto", 0.5), true).ids.empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Device, ForegroundMapContract, testing::ValuesIn(devices_under_test()), device_name);
 INSTANTIATE_TEST_SUITE_P(Device, CastContract, testing::ValuesIn(devices_under_test()), device_name);
 INSTANTIATE_TEST_SUITE_P(Device, CastContractDeathTest, testing::ValuesIn(devices_under_test()), device_name);
 INSTANTIATE_TEST_SUITE_P(Device, ClassMapContract, testing::ValuesIn(devices_under_test()), device_name);

@@ -26,7 +26,7 @@ class Pictures(unittest.TestCase):
         from exporter import notes
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "network.toml")
-            notes.write(path, types.SimpleNamespace(model="network", weights=None, colour_order="rgb"), plan, ["out"], False)
+            notes.write(path, types.SimpleNamespace(model="network", weights=None, colour_order="rgb", scores=None), plan, ["out"], False)
             return path.read_text()
 
     def test_a_classifier_wants_the_middle(self):

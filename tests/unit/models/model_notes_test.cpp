@@ -36,13 +36,14 @@ TEST(ModelNotes, AreTorchvisionsDefaultsWhereNothingIsSaid) {
     EXPECT_EQ(notes.colour_order, "rgb");
     EXPECT_EQ(notes.memory_format, "contiguous");
     EXPECT_TRUE(notes.takes_pictures());
+    EXPECT_EQ(notes.scores, "");
     EXPECT_FALSE(notes.random_weights);
 }
 
 TEST(ModelNotes, EveryKeyIsRead) {
     const ModelNotes notes = parse_model_notes(
         "batch = 8\nimage-size = \"384x512\"\ninput-dtype = \"bfloat16\"\nmean = \"0, 0.5,1\"\nstd = \"1,2, 3\"\n"
-        "precision = \"bf16\"\ncolour-order = \"bgr\"\nmemory-format = \"channels-last\"\noutputs = \"out, aux\"\nrandom-weights = true\n",
+        "precision = \"bf16\"\ncolour-order = \"bgr\"\nmemory-format = \"channels-last\"\noutputs = \"out, aux\"\nscores = \"logit\"\nrandom-weights = true\n",
         "net.toml");
     EXPECT_EQ(notes.file, "net.toml");
     EXPECT_EQ(notes.batch, 8U);
@@ -55,6 +56,7 @@ TEST(ModelNotes, EveryKeyIsRead) {
     EXPECT_EQ(notes.colour_order, "bgr");
     EXPECT_EQ(notes.memory_format, "channels-last");
     EXPECT_THAT(notes.outputs, ElementsAre("out", "aux"));
+    EXPECT_EQ(notes.scores, "logit");
     EXPECT_TRUE(notes.random_weights);
     EXPECT_THAT(parse_model_notes("image-size = 520", "n").width, 520U);
     EXPECT_EQ(parse_model_notes("image-size = 224\nresize-size = 256", "n").resize_size, 256U);
@@ -70,7 +72,7 @@ TEST(ModelNotes, WhatIsWrongIsNamedWithItsLineAndWhatIsAccepted) {
     for (const char* line : {"batch = 0", "batch = \"4\"", "batch = 65537", "image-size = 0", "image-size = \"8193\"", "image-size = \"12x\"",
                              "image-size = \"x12\"", "resize-size = 31", "resize-size = 8193", "resize-size = \"256\"", "interpolation = \"nearest\"", "mean = \"0.5, 0.5\"", "mean = \"a,b,c\"", "mean = \"nan,0,0\"", "mean = 0.5", "std = \"1,0,1\"",
                              "std = \"-1,1,1\"", "colour-order = \"grb\"", "memory-format = \"planes\"", "precision = \"fp16\"", "input-dtype = \"float64\"",
-                             "input-shape = \"128,256\"", "outputs = \"\"", "outputs = \"out,,aux\"", "random-weights = 1"})
+                             "input-shape = \"128,256\"", "outputs = \"\"", "outputs = \"out,,aux\"", "random-weights = 1", "scores = \"sigmoid\""})
         EXPECT_THAT(error_of(line), AllOf(HasSubstr("net.toml:1: "), HasSubstr("Accepted: "))) << line;
 }
 

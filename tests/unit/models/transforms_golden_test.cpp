@@ -41,7 +41,8 @@ class TransformsGolden : public testing::Test {
         const TensorSpec spec = TensorSpec::contiguous("logits", kFloat32, shape);
         transformer_ = std::make_unique<OutputTransformer>(*device_, std::vector{spec}, wants_small ? kExpansion : 1, settings);
         const auto& values = wants_small ? small_ : logits_;
-        return transformer_->apply(*stream_, {{.spec = spec, .data = values.data(), .owner = {}}});
+        ScoreCheck unread;
+        return transformer_->apply(*stream_, {{.spec = spec, .data = values.data(), .owner = {}}}, unread);
     }
 
     ClassScores sample(const DeviceTensor& tensor, std::int64_t row) const {

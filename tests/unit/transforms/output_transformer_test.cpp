@@ -32,7 +32,7 @@ class OutputTransformerTest : public testing::Test {
     }
 
     std::vector<DeviceTensor> apply(OutputTransformer& transformer) {
-        return transformer.apply(*stream_, {{.spec = kScores, .data = kValues.data(), .owner = {}}});
+        return transformer.apply(*stream_, {{.spec = kScores, .data = kValues.data(), .owner = {}}}, check_);
     }
 
     std::string refusal(const std::vector<TensorSpec>& outputs, std::uint32_t expansion, const TransformSettings& settings) {
@@ -45,6 +45,7 @@ class OutputTransformerTest : public testing::Test {
         return "no error";
     }
 
+    ScoreCheck check_;
     std::unique_ptr<Device> device_ = open_cpu_device();
     std::unique_ptr<Stream> stream_ = device_->make_stream("compute");
 };
@@ -59,7 +60,7 @@ TEST_F(OutputTransformerTest, NoneHandsTheTensorsThrough) {
     EXPECT_EQ(none.expansion(), 1U);
     EXPECT_EQ(none.outputs().size(), 2U);
     const auto owner = std::make_shared<int>(1);
-    const auto made = none.apply(*stream_, {{.spec = kScores, .data = kValues.data(), .owner = owner}});
+    const auto made = none.apply(*stream_, {{.spec = kScores, .data = kValues.data(), .owner = owner}}, check_);
     EXPECT_EQ(made.front().data, kValues.data());
     EXPECT_EQ(made.front().owner, owner);
     EXPECT_EQ(made.front().spec, kScores);
@@ -92,6 +93,35 @@ TEST_F(OutputTransformerTest, MapsClassesWithAndWithoutConfidence) {
     const auto made = apply(both);
     EXPECT_THAT(bytes_of(made.at(0)), ElementsAre(2, 0, 1, 1));
     EXPECT_THAT(bytes_of(made.at(1)), ElementsAre(170, 170, 246, 147));  // 255 / (1 + e^-1 + e^-2), ...
+}
+
+TEST_F(OutputTransformerTest, OneChannelIsTheForegroundsAndItsScoresAreLookedAt) {
+    const TensorSpec one_channel = spec_of("mask", kFloat32, {2, 1, 1, 3});
+    OutputTransformer map = make({one_channel}, 1, {.transform = "class-map", .confidence = true, .foreground = ForegroundScale::of("probability", 0.5)});
+    const auto classes_of = [&](const std::vector<float>& values, ScoreCheck& check) {
+        const auto made = map.apply(*stream_, {{.spec = one_channel, .data = values.data(), .owner = {}}}, check);
+        const auto ids = bytes_of(made.at(0));
+        return std::vector<int>(ids.begin(), ids.end());
+    };
+    ScoreCheck good;
+    EXPECT_THAT(classes_of({0, 0.4F, 0.6F, /**/ 1, 0.5F, 0.1F}, good), ElementsAre(0, 0, 1, 1, 1, 0));
+    EXPECT_NO_THROW(good.look_at(0, "a"));
+    EXPECT_NO_THROW(good.look_at(1, "b"));
+    ScoreCheck bad;
+    classes_of({0, 0.4F, 0.6F, /**/ 1, 4.5F, 0.1F}, bad);
+    EXPECT_NO_THROW(bad.look_at(0, "a"));
+    try {
+        bad.look_at(1, "b");
+        ADD_FAILURE() << "4.5 is not a probability";
+    } catch (const ConfigError& error) {
+        EXPECT_THAT(error.what(), AllOf(HasSubstr("mask float32 [2, 1, 1, 3]"), HasSubstr("'b'"), HasSubstr("4.5"), HasSubstr("--scores logit")));
+    }
+    // Its memory is used again by a batch with nothing wrong.
+    bad = {};
+    good = {};
+    ScoreCheck again;
+    classes_of({0, 0, 0, /**/ 0, 0, 0}, again);
+    EXPECT_NO_THROW(again.look_at(1, "b"));
 }
 
 TEST_F(OutputTransformerTest, ClassMapsHaveTheEnlargedSizeAndNothingLeftToEnlarge) {

@@ -1,0 +1,162 @@
+"""Networks of one channel, as most that take backgrounds off: their one output is the foreground's, never an empty mask."""
+
+import importlib.util
+import io
+import json
+import pathlib
+import sqlite3
+import tempfile
+import unittest
+
+import numpy
+from PIL import Image
+
+from tests.support.device import DEVICE, setUpModule  # noqa: F401
+from tests.support.exported_model import export, networks_in
+from tests.support.launched_run import LaunchedRun
+from tests.support.real_run import shared_memory
+
+SIDE = 32
+IMAGES = 5
+
+NETWORKS = """
+import torch
+
+
+class Matte(torch.nn.Module):
+    '''How bright a pixel is: a logit of one channel, or its probability.'''
+
+    def __init__(self, logits: bool):
+        super().__init__()
+        self.logits = logits
+        self.layer = torch.nn.Conv2d(3, 1, 1)
+        torch.nn.init.constant_(self.layer.weight, 4.0)
+        torch.nn.init.constant_(self.layer.bias, -6.0)
+
+    def forward(self, x):
+        y = self.layer(x)
+        return y if self.logits else torch.sigmoid(y)
+
+
+class Flat(torch.nn.Module):
+    '''No channel at all.'''
+
+    def forward(self, x):
+        return torch.sigmoid(x.mean(1))
+
+
+def matte(logits=False):
+    return Matte(bool(logits))
+"""
+NOTES = 'mean = "0, 0, 0"\nstd = "1, 1, 1"\n'
+PLAIN = ("--mean", "0,0,0", "--std", "1,1,1", "--image-size", str(SIDE), "--batch", "2", "--device", DEVICE)
+
+
+@unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch in this Python")
+class OneChannel(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        import torch
+        cls.before = shared_memory()
+        kept = tempfile.TemporaryDirectory(prefix="offramp-one-channel-")
+        cls.addClassCleanup(kept.cleanup)
+        cls.folder = pathlib.Path(kept.name)
+        cls.networks = networks_in(cls.folder, NETWORKS)
+        cls.images = cls.folder / "images"
+        cls.images.mkdir()
+        random = numpy.random.default_rng(4)
+        # A power of two of even numbers: no logit is 0, so that no rounding decides.
+        cls.pictures = {f"{index:02}": random.integers(0, 255, (SIDE, SIDE, 3), dtype=numpy.uint8) for index in range(IMAGES)}
+        for name, pixels in cls.pictures.items():
+            Image.fromarray(pixels).save(cls.images / f"{name}.png")
+        for logits in (False, True):
+            torch.jit.script(cls.networks.matte(logits).eval()).save(str(cls.folder / f"{cls.name_of(logits)}.pt"))
+            (cls.folder / f"{cls.name_of(logits)}.toml").write_text(NOTES)
+            (cls.folder / "exported").mkdir(exist_ok=True)
+            done = export(cls.folder, "networks.py:matte", "--argument", f"logits={int(logits)}", "--output", f"exported/{cls.name_of(logits)}.pt2",
+                          *(["--scores", "logit"] if logits else []), *PLAIN)
+            assert done.returncode == 0, done.stdout + done.stderr
+
+    @staticmethod
+    def name_of(logits):
+        return "logits" if logits else "probabilities"
+
+    def tearDown(self):
+        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+
+    def probability_of(self, name):
+        logit = (self.pictures[name].astype(numpy.float64) / 255).sum(2) * 4 - 6
+        return 1 / (1 + numpy.exp(-logit))
+
+    def run_of(self, model, processor, *flags):
+        """(exit code, everything said, {file: bytes}) of a run over the images."""
+        with LaunchedRun("--model", str(self.folder / model), "--input", str(self.images), "--device", DEVICE, "--consumers", "2", "--batch", "2",
+                         "--image-size", str(SIDE), "--processor", processor, *flags) as run:
+            return run.start().wait(), run.said(), run.files()
+
+    def expect_results(self, model, *flags, threshold=0.5):
+        code, said, files = self.run_of(model, "mask-png,cut-out,mask-rle,records", "--threshold", str(threshold), *flags)
+        self.assertEqual(code, 0, said)
+        lines = {line["key"]: line for line in map(json.loads, files["mask-rle/masks.jsonl"].splitlines())}
+        for name in self.pictures:
+            probability = self.probability_of(name)
+            mask = numpy.asarray(Image.open(io.BytesIO(files[f"mask-png/{name}.png"])))
+            wanted = probability >= threshold
+            unsure = numpy.abs(probability - threshold) < 1e-5
+            self.assertLess(unsure.mean(), 0.01)
+            self.assertGreater(wanted.mean(), 0.05, "the test's pictures have a foreground")
+            numpy.testing.assert_array_equal(mask[~unsure], wanted[~unsure], name)
+            alpha = numpy.asarray(Image.open(io.BytesIO(files[f"cut-out/{name}.png"])))[..., 3]
+            self.assertLessEqual(numpy.abs(alpha - probability * 255).max(), 0.51, name)
+            annotation, = lines[name]["annotations"]
+            self.assertEqual((annotation["category_id"], annotation["area"]), (1, int(mask.sum())))
+        with tempfile.NamedTemporaryFile(suffix=".sqlite") as database:
+            database.write(files["records/records.sqlite"])
+            database.flush()
+            for key, classes in sqlite3.connect(database.name).execute("SELECT key, classes FROM records"):
+                mask = numpy.asarray(Image.open(io.BytesIO(files[f"mask-png/{key}.png"])))
+                self.assertAlmostEqual(json.loads(classes)["1"], mask.mean())
+
+    def test_probabilities(self):
+        for model in ("probabilities.pt", "exported/probabilities.pt2"):
+            self.expect_results(model)
+            self.expect_results(model, threshold=0.8)
+
+    def test_logits_by_flag_and_by_the_notes_that_an_export_writes(self):
+        self.expect_results("logits.pt", "--scores", "logit")
+        self.assertIn('scores = "logit"', (self.folder / "exported/logits.toml").read_text())
+        self.expect_results("exported/logits.pt2")
+        self.expect_results("exported/logits.pt2", threshold=0.8)
+
+    def test_the_class_map_of_the_device_is_the_same(self):
+        for model, flags in (("probabilities.pt", ()), ("exported/probabilities.pt2", ()), ("logits.pt", ("--scores", "logit"))):
+            self.expect_results(model, "--transform", "class-map", "--confidence", *flags)
+            self.expect_results(model, "--transform", "class-map", "--confidence", *flags, threshold=0.7)
+
+    def test_logits_that_nobody_told_of_end_the_run(self):
+        for transform in ("none", "class-map"):
+            for model in ("logits.pt",):
+                code, said, files = self.run_of(model, "mask-png", "--transform", transform)
+                self.assertEqual(code, 64, said)
+                self.assertIn("--scores logit", said)
+                self.assertIn("which lies between 0 and 1", said)
+                self.assertEqual([name for name in files if name.endswith(".png")], [], transform)
+        # The flag wins over the notes.
+        code, said, _ = self.run_of("exported/logits.pt2", "mask-png", "--scores", "probability")
+        self.assertEqual(code, 64, said)
+
+    def test_an_overlay_shows_the_foreground(self):
+        code, said, files = self.run_of("probabilities.pt", "overlay")
+        self.assertEqual(code, 0, said)
+        self.assertEqual(len(files), IMAGES)
+
+    def test_no_channel_is_still_refused(self):
+        import torch
+        torch.jit.script(self.networks.Flat().eval()).save(str(self.folder / "flat.pt"))
+        code, said, _ = self.run_of("flat.pt", "mask-png")
+        self.assertEqual(code, 64, said)
+        self.assertIn("output float32 [2, 32, 32]: needed are class ids", said)
+
+
+if __name__ == "__main__":
+    unittest.main()

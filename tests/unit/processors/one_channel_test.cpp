@@ -1,0 +1,145 @@
+// Networks of one channel, [N, 1, H, W]: how sure they are that a pixel is foreground.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <limits>
+
+#include "common/base/error.hpp"
+#include "consumer/processors/processor.hpp"
+#include "consumer/processors/record_rows.hpp"
+#include "tests/contract/processors/processor_world.hpp"
+#include "tests/unit/images/picture_files.hpp"
+#include "tests/unit/processors/decoded_png.hpp"
+#include "tests/unit/processors/hand_made.hpp"
+
+namespace offramp {
+namespace {
+
+using test::HandMade;
+using test::one_sample;
+using test::ScratchFolder;
+using test::spec_of;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+HandMade sample_of(std::initializer_list<float> scores) {
+    HandMade made = one_sample();
+    made.add(spec_of("mask", kFloat32, {1, 1, 1, static_cast<std::int64_t>(scores.size())}));
+    std::ranges::copy(scores, made.storage[0].begin());
+    return made;
+}
+
+class OneChannel : public testing::Test {
+  protected:
+    // The original is as large as the output.
+    test::Tree run_over(const std::string& processor, const SlabContents& contents) {
+        const auto width = static_cast<std::uint32_t>(contents.tensors[0].spec.shape[3]) * contents.expansion;
+        const ScratchFolder input, output;
+        std::ofstream(input.path() + "/sample.png", std::ios::binary) << encode_png({width, 1}, gradient({width, 1}));
+        config_.input = input.path();
+        config_.output = output.path();
+        make_processor(processor, {&config_})->process(contents, test::kNoProgress, test::kCurrent);
+        return test::read_tree(output.path());
+    }
+    std::vector<std::uint8_t> mask_of(const SlabContents& contents) {
+        const std::string file = run_over("mask-png", contents).at("sample.png");
+        return test::decode_png(std::as_bytes(std::span(file))).ids;
+    }
+    std::vector<int> alpha_of(const SlabContents& contents) {
+        const std::string file = run_over("cut-out", contents).at("sample.png");
+        std::vector<int> alpha;
+        for (const auto& pixel : test::decode_rgba_png(std::as_bytes(std::span(file))).pixels) alpha.push_back(pixel[3]);
+        return alpha;
+    }
+    std::string refusal(const std::string& processor, const SlabContents& contents) {
+        try {
+            run_over(processor, contents);
+        } catch (const ConfigError& error) {
+            EXPECT_EQ(error.exit_code(), ExitCode::Usage);
+            return error.what();
+        }
+        return "no error";
+    }
+
+    RunConfig config_;
+};
+
+TEST_F(OneChannel, AProbabilityIsForegroundFromTheThresholdOn) {
+    const HandMade made = sample_of({0, 0.25F, 0.5F, 0.75F, 1});
+    EXPECT_THAT(mask_of(made.contents), ElementsAre(0, 0, 1, 1, 1));
+    config_.threshold = 0.75;
+    EXPECT_THAT(mask_of(made.contents), ElementsAre(0, 0, 0, 1, 1));
+    config_.scores = "probability";
+    config_.threshold = 0;
+    EXPECT_THAT(mask_of(made.contents), ElementsAre(1, 1, 1, 1, 1));
+}
+
+TEST_F(OneChannel, ALogitIsForegroundFromTheThresholdsLogitOn) {
+    config_.scores = "logit";
+    const HandMade made = sample_of({-9, -0.1F, 0, 1, 2, 9});
+    EXPECT_THAT(mask_of(made.contents), ElementsAre(0, 0, 1, 1, 1, 1));
+    config_.threshold = 0.8;   // log(0.8 / 0.2) is 1.386
+    EXPECT_THAT(mask_of(made.contents), ElementsAre(0, 0, 0, 0, 1, 1));
+}
+
+TEST_F(OneChannel, TheProbabilityIsTheAlphaOfACutOut) {
+    EXPECT_THAT(alpha_of(sample_of({0, 0.25F, 0.5F, 0.75F, 1}).contents), ElementsAre(0, 64, 128, 191, 255));
+    config_.scores = "logit";
+    EXPECT_THAT(alpha_of(sample_of({-20, -1, 0, 1, 20}).contents), ElementsAre(0, 69, 128, 186, 255));
+    constexpr float kInf = std::numeric_limits<float>::infinity();
+    EXPECT_THAT(alpha_of(sample_of({-kInf, kInf}).contents), ElementsAre(0, 255));
+}
+
+TEST_F(OneChannel, SixteenBitsAndEnlargedOnesAreReadTheSame) {
+    HandMade made = sample_of({0.2F, 0.6F});
+    made.contents.tensors[0].spec.dtype = kFloat16;
+    made.contents.tensors[0].bytes = made.contents.tensors[0].bytes.first(4);
+    const std::uint16_t halves[] = {0x3266, 0x38cd};
+    std::memcpy(made.storage[0].data(), halves, sizeof halves);
+    EXPECT_THAT(mask_of(made.contents), ElementsAre(0, 1));
+    HandMade small = sample_of({0, 1});   // enlarged: 0, 0.25, 0.75, 1
+    small.contents.transform = OutputTransform::LowRes;
+    small.contents.expansion = 2;
+    // The original is one line, as half of the enlarged ones are.
+    small.contents.tensors[0].spec.shape[2] = 1;
+    config_.mask_size = "model";
+    EXPECT_THAT(mask_of(small.contents), ElementsAre(0, 0, 1, 1, 0, 0, 1, 1));
+}
+
+TEST_F(OneChannel, RecordsAndRunLengthsCountTheForeground) {
+    config_.processor = "records";
+    const HandMade made = sample_of({0.1F, 0.2F, 0.9F, 0.8F});
+    const ScratchFolder input;
+    std::ofstream(input.path() + "/sample.png", std::ios::binary) << encode_png({4, 1}, gradient({4, 1}));
+    config_.input = input.path();
+    RecordRows rows({&config_}, "records");
+    EXPECT_EQ(rows.of(made.contents, test::kNoProgress).front().classes, R"({"0":0.5,"1":0.5})");
+    bool found = false;
+    for (const auto& [name, lines] : run_over("mask-rle", made.contents))
+        found = found || lines.find(R"("category_id":1,"area":2,"bbox":[2,0,2,1])") != std::string::npos;
+    EXPECT_TRUE(found);
+}
+
+// A network that gives logits is not to leave empty or full masks without a word.
+TEST_F(OneChannel, WhatIsNotAProbabilityEndsTheRunWithTheFlagThatMendsIt) {
+    for (const char* processor : {"mask-png", "mask-rle", "cut-out", "overlay", "records"}) {
+        EXPECT_THAT(refusal(processor, sample_of({0.5F, -3.25F, 0.5F}).contents),
+                    AllOf(HasSubstr("mask float32 [1, 1, 1, 3]"), HasSubstr("the item 'sample'"), HasSubstr("-3.25"), HasSubstr("--scores logit")))
+            << processor;
+        EXPECT_THAT(refusal(processor, sample_of({0.5F, NAN, 0.5F}).contents), AllOf(HasSubstr("the item 'sample'"), HasSubstr("NaN"))) << processor;
+    }
+    EXPECT_THAT(refusal("mask-png", sample_of({1.02F}).contents), HasSubstr("1.02"));
+    config_.scores = "logit";
+    EXPECT_THAT(refusal("mask-png", sample_of({NAN}).contents), HasSubstr("NaN"));
+}
+
+TEST_F(OneChannel, RoundingBeyondTheRangeIsNoOffence) {
+    EXPECT_THAT(mask_of(sample_of({-0.003F, 1.004F}).contents), ElementsAre(0, 1));
+    EXPECT_THAT(alpha_of(sample_of({-0.003F, 1.004F}).contents), ElementsAre(0, 255));
+}
+
+}  // namespace
+}  // namespace offramp
