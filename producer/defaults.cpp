@@ -51,7 +51,9 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
     settle<std::string>(config.memory_format, "auto", file ? notes.memory_format : pictures ? "channels-last" : "contiguous");
     settle<std::string>(config.scores, "auto", !notes.scores.empty() ? notes.scores : "probability");
     const char* vectors = config.has_postgres_sink() ? "embeddings-postgres" : "embeddings-sqlite";
-    settle<std::string>(config.processor, "auto", pictures ? "mask-png" : notes.takes_tokens() ? vectors : "checksum");
+    // What a file's model makes of pictures shows when it has been loaded: consumers choose by what they get.
+    const char* of_pictures = file ? "auto" : "mask-png";
+    settle<std::string>(config.processor, "auto", pictures ? of_pictures : notes.takes_tokens() ? vectors : "checksum");
     return config;
 }
 

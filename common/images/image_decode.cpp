@@ -80,20 +80,34 @@ ImageSize ImageDecoder::decode_file_in_full(const PicturePlace& place, std::vect
     return size;
 }
 
-// The whole file, once its front has shown that it is an image that can be read.
-void ImageDecoder::read(const PicturePlace& place) {
+ImageSize ImageDecoder::size_of_file(const PicturePlace& place) {
+    constexpr std::uint32_t kAny = std::numeric_limits<std::uint32_t>::max();
+    constexpr std::uint64_t kFront = std::uint64_t{256} << 10;
+    read(place, kFront);
+    const TrimAtEnd trim{*this};
+    // A WebP notes its orientation behind the pixels.
+    const ImageFormat format = image_format(file_);
+    const bool enough = format == ImageFormat::Png || (format == ImageFormat::Jpeg && reaches_first_scan(file_));
+    if (!enough && file_.size() == kFront) read(place);
+    const Stored stored = begin(file_, {kAny, kAny});
+    return upright_size(stored.size, stored.orientation);
+}
+
+// The file, or its first bytes, once its front has shown that it is an image that can be read.
+void ImageDecoder::read(const PicturePlace& place, std::uint64_t most) {
     if (file_.capacity() > kKeptBytes) file_ = {};
     const RegularFile file = or_unreadable([&] { return RegularFile(place.path); });
     const auto read_at = [&](std::uint64_t offset, std::span<std::byte> to) { return or_unreadable([&] { return file.read_at(offset, to); }); };
-    const std::uint64_t bytes = bytes_at(place, file.size());
+    const std::uint64_t all_bytes = bytes_at(place, file.size());
+    const std::uint64_t bytes = std::min(all_bytes, most);
     // The front alone decides whether the rest is worth reading.
     file_.resize(std::min<std::uint64_t>(bytes, kMagicBytes));
     std::size_t got = read_at(place.offset, file_);
     file_.resize(got);
     const ImageFormat format = image_format(file_);
     if (!readable(format)) refuse_format(format);
-    if (bytes > kMaxFileBytes)
-        throw UnreadableItem("a file of " + std::to_string(bytes) + " bytes; at most 1 GiB is read");
+    if (all_bytes > kMaxFileBytes)
+        throw UnreadableItem("a file of " + std::to_string(all_bytes) + " bytes; at most 1 GiB is read");
     if (bytes > got) {
         file_.resize(bytes);
         got += read_at(place.offset + got, std::span(file_).subspan(got));

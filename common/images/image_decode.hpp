@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,6 +28,9 @@ class ImageDecoder {
     // The image in its own size, upright, which is returned. `rgb` becomes as large as that needs.
     ImageSize decode_file_in_full(const PicturePlace& place, std::vector<std::uint8_t>& rgb);
 
+    // That size alone, from what stands before the pixels: they are not decoded, and mostly not read.
+    ImageSize size_of_file(const PicturePlace& place);
+
   private:
     // Gives back what an unusually large image took, whether it was decoded or refused.
     struct TrimAtEnd {
@@ -42,7 +46,7 @@ class ImageDecoder {
         ImageSize full;  // in its file
     };
 
-    void read(const PicturePlace& place);
+    void read(const PicturePlace& place, std::uint64_t most = std::numeric_limits<std::uint64_t>::max());
     Stored begin(std::span<const std::byte> file, ImageSize target);
     void finish(std::span<const std::byte> file, const Stored& stored, std::uint8_t* rgb);
 

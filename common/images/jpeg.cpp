@@ -18,9 +18,8 @@ const unsigned char* bytes_of(std::span<const std::byte> file) {
     return reinterpret_cast<const unsigned char*>(file.data());
 }
 
-// Walks the segments up to the first scan and looks for the end-of-image marker behind it, so that one in an
-// embedded thumbnail does not count. Within a scan FF is always stuffed: FF D9 can be nothing else.
-bool has_end_of_image(std::span<const std::byte> file) {
+// Walks the segments up to the first scan. Where the file ends before it, that is its end or beyond.
+std::size_t first_scan(std::span<const std::byte> file) {
     const unsigned char* const bytes = bytes_of(file);
     std::size_t at = 2;
     while (at + 4 <= file.size() && bytes[at] == 0xff && bytes[at + 1] != 0xda) {
@@ -30,6 +29,14 @@ bool has_end_of_image(std::span<const std::byte> file) {
         }
         at += 2 + ((std::size_t{bytes[at + 2]} << 8) | bytes[at + 3]);
     }
+    return at;
+}
+
+// Looks for the end-of-image marker behind the first scan, so that one in an embedded thumbnail does not count. Within a scan FF is
+// always stuffed: FF D9 can be nothing else.
+bool has_end_of_image(std::span<const std::byte> file) {
+    const unsigned char* const bytes = bytes_of(file);
+    const std::size_t at = first_scan(file);
     if (at >= file.size()) return false;
     const std::array<unsigned char, 2> end{0xff, 0xd9};
     return std::search(bytes + at, bytes + file.size(), end.begin(), end.end()) != bytes + file.size();
@@ -98,6 +105,11 @@ void JpegDecoder::finish(std::uint8_t* rgb) {
     if (tjGetErrorCode(handle_.get()) == TJERR_WARNING && harmless(message) && has_end_of_image(file_))
         return;
     refuse(file_, message);
+}
+
+bool reaches_first_scan(std::span<const std::byte> front) {
+    const std::size_t at = first_scan(front);
+    return at + 4 <= front.size() && at + 4 + ((std::size_t{bytes_of(front)[at + 2]} << 8) | bytes_of(front)[at + 3]) <= front.size();
 }
 
 }  // namespace offramp

@@ -33,4 +33,7 @@ class JpegDecoder {
     ImageSize full_, scaled_;
 };
 
+// Whether the front of a JPEG file reaches its first scan, and with it all that stands before the pixels.
+bool reaches_first_scan(std::span<const std::byte> front);
+
 }  // namespace offramp

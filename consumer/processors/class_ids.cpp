@@ -5,47 +5,93 @@
 #include "consumer/processors/row_chunks.hpp"
 
 namespace offramp {
-namespace {
-
-void find_foreground(std::span<const float> line, const ForegroundScale& scale, std::span<std::uint8_t> ids) {
-    for (std::size_t x = 0; x < line.size(); ++x) ids[x] = line[x] >= scale.least ? 1 : 0;
-}
-
-}  // namespace
 
 std::span<const std::uint8_t> ClassIds::of(const SegmentationOutput& output, const SampleView& sample, const Progress& progress) {
     if (!output.has_scores()) return plane_of(*output.tensor, sample.row, ids_);
     return output.expansion > 1 || output.one_channel() ? by_lines(output, sample, progress) : reduce(output.scores(sample.row), progress);
 }
 
+std::span<const std::uint8_t> ClassIds::of(const SegmentationOutput& output, const SampleView& sample, ImageSize size, const Progress& progress) {
+    if (size == output.size()) return of(output, sample, progress);
+    return output.has_scores() ? resize_scores(output, sample, size, progress) : nearest(output, sample, size, progress);
+}
+
+void ClassIds::find_classes(std::span<const float> line, bool one_channel, std::span<std::uint8_t> ids) {
+    if (one_channel) {
+        for (std::size_t x = 0; x < line.size(); ++x) ids[x] = line[x] >= scale_.least ? 1 : 0;
+        return;
+    }
+    const auto width = static_cast<std::int64_t>(ids.size());
+    argmax_.run({.data = std::as_bytes(line).data(),
+                 .dtype = kFloat32,
+                 .classes = static_cast<std::int64_t>(line.size() / ids.size()),
+                 .height = 1,
+                 .width = width,
+                 .class_stride = width,
+                 .row_stride = width,
+                 .column_stride = 1},
+                0, 1, ids);
+}
+
 // The enlarged scores never leave the cache.
 std::span<const std::uint8_t> ClassIds::by_lines(const SegmentationOutput& output, const SampleView& sample, const Progress& progress) {
-    const ClassScores scores = output.scores(sample.row);
-    enlarged_.begin(scores, output.expansion);
+    enlarged_.begin(output.scores(sample.row), output.expansion);
     const std::int64_t width = enlarged_.width();
     ids_.resize(static_cast<std::size_t>(enlarged_.height() * width));
     std::size_t done_bytes = 0;
     for (std::int64_t y = 0; y < enlarged_.height(); ++y) {
         const std::span<const float> line = enlarged_.line(y);
         const auto ids = std::span(ids_).subspan(static_cast<std::size_t>(y * width), static_cast<std::size_t>(width));
-        if (output.one_channel()) {
-            require_allowed(line, scale_, output, sample);
-            find_foreground(line, scale_, ids);
-        } else {
-            argmax_.run({.data = std::as_bytes(line).data(),
-                         .dtype = kFloat32,
-                         .classes = scores.classes,
-                         .height = 1,
-                         .width = width,
-                         .class_stride = width,
-                         .row_stride = width,
-                         .column_stride = 1},
-                        0, 1, ids);
-        }
+        if (output.one_channel()) require_allowed(line, scale_, output, sample);
+        find_classes(line, output.one_channel(), ids);
         done_bytes += line.size_bytes();
         if (done_bytes < kProgressBytes) continue;
         progress();
         done_bytes = 0;
+    }
+    progress();
+    return ids_;
+}
+
+// In strips: the lines of all classes stay in the cache, however wide the picture is.
+std::span<const std::uint8_t> ClassIds::resize_scores(const SegmentationOutput& output, const SampleView& sample, ImageSize size,
+                                                      const Progress& progress) {
+    constexpr std::uint32_t kStrip = 1024;
+    if (output.one_channel()) check_all(output, sample);
+    resized_.begin(output.scores(sample.row), output.expansion, size);
+    ids_.resize(size.pixels());
+    std::size_t done_bytes = 0;
+    for (std::uint32_t left = 0; left < size.width; left += kStrip) {
+        const std::uint32_t width = std::min(kStrip, size.width - left);
+        resized_.take_columns(left, width);
+        for (std::uint32_t y = 0; y < size.height; ++y) {
+            const std::span<const float> line = resized_.line(y);
+            find_classes(line, output.one_channel(), std::span(ids_).subspan(std::size_t{y} * size.width + left, width));
+            done_bytes += line.size_bytes();
+            if (done_bytes < kProgressBytes) continue;
+            progress();
+            done_bytes = 0;
+        }
+    }
+    progress();
+    return ids_;
+}
+
+// Where a picture is smaller than the output, not every score has a part in its mask.
+void ClassIds::check_all(const SegmentationOutput& output, const SampleView& sample) {
+    enlarged_.begin(output.scores(sample.row), output.expansion);
+    for (std::int64_t y = 0; y < enlarged_.height(); ++y) require_allowed(enlarged_.line(y), scale_, output, sample);
+}
+
+// The class of a pixel is that of the output's pixel which its middle lies in.
+std::span<const std::uint8_t> ClassIds::nearest(const SegmentationOutput& output, const SampleView& sample, ImageSize size, const Progress& progress) {
+    const auto plane = plane_of(*output.tensor, sample.row, plane_);
+    const auto [from_width, from_height] = output.size();
+    ids_.resize(size.pixels());
+    std::uint8_t* to = ids_.data();
+    for (std::uint32_t y = 0; y < size.height; ++y) {
+        const std::size_t line = (std::uint64_t{2} * y + 1) * from_height / (std::uint64_t{2} * size.height) * from_width;
+        for (std::uint32_t x = 0; x < size.width; ++x) *to++ = plane[line + (std::uint64_t{2} * x + 1) * from_width / (std::uint64_t{2} * size.width)];
     }
     progress();
     return ids_;

@@ -17,5 +17,6 @@ struct EnlargeKernels {
 
 extern const EnlargeKernels kBaselineEnlarge;
 extern const EnlargeKernels kAvx2Enlarge;  // x86-64 only
+const EnlargeKernels& best_enlarge_kernels();  // that this machine has
 
 }  // namespace offramp

@@ -7,18 +7,15 @@
 #include "common/slab/float16_bits.hpp"
 
 namespace offramp {
-namespace {
 
-const EnlargeKernels& best_kernels() {
+const EnlargeKernels& best_enlarge_kernels() {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return kAvx2Enlarge;
 #endif
     return kBaselineEnlarge;
 }
 
-}  // namespace
-
-EnlargedSample::EnlargedSample() : kernels_(&best_kernels()) {}
+EnlargedSample::EnlargedSample() : kernels_(&best_enlarge_kernels()) {}
 
 void EnlargedSample::begin(const ClassScores& sample, std::uint32_t expansion) {
     expect(sample.dtype == kFloat32 || sample.dtype == kFloat16 || sample.dtype == kBFloat16,

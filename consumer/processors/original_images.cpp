@@ -18,12 +18,24 @@ OriginalImages::OriginalImages(const RunConfig& config, std::string_view process
 }
 
 OriginalImages::Image OriginalImages::of(std::string_view key) {
+    Image image = found(key, [this](const PicturePlace& place) { return decoder_.decode_file_in_full(place, rgb_); });
+    image.rgb = &rgb_;
+    return image;
+}
+
+OriginalImages::Image OriginalImages::size_of(std::string_view key) {
+    return found(key, [this](const PicturePlace& place) { return decoder_.size_of_file(place); });
+}
+
+// `read` gives the size of the picture at a place.
+template <class Read>
+OriginalImages::Image OriginalImages::found(std::string_view key, Read&& read) {
     const std::uint64_t number = input_.number_of(key);
     try {
         const PicturePlace place = input_.pictures().place(number);
         last_ = place.path;
-        const ImageSize size = decoder_.decode_file_in_full(place, rgb_);
-        return {.size = size, .rgb = &rgb_, .seen = frame_.seen_of(size)};
+        const ImageSize size = read(place);
+        return {.size = size, .seen = frame_.seen_of(size)};
     } catch (const UnreadableItem& problem) {
         throw Error(ExitCode::NoInput,
                     "the original of the sample '" + escaped(key) + "', " + input_.pictures().origin(number) +

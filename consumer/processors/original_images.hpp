@@ -22,16 +22,21 @@ class OriginalImages {
 
     struct Image {
         ImageSize size;
-        const std::vector<std::uint8_t>* rgb = nullptr;  // valid until the next call
+        const std::vector<std::uint8_t>* rgb = nullptr;  // valid until the next call; null where only the size was asked for
         PictureRect seen;                                // by the model: all of it, or its middle
     };
     // Errors: Error with NoInput when the input has no such image any more, or it cannot be read any more.
     Image of(std::string_view key);
+    // The same without its pixels, which are not decoded.
+    Image size_of(std::string_view key);
     // Errors: Error with Usage when a result's path leads to the very file that the last image was read from, by whatever links: it would be
     // replaced.
     void require_another_file(const std::string& result) const;
 
   private:
+    template <class Read>
+    Image found(std::string_view key, Read&& read);
+
     ListedInput input_;
     std::string last_;   // the file that the last image was read from
     PictureFrame frame_;

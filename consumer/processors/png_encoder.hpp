@@ -15,6 +15,8 @@ using PngPalette = std::array<std::array<std::uint8_t, 3>, 256>;  // red, green,
 // What the bytes of an image are.
 enum class PngPixels {
     Palette,  // one byte a pixel, a number of the palette
+    Gray,     // one byte a pixel
+    Rgb,      // three bytes a pixel
     Rgba,     // four bytes a pixel, alpha last, not multiplied in
 };
 

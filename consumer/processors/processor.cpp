@@ -4,6 +4,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/next_place.hpp"
+#include "consumer/processors/segmentation_output.hpp"
 #include "consumer/sinks/atomic_file.hpp"
 
 namespace offramp {
@@ -35,6 +36,26 @@ class ProcessorRow final : public Processor {
     std::vector<NamedProcessor> processors_;
 };
 
+// What a model from a file gives is known when it has been loaded: masks where its outputs say what class a pixel is of, else arrays.
+class ChosenByTheOutputs final : public Processor {
+  public:
+    explicit ChosenByTheOutputs(const ProcessorOptions& options) : config_(*options.config) {
+        options.output_for("mask-png");
+    }
+
+    void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
+        if (!chosen_) {
+            config_.processor = segmentation_outputs_if_any(slab).empty() ? "npy" : "mask-png";
+            chosen_ = make_one(config_.processor, {.config = &config_});
+        }
+        chosen_->process(slab, progress, still_current);
+    }
+
+  private:
+    RunConfig config_;
+    std::unique_ptr<Processor> chosen_;
+};
+
 }  // namespace
 
 const std::string& ProcessorOptions::output_for(std::string_view processor) const {
@@ -60,6 +81,7 @@ int ProcessorOptions::png_level() const {
 
 std::unique_ptr<Processor> make_processor(const std::string& names, const ProcessorOptions& options) {
     expect(options.config != nullptr, "a processor is made from a configuration");
+    if (names == "auto") return std::make_unique<ChosenByTheOutputs>(options);
     const std::string next_place = options.config->output.empty() ? std::string() : next_place_of(options.config->output);
     if (names.find(',') == std::string::npos) return make_one(names, {.config = options.config, .companions = options.companions, .next_place = next_place});
     RunConfig config = *options.config;

@@ -81,7 +81,8 @@ struct ProcessorEntry {
 };
 
 // The processors that config.processor names: one, or several with commas, which then work on each slab one after the other,
-// each with a folder of its own below the output (configs_of). What they append to goes where prepare_run() has settled. Errors: ConfigError with the known names.
+// each with a folder of its own below the output (configs_of). What they append to goes where prepare_run() has settled. "auto", alone:
+// mask-png, or npy where no output of the first slab can become masks. Errors: ConfigError with the known names.
 std::unique_ptr<Processor> make_processor(const std::string& names, const ProcessorOptions& options);
 
 // What each of the processors that config.processor names is to be made from: for one, the configuration as it is; for several, with

@@ -1,22 +1,16 @@
 #include "consumer/processors/segmentation_output.hpp"
 
 #include <algorithm>
-#include <limits>
 
 #include "common/base/error.hpp"
+#include "common/slab/mask_form.hpp"
 #include "consumer/processors/enlarged_sample.hpp"
 #include "consumer/sinks/output_name.hpp"
 
 namespace offramp {
 namespace {
 
-bool is_class_map(const TensorSpec& spec) {
-    return spec.dims == 3 && spec.dtype == kUInt8;
-}
-
-bool is_scores(const TensorSpec& spec) {
-    return spec.dims == 4 && (spec.dtype == kFloat32 || spec.dtype == kFloat16 || spec.dtype == kBFloat16);
-}
+static_assert(kMostClassesOfMasks == kMaxClasses && kLongestEnlargedSide == EnlargedSample::kLongestSide);
 
 // The plane beside a class map; it has a class map's shape.
 bool is_confidence(const SlabContents& slab, const TensorSpec& spec) {
@@ -33,35 +27,15 @@ const TensorView* confidence_of(const SlabContents& slab, const TensorSpec& clas
     return found == slab.tensors.end() ? nullptr : &*found;
 }
 
-// Why an output does not say what class a pixel is of; empty when it does.
-std::string obstacle(const TensorSpec& spec, std::uint32_t expansion) {
-    if (!is_class_map(spec) && !is_scores(spec))
-        return "needed are class ids, uint8 [N, H, W], or class scores, float32, float16 or bfloat16 [N, C, "
-               "H, W]";
-    if (is_scores(spec) && (spec.shape[1] < 1 || spec.shape[1] > kMaxClasses))
-        return "it has " + std::to_string(spec.shape[1]) + " classes, a mask holds 1 to " +
-               std::to_string(kMaxClasses);
-    const std::int64_t height = spec.shape[spec.dims - 2];
-    const std::int64_t width = spec.shape[spec.dims - 1];
-    constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
-    if (height < 1 || height > kMost || width < 1 || width > kMost)
-        return "a PNG file has 1 to 2147483647 rows and columns";
-    if (expansion > 1 && (height > EnlargedSample::kLongestSide / expansion ||
-                          width > EnlargedSample::kLongestSide / expansion))
-        return "enlarged by " + std::to_string(expansion) + " it has more than " +
-               std::to_string(EnlargedSample::kLongestSide) + " rows or columns";
-    return {};
-}
-
 // `reasons`: what stands in the way of the others.
 std::vector<SegmentationOutput> find_outputs(const SlabContents& slab, std::string& reasons) {
     std::vector<SegmentationOutput> fitting;
     for (const TensorView& tensor : slab.tensors) {
         if (is_confidence(slab, tensor.spec)) continue;
-        const std::string reason = obstacle(tensor.spec, slab.expansion);
+        const std::string reason = obstacle_to_masks(tensor.spec, slab.expansion);
         if (!reason.empty())
             reasons += "; output " + tensor.spec.describe() + ": " + reason;
-        else if (is_scores(tensor.spec))
+        else if (is_class_scores(tensor.spec))
             fitting.push_back({.tensor = &tensor, .confidence = nullptr, .expansion = slab.expansion, .suffix = {}});
         else
             fitting.push_back({.tensor = &tensor, .confidence = confidence_of(slab, tensor.spec), .expansion = 1, .suffix = {}});

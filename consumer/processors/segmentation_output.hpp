@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/images/image_size.hpp"
 #include "common/slab/foreground_score.hpp"
 #include "common/slab/slab_view.hpp"
 #include "consumer/processors/class_argmax.hpp"
@@ -24,6 +25,7 @@ struct SegmentationOutput {
     bool one_channel() const { return has_scores() && tensor->spec.shape[1] == 1; }
     std::uint32_t width() const;  // enlarged
     std::uint32_t height() const;
+    ImageSize size() const { return {width(), height()}; }
     // The scores of one sample. Errors: ProtocolError when they are not aligned.
     ClassScores scores(std::size_t row) const;
 };

@@ -10,6 +10,7 @@
 #include "common/base/log.hpp"
 #include "common/config/slab_work.hpp"
 #include "common/shm/shared_region.hpp"
+#include "common/slab/mask_form.hpp"
 #include "producer/models/copy_model.hpp"
 #include "producer/models/model_file.hpp"
 #include "producer/models/model_library.hpp"
@@ -71,10 +72,20 @@ void ProducerRun::open_model() {
                                                                          .confidence = config_.confidence,
                                                                          .foreground = ForegroundScale::of(config_.scores, config_.threshold)});
     spdlog::info("model: {}", model_->description());
+    tell_of_chosen_processor();
     if (const std::string caution = model_->caution(); !caution.empty()) spdlog::warn("{}", caution);
     if (model_->random_weights())
         spdlog::warn("the weights are random: the outputs mean nothing. {} for real ones",
                      is_model_file(config_.model) ? "Export the model with --weights FILE" : "Give --weights FILE.safetensors");
+}
+
+// Consumers choose by the same rule (consumer/processors/processor.cpp).
+void ProducerRun::tell_of_chosen_processor() const {
+    const auto becomes_masks = [this](const TensorSpec& output) { return obstacle_to_masks(output, transformer_->expansion()).empty(); };
+    if (config_.processor != "auto" || std::ranges::any_of(transformer_->outputs(), becomes_masks)) return;
+    spdlog::warn("no output of the model can become masks ({}): each is written as an array, as by --processor npy. Another --processor is "
+                 "chosen by its name",
+                 transformer_->outputs().front().describe());
 }
 
 void ProducerRun::open_source() {

@@ -55,6 +55,7 @@ class ProducerRun {
 
  private:
     void open_model();
+    void tell_of_chosen_processor() const;
     void open_source();
     void open_manifest();
     void lay_out_slabs();

@@ -16,7 +16,7 @@ def mask_row(sizes):
     read = {"source": "images", "input": IMAGES, "decode-workers": sizes.readers(8), "batches": None}
     network = sizes.deeplab("bf16", weights=DEEPLAB_WEIGHTS)
     flags = {**network, "transform": "class-map"}
-    written = {"processor": "mask-png", "output": OUTPUT}
+    written = {"processor": "mask-png", "mask-size": "model", "output": OUTPUT}    # as the plain program writes them
     model = "model and transform alone"
     plain = plain_pictures(flags, read, "deeplabv3", DEEPLAB_WEIGHTS, sizes.readers(8))
     return Row("W7", "A whole road: JPEG files in, PNG masks out",
@@ -33,7 +33,7 @@ def cut_out_row(sizes):
              "slabs": sizes.of(64, 16, 4), "samples-per-slab": sizes.of(8, 4, 1)}
     # On a GPU classes and alpha are made there; on a CPU that would only move the work.
     flags |= sizes.of({"transform": "class-map", "confidence": True}, {}, {})
-    written = {"processor": "mask-png,cut-out", "output": OUTPUT}
+    written = {"processor": "mask-png,cut-out", "mask-size": "model", "output": OUTPUT}
     model = "model alone"
     plain = plain_pictures(flags, read, "cutout", SHIPPED_WEIGHTS, consumers, cut_outs=True)
     return Row("W10-cut-out", "Photographs cut out: JPEG files in, a mask and a cut-out of each as PNG files out",

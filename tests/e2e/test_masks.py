@@ -61,11 +61,13 @@ class Masks(unittest.TestCase):
 
     def test_the_masks_show_classes(self):
         with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder, "mask.png")
-            path.write_bytes(next(iter(self.wanted.values())))
-            mask = Image.open(path)
-            self.assertEqual((mask.mode, mask.size), ("P", (64, 64)))
-            self.assertGreater(len(mask.getcolors(256)), 1)
+            for name, content in self.wanted.items():
+                path = pathlib.Path(folder, "mask.png")
+                path.write_bytes(content)
+                mask = Image.open(path)
+                picture, = self.images.glob(name.removesuffix(".png") + ".*")
+                self.assertEqual((mask.mode, mask.size), ("P", Image.open(picture).size), name)
+                self.assertGreater(len(mask.getcolors(256)), 1)
         self.assertGreater(len(set(self.wanted.values())), IMAGES // 2, "different images have different masks")
 
     def test_two_and_five_consumers(self):
@@ -79,12 +81,13 @@ class Masks(unittest.TestCase):
         self.assertEqual(summary["batches"]["released"], IMAGES // 2)
 
     def test_classes_found_on_the_device_or_by_the_consumers(self):
-        on_device, _ = self.masks_of(2, "--transform", "class-map", "--confidence")
-        by_consumers, _ = self.masks_of(2, "--transform", "low-res")
+        wanted, _ = self.masks_of(2, "--mask-size", "model")
+        on_device, _ = self.masks_of(2, "--mask-size", "model", "--transform", "class-map", "--confidence")
+        by_consumers, _ = self.masks_of(2, "--mask-size", "model", "--transform", "low-res")
         self.assertEqual(on_device, by_consumers, "one formula, to the bit")
         # PyTorch on a CPU without AVX2 may round otherwise, which shows where two scores are all but equal.
-        different = sum(self.pixels_that_differ(mask, self.wanted[name]) for name, mask in on_device.items())
-        self.assertEqual(on_device.keys(), self.wanted.keys())
+        different = sum(self.pixels_that_differ(mask, wanted[name]) for name, mask in on_device.items())
+        self.assertEqual(on_device.keys(), wanted.keys())
         self.assertLess(different, IMAGES * 64 * 64 / 10000)
 
     @staticmethod

@@ -206,7 +206,7 @@ class ModelFiles(unittest.TestCase):
     def test_masks_need_an_output_of_classes(self):
         import torch
         torch.jit.trace(self.networks.vector().eval(), self.input[:2]).save(str(self.folder / "vector.pt"))
-        code, said, _ = self.run_of("vector.pt", "--batch", "2", "--image-size", "32")
+        code, said, _ = self.run_of("vector.pt", "--processor", "mask-png", "--batch", "2", "--image-size", "32")
         self.assertEqual(code, 64, said)
         self.assertIn("mask-png finds no output of model 'vector.pt' to make masks of", said)
         self.assertIn("output float32 [2, 6]", said)

@@ -195,14 +195,18 @@ class TorchScript(unittest.TestCase):
         images.mkdir()
         for name, size in (("tall", (100, 200)), ("wide", (200, 100))):
             Image.new("RGB", size, "white").save(images / f"{name}.png")
-        with LaunchedRun("--model", str(self.folder / "thing.pt"), "--input", str(images), "--device", DEVICE, "--processor", "cut-out") as run:
+        with LaunchedRun("--model", str(self.folder / "thing.pt"), "--input", str(images), "--device", DEVICE, "--processor",
+                         "cut-out,mask-png") as run:
             self.assertEqual(run.start().wait(), 0, run.said())
-            alpha = {path.stem: numpy.asarray(Image.open(path))[..., 3] for path in run.output.glob("*.png")}
+            alpha = {path.stem: numpy.asarray(Image.open(path))[..., 3] for path in run.output.glob("cut-out/*.png")}
+            masks = {path.stem: numpy.asarray(Image.open(path)) for path in run.output.glob("mask-png/*.png")}
         # 64 of the 80 pixels that the shorter side of 100 became.
         wide = numpy.zeros((100, 200), numpy.uint8)
         wide[10:90, 60:140] = 255
         numpy.testing.assert_array_equal(alpha["wide"], wide)
         numpy.testing.assert_array_equal(alpha["tall"], wide.T)
+        numpy.testing.assert_array_equal(masks["wide"], wide > 0)
+        numpy.testing.assert_array_equal(masks["tall"], wide.T > 0)
 
 
 if __name__ == "__main__":

@@ -77,7 +77,8 @@ class Torchvision:
         assert cls.said.returncode == 0, cls.said.stdout + cls.said.stderr
 
     def masks_of(self, images):
-        with LaunchedRun("--model", str(self.file), "--input", str(images), "--device", DEVICE, "--consumers", "2", "--processor", "mask-png") as run:
+        with LaunchedRun("--model", str(self.file), "--input", str(images), "--device", DEVICE, "--consumers", "2", "--processor", "mask-png",
+                         "--mask-size", "model") as run:
             self.assertEqual(run.start().wait(), 0, run.said())
             self.assertNotIn("random", run.said())
             masks = {path.stem: numpy.array(Image.open(path)) for path in run.output.glob("*.png")}

@@ -55,7 +55,10 @@ class CutOut final : public Processor {
         const PictureRect& seen = original.seen;
         alpha_.resize(seen.size.pixels());
         resizer_.resize_plane(small.data(), {output.width(), output.height()}, alpha_.data(), seen.size);
-        if (seen.size != original.size) surround(seen, original.size);
+        if (seen.size != original.size) {
+            surround(alpha_, seen, original.size, surrounded_);
+            std::swap(alpha_, surrounded_);
+        }
         rgba_.resize(alpha_.size() * 4);
         const std::uint8_t* rgb = original.rgb->data();
         std::uint8_t* to = rgba_.data();
@@ -66,15 +69,6 @@ class CutOut final : public Processor {
         progress();
         return png_.encode({.pixels = rgba_, .width = original.size.width, .height = original.size.height, .kind = PngPixels::Rgba},
                            progress);
-    }
-
-    // Puts alpha_, which is that of a part, where the part lies: all around is background.
-    void surround(const PictureRect& part, ImageSize whole) {
-        surrounded_.assign(whole.pixels(), 0);
-        for (std::uint32_t y = 0; y < part.size.height; ++y)
-            std::ranges::copy(std::span(alpha_).subspan(std::size_t{y} * part.size.width, part.size.width),
-                              surrounded_.begin() + static_cast<std::ptrdiff_t>(std::uint64_t{part.top + y} * whole.width + part.left));
-        std::swap(alpha_, surrounded_);
     }
 
     std::string folder_;

@@ -1,7 +1,7 @@
 #include "common/base/error.hpp"
-#include "consumer/processors/class_ids.hpp"
 #include "consumer/processors/palette_png.hpp"
 #include "consumer/processors/processor.hpp"
+#include "consumer/processors/sample_masks.hpp"
 #include "consumer/processors/segmentation_output.hpp"
 #include "consumer/sinks/atomic_file.hpp"
 #include "consumer/sinks/output_name.hpp"
@@ -14,7 +14,7 @@ namespace {
 class MaskPng final : public Processor {
   public:
     explicit MaskPng(const ProcessorOptions& options)
-        : folder_(options.output_for("mask-png")), durability_(options.durability()), png_(options.png_level()), ids_(options.foreground_scale()) {}
+        : folder_(options.output_for("mask-png")), durability_(options.durability()), png_(options.png_level()), masks_(options, "mask-png") {}
 
     void process(const SlabContents& slab, const Progress& progress,
                  const StillCurrent& still_current) override {
@@ -22,10 +22,12 @@ class MaskPng final : public Processor {
         for (const SampleView& sample : slab.samples) {
             if (sample.hole) continue;
             for (const SegmentationOutput& output : outputs) {
-                const auto ids = ids_.of(output, sample, progress);
-                const auto file = png_.encode(ids, output.width(), output.height(), progress);
+                const std::string path = sample_path(folder_, sample.key, output.suffix + ".png");
+                const SampleMasks::Mask mask = masks_.of(output, sample, progress);
+                masks_.require_another_file(path);
+                const auto file = png_.encode(mask.ids, mask.size.width, mask.size.height, progress);
                 if (!still_current()) return;
-                write_atomically(sample_path(folder_, sample.key, output.suffix + ".png"), file, durability_);
+                write_atomically(path, file, durability_);
             }
         }
     }
@@ -38,7 +40,7 @@ class MaskPng final : public Processor {
     std::string folder_;
     Durability durability_;
     PalettePng png_;
-    ClassIds ids_;
+    SampleMasks masks_;
 };
 
 }  // namespace

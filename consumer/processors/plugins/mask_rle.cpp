@@ -5,9 +5,9 @@
 #include <string_view>
 
 #include "common/base/error.hpp"
-#include "consumer/processors/class_ids.hpp"
 #include "consumer/processors/class_runs.hpp"
 #include "consumer/processors/processor.hpp"
+#include "consumer/processors/sample_masks.hpp"
 #include "consumer/processors/segmentation_output.hpp"
 #include "consumer/sinks/atomic_file.hpp"
 #include "consumer/sinks/segment_file.hpp"
@@ -29,7 +29,7 @@ void require_countable(const SegmentationOutput& output) {
 class MaskRle final : public Processor {
   public:
     explicit MaskRle(const ProcessorOptions& options)
-        : lines_(options.shared_output_for("mask-rle"), "mask-rle", options.durability()), ids_(options.foreground_scale()) {}
+        : lines_(options.shared_output_for("mask-rle"), "mask-rle", options.durability()), masks_(options, "mask-rle") {}
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         const auto outputs = segmentation_outputs(slab, "mask-rle");
@@ -38,8 +38,8 @@ class MaskRle final : public Processor {
         for (const SampleView& sample : slab.samples) {
             if (sample.hole) continue;
             for (const SegmentationOutput& output : outputs) {
-                const auto ids = ids_.of(output, sample, progress);
-                lines_.add_json(sample.item, members_of(sample, output, runs_.encode(ids, output.width(), output.height())));
+                const SampleMasks::Mask mask = masks_.of(output, sample, progress);
+                lines_.add_json(sample.item, members_of(sample, output, mask.size, runs_.encode(mask.ids, mask.size.width, mask.size.height)));
                 progress();
             }
         }
@@ -47,10 +47,10 @@ class MaskRle final : public Processor {
     }
 
   private:
-    static std::string members_of(const SampleView& sample, const SegmentationOutput& output, std::span<const ClassMask> masks) {
+    static std::string members_of(const SampleView& sample, const SegmentationOutput& output, ImageSize mask_size, std::span<const ClassMask> masks) {
         nlohmann::ordered_json line{{"key", sample.key}};
         if (!output.suffix.empty()) line["output"] = output.tensor->spec.name;
-        const nlohmann::ordered_json size{output.height(), output.width()};
+        const nlohmann::ordered_json size{mask_size.height, mask_size.width};
         line["size"] = size;
         line["annotations"] = nlohmann::ordered_json::array();
         for (const ClassMask& mask : masks) {
@@ -65,7 +65,7 @@ class MaskRle final : public Processor {
     }
 
     SegmentFile lines_;
-    ClassIds ids_;
+    SampleMasks masks_;
     ClassRuns runs_;
 };
 

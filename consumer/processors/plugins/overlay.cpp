@@ -1,11 +1,9 @@
-#include <turbojpeg.h>
-
 #include <algorithm>
-#include <memory>
+#include <span>
 #include <vector>
 
-#include "common/base/error.hpp"
 #include "consumer/processors/class_ids.hpp"
+#include "consumer/processors/jpeg_encoder.hpp"
 #include "consumer/processors/original_images.hpp"
 #include "consumer/processors/palette_png.hpp"
 #include "consumer/processors/processor.hpp"
@@ -19,13 +17,6 @@ namespace {
 constexpr int kJpegQuality = 88;
 constexpr std::uint32_t kLongestSide = 65'500;   // of a JPEG
 
-struct CloseEncoder {
-    void operator()(void* handle) const noexcept { tjDestroy(handle); }
-};
-struct FreeJpeg {
-    void operator()(unsigned char* bytes) const noexcept { tjFree(bytes); }
-};
-
 // Colours every original image with the classes that were found, for looking at: OUTPUT/KEY.jpg in the original's size, or
 // OUTPUT/KEY.NAME.jpg when several outputs fit. Of an original with a side that no JPEG can have every second pixel is taken, or fewer. Class 0 is left as it is, and so is
 // where the model did not look (--resize-size); other classes are half covered by their VOC colour.
@@ -36,9 +27,7 @@ class Overlay final : public Processor {
           durability_(options.durability()),
           originals_(*options.config, "overlay"),
           ids_(options.foreground_scale()),
-          encoder_(tjInitCompress()) {
-        if (!encoder_) throw Error(ExitCode::System, std::string("starting the JPEG encoder: ") + tjGetErrorStr2(nullptr));
-    }
+          jpeg_(kJpegQuality) {}
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         const auto outputs = segmentation_outputs(slab, "overlay");
@@ -49,9 +38,10 @@ class Overlay final : public Processor {
                 const OriginalImages::Image original = originals_.of(sample.key);
                 originals_.require_another_file(path);
                 progress();
-                colour(original, output, ids_.of(output, sample, progress));
+                colour(original, ids_.of(output, sample, original.seen.size, progress));
                 progress();
-                const auto file = encoded(thinned_out(original.size));
+                const ImageSize size = thinned_out(original.size);
+                const auto file = jpeg_.encode(std::span(rgb_).first(size.rgb_bytes()), size);
                 progress();
                 if (!still_current()) return;
                 write_atomically(path, file, durability_);
@@ -64,15 +54,14 @@ class Overlay final : public Processor {
     }
 
   private:
-    // The class of an original's pixel is that of the output's pixel which its middle lies in.
-    void colour(const OriginalImages::Image& original, const SegmentationOutput& output, std::span<const std::uint8_t> ids) {
+    // `ids`: of the pixels that the model saw.
+    void colour(const OriginalImages::Image& original, std::span<const std::uint8_t> ids) {
         const auto [width, height] = original.seen.size;
         rgb_ = *original.rgb;
         for (std::uint32_t y = 0; y < height; ++y) {
             std::size_t at = (std::uint64_t{original.seen.top + y} * original.size.width + original.seen.left) * 3;
-            const std::size_t line = (std::uint64_t{2} * y + 1) * output.height() / (std::uint64_t{2} * height) * output.width();
             for (std::uint32_t x = 0; x < width; ++x, at += 3) {
-                const std::uint8_t id = ids[line + (std::uint64_t{2} * x + 1) * output.width() / (std::uint64_t{2} * width)];
+                const std::uint8_t id = ids[std::size_t{y} * width + x];
                 if (id == 0) continue;
                 for (std::size_t channel = 0; channel < 3; ++channel) {
                     const unsigned pixel = rgb_[at + channel];
@@ -93,27 +82,12 @@ class Overlay final : public Processor {
         return {(size.width + step - 1) / step, (size.height + step - 1) / step};
     }
 
-    std::span<const std::byte> encoded(ImageSize size) {
-        jpeg_.reset();
-        unsigned char* bytes = nullptr;
-        unsigned long bytes_count = 0;
-        const int result =
-            tjCompress2(encoder_.get(), rgb_.data(), static_cast<int>(size.width), 0, static_cast<int>(size.height), TJPF_RGB, &bytes,
-                        &bytes_count, TJSAMP_420, kJpegQuality, 0);
-        jpeg_.reset(bytes);
-        if (result != 0)
-            throw Error(ExitCode::BadInput, "cannot make a JPEG file of " + std::to_string(size.width) + " x " +
-                                                std::to_string(size.height) + " pixels: " + tjGetErrorStr2(encoder_.get()));
-        return std::as_bytes(std::span(bytes, bytes_count));
-    }
-
     std::string folder_;
     Durability durability_;
     OriginalImages originals_;
     PngPalette palette_ = voc_palette();
     ClassIds ids_;
-    std::unique_ptr<void, CloseEncoder> encoder_;
-    std::unique_ptr<unsigned char, FreeJpeg> jpeg_;
+    JpegEncoder jpeg_;
     std::vector<std::uint8_t> rgb_;
 };
 

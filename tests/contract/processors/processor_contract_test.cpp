@@ -22,9 +22,9 @@ class ProcessorContract : public ::testing::TestWithParam<std::string> {
 
     bool leaves_files() const { return GetParam() != "none"; }
     bool posts() const { return GetParam() == "http"; }
-    bool needs_originals() const { return GetParam() == "cut-out" || GetParam() == "overlay"; }
+    bool needs_originals() const { return GetParam() == "cut-out" || GetParam() == "overlay" || GetParam() == "mask-png"; }
     bool names_files_by_key() const {
-        return GetParam() == "write" || GetParam() == "mask-png" || GetParam() == "npy" || GetParam() == "safetensors" || needs_originals();
+        return GetParam() == "write" || GetParam() == "image" || GetParam() == "npy" || GetParam() == "safetensors" || needs_originals();
     }
 
     std::vector<MemorySlab> grouped(const std::vector<std::uint64_t>& sizes) const {

@@ -246,6 +246,8 @@ RunConfig config_for(const std::string& processor, const std::string& folder) {
         config.http_url = url_of(folder);
     }
     config.input = originals();
+    if (processor == "image") config.image_range = "0:255";        // of the scores
+    if (processor == "mask-rle") config.mask_size = "model";       // its samples' keys may be any
     config.processor = processor;
     config.output = folder;
     config.write_path = folder;

@@ -172,7 +172,9 @@ TEST(ModelNotes, FillWhatTheFlagsDidNotSay) {
     EXPECT_EQ(filled.image_size, 0U) << "the notes' own";
     EXPECT_EQ(filled.memory_format, "channels-last");
     EXPECT_EQ(filled.precision, "bf16");
-    EXPECT_EQ(filled.processor, "mask-png");
+    EXPECT_EQ(filled.processor, "auto") << "what it gives shows when it has been loaded";
+    EXPECT_EQ(filled.scores, "probability");
+    EXPECT_EQ(resolve_defaults(config, {}, parse_model_notes("scores = \"logit\"", "n")).scores, "logit");
     config.batch = 2;
     config.image_size = 96;
     config.memory_format = "contiguous";

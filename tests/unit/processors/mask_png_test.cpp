@@ -1,10 +1,12 @@
 #include <gmock/gmock.h>
 
 #include <cstring>
+#include <fstream>
 #include <span>
 
 #include "common/base/error.hpp"
 #include "tests/contract/processors/processor_world.hpp"
+#include "tests/unit/images/picture_files.hpp"
 #include "tests/unit/processors/decoded_png.hpp"
 #include "tests/unit/processors/hand_made.hpp"
 
@@ -18,7 +20,8 @@ using test::spec_of;
 
 test::Tree masks_of(const SlabContents& contents) {
     const ScratchFolder folder;
-    const RunConfig config = test::config_for("mask-png", folder.path());
+    RunConfig config = test::config_for("mask-png", folder.path());
+    config.mask_size = "model";
     make_processor("mask-png", {&config})->process(contents, test::kNoProgress, test::kCurrent);
     return test::read_tree(folder.path());
 }
@@ -110,6 +113,67 @@ std::string error_for(const SlabContents& contents) {
         return error.what();
     }
     return "no error";
+}
+
+// The mask of one sample over a picture of this size.
+test::DecodedPng mask_over(ImageSize size, const SlabContents& contents, std::uint32_t image_size = 0, std::uint32_t resize_size = 0) {
+    const ScratchFolder input, output;
+    std::ofstream(input.path() + "/sample.png", std::ios::binary) << encode_png(size, gradient(size));
+    RunConfig config = test::config_for("mask-png", output.path());
+    config.input = input.path();
+    config.image_size = image_size;
+    config.resize_size = resize_size;
+    make_processor("mask-png", {&config})->process(contents, test::kNoProgress, test::kCurrent);
+    const std::string file = test::read_tree(output.path()).at("sample.png");
+    return test::decode_png(std::as_bytes(std::span(file)));
+}
+
+TEST(MaskPng, LiesOnItsPictureByScoresThatAreBroughtToItsSize) {
+    HandMade made = one_sample();
+    made.add(spec_of("logits", kFloat32, {1, 2, 1, 2}));
+    // Of eight columns class 0 has 4, 4, 3.25, 1.75, 0.25, -1.25, -2, -2 and class 1 nothing.
+    const float planes[] = {4, -2, /**/ 0, 0};
+    std::memcpy(made.storage[0].data(), planes, sizeof planes);
+    const auto mask = mask_over({8, 2}, made.contents);
+    EXPECT_EQ((ImageSize{mask.width, mask.height}), (ImageSize{8, 2}));
+    EXPECT_THAT(mask.ids, ::testing::ElementsAre(0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 1, 1, 1));
+    EXPECT_THAT(mask_over({1, 1}, made.contents).ids, ::testing::ElementsAre(0)) << "a smaller picture";
+    // Left out of the model, its last enlargement comes first.
+    made.contents.transform = OutputTransform::LowRes;
+    made.contents.expansion = 2;
+    EXPECT_THAT(mask_over({8, 1}, made.contents).ids, ::testing::ElementsAre(0, 0, 0, 0, 0, 1, 1, 1));
+}
+
+// Wider than what is brought to its size at once.
+TEST(MaskPng, WidePicturesHaveNoSeams) {
+    HandMade made = one_sample();
+    made.add(spec_of("logits", kFloat32, {1, 2, 1, 3}));
+    const float planes[] = {1, -1, 1, /**/ 0, 0, 0};
+    std::memcpy(made.storage[0].data(), planes, sizeof planes);
+    const auto mask = mask_over({6000, 1}, made.contents);
+    // The score falls from 1 to -1 between the middles of two columns, 1000 and 3000, and rises again to 5000.
+    for (std::size_t x = 0; x < 6000; ++x) ASSERT_EQ(mask.ids[x], x >= 2000 && x < 4000 ? 1 : 0) << x;
+}
+
+TEST(MaskPng, ClassesOfTheDeviceGoToTheNearestPixels) {
+    HandMade made = one_sample();
+    made.add(spec_of("classes", kUInt8, {1, 1, 2}));
+    made.contents.transform = OutputTransform::ClassMap;
+    const std::uint8_t ids[] = {7, 9};
+    std::memcpy(made.storage[0].data(), ids, sizeof ids);
+    EXPECT_THAT(mask_over({6, 1}, made.contents).ids, ::testing::ElementsAre(7, 7, 7, 9, 9, 9));
+}
+
+// As of a cut-out: of 128 x 64 pixels the model saw the middle 32 x 32.
+TEST(MaskPng, AroundTheMiddleThatTheModelSawAllIsBackground) {
+    HandMade made = one_sample();
+    made.add(spec_of("classes", kUInt8, {1, 1, 1}));
+    made.contents.transform = OutputTransform::ClassMap;
+    const std::uint8_t id = 5;
+    std::memcpy(made.storage[0].data(), &id, 1);
+    const auto mask = mask_over({128, 64}, made.contents, 32, 64);
+    for (std::size_t y = 0; y < 64; ++y)
+        for (std::size_t x = 0; x < 128; ++x) ASSERT_EQ(mask.ids[y * 128 + x], x >= 48 && x < 80 && y >= 16 && y < 48 ? 5 : 0) << x << " " << y;
 }
 
 TEST(MaskPng, AnOutputThatDoesNotFitIsNamedWithShapeAndNeed) {

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "common/images/image_size.hpp"
+
+namespace offramp {
+
+// Encodes images as JPEG files. The bytes depend on pixels, size and quality alone (and on libjpeg-turbo's version). Owns the encoder and the
+// buffer it encodes into. Thread: one. Errors: Error when libjpeg-turbo refuses the image.
+class JpegEncoder {
+  public:
+    // `quality`: 1 to 100.
+    explicit JpegEncoder(int quality);
+
+    // One image, row by row, of three channels (red, green, blue) or one (gray). The result is valid until the next call.
+    std::span<const std::byte> encode(std::span<const std::uint8_t> pixels, ImageSize size);
+
+  private:
+    struct CloseEncoder {
+        void operator()(void* handle) const noexcept;
+    };
+    struct FreeJpeg {
+        void operator()(unsigned char* bytes) const noexcept;
+    };
+
+    int quality_;
+    std::unique_ptr<void, CloseEncoder> encoder_;
+    std::unique_ptr<unsigned char, FreeJpeg> jpeg_;
+};
+
+}  // namespace offramp

@@ -1,0 +1,128 @@
+"""Models whose outputs are pictures, and those whose outputs nobody foresaw: files of pictures, or arrays, never an error at the first slab."""
+
+import importlib.util
+import io
+import pathlib
+import tempfile
+import unittest
+
+import numpy
+from PIL import Image
+
+from tests.support.device import DEVICE, setUpModule  # noqa: F401
+from tests.support.exported_model import networks_in
+from tests.support.launched_run import LaunchedRun
+from tests.support.real_run import shared_memory
+
+SIDE = 48
+
+NETWORKS = """
+import torch
+
+
+class Negative(torch.nn.Module):
+    '''A picture twice as large, its colours turned round.'''
+
+    def forward(self, x):
+        return 1 - torch.nn.functional.interpolate(x, scale_factor=2.0, mode="nearest")
+
+
+class Tanh(torch.nn.Module):
+    '''The picture itself, black at -1.'''
+
+    def forward(self, x):
+        return x * 2 - 1
+
+
+class WithAlpha(torch.nn.Module):
+    '''Bytes, the last of which are alpha.'''
+
+    def forward(self, x):
+        return (torch.cat((x, x[:, :1]), 1) * 255).round().to(torch.uint8)
+
+
+class Classifier(torch.nn.Module):
+    def forward(self, x):
+        return x.mean((2, 3))
+"""
+NOTES = 'mean = "0, 0, 0"\nstd = "1, 1, 1"\n'
+
+
+@unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch in this Python")
+class PicturesOut(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        import torch
+        cls.before = shared_memory()
+        kept = tempfile.TemporaryDirectory(prefix="offramp-pictures-out-")
+        cls.addClassCleanup(kept.cleanup)
+        cls.folder = pathlib.Path(kept.name)
+        networks = networks_in(cls.folder, NETWORKS)
+        for name in ("Negative", "Tanh", "WithAlpha", "Classifier"):
+            torch.jit.script(getattr(networks, name)().eval()).save(str(cls.folder / f"{name}.pt"))
+            (cls.folder / f"{name}.toml").write_text(NOTES)
+        cls.images = cls.folder / "images"
+        cls.images.mkdir()
+        random = numpy.random.default_rng(2)
+        cls.pictures = {}
+        for index in range(5):
+            coarse = Image.fromarray(random.integers(0, 256, (6, 6, 3), dtype=numpy.uint8)).resize((SIDE, SIDE), Image.BICUBIC)
+            coarse.save(cls.images / f"{index}.png")
+            cls.pictures[str(index)] = numpy.asarray(coarse)
+
+    def tearDown(self):
+        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+
+    def run_of(self, model, *flags):
+        """(exit code, everything said, {file: bytes}) of a run over the images."""
+        with LaunchedRun("--model", str(self.folder / model), "--input", str(self.images), "--device", DEVICE, "--consumers", "2", "--batch", "2",
+                         "--image-size", str(SIDE), *flags) as run:
+            return run.start().wait(), run.said(), run.files()
+
+    def pictures_of(self, model, *flags, extension=".png"):
+        code, said, files = self.run_of(model, "--processor", "image", *flags)
+        self.assertEqual(code, 0, said)
+        self.assertEqual(set(files), {key + extension for key in self.pictures})
+        return {name.removesuffix(extension): numpy.asarray(Image.open(io.BytesIO(content))).astype(int) for name, content in files.items()}
+
+    def test_png_files_hold_what_the_network_gave(self):
+        for key, found in self.pictures_of("Negative.pt").items():
+            wanted = 255 - self.pictures[key].repeat(2, 0).repeat(2, 1).astype(int)
+            self.assertEqual(found.shape, (2 * SIDE, 2 * SIDE, 3))
+            self.assertLessEqual(numpy.abs(found - wanted).max(), 1, key)
+
+    def test_jpeg_and_webp(self):
+        for form, extension in (("jpeg", ".jpg"), ("webp", ".webp")):
+            for key, found in self.pictures_of("Negative.pt", "--image-format", form, "--image-quality", "95", extension=extension).items():
+                wanted = 255 - self.pictures[key].repeat(2, 0).repeat(2, 1).astype(int)
+                self.assertLess(numpy.abs(found - wanted).mean(), 6, f"{key}.{form}")
+
+    def test_other_ranges_and_alpha(self):
+        for key, found in self.pictures_of("Tanh.pt", "--image-range=-1:1").items():
+            self.assertLessEqual(numpy.abs(found - self.pictures[key]).max(), 1, key)
+        for key, found in self.pictures_of("WithAlpha.pt").items():
+            self.assertEqual(found.shape, (SIDE, SIDE, 4))
+            numpy.testing.assert_array_equal(found[..., :3], self.pictures[key], key)
+            numpy.testing.assert_array_equal(found[..., 3], self.pictures[key][..., 0], key)
+
+    def test_another_range_than_was_said_ends_the_run(self):
+        code, said, files = self.run_of("Tanh.pt", "--processor", "image")
+        self.assertEqual((code, files), (64, {}), said)
+        self.assertIn("--image-range", said)
+
+    def test_a_model_without_masks_gives_arrays_by_default_and_says_so(self):
+        code, said, files = self.run_of("Classifier.pt")
+        self.assertEqual(code, 0, said)
+        self.assertEqual(set(files), {f"{key}.output.npy" for key in self.pictures})
+        for key, picture in self.pictures.items():
+            numpy.testing.assert_allclose(numpy.load(io.BytesIO(files[f"{key}.output.npy"])), picture.mean((0, 1)) / 255, rtol=1e-4)
+        self.assertEqual(said.count("each is written as an array, as by --processor npy"), said.count("producer.log") + 1, said)
+
+    def test_a_processor_that_was_chosen_still_refuses(self):
+        code, said, files = self.run_of("Classifier.pt", "--processor", "mask-png")
+        self.assertEqual((code, files), (64, {}), said)
+        self.assertIn("needed are class ids", said)
+
+
+if __name__ == "__main__":
+    unittest.main()

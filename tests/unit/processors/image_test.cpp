@@ -1,0 +1,159 @@
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+
+#include "common/base/error.hpp"
+#include "common/images/image_decode.hpp"
+#include "consumer/processors/processor.hpp"
+#include "tests/contract/processors/processor_world.hpp"
+#include "tests/unit/processors/decoded_png.hpp"
+#include "tests/unit/processors/hand_made.hpp"
+
+namespace offramp {
+namespace {
+
+using test::HandMade;
+using test::one_sample;
+using test::ScratchFolder;
+using test::spec_of;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class ImageProcessor : public testing::Test {
+  protected:
+    // The files' names.
+    std::vector<std::string> run_over(const SlabContents& contents) {
+        config_.output = output_.path();
+        make_processor("image", {&config_})->process(contents, test::kNoProgress, test::kCurrent);
+        std::vector<std::string> names;
+        for (const auto& [name, text] : test::read_tree(output_.path())) names.push_back(name);
+        return names;
+    }
+    std::vector<int> rgb_of(const std::string& name) {
+        std::vector<std::uint8_t> rgb;
+        ImageDecoder().decode_file_in_full(output_.path() + "/" + name, rgb);
+        return {rgb.begin(), rgb.end()};
+    }
+    std::string refusal(const SlabContents& contents) {
+        try {
+            run_over(contents);
+        } catch (const ConfigError& error) {
+            EXPECT_EQ(error.exit_code(), ExitCode::Usage);
+            EXPECT_TRUE(test::read_tree(output_.path()).empty());
+            return error.what();
+        }
+        return "no error";
+    }
+    // Two pixels of red, green and blue.
+    static HandMade picture(std::initializer_list<float> planes) {
+        HandMade made = one_sample();
+        made.add(spec_of("picture", kFloat32, {1, static_cast<std::int64_t>(planes.size()) / 2, 1, 2}));
+        std::ranges::copy(planes, made.storage[0].begin());
+        return made;
+    }
+
+    ScratchFolder output_;
+    RunConfig config_;
+};
+
+TEST_F(ImageProcessor, NumbersBecomePixelsByTheirRange) {
+    EXPECT_THAT(run_over(picture({0, 1, /**/ 0.5F, 0.25F, /**/ -0.1F, 1.2F}).contents), ElementsAre("sample.png"));
+    EXPECT_THAT(rgb_of("sample.png"), ElementsAre(0, 128, 0, 255, 64, 255));
+    config_.image_range = "-1:1";
+    run_over(picture({-1, 1, /**/ 0, -0.5F, /**/ 0.5F, 1.2F}).contents);
+    EXPECT_THAT(rgb_of("sample.png"), ElementsAre(0, 128, 191, 255, 64, 255));
+    config_.image_range = "0:255";
+    run_over(picture({0, 255, /**/ 127.4F, 127.6F, /**/ -3, 260}).contents);
+    EXPECT_THAT(rgb_of("sample.png"), ElementsAre(0, 127, 0, 255, 128, 255));
+}
+
+TEST_F(ImageProcessor, BytesAreTakenAsTheyAreInAnyOrder) {
+    HandMade made = one_sample();
+    made.add(spec_of("picture", kUInt8, {1, 3, 1, 2}));
+    made.contents.tensors[0].spec.strides = {6, 1, 6, 3};
+    const std::uint8_t pixels[] = {1, 2, 3, 253, 254, 255};
+    std::memcpy(made.storage[0].data(), pixels, sizeof pixels);
+    run_over(made.contents);
+    EXPECT_THAT(rgb_of("sample.png"), testing::ElementsAreArray(pixels));
+}
+
+TEST_F(ImageProcessor, GrayAndAlphaHaveTheirForms) {
+    run_over(picture({0, 1}).contents);
+    EXPECT_THAT(rgb_of("sample.png"), ElementsAre(0, 0, 0, 255, 255, 255));
+    run_over(picture({1, 0, /**/ 0, 1, /**/ 0, 0, /**/ 0.2F, 1}).contents);
+    const std::string file = test::read_tree(output_.path()).at("sample.png");
+    using Pixel = std::array<std::uint8_t, 4>;
+    EXPECT_THAT(test::decode_rgba_png(std::as_bytes(std::span(file))).pixels, ElementsAre(Pixel{255, 0, 0, 51}, Pixel{0, 255, 0, 255}));
+}
+
+TEST_F(ImageProcessor, JpegAndWebpHoldTheSameByTheirQuality) {
+    HandMade made = one_sample();
+    made.add(spec_of("picture", kFloat32, {1, 3, 32, 32}));
+    for (std::size_t i = 0; i < 3 * 32 * 32; ++i) made.storage[0][i] = static_cast<float>(i % 32) / 31;
+    std::map<std::string, std::size_t> bytes;
+    for (const char* format : {"jpeg", "webp"})
+        for (const std::uint32_t quality : {10U, 95U}) {
+            config_.image_format = format;
+            config_.image_quality = quality;
+            run_over(made.contents);
+            const std::string name = std::string("sample.") + (config_.image_format == "jpeg" ? "jpg" : "webp");
+            bytes[format + std::to_string(quality)] = test::read_tree(output_.path()).at(name).size();
+            if (quality < 90) continue;
+            const auto found = rgb_of(name);
+            ASSERT_EQ(found.size(), 3U * 32 * 32);
+            for (std::size_t i = 0; i < found.size(); ++i) ASSERT_LE(std::abs(found[i] - static_cast<int>(i / 3 % 32) * 255 / 31), 12) << format << i;
+        }
+    EXPECT_LT(bytes["jpeg10"], bytes["jpeg95"]);
+    EXPECT_LT(bytes["webp10"], bytes["webp95"]);
+    // Gray, which WebP does not know.
+    made.contents.tensors[0].spec.shape[1] = 1;
+    for (const char* format : {"jpeg", "webp"}) {
+        config_.image_format = format;
+        run_over(made.contents);
+    }
+    const auto gray = rgb_of("sample.webp");
+    for (std::size_t i = 0; i < gray.size(); ++i) ASSERT_LE(std::abs(gray[i] - static_cast<int>(i / 3 % 32) * 255 / 31), 12) << i;
+}
+
+TEST_F(ImageProcessor, OfSeveralFittingOutputsEachHasItsFile) {
+    HandMade made = picture({0, 1, 0, 1, 0, 1});
+    made.add(spec_of("other", kUInt8, {1, 3, 1, 2}));
+    made.add(spec_of("vector", kFloat32, {1, 8}));
+    EXPECT_THAT(run_over(made.contents), ElementsAre("sample.other.png", "sample.picture.png"));
+}
+
+TEST_F(ImageProcessor, WhatIsNotAPictureIsRefusedWithItsNumber) {
+    EXPECT_THAT(refusal(picture({0, 200, 0, 0, 0, 0}).contents),
+                AllOf(HasSubstr("picture float32 [1, 3, 1, 2]"), HasSubstr("'sample'"), HasSubstr("200"), HasSubstr("--image-range")));
+    EXPECT_THAT(refusal(picture({0, -0.9F, 0, 0, 0, 0}).contents), HasSubstr("-0.9")) << "as of a network that gives -1 to 1";
+    EXPECT_THAT(refusal(picture({0, NAN, 0, 0, 0, 0}).contents), HasSubstr("NaN"));
+    EXPECT_THAT(refusal(picture({0, 0, 0, 0}).contents), AllOf(HasSubstr("picture float32 [1, 2, 1, 2]"), HasSubstr("[N, 3, H, W]")));
+    config_.image_format = "jpeg";
+    EXPECT_THAT(refusal(picture({0, 0, 0, 0, 0, 0, 0, 0}).contents), AllOf(HasSubstr("alpha"), HasSubstr("png or webp")));
+}
+
+// The default of a model from a file.
+TEST(ChosenByTheOutputs, AreMasksWhereTheyCanBeElseArrays) {
+    const auto names_of = [](const SlabContents& contents) {
+        const ScratchFolder folder;
+        RunConfig config;
+        config.output = folder.path();
+        make_processor("auto", {&config})->process(contents, test::kNoProgress, test::kCurrent);
+        std::vector<std::string> names;
+        for (const auto& [name, text] : test::read_tree(folder.path())) names.push_back(name);
+        return names;
+    };
+    HandMade scores = one_sample();
+    scores.add(spec_of("logits", kFloat32, {1, 2, 2, 2}));
+    EXPECT_THAT(names_of(scores.contents), ElementsAre("sample.png"));
+    HandMade vector = one_sample();
+    vector.add(spec_of("classes", kFloat32, {1, 10}));
+    EXPECT_THAT(names_of(vector.contents), ElementsAre("sample.classes.npy"));
+}
+
+}  // namespace
+}  // namespace offramp
