@@ -81,6 +81,8 @@ SlabWork SlabWork::of_settings(const std::string& toml, const std::string& name)
     for (const Needs& needs : kNeeds)
         if (has_processor(settings["processor"], needs.processor))
             for (const std::string_view flag : needs.flags) note(flag);
+    // Masks of the pictures' size are made with the pictures at hand.
+    if (work.facts.contains("mask-size") && work.facts["mask-size"] == "image") note("input");
     return work;
 }
 

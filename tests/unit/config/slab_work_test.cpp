@@ -46,6 +46,18 @@ TEST(SlabWork, WhatChangesResultsOrTheirPlaceIsNamedWithBothValues) {
     EXPECT_NE(difference(config).find("--sink is 'postgres://host/vectors' and was to be nothing"), std::string::npos);
 }
 
+TEST(SlabWork, TheInputCountsWhereResultsAreMadeWithItsPictures) {
+    for (const char* processor : {"auto", "mask-png", "mask-rle", "cut-out"}) {
+        RunConfig config = masks(), other = masks();
+        config.processor = other.processor = processor;
+        config.input = "/tmp/pictures";
+        other.input = "/tmp/others";
+        EXPECT_EQ(SlabWork::of(other).difference_from(SlabWork::of(config)), "--input is '/tmp/others' and was to be '/tmp/pictures'") << processor;
+        config.mask_size = other.mask_size = "model";
+        EXPECT_EQ(SlabWork::of(other) == SlabWork::of(config), config.processor != "cut-out") << processor;
+    }
+}
+
 TEST(SlabWork, AFolderIsTheSameByEachOfItsNames) {
     RunConfig config = masks();
     for (const std::string name : {"/tmp/masks/", "/tmp/./masks", "/tmp/other/../masks", "//tmp//masks"}) {
