@@ -36,9 +36,13 @@ DType type_after(OutputTransform transform, const std::string& name) {
                       casts ? "Accepted: auto, fp16, bf16" : "Accepted: auto, fp32, fp16, bf16");
 }
 
+// Row-major. A dimension of one element has no say: the stride of a single channel is any, as that of a network compiled for channels-last.
 bool is_scores(const TensorSpec& output) {
-    return output.dims == 4 && output.dtype == kFloat32 &&
-           output == TensorSpec::contiguous(output.name, kFloat32, std::span(output.shape).first(output.dims));
+    if (output.dims != 4 || output.dtype != kFloat32) return false;
+    const TensorSpec plain = TensorSpec::contiguous(output.name, kFloat32, std::span(output.shape).first(output.dims));
+    for (std::size_t dim = 0; dim < output.dims; ++dim)
+        if (output.shape[dim] > 1 && output.strides[dim] != plain.strides[dim]) return false;
+    return true;
 }
 
 }  // namespace

@@ -192,7 +192,7 @@ class ModelFiles(unittest.TestCase):
             (self.folder / "random.toml").write_text(text)
             code, said, _ = self.run_of("random.pt2", "--processor", "none")
             self.assertEqual(code, 0, said)
-            self.assertEqual("the weights are random: outputs mean nothing. Export the model with --weights FILE" in said, told, said)
+            self.assertEqual("the weights are random: the outputs mean nothing. Export the model with --weights FILE" in said, told, said)
 
     def test_torchscript_says_once_that_it_is_deprecated(self):
         import torch

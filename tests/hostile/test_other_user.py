@@ -272,7 +272,7 @@ ls -a /tmp
     def test_links_and_pipes_in_the_output_folder_of_consumers(self):
         if not can_reach(BIN / "offramp-consumer", NOBODY):
             self.skipTest(f"user {NOBODY} may not enter {BIN}")
-        with LaunchedRun(*COPY, "--consumers", "1", "--consumer-user", "nobody") as run:
+        with LaunchedRun(*COPY, "--consumers", "1", "--consumer-user", "nobody", "--start-over") as run:
             run.folder.chmod(0o755)
             run.output.mkdir()
             run.output.chmod(0o777)

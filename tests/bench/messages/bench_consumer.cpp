@@ -114,11 +114,13 @@ ConsumerFigures BenchConsumer::finish() {
     return {.slabs = words[0], .cpu_ns = words[1], .latencies_ns = {words.begin() + 2, words.end()}};
 }
 
+RunConfig settings_of_bench_consumers() { return {}; }
+
 int serve_as_bench_consumer(const std::vector<std::string>& arguments) {
     return exit_code_of([&] {
         const EndSignals signals;
         start_logging("message-bench", "warning", LogFormat::Text, "");
-        RunConfig config;
+        RunConfig config = settings_of_bench_consumers();
         config.run_dir = arguments.at(0);
         config.credits = static_cast<std::uint32_t>(std::stoul(arguments.at(1)));
         Stamping processor(arguments.at(3) == "latency");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/unique_fd.hpp"
+#include "common/config/run_config.hpp"
 
 namespace offramp {
 
@@ -35,6 +36,8 @@ class BenchConsumer {
     UniqueFd figures_;
 };
 
+// What a consumer is told besides its run and its credits, and the producer expects it to do (SlabWork).
+RunConfig settings_of_bench_consumers();
 // The consumer's main: `arguments` are those that BenchConsumer gave. The exit code.
 int serve_as_bench_consumer(const std::vector<std::string>& arguments);
 inline constexpr const char* kAsConsumer = "--as-consumer";

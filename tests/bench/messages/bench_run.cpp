@@ -8,7 +8,9 @@
 #include <filesystem>
 
 #include "common/base/error.hpp"
+#include "common/config/slab_work.hpp"
 #include "common/slab/slab_view.hpp"
+#include "tests/bench/messages/bench_consumer.hpp"
 
 namespace offramp {
 namespace {
@@ -42,7 +44,9 @@ BenchRun::BenchRun(std::uint32_t slabs, std::size_t payload_bytes)
       ledger_(SlabLedger::format(memory_.ledger(), endpoint_.epoch)),
       pool_(endpoint_.names, plan_, {}, false, {[this] { exchange_->wake(); }, [](std::exception_ptr) {}}) {
     pool_.wait_until_all_usable();
-    const BrokerOptions options{.run_nonce = endpoint_.names.nonce, .allowed_uids = {::geteuid()}};
+    const BrokerOptions options{.run_nonce = endpoint_.names.nonce,
+                                .work = SlabWork::of(settings_of_bench_consumers()).hash(),
+                                .allowed_uids = {::geteuid()}};
     broker_ = std::make_unique<BrokerThread>(
         [this, options] {
             BrokerThread::Parts parts;

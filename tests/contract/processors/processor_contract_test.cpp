@@ -330,7 +330,7 @@ TEST(ProcessorTable, HasTheFilesOfThePluginsFolder) {
 
 TEST(ProcessorTable, UnknownNamesAreRefusedWithTheKnownOnes) {
     const RunConfig config;
-    for (const std::string name : {"auto", "", "mask_png"}) {
+    for (const std::string name : {"", "mask_png"}) {
         try {
             make_processor(name, {&config});
             FAIL() << name;

@@ -90,12 +90,12 @@ TEST_F(Writer, APayloadThatCannotBeWrittenIsToldAndTheStoryKept) {
     const auto outcomes = outcomes_of(writer, job());
     ASSERT_EQ(outcomes.size(), 1U);
     EXPECT_EQ(outcomes[0].payload, "");
-    EXPECT_THAT(outcomes[0].error, HasSubstr("Is a directory"));
+    EXPECT_THAT(outcomes[0].error, HasSubstr("File exists"));
     EXPECT_THAT(outcomes[0].error, HasSubstr("batch-7-row-2.safetensors"));
     EXPECT_FALSE(std::filesystem::exists(folder_ + "/batch-7-row-2.safetensors"));
     const json story = read(folder_ + "/batch-7-row-2.json");
     EXPECT_TRUE(story["payload"].is_null());
-    EXPECT_THAT(story["error"].get<std::string>(), HasSubstr("Is a directory"));
+    EXPECT_THAT(story["error"].get<std::string>(), HasSubstr("File exists"));
     EXPECT_EQ(story["samples"][0]["key"], "photos/cat") << "which samples are missing is known all the same";
 }
 

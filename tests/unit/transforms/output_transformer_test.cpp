@@ -124,6 +124,17 @@ TEST_F(OutputTransformerTest, OneChannelIsTheForegroundsAndItsScoresAreLookedAt)
     EXPECT_NO_THROW(again.look_at(1, "b"));
 }
 
+// As PyTorch compiles a network for channels-last: the stride of the only channel is 1, and the values lie as they always do.
+TEST_F(OutputTransformerTest, ADimensionOfOneElementMayHaveAnyStride) {
+    TensorSpec one_channel = spec_of("mask", kFloat32, {2, 1, 4, 3});
+    one_channel.strides[1] = 1;
+    const TransformSettings settings{.transform = "class-map", .foreground = ForegroundScale::of("probability", 0.5)};
+    EXPECT_NO_THROW(make({one_channel}, 1, settings));
+    TensorSpec two_channels = spec_of("scores", kFloat32, {2, 2, 4, 3});
+    two_channels.strides = {24, 1, 6, 2};
+    EXPECT_THROW(make({two_channels}, 1, settings), ConfigError);
+}
+
 TEST_F(OutputTransformerTest, ClassMapsHaveTheEnlargedSizeAndNothingLeftToEnlarge) {
     OutputTransformer map = make({kScores}, 8, {.transform = "class-map"});
     EXPECT_EQ(map.outputs().front().describe(), "classes uint8 [2, 8, 16]");
