@@ -78,6 +78,7 @@ SlabWork SlabWork::of_settings(const std::string& toml, const std::string& name)
     };
     note("processor");
     note("output");
+    note("durable");   // what is released counts as done
     for (const Needs& needs : kNeeds)
         if (has_processor(settings["processor"], needs.processor))
             for (const std::string_view flag : needs.flags) note(flag);

@@ -33,7 +33,7 @@ class Finishing:
         self._selector.close()
 
     def wait(self, program):
-        """Returns ENDED, or nothing where the program came to its end by itself; it is reaped."""
+        """Returns ENDED, or nothing where the program came to its end by itself, if only just; it is reaped."""
         self._program = program
         over = []
         self._selector.register(program.pidfd, selectors.EVENT_READ, lambda: over.append(True))
@@ -43,7 +43,7 @@ class Finishing:
         self._selector.unregister(program.pidfd)
         program.reap()
         self._program = None
-        return self.ENDED if self._ended else None
+        return self.ENDED if self._ended and program.status != 0 else None
 
     def _on_signal(self, number):
         if self._program is None:

@@ -38,6 +38,9 @@ TEST(SlabWork, WhatChangesResultsOrTheirPlaceIsNamedWithBothValues) {
     config.mask_size = "model";
     EXPECT_EQ(difference(config), "--mask-size is 'model' and was to be 'image'");
     config = masks();
+    config.durable = true;
+    EXPECT_EQ(difference(config), "--durable is 'true' and was to be 'false'");
+    config = masks();
     config.processor = "mask-png,npy";
     EXPECT_EQ(difference(config), "--processor is 'mask-png,npy' and was to be 'mask-png'");
     config = masks();
