@@ -83,25 +83,50 @@ void remove_unreachable(const RunConfig& config, const std::string& reachable) {
         }
 }
 
-[[noreturn]] void refuse(const std::string& what, const std::optional<FormerRun>& former, const RunConfig& config) {
+// `former`: the run that made them, if that is known.
+[[noreturn]] void refuse(const std::string& what, const FormerRun* former, const RunConfig& config) {
     const std::string whose = former && former->ended ? "run " + former->run_id + ", which came to its end" : "an earlier run, of which nothing says that it did not come to its end";
-    throw ConfigError(what + " holds the results of " + whose, std::string(config.resume ? kNothingToGoOn : kToGoOn) + kOtherwise);
+    throw ConfigError(what + " holds the results of " + whose, std::string(config.resume || former == nullptr ? kNothingToGoOn : kToGoOn) + kOtherwise);
+}
+
+bool makes_files_of_single_items(const std::string& processor) {
+    if (!has_results_here(processor)) return false;
+    for (const ProcessorEntry& entry : ProcessorEntry::all())
+        if (entry.name == processor) return entry.run_output() == nullptr;
+    return true;
+}
+
+// A folder has one manifest, the last run's. Another one's would take from results their only word that they are finished, and from an unfinished run
+// what it goes on by. What is appended to says by its own form whose it is. Errors: ConfigError.
+void require_no_other_work(const FormerRun& former, const RunConfig& config) {
+    const std::vector<std::string> own = config.processors();
+    if (std::ranges::is_permutation(former.processors, own)) return;
+    std::string names;
+    for (const std::string& name : former.processors) names += (names.empty() ? "" : ",") + name;
+    const char* const elsewhere = "give this run another --output, or --start-over to give them up";
+    if (!former.ended && std::ranges::any_of(former.processors, has_results_here))
+        throw ConfigError("--output " + config.output + " holds what run " + former.run_id + " of --processor " + names + " has not finished",
+                          std::string("Finish that with --resume and its own settings, ") + elsewhere);
+    if (former.ended && std::ranges::any_of(former.processors, makes_files_of_single_items))
+        throw ConfigError("--output " + config.output + " holds the results of run " + former.run_id + " of --processor " + names + ", which came to its end",
+                          std::string("Name all processors in one run, ") + elsewhere);
 }
 
 // Whether anything lies where this run's results go. Errors: ConfigError when it may not be replaced.
 bool look_at_former(const RunConfig& config, const std::optional<FormerRun>& former) {
     const auto made_by_former = [&](const std::string& processor) { return former && std::ranges::find(former->processors, processor) != former->processors.end(); };
+    if (former && !config.start_over) require_no_other_work(*former, config);
     bool anything = false;
     for_each_output(config, [&](const RunOutput& output, const RunConfig& own) {
         const FormerOutput found = output.look(own);
         anything = anything || found.state != FormerOutput::State::None;
         const bool unfinished = made_by_former(own.processor) && !former->ended && former->next_place.empty();
         if (config.start_over) return;
-        if (found.state == FormerOutput::State::Ended || (found.state == FormerOutput::State::Results && !unfinished)) refuse(found.what, former, config);
+        if (found.state == FormerOutput::State::Ended || (found.state == FormerOutput::State::Results && !unfinished)) refuse(found.what, made_by_former(own.processor) ? &*former : nullptr, config);
     });
     if (!config.start_over && former && former->ended)
         for (const std::string& processor : config.processors())
-            if (has_results_here(processor) && made_by_former(processor)) refuse("--output " + config.output, former, config);
+            if (has_results_here(processor) && made_by_former(processor)) refuse("--output " + config.output, &*former, config);
     return anything;
 }
 

@@ -161,6 +161,8 @@ class Replacing(InWorlds):
         self.assertEqual(world.results()["checksums.tsv"], before["checksums.tsv"])
         (world.output / "checksums.tsv").write_text("precious\n")
         world.flags = (*COPY, "--processor", "checksum", "--batches", "2")
+        self.refused(world.start(), 64, "of --processor npy, which came to its end")
+        (world.output / ".offramp-manifest").unlink()
         for more in ((), ("--start-over",)):
             self.refused(world.start(*more), 64, "checksums.tsv is where this run's results go, and was made by another program")
         self.assertEqual((world.output / "checksums.tsv").read_text(), "precious\n")

@@ -368,6 +368,7 @@ TEST(SeveralProcessors, ResultsOfOtherProcessorsAndFilesOfTheUsersStay) {
     note_run(config_for("mask-rle", folder.path()), Came::ToItsEnd);
     const Tree before = read_tree(folder.path());
     for (const std::string names : {"npy", "records", "mask-png,overlay"}) {
+        note_run(config_for("mask-rle", folder.path()), Came::ToItsEnd);
         const RunConfig next = config_for(names, folder.path());
         prepare_run(next);
         process_all(next, slabs);
@@ -376,6 +377,28 @@ TEST(SeveralProcessors, ResultsOfOtherProcessorsAndFilesOfTheUsersStay) {
         Tree after = read_tree(folder.path());
         for (const auto& [name, text] : before)
             EXPECT_TRUE(name == ".offramp-manifest" || after[name] == text) << name << " after " << names;
+    }
+}
+
+// A folder's one manifest is the only word that files of single items are finished, and what an unfinished run goes on by.
+TEST(SeveralProcessors, AnotherRunDoesNotTakeTheManifestOfResultsThatNeedIt) {
+    const std::pair<const char*, Came> former[] = {{"cut-out", Came::ToItsEnd}, {"mask-png,records", Came::ToItsEnd}, {"mask-rle", Came::ToAResult}};
+    for (const auto& [names, came] : former) {
+        const ScratchFolder folder;
+        note_run(config_for(names, folder.path()), came);
+        const Tree before = read_tree(folder.path());
+        RunConfig next = config_for("mask-png", folder.path());
+        try {
+            prepare_run(next);
+            ADD_FAILURE() << names;
+        } catch (const ConfigError& error) {
+            EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr(std::string("of --processor ") + names),
+                                                       ::testing::HasSubstr(came == Came::ToItsEnd ? "which came to its end" : "has not finished"),
+                                                       ::testing::HasSubstr("another --output"), ::testing::HasSubstr("--start-over")));
+        }
+        EXPECT_EQ(read_tree(folder.path()), before) << names;
+        next.start_over = true;
+        EXPECT_NO_THROW(prepare_run(next)) << names;
     }
 }
 
