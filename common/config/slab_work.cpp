@@ -82,6 +82,8 @@ SlabWork SlabWork::of_settings(const std::string& toml, const std::string& name)
     for (const Needs& needs : kNeeds)
         if (has_processor(settings["processor"], needs.processor))
             for (const std::string_view flag : needs.flags) note(flag);
+    // What the producer settles from a model's notes; where those say nothing, and for a consumer that was not told, it is this.
+    if (work.facts.contains("scores") && work.facts["scores"] == "auto") work.facts["scores"] = "probability";
     // Masks of the pictures' size are made with the pictures at hand.
     if (work.facts.contains("mask-size") && work.facts["mask-size"] == "image") note("input");
     return work;

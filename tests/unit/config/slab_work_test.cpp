@@ -38,6 +38,11 @@ TEST(SlabWork, WhatChangesResultsOrTheirPlaceIsNamedWithBothValues) {
     config.mask_size = "model";
     EXPECT_EQ(difference(config), "--mask-size is 'model' and was to be 'image'");
     config = masks();
+    config.scores = "probability";
+    EXPECT_EQ(SlabWork::of(config), wanted) << "as it is settled where a model's notes say nothing";
+    config.scores = "logit";
+    EXPECT_EQ(difference(config), "--scores is 'logit' and was to be 'probability'");
+    config = masks();
     config.durable = true;
     EXPECT_EQ(difference(config), "--durable is 'true' and was to be 'false'");
     config = masks();
