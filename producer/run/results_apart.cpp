@@ -52,16 +52,6 @@ std::string_view whole_of(std::string_view processor) {
     return {};
 }
 
-std::vector<std::string> processors_of(const RunConfig& config) {
-    std::vector<std::string> names;
-    for (std::size_t begin = 0; begin <= config.processor.size();) {
-        const std::size_t end = std::min(config.processor.find(',', begin), config.processor.size());
-        names.push_back(config.processor.substr(begin, end - begin));
-        begin = end + 1;
-    }
-    return names;
-}
-
 // Where a file lies within a folder, both without links; nothing when it lies elsewhere.
 class WithinFolder {
   public:
@@ -123,7 +113,7 @@ void require_apart(const std::string& folder, const std::string& processor, cons
 
 void require_results_apart(const RunConfig& config, const BatchSource& source) {
     if (config.output.empty()) return;
-    const std::vector<std::string> processors = processors_of(config);
+    const std::vector<std::string> processors = config.processors();
     for (const std::string& processor : processors)
         require_apart(processors.size() > 1 ? config.output + "/" + processor : config.output, processor, config, source);
 }

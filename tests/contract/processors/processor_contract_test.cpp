@@ -274,7 +274,7 @@ TEST_P(ProcessorContract, KeysOfAnyOtherBytesAreTaken) {
 }
 
 TEST_P(ProcessorContract, AKeyTooLongForAFileNameIsCutInItsLastPart) {
-    if (!names_files_by_key()) GTEST_SKIP() << "keys are no file names here";
+    if (!names_files_by_key()) GTEST_SKIP() << "keys are not file names here";
     if (needs_originals()) GTEST_SKIP() << "keys are those of files here";
     const ScratchFolder folder;
     const RunConfig config = config_for(GetParam(), folder.path());
@@ -285,7 +285,7 @@ TEST_P(ProcessorContract, AKeyTooLongForAFileNameIsCutInItsLastPart) {
 }
 
 TEST_P(ProcessorContract, AKeyTooLongForAFoldersNameIsAClearError) {
-    if (!names_files_by_key()) GTEST_SKIP() << "keys are no file names here";
+    if (!names_files_by_key()) GTEST_SKIP() << "keys are not file names here";
     if (needs_originals()) GTEST_SKIP() << "keys are those of files here";
     const ScratchFolder folder;
     const RunConfig config = config_for(GetParam(), folder.path());
