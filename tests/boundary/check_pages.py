@@ -1,0 +1,137 @@
+"""Fails when a page of the repository points to nothing, or is too long to be read.
+
+    check_pages.py --source DIR links       every relative link, and every page named in `code`, leads to a file
+    check_pages.py --source DIR mentions    every page that a source file names is there
+    check_pages.py --source DIR lengths     a folder's README has at most 60 lines, a page at most 100 columns (but tables)
+    check_pages.py --source DIR decisions   the index of common/decisions/ names each page once; each has its parts and at most 50 lines
+
+Several checks may be named at once. Every fault is one line on standard error, and the exit status is 1. A check that
+finds nothing to look at fails too.
+"""
+
+import argparse
+import os
+import re
+import sys
+from pathlib import Path
+
+MOST_LINES, MOST_COLUMNS = 60, 100
+LINES_OF_A_DECISION = range(10, 51)
+LEFT_OUT = {"build", ".git", "__pycache__"}
+SOURCES = {".hpp", ".cpp", ".cu", ".cuh", ".inl", ".h", ".c", ".py", ".cmake", ".txt", ".sh", ".pml", ".toml"}
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+NAMED = re.compile(r"`((?:[\w.-]+/)*[\w.-]+\.md)`")
+MENTION = re.compile(r"(?<![\w./{}<-])((?:[\w-]+/)+[\w-]+\.md)\b")
+DECISIONS = Path("common/decisions")
+
+
+def files_under(source, suffixes):
+    found = []
+    for folder, folders, names in os.walk(source):
+        folders[:] = [name for name in folders if name not in LEFT_OUT]
+        found += [Path(folder, name) for name in names if Path(name).suffix in suffixes]
+    return sorted(path for path in found if path.is_file())
+
+
+def pages_of(source):
+    return files_under(source, {".md"})
+
+
+def prose(text):
+    """(number, line) of all lines outside fences."""
+    fenced = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("```"):
+            fenced = not fenced
+        elif not fenced:
+            yield number, line
+
+
+def anchors(page):
+    """As GitHub makes them of headings."""
+    headings = (line.lstrip("#").strip() for _, line in prose(page.read_text(encoding="utf-8")) if line.startswith("#"))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def check_links(source):
+    pages = pages_of(source)
+    faults = [] if pages else [f"no pages under {source}"]
+    for page in pages:
+        for number, line in prose(page.read_text(encoding="utf-8")):
+            where = f"{page.relative_to(source)}:{number}"
+            for link in LINK.findall(re.sub(r"`[^`]*`(?!\])", "", line)):
+                if re.match(r"\w+:", link):
+                    continue
+                path, _, anchor = link.partition("#")
+                target = page.parent / path if path else page
+                if not target.exists():
+                    faults.append(f"{where}: the link {link} leads to nothing")
+                elif anchor and anchor not in anchors(target):
+                    faults.append(f"{where}: the link {link} leads to no heading of that page")
+            for name in NAMED.findall(line):
+                if "/" in name and not (source / name).exists() and not (page.parent / name).exists():
+                    faults.append(f"{where}: there is no {name}")
+    return faults
+
+
+def check_mentions(source):
+    files = files_under(source, SOURCES)
+    faults = [] if files else [f"no source files under {source}"]
+    for file in files:
+        if file.name == "test_check_pages.py":    # names pages that are not there
+            continue
+        for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+            faults += [f"{file.relative_to(source)}:{number}: there is no {name}" for name in MENTION.findall(line)
+                       if not (source / name).exists() and not (file.parent / name).exists()]
+    return faults
+
+
+def check_lengths(source):
+    pages = [page for page in pages_of(source) if page.parent != source]
+    faults = [] if pages else [f"no pages of folders under {source}"]
+    for page in pages:
+        name, lines = page.relative_to(source), page.read_text(encoding="utf-8").splitlines()
+        if page.name == "README.md" and len(lines) > MOST_LINES:
+            faults.append(f"{name}: {len(lines)} lines, more than {MOST_LINES}: what is a decision, a measurement or a reference has a page of its own")
+        faults += [f"{name}:{number}: {len(line)} columns, more than {MOST_COLUMNS}" for number, line in enumerate(lines, 1)
+                   if len(line) > MOST_COLUMNS and not line.startswith("|")]
+    return faults
+
+
+def check_decisions(source):
+    folder = source / DECISIONS
+    pages = sorted(path for path in folder.glob("*.md") if path.name != "README.md") if folder.is_dir() else []
+    if not pages:
+        return [f"no decisions under {folder}"]
+    index, faults = (folder / "README.md").read_text(encoding="utf-8"), []
+    for page in pages:
+        name, text = f"{DECISIONS}/{page.name}", page.read_text(encoding="utf-8")
+        number = re.match(r"(\d{4})-[a-z0-9-]+\.md$", page.name)
+        if not number:
+            faults.append(f"{name}: is not called NNNN-short-title.md")
+        elif not text.startswith(f"# {int(number[1])}. "):
+            faults.append(f"{name}: its title does not begin with '# {int(number[1])}. '")
+        if index.count(f"({page.name})") != 1:
+            faults.append(f"{name}: is named {index.count(f'({page.name})')} times in the index, not once")
+        if len(text.splitlines()) not in LINES_OF_A_DECISION:
+            faults.append(f"{name}: {len(text.splitlines())} lines, not {LINES_OF_A_DECISION[0]} to {LINES_OF_A_DECISION[-1]}")
+        faults += [f"{name}: has no '{part}'" for part in ("## Context", "## Decision") if part not in text]
+    return faults
+
+
+CHECKS = {"links": check_links, "mentions": check_mentions, "lengths": check_lengths, "decisions": check_decisions}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--source", type=Path, required=True)
+    parser.add_argument("checks", nargs="+", choices=CHECKS)
+    arguments = parser.parse_args()
+    faults = [fault for name in arguments.checks for fault in CHECKS[name](arguments.source)]
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

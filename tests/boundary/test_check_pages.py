@@ -1,0 +1,145 @@
+"""Twins of the checks of pages: each rule is broken once in a small repository of its own. And the repository itself keeps them."""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+DECISION = "# 1. A title\n\n2026-11-21\n\n## Context\n\nWhy.\n\n## Decision\n\nThis.\n"
+INDEX = "# Decisions\n\n| | decision |\n| --- | --- |\n| [1](0001-a-title.md) | A title |\n"
+
+
+def check(source, *checks):
+    """Exit status and standard error of the checker."""
+    done = subprocess.run([sys.executable, HERE / "check_pages.py", "--source", source, *checks], capture_output=True, text=True)
+    return done.returncode, done.stderr
+
+
+class Repository(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="offramp-pages-")).resolve()
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def assert_clean(self, *checks):
+        self.assertEqual((0, ""), check(self.folder, *checks))
+
+    def assert_faulty(self, rule, *words):
+        status, said = check(self.folder, rule)
+        self.assertEqual(1, status, said)
+        self.assertNotIn("Traceback", said)
+        for word in words:
+            self.assertIn(word, said)
+
+
+class Links(Repository):
+    def test_a_link_to_a_page_a_folder_and_a_heading_is_right(self):
+        self.write("room/other.md", "# The Other, page\n")
+        self.write("room/README.md", "[a](other.md) [b](../room) [c](other.md#the-other-page) [`d`](other.md) [e](https://host/x.md) `room/other.md` `x.md`\n"
+                                     "```\n[not](a-link.md)\n```\n`[nor](this.md)`\n")
+        self.assert_clean("links")
+
+    def test_a_link_to_nothing_is_found(self):
+        for text in ("[a](gone.md)", "[`a`](gone.md)", "![a](gone.png)", "| cell | [a](../gone/README.md) |"):
+            with self.subTest(text):
+                self.write("room/README.md", f"# room\n\n{text}\n")
+                self.assert_faulty("links", "room/README.md:3", "leads to nothing")
+
+    def test_a_link_to_a_heading_that_is_not_there_is_found(self):
+        self.write("room/README.md", "# room\n\n[a](#elsewhere)\n")
+        self.assert_faulty("links", "no heading")
+
+    def test_a_page_that_is_named_and_not_there_is_found(self):
+        self.write("room/README.md", "See `common/gone.md`.\n")
+        self.assert_faulty("links", "there is no common/gone.md")
+
+    def test_what_is_built_is_not_looked_at(self):
+        self.write("README.md", "# Title\n")
+        self.write("build/page.md", "[a](gone.md)\n")
+        self.assert_clean("links")
+
+    def test_nothing_to_look_at_is_a_fault(self):
+        self.assert_faulty("links", "no pages")
+
+
+class Mentions(Repository):
+    def test_a_page_that_is_there_may_be_mentioned(self):
+        self.write("room/README.md", "# room\n")
+        self.write("room/part.hpp", "// room/README.md has the order.\n")
+        self.write("room/part.py", 'path = f"{folder}/written.md"\n')
+        self.assert_clean("mentions")
+
+    def test_a_page_that_is_not_there_is_found_in_comments_and_messages(self):
+        for name, text in (("room/part.hpp", "// room/gone.md has the order."), ("room/part.py", 'raise Error("room/gone.md lists them")'),
+                           ("help/run.txt", "Exit codes: room/gone.md.")):
+            with self.subTest(name):
+                self.write(name, text + "\n")
+                self.assert_faulty("mentions", f"{name}:1: there is no room/gone.md")
+
+    def test_nothing_to_look_at_is_a_fault(self):
+        self.assert_faulty("mentions", "no source files")
+
+
+class Lengths(Repository):
+    def test_sixty_lines_and_a_hundred_columns_are_enough(self):
+        self.write("room/README.md", "# room\n" + "a" * 100 + "\n" + "| " + "b" * 300 + " |\n" + "\n" * 57)
+        self.write("room/page.md", "line\n" * 200)
+        self.write("README.md", "c" * 200 + "\n")
+        self.assert_clean("lengths")
+
+    def test_a_longer_readme_is_found(self):
+        self.write("room/README.md", "# room\n" + "\n" * 60)
+        self.assert_faulty("lengths", "room/README.md: 61 lines")
+
+    def test_a_longer_line_is_found_on_any_page(self):
+        for name in ("room/README.md", "room/page.md"):
+            with self.subTest(name):
+                self.write(name, "# room\n\n" + "a" * 101 + "\n")
+                self.assert_faulty("lengths", f"{name}:3: 101 columns")
+
+    def test_nothing_to_look_at_is_a_fault(self):
+        self.assert_faulty("lengths", "no pages")
+
+
+class Decisions(Repository):
+    def setUp(self):
+        super().setUp()
+        self.write("common/decisions/README.md", INDEX)
+        self.write("common/decisions/0001-a-title.md", DECISION)
+
+    def test_a_page_in_the_index_is_right(self):
+        self.assert_clean("decisions")
+
+    def test_each_fault_is_found(self):
+        for name, text, said in (("0001-a-title.md", DECISION.replace("# 1.", "# 2."), "does not begin with"),
+                                 ("0001-a-title.md", DECISION.replace("## Decision", "## Choice"), "has no '## Decision'"),
+                                 ("0001-a-title.md", DECISION.replace("## Context", "## Before"), "has no '## Context'"),
+                                 ("README.md", "# Decisions\n", "0 times"), ("README.md", INDEX + INDEX, "2 times"),
+                                 ("2-other.md", DECISION, "is not called"), ("0001-a-title.md", DECISION + "\n" * 50, "61 lines"),
+                                 ("0001-a-title.md", "# 1. A title\n## Context\n## Decision\n", "3 lines")):
+            with self.subTest(said):
+                before = INDEX if name == "README.md" else DECISION
+                self.write(f"common/decisions/{name}", text)
+                self.assert_faulty("decisions", said)
+                self.write(f"common/decisions/{name}", before)
+
+    def test_nothing_to_look_at_is_a_fault(self):
+        shutil.rmtree(self.folder / "common")
+        self.assert_faulty("decisions", "no decisions")
+
+
+class TheRepository(unittest.TestCase):
+    def test_its_pages_lead_somewhere_and_are_short_enough_to_be_read(self):
+        self.assertEqual((0, ""), check(ROOT, "links", "mentions", "lengths", "decisions"))
+
+
+if __name__ == "__main__":
+    unittest.main()
