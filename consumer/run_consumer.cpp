@@ -8,6 +8,8 @@
 #include "common/base/exit_code.hpp"
 #include "common/base/log.hpp"
 #include "common/base/trace_recording.hpp"
+#include "common/config/kept_settings.hpp"
+#include "common/config/slab_work.hpp"
 #include "consumer/processors/finish.hpp"
 #include "consumer/processors/processor_names.hpp"
 #include "consumer/session/consumer_program.hpp"
@@ -24,8 +26,10 @@ int list_processors() {
     return to_int(ExitCode::Ok);
 }
 
-// Its errors are the launcher's to tell: the words alone.
+// Its errors and warnings are the launcher's to tell: the words alone, warnings on standard output.
 int prepare(int argc, const char* const* argv) {
+    spdlog::set_level(spdlog::level::warn);
+    spdlog::set_pattern("%l: %v");
     try {
         if (const auto config = parse_run_config(argc, argv, kProgram)) prepare_run(*config);
         return to_int(ExitCode::Ok);
@@ -35,36 +39,55 @@ int prepare(int argc, const char* const* argv) {
     }
 }
 
-int do_what_is_asked(int argc, const char* const* argv, const MakeProcessor& make, std::span<const std::string_view> made_besides,
-                     const std::string& stands_for) {
-    // A word of the launcher's, no setting: before a run. Its flags follow.
-    if (argc > 1 && std::string_view(argv[1]) == "--prepare") return prepare(argc - 1, argv + 1);
-    const EndSignals signals;
-    const auto config = parse_run_config(argc, argv, kProgram);
-    if (!config) return to_int(ExitCode::Ok);
-    if (config->list) return list_processors();
-    require_processors(*config, made_besides);
-    if (config->print_config) return std::printf("%s\n", to_json(*config).c_str()), to_int(ExitCode::Ok);
+// What it was told and the run does otherwise. Errors: ConfigError names it, with both values.
+void require_same_work(const RunConfig& config, const RunConfig& run) {
+    const std::string difference = SlabWork::difference(config, run);
+    if (difference.empty()) return;
+    throw ConfigError("this consumer's results would not be those of the run in " + config.run_dir + ": " + difference,
+                      "Leave these out: it takes the run's own settings, which stand in " + kept_settings_path(config.run_dir));
+}
 
-    start_logging(kProgram, config->log_level, config->log_format, config->log_file);
-    if (config->finish) {
-        finish_run(*config);
-        return to_int(ExitCode::Ok);
-    }
-    if (!config->trace_dir.empty()) start_recording(config->trace_dir, "consumer", config->rung);
-    const auto processor = make(*config);
-    RunConfig told = *config;
-    if (!stands_for.empty()) told.processor = stands_for;
-    const int code = config->retry.empty() ? serve_run(told, signals, *processor) : retry_payload(config->retry, *processor);
+// The processor may be made of what the run settled, and is made when the run has let this consumer in.
+int serve(int argc, const char* const* argv, const RunConfig& told, const EndSignals& signals, const ProcessorMaking& making) {
+    const auto endpoint = wait_for_run(told, signals);
+    if (!endpoint) return to_int(ExitCode::Ok);
+    const RunConfig config = parse_consumer_config(argc, argv, kProgram, told.run_dir).value();
+    require_processors(config, making.besides);
+    RunConfig as_told = config;
+    if (!making.stands_for.empty()) as_told.processor = making.stands_for;
+    require_same_work(as_told, kept_settings(told.run_dir));
+
+    if (!config.trace_dir.empty()) start_recording(config.trace_dir, "consumer", config.rung);
+    std::unique_ptr<Processor> processor;
+    const int code = serve_run(as_told, *endpoint, signals, [&]() -> Processor& { return *(processor = making.make(config)); });
     save_recording();
     return code;
 }
 
+int do_what_is_asked(int argc, const char* const* argv, const ProcessorMaking& making) {
+    // A word of the launcher's, no setting: before a run. Its flags follow.
+    if (argc > 1 && std::string_view(argv[1]) == "--prepare") return prepare(argc - 1, argv + 1);
+    const EndSignals signals;
+    const auto told = parse_run_config(argc, argv, kProgram);
+    if (!told) return to_int(ExitCode::Ok);
+    if (told->list) return list_processors();
+    require_processors(*told, making.besides);
+    if (told->print_config) return std::printf("%s\n", to_json(*told).c_str()), to_int(ExitCode::Ok);
+
+    start_logging(kProgram, told->log_level, told->log_format, told->log_file);
+    if (told->finish) {
+        finish_run(*told);
+        return to_int(ExitCode::Ok);
+    }
+    if (told->retry.empty()) return serve(argc, argv, *told, signals, making);
+    const auto processor = making.make(*told);
+    return retry_payload(told->retry, *processor);
+}
+
 }  // namespace
 
-int run_consumer(int argc, const char* const* argv, const MakeProcessor& make, std::span<const std::string_view> made_besides,
-                 const std::string& stands_for) noexcept {
-    return exit_code_of([&] { return do_what_is_asked(argc, argv, make, made_besides, stands_for); });
+int run_consumer(int argc, const char* const* argv, const ProcessorMaking& making) noexcept {
+    return exit_code_of([&] { return do_what_is_asked(argc, argv, making); });
 }
 
 }  // namespace offramp

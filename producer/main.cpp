@@ -12,6 +12,7 @@
 #include "common/base/share_folder.hpp"
 #include "common/base/trace_recording.hpp"
 #include "common/config/run_config.hpp"
+#include "common/safetensors/safetensors_file.hpp"
 #include "common/shm/run_objects.hpp"
 #include "common/transport/connection_limit.hpp"
 #include "producer/defaults.hpp"
@@ -38,6 +39,7 @@ RunConfig resolve(RunConfig config) {
     config.model = std::move(choice.name);
     config.weights = std::move(choice.weights);
     require_model_name(config.model);
+    if (!config.weights.empty()) static_cast<void>(SafetensorsFile(config.weights));   // told before a library is loaded
     if (!config.input.empty()) require_input(config.input);
     const MachineSize machine{.has_gpu = open_device(config.device)->is_gpu(), .cores = std::thread::hardware_concurrency()};
     config = resolve_defaults(config, machine, is_model_file(config.model) ? read_model_notes(config.model) : ModelNotes{});

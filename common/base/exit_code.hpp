@@ -3,7 +3,7 @@
 namespace offramp {
 
 // Names the exit codes of every program of the project. The numbers follow sysexits(3) where it has a word for the case,
-// so that schedulers' "retry on 75" rules work. The launch script's table (launch/README.md) says what is done on each.
+// so that schedulers' "retry on 75" rules work. The launch script's table (launch/exit_codes.md) says what is done on each.
 enum class ExitCode : int {
     Ok = 0,
     Internal = 1,             // an unexpected exception: a bug of ours

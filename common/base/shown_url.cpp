@@ -1,20 +1,9 @@
 #include "common/base/shown_url.hpp"
 
-#include <cstdint>
-
-#include "common/base/log.hpp"
-
 namespace offramp {
 namespace {
 
-constexpr std::string_view kLeftOut = "left-out-";
-
-// FNV-1a.
-std::uint64_t hash_of(std::string_view text) {
-    std::uint64_t hash = 0xcbf29ce484222325;
-    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-    return hash;
-}
+constexpr std::string_view kLeftOut = "left-out";
 
 // Where the authority, "user:password@host:port", begins and ends.
 struct Authority {
@@ -41,15 +30,20 @@ bool has_credentials(std::string_view url) { return without_credentials(url) != 
 
 bool lacks_its_query(std::string_view url) {
     const std::size_t query = url.find('?');
-    return query != std::string_view::npos && url.substr(query + 1).starts_with(kLeftOut);
+    return query != std::string_view::npos && url.substr(query + 1) == kLeftOut;
 }
 
 std::string kept_url(std::string_view url) {
     const std::string clean = without_credentials(url);
     const std::size_t query = clean.find('?');
-    if (query == std::string::npos || lacks_its_query(clean)) return clean;
-    return fmt::format("{}?{}{:016x}", clean.substr(0, query), kLeftOut, hash_of(std::string_view(clean).substr(query)));
+    return query == std::string::npos ? clean : clean.substr(0, query + 1) + std::string(kLeftOut);
 }
+
+std::string kept_header(std::string_view header) {
+    return std::string(header.empty() || header.starts_with('@') ? header : kLeftOut);
+}
+
+bool is_left_out(std::string_view header) { return header == kLeftOut; }
 
 std::string shown_url(std::string_view url) {
     const std::string clean = without_credentials(url);

@@ -1,5 +1,3 @@
-#include <array>
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "common/config/flat_toml.hpp"
@@ -9,19 +7,10 @@
 namespace offramp {
 namespace {
 
-// Writes a value as TOML.
-struct TomlWriter {
-    std::string operator()(bool value) const { return value ? "true" : "false"; }
-    std::string operator()(std::int64_t value) const { return std::to_string(value); }
-    std::string operator()(const std::string& value) const { return quote_toml(value); }
-    // The shortest text that reads back as the same double; a TOML float needs a point or an exponent.
-    std::string operator()(double value) const {
-        std::array<char, 32> text{};
-        const auto result = std::to_chars(text.data(), text.data() + text.size(), value);
-        std::string number(text.data(), result.ptr);
-        return number.find_first_of(".en") == std::string::npos ? number + ".0" : number;
-    }
-};
+std::string as_toml(const SettingValue& value) {
+    const auto* const text = std::get_if<std::string>(&value);
+    return text != nullptr ? quote_toml(*text) : to_text(value);
+}
 
 }  // namespace
 
@@ -32,7 +21,7 @@ std::string to_toml(const RunConfig& config) {
         if (setting.command_line_only) continue;
         if (setting.group != group) text += (text.empty() ? "# " : "\n# ") + setting.group + "\n";
         group = setting.group;
-        text += setting.flag + " = " + std::visit(TomlWriter{}, setting.get(config)) + "\n";
+        text += setting.flag + " = " + as_toml(setting.get(config)) + "\n";
     }
     return text;
 }

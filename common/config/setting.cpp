@@ -4,7 +4,9 @@
 #include <array>
 #include <charconv>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
+#include <system_error>
 #include <utility>
 
 #include "common/base/utf8.hpp"
@@ -67,6 +69,17 @@ Problem set_switch(bool& member, const std::string& text) {
     return std::nullopt;
 }
 
+// The same for every way to write the path.
+std::string place_of(const std::string& path) {
+    if (path.empty()) return path;
+    std::error_code problem;
+    std::filesystem::path place = std::filesystem::weakly_canonical(whole_path(path), problem);
+    if (problem) place = std::filesystem::path(whole_path(path)).lexically_normal();
+    std::string text = place.string();
+    while (text.size() > 1 && text.back() == '/') text.pop_back();
+    return text;
+}
+
 std::string in_words(double number) {
     std::array<char, 32> text{};
     std::snprintf(text.data(), text.size(), "%.15g", number);
@@ -81,12 +94,40 @@ std::string joined(const std::vector<std::string>& words) {
 
 }  // namespace
 
+std::string whole_path(const std::string& path) {
+    if (path.empty()) return path;
+    std::error_code problem;
+    const std::string whole = std::filesystem::absolute(path, problem).string();
+    return problem ? path : whole;
+}
+
+std::string to_text(const SettingValue& value) {
+    if (const auto* const text = std::get_if<std::string>(&value)) return *text;
+    if (const auto* const on = std::get_if<bool>(&value)) return *on ? "true" : "false";
+    if (const auto* const whole = std::get_if<std::int64_t>(&value)) return std::to_string(*whole);
+    // The shortest text that reads back as the same double; a TOML float needs a point or an exponent.
+    std::array<char, 32> text{};
+    const auto result = std::to_chars(text.data(), text.data() + text.size(), std::get<double>(value));
+    std::string number(text.data(), result.ptr);
+    return number.find_first_of(".en") == std::string::npos ? number + ".0" : number;
+}
+
 std::string Setting::environment_name() const {
     std::string name = "OFFRAMP_" + flag;
     std::transform(name.begin(), name.end(), name.begin(), [](char c) {
         return c == '-' ? '_' : c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
     });
     return name;
+}
+
+bool Setting::leaves_open(const std::string& text) const {
+    if (zero == "auto") return text == "auto" || text == "0";
+    return text == "auto" && to_text(get(RunConfig{})) == "auto";
+}
+
+std::string Setting::compared(const RunConfig& config) const {
+    const std::string text = to_text(get(config));
+    return counting ? counting(text) : text;
 }
 
 std::string WholeRange::describe() const {
@@ -98,9 +139,9 @@ std::string WholeRange::describe() const {
     return zero.empty() ? text : text + ", or 0 for " + zero;
 }
 
-Setting& SettingGroup::add(std::string flag, std::string help, std::string value_name, std::string accepted,
+Setting& SettingGroup::add(std::string flag, Effect effect, std::string help, std::string value_name, std::string accepted,
                            std::vector<TomlType> toml_types) {
-    Setting setting;
+    Setting setting{.effect = effect};
     setting.flag = std::move(flag);
     setting.group = name_;
     setting.value_name = std::move(value_name);
@@ -111,9 +152,9 @@ Setting& SettingGroup::add(std::string flag, std::string help, std::string value
 }
 
 template <class Number, class Parse>
-Setting& SettingGroup::add_whole(std::string flag, Number RunConfig::*member, const WholeRange& range,
+Setting& SettingGroup::add_whole(std::string flag, Number RunConfig::*member, Effect effect, const WholeRange& range,
                                  std::string help, Parse parse) {
-    Setting& setting = add(std::move(flag), std::move(help), "N", range.describe(), {TomlType::Integer});
+    Setting& setting = add(std::move(flag), effect, std::move(help), "N", range.describe(), {TomlType::Integer});
     setting.set = [member, range, parse](RunConfig& config, const std::string& text) -> Problem {
         const auto parsed =
             text == range.zero ? std::variant<std::int64_t, std::string>(std::int64_t{0}) : parse(text);
@@ -125,37 +166,38 @@ Setting& SettingGroup::add_whole(std::string flag, Number RunConfig::*member, co
         return std::nullopt;
     };
     setting.get = [member](const RunConfig& config) { return static_cast<std::int64_t>(config.*member); };
+    setting.zero = range.zero;
     return setting;
 }
 
-void SettingGroup::whole(std::string flag, std::uint32_t RunConfig::*member, WholeRange range,
+void SettingGroup::whole(std::string flag, std::uint32_t RunConfig::*member, Effect effect, WholeRange range,
                          std::string help) {
-    add_whole(std::move(flag), member, range, std::move(help), parse_whole);
+    add_whole(std::move(flag), member, effect, range, std::move(help), parse_whole);
 }
-void SettingGroup::whole(std::string flag, std::uint64_t RunConfig::*member, WholeRange range,
+void SettingGroup::whole(std::string flag, std::uint64_t RunConfig::*member, Effect effect, WholeRange range,
                          std::string help) {
-    add_whole(std::move(flag), member, range, std::move(help), parse_whole);
+    add_whole(std::move(flag), member, effect, range, std::move(help), parse_whole);
 }
-void SettingGroup::whole(std::string flag, int RunConfig::*member, WholeRange range, std::string help) {
-    add_whole(std::move(flag), member, range, std::move(help), parse_whole);
+void SettingGroup::whole(std::string flag, int RunConfig::*member, Effect effect, WholeRange range, std::string help) {
+    add_whole(std::move(flag), member, effect, range, std::move(help), parse_whole);
 }
 
-void SettingGroup::bytes(std::string flag, std::uint64_t RunConfig::*member, WholeRange range,
+void SettingGroup::bytes(std::string flag, std::uint64_t RunConfig::*member, Effect effect, WholeRange range,
                          std::string help) {
-    Setting& setting = add_whole(std::move(flag), member, range, std::move(help), parse_bytes);
+    Setting& setting = add_whole(std::move(flag), member, effect, range, std::move(help), parse_bytes);
     setting.value_name = "BYTES";
     setting.accepted += "; KB, MB, GB, KiB, MiB and GiB may follow the number";
     setting.toml_types = {TomlType::Integer, TomlType::String};
 }
 
-void SettingGroup::seconds(std::string flag, double RunConfig::*member, double least, double most, std::string help) {
-    decimal(std::move(flag), member, least, most, std::move(help));
+void SettingGroup::seconds(std::string flag, double RunConfig::*member, Effect effect, double least, double most, std::string help) {
+    decimal(std::move(flag), member, effect, least, most, std::move(help));
     table_.back().value_name = "SECONDS";
 }
 
-void SettingGroup::decimal(std::string flag, double RunConfig::*member, double least, double most,
+void SettingGroup::decimal(std::string flag, double RunConfig::*member, Effect effect, double least, double most,
                            std::string help) {
-    Setting& setting = add(std::move(flag), std::move(help), "NUMBER",
+    Setting& setting = add(std::move(flag), effect, std::move(help), "NUMBER",
                            in_words(least) + " to " + in_words(most), {TomlType::Float, TomlType::Integer});
     setting.set = [member, least, most](RunConfig& config, const std::string& text) -> Problem {
         double number = 0;
@@ -170,8 +212,8 @@ void SettingGroup::decimal(std::string flag, double RunConfig::*member, double l
     setting.get = [member](const RunConfig& config) { return config.*member; };
 }
 
-void SettingGroup::on_off(std::string flag, bool RunConfig::*member, std::string help) {
-    Setting& setting = add(std::move(flag), std::move(help), "", "true, false, 1, 0", {TomlType::Boolean});
+void SettingGroup::on_off(std::string flag, bool RunConfig::*member, Effect effect, std::string help) {
+    Setting& setting = add(std::move(flag), effect, std::move(help), "", "true, false, 1, 0", {TomlType::Boolean});
     setting.set = [member](RunConfig& config, const std::string& text) {
         return set_switch(config.*member, text);
     };
@@ -179,13 +221,13 @@ void SettingGroup::on_off(std::string flag, bool RunConfig::*member, std::string
 }
 
 void SettingGroup::action(std::string flag, bool RunConfig::*member, std::string help) {
-    on_off(std::move(flag), member, std::move(help));
+    on_off(std::move(flag), member, {.on = Effect::On::Program}, std::move(help));
     table_.back().command_line_only = true;
 }
 
-void SettingGroup::word(std::string flag, std::string RunConfig::*member,
+void SettingGroup::word(std::string flag, std::string RunConfig::*member, Effect effect,
                         const std::vector<std::string>& words, std::string help) {
-    text(std::move(flag), member, "WORD", joined(words), std::move(help),
+    text(std::move(flag), member, effect, "WORD", joined(words), std::move(help),
          [words](const std::string& typed) -> Problem {
              if (std::find(words.begin(), words.end(), typed) == words.end()) return "is unknown";
              return std::nullopt;
@@ -193,8 +235,8 @@ void SettingGroup::word(std::string flag, std::string RunConfig::*member,
         .words = words;
 }
 
-void SettingGroup::log_format(std::string flag, LogFormat RunConfig::*member, std::string help) {
-    Setting& setting = add(std::move(flag), std::move(help), "WORD", "text, json", {TomlType::String});
+void SettingGroup::log_format(std::string flag, LogFormat RunConfig::*member, Effect effect, std::string help) {
+    Setting& setting = add(std::move(flag), effect, std::move(help), "WORD", "text, json", {TomlType::String});
     setting.set = [member](RunConfig& config, const std::string& text) -> Problem {
         if (text != "text" && text != "json") return "is unknown";
         config.*member = parse_log_format(text);
@@ -205,10 +247,10 @@ void SettingGroup::log_format(std::string flag, LogFormat RunConfig::*member, st
     };
 }
 
-Setting& SettingGroup::text(std::string flag, std::string RunConfig::*member, std::string value_name,
+Setting& SettingGroup::text(std::string flag, std::string RunConfig::*member, Effect effect, std::string value_name,
                             std::string accepted, std::string help, TextCheck check) {
     Setting& setting =
-        add(std::move(flag), std::move(help), std::move(value_name), std::move(accepted), {TomlType::String});
+        add(std::move(flag), effect, std::move(help), std::move(value_name), std::move(accepted), {TomlType::String});
     setting.set = [member, check](RunConfig& config, const std::string& text) -> Problem {
         if (auto problem = check_text(text)) return problem;
         if (check)
@@ -217,6 +259,14 @@ Setting& SettingGroup::text(std::string flag, std::string RunConfig::*member, st
         return std::nullopt;
     };
     setting.get = [member](const RunConfig& config) { return config.*member; };
+    return setting;
+}
+
+Setting& SettingGroup::path(std::string flag, std::string RunConfig::*member, Effect effect, std::string value_name,
+                            std::string accepted, std::string help, TextCheck check) {
+    Setting& setting = text(std::move(flag), member, effect, std::move(value_name), std::move(accepted), std::move(help), std::move(check));
+    setting.counting = place_of;
+    setting.anywhere = whole_path;
     return setting;
 }
 

@@ -15,4 +15,8 @@ std::string source_of_input(const std::string& source, std::string_view input) {
     return "images";
 }
 
+bool gives_columns(std::string_view source) { return source == "jsonl" || source == "webdataset"; }
+
+bool gives_pictures(std::string_view source) { return source == "images" || gives_columns(source); }
+
 }  // namespace offramp

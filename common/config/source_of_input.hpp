@@ -9,4 +9,9 @@ namespace offramp {
 // come to the same. .jsonl and .ndjson: "jsonl"; .npy: "npy"; .tar: "webdataset"; none: "synthetic"; anything else: "images".
 std::string source_of_input(const std::string& source, std::string_view input);
 
+// True for the sources whose items are pictures: "images", "jsonl", "webdataset".
+bool gives_pictures(std::string_view source);
+// True for those of them whose items can have columns (PictureList::columns): "jsonl", "webdataset".
+bool gives_columns(std::string_view source);
+
 }  // namespace offramp

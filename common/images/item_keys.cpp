@@ -10,6 +10,7 @@
 #include "common/base/cut_text.hpp"
 #include "common/base/reserved_prefix.hpp"
 #include "common/base/utf8.hpp"
+#include "common/config/processor_results.hpp"
 #include "common/protocol/slab_header.hpp"
 
 namespace offramp {
@@ -66,16 +67,13 @@ std::string clean_key(std::string_view name) {
     return key.empty() ? "item" : cut_text(key, kLongestKey);
 }
 
-// Files of results that are called KEY.EXTENSION or KEY.OUTPUT.EXTENSION.
-constexpr std::array<std::string_view, 7> kResults{".png", ".jpg", ".jpeg", ".webp", ".npy", ".bin", ".safetensors"};
-
 // Calls `take` with every name that an item must not have: that of a result of it could be a folder which `key` lies in.
 template <typename Take>
 void for_each_name_in_the_way(std::string_view key, const Take& take) {
     std::size_t begin = 0;
     for (std::size_t end = key.find('/'); end != std::string_view::npos; begin = end + 1, end = key.find('/', begin)) {
         const std::string_view folder = key.substr(0, end);
-        if (std::ranges::none_of(kResults, [&](std::string_view result) { return folder.ends_with(result); })) continue;
+        if (std::ranges::none_of(endings_of_items(), [&](std::string_view result) { return folder.ends_with(result); })) continue;
         for (std::size_t dot = folder.find('.', begin + 1); dot != std::string_view::npos; dot = folder.find('.', dot + 1)) take(folder.substr(0, dot));
     }
 }

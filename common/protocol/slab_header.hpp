@@ -91,7 +91,7 @@ struct SampleRecord {
 };
 
 enum SampleFlags : std::uint16_t {
-    kSampleHole = 1,   // the item could not be read: its row is there but means nothing
+    kSampleHole = 1,   // the item could not be read, or came to nothing: its row is there but means nothing
 };
 
 static_assert(sizeof(SlabHeader) == 320 && std::has_unique_object_representations_v<SlabHeader>);

@@ -322,8 +322,4 @@ void require_shared_memory(std::size_t bytes, const std::string& what) {
     if (cgroup && bytes > cgroup->free_bytes) throw_full(bytes, *cgroup, what);
 }
 
-std::size_t free_shared_memory() {
-    return shared_memory_room().free_bytes;
-}
-
 }  // namespace offramp

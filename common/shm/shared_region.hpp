@@ -95,7 +95,4 @@ class SharedRegionView {
 // ExitCode::SharedMemoryFull.
 void require_shared_memory(std::size_t bytes, const std::string& what);
 
-// Free bytes of /dev/shm.
-std::size_t free_shared_memory();
-
 }  // namespace offramp

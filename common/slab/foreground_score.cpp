@@ -2,9 +2,6 @@
 
 #include <cmath>
 #include <cstdio>
-#include <string>
-
-#include "common/base/error.hpp"
 
 namespace offramp {
 
@@ -13,17 +10,11 @@ ForegroundScale ForegroundScale::of(std::string_view scores, double threshold) {
     return {.logit = true, .least = static_cast<float>(std::log(threshold / (1 - threshold)))};   // of 0 and 1 the infinities
 }
 
-void ForegroundScale::refuse(float score, std::string_view output, std::string_view item) const {
-    char value[32];
-    std::snprintf(value, sizeof value, "%g", static_cast<double>(score));
-    const bool number = !std::isnan(score);
-    const std::string found = "output " + std::string(output) + " of the item '" + std::string(item) + "' holds " +
-                              (number ? value : "NaN, which is not a number");
-    if (!number)
-        throw ConfigError(found + ": its one channel says nothing about the foreground there",
-                          "Leave the item out of the input, or mend the network (with 16 bits, numbers may have become too large)");
-    throw ConfigError(found + ": read as the foreground's probability, which lies between 0 and 1, it means nothing",
-                      "If the network gives logits, give --scores logit (or write scores = \"logit\" into the notes beside the model)");
+std::string ForegroundScale::objection_to(float score) {
+    if (std::isnan(score)) return "NaN, which is not a number: in 16 bits, numbers may have become too large";
+    char text[96];
+    std::snprintf(text, sizeof text, "%g as the foreground's probability, which lies between 0 and 1", static_cast<double>(score));
+    return text;
 }
 
 }  // namespace offramp

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 
 // What the one channel of a network [N, 1, H, W] says: how sure it is that a pixel is foreground. Used by the device, its twin on the CPU and
@@ -19,8 +20,8 @@ struct ForegroundScale {
     // Whether a network that gives such scores can have given this one. Never a NaN.
     constexpr bool allows(float score) const { return logit ? score == score : score >= -kSlack && score <= 1.0F + kSlack; }
 
-    // Throws a ConfigError that names the score, which this does not allow, its output and its item, and how scores are said to be others.
-    [[noreturn]] void refuse(float score, std::string_view output, std::string_view item) const;
+    // What is wrong with a score that this does not allow, behind "holds".
+    static std::string objection_to(float score);
 };
 
 }  // namespace offramp

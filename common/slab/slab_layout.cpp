@@ -4,6 +4,7 @@
 
 #include "common/base/error.hpp"
 #include "common/protocol/slab_header.hpp"
+#include "common/slab/output_description.hpp"
 
 namespace offramp {
 namespace {
@@ -16,16 +17,16 @@ constexpr std::int64_t kMaxTensorBytes = std::int64_t{1} << 44;
 std::int64_t elements_of_row(const TensorSpec& output, std::int64_t rows) {
     if (output.dims == 0) throw ConfigError("output '" + output.name + "' has no dimension");
     if (!output.dtype.whole_bytes())
-        throw ConfigError("output " + output.describe() + " has elements that are no whole bytes",
+        throw ConfigError(describe_output(output) + " has elements that are no whole bytes",
                           "Cast it on the device first");
     const std::int64_t room = kMaxTensorBytes / static_cast<std::int64_t>(output.dtype.bytes()) / rows;
     std::int64_t elements = 1;
     for (std::size_t d = 1; d < output.dims; ++d) {
         const std::int64_t extent = output.shape[d];
-        if (extent < 1) throw ConfigError("output " + output.describe() + " is empty");
+        if (extent < 1) throw ConfigError(describe_output(output) + " is empty");
         if (elements > room / extent)
             throw ConfigError(
-                "output " + output.describe() + " is too large for a slab of " + std::to_string(rows) +
+                describe_output(output) + " is too large for a slab of " + std::to_string(rows) +
                     " samples",
                 "A slab holds at most " + std::to_string(kMaxTensorBytes) + " bytes of an output");
         elements *= extent;
@@ -60,7 +61,7 @@ SlabLayout SlabLayout::make(const std::vector<TensorSpec>& outputs, std::int64_t
                               "Names have 1 to " + std::to_string(kMaxTensorName) + " bytes");
         const std::int64_t row_elements = elements_of_row(output, rows);
         if (!output.dense_rows())
-            throw ConfigError("output " + output.describe() + " is not dense", "Pack it on the device first");
+            throw ConfigError(describe_output(output) + " is not dense", "Pack it on the device first");
         TensorSpec& tensor = layout.tensors.emplace_back(output.with_rows(rows));
         tensor.strides[0] = row_elements;  // of a single row it may say anything
         layout.offsets.push_back(offset);

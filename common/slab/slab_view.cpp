@@ -234,6 +234,15 @@ bool SlabWriter::add_batch(std::uint64_t batch, std::uint32_t first_row,
     return true;
 }
 
+void SlabWriter::make_hole(std::uint32_t row) {
+    expect(row < rows_, "a row that was added");
+    std::byte* const at = slab_.data() + layout_->samples_offset + row * sizeof(SampleRecord);
+    SampleRecord record{};
+    std::memcpy(&record, at, sizeof record);
+    record.flags |= kSampleHole;
+    std::memcpy(at, &record, sizeof record);
+}
+
 void SlabWriter::finish(std::uint64_t submitted_at_ns) {
     SlabHeader header;
     std::memcpy(&header, slab_.data(), sizeof header);

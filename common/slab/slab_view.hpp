@@ -19,7 +19,7 @@ struct SampleView {
     std::uint64_t item = 0;       // number in the source
     std::uint64_t batch = 0;      // number of its batch
     std::uint32_t row = 0;        // of dimension 0 of every tensor of this slab
-    bool hole = false;            // the item could not be read; its row means nothing
+    bool hole = false;            // the item could not be read, or its outputs mean nothing: nor does its row
     std::string key;              // the source's key, or the item's number in decimal
 };
 
@@ -95,6 +95,8 @@ class SlabWriter {
     // slab has no room left for the samples, the batch entry or the keys.
     bool add_batch(std::uint64_t batch, std::uint32_t first_row, std::span<const SampleEntry> samples);
 
+    // A row that was added means nothing after all.
+    void make_hole(std::uint32_t row);
     // Writes tensor table and counts, for the rows added so far.
     void finish(std::uint64_t submitted_at_ns);
     // Stamps the time at which the copy was seen done.

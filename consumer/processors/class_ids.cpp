@@ -38,16 +38,12 @@ std::span<const std::uint8_t> ClassIds::by_lines(const SegmentationOutput& outpu
     enlarged_.begin(output.scores(sample.row), output.expansion);
     const std::int64_t width = enlarged_.width();
     ids_.resize(static_cast<std::size_t>(enlarged_.height() * width));
-    std::size_t done_bytes = 0;
+    ProgressByBytes done(progress);
     for (std::int64_t y = 0; y < enlarged_.height(); ++y) {
         const std::span<const float> line = enlarged_.line(y);
         const auto ids = std::span(ids_).subspan(static_cast<std::size_t>(y * width), static_cast<std::size_t>(width));
-        if (output.one_channel()) require_allowed(line, scale_, output, sample);
         find_classes(line, output.one_channel(), ids);
-        done_bytes += line.size_bytes();
-        if (done_bytes < kProgressBytes) continue;
-        progress();
-        done_bytes = 0;
+        done.add(line.size_bytes());
     }
     progress();
     return ids_;
@@ -57,30 +53,20 @@ std::span<const std::uint8_t> ClassIds::by_lines(const SegmentationOutput& outpu
 std::span<const std::uint8_t> ClassIds::resize_scores(const SegmentationOutput& output, const SampleView& sample, ImageSize size,
                                                       const Progress& progress) {
     constexpr std::uint32_t kStrip = 1024;
-    if (output.one_channel()) check_all(output, sample);
     resized_.begin(output.scores(sample.row), output.expansion, size);
     ids_.resize(size.pixels());
-    std::size_t done_bytes = 0;
+    ProgressByBytes done(progress);
     for (std::uint32_t left = 0; left < size.width; left += kStrip) {
         const std::uint32_t width = std::min(kStrip, size.width - left);
         resized_.take_columns(left, width);
         for (std::uint32_t y = 0; y < size.height; ++y) {
             const std::span<const float> line = resized_.line(y);
             find_classes(line, output.one_channel(), std::span(ids_).subspan(std::size_t{y} * size.width + left, width));
-            done_bytes += line.size_bytes();
-            if (done_bytes < kProgressBytes) continue;
-            progress();
-            done_bytes = 0;
+            done.add(line.size_bytes());
         }
     }
     progress();
     return ids_;
-}
-
-// Where a picture is smaller than the output, not every score has a part in its mask.
-void ClassIds::check_all(const SegmentationOutput& output, const SampleView& sample) {
-    enlarged_.begin(output.scores(sample.row), output.expansion);
-    for (std::int64_t y = 0; y < enlarged_.height(); ++y) require_allowed(enlarged_.line(y), scale_, output, sample);
 }
 
 // The class of a pixel is that of the output's pixel which its middle lies in.

@@ -15,8 +15,7 @@ namespace offramp {
 
 // Finds the class of each pixel of a sample: ids as they lie in the slab, or the argmax of scores, enlarged first where they are to be. Of one
 // channel, the foreground's, class 1 from a threshold on.
-// Owns its scratch memory. Thread: one. Errors: those of SegmentationOutput::scores(); ConfigError for a score of one channel that means
-// nothing.
+// Owns its scratch memory. Thread: one. Errors: those of SegmentationOutput::scores().
 class ClassIds {
   public:
     explicit ClassIds(const ForegroundScale& scale) : scale_(scale) {}
@@ -31,7 +30,6 @@ class ClassIds {
     std::span<const std::uint8_t> by_lines(const SegmentationOutput& output, const SampleView& sample, const Progress& progress);
     std::span<const std::uint8_t> resize_scores(const SegmentationOutput& output, const SampleView& sample, ImageSize size, const Progress& progress);
     std::span<const std::uint8_t> nearest(const SegmentationOutput& output, const SampleView& sample, ImageSize size, const Progress& progress);
-    void check_all(const SegmentationOutput& output, const SampleView& sample);
     // Of a line of scores, [classes, ids.size()].
     void find_classes(std::span<const float> line, bool one_channel, std::span<std::uint8_t> ids);
     std::span<const std::uint8_t> reduce(const ClassScores& scores, const Progress& progress);

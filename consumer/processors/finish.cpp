@@ -9,6 +9,7 @@
 #include "common/base/log.hpp"
 #include "common/base/next_place.hpp"
 #include "common/base/reserved_prefix.hpp"
+#include "common/config/processor_results.hpp"
 #include "consumer/processors/former_run.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/run_output.hpp"
@@ -19,14 +20,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Those of a run are elsewhere, or nowhere.
-constexpr std::string_view kWithoutResultsHere[] = {"none", "http", "write"};
-
 constexpr const char* kToGoOn = "Give --resume to make what is missing or new, ";
 constexpr const char* kNothingToGoOn = "There is no manifest that --resume could continue. Give ";
 constexpr const char* kOtherwise = "--start-over to replace them once this run has results of its own, or another place (--output, --sink-table)";
 
-bool has_results_here(const std::string& processor) { return std::ranges::find(kWithoutResultsHere, processor) == std::end(kWithoutResultsHere); }
+bool has_results_here(const std::string& processor) {
+    const ProcessorResults* const known = ProcessorResults::of(processor);
+    return known == nullptr || known->in_output;
+}
 
 void for_each_output(const RunConfig& config, const std::function<void(const RunOutput& output, const RunConfig& own)>& work) {
     for (const RunConfig& own : configs_of(config))
@@ -71,29 +72,34 @@ bool has_table_elsewhere(const std::string& folder) {
     return false;
 }
 
+// Where next places of this output lie, also those of runs with other processors. A folder into which another run goes by itself is that one's.
+std::vector<std::string> folders_with_next_places(const std::string& output) {
+    std::vector<std::string> folders{output};
+    for (const ProcessorEntry& entry : ProcessorEntry::all()) {
+        const std::string folder = output + "/" + std::string(entry.name);
+        std::error_code unknown;
+        const bool has_note = fs::symlink_status(folder + "/" + std::string(kReservedPrefix) + "next", unknown).type() != fs::file_type::not_found;
+        if (!has_manifest(folder) && !has_note) folders.push_back(folder);
+    }
+    return folders;
+}
+
 // Next places that no manifest leads to: of runs that were given up for another, which has had its first result since.
 void remove_unreachable(const RunConfig& config, const std::string& reachable) {
-    for (const RunConfig& own : configs_of(config))
-        for (const std::string& name : next_places_in(own.output)) {
+    for (const std::string& output : folders_with_next_places(config.output))
+        for (const std::string& name : next_places_in(output)) {
             if (name == reachable) continue;
-            const std::string folder = folder_in(own.output, name);
+            const std::string folder = folder_in(output, name);
             for (const ProcessorEntry& entry : ProcessorEntry::all())
-                if (const auto output = entry.run_output()) output->remove_next(own, folder, name);
+                if (const auto made = entry.run_output()) made->remove_next(config, folder, name);
             if (!has_table_elsewhere(folder)) remove_tree(folder);
         }
 }
 
 // `former`: the run that made them, if that is known.
 [[noreturn]] void refuse(const std::string& what, const FormerRun* former, const RunConfig& config) {
-    const std::string whose = former && former->ended ? "run " + former->run_id + ", which came to its end" : "an earlier run, of which nothing says that it did not come to its end";
+    const std::string whose = former && former->finished ? "run " + former->run_id + ", which came to its end" : "an earlier run, of which nothing says that it did not come to its end";
     throw ConfigError(what + " holds the results of " + whose, std::string(config.resume || former == nullptr ? kNothingToGoOn : kToGoOn) + kOtherwise);
-}
-
-bool makes_files_of_single_items(const std::string& processor) {
-    if (!has_results_here(processor)) return false;
-    for (const ProcessorEntry& entry : ProcessorEntry::all())
-        if (entry.name == processor) return entry.run_output() == nullptr;
-    return true;
 }
 
 // A folder has one manifest, the last run's. Another one's would take from results their only word that they are finished, and from an unfinished run
@@ -104,10 +110,12 @@ void require_no_other_work(const FormerRun& former, const RunConfig& config) {
     std::string names;
     for (const std::string& name : former.processors) names += (names.empty() ? "" : ",") + name;
     const char* const elsewhere = "give this run another --output, or --start-over to give them up";
-    if (!former.ended && std::ranges::any_of(former.processors, has_results_here))
-        throw ConfigError("--output " + config.output + " holds what run " + former.run_id + " of --processor " + names + " has not finished",
+    const bool is_unfinished = !former.ended || former.left > 0;
+    if (is_unfinished && std::ranges::any_of(former.processors, has_results_here))
+        throw ConfigError("--output " + config.output + " holds what run " + former.run_id + " of --processor " + names + " has not finished" +
+                              (former.left > 0 ? ": " + std::to_string(former.left) + " of its items are left" : std::string()),
                           std::string("Finish that with --resume and its own settings, ") + elsewhere);
-    if (former.ended && std::ranges::any_of(former.processors, makes_files_of_single_items))
+    if (former.ended && std::ranges::any_of(former.processors, makes_files_of_items))
         throw ConfigError("--output " + config.output + " holds the results of run " + former.run_id + " of --processor " + names + ", which came to its end",
                           std::string("Name all processors in one run, ") + elsewhere);
 }
@@ -120,11 +128,11 @@ bool look_at_former(const RunConfig& config, const std::optional<FormerRun>& for
     for_each_output(config, [&](const RunOutput& output, const RunConfig& own) {
         const FormerOutput found = output.look(own);
         anything = anything || found.state != FormerOutput::State::None;
-        const bool unfinished = made_by_former(own.processor) && !former->ended && former->next_place.empty();
+        const bool unfinished = made_by_former(own.processor) && !former->finished && former->next_place.empty();
         if (config.start_over) return;
         if (found.state == FormerOutput::State::Ended || (found.state == FormerOutput::State::Results && !unfinished)) refuse(found.what, made_by_former(own.processor) ? &*former : nullptr, config);
     });
-    if (!config.start_over && former && former->ended)
+    if (!config.start_over && former && former->finished)
         for (const std::string& processor : config.processors())
             if (has_results_here(processor) && made_by_former(processor)) refuse("--output " + config.output, &*former, config);
     return anything;
@@ -139,7 +147,8 @@ void finish_run(const RunConfig& config) {
     if (config.output.empty()) return;
     const auto run = read_former_run(config.output);
     if (!run) return;
-    if (run->next_place != next_place)   // another run's manifest: this one had no result
+    const bool is_anothers = run->next_place != next_place || (!config.run_id.empty() && run->run_id != config.run_id);
+    if (is_anothers)   // this one has done nothing
         note_next_place(config.output, run->ended ? std::string() : run->next_place);
     else if (run->ended)
         put_in_place(config, next_place);

@@ -20,8 +20,8 @@ std::uint8_t foreground_at(std::span<const float> line, std::size_t width, std::
 
 // Of one channel.
 std::uint8_t alpha_of(float score, const ForegroundScale& scale) {
-    const float probability = scale.logit ? 1.0F / (1.0F + std::exp(-score)) : std::clamp(score, 0.0F, 1.0F);
-    return static_cast<std::uint8_t>(probability * 255.0F + 0.5F);
+    const float probability = scale.logit ? 1.0F / (1.0F + std::exp(-score)) : std::min(score, 1.0F);
+    return probability > 0 ? static_cast<std::uint8_t>(probability * 255.0F + 0.5F) : std::uint8_t{0};  // NaN: 0
 }
 
 }  // namespace
@@ -39,20 +39,16 @@ std::span<const std::uint8_t> Foreground::of(const SegmentationOutput& output, c
 void Foreground::weigh_scores(const SegmentationOutput& output, const SampleView& sample, const Progress& progress) {
     enlarged_.begin(output.scores(sample.row), output.expansion);
     const auto width = static_cast<std::size_t>(enlarged_.width());
-    std::size_t done_bytes = 0;
+    ProgressByBytes done(progress);
     for (std::int64_t y = 0; y < enlarged_.height(); ++y) {
         const std::span<const float> line = enlarged_.line(y);
         std::uint8_t* const to = alpha_.data() + static_cast<std::size_t>(y) * width;
         if (output.one_channel()) {
-            require_allowed(line, scale_, output, sample);
             std::ranges::transform(line, to, [this](float score) { return alpha_of(score, scale_); });
         } else {
             for (std::size_t x = 0; x < width; ++x) to[x] = foreground_at(line, width, x);
         }
-        done_bytes += line.size_bytes();
-        if (done_bytes < kProgressBytes) continue;
-        progress();
-        done_bytes = 0;
+        done.add(line.size_bytes());
     }
 }
 

@@ -16,7 +16,7 @@ namespace offramp {
 //   class ids with confidence    the probability of the pixel's class, or of not being background where that is its class
 //   class ids alone              0 or 255: hard edges
 // A pixel whose scores are not numbers is background. Owns its scratch memory. Thread: one. Errors: those of
-// SegmentationOutput::scores(); ConfigError for a score of one channel that means nothing.
+// SegmentationOutput::scores().
 class Foreground {
   public:
     explicit Foreground(const ForegroundScale& scale) : scale_(scale) {}

@@ -4,6 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -11,6 +14,7 @@
 #include "common/base/reserved_prefix.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/config/run_config.hpp"
+#include "common/slab/item_ranges.hpp"
 
 namespace offramp {
 namespace {
@@ -42,6 +46,27 @@ bool has_ended(std::string_view text) {
     return false;
 }
 
+std::uint64_t number_in(const std::string& digits) {
+    std::uint64_t number = 0;
+    std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    return number;
+}
+
+// A line that is torn says nothing: what it stood for is made again.
+std::uint64_t items_done(std::string_view lines) {
+    ItemRanges done;
+    while (!lines.empty()) {
+        const std::size_t end = std::min(lines.find('\n'), lines.size());
+        const nlohmann::json line = nlohmann::json::parse(lines.substr(0, end), nullptr, false);
+        lines.remove_prefix(std::min(end + 1, lines.size()));
+        if (!line.is_object() || !line.contains("done") || !line["done"].is_array()) continue;
+        for (const nlohmann::json& range : line["done"])
+            if (range.is_array() && range.size() == 2 && range[0].is_number_unsigned() && range[1].is_number_unsigned())
+                done.add({range[0].get<std::uint64_t>(), range[1].get<std::uint64_t>()});
+    }
+    return done.items();
+}
+
 }  // namespace
 
 bool has_manifest(const std::string& output) {
@@ -55,17 +80,23 @@ std::optional<FormerRun> read_former_run(const std::string& output) {
     const std::string_view first = std::string_view(text).substr(0, text.find('\n'));
     const nlohmann::json header = nlohmann::json::parse(first, nullptr, false);
     FormerRun run;
+    std::uint64_t items = 0;
     try {
         run.run_id = header.at("run").get<std::string>();
         RunConfig config;
         config.processor = header.at("identity").value("--processor", "");
         run.processors = config.processors();
         run.next_place = header.value("next", "");
+        run.finished = header.value("finished", false);
+        items = number_in(header.at("identity").value("items", ""));
     } catch (const nlohmann::json::exception&) {
         return std::nullopt;
     }
     if (!run.next_place.empty()) checked_next_place(run.next_place, path);
-    run.ended = has_ended(std::string_view(text).substr(first.size()));
+    const std::string_view others = std::string_view(text).substr(first.size());
+    run.ended = has_ended(others);
+    run.finished = run.finished || run.ended;
+    run.left = items - std::min(items, items_done(others));
     return run;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,8 @@ struct FormerRun {
     std::vector<std::string> processors;
     std::string next_place;   // empty: in place
     bool ended = false;       // it came to its end by itself
+    bool finished = false;    // so, or the run did that it goes on with, for items that joined
+    std::uint64_t left = 0;   // items of its source that are not done: dropped, unreadable or set aside where it ended
 };
 
 // Nothing when there is no manifest, or none that can be read: then nobody can continue it, either. Never follows a link.

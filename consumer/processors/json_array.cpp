@@ -8,6 +8,7 @@
 
 #include "common/base/error.hpp"
 #include "common/slab/float16_bits.hpp"
+#include "common/slab/output_description.hpp"
 
 namespace offramp {
 namespace {
@@ -83,7 +84,7 @@ bool append_elements(std::string& text, DType dtype, std::span<const std::byte> 
 void append_json_array(std::string& text, const TensorSpec& spec, std::span<const std::byte> elements, std::string_view processor) {
     text += '[';
     if (!append_elements(text, spec.dtype, elements))
-        throw ConfigError("processor " + std::string(processor) + ": output " + spec.describe() + " is of a type that JSON has no numbers for",
+        throw ConfigError("processor " + std::string(processor) + ": " + describe_output(spec) + " is of a type that JSON has no numbers for",
                           "Take --http-body npy, or --processor safetensors");
     text += ']';
 }

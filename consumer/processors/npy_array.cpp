@@ -1,6 +1,7 @@
 #include "consumer/processors/npy_array.hpp"
 
 #include "common/base/error.hpp"
+#include "common/slab/output_description.hpp"
 #include "consumer/processors/sample_array.hpp"
 
 namespace offramp {
@@ -21,7 +22,7 @@ std::string descr_of(const TensorSpec& spec, std::string_view processor) {
     if (spec.dtype == kBFloat16) return "<f4";
     if (spec.dtype.code == 5 && (size == 8 || size == 16)) return order + ("c" + bytes);
     if (spec.dtype.code == 6 && size == 1) return "|b1";
-    throw ConfigError("processor " + std::string(processor) + ": output " + spec.describe() + " is of a type that NumPy does not have",
+    throw ConfigError("processor " + std::string(processor) + ": " + describe_output(spec) + " is of a type that NumPy does not have",
                       "Take --processor safetensors or write");
 }
 

@@ -7,32 +7,25 @@
 
 #include "common/base/error.hpp"
 #include "common/slab/float16_bits.hpp"
+#include "common/slab/output_description.hpp"
+#include "common/slab/readable_output.hpp"
 #include "consumer/processors/row_chunks.hpp"
 #include "consumer/sinks/output_name.hpp"
 
 namespace offramp {
 namespace {
 
-// Why an output is not pictures; empty when it is.
-std::string obstacle(const TensorSpec& spec) {
-    const bool elements = spec.dtype == kUInt8 || spec.dtype == kFloat32 || spec.dtype == kFloat16 || spec.dtype == kBFloat16;
-    if (spec.dims != 4 || !elements || (spec.shape[1] != 1 && spec.shape[1] != 3 && spec.shape[1] != 4))
-        return "needed are pictures, uint8, float32, float16 or bfloat16 [N, 3, H, W], or with 1 or 4 channels";
-    const std::int64_t pixels = spec.shape[2] * spec.shape[3];
-    if (pixels < 1 || pixels > static_cast<std::int64_t>(kMaxImagePixels))
-        return "a picture has 1 to " + std::to_string(kMaxImagePixels) + " pixels";
-    return {};
-}
+static_assert(kMostPixelsOfAPicture == static_cast<std::int64_t>(kMaxImagePixels));
 
 // `reasons`: what stands in the way of the others.
 std::vector<PictureOutput> find_outputs(const SlabContents& slab, std::string& reasons) {
     std::vector<PictureOutput> fitting;
     for (const TensorView& tensor : slab.tensors) {
-        const std::string reason = obstacle(tensor.spec);
+        const std::string reason = obstacle_to_pictures(tensor.spec);
         if (reason.empty())
             fitting.push_back({.tensor = &tensor, .suffix = {}});
         else
-            reasons += "; output " + tensor.spec.describe() + ": " + reason;
+            reasons += "; " + describe_output(tensor.spec) + ": " + reason;
     }
     if (fitting.size() > 1)
         for (PictureOutput& output : fitting) output.suffix = "." + std::string(checked_output_name(output.tensor->spec.name));
@@ -80,16 +73,13 @@ std::span<const std::uint8_t> OutputPixels::of(const PictureOutput& output, cons
     const std::size_t pixels = output.size().pixels();
     pixels_.resize(pixels * channels);
     std::size_t next = 0;
-    std::size_t done_bytes = 0;
+    ProgressByBytes done(progress);
     for (std::size_t pixel = 0; pixel < pixels; ++pixel) {
         for (std::size_t c = 0; c < channels; ++c, ++next) {
             const std::size_t from = c * pixels + pixel;
             pixels_[next] = type == kUInt8 ? static_cast<std::uint8_t>(planes[from]) : pixel_of(number_at(planes.data(), type, from), output, sample);
         }
-        done_bytes += channels * type.bytes();
-        if (done_bytes < kProgressBytes) continue;
-        progress();
-        done_bytes = 0;
+        done.add(channels * type.bytes());
     }
     progress();
     return pixels_;
@@ -102,7 +92,7 @@ void OutputPixels::refuse(float number, const PictureOutput& output, const Sampl
     else
         std::snprintf(text, sizeof text, "%g, far beyond black and white, which --image-range says are %g and %g", static_cast<double>(number),
                       static_cast<double>(range_.black), static_cast<double>(range_.white));
-    throw ConfigError("output " + output.tensor->spec.describe() + " of the item '" + sample.key + "' holds " + text,
+    throw ConfigError(describe_output(output.tensor->spec) + " of the item '" + sample.key + "' holds " + text,
                       "Give the --image-range that the network has: 0:1, -1:1 or 0:255");
 }
 

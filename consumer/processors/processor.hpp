@@ -12,7 +12,7 @@
 #include "common/slab/slab_view.hpp"
 #include "consumer/processors/run_output.hpp"
 #include "consumer/sinks/durability.hpp"
-#include "consumer/sinks/postgres_table.hpp"
+#include "consumer/sinks/postgres_ownership.hpp"
 
 namespace offramp {
 

@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "common/base/error.hpp"
+#include "common/base/shown_url.hpp"
 #include "common/config/nearest_word.hpp"
 #include "consumer/processors/processor.hpp"
+#include "consumer/sinks/http_headers.hpp"
 
 namespace offramp {
 namespace {
@@ -24,14 +26,22 @@ void require_known(const std::string& name, std::span<const std::string_view> ma
                       (nearest ? "Did you mean " + *nearest + "? " : "") + "Known: " + list + "; several with commas between");
 }
 
+// What was not given is the run's.
+void require_address(const RunConfig& config) {
+    require_no_credentials(config.http_url);
+    if (!is_left_out(config.http_header)) read_http_headers(config.http_header);
+}
+
 }  // namespace
 
 void require_processors(const RunConfig& config, std::span<const std::string_view> made_besides) {
     if (config.processor == "auto") return;
     for (const std::string& name : config.processors()) require_known(name, made_besides);
-    for (const RunConfig& own : configs_of(config))   // which refuses a name that stands twice
+    for (const RunConfig& own : configs_of(config)) {   // which refuses a name that stands twice
+        if (own.processor == "http") require_address(own);
         if (!own.postgres_contents().empty() && !own.has_postgres_sink())
             throw ConfigError("--processor " + own.processor + " needs --sink, and none is given", "Give the database: --sink postgres://USER@HOST/DATABASE");
+    }
 }
 
 }  // namespace offramp

@@ -23,4 +23,20 @@ void in_chunks(std::span<const std::byte> bytes, const Progress& progress, Take&
     } while (!bytes.empty());
 }
 
+// Says so for loops of many small steps: once kProgressBytes have gone by. Borrows the progress.
+class ProgressByBytes {
+  public:
+    explicit ProgressByBytes(const Progress& progress) : progress_(progress) {}
+    void add(std::size_t bytes) {
+        done_ += bytes;
+        if (done_ < kProgressBytes) return;
+        progress_();
+        done_ = 0;
+    }
+
+  private:
+    const Progress& progress_;
+    std::size_t done_ = 0;
+};
+
 }  // namespace offramp

@@ -8,6 +8,7 @@
 #include "common/base/log.hpp"
 #include "consumer/sinks/atomic_file.hpp"
 #include "consumer/sinks/output_database.hpp"
+#include "consumer/sinks/postgres_replacement.hpp"
 #include "consumer/sinks/record_file.hpp"
 
 namespace offramp {
@@ -131,15 +132,13 @@ class PostgresRows final : public RunOutput {
     FormerOutput look(const RunConfig& own) const override {
         const PostgresTarget target = postgres_target_of(own, layout_.contents, {});
         if (own.resume) require_continued_postgres_table(layout_, own.output, target);
-        switch (look_at_postgres_table(layout_, target)) {
-            case PostgresTableState::Absent:
-                return {has_postgres_mark(layout_, own.output) ? FormerOutput::State::Parts : FormerOutput::State::None, {}};
-            case PostgresTableState::Unfinished:
-                return {FormerOutput::State::Parts, postgres_table_name(target)};
-            case PostgresTableState::Ended:
-                break;
-        }
-        return {FormerOutput::State::Ended, postgres_table_name(target)};
+        const PostgresTableState state = look_at_postgres_table(layout_, target);
+        if (state == PostgresTableState::Absent) return {has_postgres_mark(layout_, own.output) ? FormerOutput::State::Parts : FormerOutput::State::None, {}};
+        const std::string name = postgres_table_name(target);
+        if (state == PostgresTableState::Ended && !own.start_over) return {FormerOutput::State::Ended, name};
+        if (const std::string lost = look_at_replaced_table(layout_, target); !lost.empty())
+            spdlog::warn("{} will be replaced when this run has come to its end, and the new one will not have {}: make that again then", name, lost);
+        return {state == PostgresTableState::Ended ? FormerOutput::State::Ended : FormerOutput::State::Parts, name};
     }
     void finish(const RunConfig& own, const std::string& folder, const std::string& next_place) const override {
         if (folder.empty()) return;
@@ -161,9 +160,12 @@ class PostgresRows final : public RunOutput {
 
   private:
     void require_sink(const RunConfig& own, const std::string& next) const {
-        if (own.has_postgres_sink() || !has_postgres_mark(layout_, next)) return;
-        throw ConfigError("a run into " + own.output + " has ended, and its tables are not in their place yet: that needs its --sink",
-                          "Repeat that run with --resume and its --sink, or give another --output");
+        if (own.has_postgres_sink()) return;
+        const std::string mark = postgres_mark_of(layout_, next);
+        const auto made = read_postgres_mark(mark);
+        if (!made) return;
+        throw ConfigError("a run into " + own.output + " has ended, and its results are not in their place yet, " + named(*made) + ": that needs its --sink",
+                          "Repeat that run with --resume and its --sink; or give another --output; or remove " + mark + " to give those results up");
     }
 
     PostgresLayout layout_;

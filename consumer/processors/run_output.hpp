@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "common/config/run_config.hpp"
-#include "consumer/sinks/postgres_table.hpp"
+#include "consumer/sinks/postgres_ownership.hpp"
 #include "consumer/sinks/segment_merge.hpp"
 
 namespace offramp {

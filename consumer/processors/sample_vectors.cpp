@@ -4,11 +4,12 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/slab/float16_bits.hpp"
+#include "common/slab/output_description.hpp"
+#include "common/slab/readable_output.hpp"
 
 namespace offramp {
 namespace {
@@ -18,11 +19,6 @@ constexpr double kLeastLength = 1e-12;
 
 // What is nearer to 65536 than to the largest float16, 65504, becomes infinite.
 constexpr float kBeyondFloat16 = 65520;
-
-bool is_vector(const TensorSpec& spec) {
-    return spec.dims == 2 && spec.shape[1] >= 1 && spec.shape[1] <= std::numeric_limits<std::int32_t>::max() &&
-           (spec.dtype == kFloat32 || spec.dtype == kFloat16 || spec.dtype == kBFloat16);
-}
 
 float number_at(const std::byte* bytes, DType dtype) {
     if (dtype == kFloat32) {
@@ -44,13 +40,13 @@ std::vector<VectorOutput> SampleVectors::outputs(const SlabContents& slab) const
     std::vector<VectorOutput> fitting;
     std::string others;
     for (const TensorView& tensor : slab.tensors) {
-        if (!is_vector(tensor.spec)) {
-            others += "; output " + tensor.spec.describe();
+        if (!is_vectors(tensor.spec)) {
+            others += "; " + describe_output(tensor.spec);
             continue;
         }
         const auto numbers = static_cast<std::uint32_t>(tensor.spec.shape[1]);
         if (truncate_dim_ > numbers)
-            throw ConfigError("--truncate-dim is " + std::to_string(truncate_dim_) + ", but output " + tensor.spec.describe() + " of model '" +
+            throw ConfigError("--truncate-dim is " + std::to_string(truncate_dim_) + ", but " + describe_output(tensor.spec) + " of model '" +
                                   slab.model + "' has only " + std::to_string(numbers) + " numbers",
                               "Give at most so many, or 0 for all");
         fitting.push_back({.tensor = &tensor, .dimensions = truncate_dim_ == 0 ? numbers : truncate_dim_});

@@ -4,6 +4,7 @@
 
 #include "common/base/error.hpp"
 #include "common/slab/mask_form.hpp"
+#include "common/slab/output_description.hpp"
 #include "consumer/processors/enlarged_sample.hpp"
 #include "consumer/sinks/output_name.hpp"
 
@@ -34,7 +35,7 @@ std::vector<SegmentationOutput> find_outputs(const SlabContents& slab, std::stri
         if (is_confidence(slab, tensor.spec)) continue;
         const std::string reason = obstacle_to_masks(tensor.spec, slab.expansion);
         if (!reason.empty())
-            reasons += "; output " + tensor.spec.describe() + ": " + reason;
+            reasons += "; " + describe_output(tensor.spec) + ": " + reason;
         else if (is_class_scores(tensor.spec))
             fitting.push_back({.tensor = &tensor, .confidence = nullptr, .expansion = slab.expansion, .suffix = {}});
         else
@@ -60,7 +61,7 @@ ClassScores SegmentationOutput::scores(std::size_t row) const {
     const TensorSpec& spec = tensor->spec;
     const auto bytes = tensor->row(row);
     if (reinterpret_cast<std::uintptr_t>(bytes.data()) % spec.dtype.bytes() != 0)
-        throw ProtocolError("output " + spec.describe() + " lies at an address that is no multiple of its element's size");
+        throw ProtocolError(describe_output(spec) + " lies at an address that is no multiple of its element's size");
     return {.data = bytes.data(),
             .dtype = spec.dtype,
             .classes = spec.shape[1],
@@ -90,11 +91,6 @@ std::vector<std::string> segmentation_files(const SlabContents& slab, const Samp
     std::vector<std::string> files;
     for (const SegmentationOutput& output : segmentation_outputs_if_any(slab)) files.push_back(sample_name(sample.key, output.suffix + std::string(extension)));
     return files;
-}
-
-void require_allowed(std::span<const float> line, const ForegroundScale& scale, const SegmentationOutput& output, const SampleView& sample) {
-    const auto found = std::ranges::find_if(line, [&](float score) { return !scale.allows(score); });
-    if (found != line.end()) scale.refuse(*found, output.tensor->spec.describe(), sample.key);
 }
 
 std::span<const std::uint8_t> plane_of(const TensorView& tensor, std::size_t row, std::vector<std::uint8_t>& scratch) {

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "common/images/image_size.hpp"
-#include "common/slab/foreground_score.hpp"
 #include "common/slab/slab_view.hpp"
 #include "consumer/processors/class_argmax.hpp"
 
@@ -39,9 +38,6 @@ std::vector<SegmentationOutput> segmentation_outputs_if_any(const SlabContents& 
 
 // The files of a sample, KEY+EXTENSION, of a processor that makes one of each of these outputs (Processor::files_of).
 std::vector<std::string> segmentation_files(const SlabContents& slab, const SampleView& sample, std::string_view extension);
-
-// Errors: ConfigError for a score, of this output of one channel, that the scale does not allow.
-void require_allowed(std::span<const float> line, const ForegroundScale& scale, const SegmentationOutput& output, const SampleView& sample);
 
 // A plane of bytes, uint8 [N, H, W], of one sample, row by row: the slab's own bytes where they lie so, else put together in
 // `scratch`.

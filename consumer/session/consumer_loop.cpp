@@ -16,11 +16,11 @@
 namespace offramp {
 
 ConsumerLoop::ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMappings& mappings,
-                           Processor& processor, const Clock& clock, const WatchedFds& fds, const Succession& succession)
+                           const MakeOnEntry& make, const Clock& clock, const WatchedFds& fds, const Succession& succession)
     : port_(&port),
       session_(&session),
       mappings_(&mappings),
-      processor_(&processor),
+      make_(make),
       clock_(&clock),
       fds_(fds),
       progress_([this] { cell_->progress(); }),
@@ -177,6 +177,19 @@ void ConsumerLoop::settle_in() {
     cell_.emplace(mappings_->cell(welcome.slot), welcome.session);
     name_this_thread(("offramp-c" + std::to_string(welcome.slot)).c_str());
     spdlog::info("session {} in place {}", welcome.session, welcome.slot);
+    try {
+        processor_ = &make_();
+    } catch (const Error& problem) {
+        if (problem.exit_code() != ExitCode::SinkUnavailable) throw;
+        return sink_is_away(problem);
+    }
+    session_->open();
+}
+
+void ConsumerLoop::sink_is_away(const Error& problem) {
+    spdlog::error("{}", problem.what());
+    code_ = ExitCode::SinkUnavailable;
+    session_->leave();
 }
 
 void ConsumerLoop::work_on(const SlabTicket& ticket) {
@@ -201,11 +214,8 @@ void ConsumerLoop::work_on(const SlabTicket& ticket) {
             std::move(lease).keep_until_death();
             throw;
         }
-        spdlog::error("{}", problem.what());
         std::move(lease).give_back();
-        code_ = ExitCode::SinkUnavailable;
-        session_->leave();
-        return;
+        return sink_is_away(problem);
     } catch (...) {
         std::move(lease).keep_until_death();
         throw;

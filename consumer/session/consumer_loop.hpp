@@ -18,9 +18,12 @@
 
 namespace offramp {
 
+// The processor, once the run has let this consumer in.
+using MakeOnEntry = std::function<Processor&()>;
+
 // Runs one consumer on one thread: waits for messages, the producer's death, the launcher's and the signals;
 // processes one slab at a time and gives it back before it begins the next; those of a stream of short slabs a few at a time
-// (ConsumerSession::release). consumer/README.md lists the ways in which it ends.
+// (ConsumerSession::release). consumer/endings.md lists the ways in which it ends.
 //
 // Borrows: everything handed in; all of it outlives the loop.
 // Thread: one. Blocks: run(), and turn() while a slab is processed; messages wait meanwhile, progress goes
@@ -47,10 +50,10 @@ class ConsumerLoop {
     };
     static constexpr std::chrono::milliseconds kSearchEvery{50};
 
-    ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMappings& mappings, Processor& processor,
+    ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMappings& mappings, const MakeOnEntry& make,
                  const Clock& clock, const WatchedFds& fds)
-        : ConsumerLoop(port, session, mappings, processor, clock, fds, Succession{}) {}
-    ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMappings& mappings, Processor& processor,
+        : ConsumerLoop(port, session, mappings, make, clock, fds, Succession{}) {}
+    ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMappings& mappings, const MakeOnEntry& make,
                  const Clock& clock, const WatchedFds& fds, const Succession& succession);
     ConsumerLoop(const ConsumerLoop&) = delete;
     ConsumerLoop& operator=(const ConsumerLoop&) = delete;
@@ -71,13 +74,15 @@ class ConsumerLoop {
     void lose_producer();
     void look_for_producer();
     void settle_in();
+    void sink_is_away(const Error& problem);
     void work_on(const SlabTicket& ticket);
     void wait();
 
     ConsumerPort* port_;  // null while the producer is dead
     ConsumerSession* session_;
     SlabMappings* mappings_;
-    Processor* processor_;
+    MakeOnEntry make_;
+    Processor* processor_ = nullptr;   // until this consumer is let in
     const Clock* clock_;
     WatchedFds fds_;
     std::optional<WorkCell> cell_;

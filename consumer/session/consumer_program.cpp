@@ -8,9 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
-#include <fstream>
 #include <optional>
-#include <sstream>
 #include <string>
 
 #include "common/base/clock.hpp"
@@ -20,9 +18,7 @@
 #include "common/base/version.hpp"
 #include "common/config/slab_work.hpp"
 #include "common/shm/run_objects.hpp"
-#include "common/transport/endpoint.hpp"
 #include "common/transport/ports.hpp"
-#include "consumer/session/consumer_loop.hpp"
 #include "consumer/session/consumer_session.hpp"
 #include "consumer/session/run_connection.hpp"
 #include "consumer/session/run_search.hpp"
@@ -59,20 +55,8 @@ ConsumerLoop::Succession succession_of(const RunConfig& config, RunConnection& c
             .patience = std::chrono::nanoseconds(static_cast<std::int64_t>(config.producer_wait_seconds * 1e9))};
 }
 
-// The run has been asked, and wants other work. Errors: ConfigError names what differs, if the run's settings can be read.
-void refuse_work(const SlabWork& work, const std::string& run_dir) {
-    const std::string path = run_dir + "/producer-settings.toml";
-    std::ifstream file(path);
-    std::ostringstream text;
-    if (!file || !(text << file.rdbuf())) return;
-    const std::string difference = work.difference_from(SlabWork::of_settings(text.str(), path));
-    if (difference.empty()) return;
-    throw ConfigError("this consumer's results would not be those of the run in " + run_dir + ": " + difference,
-                      "Give it the run's own settings, which stand in " + path);
-}
-
 ConsumerLoop::End attach_and_loop(const RunConfig& config, const Endpoint& endpoint, WatchedFds fds,
-                                  const Clock& clock, Processor& processor) {
+                                  const Clock& clock, const MakeOnEntry& make) {
     const RunLock lock = RunLock::hold(endpoint.names, false);
     SlabMappings mappings = SlabMappings::attach(
         endpoint.names, config.rung == "workers" ? SlabMappings::Keeping::PerSlab : SlabMappings::Keeping::AllRun);
@@ -85,37 +69,32 @@ ConsumerLoop::End attach_and_loop(const RunConfig& config, const Endpoint& endpo
         return {.code = ExitCode::ProducerGone, .launcher_gone = hung_up(fds.lifeline)};
     }
     fds.producer = found->producer;
-    const SlabWork work = SlabWork::of(config);
     ConsumerSession session(*found->port, clock,
                             {.run_nonce = endpoint.names.nonce,
                              .window = config.credits == 0 ? fitting_credits(ledger) : config.credits,
+                             .first_window = 0,
                              .program_version = std::string(program_version()),
-                             .work = work.hash()});
-    try {
-        return ConsumerLoop(*found->port, session, mappings, processor, clock, fds, succession_of(config, connection)).run();
-    } catch (const ConfigError&) {
-        if (session.state() == ConsumerSession::State::Refused && session.refusal().reason == RefusalReason::Work)
-            refuse_work(work, endpoint.run_dir);
-        throw;
-    }
+                             .work = SlabWork::of(config).hash()});
+    return ConsumerLoop(*found->port, session, mappings, make, clock, fds, succession_of(config, connection)).run();
 }
 
 }  // namespace
 
-int serve_run(const RunConfig& config, const EndSignals& signals, Processor& processor) {
-    if (config.run_dir.empty())
+std::optional<Endpoint> wait_for_run(const RunConfig& told, const EndSignals& signals) {
+    if (told.run_dir.empty())
         throw ConfigError("no --run-dir", "Give the directory of the run that this consumer belongs to");
-    check_lifeline(config.lifeline_fd);
+    check_lifeline(told.lifeline_fd);
+    const SteadyClock clock;
+    return find_run(told.run_dir, {.lifeline = told.lifeline_fd, .signals = signals.fd()}, clock, kStartPatience);
+}
 
+int serve_run(const RunConfig& config, const Endpoint& endpoint, const EndSignals& signals, const MakeOnEntry& make) {
     const SteadyClock clock;
     const WatchedFds fds{.lifeline = config.lifeline_fd, .signals = signals.fd()};
-    const auto endpoint = find_run(config.run_dir, fds, clock, kStartPatience);
-    if (!endpoint) return to_int(ExitCode::Ok);
-
-    const auto end = attach_and_loop(config, *endpoint, fds, clock, processor);
+    const auto end = attach_and_loop(config, endpoint, fds, clock, make);
     // The own lock is dropped by now: the sweep does something only for the last process of the run.
-    if (sweep_run(endpoint->names) && end.launcher_gone)
-        spdlog::info("nobody else is left: the shared memory of run '{}' is removed", endpoint->names.run_id);
+    if (sweep_run(endpoint.names) && end.launcher_gone)
+        spdlog::info("nobody else is left: the shared memory of run '{}' is removed", endpoint.names.run_id);
     return to_int(end.code);
 }
 

@@ -30,7 +30,7 @@ ConsumerSession::ConsumerSession(ConsumerPort& port, const Clock& clock, const O
 Bytes ConsumerSession::hello() const {
     Hello hello{};
     hello.run_nonce = options_.run_nonce;
-    hello.window = options_.window;
+    hello.window = window();
     hello.former_session = welcome_.session;
     hello.last_delivery = last_delivery_;
     hello.work = options_.work;
@@ -62,6 +62,13 @@ void ConsumerSession::step() {
     Bytes bytes;
     while (state_ != State::Ended && state_ != State::Refused && port_->try_receive(bytes)) receive(bytes);
     send_due();
+}
+
+void ConsumerSession::open() {
+    const std::uint32_t before = window();
+    opened_ = true;
+    // To the next producer its Hello says it; who leaves takes no more.
+    if (window() != before && state_ == State::Serving && !away_) outgoing_.push_back(encode(Credit{welcome_.session, window(), 0}));
 }
 
 std::optional<SlabTicket> ConsumerSession::take() {
@@ -212,7 +219,6 @@ void ConsumerSession::on_drain(const Drain& drain) {
         return;
     }
     state_ = State::Draining;
-    drain_reason_ = reason;
     if (reason == DrainReason::Aborted) {
         returns_new_ = true;
         return_pending();

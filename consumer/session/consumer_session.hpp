@@ -16,7 +16,7 @@
 namespace offramp {
 
 // Speaks for one consumer with the producer: announces it, takes its deliveries, gives its releases back
-// until they are acknowledged, and says goodbye. common/README.md has the sequence. Stepped: never waits,
+// until they are acknowledged, and says goodbye. common/messages.md has the sequence. Stepped: never waits,
 // holds no thread, reads no memory.
 //
 // A producer's death does not end it: see lose_producer().
@@ -30,6 +30,7 @@ class ConsumerSession {
     struct Options {
         std::uint64_t run_nonce = 0;
         std::uint32_t window = 2;  // slabs held at once; at least 1
+        std::optional<std::uint32_t> first_window{};   // until open(); else the same
         std::string program_version;
         std::uint64_t work = 0;    // what it will do with slabs (SlabWork::hash)
     };
@@ -58,6 +59,8 @@ class ConsumerSession {
     // The second half of step(): cheap, for between two short slabs.
     void send_due();
 
+    // Ready for slabs: from now on the window is the whole one. Call once, when welcomed.
+    void open();
     // The next slab to work on; it is then held until release(). Nothing when there is none.
     std::optional<SlabTicket> take();
     // Gives a slab that take() gave back. `busy`: how long it was worked on. step() sends it, unless it may wait for the releases
@@ -82,7 +85,6 @@ class ConsumerSession {
     bool welcomed() const { return welcome_.session != 0; }
     const Welcome& welcome() const { return welcome_; }
     const Refusal& refusal() const { return refusal_; }
-    std::optional<DrainReason> drain_reason() const { return drain_reason_; }
     const Counts& counts() const { return counts_; }
 
     // Delivered, and not begun.
@@ -109,6 +111,7 @@ class ConsumerSession {
     void try_goodbye();
 
     Bytes hello() const;
+    std::uint32_t window() const { return opened_ ? options_.window : options_.first_window.value_or(options_.window); }
 
     ConsumerPort* port_;              // null: the producer is dead
     const Clock* clock_;
@@ -117,7 +120,7 @@ class ConsumerSession {
     State state_ = State::Greeting;
     Welcome welcome_{};
     Refusal refusal_;
-    std::optional<DrainReason> drain_reason_;
+    bool opened_ = false;
     bool away_ = false;
     bool returns_new_ = false;  // deliveries go back unopened
     bool goodbye_queued_ = false;

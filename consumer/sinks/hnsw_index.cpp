@@ -1,6 +1,6 @@
 #include "consumer/sinks/hnsw_index.hpp"
 
-#include "consumer/sinks/postgres_table.hpp"
+#include "consumer/sinks/postgres_ownership.hpp"
 
 namespace offramp {
 

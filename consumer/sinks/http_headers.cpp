@@ -6,6 +6,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/regular_file.hpp"
+#include "common/base/shown_url.hpp"
 
 namespace offramp {
 namespace {
@@ -52,6 +53,12 @@ std::string read_file(const std::string& path) {
 }
 
 }  // namespace
+
+void require_no_credentials(const std::string& url) {
+    if (has_credentials(url))
+        throw ConfigError("--http-url " + shown_url(url) + " has a user or a password in it, which lists of processes show",
+                          "Take them out, and give 'Authorization: Basic ...' as --http-header @FILE");
+}
 
 std::string_view http_header_value(std::string_view header) {
     header.remove_prefix(std::min(header.find(':') + 1, header.size()));

@@ -207,9 +207,7 @@ class HttpSink::Connection {
 
 HttpSink::HttpSink(HttpTarget target) : target_(std::move(target)), shown_(shown_url(target_.url)), delay_(std::random_device{}()) {
     if (target_.url.empty()) throw ConfigError("no --http-url", "Give the address that results are posted to");
-    if (has_credentials(target_.url))
-        throw ConfigError("--http-url " + shown_ + " has a user or a password in it, which lists of processes show",
-                          "Take them out, and give 'Authorization: Basic ...' as --http-header @FILE");
+    require_no_credentials(target_.url);
     for (const std::string& header : target_.headers) {
         const std::string_view value = http_header_value(header);
         if (value.size() >= kLeastSecret) secrets_.emplace_back(value);

@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <random>
+#include <span>
 #include <system_error>
 #include <utility>
 
@@ -18,9 +20,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In the header of every database that is ours: "OFFR". And the version of our tables; another number is another layout.
+// In the header of every database that is ours: "OFFR". And as its user_version the version of our tables in the lowest byte, where another number is another
+// layout; above it a number of the database's own, which its mark has too. 0, as the mark's empty text: of one that was begun before they had numbers.
 constexpr std::int64_t kApplication = 0x4f464652;
 constexpr std::int64_t kVersion = 2;
+constexpr int kVersionBits = 8;
+constexpr std::uint32_t kLargestNumber = (1U << 23U) - 1;   // user_version is signed
 
 std::string path_of(const std::string& folder, const std::string& name) { return folder + "/" + name + ".sqlite"; }
 
@@ -36,7 +41,7 @@ bool is_there(const std::string& path) {
 
 [[noreturn]] void fail_taken_away(const std::string& path, const std::string& mark) {
     throw Error(ExitCode::SinkUnavailable, "database " + path + " is gone, and with it results that count as done",
-                "Put it back; or give --start-over instead of --resume; or remove " + mark + " to go on without them");
+                "Put it back: the run goes on when it is there; or end the run, and give --start-over instead of --resume; or remove " + mark + " to go on without them");
 }
 
 std::int64_t number_of(SqliteDatabase& database, const char* question) {
@@ -53,11 +58,27 @@ void require_ours(SqliteDatabase& database) {
     if (is_empty(database)) return;
     if (!names_us(database))
         throw ConfigError("database " + database.path() + " was made by another program", "Move it away, or give another --output");
-    const std::int64_t version = number_of(database, "PRAGMA user_version");
+    const std::int64_t version = number_of(database, "PRAGMA user_version") & ((1 << kVersionBits) - 1);
     if (version != kVersion)
         throw ConfigError("database " + database.path() + " has tables of version " + std::to_string(version) + "; this program knows " +
                               std::to_string(kVersion),
                           "Move it away, or give another --output");
+}
+
+std::int64_t own_number_of(SqliteDatabase& database) { return number_of(database, "PRAGMA user_version") >> kVersionBits; }
+
+std::int64_t new_user_version() {
+    std::random_device random;
+    return std::int64_t{1 + random() % kLargestNumber} << kVersionBits | kVersion;
+}
+
+// Another one in its place has not the results that count as done.
+void require_marked(SqliteDatabase& database, const std::string& mark) {
+    std::ifstream file(mark);
+    std::int64_t number = 0;
+    if (!(file >> number) || number == own_number_of(database)) return;
+    throw ConfigError("database " + database.path() + " is not the one that this run began, whose results count as done",
+                      "Put that one back, and go on with --resume; or give --start-over instead of --resume; or remove " + mark + " to go on with the one that is there");
 }
 
 // What SQLite keeps beside a database while it is open, or was when its program was killed.
@@ -101,13 +122,16 @@ void OutputDatabase::open() {
         throw cannot_write("making the folder of " + path_, failure.value());
     database_.emplace(path_, durability_);
     require_ours(*database_);
+    require_marked(*database_, mark_);
     database_->transact([&] {
         if (names_us(*database_)) return;
         database_->execute(("PRAGMA application_id = " + std::to_string(kApplication)).c_str());
-        database_->execute(("PRAGMA user_version = " + std::to_string(kVersion)).c_str());
+        database_->execute(("PRAGMA user_version = " + std::to_string(new_user_version())).c_str());
         database_->execute(schema_.c_str());
     });
-    if (!is_there(mark_)) write_atomically(mark_, {}, durability_);
+    if (is_there(mark_)) return;
+    const std::string number = std::to_string(own_number_of(*database_)) + "\n";
+    write_atomically(mark_, std::as_bytes(std::span(number)), durability_);
 }
 
 void OutputDatabase::transact(const std::function<void(SqliteDatabase&)>& work) {
@@ -116,11 +140,14 @@ void OutputDatabase::transact(const std::function<void(SqliteDatabase&)>& work) 
 }
 
 void finish_database(const std::string& folder, const std::string& name) {
-    const std::string path = path_of(folder, name);
-    if (is_there(path))
-        SqliteDatabase(path, Durability::PowerCut).close_log();
-    else if (const std::string mark = mark_of(folder, name); is_there(mark))
+    const std::string path = path_of(folder, name), mark = mark_of(folder, name);
+    if (is_there(path)) {
+        SqliteDatabase database(path, Durability::PowerCut);
+        require_marked(database, mark);
+        database.close_log();
+    } else if (is_there(mark)) {
         fail_taken_away(path, mark);
+    }
 }
 
 void require_replaceable(const std::string& folder, const std::string& name) {

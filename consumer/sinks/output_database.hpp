@@ -13,7 +13,8 @@ namespace offramp {
 // The database of an output folder, FOLDER/NAME.sqlite, which all consumers of a run write to; made with its first rows.
 //
 // Beside it lies a hidden mark, ".offramp-made-NAME", as long as the work goes on that it holds: when the mark is there and the database
-// is not, somebody took it away with results that count as done, and another must not be begun in its place.
+// is not, somebody took it away with results that count as done, and another must not be begun in its place. Both have a number: another
+// run's, or an empty file, is refused where it lies in its place.
 //
 // Owns the connection. Thread, blocks: as SqliteDatabase. Errors: those of SqliteDatabase; Error with SinkUnavailable when the database
 // was taken away; ConfigError when it is not one of ours.

@@ -171,7 +171,7 @@ void SqliteDatabase::transact(const std::function<void()>& work) {
 void SqliteDatabase::require_in_place() {
     int moved = 0;
     if (sqlite3_file_control(connection_.get(), "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK && moved == 0) return;
-    throw Error(ExitCode::SinkUnavailable, "database " + path_ + " was moved or removed while it was written to", "Put it back, and do not replace it");
+    throw Error(ExitCode::SinkUnavailable, "database " + path_ + " was moved or removed while it was written to", "Put it back: the run goes on when it is there");
 }
 
 void SqliteDatabase::close_log() {
@@ -202,8 +202,8 @@ void SqliteDatabase::fail(const std::string& tried, int result) const {
                         "Move the file away, or give another output");
         default:
             if (text.starts_with("no such table"))
-                throw Error(ExitCode::SinkUnavailable, "database " + path_ + ": " + text + ": it is gone, and with it results that count as done",
-                            "Bring it back; or start over without --resume");
+                throw ConfigError("database " + path_ + ": " + text + ": it is gone, and with it results that count as done",
+                                  "Put a copy of the database back that has it, and go on with --resume; or give --start-over instead of --resume");
             throw Error(ExitCode::System, "database " + path_ + ": " + tried + ": " + text + " (SQLite's " + std::to_string(result) + ")",
                         "Is it a database of another program, or of another version?");
     }

@@ -16,6 +16,7 @@ import time
 from offramp_launch.arguments import take_switch, take_values
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.run_dir import CONTROL_SOCKET, LOCK, accepts_connections, short_runs_folder
+from offramp_launch.shared_folder import AS_IT_IS
 from offramp_launch.succession import RunHold
 
 DAYS = 7
@@ -94,13 +95,17 @@ def lives(run_dir):
     return accepts_connections(run_dir / CONTROL_SOCKET) or RunHold(run_dir / "endpoint").is_held_by_others()
 
 
-def holds_anything(path):
-    """A file with a byte in it, however deep."""
+def holds_anything(name, within=None):
+    """A file with a byte in it, however deep. `within`: the folder's descriptor; none is followed to elsewhere, as results may be another user's."""
     try:
-        facts = os.lstat(path)
-        if stat.S_ISDIR(facts.st_mode):
-            return any(holds_anything(inner) for inner in path.iterdir())
-        return not stat.S_ISREG(facts.st_mode) or facts.st_size > 0
+        facts = os.stat(name, dir_fd=within, follow_symlinks=False)
+        if not stat.S_ISDIR(facts.st_mode):
+            return not stat.S_ISREG(facts.st_mode) or facts.st_size > 0
+        inside = os.open(name, os.O_RDONLY | os.O_DIRECTORY | AS_IT_IS, dir_fd=within)
+        try:
+            return any(holds_anything(inner, inside) for inner in os.listdir(inside))
+        finally:
+            os.close(inside)
     except FileNotFoundError:
         return False
     except OSError:

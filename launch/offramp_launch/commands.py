@@ -1,11 +1,12 @@
 """The commands of launch/offramp: what each does first, and what its failure ends with."""
 
+import difflib
 import json
 import os
 import subprocess
 import sys
 
-from offramp_launch import benchmark, cleaning, doctor, exporting, quarantine, run_command, testing, texts
+from offramp_launch import benchmark, cleaning, doctor, exporting, interrupts, quarantine, run_command, testing, texts
 from offramp_launch.arguments import count, take_switch, take_values
 from offramp_launch.control import ControlClient
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError
@@ -23,6 +24,9 @@ CONTINUED = "run-set-up"
 LADDER_CONTINUED = "ladder-set-up"
 
 
+# As the launch script hands on what is none of these.
+NO_COMMAND = "no-command"
+COMMANDS = ("run", "export", "query", "ladder", "bench", "scale", "status", "stop", "quarantine", "clean", "doctor", "test", "setup", "version", "help")
 SETTING_UP = ("run", "ladder", "bench", "test", "setup")
 WITH_HELP_OF_THEIR_OWN = ("run", "export", "query")
 # Their end tells of what they did, whether anybody could read about it or not.
@@ -42,7 +46,7 @@ def carry_out(argv):
     commands = {"run": run, CONTINUED: run_set_up, "scale": scale, "status": status, "stop": stop, "doctor": examine,
                 "bench": bench, "test": test, "setup": setup, "quarantine": look_into_quarantine, "export": exporting.start, "query": texts.query, "ladder": ladder,
                 "clean": cleaning.start, "version": version, "--version": version,
-                LADDER_CONTINUED: ladder_set_up}
+                LADDER_CONTINUED: ladder_set_up, NO_COMMAND: refuse_command}
     places = Places()
     try:
         command, *arguments = argv or ["help"]
@@ -63,6 +67,12 @@ def carry_out(argv):
         where = f"'{problem.filename}'" if problem.filename else "a file of this command"
         print(f"offramp: {where} cannot be written: {problem.strerror}", file=sys.stderr)
         return int(ExitCode.CANNOT_WRITE)
+
+
+def refuse_command(_, argv):
+    """`argv`: what was typed instead of a command."""
+    near = difflib.get_close_matches(argv[0], COMMANDS, n=1)
+    raise LaunchError(f"'{argv[0]}' is not a command" + (f"; did you mean '{near[0]}'?" if near else ""), f"Known: {', '.join(COMMANDS)}", ExitCode.USAGE)
 
 
 def usage(places, code):
@@ -90,6 +100,8 @@ def version(places, argv):
 def run(places, argv):
     if {"-h", "--help"}.intersection(argv):
         return run_help(places)
+    if "--version" in argv:
+        return version(places, [])
     flags, passed = take_values(argv, TOOLCHAIN_FLAGS)
     if not os.environ.get("OFFRAMP_BIN_DIR"):
         set_up_programs(places, flags, requirements_of(passed))
@@ -106,7 +118,8 @@ def continue_set_up(places, command, function, argv):
     """Goes on in the set-up's own Python, where there is one."""
     if places.venv_python.exists() and sys.prefix != str(places.venv):
         sys.stdout.flush()
-        os.execv(places.venv_python, [*places.python_command(places.venv_python, places.launch / "offramp_launch", "-E", "-s"), command, *argv])
+        with interrupts.blocked():
+            os.execv(places.venv_python, [*places.python_command(places.venv_python, places.launch / "offramp_launch", "-E", "-s"), command, *argv])
     return function(places, argv)
 
 

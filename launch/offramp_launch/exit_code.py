@@ -51,6 +51,17 @@ class LaunchError(Exception):
     def __str__(self):
         return f"{self.what}\n    {self.fix}" if self.fix else self.what
 
+    def in_one_line(self):
+        return in_one_line(str(self))
+
+
+def in_one_line(text):
+    """Lines as sentences of one line: what is kept of a reason and its remedy is looked for, cut and compared by line."""
+    told = ""
+    for line in filter(None, map(str.strip, text.splitlines())):
+        told += (" " if told.endswith(tuple(".,:;!?")) else ". ") * bool(told) + line
+    return told
+
 
 def shell_code(status):
     """The exit code that a shell would give for a process's status: its own, or 128 and the signal."""

@@ -2,11 +2,11 @@
 
 import os
 import shutil
-import subprocess
 
 from offramp_launch import toolchain
 from offramp_launch.arguments import take_values
 from offramp_launch.exit_code import ExitCode, LaunchError, code_of_command
+from offramp_launch.interrupts import run_python
 from offramp_launch.setting_up import prepare_environment
 from offramp_launch.steps import can_be_set_up, one_at_a_time
 
@@ -26,7 +26,7 @@ def start(places, argv):
     if not asks_for_help:
         require_compiler(environment)
         require_torch(places, python)
-    status = subprocess.run([*places.python_command(python, places.launch / "exporter"), *passed], env=environment, check=False).returncode
+    status = run_python([*places.python_command(python, places.launch / "exporter"), *passed], env=environment)
     return code_of_command("export", status, ". TORCHINDUCTOR_COMPILE_THREADS=1 needs the least memory; a folder .offramp-export-* beside the model can be removed")
 
 

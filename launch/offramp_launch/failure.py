@@ -1,16 +1,20 @@
 """Why a run did not end well: one reason with its remedy, which is the last thing that is told of it and stands in summary.json."""
 
-from offramp_launch.exit_code import ExitCode
+from offramp_launch.exit_code import ExitCode, in_one_line
 
 
 def failure_of(code, stopped_by, account, producers_end, finishing, run_dir):
     """
-    Nothing for a run that ended with 0, else a text that is never empty. `stopped_by`: the LaunchError for which the launcher ended the
+    Nothing for a run that ended with 0, else a line that is never empty. `stopped_by`: the LaunchError for which the launcher ended the
     run, if it did. `account`: the producer's summary. `producers_end`, `finishing`: why the last producer, and the program that puts
     outputs together, ended as they did, in words; None where they ended well.
     """
     if code == ExitCode.OK:
         return None
+    return in_one_line(_reason_of(code, stopped_by, account, producers_end, finishing, run_dir))
+
+
+def _reason_of(code, stopped_by, account, producers_end, finishing, run_dir):
     if stopped_by:
         return str(stopped_by)
     if account.get("failure"):
@@ -19,8 +23,8 @@ def failure_of(code, stopped_by, account, producers_end, finishing, run_dir):
         return finishing or "the run was stopped before its input was used up"
     if code == ExitCode.SET_ASIDE:
         samples = (account.get("samples") or {}).get("quarantined", "some")
-        return (f"{samples} samples were given up, since consumers died of their batches\n"
-                f"    ./launch/offramp quarantine list --run-dir {run_dir.path}")
+        return (f"{samples} samples were given up, since consumers died of their batches: "
+                f"./launch/offramp quarantine list --run-dir {run_dir.path}")
     if producers_end:
         return f"{producers_end}\n    Its log: {run_dir.log('producer')}"
     if finishing:

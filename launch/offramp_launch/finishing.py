@@ -10,7 +10,7 @@ from offramp_launch.signal_inbox import SignalInbox
 class Finishing:
     """
     Waits for the program that puts outputs together, through signals: the first one is answered with a word, another one ends the program, which may be
-    killed anywhere. Entered before the run, until its summary is written, so that no signal in between ends the launcher.
+    killed anywhere. Entered before the run, until nothing of it is left to do, so that no signal in between ends the launcher.
     Borrows: the program. Thread: the main thread, for it handles signals. Blocks: wait(), until the program has ended.
     """
 

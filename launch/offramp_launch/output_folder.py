@@ -1,6 +1,7 @@
 """The output folder of a run: whose it is while the run lives, and what earlier runs left in it."""
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -8,6 +9,7 @@ import pathlib
 import stat
 import subprocess
 import time
+import types
 
 from offramp_launch import shared_folder
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
@@ -24,17 +26,25 @@ LOOK_AGAIN_SECONDS = 0.1
 class OutputLock:
     """
     Keeps a second run out of an output folder, from before its programs start until what they left is put together.
-    Owns: an exclusive lock on OUTPUT/.offramp-lock. The run's programs inherit `fd`, so that the lock outlives a launcher that is
-    killed for as long as any of them may still write. Errors: LaunchError (RUN_IN_USE) naming the other run and its launcher.
+    Owns: an exclusive lock on OUTPUT/.offramp-lock, and the folder itself, opened: it may be another user's by now that its name
+    leads to. The run's programs inherit `fd`, so that the lock outlives a launcher that is killed for as long as any of them may still
+    write. Errors: LaunchError (RUN_IN_USE) naming the other run and its launcher.
     """
 
     def __init__(self, folder, run_id, note=print):
-        self._path = pathlib.Path(folder) / LOCK
         self._note = note
         self._told = False
         deadline = time.monotonic() + LEFT_OVER_SECONDS
-        while not self._try_lock(folder, deadline):
-            pass
+        try:
+            self._inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as problem:
+            raise self._cannot_write(folder, problem) from problem
+        try:
+            while not self._try_lock(folder, deadline):
+                pass
+        except BaseException:
+            os.close(self._inside)
+            raise
         try:
             os.ftruncate(self.fd, 0)
             os.pwrite(self.fd, json.dumps({"run": run_id, "pid": os.getpid()}).encode(), 0)
@@ -45,14 +55,15 @@ class OutputLock:
     def _try_lock(self, folder, deadline):
         """False: to be tried again."""
         try:
-            self.fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+            self.fd = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | shared_folder.AS_IT_IS, 0o644, dir_fd=self._inside)
         except OSError as problem:
+            if problem.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+                raise self._not_ours(folder) from problem
             raise self._cannot_write(folder, problem) from problem
         facts = os.fstat(self.fd)
         if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:      # laid there by somebody: what it leads to is not ours
             os.close(self.fd)
-            raise LaunchError(f"{self._path} is not a lock of ours: it is no ordinary file, or one of several names", "Remove it",
-                              ExitCode.CANNOT_WRITE)
+            raise self._not_ours(folder)
         try:
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -63,10 +74,16 @@ class OutputLock:
             self._note(f"[run] {folder} has no locks: a second run into it would not be noticed")
             return True
         # Whoever had it before may have removed the file that we opened.
-        if self._path.exists() and os.path.samestat(os.fstat(self.fd), os.stat(self._path)):
+        if self._has_its_name():
             return True
         os.close(self.fd)
         return False
+
+    def _has_its_name(self):
+        try:
+            return os.path.samestat(os.fstat(self.fd), os.stat(LOCK, dir_fd=self._inside, follow_symlinks=False))
+        except FileNotFoundError:
+            return False
 
     def _wait_for_programs_left_over(self, folder, deadline):
         """Errors: when the other launcher lives, or its programs do not end."""
@@ -86,14 +103,21 @@ class OutputLock:
         time.sleep(LOOK_AGAIN_SECONDS)
 
     @staticmethod
+    def _not_ours(folder):
+        return LaunchError(f"{pathlib.Path(folder) / LOCK} is not a lock of ours: it is no ordinary file, or one of several names", "Remove it",
+                           ExitCode.CANNOT_WRITE)
+
+    @staticmethod
     def _cannot_write(folder, problem):
         return LaunchError(f"--output {folder} cannot be written: {problem.strerror}",
                            "Give --output a folder that you may write to, with room", ExitCode.CANNOT_WRITE)
 
     def close(self):
         with contextlib.suppress(OSError):      # on a disk that became read-only the file stays; nobody holds it any more
-            self._path.unlink(missing_ok=True)
+            if self._has_its_name():
+                os.unlink(LOCK, dir_fd=self._inside)
         os.close(self.fd)
+        os.close(self._inside)
 
 
 def is_alive(pid):
@@ -113,29 +137,52 @@ def prepare(folder, consumer, identity, kept_open=(), continues=False, beyond=Fa
     `continues`: the run goes on with what lies there. `beyond`: results are not only in the folder.
     """
     folder = pathlib.Path(folder)
-    if not beyond and not any(name != LOCK for name in os.listdir(folder)):
+    if not beyond and is_empty(folder):
         return
-    former = describe_manifest(folder / MANIFEST)
+    former = describe_manifest(folder)
     program, *flags = consumer
     done = subprocess.run([program, "--prepare", *flags], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
                           pass_fds=kept_open, **identity)
     if done.returncode != 0:
         raise LaunchError(last_error(done.stderr) or done.stderr.strip() or f"'{program} --prepare' ended with exit code {done.returncode} and wrote nothing",
                           "", shell_code(done.returncode))
+    for warning in done.stdout.splitlines():
+        note(f"[run] {warning}", flush=True)
     if former and not continues:
         note(f"[run] {folder} holds {former}, which this run replaces once it has results of its own; with the same input and settings, --resume "
              "continues instead", flush=True)
 
 
+def is_empty(folder):
+    return all(name == LOCK for name in os.listdir(folder))
+
+
+@contextlib.contextmanager
+def removed_after_a_failure(folders):
+    """The folders that a run made for its results, the innermost first, do not stay empty behind it, unless it says that it ended `well`."""
+    ended = types.SimpleNamespace(well=False)
+    try:
+        yield ended
+    finally:
+        with contextlib.suppress(OSError):      # one that holds something stays, and so do those around it
+            for folder in () if ended.well else folders:
+                os.rmdir(folder)
+
+
 def lies_beside(folder):
     """This run's results are not in their place: it did not come to its end, and a former run's lie there."""
-    return os.path.lexists(pathlib.Path(folder) / NEXT)
+    return shared_folder.holds(folder, NEXT)
 
 
-def describe_manifest(path):
+def is_noted(folder):
+    """An earlier run noted there what it has done."""
+    return shared_folder.holds(folder, MANIFEST)
+
+
+def describe_manifest(folder):
     """What an unfinished run did, in words; nothing when there is none. Only told, never relied on: hashes are not looked at."""
     try:
-        header, *lines = shared_folder.read(path.parent, path.name).decode(errors="replace").splitlines()
+        header, *lines = shared_folder.read(folder, MANIFEST).decode(errors="replace").splitlines()
         header = json.loads(header)
         items = int(header["identity"]["items"])
         run = str(header["run"])

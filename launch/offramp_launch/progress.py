@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import json
+import math
 import os
 import sys
 import time
@@ -74,7 +75,7 @@ def as_json(status, unit):
             "consumer_share": _rounded(status.get("consumer_share")), "limiting_stage": status.get("limiting_stage"),
             "skipped": status.get("skipped") or None, "message": status.get("message")}
     if status.get("state") in ENDS:
-        for name in ("compute_share", "consumer_share", "limiting_stage"):
+        for name in ("per_second", "compute_share", "consumer_share", "limiting_stage"):
             told[name] = None
     return json.dumps({"progress": {name: value for name, value in told.items() if value not in (None, "")}})
 
@@ -114,18 +115,23 @@ class PlainDisplay:
         self._unit = unit
         self._clock = clock
         self._next = 0.0
-        self._ended = False
+        self._end = None        # as it was told
 
     def note(self, text):
         with contextlib.suppress(OSError, ValueError):
             print(f"[run] {text}", flush=True)
 
     def show(self, status):
-        ended = status.get("state") in ENDS
-        if status and (self._clock() >= self._next or ended and not self._ended):
-            self._next, self._ended = self._clock() + PLAIN_SECONDS, ended
+        end = status.get("state") if status.get("state") in ENDS else None
+        if status and (self._clock() >= self._next or end not in (None, self._end)):
+            self._next, self._end = self._clock() + PLAIN_SECONDS, end
             with contextlib.suppress(OSError, ValueError):
                 print(as_json(status, self._unit), flush=True)
+
+    def show_end(self, status):
+        """The last status of a run, which its producer may not have lived to tell."""
+        self._next = math.inf       # told once
+        self.show(status)
 
     def close(self):
         pass
@@ -167,6 +173,9 @@ class LiveDisplay:
     def show(self, status):
         with contextlib.suppress(OSError, ValueError):
             self._live.update(self._drawn(status), refresh=True)
+
+    def show_end(self, status):
+        """Nothing: the summary follows."""
 
     def close(self):
         with contextlib.suppress(OSError, ValueError):

@@ -7,19 +7,24 @@ the story. Both replace the whole file by a rename, and never write at the same 
 """
 
 import collections
+import contextlib
 import datetime
 import json
 import os
 import pathlib
+import re
 import subprocess
 
+from offramp_launch import shared_folder
 from offramp_launch.arguments import hide_query, take_switch, take_values
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code, signal_name
-from offramp_launch.output_folder import OutputLock
+from offramp_launch.output_folder import MANIFEST, OutputLock
 from offramp_launch.run_dir import own_runs, require_ones_own
 from offramp_launch.sink import hide_password
 
 FOLDER = "quarantine"
+WITH_TABLE = re.compile(r"\w+-postgres")
+PLACE = re.compile(r"[0-9a-f]{1,32}")      # common/base/next_place.hpp
 DEATHS_REMEMBERED = 1000
 SAMPLES_SHOWN = 20
 
@@ -181,7 +186,8 @@ def show(_, run_dir, rest):
 def retry(places, run_dir, rest):
     """
     A consumer without a run: it maps the payload instead of a slab. It has the run's own settings, unless others are given, and a
-    folder of its own for results, as the run's may have been merged, moved or be in use.
+    folder of its own for results, as the run's may have been merged, moved or be in use. Rows go into the run's own tables, wherever these are by now,
+    or into one that --sink-table names.
     """
     every, rest = take_switch(rest, "--all")
     names = [name for name, story in stories_of(run_dir).items() if story.get("payload")] if every else [one_name(rest[:1], "retry")]
@@ -196,6 +202,7 @@ def retry(places, run_dir, rest):
                           ExitCode.CANNOT_WRITE) from problem
     lock = OutputLock(output, f"{run_dir.name}, tried again,")
     try:
+        command += flags_for_tables(run_dir, output, rest)
         return retry_all(run_dir, names, command, output, (lock.fd,))
     finally:
         lock.close()
@@ -219,17 +226,64 @@ def retry_all(run_dir, names, command, output, kept_open):
 
 def settings_of(run_dir, given):
     """The run's settings as flags, below those that are given."""
-    said = {argument.partition("=")[0] for argument in given}
+    said = flags_said(given)
     flags = []
     if (run_dir / "config.toml").exists() and "--config" not in said:
         flags += ["--config", str(run_dir / "config.toml")]
-    try:
-        processor = json.loads((run_dir / "config.json").read_text()).get("processor")
-    except (OSError, ValueError):
-        processor = None
+    processor = run_config(run_dir).get("processor")
     if processor and "--processor" not in said:
         flags += ["--processor", processor]
     return flags
+
+
+def flags_said(given):
+    return {argument.partition("=")[0] for argument in given}
+
+
+def run_config(run_dir):
+    try:
+        return json.loads((run_dir / "config.json").read_text())
+    except (OSError, ValueError):
+        return {}
+
+
+def flags_for_tables(run_dir, output, given):
+    """
+    Lays the marks of the run's own tables (consumer/sinks/postgres_table.hpp) into the folder of what is tried again: by them its rows are put where the run's
+    are, be that beside a former run's or in place, and into no other run's. Errors: LaunchError where nothing tells which tables are the run's.
+    """
+    config, said = run_config(run_dir), flags_said(given)
+    processors = (take_values(given, ["--processor"])[0].get("--processor") or config.get("processor") or "").split(",")
+    tables = [name for name in processors if WITH_TABLE.fullmatch(name)]
+    if not tables:
+        return ["--sink", ""] if config.get("sink") and "--sink" not in said else []
+    if said & {"--sink", "--sink-table"} or output == config.get("output"):
+        return []
+    for processor in tables:
+        contents = processor.removesuffix("-postgres")
+        folder, mark = pathlib.Path(output, processor if len(processors) > 1 else ""), f".offramp-made-{contents}-postgres"
+        folder.mkdir(exist_ok=True)
+        if not shared_folder.holds(folder, mark):
+            shared_folder.write(folder, mark, mark_of_run(config, processor, mark))
+    # Of a whole table alone.
+    return [] if "--index" in said else ["--index", "none"]
+
+
+def mark_of_run(config, processor, mark):
+    """It lies where the run's results do, which its manifest tells: in place, or beside a former run's."""
+    run, output, processors = config.get("run-id"), config.get("output") or "", config.get("processor") or ""
+    try:
+        header = json.loads(shared_folder.read(output, MANIFEST).partition(b"\n")[0])
+        whose, next_place = str(header["run"]), str(header.get("next", ""))
+    except (OSError, ValueError, KeyError, TypeError):
+        whose, next_place = "", ""
+    beside = [f".offramp-next-{next_place}"] if PLACE.fullmatch(next_place) else []
+    for place in [*beside, "."] if whose == run else []:
+        with contextlib.suppress(OSError):
+            return shared_folder.read(output, f"{processor if ',' in processors else '.'}/{place}/{mark}")
+    told = f"holds the results of run {whose} now" if whose not in ("", run) else "tells of no table of it"
+    raise LaunchError(f"the rows cannot be put into the table of run {run}: its --output {output} {told}",
+                      "Repeat the run with --resume, which makes what was set aside; or give --sink-table NAME, another table for what is tried again", ExitCode.USAGE)
 
 
 def run_program(command, kept_open):

@@ -17,13 +17,13 @@ from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, shell_code
 from offramp_launch.failure import failure_of
 from offramp_launch.log_follower import last_error
 from offramp_launch.finishing import Finishing
-from offramp_launch.output_folder import MANIFEST, OutputLock, lies_beside, prepare
+from offramp_launch.output_folder import OutputLock, is_noted, lies_beside, prepare, removed_after_a_failure
 from offramp_launch.progress import as_record, make_display
 from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
 from offramp_launch.supervisor import MOST_CONSUMERS, RunPlan, Supervisor
 
 # Flags that make the producer answer instead of run.
-ANSWERED_BY_THE_PRODUCER = ("--print-config", "--list", "--probe", "--sweep", "--version")
+ANSWERED_BY_THE_PRODUCER = ("--print-config", "--list", "--probe", "--sweep")
 # Settled by the launch script for every program of the run.
 SETTLED = ("--run-dir", "--run-id", "--lifeline-fd")
 # Said anew for every run, so not part of the settings that another run may begin with.
@@ -77,7 +77,7 @@ def start(places, argv, typed):
     run_path = choose_run_dir(places, config.get("run-dir"), run_id)
     require_apart(config.get("output") or run_path / "output", config)
     run_dir = RunDir(places, run_path, account)
-    output = settle_output(config, run_dir, account)
+    output, made = settle_output(config, run_dir, account)
     flags = [*without_values(argv, SETTLED), "--run-dir", str(run_dir.path), "--output", output]
     settled = {**config, "run-id": run_id, "run-dir": str(run_dir.path), "output": output, "consumers": consumers}
     with written_to(run_dir):
@@ -93,15 +93,16 @@ def start(places, argv, typed):
     def note(text, **_):
         announce(config, text.removeprefix("[run] "))
 
-    with told_in_summary(run_dir, about), written_to(run_dir):
+    with removed_after_a_failure(made) as ended, told_in_summary(run_dir, about), written_to(run_dir):
         lock = OutputLock(output, run_id, note)
         try:
             plan.kept_open = (lock.fd,)
             prepare(output, plan.consumer, identity_of(account), plan.kept_open, beyond=bool(config.get("sink")),
-                    continues=config.get("resume") and pathlib.Path(output, MANIFEST).exists(), note=note)
+                    continues=config.get("resume") and is_noted(output), note=note)
             code, told = supervise(plan, run_dir, output, unit, producer, about, goes_on_with(places, typed, config, run_dir))
         finally:
             lock.close()
+        ended.well = code == 0
     announce(config, told, "")
     if demo and code == 0:
         announce(config, show(places, output, config), "")
@@ -130,9 +131,10 @@ def told_in_summary(run_dir, about):
     """What keeps a run from starting stands in its summary, too."""
     try:
         yield
-    except LaunchError as problem:
+    except (LaunchError, KeyboardInterrupt) as problem:
+        code, failure = (problem.code, problem.in_one_line()) if isinstance(problem, LaunchError) else (ExitCode.INTERRUPTED, "the run was stopped before it began")
         with contextlib.suppress(OSError):
-            summary.write(run_dir, {**about, "incomplete": True, "exit": int(problem.code), "failure": str(problem), "ended": summary.wall_clock()})
+            summary.write(run_dir, {**about, "incomplete": True, "exit": int(code), "failure": failure, "ended": summary.wall_clock()})
         raise
 
 
@@ -199,16 +201,15 @@ def default_consumers(config, cores=None):
 
 
 def settle_output(config, run_dir, account):
-    """The user's folder as it is, or one in the run directory, made for whoever the consumers run as."""
+    """(the user's folder as it is, or one in the run directory, made for whoever the consumers run as; those of the user's that were not there)."""
     if config.get("output"):
         folder = pathlib.Path(config["output"]).absolute()
-        check_output(folder, account)
-        return str(folder)
+        return str(folder), check_output(folder, account)
     folder = run_dir.file("output")
     folder.mkdir(exist_ok=True)
     if account:
         os.chown(folder, account.uid, account.gid)
-    return str(folder)
+    return str(folder), []
 
 
 def require_apart(output, config):
@@ -232,23 +233,30 @@ def require_apart(output, config):
 
 
 def check_output(folder, account):
-    """Refuses early what would end badly: a folder that cannot be written."""
+    """Makes the folder, and refuses early what would end badly: one that cannot be written. Returns those that it made, the innermost first."""
+    made = [each for each in (folder, *folder.parents) if not os.path.lexists(each)]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not account:
             with tempfile.TemporaryFile(dir=folder):
                 pass
+        return made
     except OSError as problem:
         raise LaunchError(f"--output {folder} cannot be written: {problem.strerror}",
                           "Give --output a folder that you may write to", ExitCode.CANNOT_WRITE) from problem
 
 
 def goes_on_with(places, typed, config, run_dir):
-    """The command that makes what is left of a run: as it was typed, in the folder where it was typed."""
+    """
+    The command that makes what is left of a run, wherever it is typed: as it was given, in the folder where it was given, from which
+    its paths, and those of its environment and its --config, are meant.
+    """
     words = [word for word in without_values(shown(typed), SETTLED) if word.partition("=")[0] not in ("--resume", "--start-over")]
     # Without an output of its own a run is known by its directory.
     where = [] if config.get("output") and not config.get("run-dir") else ["--run-dir", str(run_dir.path)]
-    return shlex.join([str(places.launch / "offramp"), *words, *where, "--resume"])
+    command = shlex.join([str(places.launch / "offramp"), *words, *where, "--resume"])
+    folder = summary.working_folder()
+    return f"(cd {shlex.quote(folder)} && {command})" if folder else command
 
 
 def supervise(plan, run_dir, output, unit, producer, about, go_on):
@@ -260,19 +268,20 @@ def supervise(plan, run_dir, output, unit, producer, about, go_on):
     def note(text):
         announce({"log-format": plan.log_format}, text)
 
-    try:
-        with Finishing(note) as finishing:
+    with Finishing(note) as finishing:
+        try:
             code = supervisor.run()
             display.close()
             code, whole = conclude(plan, run_dir, supervisor, code, about, finishing)
+            display.show_end(summary.read_object(run_dir.file("status.json")) or {})
             if lies_beside(output):
                 note(f"the earlier run's results in {output} are as they were; what this one made lies beside them, and takes their place when "
                      "--resume has made the rest")
-        return code, summary.tell(whole, unit, output, go_on)
-    finally:
-        display.close()
-        sweep(producer)
-        supervisor.close()
+            return code, summary.tell(whole, unit, output, go_on)
+        finally:
+            display.close()
+            sweep(producer)
+            supervisor.close()
 
 
 def conclude(plan, run_dir, supervisor, code, about, finishing):
@@ -287,8 +296,9 @@ def conclude(plan, run_dir, supervisor, code, about, finishing):
     except OSError as problem:
         if code == 0:
             code = int(ExitCode.CANNOT_WRITE)
-            whole.update(exit=code, failure=f"the run is done, but its summary.json cannot be written: {problem.strerror}\n"
-                                            f"    Make room in {run_dir.path}, or choose another folder with --run-dir")
+            whole.update(exit=code, failure=f"the run is done, but its summary.json cannot be written: {problem.strerror}. "
+                                            f"Make room in {run_dir.path}, or choose another folder with --run-dir")
+            summary.close_status(run_dir, whole)
     return code, whole
 
 
@@ -302,7 +312,7 @@ def sweep(producer):
 
 def finish(plan, run_dir, finishing):
     """Puts together what the consumers left, now that all of them are gone. Returns (0, None), or what it ended with and why."""
-    child = Child("finish", [*plan.consumer, "--finish"], run_dir.log("finish"), plan.kept_open, **identity_of(plan.account))
+    child = Child("finish", [*plan.consumer, "--finish", "--run-id", plan.run_id], run_dir.log("finish"), plan.kept_open, **identity_of(plan.account))
     if finishing.wait(child) is Finishing.ENDED:
         return int(ExitCode.INTERRUPTED), "putting the outputs together was ended by a signal; what is there stays as it is, and --resume goes on"
     if child.status == 0:

@@ -10,6 +10,7 @@ from offramp_launch.exit_code import FATAL_FOR_A_CONSUMER, ExitCode, LaunchError
 from offramp_launch.log_follower import LogRelay
 
 UNASKED_END_SECONDS = 2         # a consumer that ended with 0: by then the producer says whether the run is over
+WITH_WORK = ("filling", "ready", "leased")      # slabs: what is, or will be, somebody's to take
 
 
 @dataclasses.dataclass
@@ -28,7 +29,7 @@ class Seat:
 class Seats:
     """
     Owns: the consumers. Borrows: everything handed in; `run` says whether consumers are wanted, and is told when it cannot go on:
-    wants_consumers(), is_in_full_flow(), completed(), fail(LaunchError). `start(name)`: a Child.
+    wants_consumers(), has_work_for_consumers(), completed(), fail(LaunchError). `start(name)`: a Child.
     Thread: the supervisor's. Blocks: never.
     """
 
@@ -76,9 +77,23 @@ class Seats:
         if not seat.leaving and self._run.wants_consumers():
             self._fill(seat)
 
-    def _fill_if_the_run_goes_on(self, seat):
-        if self._run.is_in_full_flow():
-            self._fill_again(seat)
+    def _fill_if_work_is_left(self, seat, child):
+        """Of a consumer that ended by itself, and well: asked again until the run is over, since what is computed comes later."""
+        if seat.leaving or not self._run.wants_consumers():
+            return
+        if not self._run.has_work_for_consumers():
+            self._timers.after(UNASKED_END_SECONDS, lambda: self._fill_if_work_is_left(seat, child))
+        elif self._budget.note_death(self._run.completed()):
+            self._fail_for_want_of_progress(seat, child)
+        else:
+            self._display.note(f"{seat.name} (pid {child.pid}) {child.ending()} before the run was over; starting it again")
+            self._fill(seat)
+
+    def _fail_for_want_of_progress(self, seat, child):
+        self._run.fail(LaunchError(
+            f"consumers {'ended' if child.status == ExitCode.OK else 'died'} {DEATHS_WITHOUT_PROGRESS} times in a row and nothing was "
+            f"completed in between; the last, {seat.name}, {child.ending()}: {words_of(child)}", f"Its log: {child.log_path}",
+            child.status if child.status > 0 else ExitCode.SYSTEM))
 
     def _on_end(self, seat):
         child = seat.child
@@ -93,19 +108,24 @@ class Seats:
         if seat.leaving or not self._run.wants_consumers():
             return
         if child.status == ExitCode.OK:
-            self._timers.after(UNASKED_END_SECONDS, lambda: self._fill_if_the_run_goes_on(seat))
+            self._timers.after(UNASKED_END_SECONDS, lambda: self._fill_if_work_is_left(seat, child))
         elif child.status in FATAL_FOR_A_CONSUMER:
             self._run.fail(LaunchError(f"{seat.name} {child.ending()}, and would end so again: {words_of(child)}", f"Its log: {child.log_path}",
                                        child.status))
         elif counts_as_death(child) and self._budget.note_death(self._run.completed()):
-            self._run.fail(LaunchError(
-                f"consumers died {DEATHS_WITHOUT_PROGRESS} times in a row and nothing was completed in between; the last, {seat.name}, "
-                f"{child.ending()}: {words_of(child)}", f"Its log: {child.log_path}",
-                child.status if child.status > 0 else ExitCode.SYSTEM))
+            self._fail_for_want_of_progress(seat, child)
         else:
             delay = seat.backoff.after_life_of(child.lived_seconds())
             self._display.note(f"{seat.name} (pid {child.pid}) {child.ending()}; starting it again in {delay:.1f} s")
             self._timers.after(delay, lambda: self._fill_again(seat))
+
+
+def is_work_left(status, draining):
+    """Whether consumers are needed, by what the producer said last: until the end of the input, and then as long as slabs are not done."""
+    if not draining and status.get("state", "running") in ("starting", "running"):
+        return True
+    slabs = status.get("slabs") or {}
+    return any(slabs.get(state) for state in WITH_WORK) or bool(status.get("spilled_samples"))
 
 
 def words_of(child):

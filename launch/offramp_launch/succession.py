@@ -46,16 +46,19 @@ class RunHold:
         """`endpoint`: the file in the run directory that says where the run is met."""
         self._endpoint = endpoint
         self._fd = None
+        self._of = None     # the name in common of what it keeps
 
     def take(self):
-        """Once the producer has said where the run is met; harmless before, and when repeated."""
-        if self._fd is not None:
+        """
+        Once the producer has said where the run is met; harmless before, and when repeated. A producer that began anew has met elsewhere:
+        its memory is kept then, and no longer that of the one before.
+        """
+        name = self._name()
+        if name is None or (self.held and name == self._of):
             return
-        met = self._read()
-        if "run_id" not in met or "nonce" not in met:
-            return
+        self.release()
         with contextlib.suppress(OSError):
-            fd = os.open(f"/dev/shm/offramp-{met['run_id']}-{met['nonce']}.lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            fd = os.open(f"{name}.lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except OSError:
@@ -64,14 +67,16 @@ class RunHold:
             if os.fstat(fd).st_nlink == 0:
                 os.close(fd)   # it was removed in between
                 return
-            self._fd = fd
+            self._fd, self._of = fd, name
 
     def is_held_by_others(self):
         """Whether a program of the run lives. Call it where take() was not."""
-        met = self._read()
+        name = self._name()
+        if name is None:
+            return False
         try:
-            fd = os.open(f"/dev/shm/offramp-{met['run_id']}-{met['nonce']}.lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except (OSError, KeyError, ValueError):
+            fd = os.open(f"{name}.lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except (OSError, ValueError):
             return False
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -86,11 +91,20 @@ class RunHold:
     def release(self):
         if self._fd is not None:
             os.close(self._fd)
-            self._fd = None
+            self._fd = self._of = None
 
-    def is_met_at(self, pids):
-        """Whether one of these producers has come so far that consumers could join."""
-        return self._read().get("producer_pid") in {str(pid) for pid in pids}
+    def keeps_memory_of(self, pids):
+        """
+        Whether one of these producers has come so far that consumers could join, and what they would join is there. A producer that
+        fails before its work begins removes it, although the lock is held here.
+        """
+        return (self._read().get("producer_pid") in {str(pid) for pid in pids} and self.held and self._name() == self._of
+                and os.path.exists(f"{self._of}.cells"))
+
+    def _name(self):
+        """What the names of all of the run's memory begin with; nothing before it can be met."""
+        met = self._read()
+        return f"/dev/shm/offramp-{met['run_id']}-{met['nonce']}" if "run_id" in met and "nonce" in met else None
 
     def _read(self):
         try:

@@ -1,16 +1,20 @@
 """The end of a run: the producer's account and the launcher's own, merged into summary.json and told on the screen."""
 
+import contextlib
 import datetime
 import json
-import pathlib
+import os
 import re
 
 from offramp_launch.exit_code import ExitCode, signal_name
+from offramp_launch.output_folder import is_empty
 
 SHOWN_SKIPPED = 20
-# A command that ends so before anything was done ends so again: the setting, the input or the machine has to be mended.
-WOULD_END_THE_SAME_WAY = (ExitCode.USAGE, ExitCode.BAD_INPUT, ExitCode.NO_INPUT, ExitCode.PROTOCOL, ExitCode.NOT_PERMITTED, ExitCode.CONFIG,
-                          ExitCode.DEVICE_UNSUPPORTED, ExitCode.RUN_IN_USE)
+# A setting has to be mended: the same command ends so again, however much of the run is done.
+ENDS_SO_AGAIN = (ExitCode.USAGE, ExitCode.NO_INPUT, ExitCode.NOT_PERMITTED, ExitCode.CONFIG, ExitCode.DEVICE_UNSUPPORTED)
+# The same where nothing was done: else it was well for a while.
+ENDS_SO_FROM_ITS_START = (ExitCode.BAD_INPUT, ExitCode.PROTOCOL, ExitCode.RUN_IN_USE, ExitCode.SYSTEM, ExitCode.SHARED_MEMORY_FULL,
+                          ExitCode.DEVICE_OUT_OF_MEMORY)
 SCHEMA = 1      # of summary.json: one more whenever a field changes its meaning or goes
 
 
@@ -33,25 +37,19 @@ def merge(producer_summary, records):
 
 def producer_exit(run_dir):
     """What the producer was about to end with when it had told its account; None when it never came so far, or an error ended it."""
-    try:
-        return json.loads(run_dir.file("producer-summary.json").read_text()).get("exit")
-    except (OSError, ValueError, AttributeError):
-        return None
+    return (read_object(run_dir.file("producer-summary.json")) or {}).get("exit")
 
 
 def about(run_id, run_dir, version, commit, command, config, output):
     """What is known of a run when it begins. `command`: without its secrets."""
-    return {"schema": SCHEMA, "run_id": run_id, "run_dir": str(run_dir.path), "version": version, "commit": commit, "command": command,
+    return {"schema": SCHEMA, "run_id": run_id, "run_dir": str(run_dir.path), "version": version, "commit": commit, "command": command, "cwd": working_folder(),
             "input": config.get("input"), "output": output, "processor": config.get("processor"), "began": wall_clock()}
 
 
 def read_account(run_dir):
     """The producer's; of one that died before its end nothing but that."""
-    try:
-        account = json.loads(run_dir.file("producer-summary.json").read_text())
-    except (OSError, ValueError):
-        account = None
-    return account if isinstance(account, dict) else {"incomplete": True}
+    account = read_object(run_dir.file("producer-summary.json"))
+    return {"incomplete": True} if account is None else account
 
 
 def join(about, account, supervisor, exit_code, failure):
@@ -64,10 +62,49 @@ def join(about, account, supervisor, exit_code, failure):
 
 
 def write(run_dir, whole):
-    """Errors: OSError."""
-    partial = run_dir.file("summary.json.part")
-    partial.write_text(json.dumps(whole, indent=2) + "\n")
-    partial.replace(run_dir.file("summary.json"))
+    """Once no program of the run is left: status.json, whose last word is not always its producer's, says the same. Errors: OSError."""
+    try:
+        _put(run_dir, "summary.json", whole)
+    finally:
+        close_status(run_dir, whole)
+
+
+def close_status(run_dir, whole):
+    """What the producer told last, with how the run ended. Where it cannot be written, it stays as it is."""
+    with contextlib.suppress(OSError):
+        status = read_object(run_dir.file("status.json")) or {"run_id": whole.get("run_id")}
+        status.update(state=last_state(status.get("state"), whole["exit"]), exit=whole["exit"], failure=whole["failure"], time=whole["ended"])
+        _put(run_dir, "status.json", status)
+
+
+def last_state(told, exit_code):
+    """`told`: the last state that the producer gave; it may have died in it, or the reason lies elsewhere."""
+    if exit_code not in (ExitCode.OK, ExitCode.SET_ASIDE, ExitCode.INTERRUPTED):
+        return "failed"
+    return told if told in ("ended", "abandoned") else "abandoned" if exit_code == ExitCode.INTERRUPTED else "ended"
+
+
+def read_object(file):
+    """Nothing where the file holds no JSON object."""
+    try:
+        value = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _put(run_dir, name, value):
+    partial = run_dir.file(name + ".part")
+    partial.write_text(json.dumps(value, indent=2) + "\n")
+    partial.replace(run_dir.file(name))
+
+
+def working_folder():
+    """That relative paths of the command, its environment and its settings are meant from; nothing where it was removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
 
 
 def wall_clock():
@@ -80,10 +117,7 @@ def tell(summary, unit, output, go_on):
     lines = [f"Run {summary['run_id']} " + ("ended" if summary["exit"] == 0 else f"ended with exit code {summary['exit']}")]
     samples, batches = _counts(summary.get("samples")), _counts(summary.get("batches"))
     if not summary.get("incomplete"):
-        # The rate is that of the steady part; all of it takes the start, too.
-        lines.append(f"  done       {samples.get('released', 0)} {unit} in {_number(summary.get('seconds'))} s: "
-                     f"the first batch after {_number(summary.get('first_batch_seconds'))} s, "
-                     f"then {_number(summary.get('samples_per_second'))} {unit}/s")
+        lines.append(_done(summary, samples, unit))
         if samples.get("done_before"):
             lines.append(f"  resumed    {samples['done_before']} {unit} were done by earlier runs")
         lines.append("  model      " + ", ".join(str(summary[key]) for key in ("model", "precision", "device") if summary.get(key)))
@@ -94,6 +128,8 @@ def tell(summary, unit, output, go_on):
         lines += [f"    {entry.get('origin') or entry.get('item')}: {entry.get('reason')}" for entry in skipped[:SHOWN_SKIPPED]]
         if (count := _skipped_count(summary, skipped)) > SHOWN_SKIPPED:
             lines.append(f"    and {count - SHOWN_SKIPPED} more: summary.json lists {'all' if count == len(skipped) else f'the first {len(skipped)}'}")
+    if ahead := summary.get("unreadable_ahead"):
+        lines.append(f"  unreadable {len(ahead)} more, in batches that were not begun any more: summary.json lists them")
     for slab in summary.get("given_up") or []:
         lines.append(f"  given up   batch {slab.get('batch')}, {slab.get('samples')} {unit}: {slab.get('deaths')} consumers died of it; "
                      + (f"kept in {slab['payload']}" if slab.get("payload") else f"its payload is lost: {slab.get('error') or 'not kept'}"))
@@ -112,7 +148,7 @@ def tell(summary, unit, output, go_on):
         real = "./launch/offramp export --weights FILE makes a model with real ones" if re.search(r"\.pt2?\b", str(summary.get("model"))) else \
             "--weights FILE.safetensors gives it real ones"
         lines += ["", f"  !! RANDOM WEIGHTS: these outputs show that the road works and MEAN NOTHING. {real}.", ""]
-    if output and pathlib.Path(output).exists():
+    if output and os.path.isdir(output) and (summary["exit"] == ExitCode.OK or not is_empty(output)):
         lines.append(f"  outputs    {output}")
     lines.append(f"  summary    {summary['run_dir']}/summary.json, logs in {summary['run_dir']}/logs/")
     if summary.get("failure"):
@@ -127,7 +163,21 @@ def leaves_work(summary):
     samples = _counts(summary.get("samples"))
     if summary["exit"] == ExitCode.OK:
         return bool(samples.get("dropped_when_full"))
-    return summary["exit"] not in WOULD_END_THE_SAME_WAY or bool(samples.get("released") or samples.get("done_before"))
+    if summary["exit"] in ENDS_SO_FROM_ITS_START:
+        return bool(samples.get("released") or samples.get("done_before"))
+    return summary["exit"] not in ENDS_SO_AGAIN
+
+
+def _done(summary, samples, unit):
+    """The rate is that after the warm-up where one was measured; else of all of the run, its start included."""
+    seconds = _number(summary.get("seconds"))
+    if samples.get("released"):
+        when = "then {} {}/s" if summary.get("steady") else "{} {}/s in all"
+        return (f"  done       {samples['released']} {unit} in {seconds} s: the first batch after {_number(summary.get('first_batch_seconds'))} s, "
+                + when.format(_number(summary.get("samples_per_second")), unit))
+    if summary["exit"] == ExitCode.OK and samples.get("done_before") and not samples.get("sourced"):
+        return f"  done       nothing was left to do ({seconds} s)"
+    return f"  done       0 {unit} in {seconds} s"
 
 
 def _counts(value):

@@ -14,7 +14,7 @@ from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.log_follower import LogRelay
 from offramp_launch.quarantine import StoryTeller
 from offramp_launch.run_dir import CONTROL_SOCKET
-from offramp_launch.seats import Seats
+from offramp_launch.seats import Seats, is_work_left
 from offramp_launch.signal_inbox import SignalInbox
 from offramp_launch.succession import RunHold, Succession
 from offramp_launch.timers import Timers
@@ -97,7 +97,7 @@ class Supervisor:
                 self._hold.release()
         if self.failure:
             return int(self.failure.code)
-        if self._abandoned:
+        if self._abandoned or self._was_stopped_at_its_start():
             return int(ExitCode.INTERRUPTED)
         return shell_code(self._producer.status) if self._told is None else self._told
 
@@ -116,6 +116,10 @@ class Supervisor:
         if child.status < 0:
             return f"the producer (pid {child.pid}) {child.ending()}"
         return child.reason() or f"the producer (pid {child.pid}) {child.ending()} and wrote nothing"
+
+    def _was_stopped_at_its_start(self):
+        """The signal that asks a producer to drain ends one that does not listen yet."""
+        return self._draining and self._producer.status == -signal.SIGTERM
 
     producer_status = property(lambda self: self._producer.status if self._producer else None)
     producer_cpu_seconds = property(lambda self: self._spent_cpu_seconds + (self._producer.cpu_seconds if self._producer else 0.0))
@@ -171,8 +175,8 @@ class Supervisor:
     def wants_consumers(self):
         return not (self._abandoned or self._producer_over or self.failure)
 
-    def is_in_full_flow(self):
-        return not self._draining and self._status.get("state", "running") in ("starting", "running")
+    def has_work_for_consumers(self):
+        return is_work_left(self._status, self._draining)
 
     def completed(self):
         """By consumers: what was set aside or skipped is no progress of theirs."""
@@ -184,7 +188,8 @@ class Supervisor:
         self._selector.unregister(self._producer.pidfd)
         self._producer.reap()
         self._look()
-        if self._producer.status not in EXPLAINED_BY_THE_SUMMARY and not self._abandoned and not self.failure:
+        explained = self._producer.status in EXPLAINED_BY_THE_SUMMARY or self._was_stopped_at_its_start()
+        if not explained and not self._abandoned and not self.failure:
             # What it told as an error is repeated as the run's last words.
             self._display.note(f"producer {self._producer.ending()}"
                                + ("" if self._producer.told_an_error() else f"; the end of its log:\n{self._producer.last_words()}"))
@@ -200,7 +205,7 @@ class Supervisor:
     def _producer_follows(self):
         """True when another one will take over; it is due by then. The dead one has been reaped: nothing of it writes any more."""
         self._hold.take()
-        if not self._succession.is_death(self._producer.status, self._hold.is_met_at(self._producer_pids)):
+        if not self._succession.is_death(self._producer.status, self._hold.keeps_memory_of(self._producer_pids)):
             return False
         self._told = summary.producer_exit(self._plan.run_dir)
         if self._told is not None:
@@ -229,9 +234,9 @@ class Supervisor:
             self._end_without_producer()
             return
         # One that had not come so far that consumers could join has published nothing: there is nothing to take over. Nor is there
-        # when nobody of the run was left to hold it, not even for a moment: then no consumer had joined, and another's sweep may have
-        # removed it.
-        more = ["--adopt"] if self._hold.held and self._hold.is_met_at(self._producer_pids) else []
+        # when it removed its memory itself, or when nobody of the run was left to hold it, not even for a moment: then no consumer
+        # had joined, and another's sweep may have removed it.
+        more = ["--adopt"] if self._hold.keeps_memory_of(self._producer_pids) else []
         spent = self._spent_cpu_seconds + self._producer.cpu_seconds
         try:
             self._start_producer(more)

@@ -1,12 +1,12 @@
 """What runs over text need: a Python that has the tokenizer's library; and the command `query`, which looks for texts in what they made."""
 
 import os
-import subprocess
 
 from offramp_launch import toolchain
 from offramp_launch.arguments import take_values
 from offramp_launch.environment import install_requirements
 from offramp_launch.exit_code import code_of_command
+from offramp_launch.interrupts import run_python
 from offramp_launch.setting_up import prepare_environment
 from offramp_launch.sink import is_postgres
 from offramp_launch.steps import can_be_set_up, one_at_a_time
@@ -38,4 +38,4 @@ def query(places, argv):
             wanted = [FOR_POSTGRES] if is_postgres(take_values(passed, ["--database"])[0].get("--database", "")) else []
             prepare_environment(places, flags, (REQUIREMENTS, *wanted))
     python = chosen.python or str(places.venv_python)
-    return code_of_command("query", subprocess.run([*places.python_command(python, places.launch / "searcher"), *passed], check=False).returncode)
+    return code_of_command("query", run_python([*places.python_command(python, places.launch / "searcher"), *passed]))

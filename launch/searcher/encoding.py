@@ -38,7 +38,7 @@ def read_notes(file, output):
         length = int(notes["input"][0]["shape"] if inputs else notes["input-shape"].partition("x")[2])
         return length, int(notes.get("batch", OPEN_BATCH)), notes.get("outputs", output).split(","), inputs
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
-        raise LaunchError(f"{file} cannot be understood: {problem!r}", "producer/models/README.md has its keys", ExitCode.CONFIG) from problem
+        raise LaunchError(f"{file} cannot be understood: {problem!r}", "producer/models/metadata.md has its keys", ExitCode.CONFIG) from problem
 
 
 def tokens(file, texts, length):

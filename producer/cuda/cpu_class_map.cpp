@@ -82,6 +82,7 @@ void map_foreground_on_cpu(std::uint8_t* ids, std::uint8_t* confidence, float* o
     std::vector<float> line(columns.size());
     std::int64_t pixel = 0;
     for (std::int64_t row = 0; row < map.rows; ++row) {
+        outliers[row] = 0;
         for (std::int32_t y = 0; y < height; ++y) {
             enlarge_line(line.data(), scores + row * map.plane(), bilinear_taps(y, map.height, map.scale), columns, map);
             for (const float score : line) {

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <bit>
-#include <cstring>
 #include <type_traits>
 
 #include "producer/cuda/bfloat16_bits.hpp"
@@ -56,32 +55,6 @@ void normalize_to(Output* to, const std::uint8_t* pixels, const NormalizePlan& p
     }
 }
 
-// Bytes, not numbers: elements of any type are moved.
-template <std::size_t kElementBytes>
-void pack_elements(std::byte* to, const std::byte* from, const StridedCopy& copy) {
-    const std::size_t inner = copy.dims - 1;
-    const std::int64_t run = copy.shape[inner];
-    const std::int64_t step = copy.strides[inner] * static_cast<std::int64_t>(kElementBytes);
-    std::array<std::int64_t, kMaxDims> at{};
-    std::int64_t offset = 0;
-    for (std::uint64_t done = 0; done < copy.elements; done += static_cast<std::uint64_t>(run)) {
-        const std::byte* source = from + offset * static_cast<std::int64_t>(kElementBytes);
-        if (copy.strides[inner] == 1) {
-            std::memcpy(to, source, static_cast<std::size_t>(run) * kElementBytes);
-            to += static_cast<std::size_t>(run) * kElementBytes;
-        } else {
-            for (std::int64_t i = 0; i < run; ++i, source += step, to += kElementBytes)
-                std::memcpy(to, source, kElementBytes);
-        }
-        for (std::size_t d = inner; d-- > 0;) {
-            offset += copy.strides[d];
-            if (++at[d] < copy.shape[d]) break;
-            offset -= copy.shape[d] * copy.strides[d];
-            at[d] = 0;
-        }
-    }
-}
-
 }  // namespace
 
 void normalize_on_cpu(void* to, const std::uint8_t* pixels, const NormalizePlan& plan) {
@@ -96,23 +69,6 @@ void cast_on_cpu(void* to, DType type, const void* from, std::size_t elements) {
     const auto* const values = static_cast<const float*>(from);
     const auto round = type == kFloat16 ? float16_bits : bfloat16_bits;
     for (std::size_t i = 0; i < elements; ++i) bits[i] = round(std::bit_cast<std::uint32_t>(values[i]));
-}
-
-void pack_on_cpu(void* to, const void* from, const StridedCopy& copy) {
-    auto* const packed = static_cast<std::byte*>(to);
-    const auto* const source = static_cast<const std::byte*>(from);
-    switch (copy.element_bytes) {
-        case 1:
-            return pack_elements<1>(packed, source, copy);
-        case 2:
-            return pack_elements<2>(packed, source, copy);
-        case 4:
-            return pack_elements<4>(packed, source, copy);
-        case 8:
-            return pack_elements<8>(packed, source, copy);
-        default:
-            return pack_elements<16>(packed, source, copy);
-    }
 }
 
 }  // namespace offramp

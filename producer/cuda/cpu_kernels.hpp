@@ -6,7 +6,6 @@
 #include "common/slab/tensor_spec.hpp"
 #include "producer/cuda/class_map_plan.hpp"
 #include "producer/cuda/normalize_plan.hpp"
-#include "producer/cuda/strided_copy.hpp"
 
 namespace offramp {
 
@@ -21,6 +20,5 @@ void map_classes_on_cpu(std::uint8_t* ids, std::uint8_t* confidence, const float
 // `confidence` may be null.
 void map_foreground_on_cpu(std::uint8_t* ids, std::uint8_t* confidence, float* outliers, const float* scores,
                            const ForegroundPlan& plan);
-void pack_on_cpu(void* to, const void* from, const StridedCopy& copy);
 
 }  // namespace offramp

@@ -77,12 +77,6 @@ void CpuStream::map_foreground(std::uint8_t* ids, std::uint8_t* confidence, floa
     enqueue([=, scores = input.scores] { map_foreground_on_cpu(ids, confidence, outliers, scores, plan); });
 }
 
-void CpuStream::pack(void* to, const void* from, const TensorSpec& from_spec) {
-    const StridedCopy copy = plan_strided_copy(to, from, from_spec);
-    if (copy.elements == 0) return;
-    enqueue([=] { pack_on_cpu(to, from, copy); });
-}
-
 void CpuStream::record(Event& event) {
     const std::shared_ptr<CpuEvent::Progress> progress = CpuEvent::of(event).progress();
     const std::uint64_t recording = progress->begin_recording();

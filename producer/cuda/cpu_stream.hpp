@@ -26,7 +26,6 @@ class CpuStream final : public Stream {
     void cast(void* to, DType type, const void* from, std::size_t elements) override;
     void map_classes(std::uint8_t* ids, std::uint8_t* confidence, const ClassScores& input) override;
     void map_foreground(std::uint8_t* ids, std::uint8_t* confidence, float* outliers, const ForegroundScores& input) override;
-    void pack(void* to, const void* from, const TensorSpec& from_spec) override;
     void record(Event& event) override;
     void wait_for(Event& event) override;
     void synchronize() override;

@@ -6,7 +6,6 @@
 #include "producer/cuda/class_map_plan.hpp"
 #include "producer/cuda/kernels.hpp"
 #include "producer/cuda/normalize_plan.hpp"
-#include "producer/cuda/strided_copy.hpp"
 
 namespace offramp {
 
@@ -53,13 +52,8 @@ void CudaStream::map_classes(std::uint8_t* ids, std::uint8_t* confidence, const 
 void CudaStream::map_foreground(std::uint8_t* ids, std::uint8_t* confidence, float* outliers, const ForegroundScores& input) {
     const ForegroundPlan plan = plan_foreground(input);
     if (plan.map.pixels() == 0) return;
+    check(cudaMemsetAsync(outliers, 0, static_cast<std::size_t>(input.rows) * sizeof *outliers, stream_), "cudaMemsetAsync");
     check(launch_map_foreground(stream_, ids, confidence, outliers, input.scores, plan), "foreground kernel");
-}
-
-void CudaStream::pack(void* to, const void* from, const TensorSpec& from_spec) {
-    const StridedCopy copy = plan_strided_copy(to, from, from_spec);
-    if (copy.elements == 0) return;
-    check(launch_pack(stream_, to, from, copy), "pack kernel");
 }
 
 void CudaStream::record(Event& event) {

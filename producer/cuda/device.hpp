@@ -69,12 +69,10 @@ class Stream {
         ForegroundScale scale;
     };
     // Each pixel's class, in the shape of map_classes: 1 where its score is at least scale.least, else 0. Into `confidence`, unless it is
-    // null, the probability of that class times 255, rounded. Where scale does not allow one of a row's scores, enlarged, one such goes to
-    // that row of `outliers`, [rows], page-locked host memory of allocate_pinned_host(), which is left alone otherwise.
+    // null, the probability of that class times 255, rounded. That row of `outliers`, [rows], page-locked host memory of
+    // allocate_pinned_host(), gets one of a row's scores, enlarged, that scale does not allow, and 0 where it allows all. It is written in
+    // the order of this stream alone, so that work given to it later may use the same.
     virtual void map_foreground(std::uint8_t* ids, std::uint8_t* confidence, float* outliers, const ForegroundScores& input) = 0;
-    // Lays a tensor of any positive strides out densely, row-major. For outputs that are not dense as they
-    // lie.
-    virtual void pack(void* to, const void* from, const TensorSpec& from_spec) = 0;
     virtual void record(Event& event) = 0;
     // Work given to this stream from now on starts after `event`, which is armed.
     virtual void wait_for(Event& event) = 0;

@@ -114,24 +114,6 @@ __global__ void normalize_planar(Output* to, const std::uint8_t* pixels,
     }
 }
 
-// Writes are dense; reads are as scattered as the source is. 32-bit indices: 64-bit division is slow.
-template <class Element>
-__global__ void pack(Element* to, const Element* from, const __grid_constant__ StridedCopy copy) {
-    const auto elements = static_cast<std::uint32_t>(copy.elements);
-    const auto step = static_cast<std::uint32_t>(index_step());
-    for (auto i = static_cast<std::uint32_t>(first_index()); i < elements; i += step) {
-        std::uint32_t rest = i;
-        std::int64_t offset = 0;
-        for (std::size_t d = copy.dims; d-- > 0;) {
-            const auto extent = static_cast<std::uint32_t>(copy.shape[d]);
-            const std::uint32_t outer = rest / extent;
-            offset += static_cast<std::int64_t>(rest - outer * extent) * copy.strides[d];
-            rest = outer;
-        }
-        to[i] = from[offset];
-    }
-}
-
 template <class Output>
 cudaError_t launch_normalize_to(cudaStream_t stream, Output* to, const std::uint8_t* pixels,
                                 const NormalizePlan& plan) {
@@ -149,14 +131,6 @@ cudaError_t launch_normalize_to(cudaStream_t stream, Output* to, const std::uint
     return launch(stream, elements, normalize_planar<Output>, to, pixels, plan, elements);
 }
 
-template <class Element>
-cudaError_t launch_pack_of(cudaStream_t stream, void* to, const void* from, const StridedCopy& copy) {
-    // The loop's index may pass the end by one step of the whole grid before it stops.
-    constexpr std::uint64_t kFitsIn32Bits = (std::uint64_t{1} << 32) - kMaxBlocks * kThreads;
-    if (copy.elements >= kFitsIn32Bits) return cudaErrorInvalidValue;
-    return launch(stream, copy.elements, pack<Element>, static_cast<Element*>(to), static_cast<const Element*>(from), copy);
-}
-
 }  // namespace
 
 cudaError_t launch_normalize(cudaStream_t stream, void* to, const std::uint8_t* pixels,
@@ -164,21 +138,6 @@ cudaError_t launch_normalize(cudaStream_t stream, void* to, const std::uint8_t* 
     if (plan.output == NormalizePlan::Output::Float32)
         return launch_normalize_to(stream, static_cast<float*>(to), pixels, plan);
     return launch_normalize_to(stream, static_cast<std::uint16_t*>(to), pixels, plan);
-}
-
-cudaError_t launch_pack(cudaStream_t stream, void* to, const void* from, const StridedCopy& copy) {
-    switch (copy.element_bytes) {
-        case 1:
-            return launch_pack_of<std::uint8_t>(stream, to, from, copy);
-        case 2:
-            return launch_pack_of<std::uint16_t>(stream, to, from, copy);
-        case 4:
-            return launch_pack_of<std::uint32_t>(stream, to, from, copy);
-        case 8:
-            return launch_pack_of<uint2>(stream, to, from, copy);
-        default:
-            return launch_pack_of<uint4>(stream, to, from, copy);
-    }
 }
 
 }  // namespace offramp

@@ -8,7 +8,6 @@
 #include "common/slab/tensor_spec.hpp"
 #include "producer/cuda/class_map_plan.hpp"
 #include "producer/cuda/normalize_plan.hpp"
-#include "producer/cuda/strided_copy.hpp"
 
 namespace offramp {
 
@@ -25,7 +24,6 @@ cudaError_t launch_map_classes(cudaStream_t stream, std::uint8_t* ids, std::uint
 // `confidence` may be null.
 cudaError_t launch_map_foreground(cudaStream_t stream, std::uint8_t* ids, std::uint8_t* confidence, float* outliers,
                                   const float* scores, const ForegroundPlan& plan);
-cudaError_t launch_pack(cudaStream_t stream, void* to, const void* from, const StridedCopy& copy);
 
 // Whether the current device can run this build's device code at all (a GPU older than every architecture of
 // the build cannot).

@@ -76,10 +76,16 @@ InputBatch::InputBatch(std::uint64_t number, std::vector<RowInfo> rows, std::sha
       slots_(std::move(slots)),
       slot_(&slot) {}
 
+InputBatch InputBatch::left_out(std::uint64_t number, std::vector<RowInfo> rows) {
+    InputBatch batch(number, std::move(rows), nullptr);
+    batch.left_out_ = true;
+    return batch;
+}
+
 InputBatch::InputBatch(InputBatch&& other) noexcept
     : number_(other.number_),
       rows_(std::move(other.rows_)),
-      unreadable_left_out_(other.unreadable_left_out_),
+      left_out_(other.left_out_),
       data_(std::exchange(other.data_, nullptr)),
       slots_(std::move(other.slots_)),
       slot_(std::exchange(other.slot_, nullptr)) {}
@@ -89,7 +95,7 @@ InputBatch& InputBatch::operator=(InputBatch&& other) noexcept {
         release();
         number_ = other.number_;
         rows_ = std::move(other.rows_);
-        unreadable_left_out_ = other.unreadable_left_out_;
+        left_out_ = other.left_out_;
         data_ = std::exchange(other.data_, nullptr);
         slots_ = std::move(other.slots_);
         slot_ = std::exchange(other.slot_, nullptr);

@@ -75,6 +75,7 @@ class InputBatch {
     InputBatch(std::uint64_t number, std::vector<RowInfo> rows, const void* data);
     InputBatch(std::uint64_t number, std::vector<RowInfo> rows, std::shared_ptr<InputSlots> slots,
                InputSlot& slot);
+    static InputBatch left_out(std::uint64_t number, std::vector<RowInfo> rows);
     InputBatch(InputBatch&& other) noexcept;
     InputBatch& operator=(InputBatch&& other) noexcept;
     ~InputBatch();
@@ -82,9 +83,8 @@ class InputBatch {
     std::uint64_t number() const { return number_; }         // it holds the items from number * batch on
     std::span<const RowInfo> rows() const { return rows_; }  // fewer than the batch in the last one
     std::size_t holes() const;
-    // Of the batches that were left out since the one before it: items that could not be read.
-    std::uint32_t unreadable_left_out() const { return unreadable_left_out_; }
-    void note_left_out(std::uint32_t unreadable) { unreadable_left_out_ = unreadable; }
+    // Nothing of it could be read: there is no input, and nothing to compute.
+    bool left_out() const { return left_out_; }
 
     // The model's input, all rows of a full batch: those beyond rows() are zero before normalisation. Null:
     // the model takes none, or the buffer was released.
@@ -102,7 +102,7 @@ class InputBatch {
 
     std::uint64_t number_ = 0;
     std::vector<RowInfo> rows_;
-    std::uint32_t unreadable_left_out_ = 0;
+    bool left_out_ = false;
     const void* data_ = nullptr;
     std::shared_ptr<InputSlots> slots_;
     InputSlot* slot_ = nullptr;

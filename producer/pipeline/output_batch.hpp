@@ -3,15 +3,16 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "producer/cuda/device.hpp"
 #include "producer/models/model.hpp"
 #include "producer/pipeline/input_batch.hpp"
-#include "producer/pipeline/score_check.hpp"
+#include "producer/pipeline/row_outliers.hpp"
 
 namespace offramp {
+
+class ScoreReview;
 
 // A batch's outputs on their way off the device: finished, or still being computed until `computed` is done.
 // Owns the tensors' keep-alives; they are dropped once the last copy's event has been seen done.
@@ -20,8 +21,9 @@ struct OutputBatch {
     std::vector<RowInfo> rows;               // as many as are wanted of each tensor's dimension 0
     std::vector<DeviceTensor> tensors;       // in the order of the layout's
     std::shared_ptr<Event> computed;         // armed on the producing stream behind the work that writes the tensors
-    std::uint32_t unreadable_left_out = 0;   // InputBatch's
-    ScoreCheck scores;                       // of the rows, for whoever has seen `computed` done
+    std::uint32_t unreadable_left_out = 0;   // items of batches that were left out since the one before it
+    std::vector<RowOutliers> outliers;       // for whoever has seen `computed` done
+    ScoreReview* review = nullptr;           // outlives the batch; null: its rows need not be looked at
 
     struct Counts {
         std::uint32_t samples = 0;           // without holes
@@ -34,13 +36,6 @@ struct OutputBatch {
             counts.unreadable += rows[row].hole && !rows[row].done ? 1 : 0;
         }
         return counts;
-    }
-
-    // Once `computed` is done. Errors: ScoreCheck's.
-    void check_scores(std::uint32_t first_row, std::uint32_t row_count) const {
-        if (scores.empty()) return;
-        for (std::uint32_t row = first_row; row < first_row + row_count; ++row)
-            if (!rows[row].hole) scores.look_at(row, rows[row].key.empty() ? std::to_string(rows[row].item) : std::string(rows[row].key));
     }
 
     // Calls work(first_row, rows) for one part of at most `most` rows after another; false as soon as it says so.

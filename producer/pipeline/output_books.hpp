@@ -24,6 +24,8 @@ class OutputBooks {
         samples_dropped_ += samples;
         batches_dropped_ += to_the_end ? 1 : 0;
     }
+    // Samples that mean nothing (ScoreReview).
+    void rejected(std::uint32_t samples) { samples_rejected_ += samples; }
     void copied(std::uint64_t bytes, double seconds) {
         bytes_copied_ += bytes;
         copy_ns_ += static_cast<std::uint64_t>(seconds * 1e9);
@@ -35,6 +37,7 @@ class OutputBooks {
                 .samples_published = samples_published_,
                 .batches_dropped = batches_dropped_,
                 .samples_dropped = samples_dropped_,
+                .samples_rejected = samples_rejected_,
                 .bytes_copied = bytes_copied_,
                 .copy_seconds = static_cast<double>(copy_ns_) / 1e9};
     }
@@ -43,6 +46,7 @@ class OutputBooks {
     std::atomic<std::uint64_t> batches_submitted_{0}, samples_submitted_{0};
     std::atomic<std::uint64_t> batches_published_{0}, samples_published_{0};
     std::atomic<std::uint64_t> batches_dropped_{0}, samples_dropped_{0};
+    std::atomic<std::uint64_t> samples_rejected_{0};
     std::atomic<std::uint64_t> bytes_copied_{0}, copy_ns_{0};
 };
 

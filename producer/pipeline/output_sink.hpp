@@ -11,12 +11,13 @@ struct OutputFigures {
     std::uint64_t batches_submitted = 0, samples_submitted = 0;   // samples without holes
     std::uint64_t batches_published = 0, samples_published = 0;
     std::uint64_t batches_dropped = 0, samples_dropped = 0;       // since no slab was free, and the run does not wait
+    std::uint64_t samples_rejected = 0;                           // whose outputs mean nothing: holes of the slab that they are in
     std::uint64_t bytes_copied = 0;
     double copy_seconds = 0;           // device time of the copies, from event pairs; of slabs that hold one batch, or a part of one
 
-    // At the end: what was never published, dropped or abandoned.
+    // At the end: what was never published, but dropped or abandoned.
     std::uint64_t batches_unpublished() const { return batches_submitted - batches_published; }
-    std::uint64_t samples_unpublished() const { return samples_submitted - samples_published; }
+    std::uint64_t samples_unpublished() const { return samples_submitted - samples_published - samples_rejected; }
 };
 
 // Where a model's outputs go. EgressStream is the one of a run; the others (producer/rungs) show what each of its ideas is worth.

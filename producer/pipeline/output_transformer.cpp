@@ -1,11 +1,11 @@
 #include "producer/pipeline/output_transformer.hpp"
 
-#include <algorithm>
 #include <array>
 #include <span>
 #include <utility>
 
 #include "common/base/error.hpp"
+#include "common/slab/output_description.hpp"
 
 namespace offramp {
 namespace {
@@ -78,7 +78,7 @@ void OutputTransformer::check_fits(const std::vector<TensorSpec>& outputs) const
         throw ConfigError("--transform low-res: the model has no last enlargement to leave out",
                           "Accepted: none, cast, and for class scores class-map");
     for (const TensorSpec& output : outputs) {
-        const std::string what = "--transform " + settings_.transform + " does not fit the output " + output.describe();
+        const std::string what = "--transform " + settings_.transform + " does not fit the " + describe_output(output);
         if (transform_ == OutputTransform::Cast) {
             if (output.dtype != kFloat32 || !output.dense_rows())
                 throw ConfigError(what, "Accepted: float32 outputs; use --transform none");
@@ -112,13 +112,13 @@ void OutputTransformer::add_pool(std::size_t bytes, const std::string& output) {
     });
 }
 
-std::vector<DeviceTensor> OutputTransformer::apply(Stream& compute, std::vector<DeviceTensor> native, ScoreCheck& check) {
+std::vector<DeviceTensor> OutputTransformer::apply(Stream& compute, std::vector<DeviceTensor> native, std::vector<RowOutliers>& outliers) {
     if (pools_.empty()) return native;
     std::vector<DeviceTensor> made;
     made.reserve(made_.size());
     for (const DeviceTensor& tensor : native) {
         if (transform_ == OutputTransform::ClassMap)
-            map_classes(compute, tensor, made, check);
+            map_classes(compute, tensor, made, outliers);
         else
             cast(compute, tensor, made);
     }
@@ -141,7 +141,7 @@ void OutputTransformer::cast(Stream& compute, const DeviceTensor& from, std::vec
     made.push_back(std::move(to));
 }
 
-void OutputTransformer::map_classes(Stream& compute, const DeviceTensor& from, std::vector<DeviceTensor>& made, ScoreCheck& check) {
+void OutputTransformer::map_classes(Stream& compute, const DeviceTensor& from, std::vector<DeviceTensor>& made, std::vector<RowOutliers>& outliers) {
     const auto bytes = [](const DeviceTensor& tensor) { return static_cast<std::uint8_t*>(const_cast<void*>(tensor.data)); };
     DeviceTensor classes = take_made(made.size());
     expect(is_scores(from.spec) && from.spec.shape[1] * static_cast<std::int64_t>(classes.spec.elements()) ==
@@ -152,17 +152,14 @@ void OutputTransformer::map_classes(Stream& compute, const DeviceTensor& from, s
     made.push_back(std::move(classes));
     if (settings_.confidence) confidence = bytes(made.emplace_back(take_made(made.size())));
     if (from.spec.shape[1] == 1) {
-        const std::shared_ptr<DeviceBuffer> outliers = outliers_.take();
-        auto* const outlier_of_row = reinterpret_cast<float*>(outliers->data());
-        std::fill_n(outlier_of_row, from.spec.shape[0], 0.0F);   // a score that may be
-        compute.map_foreground(ids, confidence, outlier_of_row,
+        outliers.push_back({.output = describe_output(from.spec), .memory = outliers_.take()});
+        compute.map_foreground(ids, confidence, reinterpret_cast<float*>(outliers.back().memory->data()),
                                {.scores = static_cast<const float*>(from.data),
                                 .rows = from.spec.shape[0],
                                 .height = from.spec.shape[2],
                                 .width = from.spec.shape[3],
                                 .expansion = expansion_,
                                 .scale = settings_.foreground});
-        check.add({.described = from.spec.describe(), .scale = settings_.foreground, .outliers = outliers});
         return;
     }
     compute.map_classes(ids, confidence,

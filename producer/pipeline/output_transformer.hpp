@@ -10,7 +10,7 @@
 #include "producer/cuda/device.hpp"
 #include "producer/models/model.hpp"
 #include "producer/pipeline/lending_pool.hpp"
-#include "producer/pipeline/score_check.hpp"
+#include "producer/pipeline/row_outliers.hpp"
 
 namespace offramp {
 
@@ -52,8 +52,8 @@ class OutputTransformer {
     // complete once that work is; its memory is used again, for work on the same stream, when its owners are dropped.
     // Lets go of `native` at once: its memory is used again in the order of this stream, as LibTorch's is, so that nobody writes
     // to it before this work is done. Blocks: on the CPU, where memory has no such order, until the work is done.
-    // Where the scores of one channel are mapped, `check` gets what they are to be looked at with, once the work is done.
-    std::vector<DeviceTensor> apply(Stream& compute, std::vector<DeviceTensor> native, ScoreCheck& check);
+    // Where the scores of one channel are mapped, `outliers` gets what they are to be looked at with, once the work is done.
+    std::vector<DeviceTensor> apply(Stream& compute, std::vector<DeviceTensor> native, std::vector<RowOutliers>& outliers);
 
  private:
     void plan_cast(const TensorSpec& output, DType type);
@@ -63,7 +63,7 @@ class OutputTransformer {
     void add_pool(std::size_t bytes, const std::string& output);
     DeviceTensor take_made(std::size_t index);
     void cast(Stream& compute, const DeviceTensor& from, std::vector<DeviceTensor>& made);
-    void map_classes(Stream& compute, const DeviceTensor& from, std::vector<DeviceTensor>& made, ScoreCheck& check);
+    void map_classes(Stream& compute, const DeviceTensor& from, std::vector<DeviceTensor>& made, std::vector<RowOutliers>& outliers);
 
     Device& device_;
     TransformSettings settings_;

@@ -1,6 +1,7 @@
 #include "producer/pipeline/prefetcher.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "common/base/log.hpp"
@@ -9,12 +10,9 @@
 namespace offramp {
 namespace {
 
-// Batches that cost nothing to make lie ready in this number: a model of microseconds a batch must not wait for a thread to wake up.
-constexpr std::size_t kResidentBatchesAhead = 128;
-
-std::size_t queue_capacity(const PrefetchSettings& settings, bool uploads) {
-    return uploads ? std::size_t{settings.depth} + 1 : std::max<std::size_t>(settings.depth + 1, kResidentBatchesAhead);
-}
+// Batches that cost nothing to make lie ready in this number: a model of microseconds a batch must not wait for a thread to wake up, and those that are left
+// out must not keep others from being uploaded. How many are uploaded is bounded by their memory.
+constexpr std::size_t kBatchesAhead = 128;
 
 bool needs_upload(BatchSource& source, const ModelInput& input) {
     return source.row_kind() != RowKind::Nothing && input.kind != InputKind::None;
@@ -28,8 +26,9 @@ Prefetcher::Prefetcher(Device& device, BatchSource& source, PrefetchSettings set
       settings_(std::move(settings)),
       plan_(source.items(), settings_.batch, settings_.done),
       budget_(settings_.max_errors, source.items()),
+      unreadable_(SkippedItems::kKept, settings_.skipped_before),
       skipped_(SkippedItems::kKept, settings_.skipped_before),
-      queue_(queue_capacity(settings_, needs_upload(source, settings_.input)), clock) {
+      queue_(std::max<std::size_t>(settings_.depth + 1, kBatchesAhead), clock) {
     const ModelInput& input = settings_.input;
     expect(settings_.batch > 0 && settings_.decode_workers > 0,
            "a prefetcher makes batches with at least one worker");
@@ -70,8 +69,8 @@ std::optional<InputBatch> Prefetcher::next() {
     if (finished_) return std::nullopt;
     rethrow_failure();
     if (!batch) return std::nullopt;
-    while (upcoming() && *upcoming() <= batch->number()) ++next_turn_;
-    ++batches_delivered_;
+    ++next_turn_;
+    batches_delivered_ += batch->left_out() ? 0 : 1;
     book(batch->rows());
     return batch;
 }
@@ -81,15 +80,40 @@ std::optional<std::uint64_t> Prefetcher::upcoming() const {
     return plan_.number(next_turn_);
 }
 
+bool Prefetcher::skip(std::uint64_t item, const std::string& reason) {
+    const SkippedItem skipped{.item = item, .origin = source_.origin(item), .reason = reason, .was_read = true};
+    const std::uint64_t failed = unreadable_.record(skipped);
+    skipped_.record(skipped);
+    return budget_.exceeded_by(failed) || budget_.nothing_was_read(failed);
+}
+
+void Prefetcher::end_for_skipped() { fail(std::make_exception_ptr(budget_.failure(unreadable_.total(), unreadable_.list()))); }
+
+void Prefetcher::require_good() {
+    if (!finished_) rethrow_failure();
+}
+
 void Prefetcher::book(std::span<const RowInfo> rows) {
     std::uint64_t wanted = 0;
     std::uint64_t holes = 0;
     for (const RowInfo& row : rows) {
-        wanted += row.done ? 0 : 1;
-        holes += row.hole && !row.done ? 1 : 0;
+        if (row.done) continue;
+        ++wanted;
+        if (!row.hole) continue;
+        ++holes;
+        skipped_.record({.item = row.item, .origin = source_.origin(row.item), .reason = row.reason});
     }
     items_delivered_ += wanted;
     holes_delivered_ += holes;
+}
+
+std::vector<SkippedItem> Prefetcher::unreadable_ahead() const {
+    const std::vector<SkippedItem> given_out = skipped_.list();   // before the others, of which more may come
+    if (unreadable_.total() > SkippedItems::kKept) return {};
+    const std::vector<SkippedItem> found = unreadable_.list();
+    std::vector<SkippedItem> ahead;
+    std::ranges::set_difference(found, given_out, std::back_inserter(ahead), {}, &SkippedItem::item, &SkippedItem::item);
+    return ahead;
 }
 
 void Prefetcher::finish_early() noexcept {
@@ -138,8 +162,8 @@ void Prefetcher::load_row(const StagingWindow::Claim& claim) {
         std::fill(claim.row.begin(), claim.row.end(), std::byte{0});
         row.hole = true;
         row.reason = unreadable.what();
-        const std::uint64_t failed = skipped_.record({claim.item, source_.origin(claim.item), row.reason});
-        if (budget_.exceeded_by(failed)) throw budget_.failure(failed, skipped_.list());
+        const std::uint64_t failed = unreadable_.record({.item = claim.item, .origin = source_.origin(claim.item), .reason = row.reason});
+        if (budget_.exceeded_by(failed)) throw budget_.failure(failed, unreadable_.list());
     }
     staging_->done(std::move(row));
 }
@@ -165,8 +189,8 @@ void Prefetcher::upload_batches() {
         const TraceRange staging(TraceName::StageBatch, turn < plan_.batches() ? plan_.number(turn) : 0);
         std::optional<StagingWindow::Batch> batch = staging_->take_complete();
         if (!batch) return;
-        if (budget_.nothing_was_read(skipped_.total()))
-            throw budget_.failure(skipped_.total(), skipped_.list());
+        if (budget_.nothing_was_read(unreadable_.total()))
+            throw budget_.failure(unreadable_.total(), unreadable_.list());
         if (leave_out(*batch)) continue;
         for (std::size_t row = 0; row < batch->rows.size(); ++row)
             if (batch->rows[row].done)
@@ -179,12 +203,10 @@ void Prefetcher::upload_batches() {
     }
 }
 
-// Of a batch without a row that could be read there is nothing to compute. It is booked here.
-bool Prefetcher::leave_out(const StagingWindow::Batch& batch) {
-    const auto& rows = batch.rows;
-    if (settings_.hand_out_unread_batches || !std::ranges::all_of(rows, &RowInfo::hole)) return false;
-    book(rows);
-    for (const RowInfo& row : rows) unreadable_left_out_ += row.done ? 0 : 1;
+// Of a batch without a row that could be read there is nothing to compute.
+bool Prefetcher::leave_out(StagingWindow::Batch& batch) {
+    if (settings_.hand_out_unread_batches || !std::ranges::all_of(batch.rows, &RowInfo::hole)) return false;
+    queue_.push(InputBatch::left_out(batch.number, std::move(batch.rows)));
     staging_->recycle();
     return true;
 }
@@ -205,9 +227,7 @@ void Prefetcher::upload_one(StagingWindow::Batch batch) {
         copies_->record(*slot->ready);
     }
     // Handed out before it is there: the model's work can be submitted meanwhile.
-    InputBatch input(batch.number, std::move(batch.rows), inputs_, *slot);
-    input.note_left_out(std::exchange(unreadable_left_out_, 0));
-    queue_.push(std::move(input));
+    queue_.push(InputBatch(batch.number, std::move(batch.rows), inputs_, *slot));
     uploaded_->wait();
     h2d_ns_ += static_cast<std::uint64_t>(uploaded_->seconds_since(*upload_began_) * 1e9);
     if (settings_.timeline != nullptr) settings_.timeline->add("h2d", number, *upload_began_, *uploaded_);

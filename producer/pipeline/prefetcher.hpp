@@ -30,7 +30,7 @@ struct PrefetchSettings {
     std::uint32_t decode_workers = 1;
     std::uint32_t depth = 2;  // batches made ahead of the one that is computed on
     std::string max_errors = "100%";
-    bool hand_out_unread_batches = false;  // those of which nothing could be read as well: each skipped item becomes a row
+    bool hand_out_unread_batches = false;  // with input, those of which nothing could be read: each skipped item becomes a row
     std::uint64_t seed = 0;  // of a resident input
     DeviceTimeline* timeline = nullptr;  // where uploads are recorded; null: nowhere
     ItemRanges done;                     // earlier, by runs and producers before: these are not made again (BatchPlan)
@@ -55,10 +55,10 @@ class Prefetcher {
     Prefetcher(const Prefetcher&) = delete;
     Prefetcher& operator=(const Prefetcher&) = delete;
 
-    // Nothing: the source is exhausted, or finish_early() or stop() was called.
+    // Also batches of which nothing could be read (InputBatch::left_out), in their turn. Nothing: the source is exhausted, or finish_early()
+    // or stop() was called.
     std::optional<InputBatch> next();
-    // The number of the batch that next() waits for, before it is there; a later one comes when nothing of it can be read. Nothing: all
-    // were given out. Thread: that of next().
+    // The number of the batch that next() waits for, before it is there. Nothing: all were given out. Thread: that of next().
     std::optional<std::uint64_t> upcoming() const;
 
     // Gives out no further batch; those that were given out stay good. Does not wait.
@@ -69,8 +69,8 @@ class Prefetcher {
     // Where batches are and which stage waits for which, for the status page. Seconds include waits that
     // still last.
     struct Progress {
-        std::uint64_t batches_delivered = 0;
-        // Rows that were wanted, holes included, of those batches and of those of which nothing could be read, which are not given out.
+        std::uint64_t batches_delivered = 0;   // without those that were left out
+        // Rows that were wanted, holes included, of all that next() gave.
         std::uint64_t items_delivered = 0;
         std::uint64_t holes_delivered = 0;  // of those: unreadable
         std::uint64_t batches_queued = 0;
@@ -81,15 +81,25 @@ class Prefetcher {
         double h2d_seconds = 0;                      // device time of the uploads, from event pairs
     };
     Progress progress() const;
-    // Every item found unreadable so far, also those of batches that were not given out yet.
+    // An item that could be read came to nothing later on: it is skipped like those that could not. True: more are skipped by now than
+    // max_errors allows, or all. Thread: any.
+    bool skip(std::uint64_t item, const std::string& reason);
+    // Ends the input for that: next() and require_good() throw it from now on. Thread: any.
+    void end_for_skipped();
+    // Errors: those of next(), also once it has given out everything.
+    void require_good();
+
+    // Those of holes_delivered, and by skip(). Of a batch that is not given out any more nothing is skipped: all of it is left to do.
     const SkippedItems& skipped() const { return skipped_; }
+    // Found unreadable besides, in batches that were not given out, or not yet. Nothing where more were found than are kept.
+    std::vector<SkippedItem> unreadable_ahead() const;
 
   private:
     void decode(std::uint32_t worker) noexcept;
     void load_row(const StagingWindow::Claim& claim);
     void upload() noexcept;
     void upload_batches();
-    bool leave_out(const StagingWindow::Batch& batch);
+    bool leave_out(StagingWindow::Batch& batch);
     void upload_one(StagingWindow::Batch batch);
     void book(std::span<const RowInfo> rows);
     void queue_resident_batches();
@@ -102,6 +112,7 @@ class Prefetcher {
     const PrefetchSettings settings_;
     const BatchPlan plan_;
     const ErrorBudget budget_;
+    SkippedItems unreadable_;  // found so far, also in batches that were not given out yet, and by skip(): the budget's
     SkippedItems skipped_;
 
     std::unique_ptr<DeviceBuffer> resident_;
@@ -110,7 +121,6 @@ class Prefetcher {
     std::shared_ptr<InputSlots> inputs_;
     std::unique_ptr<Stream> copies_;
     std::unique_ptr<Event> upload_began_, uploaded_;
-    std::uint32_t unreadable_left_out_ = 0;   // the upload thread's: since the last batch that was given out
 
     BoundedQueue<InputBatch> queue_;
     std::uint64_t next_turn_ = 0;   // of the thread that calls next()

@@ -8,11 +8,12 @@
 
 namespace offramp {
 
-// An item that could not be read, and why.
+// An item that is left out of the results, and why: it could not be read, or came to nothing later on.
 struct SkippedItem {
     std::uint64_t item = 0;
     std::string origin;
     std::string reason;
+    bool was_read = false;
 };
 
 // Collects the items that were skipped: all are counted, so many are kept. Thread: any.

@@ -4,6 +4,7 @@
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/trace.hpp"
+#include "producer/pipeline/score_review.hpp"
 
 namespace offramp {
 
@@ -36,8 +37,6 @@ bool SlabFilling::add(const std::shared_ptr<OutputBatch>& batch, std::uint32_t f
     const std::uint32_t at = writer_.rows();
     if (!writer_.add_batch(batch->number, first_row, entries_)) return false;
     if (parts_.empty()) published_.first_batch = batch->number;
-    for (const SampleEntry& entry : entries_)
-        if (!entry.hole) append_item(published_.items, entry.item);
     const OutputBatch::Counts counts = batch->count(first_row, rows);
     published_.samples += counts.samples;
     published_.holes += counts.unreadable;
@@ -58,6 +57,29 @@ bool SlabFilling::add(const std::shared_ptr<OutputBatch>& batch, std::uint32_t f
     return true;
 }
 
+// An item whose row means nothing is a hole for everybody behind.
+void SlabFilling::review_rows(OutputBooks& books) {
+    std::uint32_t slab_row = 0, rejected = 0;
+    ScoreReview* review = nullptr;
+    for (const Part& part : parts_) {
+        review = part.batch->review;
+        for (std::uint32_t row = part.first_row; row < part.first_row + part.rows; ++row, ++slab_row) {
+            const RowInfo& info = part.batch->rows[row];
+            if (info.hole) continue;
+            if (review == nullptr || review->passes(*part.batch, row, writer_, slab_row)) {
+                append_item(published_.items, info.item);
+                continue;
+            }
+            writer_.make_hole(slab_row);
+            ++rejected;
+        }
+    }
+    published_.samples -= rejected;
+    published_.holes += rejected;
+    books.rejected(rejected);
+    if (review != nullptr) review->end_slab();
+}
+
 void SlabFilling::close() {
     writer_.finish(now_ns());
     const TraceRange range(TraceName::QueueCudaEvent, published_.first_batch);
@@ -67,7 +89,7 @@ void SlabFilling::close() {
 const PublishedSlab& SlabFilling::wait_copied(OutputBooks& books, DeviceTimeline& timeline) {
     events_.copied->wait();
     copying_ = false;
-    for (const Part& part : parts_) part.batch->check_scores(part.first_row, part.rows);
+    review_rows(books);
     published_.filled_at_ns = now_ns();
     writer_.stamp_filled(published_.filled_at_ns);
     // Where batches share the slab, the stream waited for the later ones in between: that is no time of copies.

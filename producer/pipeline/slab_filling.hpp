@@ -56,14 +56,16 @@ class SlabFilling {
         published_.holes += counts.unreadable;
     }
     void close();
-    // Sleeps until the copies are done, and stamps the slab. The target may be published from now on. Errors: also those of
-    // OutputBatch::check_scores: nobody gets such a slab.
+    // Sleeps until the copies are done, has the rows reviewed and stamps the slab. The target may be published from now on. Errors: also those
+    // of ScoreReview: nobody gets such a slab.
     const PublishedSlab& wait_copied(OutputBooks& books, DeviceTimeline& timeline);
 
     Target& target() { return target_; }
     const PublishedSlab& published() const { return published_; }
 
  private:
+    void review_rows(OutputBooks& books);
+
     Target target_;
     const SlabLayout& layout_;
     Stream& stream_;

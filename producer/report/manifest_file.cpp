@@ -11,12 +11,10 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/unique_fd.hpp"
+#include "producer/report/sealed_line.hpp"
 
 namespace offramp {
 namespace {
@@ -25,28 +23,9 @@ using nlohmann::json;
 
 constexpr std::uint64_t kVersion = 1;
 constexpr std::uint64_t kVersionWithNextPlace = 2;
+constexpr std::uint64_t kVersionOfFinished = 3;
 constexpr std::size_t kRangesALine = 1000;
 constexpr std::size_t kNamesALine = 4096;
-constexpr std::size_t kNameDigits = 16;
-constexpr std::string_view kBeforeHash = "{\"xxh3\":\"";
-constexpr std::string_view kAfterHash = "\",";
-constexpr std::size_t kHashDigits = 16;
-
-// `body`: an object's text without its opening brace.
-std::string sealed(std::string_view body) {
-    return fmt::format("{}{:016x}{}{}\n", kBeforeHash, XXH3_64bits(body.data(), body.size()), kAfterHash, body);
-}
-
-// The object of a line, without its hash; discarded unless the hash is that of the rest.
-json opened(std::string_view line) {
-    const json nothing = json::value_t::discarded;
-    const std::size_t front = kBeforeHash.size() + kHashDigits + kAfterHash.size();
-    if (line.size() <= front || !line.starts_with(kBeforeHash)) return nothing;
-    const std::string_view body = line.substr(front);
-    if (line != std::string_view(sealed(body)).substr(0, line.size())) return nothing;
-    json object = json::parse("{" + std::string(body), nullptr, false);
-    return object.is_object() ? object : nothing;
-}
 
 // False, and nothing is added, unless every range lies within the source.
 bool add_ranges(const json& ranges, std::uint64_t items, ItemRanges& done) {
@@ -64,26 +43,24 @@ bool add_ranges(const json& ranges, std::uint64_t items, ItemRanges& done) {
 // False, and nothing is added, unless they follow those that are there.
 bool add_names(const json& line, std::vector<std::uint64_t>& names) {
     if (!line["names"].is_string() || !line.contains("from") || line["from"] != names.size()) return false;
-    const std::string& digits = line["names"].get_ref<const std::string&>();
-    if (digits.size() % kNameDigits != 0) return false;
-    std::vector<std::uint64_t> found(digits.size() / kNameDigits);
-    for (std::size_t i = 0; i < found.size(); ++i) {
-        const char* const begin = digits.data() + i * kNameDigits;
-        if (std::from_chars(begin, begin + kNameDigits, found[i], 16).ptr != begin + kNameDigits) return false;
-    }
-    names.insert(names.end(), found.begin(), found.end());
-    return true;
+    return add_from_digits(line["names"].get_ref<const std::string&>(), names);
+}
+
+std::uint64_t version_of(const json& header) {
+    return header.contains("finished") ? kVersionOfFinished : header.contains("next") ? kVersionWithNextPlace : kVersion;
 }
 
 bool read_header(std::string_view line, Manifest& manifest) {
-    const json header = opened(line);
-    if (!header.is_object() || !header.contains("manifest") || header["manifest"] != (header.contains("next") ? kVersionWithNextPlace : kVersion)) return false;
+    const json header = opened_line(line);
+    if (!header.is_object() || !header.contains("manifest") || header["manifest"] != version_of(header)) return false;
     try {
         manifest.run_id = header.at("run").get<std::string>();
         manifest.pid = header.at("pid").get<std::uint64_t>();
         manifest.before = header.at("before").get<std::uint64_t>();
         manifest.identity.facts = header.at("identity").get<std::map<std::string, std::string>>();
         manifest.next_place = header.value("next", "");
+        manifest.finished_before = header.value("finished", false);
+        manifest.seal = seal_of(line);
     } catch (const json::exception&) {
         return false;
     }
@@ -93,17 +70,18 @@ bool read_header(std::string_view line, Manifest& manifest) {
 }  // namespace
 
 std::string Manifest::header_line() const {
-    json header = {{"manifest", kVersion}, {"run", run_id}, {"pid", pid}, {"before", before}, {"identity", identity.facts}};
-    if (!next_place.empty()) header.update({{"manifest", kVersionWithNextPlace}, {"next", next_place}});
-    return sealed(std::string_view(header.dump(-1, ' ', false, json::error_handler_t::replace)).substr(1));
+    json header = {{"run", run_id}, {"pid", pid}, {"before", before}, {"identity", identity.facts}};
+    if (!next_place.empty()) header["next"] = next_place;
+    if (finished_before) header["finished"] = true;
+    header["manifest"] = version_of(header);
+    return sealed_line(std::string_view(header.dump(-1, ' ', false, json::error_handler_t::replace)).substr(1));
 }
 
 std::string Manifest::names_lines() const {
     std::string text;
     for (std::size_t from = 0; from < names.size(); from += kNamesALine) {
-        std::string body = fmt::format("\"from\":{},\"names\":\"", from);
-        for (std::size_t i = from; i < std::min(from + kNamesALine, names.size()); ++i) body += fmt::format("{:016x}", names[i]);
-        text += sealed(body + "\"}");
+        const std::size_t end = std::min(from + kNamesALine, names.size());
+        text += sealed_line(fmt::format("\"from\":{},\"names\":\"{}\"}}", from, as_digits(names.data() + from, names.data() + end)));
     }
     return text;
 }
@@ -122,13 +100,13 @@ std::string done_lines(std::span<const ItemRange> ranges) {
         const auto now = ranges.first(std::min(ranges.size(), kRangesALine));
         std::string body = "\"done\":[";
         for (const ItemRange& range : now) body += fmt::format("{}[{},{}]", body.back() == '[' ? "" : ",", range.begin, range.end);
-        text += sealed(body + "]}");
+        text += sealed_line(body + "]}");
         ranges = ranges.subspan(now.size());
     }
     return text;
 }
 
-std::string ended_line() { return sealed("\"ended\":true}"); }
+std::string ended_line() { return sealed_line("\"ended\":true}"); }
 
 Manifest parse_manifest(std::string_view text, const std::string& path) {
     Manifest manifest;
@@ -143,7 +121,7 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
                     "Remove it and leave --resume out: every item is then made anew");
     const std::uint64_t items = manifest.items();
     while (!text.empty()) {
-        const json line = opened(next_line());
+        const json line = opened_line(next_line());
         const bool says_something = line.is_object() && (line.contains("done")    ? add_ranges(line["done"], items, manifest.done)
                                                          : line.contains("names") ? add_names(line, manifest.names)
                                                          : line.contains("ended") ? (manifest.ended = line["ended"] == true)
@@ -154,27 +132,30 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
     return manifest;
 }
 
-std::optional<Manifest> read_manifest(const std::string& path) {
+std::optional<std::string> text_of_own_file(const std::string& path, const char* what) {
     const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     if (!file && errno == ENOENT) return std::nullopt;
-    const auto fail = [&path] {
-        throw SystemError("reading the manifest " + path, errno, "Make it a file that this user may read, or remove it");
-    };
-    if (!file) fail();
+    const auto fail = [&](int problem, const char* remedy) { throw SystemError(std::string("reading ") + what + " " + path, problem, remedy); };
+    constexpr const char* kReadable = "Make it a file that this user may read, or remove it";
+    if (!file) fail(errno, kReadable);
     struct stat found {};
-    if (::fstat(file.get(), &found) != 0) fail();
-    if (!S_ISREG(found.st_mode))
-        throw SystemError("reading the manifest " + path, EINVAL, "It is not an ordinary file: remove it");
+    if (::fstat(file.get(), &found) != 0) fail(errno, kReadable);
+    if (!S_ISREG(found.st_mode)) fail(EINVAL, "It is not an ordinary file: remove it");
     std::string text;
     std::array<char, 65536> block{};
     for (;;) {
         const ssize_t got = ::read(file.get(), block.data(), block.size());
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) fail();
-        if (got == 0) break;
+        if (got < 0) fail(errno, kReadable);
+        if (got == 0) return text;
         text.append(block.data(), static_cast<std::size_t>(got));
     }
-    return parse_manifest(text, path);
+}
+
+std::optional<Manifest> read_manifest(const std::string& path) {
+    const auto text = text_of_own_file(path, "the manifest");
+    if (!text) return std::nullopt;
+    return parse_manifest(*text, path);
 }
 
 }  // namespace offramp

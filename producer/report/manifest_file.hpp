@@ -23,6 +23,8 @@ namespace offramp {
 // nothing: what it stood for is made again. Lines may repeat items. An item that could not be read is not in it: it is tried again.
 // Where results lie beside a former run's (common/base/next_place.hpp), the first line has "next":"NAME" too, and is of version 2: who does not
 // know of it would continue the former's. consumer/processors/former_run.cpp reads some of it, too.
+// Once the run that this one goes on with had come to its end, the first line has "finished":true, and is of version 3: who does not know of it would
+// replace results that are finished but for the items that joined.
 // Version rule: whatever an older reader would misread raises the number; a reader refuses any other.
 struct Manifest {
     std::string run_id;              // of the last that wrote it
@@ -34,6 +36,8 @@ struct Manifest {
     std::uint64_t ignored_lines = 0;   // that were torn or damaged
     std::string next_place{};          // empty: its results are in place
     bool ended = false;                // nothing is left to be done, but for what was set aside, dropped or could not be read
+    bool finished_before = false;      // it had come to its end, and goes on for items that joined
+    std::string seal{};                // of the header that was read: no other manifest's
 
     std::string header_line() const;
     std::string names_lines() const;
@@ -49,7 +53,9 @@ std::string ended_line();
 // Nothing when there is no such file. Errors: Error with BadInput when its first line is none of a manifest of this version; SystemError
 // when it cannot be read, or is no ordinary file. Never follows a symbolic link.
 std::optional<Manifest> read_manifest(const std::string& path);
-// The same of the bytes of a file; `path` is for errors.
+// Text of a file that only programs of ours write, `what`. Errors: SystemError, as above.
+std::optional<std::string> text_of_own_file(const std::string& path, const char* what);
+// What it reads of the bytes of such a file; `path` is for errors.
 Manifest parse_manifest(std::string_view text, const std::string& path);
 
 }  // namespace offramp

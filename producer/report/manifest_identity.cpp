@@ -3,12 +3,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdint>
-#include <initializer_list>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #define XXH_INLINE_ALL
@@ -17,7 +14,7 @@
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/unique_fd.hpp"
-#include "common/images/open_pictures.hpp"
+#include "common/config/setting.hpp"
 #include "producer/models/model_file.hpp"
 #include "producer/models/model_notes.hpp"
 
@@ -39,37 +36,6 @@ std::string hash_of_file(const std::string& path) {
     }
 }
 
-// The settings that say what outputs are. Those of a part that is not chosen do not count.
-std::vector<std::string> flags_of(const RunConfig& config) {
-    std::vector<std::string> flags{"source",       "model",     "seed",     "precision", "memory-format", "transform",
-                                   "output-dtype", "confidence", "processor", "deterministic"};
-    if (config.model == "copy")
-        flags.insert(flags.end(), {"copy-bytes", "copy-outputs"});
-    else
-        flags.push_back("image-size");
-    if (gives_pictures(config.source)) {
-        if (config.resize_size > 0) flags.push_back("resize-size");
-        if (config.interpolation == "bicubic") flags.push_back("interpolation");
-    }
-    if (config.limit > 0) flags.push_back("limit");
-    if (!config.shard.empty()) flags.push_back("shard");
-    // Elsewhere a batch is but how many items go through the model at once.
-    if (config.source == "synthetic" || config.has_processor("checksum")) flags.push_back("batch");
-    if (config.source == "synthetic") flags.push_back("synthetic-on");
-    if (config.has_processor("http")) flags.insert(flags.end(), {"http-url", "http-body"});
-    const auto has_one_of = [&config](std::initializer_list<std::string_view> names) {
-        return std::ranges::any_of(names, [&](std::string_view name) { return config.has_processor(name); });
-    };
-    if (config.transform == "class-map" || has_one_of({"auto", "mask-png", "mask-rle", "cut-out", "overlay", "records", "records-postgres"}))
-        flags.insert(flags.end(), {"scores", "threshold"});
-    if (has_one_of({"auto", "mask-png", "mask-rle"})) flags.push_back("mask-size");
-    if (config.has_processor("image")) flags.insert(flags.end(), {"image-format", "image-quality", "image-range"});
-    if (config.has_processor("embeddings-sqlite") || config.has_processor("embeddings-parquet") || config.has_processor("embeddings-postgres"))
-        flags.insert(flags.end(), {"normalize", "vector-dtype", "truncate-dim"});
-    if (config.has_processor("write")) flags.push_back("write-path");
-    return flags;
-}
-
 std::string shown(const std::string& fact, const std::map<std::string, std::string>& facts) {
     const auto found = facts.find(fact);
     return found == facts.end() || found->second.empty() ? "none" : found->second;
@@ -79,11 +45,8 @@ std::string shown(const std::string& fact, const std::map<std::string, std::stri
 
 ManifestIdentity ManifestIdentity::of(const RunConfig& config, std::uint64_t items, const std::string& source) {
     ManifestIdentity identity;
-    const nlohmann::json settings = nlohmann::json::parse(to_json(config));
-    for (const std::string& flag : flags_of(config)) {
-        const nlohmann::json& value = settings.at(flag);
-        identity.facts["--" + flag] = value.is_string() ? value.get<std::string>() : value.dump();
-    }
+    for (const Setting& setting : make_settings())
+        if (setting.effect.makes_results(config)) identity.facts["--" + setting.flag] = setting.compared(config);
     // Not the sink, whose address may change, and which may hold a password: consumers know their tables by the marks.
     for (const std::string& contents : config.postgres_contents()) {
         std::string& tables = identity.facts["--sink-table"];

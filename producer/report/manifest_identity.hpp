@@ -8,12 +8,12 @@
 namespace offramp {
 
 // What a run's outputs are made from and by: two runs with the same identity give the same outputs, so that one may finish what the
-// other began. Not part of it is what changes how outputs are made, but not what they are: device, rung, slabs, consumers, and
-// of real input the batch.
+// other began. Which settings count, each of them says itself (common/config/effect.hpp).
 // Pure.
 struct ManifestIdentity {
     static constexpr const char* kItems = "items";
     static constexpr const char* kNamesOfItems = "names of the items";
+    static constexpr const char* kItemsOfTheWhole = "items of the whole input";   // where they have no names: of which --limit takes the first
     std::map<std::string, std::string> facts;   // settings by flag ("--batch"), "items", "names of the items", "weights" (hashes)
 
     // `config` is resolved. `source`: the fingerprint of the items. Reads the weights. Errors: SystemError when they cannot be read.

@@ -49,7 +49,7 @@ void ManifestWriter::begin() {
     if (begun_) return;
     beginning_ = true;
     changed_.notify_one();
-    began_.wait(lock, [this] { return begun_ || failure_; });
+    began_.wait(lock, [this] { return begun_.load() || failure_; });
     if (failure_) std::rethrow_exception(failure_);
 }
 
@@ -99,7 +99,7 @@ void ManifestWriter::write_noted() {
         }
         lock.lock();
         beginning_ = false;
-        begun_ = begun_ || !failure;
+        if (!failure) begun_ = true;
         if (failure && !failure_) failure_ = failure;
         began_.notify_all();
         if (failure && failure_ == failure) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <exception>
@@ -17,8 +18,8 @@
 namespace offramp {
 
 // Keeps a run's manifest while it runs: items are noted once their completion was accepted, and written by a thread of its own, a few
-// together. So the manifest may lag behind the outputs, and never leads. The file is written anew, by rename, when the run has a first result
-// (begin()) and whenever it has grown to twice what it need be: its size is bounded by the gaps in what is done, not by the length of the run.
+// together. So the manifest may lag behind the outputs, and never leads. The file is written anew, by rename, when the first items are noted (or
+// before, by begin()) and whenever it has grown to twice what it need be: its size is bounded by the gaps in what is done, not by the length of the run.
 // Until then what lies at its path is as it was: a run that fails before has replaced nothing.
 //
 // Owns: its thread and file. Thread: note() and begin() from any; the rest from one. Blocks: note() never on the file; begin(), close() and end()
@@ -36,9 +37,10 @@ class ManifestWriter {
     ManifestWriter(const ManifestWriter&) = delete;
     ManifestWriter& operator=(const ManifestWriter&) = delete;
 
-    // Replaces what lies at the path, unless it is this writer's already. To be called before anything that the manifest before it accounts for
-    // is replaced: killed in between, there is an account that promises too little.
+    // Replaces what lies at the path, unless it is this writer's already. For what continues the manifest before it: nothing is done yet that it has not.
     void begin();
+    // What lies at the path is this writer's.
+    bool begun() const { return begun_; }
     void note(std::span<const ItemRange> items);
     // Everything that was noted is in the file. Harmless when repeated.
     void close();
@@ -65,7 +67,7 @@ class ManifestWriter {
     std::condition_variable changed_;
     std::vector<ItemRange> noted_;
     bool beginning_ = false;       // somebody waits for the file
-    bool begun_ = false;
+    std::atomic<bool> begun_{false};   // set under it
     std::condition_variable began_;
     bool closing_ = false;
     std::exception_ptr failure_;

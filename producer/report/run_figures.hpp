@@ -52,6 +52,7 @@ struct RunFigures {
     Amount dropped;                    // read, but never published: the run was stopped, or drops what finds no slab
     Amount dropped_when_full;          // of them: the latter
     std::vector<SkippedItem> skipped_items;   // the first of them
+    std::vector<SkippedItem> unreadable_ahead;   // not among them: their batches are left to do
     double compute_busy_seconds = 0;   // of the device
     std::uint64_t compute_busy_batches = 0;   // whose time that is: those of the last few batches are not known yet
     double copy_seconds = 0;           // of the copy engine

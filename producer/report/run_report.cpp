@@ -101,18 +101,25 @@ json consumers_json(const BrokerReport& broker, bool past_too) {
     return list;
 }
 
-// The steady rate: what was released after the warm-up, over the time since; all of it when the run was too short for that. Where the
-// warm-up was drained, the time is that from idle to idle.
+json items_json(const std::vector<SkippedItem>& items) {
+    json list = json::array();
+    for (const SkippedItem& item : items) list.push_back({{"item", item.item}, {"origin", item.origin}, {"reason", item.reason}});
+    return list;
+}
+
+// What was released after the warm-up, over the time since: where the warm-up was drained, that from idle to idle. All of the run, its start
+// included, when it was too short for that.
 struct Rate {
+    bool is_steady = false;
     double seconds = 0, batches = 0, samples = 0, bytes = 0;
 };
-Rate steady_rate(const RunFacts& facts, const RunFigures& figures) {
+Rate rate_of(const RunFacts& facts, const RunFigures& figures) {
     const BrokerReport& broker = figures.broker;
-    const bool steady = broker.steady_since_ns != 0 && broker.last_release_ns > broker.steady_since_ns;
-    const Amount from = steady ? broker.before_steady : Amount{};
-    const std::uint64_t measured_from = figures.measured_from.at_ns;
-    Rate rate{.seconds = seconds_between(measured_from != 0 ? measured_from : steady ? broker.steady_since_ns : facts.began_ns,
-                                         broker.last_release_ns)};
+    const bool is_steady = broker.steady_since_ns != 0 && broker.last_release_ns > broker.steady_since_ns;
+    const Amount from = is_steady ? broker.before_steady : Amount{};
+    const std::uint64_t since = figures.measured_from.at_ns != 0 ? figures.measured_from.at_ns : broker.steady_since_ns;
+    Rate rate{.is_steady = is_steady,
+              .seconds = is_steady ? seconds_between(since, broker.last_release_ns) : seconds_between(facts.began_ns, figures.at_ns)};
     rate.batches = per_second(static_cast<double>(broker.completed.batches - from.batches), rate.seconds);
     rate.samples = per_second(static_cast<double>(broker.completed.samples - from.samples), rate.seconds);
     rate.bytes = per_second(static_cast<double>(broker.completed.bytes - from.bytes), rate.seconds);
@@ -241,15 +248,12 @@ std::string RunReport::status_json(const RunFacts& facts, const RunFigures& befo
 
 std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& figures, std::optional<ExitCode> exit) {
     const BrokerReport& broker = figures.broker;
-    const Rate rate = steady_rate(facts, figures);
+    const Rate rate = rate_of(facts, figures);
     json samples = in_unit(figures, &Amount::samples);
     samples["sourced"] = figures.sourced;
     samples["skipped"] = figures.skipped;
     samples["done_before"] = facts.done_before;
     json batches = in_unit(figures, &Amount::batches);
-    json skipped = json::array();
-    for (const SkippedItem& item : figures.skipped_items)
-        skipped.push_back({{"item", item.item}, {"origin", item.origin}, {"reason", item.reason}});
     json given_up = json::array();
     for (const QuarantinedSlab& slab : broker.given_up)
         given_up.push_back(
@@ -290,6 +294,7 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& fig
         {"slabs", {{"published", of_amount(broker.published)}, {"released", of_amount(broker.completed)}}},
         {"bytes", broker.completed.bytes},
         {"seconds", total_seconds},
+        {"steady", rate.is_steady},
         {"steady_seconds", rate.seconds},
         {"warmup_batches", broker.before_steady.batches},
         {"batches_per_second", rate.batches},
@@ -313,7 +318,8 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& fig
         {"overdue_killed", broker.overdue_killed},
         {"payloads_lost", broker.payloads_lost},
         {"refused", broker.refused},
-        {"skipped", skipped},
+        {"skipped", items_json(figures.skipped_items)},
+        {"unreadable_ahead", items_json(figures.unreadable_ahead)},
         {"given_up", given_up},
         {"conserved", broker.conserved()},
         {"exit", exit ? json(to_int(*exit)) : json()},

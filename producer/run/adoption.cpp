@@ -1,46 +1,17 @@
 #include "producer/run/adoption.hpp"
 
 #include <algorithm>
-#include <fstream>
-#include <map>
 #include <optional>
-#include <set>
-#include <sstream>
-#include <string_view>
 
 #include "common/base/error.hpp"
-#include "common/base/log.hpp"
 #include "common/base/mapped_file.hpp"
-#include "common/base/whole_file.hpp"
-#include "common/config/flat_toml.hpp"
-#include "common/config/slab_work.hpp"
+#include "common/config/kept_settings.hpp"
+#include "common/config/setting.hpp"
 #include "common/shm/shared_region.hpp"
 #include "common/slab/slab_view.hpp"
 
 namespace offramp {
 namespace {
-
-constexpr const char* kSettingsFile = "/producer-settings.toml";
-
-// What neither outputs nor slabs follow from. A setting that is not listed must agree; so must the output folder, for its manifest
-// promises what lies there.
-const std::set<std::string_view> kMayDiffer{
-    "run-dir", "profile", "consumers", "log-level", "log-format", "log-file", "lifeline-fd", "producer-restarts",
-    "producer-wait-seconds", "decode-workers", "prefetch", "max-errors", "allow-unpinned", "max-delay-seconds",
-    "warmup-batches", "drain-warmup", "measure-limits", "profile-batches", "trace-dir", "status-seconds", "lease-seconds",
-    "kill-overdue", "max-charges", "credits", "processor", "write-path", "write-copy", "png-level", "normalize", "vector-dtype", "truncate-dim",
-    "http-url", "http-header", "http-ca-file", "http-body", "http-timeout-seconds", "http-patience-seconds", "sink-patience-seconds", "durable", "resume",
-    "start-over", "retry", "finish",
-};
-
-using Settings = std::map<std::string, std::string>;
-
-Settings settings_of(const std::string& toml, const std::string& name) {
-    Settings settings;
-    for (const TomlEntry& entry : read_flat_toml(toml, name))
-        if (!kMayDiffer.contains(entry.key)) settings[entry.key] = entry.text;
-    return settings;
-}
 
 PublishedSlab read_slab(std::span<const std::byte> bytes, std::uint64_t nonce, const SlabTicket& ticket, std::uint32_t batch,
                         std::uint64_t items) {
@@ -77,36 +48,17 @@ Endpoint endpoint_to_adopt(const std::string& run_dir, const std::string& run_id
     return *endpoint;
 }
 
-void keep_settings(const std::string& run_dir, const RunConfig& config) {
-    const std::string path = run_dir + kSettingsFile;
-    WholeFile file(path, 0644, [&](int problem) { return SystemError("writing " + path, problem, "", ExitCode::CannotWrite); });
-    // The line at the end is for whoever speaks with the producer without being a consumer program.
-    file.write(to_toml(config) + fmt::format("# consumers' work {:016x}\n", SlabWork::of(config).hash()));
-    file.put_in_place();
-}
-
 void require_kept_settings(const std::string& run_dir, const RunConfig& config) {
-    const std::string path = run_dir + kSettingsFile;
-    std::ifstream file(path);
-    std::ostringstream text;
-    if (!file || !(text << file.rdbuf()))
-        throw Error(ExitCode::NoSuchRun, "the run in " + run_dir + " cannot be taken over: " + path + " cannot be read",
-                    "Start without --adopt");
-    const Settings kept = settings_of(text.str(), path);
-    const Settings given = settings_of(to_toml(config), "the settings");
+    const RunConfig kept = kept_settings(run_dir);
     std::string differing;
-    const auto value_in = [](const Settings& settings, const std::string& key) {
-        const auto found = settings.find(key);
-        return found == settings.end() ? std::string("nothing") : "'" + found->second + "'";
-    };
-    Settings all = kept;
-    all.insert(given.begin(), given.end());
-    for (const auto& [key, value] : all)
-        if (const std::string then = value_in(kept, key), now = value_in(given, key); then != now)
-            differing += (differing.empty() ? "" : ", ") + ("--" + key) + " was " + then + " and is " + now;
+    for (const Setting& setting : make_settings()) {
+        if (!setting.effect.outlives_producer()) continue;
+        const std::string then = setting.compared(kept), now = setting.compared(config);
+        if (then != now) differing += (differing.empty() ? "--" : ", --") + setting.flag + " was '" + then + "' and is '" + now + "'";
+    }
     if (!differing.empty())
         throw ConfigError("the run in " + run_dir + " was started with other settings: " + differing,
-                          "Give the same as in " + path + ", or start another run without --adopt");
+                          "Give the same as in " + kept_settings_path(run_dir) + ", or start another run without --adopt");
 }
 
 std::vector<PublishedSlab> read_slabs(std::initializer_list<SlabState> states, const SlabLedger& ledger, const RunNames& names,

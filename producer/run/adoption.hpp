@@ -21,10 +21,8 @@ namespace offramp {
 // Where that run is met. Errors: NoSuchRun when there is none in the directory; ConfigError when it has another id than `run_id`.
 Endpoint endpoint_to_adopt(const std::string& run_dir, const std::string& run_id);
 
-// Leaves the settings in the run directory, for a producer that takes over to compare its own with. Errors: SystemError.
-void keep_settings(const std::string& run_dir, const RunConfig& config);
-// Errors: ConfigError names every setting that outputs or slabs follow from and that differs, with both values; NoSuchRun when
-// none were kept.
+// Errors: ConfigError names every setting that outputs or slabs follow from and that differs from those that were kept (common/config/kept_settings),
+// with both values; NoSuchRun when none were kept.
 void require_kept_settings(const std::string& run_dir, const RunConfig& config);
 
 // What the slabs in one of these states hold, by their own headers; in the order of publication. Maps each span for as long as

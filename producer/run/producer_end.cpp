@@ -100,8 +100,9 @@ RunFigures ProducerRun::figures() const {
     const ComputeTime computed = inference_->computed();
     RunFigures figures{.broker = delivery_->report(),
                        .sourced = sourced_before_ + input.items_delivered,
-                       .skipped = former_.holes + input.holes_delivered,
+                       .skipped = former_.holes + input.holes_delivered + output.samples_rejected,
                        .skipped_items = input_->skipped().list(),
+                       .unreadable_ahead = input_->unreadable_ahead(),
                        .compute_busy_seconds = computed.seconds,
                        .compute_busy_batches = computed.batches,
                        .copy_seconds = output.copy_seconds,

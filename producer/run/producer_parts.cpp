@@ -4,17 +4,19 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
+#include "common/config/processor_results.hpp"
 #include "common/config/slab_work.hpp"
 #include "common/shm/shared_region.hpp"
 #include "common/slab/mask_form.hpp"
 #include "producer/models/copy_model.hpp"
 #include "producer/models/model_file.hpp"
 #include "producer/models/model_library.hpp"
+#include "producer/run/files_of_others.hpp"
 #include "producer/run/producer_run.hpp"
+#include "producer/run/readable_outputs.hpp"
 #include "producer/run/results_apart.hpp"
 #include "producer/rungs/make_egress.hpp"
 #include "producer/sources/named_source.hpp"
@@ -41,7 +43,15 @@ std::vector<uid_t> allowed_uids(const RunConfig& config) {
 
 // KEY.OUTPUT.EXTENSION; other processors keep items apart otherwise.
 bool makes_a_file_of_each_result(const RunConfig& config) {
-    constexpr std::array<std::string_view, 6> kSuch{"mask-png", "cut-out", "overlay", "image", "npy", "write"};
+    return std::ranges::any_of(config.processors(), [](const std::string& name) {
+        const ProcessorResults* const known = ProcessorResults::of(name);
+        return known != nullptr && known->has_files_of_items() && !known->one_for_all_outputs;
+    });
+}
+
+// Takes an output of one channel for the foreground's.
+bool reads_foreground(const RunConfig& config) {
+    constexpr std::array<std::string_view, 7> kSuch{"auto", "mask-png", "cut-out", "mask-rle", "overlay", "records", "records-postgres"};
     return std::ranges::any_of(kSuch, [&](std::string_view name) { return config.has_processor(name); });
 }
 
@@ -73,6 +83,7 @@ void ProducerRun::open_model() {
                                                                          .foreground = ForegroundScale::of(config_.scores, config_.threshold)});
     spdlog::info("model: {}", model_->description());
     tell_of_chosen_processor();
+    if (rung_.processing != Rung::Processing::None) require_readable_outputs(config_, transformer_->outputs(), transformer_->expansion());
     if (const std::string caution = model_->caution(); !caution.empty()) spdlog::warn("{}", caution);
     if (model_->random_weights())
         spdlog::warn("the weights are random: the outputs mean nothing. {} for real ones",
@@ -100,6 +111,8 @@ void ProducerRun::open_source() {
     if (!config_.output.empty() && config_.resume) source_ = in_order_of_former_runs(std::move(source_), config_.output);
     require_results_apart(config_, *source_);
     if (makes_a_file_of_each_result(config_)) require_distinct_results(*source_, transformer_->outputs());
+    if (!config_.adopt && rung_.processing != Rung::Processing::None)
+        require_no_files_of_others(config_, *source_, transformer_->outputs(), transformer_->expansion());
     spdlog::info("source: {}", source_->description());
 }
 
@@ -114,7 +127,7 @@ void ProducerRun::open_manifest() {
                         : config_.resume ? RunManifest::Former::Continue
                                          : RunManifest::Former::StartOver;
     manifest_ = std::make_unique<RunManifest>(config_, *source_, former, [this](std::exception_ptr error) { fail(error); });
-    exchange_->before_first([this] { manifest_->begin(); });
+    exchange_->before_publishing([this](const PublishedSlab& slab) { manifest_->begin(slab); });
 }
 
 std::function<void(const PublishedSlab&)> ProducerRun::completion_noter() {
@@ -169,8 +182,8 @@ void ProducerRun::start_delivery() {
         endpoint_.publish();
         failpoint("run.met");
     } else {
-        auto local = std::make_unique<LocalDelivery>(config_.warmup_batches, completion_noter(), [this] {
-            if (manifest_) manifest_->begin();
+        auto local = std::make_unique<LocalDelivery>(config_.warmup_batches, completion_noter(), [this](const PublishedSlab& slab) {
+            if (manifest_) manifest_->begin(slab);
         });
         local_ = local.get();
         delivery_ = std::move(local);
@@ -275,7 +288,17 @@ void ProducerRun::start_pipeline() {
                             .on_dropped =
                                 [this](std::uint64_t batch, std::span<const RowInfo> rows) { dropped_->note(batch, rows); }},
                 .on_failure = [this] { halt("the egress failed"); }});
-    inference_ = std::make_unique<Inference>(*device_, *model_, *transformer_, *compute_, *timeline_, plan_.layout, plan_.pace);
+    review_ = make_review();
+    inference_ = std::make_unique<Inference>(*device_, *model_, *transformer_, *compute_, *timeline_, plan_.layout, plan_.pace, review_.get());
+}
+
+std::unique_ptr<ScoreReview> ProducerRun::make_review() {
+    if (!reads_foreground(config_) && transformer_->transform() != OutputTransform::ClassMap) return nullptr;
+    return std::make_unique<ScoreReview>(plan_.layout, ScoreReview::Settings{.scale = ForegroundScale::of(config_.scores, config_.threshold),
+                                                                             .in_slabs = reads_foreground(config_),
+                                                                             .passed_before = done_earlier().items(),
+                                                                             .skip = [this](std::uint64_t item, const std::string& reason) { return input_->skip(item, reason); },
+                                                                             .too_many = [this] { input_->end_for_skipped(); }});
 }
 
 }  // namespace offramp

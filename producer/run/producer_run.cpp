@@ -151,7 +151,7 @@ void ProducerRun::flow() {
     if (pool_) pool_->wait_until_first_usable();
     if (config_.adopt) {   // figures of a run that was interrupted mean nothing
         inference_->run(*input_, *egress_);
-        egress_->finish();
+        finish_egress();
         return;
     }
     if (config_.measure_limits > 0) measure_limits_before();
@@ -159,8 +159,14 @@ void ProducerRun::flow() {
         flow_measured();
     else
         inference_->run(*input_, *egress_);
-    egress_->finish();
+    finish_egress();
     if (config_.measure_limits > 0 && !abandoned_) measure_limits_after();
+}
+
+// The last outputs, too, may have been such that too many items were skipped.
+void ProducerRun::finish_egress() {
+    egress_->finish();
+    input_->require_good();
 }
 
 }  // namespace offramp

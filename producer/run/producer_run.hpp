@@ -20,6 +20,7 @@
 #include "producer/pipeline/output_sink.hpp"
 #include "producer/pipeline/output_transformer.hpp"
 #include "producer/pipeline/prefetcher.hpp"
+#include "producer/pipeline/score_review.hpp"
 #include "producer/report/dropped_log.hpp"
 #include "producer/report/run_report.hpp"
 #include "producer/run/egress_plan.hpp"
@@ -67,11 +68,13 @@ class ProducerRun {
     std::shared_ptr<QuarantineWriter> make_quarantine();
     std::shared_ptr<SpillStore> make_spill() const;
     void start_pipeline();
+    std::unique_ptr<ScoreReview> make_review();
     std::shared_ptr<void> pin_span(std::span<std::byte> span);
     void prove_pinning(std::span<std::byte> span);
     void check_not_stopped() const;
     void flow();
     void flow_measured();
+    void finish_egress();
     void wait_until_delivered() const;
     MeasuredFigures figures_so_far() const;
     std::unique_ptr<DeviceBuffer> input_for_limits();
@@ -154,6 +157,7 @@ class ProducerRun {
     LocalDelivery* local_ = nullptr;           // the delivery, when it is one without consumers
     std::unique_ptr<Delivery> delivery_;
     std::unique_ptr<Prefetcher> input_;
+    std::unique_ptr<ScoreReview> review_;      // of what the egress takes; null: none is needed
     std::unique_ptr<OutputSink> egress_;
     std::unique_ptr<Inference> inference_;
     std::unique_ptr<RunReport> report_;        // written by the beat, then, when the parts are retired, by the end

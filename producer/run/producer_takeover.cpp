@@ -5,6 +5,7 @@
 
 #include "common/base/log.hpp"
 #include "common/base/trace_recording.hpp"
+#include "common/config/kept_settings.hpp"
 #include "producer/run/adoption.hpp"
 #include "producer/run/producer_run.hpp"
 #include "producer/sources/source_fingerprint.hpp"

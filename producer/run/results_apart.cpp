@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/error.hpp"
+#include "common/config/processor_results.hpp"
 #include "common/images/item_keys.hpp"
 
 namespace offramp {
@@ -16,40 +17,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What the names of a processor's results end with.
-struct Results {
-    std::string_view processor;
-    std::string_view ending;   // of an item's; empty: it makes no file of an item
-    std::string_view whole;    // the one of the run
-};
-
-constexpr Results kKnown[] = {{"mask-png", ".png", ""},
-                              {"cut-out", ".png", ""},
-                              {"overlay", ".jpg", ""},
-                              {"npy", ".npy", ""},
-                              {"write", ".bin", ""},
-                              {"safetensors", ".safetensors", ""},
-                              {"checksum", "", "checksums.tsv"},
-                              {"mask-rle", "", "masks.jsonl"},
-                              {"records", "", "records.sqlite"},
-                              {"records-postgres", "", ""},
-                              {"embeddings-sqlite", "", "embeddings.sqlite"},
-                              {"embeddings-parquet", "", "embeddings.parquet"},
-                              {"embeddings-postgres", "", ""},
-                              {"http", "", ""},
-                              {"none", "", ""}};
-
-// Of one that is not known, a result may have any ending.
-bool could_make(std::string_view processor, std::string_view name) {
-    for (const Results& known : kKnown)
-        if (known.processor == processor) return !known.ending.empty() && name.ends_with(known.ending);
-    return true;
-}
-
 std::string_view whole_of(std::string_view processor) {
-    for (const Results& known : kKnown)
-        if (known.processor == processor) return known.whole;
-    return {};
+    const ProcessorResults* const known = ProcessorResults::of(processor);
+    return known == nullptr ? std::string_view() : known->whole;
 }
 
 // Where a file lies within a folder, both without links; nothing when it lies elsewhere.
@@ -99,7 +69,7 @@ void require_apart(const std::string& folder, const std::string& processor, cons
     std::vector<std::string> read;
     for (std::uint64_t item = 0; item < source.items(); ++item)
         if (const std::string file = source.file(item); !file.empty())
-            if (auto name = within.name_of(file); name && could_make(processor, *name)) read.push_back(std::move(*name));
+            if (auto name = within.name_of(file); name && may_end_result(processor, *name)) read.push_back(std::move(*name));
     if (read.empty()) return;
     std::sort(read.begin(), read.end());
     for (std::uint64_t item = 0; item < source.items(); ++item) {

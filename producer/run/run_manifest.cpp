@@ -13,6 +13,7 @@
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
 #include "common/base/next_place.hpp"
+#include "common/config/processor_results.hpp"
 #include "producer/report/manifest_file.hpp"
 #include "producer/report/manifest_identity.hpp"
 #include "producer/sources/source_fingerprint.hpp"
@@ -30,11 +31,29 @@ const std::string& made_folder(const std::string& folder) {
     return folder;
 }
 
+// Nothing tells the first ones of more such items from others.
+bool is_known_as_a_whole(const BatchSource& source) { return source.max_key_bytes() == 0 && !source.grows_at_its_end(); }
+
+bool is_of_the_same_whole(const Manifest& former, const BatchSource& source) {
+    const auto whole = former.identity.facts.find(ManifestIdentity::kItemsOfTheWhole);
+    return whole != former.identity.facts.end() && whole->second == std::to_string(source.items_of_the_whole());
+}
+
 // All that were there are the first ones of the source.
 bool grew(const Manifest& former, const BatchSource& source) {
-    if (source.items() <= former.items() || (source.max_key_bytes() == 0 && !source.grows_at_its_end())) return false;
+    if (source.items() <= former.items()) return false;
+    if (is_known_as_a_whole(source) && !is_of_the_same_whole(former, source)) return false;
     const auto names = former.identity.facts.find(ManifestIdentity::kNamesOfItems);
     return names != former.identity.facts.end() && names->second == source_fingerprint(source, former.items());
+}
+
+// Nothing, too, where it is none that anybody could continue.
+std::optional<Manifest> if_readable(const std::string& path) {
+    try {
+        return read_manifest(path);
+    } catch (const Error&) {
+        return std::nullopt;
+    }
 }
 
 // Why other names are refused, where that can be told.
@@ -56,6 +75,7 @@ void check_same_work(const std::optional<Manifest>& former, ManifestIdentity ide
         spdlog::warn("{}: {} has no manifest of earlier work", flag, folder);
         return;
     }
+    if (!former->identity.facts.contains(ManifestIdentity::kItemsOfTheWhole)) identity.facts.erase(ManifestIdentity::kItemsOfTheWhole);
     if (grew(*former, source)) {
         spdlog::info("{}: {} items joined the {} that were there", flag, source.items() - former->items(), former->items());
         for (const char* fact : {ManifestIdentity::kItems, ManifestIdentity::kNamesOfItems}) identity.facts[fact] = former->identity.facts.at(fact);
@@ -74,22 +94,50 @@ void check_same_work(const std::optional<Manifest>& former, ManifestIdentity ide
 
 RunManifest::RunManifest(const RunConfig& config, const BatchSource& source, Former former,
                          std::function<void(std::exception_ptr)> on_failure)
-    : lock_(made_folder(config.output), config.run_id) {
-    const std::string path = config.output + "/" + kManifestName;
-    const ManifestIdentity identity = ManifestIdentity::of(config, source.items(), source_fingerprint(source));
-    if (former != Former::StartOver) {
-        const std::optional<Manifest> found = read_manifest(path);
-        check_same_work(found, identity, source, config.output, former == Former::TakeOver ? "--adopt" : "--resume");
+    : folder_(made_folder(config.output)), lock_(folder_, config.run_id) {
+    const std::string path = folder_ + "/" + kManifestName;
+    ManifestIdentity identity = ManifestIdentity::of(config, source.items(), source_fingerprint(source));
+    // Of the same whole a higher --limit only takes more.
+    if (is_known_as_a_whole(source)) identity.facts[ManifestIdentity::kItemsOfTheWhole] = std::to_string(source.items_of_the_whole());
+    const std::optional<Manifest> found = former == Former::StartOver ? if_readable(path) : read_manifest(path);
+    // A producer of this run that died before any of its slabs was done left another run's manifest there.
+    const bool is_anothers = former == Former::StartOver || (former == Former::TakeOver && found && ReplacedItems::counts(folder_, found->seal));
+    bool finished_before = false;
+    if (found && is_anothers) {
+        replaces(*found, config, source);
+    } else if (former != Former::StartOver) {
+        check_same_work(found, identity, source, folder_, former == Former::TakeOver ? "--adopt" : "--resume");
         if (found) {
-            done_ = found->done;
-            items_before_ = former == Former::TakeOver ? found->before : found->done.items();
+            done_ = without_replaced(*found, source);
+            items_before_ = former == Former::TakeOver ? found->before : done_.items();
+            finished_before = found->ended || found->finished_before;
         }
     }
     writer_ = std::make_unique<ManifestWriter>(
         path,
         Manifest{.run_id = config.run_id, .pid = static_cast<std::uint64_t>(::getpid()), .before = items_before_, .identity = identity,
-                 .names = hashes_of_items(source), .done = done_, .ignored_lines = 0, .next_place = next_place_of(config.output)},
+                 .names = hashes_of_items(source), .done = done_, .ignored_lines = 0, .next_place = next_place_of(folder_), .finished_before = finished_before},
         config.durable ? ManifestWriter::Durability::PowerCut : ManifestWriter::Durability::Process, std::move(on_failure));
+}
+
+void RunManifest::replaces(const Manifest& former, const RunConfig& config, const BatchSource& source) {
+    replaced_ = std::make_unique<ReplacedItems>(folder_, former.seal, config.durable);
+    if (std::ranges::any_of(config.processors(), [](const std::string& name) { return makes_files_of_items(name); })) names_ = hashes_of_result_names(source);
+}
+
+// What another run may have put in the place of what was done is made again.
+ItemRanges RunManifest::without_replaced(const Manifest& former, const BatchSource& source) const {
+    const ReplacedItems::Hashes replaced = ReplacedItems::of(folder_, former.seal);
+    if (replaced.empty()) return former.done;
+    const std::vector<std::uint64_t> names = hashes_of_result_names(source);
+    ItemRanges left;
+    for (const ItemRange& range : former.done.list())
+        for (std::uint64_t item = range.begin; item < range.end; ++item)
+            if (!replaced.contains(names[item])) left.add({item, item + 1});
+    if (left.items() < former.done.items())
+        spdlog::info("{} items are made again: a run that was to replace run {}, and noted nothing done, may have begun with them",
+                     former.done.items() - left.items(), former.run_id);
+    return left;
 }
 
 std::unique_ptr<BatchSource> in_order_of_former_runs(std::unique_ptr<BatchSource> source, const std::string& folder) {
@@ -97,11 +145,30 @@ std::unique_ptr<BatchSource> in_order_of_former_runs(std::unique_ptr<BatchSource
     return former ? in_former_order(std::move(source), former->names) : std::move(source);
 }
 
-// Killed before, nothing of a former run has been replaced, and its manifest says so; after, this run's manifest promises nothing that is not there.
-void RunManifest::begin() {
+// Whoever has a slab may replace files of single items by its own, before any completion is noted, and a kill may come in between. So of each item that
+// is handed out it is written first that its file may be another's, until the manifest is this run's: then that promises nothing that is not there.
+void RunManifest::begin(const PublishedSlab& slab) {
+    if (writer_->begun() || slab.items.empty()) return;
     failpoint("run.first_result");
-    writer_->begin();
+    if (!replaced_) {
+        writer_->begin();
+    } else {
+        std::vector<std::uint64_t> names;
+        for (const ItemRange& range : slab.items)
+            for (std::uint64_t item = range.begin; item < range.end && !names_.empty(); ++item) names.push_back(names_[item]);
+        replaced_->add(names);
+    }
     failpoint("run.begun");
+}
+
+void RunManifest::close() {
+    writer_->close();
+    if (writer_->begun()) ReplacedItems::remove(folder_);
+}
+
+void RunManifest::end() {
+    writer_->end();
+    ReplacedItems::remove(folder_);
 }
 
 }  // namespace offramp

@@ -4,10 +4,13 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "common/config/run_config.hpp"
 #include "common/slab/item_ranges.hpp"
 #include "producer/report/manifest_writer.hpp"
+#include "producer/report/replaced_items.hpp"
 #include "producer/run/output_lock.hpp"
 #include "producer/slab/slab_exchange.hpp"
 #include "producer/sources/batch_source.hpp"
@@ -23,9 +26,9 @@ namespace offramp {
 class RunManifest {
  public:
     enum class Former {
-        StartOver,   // what an earlier run did is done again; its manifest stays until this one has a first result
+        StartOver,   // what an earlier run did is done again; its manifest stays until this one has done something
         Continue,    // and is not
-        TakeOver,    // the same, and the earlier run is this very one, whose producer died after its first result
+        TakeOver,    // the same, and the earlier run is this very one, whose producer died after it had published something
     };
     // `source`: in_order_of_former_runs().
     RunManifest(const RunConfig& config, const BatchSource& source, Former former,
@@ -35,19 +38,26 @@ class RunManifest {
     const ItemRanges& done() const { return done_; }
     // How many items were done when this run began.
     std::uint64_t items_before() const { return items_before_; }
-    // Before the first result goes to anybody who might put it in the place of a former run's.
-    void begin();
-    // Its completion was accepted.
+    // Before a slab goes to anybody who might put its results in the place of a former run's.
+    void begin(const PublishedSlab& slab);
+    // Its completion was accepted. From the first one on, the folder's manifest is this run's.
     void completed(const PublishedSlab& slab) { writer_->note(slab.items); }
-    void close() { writer_->close(); }
+    void close();
     // After close(): nothing is left that this run could do.
-    void end() { writer_->end(); }
+    void end();
 
  private:
+    void replaces(const Manifest& former, const RunConfig& config, const BatchSource& source);
+    ItemRanges without_replaced(const Manifest& former, const BatchSource& source) const;
+
+    const std::string folder_;
     OutputLock lock_;
     ItemRanges done_;
     std::uint64_t items_before_ = 0;
     std::unique_ptr<ManifestWriter> writer_;
+    // Where another run's manifest stays until this one has done something.
+    std::unique_ptr<ReplacedItems> replaced_;
+    std::vector<std::uint64_t> names_;      // of results; none: no files of single items are replaced
 };
 
 // The source with its items numbered as the output folder's manifest has them, which is there or not (producer/sources/source_order.hpp):

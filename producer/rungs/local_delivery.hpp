@@ -11,14 +11,14 @@ namespace offramp {
 // Thread: any. Blocks: never.
 class LocalDelivery final : public Delivery {
  public:
-    // `warmup_batches`: left out of the steady figures. `on_completed`: called for each slab that is done; `before_first`: once, by begin().
+    // `warmup_batches`: left out of the steady figures. `on_completed`: called for each slab that is done; `before`: by begin().
     explicit LocalDelivery(std::uint64_t warmup_batches, std::function<void(const PublishedSlab&)> on_completed = {},
-                           std::function<void()> before_first = {})
-        : warmup_batches_(warmup_batches), on_completed_(std::move(on_completed)), before_first_(std::move(before_first)) {}
+                           std::function<void(const PublishedSlab&)> before = {})
+        : warmup_batches_(warmup_batches), on_completed_(std::move(on_completed)), before_(std::move(before)) {}
 
     // Before a slab is processed.
-    void begin() {
-        if (before_first_) std::call_once(first_, before_first_);
+    void begin(const PublishedSlab& slab) {
+        if (before_) before_(slab);
     }
 
     // `done_at_ns`: CLOCK_MONOTONIC.
@@ -31,8 +31,7 @@ class LocalDelivery final : public Delivery {
  private:
     const std::uint64_t warmup_batches_;
     const std::function<void(const PublishedSlab&)> on_completed_;
-    const std::function<void()> before_first_;
-    std::once_flag first_;
+    const std::function<void(const PublishedSlab&)> before_;
     mutable std::mutex mutex_;
     BrokerReport books_;
 };

@@ -25,7 +25,7 @@ std::optional<SlabFilling::Target> PrivatePlace::open() {
 void PrivatePlace::deliver(SlabFilling::Target target, const PublishedSlab& published) {
     {
         const TraceRange range(TraceName::ProcessOutput, published.first_batch);
-        delivery_.begin();
+        delivery_.begin(published);
         const SlabTicket ticket{.epoch = epoch_, .slab = target.slab, .generation = target.generation, .attempt = 1};
         processor_->process(SlabContents::read(target.bytes, run_nonce_, ticket), [] {}, [] { return true; });
     }

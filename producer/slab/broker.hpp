@@ -45,7 +45,7 @@ struct BrokerOptions {
 };
 
 // Tells consumers which slabs they may read, and learns what became of them: messages, liveness, and the one ledger.
-// common/README.md is the protocol; this is its producer's side.
+// common/messages.md is the protocol; this is its producer's side.
 //
 // Owns: nothing but its books. Borrows: ledger, port, exchange, watch, clock, cells.
 // Thread: one, the owner of ledger and port. Blocks: never (the thread that steps it waits on the port and wait_fds()).

@@ -72,7 +72,7 @@ std::optional<FillLease> SlabExchange::wait_for_slab(WhenNone when_none) {
 
 void SlabExchange::publish(FillLease lease, PublishedSlab published) {
     published.slab = lease.slab();
-    if (before_first_) std::call_once(first_, before_first_);
+    if (before_publishing_) before_publishing_(published);
     {
         const std::lock_guard lock(mutex_);
         to_take_.published.push_back(published);

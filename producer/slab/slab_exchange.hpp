@@ -50,9 +50,9 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
     // Sleeps until a slab may be filled. Nothing after stop(); with Return, nothing either when the broker was asked anew and has none.
     enum class WhenNone { Wait, Return };
     std::optional<FillLease> wait_for_slab(WhenNone when_none = WhenNone::Wait);
-    // To be called once, by whoever publishes the first slab, before anybody else can know of it. Set before there is an egress. What it throws
-    // publish() throws, and the slab is given back.
-    void before_first(std::function<void()> work) { before_first_ = std::move(work); }
+    // To be called by whoever publishes a slab, before anybody else can know of it. Set before there is an egress. What it throws publish() throws, and
+    // the slab is given back.
+    void before_publishing(std::function<void(const PublishedSlab&)> work) { before_publishing_ = std::move(work); }
     void publish(FillLease lease, PublishedSlab published);
     // No slab will be asked for or published any more.
     void finish();
@@ -102,8 +102,7 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
     void ring() noexcept;
 
     std::uint32_t grants_ahead_;
-    std::function<void()> before_first_;
-    std::once_flag first_;
+    std::function<void(const PublishedSlab&)> before_publishing_;
     UniqueFd wake_;
     mutable std::mutex mutex_;
     std::condition_variable granted_;

@@ -140,15 +140,6 @@ std::vector<SlabLedger::Admitted> SlabLedger::admitted() const {
     return found;
 }
 
-void SlabLedger::dismiss(ConsumerRef consumer) {
-    expect(consumer.slot < memory_.consumers.size() &&
-               load_word(memory_.consumers[consumer.slot].session) == consumer.session,
-           "an admitted consumer");
-    for (std::uint32_t slab = 0; slab < slab_count(); ++slab)
-        expect(!holds(slab, consumer), "a consumer that is dismissed holds nothing");
-    store_word(memory_.consumers[consumer.slot].session, 0);
-}
-
 // --- delivery ---
 
 bool SlabLedger::can_lease(std::uint32_t slab, ConsumerRef consumer) const {

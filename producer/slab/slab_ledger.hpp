@@ -87,8 +87,6 @@ class SlabLedger {
         std::uint64_t uid = 0;
     };
     std::vector<Admitted> admitted() const;
-    // Ends a session that holds nothing.
-    void dismiss(ConsumerRef consumer);
 
     // --- delivery ---
     // True when the slab is Ready, has a free holder place, and this consumer does not hold it already.

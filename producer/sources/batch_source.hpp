@@ -46,6 +46,8 @@ class BatchSource {
     virtual bool has_notes() const { return true; }
     // True where items have no keys, and notes tell what they hold: more of them behind those that were there are known as such.
     virtual bool grows_at_its_end() const { return false; }
+    // Where it is a part of another (part_of()): of how many items. What has no names is known to be the same by that, too.
+    virtual std::uint64_t items_of_the_whole() const { return items(); }
     // What to name in the list of skipped items: the file's path.
     virtual std::string origin(std::uint64_t item) const = 0;
     // The file that an item is, where it is one as a whole; empty otherwise.

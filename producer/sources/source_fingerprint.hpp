@@ -18,5 +18,7 @@ std::string source_fingerprint(const BatchSource& source, std::uint64_t items);
 
 // A hash of each item's key and note, by which it is known among others; none for a source without keys.
 std::vector<std::uint64_t> hashes_of_items(const BatchSource& source);
+// A hash of each name that results go by: the item's key, or its number, without the note.
+std::vector<std::uint64_t> hashes_of_result_names(const BatchSource& source);
 
 }  // namespace offramp

@@ -33,6 +33,7 @@ class SourcePart final : public BatchSource {
     std::uint64_t note_hash(std::uint64_t item) const override { return whole_->note_hash(begin_ + item); }
     bool has_notes() const override { return whole_->has_notes(); }
     bool grows_at_its_end() const override { return whole_->grows_at_its_end() && begin_ == 0; }
+    std::uint64_t items_of_the_whole() const override { return whole_->items(); }
     std::string origin(std::uint64_t item) const override { return whole_->origin(begin_ + item); }
     std::string file(std::uint64_t item) const override { return whole_->file(begin_ + item); }
     void load(std::uint64_t item, std::span<std::byte> row) override { whole_->load(begin_ + item, row); }

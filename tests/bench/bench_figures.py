@@ -1,4 +1,4 @@
-"""Where the figures of this folder's README come from, of what was measured. See figures.py."""
+"""Where the figures of results.md come from, of what was measured. See figures.py."""
 
 from check_figures import Figure, Source
 from figures import ALONE, COPIES, PEER_ALONE, RUNG_4, RUNG_4_PINNED, TRANSFORMED, given, percent

@@ -130,16 +130,16 @@ def documents(measured, read):
     """`read` gives the text of a file of the repository."""
     ladder, again = Ladder(measured["ladder-h200"]), Ladder(measured["ladder-h200-again"])
     bench, cores = Bench(measured["bench-h200"]), Bench(measured["bench-2-cores"])
-    crash = read("tests/crash/README.md")
+    crash = read("tests/bench/deaths.md")
 
     def cited(text, phrase):
-        """From another README, which has to say it so."""
-        return Figure(text, text if phrase in crash else f"not '{phrase}' any more in tests/crash/README.md and so not {text}")
+        """From another page, which has to say it so."""
+        return Figure(text, text if phrase in crash else f"not '{phrase}' any more in tests/bench/deaths.md and so not {text}")
 
     import bench_figures
     return (Document("README.md", ("Why the GPU waits", "Measured"),
                      (*ladder_sources(ladder, again, bench), *bench_sources(bench), *other_sources(bench, cores, cited))),
-            Document("tests/bench/README.md", ("Measured", "Two cores, no GPU"), bench_figures.sources(bench, cores)))
+            Document("tests/bench/results.md", ("Measured", "Two cores, no GPU"), bench_figures.sources(bench, cores)))
 
 
 def ladder_sources(ladder, again, bench):

@@ -1,11 +1,13 @@
 """What a user sees of a run that is stopped, broken into, or given bad input."""
 
+import contextlib
 import os
 import pathlib
 import signal
 import subprocess
 import tempfile
 import unittest
+import zipfile
 
 from PIL import Image
 
@@ -59,6 +61,18 @@ class Launcher(unittest.TestCase):
                 for _ in range(interrupts):
                     run.launcher.send_signal(signal.SIGINT)
                 self.assertEqual(run.wait(), 130, run.said())
+
+    def test_a_drain_whose_consumers_all_leave_comes_to_its_end(self):
+        """They are asked to by somebody else, and end well: others finish what is in flight."""
+        with LaunchedRun(*ENDLESS, "--consumers", "2") as run:
+            self.first_sample(run.start())
+            consumers = [consumer["pid"] for consumer in run.status()["consumers"]]
+            run.launcher.send_signal(signal.SIGINT)
+            for pid in consumers:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
+            self.assertEqual(run.wait(), 130, run.said())
+            self.assertEqual(run.summary()["samples"]["in_flight"], 0)
 
     def test_commands_without_a_run(self):
         with LaunchedRun() as run:
@@ -121,6 +135,18 @@ class Launcher(unittest.TestCase):
             self.assertIn("text.pt2'", failure)
             self.assertTrue(told.endswith(f"\nofframp: {failure}\n"), told)
             self.assertEqual(1, told.count("no GPU is used"), told)
+
+    def test_weights_that_are_none_are_told_of_once_and_before_anything_is_made(self):
+        with tempfile.TemporaryDirectory() as name:
+            whole = pathlib.Path(name, "whole.pth")
+            with zipfile.ZipFile(whole, "w") as archive:
+                archive.writestr("archive/data.pkl", "x")
+            for weights, code, told in (("nowhere.safetensors", 66, "No such file or directory"), (str(whole), 65, "as torch.save writes it"),
+                                        (name, 65, "not a regular file")):
+                with LaunchedRun("--device", "cpu", "--model", "encoder", "--source", "synthetic", "--batches", "2", "--weights", weights) as run:
+                    self.assertEqual(run.start().wait(), code, run.said())
+                    self.assertEqual(1, run.said().count(told), run.said())
+                    self.assertFalse(run.run_dir.exists() or run.output.exists())
 
     def test_a_model_without_weights_is_refused_unless_random_ones_are_asked_for(self):
         flags = ("--device", "cpu", "--model", "encoder", "--source", "synthetic", "--batches", "2", "--batch", "2", "--consumers", "1", "--processor", "none")

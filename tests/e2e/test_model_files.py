@@ -208,7 +208,7 @@ class ModelFiles(unittest.TestCase):
         torch.jit.trace(self.networks.vector().eval(), self.input[:2]).save(str(self.folder / "vector.pt"))
         code, said, _ = self.run_of("vector.pt", "--processor", "mask-png", "--batch", "2", "--image-size", "32")
         self.assertEqual(code, 64, said)
-        self.assertIn("mask-png finds no output of model 'vector.pt' to make masks of", said)
+        self.assertIn("--processor mask-png finds no output of the model that it can read", said)
         self.assertIn("output float32 [2, 6]", said)
         self.assertIn("needed are class ids", said)
 

@@ -39,7 +39,7 @@ class NewProcessor(unittest.TestCase):
 
 
 def example():
-    page = (ROOT / "consumer/processors/README.md").read_text(encoding="utf-8")
+    page = (ROOT / "consumer/processors/new_processor.md").read_text(encoding="utf-8")
     return re.search(r"`plugins/brightest\.cpp`.*?```cpp\n(.*?)```", page, re.DOTALL)[1]
 
 

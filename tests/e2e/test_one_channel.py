@@ -38,6 +38,20 @@ class Matte(torch.nn.Module):
         return y if self.logits else torch.sigmoid(y)
 
 
+class Moody(torch.nn.Module):
+    '''No number where the upper left corner is white, and nothing that can be a probability where it is black.'''
+
+    def __init__(self):
+        super().__init__()
+        self.matte = Matte(False)
+
+    def forward(self, x):
+        y = self.matte(x)
+        corner = x[:, :1, :1, :1]
+        y = torch.where(corner > 0.99, torch.full_like(y, float("nan")), y)
+        return torch.where(corner < 0.01, y + 37.0, y)
+
+
 class Flat(torch.nn.Module):
     '''No channel at all.'''
 
@@ -144,6 +158,66 @@ class OneChannel(unittest.TestCase):
         # The flag wins over the notes.
         code, said, _ = self.run_of("exported/logits.pt2", "mask-png", "--scores", "probability")
         self.assertEqual(code, 64, said)
+
+    def pictures_with_corners(self, corners):
+        """A folder of pictures whose upper left corners are so bright."""
+        folder = self.folder / f"corners-{len(list(self.folder.iterdir()))}"
+        folder.mkdir()
+        for index, corner in enumerate(corners):
+            pixels = self.pictures["00"].copy()
+            pixels[0, 0] = corner
+            Image.fromarray(pixels).save(folder / f"{index:02}.png")
+        return folder
+
+    def moody_run(self, corners, *flags):
+        import torch
+        torch.jit.script(self.networks.Moody().eval()).save(str(self.folder / "moody.pt"))
+        (self.folder / "moody.toml").write_text(NOTES)
+        return LaunchedRun("--model", str(self.folder / "moody.pt"), "--input", str(self.pictures_with_corners(corners)), "--device", DEVICE, "--consumers", "2",
+                           "--batch", "2", "--image-size", str(SIDE), *flags)
+
+    def test_an_item_whose_scores_cannot_be_is_skipped_like_one_that_cannot_be_read(self):
+        corners = [128] * 20
+        corners[0], corners[7] = 0, 255
+        good = {f"{index:02}" for index in range(20)} - {"00", "07"}
+        for flags in (("--transform", "none"), ("--transform", "cast"), ("--transform", "class-map"), ("--rung", "sequential")):
+            with self.subTest(flags=flags), self.moody_run(corners, "--processor", "mask-png,records", *flags) as run:
+                for again in ((), ("--resume",)):
+                    self.assertEqual(run.start(*again).wait(), 0, run.said())
+                    skipped = {pathlib.Path(one["origin"]).stem: one["reason"] for one in run.summary()["skipped"]}
+                    self.assertEqual(skipped.keys(), {"00", "07"})
+                    self.assertRegex(skipped["00"], r"output .*1, 32, 32\] holds 3[78].* probability, which lies between 0 and 1")
+                    self.assertRegex(skipped["07"], "holds NaN")
+                    self.assertEqual(run.summary()["samples"]["skipped"], 2)
+                    files = run.files()
+                    self.assertEqual({pathlib.Path(name).stem for name in files if name.startswith("mask-png/")}, good)
+                    (run.folder / "records.sqlite").write_bytes(files["records/records.sqlite"])
+                    rows = dict(sqlite3.connect(run.folder / "records.sqlite").execute("SELECT key, status FROM records"))
+                    self.assertEqual(rows, {**dict.fromkeys(good, "done"), "00": "skipped", "07": "skipped"})
+                    self.assertEqual(run.summary()["samples"]["done_before"], 18 if again else 0, "both are tried again, and nothing else")
+
+    def test_too_many_such_items_fail_the_run_and_the_rest_is_done(self):
+        corners = [128] * 20
+        corners[4] = corners[7] = corners[19] = 255
+        with self.moody_run(corners, "--processor", "mask-png") as run:
+            self.assertEqual(run.start().wait(), 65, run.said())
+            self.assertIn("3 of 20 items had to be skipped, and --max-errors 10% allows 2", run.said())
+            self.assertEqual(len([name for name in run.files() if name.endswith(".png")]), 17)
+        with self.moody_run([255] * 3, "--processor", "mask-png", "--max-errors", "100%") as run:
+            self.assertEqual(run.start().wait(), 65, run.said())
+            self.assertIn("none of the 3 items has a result", run.said())
+
+    def test_logits_are_found_out_whatever_may_be_skipped(self):
+        with self.moody_run([0] * 20, "--processor", "mask-png", "--max-errors", "100%") as run:
+            self.assertEqual(run.start().wait(), 64, run.said())
+            self.assertIn("--scores logit", run.said())
+            self.assertEqual(run.files(), {})
+            self.assertFalse((run.output / ".offramp-manifest").exists(), "nothing of a former run would have been replaced")
+
+    def test_processors_that_take_numbers_as_they_are_get_them(self):
+        with self.moody_run([0, 255], "--processor", "npy") as run:
+            self.assertEqual(run.start().wait(), 0, run.said())
+            self.assertEqual(len(run.files()), 2)
 
     def test_an_overlay_shows_the_foreground(self):
         code, said, files = self.run_of("probabilities.pt", "overlay")

@@ -6,7 +6,8 @@
 # BIN has offramp-producer, offramp-consumer and share/, and in tests/ device_contract_cuda, egress_order_cuda, graph_replay_cuda and libofframp_nvtx_recorder.so;
 # libofframp_models.so lies in BIN/../lib: build/release/bin, or what was carried from another machine (there also in BIN/lib, for the tests).
 # OUT: a folder, by default build/gpu-checks.
-# Parts, all by default: contract profiler golden one-channel memcheck racecheck synccheck kernels. `kernels` looks at what `memcheck` launched.
+# Parts, all by default: contract profiler golden one-channel memcheck racecheck synccheck kernels. `kernels` looks at what each of the three before it
+# launched, of those that are named with it.
 # Exit code 1 if any failed.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
@@ -44,7 +45,10 @@ under() {
     tests/gpu/sanitized_run.sh "$bin" "$tool"
 }
 
-recorded_under() { LD_PRELOAD=$recorder NVTX_RECORDER_DIR=$recorded under "$1"; }
+recorded_under() {
+    mkdir -p "$recorded/$1"
+    LD_PRELOAD=$recorder NVTX_RECORDER_DIR=$recorded/$1 under "$1"
+}
 
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 for name in "${parts[@]}"; do
@@ -54,9 +58,8 @@ for name in "${parts[@]}"; do
         profiler) part profiler python3 -m unittest -v tests.ipc.test_nvtx ;;
         golden) lines=10 part golden python3 -m unittest -v tests.gpu.test_golden ;;
         one-channel) part one-channel one_channel ;;
-        memcheck) lines=8 part memcheck recorded_under memcheck ;;
-        racecheck | synccheck) lines=8 part "$name" under "$name" ;;
-        kernels) part kernels python3 tests/gpu/launched_kernels.py "$recorded" "$bin/offramp-producer" "$bin/tests/device_contract_cuda" ;;
+        memcheck | racecheck | synccheck) lines=8 part "$name" recorded_under "$name" ;;
+        kernels) lines=8 part kernels python3 tests/gpu/launched_kernels.py "$recorded" "$bin/offramp-producer" "$bin/tests/device_contract_cuda" ;;
         *) echo "no part is called '$name'" >&2; exit 64 ;;
     esac
 done

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """
-Whether all of our kernels were launched: those that programs hold, by cuobjdump, against those that nvtx_recorder noted.
+Whether all of our kernels were launched under each tool: those that programs hold, by cuobjdump, against those that nvtx_recorder noted.
 
-    launched_kernels.py FOLDER PROGRAM...       FOLDER: the recorder's, with PID.jsonl
+    launched_kernels.py FOLDER PROGRAM...       FOLDER/TOOL: the recorder's, with PID.jsonl, a folder a tool
 
-Prints how many there are, and the names of those that no run launched; exit code 1 if there are any.
+Prints how many there are, and the names of those that no run launched; exit code 1 if there are any, or no tool.
 """
 
 import json
@@ -36,12 +36,18 @@ def main():
     held = set().union(*map(held_by, programs))
     if not held:
         sys.exit(f"no kernel in {', '.join(programs)}: they were built without CUDA, or cuobjdump reads them otherwise")
-    launched = launched_in(folder)
-    missing = sorted(held - launched)
-    print(f"{len(held & launched)} of {len(held)} kernels were launched")
-    for name in missing:
-        print(f"  never launched: {readable(name)}")
-    return 1 if missing else 0
+    tools = sorted(path for path in pathlib.Path(folder).iterdir() if path.is_dir())
+    if not tools:
+        sys.exit(f"no tool was run: {folder} is empty")
+    failed = 0
+    for tool in tools:
+        launched = launched_in(tool)
+        missing = sorted(held - launched)
+        failed = failed or bool(missing)
+        print(f"{tool.name}: {len(held & launched)} of {len(held)} kernels were launched")
+        for name in missing:
+            print(f"  never launched: {readable(name)}")
+    return int(failed)
 
 
 if __name__ == "__main__":

@@ -124,17 +124,31 @@ class Ends(unittest.TestCase):
             link = run.folder / "link"
             link.symlink_to(run.folder)
             for flags, differing in ((("--processor", "none"), "--processor is 'none' and was to be 'checksum'"),
-                                     (("--output", str(run.folder / "typo")), f"--output is '{run.folder}/typo' and was to be '{run.output}'")):
+                                     (("--processor", "npy", "--output", str(run.folder / "typo")), f"--output is '{run.folder}/typo' and was to be '{run.output}'")):
                 refused = run.start_consumer(*flags)
                 self.assertEqual(run.wait(refused), 64, run.logs())
                 said = (run.folder / f"consumer-{len(run.consumers)}.log").read_text()
                 self.assertIn(differing, said)
                 self.assertIn("producer-settings.toml", said)
+            self.assertFalse((run.folder / "typo").exists(), "it made a folder before it was let in")
             run.consumers.clear()
             run.start_consumer("--output", f"{link}/run/../output/")   # the same place by another name
             self.assertEqual(run.wait(run.producer), 0, run.logs())
             self.assertEqual(run.wait_for_consumers(), [0], run.logs())
-            self.assertEqual(run.summary()["refused"], {"refused: other work": 2})
+            run.finish_outputs()
+            self.assertEqual(items_of_checksums(run.output), set(range(run.summary()["samples"]["released"])))
+
+    def test_a_consumer_by_hand_needs_the_run_directory_alone(self):
+        """It goes by what the run settled, wherever it was started and however the directory is written."""
+        with RealRun(*SHORT, "--batches-per-slab", "1") as run:
+            run.flags[-1] = os.path.relpath(run.output)     # as it may be given to a producer
+            run.start_producer()
+            elsewhere = run.folder / "elsewhere"
+            elsewhere.mkdir()
+            run.start_consumer_by_hand("--run-dir", "../run", folder=elsewhere)
+            self.assertEqual(run.wait(run.producer), 0, run.logs())
+            self.assertEqual(run.wait_for_consumers(), [0], run.logs())
+            self.assertEqual(list(elsewhere.iterdir()), [])
             run.finish_outputs()
             self.assertEqual(items_of_checksums(run.output), set(range(run.summary()["samples"]["released"])))
 

@@ -2,11 +2,16 @@
 
 import json
 import os
+import pathlib
+import struct
+import tempfile
 import unittest
+import zlib
 
 from tests.support.real_run import BIN, RealRun
 
 RECORDER = BIN / "tests" / "libofframp_nvtx_recorder.so"
+MODELS = BIN.parent / "lib" / "libofframp_models.so"
 DEVICE = os.environ.get("OFFRAMP_TEST_DEVICE", "cpu")
 WARMUP, PROFILED, BATCHES = 2, 3, 6
 WORK = ("--device", DEVICE, "--model", "copy", "--copy-bytes", "64KiB", "--batch", "4", "--batches-per-slab", "1", "--samples-per-slab", "4", "--slabs", "4",
@@ -22,6 +27,16 @@ STEPS = {
     "async": ["get batch", "compute", "copy to CPU", "copy to CPU/queue CUDA event", "queue output"],
     "streams": ["get batch", "compute", "queue output"],
 }
+
+
+
+
+def chunk(name, data):
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+# 8 x 8 gray pixels.
+PNG = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 0, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(bytes(9 * 8))) + chunk(b"IEND", b"")
 
 
 class Range:
@@ -68,9 +83,9 @@ class Told:
                 if one.thread == step.thread and step.begin < one.begin and one.end <= step.end and "wait slab" not in one.path]
 
 
-def told_by(*flags, consumers=2):
+def told_by(*flags, consumers=2, work=WORK):
     """Runs it with the recorder in place of a profiler."""
-    with RealRun(*WORK, *flags) as run:
+    with RealRun(*work, *flags) as run:
         folder = run.folder / "nvtx"
         folder.mkdir()
         run.environment.update({"NVTX_INJECTION64_PATH": str(RECORDER), "NVTX_RECORDER_DIR": str(folder)})
@@ -102,6 +117,19 @@ class Ranges(unittest.TestCase):
                     if name in ARGB:
                         self.assertEqual(ARGB[name], one.argb, one.name)
                     self.assertEqual(name != "Batch", one.registered, "a capture range can only name what is registered")
+
+    @unittest.skipUnless(MODELS.exists(), "skipped: built without models")
+    def test_a_batch_of_which_nothing_can_be_read_is_a_step_without_computing_and_shifts_no_other(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for index in range(8):
+                pathlib.Path(folder, f"{index}.png").write_bytes(b"no picture" if index in (2, 3, 6, 7) else PNG)
+            told = told_by("--input", folder, work=("--device", DEVICE, "--model", "cutout", "--image-size", "64", "--batch", "2", "--processor", "checksum",
+                                                    "--max-errors", "100%"))
+        self.assertEqual([f"Batch {number}" for number in range(4)], [step.name for step in told.steps])
+        left_out = ["get batch"]
+        self.assertEqual([STEPS["streams"], left_out, STEPS["streams"], left_out], [told.inside(step) for step in told.steps])
+        computed = [one for one in told.producer if one.name == "compute"]
+        self.assertEqual([(f"Batch {one.payload}", "compute") for one in computed], [one.path for one in computed])
 
     def test_the_default_copies_on_a_thread_of_its_own(self):
         told = told_by("--rung", "streams")

@@ -12,10 +12,10 @@ COPY = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4"
 ALL = (*COPY, "--processor", "checksum,npy,embeddings-sqlite")
 BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute()
 MERGED = ("checksum/checksums.tsv", "embeddings-sqlite/embeddings.sqlite")
-# Whoever comes by these is killed: the consumer with its first result, the producer before and after its manifest takes the former's place; then the
-# program that puts outputs together, before and after each step.
-BEFORE_ITS_MANIFEST = ("run.first_result#1",)
-IN_MID_RUN = ("run.begun#1", "sink.commit#1", "sink.commit#9", "sink.committed#9")
+# Whoever comes by these is killed: the producer before and after it has noted what consumers may replace; consumers in mid-run; then the program that
+# puts outputs together, before and after each step.
+BEFORE_ITS_MANIFEST = (("run.first_result#1", 0), ("run.begun#1", 8))   # items of the former run that are made again
+IN_MID_RUN = ("sink.commit#1", "sink.commit#9", "sink.committed#9")
 SWAP = [f"{name}#{nth}" for name, times in (("place.swap", 2), ("sink.replace", 3), ("sink.replaced", 3), ("place.swapped", 1)) for nth in range(1, times + 1)]
 
 
@@ -97,19 +97,28 @@ class Replacing(InWorlds):
         self.assertGreaterEqual(world.summary()["samples"]["done_before"], 80)
         self.assertEqual(world.results(), self.undisturbed(*world.flags))
 
-    def killed_at(self, world, failpoint, *flags, producer_restarts="0"):
-        """Starts a run whose programs die there; returns when nothing of it is left."""
-        before = world.environment
+    @staticmethod
+    def with_failpoint(world, order):
+        """Its programs, as they are started from now on, come by it once; the folder that says so."""
         once = world.folder / f"once-{world.runs}"
         once.mkdir()
-        world.environment = {**before, "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"), "OFFRAMP_FAILPOINT": f"{failpoint}:kill",
+        world.environment = {**world.environment, "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"), "OFFRAMP_FAILPOINT": order,
                              "OFFRAMP_FAILPOINT_ONCE": str(once)}
+        return once
+
+    @staticmethod
+    def without_failpoint(world):
+        world.environment = {key: value for key, value in world.environment.items() if not key.startswith(("LD_PRELOAD", "OFFRAMP_FAILPOINT"))}
+
+    def killed_at(self, world, failpoint, *flags, producer_restarts="0"):
+        """Starts a run whose programs die there; returns when nothing of it is left."""
+        once = self.with_failpoint(world, f"{failpoint}:kill")
         world.start(*flags, "--producer-restarts", producer_restarts).wait()
-        world.environment = before
+        self.without_failpoint(world)
         self.assertTrue(any(once.iterdir()), f"{failpoint} was not reached\n{world.said()}")
 
     def test_killed_before_its_manifest_has_taken_the_former_ones_place(self):
-        for failpoint in BEFORE_ITS_MANIFEST:
+        for failpoint, again in BEFORE_ITS_MANIFEST:
             with self.subTest(failpoint):
                 world, before = self.finished(*ALL)
                 world.flags = (*ALL, "--batches", "4", "--seed", "7")
@@ -117,8 +126,37 @@ class Replacing(InWorlds):
                 self.assertEqual(world.results(), before)
                 world.flags = (*ALL, "--batches", "4")
                 self.assertEqual(world.start("--resume").wait(), 0, "the former run is continued")
-                self.assertEqual(world.summary()["samples"]["released"], 0)
+                self.assertEqual(world.summary()["samples"]["released"], again)
                 self.assertEqual(world.results(), before)
+
+    def test_killed_with_results_of_which_none_is_noted_done_the_former_run_is_made_whole_again(self):
+        world, before = self.finished(*ALL)
+        world.flags = (*ALL, "--batches", "4", "--seed", "7", "--consumers", "1")
+        once = self.with_failpoint(world, "sink.committed#4:stop")    # the checksums of a slab, and files of its first items
+        world.start("--start-over")
+        world.until(lambda: (once / "sink.committed").exists(), "some results")
+        world.kill_everything()
+        self.without_failpoint(world)
+        replaced = {name for name, text in before.items() if world.results()[name] != text}
+        self.assertTrue(replaced and all(name.endswith(".npy") for name in replaced), replaced)
+        world.flags = (*ALL, "--batches", "2")
+        self.refused(world.start(), 64, "which came to its end", "--resume", "--start-over")
+        world.flags = (*ALL, "--batches", "4")
+        self.assertEqual(world.start("--resume").wait(), 0, "the former run is continued")
+        self.assertIn("items are made again", world.said())
+        self.assertTrue(len(replaced) / 8 <= world.summary()["samples"]["released"] <= 32, world.summary()["samples"])
+        self.assertEqual(world.results(), before)
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.summary()["samples"]["released"], 0)
+
+    def test_a_processor_that_cannot_read_the_models_outputs_is_refused_before_anything_is_replaced(self):
+        world, before = self.finished(*COPY, "--processor", "npy")
+        manifest = (world.output / ".offramp-manifest").read_bytes()
+        for processor in ("mask-png", "mask-rle", "cut-out", "overlay", "image", "npy,mask-png"):
+            world.flags = (*COPY, "--processor", processor, "--batches", "4")
+            self.refused(world.start("--start-over"), 64, "finds no output of the model that it can read", "float16 [8, 8]")
+            self.assertEqual(world.results(), before)
+            self.assertEqual((world.output / ".offramp-manifest").read_bytes(), manifest)
 
     def test_a_successor_does_not_take_the_former_ones_manifest_for_its_own(self):
         world, _ = self.finished(*ALL)
@@ -153,6 +191,17 @@ class Replacing(InWorlds):
                 self.assertEqual(world.summary()["samples"]["released"], 0, "all of it was there")
                 self.assertEqual(world.results(), fresh)
                 before = fresh
+
+    def test_a_users_own_file_of_a_results_name_is_replaced_only_when_that_is_asked_for(self):
+        world = self.world(*COPY, "--processor", "npy", "--batches", "2")
+        world.output.mkdir()
+        (world.output / "9.map0.npy").write_text("precious\n")
+        for more in ((), ("--resume",)):
+            self.refused(world.start(*more), 64, "9.map0.npy is there", "the item '9'", "--start-over")
+            self.assertEqual([path.name for path in world.output.iterdir()], ["9.map0.npy"])
+            self.assertEqual((world.output / "9.map0.npy").read_text(), "precious\n")
+        self.assertEqual(world.start("--start-over").wait(), 0, world.said())
+        self.assertEqual(world.results(), self.undisturbed(*world.flags))
 
     def test_a_users_own_file_and_other_processors_results_stay(self):
         world, before = self.finished(*COPY, "--processor", "checksum")

@@ -126,12 +126,22 @@ class Resume(InWorlds):
         before = world.results()
         for flags, said in ((("--batch", "4", "--batches", "80"), "--batch was 8 and is 4"),
                             (("--batches", "41"), "items was 320 and is 328"), (("--seed", "7"), "--seed was 0 and is 7"),
-                            (("--limit", "100"), "--limit was none and is 100"), (("--shard", "2/2"), "--shard was none and is 2/2")):
+                            (("--limit", "100"), "items was 320 and is 100"), (("--shard", "2/2"), "--shard was none and is 2/2")):
             world.flags = (*SHORT, *flags)
             self.assertEqual(world.start("--resume").wait(), 64, world.said())
             self.assertIn(said, world.said())
             self.assertIn("--start-over instead of --resume", world.said())
         self.assertEqual(world.results(), before)
+
+    def test_a_higher_limit_takes_more_of_the_same(self):
+        world = self.world(*SHORT, "--limit", "100")
+        self.break_off(world, samples=8)
+        for limit, before in ((("--limit", "203"), None), ((), 203)):
+            world.flags = (*SHORT, *limit)
+            self.assertEqual(world.start("--resume").wait(), 0, world.said())
+            done = world.summary()["samples"]["done_before"]
+            self.assertEqual(done, before) if before else self.assertLessEqual(done, 100)
+        self.assertEqual(world.results(), self.undisturbed(*SHORT))
 
     def test_a_shard_is_continued_and_shards_make_up_the_whole(self):
         rows = set()

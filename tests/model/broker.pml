@@ -1,4 +1,4 @@
-/* Ledger, broker and consumers, and everything that may go wrong between them. README.md here says what is left out, and why.
+/* Ledger, broker and consumers, and everything that may go wrong between them. model.md here says what is left out, and why.
  *
  * An action is one step; between two actions all is free: a message waits, a process is slow, a lease runs out. What goes wrong
  * (a death, a lost message, ...) is paid for from `faults`. So every history ends, and at its end the judge looks. */

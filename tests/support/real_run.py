@@ -13,7 +13,7 @@ import time
 
 WATCHDOG_SECONDS = 120
 # The programs' own in an output folder: no result. The launch script holds the lock while there is one.
-OWN = {".offramp-manifest", ".offramp-lock"}
+OWN = {".offramp-manifest", ".offramp-lock", ".offramp-replaced"}
 BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute()
 SANITIZER = os.environ.get("OFFRAMP_TEST_SANITIZER", "")     # the programs were built with; empty: none
 
@@ -61,6 +61,13 @@ class RealRun:
         child = self._start(f"consumer-{len(self.consumers) + 1}", program, *flags, environment=environment)
         self.consumers.append(child)
         return child
+
+    def start_consumer_by_hand(self, *flags, folder=None):
+        """With these flags and no others, started in `folder`."""
+        with open(self.folder / f"consumer-{len(self.consumers) + 1}.log", "wb") as log:
+            self.consumers.append(subprocess.Popen([str(BIN / "offramp-consumer"), *flags], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                                                   env=self.environment, cwd=folder))
+        return self.consumers[-1]
 
     def _start(self, name, program, *flags, environment=None):
         with open(self.folder / f"{name}.log", "wb") as log:

@@ -8,6 +8,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
+#include "common/slab/output_description.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/sample_vectors.hpp"
 #include "consumer/sinks/copy_rows.hpp"
@@ -26,6 +27,7 @@ constexpr const char* kNoSuchKey = "42P10";      // invalid_column_reference: ON
 constexpr PostgresLayout kLayout{
     .contents = "embeddings",
     .version = "1",
+    .columns = "key, output, item, vector",
     .needs_pgvector = true,
     .second = {"_outputs", "output text PRIMARY KEY, dimensions integer NOT NULL, dtype text NOT NULL, normalized boolean NOT NULL, model text NOT NULL"},
     .indexed = ""};
@@ -108,7 +110,7 @@ class EmbeddingsPostgres final : public Processor {
     void require_to_fit(const VectorOutput& output) const {
         const std::uint32_t most = !makes_index_ ? kMaxDimensions : halves() ? kMaxIndexedHalves : kMaxIndexed;
         if (output.dimensions <= most) return;
-        throw ConfigError("output " + output.tensor->spec.describe() + " makes vectors of " + std::to_string(output.dimensions) + " " +
+        throw ConfigError(describe_output(output.tensor->spec) + " makes vectors of " + std::to_string(output.dimensions) + " " +
                               std::string(vectors_.dtype()) + " numbers; pgvector takes at most " + std::to_string(most) + (makes_index_ ? " with --index hnsw" : ""),
                           "Store fewer of them with --truncate-dim, or leave --index out; --processor embeddings-sqlite takes any number");
     }

@@ -61,13 +61,20 @@ const std::string& whole_url(const RunConfig& config) {
     return config.http_url;
 }
 
+const std::string& whole_header(const RunConfig& config) {
+    if (is_left_out(config.http_header))
+        throw ConfigError("--http-header is from the settings of a run, which keep none that is given in the clear: it may be a secret",
+                          "Give --http-header as that run had it, or to the run one that stands in a file: --http-header @FILE");
+    return config.http_header;
+}
+
 // Posts each sample of each output to --http-url, one request each.
 class Http final : public Processor {
   public:
     explicit Http(const RunConfig& config)
         : as_npy_(config.http_body == "npy"),
           sink_({.url = whole_url(config),
-                 .headers = read_http_headers(config.http_header),
+                 .headers = read_http_headers(whole_header(config)),
                  .ca_file = config.http_ca_file,
                  .timeout = std::chrono::seconds(config.http_timeout_seconds),
                  .patience = std::chrono::seconds(config.http_patience_seconds)}) {}

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "common/base/error.hpp"
+#include "common/slab/output_description.hpp"
 #include "consumer/processors/jpeg_encoder.hpp"
 #include "consumer/processors/output_pixels.hpp"
 #include "consumer/processors/png_encoder.hpp"
@@ -52,7 +53,7 @@ class ImageFiles final : public Processor {
 
     void require_format_for(const PictureOutput& output) const {
         if (format_ == "jpeg" && output.channels() == 4)
-            throw ConfigError("processor image: output " + output.tensor->spec.describe() + " has alpha, which JPEG does not hold",
+            throw ConfigError("processor image: " + describe_output(output.tensor->spec) + " has alpha, which JPEG does not hold",
                               "Give --image-format png or webp");
     }
 

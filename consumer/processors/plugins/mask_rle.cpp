@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "common/base/error.hpp"
+#include "common/slab/output_description.hpp"
 #include "consumer/processors/class_runs.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/sample_masks.hpp"
@@ -19,7 +20,7 @@ namespace {
 void require_countable(const SegmentationOutput& output) {
     const std::uint64_t pixels = std::uint64_t{output.width()} * output.height();
     if (pixels <= std::numeric_limits<std::uint32_t>::max()) return;
-    throw ConfigError("processor mask-rle: output " + output.tensor->spec.describe() + " makes masks of " + std::to_string(pixels) +
+    throw ConfigError("processor mask-rle: " + describe_output(output.tensor->spec) + " makes masks of " + std::to_string(pixels) +
                           " pixels, and COCO's run lengths count to 4294967295",
                       "Take --processor mask-png");
 }

@@ -12,9 +12,9 @@ namespace {
 
 constexpr const char* kProcessor = "records-postgres";
 
-constexpr PostgresLayout kLayout{.contents = "records", .version = "1", .needs_pgvector = false, .second = {}, .indexed = "key"};
-
 constexpr const char* kColumns = "item, key, status, files, classes, columns, model";
+
+constexpr PostgresLayout kLayout{.contents = "records", .version = "1", .columns = kColumns, .needs_pgvector = false, .second = {}, .indexed = "key"};
 
 // A hole may also stand for an item that an earlier run has done: its row stays.
 constexpr const char* kUpsert =

@@ -4,6 +4,7 @@
 
 #include "common/base/error.hpp"
 #include "common/safetensors/safetensors_header.hpp"
+#include "common/slab/output_description.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/row_chunks.hpp"
 #include "consumer/processors/sample_array.hpp"
@@ -23,7 +24,7 @@ std::string word_of(const TensorSpec& spec) {
     if (spec.dtype.code == 2 && whole && size > 1) return "F" + bits;
     if (spec.dtype == kBFloat16) return "BF16";
     if (spec.dtype.code == 6 && size == 1) return "BOOL";
-    throw ConfigError("processor safetensors: output " + spec.describe() + " is of a type that the format does not have",
+    throw ConfigError("processor safetensors: " + describe_output(spec) + " is of a type that the format does not have",
                       "Take --processor npy or write");
 }
 

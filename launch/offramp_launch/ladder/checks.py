@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from offramp_launch import shared_folder
+
 CHECKSUMS = "checksums.tsv"
 
 
@@ -23,7 +25,7 @@ class Check:
 
 def compare_checksums(folders):
     """`folders`: {rung: folder of its short run}, in the ladder's order. All are held against the first; one without a file has no results."""
-    rows = {key: _rows(folder / CHECKSUMS) for key, folder in folders.items()}
+    rows = {key: _rows(folder) for key, folder in folders.items()}
     first = next((found for found in rows.values() if found), None)
     verdicts = {key: {"rows": len(found), "word": _word(found, first)} for key, found in rows.items()}
     if len(rows) < 2:
@@ -31,10 +33,10 @@ def compare_checksums(folders):
     return Check(verdicts, all(verdict["word"] == "equal" for verdict in verdicts.values()))
 
 
-def _rows(file):
+def _rows(folder):
     """Item, batch, key and output of each row, and its checksum. In which order rows were finished says nothing."""
     try:
-        lines = file.read_text().splitlines()
+        lines = shared_folder.read(folder, CHECKSUMS).decode(errors="replace").splitlines()
     except OSError:
         return {}
     return {key: checksum for key, _, checksum in (line.rpartition("\t") for line in lines)}

@@ -1,11 +1,10 @@
 """Runs the rungs one after another, each as a run like any other, and saves what they leave."""
 
 import contextlib
-import shutil
 import sys
 import time
 
-from offramp_launch import sink, summary
+from offramp_launch import shared_folder, sink, summary
 from offramp_launch.arguments import shown
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.finishing import Finishing
@@ -59,7 +58,7 @@ class Measuring:
                        [str(self._places.consumer()), *flags], self._workload.consumers if rung.has_consumers else 0)
         code = self._supervise(plan, run_dir)
         with contextlib.suppress(OSError):
-            shutil.copy(run_dir.file("summary.json"), folder / "summary.json")
+            shared_folder.write(folder, "summary.json", run_dir.file("summary.json").read_bytes())
         if code == ExitCode.INTERRUPTED:
             raise LaunchError(f"interrupted in {rung.title}; the rungs before it are not compared", "", ExitCode.INTERRUPTED)
         if code != 0:

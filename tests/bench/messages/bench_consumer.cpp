@@ -124,7 +124,9 @@ int serve_as_bench_consumer(const std::vector<std::string>& arguments) {
         config.run_dir = arguments.at(0);
         config.credits = static_cast<std::uint32_t>(std::stoul(arguments.at(1)));
         Stamping processor(arguments.at(3) == "latency");
-        const int code = serve_run(config, signals, processor);
+        const auto endpoint = wait_for_run(config, signals);
+        if (!endpoint) return to_int(ExitCode::Ok);
+        const int code = serve_run(config, *endpoint, signals, [&]() -> Processor& { return processor; });
         const ConsumerFigures figures = processor.figures();
         const UniqueFd out(std::stoi(arguments.at(2)));
         const std::uint64_t head[] = {figures.slabs, figures.cpu_ns};

@@ -9,7 +9,6 @@
 
 #include "producer/cuda/host_memory.hpp"
 #include "producer/cuda/pci_link.hpp"
-#include "producer/cuda/strided_copy.hpp"
 
 namespace offramp {
 namespace {
@@ -85,35 +84,6 @@ TEST(HostMemory, WritesBytesForPeople) {
 TEST(HostMemory, KnowsThisMachine) {
     EXPECT_GT(free_host_memory(), 0U);
     EXPECT_GE(total_host_memory(), free_host_memory());
-}
-
-// Addresses are looked at for their alignment only.
-struct alignas(16) Aligned {
-    std::byte bytes[32];
-};
-
-TEST(StridedCopy, MovesDenseFloatsAsSixteenBytes) {
-    const Aligned memory{};
-    const TensorSpec spec = TensorSpec::contiguous("dense", kFloat32, std::array<std::int64_t, 3>{2, 3, 4});
-    const StridedCopy copy = plan_strided_copy(memory.bytes, memory.bytes, spec);
-    EXPECT_EQ(copy.dims, 1U);
-    EXPECT_EQ(copy.element_bytes, 16U);
-    EXPECT_EQ(copy.elements, 6U);
-    EXPECT_EQ(copy.shape[0], 6);
-    const StridedCopy misaligned = plan_strided_copy(memory.bytes + 4, memory.bytes, spec);
-    EXPECT_EQ(misaligned.element_bytes, 4U);
-    EXPECT_EQ(misaligned.elements, 24U);
-}
-
-TEST(StridedCopy, WidensNoFurtherThanEveryStrideAllows) {
-    const Aligned memory{};
-    TensorSpec padded = TensorSpec::contiguous("padded", kUInt8, std::array<std::int64_t, 2>{3, 8});
-    padded.strides[0] = 10;
-    const StridedCopy copy = plan_strided_copy(memory.bytes, memory.bytes, padded);
-    EXPECT_EQ(copy.element_bytes, 2U);
-    EXPECT_EQ(copy.dims, 2U);
-    EXPECT_EQ(copy.shape[1], 4);
-    EXPECT_EQ(copy.strides[0], 5);
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "tests/contract/device/device_contract.hpp"
 
@@ -151,104 +150,9 @@ TEST_P(NormalizeContractDeathTest, RefusesTensorsThatAreNoInput) {
     EXPECT_DEATH(normalize(padded), "contiguous or channels-last");
 }
 
-class PackContract : public DeviceContract {
-  protected:
-    std::vector<std::byte> pack(const std::vector<std::byte>& source, std::size_t source_offset,
-                                const TensorSpec& spec) {
-        const auto from = upload(source);
-        const auto to =
-            upload(std::vector<std::byte>(std::max<std::size_t>(1, spec.elements() * spec.dtype.bytes())));
-        const auto stream = device().make_stream("pack");
-        stream->pack(to->data(), from->data() + source_offset, spec);
-        stream->synchronize();
-        std::vector<std::byte> packed = download(*to);
-        packed.resize(spec.elements() * spec.dtype.bytes());
-        return packed;
-    }
-};
-
-std::vector<std::byte> reference_pack(const std::vector<std::byte>& source, std::size_t source_offset,
-                                      const TensorSpec& spec) {
-    const std::size_t width = spec.dtype.bytes();
-    std::vector<std::byte> packed;
-    for (std::size_t i = 0; i < spec.elements(); ++i) {
-        std::int64_t at = 0;
-        auto rest = static_cast<std::int64_t>(i);
-        for (std::size_t d = spec.dims; d-- > 0; rest /= spec.shape[d])
-            at += rest % spec.shape[d] * spec.strides[d];
-        const auto first = source.begin() +
-                           static_cast<std::ptrdiff_t>(source_offset + static_cast<std::size_t>(at) * width);
-        packed.insert(packed.end(), first, first + static_cast<std::ptrdiff_t>(width));
-    }
-    return packed;
-}
-
-// Any order of dimensions, any gaps between them, now and then a repeated one.
-TensorSpec any_strided_spec(DType dtype) {
-    TensorSpec spec;
-    spec.name = "any";
-    spec.dtype = dtype;
-    spec.dims = *rc::gen::inRange<std::size_t>(1, kMaxDims + 1);
-    std::vector<std::size_t> order(spec.dims);
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    for (std::size_t i = order.size(); i-- > 1;)
-        std::swap(order[i], order[*rc::gen::inRange<std::size_t>(0, i + 1)]);
-    std::int64_t stride = *rc::gen::element<std::int64_t>(1, 1, 1, 2, 3);
-    for (const std::size_t d : order) {
-        spec.shape[d] = *rc::gen::element<std::int64_t>(1, 2, 2, 3, 4, spec.dims > 4 ? 1 : 9);
-        const bool repeated = *rc::gen::inRange(0, 12) == 0;
-        spec.strides[d] = repeated ? 0 : stride;
-        if (!repeated) stride = stride * spec.shape[d] + *rc::gen::element<std::int64_t>(0, 0, 0, 1, 2, 4);
-    }
-    return spec;
-}
-
-TEST_P(PackContract, LaysAnyStridesOutDensely) {
-    EXPECT_TRUE(rc::check("packed equals the reference", [&] {
-        const DType dtype = *rc::gen::element(kUInt8, kBFloat16, kFloat32, kInt64, DType{5, 128, 1});
-        const TensorSpec spec = any_strided_spec(dtype);
-        std::int64_t last = 0;
-        for (std::size_t d = 0; d < spec.dims; ++d) last += (spec.shape[d] - 1) * spec.strides[d];
-        const std::size_t skipped = *rc::gen::inRange<std::size_t>(0, 4) * dtype.bytes();
-        const std::vector<std::byte> source =
-            patterned_bytes(skipped + static_cast<std::size_t>(last + 1) * dtype.bytes(), 3);
-        RC_ASSERT(pack(source, skipped, spec) == reference_pack(source, skipped, spec));
-    }));
-}
-
-TEST_P(PackContract, TurnsChannelsLastIntoContiguous) {
-    TensorSpec spec = TensorSpec::contiguous("logits", kFloat32, std::array<std::int64_t, 4>{3, 21, 32, 48});
-    spec.strides = {21 * 32 * 48, 1, 21 * 48, 21};
-    const std::vector<std::byte> source = patterned_bytes(spec.elements() * 4, 8);
-    EXPECT_TRUE(pack(source, 0, spec) == reference_pack(source, 0, spec));
-}
-
-TEST_P(PackContract, PacksNothing) {
-    const TensorSpec spec = TensorSpec::contiguous("none", kFloat32, std::array<std::int64_t, 2>{0, 5});
-    EXPECT_TRUE(pack(patterned_bytes(16, 1), 0, spec).empty());
-}
-
-using PackContractDeathTest = PackContract;
-
-TEST_P(PackContractDeathTest, RefusesWhatItCannotAddress) {
-    const auto stream_pack = [&](const TensorSpec& spec, std::size_t offset) {
-        const auto memory = device().allocate(256, "pack");
-        device().make_stream("pack")->pack(memory->data(), memory->data() + offset, spec);
-    };
-    TensorSpec backwards = TensorSpec::contiguous("backwards", kFloat32, std::array<std::int64_t, 1>{4});
-    backwards.strides[0] = -1;
-    EXPECT_DEATH(stream_pack(backwards, 128), "no negative strides");
-    const TensorSpec good = TensorSpec::contiguous("good", kFloat32, std::array<std::int64_t, 1>{4});
-    EXPECT_DEATH(stream_pack(good, 2), "aligned to their elements");
-    const TensorSpec three = TensorSpec::contiguous("three", DType{1, 8, 3}, std::array<std::int64_t, 1>{4});
-    EXPECT_DEATH(stream_pack(three, 0), "1, 2, 4, 8 or 16 bytes");
-}
-
 INSTANTIATE_TEST_SUITE_P(Device, NormalizeContract, testing::ValuesIn(devices_under_test()), device_name);
 INSTANTIATE_TEST_SUITE_P(Device, NormalizeContractDeathTest, testing::ValuesIn(devices_under_test()),
                          device_name);
-INSTANTIATE_TEST_SUITE_P(Device, PackContract, testing::ValuesIn(devices_under_test()), device_name);
-INSTANTIATE_TEST_SUITE_P(Device, PackContractDeathTest, testing::ValuesIn(devices_under_test()), device_name);
 
 }  // namespace
 }  // namespace offramp

@@ -40,7 +40,6 @@ class FaultyStream final : public Stream {
     void map_foreground(std::uint8_t* ids, std::uint8_t* confidence, float* outliers, const ForegroundScores& input) override {
         real_->map_foreground(ids, confidence, outliers, input);
     }
-    void pack(void* to, const void* from, const TensorSpec& from_spec) override { real_->pack(to, from, from_spec); }
     void record(Event& event) override { real_->record(real(event)); }
     void wait_for(Event& event) override {
         if (waits_) real_->wait_for(real(event));

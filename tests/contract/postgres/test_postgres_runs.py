@@ -12,6 +12,7 @@ import tempfile
 import unittest
 
 from tests.support.launched_resume import World
+from tests.support.launched_run import ROOT, programs_with_faulty_consumer
 from tests.support.postgres_server import PASSWORD, PostgresServer, what_is_missing
 
 ITEMS = 320
@@ -166,6 +167,97 @@ class Runs(Killed, WithServer):
         self.assertEqual(other.start("--resume").wait(), 0, other.said())
         self.assertEqual({len(vector) for *_, vector in self.rows().values() if vector}, {8})
         self.assertEqual(self.sql("SELECT count(*) FROM pg_tables WHERE tablename LIKE '%offramp_next%'"), [["0"]])
+
+    def set_aside(self, run_dir):
+        """Lays there what a run of the same model set aside: its last batch."""
+        with World(*FLAGS, "--processor", "crash-on-item") as other:
+            other.environment.update(OFFRAMP_BIN_DIR=str(programs_with_faulty_consumer(other.folder)), OFFRAMP_TEST_CRASH_ITEM=str(ITEMS - 1),
+                                     OFFRAMP_TEST_CRASH_HOW="segv", OFFRAMP_TEST_THEN="checksum")
+            self.assertEqual(other.start().wait(), 84, other.said())
+            shutil.copytree(other.run_dir / "quarantine", run_dir / "quarantine")
+
+    def retry(self, world, run_dir, *flags):
+        return subprocess.run([ROOT / "launch/offramp", "quarantine", "retry", "--all", "--run-dir", run_dir, *flags], capture_output=True, text=True, check=False,
+                              stdin=subprocess.DEVNULL, env=world.environment)
+
+    def test_what_was_set_aside_is_tried_again_into_the_tables_of_its_own_run(self):
+        def last_batch(table):
+            return int(self.sql(f"SELECT count(*) FROM {table} WHERE item >= {ITEMS - 8}")[0][0])
+
+        world = self.world()
+        self.assertEqual(world.start().wait(), 0, world.said())
+        self.sql(f"DELETE FROM embeddings WHERE item >= {ITEMS - 8}")
+        with world.gate() as gate:
+            world.start("--start-over")
+            gate.let(4)
+            world.until(lambda: world.status().get("done_samples", 0) > 0, "some rows")
+            world.kill_everything()
+        self.set_aside(world.run_dir)
+        kept, unmarked = (pathlib.Path(shutil.copytree(world.run_dir, world.folder / name, ignore=shutil.ignore_patterns("*.sock"))) for name in ("kept", "unmarked"))
+        beside, = self.sql("SELECT tablename FROM pg_tables WHERE tablename LIKE '%offramp_next%' AND tablename NOT LIKE '%outputs'")
+        self.assertEqual(last_batch(*beside), 0)
+        done = self.retry(world, kept)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual((last_batch("embeddings"), last_batch(*beside)), (0, 8))
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(len(self.rows()), ITEMS)
+
+        self.sql(f"DELETE FROM embeddings WHERE item >= {ITEMS - 8}")
+        refused = self.retry(world, unmarked)
+        self.assertEqual(refused.returncode, 64, refused.stdout + refused.stderr)
+        for words in ("holds the results of run", "--resume", "--sink-table"):
+            self.assertIn(words, refused.stderr)
+        self.assertEqual(last_batch("embeddings"), 0)
+        self.assertEqual(self.retry(world, kept).returncode, 0)
+        self.assertEqual(last_batch("embeddings"), 8, "the table that its run began has taken its place")
+
+        self.assertEqual(self.retry(world, unmarked, "--sink-table", "apart").returncode, 0)
+        self.assertEqual(last_batch("apart"), 8)
+        elsewhere = self.retry(world, unmarked, "--processor", "checksum", "--output", str(world.folder / "elsewhere"))
+        self.assertEqual(elsewhere.returncode, 0, elsewhere.stdout + elsewhere.stderr)
+
+        self.assertEqual(world.start("--start-over").wait(), 0, world.said())
+        refused = self.retry(world, kept)
+        self.assertEqual(refused.returncode, 64, refused.stdout + refused.stderr)
+        self.assertIn("begun anew by another run", refused.stderr)
+
+    def test_a_table_that_did_not_take_its_place_is_put_there_by_way_of_its_own_sink_alone(self):
+        world = self.world()
+        self.assertEqual(world.start().wait(), 0, world.said())
+        rows = self.rows()
+        # Its last step fails: somebody reads the table that is to be replaced, for longer than one waits.
+        with self.server.locked("embeddings IN ACCESS SHARE MODE", self.database):
+            self.assertEqual(world.start("--start-over").wait(), 75, world.said())
+        self.sql("DELETE FROM embeddings")
+        self.server.sql(f"CREATE DATABASE {self.database}_2")
+        other = self.server.uri(f"{self.database}_2")
+        for flags in ((), ("--start-over",), ("--resume",)):
+            with self.subTest(flags):
+                self.assertEqual(world.start("--sink", other, *flags).wait(), 64, world.said())
+                for words in ("'public.embeddings'", f"'{self.database}'", f"'{self.database}_2'", "the --sink of that run", "another --output", "remove"):
+                    self.assertIn(words, world.said())
+        self.assertEqual(self.sql("SELECT count(*) FROM embeddings"), [["0"]])
+        # Another table, even in another schema, is no other database: what is left to do is done, and then this run.
+        self.sql("CREATE SCHEMA part_2")
+        self.assertEqual(world.start("--sink-table", "part_2.other").wait(), 64, world.said())
+        self.assertEqual(self.rows(), rows)
+        self.assertEqual(world.start("--sink-table", "part_2.other", "--start-over").wait(), 0, world.said())
+        self.assertEqual(self.rows(), rows)
+        self.assertEqual(self.sql("SELECT count(*) FROM part_2.other"), [[str(ITEMS)]])
+
+    def test_what_a_replaced_table_takes_along_is_said_before_anything_starts(self):
+        world = self.world()
+        self.assertEqual(world.start().wait(), 0, world.said())
+        self.sql("CREATE VIEW seen AS SELECT key FROM embeddings")
+        self.assertEqual(world.start("--start-over").wait(), 64, world.said())
+        self.assertIn("cannot be replaced without view seen", world.said())
+        self.assertFalse((world.run_dir / "logs/producer.log").exists(), "no producer was started")
+        self.sql("DROP VIEW seen")
+        self.sql("CREATE INDEX mine ON embeddings (item)")
+        self.sql("GRANT SELECT ON embeddings TO stranger")
+        self.assertEqual(world.start("--start-over").wait(), 0, world.said())
+        self.assertRegex((world.folder / "launcher.log").read_text(), r"\[run\] warning: table 'embeddings' .* will not have index mine")
+        self.assertEqual(self.sql("SELECT has_table_privilege('stranger', 'embeddings', 'SELECT')"), [["t"]])
 
     def test_a_table_that_nothing_in_the_folder_continues_is_not_dropped_by_resume(self):
         world = self.world()

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -239,6 +240,112 @@ TEST_F(EmbeddingsPostgres, ATableOfARunThatCameToItsEndIsReplacedWhenThatIsAsked
         finish_run(other);
         EXPECT_EQ(value("SELECT key FROM " + config_.sink_table), "a");
     }
+}
+
+// What a new table could not have is said before anything is computed; what came since, before anything is dropped.
+TEST_F(EmbeddingsPostgres, ATableThatOthersDependOnIsNotReplaced) {
+    const std::string table = config_.sink_table;
+    process(config_, slab_of({"a"}, 1).contents);
+    note_run(config_, Came::ToItsEnd);
+    finish_run(config_);
+    config_.start_over = true;
+    const std::string view = "view " + table + "_seen", key = "constraint " + table + "_its on table " + table + "_labels", column = "column label of table " + table;
+    const struct {
+        std::string make, unmake, told;
+    } obstacles[] = {
+        {"CREATE VIEW " + table + "_seen AS SELECT key FROM " + table, "DROP VIEW " + table + "_seen", view},
+        {"CREATE MATERIALIZED VIEW " + table + "_seen AS SELECT output FROM " + table + "_outputs", "DROP MATERIALIZED VIEW " + table + "_seen", "materialized " + view},
+        {"CREATE TABLE " + table + "_labels (key text, output text, CONSTRAINT " + table + "_its FOREIGN KEY (key, output) REFERENCES " + table + ")",
+         "DROP TABLE " + table + "_labels", key},
+        {"CREATE FUNCTION " + table + "_of(" + table + ") RETURNS int LANGUAGE sql AS 'SELECT 1'", "DROP FUNCTION " + table + "_of", "function " + table + "_of("},
+        {"ALTER TABLE " + table + " ADD COLUMN label text", "ALTER TABLE " + table + " DROP COLUMN label", column},
+        {"ALTER TABLE " + table + " ENABLE ROW LEVEL SECURITY", "ALTER TABLE " + table + " DISABLE ROW LEVEL SECURITY", "row security of table " + table},
+    };
+    for (const auto& [make, unmake, told] : obstacles) {
+        database_->run(make);
+        const Refusal refused = refusal_of([&] { prepare_run(config_); });
+        EXPECT_EQ(refused.code, ExitCode::Usage) << told;
+        EXPECT_THAT(refused.text, AllOf(HasSubstr("table '" + table + "'"), HasSubstr(told), HasSubstr("RENAME TO"), HasSubstr("--sink-table")));
+        database_->run(unmake);
+        prepare_run(config_);
+    }
+    process(config_, slab_of({"b"}, 1).contents);
+    note_run(config_, Came::ToItsEnd);
+    for (const auto& [make, unmake, told] : obstacles) {
+        database_->run(make);
+        const Refusal refused = refusal_of([&] { finish_run(config_); });
+        EXPECT_EQ(refused.code, ExitCode::Usage) << told;
+        EXPECT_THAT(refused.text, AllOf(HasSubstr(told), HasSubstr("--resume")));
+        EXPECT_EQ(value("SELECT key FROM " + table), "a");
+        database_->run(unmake);
+    }
+    config_.start_over = false;
+    config_.resume = true;
+    prepare_run(config_);
+    EXPECT_EQ(value("SELECT key FROM " + table), "b");
+}
+
+TEST_F(EmbeddingsPostgres, ATableThatIsReplacedLeavesItsOwnerAndTheRightsOnItToTheNewOne) {
+    const std::string table = config_.sink_table, reader = table + "_reader", owner = table + "_owner";
+    const auto rights = [&](const std::string& of) {
+        return value("SELECT coalesce(string_agg(pg_get_userbyid(grantee) || ' ' || privilege_type || ' ' || is_grantable, ', ' ORDER BY 1), '') || ' ' || "
+                     "(SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = '" + of + "'::regclass) || (SELECT string_agg(attname || attacl::text, ' ') "
+                     "FROM pg_attribute WHERE attrelid = '" + of + "'::regclass AND attacl IS NOT NULL) FROM pg_class, aclexplode(relacl) WHERE oid = '" + of + "'::regclass");
+    };
+    process(config_, slab_of({"a"}, 1).contents);
+    note_run(config_, Came::ToItsEnd);
+    finish_run(config_);
+    for (const std::string& user : {reader, owner}) database_->run("CREATE ROLE " + user);
+    database_->run("GRANT ALL ON SCHEMA public TO " + owner);
+    for (const std::string& each : {table, table + "_outputs"}) {
+        database_->run("ALTER TABLE " + each + " OWNER TO " + owner);
+        database_->run("GRANT SELECT ON " + each + " TO " + reader + " WITH GRANT OPTION");
+        database_->run("GRANT INSERT ON " + each + " TO PUBLIC");
+        database_->run("GRANT UPDATE (output) ON " + each + " TO " + reader);
+    }
+    database_->run("ALTER DEFAULT PRIVILEGES GRANT DELETE ON TABLES TO " + reader);
+    const std::string before = rights(table), before_of_outputs = rights(table + "_outputs");
+    EXPECT_THAT(before, AllOf(HasSubstr(reader + " SELECT true"), HasSubstr(owner), HasSubstr("output{" + reader + "=w/")));
+    config_.start_over = true;
+    prepare_run(config_);
+    process(config_, slab_of({"b"}, 1).contents);
+    note_run(config_, Came::ToItsEnd);
+    finish_run(config_);
+    EXPECT_EQ(value("SELECT key FROM " + table), "b");
+    EXPECT_EQ(rights(table), before);
+    EXPECT_EQ(rights(table + "_outputs"), before_of_outputs);
+    database_->run("ALTER DEFAULT PRIVILEGES REVOKE DELETE ON TABLES FROM " + reader);
+    clear();
+    for (const std::string& user : {reader, owner}) database_->run("DROP OWNED BY " + user);
+    for (const std::string& user : {reader, owner}) database_->run("DROP ROLE " + user);
+}
+
+TEST_F(EmbeddingsPostgres, WhatGoesWithATableThatIsReplacedIsToldBefore) {
+    const std::string table = config_.sink_table;
+    config_.index = "hnsw";
+    const auto run = [&] {
+        process(config_, slab_of({"a"}, 1).contents);
+        note_run(config_, Came::ToItsEnd);
+        finish_run(config_);
+    };
+    const auto told = [&] {
+        ::testing::internal::CaptureStdout();
+        prepare_run(config_);
+        std::fflush(stdout);
+        return ::testing::internal::GetCapturedStdout();
+    };
+    run();
+    config_.start_over = true;
+    EXPECT_EQ(told(), "");
+    run();
+    EXPECT_EQ(told(), "");
+    database_->run("CREATE INDEX " + table + "_by_item ON " + table + " (item)");
+    database_->run("ALTER TABLE " + table + " ADD CONSTRAINT " + table + "_checked CHECK (item >= 0)");
+    database_->run("CREATE RULE " + table + "_kept AS ON DELETE TO " + table + " DO INSTEAD NOTHING");
+    EXPECT_THAT(told(), AllOf(HasSubstr("index " + table + "_by_item"), HasSubstr("constraint " + table + "_checked on table " + table),
+                              HasSubstr("rule " + table + "_kept on table " + table), HasSubstr("when this run has come to its end"),
+                              ::testing::Not(HasSubstr("_hnsw")), ::testing::Not(HasSubstr("_pkey")), ::testing::Not(HasSubstr("type "))));
+    EXPECT_EQ(value("SELECT count(*) FROM pg_tables WHERE tablename LIKE '%rehearsal%'"), "0");
 }
 
 // A name that fits beside other names, keys and indexes that are called after it, and no table but the one.

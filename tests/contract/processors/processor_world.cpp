@@ -272,7 +272,9 @@ void note_run(const RunConfig& config, Came came) {
     std::ofstream manifest(config.output + "/.offramp-manifest", std::ios::trunc);
     manifest << R"({"xxh3":"0","before":0,"identity":{"--processor":")" << config.processor << R"(","items":"12"},"manifest":1,)"
              << (next_place.empty() ? "" : R"("next":")" + next_place + R"(",)") << R"("pid":42,"run":"the-run"})" "\n";
-    if (came == Came::ToItsEnd) manifest << R"({"xxh3":"0","ended":true})" "\n";
+    if (came == Came::ToItsEnd) manifest << R"({"xxh3":"0","done":[[0,8]]})" "\n" << R"({"xxh3":"0","done":[[8,12]]})" "\n";
+    if (came == Came::ToItsEndButForSome) manifest << R"({"xxh3":"0","done":[[0,4],[8,9]]})" "\n";
+    if (came != Came::ToAResult) manifest << R"({"xxh3":"0","ended":true})" "\n";
 }
 
 Tree results_in(const std::string& folder) {

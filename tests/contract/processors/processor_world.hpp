@@ -72,7 +72,7 @@ void process_all(const RunConfig& config, const std::vector<MemorySlab>& slabs);
 Tree run_over(const RunConfig& config, const std::string& folder, const std::vector<MemorySlab>& slabs);
 
 // Writes the manifest that the producer of a run with these settings writes: with its first result, and when it has come to its end.
-enum class Came { ToAResult, ToItsEnd };
+enum class Came { ToAResult, ToItsEnd, ToItsEndButForSome };
 void note_run(const RunConfig& config, Came came);
 // read_tree() without what is the programs' own: what a user of the folder sees.
 Tree results_in(const std::string& folder);

@@ -41,6 +41,7 @@ int main(int argc, char** argv) {
     const std::string then = offramp::faulty::text_setting("OFFRAMP_TEST_THEN", "none");
     const auto is = [](std::string_view wanted) { return [wanted](const char* word) { return word == wanted; }; };
     if (std::ranges::any_of(words, is("--finish"))) std::ranges::replace_if(words, is(offramp::faulty::kCrashOnItem), then.c_str());
-    return offramp::run_consumer(argc, words.data(), offramp::faulty::make_faulty_processor, offramp::faulty::kMadeBesides,
-                                 offramp::faulty::text_setting("OFFRAMP_TEST_STANDS_FOR", ""));
+    return offramp::run_consumer(argc, words.data(), {.make = offramp::faulty::make_faulty_processor,
+                                                      .besides = offramp::faulty::kMadeBesides,
+                                                      .stands_for = offramp::faulty::text_setting("OFFRAMP_TEST_STANDS_FOR", "")});
 }

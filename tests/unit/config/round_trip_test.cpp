@@ -41,7 +41,7 @@ std::string any_path() {
 
 RunConfig any_config() {
     RunConfig config;
-    config.run_dir = any_path();
+    config.run_dir = "/" + any_path();
     config.run_id = any_word({"", "run-1", "A.b_c", "0"});
     config.profile = any_word({"default", "article", "embeddings"});
     config.consumers = zero_or(1, 64);

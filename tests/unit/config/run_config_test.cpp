@@ -211,7 +211,7 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
                                     "--probe",
                                     "--sweep"});
     RunConfig expected;
-    expected.run_dir = "runs/a b";
+    expected.run_dir = std::filesystem::current_path() / "runs/a b";
     expected.run_id = "r-1.x_Y";
     expected.consumers = 3;
     expected.log_level = "debug";

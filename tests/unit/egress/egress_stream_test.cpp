@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <thread>
 
 #include "common/slab/slab_view.hpp"
+#include "producer/pipeline/score_review.hpp"
 
 namespace offramp {
 namespace {
@@ -48,6 +50,12 @@ class EgressStreamTest : public testing::Test {
         const auto bytes = std::make_shared<std::vector<std::byte>>(kBatch * kSampleBytes, std::byte(number));
         const std::int64_t shape[] = {kBatch, kSampleBytes};
         batch.tensors.push_back({TensorSpec::contiguous("payload", kUInt8, shape), bytes->data(), bytes});
+        if (review_ != nullptr) {
+            const auto found = std::shared_ptr<DeviceBuffer>(device_->allocate_pinned_host(kBatch * sizeof(float), "outliers"));
+            std::memcpy(found->data(), outliers_.data(), kBatch * sizeof(float));
+            batch.outliers.push_back({.output = "mask", .memory = found});
+            batch.review = review_;
+        }
         batch.computed = device_->make_event();
         compute_->record(*batch.computed);
         EXPECT_TRUE(egress_->submit(std::move(batch)));
@@ -76,6 +84,14 @@ class EgressStreamTest : public testing::Test {
         return batches;
     }
 
+    std::vector<bool> holes_in(const PublishedSlab& published) {
+        const SlabContents slab = SlabContents::read(
+            slab_of(published.slab), kNonce, {.epoch = 1, .slab = published.slab, .generation = 1, .attempt = 1});
+        std::vector<bool> holes;
+        for (const SampleView& sample : slab.samples) holes.push_back(sample.hole);
+        return holes;
+    }
+
     std::span<std::byte> slab_of(std::uint32_t slab) {
         return {memory_.data() + slab * layout_.slab_bytes, layout_.slab_bytes};
     }
@@ -87,6 +103,8 @@ class EgressStreamTest : public testing::Test {
     SlabLayout layout_;
     std::vector<std::byte> memory_;
     std::vector<PublishedSlab> published_;
+    std::vector<float> outliers_;
+    ScoreReview* review_ = nullptr;
     SlabExchange::WhenNone when_none_ = SlabExchange::WhenNone::Wait;
     std::function<void(std::uint64_t, std::span<const RowInfo>)> on_dropped_;
     std::unique_ptr<EgressStream> egress_;
@@ -108,6 +126,30 @@ TEST_F(EgressStreamTest, BatchesShareASlabUntilItIsFull) {
     EXPECT_THAT(batches_in(slab), ElementsAre(4, 4, 4, 4)) << "what is open is sent off at the end";
     EXPECT_EQ(egress_->figures().samples_published, 5 * kBatch);
     EXPECT_EQ(egress_->figures().bytes_copied, 5 * kBatch * kSampleBytes);
+}
+
+TEST_F(EgressStreamTest, ARowWhoseScoresCannotBeIsAHoleOfItsSlabAndCounted) {
+    start(kBatch, 1, kForever);
+    std::vector<std::uint64_t> skipped;
+    ScoreReview review(layout_, {.skip = [&](std::uint64_t item, const std::string&) { return skipped.push_back(item), false; }});
+    review_ = &review;
+    outliers_ = {0, 0, 9, 0};
+    submit(0);
+    outliers_ = {0, NAN, 0, 0};
+    submit(1, 3);
+    egress_->finish();
+    const PublishedSlab first = next(), second = next();
+    EXPECT_THAT(holes_in(first), ElementsAre(false, false, true, false));
+    EXPECT_EQ(first.samples, 3U);
+    EXPECT_EQ(first.holes, 1U);
+    EXPECT_THAT(first.items, ElementsAre(ItemRange{0, 2}, ItemRange{3, 4}));
+    EXPECT_THAT(holes_in(second), ElementsAre(false, true, false));
+    EXPECT_THAT(skipped, ElementsAre(2, 5));
+    const OutputFigures figures = egress_->figures();
+    EXPECT_EQ(figures.samples_submitted, 7U);
+    EXPECT_EQ(figures.samples_published, 5U);
+    EXPECT_EQ(figures.samples_rejected, 2U);
+    EXPECT_EQ(figures.samples_unpublished(), 0U);
 }
 
 TEST_F(EgressStreamTest, NoBatchWaitsForOthersBeyondTheDelay) {

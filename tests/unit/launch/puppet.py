@@ -1,7 +1,7 @@
 """
 Stands in for the producer and the consumer. It connects to the test, says who it is, and does what the test says, line by line:
 
-    {"exit": 3}   {"status": {...}}   {"summary": {...}}   {"log": "text"}   {"meet": true}: it publishes its endpoint
+    {"exit": 3}   {"dies_of": "SIGTERM"}   {"status": {...}}   {"summary": {...}}   {"log": "text"}   {"meet": true}: it publishes its endpoint
 
 It tells the test of each SIGTERM and of the lifeline's end, and ends by itself only at the latter. What it is asked to do
 "instead of a run" it does at once.
@@ -99,6 +99,10 @@ class Puppet:
         if "log" in order:
             print(order["log"], file=sys.stderr, flush=True)
         self._say({"obeyed": True})
+        if "dies_of" in order:
+            number = signal.Signals[order["dies_of"]]
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
         if "exit" in order:
             sys.exit(order["exit"])
 

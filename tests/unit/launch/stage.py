@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import selectors
+import shlex
 import shutil
 import signal
 import socket
@@ -64,15 +65,24 @@ class Stage:
             "OFFRAMP_BIN_DIR": str(programs), "OFFRAMP_BUILD_DIR": str(self.folder / "build"), "OFFRAMP_SKIP_PACKAGES": "1",
             "PUPPET_SOCKET": str(self.folder / "door"), "PUPPET_ERRANDS": str(self.folder / "errands"),
         }
-        # What a producer's run has in shared memory: the lock by which it lives, under the name that a puppet gives as its run's.
+        # What a producer's run has in shared memory: the lock by which it lives, and what consumers join, under the name that a puppet
+        # gives as its run's.
         self._lock_path = pathlib.Path(f"/dev/shm/offramp-{self.folder.name}-00000000000000aa.lock")
+        self._cells_path = self._lock_path.with_suffix(".cells")
+        self._cells_path.touch(0o600)
         self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_SH)
+        self.working_folder = None      # in which commands are typed; the test's own
         self._launchers = []
         self._puppets = []
 
+    def remove_memory(self):
+        """As a producer does that fails while it sets up. The lock, which the launcher holds, stays."""
+        self._cells_path.unlink(missing_ok=True)
+
     def sweep(self):
         """As another run's start does with what nobody holds."""
+        self.remove_memory()
         self._lock_path.unlink(missing_ok=True)
 
     def close(self):
@@ -90,8 +100,10 @@ class Stage:
 
     def launch(self, *arguments, redirected=""):
         """Starts a command in the background; `redirected` as a shell has it."""
-        launcher = subprocess.Popen(["sh", "-c", f'exec "$0" "$@" {redirected}', OFFRAMP, *arguments], env=self.environment, stdout=subprocess.PIPE,
-                                    stderr=subprocess.STDOUT, text=True)
+        return self.launch_shell(shlex.join(["exec", str(OFFRAMP), *arguments]) + " " + redirected)
+
+    def launch_shell(self, line):
+        launcher = subprocess.Popen(["sh", "-c", line], env=self.environment, cwd=self.working_folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self._launchers.append(launcher)
         return launcher
 
@@ -144,7 +156,11 @@ class Stage:
         return file.read_text().split("\n")[:-1] if file.exists() else []
 
     def summary(self):
-        return json.loads(next((self.folder / "build" / "runs").glob("*/summary.json")).read_text())
+        return self.told("summary.json")
+
+    def told(self, name):
+        """Of the one run that there was."""
+        return json.loads(next((self.folder / "build" / "runs").glob(f"*/{name}")).read_text())
 
 
 def wait_until_gone(pid):

@@ -66,6 +66,15 @@ class CleaningTest(unittest.TestCase):
         self.assertEqual({"results", "quarantined", "dropped", "hidden", "spilled"}, self.left())
         self.assertIn("results: it holds its results", said)
 
+    def test_what_leads_out_of_a_results_folder_is_not_followed_and_stays(self):
+        (self.folder / "far").mkdir()
+        for name, plant in (("link", lambda path: path.symlink_to(self.folder / "far")), ("pipe", os.mkfifo)):
+            run = self.run_in(name)
+            plant(run / "output" / "planted")
+            os.utime(run, (LONG_AGO, LONG_AGO))
+        self.assertIn("it holds its results", self.clean("--older-than", "0"))
+        self.assertEqual({"link", "pipe"}, self.left())
+
     def test_a_young_one_stays_until_it_is_asked_for(self):
         self.run_in("young", age=cleaning.time.time() - 60)
         self.clean()

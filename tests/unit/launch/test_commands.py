@@ -36,10 +36,14 @@ class HelpTest(unittest.TestCase):
         self.assertEqual(0, code)
         for command in (*COMMANDS, "export", "query"):
             self.assertRegex(said, rf"(?m)^  {command}\b")
-        self.assertEqual(64, self.stage.call("runn")[0])
+        for typed, meant in (("runn", "run"), ("statsu", "status"), ("--verison", "version"), ("no-command", None), ("run-set-up", "setup"), ("xyzzy", None)):
+            code, said = self.stage.call(typed, "--help")
+            self.assertEqual(64, code, said)
+            self.assertIn(f"offramp: '{typed}' is not a command" + (f"; did you mean '{meant}'?" if meant else "\n"), said)
+            self.assertIn("Known: run, export, query,", said)
 
     def test_the_version_is_that_of_the_sources_and_tells_of_other_programs(self):
-        for words in (("version",), ("--version",)):
+        for words in (("version",), ("--version",), ("run", "--version")):
             code, said = self.stage.call(*words)
             self.assertEqual(0, code, said)
             self.assertRegex(said.splitlines()[0], rf"^offramp {re.escape(Places().version())}( \(commit \w+\))?$")

@@ -6,14 +6,15 @@ import os
 import pathlib
 import re
 import signal
+import subprocess
 import tempfile
 import unittest
 from unittest import mock
 
-from stage import WATCHDOG_SECONDS, Stage, kill, wait_until_gone
+from stage import WATCHDOG_SECONDS, Stage, kill, until, wait_until_gone
 
-from offramp_launch import log_follower, memory_kills
-from offramp_launch.exit_code import ExitCode
+from offramp_launch import log_follower, memory_kills, progress
+from offramp_launch.exit_code import ExitCode, in_one_line
 
 CRITICAL = "12:00:00.000 critical offramp-producer[1] "
 
@@ -30,6 +31,14 @@ class FailureTest(unittest.TestCase):
         self.assertEqual(launcher.returncode, summary["exit"], said)
         self.assertTrue(re.sub(r"  go on      .*\n$", "", said).endswith(f"\nofframp: {summary['failure']}\n"), said)
         self.assertNotIn("its log says why", said)
+        self.assertNotIn("\n", summary["failure"])
+        status = self.stage.told("status.json")
+        self.assertEqual((summary["exit"], summary["failure"], summary["ended"]), (status["exit"], status["failure"], status["time"]))
+        self.assertEqual("failed" if summary["exit"] not in (84, 130) else status["state"], status["state"])
+        self.assertNotEqual("running", status["state"])
+        told = [json.loads(line)["progress"]["state"] for line in said.splitlines() if line.startswith('{"progress": ')]
+        self.assertEqual(status["state"], told[-1])
+        self.assertEqual(1, sum(state in progress.ENDS for state in told), told)
         return said, summary
 
     def test_what_the_producer_refuses(self):
@@ -40,7 +49,7 @@ class FailureTest(unittest.TestCase):
         consumers[0].order(exit=0)
         said, summary = self.ended(launcher)
         self.assertEqual(65, summary["exit"])
-        self.assertTrue(summary["failure"].startswith("model 'x.pt2' wants 3 channels: the input has 4. Convert it\n"), summary["failure"])
+        self.assertTrue(summary["failure"].startswith("model 'x.pt2' wants 3 channels: the input has 4. Convert it. Its log: "), summary["failure"])
         self.assertIn("logs/producer.log", summary["failure"])
         self.assertEqual(2, said.count("wants 3 channels"), "once when it happens, once at the end")
 
@@ -70,8 +79,8 @@ class FailureTest(unittest.TestCase):
         producer.order(exit=0)
         consumers[1].order(exit=0)
         said, summary = self.ended(launcher)
-        self.assertIn("'/out/a.png' cannot be written: No space left on device. Make room\n", summary["failure"])
-        self.assertRegex(summary["failure"], r"consumer-\d .*\n.*logs/consumer-\d.log$")
+        self.assertIn("'/out/a.png' cannot be written: No space left on device. Make room. Its log: ", summary["failure"])
+        self.assertRegex(summary["failure"], r"consumer-\d .* Its log: .*logs/consumer-\d.log$")
 
     def test_too_many_deaths_of_consumers(self):
         launcher, producer, consumers = self.stage.start_run(20)
@@ -109,6 +118,35 @@ class FailureTest(unittest.TestCase):
         consumers[0].order(exit=0)
         self.assertIn("stopped before its input was used up", self.ended(launcher)[1]["failure"])
 
+    def test_a_run_that_is_stopped_before_its_producer_listens(self):
+        launcher, producer, consumers = self.stage.start_run(1)
+        launcher.send_signal(signal.SIGINT)
+        self.assertEqual({"signal": "SIGTERM"}, producer.hear())
+        producer.order(dies_of="SIGTERM")
+        consumers[0].order(exit=0)
+        said, summary = self.ended(launcher)
+        self.assertEqual(130, summary["exit"])
+        self.assertIn("stopped before its input was used up", summary["failure"])
+        self.assertNotIn("killed by SIGTERM", said)
+
+    def test_a_run_that_is_stopped_while_it_waits_to_begin(self):
+        output = self.stage.folder / "output"
+        output.mkdir()
+        holder = subprocess.Popen(["flock", output / ".offramp-lock", "cat"], stdin=subprocess.PIPE)
+        self.addCleanup(holder.communicate)
+        until(lambda: (output / ".offramp-lock").exists())
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        (output / ".offramp-lock").write_text(json.dumps({"run": "dead", "pid": gone.pid}))
+        launcher = self.stage.launch("run", "--output", str(output))
+        self.assertIn("waiting for the last programs of run dead", launcher.stdout.readline())
+        launcher.send_signal(signal.SIGINT)
+        said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual((130, "offramp: interrupted\n"), (launcher.returncode, said))
+        for name in ("summary.json", "status.json"):
+            told = self.stage.told(name)
+            self.assertEqual((130, "the run was stopped before it began"), (told["exit"], told["failure"]), name)
+
     def test_what_keeps_a_run_from_starting_is_in_its_summary_too(self):
         output = self.stage.folder / "output"
         first = self.stage.start_run(1, "--output", str(output))
@@ -117,8 +155,26 @@ class FailureTest(unittest.TestCase):
         self.assertEqual(ExitCode.RUN_IN_USE, code, said)
         summary = json.loads((run_dir / "summary.json").read_text())
         self.assertEqual(ExitCode.RUN_IN_USE, summary["exit"])
-        self.assertIn(summary["failure"], said)
+        self.assertIn(summary["failure"], in_one_line(said))
+        status = json.loads((run_dir / "status.json").read_text())
+        self.assertEqual(("failed", ExitCode.RUN_IN_USE, summary["failure"]), tuple(status[key] for key in ("state", "exit", "failure")))
         self.stage.end(*first)
+
+    def test_an_output_folder_that_was_made_for_nothing_does_not_stay(self):
+        mine, made = self.stage.folder / "mine", self.stage.folder / "made" / "within" / "it"
+        mine.mkdir()
+        for code, makes, stays in ((65, False, False), (73, True, True), (0, False, True)):
+            for output in (mine, made):
+                launcher, producer, consumers = self.stage.start_run(1, "--output", str(output))
+                if makes:
+                    (output / "result").touch()
+                said = self.stage.end(launcher, producer, consumers, code=code)
+                self.assertEqual(code, launcher.returncode, said)
+                self.assertEqual(stays or output is mine, output.exists())
+                self.assertEqual(stays, f"  outputs    {output}\n" in said, said)
+                if makes:
+                    (output / "result").unlink()
+            self.assertEqual(stays, (self.stage.folder / "made").exists())
 
     def test_a_run_that_ends_well_has_no_failure(self):
         began = datetime.datetime.now(datetime.timezone.utc)
@@ -126,6 +182,9 @@ class FailureTest(unittest.TestCase):
         said = self.stage.end(launcher, producer, consumers, summary={"samples": {"released": 6, "skipped": 2}, "failure": None})
         summary = self.stage.summary()
         self.assertIsNone(summary["failure"])
+        status = self.stage.told("status.json")
+        self.assertEqual(("ended", 0, None, 8), tuple(status[key] for key in ("state", "exit", "failure", "total_samples")))
+        self.assertEqual(os.getcwd(), summary["cwd"])
         self.assertNotIn("offramp: ", said)
         self.assertEqual((1, "1.2.3", "/photos", str(self.stage.folder / "out"), "checksum", 2),
                          tuple(summary[key] for key in ("schema", "version", "input", "output", "processor", "skipped_samples")))

@@ -1,15 +1,24 @@
 import json
 import os
 import pathlib
+import stat
 import subprocess
 import sys
 import tempfile
 import unittest
 
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.output_folder import LOCK, MANIFEST, NEXT, OutputLock, describe_manifest, lies_beside, prepare
+from offramp_launch.output_folder import LOCK, MANIFEST, NEXT, OutputLock, describe_manifest, is_noted, lies_beside, prepare
 
 HEADER = json.dumps({"identity": {"items": "1000"}, "run": "the-run", "manifest": 1, "pid": 7})
+
+
+def take_away(planted):
+    """Itself, not what it leads to."""
+    if stat.S_ISDIR(os.lstat(planted).st_mode):
+        os.rmdir(planted)
+    else:
+        os.unlink(planted)
 
 
 class OutputFolderTest(unittest.TestCase):
@@ -24,34 +33,70 @@ class OutputFolderTest(unittest.TestCase):
 
     def test_an_unfinished_manifest_is_told_in_words(self):
         manifest = self.folder / MANIFEST
-        self.assertIsNone(describe_manifest(manifest))
+        self.assertIsNone(describe_manifest(self.folder))
         lines = [HEADER, '{"done":[[0,100],[300,400]]}', '{"done":[[50,150]]}', '{"done":[[600,7']
         manifest.write_text("\n".join(lines))
-        self.assertEqual("250 of 1000 items of run the-run", describe_manifest(manifest))
+        self.assertEqual("250 of 1000 items of run the-run", describe_manifest(self.folder))
         manifest.write_text(HEADER + '\n{"done":[[0,1000]]}\n')
-        self.assertIsNone(describe_manifest(manifest), "it is finished")
+        self.assertIsNone(describe_manifest(self.folder), "it is finished")
         for text in ("", "\n", "[]", "{}", '{"identity":3}', "\xff\x00"):
             manifest.write_text(text)
-            self.assertIsNone(describe_manifest(manifest), text)
+            self.assertIsNone(describe_manifest(self.folder), text)
 
     def test_what_somebody_laid_there_is_neither_followed_nor_waited_for(self):
         manifest = self.folder / MANIFEST
         (self.folder / "elsewhere").write_text(HEADER)
         manifest.symlink_to(self.folder / "elsewhere")
-        self.assertIsNone(describe_manifest(manifest))
+        self.assertIsNone(describe_manifest(self.folder))
         manifest.unlink()
         manifest.symlink_to("/dev/zero")
-        self.assertIsNone(describe_manifest(manifest))
+        self.assertIsNone(describe_manifest(self.folder))
         manifest.unlink()
         os.mkfifo(manifest)
-        self.assertIsNone(describe_manifest(manifest))
+        self.assertIsNone(describe_manifest(self.folder))
         manifest.unlink()
         manifest.write_text("[" * 100000 + "\n")
-        self.assertIsNone(describe_manifest(manifest))
-        os.link(self.folder / "elsewhere", self.folder / LOCK)
-        with self.assertRaisesRegex(LaunchError, "is not a lock of ours"):
-            OutputLock(self.folder, "first", self.note)
-        self.assertEqual(HEADER, (self.folder / "elsewhere").read_text())
+        self.assertIsNone(describe_manifest(self.folder))
+        elsewhere = self.folder / "elsewhere"
+        for plant in (lambda path: os.link(elsewhere, path), lambda path: os.symlink(elsewhere, path), os.mkfifo, os.mkdir,
+                      lambda path: os.symlink(self.folder / "not there", path)):
+            plant(self.folder / LOCK)
+            with self.assertRaisesRegex(LaunchError, "is not a lock of ours") as refused:
+                OutputLock(self.folder, "first", self.note)
+            self.assertEqual(ExitCode.CANNOT_WRITE, refused.exception.code)
+            take_away(self.folder / LOCK)
+        self.assertEqual(HEADER, elsewhere.read_text())
+        self.assertFalse((self.folder / "not there").exists())
+
+    def test_a_link_or_a_pipe_says_nothing_of_an_earlier_run(self):
+        (self.folder / "elsewhere").write_text(HEADER)
+        for name, tells in ((MANIFEST, is_noted), (NEXT, lies_beside)):
+            for plant in (lambda path: os.symlink(self.folder / "elsewhere", path), os.mkfifo, os.mkdir):
+                self.assertFalse(tells(self.folder))
+                plant(self.folder / name)
+                self.assertFalse(tells(self.folder), name)
+                take_away(self.folder / name)
+            (self.folder / name).write_text(HEADER)
+            self.assertTrue(tells(self.folder), name)
+
+    def test_only_the_lock_that_is_held_is_removed_and_only_from_its_own_folder(self):
+        """Who may write to the folder, or to the one that it lies in, has put something else in its place meanwhile."""
+        held, others = self.folder / "held", self.folder / "others"
+        for folder in (held, others):
+            folder.mkdir()
+        lock = OutputLock(held, "first", self.note)
+        os.unlink(held / LOCK)
+        (held / LOCK).write_text("another's")
+        lock.close()
+        self.assertEqual("another's", (held / LOCK).read_text())
+        (held / LOCK).unlink()
+        lock = OutputLock(held, "second", self.note)
+        held.rename(self.folder / "moved")
+        held.symlink_to(others)
+        (others / LOCK).write_text("another's")
+        lock.close()
+        self.assertEqual("another's", (others / LOCK).read_text())
+        self.assertEqual([], os.listdir(self.folder / "moved"))
 
     def test_what_lies_there_is_the_consumers_to_judge_and_nothing_is_removed(self):
         (self.folder / MANIFEST).write_text(HEADER)

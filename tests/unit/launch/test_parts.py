@@ -458,8 +458,26 @@ class SummaryTest(unittest.TestCase):
         told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {"skipped": 0}, "skipped": skipped}, "images", "", "x")
         self.assertIn("skipped    30:", told)
         self.assertIn("and 10 more: summary.json lists all", told)
+        self.assertNotIn("unreadable", told)
+        told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {}, "unreadable_ahead": skipped[:7]}, "images", "", "x")
+        self.assertIn("unreadable 7 more, in batches that were not begun any more: summary.json lists them", told)
         told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 20}, "skipped": skipped[:20]}, "images", "", "x")
         self.assertNotIn(" more", told)
+
+    def test_a_rate_stands_only_where_something_was_made(self):
+        run = {"run_id": "r", "run_dir": "/r", "exit": 0, "seconds": 2, "first_batch_seconds": 1, "samples_per_second": 4}
+        for exit_code, samples, told in ((0, {"released": 8, "sourced": 8}, "done       8 images in 2.00 s: the first batch after 1.00 s, 4.00 images/s in all"),
+                                         (0, {"released": 0, "sourced": 0, "done_before": 8}, "done       nothing was left to do (2.00 s)"),
+                                         (0, {"released": 0, "sourced": 3, "done_before": 8}, "done       0 images in 2.00 s"),
+                                         (130, {"released": 0, "sourced": 0, "done_before": 8}, "done       0 images in 2.00 s")):
+            self.assertIn(f"  {told}\n", summary.tell({**run, "exit": exit_code, "samples": samples}, "images", "", "x"))
+
+    def test_what_came_then_is_told_only_where_it_was_measured(self):
+        run = {"run_id": "r", "run_dir": "/r", "exit": 0, "seconds": 2, "first_batch_seconds": 1, "samples": {"released": 8}}
+        self.assertIn("after 1.00 s, then 9.00 images/s\n", summary.tell({**run, "steady": True, "samples_per_second": 9}, "images", "", "x"))
+        told = summary.tell({**run, "steady": False, "samples_per_second": 4}, "images", "", "x")
+        self.assertIn("after 1.00 s, 4.00 images/s in all\n", told)
+        self.assertNotIn("then", told)
 
     def test_what_found_no_slab_is_told_with_where_it_is_listed(self):
         told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"dropped_when_full": 7, "ever_spilled": 9}}, "images", "", "x")
@@ -471,9 +489,16 @@ class SummaryTest(unittest.TestCase):
         for exit_code, samples, goes_on in (
                 (130, {"released": 3}, True), (130, {}, True), (73, {}, True), (84, {"released": 3}, True), (137, None, True), (1, None, True),
                 (64, {}, False), (65, None, False), (66, None, False), (78, None, False), (83, None, False), (65, {"released": 3}, True),
-                (64, {"done_before": 3}, True), (0, {"released": 8}, False), (0, {"released": 8, "dropped_when_full": 1}, True)):
+                (71, {"released": 3}, True), (71, {}, False), (80, {}, False), (81, {}, False),
+                (81, {"done_before": 3}, True), (85, {}, False), (0, {"released": 8}, False), (0, {"released": 8, "dropped_when_full": 1}, True)):
             run = {"run_id": "r", "run_dir": "/r", "exit": exit_code, **({"incomplete": True} if samples is None else {"samples": samples})}
             self.assertEqual(goes_on, "  go on      offramp --resume" in summary.tell(run, "images", "", "offramp --resume"), run)
+
+    def test_after_a_wrong_setting_there_is_none_however_much_is_done(self):
+        for exit_code in (64, 66, 77, 78, 83):
+            for samples in ({"done_before": 3}, {"released": 2}):
+                run = {"run_id": "r", "run_dir": "/r", "exit": exit_code, "samples": samples}
+                self.assertNotIn("  go on  ", summary.tell(run, "images", "", "offramp --resume"), run)
 
     def test_random_weights_are_loud(self):
         run = {"run_id": "r", "run_dir": "/r", "exit": 0}
@@ -512,8 +537,10 @@ class ProgressTest(unittest.TestCase):
         display = progress.PlainDisplay("images", clock=lambda: now[0])
         with contextlib.redirect_stdout(out):
             for now[0], state in ((100, "running"), (101, "running"), (102, "ended"), (103, "ended")):
-                display.show({"state": state, "done_samples": 7})
-        self.assertEqual(["running", "ended"], [json.loads(line)["progress"]["state"] for line in out.getvalue().splitlines()])
+                display.show({"state": state, "done_samples": 7, "samples_per_second": 2.0})
+        lines = [json.loads(line)["progress"] for line in out.getvalue().splitlines()]
+        self.assertEqual(["running", "ended"], [line["state"] for line in lines])
+        self.assertEqual([2, None], [line.get("per_second") for line in lines], "that of the last seconds is not the run's")
 
     def test_what_could_not_be_read_is_told_beside_what_is_done(self):
         status = {"state": "running", "done_samples": 37, "skipped": 19, "total_samples": 66, "samples_per_second": 2}
@@ -606,8 +633,8 @@ class ExitCodeTest(unittest.TestCase):
                   for name, value in re.findall(r"^    (\w+) = (\d+),", header, re.MULTILINE)}
         self.assertEqual(theirs, {code.name: code.value for code in ExitCode})
 
-    def test_each_has_its_line_in_the_readme(self):
-        table = (REPOSITORY / "launch" / "README.md").read_text()
+    def test_each_has_its_line_in_the_table(self):
+        table = (REPOSITORY / "launch" / "exit_codes.md").read_text()
         for code in ExitCode:
             self.assertRegex(table, rf"(?m)^\| {code.value} \|")
 
@@ -649,7 +676,8 @@ class DoctorTest(unittest.TestCase):
         self.assertIn("55.3 GB/s", doctor.pinning({"registered": True, "gigabytes_per_second": 55.3}, True).text)
 
     def test_libtorch_is_told_from_what_was_configured(self):
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ):
+            os.environ.pop("OFFRAMP_BIN_DIR", None)
             places = Places(root=folder, build=folder)
             self.assertEqual(ExitCode.SYSTEM, doctor.libtorch(places).code)
             (places.build / "torch").mkdir()

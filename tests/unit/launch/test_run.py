@@ -1,6 +1,8 @@
 import json
 import os
+import pathlib
 import pwd
+import re
 import signal
 import sys
 import unittest
@@ -141,12 +143,31 @@ class RunTest(unittest.TestCase):
         output = str(self.stage.folder / "of two words")
         launcher, producer, consumers = self.stage.start_run(1, "--output", output)
         said = self.stage.end(launcher, producer, consumers, code=130)
-        self.assertIn(f"  go on      {OFFRAMP} run --consumers 1 --output '{output}' --resume\n", said)
+        self.assertIn(f"  go on      (cd {os.getcwd()} && {OFFRAMP} run --consumers 1 --output '{output}' --resume)\n", said)
+
+    def test_that_command_means_the_same_wherever_it_is_typed(self):
+        here, elsewhere = self.stage.folder / "of two words", self.stage.folder / "elsewhere"
+        for folder in (here, elsewhere):
+            folder.mkdir()
+        self.stage.working_folder = here
+        launcher, producer, consumers = self.stage.start_run(1, "--input", "photos", "--output", "masks")
+        said = self.stage.end(launcher, producer, consumers, code=130)
+        command = re.search(r"  go on      (.*)\n", said)[1]
+        self.stage.working_folder = elsewhere
+        launcher = self.stage.launch_shell(command)
+        again = [self.stage.enter() for _ in range(2)]
+        producer = next(puppet for puppet in again if puppet.role == "producer")
+        settings = json.loads((pathlib.Path(producer.flag("--run-dir")) / "config.json").read_text())
+        self.assertEqual(("photos", str(here / "masks")), (settings["input"], settings["output"]))
+        self.assertEqual(str(here), os.readlink(f"/proc/{producer.pid}/cwd"))
+        self.assertIn("--resume", producer.argv)
+        self.stage.end(launcher, producer, [puppet for puppet in again if puppet is not producer])
+        self.assertEqual([], os.listdir(elsewhere))
 
     def test_a_run_without_an_output_of_its_own_goes_on_by_its_directory(self):
         launcher, producer, consumers = self.stage.start_run(1, "--run-id", "this-one")
         said = self.stage.end(launcher, producer, consumers, code=73)
-        self.assertIn(f"  go on      {OFFRAMP} run --consumers 1 --run-dir {producer.flag('--run-dir')} --resume\n", said)
+        self.assertIn(f"  go on      (cd {os.getcwd()} && {OFFRAMP} run --consumers 1 --run-dir {producer.flag('--run-dir')} --resume)\n", said)
         self.assertEqual("this-one", producer.flag("--run-id"))
 
     def test_nothing_goes_on_after_a_wrong_setting_nor_after_a_complete_run(self):

@@ -99,9 +99,10 @@ class FullRunDirectoryTest(unittest.TestCase):
         self.assertRegex(said, r"offramp: .*/small/run cannot be written: No space left on device\n.*--run-dir")
 
     def test_results_that_are_made_but_cannot_be_told_of(self):
-        plan = mock.Mock(kept_open=(), account=None, consumer=["true"])
-        run_dir = mock.Mock(path="/run")
-        run_dir.log.return_value = run_dir.file.return_value = pathlib.Path(os.devnull)
+        plan = mock.Mock(run_id="a-run", kept_open=(), account=None, consumer=["true"])
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        run_dir = mock.Mock(path="/run", log=pathlib.Path(folder.name).joinpath, file=pathlib.Path(folder.name).joinpath)
         supervisor = mock.Mock(failure=None, records=[], producer_cpu_seconds=1.0, producer_status=0, producer_restarts=0)
         supervisor.why_the_producer_ended.return_value = None
         finishing = mock.Mock()
@@ -110,6 +111,8 @@ class FullRunDirectoryTest(unittest.TestCase):
             code, whole = run_command.conclude(plan, run_dir, supervisor, 0, {}, finishing)
         self.assertEqual((73, 73), (code, whole["exit"]))
         self.assertIn("the run is done, but its summary.json cannot be written: No space left", whole["failure"])
+        status = json.loads(run_dir.file("status.json").read_text())
+        self.assertEqual(("failed", 73, whole["failure"]), (status["state"], status["exit"], status["failure"]))
 
 
 if __name__ == "__main__":

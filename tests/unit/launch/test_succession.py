@@ -115,6 +115,37 @@ class SuccessionTest(unittest.TestCase):
         self.assertEqual(65, launcher.returncode)
         self.assertTrue(self.stage.nobody_enters_before(launcher))
 
+    def test_one_that_is_too_big_while_it_sets_up_ends_the_run_with_its_own_reason(self):
+        """It can be met by then, but what could be taken over goes with it."""
+        for gone, lock in ((self.stage.remove_memory, "stays"), (self.stage.sweep, "goes, too")):
+            with self.subTest(lock=lock):
+                launcher, producer, consumers = self.start_run(3)
+                gone()
+                producer.order(log="[2026-11-24 05:00:00.000] [error] offramp-producer: out of memory for a batch. Use a smaller --batch", exit=81)
+                consumers[0].order(exit=69)
+                said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+                self.assertEqual(81, launcher.returncode, said)
+                self.assertIn("Use a smaller --batch", said.splitlines()[-1])
+                self.assertNotIn("takes over", said)
+                self.assertTrue(self.stage.nobody_enters_before(launcher))
+
+    def test_a_full_device_in_the_midst_of_a_run_is_a_death(self):
+        launcher, producer, consumers = self.start_run(1)
+        producer.order(exit=81)
+        successor = self.stage.enter()
+        self.assertIn("--adopt", successor.argv)
+        self.stage.end(launcher, successor, consumers)
+        self.assertEqual(0, launcher.returncode)
+
+    def test_one_that_lost_its_device_while_it_set_up_is_followed_by_one_that_begins_anew(self):
+        launcher, producer, consumers = self.start_run(2)
+        self.stage.remove_memory()
+        producer.order(exit=82)
+        successor = self.stage.enter()
+        self.assertNotIn("--adopt", successor.argv)
+        self.stage.end(launcher, successor, consumers)
+        self.assertEqual(0, launcher.returncode)
+
     def test_a_run_that_is_being_drained_gets_no_other_producer(self):
         launcher, producer, consumers = self.start_run(3)
         launcher.send_signal(signal.SIGTERM)

@@ -276,7 +276,6 @@ TEST(SlabLedgerDeathTest, IllegalTransitionsEndTheProcess) {
     const auto ticket = f.ledger->lease(0, f.admitted[0]);
     EXPECT_DEATH(f.ledger->lease(0, f.admitted[1]), "broken contract");
     EXPECT_DEATH(f.ledger->quarantine(0), "broken contract");
-    EXPECT_DEATH(f.ledger->dismiss(f.admitted[0]), "holds nothing");
     EXPECT_DEATH(f.ledger->take_back(ticket, f.admitted[1]), "broken contract");
 }
 

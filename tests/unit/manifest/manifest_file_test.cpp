@@ -70,6 +70,17 @@ TEST(Manifest, ThatResultsLieBesideIsAVersionOfItsOwn) {
     EXPECT_FALSE(parse_manifest(of_run().header_line() + ended_line().substr(0, 30), "file").ended) << "torn";
 }
 
+TEST(Manifest, ThatItIsFinishedButForWhatJoinedIsAVersionOfItsOwn) {
+    Manifest manifest = of_run();
+    manifest.finished_before = true;
+    EXPECT_NE(manifest.header_line().find(R"("finished":true,)"), std::string::npos);
+    EXPECT_NE(manifest.header_line().find(R"("manifest":3,)"), std::string::npos);
+    const Manifest read = parse_manifest(manifest.header_line() + lines({{0, 8}}), "file");
+    EXPECT_TRUE(read.finished_before);
+    EXPECT_FALSE(read.ended);
+    EXPECT_FALSE(parse_manifest(of_run().header_line(), "file").finished_before);
+}
+
 // Whatever is cut off, only the last line is lost.
 RC_GTEST_PROP(Manifest, ATornTailCostsAtMostTheLastLine, ()) {
     std::string text = of_run().header_line();

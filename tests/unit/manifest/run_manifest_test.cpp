@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/error.hpp"
+#include "consumer/processors/finish.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 #include "tests/unit/prefetch/prefetch_world.hpp"
 
@@ -17,7 +18,7 @@ class RunManifestTest : public ::testing::Test {
         RunConfig config;
         config.source = "synthetic";
         config.model = "copy";
-        config.processor = "checksum";
+        config.processor = processor;
         config.batch = 4;
         config.run_id = run_id;
         config.output = folder.path() + "/made/for/it";
@@ -26,12 +27,14 @@ class RunManifestTest : public ::testing::Test {
     RunManifest run(const std::string& run_id, Former former) {
         return {config_of(run_id), source, former, [](const std::exception_ptr&) { ADD_FAILURE(); }};
     }
-    static void complete(RunManifest& manifest, ItemRange items) {
+    static PublishedSlab slab_of(ItemRange items) {
         PublishedSlab slab;
         slab.items = {items};
-        manifest.completed(slab);
+        return slab;
     }
+    static void complete(RunManifest& manifest, ItemRange items) { manifest.completed(slab_of(items)); }
 
+    std::string processor = "checksum";
     test::ScratchFolder folder;
     FakeSource source{20, RowKind::Nothing};
 };
@@ -79,13 +82,56 @@ TEST_F(RunManifestTest, WithoutContinuingARunStartsOver) {
         RunManifest second = run("b", Former::StartOver);
         EXPECT_TRUE(second.done().empty());
         EXPECT_EQ(read_manifest(config_of("a").output + "/" + kManifestName)->done.items(), 20U) << "it has no result yet";
-        second.begin();
+        second.begin(slab_of({0, 4}));
+        EXPECT_EQ(read_manifest(config_of("a").output + "/" + kManifestName)->run_id, "a") << "nothing of it is done yet";
     }
-    EXPECT_TRUE(run("c", Former::Continue).done().empty());
+    EXPECT_EQ(run("c", Former::Continue).done().items(), 20U) << "what it appended to lies elsewhere";
+    {
+        RunManifest fourth = run("d", Former::StartOver);
+        fourth.begin(slab_of({0, 4}));
+        complete(fourth, {0, 4});
+    }
+    EXPECT_EQ(run("e", Former::Continue).done().list(), (std::vector<ItemRange>{{0, 4}}));
+}
+
+// Files of single items are replaced as they are made: what was handed out may be another's.
+TEST_F(RunManifestTest, OfARunThatNotedNothingDoneTheFormerOneMakesAgainWhatItMayHaveReplaced) {
+    processor = "npy";
+    {
+        RunManifest first = run("a", Former::StartOver);
+        complete(first, {0, 20});
+    }
+    { run("b", Former::StartOver).begin(slab_of({4, 8})); }
+    EXPECT_EQ(run("a", Former::Continue).done().list(), (std::vector<ItemRange>{{0, 4}, {8, 20}}));
+    {
+        RunManifest taken_over = run("b", Former::TakeOver);
+        EXPECT_TRUE(taken_over.done().empty()) << "what is done is the former's";
+        EXPECT_EQ(taken_over.items_before(), 0U);
+        taken_over.begin(slab_of({12, 16}));
+    }
+    {
+        RunManifest continued = run("c", Former::Continue);
+        EXPECT_EQ(continued.done().list(), (std::vector<ItemRange>{{0, 4}, {8, 12}, {16, 20}}));
+        continued.begin(slab_of({4, 8}));
+        complete(continued, {4, 8});
+    }
+    {
+        RunManifest continued = run("c", Former::TakeOver);
+        EXPECT_EQ(continued.done().list(), (std::vector<ItemRange>{{0, 12}, {16, 20}}));
+        EXPECT_EQ(continued.items_before(), 12U);
+    }
+    {
+        RunManifest last = run("d", Former::StartOver);
+        last.begin(slab_of({0, 20}));
+        complete(last, {0, 4});
+        last.close();
+    }
+    EXPECT_EQ(run("d", Former::Continue).done().list(), (std::vector<ItemRange>{{0, 4}}));
+    EXPECT_EQ(test::read_tree(config_of("d").output).size(), 1U) << "the manifest";
 }
 
 TEST_F(RunManifestTest, OtherNamesOfItemsAreOtherWork) {
-    { run("a", Former::StartOver).begin(); }
+    { run("a", Former::StartOver).begin({}); }
     class Renamed final : public BatchSource {
       public:
         std::string description() const override { return "renamed"; }
@@ -133,7 +179,7 @@ class GrowingInput : public RunManifestTest {
         order.clear();
         for (std::uint64_t item = 0; item < ordered->items(); ++item) order.emplace_back(ordered->key(item));
         RunManifest manifest(config_of("b"), *ordered, Former::Continue, [](const std::exception_ptr&) { ADD_FAILURE(); });
-        manifest.begin();
+        manifest.begin({});
         std::vector<std::string> done;
         for (const ItemRange& range : manifest.done().list())
             for (std::uint64_t item = range.begin; item < range.end; ++item) done.emplace_back(ordered->key(item));
@@ -171,6 +217,48 @@ TEST_F(GrowingInput, AnotherOrderIsTheSameItems) {
     begin_with({"b", "d", "f"}, {1, 3});
     EXPECT_EQ(done_of({"f", "d", "b"}), (Keys{"d", "f"}));
     EXPECT_EQ(order, (Keys{"b", "d", "f"}));
+}
+
+// What is finished but for the items that joined is replaced by nobody who did not ask for it.
+TEST_F(GrowingInput, ARunThatGoesOnWithAFinishedOneAndIsBrokenOffIsAsFinishedAsThat) {
+    processor = "npy";
+    begin_with({"b", "d"}, {0, 2});
+    EXPECT_NO_THROW(prepare_run(config_of("x"))) << "a run that was broken off may be replaced";
+    const auto broken_off = [this](const Keys& keys) {
+        const std::unique_ptr<BatchSource> ordered = in_order_of_former_runs(std::make_unique<Items>(keys), config_of("b").output);
+        RunManifest manifest(config_of("b"), *ordered, Former::Continue, [](const std::exception_ptr&) { ADD_FAILURE(); });
+        manifest.begin({});
+        complete(manifest, {ordered->items() - 1, ordered->items()});
+    };
+    {
+        const Items items({"b", "d"});
+        RunManifest first(config_of("a"), items, Former::Continue, [](const std::exception_ptr&) { ADD_FAILURE(); });
+        first.close();
+        first.end();
+    }
+    for (const Keys& keys : {Keys{"b", "d", "e", "f"}, Keys{"b", "d", "e", "f", "g"}}) {
+        broken_off(keys);
+        EXPECT_FALSE(read_manifest(config_of("b").output + "/" + kManifestName)->ended);
+        try {
+            prepare_run(config_of("c"));
+            ADD_FAILURE() << "finished results would be replaced";
+        } catch (const ConfigError& problem) {
+            EXPECT_NE(std::string(problem.what()).find("which came to its end"), std::string::npos) << problem.what();
+            EXPECT_NE(std::string(problem.what()).find("--resume to make what is missing or new"), std::string::npos) << problem.what();
+        }
+        RunConfig config = config_of("c");
+        config.start_over = true;
+        EXPECT_NO_THROW(prepare_run(config));
+        config.start_over = false;
+        config.resume = true;
+        EXPECT_NO_THROW(prepare_run(config));
+    }
+    {
+        const Items items({"b", "d"});
+        RunManifest anew(config_of("d"), items, Former::StartOver, [](const std::exception_ptr&) { ADD_FAILURE(); });
+        complete(anew, {0, 1});
+    }
+    EXPECT_NO_THROW(prepare_run(config_of("e"))) << "that one is not";
 }
 
 TEST_F(GrowingInput, ItemsThatAreGoneOrCalledOtherwiseAreRefused) {

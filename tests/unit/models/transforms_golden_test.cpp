@@ -41,7 +41,7 @@ class TransformsGolden : public testing::Test {
         const TensorSpec spec = TensorSpec::contiguous("logits", kFloat32, shape);
         transformer_ = std::make_unique<OutputTransformer>(*device_, std::vector{spec}, wants_small ? kExpansion : 1, settings);
         const auto& values = wants_small ? small_ : logits_;
-        ScoreCheck unread;
+        std::vector<RowOutliers> unread;
         return transformer_->apply(*stream_, {{.spec = spec, .data = values.data(), .owner = {}}}, unread);
     }
 

@@ -62,6 +62,12 @@ TEST(ErrorBudget, ItsErrorGivesCountLimitAndTheFirstReasons) {
                 HasSubstr("none of the 5 items could be read"));
 }
 
+TEST(ErrorBudget, WhatWasReadAndCameToNothingIsNotCalledUnreadable) {
+    const std::vector<SkippedItem> skipped{{.item = 0, .origin = "a.png", .reason = "torn"}, {.item = 1, .origin = "b.png", .reason = "NaN", .was_read = true}};
+    EXPECT_THAT(ErrorBudget("1", 9).failure(2, skipped).what(), HasSubstr("2 of 9 items had to be skipped, and --max-errors 1 allows 1: a.png: torn; b.png: NaN"));
+    EXPECT_THAT(ErrorBudget("100%", 2).failure(2, skipped).what(), HasSubstr("none of the 2 items has a result: "));
+}
+
 TEST(SkippedItems, CountsAllAndKeepsSome) {
     SkippedItems skipped(2);
     EXPECT_EQ(skipped.record({9, "nine", "x"}), 1U);

@@ -329,6 +329,8 @@ TEST_F(PrefetcherTest, MoreUnreadableItemsThanAllowedFailTheRun) {
                                         HasSubstr("/fake/3: torn")));
     }
     EXPECT_LT(source.loads, 100U);
+    EXPECT_EQ(prefetcher.skipped().list().size(), prefetcher.progress().holes_delivered) << "what was only read ahead is left to do";
+    EXPECT_GE(prefetcher.skipped().list().size() + prefetcher.unreadable_ahead().size(), 3U) << "and nothing that was found is lost";
 }
 
 TEST_F(PrefetcherTest, ARunOfWhichNothingCouldBeReadFailsBeforeItsLastBatch) {
@@ -344,7 +346,7 @@ TEST_F(PrefetcherTest, ARunOfWhichNothingCouldBeReadFailsBeforeItsLastBatch) {
         EXPECT_THAT(error.what(), HasSubstr("none of the 6 items could be read: /fake/0: torn"));
     }
     EXPECT_LE(batches, 1U);
-    EXPECT_EQ(prefetcher.skipped().total(), 6U);
+    EXPECT_EQ(prefetcher.skipped().list().size(), prefetcher.progress().holes_delivered);
 }
 
 TEST_F(PrefetcherTest, BadSettingsAreRefusedAtOnce) {
@@ -428,15 +430,14 @@ TEST_F(PrefetcherTest, WhateverTheShapeEveryItemComesOnceInItsPlace) {
             return !wanted.hand_out_unread_batches;
         };
         Prefetcher prefetcher(*device, source, wanted);
-        std::uint64_t item = 0, holes = 0, number = 0;
-        const auto pass_left_out = [&] {
-            for (; item < items && is_left_out(number); ++number)
-                for (std::uint32_t row = 0; row < batch_rows && item < items; ++row, ++item) ++holes;
-        };
+        std::uint64_t item = 0, holes = 0, number = 0, computed = 0;
         while (auto batch = prefetcher.next()) {
-            pass_left_out();
-            RC_ASSERT(batch->number() == number++);
-            const std::vector<float> values = contents(*batch, std::size_t{batch_rows} * kRowFloats);
+            RC_ASSERT(batch->number() == number);
+            const bool left_out = is_left_out(number++);
+            RC_ASSERT(batch->left_out() == left_out);
+            RC_ASSERT((batch->data() == nullptr) == left_out);
+            const std::vector<float> values = left_out ? std::vector<float>(batch_rows * kRowFloats) : contents(*batch, std::size_t{batch_rows} * kRowFloats);
+            computed += left_out ? 0 : 1;
             for (std::size_t row = 0; row < batch->rows().size(); ++row, ++item) {
                 const bool hole = unreadable.contains(item);
                 holes += hole;
@@ -446,7 +447,7 @@ TEST_F(PrefetcherTest, WhateverTheShapeEveryItemComesOnceInItsPlace) {
             }
             if (*rc::gen::arbitrary<bool>()) batch->release_after(*compute);
         }
-        pass_left_out();
+        RC_ASSERT(prefetcher.progress().batches_delivered == computed);
         RC_ASSERT(item == items);
         RC_ASSERT(prefetcher.progress().items_delivered == items);
         RC_ASSERT(prefetcher.progress().holes_delivered == expected_holes);
@@ -510,12 +511,17 @@ TEST_F(PrefetcherTest, WhatCouldNotBeReadIsTriedAgainAndItsBatchIsNotComputedFor
     auto with_done = settings(4);
     with_done.done = done_items({{0, 5}, {6, 8}});
     Prefetcher prefetcher(*device, source, with_done);
-    EXPECT_EQ(prefetcher.upcoming(), 1U) << "nobody knows yet that nothing of it can be read";
+    EXPECT_EQ(prefetcher.upcoming(), 1U);
     auto next = prefetcher.next();
     ASSERT_TRUE(next);
+    EXPECT_EQ(next->number(), 1U);
+    EXPECT_TRUE(next->left_out());
+    EXPECT_EQ(prefetcher.upcoming(), 2U);
+    next = prefetcher.next();
+    ASSERT_TRUE(next);
     EXPECT_EQ(next->number(), 2U);
+    EXPECT_FALSE(next->left_out());
     EXPECT_FALSE(prefetcher.upcoming());
-    EXPECT_EQ(next->unreadable_left_out(), 1U) << "the account of the next slab covers it";
     EXPECT_FALSE(prefetcher.next());
     EXPECT_EQ(source.loads, 5U);
     EXPECT_EQ(prefetcher.progress().items_delivered, 5U);
@@ -523,7 +529,7 @@ TEST_F(PrefetcherTest, WhatCouldNotBeReadIsTriedAgainAndItsBatchIsNotComputedFor
     EXPECT_EQ(prefetcher.skipped().total(), 1U);
 }
 
-TEST_F(PrefetcherTest, ABatchOfWhichNothingCouldBeReadIsNotGivenOut) {
+TEST_F(PrefetcherTest, ABatchOfWhichNothingCouldBeReadIsLeftOutInItsTurn) {
     FakeSource source(12, RowKind::Float32);
     source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
         if (item >= 2 && item < 9) throw UnreadableItem("bad");
@@ -531,10 +537,16 @@ TEST_F(PrefetcherTest, ABatchOfWhichNothingCouldBeReadIsNotGivenOut) {
     };
     Prefetcher prefetcher(*device, source, settings(4));
     EXPECT_EQ(prefetcher.next()->number(), 0U);
+    auto left_out = prefetcher.next();
+    ASSERT_TRUE(left_out);
+    EXPECT_EQ(left_out->number(), 1U);
+    EXPECT_TRUE(left_out->left_out());
+    EXPECT_EQ(left_out->data(), nullptr);
+    EXPECT_EQ(left_out->holes(), 4U);
     auto last = prefetcher.next();
     ASSERT_TRUE(last);
     EXPECT_EQ(last->number(), 2U);
-    EXPECT_EQ(last->unreadable_left_out(), 4U);
+    EXPECT_FALSE(last->left_out());
     EXPECT_FALSE(prefetcher.next());
     EXPECT_EQ(prefetcher.progress().batches_delivered, 2U);
     EXPECT_EQ(prefetcher.progress().items_delivered, 12U);
@@ -559,6 +571,36 @@ TEST_F(PrefetcherTest, WhereSkippedItemsHaveRowsOfTheirOwnSuchABatchIsGivenOutAl
     }
     EXPECT_FALSE(prefetcher.next());
     EXPECT_EQ(prefetcher.progress().holes_delivered, 6U);
+}
+
+TEST_F(PrefetcherTest, WhatComesToNothingLaterOnIsSkippedToo) {
+    FakeSource source(6, RowKind::Float32);
+    source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
+        if (item == 0) throw UnreadableItem("torn");
+        FakeSource::fill(item, row);
+    };
+    auto wanted = settings(3);
+    wanted.max_errors = "2";
+    Prefetcher prefetcher(*device, source, wanted);
+    while (auto batch = prefetcher.next()) batch->release_after(*compute);
+    EXPECT_FALSE(prefetcher.skip(4, "no number"));
+    EXPECT_NO_THROW(prefetcher.require_good());
+    EXPECT_TRUE(prefetcher.skip(2, "nothing"));
+    const std::vector<SkippedItem> skipped = prefetcher.skipped().list();
+    ASSERT_EQ(skipped.size(), 3U);
+    EXPECT_EQ(skipped[1].origin, "/fake/2");
+    EXPECT_EQ(skipped[2].reason, "no number");
+    EXPECT_TRUE(prefetcher.unreadable_ahead().empty());
+    prefetcher.end_for_skipped();
+    try {
+        prefetcher.require_good();
+        ADD_FAILURE() << "more were skipped than may be";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.exit_code(), ExitCode::BadInput);
+        EXPECT_THAT(error.what(), HasSubstr("3 of 6 items had to be skipped"));
+    }
+    prefetcher.finish_early();
+    EXPECT_NO_THROW(prefetcher.require_good()) << "told to end";
 }
 
 TEST_F(PrefetcherTest, WithEverythingDoneNothingIsGivenOut) {

@@ -2,10 +2,13 @@
 
 #include <initializer_list>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "common/slab/slab_view.hpp"
+#include "consumer/processors/processor.hpp"
+#include "tests/contract/processors/processor_world.hpp"
 
 namespace offramp::test {
 
@@ -32,6 +35,14 @@ inline HandMade one_sample() {
 
 inline TensorSpec spec_of(const char* name, DType dtype, std::initializer_list<std::int64_t> shape) {
     return TensorSpec::contiguous(name, dtype, std::span(shape.begin(), shape.size()));
+}
+
+// What a processor leaves of a slab, in an output folder of its own.
+inline Tree results_of(const std::string& processor, RunConfig config, const SlabContents& contents) {
+    const ScratchFolder output;
+    config.output = output.path();
+    make_processor(processor, {&config})->process(contents, kNoProgress, kCurrent);
+    return read_tree(output.path());
 }
 
 }  // namespace offramp::test

@@ -139,12 +139,8 @@ TEST_F(ImageProcessor, WhatIsNotAPictureIsRefusedWithItsNumber) {
 // The default of a model from a file.
 TEST(ChosenByTheOutputs, AreMasksWhereTheyCanBeElseArrays) {
     const auto names_of = [](const SlabContents& contents) {
-        const ScratchFolder folder;
-        RunConfig config;
-        config.output = folder.path();
-        make_processor("auto", {&config})->process(contents, test::kNoProgress, test::kCurrent);
         std::vector<std::string> names;
-        for (const auto& [name, text] : test::read_tree(folder.path())) names.push_back(name);
+        for (const auto& [name, text] : test::results_of("auto", {}, contents)) names.push_back(name);
         return names;
     };
     HandMade scores = one_sample();

@@ -6,10 +6,8 @@
 #include <fstream>
 #include <limits>
 
-#include "common/base/error.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/record_rows.hpp"
-#include "tests/contract/processors/processor_world.hpp"
 #include "tests/unit/images/picture_files.hpp"
 #include "tests/unit/processors/decoded_png.hpp"
 #include "tests/unit/processors/hand_made.hpp"
@@ -21,9 +19,7 @@ using test::HandMade;
 using test::one_sample;
 using test::ScratchFolder;
 using test::spec_of;
-using testing::AllOf;
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 HandMade sample_of(std::initializer_list<float> scores) {
     HandMade made = one_sample();
@@ -37,12 +33,10 @@ class OneChannel : public testing::Test {
     // The original is as large as the output.
     test::Tree run_over(const std::string& processor, const SlabContents& contents) {
         const auto width = static_cast<std::uint32_t>(contents.tensors[0].spec.shape[3]) * contents.expansion;
-        const ScratchFolder input, output;
+        const ScratchFolder input;
         std::ofstream(input.path() + "/sample.png", std::ios::binary) << encode_png({width, 1}, gradient({width, 1}));
         config_.input = input.path();
-        config_.output = output.path();
-        make_processor(processor, {&config_})->process(contents, test::kNoProgress, test::kCurrent);
-        return test::read_tree(output.path());
+        return test::results_of(processor, config_, contents);
     }
     std::vector<std::uint8_t> mask_of(const SlabContents& contents) {
         const std::string file = run_over("mask-png", contents).at("sample.png");
@@ -53,15 +47,6 @@ class OneChannel : public testing::Test {
         std::vector<int> alpha;
         for (const auto& pixel : test::decode_rgba_png(std::as_bytes(std::span(file))).pixels) alpha.push_back(pixel[3]);
         return alpha;
-    }
-    std::string refusal(const std::string& processor, const SlabContents& contents) {
-        try {
-            run_over(processor, contents);
-        } catch (const ConfigError& error) {
-            EXPECT_EQ(error.exit_code(), ExitCode::Usage);
-            return error.what();
-        }
-        return "no error";
     }
 
     RunConfig config_;
@@ -123,17 +108,12 @@ TEST_F(OneChannel, RecordsAndRunLengthsCountTheForeground) {
     EXPECT_TRUE(found);
 }
 
-// A network that gives logits is not to leave empty or full masks without a word.
-TEST_F(OneChannel, WhatIsNotAProbabilityEndsTheRunWithTheFlagThatMendsIt) {
-    for (const char* processor : {"mask-png", "mask-rle", "cut-out", "overlay", "records"}) {
-        EXPECT_THAT(refusal(processor, sample_of({0.5F, -3.25F, 0.5F}).contents),
-                    AllOf(HasSubstr("mask float32 [1, 1, 1, 3]"), HasSubstr("the item 'sample'"), HasSubstr("-3.25"), HasSubstr("--scores logit")))
-            << processor;
-        EXPECT_THAT(refusal(processor, sample_of({0.5F, NAN, 0.5F}).contents), AllOf(HasSubstr("the item 'sample'"), HasSubstr("NaN"))) << processor;
-    }
-    EXPECT_THAT(refusal("mask-png", sample_of({1.02F}).contents), HasSubstr("1.02"));
+// The producer's ScoreReview keeps such items from consumers.
+TEST_F(OneChannel, WhatIsNoNumberIsBackground) {
+    EXPECT_THAT(mask_of(sample_of({1, NAN}).contents), ElementsAre(1, 0));
+    EXPECT_THAT(alpha_of(sample_of({1, NAN}).contents), ElementsAre(255, 0));
     config_.scores = "logit";
-    EXPECT_THAT(refusal("mask-png", sample_of({NAN}).contents), HasSubstr("NaN"));
+    EXPECT_THAT(alpha_of(sample_of({20, NAN}).contents), ElementsAre(255, 0));
 }
 
 TEST_F(OneChannel, RoundingBeyondTheRangeIsNoOffence) {

@@ -121,6 +121,31 @@ TEST_F(RunReportTest, OnceTheInputIsUsedUpTheConsumersHoldTheRestBack) {
     EXPECT_EQ("consumers", told()["limiting_stage"]);
 }
 
+// A rate that was not measured after the warm-up is that of the whole run, whose time it says.
+TEST_F(RunReportTest, ARunThatIsShorterThanItsWarmUpHasNoSteadyRate) {
+    const std::uint64_t began = now_ns();
+    RunReport report(folder_.path(), RunFacts{.began_ns = began});
+    const auto told = [&](std::uint64_t steady_since, std::uint64_t measured_from) {
+        RunFigures now = figures(0, 40, {});
+        now.at_ns = began + 10 * kSecond;
+        now.broker.last_release_ns = began + 8 * kSecond;
+        now.broker.steady_since_ns = steady_since == 0 ? 0 : began + steady_since * kSecond;
+        now.broker.before_steady.samples = steady_since == 0 ? 0 : 10;
+        now.measured_from.at_ns = measured_from == 0 ? 0 : began + measured_from * kSecond;
+        report.write_summary(now, ExitCode::Ok);
+        return nlohmann::json::parse(std::ifstream(folder_.file("producer-summary.json")));
+    };
+    for (const std::uint64_t since : {0, 8}) {   // the warm-up did not end, or was all
+        const nlohmann::json whole = told(since, 0);
+        EXPECT_FALSE(whole["steady"].get<bool>());
+        EXPECT_DOUBLE_EQ(4, whole["samples_per_second"].get<double>());
+        EXPECT_DOUBLE_EQ(whole["seconds"].get<double>(), whole["steady_seconds"].get<double>());
+    }
+    EXPECT_TRUE(told(2, 0)["steady"].get<bool>());
+    EXPECT_DOUBLE_EQ(5, told(2, 0)["samples_per_second"].get<double>());
+    EXPECT_DOUBLE_EQ(6, told(2, 3)["samples_per_second"].get<double>()) << "since the device was idle";
+}
+
 TEST_F(RunReportTest, AStatusBearsTheWallClocksTime) {
     RunReport report(folder_.path(), {});
     report.write_status(figures(1, 1, {}));

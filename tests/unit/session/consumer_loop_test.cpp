@@ -93,13 +93,19 @@ class ConsumerLoopTest : public ::testing::Test {
     ConsumerSession session_{
         *port_, clock_, {.run_nonce = run_.names().nonce, .window = 3, .program_version = "1"}};
     ScriptedProcessor processor_;
+    int made_ = 0;
+    bool sink_is_away_ = false;
     TestPipe producer_life_;
     TestPipe lifeline_;
     TestPipe signals_;
     ConsumerLoop loop_{*port_,
                        session_,
                        mappings_,
-                       processor_,
+                       [this]() -> Processor& {
+                           ++made_;
+                           if (sink_is_away_) throw Error(ExitCode::SinkUnavailable, "the test's sink is away");
+                           return processor_;
+                       },
                        clock_,
                        {.producer = producer_life_.reading.get(),
                         .lifeline = lifeline_.reading.get(),
@@ -107,6 +113,27 @@ class ConsumerLoopTest : public ::testing::Test {
     std::uint64_t next_delivery_ = 1;
     std::uint64_t releases_heard_ = 0;
 };
+
+TEST_F(ConsumerLoopTest, NothingIsMadeBeforeItIsLetInNorWhenItIsRefused) {
+    greet();
+    ASSERT_FALSE(settle());
+    EXPECT_EQ(made_, 0);
+    Refused refused{static_cast<std::uint32_t>(RefusalReason::Work), 0, {}};
+    put_text(refused.text, "other work");
+    producer_.say(refused);
+    EXPECT_THROW(settle(), ConfigError);
+    EXPECT_EQ(made_, 0);
+}
+
+TEST_F(ConsumerLoopTest, WhoseSinkIsAwayWhenItIsLetInLeavesInOrder) {
+    sink_is_away_ = true;
+    welcome();
+    EXPECT_EQ(made_, 1);
+    const auto end = settle();
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->code, ExitCode::SinkUnavailable);
+    EXPECT_TRUE(processor_.items.empty());
+}
 
 TEST_F(ConsumerLoopTest, TheReleaseOfASlabIsSentBeforeTheNextIsBegun) {
     welcome();

@@ -145,7 +145,7 @@ class ProducerSuccessionTest : public ::testing::TestWithParam<bool> {
     ConsumerLoop loop_{port_,
                        session_,
                        mappings_,
-                       processor_,
+                       [this]() -> Processor& { return processor_; },
                        clock_,
                        {.producer = search_.life->reading.get(),
                         .lifeline = GetParam() ? lifeline_.reading.get() : -1,

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/base/error.hpp"
+#include "common/shm/memory_room.hpp"
 #include "tests/unit/shm/child_process.hpp"
 #include "tests/unit/shm/own_objects.hpp"
 
@@ -162,7 +163,7 @@ TEST(SharedRegion, IsClosedToOtherUsers) {
 
 TEST(SharedRegion, SaysBeforeAnythingIsMadeThatItDoesNotFit) {
     const auto names = own_run("huge");
-    const std::size_t wanted = free_shared_memory() + (std::size_t{1} << 40);
+    const std::size_t wanted = shared_memory_room().free_bytes + (std::size_t{1} << 40);
     std::string text;
     EXPECT_EQ(exit_code_of([&] { SharedRegion::create(names.span(0), wanted); }, &text),
               ExitCode::SharedMemoryFull);

@@ -244,15 +244,48 @@ TEST(OutputDatabase, OneThatWasTakenAwayIsWaitedForAndNotBegunAnew) {
     EXPECT_NO_THROW(add(back, 2));
 }
 
-// As for a server's table: nobody's slab is to blame.
-TEST(OutputDatabase, OneWhoseTableWasDroppedIsWaitedFor) {
+// It does not come back by itself.
+TEST(OutputDatabase, OneWhoseTableWasDroppedIsRefused) {
     const ScratchFolder folder;
     OutputDatabase database(folder.path(), "rows", kSchema, Durability::Process);
     add(database, 1);
     Stranger(folder.path() + "/rows.sqlite").execute("DROP TABLE t");
     const Refusal refused = refusal_of([&] { add(database, 2); });
-    EXPECT_EQ(refused.code, ExitCode::SinkUnavailable);
-    EXPECT_THAT(refused.text, AllOf(HasSubstr("rows.sqlite"), HasSubstr("no such table: t"), HasSubstr("Bring it back")));
+    EXPECT_EQ(refused.code, ExitCode::Usage);
+    EXPECT_THAT(refused.text, AllOf(HasSubstr("rows.sqlite"), HasSubstr("no such table: t"), HasSubstr("--start-over instead of --resume")));
+}
+
+TEST(OutputDatabase, AnotherOneInItsPlaceIsRefusedAndLeftAsItIs) {
+    const ScratchFolder folder, other;
+    const std::string path = folder.path() + "/rows.sqlite";
+    const auto begin = [](const std::string& in) {
+        OutputDatabase database(in, "rows", kSchema, Durability::Process);
+        add(database, 1);
+    };
+    for (const std::string& each : {folder.path(), other.path()}) {
+        begin(each);
+        finish_database(each, "rows");   // nothing of it is in a log
+    }
+    std::filesystem::rename(path, folder.path() + "/away");
+    for (const bool empty : {false, true}) {
+        if (empty)
+            std::ofstream(path, std::ios::trunc) << "";
+        else
+            std::filesystem::copy_file(other.path() + "/rows.sqlite", path);
+        for (const bool ends : {false, true}) {
+            const Refusal refused = refusal_of([&] { ends ? finish_database(folder.path(), "rows") : begin(folder.path()); });
+            EXPECT_EQ(refused.code, ExitCode::Usage);
+            EXPECT_THAT(refused.text, AllOf(HasSubstr(path), HasSubstr("not the one that this run began"), HasSubstr("--start-over instead of --resume"),
+                                            HasSubstr(".offramp-made-rows")));
+        }
+        SqliteDatabase there = SqliteDatabase::opened_to_read(path);
+        EXPECT_EQ(number(there, "SELECT count(*) FROM sqlite_master"), empty ? 0 : 1);
+    }
+    std::filesystem::remove(path);
+    std::filesystem::rename(folder.path() + "/away", path);
+    OutputDatabase back(folder.path(), "rows", kSchema, Durability::Process);
+    EXPECT_NO_THROW(add(back, 2));
+    EXPECT_NO_THROW(finish_database(folder.path(), "rows"));
 }
 
 TEST(OutputDatabase, AnothersDatabaseIsRefused) {

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace offramp {
+
+// What is wrong with a setting's text ("is not a run id"); nothing where it may stand. Of the settings' table.
+std::optional<std::string> check_run_id(const std::string& text);
+std::optional<std::string> check_max_errors(const std::string& text);
+std::optional<std::string> check_shard(const std::string& text);
+std::optional<std::string> check_device(const std::string& text);
+std::optional<std::string> check_plugin_name(const std::string& text);
+std::optional<std::string> check_plugin_names(const std::string& text);
+std::optional<std::string> check_model(const std::string& text);
+std::optional<std::string> check_shapes(const std::string& text);
+std::optional<std::string> check_url(const std::string& text);
+std::optional<std::string> check_user(const std::string& text);
+std::optional<std::string> check_table(const std::string& text);
+std::optional<std::string> check_not_empty(const std::string& text);
+
+}  // namespace offramp

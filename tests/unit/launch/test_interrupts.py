@@ -1,0 +1,102 @@
+"""Ctrl-C ends a command with 130 and without a traceback, at whatever moment it comes."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from stage import OFFRAMP, WATCHDOG_SECONDS
+
+BY_ITSELF_OR_BY_THE_SIGNAL = (130, -signal.SIGINT)       # of both a shell says 130
+MOMENTS = 40
+APART_SECONDS = 0.012
+
+
+class InterruptTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(dir="/tmp")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        # What a run asks first gives no answer, so that no moment comes too late.
+        program = self.folder / "offramp-producer"
+        program.write_text("#!/bin/sh\nexec sleep 600\n")
+        program.chmod(0o755)
+        self.environment = {**os.environ, "OFFRAMP_SKIP_PACKAGES": "1", "OFFRAMP_BUILD_DIR": str(self.folder), "OFFRAMP_BIN_DIR": str(self.folder)}
+
+    def interrupt(self, after):
+        """(exit code, what was said) of a command that is interrupted as a terminal does it: with all that it has started."""
+        command = subprocess.Popen([OFFRAMP, "run"], env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                   start_new_session=True)
+        time.sleep(after)
+        os.killpg(command.pid, signal.SIGINT)
+        said, _ = command.communicate(timeout=WATCHDOG_SECONDS)
+        return command.returncode, said
+
+    def interrupt_at_all_moments(self):
+        for moment in range(MOMENTS):
+            code, said = self.interrupt(moment * APART_SECONDS)
+            self.assertIn(code, BY_ITSELF_OR_BY_THE_SIGNAL, said)
+            self.assertIn(said, ("", "offramp: interrupted\n"))
+
+    def test_at_the_start_and_later(self):
+        self.interrupt_at_all_moments()
+
+    def test_where_the_command_goes_on_in_the_set_ups_own_python(self):
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", self.folder / "venv"], check=True)
+        self.interrupt_at_all_moments()
+
+    def test_where_it_is_ignored_it_stays_so(self):
+        command = subprocess.Popen([OFFRAMP, "version"], env={**self.environment, "OFFRAMP_BIN_DIR": ""}, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True, start_new_session=True,
+                                   preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+        while command.poll() is None:
+            os.killpg(command.pid, signal.SIGINT)
+            time.sleep(APART_SECONDS)
+        said, _ = command.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(0, command.returncode, said)
+
+
+class HandedOverTest(unittest.TestCase):
+    """Programs in another Python, which takes seconds to import what they need."""
+
+    def test_each_of_them_minds_it_from_its_first_line_on(self):
+        for program in ("offramp_launch", "exporter", "searcher"):
+            started = subprocess.Popen([sys.executable, OFFRAMP.parent / program, "--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                       preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}))
+            started.send_signal(signal.SIGINT)
+            said, _ = started.communicate(timeout=WATCHDOG_SECONDS)
+            self.assertEqual((130, ""), (started.returncode, said), program)
+
+    def test_it_puts_in_order_what_it_has_to_however_often_it_is_told(self):
+        with tempfile.TemporaryDirectory() as folder:
+            inner = pathlib.Path(folder, "inner.py")
+            inner.write_text("from offramp_launch import interrupts\n"
+                             "interrupts.begin()\n"
+                             "import sys, time\n"
+                             "def main(argv):\n"
+                             "    print('at work', flush=True)\n"
+                             "    try:\n"
+                             "        time.sleep(600)\n"
+                             "    finally:\n"
+                             "        print('stopping', flush=True)\n"
+                             "        sys.stdin.readline()\n"
+                             "        print('in order', flush=True)\n"
+                             "sys.exit(interrupts.carry_out(main, []))\n")
+            outer = subprocess.Popen([sys.executable, "-c", "import sys; from offramp_launch import interrupts; sys.exit(interrupts.carry_out("
+                                      f"lambda argv: interrupts.run_python([sys.executable, {str(inner)!r}]), []))"], stdin=subprocess.PIPE,
+                                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+                                     env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+            self.assertEqual("at work\n", outer.stdout.readline())
+            outer.send_signal(signal.SIGINT)        # alone, as `kill` does it
+            self.assertEqual("stopping\n", outer.stdout.readline())
+            os.killpg(outer.pid, signal.SIGINT)     # and as a terminal does it
+            said, _ = outer.communicate("\n", timeout=WATCHDOG_SECONDS)
+            self.assertEqual((130, "in order\n"), (outer.returncode, said))
+
+
+if __name__ == "__main__":
+    unittest.main()

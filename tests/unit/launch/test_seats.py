@@ -1,0 +1,114 @@
+"""Consumers that end by themselves, and well: whether somebody follows them, and when that is given up."""
+
+import pathlib
+import selectors
+import tempfile
+import unittest
+from unittest import mock
+
+from stage import WATCHDOG_SECONDS, Stage
+
+from offramp_launch.backoff import DEATHS_WITHOUT_PROGRESS
+from offramp_launch.children import Child
+from offramp_launch.seats import UNASKED_END_SECONDS, Seats, is_work_left
+from offramp_launch.timers import Timers
+
+
+class WorkLeftTest(unittest.TestCase):
+    def test_what_the_producer_says(self):
+        for status, draining, left in (
+                ({}, False, True), ({"state": "running"}, False, True), ({"state": "starting"}, False, True),
+                ({"state": "running"}, True, False), ({"state": "ending", "slabs": {"free": 4}}, False, False),
+                ({"state": "draining", "slabs": {"free": 3, "ready": 1}}, False, True), ({"state": "running", "slabs": {"leased": 1}}, True, True),
+                ({"state": "draining", "slabs": {"filling": 1}}, True, True), ({"state": "draining", "slabs": {"retired": 1, "quarantined": 2}}, True, False),
+                ({"state": "draining", "slabs": {"free": 4}, "spilled_samples": 9}, True, True)):
+            self.assertEqual(left, is_work_left(status, draining), (status, draining))
+
+
+class SeatsTest(unittest.TestCase):
+    """Real children that end at once; the clock and the run are the test's."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.now = 0.0
+        self.timers = Timers(clock=lambda: self.now)
+        self.selector = selectors.DefaultSelector()
+        self.addCleanup(self.selector.close)
+        self.run = mock.Mock()
+        self.run.wants_consumers.return_value = True
+        self.run.has_work_for_consumers.return_value = True
+        self.run.completed.return_value = 0
+        self.started = 0
+        self.seats = Seats(self.run, self.start, lambda name: self.folder / f"{name}.log", self.selector, self.timers, mock.Mock(), mock.Mock())
+
+    def start(self, name):
+        self.started += 1
+        return Child(name, ["true"], self.folder / f"{name}.log", ())
+
+    def let_it_end(self):
+        for key, _ in self.selector.select(WATCHDOG_SECONDS):
+            key.data()
+
+    def pass_time(self):
+        self.now += UNASKED_END_SECONDS
+        self.timers.run_due()
+
+    def test_one_that_ends_while_there_is_work_is_followed(self):
+        self.seats.add()
+        self.let_it_end()
+        self.assertEqual(1, self.started, "the run may be over as well")
+        self.pass_time()
+        self.assertEqual(2, self.started)
+        self.let_it_end()
+
+    def test_work_that_comes_later_is_seen(self):
+        self.run.has_work_for_consumers.return_value = False
+        self.seats.add()
+        self.let_it_end()
+        for _ in range(5):
+            self.pass_time()
+        self.assertEqual(1, self.started)
+        self.run.has_work_for_consumers.return_value = True
+        self.pass_time()
+        self.assertEqual(2, self.started)
+        self.let_it_end()
+
+    def test_nobody_follows_when_the_run_is_over(self):
+        self.seats.add()
+        self.let_it_end()
+        self.run.wants_consumers.return_value = False
+        self.pass_time()
+        self.pass_time()
+        self.assertEqual(1, self.started)
+        self.assertIsNone(self.timers.next_in())
+
+    def test_ends_without_progress_end_the_run_with_a_reason(self):
+        self.seats.add()
+        for number in range(DEATHS_WITHOUT_PROGRESS):
+            self.let_it_end()
+            self.run.fail.assert_not_called()
+            self.pass_time()
+        self.assertEqual(DEATHS_WITHOUT_PROGRESS, self.started)
+        (problem,), _ = self.run.fail.call_args
+        self.assertRegex(str(problem), r"consumers ended 20 times in a row and nothing was completed.* consumer-1, ended with exit code 0")
+        self.assertEqual(71, problem.code)
+
+
+class DrainingTest(unittest.TestCase):
+    def test_a_run_that_drains_without_consumers_gets_others(self):
+        stage = Stage()
+        self.addCleanup(stage.close)
+        launcher, producer, consumers = stage.start_run(1)
+        producer.order(status={"state": "draining", "slabs": {"free": 3, "ready": 1}})
+        consumers[0].order(exit=0)
+        successor = stage.enter()
+        self.assertEqual("consumer", successor.role)
+        said = stage.end(launcher, producer, [successor])
+        self.assertEqual(0, launcher.returncode, said)
+        self.assertIn("ended with exit code 0 before the run was over", said)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,44 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "common/config/setting.hpp"
+#include "consumer/processors/processor.hpp"
+
+namespace offramp {
+namespace {
+
+// A processor's name that is written otherwise in the table of settings would make its settings count for nothing.
+TEST(SettingsOfProcessors, EachThatMakesResultsOfSlabsDoesSoForAProcessorThatThereIs) {
+    for (const Setting& setting : make_settings()) {
+        if (setting.effect.in_processing == nullptr) continue;
+        EXPECT_TRUE(std::ranges::any_of(ProcessorEntry::all(), [&](const ProcessorEntry& entry) {
+            RunConfig config;
+            config.processor = entry.name;
+            config.resize_size = 256;
+            return setting.effect.makes_work(config);
+        })) << setting.flag;
+    }
+}
+
+TEST(SettingsOfProcessors, WhatIsMadeWithThePicturesAtHandFollowsFromWhatTheModelSawOfThem) {
+    RunConfig config;
+    config.resize_size = 256;
+    const auto count_for = [&](const char* processor) {
+        config.processor = processor;
+        std::vector<std::string> flags;
+        for (const Setting& setting : make_settings())
+            if (setting.effect.in_processing != nullptr && setting.effect.makes_work(config)) flags.push_back(setting.flag);
+        return flags;
+    };
+    using Flags = std::vector<std::string>;
+    EXPECT_EQ(count_for("mask-png"), (Flags{"source", "input", "image-size", "resize-size", "processor", "mask-size", "scores", "threshold"}));
+    EXPECT_EQ(count_for("overlay"), (Flags{"source", "input", "image-size", "resize-size", "processor", "scores", "threshold"}));
+    EXPECT_EQ(count_for("records"), (Flags{"source", "input", "processor", "scores", "threshold"}));
+    EXPECT_EQ(count_for("embeddings-parquet"), (Flags{"processor", "normalize", "vector-dtype", "truncate-dim"}));
+    EXPECT_EQ(count_for("npy,http"), (Flags{"processor", "http-url", "http-body"}));
+    EXPECT_EQ(count_for("none"), (Flags{"processor"}));
+}
+
+}  // namespace
+}  // namespace offramp
