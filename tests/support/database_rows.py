@@ -5,6 +5,8 @@ import sqlite3
 
 
 def comparable(path):
+    if path.name.startswith(".offramp-made-"):
+        return "there"    # its number is the database's own, made up anew with each
     return database_rows(path) if path.suffix == ".sqlite" else path.read_bytes()
 
 

@@ -131,7 +131,7 @@ TEST_F(RunManifestTest, OfARunThatNotedNothingDoneTheFormerOneMakesAgainWhatItMa
 }
 
 TEST_F(RunManifestTest, OtherNamesOfItemsAreOtherWork) {
-    { run("a", Former::StartOver).begin({}); }
+    { run("a", Former::StartOver).begin(slab_of({0, 4})); }
     class Renamed final : public BatchSource {
       public:
         std::string description() const override { return "renamed"; }
@@ -179,7 +179,7 @@ class GrowingInput : public RunManifestTest {
         order.clear();
         for (std::uint64_t item = 0; item < ordered->items(); ++item) order.emplace_back(ordered->key(item));
         RunManifest manifest(config_of("b"), *ordered, Former::Continue, [](const std::exception_ptr&) { ADD_FAILURE(); });
-        manifest.begin({});
+        manifest.begin(slab_of({0, 1}));
         std::vector<std::string> done;
         for (const ItemRange& range : manifest.done().list())
             for (std::uint64_t item = range.begin; item < range.end; ++item) done.emplace_back(ordered->key(item));
@@ -227,7 +227,7 @@ TEST_F(GrowingInput, ARunThatGoesOnWithAFinishedOneAndIsBrokenOffIsAsFinishedAsT
     const auto broken_off = [this](const Keys& keys) {
         const std::unique_ptr<BatchSource> ordered = in_order_of_former_runs(std::make_unique<Items>(keys), config_of("b").output);
         RunManifest manifest(config_of("b"), *ordered, Former::Continue, [](const std::exception_ptr&) { ADD_FAILURE(); });
-        manifest.begin({});
+        manifest.begin(slab_of({0, 1}));
         complete(manifest, {ordered->items() - 1, ordered->items()});
     };
     {
