@@ -81,8 +81,8 @@ def start(places, argv, typed):
     flags = [*without_values(argv, SETTLED), "--run-dir", str(run_dir.path), "--output", output]
     settled = {**config, "run-id": run_id, "run-dir": str(run_dir.path), "output": output, "consumers": consumers}
     with written_to(run_dir):
-        run_dir.file("config.json").write_text(json.dumps(settled, indent=2) + "\n")
-        run_dir.file("config.toml").write_text(to_toml({**config, "consumers": consumers}))
+        run_dir.former.put("config.json", json.dumps(settled, indent=2) + "\n")
+        run_dir.former.put("config.toml", to_toml({**config, "consumers": consumers}))
 
     plan = RunPlan(run_id, run_dir, [producer, *flags, "--run-id", run_id, "--consumers", str(consumers)],
                    [str(places.consumer()), *flags, *found], consumers, account, config.get("producer-restarts", 0), not_taken_over(config))
@@ -273,11 +273,11 @@ def supervise(plan, run_dir, output, unit, producer, about, go_on):
             code = supervisor.run()
             display.close()
             code, whole = conclude(plan, run_dir, supervisor, code, about, finishing)
-            display.show_end(summary.read_object(run_dir.file("status.json")) or {})
+            display.show_end(run_dir.told("status.json") or {})
             if lies_beside(output):
                 note(f"the earlier run's results in {output} are as they were; what this one made lies beside them, and takes their place when "
                      "--resume has made the rest")
-            return code, summary.tell(whole, unit, output, go_on)
+            return code, summary.tell(whole, unit, output, go_on, run_dir.account())
         finally:
             display.close()
             sweep(producer)

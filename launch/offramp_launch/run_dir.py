@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import json
 import os
 import pathlib
 import secrets
@@ -11,19 +12,18 @@ import stat
 import time
 
 from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.former_account import NOT_BEGUN, FormerAccount
 from offramp_launch.places import can_be_made_in
 
 CONTROL_SOCKET = "control.sock"
 # By its name a folder is known as a run's.
 LOCK = "launcher.lock"
+SUMMARY = "summary.json"
 LOGS, FORMER_LOGS = "logs", "logs-before"
 # A socket's address holds this many bytes of path.
 LONGEST_SOCKET_PATH = 107
 # In a run directory: of the last producer that there can be (common/transport/endpoint.hpp).
 LONGEST_SOCKET = "work-4294967295.sock"
-# Left by an earlier run in the same directory; each would be read as this run's. (`endpoint` is the producer's: a consumer
-# passes over one whose producer is dead.)
-OF_AN_EARLIER_RUN = ("status.json", "summary.json", "producer-summary.json", "config.json", CONTROL_SOCKET)
 
 
 def new_run_id(now=None):
@@ -53,7 +53,8 @@ def choose_run_dir(places, wanted, run_id):
 class RunDir:
     """
     Holds a run directory for the life of a run: one that it makes, an empty one, or one of an earlier run.
-    Owns: the lock that makes it this launcher's, and the link by which build/runs leads to a directory elsewhere.
+    Owns: the lock that makes it this launcher's, and the link by which build/runs leads to a directory elsewhere. What an earlier run
+    told of itself stays until this one has begun (`former`).
     Errors: LaunchError when it holds anything else (USAGE), when another run lives there (RUN_IN_USE), or it cannot be made or is
     another user's. Then nothing in it was touched.
     """
@@ -100,9 +101,9 @@ class RunDir:
         if account:     # whose sockets are in it
             os.fchown(inside, -1, account.gid)
             os.fchmod(inside, 0o710)
-        for name in OF_AN_EARLIER_RUN:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=inside)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(CONTROL_SOCKET, dir_fd=inside)
+        self.former = FormerAccount(folder)
         self._put_logs_aside(folder, inside)
         with contextlib.suppress(FileExistsError):
             os.mkdir(LOGS, 0o700, dir_fd=inside)
@@ -127,8 +128,27 @@ class RunDir:
     def file(self, name):
         return self.path / name
 
+    def told(self, name):
+        """The JSON object in a file of this run's. None where there is none, or still the earlier run's."""
+        self.former.look()
+        return None if self.former.holds(name) else read_object(self.file(name))
+
+    def account(self):
+        """The file that this run's summary goes to."""
+        self.former.look()
+        return NOT_BEGUN if self.former.stands else SUMMARY
+
     def log(self, name):
         return self.path / LOGS / f"{name}.log"
+
+
+def read_object(file):
+    """None where the file holds no JSON object."""
+    try:
+        value = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ import re
 
 from offramp_launch.exit_code import ExitCode, signal_name
 from offramp_launch.output_folder import is_empty
+from offramp_launch.run_dir import SUMMARY
 
 SHOWN_SKIPPED = 20
 # A setting has to be mended: the same command ends so again, however much of the run is done.
@@ -37,7 +38,7 @@ def merge(producer_summary, records):
 
 def producer_exit(run_dir):
     """What the producer was about to end with when it had told its account; None when it never came so far, or an error ended it."""
-    return (read_object(run_dir.file("producer-summary.json")) or {}).get("exit")
+    return (run_dir.told("producer-summary.json") or {}).get("exit")
 
 
 def about(run_id, run_dir, version, commit, command, config, output):
@@ -48,7 +49,7 @@ def about(run_id, run_dir, version, commit, command, config, output):
 
 def read_account(run_dir):
     """The producer's; of one that died before its end nothing but that."""
-    account = read_object(run_dir.file("producer-summary.json"))
+    account = run_dir.told("producer-summary.json")
     return {"incomplete": True} if account is None else account
 
 
@@ -62,17 +63,23 @@ def join(about, account, supervisor, exit_code, failure):
 
 
 def write(run_dir, whole):
-    """Once no program of the run is left: status.json, whose last word is not always its producer's, says the same. Errors: OSError."""
+    """
+    Once no program of the run is left: status.json, whose last word is not always its producer's, says the same. Of a run that did not begin
+    in an earlier one's directory only its own not-begun.json speaks. Errors: OSError.
+    """
+    account = run_dir.account()
     try:
-        _put(run_dir, "summary.json", whole)
+        _put(run_dir, account, whole)
     finally:
         close_status(run_dir, whole)
 
 
 def close_status(run_dir, whole):
     """What the producer told last, with how the run ended. Where it cannot be written, it stays as it is."""
+    if run_dir.account() != SUMMARY:
+        return
     with contextlib.suppress(OSError):
-        status = read_object(run_dir.file("status.json")) or {"run_id": whole.get("run_id")}
+        status = run_dir.told("status.json") or {"run_id": whole.get("run_id")}
         status.update(state=last_state(status.get("state"), whole["exit"]), exit=whole["exit"], failure=whole["failure"], time=whole["ended"])
         _put(run_dir, "status.json", status)
 
@@ -82,15 +89,6 @@ def last_state(told, exit_code):
     if exit_code not in (ExitCode.OK, ExitCode.SET_ASIDE, ExitCode.INTERRUPTED):
         return "failed"
     return told if told in ("ended", "abandoned") else "abandoned" if exit_code == ExitCode.INTERRUPTED else "ended"
-
-
-def read_object(file):
-    """Nothing where the file holds no JSON object."""
-    try:
-        value = json.loads(file.read_text())
-    except (OSError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _put(run_dir, name, value):
@@ -112,8 +110,8 @@ def wall_clock():
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def tell(summary, unit, output, go_on):
-    """The summary as lines for a reader. `go_on`: the command that makes what is left of the run."""
+def tell(summary, unit, output, go_on, account=SUMMARY):
+    """The summary as lines for a reader. `go_on`: the command that makes what is left of the run. `account`: the file that has it."""
     lines = [f"Run {summary['run_id']} " + ("ended" if summary["exit"] == 0 else f"ended with exit code {summary['exit']}")]
     samples, batches = _counts(summary.get("samples")), _counts(summary.get("batches"))
     if not summary.get("incomplete"):
@@ -150,7 +148,7 @@ def tell(summary, unit, output, go_on):
         lines += ["", f"  !! RANDOM WEIGHTS: these outputs show that the road works and MEAN NOTHING. {real}.", ""]
     if output and os.path.isdir(output) and (summary["exit"] == ExitCode.OK or not is_empty(output)):
         lines.append(f"  outputs    {output}")
-    lines.append(f"  summary    {summary['run_dir']}/summary.json, logs in {summary['run_dir']}/logs/")
+    lines.append(f"  summary    {summary['run_dir']}/{account}, logs in {summary['run_dir']}/logs/")
     if summary.get("failure"):
         lines.append(f"offramp: {summary['failure']}")
     if leaves_work(summary):

@@ -1,7 +1,6 @@
 """Watches a run: one producer and its consumers. Starts, restarts, scales, drains and abandons them."""
 
 import dataclasses
-import json
 import os
 import selectors
 import signal
@@ -160,11 +159,7 @@ class Supervisor:
 
     def _look(self):
         """Reads what the programs say, and shows it."""
-        try:
-            status = json.loads(self._plan.run_dir.file("status.json").read_text())
-            self._status = status if isinstance(status, dict) else self._status
-        except (OSError, ValueError):
-            pass
+        self._status = self._plan.run_dir.told("status.json") or self._status
         self._producer_log.relay()
         self._seats.relay_logs()
         self._stories.complete()

@@ -39,7 +39,7 @@ ProducerRun::ProducerRun(RunConfig config, const EndSignals& signals, std::uint6
                   .beat = [this] { beat(); },
                   .beat_interval = std::chrono::milliseconds(static_cast<std::int64_t>(config_.status_seconds * 1e3))}),
       directory_(config_.run_dir, !config_.consumer_user.empty(),
-                 config_.adopt ? RunDirectory::Former::Kept : RunDirectory::Former::Removed),
+                 config_.adopt ? RunDirectory::Former::Kept : RunDirectory::Former::Replaced),
       endpoint_(endpoint_of(config_, directory_.path())),
       run_lock_(RunLock::hold(endpoint_.names, !config_.adopt, !config_.consumer_user.empty())),
       device_(open_device(config_.device)) {
@@ -61,6 +61,7 @@ ProducerRun::ProducerRun(RunConfig config, const EndSignals& signals, std::uint6
     check_not_stopped();
     start_pipeline();
     check_not_stopped();
+    directory_.begin();
     report_ = std::make_unique<RunReport>(
         directory_.path(), RunFacts{.config = config_,
                                     .device = device,

@@ -34,7 +34,7 @@ void require_a_runs_own(const std::string& folder) {
 }  // namespace
 
 RunDirectory::RunDirectory(const std::string& path, bool group_may_enter, Former former)
-    : path_(std::filesystem::absolute(path).lexically_normal().string()) {
+    : former_(former), path_(std::filesystem::absolute(path).lexically_normal().string()) {
     Endpoint::check_run_dir(path_);
     std::error_code problem;
     const bool made = std::filesystem::create_directories(path_, problem);
@@ -57,9 +57,15 @@ RunDirectory::RunDirectory(const std::string& path, bool group_may_enter, Former
         throw Error(ExitCode::RunInUse, "a producer is running in " + path_,
                     "Stop it (offramp stop), or give this run another --run-dir");
     if (former == Former::Kept) return;
-    for (const char* name : {"endpoint", "producer-settings.toml", "status.json", "producer-summary.json", "dropped.jsonl"})
-        std::filesystem::remove(path_ + "/" + name, problem);
+    // Of no use to anybody when the producer that they speak of is dead.
+    for (const char* name : {"endpoint", "producer-settings.toml"}) std::filesystem::remove(path_ + "/" + name, problem);
     std::filesystem::remove_all(path_ + "/spill", problem);
+}
+
+void RunDirectory::begin() const {
+    if (former_ == Former::Kept) return;
+    std::error_code problem;
+    for (const char* name : {"producer-summary.json", "summary.json", "dropped.jsonl", "status.json"}) std::filesystem::remove(path_ + "/" + name, problem);
 }
 
 }  // namespace offramp

@@ -11,13 +11,16 @@ namespace offramp {
 // CannotWrite; NotPermitted when it belongs to another user.
 class RunDirectory {
  public:
-    // What an earlier run left in it: removed, or kept because this producer takes that run over.
-    enum class Former { Removed, Kept };
+    // What an earlier run left in it: replaced when this one begins, or kept because this producer takes that run over.
+    enum class Former { Replaced, Kept };
     RunDirectory(const std::string& path, bool group_may_enter, Former former);
 
+    // Removes the earlier run's account. Call it when nothing can refuse this run any more; until then the account stays as it is.
+    void begin() const;
     const std::string& path() const { return path_; }
 
  private:
+    Former former_;
     std::string path_;
     UniqueFd lock_;
 };

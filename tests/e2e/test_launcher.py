@@ -46,6 +46,26 @@ class Launcher(unittest.TestCase):
                 self.assertEqual({"pid", "batches", "cpu_seconds", "exit"} - set(consumer), set())
             self.assertEqual(len((run.output / "checksums.tsv").read_text().splitlines()) >= 120, True)
 
+    def test_a_refused_run_leaves_the_account_of_the_one_before_in_its_directory(self):
+        with LaunchedRun(*COPY, "--consumers", "1") as run:
+            self.assertEqual(run.start("--batches", "30").wait(), 0, run.said())
+            names = ("status.json", "producer-summary.json", "summary.json", "config.json", "config.toml")
+            (run.run_dir / "dropped.jsonl").write_text("{}\n")
+            before = {name: (run.run_dir / name).read_bytes() for name in (*names, "dropped.jsonl")}
+            again = ("run", *COPY, "--consumers", "1", "--output", str(run.output))
+            for flags in (("--batches", "40"),                          # a finished run's results: the launcher refuses
+                          ("--batches", "30", "--resume", "--seed", "7", "--copy-bytes", "2MiB"),     # of other work: the producer does
+                          ("--batches", "30", "--resume", "--shm-name", "x")):
+                refused = run.command(*again, *flags)
+                self.assertEqual(refused.returncode, 64, refused.stdout + refused.stderr)
+                self.assertEqual({name: (run.run_dir / name).read_bytes() for name in before}, before, flags)
+            self.assertIn("not-begun.json, logs in", run.command(*again, "--batches", "30", "--resume", "--copy-bytes", "2MiB").stdout)
+            begun = run.command(*again, "--batches", "40", "--start-over")
+            self.assertEqual(begun.returncode, 0, begun.stdout + begun.stderr)
+            self.assertEqual(run.summary()["samples"]["released"], 160)
+            for name in ("dropped.jsonl", "not-begun.json"):
+                self.assertFalse((run.run_dir / name).exists(), name)
+
     def test_stop_drains(self):
         with LaunchedRun(*ENDLESS, "--consumers", "2") as run:
             self.first_sample(run.start())

@@ -98,6 +98,7 @@ class LaunchedRun(Launched):
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start(self, *flags):
+        (self.run_dir / "status.json").unlink(missing_ok=True)      # an earlier run's, which stays until this one has begun
         with open(self.folder / "launcher.log", "wb") as log:
             self.launcher = subprocess.Popen(
                 [str(ROOT / "launch/offramp"), "run", *self.flags, *flags, "--run-dir", str(self.run_dir),

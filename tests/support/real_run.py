@@ -51,6 +51,8 @@ class RealRun:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start_producer(self, *flags):
+        if "--adopt" not in flags:      # an earlier run's stays until this one has begun
+            (self.run_dir / "status.json").unlink(missing_ok=True)
         self.producer = self._start("producer", BIN / "offramp-producer", *flags, "--run-id", self.run_id)
         return self.producer
 

@@ -160,6 +160,46 @@ class FailureTest(unittest.TestCase):
         self.assertEqual(("failed", ExitCode.RUN_IN_USE, summary["failure"]), tuple(status[key] for key in ("state", "exit", "failure")))
         self.stage.end(*first)
 
+    def test_a_run_that_does_not_begin_leaves_the_account_of_the_one_before(self):
+        run_dir, output = self.stage.folder / "run", self.stage.folder / "output"
+        launcher, producer, consumers = self.stage.start_run(1, "--run-dir", str(run_dir), "--input", "first", "--output", str(output))
+        (run_dir / "dropped.jsonl").write_text("{}\n")
+        self.stage.end(launcher, producer, consumers, summary={"samples": {"released": 8}})
+        account = {name: (run_dir / name).read_bytes()
+                   for name in ("status.json", "producer-summary.json", "summary.json", "dropped.jsonl", "config.json", "config.toml")}
+        again = ("run", "--consumers", "1", "--run-dir", str(run_dir), "--input", "second", "--resume", "--output")
+
+        def still_there():
+            self.assertEqual(account, {name: (run_dir / name).read_bytes() for name in account})
+            return json.loads((run_dir / "not-begun.json").read_text())
+
+        holder = subprocess.Popen(["flock", output / ".offramp-lock", "cat"], stdin=subprocess.PIPE)
+        until(lambda: (output / ".offramp-lock").exists())
+        (output / ".offramp-lock").write_text(json.dumps({"run": "another", "pid": os.getpid()}))
+        code, said = self.stage.call(*again, str(output))
+        self.assertEqual(ExitCode.RUN_IN_USE, code, said)
+        self.assertEqual(ExitCode.RUN_IN_USE, still_there()["exit"])
+        holder.communicate()
+        (output / ".offramp-lock").unlink()
+
+        for code in (64, 130):      # the producer refuses it, or is stopped before it has told anything
+            launcher = self.stage.launch(*again, str(output))
+            producer, consumer = sorted((self.stage.enter() for _ in range(2)), key=lambda puppet: puppet.role != "producer")
+            still_there_meanwhile = {name: (run_dir / name).read_bytes() for name in account}
+            self.assertEqual(account, still_there_meanwhile)
+            said = self.stage.end(launcher, producer, [consumer], code=code)
+            self.assertIn(f"{run_dir}/not-begun.json, logs in", said)
+            self.assertEqual((code, "second", True), tuple(still_there()[key] for key in ("exit", "input", "incomplete")))
+
+        launcher, producer, consumers = self.stage.start_run(1, *again[3:], str(output))
+        until(lambda: json.loads((run_dir / "config.json").read_text())["input"] == "second")
+        self.assertIn('input = "second"', (run_dir / "config.toml").read_text())
+        self.assertFalse((run_dir / "summary.json").exists(), "it is the earlier run's")
+        self.stage.end(launcher, producer, consumers, summary={"samples": {"released": 3}})
+        self.assertEqual({"released": 3}, json.loads((run_dir / "summary.json").read_text())["samples"])
+        for name in ("dropped.jsonl", "not-begun.json"):
+            self.assertFalse((run_dir / name).exists(), name)
+
     def test_an_output_folder_that_was_made_for_nothing_does_not_stay(self):
         mine, made = self.stage.folder / "mine", self.stage.folder / "made" / "within" / "it"
         mine.mkdir()

@@ -148,13 +148,22 @@ class RunDirTest(unittest.TestCase):
 
     def test_an_earlier_runs_files_are_not_taken_for_this_ones(self):
         run = self.make_run("again")
-        for name in run_dir.OF_AN_EARLIER_RUN:
+        for name in ("status.json", "producer-summary.json", "summary.json", "config.json"):
+            (run / name).write_text('{"of": "the earlier one"}')
+        for name in (run_dir.LOCK, "control.sock"):
             (run / name).touch()
-        (run / run_dir.LOCK).touch()
         (run / "output").mkdir()
         held = run_dir.RunDir(self.places, run)
         self.addCleanup(os.close, held._lock)
-        self.assertEqual({"launcher.lock", "logs", "output"}, {path.name for path in run.iterdir()})
+        held.former.put("config.json", "{}")
+        self.assertEqual((None, None, "not-begun.json"), (held.told("status.json"), held.told("producer-summary.json"), held.account()))
+        self.assertEqual('{"of": "the earlier one"}', held.file("config.json").read_text())
+        new = run / "status.json.new"
+        new.write_text('{"of": "this one"}')
+        new.replace(run / "status.json")
+        self.assertEqual(({"of": "this one"}, "summary.json"), (held.told("status.json"), held.account()))
+        self.assertEqual("{}", held.file("config.json").read_text())
+        self.assertEqual({"launcher.lock", "logs", "output", "status.json", "config.json"}, {path.name for path in run.iterdir()})
 
     def test_only_what_is_absent_empty_or_a_runs_own_is_taken(self):
         empty = self.folder / "empty"

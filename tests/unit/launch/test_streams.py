@@ -12,6 +12,8 @@ from unittest import mock
 from stage import OFFRAMP, WATCHDOG_SECONDS, Stage
 
 from offramp_launch import run_command
+from offramp_launch.places import Places
+from offramp_launch.run_dir import RunDir
 
 SUMMARY = {"samples": {"released": 8}}
 
@@ -102,7 +104,8 @@ class FullRunDirectoryTest(unittest.TestCase):
         plan = mock.Mock(run_id="a-run", kept_open=(), account=None, consumer=["true"])
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        run_dir = mock.Mock(path="/run", log=pathlib.Path(folder.name).joinpath, file=pathlib.Path(folder.name).joinpath)
+        run_dir = RunDir(Places(root=pathlib.Path(folder.name), build=pathlib.Path(folder.name, "build")), pathlib.Path(folder.name, "run"))
+        self.addCleanup(os.close, run_dir._lock)
         supervisor = mock.Mock(failure=None, records=[], producer_cpu_seconds=1.0, producer_status=0, producer_restarts=0)
         supervisor.why_the_producer_ended.return_value = None
         finishing = mock.Mock()
