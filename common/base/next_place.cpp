@@ -13,6 +13,7 @@
 #include "common/base/error.hpp"
 #include "common/base/reserved_prefix.hpp"
 #include "common/base/unique_fd.hpp"
+#include "common/base/way_to_write.hpp"
 #include "common/base/whole_file.hpp"
 
 namespace offramp {
@@ -28,7 +29,7 @@ std::string prefix() { return std::string(kReservedPrefix) + "next-"; }
 std::string note_in(const std::string& output) { return output + "/" + std::string(kReservedPrefix) + "next"; }
 
 SystemError cannot_note(const std::string& path, int problem) {
-    return SystemError("writing " + path, problem, "Give --output a folder that this user may write to, with room", ExitCode::CannotWrite);
+    return SystemError("writing " + path, problem, way_to_write(problem, "Give --output a folder that this user may write to"), ExitCode::CannotWrite);
 }
 
 bool is_name(std::string_view name) { return !name.empty() && name.size() <= kLongest && name.find_first_not_of(kDigits) == std::string_view::npos; }

@@ -5,6 +5,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
+#include "common/base/way_to_write.hpp"
 #include "common/base/whole_file.hpp"
 #include "common/config/given_values.hpp"
 #include "common/config/profile.hpp"
@@ -37,7 +38,7 @@ std::string kept_settings_path(const std::string& run_dir) { return run_dir + kF
 void keep_settings(const std::string& run_dir, const RunConfig& config) {
     const std::string path = kept_settings_path(run_dir);
     const mode_t mode = config.consumer_user.empty() ? 0600 : 0640;
-    WholeFile file(path, mode, [&](int problem) { return SystemError("writing " + path, problem, "", ExitCode::CannotWrite); });
+    WholeFile file(path, mode, [&](int problem) { return SystemError("writing " + path, problem, way_to_write(problem, "Give --run-dir a folder that can be written"), ExitCode::CannotWrite); });
     file.set_mode(mode);
     // The line at the end is for whoever speaks with the producer without being a consumer program.
     file.write(to_toml(for_any_folder(config)) + fmt::format("# consumers' work {:016x}\n", SlabWork::of(config).hash()));

@@ -16,6 +16,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
+#include "common/base/way_to_write.hpp"
 #include "common/shm/memory_room.hpp"
 #include "common/shm/page_faulting.hpp"
 
@@ -55,6 +56,11 @@ std::string in_gib(std::uint64_t bytes) {
                       ExitCode::SharedMemoryFull);
 }
 
+// An object of shared memory is a file to a limit on the size of files.
+[[noreturn]] void throw_too_large_or(const std::string& tried, int problem) {
+    throw SystemError(tried, problem, way_to_write(problem, ""), problem == EFBIG ? ExitCode::CannotWrite : ExitCode::System);
+}
+
 [[noreturn]] void throw_mapping_problem(const std::string& tried,
                                         const bip::interprocess_exception& problem) {
     throw SystemError(tried, problem.get_native_error());
@@ -91,9 +97,7 @@ void reserve(int handle, const std::string& name, std::size_t bytes) {
         const int problem = ::posix_fallocate(handle, static_cast<off_t>(done), static_cast<off_t>(piece));
         if (problem == EINTR) continue;
         if (problem == ENOSPC) throw_full(bytes, shared_memory_room(), name);
-        if (problem != 0)
-            throw SystemError("reserving " + std::to_string(bytes) + " bytes of shared memory " + name,
-                              problem);
+        if (problem != 0) throw_too_large_or("reserving " + std::to_string(bytes) + " bytes of shared memory " + name, problem);
         done += piece;
     }
 }
@@ -101,7 +105,7 @@ void reserve(int handle, const std::string& name, std::size_t bytes) {
 // A size without memory behind it: populate() brings that, or fails.
 void set_size(int handle, const std::string& name, std::size_t bytes) {
     if (::ftruncate(handle, static_cast<off_t>(bytes)) != 0)
-        throw SystemError("sizing shared memory " + name + " to " + std::to_string(bytes) + " bytes", errno);
+        throw_too_large_or("sizing shared memory " + name + " to " + std::to_string(bytes) + " bytes", errno);
 }
 
 bip::shared_memory_object create_object(const std::string& name, std::size_t bytes, int mode) {

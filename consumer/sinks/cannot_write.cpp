@@ -2,17 +2,13 @@
 
 #include <cerrno>
 
+#include "common/base/way_to_write.hpp"
+
 namespace offramp {
 namespace {
 
 std::string way_out(int errno_value) {
     switch (errno_value) {
-        case ENOSPC:
-        case EDQUOT:
-            return "Free space on that file system, or give an output on another one";
-        case EFBIG:
-            return "A limit on the size of files is reached: raise it (ulimit -f, LimitFSIZE= of a systemd unit), or give an output on a file system "
-                   "that holds larger files";
         case EROFS:
             return "That file system is mounted read-only: give an output on another one";
         case EACCES:
@@ -29,7 +25,7 @@ std::string way_out(int errno_value) {
         case ENFILE:
             return "Raise the limit of open files (ulimit -n)";
         default:
-            return "Check the output folder and its file system";
+            return way_to_write(errno_value, "Check the output folder and its file system");
     }
 }
 

@@ -1,8 +1,14 @@
 #include "consumer/sinks/sqlite_database.hpp"
 
 #include <sqlite3.h>
+#include <sys/resource.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstdint>
+#include <filesystem>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -13,8 +19,21 @@ namespace {
 
 // Vectors of a thousand numbers fit a page several times over.
 constexpr const char* kPageSize = "PRAGMA page_size = 16384";
+constexpr std::uint64_t kAtOnce = 16384 + 24;   // a page with its head in the log
 
-int errno_of(sqlite3* connection, int result) {
+// A write past the limit was refused, or one right before it: SQLite forgets that errno while it takes back what it had begun.
+bool is_at_the_limit_of_files(const std::string& path) {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return false;
+    return std::ranges::any_of(std::array{"", "-wal", "-journal", "-shm"}, [&](const char* end) {
+        std::error_code problem;
+        const std::uintmax_t bytes = std::filesystem::file_size(path + end, problem);
+        return !problem && bytes + kAtOnce > limit.rlim_cur;
+    });
+}
+
+int errno_of(sqlite3* connection, int result, const std::string& path) {
+    if ((result & 0xff) != SQLITE_READONLY && is_at_the_limit_of_files(path)) return EFBIG;
     if ((result & 0xff) == SQLITE_FULL || result == SQLITE_IOERR_SHMSIZE) return ENOSPC;
     if ((result & 0xff) == SQLITE_READONLY) return EROFS;
     const int given = sqlite3_system_errno(connection);
@@ -195,7 +214,7 @@ void SqliteDatabase::fail(const std::string& tried, int result) const {
         case SQLITE_CANTOPEN:
         case SQLITE_IOERR:
         case SQLITE_PERM:
-            throw cannot_write("database " + path_ + " (" + tried + "; SQLite: " + text + ")", errno_of(connection_.get(), result));
+            throw cannot_write("database " + path_ + " (" + tried + "; SQLite: " + text + ")", errno_of(connection_.get(), result, path_));
         case SQLITE_NOTADB:
         case SQLITE_CORRUPT:
             throw Error(ExitCode::CannotWrite, "database " + path_ + " cannot be used: " + text,

@@ -39,6 +39,13 @@ FATAL_FOR_A_CONSUMER = frozenset({
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 
 
+def way_to_write(problem, otherwise):
+    """What a user can do where a file could not be written: common/base/way_to_write.hpp."""
+    if problem.errno == errno.EFBIG:
+        return "A limit on the size of files is reached: raise it (ulimit -f, LimitFSIZE= of a systemd unit)"
+    return otherwise
+
+
 class LaunchError(Exception):
     """What was wrong, with the value; how to put it right; and the exit code that says so."""
 

@@ -4,6 +4,7 @@ import contextlib
 import os
 import pathlib
 import re
+import resource
 import subprocess
 
 
@@ -42,8 +43,12 @@ class Places:
         return pathlib.Path(os.environ.get("OFFRAMP_BIN_DIR") or self.build_folder("release") / "bin").absolute()
 
     def python_command(self, python, script, *options):
-        """Runs a script, or a folder of one, of the repository's; what is compiled of it goes to the build folder."""
-        return [str(python), *options, "-X", f"pycache_prefix={self.build / 'pycache'}", str(script)]
+        """
+        Runs a script, or a folder of one, of the repository's; what is compiled of it goes to the build folder, unless files may not
+        grow: it would be cut short, and not be readable any more.
+        """
+        limited = resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY
+        return [str(python), *options, *(["-B"] if limited else []), "-X", f"pycache_prefix={self.build / 'pycache'}", str(script)]
 
     def producer(self):
         return self.programs() / "offramp-producer"

@@ -13,7 +13,7 @@ from offramp_launch import sink, summary, texts
 from offramp_launch.arguments import hide_query, shown, without_values
 from offramp_launch.children import Child, account_of
 from offramp_launch.demo import demo_flags, shipped_model_flags, show, wants_demo
-from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, shell_code
+from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, shell_code, way_to_write
 from offramp_launch.failure import failure_of
 from offramp_launch.log_follower import last_error
 from offramp_launch.finishing import Finishing
@@ -123,7 +123,7 @@ def written_to(run_dir):
         if problem.errno not in NO_ROOM:
             raise
         raise LaunchError(f"the run directory {run_dir.path} cannot be written: {problem.strerror}",
-                          "Make room there, or choose another with --run-dir", ExitCode.CANNOT_WRITE) from problem
+                          way_to_write(problem, "Make room there, or choose another with --run-dir"), ExitCode.CANNOT_WRITE) from problem
 
 
 @contextlib.contextmanager
@@ -297,7 +297,7 @@ def conclude(plan, run_dir, supervisor, code, about, finishing):
         if code == 0:
             code = int(ExitCode.CANNOT_WRITE)
             whole.update(exit=code, failure=f"the run is done, but its summary.json cannot be written: {problem.strerror}. "
-                                            f"Make room in {run_dir.path}, or choose another folder with --run-dir")
+                                            + way_to_write(problem, f"Make room in {run_dir.path}, or choose another folder with --run-dir"))
             summary.close_status(run_dir, whole)
     return code, whole
 

@@ -12,6 +12,7 @@
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/trace.hpp"
+#include "common/base/way_to_write.hpp"
 #include "common/base/whole_file.hpp"
 
 namespace offramp {
@@ -22,9 +23,7 @@ constexpr std::chrono::milliseconds kBetweenWrites{20};
 
 SystemError cannot_write(const std::string& path, int problem) {
     return SystemError("cannot write the manifest " + path, problem,
-                       problem == ENOSPC || problem == EDQUOT ? "Free space on that file system; --resume then goes on from here"
-                                                              : "Make the output folder writable; --resume then goes on from here",
-                       ExitCode::CannotWrite);
+                       way_to_write(problem, "Make the output folder writable") + "; --resume then goes on from here", ExitCode::CannotWrite);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/reserved_prefix.hpp"
+#include "common/base/way_to_write.hpp"
 #include "common/base/whole_file.hpp"
 #include "producer/report/manifest_file.hpp"
 #include "producer/report/sealed_line.hpp"
@@ -23,7 +24,7 @@ constexpr std::size_t kItemsALine = 4096;
 std::string path_in(const std::string& folder) { return folder + "/" + std::string(kReservedPrefix) + "replaced"; }
 
 SystemError cannot_write(const std::string& path, int problem) {
-    return SystemError("writing " + path, problem, "Give --output a folder that this user may write to, with room", ExitCode::CannotWrite);
+    return SystemError("writing " + path, problem, way_to_write(problem, "Give --output a folder that this user may write to"), ExitCode::CannotWrite);
 }
 
 // Nothing: there is no such file, or it is about another manifest.

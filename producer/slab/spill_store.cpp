@@ -15,6 +15,7 @@
 #include "common/base/failpoint.hpp"
 #include "common/base/trace.hpp"
 #include "common/base/unique_fd.hpp"
+#include "common/base/way_to_write.hpp"
 #include "common/base/whole_file.hpp"
 
 namespace offramp {
@@ -27,7 +28,7 @@ constexpr std::string_view kPrefix = "slab-";
 constexpr std::string_view kSuffix = ".spill";
 
 SystemError broken(const std::string& tried, int problem) {
-    return SystemError(tried, problem, "Make room there, or give the run another --spill-dir", ExitCode::CannotWrite);
+    return SystemError(tried, problem, way_to_write(problem, "Make room there") + ", or give the run another --spill-dir", ExitCode::CannotWrite);
 }
 
 void write_file(const std::string& path, std::span<const std::byte> bytes) {

@@ -337,5 +337,32 @@ class HostileFolders(InWorlds):
         self.assert_continues_to_the_same_end(world)
 
 
+class LimitedFiles(InWorlds):
+    """Under `ulimit -f`: the file that may not grow further, and the limit, are told, nothing is lost, and --resume goes on without it."""
+
+    def assert_ends_and_goes_on(self, limit, *flags, done_before):
+        world = self.world(*flags)
+        world.through = ("prlimit", f"--fsize={limit}:{limit}")
+        self.assertEqual(world.start().wait(), 73, world.said())
+        failure = world.summary()["failure"]
+        self.assertIn("File too large", failure)
+        self.assertIn("ulimit -f", failure)
+        self.assertNotIn("Traceback", world.said())
+        self.assertEqual(world.start("--resume").wait(), 73, "as long as the limit is there")
+        world.through = ()
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertEqual(world.summary()["samples"]["done_before"] > 0, done_before)
+        self.assertEqual(world.results(), self.undisturbed(*flags))
+
+    def test_a_result_that_grows_too_large(self):
+        self.assert_ends_and_goes_on(256 << 10, *ROWS, "--batches", "500", "--vector-dtype", "fp32", done_before=True)
+
+    def test_results_that_are_put_together(self):
+        self.assert_ends_and_goes_on(64 << 10, *COPY, "--copy-bytes", "1KiB", "--batches", "400", done_before=True)
+
+    def test_a_slab_that_is_too_large(self):
+        self.assert_ends_and_goes_on(256 << 10, *SHORT, done_before=False)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -30,6 +30,7 @@ class World(Launched):
         self.flags = flags
         self.runs = 0
         self.launcher = None
+        self.through = ()    # a command that becomes the launcher, such as prlimit with its flags
         self.environment = {**os.environ, MARK: self.mark, "OFFRAMP_BIN_DIR": os.environ["OFFRAMP_TEST_BIN"], "OFFRAMP_SKIP_PACKAGES": "1",
                             "OFFRAMP_BUILD_DIR": str(self.folder / "build"), "OFFRAMP_LOG_LEVEL": "info"}
 
@@ -49,7 +50,7 @@ class World(Launched):
         self.runs += 1
         with open(self.folder / "launcher.log", "wb") as log:
             self.launcher = subprocess.Popen(
-                [str(ROOT / "launch/offramp"), "run", *self.flags, *flags, "--run-dir", str(self.run_dir), "--run-id", self.run_id(),
+                [*self.through, str(ROOT / "launch/offramp"), "run", *self.flags, *flags, "--run-dir", str(self.run_dir), "--run-id", self.run_id(),
                  "--output", str(self.output)], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self.environment)
         return self
 
