@@ -8,7 +8,7 @@ import tempfile
 import time
 import warnings
 
-from exporter import checking, compiling, networks, notes
+from exporter import checking, compiling, networks, notes, own_code
 from exporter.arguments import parse
 from offramp_launch.exit_code import ExitCode, LaunchError
 
@@ -25,6 +25,12 @@ def main(argv):
     except KeyboardInterrupt:
         print("offramp: interrupted", file=sys.stderr)
         return int(ExitCode.INTERRUPTED)
+    except Exception as problem:  # whatever the network's own code raises later than it was looked for
+        line = own_code.own_line(problem, installed=False)
+        if line is None:
+            raise
+        print(f"offramp: the network failed: {own_code.first_lines(problem)}\n    {line}", file=sys.stderr)
+        return int(ExitCode.BAD_INPUT)
 
 
 def export(wish):

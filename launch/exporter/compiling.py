@@ -8,7 +8,6 @@ import logging
 import os
 import platform
 import re
-import traceback
 import zipfile
 
 import torch
@@ -17,6 +16,7 @@ from torch.utils import _pytree as pytree
 
 from exporter import inputs
 from exporter.arguments import LARGEST_SIZE, SMALLEST_SIZE, flags_of_pictures
+from exporter.own_code import first_lines, own_line
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 TOLERANCES = {"fp32": 1e-3, "tf32": 1e-2, "bf16": 5e-2}
@@ -178,16 +178,6 @@ def how_to_mend(problem):
     return f"{advice}\n    {line}" if line else advice
 
 
-# Of these a network's author wrote nothing.
-NOT_OWN = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep, "<")
-
-
-def own_line(problem):
-    """The last line outside PyTorch and this command that was at work: "bg.py:15: if y.mean() > 0:"."""
-    frames = [frame for frame in traceback.extract_tb(problem.__traceback__) if not frame.filename.startswith(NOT_OWN)]
-    return f"{os.path.relpath(frames[-1].filename)}:{frames[-1].lineno}: {frames[-1].line}" if frames else None
-
-
 def check_outputs(module, given, named, batch):
     """Before a compiler runs for minutes. Errors: LaunchError for an output that is no batch, or where the network fails."""
     try:
@@ -236,9 +226,3 @@ def batch_range(file):
     least = re.search(r'input_handles\[0\]: dim value is too small at 0, "\s*<<\s*"expected it to be >= (\d+)', code)
     most = re.search(r'input_handles\[0\]: dim value is too large at 0, "\s*<<\s*"expected to be <= (\d+)', code)
     return int(least[1]) if least else 1, int(most[1]) if most else None
-
-
-def first_lines(problem, most=600):
-    text = " ".join(line.strip() for line in str(problem).splitlines() if line.strip())
-    text = text.partition(" For more information, run with TORCH_LOGS")[0]
-    return f"{type(problem).__name__}: {text[:most]}{'...' if len(text) > most else ''}"

@@ -9,7 +9,7 @@ import pathlib
 
 import torch
 
-from exporter import inputs
+from exporter import inputs, own_code
 from exporter.arguments import INTERPOLATIONS
 from offramp_launch.exit_code import ExitCode, LaunchError
 
@@ -122,16 +122,14 @@ def one_side(sides):
 
 
 def from_function(origin, name, arguments):
-    try:
+    with own_code.told(f"'{origin}' cannot be imported", "A module is looked for here and in PYTHONPATH; FILE.py is a path",
+                       lambda problem: ExitCode.NO_INPUT if isinstance(problem, own_code.NOT_THERE) else ExitCode.BAD_INPUT):
         if origin.endswith(".py"):
             spec = importlib.util.spec_from_file_location(pathlib.Path(origin).stem, origin)
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
         else:
             module = importlib.import_module(origin)
-    except (ImportError, FileNotFoundError, SyntaxError) as problem:
-        raise LaunchError(f"'{origin}' cannot be imported ({problem})", "A module is looked for here and in PYTHONPATH; FILE.py is a path",
-                          ExitCode.NO_INPUT) from problem
     function = getattr(module, name, None)
     if not callable(function):
         raise LaunchError(f"'{origin}' has no function '{name}'", "It must return a torch.nn.Module", ExitCode.USAGE)
@@ -142,10 +140,9 @@ def from_function(origin, name, arguments):
 
 
 def call(function, what, arguments):
-    try:
+    with own_code.told(f"{what} could not be made", "--argument NAME=VALUE passes arguments on",
+                       lambda problem: ExitCode.USAGE if isinstance(problem, (TypeError, ValueError)) else ExitCode.BAD_INPUT):
         return function(**arguments)
-    except (TypeError, ValueError) as problem:
-        raise LaunchError(f"{what} could not be made: {problem}", "--argument NAME=VALUE passes arguments on", ExitCode.USAGE) from problem
 
 
 def load(module, file):

@@ -335,6 +335,44 @@ class Export(unittest.TestCase):
         self.assertEqual(f"    networks.py:{where}: if x.mean() > 0:", said.splitlines()[-1])
         self.assertNotIn("torch.ops.aten", said, "no graphs")
 
+    def test_what_ones_own_code_raises_ends_with_its_line(self):
+        for name, code, reason, last, text in (
+                ("raises", 65, "could not be made: RuntimeError: no such backbone", "6: raise RuntimeError('no such backbone')", """
+import json
+import torch
+def raises():
+    # of which the command knows nothing
+    raise RuntimeError('no such backbone')
+"""),
+                ("nothing_said", 65, "could not be made: AssertionError", "2: def nothing_said(depth=0): assert depth", "\ndef nothing_said(depth=0): assert depth"),
+                ("of_the_library", 64, "could not be made: JSONDecodeError", "3: def of_the_library(): json.loads('{')", "\nimport json\ndef of_the_library(): json.loads('{')"),
+                ("arguments", 64, "could not be made: ValueError: depth", "2: def arguments(): raise ValueError('depth')", "\ndef arguments(): raise ValueError('depth')"),
+                ("ends", 65, "could not be made: SystemExit: 0", "2: def ends(): raise SystemExit(0)", "\ndef ends(): raise SystemExit(0)"),
+                ("on_import", 65, "cannot be imported: NameError", "2: torhc.nn.Module", "\ntorhc.nn.Module"),
+                ("wants", 66, "cannot be imported: ModuleNotFoundError", "2: import no_such_package", "\nimport no_such_package"),
+                ("language", 66, "cannot be imported: SyntaxError", "2: def language(:", "\ndef language(:\n"),
+                ("later", 65, "the network failed: ", "8: def state_dict(self, *_, **__): raise LookupError('gone')", """
+import torch
+class Later(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 4)
+    def forward(self, x): return self.layer(x.mean((2, 3)))
+    def state_dict(self, *_, **__): raise LookupError('gone')
+def later(): return Later()
+""")):
+            with self.subTest(name):
+                (self.folder / "mine.py").write_text(text)
+                (self.folder / "some.pth").unlink(missing_ok=True)
+                flags = ()
+                if name == "later":
+                    import torch
+                    torch.save({"layer.weight": torch.zeros(4, 3)}, self.folder / "some.pth")
+                    flags = ("--weights", "some.pth")
+                said = self.refused(code, reason, of=f"mine.py:{name}", flags=flags)
+                self.assertEqual(f"    mine.py:{last}", said.splitlines()[-1])
+                self.assertNotIn("Traceback", said)
+
     @unittest.skipUnless(importlib.util.find_spec("torchvision"), "skipped: no torchvision")
     def test_what_torchvision_does_not_have(self):
         self.refused(64, "torchvision has no model 'deeplabv3_resnet5'", "Did you mean deeplabv3_resnet50?", of="torchvision:deeplabv3_resnet5")
