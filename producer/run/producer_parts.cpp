@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
@@ -106,7 +107,8 @@ void ProducerRun::open_source() {
                                  .model_input = input.tensor,
                                  .model_takes_images = input.kind == InputKind::Image,
                                  .parts = input.parts,
-                                 .still_wanted = [this] { check_not_stopped(); }}),
+                                 .still_wanted = [this] { check_not_stopped(); },
+                                 .pictures = std::exchange(pictures_, nullptr)}),
                       config_);
     if (!config_.output.empty() && config_.resume) source_ = in_order_of_former_runs(std::move(source_), config_.output);
     require_results_apart(config_, *source_);

@@ -7,6 +7,7 @@
 #include "common/base/trace_recording.hpp"
 #include "producer/cuda/gpu_search.hpp"
 #include "producer/run/adoption.hpp"
+#include "producer/sources/opened_input.hpp"
 
 namespace offramp {
 namespace {
@@ -52,6 +53,7 @@ ProducerRun::ProducerRun(RunConfig config, const EndSignals& signals, std::uint6
                      config_.device == "cpu" ? "" : ": " + find_gpus().obstacle);
     compute_ = device_->make_stream("compute");
     timeline_ = std::make_unique<DeviceTimeline>(*device_, *compute_);
+    pictures_ = open_input(config_, [this] { check_not_stopped(); });   // told before a model is loaded for it
     open_model();
     check_not_stopped();
     open_source();

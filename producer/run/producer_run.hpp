@@ -137,6 +137,7 @@ class ProducerRun {
     std::unique_ptr<DeviceTimeline> timeline_;
     std::unique_ptr<Model> model_;
     std::unique_ptr<OutputTransformer> transformer_;
+    std::shared_ptr<PictureList> pictures_;   // until the source has them
     std::unique_ptr<BatchSource> source_;
     std::unique_ptr<RunManifest> manifest_;    // null: nothing of this run is kept
     EgressPlan plan_;

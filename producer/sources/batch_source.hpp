@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/config/run_config.hpp"
+#include "common/images/picture_list.hpp"
 #include "common/images/still_wanted.hpp"
 #include "common/images/unreadable_item.hpp"
 #include "common/slab/tensor_spec.hpp"
@@ -67,6 +68,7 @@ struct SourceOptions {
     bool model_takes_images = false;
     std::vector<InputPart> parts;       // of a model of arrays: what is where in a row; else none
     StillWanted still_wanted;           // where listing takes long
+    std::shared_ptr<PictureList> pictures = nullptr;   // that were listed before (open_input()); null: a source of pictures lists them
 };
 
 struct SourceEntry {

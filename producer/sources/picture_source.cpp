@@ -51,7 +51,7 @@ class Decoders {
 
 class PictureSource final : public BatchSource {
   public:
-    PictureSource(std::string_view name, std::unique_ptr<PictureList> pictures, const PictureFrame& frame, bool columns_are_read)
+    PictureSource(std::string_view name, std::shared_ptr<PictureList> pictures, const PictureFrame& frame, bool columns_are_read)
         : name_(name), pictures_(std::move(pictures)), frame_(frame), columns_are_read_(columns_are_read) {
         for (std::uint64_t item = 0; item < items(); ++item) max_key_bytes_ = std::max(max_key_bytes_, key(item).size());
     }
@@ -78,7 +78,7 @@ class PictureSource final : public BatchSource {
 
   private:
     std::string name_;
-    std::unique_ptr<PictureList> pictures_;
+    std::shared_ptr<PictureList> pictures_;
     std::size_t max_key_bytes_ = 0;
     PictureFrame frame_;
     bool columns_are_read_;   // by a processor, which has no place for an item without them
@@ -108,7 +108,8 @@ std::unique_ptr<BatchSource> make_picture_source(std::string_view name, const So
                           options.parts.empty() ? "Use --source synthetic, or a model that takes pictures" : kGiveArrays);
     const ImageSize size{static_cast<std::uint32_t>(input.shape[3]), static_cast<std::uint32_t>(input.shape[2])};
     expect(size.pixels() > 0 && input.shape[1] == 3, "a model's picture is [rows, 3, height, width]");
-    return std::make_unique<PictureSource>(name, open_pictures(name, options.config->input, options.still_wanted), frame_of(*options.config, size),
+    std::shared_ptr<PictureList> pictures = options.pictures ? options.pictures : open_pictures(name, options.config->input, options.still_wanted);
+    return std::make_unique<PictureSource>(name, std::move(pictures), frame_of(*options.config, size),
                                            options.config->has_processor("records") || options.config->has_processor("records-postgres"));
 }
 

@@ -66,6 +66,26 @@ class Launcher(unittest.TestCase):
             for name in ("dropped.jsonl", "not-begun.json"):
                 self.assertFalse((run.run_dir / name).exists(), name)
 
+    def test_an_input_with_nothing_in_it_is_told_before_a_model_is_loaded(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            (folder / "empty").mkdir()
+            (folder / "others").mkdir()
+            (folder / "others" / "notes.txt").write_text("no picture")
+            (folder / "list.txt").write_text("\n# nothing.jpg\n  \n")
+            (folder / "none.jsonl").write_text("\n")
+            (folder / "none.txt").write_bytes(b"\xef\xbb\xbf")
+            for flags, reason in ((("--input", "empty"), "no image file in this folder"), (("--input", "others"), "no image file in this folder (1 other files)"),
+                                  (("--input", "list.txt"), "no path in this list file"), (("--input", "none.jsonl"), "no line in this manifest"),
+                                  (("--input", "missing"), "No such file or directory"), (("--source", "npy", "--input", "empty"), "no .npy file in this folder"),
+                                  (("--source", "text", "--input", "none.txt"), "has no lines")):
+                with self.subTest(flags), LaunchedRun("--device", "cpu", "--model", "cutout", "--consumers", "1", "--log-level", "info") as run:
+                    *others, given = flags
+                    self.assertEqual(run.start(*others, str(folder / given)).wait(), 66, run.said())
+                    self.assertIn(reason, run.said())
+                    for word in (" model: ", "module of models"):
+                        self.assertNotIn(word, run.said())
+
     def test_stop_drains(self):
         with LaunchedRun(*ENDLESS, "--consumers", "2") as run:
             self.first_sample(run.start())

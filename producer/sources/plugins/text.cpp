@@ -88,13 +88,12 @@ std::unique_ptr<BatchSource> make_text(const SourceOptions& options) {
                           ExitCode::BadInput);
     if (config.input.empty())
         throw ConfigError("--source text needs --input FILE", "Give a text file, one text a line", ExitCode::NoInput);
-    auto source = std::make_unique<TextSource>(
+    require_lines(config.input);
+    return std::make_unique<TextSource>(
         config.input, TokenizerProcess::Settings{.python = python(),
                                                  .server = share_folder() + "/tokenizer_server.py",
                                                  .tokenizer = tokenizer_of(config),
                                                  .length = static_cast<std::uint32_t>(wanted.shape[2])});
-    if (source->items() == 0) throw ConfigError("--input '" + config.input + "' has no lines", "Give a text file, one text a line", ExitCode::NoInput);
-    return source;
 }
 
 }  // namespace offramp

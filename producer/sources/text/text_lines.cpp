@@ -1,6 +1,7 @@
 #include "producer/sources/text/text_lines.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <string_view>
 
@@ -48,6 +49,19 @@ TextLines::TextLines(const std::string& path) : file_(open(path)) {
     } catch (const Error& reason) {
         refuse(path, reason);
     }
+}
+
+void require_lines(const std::string& path) {
+    std::array<std::byte, kByteOrderMark.size() + 1> front{};
+    std::string_view text;
+    const RegularFile file = open(path);
+    try {
+        text = std::string_view(reinterpret_cast<const char*>(front.data()), file.read_at(0, front));
+    } catch (const Error& reason) {
+        refuse(path, reason);
+    }
+    if (text.empty() || text == kByteOrderMark)
+        throw ConfigError("--input '" + path + "' has no lines", "Give a text file, one text a line", ExitCode::NoInput);
 }
 
 std::string TextLines::line(std::uint64_t number) const {

@@ -32,4 +32,7 @@ class TextLines {
     std::vector<std::uint64_t> begins_;     // of each line, and the end of the last
 };
 
+// Errors: ConfigError (NoInput, BadInput) where the file has none, or cannot be opened or read. Only its beginning is looked at.
+void require_lines(const std::string& path);
+
 }  // namespace offramp
