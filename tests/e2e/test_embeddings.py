@@ -128,7 +128,7 @@ class Embeddings(unittest.TestCase):
 
     def test_what_does_not_go_together_is_refused_by_name(self):
         for flags, words in ((("--source", "synthetic"), "takes tokens"), (("--tokenizer", str(self.input)), "Wanted is a tokenizer.json"),
-                             (("--model", "copy"), "--source text gives tokens")):
+                             (("--model", "copy", "--copy-outputs", "384"), "--source text gives tokens")):
             world = self.world()
             self.assertNotEqual(world.start(*flags).wait(), 0)
             self.assertIn(words, world.said())
