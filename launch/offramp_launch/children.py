@@ -1,7 +1,6 @@
 """Starts a program of a run, and knows when and how it ended."""
 
 import os
-import pwd
 import signal
 import subprocess
 import time
@@ -92,32 +91,3 @@ def open_log(path):
         if problem.errno not in NO_ROOM:
             raise
         return open(os.devnull, "ab")
-
-
-class Account:
-    """
-    The user that consumers run as, with the group of that user's own and no other. The producer, which stays the launcher's user, has
-    that group too, so that what it makes is open to consumers, and nothing else of the launcher's is.
-    """
-
-    def __init__(self, name):
-        try:
-            entry = pwd.getpwnam(name)
-        except KeyError:
-            raise LaunchError(f"--consumer-user: there is no user '{name}'", "See getent passwd", ExitCode.USAGE) from None
-        if os.geteuid() not in (0, entry.pw_uid):
-            raise LaunchError(f"--consumer-user: only root may start consumers as '{name}'",
-                              "Run as root, or leave --consumer-user out", ExitCode.NOT_PERMITTED)
-        self.uid, self.gid = entry.pw_uid, entry.pw_gid
-
-    def of_consumers(self):
-        return {"user": self.uid, "group": self.gid, "extra_groups": []}
-
-    def of_the_producer(self):
-        return {"group": self.gid}
-
-
-def account_of(name):
-    """Nothing when consumers run as this user, as they do by default."""
-    account = Account(name) if name else None
-    return account if account and account.uid != os.geteuid() else None

@@ -10,8 +10,9 @@ import subprocess
 import tempfile
 
 from offramp_launch import sink, summary, texts
+from offramp_launch.account import account_of
 from offramp_launch.arguments import hide_query, shown, without_values
-from offramp_launch.children import Child, account_of
+from offramp_launch.children import Child
 from offramp_launch.demo import demo_flags, shipped_model_flags, show, wants_demo
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, shell_code, way_to_write
 from offramp_launch.failure import failure_of

@@ -3,6 +3,7 @@ Another user of the machine, who is not allowed, can do nothing to a run; with -
 and write none. Real users, so it takes root.
 """
 
+import grp
 import os
 import pathlib
 import pwd
@@ -150,10 +151,10 @@ class ConsumerUser(unittest.TestCase):
             run.start()
             consumers = run.until(lambda: [consumer["pid"] for consumer in run.status().get("consumers", [])
                                            if run.status().get("done_samples", 0) > 0], "consumers at work")
-            own_group = str(pwd.getpwuid(NOBODY).pw_gid)
-            for pid in consumers:
-                self.assertEqual(os.stat(f"/proc/{pid}").st_uid, NOBODY)
-                self.assertEqual(groups_of(pid), {own_group}, "and none of the launcher's")
+            shared = pwd.getpwuid(NOBODY).pw_gid
+            (own_group,) = set().union(*map(groups_of, consumers))      # and none of the launcher's
+            self.assertNotIn(int(own_group), {shared, os.getegid(), *(group.gr_gid for group in grp.getgrall()), *(user.pw_gid for user in pwd.getpwall())})
+            self.assertEqual({os.stat(f"/proc/{pid}").st_uid for pid in consumers}, {NOBODY})
             run_id = run.status()["run_id"]
             spans = [path for path in objects(run_id) if path.rpartition(".")[2][0] == "s"]
             others = [path for path in objects(run_id) if path.rpartition(".")[2] in ("ledger", "lock")]
@@ -174,11 +175,12 @@ class ConsumerUser(unittest.TestCase):
             words += [f"connect={run.run_dir}/control.sock", f"create={run.run_dir}/x", f"kill={run.launcher.pid}", f"read={of_the_launcher}"]
             said = attempts(NOBODY, words, **as_consumer)
             self.assertEqual({word: answer for word, answer in said.items() if answer not in REFUSALS}, {})
-            # And a third user nothing at all.
+            # And a third user nothing at all, nor one that is in the group that the consumers' user shares with others.
             words = [f"{action}={path}" for path in spans + others + cells for action in ON_OBJECTS]
             words += [f"read={run.run_dir}/endpoint", f"connect={run.run_dir}/work-1.sock", f"connect={run.run_dir}/free-1.sock"]
-            said = attempts(STRANGER, words)
-            self.assertEqual({word: answer for word, answer in said.items() if answer not in REFUSALS}, {})
+            for groups in ((), (shared,)):
+                said = attempts(STRANGER, words, groups)
+                self.assertEqual({word: answer for word, answer in said.items() if answer not in REFUSALS}, {})
             self.assertEqual(run.command("stop").returncode, 0, run.said())
             self.assertEqual(run.wait(), 130, run.said())
             self.assertTrue(run.summary()["conserved"])

@@ -1,0 +1,97 @@
+"""Whom the consumers of a run belong to: --consumer-user, and a group that nobody else is in."""
+
+import grp
+import os
+import pathlib
+import pwd
+import random
+
+from offramp_launch.exit_code import ExitCode, LaunchError
+
+# Numbers that no administrator gives away: where all are mapped a random one of many, else those that systemd keeps for users of the moment.
+WIDE = (1 << 30, 1 << 31)
+NARROW = (61184, 65520)
+
+
+class Account:
+    """
+    The user that consumers run as, with one group and no other: the user's own, where that has nobody else in it; else one without a name
+    that is the run's alone (`nobody`'s nogroup, a group `users`: whoever is in them could read the run's slabs). The producer, which stays
+    the launcher's user, has that group too, so that what it makes is open to consumers, and nothing else of the launcher's is.
+    """
+
+    def __init__(self, name):
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            raise LaunchError(f"--consumer-user: there is no user '{name}'", "See getent passwd", ExitCode.USAGE) from None
+        if os.geteuid() not in (0, entry.pw_uid):
+            raise LaunchError(f"--consumer-user: only root may start consumers as '{name}'",
+                              "Run as root, or leave --consumer-user out", ExitCode.NOT_PERMITTED)
+        self.uid = entry.pw_uid
+        self.gid = free_group() if is_shared(entry) and os.geteuid() == 0 else entry.pw_gid
+
+    def of_consumers(self):
+        return {"user": self.uid, "group": self.gid, "extra_groups": []}
+
+    def of_the_producer(self):
+        return {"group": self.gid}
+
+
+def account_of(name):
+    """Nothing when consumers run as this user, as they do by default."""
+    account = Account(name) if name else None
+    return account if account and account.uid != os.geteuid() else None
+
+
+def is_shared(user):
+    """Whether anybody else is in the user's group, as far as the system lists its users."""
+    try:
+        group = grp.getgrgid(user.pw_gid)
+    except KeyError:
+        members = []
+    else:
+        members = group.gr_mem
+    return any(member != user.pw_name for member in members) or any(other.pw_gid == user.pw_gid and other.pw_uid != user.pw_uid for other in pwd.getpwall())
+
+
+def free_group(mapped=None, attempts=1000):
+    """A group's number that has no name, is no user's, and that no process has. Errors: LaunchError where none is to be had."""
+    ranges = mapped_within(pathlib.Path("/proc/self/gid_map").read_text() if mapped is None else mapped)
+    taken = {user.pw_gid for user in pwd.getpwall()} | groups_of_processes()
+    for _ in range(attempts if ranges else 0):
+        begin, end = random.SystemRandom().choice(ranges)
+        number = random.SystemRandom().randrange(begin, end)
+        if number not in taken and not has_name(number):
+            return number
+    raise LaunchError("--consumer-user: others are in that user's group, and no number is left for a group of the consumers' own",
+                      "Give a user whose group is its own: adduser --system --group NAME makes one", ExitCode.NOT_PERMITTED)
+
+
+def mapped_within(gid_map):
+    """What of the wide range, or else of the narrow one, there is in this user namespace: [(begin, end)]."""
+    maps = [tuple(map(int, line.split())) for line in gid_map.splitlines()]
+    for wanted in (WIDE, NARROW):
+        found = [(max(begin, wanted[0]), min(begin + count, wanted[1])) for begin, _, count in maps]
+        if found := [(begin, end) for begin, end in found if begin < end]:
+            return found
+    return []
+
+
+def has_name(number):
+    try:
+        grp.getgrgid(number)
+    except KeyError:
+        return False
+    return True
+
+
+def groups_of_processes():
+    found = set()
+    for status in pathlib.Path("/proc").glob("[0-9]*/status"):
+        try:
+            lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
+        except (OSError, ValueError):
+            continue    # it has ended
+        found.update(map(int, (lines.get("Gid", "") + " " + lines.get("Groups", "")).split()))
+    return found
