@@ -222,7 +222,13 @@ class OneChannel(unittest.TestCase):
     def test_an_overlay_shows_the_foreground(self):
         code, said, files = self.run_of("probabilities.pt", "overlay")
         self.assertEqual(code, 0, said)
-        self.assertEqual(len(files), IMAGES)
+        self.assertEqual(set(files), {f"{name}.jpg" for name in self.pictures})
+        for name, original in self.pictures.items():
+            red = numpy.array([128, 0, 0])      # of class 1
+            covered = numpy.where((self.probability_of(name) >= 0.5)[..., None], (original + red) / 2, original).mean((0, 1))
+            self.assertGreater(abs(covered - original.mean((0, 1))).max(), 10, "else nothing is shown")
+            found = numpy.asarray(Image.open(io.BytesIO(files[f"{name}.jpg"])).convert("RGB")).mean((0, 1))
+            self.assertLess(abs(found - covered).max(), 4, name)    # JPEG smears single pixels, and keeps their mean
 
     def test_no_channel_is_still_refused(self):
         import torch

@@ -1,9 +1,11 @@
 #include "producer/slab/broker.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
+#include "common/base/log.hpp"
 #include "producer/slab/broker_peer.hpp"
 #include "tests/unit/broker/broker_fixture.hpp"
 
@@ -12,6 +14,8 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using testing::HasSubstr;
+using testing::Not;
 
 // --- getting in ---
 
@@ -403,6 +407,34 @@ TEST(Broker, DeathsOfIdleHoldersChargeNobody) {
     }
     EXPECT_TRUE(f.report().given_up.empty());
     EXPECT_EQ(f.ledger.word(0).state, SlabState::Ready);
+}
+
+// Its process is often seen to be gone before its goodbye has come through: a sound end reads like one.
+TEST(Broker, AnEndThatHeldNothingIsNotToldAsADeath) {
+    BrokerFixture f(1);
+    f.publish(0);
+    testing::internal::CaptureStdout();
+    ScriptedConsumer sound(f, 11);
+    sound.join();
+    sound.receive();
+    ASSERT_EQ(sound.tickets.size(), 1U);
+    sound.work_on(sound.tickets[0]);
+    sound.release(sound.tickets[0]);
+    store_word(f.cells[sound.welcome->slot].work, 0);
+    sound.die();
+    spdlog::default_logger()->flush();
+    const std::string ended = testing::internal::GetCapturedStdout();
+    EXPECT_THAT(ended, HasSubstr("(pid 11) ended and held nothing"));
+    EXPECT_THAT(ended, Not(HasSubstr("died")));
+    EXPECT_THAT(ended, Not(HasSubstr("0 slabs")));
+    testing::internal::CaptureStdout();
+    f.publish(1);
+    ScriptedConsumer dying(f, 12);
+    dying.join();
+    dying.receive();
+    dying.die();
+    spdlog::default_logger()->flush();
+    EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("(pid 12) died holding 1 slabs"));
 }
 
 TEST(Broker, ACellLeftByAFormerSessionChargesNobody) {

@@ -24,16 +24,20 @@ struct Overlaid {
     Rgb original, found;
 };
 
-Overlaid overlaid(std::uint32_t image_size, std::uint32_t resize_size) {
-    const ImageSize size{64, 32};
-    const ScratchFolder input, output;
-    Overlaid made_of{.original = gradient(size), .found = {}};
-    std::ofstream(input.path() + "/sample.png", std::ios::binary) << encode_png(size, made_of.original);
+HandMade classes() {
     HandMade made = one_sample();
     made.add(spec_of("classes", kUInt8, {1, 1, 2}));
     made.contents.transform = OutputTransform::ClassMap;
     const std::uint8_t ids[] = {0, 15};
     std::memcpy(made.storage[0].data(), ids, sizeof ids);
+    return made;
+}
+
+Overlaid overlaid(std::uint32_t image_size, std::uint32_t resize_size, const HandMade& made = classes()) {
+    const ImageSize size{64, 32};
+    const ScratchFolder input, output;
+    Overlaid made_of{.original = gradient(size), .found = {}};
+    std::ofstream(input.path() + "/sample.png", std::ios::binary) << encode_png(size, made_of.original);
     RunConfig config = test::config_for("overlay", output.path());
     config.input = input.path();
     config.image_size = image_size;
@@ -43,9 +47,9 @@ Overlaid overlaid(std::uint32_t image_size, std::uint32_t resize_size) {
     return made_of;
 }
 
-// JPEG smears the borders of the rectangle; elsewhere its inside is half covered with the colour of class 15, and nothing else.
-void expect_covered(const Overlaid& made, PictureRect covered) {
-    const auto colour = voc_palette()[15];
+// JPEG smears the borders of the rectangle; elsewhere its inside is half covered with the colour of its class, and nothing else.
+void expect_covered(const Overlaid& made, PictureRect covered, std::size_t of_class = 15) {
+    const auto colour = voc_palette()[of_class];
     const auto near = [](std::uint32_t at, std::uint32_t border) { return at + 6 > border && at < border + 6; };
     for (std::uint32_t y = 0; y < 32; ++y)
         for (std::uint32_t x = 0; x < 64; ++x) {
@@ -64,6 +68,15 @@ void expect_covered(const Overlaid& made, PictureRect covered) {
 
 TEST(Overlay, CoversThingsWithHalfOfTheirClassesColourAndLeavesTheBackground) {
     expect_covered(overlaid(0, 0), {.left = 32, .size = {32, 32}});
+}
+
+// Its foreground is class 1.
+TEST(Overlay, CoversTheForegroundOfAnOutputOfOneChannel) {
+    HandMade made = one_sample();
+    made.add(spec_of("mask", kFloat32, {1, 1, 1, 2}));
+    const float scores[] = {0.1F, 0.9F};
+    std::memcpy(made.storage[0].data(), scores, sizeof scores);
+    expect_covered(overlaid(0, 0, made), {.left = 32, .size = {32, 32}}, 1);
 }
 
 // Of the picture, brought to 32 pixels, the middle 28 x 28: those from 18, 2 on, the right half of which is the thing.
