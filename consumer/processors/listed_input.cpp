@@ -10,8 +10,9 @@
 namespace offramp {
 namespace {
 
+// Synthetic items may stand for pictures that lie ready, by their numbers: so the processors' part is measured alone.
 std::unique_ptr<PictureList> listed(const RunConfig& config, std::string_view processor) {
-    const std::string source = source_of_input(config.source, config.input);
+    const std::string source = source_of_input(config.source == "synthetic" ? "auto" : config.source, config.input);
     if (config.input.empty() || !gives_pictures(source))
         throw ConfigError("processor " + std::string(processor) + " needs the images that the run reads, and there is no --input with some",
                           "Give --input a folder of images, or choose another --processor");

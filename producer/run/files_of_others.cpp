@@ -1,6 +1,7 @@
 #include "producer/run/files_of_others.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -82,8 +83,7 @@ class OwnResults {
         if (items_.empty()) items_ = hashes_of_items(source_);
         const bool was_there = names_.empty() || (!items_.empty() && names_.contains(items_[item]));
         if (was_there && std::ranges::find(processors_, processor) != processors_.end()) return true;
-        if (!replaced_.empty() && results_.empty()) results_ = hashes_of_result_names(source_);
-        return !replaced_.empty() && replaced_.contains(results_[item]);
+        return !replaced_.empty() && replaced_.contains(hash_of_result_name(source_.key(item), item));
     }
 
   private:
@@ -92,8 +92,18 @@ class OwnResults {
     std::vector<std::string> processors_;
     std::unordered_set<std::uint64_t> names_;
     ReplacedItems::Hashes replaced_;
-    std::vector<std::uint64_t> items_, results_;   // of the source, once they are needed
+    std::vector<std::uint64_t> items_;   // of the source, once they are needed
 };
+
+// "12" of "12.scores.npy", whose suffix is ".scores.npy".
+std::optional<std::uint64_t> number_before(std::string_view suffix, std::string_view file) {
+    if (!file.ends_with(suffix)) return std::nullopt;
+    const std::string_view digits = file.substr(0, file.size() - suffix.size());
+    std::uint64_t number = 0;
+    const auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    if (problem != std::errc() || end != digits.data() + digits.size() || std::to_string(number) != digits) return std::nullopt;
+    return number;
+}
 
 [[noreturn]] void refuse(const std::string& file, const std::string& key, const std::string& processor) {
     throw ConfigError("--output: " + printable(file) + " is there, by no run that a manifest tells of: the result of " + processor + " for the item '" + printable(key) +
@@ -113,16 +123,23 @@ void require_no_files_of_others(const RunConfig& config, const BatchSource& sour
         const std::string folder = processors.size() > 1 ? config.output + "/" + processor : config.output;
         const std::vector<std::string> suffixes = suffixes_of(*results, config, outputs);
         FilesThere there(folder, std::string_view(suffixes.front()).substr(suffixes.front().rfind('.')));
+        const auto refuse_others = [&](std::uint64_t item, const std::string& key, const std::string& suffix) {
+            if (!own) own.emplace(config, source);
+            if (!own->has(processor, item)) refuse(folder + "/" + key + suffix, key, processor);
+        };
+        if (source.max_key_bytes() == 0) {   // numbered, as many as anybody asked for
+            for (const std::string& file : there.in(""))
+                for (const std::string& suffix : suffixes)
+                    if (const auto item = number_before(suffix, file); item && *item < source.items()) refuse_others(*item, std::to_string(*item), suffix);
+            continue;
+        }
         for (std::uint64_t item = 0; item < source.items(); ++item) {
             const std::string key = source.key(item).empty() ? std::to_string(item) : std::string(source.key(item));
             const std::size_t name_at = key.rfind('/') + 1;   // 0 where there is none
             const auto& files = there.in(std::string_view(key).substr(0, name_at));
             if (files.empty()) continue;
-            for (const std::string& suffix : suffixes) {
-                if (!files.contains(key.substr(name_at) + suffix)) continue;
-                if (!own) own.emplace(config, source);
-                if (!own->has(processor, item)) refuse(folder + "/" + key + suffix, key, processor);
-            }
+            for (const std::string& suffix : suffixes)
+                if (files.contains(key.substr(name_at) + suffix)) refuse_others(item, key, suffix);
         }
     }
 }

@@ -122,18 +122,17 @@ RunManifest::RunManifest(const RunConfig& config, const BatchSource& source, For
 
 void RunManifest::replaces(const Manifest& former, const RunConfig& config, const BatchSource& source) {
     replaced_ = std::make_unique<ReplacedItems>(folder_, former.seal, config.durable);
-    if (std::ranges::any_of(config.processors(), [](const std::string& name) { return makes_files_of_items(name); })) names_ = hashes_of_result_names(source);
+    if (std::ranges::any_of(config.processors(), [](const std::string& name) { return makes_files_of_items(name); })) replacing_ = &source;
 }
 
 // What another run may have put in the place of what was done is made again.
 ItemRanges RunManifest::without_replaced(const Manifest& former, const BatchSource& source) const {
     const ReplacedItems::Hashes replaced = ReplacedItems::of(folder_, former.seal);
     if (replaced.empty()) return former.done;
-    const std::vector<std::uint64_t> names = hashes_of_result_names(source);
     ItemRanges left;
     for (const ItemRange& range : former.done.list())
         for (std::uint64_t item = range.begin; item < range.end; ++item)
-            if (!replaced.contains(names[item])) left.add({item, item + 1});
+            if (!replaced.contains(hash_of_result_name(source.key(item), item))) left.add({item, item + 1});
     if (left.items() < former.done.items())
         spdlog::info("{} items are made again: a run that was to replace run {}, and noted nothing done, may have begun with them",
                      former.done.items() - left.items(), former.run_id);
@@ -155,7 +154,8 @@ void RunManifest::begin(const PublishedSlab& slab) {
     } else {
         std::vector<std::uint64_t> names;
         for (const ItemRange& range : slab.items)
-            for (std::uint64_t item = range.begin; item < range.end && !names_.empty(); ++item) names.push_back(names_[item]);
+            for (std::uint64_t item = range.begin; item < range.end && replacing_; ++item)
+                names.push_back(hash_of_result_name(replacing_->key(item), item));
         replaced_->add(names);
     }
     failpoint("run.begun");

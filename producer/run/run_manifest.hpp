@@ -30,7 +30,7 @@ class RunManifest {
         Continue,    // and is not
         TakeOver,    // the same, and the earlier run is this very one, whose producer died after it had published something
     };
-    // `source`: in_order_of_former_runs().
+    // `source`: in_order_of_former_runs(); it outlives this.
     RunManifest(const RunConfig& config, const BatchSource& source, Former former,
                 std::function<void(std::exception_ptr)> on_failure);
 
@@ -57,7 +57,7 @@ class RunManifest {
     std::unique_ptr<ManifestWriter> writer_;
     // Where another run's manifest stays until this one has done something.
     std::unique_ptr<ReplacedItems> replaced_;
-    std::vector<std::uint64_t> names_;      // of results; none: no files of single items are replaced
+    const BatchSource* replacing_ = nullptr;   // its items' files may be; none: this run makes no files of single items
 };
 
 // The source with its items numbered as the output folder's manifest has them, which is there or not (producer/sources/source_order.hpp):

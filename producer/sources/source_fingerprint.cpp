@@ -41,16 +41,10 @@ std::vector<std::uint64_t> hashes_of_items(const BatchSource& source) {
     return hashes;
 }
 
-std::vector<std::uint64_t> hashes_of_result_names(const BatchSource& source) {
-    std::vector<std::uint64_t> hashes;
-    hashes.reserve(source.items());
-    for (std::uint64_t item = 0; item < source.items(); ++item) {
-        const std::string_view key = source.key(item);
-        const std::string number = key.empty() ? std::to_string(item) : std::string();
-        const std::string_view name = key.empty() ? number : key;
-        hashes.push_back(XXH3_64bits(name.data(), name.size()));
-    }
-    return hashes;
+std::uint64_t hash_of_result_name(std::string_view key, std::uint64_t item) {
+    const std::string number = key.empty() ? std::to_string(item) : std::string();
+    const std::string_view name = key.empty() ? number : key;
+    return XXH3_64bits(name.data(), name.size());
 }
 
 }  // namespace offramp

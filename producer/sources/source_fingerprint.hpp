@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "producer/sources/batch_source.hpp"
@@ -18,7 +19,7 @@ std::string source_fingerprint(const BatchSource& source, std::uint64_t items);
 
 // A hash of each item's key and note, by which it is known among others; none for a source without keys.
 std::vector<std::uint64_t> hashes_of_items(const BatchSource& source);
-// A hash of each name that results go by: the item's key, or its number, without the note.
-std::vector<std::uint64_t> hashes_of_result_names(const BatchSource& source);
+// Of the name that an item's results go by: its key, or where it has none its number, without the note.
+std::uint64_t hash_of_result_name(std::string_view key, std::uint64_t item);
 
 }  // namespace offramp

@@ -39,7 +39,7 @@ def cut_out_row(sizes):
     return Row("W10-cut-out", "Photographs cut out: JPEG files in, a mask and a cut-out of each as PNG files out",
                (Ours("ours", {**flags, **read, **written}, consumers), alone(flags, model, synthetic_on="device"), decode_limit(flags, read),
                 # The cut-outs' originals are found in the manifest by their number, which is all that synthetic items have for a name.
-                Ours(ENCODE, {**unfed(flags, CUTOUT_RESULTS), **written, "source": "synthetic", "input": PHOTOGRAPHS}, consumers, {"source": "jsonl"}),
+                Ours(ENCODE, {**unfed(flags, CUTOUT_RESULTS), **written, "source": "synthetic", "input": PHOTOGRAPHS}, consumers),
                 plain),
                (SmallestOf((model, DECODE, ENCODE), 0.9), CoresAllow((model, DECODE, ENCODE), 0.9)), batch, raw_bytes=batch * 2 * side * side * 4)
 

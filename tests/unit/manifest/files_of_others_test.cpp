@@ -135,5 +135,24 @@ TEST_F(FilesOfOthers, OfItemsWithoutKeysToo) {
     EXPECT_EQ(refused("npy", {""}), "");
 }
 
+// Of made-up items there may be more than anybody could go through.
+TEST_F(FilesOfOthers, OfAsManyItemsAsWereAskedFor) {
+    class Numbered final : public BatchSource {
+      public:
+        std::string description() const override { return "numbered"; }
+        std::uint64_t items() const override { return 1'000'000'000'000; }
+        RowKind row_kind() const override { return RowKind::Nothing; }
+        std::string_view key(std::uint64_t) const override { return ""; }
+        std::size_t max_key_bytes() const override { return 0; }
+        std::string origin(std::uint64_t) const override { return ""; }
+        void load(std::uint64_t, std::span<std::byte>) override {}
+    } numbered;
+    const RunConfig config = config_of("npy");
+    for (const char* name : {"bag.scores.npy", "012.scores.npy", "12.npy", "-1.scores.npy", "1000000000000.scores.npy"}) lay(name);
+    EXPECT_NO_THROW(require_no_files_of_others(config, numbered, outputs, 1));
+    lay("999999999999.scores.npy");
+    EXPECT_THROW(require_no_files_of_others(config, numbered, outputs, 1), ConfigError);
+}
+
 }  // namespace
 }  // namespace offramp

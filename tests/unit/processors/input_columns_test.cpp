@@ -55,10 +55,17 @@ TEST_F(OfAManifest, OriginalsAreFoundByTheSamplesKey) {
     EXPECT_THAT(no_input([&] { originals.of("photos/a"); }), HasSubstr("the sample 'photos/a'"));
 }
 
+TEST_F(OfAManifest, SyntheticItemsStandForThePicturesOfTheirNames) {
+    config.source = "synthetic";
+    EXPECT_EQ(OriginalImages(config, "cut-out").of("8").size, (ImageSize{8, 4}));
+    config.input.clear();
+    EXPECT_THROW(OriginalImages(config, "cut-out"), ConfigError);
+}
+
 TEST_F(OfAManifest, OfAFolderThereAreNoColumns) {
     config.input = (folder.path() / "photos").string();
     EXPECT_EQ(InputColumns(config, "records").of("a"), "{}");
-    config.source = "synthetic";
+    config.source = "npy";
     EXPECT_THROW(InputColumns(config, "records"), ConfigError);
 }
 
