@@ -101,7 +101,7 @@ class Killed:
         world = self.begun()
         with self.server.locked(self.table, self.database):
             world.start("--resume", "--sink-patience-seconds", "1")
-            world.until(lambda: f'has not answered for 1 s: INSERT INTO "{self.table}"' in world.said(), "a consumer that gives up")
+            world.until(lambda: f'has not answered for 1 s: INSERT INTO "public"."{self.table}"' in world.said(), "a consumer that gives up")
         self.assertEqual(world.wait(), 0, world.said())
         self.assertEqual(world.summary()["given_up"], [])
         self.assertEqual(self.rows(), self.undisturbed())
