@@ -71,7 +71,7 @@ class Replacing(InWorlds):
     def test_a_checkpoint_of_a_run_that_was_broken_off_outlives_one_that_cannot_start(self):
         flags = (*ALL, "--batches", "40")
         world = self.world(*flags)
-        self.break_off(world, samples=80)
+        self.break_off(world, samples=80, slabs=10)
         for more in ((), ("--start-over",)):
             world.flags = changed(ALL, "--model", "no-such")
             self.assertNotEqual(world.start(*more).wait(), 0, world.said())
