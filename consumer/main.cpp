@@ -1,4 +1,4 @@
-#include "consumer/run_consumer.hpp"
+#include "consumer/worker/run_consumer.hpp"
 
 int main(int argc, char** argv) {
     return offramp::run_consumer(argc, argv, {.make = [](const offramp::RunConfig& config) {

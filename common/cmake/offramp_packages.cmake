@@ -74,7 +74,7 @@ if(offramp_site AND OFFRAMP_SANITIZER STREQUAL "")   # which Arrow was not built
 endif()
 
 # --- LibTorch -------------------------------------------------------------------------------------------------------
-# Offered as offramp::torch; only producer/models may link it.
+# Offered as offramp::torch; only producer/runner/models may link it.
 if(OFFRAMP_MODELS)
     find_path(offramp_torch_root include/torch/csrc/api/include/torch/torch.h PATHS ${OFFRAMP_TORCH_DIR} ${offramp_site}/torch
               NO_DEFAULT_PATH)

@@ -10,8 +10,8 @@
 #include "common/base/cut_text.hpp"
 #include "common/base/reserved_prefix.hpp"
 #include "common/base/utf8.hpp"
-#include "common/config/processor_results.hpp"
-#include "common/protocol/slab_header.hpp"
+#include "common/settings/processor_results.hpp"
+#include "common/wire/slab_header.hpp"
 
 namespace offramp {
 namespace {

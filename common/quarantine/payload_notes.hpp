@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/safetensors/safetensors_header.hpp"
-#include "common/slab/slab_view.hpp"
+#include "common/wire/slab_view.hpp"
 
 namespace offramp {
 

@@ -8,8 +8,8 @@
 #include <span>
 #include <string>
 
-#include "common/protocol/messages.hpp"
 #include "common/transport/endpoint.hpp"
+#include "common/wire/messages.hpp"
 
 namespace offramp {
 

@@ -4,8 +4,8 @@
 
 #include "common/base/error.hpp"
 #include "common/base/next_place.hpp"
-#include "consumer/processors/segmentation_output.hpp"
-#include "consumer/sinks/atomic_file.hpp"
+#include "consumer/processors/segmentation/segmentation_output.hpp"
+#include "consumer/sinks/files/atomic_file.hpp"
 
 namespace offramp {
 namespace {

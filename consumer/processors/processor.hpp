@@ -7,12 +7,12 @@
 #include <string_view>
 #include <vector>
 
-#include "common/config/run_config.hpp"
-#include "common/slab/foreground_score.hpp"
-#include "common/slab/slab_view.hpp"
-#include "consumer/processors/run_output.hpp"
-#include "consumer/sinks/durability.hpp"
-#include "consumer/sinks/postgres_ownership.hpp"
+#include "common/numerics/foreground_score.hpp"
+#include "common/settings/run_config.hpp"
+#include "common/wire/slab_view.hpp"
+#include "consumer/processors/results/run_output.hpp"
+#include "consumer/sinks/files/durability.hpp"
+#include "consumer/sinks/postgres/postgres_ownership.hpp"
 
 namespace offramp {
 
@@ -28,8 +28,8 @@ using StillCurrent = std::function<bool()>;
 // samples count as done.
 //
 // The guarantee of the whole system rests on this: delivery is at least once, so process() must be idempotent. Killed at any point
-// and run again, in another process, the results are the same: files by temporary name and rename (sinks/atomic_file.hpp), named
-// by sample key; appended formats as one segment a delivery (sinks/segment_file.hpp). Grouping of samples into slabs changes
+// and run again, in another process, the results are the same: files by temporary name and rename (sinks/files/atomic_file.hpp), named
+// by sample key; appended formats as one segment a delivery (sinks/segments/segment_file.hpp). Grouping of samples into slabs changes
 // neither names nor bytes.
 //
 // Borrows the slab, read-only, for the call. Thread: one. Errors: Error with CannotWrite or SinkUnavailable; any exception ends

@@ -6,9 +6,9 @@
 
 #include "common/base/error.hpp"
 #include "common/base/shown_url.hpp"
-#include "common/config/nearest_word.hpp"
+#include "common/settings/nearest_word.hpp"
 #include "consumer/processors/processor.hpp"
-#include "consumer/sinks/http_headers.hpp"
+#include "consumer/sinks/http/http_headers.hpp"
 
 namespace offramp {
 namespace {

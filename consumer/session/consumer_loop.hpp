@@ -7,8 +7,8 @@
 
 #include "common/base/clock.hpp"
 #include "common/base/exit_code.hpp"
-#include "common/slab/slab_ticket.hpp"
 #include "common/transport/ports.hpp"
+#include "common/wire/slab_ticket.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/session/consumer_session.hpp"
 #include "consumer/session/producer_search.hpp"

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "common/base/clock.hpp"
-#include "common/protocol/messages.hpp"
 #include "common/transport/ports.hpp"
+#include "common/wire/messages.hpp"
 #include "consumer/session/release_log.hpp"
 
 namespace offramp {

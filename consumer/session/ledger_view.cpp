@@ -4,8 +4,8 @@
 #include <string>
 
 #include "common/base/error.hpp"
-#include "common/protocol/messages.hpp"
-#include "common/protocol/slab_header.hpp"
+#include "common/wire/messages.hpp"
+#include "common/wire/slab_header.hpp"
 
 namespace offramp {
 namespace {

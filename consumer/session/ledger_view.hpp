@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <span>
 
-#include "common/protocol/ledger_layout.hpp"
 #include "common/shm/run_objects.hpp"
-#include "common/slab/slab_layout.hpp"
-#include "common/slab/slab_ticket.hpp"
+#include "common/wire/ledger_layout.hpp"
+#include "common/wire/slab_layout.hpp"
+#include "common/wire/slab_ticket.hpp"
 
 namespace offramp {
 

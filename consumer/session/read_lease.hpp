@@ -2,8 +2,8 @@
 
 #include <chrono>
 
-#include "common/slab/slab_ticket.hpp"
-#include "common/slab/slab_view.hpp"
+#include "common/wire/slab_ticket.hpp"
+#include "common/wire/slab_view.hpp"
 #include "consumer/session/consumer_session.hpp"
 #include "consumer/session/slab_mappings.hpp"
 #include "consumer/session/work_cell.hpp"

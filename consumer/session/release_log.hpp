@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/base/clock.hpp"
-#include "common/protocol/messages.hpp"
+#include "common/wire/messages.hpp"
 
 namespace offramp {
 

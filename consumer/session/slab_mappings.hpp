@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "common/protocol/ledger_layout.hpp"
 #include "common/shm/run_objects.hpp"
 #include "common/shm/shared_region.hpp"
+#include "common/wire/ledger_layout.hpp"
 #include "consumer/session/ledger_view.hpp"
 
 namespace offramp {

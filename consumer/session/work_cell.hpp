@@ -3,8 +3,8 @@
 #include <chrono>
 #include <cstdint>
 
-#include "common/protocol/ledger_layout.hpp"
-#include "common/slab/slab_ticket.hpp"
+#include "common/wire/ledger_layout.hpp"
+#include "common/wire/slab_ticket.hpp"
 
 namespace offramp {
 

@@ -1,5 +1,5 @@
 """
-The network `cutout`: a small encoder-decoder that tells things from their background. producer/models/plugins/cutout.cpp is the same
+The network `cutout`: a small encoder-decoder that tells things from their background. producer/runner/models/plugins/cutout.cpp is the same
 in C++; a test holds the two against each other.
 
     image [B, 3, S, S], normalised, S a multiple of 32  ->  logits [B, 2, S/2, S/2]: background, thing; enlarged twice in the end

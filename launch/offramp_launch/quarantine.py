@@ -249,7 +249,7 @@ def run_config(run_dir):
 
 def flags_for_tables(run_dir, output, given):
     """
-    Lays the marks of the run's own tables (consumer/sinks/postgres_table.hpp) into the folder of what is tried again: by them its rows are put where the run's
+    Lays the marks of the run's own tables (consumer/sinks/postgres/postgres_table.hpp) into the folder of what is tried again: by them its rows are put where the run's
     are, be that beside a former run's or in place, and into no other run's. Errors: LaunchError where nothing tells which tables are the run's.
     """
     config, said = run_config(run_dir), flags_said(given)

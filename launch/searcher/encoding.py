@@ -10,7 +10,7 @@ from model_package.tokens import TOKEN_DTYPES
 from offramp_launch.exit_code import ExitCode, LaunchError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SERVER = ROOT / "producer/sources/text/tokenizer_server.py"
+SERVER = ROOT / "producer/runner/sources/text/tokenizer_server.py"
 OPEN_BATCH = 2      # of a model of any batch, which the compiler may have narrowed down to more than one
 RUN_MODEL = "Give the .pt2 that the run had as its --model, with its .toml and .tokenizer.json (or --tokenizer) beside it"
 
@@ -38,7 +38,7 @@ def read_notes(file, output):
         length = int(notes["input"][0]["shape"] if inputs else notes["input-shape"].partition("x")[2])
         return length, int(notes.get("batch", OPEN_BATCH)), notes.get("outputs", output).split(","), inputs
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
-        raise LaunchError(f"{file} cannot be understood: {problem!r}", "producer/models/metadata.md has its keys", ExitCode.CONFIG) from problem
+        raise LaunchError(f"{file} cannot be understood: {problem!r}", "producer/runner/models/metadata.md has its keys", ExitCode.CONFIG) from problem
 
 
 def tokens(file, texts, length):

@@ -25,7 +25,7 @@ class Stored:
     def nearest(self, vector, most):
         """[(cosine, item, key)], the largest first; of equal ones that with the smaller item. Vectors of no direction have none. Errors: LaunchError."""
         wanted = "[" + ",".join(repr(float(number)) for number in as_wanted(vector, self.dimensions)) + "]"
-        # As the index is made, of one length or of several (consumer/sinks/postgres_table.hpp).
+        # As the index is made, of one length or of several (consumer/sinks/postgres/postgres_table.hpp).
         distance = sql.SQL("(vector::{type} <=> {wanted}::{type})").format(type=sql.SQL(f"{self.type}({self.dimensions})"), wanted=sql.Placeholder("wanted"))
         with refused():
             self._look_far_enough(most)

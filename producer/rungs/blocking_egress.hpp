@@ -2,9 +2,9 @@
 
 #include <memory>
 
-#include "common/slab/slab_layout.hpp"
-#include "producer/pipeline/output_books.hpp"
-#include "producer/pipeline/output_sink.hpp"
+#include "common/wire/slab_layout.hpp"
+#include "producer/egress/output_books.hpp"
+#include "producer/egress/output_sink.hpp"
 #include "producer/rungs/slab_place.hpp"
 
 namespace offramp {

@@ -4,10 +4,10 @@
 #include <memory>
 #include <vector>
 
-#include "common/slab/slab_layout.hpp"
-#include "producer/pipeline/output_books.hpp"
-#include "producer/pipeline/output_sink.hpp"
-#include "producer/pipeline/slab_completion.hpp"
+#include "common/wire/slab_layout.hpp"
+#include "producer/egress/output_books.hpp"
+#include "producer/egress/output_sink.hpp"
+#include "producer/egress/slab_completion.hpp"
 
 namespace offramp {
 

@@ -3,9 +3,9 @@
 #include <functional>
 #include <thread>
 
-#include "producer/pipeline/bounded_queue.hpp"
-#include "producer/pipeline/output_books.hpp"
-#include "producer/pipeline/output_sink.hpp"
+#include "common/base/bounded_queue.hpp"
+#include "producer/egress/output_books.hpp"
+#include "producer/egress/output_sink.hpp"
 #include "producer/rungs/local_delivery.hpp"
 
 namespace offramp {

@@ -3,7 +3,7 @@
 #include <functional>
 #include <mutex>
 
-#include "producer/slab/delivery.hpp"
+#include "producer/broker/delivery.hpp"
 
 namespace offramp {
 

@@ -3,9 +3,9 @@
 #include <functional>
 #include <memory>
 
-#include "common/config/run_config.hpp"
+#include "common/settings/run_config.hpp"
 #include "common/shm/run_objects.hpp"
-#include "producer/pipeline/egress_stream.hpp"
+#include "producer/egress/egress_stream.hpp"
 #include "producer/rungs/local_delivery.hpp"
 #include "producer/rungs/rung.hpp"
 

@@ -4,7 +4,7 @@
 
 #include "common/base/clock.hpp"
 #include "common/base/trace.hpp"
-#include "common/slab/slab_view.hpp"
+#include "common/wire/slab_view.hpp"
 
 namespace offramp {
 

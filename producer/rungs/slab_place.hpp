@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "producer/pipeline/slab_filling.hpp"
+#include "producer/egress/slab_filling.hpp"
 
 namespace offramp {
 

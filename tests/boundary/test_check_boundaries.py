@@ -46,29 +46,29 @@ class Project(unittest.TestCase):
 
 class Includes(Project):
     CROSSINGS = [
-        ("common/base/error.hpp", '"producer/slab/slab_pool.hpp"', "knows no one else"),
+        ("common/base/error.hpp", '"producer/pool/slab_pool.hpp"', "knows no one else"),
         ("common/base/error.cpp", '"consumer/session/read_lease.hpp"', "knows no one else"),
         ("common/base/error.cpp", '"tests/support/manual_clock.hpp"', "knows no one else"),
-        ("consumer/main.cpp", '"producer/slab/broker.hpp"', "knows only common/"),
-        ("consumer/main.cpp", '"producer/cuda/device.hpp"', "knows only common/"),
+        ("consumer/main.cpp", '"producer/broker/broker.hpp"', "knows only common/"),
+        ("consumer/main.cpp", '"producer/device/device.hpp"', "knows only common/"),
         ("producer/main.cpp", '"consumer/processors/processor.hpp"', "only rungs/"),
-        ("producer/slab/broker.cpp", '"producer/cuda/device.hpp"', "is pure"),
-        ("producer/slab/broker.cpp", '"producer/models/model.hpp"', "is pure"),
-        ("producer/slab/broker.hpp", '"producer/pipeline/egress_stream.hpp"', "is pure"),
-        ("producer/pipeline/inference.cpp", "<cuda_runtime.h>", "producer/cuda/ only"),
-        ("producer/pipeline/inference.cpp", "<cuda.h>", "producer/cuda/ only"),
-        ("producer/models/weights.cpp", "<cuda_runtime_api.h>", "producer/cuda/ only"),
-        ("producer/models/weights.cpp", "<cuda/std/span>", "producer/cuda/ only"),
-        ("common/slab/tensor_spec.cpp", "<torch/torch.h>", "producer/models/ only"),
-        ("producer/cuda/kernels.cu", "<ATen/ATen.h>", "producer/models/ only"),
-        ("producer/cuda/device.hpp", "<c10/cuda/CUDAStream.h>", "producer/models/ only"),
-        ("producer/slab/broker.cpp", "<zmq.hpp>", "common/transport/ only"),
-        ("consumer/processors/finish.cpp", "<sqlite3.h>", "consumer/sinks/ only"),
-        ("consumer/processors/finish.cpp", "<curl/curl.h>", "consumer/sinks/ only"),
-        ("consumer/sinks/vector_merge.cpp", "<arrow/api.h>", "consumer/sinks/parquet/ only"),
+        ("producer/broker/broker.cpp", '"producer/device/device.hpp"', "is pure"),
+        ("producer/broker/broker.cpp", '"producer/runner/models/model.hpp"', "is pure"),
+        ("producer/broker/broker.hpp", '"producer/egress/egress_stream.hpp"', "is pure"),
+        ("producer/runner/inference/inference.cpp", "<cuda_runtime.h>", "producer/device/ only"),
+        ("producer/runner/inference/inference.cpp", "<cuda.h>", "producer/device/ only"),
+        ("producer/runner/models/weights.cpp", "<cuda_runtime_api.h>", "producer/device/ only"),
+        ("producer/runner/models/weights.cpp", "<cuda/std/span>", "producer/device/ only"),
+        ("common/wire/tensor_spec.cpp", "<torch/torch.h>", "producer/runner/models/ only"),
+        ("producer/device/kernels.cu", "<ATen/ATen.h>", "producer/runner/models/ only"),
+        ("producer/device/device.hpp", "<c10/cuda/CUDAStream.h>", "producer/runner/models/ only"),
+        ("producer/broker/broker.cpp", "<zmq.hpp>", "common/transport/ only"),
+        ("consumer/processors/results/finish.cpp", "<sqlite3.h>", "consumer/sinks/ only"),
+        ("consumer/processors/results/finish.cpp", "<curl/curl.h>", "consumer/sinks/ only"),
+        ("consumer/sinks/parquet/vector_merge.cpp", "<arrow/api.h>", "parquet_module.cpp only"),
         ("consumer/main.cpp", "<zmq.h>", "common/transport/ only"),
-        ("producer/slab/slab_pool.cpp", "<boost/interprocess/mapped_region.hpp>", "common/shm/ only"),
-        ("producer/main.cpp", "<CLI/CLI.hpp>", "common/config/ only"),
+        ("producer/pool/slab_pool.cpp", "<boost/interprocess/mapped_region.hpp>", "common/shm/ only"),
+        ("producer/main.cpp", "<CLI/CLI.hpp>", "common/settings/ only"),
         ("consumer/processors/kernels.inl", '"kernels.hpp"', "start at the repository root"),
         ("consumer/main.cpp", '"../producer/main.hpp"', "start at the repository root"),
         ("consumer/main.cpp", "<consumer/../producer/main.hpp>", "start at the repository root"),
@@ -79,12 +79,12 @@ class Includes(Project):
         ("common/base/trace.cpp", "<nvtx3/nvToolsExt.h>"),
         ("common/shm/shared_region.cpp", "<boost/interprocess/mapped_region.hpp>"),
         ("common/transport/zmq_ports.cpp", "<zmq.hpp>"),
-        ("common/config/run_config.cpp", "<CLI/CLI.hpp>"),
-        ("consumer/main.cpp", '"common/slab/slab_view.hpp"'),
-        ("producer/slab/broker.cpp", '"producer/slab/slab_ledger.hpp"'),
-        ("producer/cuda/cuda_stream.hpp", "<cuda_runtime_api.h>"),
-        ("producer/models/plugins/encoder.cpp", "<ATen/ops/linear.h>"),
-        ("producer/models/plugins/encoder.cpp", "<c10/cuda/CUDAStream.h>"),
+        ("common/settings/run_config.cpp", "<CLI/CLI.hpp>"),
+        ("consumer/main.cpp", '"common/wire/slab_view.hpp"'),
+        ("producer/broker/broker.cpp", '"producer/ledger/slab_ledger.hpp"'),
+        ("producer/device/cuda_stream.hpp", "<cuda_runtime_api.h>"),
+        ("producer/runner/models/plugins/encoder.cpp", "<ATen/ops/linear.h>"),
+        ("producer/runner/models/plugins/encoder.cpp", "<c10/cuda/CUDAStream.h>"),
         ("producer/rungs/sequential.cpp", '"consumer/processors/processor.hpp"'),
         ("consumer/main.cpp", "<vector>"),
     ]
@@ -110,14 +110,14 @@ class Includes(Project):
             shutil.copytree(ROOT / folder, self.folder / folder)
         self.assert_clean("includes")
         header = self.folder / "common/base/error.hpp"
-        header.write_text(header.read_text() + '#include "producer/slab/slab_pool.hpp"\n')
+        header.write_text(header.read_text() + '#include "producer/pool/slab_pool.hpp"\n')
         self.assert_crossed(["includes"], "common/base/error.hpp:")
 
 
 class Headers(Project):
     def test_a_header_in_no_set_is_found(self):
         known = self.write("common/base/known.hpp")
-        dotted = self.write("producer/defaults.hpp")
+        dotted = self.write("producer/runner/run/defaults.hpp")
         self.write("common/base/known.cpp")
         listed = self.write("header_sets.txt", f"{known}\n{dotted.parent}/run/../defaults.hpp\n\n")
         self.assert_clean("--header-sets", listed, "headers")
@@ -164,8 +164,8 @@ class Objects(Project):
         self.assert_crossed(self.build(common="#include <cuda_runtime.h>\n", includes=[CUDA_INCLUDE]), "common/one.o", "cuda_runtime.h")
 
     def test_the_projects_own_cuda_folder_is_found(self):
-        self.write("producer/cuda/device.hpp")
-        self.assert_crossed(self.build(consumer='#include "producer/cuda/device.hpp"\n'), "/producer/cuda/device.hpp")
+        self.write("producer/device/device.hpp")
+        self.assert_crossed(self.build(consumer='#include "producer/device/device.hpp"\n'), "/producer/device/device.hpp")
 
     def test_nvtx_passes_wherever_it_lies(self):
         header = self.write("outside/nvidia/cu13/include/nvtx3/nvToolsExt.h")

@@ -13,21 +13,21 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # target: (source, what stands there once, what is put in its place)
 TWINS = {
-    "message": ("common/protocol/messages.cpp", "header.bytes != bytes.size() || total != bytes.size()", "header.bytes != bytes.size()"),
-    "slab-header": ("common/slab/slab_view.cpp", "record.key_offset <= keys.size() - record.key_bytes", "record.key_offset < ~0U"),
+    "message": ("common/wire/messages.cpp", "header.bytes != bytes.size() || total != bytes.size()", "header.bytes != bytes.size()"),
+    "slab-header": ("common/wire/slab_view.cpp", "record.key_offset <= keys.size() - record.key_bytes", "record.key_offset < ~0U"),
     "ledger-region": ("consumer/session/ledger_view.cpp", "ledger_bytes >= wanted_bytes", "ledger_bytes >= sizeof header"),
-    "manifest": ("producer/report/manifest_file.cpp", " || found.back().end > items", ""),
+    "manifest": ("producer/runner/checkpoint/manifest_file.cpp", " || found.back().end > items", ""),
     "endpoint": ("common/transport/endpoint.cpp", "RunNames::check_run_id(endpoint.names.run_id);\n    } catch", "    } catch"),
     "payload": ("common/quarantine/payload_notes.cpp", "} catch (const json::exception& problem) {", "} catch (const json::type_error& problem) {"),
-    "settings-file": ("common/config/flat_toml.cpp",
+    "settings-file": ("common/settings/flat_toml.cpp",
                       'if (rest_.empty()) fail(whose + " has a string without its closing " + quote);', ""),
-    "segment": ("consumer/sinks/segment_merge.cpp", "if (!first_of_segment && entries.back().item == item)", "if (entries.back().item == item)"),
+    "segment": ("consumer/sinks/segments/segment_merge.cpp", "if (!first_of_segment && entries.back().item == item)", "if (entries.back().item == item)"),
     "input-list": ("common/images/item_keys.cpp", "if (!parts.empty()) parts.pop_back();", "parts.pop_back();"),
     "tar": ("common/images/tar_index.cpp", "length > records.size() || ", ""),
-    "npy": ("producer/sources/npy_header.cpp", "result.ec != std::errc() || number < 0", "result.ec != std::errc()"),
+    "npy": ("producer/runner/sources/npy_header.cpp", "result.ec != std::errc() || number < 0", "result.ec != std::errc()"),
     "jsonl": ("common/images/jsonl_pictures.cpp", "path.find('\\0') != std::string::npos", "path.empty()"),
     "image": ("common/images/jpeg.cpp", "at + 4 <= file.size() && bytes[at] == 0xff", "bytes[at] == 0xff"),
-    "broker": ("producer/slab/slab_ledger.cpp", "place == nullptr || HolderWord", "place == nullptr) return ReleaseOutcome::Completed;\n    if (HolderWord"),
+    "broker": ("producer/ledger/slab_ledger.cpp", "place == nullptr || HolderWord", "place == nullptr) return ReleaseOutcome::Completed;\n    if (HolderWord"),
     "consumer-session": ("consumer/session/consumer_session.cpp",
                          "static_cast<std::size_t>(std::min<std::uint64_t>(seen, records.size()))", "static_cast<std::size_t>(seen)"),
 }

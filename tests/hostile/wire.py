@@ -1,4 +1,4 @@
-"""The project's messages (common/protocol/messages.hpp), written by hand, so that they can be written wrongly."""
+"""The project's messages (common/wire/messages.hpp), written by hand, so that they can be written wrongly."""
 
 import pathlib
 import re
@@ -6,7 +6,7 @@ import struct
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MAGIC = 0x4D46464F
-VERSION = int(re.search(r"kMessageVersion = (\d+)", (ROOT / "common/protocol/messages.hpp").read_text())[1])
+VERSION = int(re.search(r"kMessageVersion = (\d+)", (ROOT / "common/wire/messages.hpp").read_text())[1])
 MOST_BYTES = 16 * 1024
 HELLO, CHALLENGE, ANSWER, WELCOME, REFUSED, CREDIT, TICKETS, RELEASES, RELEASE_ACK, DRAIN, GOODBYE = range(1, 12)
 COMPLETED, RETURNED = 1, 2

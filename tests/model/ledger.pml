@@ -1,4 +1,4 @@
-/* The ledger's transitions, store by store, as producer/slab/slab_ledger.cpp makes them. Included by broker.pml, which adds
+/* The ledger's transitions, store by store, as producer/ledger/slab_ledger.cpp makes them. Included by broker.pml, which adds
  * everyone else, and by table.pml, which lists what is here for the comparison with the code.
  *
  * Whoever includes it defines up (false: the producer is dead and stores nothing), STORED_...() (what is seen of a store;

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "producer/slab/slab_ledger.hpp"
+#include "producer/ledger/slab_ledger.hpp"
 #include "tests/support/store_recorder.hpp"
 
 namespace offramp {

@@ -33,7 +33,7 @@ class Mutant:
     tests: tuple      # programs of bin/tests
 
 
-LEDGER, LOG, SESSION = "producer/slab/slab_ledger.cpp", "consumer/session/release_log.cpp", "consumer/session/consumer_session.cpp"
+LEDGER, LOG, SESSION = "producer/ledger/slab_ledger.cpp", "consumer/session/release_log.cpp", "consumer/session/consumer_session.cpp"
 MUTANTS = (
     Mutant("no generation check", LEDGER, "    if (ticket.generation != current.generation) return ReleaseOutcome::Stale;\n", "",
            ("ledger_test", "broker_test")),
@@ -50,13 +50,13 @@ MUTANTS = (
            "            work == WorkWord{slab, holder.attempt, static_cast<std::uint32_t>(current.generation)};", "            work.slab < slab_count();",
            ("ledger_test", "broker_test")),
     Mutant("the cell names nothing", "consumer/session/read_lease.cpp", "    cell.begin(ticket);\n", "", ("session_test",)),
-    Mutant("a cell of a former session is believed", "producer/slab/broker_liveness.cpp",
+    Mutant("a cell of a former session is believed", "producer/broker/broker_liveness.cpp",
            "load_word(cell.session) == peer.ref.session ? load_word(cell.work) : 0", "load_word(cell.work)", ("broker_test",)),
     Mutant("releases are not repeated", LOG, "return first_ < next_ && now >= repeat_at_ ? first_ : next_;", "return now < TimePoint{} ? first_ : next_;",
            ("session_test",)),
-    Mutant("repeated releases count again", "producer/slab/broker_delivery.cpp", "            peer->in_doubt = true;\n        } else if (sequence == peer",
+    Mutant("repeated releases count again", "producer/broker/broker_delivery.cpp", "            peer->in_doubt = true;\n        } else if (sequence == peer",
            "            on_release(*peer, record);\n        } else if (sequence == peer", ("broker_test",)),
-    Mutant("anyone releases in another's name", "producer/slab/broker_delivery.cpp",
+    Mutant("anyone releases in another's name", "producer/broker/broker_delivery.cpp",
            "inbound.credentials.pid != peer->credentials.pid || inbound.credentials.uid != peer->credentials.uid", "inbound.bytes.empty()",
            ("broker_test",)),
     Mutant("forked children keep slabs", "common/shm/shared_region.cpp", '    advise(state->region, MADV_DONTFORK, "MADV_DONTFORK", name);\n', "", ("shm_test",)),
@@ -68,12 +68,12 @@ MUTANTS = (
     free_slab(slab);""", ("ledger_test", "broker_test")),
     Mutant("only the last holder completes", LEDGER, "    return ticket.generation == current.generation && place != nullptr &&",
            "    return ticket.generation == current.generation && ticket.attempt == current.attempt && place != nullptr &&", ("ledger_test", "broker_test")),
-    Mutant("a pause of everything runs leases out", "producer/slab/broker_liveness.cpp", "    leave_out_pause(now);\n", "", ("broker_test",)),
-    Mutant("any work is let in", "producer/slab/broker_handshake.cpp", " && hello.work != options_.work", " && hello.work == options_.run_nonce", ("broker_test",)),
+    Mutant("a pause of everything runs leases out", "producer/broker/broker_liveness.cpp", "    leave_out_pause(now);\n", "", ("broker_test",)),
+    Mutant("any work is let in", "producer/broker/broker_handshake.cpp", " && hello.work != options_.work", " && hello.work == options_.run_nonce", ("broker_test",)),
     Mutant("memory is free while held", LEDGER, "        if (!has_holders(ticket.slab)) free_slab(ticket.slab);",
            "        for (std::uint64_t& other : memory_.slots[ticket.slab].holders) store_word(other, 0);\n        free_slab(ticket.slab);",
            ("ledger_test", "broker_test")),
-    Mutant("a killed one is free before it is dead", "producer/slab/broker_shortage.cpp", "        ++books_.overdue_killed;\n",
+    Mutant("a killed one is free before it is dead", "producer/broker/broker_shortage.cpp", "        ++books_.overdue_killed;\n",
            "        ++books_.overdue_killed;\n        bury(peer);\n", ("broker_test",)),
     Mutant("no word of the adopted ledger is checked", LEDGER, "    check_ledger_words(memory.consumers, memory.slots);\n", "", ("ledger_test",)),
     Mutant("connections without limit", "common/transport/connection_limit.cpp", "    ::shutdown(fd, SHUT_RDWR);\n", "", ("transport_test",)),

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "common/base/error.hpp"
-#include "common/config/run_config.hpp"
-#include "common/slab/float16_bits.hpp"
-#include "common/slab/slab_view.hpp"
-#include "consumer/processors/finish.hpp"
+#include "common/numerics/float16_bits.hpp"
+#include "common/settings/run_config.hpp"
+#include "common/wire/slab_view.hpp"
 #include "consumer/processors/processor.hpp"
+#include "consumer/processors/results/finish.hpp"
 
 namespace offramp {
 namespace {

@@ -114,7 +114,7 @@ def cutout(folder):
 
 
 class Encoder(torch.nn.Module):
-    """What a transformer encoder has around it, in producer/models/plugins/encoder.cpp."""
+    """What a transformer encoder has around it, in producer/runner/models/plugins/encoder.cpp."""
 
     def __init__(self):
         super().__init__()

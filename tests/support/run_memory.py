@@ -9,7 +9,7 @@ import zlib
 
 SHM = pathlib.Path("/dev/shm")
 STATES = ("free", "filling", "ready", "leased", "retired", "quarantined")
-# common/protocol/ledger_layout.hpp, run_progress.hpp
+# common/wire/ledger_layout.hpp, run_progress.hpp
 HEADER_BYTES, CONSUMER_BYTES, SLOT_BYTES, RECORD_BYTES = 512, 64, 128, 160
 VERSION = 2
 CURRENT, RECORDS = 32, 192

@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/row_hash.hpp"
-#include "consumer/sinks/atomic_file.hpp"
-#include "consumer/sinks/segment_file.hpp"
+#include "consumer/processors/raw/row_hash.hpp"
+#include "consumer/sinks/files/atomic_file.hpp"
+#include "consumer/sinks/segments/segment_file.hpp"
 
 namespace offramp {
 namespace {

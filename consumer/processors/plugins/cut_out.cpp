@@ -5,13 +5,13 @@
 
 #include "common/base/error.hpp"
 #include "common/images/resize.hpp"
-#include "consumer/processors/foreground.hpp"
-#include "consumer/processors/original_images.hpp"
-#include "consumer/processors/png_encoder.hpp"
+#include "consumer/processors/pictures/original_images.hpp"
+#include "consumer/processors/pictures/png_encoder.hpp"
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/segmentation_output.hpp"
-#include "consumer/sinks/atomic_file.hpp"
-#include "consumer/sinks/output_name.hpp"
+#include "consumer/processors/segmentation/foreground.hpp"
+#include "consumer/processors/segmentation/segmentation_output.hpp"
+#include "consumer/sinks/files/atomic_file.hpp"
+#include "consumer/sinks/files/output_name.hpp"
 
 namespace offramp {
 namespace {

@@ -5,13 +5,13 @@
 
 #include "common/base/error.hpp"
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/sample_vectors.hpp"
-#include "consumer/sinks/atomic_file.hpp"
-#include "consumer/sinks/parquet_library.hpp"
-#include "consumer/sinks/record_file.hpp"
-#include "consumer/sinks/segment_file.hpp"
-#include "consumer/sinks/vector_merge.hpp"
-#include "consumer/sinks/vector_rows.hpp"
+#include "consumer/processors/vectors/sample_vectors.hpp"
+#include "consumer/sinks/files/atomic_file.hpp"
+#include "consumer/sinks/parquet/parquet_library.hpp"
+#include "consumer/sinks/parquet/vector_merge.hpp"
+#include "consumer/sinks/parquet/vector_rows.hpp"
+#include "consumer/sinks/segments/record_file.hpp"
+#include "consumer/sinks/segments/segment_file.hpp"
 
 namespace offramp {
 namespace {

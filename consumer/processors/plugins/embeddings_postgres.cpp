@@ -8,13 +8,13 @@
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
-#include "common/slab/output_description.hpp"
+#include "common/wire/output_description.hpp"
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/sample_vectors.hpp"
-#include "consumer/sinks/copy_rows.hpp"
-#include "consumer/sinks/hnsw_index.hpp"
-#include "consumer/sinks/postgres_table.hpp"
-#include "consumer/sinks/postgres_text.hpp"
+#include "consumer/processors/vectors/sample_vectors.hpp"
+#include "consumer/sinks/postgres/copy_rows.hpp"
+#include "consumer/sinks/postgres/hnsw_index.hpp"
+#include "consumer/sinks/postgres/postgres_table.hpp"
+#include "consumer/sinks/postgres/postgres_text.hpp"
 
 namespace offramp {
 namespace {

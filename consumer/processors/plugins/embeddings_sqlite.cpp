@@ -3,8 +3,8 @@
 
 #include "common/base/error.hpp"
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/sample_vectors.hpp"
-#include "consumer/sinks/output_database.hpp"
+#include "consumer/processors/vectors/sample_vectors.hpp"
+#include "consumer/sinks/sqlite/output_database.hpp"
 
 namespace offramp {
 namespace {

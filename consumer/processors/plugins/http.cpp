@@ -9,12 +9,12 @@
 
 #include "common/base/error.hpp"
 #include "common/base/shown_url.hpp"
-#include "consumer/processors/json_array.hpp"
-#include "consumer/processors/npy_array.hpp"
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/sample_array.hpp"
-#include "consumer/sinks/http_headers.hpp"
-#include "consumer/sinks/http_sink.hpp"
+#include "consumer/processors/raw/json_array.hpp"
+#include "consumer/processors/raw/npy_array.hpp"
+#include "consumer/processors/raw/sample_array.hpp"
+#include "consumer/sinks/http/http_headers.hpp"
+#include "consumer/sinks/http/http_sink.hpp"
 
 namespace offramp {
 namespace {

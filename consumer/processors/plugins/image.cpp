@@ -3,14 +3,14 @@
 #include <vector>
 
 #include "common/base/error.hpp"
-#include "common/slab/output_description.hpp"
-#include "consumer/processors/jpeg_encoder.hpp"
-#include "consumer/processors/output_pixels.hpp"
-#include "consumer/processors/png_encoder.hpp"
+#include "common/wire/output_description.hpp"
+#include "consumer/processors/pictures/jpeg_encoder.hpp"
+#include "consumer/processors/pictures/output_pixels.hpp"
+#include "consumer/processors/pictures/png_encoder.hpp"
+#include "consumer/processors/pictures/webp_encoder.hpp"
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/webp_encoder.hpp"
-#include "consumer/sinks/atomic_file.hpp"
-#include "consumer/sinks/output_name.hpp"
+#include "consumer/sinks/files/atomic_file.hpp"
+#include "consumer/sinks/files/output_name.hpp"
 
 namespace offramp {
 namespace {

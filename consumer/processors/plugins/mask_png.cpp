@@ -1,10 +1,10 @@
 #include "common/base/error.hpp"
-#include "consumer/processors/palette_png.hpp"
+#include "consumer/processors/pictures/palette_png.hpp"
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/sample_masks.hpp"
-#include "consumer/processors/segmentation_output.hpp"
-#include "consumer/sinks/atomic_file.hpp"
-#include "consumer/sinks/output_name.hpp"
+#include "consumer/processors/segmentation/sample_masks.hpp"
+#include "consumer/processors/segmentation/segmentation_output.hpp"
+#include "consumer/sinks/files/atomic_file.hpp"
+#include "consumer/sinks/files/output_name.hpp"
 
 namespace offramp {
 namespace {

@@ -5,13 +5,13 @@
 #include <string_view>
 
 #include "common/base/error.hpp"
-#include "common/slab/output_description.hpp"
-#include "consumer/processors/class_runs.hpp"
+#include "common/wire/output_description.hpp"
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/sample_masks.hpp"
-#include "consumer/processors/segmentation_output.hpp"
-#include "consumer/sinks/atomic_file.hpp"
-#include "consumer/sinks/segment_file.hpp"
+#include "consumer/processors/segmentation/class_runs.hpp"
+#include "consumer/processors/segmentation/sample_masks.hpp"
+#include "consumer/processors/segmentation/segmentation_output.hpp"
+#include "consumer/sinks/files/atomic_file.hpp"
+#include "consumer/sinks/segments/segment_file.hpp"
 
 namespace offramp {
 namespace {

@@ -1,12 +1,12 @@
 #include <string>
 #include <vector>
 
-#include "consumer/processors/npy_array.hpp"
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/row_chunks.hpp"
-#include "consumer/processors/sample_array.hpp"
-#include "consumer/sinks/atomic_file.hpp"
-#include "consumer/sinks/output_name.hpp"
+#include "consumer/processors/raw/npy_array.hpp"
+#include "consumer/processors/raw/row_chunks.hpp"
+#include "consumer/processors/raw/sample_array.hpp"
+#include "consumer/sinks/files/atomic_file.hpp"
+#include "consumer/sinks/files/output_name.hpp"
 
 namespace offramp {
 namespace {

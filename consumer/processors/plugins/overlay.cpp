@@ -2,14 +2,14 @@
 #include <span>
 #include <vector>
 
-#include "consumer/processors/class_ids.hpp"
-#include "consumer/processors/jpeg_encoder.hpp"
-#include "consumer/processors/original_images.hpp"
-#include "consumer/processors/palette_png.hpp"
+#include "consumer/processors/pictures/jpeg_encoder.hpp"
+#include "consumer/processors/pictures/original_images.hpp"
+#include "consumer/processors/pictures/palette_png.hpp"
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/segmentation_output.hpp"
-#include "consumer/sinks/atomic_file.hpp"
-#include "consumer/sinks/output_name.hpp"
+#include "consumer/processors/segmentation/class_ids.hpp"
+#include "consumer/processors/segmentation/segmentation_output.hpp"
+#include "consumer/sinks/files/atomic_file.hpp"
+#include "consumer/sinks/files/output_name.hpp"
 
 namespace offramp {
 namespace {

@@ -2,8 +2,8 @@
 #include <string>
 
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/record_rows.hpp"
-#include "consumer/sinks/output_database.hpp"
+#include "consumer/processors/records/record_rows.hpp"
+#include "consumer/sinks/sqlite/output_database.hpp"
 
 namespace offramp {
 namespace {

@@ -2,10 +2,10 @@
 #include <string>
 
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/record_rows.hpp"
-#include "consumer/sinks/copy_rows.hpp"
-#include "consumer/sinks/postgres_table.hpp"
-#include "consumer/sinks/postgres_text.hpp"
+#include "consumer/processors/records/record_rows.hpp"
+#include "consumer/sinks/postgres/copy_rows.hpp"
+#include "consumer/sinks/postgres/postgres_table.hpp"
+#include "consumer/sinks/postgres/postgres_text.hpp"
 
 namespace offramp {
 namespace {

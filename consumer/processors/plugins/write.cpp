@@ -4,11 +4,11 @@
 
 #include "common/base/error.hpp"
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/row_chunks.hpp"
-#include "consumer/processors/sample_array.hpp"
-#include "consumer/sinks/atomic_file.hpp"
-#include "consumer/sinks/output_name.hpp"
-#include "consumer/sinks/stream_file.hpp"
+#include "consumer/processors/raw/row_chunks.hpp"
+#include "consumer/processors/raw/sample_array.hpp"
+#include "consumer/sinks/files/atomic_file.hpp"
+#include "consumer/sinks/files/output_name.hpp"
+#include "consumer/sinks/files/stream_file.hpp"
 
 namespace offramp {
 namespace {

@@ -1,5 +1,5 @@
 // libofframp_parquet.so: vectors in Parquet files, by Arrow. The only file that includes it.
-#include "consumer/sinks/parquet_module.hpp"
+#include "consumer/sinks/parquet/parquet_module.hpp"
 
 #include <arrow/api.h>
 #include <arrow/io/api.h>

@@ -14,7 +14,7 @@
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "consumer/processors/processor.hpp"
-#include "consumer/session/consumer_program.hpp"
+#include "consumer/worker/consumer_program.hpp"
 
 namespace offramp {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/base/unique_fd.hpp"
-#include "common/config/run_config.hpp"
+#include "common/settings/run_config.hpp"
 
 namespace offramp {
 

@@ -8,8 +8,8 @@
 #include <filesystem>
 
 #include "common/base/error.hpp"
-#include "common/config/slab_work.hpp"
-#include "common/slab/slab_view.hpp"
+#include "common/settings/slab_work.hpp"
+#include "common/wire/slab_view.hpp"
 #include "tests/bench/messages/bench_consumer.hpp"
 
 namespace offramp {

@@ -5,12 +5,12 @@
 #include <string>
 
 #include "common/base/clock.hpp"
-#include "common/slab/slab_layout.hpp"
 #include "common/transport/endpoint.hpp"
-#include "producer/slab/broker_thread.hpp"
-#include "producer/slab/run_memory.hpp"
-#include "producer/slab/slab_exchange.hpp"
-#include "producer/slab/slab_pool.hpp"
+#include "common/wire/slab_layout.hpp"
+#include "producer/broker/broker_thread.hpp"
+#include "producer/pool/run_memory.hpp"
+#include "producer/pool/slab_exchange.hpp"
+#include "producer/pool/slab_pool.hpp"
 #include "tests/bench/messages/counting_port.hpp"
 #include "tests/support/held_run.hpp"
 

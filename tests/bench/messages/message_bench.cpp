@@ -11,7 +11,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
-#include "consumer/session/consumer_program.hpp"
+#include "consumer/worker/consumer_program.hpp"
 #include "tests/bench/messages/bare_channel.hpp"
 #include "tests/bench/messages/bench_consumer.hpp"
 #include "tests/bench/messages/bench_run.hpp"

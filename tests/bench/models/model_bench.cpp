@@ -19,7 +19,7 @@
 #endif
 
 #include "common/base/error.hpp"
-#include "producer/models/model_library.hpp"
+#include "producer/runner/models/model_library.hpp"
 
 // offramp-model-bench: a model alone, as fast as it goes: the input lies on the device, the outputs are
 // dropped there.

@@ -16,8 +16,8 @@
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/shm/shared_region.hpp"
-#include "producer/cuda/device.hpp"
-#include "producer/slab/slab_pool.hpp"
+#include "producer/device/device.hpp"
+#include "producer/pool/slab_pool.hpp"
 #include "tests/support/held_run.hpp"
 
 // offramp-pool-bench: seconds until the first slab, and until all, may be filled. Three ways in turn, several rounds, one line of JSON:

@@ -1,7 +1,7 @@
 #include <cstdlib>
 
-#include "producer/cuda/cuda_error.hpp"
-#include "producer/cuda/gpu_search.hpp"
+#include "producer/device/cuda_error.hpp"
+#include "producer/device/gpu_search.hpp"
 #include "tests/contract/device/device_contract.hpp"
 
 namespace offramp {

@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "common/base/unique_fd.hpp"
-#include "producer/cuda/cuda_error.hpp"
-#include "producer/cuda/gpu_search.hpp"
+#include "producer/device/cuda_error.hpp"
+#include "producer/device/gpu_search.hpp"
 
 namespace offramp {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "producer/cuda/device.hpp"
+#include "producer/device/device.hpp"
 
 namespace offramp {
 

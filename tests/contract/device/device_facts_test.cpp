@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "producer/cuda/host_memory.hpp"
-#include "producer/cuda/pci_link.hpp"
+#include "producer/device/host_memory.hpp"
+#include "producer/device/pci_link.hpp"
 
 namespace offramp {
 namespace {

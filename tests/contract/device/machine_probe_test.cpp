@@ -1,4 +1,4 @@
-#include "producer/probe/machine_probe.hpp"
+#include "producer/runner/probe/machine_probe.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "producer/cuda/gpu_search.hpp"
+#include "producer/device/gpu_search.hpp"
 
 namespace offramp {
 namespace {

@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
-#include "producer/cuda/cuda_error.hpp"
-#include "producer/cuda/device.hpp"
-#include "producer/cuda/gpu_search.hpp"
+#include "producer/device/cuda_error.hpp"
+#include "producer/device/device.hpp"
+#include "producer/device/gpu_search.hpp"
 
 namespace offramp {
 namespace {

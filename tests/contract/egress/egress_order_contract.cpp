@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
-#include "producer/cuda/gpu_search.hpp"
-#include "producer/pipeline/egress_stream.hpp"
-#include "producer/pipeline/lending_pool.hpp"
+#include "producer/device/gpu_search.hpp"
+#include "producer/device/lending_pool.hpp"
+#include "producer/egress/egress_stream.hpp"
 #include "tests/contract/egress/faulty_device.hpp"
 
 namespace offramp {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "producer/cuda/device.hpp"
+#include "producer/device/device.hpp"
 
 namespace offramp {
 

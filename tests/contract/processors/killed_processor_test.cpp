@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "consumer/processors/finish.hpp"
+#include "consumer/processors/results/finish.hpp"
 #include "tests/contract/processors/killed_child.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 

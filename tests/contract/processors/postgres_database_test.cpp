@@ -3,7 +3,7 @@
 
 #include <csignal>
 
-#include "consumer/sinks/copy_rows.hpp"
+#include "consumer/sinks/postgres/copy_rows.hpp"
 #include "tests/contract/processors/postgres_test.hpp"
 
 namespace offramp::test {

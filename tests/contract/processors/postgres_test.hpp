@@ -8,7 +8,7 @@
 
 #include "common/base/error.hpp"
 #include "consumer/processors/processor.hpp"
-#include "consumer/sinks/postgres_database.hpp"
+#include "consumer/sinks/postgres/postgres_database.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 
 namespace offramp::test {

@@ -8,8 +8,8 @@
 #include <set>
 
 #include "common/base/error.hpp"
-#include "common/config/processor_results.hpp"
-#include "consumer/processors/finish.hpp"
+#include "common/settings/processor_results.hpp"
+#include "consumer/processors/results/finish.hpp"
 #include "tests/contract/processors/killed_child.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 
@@ -76,7 +76,7 @@ class ProcessorContract : public ::testing::TestWithParam<std::string> {
 // The producer goes by that table, which knows nothing of the plug-ins.
 TEST_P(ProcessorContract, WhatItLeavesIsWhatTheTableOfResultsSays) {
     const ProcessorResults* const results = ProcessorResults::of(GetParam());
-    ASSERT_NE(results, nullptr) << "a line in common/config/processor_results.cpp is missing";
+    ASSERT_NE(results, nullptr) << "a line in common/settings/processor_results.cpp is missing";
     if (posts()) GTEST_SKIP() << "what is posted lies with the receiver";
     const ScratchFolder folder;
     const RunConfig config = config_for(GetParam(), folder.path());

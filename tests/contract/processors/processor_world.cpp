@@ -14,9 +14,9 @@
 #include <stdexcept>
 
 #include "common/base/next_place.hpp"
-#include "consumer/processors/finish.hpp"
-#include "consumer/sinks/output_name.hpp"
-#include "consumer/sinks/postgres_database.hpp"
+#include "consumer/processors/results/finish.hpp"
+#include "consumer/sinks/files/output_name.hpp"
+#include "consumer/sinks/postgres/postgres_database.hpp"
 #include "tests/unit/images/picture_files.hpp"
 
 namespace offramp::test {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "common/config/run_config.hpp"
 #include "common/images/image_size.hpp"
-#include "common/slab/slab_view.hpp"
+#include "common/settings/run_config.hpp"
+#include "common/wire/slab_view.hpp"
 #include "consumer/processors/processor.hpp"
 
 namespace offramp::test {

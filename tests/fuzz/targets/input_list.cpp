@@ -2,7 +2,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/utf8.hpp"
-#include "common/protocol/slab_header.hpp"
+#include "common/wire/slab_header.hpp"
 #include "common/images/file_list.hpp"
 #include "common/images/item_keys.hpp"
 #include "tests/fuzz/fuzz_target.hpp"

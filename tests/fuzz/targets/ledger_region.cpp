@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "common/base/error.hpp"
-#include "common/protocol/messages.hpp"
+#include "common/wire/messages.hpp"
 #include "consumer/session/ledger_view.hpp"
-#include "producer/slab/slab_ledger.hpp"
+#include "producer/ledger/slab_ledger.hpp"
 #include "tests/fuzz/exact_copy.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 

@@ -1,6 +1,6 @@
 // Messages of both channels, as any peer may send them.
 
-#include "common/protocol/messages.hpp"
+#include "common/wire/messages.hpp"
 
 #include <array>
 

@@ -1,6 +1,6 @@
 // What stands in front of an array's numbers.
 
-#include "producer/sources/npy_header.hpp"
+#include "producer/runner/sources/npy_header.hpp"
 
 #include <algorithm>
 

@@ -1,8 +1,8 @@
 // Lines that consumers left for the merger. The first byte chooses whether the file that an earlier merge made is foreign too.
 
 #include "common/base/error.hpp"
-#include "consumer/sinks/segment_file.hpp"
-#include "consumer/sinks/segment_merge.hpp"
+#include "consumer/sinks/segments/segment_file.hpp"
+#include "consumer/sinks/segments/segment_merge.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/fuzz/scratch_folder.hpp"
 

@@ -1,11 +1,11 @@
 // A run's configuration file, the notes beside a model's file, and the small languages of single settings.
 
 #include "common/base/error.hpp"
-#include "common/config/error_limit.hpp"
-#include "common/config/flat_toml.hpp"
-#include "common/config/output_shapes.hpp"
-#include "common/config/run_config.hpp"
-#include "producer/models/model_notes.hpp"
+#include "common/settings/error_limit.hpp"
+#include "common/settings/flat_toml.hpp"
+#include "common/settings/output_shapes.hpp"
+#include "common/settings/run_config.hpp"
+#include "producer/runner/models/model_notes.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/fuzz/scratch_folder.hpp"
 

@@ -1,7 +1,7 @@
 // A slab's header, as a producer of another build, a bug or a stray write may leave it.
 
 #include "common/base/error.hpp"
-#include "common/slab/slab_view.hpp"
+#include "common/wire/slab_view.hpp"
 #include "tests/fuzz/exact_copy.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/unit/quarantine/filled_slab.hpp"

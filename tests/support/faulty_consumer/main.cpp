@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "consumer/run_consumer.hpp"
+#include "consumer/worker/run_consumer.hpp"
 #include "tests/support/faulty_consumer/crash_on_item.hpp"
 #include "tests/support/faulty_consumer/gated.hpp"
 #include "tests/support/faulty_consumer/rechecked.hpp"

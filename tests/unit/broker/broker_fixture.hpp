@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "producer/slab/broker.hpp"
+#include "producer/broker/broker.hpp"
 #include "tests/support/manual_clock.hpp"
 
 namespace offramp {

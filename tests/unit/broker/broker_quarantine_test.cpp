@@ -6,7 +6,7 @@
 #include <map>
 
 #include "common/quarantine/payload_file.hpp"
-#include "producer/slab/quarantine_writer.hpp"
+#include "producer/broker/quarantine_writer.hpp"
 #include "tests/unit/broker/broker_fixture.hpp"
 #include "tests/unit/quarantine/filled_slab.hpp"
 

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "common/base/error.hpp"
-#include "common/protocol/slab_header.hpp"
+#include "common/wire/slab_header.hpp"
 #include "tests/unit/broker/broker_fixture.hpp"
 
 namespace offramp {

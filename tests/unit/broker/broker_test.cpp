@@ -1,4 +1,4 @@
-#include "producer/slab/broker.hpp"
+#include "producer/broker/broker.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "common/base/log.hpp"
-#include "producer/slab/broker_peer.hpp"
+#include "producer/broker/broker_peer.hpp"
 #include "tests/unit/broker/broker_fixture.hpp"
 
 namespace offramp {

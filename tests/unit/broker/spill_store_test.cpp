@@ -1,4 +1,4 @@
-#include "producer/slab/spill_store.hpp"
+#include "producer/broker/spill_store.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "producer/pipeline/egress_stream.hpp"
+#include "producer/egress/egress_stream.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <cstring>
 #include <thread>
 
-#include "common/slab/slab_view.hpp"
-#include "producer/pipeline/score_review.hpp"
+#include "common/wire/slab_view.hpp"
+#include "producer/runner/transforms/score_review.hpp"
 
 namespace offramp {
 namespace {

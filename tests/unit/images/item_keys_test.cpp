@@ -7,7 +7,7 @@
 #include <set>
 
 #include "common/base/utf8.hpp"
-#include "common/protocol/slab_header.hpp"
+#include "common/wire/slab_header.hpp"
 
 namespace offramp {
 namespace {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "producer/slab/slab_ledger.hpp"
+#include "producer/ledger/slab_ledger.hpp"
 
 namespace offramp {
 

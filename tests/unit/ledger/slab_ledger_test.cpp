@@ -1,4 +1,4 @@
-#include "producer/slab/slab_ledger.hpp"
+#include "producer/ledger/slab_ledger.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 #include "common/base/error.hpp"
-#include "producer/models/model_module.hpp"
+#include "producer/runner/models/model_module.hpp"
 
 // A module of models without LibTorch, in the variants that opening one must tell apart.
 namespace offramp {

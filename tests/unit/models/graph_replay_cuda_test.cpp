@@ -1,8 +1,8 @@
 #include <cstring>
 #include <filesystem>
 
-#include "producer/cuda/device.hpp"
-#include "producer/cuda/gpu_search.hpp"
+#include "producer/device/device.hpp"
+#include "producer/device/gpu_search.hpp"
 #include "tests/unit/models/model_fixture.hpp"
 
 namespace offramp {

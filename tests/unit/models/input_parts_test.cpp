@@ -1,4 +1,4 @@
-#include "producer/models/input_parts.hpp"
+#include "producer/runner/models/input_parts.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

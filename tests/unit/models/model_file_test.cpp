@@ -1,4 +1,4 @@
-#include "producer/models/model_file.hpp"
+#include "producer/runner/models/model_file.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/base/error.hpp"
-#include "producer/models/model_library.hpp"
+#include "producer/runner/models/model_library.hpp"
 #include "common/safetensors/safetensors_file.hpp"
 
 // What the tests of single models share: the module as the producer opens it, and PyTorch's answers.

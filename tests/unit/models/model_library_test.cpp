@@ -1,4 +1,4 @@
-#include "producer/models/model_library.hpp"
+#include "producer/runner/models/model_library.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "common/base/error.hpp"
-#include "producer/models/model_module.hpp"
+#include "producer/runner/models/model_module.hpp"
 
 namespace offramp {
 namespace {

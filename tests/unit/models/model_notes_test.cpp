@@ -1,4 +1,4 @@
-#include "producer/models/model_notes.hpp"
+#include "producer/runner/models/model_notes.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <string>
 
 #include "common/base/error.hpp"
-#include "producer/defaults.hpp"
+#include "producer/runner/run/defaults.hpp"
 
 namespace offramp {
 namespace {

@@ -1,4 +1,4 @@
-#include "producer/models/network_inputs.hpp"
+#include "producer/runner/models/network_inputs.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

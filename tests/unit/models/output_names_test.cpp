@@ -1,4 +1,4 @@
-#include "producer/models/output_names.hpp"
+#include "producer/runner/models/output_names.hpp"
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>

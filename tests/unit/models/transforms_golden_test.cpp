@@ -1,8 +1,8 @@
 #include <cstdlib>
 #include <ranges>
 
-#include "consumer/processors/enlarged_sample.hpp"
-#include "producer/pipeline/output_transformer.hpp"
+#include "consumer/processors/segmentation/enlarged_sample.hpp"
+#include "producer/runner/transforms/output_transformer.hpp"
 #include "tests/unit/models/model_fixture.hpp"
 
 // What is done to outputs, on the device and by a consumer, against PyTorch's own functions on the same logits of a real network.

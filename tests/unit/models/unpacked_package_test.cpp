@@ -1,4 +1,4 @@
-#include "producer/models/unpacked_package.hpp"
+#include "producer/runner/models/unpacked_package.hpp"
 
 #include <gtest/gtest.h>
 

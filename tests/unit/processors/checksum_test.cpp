@@ -5,9 +5,9 @@
 #include <cstdio>
 #include <numeric>
 
-#include "consumer/processors/finish.hpp"
-#include "consumer/processors/row_chunks.hpp"
-#include "consumer/processors/row_hash.hpp"
+#include "consumer/processors/raw/row_chunks.hpp"
+#include "consumer/processors/raw/row_hash.hpp"
+#include "consumer/processors/results/finish.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 
 namespace offramp {

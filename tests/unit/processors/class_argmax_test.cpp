@@ -1,4 +1,4 @@
-#include "consumer/processors/class_argmax.hpp"
+#include "consumer/processors/segmentation/class_argmax.hpp"
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>

@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "common/base/error.hpp"
-#include "consumer/processors/foreground.hpp"
 #include "consumer/processors/processor.hpp"
+#include "consumer/processors/segmentation/foreground.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 #include "tests/unit/images/picture_files.hpp"
 #include "tests/unit/processors/decoded_png.hpp"

@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "common/base/error.hpp"
-#include "consumer/processors/finish.hpp"
-#include "consumer/processors/sample_vectors.hpp"
+#include "consumer/processors/results/finish.hpp"
+#include "consumer/processors/vectors/sample_vectors.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 #include "tests/unit/processors/hand_made.hpp"
 

@@ -1,4 +1,4 @@
-#include "consumer/processors/enlarged_sample.hpp"
+#include "consumer/processors/segmentation/enlarged_sample.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

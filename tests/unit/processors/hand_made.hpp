@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/slab/slab_view.hpp"
+#include "common/wire/slab_view.hpp"
 #include "consumer/processors/processor.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 

@@ -1,11 +1,11 @@
-#include "consumer/processors/input_columns.hpp"
+#include "consumer/processors/records/input_columns.hpp"
 
 #include <gmock/gmock.h>
 
 #include <fstream>
 
 #include "common/base/error.hpp"
-#include "consumer/processors/original_images.hpp"
+#include "consumer/processors/pictures/original_images.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 #include "tests/unit/images/picture_files.hpp"
 

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/record_rows.hpp"
+#include "consumer/processors/records/record_rows.hpp"
 #include "tests/unit/images/picture_files.hpp"
 #include "tests/unit/processors/decoded_png.hpp"
 #include "tests/unit/processors/hand_made.hpp"

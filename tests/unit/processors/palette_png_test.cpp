@@ -1,4 +1,4 @@
-#include "consumer/processors/palette_png.hpp"
+#include "consumer/processors/pictures/palette_png.hpp"
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>

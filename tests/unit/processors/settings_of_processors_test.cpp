@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/config/setting.hpp"
+#include "common/settings/setting.hpp"
 #include "consumer/processors/processor.hpp"
 
 namespace offramp {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/slab/slab_view.hpp"
+#include "common/wire/slab_view.hpp"
 
 namespace offramp {
 

@@ -1,4 +1,4 @@
-#include "producer/slab/quarantine_writer.hpp"
+#include "producer/broker/quarantine_writer.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

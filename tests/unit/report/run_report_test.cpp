@@ -1,4 +1,4 @@
-#include "producer/report/run_report.hpp"
+#include "producer/runner/report/run_report.hpp"
 
 #include <gtest/gtest.h>
 

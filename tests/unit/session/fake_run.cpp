@@ -5,8 +5,8 @@
 
 #include <array>
 
-#include "common/protocol/messages.hpp"
-#include "common/slab/slab_view.hpp"
+#include "common/wire/messages.hpp"
+#include "common/wire/slab_view.hpp"
 
 namespace offramp {
 namespace {

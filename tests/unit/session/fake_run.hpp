@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "common/protocol/ledger_layout.hpp"
 #include "common/shm/run_objects.hpp"
 #include "common/shm/shared_region.hpp"
-#include "common/slab/slab_layout.hpp"
-#include "common/slab/slab_ticket.hpp"
+#include "common/wire/ledger_layout.hpp"
+#include "common/wire/slab_layout.hpp"
+#include "common/wire/slab_ticket.hpp"
 
 namespace offramp {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "common/protocol/messages.hpp"
 #include "common/transport/ports.hpp"
+#include "common/wire/messages.hpp"
 
 namespace offramp {
 

@@ -1,4 +1,4 @@
-#include "consumer/sinks/atomic_file.hpp"
+#include "consumer/sinks/files/atomic_file.hpp"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

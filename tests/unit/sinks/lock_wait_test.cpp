@@ -1,4 +1,4 @@
-#include "consumer/sinks/lock_wait.hpp"
+#include "consumer/sinks/sqlite/lock_wait.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "consumer/sinks/output_name.hpp"
+#include "consumer/sinks/files/output_name.hpp"
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>

@@ -1,4 +1,4 @@
-#include "consumer/sinks/retry_delay.hpp"
+#include "consumer/sinks/http/retry_delay.hpp"
 
 #include <gmock/gmock.h>
 

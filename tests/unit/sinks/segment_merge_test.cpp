@@ -1,4 +1,4 @@
-#include "consumer/sinks/segment_merge.hpp"
+#include "consumer/sinks/segments/segment_merge.hpp"
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "common/base/error.hpp"
-#include "consumer/sinks/segment_file.hpp"
+#include "consumer/sinks/segments/segment_file.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 
 namespace offramp {

@@ -1,4 +1,4 @@
-#include "consumer/sinks/sqlite_database.hpp"
+#include "consumer/sinks/sqlite/sqlite_database.hpp"
 
 #include <gmock/gmock.h>
 #include <sqlite3.h>
@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "common/base/error.hpp"
-#include "consumer/processors/finish.hpp"
-#include "consumer/sinks/output_database.hpp"
+#include "consumer/processors/results/finish.hpp"
+#include "consumer/sinks/sqlite/output_database.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 
 namespace offramp {

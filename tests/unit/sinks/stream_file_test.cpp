@@ -1,4 +1,4 @@
-#include "consumer/sinks/stream_file.hpp"
+#include "consumer/sinks/files/stream_file.hpp"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -6,8 +6,8 @@
 #include "common/base/error.hpp"
 #include "common/images/picture_frame.hpp"
 #include "common/images/resize.hpp"
-#include "producer/sources/batch_source.hpp"
-#include "producer/sources/source_part.hpp"
+#include "producer/runner/sources/batch_source.hpp"
+#include "producer/runner/sources/source_part.hpp"
 #include "tests/unit/sources/making.hpp"
 
 namespace offramp {

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "common/images/unreadable_item.hpp"
-#include "producer/sources/source_fingerprint.hpp"
-#include "producer/sources/source_part.hpp"
+#include "producer/runner/sources/source_fingerprint.hpp"
+#include "producer/runner/sources/source_part.hpp"
 #include "tests/unit/sources/making.hpp"
 
 namespace offramp {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "producer/sources/batch_source.hpp"
+#include "producer/runner/sources/batch_source.hpp"
 #include "tests/unit/images/picture_files.hpp"
 
 // Sources by their names in the table, and what comes out of them.

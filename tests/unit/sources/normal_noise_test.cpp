@@ -1,4 +1,4 @@
-#include "producer/sources/normal_noise.hpp"
+#include "producer/runner/sources/normal_noise.hpp"
 
 #include <gtest/gtest.h>
 

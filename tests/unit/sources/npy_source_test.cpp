@@ -8,9 +8,9 @@
 
 #include "common/base/error.hpp"
 #include "common/images/unreadable_item.hpp"
-#include "producer/sources/npy_header.hpp"
-#include "producer/sources/source_fingerprint.hpp"
-#include "producer/sources/source_part.hpp"
+#include "producer/runner/sources/npy_header.hpp"
+#include "producer/runner/sources/source_fingerprint.hpp"
+#include "producer/runner/sources/source_part.hpp"
 #include "tests/unit/sources/making.hpp"
 #include "tests/unit/sources/npy_bytes.hpp"
 

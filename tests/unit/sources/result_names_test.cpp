@@ -1,4 +1,4 @@
-#include "producer/sources/result_names.hpp"
+#include "producer/runner/sources/result_names.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

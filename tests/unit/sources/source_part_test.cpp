@@ -1,10 +1,10 @@
-#include "producer/sources/source_part.hpp"
+#include "producer/runner/sources/source_part.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "common/base/error.hpp"
-#include "producer/sources/source_fingerprint.hpp"
+#include "producer/runner/sources/source_fingerprint.hpp"
 
 namespace offramp {
 namespace {

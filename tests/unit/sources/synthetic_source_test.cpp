@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "common/base/error.hpp"
-#include "producer/sources/batch_source.hpp"
-#include "producer/sources/source_fingerprint.hpp"
+#include "producer/runner/sources/batch_source.hpp"
+#include "producer/runner/sources/source_fingerprint.hpp"
 
 namespace offramp {
 namespace {

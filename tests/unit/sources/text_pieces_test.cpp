@@ -16,8 +16,8 @@
 
 #include "common/base/error.hpp"
 #include "common/images/unreadable_item.hpp"
-#include "producer/sources/text/text_lines.hpp"
-#include "producer/sources/text/token_blocks.hpp"
+#include "producer/runner/sources/text/text_lines.hpp"
+#include "producer/runner/sources/text/token_blocks.hpp"
 
 namespace offramp {
 namespace {

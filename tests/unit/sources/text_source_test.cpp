@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "common/base/error.hpp"
-#include "producer/sources/batch_source.hpp"
+#include "producer/runner/sources/batch_source.hpp"
 
 namespace offramp {
 namespace {

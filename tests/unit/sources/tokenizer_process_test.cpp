@@ -13,8 +13,8 @@
 
 #include "common/base/error.hpp"
 #include "common/base/unique_fd.hpp"
-#include "producer/sources/text/line_tokenizer.hpp"
-#include "producer/sources/text/tokenizer_process.hpp"
+#include "producer/runner/sources/text/line_tokenizer.hpp"
+#include "producer/runner/sources/text/tokenizer_process.hpp"
 
 namespace offramp {
 namespace {

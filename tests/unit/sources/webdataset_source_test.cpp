@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "common/base/error.hpp"
-#include "producer/sources/source_fingerprint.hpp"
-#include "producer/sources/source_part.hpp"
+#include "producer/runner/sources/source_fingerprint.hpp"
+#include "producer/runner/sources/source_part.hpp"
 #include "tests/unit/images/tar_files.hpp"
 #include "tests/unit/sources/making.hpp"
 

@@ -1,4 +1,4 @@
-#include "producer/pipeline/output_transformer.hpp"
+#include "producer/runner/transforms/output_transformer.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <span>
 
 #include "common/base/error.hpp"
-#include "producer/cuda/cpu_event.hpp"
+#include "producer/device/cpu_event.hpp"
 
 namespace offramp {
 namespace {

@@ -1,0 +1,75 @@
+#include "common/settings/kept_settings.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/error.hpp"
+#include "common/base/log.hpp"
+#include "common/base/way_to_write.hpp"
+#include "common/base/whole_file.hpp"
+#include "common/settings/given_values.hpp"
+#include "common/settings/profile.hpp"
+#include "common/settings/setting.hpp"
+#include "common/settings/slab_work.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr const char* kFile = "/producer-settings.toml";
+
+GivenValues read_kept(const std::string& run_dir, const std::vector<Setting>& settings) {
+    const std::string path = kept_settings_path(run_dir);
+    if (::access(path.c_str(), R_OK) != 0)
+        throw Error(ExitCode::NoSuchRun, "the settings of the run in " + run_dir + " cannot be read: " + SystemError("opening " + path, errno).what(),
+                    "Its producer leaves them there: start the run again");
+    return read_file(path, settings);
+}
+
+RunConfig for_any_folder(RunConfig config) {
+    for (const Setting& setting : make_settings())
+        if (setting.anywhere) setting.set(config, setting.anywhere(to_text(setting.get(config))));
+    return config;
+}
+
+}  // namespace
+
+std::string kept_settings_path(const std::string& run_dir) { return run_dir + kFile; }
+
+void keep_settings(const std::string& run_dir, const RunConfig& config) {
+    const std::string path = kept_settings_path(run_dir);
+    const mode_t mode = config.consumer_user.empty() ? 0600 : 0640;
+    WholeFile file(path, mode, [&](int problem) { return SystemError("writing " + path, problem, way_to_write(problem, "Give --run-dir a folder that can be written"), ExitCode::CannotWrite); });
+    file.set_mode(mode);
+    // The line at the end is for whoever speaks with the producer without being a consumer program.
+    file.write(to_toml(for_any_folder(config)) + fmt::format("# consumers' work {:016x}\n", SlabWork::of(config).hash()));
+    file.put_in_place();
+}
+
+RunConfig kept_settings(const std::string& run_dir) {
+    const std::vector<Setting> settings = make_settings();
+    const GivenValues kept = read_kept(run_dir, settings);
+    RunConfig config;
+    for (const Setting& setting : settings) apply(setting, kept, config);
+    return config;
+}
+
+std::optional<RunConfig> parse_consumer_config(int argc, const char* const* argv, const std::string& program, const std::string& run_dir) {
+    const std::vector<Setting> settings = make_settings();
+    auto told = read_given(argc, argv, program, settings);
+    if (!told) return std::nullopt;
+    const GivenValues kept = read_kept(run_dir, settings);
+
+    RunConfig config;
+    for (const Setting& setting : settings)
+        if (setting.effect.is_the_runs()) apply(setting, kept, config);
+    for (const Setting& setting : settings)
+        if (const auto found = told->find(setting.flag); found != told->end() && setting.leaves_open(found->second.text)) told->erase(found);
+    // A profile that it was told stands for the settings in it.
+    for (const Setting& setting : settings)
+        if (setting.flag == "profile" || setting.flag == "sink") apply(setting, *told, config);
+    apply_profile(config.profile, config);
+    for (const Setting& setting : settings) apply(setting, *told, config);
+    return config;
+}
+
+}  // namespace offramp

@@ -1,0 +1,22 @@
+#include "common/settings/source_of_input.hpp"
+
+#include <array>
+#include <utility>
+
+namespace offramp {
+
+std::string source_of_input(const std::string& source, std::string_view input) {
+    constexpr std::array<std::pair<std::string_view, const char*>, 4> kSources{
+        {{".jsonl", "jsonl"}, {".ndjson", "jsonl"}, {".npy", "npy"}, {".tar", "webdataset"}}};
+    if (source != "auto") return source;
+    if (input.empty()) return "synthetic";
+    for (const auto& [ending, name] : kSources)
+        if (input.ends_with(ending)) return name;
+    return "images";
+}
+
+bool gives_columns(std::string_view source) { return source == "jsonl" || source == "webdataset"; }
+
+bool gives_pictures(std::string_view source) { return source == "images" || gives_columns(source); }
+
+}  // namespace offramp

@@ -1,0 +1,33 @@
+#include "common/wire/mask_form.hpp"
+
+#include <limits>
+
+namespace offramp {
+
+bool is_class_map(const TensorSpec& spec) {
+    return spec.dims == 3 && spec.dtype == kUInt8;
+}
+
+bool is_class_scores(const TensorSpec& spec) {
+    return spec.dims == 4 && (spec.dtype == kFloat32 || spec.dtype == kFloat16 || spec.dtype == kBFloat16);
+}
+
+std::string obstacle_to_masks(const TensorSpec& spec, std::uint32_t expansion) {
+    if (!is_class_map(spec) && !is_class_scores(spec))
+        return "needed are class ids, uint8 [N, H, W], or class scores, float32, float16 or bfloat16 [N, C, "
+               "H, W]";
+    if (is_class_scores(spec) && (spec.shape[1] < 1 || spec.shape[1] > kMostClassesOfMasks))
+        return "it has " + std::to_string(spec.shape[1]) + " classes, a mask holds 1 to " +
+               std::to_string(kMostClassesOfMasks);
+    const std::int64_t height = spec.shape[spec.dims - 2];
+    const std::int64_t width = spec.shape[spec.dims - 1];
+    constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+    if (height < 1 || height > kMost || width < 1 || width > kMost)
+        return "a PNG file has 1 to 2147483647 rows and columns";
+    if (expansion > 1 && (height > kLongestEnlargedSide / expansion || width > kLongestEnlargedSide / expansion))
+        return "enlarged by " + std::to_string(expansion) + " it has more than " +
+               std::to_string(kLongestEnlargedSide) + " rows or columns";
+    return {};
+}
+
+}  // namespace offramp

@@ -1,0 +1,206 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "common/wire/slab_ticket.hpp"
+
+// What travels on the channels: fixed layouts behind one header, little-endian, no pointer, no variable field but a counted
+// tail of fixed records.
+//
+//   MessageHeader (16 bytes) | body of the type | records[count]
+//
+//   consumer → producer, work channel     Hello, Answer, Credit, Goodbye
+//   producer → consumer, work channel     Challenge, Welcome, Refused, Tickets, ReleaseAck, Drain
+//   consumer → producer, free-list        Releases
+//
+// Version rule: any change raises kMessageVersion; a peer of another version is refused by name. tests/unit/wire
+// freezes the bytes.
+namespace offramp {
+
+inline constexpr std::uint32_t kMessageMagic = 0x4d46464fU;   // "OFFM"
+inline constexpr std::uint16_t kMessageVersion = 2;
+inline constexpr std::uint32_t kMaxTicketsPerMessage = 256;
+inline constexpr std::size_t kMaxMessageBytes = 16 * 1024;
+
+enum class MessageType : std::uint16_t {
+    Hello = 1, Challenge = 2, Answer = 3, Welcome = 4, Refused = 5, Credit = 6,
+    Tickets = 7, Releases = 8, ReleaseAck = 9, Drain = 10, Goodbye = 11,
+};
+
+struct MessageHeader {
+    std::uint32_t magic;
+    std::uint16_t version;
+    std::uint16_t type;
+    std::uint32_t bytes;       // of the whole message
+    std::uint32_t count;       // of the records behind the body
+};
+
+// First word of a consumer. To a producer that has taken over from a dead one it names the session that it had with that one, and
+// what it holds or has released without an acknowledgement (the records, in that order; of more than fit, the oldest releases are
+// left out), and the last delivery that it saw. The Welcome then names the same session and place, and deliveries and releases
+// are numbered from 1 again.
+struct Hello {
+    std::uint64_t run_nonce;
+    std::uint64_t former_session;      // 0: new
+    std::uint64_t last_delivery;
+    std::uint64_t work;                // what it will do with slabs (SlabWork::hash): the run's, or it is refused
+    std::uint32_t holding;             // of the records; the rest are unacknowledged releases
+    std::uint32_t window;              // credits: deliveries it will hold at once
+    std::array<char, 16> program_version;
+};
+// Proves that the process behind the connection is alive after the producer opened its pidfd.
+struct Challenge { std::uint64_t secret; };
+struct Answer { std::uint64_t secret; };
+struct Welcome {
+    std::uint64_t session;
+    std::uint32_t slot;                // the consumer's place in the ledger's table, and its cell
+    std::uint32_t epoch;
+};
+enum class RefusalReason : std::uint32_t { Version = 1, Nonce = 2, User = 3, ForeignProcess = 4, Full = 5, Ended = 6, Work = 7 };
+struct Refused {
+    std::uint32_t reason;              // RefusalReason
+    std::uint32_t reserved;
+    std::array<char, 240> text;        // NUL-terminated
+};
+// Sets the number of deliveries that the consumer will hold at once: absolute, so that repeating it is harmless. 0: drain.
+struct Credit {
+    std::uint64_t session;
+    std::uint32_t window;
+    std::uint32_t reserved;
+};
+// Hands out slabs. `first_delivery` numbers the first ticket among the session's deliveries, from 1, without gaps.
+struct Tickets {
+    std::uint64_t session;
+    std::uint64_t first_delivery;
+};
+enum class ReleaseKind : std::uint32_t {
+    Completed = 1,   // processed, and its results are committed
+    Returned = 2,    // not processed and nobody's fault: give it to another
+};
+struct ReleaseRecord {
+    SlabTicket ticket;
+    std::uint32_t kind;                // ReleaseKind
+    std::uint32_t reserved;
+};
+// Gives slabs back. `first_sequence` numbers the first record among the session's releases, from 1, without gaps; a consumer
+// repeats every record until it is acknowledged.
+struct Releases {
+    std::uint64_t session;
+    std::uint64_t first_sequence;
+};
+struct ReleaseAck {
+    std::uint64_t session;
+    std::uint64_t through_sequence;    // all up to this one have been taken
+};
+enum class DrainReason : std::uint32_t { ScaleDown = 1, RunEnded = 2, Aborted = 3 };
+// Asks the consumer to finish what it holds, to say Goodbye and to exit.
+struct Drain {
+    std::uint64_t session;
+    std::uint32_t reason;
+    std::uint32_t reserved;
+};
+struct Goodbye { std::uint64_t session; };
+
+static_assert(sizeof(MessageHeader) == 16 && std::has_unique_object_representations_v<MessageHeader>);
+static_assert(sizeof(Hello) == 56 && std::has_unique_object_representations_v<Hello>);
+static_assert(sizeof(Challenge) == 8 && sizeof(Answer) == 8 && sizeof(Goodbye) == 8);
+static_assert(sizeof(Welcome) == 16 && sizeof(Refused) == 248 && sizeof(Credit) == 16);
+static_assert(sizeof(Tickets) == 16 && sizeof(Releases) == 16 && sizeof(ReleaseAck) == 16 && sizeof(Drain) == 16);
+static_assert(sizeof(ReleaseRecord) == 32 && std::has_unique_object_representations_v<ReleaseRecord>);
+static_assert(16 + 56 + kMaxTicketsPerMessage * sizeof(ReleaseRecord) <= kMaxMessageBytes);
+
+// --- writing and reading ---
+
+using Bytes = std::vector<std::byte>;
+
+template <class Body> inline constexpr MessageType kTypeOf = MessageType{0};
+template <> inline constexpr MessageType kTypeOf<Hello> = MessageType::Hello;
+template <> inline constexpr MessageType kTypeOf<Challenge> = MessageType::Challenge;
+template <> inline constexpr MessageType kTypeOf<Answer> = MessageType::Answer;
+template <> inline constexpr MessageType kTypeOf<Welcome> = MessageType::Welcome;
+template <> inline constexpr MessageType kTypeOf<Refused> = MessageType::Refused;
+template <> inline constexpr MessageType kTypeOf<Credit> = MessageType::Credit;
+template <> inline constexpr MessageType kTypeOf<Tickets> = MessageType::Tickets;
+template <> inline constexpr MessageType kTypeOf<Releases> = MessageType::Releases;
+template <> inline constexpr MessageType kTypeOf<ReleaseAck> = MessageType::ReleaseAck;
+template <> inline constexpr MessageType kTypeOf<Drain> = MessageType::Drain;
+template <> inline constexpr MessageType kTypeOf<Goodbye> = MessageType::Goodbye;
+
+// The record that follows a body: tickets behind Hello and Tickets, ReleaseRecord behind Releases, none else.
+template <class Body> struct RecordOf { using Type = void; };
+template <> struct RecordOf<Hello> { using Type = SlabTicket; };
+template <> struct RecordOf<Tickets> { using Type = SlabTicket; };
+template <> struct RecordOf<Releases> { using Type = ReleaseRecord; };
+
+Bytes encode_bytes(MessageType type, std::span<const std::byte> body, std::span<const std::byte> records,
+                   std::uint32_t count);
+
+template <class Body>
+Bytes encode(const Body& body) {
+    return encode_bytes(kTypeOf<Body>, std::as_bytes(std::span(&body, 1)), {}, 0);
+}
+template <class Body>
+Bytes encode(const Body& body, std::span<const typename RecordOf<Body>::Type> records) {
+    return encode_bytes(kTypeOf<Body>, std::as_bytes(std::span(&body, 1)), std::as_bytes(records),
+                        static_cast<std::uint32_t>(records.size()));
+}
+
+// Why a message was not taken: for counters and for one log line. Never an exception: anyone may send anything.
+enum class ParseProblem { None, TooShort, TooLong, Magic, Version, Type, Length, Count };
+std::string_view to_string(ParseProblem problem);
+
+// A message whose header, type and length agree. Borrows the bytes.
+struct ParsedMessage {
+    ParseProblem problem = ParseProblem::None;
+    std::uint16_t version = 0;      // as sent, also when it is another than ours
+    MessageType type{};
+    std::uint32_t count = 0;
+    std::span<const std::byte> body;      // exactly the body's size
+    std::span<const std::byte> records;   // exactly count records
+
+    explicit operator bool() const { return problem == ParseProblem::None; }
+    // The body, copied out; the caller has looked at `type`.
+    template <class Body> Body as() const;
+    template <class Body> std::vector<typename RecordOf<Body>::Type> records_of() const;
+};
+
+ParsedMessage parse_message(std::span<const std::byte> bytes);
+
+// Fixed character fields: cut to fit, always NUL-terminated; read up to the first NUL.
+template <std::size_t N>
+void put_text(std::array<char, N>& field, std::string_view text) {
+    field.fill(0);
+    text.copy(field.data(), N - 1);
+}
+template <std::size_t N>
+std::string get_text(const std::array<char, N>& field) {
+    const std::string_view all(field.data(), N);
+    return std::string(all.substr(0, all.find('\0')));
+}
+
+// --- templates ---
+
+void copy_bytes(std::span<const std::byte> from, void* to);
+
+template <class Body>
+Body ParsedMessage::as() const {
+    Body value{};
+    copy_bytes(body.first(sizeof(Body)), &value);
+    return value;
+}
+template <class Body>
+std::vector<typename RecordOf<Body>::Type> ParsedMessage::records_of() const {
+    std::vector<typename RecordOf<Body>::Type> values(count);
+    copy_bytes(records, values.data());
+    return values;
+}
+
+}  // namespace offramp

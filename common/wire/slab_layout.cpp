@@ -1,0 +1,95 @@
+#include "common/wire/slab_layout.hpp"
+
+#include <algorithm>
+
+#include "common/base/error.hpp"
+#include "common/wire/output_description.hpp"
+#include "common/wire/slab_header.hpp"
+
+namespace offramp {
+namespace {
+
+// Far above any memory, and far below where the arithmetic of a pool of slabs would overflow.
+constexpr std::int64_t kMaxTensorBytes = std::int64_t{1} << 44;
+
+// Elements of one sample. Throws for an output that is empty, that no slab of so many rows can hold, or whose
+// elements no reader takes.
+std::int64_t elements_of_row(const TensorSpec& output, std::int64_t rows) {
+    if (output.dims == 0) throw ConfigError("output '" + output.name + "' has no dimension");
+    if (!output.dtype.whole_bytes())
+        throw ConfigError(describe_output(output) + " has elements that are no whole bytes",
+                          "Cast it on the device first");
+    const std::int64_t room = kMaxTensorBytes / static_cast<std::int64_t>(output.dtype.bytes()) / rows;
+    std::int64_t elements = 1;
+    for (std::size_t d = 1; d < output.dims; ++d) {
+        const std::int64_t extent = output.shape[d];
+        if (extent < 1) throw ConfigError(describe_output(output) + " is empty");
+        if (elements > room / extent)
+            throw ConfigError(
+                describe_output(output) + " is too large for a slab of " + std::to_string(rows) +
+                    " samples",
+                "A slab holds at most " + std::to_string(kMaxTensorBytes) + " bytes of an output");
+        elements *= extent;
+    }
+    return elements;
+}
+
+}  // namespace
+
+SlabLayout SlabLayout::make(const std::vector<TensorSpec>& outputs, std::int64_t rows, std::uint32_t batches,
+                            std::size_t max_key_bytes) {
+    if (outputs.empty() || outputs.size() > kMaxTensorsPerSlab)
+        throw ConfigError("the model has " + std::to_string(outputs.size()) + " outputs",
+                          "A slab holds 1 to " + std::to_string(kMaxTensorsPerSlab));
+    if (rows < 1 || rows > kMaxSamplesPerSlab || batches < 1 || batches > kMaxSamplesPerSlab)
+        throw ConfigError("a slab of " + std::to_string(rows) + " samples and " + std::to_string(batches) +
+                              " batches cannot be laid out",
+                          "Samples: 1 to " + std::to_string(kMaxSamplesPerSlab) + "; batches likewise");
+    SlabLayout layout{.rows = rows, .batches = batches};
+    expect(max_key_bytes <= kMaxKeyBytes, "a key has at most kMaxKeyBytes bytes");
+    layout.key_capacity = static_cast<std::size_t>(rows) * max_key_bytes;
+    layout.tensors_offset = sizeof(SlabHeader);
+    layout.batches_offset = layout.tensors_offset + outputs.size() * sizeof(TensorRecord);
+    layout.samples_offset = layout.batches_offset + batches * sizeof(BatchRecord);
+    layout.keys_offset = layout.samples_offset + static_cast<std::size_t>(rows) * sizeof(SampleRecord);
+    layout.header_bytes = round_up(layout.keys_offset + layout.key_capacity, kPageBytes);
+
+    std::size_t offset = 0;
+    for (const TensorSpec& output : outputs) {
+        if (output.name.empty() || output.name.size() > kMaxTensorName)
+            throw ConfigError("output name '" + output.name + "' cannot be stored",
+                              "Names have 1 to " + std::to_string(kMaxTensorName) + " bytes");
+        const std::int64_t row_elements = elements_of_row(output, rows);
+        if (!output.dense_rows())
+            throw ConfigError(describe_output(output) + " is not dense", "Pack it on the device first");
+        TensorSpec& tensor = layout.tensors.emplace_back(output.with_rows(rows));
+        tensor.strides[0] = row_elements;  // of a single row it may say anything
+        layout.offsets.push_back(offset);
+        offset = round_up(offset + static_cast<std::size_t>(rows) * output.row_bytes(), kPayloadAlignment);
+    }
+    layout.payload_bytes = offset;
+    layout.slab_bytes = round_up(layout.header_bytes + offset, kPageBytes);
+    return layout;
+}
+
+namespace {
+
+constexpr std::size_t kSpanTarget = std::size_t{64} << 20;
+constexpr std::size_t kFewSpans = 16;
+constexpr std::size_t kManySpans = 64;
+
+}  // namespace
+
+SpanPlan SpanPlan::make(std::uint32_t slab_count, std::size_t slab_bytes, std::uint32_t max_spans) {
+    expect(slab_count > 0 && slab_bytes > 0, "a pool has slabs and bytes");
+    if (max_spans == kBySize)
+        max_spans = static_cast<std::uint32_t>(std::clamp(slab_count * slab_bytes / kSpanTarget, kFewSpans, kManySpans));
+    const std::uint32_t per_span = (slab_count + max_spans - 1) / max_spans;
+    return {slab_count, per_span, (slab_count + per_span - 1) / per_span, slab_bytes};
+}
+
+std::uint32_t SpanPlan::slabs_in(std::uint32_t span) const {
+    return std::min(slabs_per_span, slab_count - span * slabs_per_span);
+}
+
+}  // namespace offramp

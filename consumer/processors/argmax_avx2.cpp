@@ -1,4 +1,0 @@
-#include "consumer/processors/argmax_kernels.hpp"
-
-#define OFFRAMP_ARGMAX_KERNELS kAvx2Argmax
-#include "consumer/processors/argmax_kernels.inl"

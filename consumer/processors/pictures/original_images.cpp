@@ -1,0 +1,56 @@
+#include "consumer/processors/pictures/original_images.hpp"
+
+#include <sys/stat.h>
+
+#include "common/base/error.hpp"
+#include "common/images/item_keys.hpp"
+#include "common/images/unreadable_item.hpp"
+#include "consumer/sinks/files/output_name.hpp"
+
+namespace offramp {
+
+OriginalImages::OriginalImages(const RunConfig& config, std::string_view processor)
+    : input_(config, processor), frame_({config.image_size, config.image_size}, config.resize_size) {
+    if (config.resize_size != 0 && (config.image_size == 0 || config.image_size > config.resize_size))
+        throw ConfigError("processor " + std::string(processor) + " does not know the middle of its originals: --image-size is " +
+                              std::to_string(config.image_size) + ", and --resize-size " + std::to_string(config.resize_size),
+                          "Give an --image-size of " + std::to_string(kSmallestImageSize) + " to " + std::to_string(config.resize_size));
+}
+
+OriginalImages::Image OriginalImages::of(std::string_view key) {
+    Image image = found(key, [this](const PicturePlace& place) { return decoder_.decode_file_in_full(place, rgb_); });
+    image.rgb = &rgb_;
+    return image;
+}
+
+OriginalImages::Image OriginalImages::size_of(std::string_view key) {
+    return found(key, [this](const PicturePlace& place) { return decoder_.size_of_file(place); });
+}
+
+// `read` gives the size of the picture at a place.
+template <class Read>
+OriginalImages::Image OriginalImages::found(std::string_view key, Read&& read) {
+    const std::uint64_t number = input_.number_of(key);
+    try {
+        const PicturePlace place = input_.pictures().place(number);
+        last_ = place.path;
+        const ImageSize size = read(place);
+        return {.size = size, .seen = frame_.seen_of(size)};
+    } catch (const UnreadableItem& problem) {
+        throw Error(ExitCode::NoInput,
+                    "the original of the sample '" + escaped(key) + "', " + input_.pictures().origin(number) +
+                        ", cannot be read any more: " + problem.what(),
+                    "Leave the input as it is while a run reads it");
+    }
+}
+
+void OriginalImages::require_another_file(const std::string& result) const {
+    struct stat of_result {};
+    struct stat of_original {};
+    if (::stat(result.c_str(), &of_result) != 0 || ::stat(last_.c_str(), &of_original) != 0) return;
+    if (of_result.st_dev != of_original.st_dev || of_result.st_ino != of_original.st_ino) return;
+    throw Error(ExitCode::Usage, "'" + printable(result) + "' is the picture that it would be made from, '" + printable(last_) + "'",
+                "Give --output another folder");
+}
+
+}  // namespace offramp

@@ -1,0 +1,105 @@
+#include "consumer/processors/pictures/output_pixels.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "common/base/error.hpp"
+#include "common/numerics/float16_bits.hpp"
+#include "common/wire/output_description.hpp"
+#include "common/wire/readable_output.hpp"
+#include "consumer/processors/raw/row_chunks.hpp"
+#include "consumer/sinks/files/output_name.hpp"
+
+namespace offramp {
+namespace {
+
+static_assert(kMostPixelsOfAPicture == static_cast<std::int64_t>(kMaxImagePixels));
+
+// `reasons`: what stands in the way of the others.
+std::vector<PictureOutput> find_outputs(const SlabContents& slab, std::string& reasons) {
+    std::vector<PictureOutput> fitting;
+    for (const TensorView& tensor : slab.tensors) {
+        const std::string reason = obstacle_to_pictures(tensor.spec);
+        if (reason.empty())
+            fitting.push_back({.tensor = &tensor, .suffix = {}});
+        else
+            reasons += "; " + describe_output(tensor.spec) + ": " + reason;
+    }
+    if (fitting.size() > 1)
+        for (PictureOutput& output : fitting) output.suffix = "." + std::string(checked_output_name(output.tensor->spec.name));
+    return fitting;
+}
+
+float number_at(const std::byte* bytes, DType type, std::size_t index) {
+    if (type == kFloat32) {
+        float number = 0;
+        std::memcpy(&number, bytes + index * sizeof number, sizeof number);
+        return number;
+    }
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, bytes + index * sizeof bits, sizeof bits);
+    return type == kFloat16 ? float_of_float16(bits) : float_of_bfloat16(bits);
+}
+
+}  // namespace
+
+PixelRange PixelRange::named(std::string_view text) {
+    if (text == "0:1") return {.black = 0, .white = 1};
+    if (text == "-1:1") return {.black = -1, .white = 1};
+    if (text == "0:255") return {.black = 0, .white = 255};
+    throw ConfigError("--image-range is '" + std::string(text) + "'", "Accepted: 0:1, -1:1, 0:255");
+}
+
+std::vector<PictureOutput> picture_outputs(const SlabContents& slab, std::string_view processor) {
+    std::string reasons;
+    std::vector<PictureOutput> fitting = find_outputs(slab, reasons);
+    if (fitting.empty())
+        throw ConfigError("processor " + std::string(processor) + " finds no output of model '" + slab.model + "' that is pictures" + reasons,
+                          "Choose a model that gives pictures or another --processor");
+    return fitting;
+}
+
+std::vector<PictureOutput> picture_outputs_if_any(const SlabContents& slab) {
+    std::string reasons;
+    return find_outputs(slab, reasons);
+}
+
+std::span<const std::uint8_t> OutputPixels::of(const PictureOutput& output, const SampleView& sample, const Progress& progress) {
+    const DType type = output.tensor->spec.dtype;
+    const std::span<const std::byte> planes = planes_.of(*output.tensor, sample.row);
+    const std::size_t channels = output.channels();
+    const std::size_t pixels = output.size().pixels();
+    pixels_.resize(pixels * channels);
+    std::size_t next = 0;
+    ProgressByBytes done(progress);
+    for (std::size_t pixel = 0; pixel < pixels; ++pixel) {
+        for (std::size_t c = 0; c < channels; ++c, ++next) {
+            const std::size_t from = c * pixels + pixel;
+            pixels_[next] = type == kUInt8 ? static_cast<std::uint8_t>(planes[from]) : pixel_of(number_at(planes.data(), type, from), output, sample);
+        }
+        done.add(channels * type.bytes());
+    }
+    progress();
+    return pixels_;
+}
+
+void OutputPixels::refuse(float number, const PictureOutput& output, const SampleView& sample) const {
+    char text[160];
+    if (std::isnan(number))
+        std::snprintf(text, sizeof text, "NaN, which is not a number");
+    else
+        std::snprintf(text, sizeof text, "%g, far beyond black and white, which --image-range says are %g and %g", static_cast<double>(number),
+                      static_cast<double>(range_.black), static_cast<double>(range_.white));
+    throw ConfigError(describe_output(output.tensor->spec) + " of the item '" + sample.key + "' holds " + text,
+                      "Give the --image-range that the network has: 0:1, -1:1 or 0:255");
+}
+
+std::uint8_t OutputPixels::pixel_of(float number, const PictureOutput& output, const SampleView& sample) const {
+    const float share = (number - range_.black) / (range_.white - range_.black);
+    if (!(share >= -0.5F && share <= 1.5F)) refuse(number, output, sample);
+    return static_cast<std::uint8_t>(std::clamp(share, 0.0F, 1.0F) * 255.0F + 0.5F);
+}
+
+}  // namespace offramp

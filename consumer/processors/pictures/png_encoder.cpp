@@ -1,0 +1,136 @@
+#include "consumer/processors/pictures/png_encoder.hpp"
+
+#include <png.h>
+
+#include <algorithm>
+#include <csetjmp>
+#include <cstring>
+#include <new>
+#include <string>
+
+#include "common/base/error.hpp"
+#include "consumer/processors/raw/row_chunks.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr std::size_t kIdatBytes = std::size_t{1} << 18U;
+
+std::size_t bytes_of_pixel(PngPixels kind) { return kind == PngPixels::Rgba ? 4 : kind == PngPixels::Rgb ? 3 : 1; }
+
+int colour_type_of(PngPixels kind) {
+    switch (kind) {
+        case PngPixels::Palette: return PNG_COLOR_TYPE_PALETTE;
+        case PngPixels::Gray: return PNG_COLOR_TYPE_GRAY;
+        case PngPixels::Rgb: return PNG_COLOR_TYPE_RGB;
+        case PngPixels::Rgba: break;
+    }
+    return PNG_COLOR_TYPE_RGB_ALPHA;
+}
+
+// What libpng's callbacks work on; no callback allocates or throws, as libpng's frames cannot be unwound.
+struct Encoding {
+    std::span<std::byte> room;
+    std::size_t used = 0;
+    std::array<char, 128> message{};
+};
+
+void append_bytes(png_structp png, png_bytep bytes, png_size_t size) {
+    auto& encoding = *static_cast<Encoding*>(png_get_io_ptr(png));
+    if (size > encoding.room.size() - encoding.used) png_error(png, "the image is larger than zlib's bound");
+    std::memcpy(encoding.room.data() + encoding.used, bytes, size);
+    encoding.used += size;
+}
+
+void keep_message(png_structp png, png_const_charp text) {
+    auto& message = static_cast<Encoding*>(png_get_error_ptr(png))->message;
+    std::strncpy(message.data(), text, message.size() - 1);
+    png_longjmp(png, 1);
+}
+
+void ignore_warning(png_structp /*png*/, png_const_charp /*text*/) {}
+
+struct PngWriter {
+    explicit PngWriter(Encoding& encoding)
+        : png(png_create_write_struct(PNG_LIBPNG_VER_STRING, &encoding, keep_message, ignore_warning)),
+          info(png == nullptr ? nullptr : png_create_info_struct(png)) {
+        if (info == nullptr) {
+            png_destroy_write_struct(&png, nullptr);
+            throw std::bad_alloc();
+        }
+        png_set_write_fn(png, &encoding, append_bytes, nullptr);
+    }
+    PngWriter(const PngWriter&) = delete;
+    PngWriter& operator=(const PngWriter&) = delete;
+    ~PngWriter() { png_destroy_write_struct(&png, &info); }
+
+    png_structp png;
+    png_infop info;
+};
+
+// The functions below hold nothing that needs destroying: libpng leaves them by longjmp. False: see
+// Encoding::message.
+// `palette` is null for pixels that have none.
+bool write_front(png_structp png, png_infop info, png_const_colorp palette, int colour_type, std::uint32_t width,
+                 std::uint32_t height, int level) {
+    if (setjmp(png_jmpbuf(png)) != 0) return false;
+    png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
+    png_set_IHDR(png, info, width, height, 8, colour_type, PNG_INTERLACE_NONE,
+                 PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+    if (palette != nullptr) png_set_PLTE(png, info, palette, 256);
+    // Class maps become larger and slower with any filter; photographs are half as large with their neighbours taken off.
+    png_set_filter(png, PNG_FILTER_TYPE_BASE, palette != nullptr ? PNG_FILTER_NONE : PNG_FILTER_SUB);
+    png_set_compression_level(png, level);
+    png_set_compression_buffer_size(png, kIdatBytes);
+    png_write_info(png, info);
+    return true;
+}
+
+bool write_rows(png_structp png, const std::uint8_t* pixels, std::size_t row_bytes, std::uint32_t rows) {
+    if (setjmp(png_jmpbuf(png)) != 0) return false;
+    for (std::uint32_t row = 0; row < rows; ++row) png_write_row(png, pixels + row * row_bytes);
+    return true;
+}
+
+bool write_end(png_structp png, png_infop info) {
+    if (setjmp(png_jmpbuf(png)) != 0) return false;
+    png_write_end(png, info);
+    return true;
+}
+
+}  // namespace
+
+std::span<const std::byte> PngEncoder::encode(const PngImage& image, const Progress& progress) {
+    const std::size_t row_bytes = image.width * bytes_of_pixel(image.kind);
+    expect(image.width > 0 && image.pixels.size() == row_bytes * image.height, "an image has width times height pixels");
+    expect((image.kind == PngPixels::Palette) == (image.palette != nullptr), "pixels of a palette have one");
+    const std::size_t raw_bytes = image.pixels.size() + image.height;  // a filter byte a row
+    const std::size_t bound =
+        raw_bytes + raw_bytes / 8 + raw_bytes / 64 + 64;  // zlib's own bound for any level
+    buffer_.resize(bound + (bound / kIdatBytes + 2) * 12 + 2048);
+    std::array<png_color, 256> palette{};
+    if (image.palette != nullptr)
+        for (std::size_t id = 0; id < palette.size(); ++id) {
+            const auto& colour = (*image.palette)[id];
+            palette[id] = {colour[0], colour[1], colour[2]};
+        }
+
+    Encoding encoding{.room = buffer_};
+    PngWriter writer(encoding);
+    bool good = write_front(writer.png, writer.info, image.palette != nullptr ? palette.data() : nullptr, colour_type_of(image.kind),
+                            image.width, image.height, level_);
+    const auto rows_at_once = static_cast<std::uint32_t>(std::max<std::size_t>(1, kProgressBytes / row_bytes));
+    for (std::uint32_t row = 0; good && row < image.height;) {
+        const std::uint32_t rows = std::min(rows_at_once, image.height - row);
+        good = write_rows(writer.png, image.pixels.data() + row * row_bytes, row_bytes, rows);
+        row += rows;
+        progress();
+    }
+    good = good && write_end(writer.png, writer.info);
+    if (!good)
+        throw Error(ExitCode::BadInput, "cannot make a PNG file of " + std::to_string(image.width) + " x " +
+                                            std::to_string(image.height) + " pixels: " + encoding.message.data());
+    return std::span<const std::byte>(buffer_).first(encoding.used);
+}
+
+}  // namespace offramp

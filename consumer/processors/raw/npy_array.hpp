@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/wire/tensor_spec.hpp"
+
+namespace offramp {
+
+// What stands before the numbers of one sample in NumPy's format, version 1.0: a multiple of 64 bytes, so that a mapped file's array is aligned.
+// `processor`: who asks, for errors. Errors: ConfigError for a type that NumPy does not have.
+std::string npy_header(const TensorSpec& spec, std::string_view processor);
+
+// The numbers themselves. NumPy has no bfloat16: such numbers become the float32 of the same value.
+// Owns its scratch memory. Thread: one.
+class NpyNumbers {
+  public:
+    // Row-major elements as the format has them; the same bytes, or valid until the next call.
+    std::span<const std::byte> of(DType dtype, std::span<const std::byte> elements);
+
+  private:
+    std::vector<std::byte> floats_;
+};
+
+}  // namespace offramp

@@ -1,0 +1,56 @@
+#include "consumer/processors/records/record_rows.hpp"
+
+#include <array>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace offramp {
+namespace {
+
+std::string text_of(const nlohmann::json& value) { return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
+
+}  // namespace
+
+RecordRows::RecordRows(const ProcessorOptions& options, std::string_view processor)
+    : companions_(options.companions), columns_(columns_of_input(*options.config, processor)), ids_(options.foreground_scale()) {}
+
+std::span<const RecordRow> RecordRows::of(const SlabContents& slab, const Progress& progress) {
+    const auto outputs = segmentation_outputs_if_any(slab);
+    rows_.clear();
+    for (const SampleView& sample : slab.samples) {
+        progress();
+        RecordRow& row = rows_.emplace_back();
+        row.sample = &sample;
+        if (columns_) row.columns = sample.hole ? columns_->of_skipped(sample.key) : columns_->of(sample.key);
+        if (sample.hole) continue;
+        row.files = files_of_others(slab, sample);
+        if (!outputs.empty()) row.classes = classes_of(outputs, sample, progress);
+    }
+    return rows_;
+}
+
+std::string RecordRows::files_of_others(const SlabContents& slab, const SampleView& sample) const {
+    nlohmann::json files = nlohmann::json::object();
+    if (companions_ != nullptr)
+        for (const NamedProcessor& other : *companions_)
+            for (const std::string& file : other.processor->files_of(slab, sample)) files[other.name].push_back(other.name + "/" + file);
+    return text_of(files);
+}
+
+std::string RecordRows::classes_of(const std::vector<SegmentationOutput>& outputs, const SampleView& sample, const Progress& progress) {
+    nlohmann::json all = nlohmann::json::object();
+    for (const SegmentationOutput& output : outputs) {
+        std::array<std::uint64_t, kMaxClasses> pixels{};
+        const auto ids = ids_.of(output, sample, progress);
+        for (const std::uint8_t id : ids) ++pixels[id];
+        nlohmann::json shares = nlohmann::json::object();
+        for (std::size_t id = 0; id < pixels.size(); ++id)
+            if (pixels[id] > 0) shares[std::to_string(id)] = static_cast<double>(pixels[id]) / static_cast<double>(ids.size());
+        if (outputs.size() == 1) return text_of(shares);
+        all[output.tensor->spec.name] = std::move(shares);
+    }
+    return text_of(all);
+}
+
+}  // namespace offramp

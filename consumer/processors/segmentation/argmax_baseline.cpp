@@ -1,0 +1,4 @@
+#include "consumer/processors/segmentation/argmax_kernels.hpp"
+
+#define OFFRAMP_ARGMAX_KERNELS kBaselineArgmax
+#include "consumer/processors/segmentation/argmax_kernels.inl"

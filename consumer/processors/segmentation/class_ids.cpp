@@ -1,0 +1,99 @@
+#include "consumer/processors/segmentation/class_ids.hpp"
+
+#include <algorithm>
+
+#include "consumer/processors/raw/row_chunks.hpp"
+
+namespace offramp {
+
+std::span<const std::uint8_t> ClassIds::of(const SegmentationOutput& output, const SampleView& sample, const Progress& progress) {
+    if (!output.has_scores()) return plane_of(*output.tensor, sample.row, ids_);
+    return output.expansion > 1 || output.one_channel() ? by_lines(output, sample, progress) : reduce(output.scores(sample.row), progress);
+}
+
+std::span<const std::uint8_t> ClassIds::of(const SegmentationOutput& output, const SampleView& sample, ImageSize size, const Progress& progress) {
+    if (size == output.size()) return of(output, sample, progress);
+    return output.has_scores() ? resize_scores(output, sample, size, progress) : nearest(output, sample, size, progress);
+}
+
+void ClassIds::find_classes(std::span<const float> line, bool one_channel, std::span<std::uint8_t> ids) {
+    if (one_channel) {
+        for (std::size_t x = 0; x < line.size(); ++x) ids[x] = line[x] >= scale_.least ? 1 : 0;
+        return;
+    }
+    const auto width = static_cast<std::int64_t>(ids.size());
+    argmax_.run({.data = std::as_bytes(line).data(),
+                 .dtype = kFloat32,
+                 .classes = static_cast<std::int64_t>(line.size() / ids.size()),
+                 .height = 1,
+                 .width = width,
+                 .class_stride = width,
+                 .row_stride = width,
+                 .column_stride = 1},
+                0, 1, ids);
+}
+
+// The enlarged scores never leave the cache.
+std::span<const std::uint8_t> ClassIds::by_lines(const SegmentationOutput& output, const SampleView& sample, const Progress& progress) {
+    enlarged_.begin(output.scores(sample.row), output.expansion);
+    const std::int64_t width = enlarged_.width();
+    ids_.resize(static_cast<std::size_t>(enlarged_.height() * width));
+    ProgressByBytes done(progress);
+    for (std::int64_t y = 0; y < enlarged_.height(); ++y) {
+        const std::span<const float> line = enlarged_.line(y);
+        const auto ids = std::span(ids_).subspan(static_cast<std::size_t>(y * width), static_cast<std::size_t>(width));
+        find_classes(line, output.one_channel(), ids);
+        done.add(line.size_bytes());
+    }
+    progress();
+    return ids_;
+}
+
+// In strips: the lines of all classes stay in the cache, however wide the picture is.
+std::span<const std::uint8_t> ClassIds::resize_scores(const SegmentationOutput& output, const SampleView& sample, ImageSize size,
+                                                      const Progress& progress) {
+    constexpr std::uint32_t kStrip = 1024;
+    resized_.begin(output.scores(sample.row), output.expansion, size);
+    ids_.resize(size.pixels());
+    ProgressByBytes done(progress);
+    for (std::uint32_t left = 0; left < size.width; left += kStrip) {
+        const std::uint32_t width = std::min(kStrip, size.width - left);
+        resized_.take_columns(left, width);
+        for (std::uint32_t y = 0; y < size.height; ++y) {
+            const std::span<const float> line = resized_.line(y);
+            find_classes(line, output.one_channel(), std::span(ids_).subspan(std::size_t{y} * size.width + left, width));
+            done.add(line.size_bytes());
+        }
+    }
+    progress();
+    return ids_;
+}
+
+// The class of a pixel is that of the output's pixel which its middle lies in.
+std::span<const std::uint8_t> ClassIds::nearest(const SegmentationOutput& output, const SampleView& sample, ImageSize size, const Progress& progress) {
+    const auto plane = plane_of(*output.tensor, sample.row, plane_);
+    const auto [from_width, from_height] = output.size();
+    ids_.resize(size.pixels());
+    std::uint8_t* to = ids_.data();
+    for (std::uint32_t y = 0; y < size.height; ++y) {
+        const std::size_t line = (std::uint64_t{2} * y + 1) * from_height / (std::uint64_t{2} * size.height) * from_width;
+        for (std::uint32_t x = 0; x < size.width; ++x) *to++ = plane[line + (std::uint64_t{2} * x + 1) * from_width / (std::uint64_t{2} * size.width)];
+    }
+    progress();
+    return ids_;
+}
+
+std::span<const std::uint8_t> ClassIds::reduce(const ClassScores& scores, const Progress& progress) {
+    ids_.resize(static_cast<std::size_t>(scores.height * scores.width));
+    const auto line_bytes = scores.classes * scores.width * static_cast<std::int64_t>(scores.dtype.bytes());
+    const auto rows_at_once = std::max<std::int64_t>(1, static_cast<std::int64_t>(kProgressBytes) / line_bytes);
+    for (std::int64_t y = 0; y < scores.height; y += rows_at_once) {
+        const std::int64_t rows = std::min(rows_at_once, scores.height - y);
+        argmax_.run(scores, y, rows,
+                    std::span(ids_).subspan(static_cast<std::size_t>(y * scores.width), static_cast<std::size_t>(rows * scores.width)));
+        progress();
+    }
+    return ids_;
+}
+
+}  // namespace offramp

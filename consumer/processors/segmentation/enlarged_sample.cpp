@@ -1,0 +1,92 @@
+#include "consumer/processors/segmentation/enlarged_sample.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/base/error.hpp"
+#include "common/numerics/float16_bits.hpp"
+
+namespace offramp {
+
+const EnlargeKernels& best_enlarge_kernels() {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return kAvx2Enlarge;
+#endif
+    return kBaselineEnlarge;
+}
+
+EnlargedSample::EnlargedSample() : kernels_(&best_enlarge_kernels()) {}
+
+void EnlargedSample::begin(const ClassScores& sample, std::uint32_t expansion) {
+    expect(sample.dtype == kFloat32 || sample.dtype == kFloat16 || sample.dtype == kBFloat16,
+           "scores are float32, float16 or bfloat16");
+    expect(sample.classes >= 1 && sample.height >= 1 && sample.width >= 1 && expansion >= 1 &&
+               sample.height <= kLongestSide / expansion && sample.width <= kLongestSide / expansion,
+           "an enlarged side has 1 to 2^20 pixels");
+    sample_ = sample;
+    expansion_ = expansion;
+    scale_ = 1.0F / static_cast<float>(expansion);
+    columns_.resize(static_cast<std::size_t>(width()));
+    for (std::size_t x = 0; x < columns_.size(); ++x)
+        columns_[x] = bilinear_taps(static_cast<std::int32_t>(x), static_cast<std::int32_t>(sample.width), scale_);
+    const std::size_t line_of_all = columns_.size() * static_cast<std::size_t>(sample.classes);
+    for (auto& line : across_) line.resize(line_of_all);
+    result_.resize(line_of_all);
+    source_.resize(static_cast<std::size_t>(sample.width));
+    across_of_ = {-1, -1};
+}
+
+std::span<const float> EnlargedSample::line(std::int64_t y) {
+    expect(y >= 0 && y < height(), "a line of the enlarged sample");
+    if (expansion_ == 1) return {enlarged_across(static_cast<std::int32_t>(y)), result_.size()};
+    const Taps row = bilinear_taps(static_cast<std::int32_t>(y), static_cast<std::int32_t>(sample_.height), scale_);
+    const float* const upper = enlarged_across(row.first);
+    const float* const lower = enlarged_across(row.second);
+    kernels_->down(upper, lower, row, result_.size(), result_.data());
+    return result_;
+}
+
+void EnlargedSample::all(std::span<float> to) {
+    const auto side = static_cast<std::size_t>(width());
+    const auto plane = side * static_cast<std::size_t>(height());
+    expect(to.size() == plane * static_cast<std::size_t>(sample_.classes), "room for the enlarged sample");
+    for (std::int64_t y = 0; y < height(); ++y) {
+        const auto scores = line(y);
+        for (std::size_t c = 0; c * side < scores.size(); ++c)
+            std::ranges::copy(scores.subspan(c * side, side),
+                              to.subspan(c * plane + static_cast<std::size_t>(y) * side).begin());
+    }
+}
+
+// Two neighbours are kept: the next lines mostly lie between the same.
+const float* EnlargedSample::enlarged_across(std::int32_t source_line) {
+    const auto place = static_cast<std::size_t>(source_line % 2);
+    if (across_of_[place] == source_line) return across_[place].data();
+    float* to = across_[place].data();
+    for (std::int64_t c = 0; c < sample_.classes; ++c, to += width()) {
+        read(c, source_line);
+        if (expansion_ == 1)
+            std::ranges::copy(source_, to);
+        else
+            kernels_->across(source_.data(), columns_.data(), columns_.size(), to);
+    }
+    across_of_[place] = source_line;
+    return across_[place].data();
+}
+
+void EnlargedSample::read(std::int64_t c, std::int64_t source_line) {
+    const std::int64_t first = c * sample_.class_stride + source_line * sample_.row_stride;
+    const std::size_t size = sample_.dtype.bytes();
+    for (std::size_t x = 0; x < source_.size(); ++x) {
+        const auto at = static_cast<std::size_t>(first + static_cast<std::int64_t>(x) * sample_.column_stride);
+        if (sample_.dtype == kFloat32) {
+            std::memcpy(&source_[x], sample_.data + at * size, size);
+            continue;
+        }
+        std::uint16_t bits = 0;
+        std::memcpy(&bits, sample_.data + at * size, size);
+        source_[x] = sample_.dtype == kFloat16 ? float_of_float16(bits) : float_of_bfloat16(bits);
+    }
+}
+
+}  // namespace offramp

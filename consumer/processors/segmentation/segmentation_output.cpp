@@ -1,0 +1,110 @@
+#include "consumer/processors/segmentation/segmentation_output.hpp"
+
+#include <algorithm>
+
+#include "common/base/error.hpp"
+#include "common/wire/mask_form.hpp"
+#include "common/wire/output_description.hpp"
+#include "consumer/processors/segmentation/enlarged_sample.hpp"
+#include "consumer/sinks/files/output_name.hpp"
+
+namespace offramp {
+namespace {
+
+static_assert(kMostClassesOfMasks == kMaxClasses && kLongestEnlargedSide == EnlargedSample::kLongestSide);
+
+// The plane beside a class map; it has a class map's shape.
+bool is_confidence(const SlabContents& slab, const TensorSpec& spec) {
+    return slab.transform == OutputTransform::ClassMap &&
+           (spec.name == "confidence" || spec.name.ends_with(".confidence"));
+}
+
+// "classes" has "confidence", "aux.classes" has "aux.confidence".
+const TensorView* confidence_of(const SlabContents& slab, const TensorSpec& classes) {
+    const std::string prefix = classes.name.substr(0, classes.name.rfind('.') + 1);
+    const auto found = std::ranges::find_if(slab.tensors, [&](const TensorView& tensor) {
+        return is_confidence(slab, tensor.spec) && tensor.spec.name == prefix + "confidence";
+    });
+    return found == slab.tensors.end() ? nullptr : &*found;
+}
+
+// `reasons`: what stands in the way of the others.
+std::vector<SegmentationOutput> find_outputs(const SlabContents& slab, std::string& reasons) {
+    std::vector<SegmentationOutput> fitting;
+    for (const TensorView& tensor : slab.tensors) {
+        if (is_confidence(slab, tensor.spec)) continue;
+        const std::string reason = obstacle_to_masks(tensor.spec, slab.expansion);
+        if (!reason.empty())
+            reasons += "; " + describe_output(tensor.spec) + ": " + reason;
+        else if (is_class_scores(tensor.spec))
+            fitting.push_back({.tensor = &tensor, .confidence = nullptr, .expansion = slab.expansion, .suffix = {}});
+        else
+            fitting.push_back({.tensor = &tensor, .confidence = confidence_of(slab, tensor.spec), .expansion = 1, .suffix = {}});
+    }
+    if (fitting.size() > 1)
+        for (SegmentationOutput& output : fitting)
+            output.suffix = "." + std::string(checked_output_name(output.tensor->spec.name));
+    return fitting;
+}
+
+}  // namespace
+
+std::uint32_t SegmentationOutput::width() const {
+    return static_cast<std::uint32_t>(tensor->spec.shape[tensor->spec.dims - 1]) * expansion;
+}
+
+std::uint32_t SegmentationOutput::height() const {
+    return static_cast<std::uint32_t>(tensor->spec.shape[tensor->spec.dims - 2]) * expansion;
+}
+
+ClassScores SegmentationOutput::scores(std::size_t row) const {
+    const TensorSpec& spec = tensor->spec;
+    const auto bytes = tensor->row(row);
+    if (reinterpret_cast<std::uintptr_t>(bytes.data()) % spec.dtype.bytes() != 0)
+        throw ProtocolError(describe_output(spec) + " lies at an address that is no multiple of its element's size");
+    return {.data = bytes.data(),
+            .dtype = spec.dtype,
+            .classes = spec.shape[1],
+            .height = spec.shape[2],
+            .width = spec.shape[3],
+            .class_stride = spec.strides[1],
+            .row_stride = spec.strides[2],
+            .column_stride = spec.strides[3]};
+}
+
+std::vector<SegmentationOutput> segmentation_outputs(const SlabContents& slab, std::string_view processor) {
+    std::string reasons;
+    std::vector<SegmentationOutput> fitting = find_outputs(slab, reasons);
+    if (fitting.empty())
+        throw ConfigError("processor " + std::string(processor) + " finds no output of model '" + slab.model + "' to make masks of" +
+                              reasons,
+                          "Choose a segmentation model or another --processor");
+    return fitting;
+}
+
+std::vector<SegmentationOutput> segmentation_outputs_if_any(const SlabContents& slab) {
+    std::string reasons;
+    return find_outputs(slab, reasons);
+}
+
+std::vector<std::string> segmentation_files(const SlabContents& slab, const SampleView& sample, std::string_view extension) {
+    std::vector<std::string> files;
+    for (const SegmentationOutput& output : segmentation_outputs_if_any(slab)) files.push_back(sample_name(sample.key, output.suffix + std::string(extension)));
+    return files;
+}
+
+std::span<const std::uint8_t> plane_of(const TensorView& tensor, std::size_t row, std::vector<std::uint8_t>& scratch) {
+    const TensorSpec& spec = tensor.spec;
+    const auto bytes = tensor.row(row);
+    const auto* values = reinterpret_cast<const std::uint8_t*>(bytes.data());
+    const std::int64_t height = spec.shape[1];
+    const std::int64_t width = spec.shape[2];
+    if (width == 1 || (spec.strides[2] == 1 && (height == 1 || spec.strides[1] == width))) return {values, bytes.size()};
+    scratch.resize(bytes.size());
+    std::size_t next = 0;
+    for (std::int64_t y = 0; y < height; ++y)
+        for (std::int64_t x = 0; x < width; ++x) scratch[next++] = values[y * spec.strides[1] + x * spec.strides[2]];
+    return scratch;
+}
+
+}  // namespace offramp

@@ -1,0 +1,85 @@
+#include "consumer/processors/vectors/sample_vectors.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "common/base/error.hpp"
+#include "common/base/log.hpp"
+#include "common/numerics/float16_bits.hpp"
+#include "common/wire/output_description.hpp"
+#include "common/wire/readable_output.hpp"
+
+namespace offramp {
+namespace {
+
+// Below this length a vector has no direction: PyTorch's and sentence-transformers' bound.
+constexpr double kLeastLength = 1e-12;
+
+// What is nearer to 65536 than to the largest float16, 65504, becomes infinite.
+constexpr float kBeyondFloat16 = 65520;
+
+float number_at(const std::byte* bytes, DType dtype) {
+    if (dtype == kFloat32) {
+        float number = 0;
+        std::memcpy(&number, bytes, sizeof number);
+        return number;
+    }
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, bytes, sizeof bits);
+    return dtype == kFloat16 ? float_of_float16(bits) : float_of_bfloat16(bits);
+}
+
+}  // namespace
+
+SampleVectors::SampleVectors(const RunConfig& config, std::string_view processor)
+    : processor_(processor), normalizes_(config.normalize), to_float16_(config.vector_dtype == "fp16"), truncate_dim_(config.truncate_dim) {}
+
+std::vector<VectorOutput> SampleVectors::outputs(const SlabContents& slab) const {
+    std::vector<VectorOutput> fitting;
+    std::string others;
+    for (const TensorView& tensor : slab.tensors) {
+        if (!is_vectors(tensor.spec)) {
+            others += "; " + describe_output(tensor.spec);
+            continue;
+        }
+        const auto numbers = static_cast<std::uint32_t>(tensor.spec.shape[1]);
+        if (truncate_dim_ > numbers)
+            throw ConfigError("--truncate-dim is " + std::to_string(truncate_dim_) + ", but " + describe_output(tensor.spec) + " of model '" +
+                                  slab.model + "' has only " + std::to_string(numbers) + " numbers",
+                              "Give at most so many, or 0 for all");
+        fitting.push_back({.tensor = &tensor, .dimensions = truncate_dim_ == 0 ? numbers : truncate_dim_});
+    }
+    if (fitting.empty())
+        throw ConfigError("processor " + processor_ + " finds no output of model '" + slab.model +
+                              "' that is a vector: needed is float32, float16 or bfloat16 [N, D]" + others,
+                          "Choose a model that makes embeddings, or another --processor");
+    return fitting;
+}
+
+std::span<const std::byte> SampleVectors::of(const VectorOutput& output, std::size_t row) {
+    const TensorSpec& spec = output.tensor->spec;
+    const std::byte* from = output.tensor->row(row).data();
+    numbers_.resize(output.dimensions);
+    double squares = 0;
+    for (float& number : numbers_) {
+        number = number_at(from, spec.dtype);
+        squares += static_cast<double>(number) * static_cast<double>(number);
+        from += spec.dtype.bytes();
+    }
+    if (normalizes_) {
+        const double length = std::max(std::sqrt(squares), kLeastLength);
+        for (float& number : numbers_) number = static_cast<float>(static_cast<double>(number) / length);
+    }
+    if (!to_float16_) return std::as_bytes(std::span(numbers_));
+    const auto is_beyond = [](float number) { return std::isfinite(number) && std::abs(number) >= kBeyondFloat16; };
+    if (std::ranges::any_of(numbers_, is_beyond) && ++overflowed_ == 1)
+        spdlog::warn("{}: vectors of output '{}' have numbers beyond 65504, which --vector-dtype fp16 makes infinite. Store them as fp32, or with --normalize",
+                     processor_, output.name());
+    halves_.resize(numbers_.size());
+    std::ranges::transform(numbers_, halves_.begin(), [](float number) { return float16_bits(std::bit_cast<std::uint32_t>(number)); });
+    return std::as_bytes(std::span(halves_));
+}
+
+}  // namespace offramp

@@ -1,0 +1,162 @@
+#include "consumer/sinks/files/atomic_file.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "common/base/failpoint.hpp"
+#include "common/base/log.hpp"
+#include "common/base/whole_file.hpp"
+#include "consumer/sinks/files/cannot_write.hpp"
+#include "consumer/sinks/files/output_name.hpp"
+
+namespace offramp {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string temporary_prefix() {
+    return std::string(kReservedPrefix) + "tmp-";
+}
+
+std::string next_temporary(const std::string& path) {
+    static std::atomic<std::uint64_t> counter{0};
+    const std::size_t slash = path.rfind('/');
+    return path.substr(0, slash == std::string::npos ? 0 : slash + 1) + temporary_prefix() +
+           std::to_string(::getpid()) + "-" + std::to_string(counter.fetch_add(1));
+}
+
+void flush_folder(const fs::path& folder) {
+    const UniqueFd fd(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!fd || ::fsync(fd.get()) != 0) throw cannot_write("flushing the folder " + folder.string(), errno);
+}
+
+void make_folder(const fs::path& folder, Durability durability) {
+    std::error_code failure;
+    const fs::path parent = folder.parent_path();
+    if (!parent.empty() && parent != folder && !fs::exists(parent, failure)) make_folder(parent, durability);
+    const bool made = fs::create_directory(folder, failure);
+    if (failure) throw cannot_write("making the folder " + folder.string(), failure.value());
+    if (made && durability == Durability::PowerCut) flush_folder(parent);
+}
+
+int lock_retried(int fd, int operation) {
+    int result = 0;
+    do result = ::flock(fd, operation);
+    while (result != 0 && errno == EINTR);
+    return result;
+}
+
+// Removes a temporary file whose writer's lock is gone.
+bool remove_if_abandoned(const fs::path& path) {
+    const UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    if (!file) {
+        if (errno == ENOENT) return false;
+        throw cannot_write("removing the leftover " + path.string(), errno);
+    }
+    if (lock_retried(file.get(), LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK)
+            spdlog::warn("{} may be a leftover, but this file system has no locks to tell", path.string());
+        return false;
+    }
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT)
+        throw cannot_write("removing the leftover " + path.string(), errno);
+    return true;
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(std::string path, Durability durability) : path_(std::move(path)), durability_(durability) {
+    while (!try_open_temporary()) {
+    }
+}
+
+AtomicFile::~AtomicFile() {
+    if (file_) ::unlink(temporary_.c_str());
+}
+
+// False when another name must be tried: this one is a leftover of an earlier process with our pid, or it was
+// taken for a leftover before it was locked.
+bool AtomicFile::try_open_temporary() {
+    temporary_ = next_temporary(path_);
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+    UniqueFd file(::open(temporary_.c_str(), flags, 0666));
+    if (!file && errno == ENOENT) {
+        make_folder(fs::path(path_).parent_path(), durability_);
+        file = UniqueFd(::open(temporary_.c_str(), flags, 0666));
+    }
+    if (!file) {
+        if (errno == EEXIST || errno == EINTR) return false;
+        throw cannot_write("a temporary file for " + path_, errno);
+    }
+    file_ = std::move(file);
+    // A file system without locks is no reason to fail: leftovers are then left lying.
+    if (lock_retried(file_.get(), LOCK_EX) != 0) return true;
+    struct stat status {};
+    if (::fstat(file_.get(), &status) != 0) throw cannot_write("a temporary file for " + path_, errno);
+    if (status.st_nlink > 0) return true;
+    file_.reset();
+    return false;
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+    expect(static_cast<bool>(file_), "a committed file is not written to");
+    write_all(file_.get(), bytes, [this](int problem) { return cannot_write(path_, problem); });
+}
+
+void AtomicFile::commit() {
+    expect(static_cast<bool>(file_), "a file is committed once");
+    // The bytes first: a name on the disk must not lead to a file without them.
+    if (durability_ == Durability::PowerCut && ::fsync(file_.get()) != 0) throw cannot_write(path_, errno);
+    failpoint("sink.commit");
+    if (std::rename(temporary_.c_str(), path_.c_str()) != 0) throw cannot_write(path_, errno);
+    failpoint("sink.committed");
+    // A network file system may report only here that it had no room.
+    if (::close(file_.release()) != 0 && errno != EINTR) throw cannot_write(path_, errno);
+    if (durability_ == Durability::PowerCut) flush_folder(fs::path(path_).parent_path());
+}
+
+void write_atomically(const std::string& path, std::span<const std::byte> bytes, Durability durability) {
+    AtomicFile file(path, durability);
+    file.write(bytes);
+    file.commit();
+}
+
+void replace_file(const std::string& whole, const std::string& path) {
+    failpoint("sink.replace");
+    if (std::rename(whole.c_str(), path.c_str()) != 0) throw cannot_write(path, errno);
+    failpoint("sink.replaced");
+}
+
+void require_writable_folder(const std::string& folder) {
+    make_folder(folder, Durability::Process);
+    AtomicFile probe(folder + "/probe");
+    static constexpr std::byte kProbe[64]{};
+    probe.write(kProbe);
+}
+
+std::size_t remove_stale_temporaries(const std::string& folder) {
+    std::error_code failure;
+    fs::recursive_directory_iterator entry(folder, fs::directory_options::skip_permission_denied, failure);
+    if (failure == std::errc::no_such_file_or_directory) return 0;
+    std::size_t removed = 0;
+    for (; !failure && entry != fs::recursive_directory_iterator(); entry.increment(failure)) {
+        if (!entry->path().filename().string().starts_with(temporary_prefix())) continue;
+        std::error_code unknown;
+        if (entry->symlink_status(unknown).type() == fs::file_type::regular &&
+            remove_if_abandoned(entry->path()))
+            ++removed;
+    }
+    if (failure) throw cannot_write("looking for leftovers in " + folder, failure.value());
+    return removed;
+}
+
+}  // namespace offramp

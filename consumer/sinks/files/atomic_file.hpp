@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "common/base/unique_fd.hpp"
+#include "consumer/sinks/files/durability.hpp"
+
+namespace offramp {
+
+// Writes one file that appears whole or not at all: under a hidden temporary name (".offramp-tmp-PID-N")
+// beside its place, then renamed. Committing the same bytes again changes nothing, so that a sample that is
+// delivered twice does no harm.
+//
+// While it is being written, the temporary file is locked (flock): the lock goes with the process, so that it
+// tells a leftover from work in progress, whatever pid namespace the writer lives in.
+//
+// Owns the temporary file; a destroyed, uncommitted one is removed. Thread: one at a time. Blocks: on the
+// file system. Errors: SystemError with CannotWrite and the path.
+class AtomicFile {
+  public:
+    // Makes the parent folders as needed.
+    explicit AtomicFile(std::string path, Durability durability = Durability::Process);
+    AtomicFile(const AtomicFile&) = delete;
+    AtomicFile& operator=(const AtomicFile&) = delete;
+    ~AtomicFile();
+
+    void write(std::span<const std::byte> bytes);
+    // Puts the file in its place, instead of one that may be there. The last call.
+    void commit();
+
+  private:
+    bool try_open_temporary();
+
+    std::string path_;
+    Durability durability_;
+    std::string temporary_;
+    UniqueFd file_;
+};
+
+void write_atomically(const std::string& path, std::span<const std::byte> bytes,
+                      Durability durability = Durability::Process);
+
+// Puts a file that is whole in the place of another, or of none, by one rename.
+void replace_file(const std::string& whole, const std::string& path);
+
+// Makes the folder and proves, with a temporary file, that it can be written. Errors: SystemError with
+// CannotWrite.
+void require_writable_folder(const std::string& folder);
+
+// Removes the temporary files that dead processes left anywhere below the folder, and says how many. One
+// whose writer lives is left alone, as is one on a file system that cannot lock. Symbolic links are not
+// followed. A folder that does not exist has none. Errors: SystemError with CannotWrite when one cannot be
+// removed.
+std::size_t remove_stale_temporaries(const std::string& folder);
+
+}  // namespace offramp

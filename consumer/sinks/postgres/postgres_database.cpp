@@ -1,0 +1,272 @@
+#include "consumer/sinks/postgres/postgres_database.hpp"
+
+#include <libpq-fe.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include "common/base/log.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr int kPatienceSeconds = 10;
+constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
+constexpr int kStepMilliseconds = 50;   // from one sign of life to the next
+
+// What is done about a refusal, by its SQLSTATE (PostgreSQL's appendix A): the whole code, or its class, the first two characters.
+struct Verdict {
+    std::string_view state;
+    ExitCode exit_code;
+    const char* hint;
+};
+constexpr Verdict kVerdicts[] = {
+    {"28P01", ExitCode::NotPermitted, "Give the password in the URI, in PGPASSWORD or in ~/.pgpass"},
+    {"28", ExitCode::NotPermitted, "Check the user of --sink, and the server's pg_hba.conf"},
+    {"3D000", ExitCode::Usage, "Create it (createdb), or name another one in --sink"},
+    {"3F000", ExitCode::Usage, "Create the schema, or give another --sink-table"},
+    {"42501", ExitCode::NotPermitted, "Grant it to the user of --sink, or name another user"},
+    {"53100", ExitCode::CannotWrite, "Free space on the server's disk; --resume goes on"},
+    {"58030", ExitCode::CannotWrite, "Check the server's disk; --resume goes on"},
+    {"25006", ExitCode::CannotWrite, "The server only reads: name the primary in --sink"},
+    {"22P05", ExitCode::Usage, "Name a database whose encoding is UTF8"},
+    {"08", ExitCode::SinkUnavailable, "Start the server again; what was done so far is kept"},
+    {"40", ExitCode::SinkUnavailable, ""},
+    {"53", ExitCode::SinkUnavailable, "Give the server more connections or memory, or the run fewer --consumers"},
+    {"55", ExitCode::SinkUnavailable, ""},
+    {"57", ExitCode::SinkUnavailable, "Start the server again; what was done so far is kept"},
+};
+constexpr const char* kComeBack = "Is the server there, and does it take connections? What was done so far is kept";
+
+Verdict verdict_on(std::string_view state) {
+    for (const Verdict& verdict : kVerdicts)
+        if (!state.empty() && state.starts_with(verdict.state)) return verdict;
+    return {state, ExitCode::System, "Is it a database of another program, or of another version?"};
+}
+
+// The server's own words, in one line.
+std::string in_one_line(std::string text) {
+    if (const std::size_t place = text.find("\nLOCATION:"); place != std::string::npos) text.resize(place);
+    while (!text.empty() && text.back() == '\n') text.pop_back();
+    std::ranges::replace(text, '\n', ' ');
+    return text;
+}
+
+// With PQERRORS_VERBOSE a server's refusal to connect begins "FATAL:  28P01: ", whatever language it speaks.
+std::string state_in(std::string_view message) {
+    const auto is_of_a_state = [](char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z'); };
+    for (std::size_t at = message.find(":  "); at != std::string_view::npos; at = message.find(":  ", at + 1)) {
+        const std::string_view state = message.substr(at + 3, 5);
+        if (message.substr(at + 8, 2) == ": " && std::ranges::all_of(state, is_of_a_state)) return std::string(state);
+    }
+    return {};
+}
+
+struct FreeOptions {
+    void operator()(PQconninfoOption* options) const noexcept { PQconninfoFree(options); }
+};
+
+}  // namespace
+
+PostgresDatabase::PostgresDatabase(const std::string& sink, std::optional<std::chrono::seconds> patience) : patience_(patience) {
+    char* problem = nullptr;
+    const std::unique_ptr<PQconninfoOption, FreeOptions> parsed(PQconninfoParse(sink.c_str(), &problem));
+    PQfreemem(problem);   // may hold the password
+    if (!parsed)
+        throw ConfigError("--sink cannot be understood as a PostgreSQL",
+                          "Accepted: postgres://USER:PASSWORD@HOST:PORT/DATABASE, or key words: 'host=/run/postgresql dbname=vectors'");
+    std::vector<const char*> words;
+    std::vector<const char*> values;
+    int patience_seconds = kPatienceSeconds;
+    const auto say = [&](const char* word, const char* value) {
+        words.push_back(word);
+        values.push_back(value);
+    };
+    say("fallback_application_name", "offramp");
+    // A server whose machine is gone says nothing more: noticed after a minute and a half, not after hours.
+    say("keepalives_idle", "30");
+    say("keepalives_interval", "10");
+    say("keepalives_count", "6");
+    say("tcp_user_timeout", "90000");
+    for (const PQconninfoOption* option = parsed.get(); option->keyword != nullptr; ++option) {
+        if (option->val == nullptr) continue;
+        say(option->keyword, option->val);
+        if (std::string_view(option->keyword) == "connect_timeout" && std::atoi(option->val) > 0) patience_seconds = std::max(std::atoi(option->val), 2);
+    }
+    say("client_encoding", "UTF8");
+    say(nullptr, nullptr);
+    connection_.reset(PQconnectStartParams(words.data(), values.data(), 0));
+    if (!connection_) throw SystemError("connecting to PostgreSQL", ENOMEM);
+    const auto text_of = [](const char* text) { return std::string(text == nullptr ? "" : text); };
+    const std::string host = text_of(PQhost(connection_.get()));
+    name_ = "PostgreSQL database '" + text_of(PQdb(connection_.get())) + "' on " + (host.empty() ? "localhost" : host) + ":" +
+            text_of(PQport(connection_.get()));
+    connect(patience_seconds);
+    PQsetErrorVerbosity(connection_.get(), PQERRORS_DEFAULT);
+    PQsetNoticeProcessor(
+        connection_.get(), [](void*, const char* notice) { spdlog::debug("PostgreSQL: {}", in_one_line(notice)); }, nullptr);
+    if (PQsetnonblocking(connection_.get(), 1) != 0) fail("waiting without blocking", nullptr);
+    notice_death_of_clients();
+}
+
+void PostgresDatabase::Close::operator()(pg_conn* connection) const noexcept { PQfinish(connection); }
+void PostgresDatabase::Clear::operator()(pg_result* result) const noexcept { PQclear(result); }
+
+// Step by step, because only so the server's refusals come with their SQLSTATE.
+void PostgresDatabase::connect(int patience_seconds) {
+    PQsetErrorVerbosity(connection_.get(), PQERRORS_VERBOSE);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(patience_seconds);
+    PostgresPollingStatusType step = PGRES_POLLING_WRITING;
+    if (PQstatus(connection_.get()) == CONNECTION_BAD) step = PGRES_POLLING_FAILED;
+    while (step == PGRES_POLLING_READING || step == PGRES_POLLING_WRITING) {
+        pollfd wanted{.fd = PQsocket(connection_.get()), .events = static_cast<short>(step == PGRES_POLLING_READING ? POLLIN : POLLOUT), .revents = 0};
+        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+        if (left <= 0) fail_to_connect("no answer in " + std::to_string(patience_seconds) + " s");
+        const int ready = ::poll(&wanted, 1, static_cast<int>(left));
+        if (ready < 0 && errno != EINTR) throw SystemError("waiting for " + name_, errno);
+        if (ready > 0) step = PQconnectPoll(connection_.get());
+    }
+    if (step != PGRES_POLLING_OK) fail_to_connect(PQerrorMessage(connection_.get()));
+}
+
+void PostgresDatabase::fail_to_connect(const std::string& found) const {
+    const std::string state = state_in(found);
+    const Verdict verdict = state.empty() ? Verdict{{}, ExitCode::SinkUnavailable, kComeBack} : verdict_on(state);
+    throw PostgresError(verdict.exit_code, state, name_ + " cannot be connected to: " + in_one_line(found), verdict.hint);
+}
+
+void PostgresDatabase::fail(const std::string& tried, const pg_result* result) const {
+    const char* given = result == nullptr ? nullptr : PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    const std::string state = given == nullptr ? "" : given;
+    const std::string text = in_one_line(result != nullptr && given != nullptr ? PQresultErrorMessage(result) : PQerrorMessage(connection_.get()));
+    const bool gone = PQstatus(connection_.get()) == CONNECTION_BAD;
+    const Verdict verdict = gone ? Verdict{{}, ExitCode::SinkUnavailable, kComeBack} : verdict_on(state);
+    throw PostgresError(verdict.exit_code, state, name_ + (gone ? " went away: " : ": ") + tried + ": " + text, verdict.hint);
+}
+
+// Whoever is killed or gives up while a statement waits has its locks given back, instead of the statement going on for nobody. What a server does not know before
+// version 14, and not on every system.
+void PostgresDatabase::notice_death_of_clients() {
+    try {
+        run("SET client_connection_check_interval = '5s'");
+    } catch (const PostgresError& error) {
+        if (error.sqlstate() != "42704" && error.sqlstate() != "22023") throw;
+    }
+}
+
+// Until the socket has one of the `events`; true when there is something to read.
+bool PostgresDatabase::wait(short events, const std::string& tried) {
+    const auto began = std::chrono::steady_clock::now();
+    for (;;) {
+        if (progress_ != nullptr) (*progress_)();
+        pollfd wanted{.fd = PQsocket(connection_.get()), .events = events, .revents = 0};
+        const int ready = ::poll(&wanted, 1, kStepMilliseconds);
+        if (ready < 0 && errno != EINTR) throw SystemError("waiting for " + name_, errno);
+        if (ready > 0) return (wanted.revents & ~POLLOUT) != 0;
+        if (patience_ && std::chrono::steady_clock::now() - began >= *patience_) give_up(tried);
+    }
+}
+
+// Nothing more can be done by this connection: the answer may still come.
+void PostgresDatabase::give_up(const std::string& tried) {
+    connection_.reset();
+    throw PostgresError(ExitCode::SinkUnavailable, {}, name_ + " has not answered for " + std::to_string(patience_->count()) + " s: " + tried,
+                        "See what it waits for (pg_stat_activity): another's lock, a disk? What was done so far is kept; --sink-patience-seconds waits longer");
+}
+
+// What the server has sent meanwhile is read, for it may take nothing before. That the connection broke says the next result.
+void PostgresDatabase::flush(const std::string& tried) {
+    while (PQflush(connection_.get()) == 1)
+        if (wait(POLLIN | POLLOUT, tried) && PQconsumeInput(connection_.get()) == 0) return;
+}
+
+PostgresDatabase::Result PostgresDatabase::next_result(const std::string& tried) {
+    while (PQisBusy(connection_.get()) != 0) {
+        wait(POLLIN, tried);
+        if (PQconsumeInput(connection_.get()) == 0) break;
+    }
+    return Result(PQgetResult(connection_.get()));
+}
+
+// The first result of a statement that libpq has `sent`, or not. Of one that begins a COPY others follow; else nothing is left to read.
+PostgresDatabase::Result PostgresDatabase::answer(const std::string& tried, int sent) {
+    if (sent != 1) fail(tried, nullptr);
+    flush(tried);
+    Result first = next_result(tried);
+    if (PQresultStatus(first.get()) != PGRES_COPY_IN)
+        while (next_result(tried)) {
+        }
+    return first;
+}
+
+std::vector<PostgresDatabase::Row> PostgresDatabase::rows(const std::string& sql, const std::vector<std::string>& values) {
+    std::vector<const char*> texts;
+    for (const std::string& value : values) texts.push_back(value.c_str());
+    const Result result =
+        answer(sql, PQsendQueryParams(connection_.get(), sql.c_str(), static_cast<int>(texts.size()), nullptr, texts.data(), nullptr, nullptr, 0));
+    const ExecStatusType status = PQresultStatus(result.get());
+    if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK) fail(sql, result.get());
+    std::vector<Row> rows(static_cast<std::size_t>(PQntuples(result.get())));
+    for (std::size_t row = 0; row < rows.size(); ++row)
+        for (int column = 0; column < PQnfields(result.get()); ++column) {
+            const int at = static_cast<int>(row);
+            if (PQgetisnull(result.get(), at, column) != 0)
+                rows[row].emplace_back();
+            else
+                rows[row].emplace_back(PQgetvalue(result.get(), at, column));
+        }
+    return rows;
+}
+
+void PostgresDatabase::copy(const std::string& sql, std::span<const std::byte> bytes) {
+    if (const Result begun = answer(sql, PQsendQuery(connection_.get(), sql.c_str())); PQresultStatus(begun.get()) != PGRES_COPY_IN) fail(sql, begun.get());
+    for (; !bytes.empty() && PQstatus(connection_.get()) == CONNECTION_OK; bytes = bytes.subspan(std::min(bytes.size(), kCopyBytes))) {
+        const auto part = bytes.first(std::min(bytes.size(), kCopyBytes));
+        int put = 0;
+        while ((put = PQputCopyData(connection_.get(), reinterpret_cast<const char*>(part.data()), static_cast<int>(part.size()))) == 0) flush(sql);
+        if (put < 0) break;
+        flush(sql);
+    }
+    // The server's own word on what went wrong comes at the end.
+    while (PQputCopyEnd(connection_.get(), bytes.empty() ? nullptr : "the rows could not be sent") == 0) flush(sql);
+    flush(sql);
+    Result failed;
+    for (Result ended = next_result(sql); ended; ended = next_result(sql)) {
+        if (PQresultStatus(ended.get()) != PGRES_COMMAND_OK && !failed) failed = std::move(ended);
+        if (PQresultStatus(failed.get()) == PGRES_COPY_IN) break;   // its end could not be sent
+    }
+    if (failed || PQstatus(connection_.get()) == CONNECTION_BAD) fail(sql, failed.get());
+}
+
+void PostgresDatabase::transact(const std::function<void()>& work) {
+    run("BEGIN");
+    try {
+        work();
+        run("COMMIT");
+    } catch (...) {
+        // A connection that is gone has taken its transaction along.
+        if (PQstatus(connection_.get()) == CONNECTION_OK) roll_back();
+        throw;
+    }
+}
+
+void PostgresDatabase::roll_back() {
+    try {
+        run("ROLLBACK");
+    } catch (const Error& error) {
+        spdlog::debug("{}", error.what());   // what went wrong before is told
+    }
+}
+
+std::string quoted_identifier(const std::string& name) {
+    std::string quoted = "\"";
+    for (const char c : name) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+    return quoted + "\"";
+}
+
+}  // namespace offramp

@@ -1,0 +1,100 @@
+#include "consumer/sinks/postgres/postgres_table.hpp"
+
+#include <random>
+#include <span>
+#include <sstream>
+
+#include "consumer/sinks/files/atomic_file.hpp"
+
+namespace offramp {
+namespace {
+
+// Who makes a table or the extension waits for others who do.
+constexpr const char* kLockMaking = "SELECT pg_advisory_lock(1330005586)";
+constexpr const char* kUnlockMaking = "SELECT pg_advisory_unlock(1330005586)";
+
+std::string new_number() {
+    std::random_device random;
+    std::ostringstream number;
+    number << std::hex;
+    for (int i = 0; i < 4; ++i) number << random() << (i < 3 ? "-" : "");
+    return number.str();
+}
+
+void make_pgvector(PostgresDatabase& database) {
+    if (!database.rows("SELECT 1 FROM pg_extension WHERE extname = 'vector'").empty()) return;
+    try {
+        database.run("CREATE EXTENSION IF NOT EXISTS vector");
+    } catch (const PostgresError& error) {
+        if (error.exit_code() == ExitCode::SinkUnavailable) throw;
+        throw ConfigError(database.name() + " has no pgvector, and it cannot be made: " + error.what(),
+                          "Install pgvector on the server (Debian: postgresql-NN-pgvector), and have a superuser run: CREATE EXTENSION vector");
+    }
+}
+
+}  // namespace
+
+PostgresTable::PostgresTable(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target, Durability durability)
+    : layout_(layout),
+      mark_(postgres_mark_of(layout, folder)),
+      table_(target.table),
+      durability_(durability),
+      database_(target.sink, target.patience) {
+    // A commit that the server may still forget would be of rows that count as done.
+    database_.run("SELECT set_config('synchronous_commit', 'local', false) WHERE current_setting('synchronous_commit') = 'off'");
+    database_.run("SELECT pg_advisory_lock_shared(hashtextextended($1, 0))", {lock_of(database_, layout_, table_)});
+    at_ = where_rows_are(database_, layout_, mark_, target);
+    rows_ = table_in_sql(at_);
+    if (!layout.second.suffix.empty()) second_ = table_in_sql(at_, layout.second.suffix);
+    if (const FoundTable found = find_ours(database_, layout_, at_); found.there)
+        require_marked(found, layout_, at_, database_, mark_);
+    else if (read_postgres_mark(mark_))
+        fail_taken_away(at_, database_, mark_);
+}
+
+std::string PostgresTable::name() const { return named(at_, database_); }
+
+void PostgresTable::make(const PostgresColumns& columns) {
+    if (find_ours(database_, layout_, at_).there) return;
+    if (read_postgres_mark(mark_)) fail_taken_away(at_, database_, mark_);
+    if (layout_.needs_pgvector) make_pgvector(database_);
+    const std::string comment = " IS '" + comment_of(layout_, new_number()) + "'";
+    if (!second_.empty()) {
+        database_.run("CREATE TABLE " + second_ + " (" + std::string(layout_.second.columns) + ")");
+        database_.run("COMMENT ON TABLE " + second_ + comment);
+    }
+    database_.run("CREATE TABLE " + rows_ + " (" + columns.rows + ")");
+    database_.run("COMMENT ON TABLE " + rows_ + comment);
+    if (!layout_.indexed.empty()) database_.run("CREATE INDEX ON " + rows_ + " (" + std::string(layout_.indexed) + ")");
+}
+
+void PostgresTable::open(const PostgresColumns& columns) {
+    if (!find_ours(database_, layout_, at_).there) {
+        // Before the transaction, which would not see what was made while it waited. A consumer that fails here ends, and its lock with it.
+        database_.run(kLockMaking);
+        database_.transact([&] { make(columns); });
+        database_.run(kUnlockMaking);
+    }
+    const FoundTable found = find_ours(database_, layout_, at_);
+    if (!found.there) fail_taken_away(at_, database_, mark_);
+    require_marked(found, layout_, at_, database_, mark_);
+    if (!read_postgres_mark(mark_)) {
+        const std::string mark = found.number + "\n" + with_schema(database_, table_) + "\n" + with_schema(database_, at_) + "\n" + database_.name() + "\n";
+        write_atomically(mark_, std::as_bytes(std::span(mark)), durability_);
+    }
+    database_.run("CREATE TEMPORARY TABLE offramp_rows (" + columns.copied + ") ON COMMIT DELETE ROWS");
+    opened_ = true;
+}
+
+void PostgresTable::transact(const PostgresColumns& columns, const std::function<void()>& progress, const std::function<void(PostgresDatabase&)>& work) {
+    const PostgresDatabase::Telling telling(database_, progress);
+    try {
+        if (!opened_) open(columns);
+        database_.transact([&] { work(database_); });
+    } catch (const PostgresError& error) {
+        if (error.sqlstate() == "42P01" && !find_ours(database_, layout_, at_).there) fail_taken_away(at_, database_, mark_);
+        throw;
+    }
+}
+
+}  // namespace offramp

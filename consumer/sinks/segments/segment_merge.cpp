@@ -1,0 +1,245 @@
+#include "consumer/sinks/segments/segment_merge.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <list>
+#include <system_error>
+#include <tuple>
+#include <vector>
+
+#include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
+#include "consumer/sinks/files/cannot_write.hpp"
+#include "consumer/sinks/segments/record_file.hpp"
+#include "consumer/sinks/segments/segment_file.hpp"
+
+namespace offramp {
+namespace {
+
+namespace fs = std::filesystem;
+
+// In the segments' folder, and removed with what was merged.
+constexpr const char* kFormerRecords = "former";
+// As many files are open at once: items lie together in the segments of a batch or two.
+constexpr std::size_t kMostOpen = 16;
+
+struct Segment {
+    std::string path;
+    fs::file_time_type written;
+};
+
+// The records of one item in one segment.
+struct Entry {
+    std::uint64_t item = 0;
+    std::uint64_t begin = 0, bytes = 0;  // in the segment
+    std::size_t rank = 0;                // of the segment: the latest is 0
+};
+
+[[noreturn]] void fail_damaged(const std::string& path, const std::string& what) {
+    throw ProtocolError("segment " + path + " is damaged: " + what,
+                        "Remove the file and deliver its batch again, or start with an empty output folder");
+}
+
+void require_whole(const std::string& path, std::string_view text) {
+    // The name ends in the hash of the bytes; batch and row do not enter into it.
+    const std::string wanted = segment_file_name(0, 0, text);
+    const std::string_view hash = std::string_view(wanted).substr(wanted.rfind('-'));
+    if (!path.ends_with(hash)) fail_damaged(path, "its bytes are not those that its name was made of");
+}
+
+// The latest first.
+std::vector<Segment> list_segments(const fs::path& folder) {
+    std::vector<Segment> segments;
+    std::error_code failure;
+    fs::directory_iterator entry(folder, failure);
+    if (failure == std::errc::no_such_file_or_directory) return segments;
+    for (; !failure && entry != fs::directory_iterator(); entry.increment(failure))
+        if (is_segment_name(entry->path().filename().string())) segments.push_back({.path = entry->path(), .written = entry->last_write_time()});
+    if (failure) throw cannot_write("reading the segments in " + folder.string(), failure.value());
+    std::sort(segments.begin(), segments.end(), [](const Segment& a, const Segment& b) {
+        return a.written != b.written ? a.written > b.written : a.path < b.path;
+    });
+    return segments;
+}
+
+SegmentRecord first_line(std::string_view text) {
+    const std::size_t newline = text.find('\n');
+    if (newline == std::string_view::npos) return {.damage = "its last line has no end"};
+    std::string_view line = text.substr(0, newline + 1);
+    SegmentRecord record{.bytes = line.size()};
+    const bool json = line.starts_with(kJsonLine);
+    if (json) line.remove_prefix(kJsonLine.size());
+    const auto [end, failure] = std::from_chars(line.data(), line.data() + line.size(), record.item);
+    if (failure != std::errc{} || end == line.data() + line.size() || (*end != (json ? ',' : '\t') && *end != '\n'))
+        record.damage = "a line does not begin with an item's number";
+    return record;
+}
+
+// The record at `begin`. One that goes beyond what is in memory looks damaged; then more is read.
+SegmentRecord record_at(RecordFile& file, std::uint64_t begin, const SegmentForm& form) {
+    std::string_view text = file.from(begin, 1);
+    SegmentRecord record = form.first(text);
+    while (record.damage != nullptr && begin + text.size() < file.size()) {
+        text = file.from(begin, 2 * text.size());
+        record = form.first(text);
+    }
+    return record;
+}
+
+void add_entries(RecordFile& file, const std::string& path, std::size_t rank, const SegmentForm& form, std::vector<Entry>& entries) {
+    bool first_of_segment = true;
+    for (std::uint64_t begin = 0; begin < file.size();) {
+        const auto [item, bytes, damage] = record_at(file, begin, form);
+        if (damage != nullptr) fail_damaged(path, damage);
+        if (!first_of_segment && entries.back().item == item)
+            entries.back().bytes += bytes;
+        else
+            entries.push_back({.item = item, .begin = begin, .bytes = bytes, .rank = rank});
+        first_of_segment = false;
+        begin += bytes;
+    }
+}
+
+// `former_rank`: that of a former output, which is no segment.
+std::vector<Entry> entries_of(const std::vector<Segment>& segments, std::size_t former_rank, const SegmentForm& form) {
+    std::vector<Entry> entries;
+    for (std::size_t rank = 0; rank < segments.size(); ++rank) {
+        const std::string& path = segments[rank].path;
+        RecordFile file(path);
+        if (rank != former_rank) require_whole(path, file.from(0, file.size()));
+        add_entries(file, path, rank, form, entries);
+    }
+    std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return std::tie(a.item, a.rank, a.begin) < std::tie(b.item, b.rank, b.begin); });
+    return entries;
+}
+
+// Of each item the entry of the latest segment, in order; reads it then, and counts the others.
+class Merging {
+  public:
+    // Borrows all.
+    Merging(const std::vector<Segment>& segments, const std::vector<Entry>& entries, std::size_t former_rank, const SegmentForm& form, MergeOutcome& outcome)
+        : segments_(segments), entries_(entries), former_rank_(former_rank), form_(form), outcome_(outcome) {}
+
+    std::string_view next() {
+        const Entry* kept = at_ == 0 ? nullptr : &entries_[at_ - 1];
+        for (; at_ < entries_.size(); ++at_) {
+            const Entry& entry = entries_[at_];
+            const std::string_view records = read(entry);
+            if (kept == nullptr || kept->item != entry.item) {
+                ++at_;
+                ++outcome_.items;
+                if (entry.rank == former_rank_) ++outcome_.kept;
+                kept_.assign(records);
+                return kept_;
+            }
+            ++(records == kept_ ? outcome_.repeats : outcome_.conflicts);
+        }
+        return {};
+    }
+
+  private:
+    struct Open {
+        std::size_t rank;
+        RecordFile file;
+    };
+
+    std::string_view read(const Entry& entry) {
+        auto found = std::find_if(open_.begin(), open_.end(), [&](const Open& open) { return open.rank == entry.rank; });
+        if (found == open_.end()) {
+            if (open_.size() == kMostOpen) open_.pop_back();
+            open_.push_front({entry.rank, RecordFile(segments_[entry.rank].path)});
+        } else {
+            open_.splice(open_.begin(), open_, found);
+        }
+        const std::string_view records = open_.front().file.from(entry.begin, entry.bytes).substr(0, entry.bytes);
+        require_unchanged(entry, records);
+        return records;
+    }
+
+    // They were whole when they were listed.
+    void require_unchanged(const Entry& entry, std::string_view records) const {
+        while (!records.empty()) {
+            const SegmentRecord record = form_.first(records);
+            if (record.damage != nullptr || record.item != entry.item)
+                fail_damaged(segments_[entry.rank].path, "its bytes have changed while it was merged");
+            records.remove_prefix(record.bytes);
+        }
+    }
+
+    const std::vector<Segment>& segments_;
+    const std::vector<Entry>& entries_;
+    std::size_t former_rank_;
+    const SegmentForm& form_;
+    MergeOutcome& outcome_;
+    std::list<Open> open_;  // the latest used first
+    std::size_t at_ = 0;
+    std::string kept_;
+};
+
+void write_lines(const std::string& path, const NextRecords& next, Durability durability) {
+    RecordWriter file(path, durability);
+    for (std::string_view lines = next(); !lines.empty(); lines = next()) file.add(lines);
+    file.commit();
+}
+
+// A folder that others have put something into since stays.
+void remove_folders_if_empty(const fs::path& pending) {
+    std::error_code failure;
+    fs::remove(pending, failure);
+    fs::remove(pending.parent_path(), failure);
+}
+
+void remove_merged(const fs::path& pending, const std::vector<Segment>& segments) {
+    for (const Segment& segment : segments) {
+        std::error_code failure;
+        fs::remove(segment.path, failure);
+        if (failure) throw cannot_write("removing the merged segment " + segment.path, failure.value());
+    }
+    remove_folders_if_empty(pending);
+}
+
+}  // namespace
+
+const SegmentForm& lines_form() {
+    static constexpr SegmentForm kLines{
+        .first = &first_line, .records_of = [](const std::string& merged, const std::string&) { return merged; }, .write = &write_lines};
+    return kLines;
+}
+
+MergeOutcome merge_segments(const std::string& folder, std::string_view name, const std::string& output_file, Durability durability, const SegmentForm& form) {
+    const fs::path pending = segment_folder(folder, name);
+    std::vector<Segment> segments = list_segments(pending);
+    MergeOutcome outcome{.segments = segments.size()};
+    if (segments.empty()) {
+        remove_folders_if_empty(pending);
+        return outcome;
+    }
+    const std::vector<Segment> merged = segments;
+    // What an earlier merge made counts as the oldest segment.
+    const std::string former = (pending / kFormerRecords).string();
+    if (fs::exists(output_file)) segments.push_back({.path = form.records_of(output_file, former), .written = {}});
+    const std::vector<Entry> entries = entries_of(segments, outcome.segments, form);
+    Merging merging(segments, entries, outcome.segments, form, outcome);
+    failpoint("merge.write");
+    form.write(output_file, [&merging] { return merging.next(); }, durability);
+    std::error_code failure;
+    fs::remove(former, failure);
+    remove_merged(pending, merged);
+    return outcome;
+}
+
+void remove_segments(const std::string& folder, std::string_view name) {
+    const fs::path pending = segment_folder(folder, name);
+    std::error_code failure;
+    fs::remove_all(pending, failure);
+    if (failure) throw cannot_write("removing the segments in " + pending.string(), failure.value());
+    fs::remove(pending.parent_path(), failure);   // unless other series remain
+}
+
+bool has_segments(const std::string& folder, std::string_view name) { return !list_segments(segment_folder(folder, name)).empty(); }
+
+}  // namespace offramp

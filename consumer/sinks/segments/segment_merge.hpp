@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "consumer/sinks/files/durability.hpp"
+
+namespace offramp {
+
+struct MergeOutcome {
+    std::size_t segments = 0;
+    std::size_t kept = 0;       // items of the former output
+    std::size_t items = 0;
+    std::size_t repeats = 0;    // items that were there already, with the same lines
+    std::size_t conflicts = 0;  // items that were there with other lines: the latest segment's are kept
+};
+
+// A record of a segment: a line, or what a series has instead.
+struct SegmentRecord {
+    std::uint64_t item = 0;
+    std::size_t bytes = 0;
+    const char* damage = nullptr;  // what is wrong, when it is no record
+};
+
+// The records of the next item, each item once, in the order of their numbers; empty: there are no more. Valid until the next call.
+using NextRecords = std::function<std::string_view()>;
+
+// What the records of a series are, and what the merged file is made of them; by default lines, and lines.
+struct SegmentForm {
+    // The one that `text` begins with.
+    SegmentRecord (*first)(std::string_view text);
+    // The path of a file with the records of a merged file: its own, or `scratch`, which is made then.
+    std::string (*records_of)(const std::string& merged, const std::string& scratch);
+    // Takes all of them; replaces the merged file as AtomicFile does.
+    void (*write)(const std::string& merged, const NextRecords& next, Durability durability);
+};
+const SegmentForm& lines_form();
+
+// Makes one file of all segments of a series: every item once, sorted by number; then removes those segments, and none that came since.
+// What `output_file` has is the same work's, of a merge before this one: each item stays, unless a segment has it.
+// Without segments it leaves `output_file` as it is. Deliveries of the same samples, however often and
+// however grouped, merge to the same bytes.
+//
+// Killed at any point and called again, the result is the same: the file is replaced whole, then one segment after the other is removed,
+// and those that are left are merged into it once more, to no effect. Call it when nobody writes segments any more.
+// Memory: an index of 32 to 64 bytes an item, the largest segment, and of each of 16 files a mebibyte or its longest item; segments are read twice. Errors: SystemError with CannotWrite; Error for a segment that
+// cannot be read; ProtocolError for a damaged one, by name.
+MergeOutcome merge_segments(const std::string& folder, std::string_view name, const std::string& output_file,
+                            Durability durability = Durability::Process, const SegmentForm& form = lines_form());
+void remove_segments(const std::string& folder, std::string_view name);
+bool has_segments(const std::string& folder, std::string_view name);
+
+}  // namespace offramp

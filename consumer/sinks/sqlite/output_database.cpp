@@ -1,0 +1,194 @@
+#include "consumer/sinks/sqlite/output_database.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include "common/base/error.hpp"
+#include "consumer/sinks/files/atomic_file.hpp"
+#include "consumer/sinks/files/cannot_write.hpp"
+#include "consumer/sinks/files/output_name.hpp"
+
+namespace offramp {
+namespace {
+
+namespace fs = std::filesystem;
+
+// In the header of every database that is ours: "OFFR". And as its user_version the version of our tables in the lowest byte, where another number is another
+// layout; above it a number of the database's own, which its mark has too. 0, as the mark's empty text: of one that was begun before they had numbers.
+constexpr std::int64_t kApplication = 0x4f464652;
+constexpr std::int64_t kVersion = 2;
+constexpr int kVersionBits = 8;
+constexpr std::uint32_t kLargestNumber = (1U << 23U) - 1;   // user_version is signed
+
+std::string path_of(const std::string& folder, const std::string& name) { return folder + "/" + name + ".sqlite"; }
+
+std::string mark_of(const std::string& folder, const std::string& name) {
+    return folder + "/" + std::string(kReservedPrefix) + "made-" + name;
+}
+
+// Where the name leads to nothing that can be looked at, opening it says why.
+bool is_there(const std::string& path) {
+    std::error_code failure;
+    return fs::status(path, failure).type() != fs::file_type::not_found;
+}
+
+[[noreturn]] void fail_taken_away(const std::string& path, const std::string& mark) {
+    throw Error(ExitCode::SinkUnavailable, "database " + path + " is gone, and with it results that count as done",
+                "Put it back: the run goes on when it is there; or end the run, and give --start-over instead of --resume; or remove " + mark + " to go on without them");
+}
+
+std::int64_t number_of(SqliteDatabase& database, const char* question) {
+    SqliteStatement statement(database, question);
+    return statement.step() ? statement.number(0) : 0;
+}
+
+// One without tables is nobody's: it was begun, and holds nothing.
+bool is_empty(SqliteDatabase& database) { return number_of(database, "SELECT count(*) FROM sqlite_master") == 0; }
+
+bool names_us(SqliteDatabase& database) { return number_of(database, "PRAGMA application_id") == kApplication; }
+
+void require_ours(SqliteDatabase& database) {
+    if (is_empty(database)) return;
+    if (!names_us(database))
+        throw ConfigError("database " + database.path() + " was made by another program", "Move it away, or give another --output");
+    const std::int64_t version = number_of(database, "PRAGMA user_version") & ((1 << kVersionBits) - 1);
+    if (version != kVersion)
+        throw ConfigError("database " + database.path() + " has tables of version " + std::to_string(version) + "; this program knows " +
+                              std::to_string(kVersion),
+                          "Move it away, or give another --output");
+}
+
+std::int64_t own_number_of(SqliteDatabase& database) { return number_of(database, "PRAGMA user_version") >> kVersionBits; }
+
+std::int64_t new_user_version() {
+    std::random_device random;
+    return std::int64_t{1 + random() % kLargestNumber} << kVersionBits | kVersion;
+}
+
+// Another one in its place has not the results that count as done.
+void require_marked(SqliteDatabase& database, const std::string& mark) {
+    std::ifstream file(mark);
+    std::int64_t number = 0;
+    if (!(file >> number) || number == own_number_of(database)) return;
+    throw ConfigError("database " + database.path() + " is not the one that this run began, whose results count as done",
+                      "Put that one back, and go on with --resume; or give --start-over instead of --resume; or remove " + mark + " to go on with the one that is there");
+}
+
+// What SQLite keeps beside a database while it is open, or was when its program was killed.
+std::array<std::string, 3> logs_of(const std::string& path) { return {path + "-journal", path + "-wal", path + "-shm"}; }
+
+// A file's header names its maker, as far as it was brought there from the log; damage behind it does not matter. Otherwise SQLite is asked.
+bool is_file_of_ours(const std::string& path) {
+    constexpr std::string_view kMagic("SQLite format 3\0", 16);
+    constexpr std::size_t kApplicationAt = 68;
+    std::array<char, 100> header{};
+    if (!fs::is_regular_file(path)) return false;
+    std::ifstream file(path, std::ios::binary);
+    if (!file) throw cannot_write("reading whose database " + path + " is", errno);
+    file.read(header.data(), header.size());
+    if (file.gcount() == 0) return true;
+    if (!std::string_view(header.data(), header.size()).starts_with(kMagic)) return false;
+    std::int64_t application = 0;
+    for (std::size_t at = kApplicationAt; at < kApplicationAt + 4; ++at) application = application << 8 | static_cast<unsigned char>(header[at]);
+    if (application == kApplication) return true;
+    SqliteDatabase database = SqliteDatabase::opened_to_read(path);
+    return is_empty(database) || names_us(database);
+}
+
+[[noreturn]] void fail_in_the_way(const std::string& file) {
+    throw ConfigError(file + " is where this run's database goes, and was made by another program", "Move it away, or give another --output");
+}
+
+}  // namespace
+
+OutputDatabase::OutputDatabase(std::string folder, std::string name, std::string schema, Durability durability)
+    : path_(path_of(folder, name)), mark_(mark_of(folder, name)), schema_(std::move(schema)), durability_(durability) {
+    if (is_there(path_))
+        open();
+    else if (is_there(mark_))
+        fail_taken_away(path_, mark_);
+}
+
+void OutputDatabase::open() {
+    if (!is_there(path_) && is_there(mark_)) fail_taken_away(path_, mark_);
+    if (std::error_code failure; fs::create_directories(fs::path(path_).parent_path(), failure), failure)
+        throw cannot_write("making the folder of " + path_, failure.value());
+    database_.emplace(path_, durability_);
+    require_ours(*database_);
+    require_marked(*database_, mark_);
+    database_->transact([&] {
+        if (names_us(*database_)) return;
+        database_->execute(("PRAGMA application_id = " + std::to_string(kApplication)).c_str());
+        database_->execute(("PRAGMA user_version = " + std::to_string(new_user_version())).c_str());
+        database_->execute(schema_.c_str());
+    });
+    if (is_there(mark_)) return;
+    const std::string number = std::to_string(own_number_of(*database_)) + "\n";
+    write_atomically(mark_, std::as_bytes(std::span(number)), durability_);
+}
+
+void OutputDatabase::transact(const std::function<void(SqliteDatabase&)>& work) {
+    if (!database_) open();
+    database_->transact([&] { work(*database_); });
+}
+
+void finish_database(const std::string& folder, const std::string& name) {
+    const std::string path = path_of(folder, name), mark = mark_of(folder, name);
+    if (is_there(path)) {
+        SqliteDatabase database(path, Durability::PowerCut);
+        require_marked(database, mark);
+        database.close_log();
+    } else if (is_there(mark)) {
+        fail_taken_away(path, mark);
+    }
+}
+
+void require_replaceable(const std::string& folder, const std::string& name) {
+    const std::string path = path_of(folder, name);
+    if (is_there(path)) {
+        if (!is_file_of_ours(path)) fail_in_the_way(path);
+        return;
+    }
+    if (is_there(mark_of(folder, name))) return;
+    for (const std::string& log : logs_of(path))
+        if (is_there(log)) fail_in_the_way(log);
+}
+
+bool has_database(const std::string& folder, const std::string& name) {
+    const std::string path = path_of(folder, name);
+    const auto logs = logs_of(path);
+    return is_there(path) || is_there(mark_of(folder, name)) || std::any_of(logs.begin(), logs.end(), is_there);
+}
+
+// A former database's log goes before it is replaced, for SQLite would read it into the new one; killed in between, this is called again before anybody opens
+// either. The database goes last: as long as it lies there, this is not over.
+bool put_database_in_place(const std::string& next, const std::string& folder, const std::string& name) {
+    const std::string from = path_of(next, name), to = path_of(folder, name);
+    const std::string mark = mark_of(next, name);
+    if (!is_there(from)) {
+        if (is_there(mark)) fail_taken_away(from, mark);
+        return false;
+    }
+    const auto logs = logs_of(from);
+    if (std::any_of(logs.begin(), logs.end(), is_there))
+        throw Error(ExitCode::SinkUnavailable, "database " + from + " is open in another program, and cannot take the place of " + to,
+                    "End that program, and go on with --resume");
+    require_replaceable(folder, name);
+    for (const std::string& log : logs_of(to)) {
+        std::error_code failure;
+        fs::remove(log, failure);
+        if (failure) throw cannot_write("removing " + log, failure.value());
+    }
+    if (is_there(mark)) replace_file(mark, mark_of(folder, name));
+    replace_file(from, to);
+    return true;
+}
+
+}  // namespace offramp

@@ -1,0 +1,19 @@
+#include "consumer/worker/retry_program.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include "common/base/exit_code.hpp"
+#include "common/quarantine/payload_file.hpp"
+
+namespace offramp {
+
+int retry_payload(const std::string& path, Processor& processor) {
+    const PayloadFile payload(path);
+    const SlabContents& slab = payload.slab();
+    spdlog::info("processing {} again: {} samples, from batch {}", path, slab.samples.size(),
+                 slab.batches.empty() ? 0 : slab.batches.front().batch);
+    processor.process(slab, [] {}, [] { return true; });
+    return to_int(ExitCode::Ok);
+}
+
+}  // namespace offramp

@@ -1,0 +1,178 @@
+// The broker lets consumers in, hears what they say on the work channel, and lets them go.
+
+#include <algorithm>
+
+#include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
+#include "common/base/log.hpp"
+#include "common/base/readiness.hpp"
+#include "producer/broker/broker.hpp"
+#include "producer/broker/broker_peer.hpp"
+
+namespace offramp {
+namespace {
+
+// So many messages are taken in one step before everyone else has a turn: a flood from one consumer must not starve the rest.
+constexpr int kMessagesPerStep = 512;
+constexpr std::uint64_t kRefusalsALogLine = 1000;
+
+const char* to_string(RefusalReason reason) {
+    switch (reason) {
+        case RefusalReason::Version: return "another version";
+        case RefusalReason::Nonce: return "another run";
+        case RefusalReason::User: return "another user";
+        case RefusalReason::ForeignProcess: return "a foreign process";
+        case RefusalReason::Full: return "no place left";
+        case RefusalReason::Ended: return "the run has ended";
+        case RefusalReason::Work: return "other work";
+    }
+    return "?";
+}
+
+}  // namespace
+
+void Broker::take_work_messages() {
+    Inbound inbound;
+    for (int taken = 0; taken < kMessagesPerStep && port_.try_receive_work(inbound); ++taken) {
+        const ParsedMessage message = parse_message(inbound.bytes);
+        if (!message) {
+            count("work message: " + std::string(to_string(message.problem)));
+            if (message.problem == ParseProblem::Version)
+                refuse(inbound.peer, RefusalReason::Version,
+                       "message version " + std::to_string(message.version) + ", this run speaks " +
+                           std::to_string(kMessageVersion) + ": start consumers of the producer's own build");
+            continue;
+        }
+        if (message.type == MessageType::Hello) {
+            on_hello(inbound, message);
+            continue;
+        }
+        const auto found = peers_.find(inbound.peer);
+        if (found == peers_.end() || found->second->gone) {
+            count("work message from nobody known");
+            continue;
+        }
+        Peer& peer = *found->second;
+        if (inbound.credentials.pid != peer.credentials.pid || inbound.credentials.uid != peer.credentials.uid) {
+            count("work message in another's name");
+            continue;
+        }
+        if (message.type == MessageType::Answer) {
+            on_answer(peer, message.as<Answer>());
+        } else if (message.type == MessageType::Credit && peer.admitted &&
+                   message.as<Credit>().session == peer.ref.session) {
+            peer.window = std::min(message.as<Credit>().window, kMaxTicketsPerMessage);
+            peer.draining = peer.draining || peer.window == 0;
+        } else if (message.type == MessageType::Goodbye && peer.admitted &&
+                   message.as<Goodbye>().session == peer.ref.session) {
+            on_goodbye(peer);
+        } else {
+            count("work message out of turn");
+        }
+    }
+}
+
+void Broker::on_hello(const Inbound& inbound, const ParsedMessage& message) {
+    const auto hello = message.as<Hello>();
+    if (hello.holding > message.count) {
+        count("hello with more holdings than records");
+        return;
+    }
+    const auto known = peers_.find(inbound.peer);
+    if (known != peers_.end() && known->second->gone) {
+        peers_.erase(known);   // it said goodbye a moment ago, and begins anew
+        wait_fds_.clear();
+    } else if (known != peers_.end()) {
+        // Its first word came twice: answer as before.
+        const Peer& peer = *known->second;
+        if (peer.admitted)
+            port_.send(peer.routing_id, encode(Welcome{peer.ref.session, peer.ref.slot, ledger_.epoch()}));
+        else
+            port_.send(peer.routing_id, encode(Challenge{peer.secret}));
+        return;
+    }
+    if (hello.run_nonce != options_.run_nonce)
+        return refuse(inbound.peer, RefusalReason::Nonce, "this is another run: read its endpoint file again");
+    const PeerCredentials& who = inbound.credentials;
+    if (who.pid == 0)
+        return refuse(inbound.peer, RefusalReason::ForeignProcess,
+                      "the process is in another pid namespace and cannot be watched: share the pid namespace");
+    if (std::find(options_.allowed_uids.begin(), options_.allowed_uids.end(), who.uid) == options_.allowed_uids.end())
+        return refuse(inbound.peer, RefusalReason::User,
+                      "user " + std::to_string(who.uid) + " may not read this run: start the run with --consumer-user");
+    // Whoever comes back has been let in before, and is known by its process.
+    if (hello.former_session == 0 && hello.work != options_.work)
+        return refuse(inbound.peer, RefusalReason::Work,
+                      "process " + std::to_string(who.pid) + " has other settings than the run's, so that its results would be others, or elsewhere");
+    if (ended_ || aborting_ || farewell_until_)
+        return refuse(inbound.peer, RefusalReason::Ended, "the run has ended");
+    if (present_peers() >= cells_.size())
+        return refuse(inbound.peer, RefusalReason::Full,
+                      "the run has its " + std::to_string(cells_.size()) + " consumers already");
+    std::optional<WatchedProcess> watched;
+    try {
+        watched = watch_.open(who.pid);
+    } catch (const SystemError& problem) {
+        return refuse(inbound.peer, RefusalReason::Full, std::string("it cannot be watched: ") + problem.what());
+    }
+    if (!watched) {
+        count("peer died while it was being let in");
+        return;
+    }
+    auto peer = std::make_unique<Peer>();
+    peer->routing_id = inbound.peer;
+    peer->credentials = who;
+    peer->since = clock_.now();
+    peer->watched = std::move(*watched);
+    peer->secret = (std::uint64_t{entropy_()} << 32) | entropy_();
+    peer->window = std::min(hello.window, kMaxTicketsPerMessage);
+    peer->former_session = hello.former_session;
+    peer->kept = message.records_of<Hello>();
+    port_.send(peer->routing_id, encode(Challenge{peer->secret}));
+    peers_.emplace(inbound.peer, std::move(peer));
+    wait_fds_.clear();
+}
+
+void Broker::on_answer(Peer& peer, const Answer& answer) {
+    if (peer.admitted) return;
+    if (answer.secret != peer.secret || has_input(peer.watched.died.get())) {
+        count("challenge not answered");
+        peer.gone = true;
+        return;
+    }
+    if (peer.former_session != 0) return rejoin(peer);
+    forget_former_self(peer);
+    const auto ref = ledger_.admit(static_cast<std::uint64_t>(peer.credentials.pid), peer.watched.start_time,
+                                   peer.credentials.uid);
+    if (!ref) {
+        refuse(peer.routing_id, RefusalReason::Full, "the run has its full number of consumers already");
+        peer.gone = true;
+        return;
+    }
+    peer.ref = *ref;
+    peer.admitted = true;
+    failpoint("broker.admitted");
+    peer.alive_at = clock_.now();
+    port_.send(peer.routing_id, encode(Welcome{ref->session, ref->slot, ledger_.epoch()}));
+    spdlog::info("consumer {} (pid {}) is in", ref->session, peer.credentials.pid);
+    if (farewell_until_) send_drain(peer, DrainReason::RunEnded);
+}
+
+void Broker::refuse(const std::string& peer, RefusalReason reason, const std::string& text) {
+    // A flood of refusals must not become a flood of lines.
+    const std::uint64_t times = count(std::string("refused: ") + to_string(reason));
+    if (times % kRefusalsALogLine == 1) spdlog::warn("a consumer was refused ({} times so far): {}", times, text);
+    Refused refused{static_cast<std::uint32_t>(reason), 0, {}};
+    put_text(refused.text, text);
+    port_.send(peer, encode(refused));
+}
+
+void Broker::on_goodbye(Peer& peer) {
+    memory_.look_at_cells();   // for its last figures
+    note_departure(peer, "goodbye");
+    // Tickets that crossed its goodbye: it never saw them, or will not begin.
+    take_holds_back(peer, 0, "goodbye");
+    peer.gone = true;
+}
+
+}  // namespace offramp

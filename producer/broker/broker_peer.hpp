@@ -1,0 +1,58 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.hpp"
+#include "common/transport/ports.hpp"
+#include "producer/broker/broker.hpp"
+#include "producer/broker/broker_report.hpp"
+#include "producer/broker/peer_watch.hpp"
+#include "producer/ledger/slab_ledger.hpp"
+
+namespace offramp {
+
+// So often, at most, a consumer's releases are acknowledged while nothing is in doubt.
+inline constexpr std::chrono::nanoseconds kAcknowledgeInterval = std::chrono::milliseconds(25);
+// So often consumers' cells are looked at for signs of life.
+inline constexpr std::chrono::nanoseconds kLeaseLookInterval = std::chrono::milliseconds(100);
+
+// The egress waits so long for a consumer before a slab goes to the disk for it.
+inline constexpr std::chrono::nanoseconds kSpillPatience = std::chrono::milliseconds(50);
+
+// The broker's record of one connection, from its first word to its goodbye or death. Thread: the broker's.
+struct Broker::Peer {
+    std::string routing_id;
+    PeerCredentials credentials;
+    WatchedProcess watched;
+    std::uint64_t secret = 0;
+    TimePoint since{};                    // its first word
+    bool admitted = false;                // the secret was answered: pidfd and connection are the same process
+    bool draining = false;
+    bool gone = false;                    // taken out at the end of the step
+    std::uint64_t former_session = 0;     // it comes from a former producer's
+    std::vector<SlabTicket> kept;         // and still holds these, or has released them
+    bool away = false;                    // a former producer's consumer that has not come back yet: no connection, but a pidfd
+    ConsumerRef ref;
+    std::uint32_t window = 0;             // deliveries that it will hold at once
+    std::uint32_t held = 0;
+    std::uint64_t next_delivery = 1;
+    std::uint64_t releases_seen = 0;      // through this sequence number
+    std::uint64_t acknowledged = 0;       // of those, through this one
+    TimePoint acknowledged_at{};
+    bool in_doubt = false;                // it repeats itself, or has a gap: it is answered at once
+    std::uint64_t last_served = 0;        // for fairness among equals
+    std::vector<SlabTicket> to_send;
+
+    // Signs of life: the cell as it was when it last changed.
+    std::uint64_t seen_work = 0;
+    std::uint64_t seen_progress = 0;
+    TimePoint alive_at{};
+    bool hung = false;                    // its leases ran out; it gets nothing until it moves again
+
+    Amount completed;
+};
+
+}  // namespace offramp

@@ -1,0 +1,123 @@
+// What the broker says when no slab is free: who holds what, and for how long; and what it does about those who hold too long.
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/base/log.hpp"
+#include "producer/broker/broker.hpp"
+#include "producer/broker/broker_peer.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr std::chrono::nanoseconds kFirstShortageWord = std::chrono::seconds(5);
+constexpr std::chrono::nanoseconds kLongestShortageInterval = std::chrono::seconds(60);
+constexpr std::size_t kConsumersNamed = 8;
+
+double seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
+}  // namespace
+
+// For each consumer, how long it has held the slab that it has held longest.
+void Broker::describe_holds(BrokerReport& report) const {
+    const TimePoint now = clock_.now();
+    for (ConsumerReport& consumer : report.consumers) {
+        if (!consumer.end.empty()) continue;
+        const auto peer = std::find_if(peers_.begin(), peers_.end(), [&](const auto& entry) {
+            return entry.second->admitted && entry.second->ref.session == consumer.session;
+        });
+        consumer.overdue = peer != peers_.end() && peer->second->hung;
+    }
+    for (std::uint32_t slab = 0; slab < ledger_.slab_count(); ++slab) {
+        const SlabWord word = ledger_.word(slab);
+        if (word.state == SlabState::Free || word.state == SlabState::Filling) continue;
+        for (const HolderWord& holder : ledger_.holders(slab)) {
+            const auto consumer = std::find_if(report.consumers.begin(), report.consumers.end(), [&](const ConsumerReport& known) {
+                return known.end.empty() && known.session == holder.session;
+            });
+            if (consumer == report.consumers.end()) continue;
+            std::uint64_t since = to_ns(fillings_[slab].leased_at);
+            for (const DeliveryRecord& record : fillings_[slab].failed)
+                if (record.attempt == holder.attempt) since = record.delivered_at_ns;
+            consumer->oldest_hold_seconds =
+                std::max(consumer->oldest_hold_seconds, static_cast<double>(to_ns(now) - since) / 1e9);
+        }
+    }
+}
+
+void Broker::describe_shortage(BrokerReport& report) const {
+    const auto of = [&](SlabState state) { return report.slabs[static_cast<std::size_t>(state)]; };
+    if (of(SlabState::Free) > 0) return;
+    std::size_t living = 0;
+    std::size_t staying = 0;
+    for (const auto& [id, peer] : peers_) {
+        living += peer->admitted ? 1U : 0U;
+        staying += peer->admitted && (!peer->draining || peer->away) ? 1U : 0U;   // who is away comes back
+    }
+    const std::uint32_t wanted = of(SlabState::Ready) + of(SlabState::Leased);
+    const std::uint32_t others = std::max({of(SlabState::Retired), of(SlabState::Quarantined), of(SlabState::Filling)});
+    if (wanted >= others && living == 0)
+        report.shortage_reason = kShortageNoConsumers;
+    else if (wanted >= others)
+        report.shortage_reason = staying == 0 ? kShortageDraining : kShortageLeased;
+    else
+        report.shortage_reason = others == of(SlabState::Retired)       ? kShortageHeld
+                                 : others == of(SlabState::Quarantined) ? kShortageQuarantine
+                                                                        : kShortageFilling;
+    std::string& text = report.shortage;
+    text = living == 0 ? "no consumers" : staying == 0 ? "every consumer is leaving" : "all slabs are in use";
+    for (std::size_t state = 1; state < kSlabStates; ++state)
+        if (report.slabs[state] > 0)
+            text += ", " + std::to_string(report.slabs[state]) + " " + std::string(to_string(static_cast<SlabState>(state)));
+
+    // Those who have held longest are named first.
+    std::vector<const ConsumerReport*> holders;
+    for (const ConsumerReport& consumer : report.consumers)
+        if (consumer.end.empty() && consumer.holding > 0) holders.push_back(&consumer);
+    std::sort(holders.begin(), holders.end(), [](const ConsumerReport* a, const ConsumerReport* b) {
+        return a->oldest_hold_seconds > b->oldest_hold_seconds;
+    });
+    for (std::size_t i = 0; i < std::min(holders.size(), kConsumersNamed); ++i)
+        text += fmt::format("{}pid {} holds {} for {:.1f} s{}", i == 0 ? "; " : ", ", holders[i]->pid, holders[i]->holding,
+                            holders[i]->oldest_hold_seconds, holders[i]->overdue ? " (overdue)" : "");
+    if (holders.size() > kConsumersNamed) text += fmt::format(", {} more", holders.size() - kConsumersNamed);
+}
+
+// The log says so once a wait is long, and seldom after that.
+void Broker::watch_shortage(TimePoint now) {
+    const bool waits = exchange_.waiting() && ledger_.counts()[static_cast<std::size_t>(SlabState::Free)] == 0;
+    if (!waits) {
+        if (short_since_ && shortage_word_interval_ > kFirstShortageWord)
+            spdlog::info("a slab is free again after {:.1f} s", seconds(now - *short_since_));
+        short_since_.reset();
+        return;
+    }
+    if (!short_since_) {
+        short_since_ = now;
+        shortage_word_interval_ = kFirstShortageWord;
+        next_shortage_word_ = now + kFirstShortageWord;
+    }
+    if (now < next_shortage_word_) return;
+    spdlog::warn("no slab has been free for {:.0f} s: {}", seconds(now - *short_since_), report().shortage);
+    shortage_word_interval_ = std::min(shortage_word_interval_ * 2, kLongestShortageInterval);
+    next_shortage_word_ = now + shortage_word_interval_;
+}
+
+// A consumer made no progress for a lease's time. Its slabs go to others in any case; killing it only gives its memory back sooner, and
+// charges the slab that it hangs on. What it holds is not touched before its pidfd says that it is dead.
+void Broker::on_overdue(Peer& peer) {
+    ++books_.leases_expired;
+    if (!options_.kill_overdue) return;
+    const int refused = watch_.kill(peer.watched.died.get());
+    if (refused == 0) {
+        ++books_.overdue_killed;
+        spdlog::warn("consumer {} (pid {}) is killed: it is overdue", peer.ref.session, peer.credentials.pid);
+    } else {
+        spdlog::error("consumer {} (pid {}) is overdue and cannot be killed: {}", peer.ref.session, peer.credentials.pid,
+                      std::strerror(refused));
+    }
+}
+
+}  // namespace offramp

@@ -1,0 +1,85 @@
+#include "producer/broker/broker_thread.hpp"
+
+#include "common/base/log.hpp"
+#include "common/base/trace.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr std::chrono::milliseconds kReportInterval{100};
+
+}  // namespace
+
+BrokerThread::BrokerThread(std::function<Parts()> make, SlabExchange& exchange, std::function<void()> on_failure)
+    : exchange_(exchange), on_failure_(std::move(on_failure)), thread_([this, make = std::move(make)] { run(make); }) {
+    started_.wait(0);
+    if (started_ == 2) {
+        thread_.join();
+        std::rethrow_exception(failure_);
+    }
+}
+
+BrokerThread::~BrokerThread() {
+    if (!thread_.joinable()) return;
+    abort();
+    thread_.join();
+}
+
+BrokerReport BrokerThread::report() const {
+    const std::lock_guard lock(mutex_);
+    return report_;
+}
+
+void BrokerThread::abort() {
+    abort_ = true;
+    exchange_.wake();
+}
+
+void BrokerThread::join() {
+    if (thread_.joinable()) thread_.join();
+    if (failure_) std::rethrow_exception(failure_);
+}
+
+void BrokerThread::run(const std::function<Parts()>& make) {
+    name_this_thread("broker");
+    Parts parts;
+    try {
+        parts = make();
+        keep(parts.broker->report());
+        started_ = 1;
+        started_.notify_all();
+        auto next_report = std::chrono::steady_clock::now();
+        bool told_to_abort = false;
+        while (!parts.broker->ended()) {
+            if (abort_ && !told_to_abort) {
+                parts.broker->abort();
+                told_to_abort = true;
+            }
+            parts.broker->step();
+            if (const auto now = std::chrono::steady_clock::now(); now >= next_report) {
+                keep(parts.broker->report());
+                next_report = now + kReportInterval;
+            }
+            if (!parts.broker->ended()) parts.port->wait(parts.broker->wait_fds(), parts.broker->patience());
+        }
+        keep(parts.broker->report());
+    } catch (const std::exception& problem) {
+        failure_ = std::current_exception();
+        if (started_ == 1) {
+            keep(parts.broker->report());
+            spdlog::error("the broker stopped: {}", problem.what());
+            exchange_.stop();
+            on_failure_();
+        } else {
+            started_ = 2;
+            started_.notify_all();
+        }
+    }
+}
+
+void BrokerThread::keep(BrokerReport report) {
+    const std::lock_guard lock(mutex_);
+    report_ = std::move(report);
+}
+
+}  // namespace offramp

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "producer/broker/broker_report.hpp"
+
+namespace offramp {
+
+// What becomes of the slabs that were published: a broker's thread hands them to consumers; the rungs without consumers keep books only.
+// Thread: any. Blocks: join(), until nothing is in flight. Errors: join() throws what ended it.
+class Delivery {
+ public:
+    virtual ~Delivery() = default;
+    // At most some 100 ms old.
+    virtual BrokerReport report() const = 0;
+    virtual void abort() = 0;
+    virtual void join() = 0;
+};
+
+}  // namespace offramp

@@ -1,0 +1,76 @@
+#include "producer/broker/progress_log.hpp"
+
+#include <algorithm>
+
+#include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
+#include "common/wire/ledger_layout.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr ProgressRecord kNothing{};
+
+Amount to_amount(const ProgressAmount& amount) { return {amount.slabs, amount.batches, amount.samples, amount.bytes}; }
+
+void add(ProgressAmount& amount, const PublishedSlab& slab) {
+    ++amount.slabs;
+    amount.batches += slab.batches_ended;
+    amount.samples += slab.samples;
+    amount.bytes += slab.bytes;
+}
+
+}  // namespace
+
+ProgressLog::ProgressLog(RunProgress& memory) : memory_(memory) {
+    const std::uint64_t sequence = load_word(memory_.current);
+    if (sequence != 0 && memory_.records[sequence & 1].sequence != sequence)
+        throw ProtocolError("the run's account is broken: its record " + std::to_string(sequence) + " is number " +
+                                std::to_string(memory_.records[sequence & 1].sequence),
+                            "Somebody else wrote to the ledger: start the run again");
+}
+
+void ProgressLog::count(CountedStep step, const PublishedSlab& slab, std::uint64_t generation) {
+    const std::uint64_t sequence = load_word(memory_.current) + 1;
+    ProgressRecord& next = memory_.records[sequence & 1];
+    next = current();
+    next.sequence = sequence;
+    next.step = static_cast<std::uint64_t>(step);
+    next.slab = slab.slab;
+    next.generation = generation;
+    switch (step) {
+        case CountedStep::Publish:
+            add(next.published, slab);
+            next.holes += slab.holes;
+            next.dropped += slab.dropped;
+            next.items_through = std::max(next.items_through, slab.items_through);
+            break;
+        case CountedStep::Complete: add(next.completed, slab); break;
+        case CountedStep::GiveUp: add(next.given_up, slab); break;
+        case CountedStep::None: break;
+    }
+    failpoint("account.written");
+    store_word(memory_.current, sequence);
+}
+
+ProgressLog::Totals ProgressLog::totals() const {
+    const ProgressRecord& record = current();
+    return {.published = to_amount(record.published),
+            .completed = to_amount(record.completed),
+            .given_up = to_amount(record.given_up),
+            .items_through = record.items_through,
+            .holes = record.holes,
+            .dropped = record.dropped};
+}
+
+SlabLedger::LastStep ProgressLog::last_step() const {
+    const ProgressRecord& record = current();
+    return {static_cast<CountedStep>(record.step), static_cast<std::uint32_t>(record.slab), record.generation};
+}
+
+const ProgressRecord& ProgressLog::current() const {
+    const std::uint64_t sequence = load_word(memory_.current);
+    return sequence == 0 ? kNothing : memory_.records[sequence & 1];
+}
+
+}  // namespace offramp

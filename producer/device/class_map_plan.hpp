@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+
+#include "producer/device/device.hpp"
+
+namespace offramp {
+
+// What Stream::map_classes is asked for, checked and reduced to what a loop needs. Sizes are those of the scores, before they are
+// enlarged.
+struct ClassMapPlan {
+    std::int64_t rows = 0;
+    std::int32_t classes = 0;
+    std::int32_t height = 0;
+    std::int32_t width = 0;
+    std::int32_t expansion = 1;
+    float scale = 1;  // 1 / expansion
+
+    constexpr std::int64_t plane() const { return std::int64_t{height} * width; }
+    constexpr std::int64_t pixels_per_row() const { return plane() * expansion * expansion; }
+    constexpr std::int64_t pixels() const { return rows * pixels_per_row(); }
+};
+
+// What Stream::map_foreground is asked for.
+struct ForegroundPlan {
+    ClassMapPlan map;   // of one class
+    ForegroundScale scale;
+};
+
+// Broken contract when `input` is not what Stream::map_classes says.
+ClassMapPlan plan_class_map(const Stream::ClassScores& input);
+// The same of Stream::map_foreground.
+ForegroundPlan plan_foreground(const Stream::ForegroundScores& input);
+
+}  // namespace offramp

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/wire/tensor_spec.hpp"
+#include "producer/device/class_map_plan.hpp"
+#include "producer/device/normalize_plan.hpp"
+
+namespace offramp {
+
+// The CPU's side of Stream's operations on tensors, bit for bit what kernels.hpp does on the device. Blocks: until
+// done.
+void normalize_on_cpu(void* to, const std::uint8_t* pixels, const NormalizePlan& plan);
+// `type`: float16 or bfloat16.
+void cast_on_cpu(void* to, DType type, const void* from, std::size_t elements);
+// `confidence` may be null.
+void map_classes_on_cpu(std::uint8_t* ids, std::uint8_t* confidence, const float* scores,
+                        const ClassMapPlan& plan);
+// `confidence` may be null.
+void map_foreground_on_cpu(std::uint8_t* ids, std::uint8_t* confidence, float* outliers, const float* scores,
+                           const ForegroundPlan& plan);
+
+}  // namespace offramp

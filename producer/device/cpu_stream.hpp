@@ -1,0 +1,45 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "producer/device/device.hpp"
+
+namespace offramp {
+
+// A stream of the CPU twin: one thread that runs its queue in order. The destructor waits for the work that
+// was given.
+class CpuStream final : public Stream {
+  public:
+    explicit CpuStream(const std::string& name);
+    ~CpuStream() override;
+    CpuStream(const CpuStream&) = delete;
+    CpuStream& operator=(const CpuStream&) = delete;
+
+    void copy_to_host(std::byte* to, const void* from, std::size_t bytes) override;
+    void copy_to_device(void* to, const std::byte* from, std::size_t bytes) override;
+    void normalize(void* to, const TensorSpec& spec, const PixelInput& input) override;
+    void cast(void* to, DType type, const void* from, std::size_t elements) override;
+    void map_classes(std::uint8_t* ids, std::uint8_t* confidence, const ClassScores& input) override;
+    void map_foreground(std::uint8_t* ids, std::uint8_t* confidence, float* outliers, const ForegroundScores& input) override;
+    void record(Event& event) override;
+    void wait_for(Event& event) override;
+    void synchronize() override;
+    void* native() const override { return nullptr; }
+
+  private:
+    void enqueue(std::function<void()> work);
+    void run(const std::string& name);
+
+    std::mutex mutex_;
+    std::condition_variable given_;
+    std::deque<std::function<void()>> queue_;
+    bool ending_ = false;
+    std::thread thread_;
+};
+
+}  // namespace offramp

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <memory>
+
+#include "producer/device/device.hpp"
+
+namespace offramp {
+
+// Opens GPU `index`, below find_gpus().count, and makes it the calling thread's. Errors: CudaError
+// DeviceUnsupported when it is older than every architecture of this build, else as CUDA says.
+std::unique_ptr<Device> open_cuda_device(int index);
+
+}  // namespace offramp

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "producer/device/cuda_event.hpp"
+#include "producer/device/device.hpp"
+
+namespace offramp {
+
+// Owns a cudaStream_t of its own (non-blocking: the legacy default stream does not serialise it). The
+// destructor waits for the work that was given, so that memory may be freed after it.
+class CudaStream final : public Stream {
+  public:
+    explicit CudaStream(const std::string& name);
+    ~CudaStream() override;
+    CudaStream(const CudaStream&) = delete;
+    CudaStream& operator=(const CudaStream&) = delete;
+
+    void copy_to_host(std::byte* to, const void* from, std::size_t bytes) override;
+    void copy_to_device(void* to, const std::byte* from, std::size_t bytes) override;
+    void normalize(void* to, const TensorSpec& spec, const PixelInput& input) override;
+    void cast(void* to, DType type, const void* from, std::size_t elements) override;
+    void map_classes(std::uint8_t* ids, std::uint8_t* confidence, const ClassScores& input) override;
+    void map_foreground(std::uint8_t* ids, std::uint8_t* confidence, float* outliers, const ForegroundScores& input) override;
+    void record(Event& event) override;
+    void wait_for(Event& event) override;
+    void synchronize() override;
+    void* native() const override { return stream_; }
+
+  private:
+    CudaEvent idle_;  // cudaStreamSynchronize would spin a core
+    cudaStream_t stream_ = nullptr;
+};
+
+}  // namespace offramp

@@ -1,0 +1,150 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "common/numerics/foreground_score.hpp"
+#include "common/wire/tensor_spec.hpp"
+
+// What a producer needs of a GPU, without any CUDA header: streams, events, memory, page-locking. Two
+// implementations under one contract suite (tests/contract/device/device_contract.hpp): CUDA, and a twin on the CPU
+// whose streams are threads, so that everything but the copy engine is the same code on a machine without a
+// GPU.
+namespace offramp {
+
+class Stream;
+
+// Marks a point in a stream's work. Armed by Stream::record; an event that was never armed is a caller's bug
+// to wait for (a CUDA event that was never recorded reads as done). May be armed again after it was seen
+// done. Thread: one at a time. Blocks: wait() sleeps, it does not spin. Errors: CudaError from either.
+class Event {
+  public:
+    virtual ~Event() = default;
+    virtual bool armed() const = 0;
+    virtual bool done() = 0;  // false while unarmed
+    virtual void wait() = 0;
+    // Seconds on the device between two armed, done events that were made with timing. 0 on the CPU twin's
+    // own clock is allowed.
+    virtual double seconds_since(Event& earlier) = 0;
+};
+
+// Runs work in the order it was given. Thread: one at a time. Blocks: synchronize() only.
+class Stream {
+  public:
+    virtual ~Stream() = default;
+    // Copies `bytes` bytes; host memory must be page-locked for the copy to be asynchronous. The caller keeps
+    // both sides alive until an event recorded afterwards is done.
+    virtual void copy_to_host(std::byte* to, const void* from, std::size_t bytes) = 0;
+    virtual void copy_to_device(void* to, const std::byte* from, std::size_t bytes) = 0;
+    // Turns 8-bit pixels [rows, height, width, 3] into the model's input: (pixel / 255 - mean) / std per
+    // channel, as `to.spec` says: float32 or bfloat16, [rows, 3, height, width] with contiguous or
+    // channels-last strides.
+    struct PixelInput {
+        const std::uint8_t* pixels = nullptr;
+        std::int64_t rows = 0, height = 0, width = 0;
+        float mean[3] = {0.485F, 0.456F, 0.406F};
+        float std[3] = {0.229F, 0.224F, 0.225F};
+    };
+    virtual void normalize(void* to, const TensorSpec& spec, const PixelInput& input) = 0;
+    // Converts `elements` float32 values to `type`, float16 or bfloat16: round to nearest even.
+    virtual void cast(void* to, DType type, const void* from, std::size_t elements) = 0;
+    // Class scores, float32 [rows, classes, height, width], contiguous, of 1 to 256 classes.
+    struct ClassScores {
+        const float* scores = nullptr;
+        std::int64_t rows = 0, classes = 0, height = 0, width = 0;
+        std::int64_t expansion = 1;  // height and width are enlarged so many times, as common/numerics/enlargement.hpp says
+    };
+    // Each pixel's class, uint8 [rows, height * expansion, width * expansion]: the first of the largest scores, a NaN counting as
+    // largest, as at::argmax. Into `confidence`, unless it is null, in the same shape, the class's softmax probability times
+    // 255, rounded; 0 where a NaN or an infinite score is the largest. The enlarged scores are never stored.
+    virtual void map_classes(std::uint8_t* ids, std::uint8_t* confidence, const ClassScores& input) = 0;
+    // The scores of networks of one channel, float32 [rows, 1, height, width], contiguous.
+    struct ForegroundScores {
+        const float* scores = nullptr;
+        std::int64_t rows = 0, height = 0, width = 0;
+        std::int64_t expansion = 1;  // as of ClassScores
+        ForegroundScale scale;
+    };
+    // Each pixel's class, in the shape of map_classes: 1 where its score is at least scale.least, else 0. Into `confidence`, unless it is
+    // null, the probability of that class times 255, rounded. That row of `outliers`, [rows], page-locked host memory of
+    // allocate_pinned_host(), gets one of a row's scores, enlarged, that scale does not allow, and 0 where it allows all. It is written in
+    // the order of this stream alone, so that work given to it later may use the same.
+    virtual void map_foreground(std::uint8_t* ids, std::uint8_t* confidence, float* outliers, const ForegroundScores& input) = 0;
+    virtual void record(Event& event) = 0;
+    // Work given to this stream from now on starts after `event`, which is armed.
+    virtual void wait_for(Event& event) = 0;
+    virtual void synchronize() = 0;
+    // cudaStream_t, or null on the CPU: for model code that submits work of its own.
+    virtual void* native() const = 0;
+};
+
+// Owns a block of memory of a device, or page-locked host memory for its copies.
+class DeviceBuffer {
+  public:
+    virtual ~DeviceBuffer() = default;
+    virtual std::byte* data() const = 0;
+    virtual std::size_t bytes() const = 0;
+};
+
+// Owns the page-locking of one range of host memory. The destructor unlocks it; it must go before the range
+// is unmapped.
+class PinnedRegistration {
+  public:
+    virtual ~PinnedRegistration() = default;
+};
+
+// What a device is, for logs, doctor and summaries.
+struct DeviceInfo {
+    std::string kind;  // "cuda" or "cpu"
+    std::string name;  // "NVIDIA H200"; the CPU's model name
+    int index = 0;
+    std::size_t total_bytes = 0;
+    std::size_t free_bytes = 0;
+    int compute_major = 0, compute_minor = 0;
+    int driver_version = 0, runtime_version = 0;  // 13000 is 13.0
+    std::string pci_address;                      // "0000:01:00.0"; empty on the CPU
+    int pcie_generation = 0, pcie_width = 0;      // 0: unknown
+    int numa_node = -1;
+};
+
+// Whether CUDA itself says that copies from and to a range run at full speed and asynchronously.
+struct PinningProof {
+    bool registered = false;          // pointer attributes: page-locked host memory
+    double gigabytes_per_second = 0;  // of a timed copy from the device into the range
+};
+
+// A GPU, or its twin. Owns the CUDA context's use, not the context. Thread: any; each thread that uses a
+// device's parts calls use_on_this_thread() once. Errors: CudaError, with DeviceUnsupported,
+// DeviceOutOfMemory or DeviceBroken as its exit code; Internal when a call of ours was wrong.
+class Device {
+  public:
+    virtual ~Device() = default;
+    virtual DeviceInfo info() const = 0;
+    virtual bool is_gpu() const = 0;
+    virtual void use_on_this_thread() = 0;
+    virtual std::unique_ptr<Stream> make_stream(const std::string& name) = 0;
+    enum class Timing { Off, On };
+    virtual std::unique_ptr<Event> make_event(Timing timing = Timing::Off) = 0;
+    // Errors: CudaError DeviceOutOfMemory with needed and free bytes and what it was for.
+    virtual std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& purpose) = 0;
+    virtual std::unique_ptr<DeviceBuffer> allocate_pinned_host(std::size_t bytes,
+                                                               const std::string& purpose) = 0;
+    // Page-locks host memory that is mapped and populated already. At most 64 GiB a call.
+    virtual std::unique_ptr<PinnedRegistration> pin(std::span<std::byte> range) = 0;
+    // Marks the part of a run that a profiler captures (nsys --capture-range=cudaProfilerApi). Nothing without one.
+    virtual void start_profiler() = 0;
+    virtual void stop_profiler() = 0;
+    // Copies the range out and back in: its bytes stay what they are, also for who reads them meanwhile (a slab taken over).
+    virtual PinningProof prove_pinned(std::span<std::byte> range) = 0;
+};
+
+// `which`: "auto" (the first GPU, or the CPU), "cpu", "cuda", "cuda:N". Errors: CudaError DeviceUnsupported
+// when a GPU is asked for and there is none, or the driver is too old (found, needed); ConfigError for any
+// other word.
+std::unique_ptr<Device> open_device(const std::string& which);
+std::unique_ptr<Device> open_cpu_device();
+
+}  // namespace offramp

@@ -1,0 +1,31 @@
+#include "producer/device/device_timeline.hpp"
+
+#include "common/base/clock.hpp"
+#include "common/base/trace_recording.hpp"
+
+namespace offramp {
+
+DeviceTimeline::DeviceTimeline(Device& device, Stream& stream) {
+    if (!recording()) return;
+    anchor_ = device.make_event(Device::Timing::On);
+    // The first waits warm the path up; the last one's end is close to the event itself.
+    for (int i = 0; i < 3; ++i) {
+        stream.synchronize();
+        stream.record(*anchor_);
+        while (!anchor_->done()) {
+        }
+        anchor_ns_ = now_ns();
+    }
+}
+
+void DeviceTimeline::add(const char* lane, std::uint64_t batch, Event& began, Event& ended) {
+    if (!anchor_) return;
+    const std::lock_guard lock(mutex_);
+    record_device_range(lane, batch, at(began), at(ended));
+}
+
+std::uint64_t DeviceTimeline::at(Event& event) {
+    return anchor_ns_ + static_cast<std::uint64_t>(event.seconds_since(*anchor_) * 1e9);
+}
+
+}  // namespace offramp

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/wire/tensor_spec.hpp"
+#include "producer/device/class_map_plan.hpp"
+#include "producer/device/normalize_plan.hpp"
+
+namespace offramp {
+
+// The device's side of Stream's operations on tensors: each puts one kernel on the stream and gives back the
+// launch's own result. Nothing empty is launched: the caller leaves that out. Results are bit for bit those
+// of cpu_kernels.hpp.
+cudaError_t launch_normalize(cudaStream_t stream, void* to, const std::uint8_t* pixels,
+                             const NormalizePlan& plan);
+// `type`: float16 or bfloat16.
+cudaError_t launch_cast(cudaStream_t stream, void* to, DType type, const void* from, std::size_t elements);
+// `confidence` may be null.
+cudaError_t launch_map_classes(cudaStream_t stream, std::uint8_t* ids, std::uint8_t* confidence,
+                               const float* scores, const ClassMapPlan& plan);
+// `confidence` may be null.
+cudaError_t launch_map_foreground(cudaStream_t stream, std::uint8_t* ids, std::uint8_t* confidence, float* outliers,
+                                  const float* scores, const ForegroundPlan& plan);
+
+// Whether the current device can run this build's device code at all (a GPU older than every architecture of
+// the build cannot).
+cudaError_t find_kernels_for_current_device();
+
+}  // namespace offramp

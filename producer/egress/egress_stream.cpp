@@ -1,0 +1,122 @@
+#include "producer/egress/egress_stream.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
+#include "common/base/trace.hpp"
+
+namespace offramp {
+namespace {
+
+// Copies submitted and not yet done: enough to keep the copy engine busy, few enough that the outputs which they keep on the
+// device are bounded whatever the number of slabs.
+std::size_t slabs_in_flight(const EgressStream::Options& options, const SlabLayout& layout) {
+    const auto rows = static_cast<std::size_t>(layout.rows);
+    return std::max<std::size_t>(4, 2 * ((options.batch + rows - 1) / rows));
+}
+
+}  // namespace
+
+EgressStream::EgressStream(Device& device, std::shared_ptr<SlabExchange> exchange, const SlabLayout& layout,
+                           DeviceTimeline& timeline, Options options, std::function<void()> on_failure)
+    : device_(device),
+      exchange_(std::move(exchange)),
+      layout_(layout),
+      options_(std::move(options)),
+      events_(options_.slab_count),
+      stream_(device.make_stream("egress")),
+      submitted_(options_.queue_depth),
+      completion_(device, exchange_, books_, timeline, slabs_in_flight(options_, layout), std::move(on_failure)) {
+    for (CopyEvents& events : events_) events = CopyEvents::make(device);
+    copy_thread_ = std::thread([this] { copy_batches(); });
+}
+
+EgressStream::~EgressStream() {
+    stop();
+    if (copy_thread_.joinable()) copy_thread_.join();
+}
+
+bool EgressStream::submit(OutputBatch batch) {
+    expect(batch.tensors.size() == layout_.tensors.size(), "a batch has the layout's outputs");
+    expect(batch.computed && batch.computed->armed(), "the event behind the outputs is armed");
+    books_.submitted(batch);
+    const TraceRange range(TraceName::QueueOutput, batch.number);
+    const bool taken = submitted_.push(std::move(batch));
+    completion_.rethrow_failure();
+    return taken;
+}
+
+void EgressStream::finish() {
+    submitted_.close();
+    if (copy_thread_.joinable()) copy_thread_.join();
+    completion_.finish();
+}
+
+void EgressStream::stop() {
+    stopped_ = true;
+    submitted_.close();
+    exchange_->stop();
+}
+
+void EgressStream::copy_batches() {
+    name_this_thread("egress-copy");
+    try {
+        device_.use_on_this_thread();
+        while (!submitted_.drained()) {
+            auto batch = open_ ? submitted_.pop_until(open_until_) : submitted_.pop();
+            if (stopped_) break;
+            if (batch ? !copy_batch(std::make_shared<OutputBatch>(std::move(*batch))) : !send_off()) break;
+        }
+        if (!stopped_) send_off();
+    } catch (...) {
+        stop();
+        completion_.fail(std::current_exception());
+    }
+    submitted_.abandon();   // nobody takes any more
+    open_.reset();
+    completion_.close();
+}
+
+bool EgressStream::copy_batch(const std::shared_ptr<OutputBatch>& batch) {
+    const TraceRange range(TraceName::CopyToCpu, batch->number);
+    return batch->for_each_part(layout_.rows, [&](std::uint32_t first, std::uint32_t rows) { return copy_part(batch, first, rows); });
+}
+
+// Into the slab that is open, or a new one. It stays open while another whole batch may join it.
+bool EgressStream::copy_part(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows) {
+    if (open_ && !open_->add(batch, first_row, rows)) {
+        if (!send_off()) return false;
+    } else if (open_) {
+        return true;
+    }
+    auto lease = exchange_->wait_for_slab(options_.when_none);
+    if (!lease) return !exchange_->stopped() && drop(*batch, first_row, rows);
+    failpoint("egress.slab_taken");
+    CopyEvents& events = events_[lease->slab()];
+    open_ = std::make_unique<SlabFilling>(SlabFilling::target_of(std::move(*lease)), layout_, options_.stamp, *stream_, events);
+    open_->note_dropped(std::exchange(dropped_, {}));
+    open_until_ = SteadyClock().now() + options_.max_delay;
+    expect(open_->add(batch, first_row, rows), "a part fits the slab that was laid out for it");
+    return layout_.batches > 1 || send_off();
+}
+
+bool EgressStream::drop(const OutputBatch& batch, std::uint32_t first_row, std::uint32_t rows) {
+    const OutputBatch::Counts counts = batch.count(first_row, rows);
+    dropped_.samples += counts.samples;
+    dropped_.unreadable += counts.unreadable;
+    books_.dropped(counts.samples, first_row + rows == batch.rows.size());
+    if (options_.on_dropped) options_.on_dropped(batch.number, std::span(batch.rows).subspan(first_row, rows));
+    return true;
+}
+
+// False: the completion takes no more.
+bool EgressStream::send_off() {
+    if (!open_) return true;
+    open_->close();
+    return completion_.hand_over(std::move(open_));
+}
+
+}  // namespace offramp

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "producer/device/device.hpp"
+#include "producer/device/row_outliers.hpp"
+#include "producer/runner/ingest/input_batch.hpp"
+#include "producer/runner/models/model.hpp"
+
+namespace offramp {
+
+class ScoreReview;
+
+// A batch's outputs on their way off the device: finished, or still being computed until `computed` is done.
+// Owns the tensors' keep-alives; they are dropped once the last copy's event has been seen done.
+struct OutputBatch {
+    std::uint64_t number = 0;
+    std::vector<RowInfo> rows;               // as many as are wanted of each tensor's dimension 0
+    std::vector<DeviceTensor> tensors;       // in the order of the layout's
+    std::shared_ptr<Event> computed;         // armed on the producing stream behind the work that writes the tensors
+    std::uint32_t unreadable_left_out = 0;   // items of batches that were left out since the one before it
+    std::vector<RowOutliers> outliers;       // for whoever has seen `computed` done
+    ScoreReview* review = nullptr;           // outlives the batch; null: its rows need not be looked at
+
+    struct Counts {
+        std::uint32_t samples = 0;           // without holes
+        std::uint32_t unreadable = 0;        // items that could not be read, with the first row those that were left out before
+    };
+    Counts count(std::uint32_t first_row, std::uint32_t row_count) const {
+        Counts counts{.samples = 0, .unreadable = first_row == 0 ? unreadable_left_out : 0};
+        for (std::uint32_t row = first_row; row < first_row + row_count; ++row) {
+            counts.samples += rows[row].hole ? 0 : 1;
+            counts.unreadable += rows[row].hole && !rows[row].done ? 1 : 0;
+        }
+        return counts;
+    }
+
+    // Calls work(first_row, rows) for one part of at most `most` rows after another; false as soon as it says so.
+    template <class Work>
+    bool for_each_part(std::int64_t most, Work&& work) const {
+        const auto all = static_cast<std::uint32_t>(rows.size());
+        const auto step = static_cast<std::uint32_t>(most);
+        for (std::uint32_t first = 0; first < all; first += step)
+            if (!work(first, std::min(step, all - first))) return false;
+        return true;
+    }
+};
+
+}  // namespace offramp

@@ -1,0 +1,102 @@
+#include "producer/egress/slab_filling.hpp"
+
+#include "common/base/clock.hpp"
+#include "common/base/error.hpp"
+#include "common/base/log.hpp"
+#include "common/base/trace.hpp"
+#include "producer/runner/transforms/score_review.hpp"
+
+namespace offramp {
+
+SlabFilling::Target SlabFilling::target_of(FillLease lease) {
+    return {lease.slab(), lease.generation(), lease.bytes(), std::move(lease)};
+}
+
+SlabFilling::SlabFilling(Target target, const SlabLayout& layout, SlabWriter::Stamp stamp, Stream& stream, CopyEvents& events)
+    : target_(std::move(target)), layout_(layout), stream_(stream), events_(events), writer_(target_.bytes, layout) {
+    stamp.slab = target_.slab;
+    stamp.generation = target_.generation;
+    writer_.begin(stamp);
+}
+
+SlabFilling::~SlabFilling() {
+    if (!copying_) return;
+    try {
+        stream_.synchronize();
+    } catch (const std::exception& problem) {
+        spdlog::error("waiting for the copies of an abandoned slab: {}", problem.what());
+    }
+}
+
+bool SlabFilling::add(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows) {
+    entries_.clear();
+    for (std::uint32_t row = first_row; row < first_row + rows; ++row) {
+        const RowInfo& entry = batch->rows[row];
+        entries_.push_back({entry.item, entry.key, entry.hole});
+    }
+    const std::uint32_t at = writer_.rows();
+    if (!writer_.add_batch(batch->number, first_row, entries_)) return false;
+    if (parts_.empty()) published_.first_batch = batch->number;
+    const OutputBatch::Counts counts = batch->count(first_row, rows);
+    published_.samples += counts.samples;
+    published_.holes += counts.unreadable;
+    published_.items_through = batch->rows[first_row + rows - 1].item + 1;
+    published_.batches_ended += first_row + rows == batch->rows.size() ? 1U : 0U;
+    parts_.push_back({.batch = batch, .first_row = first_row, .rows = rows});
+
+    stream_.wait_for(*batch->computed);
+    if (!copying_) stream_.record(*events_.began);
+    copying_ = true;
+    for (std::size_t i = 0; i < batch->tensors.size(); ++i) {
+        const auto to = writer_.tensor_rows(i, at, rows);
+        stream_.copy_to_host(to.data(),
+                             static_cast<const std::byte*>(batch->tensors[i].data) + first_row * layout_.tensors[i].row_bytes(),
+                             to.size());
+        published_.bytes += to.size();
+    }
+    return true;
+}
+
+// An item whose row means nothing is a hole for everybody behind.
+void SlabFilling::review_rows(OutputBooks& books) {
+    std::uint32_t slab_row = 0, rejected = 0;
+    ScoreReview* review = nullptr;
+    for (const Part& part : parts_) {
+        review = part.batch->review;
+        for (std::uint32_t row = part.first_row; row < part.first_row + part.rows; ++row, ++slab_row) {
+            const RowInfo& info = part.batch->rows[row];
+            if (info.hole) continue;
+            if (review == nullptr || review->passes(*part.batch, row, writer_, slab_row)) {
+                append_item(published_.items, info.item);
+                continue;
+            }
+            writer_.make_hole(slab_row);
+            ++rejected;
+        }
+    }
+    published_.samples -= rejected;
+    published_.holes += rejected;
+    books.rejected(rejected);
+    if (review != nullptr) review->end_slab();
+}
+
+void SlabFilling::close() {
+    writer_.finish(now_ns());
+    const TraceRange range(TraceName::QueueCudaEvent, published_.first_batch);
+    stream_.record(*events_.copied);
+}
+
+const PublishedSlab& SlabFilling::wait_copied(OutputBooks& books, DeviceTimeline& timeline) {
+    events_.copied->wait();
+    copying_ = false;
+    review_rows(books);
+    published_.filled_at_ns = now_ns();
+    writer_.stamp_filled(published_.filled_at_ns);
+    // Where batches share the slab, the stream waited for the later ones in between: that is no time of copies.
+    books.copied(published_.bytes, parts_.size() == 1 ? events_.copied->seconds_since(*events_.began) : 0);
+    timeline.add("d2h", published_.first_batch, *events_.began, *events_.copied);
+    parts_.clear();
+    return published_;
+}
+
+}  // namespace offramp

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "common/wire/slab_layout.hpp"
+#include "common/wire/slab_view.hpp"
+#include "producer/device/device.hpp"
+#include "producer/device/device_timeline.hpp"
+#include "producer/egress/output_books.hpp"
+#include "producer/egress/output_batch.hpp"
+#include "producer/pool/fill_lease.hpp"
+#include "producer/pool/slab_exchange.hpp"
+
+namespace offramp {
+
+// A pair of events with timing, around the copies into one slab.
+struct CopyEvents {
+    std::unique_ptr<Event> began, copied;
+    static CopyEvents make(Device& device) {
+        return {device.make_event(Device::Timing::On), device.make_event(Device::Timing::On)};
+    }
+};
+
+// One slab while it is filled: rows of one batch, or whole small batches, are put on a stream as copies, with the header that describes
+// them. Order: add() as often as it takes rows, close(), wait_copied().
+//
+// Owns: the lease, if there is one; the batches' tensors until the copies are done. Borrows: bytes, layout, stream, events.
+// Thread: one at a time. Blocks: wait_copied(); the destructor, when copies were submitted and not waited for: neither slab nor tensor
+// may go while a copy still runs. Errors: the device's.
+class SlabFilling {
+ public:
+    // Where the bytes go, and what they are called there.
+    struct Target {
+        std::uint32_t slab = 0;
+        std::uint64_t generation = 0;
+        std::span<std::byte> bytes;
+        std::optional<FillLease> lease;        // of a slab of the pool
+    };
+    static Target target_of(FillLease lease);
+
+    // `stamp`: slab and generation are filled in.
+    SlabFilling(Target target, const SlabLayout& layout, SlabWriter::Stamp stamp, Stream& stream, CopyEvents& events);
+    ~SlabFilling();
+    SlabFilling(const SlabFilling&) = delete;
+    SlabFilling& operator=(const SlabFilling&) = delete;
+
+    // Rows [first_row, first_row + rows) of the batch, copied once `computed` is done. False, and nothing changed: no room.
+    bool add(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows);
+    // So many samples were dropped just before this slab, and so many items of those batches were unreadable.
+    void note_dropped(const OutputBatch::Counts& counts) {
+        published_.dropped += counts.samples;
+        published_.holes += counts.unreadable;
+    }
+    void close();
+    // Sleeps until the copies are done, has the rows reviewed and stamps the slab. The target may be published from now on. Errors: also those
+    // of ScoreReview: nobody gets such a slab.
+    const PublishedSlab& wait_copied(OutputBooks& books, DeviceTimeline& timeline);
+
+    Target& target() { return target_; }
+    const PublishedSlab& published() const { return published_; }
+
+ private:
+    void review_rows(OutputBooks& books);
+
+    Target target_;
+    const SlabLayout& layout_;
+    Stream& stream_;
+    CopyEvents& events_;
+    SlabWriter writer_;
+    PublishedSlab published_;
+    struct Part {
+        std::shared_ptr<OutputBatch> batch;
+        std::uint32_t first_row = 0;
+        std::uint32_t rows = 0;
+    };
+    std::vector<Part> parts_;
+    std::vector<SampleEntry> entries_;
+    bool copying_ = false;                     // submitted, and not seen done
+};
+
+}  // namespace offramp

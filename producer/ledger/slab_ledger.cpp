@@ -1,0 +1,323 @@
+#include "producer/ledger/slab_ledger.hpp"
+
+#include <algorithm>
+
+#include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
+#include "producer/ledger/ledger_check.hpp"
+
+namespace offramp {
+
+std::string_view to_string(ReleaseOutcome outcome) {
+    static constexpr std::string_view kNames[] = {"completed", "holder-removed", "returned",
+                                                  "foreign",   "stale",          "malformed"};
+    return kNames[static_cast<std::size_t>(outcome)];
+}
+
+std::string_view to_string(SlabState state) {
+    static constexpr std::string_view kNames[] = {"free", "filling", "ready", "leased", "retired", "quarantined"};
+    return static_cast<std::size_t>(state) < std::size(kNames) ? kNames[static_cast<std::size_t>(state)] : "?";
+}
+
+SlabLedger SlabLedger::format(Memory memory, std::uint32_t epoch) {
+    expect(!memory.slots.empty() && memory.slots.size() <= kMaxSlabs, "1 to kMaxSlabs slabs");
+    expect(!memory.consumers.empty() && memory.consumers.size() <= kMaxConsumers, "1 to kMaxConsumers consumers");
+    for (LedgerConsumer& consumer : memory.consumers) consumer = {};
+    for (LedgerSlot& slot : memory.slots) {
+        slot = {};
+        store_word(slot.word, SlabWord{SlabState::Free, 0, 1}.pack());
+    }
+    SlabLedger ledger(memory, epoch);
+    ledger.free_slabs_ = ledger.slab_count();
+    return ledger;
+}
+
+SlabLedger SlabLedger::adopt(Memory memory, std::uint32_t epoch, const LastStep& last) {
+    check_ledger_words(memory.consumers, memory.slots);
+    SlabLedger ledger(memory, epoch);
+    std::uint64_t last_session = 0;
+    for (const LedgerConsumer& consumer : memory.consumers)
+        last_session = std::max(last_session, load_word(consumer.session));
+    ledger.take_counted_step(last);
+    for (std::uint32_t slab = 0; slab < ledger.slab_count(); ++slab) {
+        for (const HolderWord& holder : ledger.holders(slab)) last_session = std::max(last_session, holder.session);
+        failpoint("ledger.adopt");
+        ledger.mend(slab);
+    }
+    ledger.next_session_ = last_session + 1;
+    ledger.free_slabs_ = ledger.counts()[static_cast<std::size_t>(SlabState::Free)];
+    return ledger;
+}
+
+// Only the state: a holder whose completion was counted repeats its release, and is then removed.
+void SlabLedger::take_counted_step(const LastStep& last) {
+    if (last.kind == CountedStep::None || last.slab >= slab_count()) return;
+    const SlabWord found = word(last.slab);
+    if (found.generation != last.generation) return;
+    const bool in_flight = found.state == SlabState::Ready || found.state == SlabState::Leased;
+    if (last.kind == CountedStep::Publish && found.state == SlabState::Filling)
+        move_to(last.slab, found.state, SlabState::Ready);
+    else if (last.kind == CountedStep::Complete && in_flight)
+        move_to(last.slab, found.state, SlabState::Retired);
+    else if (last.kind == CountedStep::GiveUp && found.state == SlabState::Ready)
+        move_to(last.slab, found.state, SlabState::Quarantined);
+}
+
+void SlabLedger::mend(std::uint32_t slab) {
+    const SlabWord found = word(slab);
+    const auto held = holders(slab);
+    switch (found.state) {
+        case SlabState::Filling: abandon(slab); break;
+        case SlabState::Ready:
+            // A lease that was half done: its attempt is used up, so that nobody else's is taken for it.
+            for (const HolderWord& holder : held)
+                if (holder.attempt > found.attempt)
+                    store_word(memory_.slots[slab].word,
+                               SlabWord{SlabState::Ready, holder.attempt, found.generation}.pack());
+            break;
+        case SlabState::Leased:
+            if (std::none_of(held.begin(), held.end(),
+                             [&](const HolderWord& holder) { return holder.attempt == found.attempt; }))
+                move_to(slab, SlabState::Leased, SlabState::Ready);
+            break;
+        case SlabState::Retired:
+            if (held.empty()) free_slab(slab);
+            break;
+        default: break;
+    }
+}
+
+// --- filling ---
+
+std::optional<std::uint32_t> SlabLedger::acquire(const std::function<bool(std::uint32_t)>& usable) {
+    for (std::uint32_t step = 0; free_slabs_ > 0 && step < slab_count(); ++step) {
+        const std::uint32_t slab = (next_to_acquire_ + step) % slab_count();
+        if (word(slab).state != SlabState::Free || !usable(slab)) continue;
+        move_to(slab, SlabState::Free, SlabState::Filling);
+        --free_slabs_;
+        failpoint("ledger.filling");
+        next_to_acquire_ = slab + 1;
+        return slab;
+    }
+    return std::nullopt;
+}
+
+void SlabLedger::abandon(std::uint32_t slab) {
+    expect(word(slab).state == SlabState::Filling, "only a slab being filled is abandoned");
+    failpoint("ledger.abandon");
+    free_slab(slab);
+}
+
+void SlabLedger::publish(std::uint32_t slab) {
+    failpoint("ledger.publish");
+    move_to(slab, SlabState::Filling, SlabState::Ready);
+    failpoint("ledger.ready");
+}
+
+// --- consumers ---
+
+std::optional<ConsumerRef> SlabLedger::admit(std::uint64_t pid, std::uint64_t start_time, std::uint64_t uid) {
+    for (std::uint32_t slot = 0; slot < memory_.consumers.size(); ++slot) {
+        LedgerConsumer& place = memory_.consumers[slot];
+        if (load_word(place.session) != 0) continue;
+        store_word(place.pid, pid);
+        store_word(place.start_time, start_time);
+        store_word(place.uid, uid);
+        store_word(place.session, next_session_);
+        return ConsumerRef{slot, next_session_++};
+    }
+    return std::nullopt;
+}
+
+std::vector<SlabLedger::Admitted> SlabLedger::admitted() const {
+    std::vector<Admitted> found;
+    for (std::uint32_t slot = 0; slot < memory_.consumers.size(); ++slot) {
+        const LedgerConsumer& place = memory_.consumers[slot];
+        const std::uint64_t session = load_word(place.session);
+        if (session != 0)
+            found.push_back({{slot, session}, load_word(place.pid), load_word(place.start_time), load_word(place.uid)});
+    }
+    return found;
+}
+
+// --- delivery ---
+
+bool SlabLedger::can_lease(std::uint32_t slab, ConsumerRef consumer) const {
+    if (word(slab).state != SlabState::Ready || word(slab).attempt >= kMaxAttempt || holds(slab, consumer)) return false;
+    const auto& places = memory_.slots[slab].holders;
+    return std::any_of(places.begin(), places.end(), [](const std::uint64_t& place) { return load_word(place) == 0; });
+}
+
+SlabTicket SlabLedger::lease(std::uint32_t slab, ConsumerRef consumer) {
+    expect(can_lease(slab, consumer), "the slab can be leased to this consumer");
+    const SlabWord before = word(slab);
+    const SlabWord after{SlabState::Leased, before.attempt + 1, before.generation};
+    for (std::uint64_t& place : memory_.slots[slab].holders) {
+        if (load_word(place) != 0) continue;
+        store_word(place, HolderWord{true, after.attempt, consumer.slot, consumer.session}.pack());
+        break;
+    }
+    failpoint("ledger.lease.holder_stored");
+    store_word(memory_.slots[slab].word, after.pack());
+    failpoint("ledger.leased");
+    return {.epoch = epoch_, .slab = slab, .generation = after.generation, .attempt = after.attempt};
+}
+
+void SlabLedger::take_back(const SlabTicket& ticket, ConsumerRef consumer) {
+    std::uint64_t* place = holder_word(ticket.slab, consumer);
+    expect(place != nullptr, "the consumer that the ticket was meant for is recorded");
+    store_word(*place, 0);
+    settle_after_hold_ended(ticket.slab, ticket.attempt);
+}
+
+void SlabLedger::expire(std::uint32_t slab) {
+    failpoint("ledger.expire");
+    move_to(slab, SlabState::Leased, SlabState::Ready);
+}
+
+ReleaseOutcome SlabLedger::release(ConsumerRef consumer, const SlabTicket& ticket, ReleaseKind kind) {
+    if (ticket.slab >= slab_count() || (kind != ReleaseKind::Completed && kind != ReleaseKind::Returned))
+        return ReleaseOutcome::Malformed;
+    const SlabWord current = word(ticket.slab);
+    if (ticket.generation != current.generation) return ReleaseOutcome::Stale;
+    std::uint64_t* place = holder_word(ticket.slab, consumer);
+    if (place == nullptr || HolderWord::unpack(load_word(*place)).attempt != ticket.attempt)
+        return ReleaseOutcome::Foreign;
+
+    if (completes(consumer, ticket, kind)) {
+        failpoint("ledger.complete");
+        store_word(memory_.slots[ticket.slab].word,
+                   SlabWord{SlabState::Retired, current.attempt, current.generation}.pack());
+        failpoint("ledger.complete.retired");
+        store_word(*place, 0);
+        failpoint("ledger.complete.holder_cleared");
+        if (!has_holders(ticket.slab)) free_slab(ticket.slab);
+        return ReleaseOutcome::Completed;
+    }
+    store_word(*place, 0);
+    failpoint("ledger.return.holder_cleared");
+    settle_after_hold_ended(ticket.slab, ticket.attempt);
+    const bool ready_again = current.state == SlabState::Leased && word(ticket.slab).state == SlabState::Ready;
+    return kind == ReleaseKind::Returned && ready_again ? ReleaseOutcome::Returned : ReleaseOutcome::HolderRemoved;
+}
+
+bool SlabLedger::completes(ConsumerRef consumer, const SlabTicket& ticket, ReleaseKind kind) const {
+    if (ticket.slab >= slab_count() || kind != ReleaseKind::Completed) return false;
+    const SlabWord current = word(ticket.slab);
+    const std::uint64_t* place = holder_word(ticket.slab, consumer);
+    return ticket.generation == current.generation && place != nullptr &&
+           HolderWord::unpack(load_word(*place)).attempt == ticket.attempt &&
+           (current.state == SlabState::Leased || current.state == SlabState::Ready);
+}
+
+std::vector<SlabLedger::Revoked> SlabLedger::revoke(ConsumerRef consumer, std::uint64_t work_word) {
+    std::vector<Revoked> revoked;
+    const WorkWord work = WorkWord::unpack(work_word);
+    for (std::uint32_t slab = 0; slab < slab_count(); ++slab) {
+        std::uint64_t* place = holder_word(slab, consumer);
+        if (place == nullptr) continue;
+        const HolderWord holder = HolderWord::unpack(load_word(*place));
+        const SlabWord current = word(slab);
+        const bool charged =
+            work_word != 0 &&
+            work == WorkWord{slab, holder.attempt, static_cast<std::uint32_t>(current.generation)};
+        // The charge is stored first: a producer that dies here must not forget it.
+        if (charged) store_word(memory_.slots[slab].charges, charges(slab) + 1);
+        failpoint("ledger.revoke.charged");
+        store_word(*place, 0);
+        failpoint("ledger.revoke.holder_cleared");
+        settle_after_hold_ended(slab, holder.attempt);
+        revoked.push_back({slab, charged, current.state == SlabState::Leased && word(slab).state == SlabState::Ready,
+                           holder.attempt});
+    }
+    store_word(memory_.consumers[consumer.slot].session, 0);
+    return revoked;
+}
+
+// --- giving up ---
+
+void SlabLedger::quarantine(std::uint32_t slab) {
+    failpoint("ledger.quarantine");
+    move_to(slab, SlabState::Ready, SlabState::Quarantined);
+}
+
+void SlabLedger::discard(std::uint32_t slab) {
+    move_to(slab, SlabState::Quarantined, SlabState::Retired);
+    if (!has_holders(slab)) free_slab(slab);
+}
+
+// --- to the disk ---
+
+void SlabLedger::spill(std::uint32_t slab) {
+    expect(word(slab).state == SlabState::Ready && !has_holders(slab), "a slab that waits, and that nobody reads");
+    failpoint("ledger.spill");
+    free_slab(slab);
+}
+
+// --- looking ---
+
+SlabWord SlabLedger::word(std::uint32_t slab) const {
+    expect(slab < slab_count(), "a slab of this ledger");
+    return SlabWord::unpack(load_word(memory_.slots[slab].word));
+}
+
+std::uint64_t SlabLedger::charges(std::uint32_t slab) const { return load_word(memory_.slots[slab].charges); }
+
+std::vector<HolderWord> SlabLedger::holders(std::uint32_t slab) const {
+    std::vector<HolderWord> found;
+    for (const std::uint64_t& place : memory_.slots[slab].holders)
+        if (const HolderWord holder = HolderWord::unpack(load_word(place)); holder.used) found.push_back(holder);
+    return found;
+}
+
+bool SlabLedger::holds(std::uint32_t slab, ConsumerRef consumer) const {
+    return holder_word(slab, consumer) != nullptr;
+}
+
+std::array<std::uint32_t, kSlabStates> SlabLedger::counts() const {
+    std::array<std::uint32_t, kSlabStates> counts{};
+    for (std::uint32_t slab = 0; slab < slab_count(); ++slab) ++counts[static_cast<std::size_t>(word(slab).state)];
+    return counts;
+}
+
+// --- steps ---
+
+void SlabLedger::move_to(std::uint32_t slab, SlabState from, SlabState to) {
+    const SlabWord before = word(slab);
+    expect(before.state == from, "the slab is in the state that this transition starts from");
+    store_word(memory_.slots[slab].word, SlabWord{to, before.attempt, before.generation}.pack());
+}
+
+// The next generation begins: whoever still has a ticket of the former one has nothing.
+void SlabLedger::free_slab(std::uint32_t slab) {
+    expect(!has_holders(slab), "memory is free only when nobody holds it");
+    const SlabWord before = word(slab);
+    store_word(memory_.slots[slab].charges, 0);
+    failpoint("ledger.free");
+    store_word(memory_.slots[slab].word, SlabWord{SlabState::Free, 0, before.generation + 1}.pack());
+    ++free_slabs_;
+}
+
+bool SlabLedger::has_holders(std::uint32_t slab) const {
+    const auto& places = memory_.slots[slab].holders;
+    return std::any_of(places.begin(), places.end(), [](const std::uint64_t& place) { return load_word(place) != 0; });
+}
+
+std::uint64_t* SlabLedger::holder_word(std::uint32_t slab, ConsumerRef consumer) const {
+    for (std::uint64_t& place : memory_.slots[slab].holders) {
+        const HolderWord holder = HolderWord::unpack(load_word(place));
+        if (holder.used && holder.slot == consumer.slot && holder.session == consumer.session) return &place;
+    }
+    return nullptr;
+}
+
+// A hold went without completing the slab: the current delivery's makes it Ready again, the last one of a finished slab frees it.
+void SlabLedger::settle_after_hold_ended(std::uint32_t slab, std::uint32_t ended_attempt) {
+    const SlabWord current = word(slab);
+    if (current.state == SlabState::Leased && current.attempt == ended_attempt)
+        move_to(slab, SlabState::Leased, SlabState::Ready);
+    else if (current.state == SlabState::Retired && !has_holders(slab))
+        free_slab(slab);
+}
+
+}  // namespace offramp

@@ -1,0 +1,150 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "common/wire/ledger_layout.hpp"
+#include "common/wire/messages.hpp"
+#include "common/wire/run_progress.hpp"
+#include "common/wire/slab_ticket.hpp"
+
+namespace offramp {
+
+// One admitted consumer: its place in the ledger's table, and the session that tells it from earlier ones in the same place.
+struct ConsumerRef {
+    std::uint32_t slot = 0;
+    std::uint64_t session = 0;
+
+    bool operator==(const ConsumerRef&) const = default;
+};
+
+// What a release did. Only the first three changed anything.
+enum class ReleaseOutcome {
+    Completed,       // the first of its holders, whichever attempt: the slab is done; freed, or Retired while others hold it
+    HolderRemoved,   // another was first, or an attempt that was overtaken gives up: only its hold is gone
+    Returned,        // given back unprocessed: Ready again
+    Foreign,         // this consumer holds no such slab
+    Stale,           // of an earlier filling of the slab
+    Malformed,       // no such slab, or no such kind
+};
+inline constexpr std::size_t kReleaseOutcomes = 6;
+std::string_view to_string(ReleaseOutcome outcome);
+std::string_view to_string(SlabState state);
+
+// Decides who may touch which slab. A pure state machine over memory that its caller supplies: no time, no allocation on the
+// paths of a run, no sockets, so that it can be tested and model-checked exhaustively. common/README.md draws its states.
+//
+// Borrows: the ledger's memory, which it alone writes while it lives.
+// Thread: the broker's. Blocks: never. Errors: an illegal transition is a caller's bug (expect); whatever comes from a consumer
+// is a ReleaseOutcome.
+//
+// Every change is one word, or ordered so that a death in between is mended by adopt():
+//   lease:     holder stored, then the state       (death between: a holder of a Ready slab; its consumer is asked or dead)
+//   complete:  state Retired, then the holder cleared, then Free with the next generation   (Retired without holders: freed)
+//   return:    holder cleared, then the state      (Leased without its holder: Ready)
+// What is counted (publish, complete, give up) is counted first (ProgressLog), and taken by adopt() if it was not.
+class SlabLedger {
+ public:
+    struct Memory {
+        std::span<LedgerConsumer> consumers;
+        std::span<LedgerSlot> slots;
+    };
+
+    // Every slab Free, in its first generation; no consumers.
+    static SlabLedger format(Memory memory, std::uint32_t epoch);
+    // Takes over what an earlier producer left: takes the step that it had counted and perhaps not taken, mends half-done
+    // changes, abandons Filling, keeps every recorded holder. What was given up stays Quarantined, for the caller to see to.
+    // Errors: ProtocolError for words that no producer leaves (check_ledger_words).
+    struct LastStep {
+        CountedStep kind = CountedStep::None;
+        std::uint32_t slab = 0;
+        std::uint64_t generation = 0;
+    };
+    static SlabLedger adopt(Memory memory, std::uint32_t epoch, const LastStep& last);
+    static SlabLedger adopt(Memory memory, std::uint32_t epoch) { return adopt(memory, epoch, LastStep{}); }
+
+    // --- filling ---
+    // Free → Filling for some slab that `usable` accepts; nothing when there is none.
+    std::optional<std::uint32_t> acquire(const std::function<bool(std::uint32_t)>& usable);
+    // Filling → Free, with the next generation: whatever was written means nothing.
+    void abandon(std::uint32_t slab);
+    // Filling → Ready.
+    void publish(std::uint32_t slab);
+
+    // --- consumers ---
+    // Nothing when the table is full.
+    std::optional<ConsumerRef> admit(std::uint64_t pid, std::uint64_t start_time, std::uint64_t uid);
+    // The admitted consumers, as the table has them.
+    struct Admitted {
+        ConsumerRef ref;
+        std::uint64_t pid = 0;
+        std::uint64_t start_time = 0;
+        std::uint64_t uid = 0;
+    };
+    std::vector<Admitted> admitted() const;
+
+    // --- delivery ---
+    // True when the slab is Ready, has a free holder place, and this consumer does not hold it already.
+    bool can_lease(std::uint32_t slab, ConsumerRef consumer) const;
+    // Ready → Leased with the next attempt, the holder recorded first. Broken contract unless can_lease().
+    SlabTicket lease(std::uint32_t slab, ConsumerRef consumer);
+    // Undoes a lease whose ticket could not be sent: Leased → Ready, holder removed.
+    void take_back(const SlabTicket& ticket, ConsumerRef consumer);
+    // Leased → Ready, the late holder kept: the same bytes may go to another consumer as well. Whoever is done first completes the slab:
+    // a step that takes longer than a lease would otherwise be taken from each in turn, for ever.
+    void expire(std::uint32_t slab);
+    ReleaseOutcome release(ConsumerRef consumer, const SlabTicket& ticket, ReleaseKind kind);
+    // Whether release() of the same would be Completed.
+    bool completes(ConsumerRef consumer, const SlabTicket& ticket, ReleaseKind kind) const;
+
+    // Removes every hold of a consumer that is proven dead, and ends its session. Returns the slabs that it held.
+    struct Revoked {
+        std::uint32_t slab = 0;
+        bool charged = false;      // the work word named this hold
+        bool ready_again = false;  // it was the current delivery: the slab waits for another consumer
+        std::uint32_t attempt = 0; // of the delivery that it held
+    };
+    std::vector<Revoked> revoke(ConsumerRef consumer, std::uint64_t work_word);
+
+    // --- giving up ---
+    // Ready → Quarantined: nobody gets it any more.
+    void quarantine(std::uint32_t slab);
+    // Quarantined → Free, or Retired while someone holds it.
+    void discard(std::uint32_t slab);
+
+    // --- to the disk ---
+    // Ready and held by nobody → Free, with the next generation: its bytes are elsewhere now.
+    void spill(std::uint32_t slab);
+
+    // --- looking ---
+    std::uint32_t slab_count() const { return static_cast<std::uint32_t>(memory_.slots.size()); }
+    std::uint32_t epoch() const { return epoch_; }
+    SlabWord word(std::uint32_t slab) const;
+    std::uint64_t charges(std::uint32_t slab) const;
+    std::vector<HolderWord> holders(std::uint32_t slab) const;
+    bool holds(std::uint32_t slab, ConsumerRef consumer) const;
+    std::array<std::uint32_t, kSlabStates> counts() const;
+
+ private:
+    SlabLedger(Memory memory, std::uint32_t epoch) : memory_(memory), epoch_(epoch) {}
+    void move_to(std::uint32_t slab, SlabState from, SlabState to);
+    void free_slab(std::uint32_t slab);
+    bool has_holders(std::uint32_t slab) const;
+    std::uint64_t* holder_word(std::uint32_t slab, ConsumerRef consumer) const;
+    void settle_after_hold_ended(std::uint32_t slab, std::uint32_t ended_attempt);
+    void take_counted_step(const LastStep& last);
+    void mend(std::uint32_t slab);
+
+    Memory memory_;
+    std::uint32_t epoch_;
+    std::uint32_t next_to_acquire_ = 0;
+    std::uint32_t free_slabs_ = 0;   // counted along, so that a pool without a free slab is not searched
+    std::uint64_t next_session_ = 1;
+};
+
+}  // namespace offramp

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/unique_fd.hpp"
+#include "common/wire/ledger_layout.hpp"
+
+namespace offramp {
+
+// Looks at the consumers' cells as at a file of strangers: consumers write them, under --consumer-user as another user who may
+// also cut their object short, and a look at a mapping's lost page would be the producer's death by SIGBUS. What cannot be read
+// keeps its last value.
+//
+// Owns: a descriptor, and a copy of the cells. Thread: the broker's. Blocks: never.
+class CellsCopy {
+  public:
+    // `name`: of the object. Errors: SystemError when it cannot be opened.
+    CellsCopy(const std::string& name, std::uint32_t consumer_capacity);
+
+    // Stays where it is; its contents change with look_again().
+    std::span<const ConsumerCell> cells() const { return cells_; }
+    void look_again() noexcept;
+
+  private:
+    UniqueFd object_;
+    std::vector<ConsumerCell> cells_;
+};
+
+}  // namespace offramp

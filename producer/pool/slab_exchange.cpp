@@ -1,0 +1,196 @@
+#include "producer/pool/slab_exchange.hpp"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "common/base/clock.hpp"
+#include "common/base/error.hpp"
+#include "common/base/trace.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr std::uint32_t kPoolShareAhead = 4;
+constexpr std::uint32_t kLeastAhead = 2;
+constexpr std::uint32_t kMostAhead = 64;
+
+}  // namespace
+
+FillLease& FillLease::operator=(FillLease&& other) noexcept {
+    std::swap(exchange_, other.exchange_);
+    std::swap(slab_, other.slab_);
+    std::swap(generation_, other.generation_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+}
+
+FillLease::~FillLease() {
+    if (exchange_) exchange_->abandon(slab_);
+}
+
+std::shared_ptr<SlabExchange> SlabExchange::make(std::uint32_t grants_ahead) {
+    return std::make_shared<SlabExchange>(Private{}, grants_ahead);
+}
+
+SlabExchange::SlabExchange(Private, std::uint32_t grants_ahead)
+    : grants_ahead_(grants_ahead), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (!wake_) throw SystemError("eventfd", errno, "Raise the limit of open files (ulimit -n)");
+}
+
+std::optional<FillLease> SlabExchange::wait_for_slab(WhenNone when_none) {
+    std::unique_lock lock(mutex_);
+    if (grants_.empty() && !stopped_) {
+        const bool asks = when_none == WhenNone::Return;
+        if (asks) {   // what the broker said before may not be so any more
+            short_ = false;
+            news_ = true;
+            lock.unlock();
+            ring();
+            lock.lock();
+        }
+        const TraceRange range(TraceName::WaitSlab);
+        const std::uint64_t began = now_ns();
+        waiting_since_ns_ = began;
+        waiting_ = true;
+        granted_.wait(lock, [&] { return !grants_.empty() || stopped_ || (asks && short_); });
+        waiting_ = false;
+        waited_ns_ += now_ns() - began;
+    }
+    if (stopped_ || grants_.empty()) return std::nullopt;
+    const Grant grant = grants_.front();
+    grants_.pop_front();
+    const bool wants_more = !short_ && grants_.size() <= grants_ahead_ / 2;
+    news_ = news_ || wants_more;
+    lock.unlock();
+    if (wants_more) ring();
+    return FillLease(shared_from_this(), grant.slab, grant.generation, grant.bytes);
+}
+
+void SlabExchange::publish(FillLease lease, PublishedSlab published) {
+    published.slab = lease.slab();
+    if (before_publishing_) before_publishing_(published);
+    {
+        const std::lock_guard lock(mutex_);
+        to_take_.published.push_back(published);
+        news_ = true;
+    }
+    lease.exchange_.reset();
+    ring();
+}
+
+void SlabExchange::finish() {
+    {
+        const std::lock_guard lock(mutex_);
+        to_take_.finished = true;
+        news_ = true;
+    }
+    ring();
+}
+
+void SlabExchange::abandon(std::uint32_t slab) noexcept {
+    {
+        const std::lock_guard lock(mutex_);
+        to_take_.abandoned.push_back(slab);
+        news_ = true;
+    }
+    ring();
+}
+
+bool SlabExchange::listen() {
+    listened_ = true;
+    broker_listens_ = true;
+    // Whoever brought something before this lock did not see that the broker listens; whoever comes after it does.
+    const std::lock_guard lock(mutex_);
+    return news_;
+}
+
+SlabExchange::Taken SlabExchange::take() {
+    if (std::exchange(listened_, false)) {
+        broker_listens_ = false;
+        std::uint64_t ignored = 0;
+        [[maybe_unused]] const auto got = ::read(wake_.get(), &ignored, sizeof ignored);
+    }
+    const std::lock_guard lock(mutex_);
+    news_ = false;
+    Taken taken = std::move(to_take_);
+    to_take_ = {};
+    to_take_.finished = taken.finished;
+    return taken;
+}
+
+std::uint32_t SlabExchange::grants_wanted(std::uint32_t pool_slabs) {
+    const std::lock_guard lock(mutex_);
+    if (grants_ahead_ == kAheadByPool) grants_ahead_ = std::clamp(pool_slabs / kPoolShareAhead, kLeastAhead, kMostAhead);
+    const auto there = static_cast<std::uint32_t>(grants_.size());
+    return stopped_ || to_take_.finished || there >= grants_ahead_ ? 0 : grants_ahead_ - there;
+}
+
+void SlabExchange::grant(std::span<const Grant> grants) {
+    if (grants.empty()) return;
+    {
+        const std::lock_guard lock(mutex_);
+        grants_.insert(grants_.end(), grants.begin(), grants.end());
+        short_ = false;
+    }
+    if (grants.size() == 1)
+        granted_.notify_one();
+    else
+        granted_.notify_all();
+}
+
+void SlabExchange::note_shortage() {
+    {
+        const std::lock_guard lock(mutex_);
+        short_ = true;
+    }
+    granted_.notify_all();
+}
+
+bool SlabExchange::stopped() const {
+    const std::lock_guard lock(mutex_);
+    return stopped_;
+}
+
+std::vector<std::uint32_t> SlabExchange::withdraw_grants() {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::uint32_t> slabs;
+    for (const Grant& grant : grants_) slabs.push_back(grant.slab);
+    grants_.clear();
+    return slabs;
+}
+
+void SlabExchange::stop() {
+    {
+        const std::lock_guard lock(mutex_);
+        stopped_ = true;
+        news_ = true;
+    }
+    granted_.notify_all();
+    ring();
+}
+
+void SlabExchange::wake() {
+    {
+        const std::lock_guard lock(mutex_);
+        news_ = true;
+    }
+    ring();
+}
+
+void SlabExchange::ring() noexcept {
+    if (!broker_listens_ || !broker_listens_.exchange(false)) return;
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto put = ::write(wake_.get(), &one, sizeof one);
+}
+
+double SlabExchange::wait_seconds() const {
+    std::uint64_t waited = waited_ns_;
+    if (waiting_) waited += now_ns() - waiting_since_ns_;
+    return static_cast<double>(waited) / 1e9;
+}
+
+}  // namespace offramp

@@ -1,0 +1,147 @@
+#include "producer/runner/checkpoint/files_of_others.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "common/base/error.hpp"
+#include "common/images/item_keys.hpp"
+#include "common/settings/processor_results.hpp"
+#include "common/wire/mask_form.hpp"
+#include "producer/runner/checkpoint/manifest_file.hpp"
+#include "producer/runner/checkpoint/replaced_items.hpp"
+#include "producer/runner/sources/source_fingerprint.hpp"
+
+namespace offramp {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string chosen(const std::string& processor, std::span<const TensorSpec> outputs, std::uint32_t expansion) {
+    if (processor != "auto") return processor;
+    const auto becomes_masks = [&](const TensorSpec& output) { return obstacle_to_masks(output, expansion).empty(); };
+    return std::ranges::any_of(outputs, becomes_masks) ? "mask-png" : "npy";
+}
+
+// What follows an item's key in the names of its files. Of several outputs each has its name in that, unless there is but one that fits.
+std::vector<std::string> suffixes_of(const ProcessorResults& results, const RunConfig& config, std::span<const TensorSpec> outputs) {
+    const std::string ending = results.processor != "image"            ? std::string(results.endings.front())
+                               : config.image_format == "jpeg" ? ".jpg" : "." + config.image_format;
+    std::vector<std::string> suffixes;
+    if (!results.output_in_name) suffixes.push_back(ending);
+    if (!results.one_for_all_outputs)
+        for (const TensorSpec& output : outputs) suffixes.push_back("." + output.name + ending);
+    return suffixes;
+}
+
+// The files below a folder, of one kind of ending, each subfolder read when it is first asked for.
+class FilesThere {
+  public:
+    FilesThere(std::string folder, std::string_view ending) : folder_(std::move(folder)), ending_(ending) {}
+
+    // Of the subfolder "" or "a/b/".
+    const std::unordered_set<std::string>& in(std::string_view subfolder) {
+        const auto [found, added] = read_.try_emplace(std::string(subfolder));
+        if (!added) return found->second;
+        std::error_code problem;
+        for (fs::directory_iterator entry(folder_ + "/" + found->first, problem); !problem && entry != fs::directory_iterator(); entry.increment(problem))
+            if (std::string name = entry->path().filename().string(); name.ends_with(ending_)) found->second.insert(std::move(name));
+        return found->second;
+    }
+
+  private:
+    const std::string folder_;
+    const std::string_view ending_;
+    std::unordered_map<std::string, std::unordered_set<std::string>> read_;
+};
+
+// What runs of ours left in the folder.
+class OwnResults {
+  public:
+    OwnResults(const RunConfig& config, const BatchSource& source) : source_(source) {
+        try {
+            former_ = read_manifest(config.output + "/" + kManifestName);
+        } catch (const Error&) {
+            return;   // nobody can tell what it accounts for
+        }
+        if (!former_) return;
+        names_.insert(former_->names.begin(), former_->names.end());
+        replaced_ = ReplacedItems::of(config.output, former_->seal);
+        RunConfig of_former;
+        if (const auto found = former_->identity.facts.find("--processor"); found != former_->identity.facts.end()) of_former.processor = found->second;
+        processors_ = of_former.processors();
+    }
+
+    bool has(const std::string& processor, std::uint64_t item) {
+        if (!former_) return false;
+        if (items_.empty()) items_ = hashes_of_items(source_);
+        const bool was_there = names_.empty() || (!items_.empty() && names_.contains(items_[item]));
+        if (was_there && std::ranges::find(processors_, processor) != processors_.end()) return true;
+        return !replaced_.empty() && replaced_.contains(hash_of_result_name(source_.key(item), item));
+    }
+
+  private:
+    const BatchSource& source_;
+    std::optional<Manifest> former_;
+    std::vector<std::string> processors_;
+    std::unordered_set<std::uint64_t> names_;
+    ReplacedItems::Hashes replaced_;
+    std::vector<std::uint64_t> items_;   // of the source, once they are needed
+};
+
+// "12" of "12.scores.npy", whose suffix is ".scores.npy".
+std::optional<std::uint64_t> number_before(std::string_view suffix, std::string_view file) {
+    if (!file.ends_with(suffix)) return std::nullopt;
+    const std::string_view digits = file.substr(0, file.size() - suffix.size());
+    std::uint64_t number = 0;
+    const auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    if (problem != std::errc() || end != digits.data() + digits.size() || std::to_string(number) != digits) return std::nullopt;
+    return number;
+}
+
+[[noreturn]] void refuse(const std::string& file, const std::string& key, const std::string& processor) {
+    throw ConfigError("--output: " + printable(file) + " is there, by no run that a manifest tells of: the result of " + processor + " for the item '" + printable(key) +
+                          "' would replace it",
+                      "Give --output another folder, move the file away, or replace it with --start-over");
+}
+
+}  // namespace
+
+void require_no_files_of_others(const RunConfig& config, const BatchSource& source, std::span<const TensorSpec> outputs, std::uint32_t expansion) {
+    if (config.output.empty() || config.start_over) return;
+    const std::vector<std::string> processors = config.processors();
+    std::optional<OwnResults> own;
+    for (const std::string& processor : processors) {
+        const ProcessorResults* const results = ProcessorResults::of(chosen(processor, outputs, expansion));
+        if (results == nullptr || !results->in_output || !results->has_files_of_items()) continue;
+        const std::string folder = processors.size() > 1 ? config.output + "/" + processor : config.output;
+        const std::vector<std::string> suffixes = suffixes_of(*results, config, outputs);
+        FilesThere there(folder, std::string_view(suffixes.front()).substr(suffixes.front().rfind('.')));
+        const auto refuse_others = [&](std::uint64_t item, const std::string& key, const std::string& suffix) {
+            if (!own) own.emplace(config, source);
+            if (!own->has(processor, item)) refuse(folder + "/" + key + suffix, key, processor);
+        };
+        if (source.max_key_bytes() == 0) {   // numbered, as many as anybody asked for
+            for (const std::string& file : there.in(""))
+                for (const std::string& suffix : suffixes)
+                    if (const auto item = number_before(suffix, file); item && *item < source.items()) refuse_others(*item, std::to_string(*item), suffix);
+            continue;
+        }
+        for (std::uint64_t item = 0; item < source.items(); ++item) {
+            const std::string key = source.key(item).empty() ? std::to_string(item) : std::string(source.key(item));
+            const std::size_t name_at = key.rfind('/') + 1;   // 0 where there is none
+            const auto& files = there.in(std::string_view(key).substr(0, name_at));
+            if (files.empty()) continue;
+            for (const std::string& suffix : suffixes)
+                if (files.contains(key.substr(name_at) + suffix)) refuse_others(item, key, suffix);
+        }
+    }
+}
+
+}  // namespace offramp

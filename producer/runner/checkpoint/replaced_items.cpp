@@ -1,0 +1,99 @@
+#include "producer/runner/checkpoint/replaced_items.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "common/base/error.hpp"
+#include "common/base/reserved_prefix.hpp"
+#include "common/base/way_to_write.hpp"
+#include "common/base/whole_file.hpp"
+#include "producer/runner/checkpoint/manifest_file.hpp"
+#include "producer/runner/checkpoint/sealed_line.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr std::size_t kItemsALine = 4096;
+
+std::string path_in(const std::string& folder) { return folder + "/" + std::string(kReservedPrefix) + "replaced"; }
+
+SystemError cannot_write(const std::string& path, int problem) {
+    return SystemError("writing " + path, problem, way_to_write(problem, "Give --output a folder that this user may write to"), ExitCode::CannotWrite);
+}
+
+// Nothing: there is no such file, or it is about another manifest.
+std::optional<std::vector<std::uint64_t>> items_in(const std::string& folder, const std::string& seal) {
+    const auto text = text_of_own_file(path_in(folder), "the note of replaced items");
+    if (!text) return std::nullopt;
+    std::optional<std::vector<std::uint64_t>> items;
+    for (std::string_view rest = *text; !rest.empty();) {
+        const std::size_t end = std::min(rest.find('\n'), rest.size());
+        const nlohmann::json line = opened_line(rest.substr(0, end));
+        rest.remove_prefix(std::min(end + 1, rest.size()));
+        if (!line.is_object()) continue;
+        if (line.contains("former") && line["former"] == seal) items.emplace();
+        if (items && line.contains("items") && line["items"].is_string()) add_from_digits(line["items"].get_ref<const std::string&>(), *items);
+    }
+    return items;
+}
+
+std::string first_line(const std::string& seal) { return sealed_line("\"former\":\"" + seal + "\"}"); }
+
+std::string items_lines(std::span<const std::uint64_t> items) {
+    std::string text;
+    while (!items.empty()) {
+        const auto now = items.first(std::min(items.size(), kItemsALine));
+        text += sealed_line("\"items\":\"" + as_digits(now.data(), now.data() + now.size()) + "\"}");
+        items = items.subspan(now.size());
+    }
+    return text;
+}
+
+}  // namespace
+
+ReplacedItems::ReplacedItems(const std::string& folder, std::string seal, bool flush)
+    : folder_(folder), path_(path_in(folder)), seal_(std::move(seal)), flush_(flush) {}
+
+ReplacedItems::Hashes ReplacedItems::of(const std::string& folder, const std::string& seal) {
+    const auto items = items_in(folder, seal);
+    return items ? Hashes(items->begin(), items->end()) : Hashes();
+}
+
+bool ReplacedItems::counts(const std::string& folder, const std::string& seal) { return items_in(folder, seal).has_value(); }
+
+void ReplacedItems::remove(const std::string& folder) {
+    const std::string path = path_in(folder);
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) throw cannot_write(path, errno);
+}
+
+void ReplacedItems::add(std::span<const std::uint64_t> hashes) {
+    const std::lock_guard lock(mutex_);
+    if (!file_) begin();
+    const auto failure = [this](int problem) { return cannot_write(path_, problem); };
+    const std::string lines = items_lines(hashes);
+    try {
+        write_all(file_.get(), std::as_bytes(std::span(lines)), failure);
+        if (flush_ && ::fdatasync(file_.get()) != 0) throw failure(errno);
+    } catch (...) {
+        file_.reset();   // what is torn is left out the next time
+        throw;
+    }
+}
+
+// With what others added: they may be gone, what they replaced is as it is.
+void ReplacedItems::begin() {
+    const auto before = items_in(folder_, seal_).value_or(std::vector<std::uint64_t>());
+    WholeFile file(path_, 0644, [this](int problem) { return cannot_write(path_, problem); });
+    file.write(first_line(seal_) + items_lines(before));
+    if (flush_) file.flush();
+    file_ = file.put_in_place();
+    if (flush_) file.flush_name();
+}
+
+}  // namespace offramp

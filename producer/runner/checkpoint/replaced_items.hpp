@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "common/base/unique_fd.hpp"
+
+namespace offramp {
+
+// OUTPUT/.offramp-replaced: files of which single items a run may have put in the place of the former run's, before its own manifest takes the place
+// of the former's. Text, sealed lines (producer/runner/checkpoint/sealed_line.hpp):
+//
+//   {"xxh3":"HASH","former":"SEAL"}                  first, only there: the seal of the former's header, as long as whose manifest is there this counts
+//   {"xxh3":"HASH","items":"0123456789abcdef..."}    hashes of the items' names, 16 digits each
+//
+// Whoever continues the former makes these items again: a file of that name may be another run's. Runs that come to nothing one after the other add
+// to it. A line is written before anybody can have its items; a torn one is of items that nobody had.
+//
+// Owns the file, once it has items. Thread: add() from any. Blocks: on the file. Errors: SystemError with CannotWrite, ConfigError when it is no
+// ordinary file.
+class ReplacedItems {
+  public:
+    using Hashes = std::unordered_set<std::uint64_t>;
+
+    // `seal`: of the manifest that lies in the folder. `flush`: what is added survives a power cut.
+    ReplacedItems(const std::string& folder, std::string seal, bool flush);
+
+    // Those that were added before, for the same manifest; nothing when there is no such file.
+    static Hashes of(const std::string& folder, const std::string& seal);
+    // The file counts for this manifest, with or without items.
+    static bool counts(const std::string& folder, const std::string& seal);
+    static void remove(const std::string& folder);
+
+    void add(std::span<const std::uint64_t> hashes);
+
+  private:
+    void begin();
+
+    const std::string folder_, path_, seal_;
+    const bool flush_;
+    std::mutex mutex_;   // guards the file
+    UniqueFd file_;
+};
+
+}  // namespace offramp

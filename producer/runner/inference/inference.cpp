@@ -1,0 +1,80 @@
+#include "producer/runner/inference/inference.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "common/base/clock.hpp"
+#include "common/base/error.hpp"
+#include "common/base/trace.hpp"
+
+namespace offramp {
+namespace {
+
+std::uint32_t unreadable_in(const InputBatch& batch) {
+    return static_cast<std::uint32_t>(std::ranges::count_if(batch.rows(), [](const RowInfo& row) { return row.hole && !row.done; }));
+}
+
+}  // namespace
+
+Inference::Inference(Device& device, Model& model, OutputTransformer& transformer, Stream& compute, DeviceTimeline& timeline,
+                     const SlabLayout& layout, Pace pace, ScoreReview* review)
+    : device_(device),
+      model_(model),
+      transformer_(transformer),
+      compute_(compute),
+      layout_(layout),
+      review_(review),
+      clock_(device, timeline, pace.depth, pace.timed),
+      events_([&device] { return device.make_event(); }) {}
+
+bool Inference::run(Prefetcher& input, OutputSink& sink, std::uint64_t batches) {
+    while (batches > 0) {
+        std::optional<TraceRange> step;
+        if (const auto number = input.upcoming()) step.emplace(TraceName::Batch, *number);
+        auto batch = get_batch(input);
+        if (!batch) break;
+        if (batch->left_out()) {
+            unreadable_left_out_ += unreadable_in(*batch);
+            continue;
+        }
+        --batches;
+        OutputBatch output = compute_batch(std::move(*batch));
+        const std::uint64_t began = now_ns();
+        if (!sink.submit(std::move(output))) return false;
+        output_wait_ns_ += now_ns() - began;
+    }
+    clock_.settle();
+    return batches == 0;
+}
+
+std::optional<InputBatch> Inference::get_batch(Prefetcher& input) {
+    const TraceRange range(TraceName::GetBatch);
+    return input.next();
+}
+
+OutputBatch Inference::compute_batch(InputBatch input) {
+    const TraceRange range(TraceName::Compute, input.number());
+    input.wait_ready(compute_);
+    // A model on the CPU computes on this very thread, not on a stream.
+    if (!device_.is_gpu() && input.ready() != nullptr) input.ready()->wait();
+    OutputBatch output{.number = input.number(), .rows = {input.rows().begin(), input.rows().end()}};
+    output.unreadable_left_out = std::exchange(unreadable_left_out_, 0);
+    output.review = review_;
+    clock_.begin(compute_, input.number());
+    model_.begin_batch(input.number());
+    output.tensors = transformer_.apply(compute_, model_.run(input.data()), output.outliers);
+    clock_.end(compute_);
+    output.computed = events_.take();
+    compute_.record(*output.computed);
+    input.release_after(compute_);
+    for (std::size_t i = 0; i < output.tensors.size(); ++i) {
+        const TensorSpec& made = output.tensors[i].spec;
+        if (i >= layout_.tensors.size() || made.with_rows(layout_.rows) != layout_.tensors[i])
+            throw Error(ExitCode::Internal, "the model gave " + made.describe() + ", the slabs were laid out for " +
+                                                (i < layout_.tensors.size() ? layout_.tensors[i].describe() : "nothing"));
+    }
+    return output;
+}
+
+}  // namespace offramp

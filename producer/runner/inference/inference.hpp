@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "common/base/blocked_time.hpp"
+#include "common/wire/slab_layout.hpp"
+#include "producer/device/device.hpp"
+#include "producer/device/device_timeline.hpp"
+#include "producer/device/lending_pool.hpp"
+#include "producer/egress/output_sink.hpp"
+#include "producer/runner/inference/compute_clock.hpp"
+#include "producer/runner/ingest/prefetcher.hpp"
+#include "producer/runner/models/model.hpp"
+#include "producer/runner/transforms/output_transformer.hpp"
+
+namespace offramp {
+
+// Runs model and transform on every batch of input and hands the outputs to the sink. Never waits for the device but where a bound on
+// what is in flight asks for it.
+// Borrows all of its parts. Thread: run() on the model's thread; the figures from any. Blocks: run() to the end of the input.
+// Errors: the model's, the prefetcher's and the sink's.
+class Inference {
+ public:
+    // `depth`: batches that may be submitted and unfinished; `timed`: every n-th is timed on the device.
+    struct Pace {
+        std::size_t depth = 3;
+        std::size_t timed = 1;
+    };
+    Inference(Device& device, Model& model, OutputTransformer& transformer, Stream& compute, DeviceTimeline& timeline,
+              const SlabLayout& layout, Pace pace, ScoreReview* review = nullptr);
+
+    // At most so many batches, without those that are left out; false when there is no more input, or the sink takes none. Their device time is known on return.
+    bool run(Prefetcher& input, OutputSink& sink, std::uint64_t batches = kAllBatches);
+    static constexpr std::uint64_t kAllBatches = ~std::uint64_t{0};
+
+    ComputeTime computed() const { return clock_.so_far(); }
+    double output_wait_seconds() const { return static_cast<double>(output_wait_ns_) / 1e9; }
+
+ private:
+    std::optional<InputBatch> get_batch(Prefetcher& input);
+    OutputBatch compute_batch(InputBatch input);
+
+    Device& device_;
+    Model& model_;
+    OutputTransformer& transformer_;
+    Stream& compute_;
+    const SlabLayout& layout_;
+    ScoreReview* const review_;   // of the outputs, where they need one
+    std::uint32_t unreadable_left_out_ = 0;   // since the last batch that was computed
+    ComputeClock clock_;
+    LendingPool<Event> events_;
+    std::atomic<std::uint64_t> output_wait_ns_{0};
+};
+
+}  // namespace offramp

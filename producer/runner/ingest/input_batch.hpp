@@ -1,0 +1,111 @@
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/blocked_time.hpp"
+#include "producer/device/device.hpp"
+
+namespace offramp {
+
+// What one row of a batch is.
+struct RowInfo {
+    std::uint64_t item = 0;
+    std::string_view key;  // of the source, which outlives it; empty: the item's number stands for it
+    bool hole = false;   // the item could not be read, or is done: its row is zero before normalisation and means nothing
+    bool done = false;   // by an earlier run or producer: a hole only because its batch is made for others
+    std::string reason;  // of a hole that could not be read
+};
+
+// One device buffer that model inputs are uploaded into, with the events that order its use.
+struct InputSlot {
+    std::unique_ptr<DeviceBuffer> memory;
+    std::unique_ptr<Event> ready;  // recorded by the copy stream
+    // Recorded by whoever computed on the buffer; two that take turns, as the former may still be looked at
+    // by the copy thread when the next is recorded.
+    std::array<std::unique_ptr<Event>, 2> computed;
+    std::uint64_t uses = 0;
+    Event* last_use = nullptr;  // armed; null: nothing to wait for
+};
+
+// Lends the device buffers of model inputs, all allocated once. Shared by the prefetcher and the batches that
+// it handed out, so that either may go first. Borrows the device. Thread: any. Blocks: acquire(), and the
+// destructor while work on a buffer runs.
+class InputSlots {
+  public:
+    InputSlots(Device& device, std::size_t bytes, std::uint32_t count, const Clock& clock);
+    ~InputSlots();
+    InputSlots(const InputSlots&) = delete;
+    InputSlots& operator=(const InputSlots&) = delete;
+
+    // A buffer that nobody holds; work submitted before it was given back may still run: see
+    // InputSlot::last_use. Null: closed.
+    InputSlot* acquire();
+    void give_back(InputSlot& slot);
+    void close();
+
+    double blocked_seconds() const;
+    std::int64_t waiting() const;
+
+  private:
+    const Clock& clock_;
+    mutable std::mutex mutex_;
+    std::condition_variable changed_;
+    std::vector<InputSlot> slots_;
+    std::vector<InputSlot*> free_;
+    bool closed_ = false;
+    BlockedTime blocked_;
+};
+
+// A loan of one batch of model input that is on the device, or will be once the copy stream has come so far.
+// Use: wait_ready(compute), submit the model's work, release_after(compute). Forgetting it gives the buffer
+// back at once, which is right only when no work was submitted. The rows stay when the buffer has been
+// released. Thread: one at a time.
+class InputBatch {
+  public:
+    // Without a buffer of its own: `data` is resident, ready, and never overwritten; or null.
+    InputBatch(std::uint64_t number, std::vector<RowInfo> rows, const void* data);
+    InputBatch(std::uint64_t number, std::vector<RowInfo> rows, std::shared_ptr<InputSlots> slots,
+               InputSlot& slot);
+    static InputBatch left_out(std::uint64_t number, std::vector<RowInfo> rows);
+    InputBatch(InputBatch&& other) noexcept;
+    InputBatch& operator=(InputBatch&& other) noexcept;
+    ~InputBatch();
+
+    std::uint64_t number() const { return number_; }         // it holds the items from number * batch on
+    std::span<const RowInfo> rows() const { return rows_; }  // fewer than the batch in the last one
+    std::size_t holes() const;
+    // Nothing of it could be read: there is no input, and nothing to compute.
+    bool left_out() const { return left_out_; }
+
+    // The model's input, all rows of a full batch: those beyond rows() are zero before normalisation. Null:
+    // the model takes none, or the buffer was released.
+    const void* data() const { return data_; }
+    // Armed; null when there is nothing to wait for.
+    Event* ready() const { return slot_ == nullptr ? nullptr : slot_->ready.get(); }
+    // Work given to `compute` from now on starts when the input is there. The host does not wait.
+    void wait_ready(Stream& compute) const;
+    // Gives the buffer back: it is overwritten only after the work given to `compute` so far. The host does
+    // not wait.
+    void release_after(Stream& compute);
+
+  private:
+    void release() noexcept;
+
+    std::uint64_t number_ = 0;
+    std::vector<RowInfo> rows_;
+    bool left_out_ = false;
+    const void* data_ = nullptr;
+    std::shared_ptr<InputSlots> slots_;
+    InputSlot* slot_ = nullptr;
+};
+
+}  // namespace offramp

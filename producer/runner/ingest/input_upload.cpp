@@ -1,0 +1,105 @@
+#include "producer/runner/ingest/input_upload.hpp"
+
+#include <algorithm>
+
+#include "common/base/error.hpp"
+#include "producer/runner/sources/made_up_row.hpp"
+#include "producer/runner/sources/normal_noise.hpp"
+
+namespace offramp {
+namespace {
+
+std::size_t rows_of(const ModelInput& input) {
+    return static_cast<std::size_t>(input.tensor.rows());
+}
+
+// Ids of 0, which every vocabulary has, and none of them masked: as long as a text can be.
+void fill_tokens(std::span<std::int32_t> row) {
+    std::ranges::fill(row.first(row.size() / 2), 0);
+    std::ranges::fill(row.last(row.size() / 2), 1);
+}
+
+}  // namespace
+
+InputUpload::InputUpload(Device& device, const ModelInput& input, RowKind rows) : input_(input), rows_(rows) {
+    const TensorSpec& tensor = input.tensor;
+    expect(input.kind != InputKind::None && rows != RowKind::Nothing, "there is something to upload");
+    if (rows == RowKind::Arrays || input.kind == InputKind::Arrays) {
+        if (rows != RowKind::Arrays)
+            throw ConfigError("the model takes " + describe_parts(input.parts) + ", and the source gives no arrays", kGiveArrays);
+        expect(input.kind == InputKind::Arrays && tensor.dense_rows(), "arrays go where arrays are taken");
+        staged_row_bytes_ = tensor.row_bytes();
+        return;
+    }
+    if (rows == RowKind::Tokens || tensor.dtype == kInt32) {
+        if (rows != RowKind::Tokens)
+            throw ConfigError("the model takes tokens, " + tensor.describe() + ", and the source gives none",
+                              "Use --source text, with --input FILE; or --synthetic-on device");
+        expect(tensor.dtype == kInt32 && tensor.dense_rows(), "tokens go where tokens are taken");
+        staged_row_bytes_ = tensor.row_bytes();
+        return;
+    }
+    if (!tensor.dense_rows() || (tensor.dtype != kFloat32 && tensor.dtype != kBFloat16))
+        throw ConfigError("model input " + tensor.describe() + " cannot be uploaded",
+                          "Known are dense float32 and bfloat16 inputs, and int32 tokens");
+    if (rows == RowKind::Pixels) {
+        if (input.kind != InputKind::Image || tensor.dims != 4 || tensor.shape[1] != 3)
+            throw ConfigError("the source gives pictures and the model takes " + tensor.describe(),
+                              "Use --source synthetic");
+        staged_row_bytes_ = static_cast<std::size_t>(tensor.shape[2] * tensor.shape[3] * 3);
+        between_ = device.allocate(staged_row_bytes_ * rows_of(input), "a batch of pixels");
+    } else {
+        staged_row_bytes_ = tensor.elements() / rows_of(input) * sizeof(float);
+        if (tensor.dtype == kBFloat16)
+            between_ = device.allocate(staged_row_bytes_ * rows_of(input), "a batch of float32 input");
+    }
+}
+
+std::size_t InputUpload::input_bytes() const {
+    return input_.tensor.row_bytes() * rows_of(input_);
+}
+
+void InputUpload::submit(Stream& copies, const std::byte* staged, std::byte* to, Event& uploaded) {
+    std::byte* const target = between_ ? between_->data() : to;
+    copies.copy_to_device(target, staged, staged_row_bytes_ * rows_of(input_));
+    copies.record(uploaded);
+    if (rows_ == RowKind::Pixels) {
+        Stream::PixelInput pixels{.pixels = reinterpret_cast<const std::uint8_t*>(target),
+                                  .rows = input_.tensor.shape[0],
+                                  .height = input_.tensor.shape[2],
+                                  .width = input_.tensor.shape[3]};
+        std::copy(input_.mean.begin(), input_.mean.end(), pixels.mean);
+        std::copy(input_.std.begin(), input_.std.end(), pixels.std);
+        copies.normalize(to, input_.tensor, pixels);
+    } else if (between_) {
+        copies.cast(to, kBFloat16, target, input_.tensor.elements());
+    }
+}
+
+std::unique_ptr<DeviceBuffer> make_resident_input(Device& device, const ModelInput& input,
+                                                  std::uint64_t seed) {
+    const bool arrays = input.kind == InputKind::Arrays;
+    const bool tokens = input.tensor.dtype == kInt32;
+    InputUpload upload(device, input, arrays ? RowKind::Arrays : tokens ? RowKind::Tokens : RowKind::Float32);
+    const std::unique_ptr<Stream> copies = device.make_stream("resident input");
+    const std::unique_ptr<Event> uploaded = device.make_event();
+    const std::size_t row_bytes = upload.staged_row_bytes();
+    const auto staged =
+        device.allocate_pinned_host(row_bytes * rows_of(input), "the resident batch's staging");
+    const NormalNoise noise(seed);
+    for (std::size_t row = 0; row < rows_of(input); ++row) {
+        std::byte* const to = staged->data() + row * row_bytes;
+        if (arrays)
+            fill_made_up_row(noise, row, input.parts, {to, row_bytes});
+        else if (tokens)
+            fill_tokens({reinterpret_cast<std::int32_t*>(to), row_bytes / sizeof(std::int32_t)});
+        else
+            noise.fill(row, {reinterpret_cast<float*>(to), row_bytes / sizeof(float)});
+    }
+    std::unique_ptr<DeviceBuffer> resident = device.allocate(upload.input_bytes(), "the resident batch");
+    upload.submit(*copies, staged->data(), resident->data(), *uploaded);
+    copies->synchronize();
+    return resident;
+}
+
+}  // namespace offramp

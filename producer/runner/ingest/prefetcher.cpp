@@ -1,0 +1,274 @@
+#include "producer/runner/ingest/prefetcher.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "common/base/log.hpp"
+#include "common/base/trace.hpp"
+
+namespace offramp {
+namespace {
+
+// Batches that cost nothing to make lie ready in this number: a model of microseconds a batch must not wait for a thread to wake up, and those that are left
+// out must not keep others from being uploaded. How many are uploaded is bounded by their memory.
+constexpr std::size_t kBatchesAhead = 128;
+
+bool needs_upload(BatchSource& source, const ModelInput& input) {
+    return source.row_kind() != RowKind::Nothing && input.kind != InputKind::None;
+}
+
+}  // namespace
+
+Prefetcher::Prefetcher(Device& device, BatchSource& source, PrefetchSettings settings, const Clock& clock)
+    : device_(device),
+      source_(source),
+      settings_(std::move(settings)),
+      plan_(source.items(), settings_.batch, settings_.done),
+      budget_(settings_.max_errors, source.items()),
+      unreadable_(SkippedItems::kKept, settings_.skipped_before),
+      skipped_(SkippedItems::kKept, settings_.skipped_before),
+      queue_(std::max<std::size_t>(settings_.depth + 1, kBatchesAhead), clock) {
+    const ModelInput& input = settings_.input;
+    expect(settings_.batch > 0 && settings_.decode_workers > 0,
+           "a prefetcher makes batches with at least one worker");
+    expect(input.kind == InputKind::None || input.tensor.rows() == settings_.batch,
+           "the model's input is one full batch");
+    device_.use_on_this_thread();
+    const bool uploads = needs_upload(source_, input);
+    if (uploads) {
+        const std::uint32_t buffers = settings_.depth + 1;
+        upload_.emplace(device_, input, source_.row_kind());
+        staging_.emplace(
+            device_, StagingWindow::Shape{upload_->staged_row_bytes(), settings_.batch, buffers, &plan_}, clock);
+        inputs_ = std::make_shared<InputSlots>(device_, upload_->input_bytes(), buffers, clock);
+        copies_ = device_.make_stream("h2d");
+        upload_began_ = device_.make_event(Device::Timing::On);
+        uploaded_ = device_.make_event(Device::Timing::On);
+    } else if (input.kind != InputKind::None) {
+        resident_ = make_resident_input(device_, input, settings_.seed);
+    }
+    try {
+        threads_.emplace_back([this] { upload(); });
+        for (std::uint32_t worker = 0; uploads && worker < settings_.decode_workers; ++worker)
+            threads_.emplace_back([this, worker] { decode(worker); });
+    } catch (...) {
+        stop();
+        throw;
+    }
+}
+
+Prefetcher::~Prefetcher() {
+    stop();
+}
+
+std::optional<InputBatch> Prefetcher::next() {
+    if (finished_) return std::nullopt;
+    rethrow_failure();
+    std::optional<InputBatch> batch = queue_.pop();
+    if (finished_) return std::nullopt;
+    rethrow_failure();
+    if (!batch) return std::nullopt;
+    ++next_turn_;
+    batches_delivered_ += batch->left_out() ? 0 : 1;
+    book(batch->rows());
+    return batch;
+}
+
+std::optional<std::uint64_t> Prefetcher::upcoming() const {
+    if (next_turn_ >= plan_.batches()) return std::nullopt;
+    return plan_.number(next_turn_);
+}
+
+bool Prefetcher::skip(std::uint64_t item, const std::string& reason) {
+    const SkippedItem skipped{.item = item, .origin = source_.origin(item), .reason = reason, .was_read = true};
+    const std::uint64_t failed = unreadable_.record(skipped);
+    skipped_.record(skipped);
+    return budget_.exceeded_by(failed) || budget_.nothing_was_read(failed);
+}
+
+void Prefetcher::end_for_skipped() { fail(std::make_exception_ptr(budget_.failure(unreadable_.total(), unreadable_.list()))); }
+
+void Prefetcher::require_good() {
+    if (!finished_) rethrow_failure();
+}
+
+void Prefetcher::book(std::span<const RowInfo> rows) {
+    std::uint64_t wanted = 0;
+    std::uint64_t holes = 0;
+    for (const RowInfo& row : rows) {
+        if (row.done) continue;
+        ++wanted;
+        if (!row.hole) continue;
+        ++holes;
+        skipped_.record({.item = row.item, .origin = source_.origin(row.item), .reason = row.reason});
+    }
+    items_delivered_ += wanted;
+    holes_delivered_ += holes;
+}
+
+std::vector<SkippedItem> Prefetcher::unreadable_ahead() const {
+    const std::vector<SkippedItem> given_out = skipped_.list();   // before the others, of which more may come
+    if (unreadable_.total() > SkippedItems::kKept) return {};
+    const std::vector<SkippedItem> found = unreadable_.list();
+    std::vector<SkippedItem> ahead;
+    std::ranges::set_difference(found, given_out, std::back_inserter(ahead), {}, &SkippedItem::item, &SkippedItem::item);
+    return ahead;
+}
+
+void Prefetcher::finish_early() noexcept {
+    finished_ = true;
+    close();
+}
+
+void Prefetcher::stop() noexcept {
+    finish_early();
+    const std::lock_guard lock(threads_mutex_);
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+}
+
+Prefetcher::Progress Prefetcher::progress() const {
+    Progress progress{.batches_delivered = batches_delivered_,
+                      .items_delivered = items_delivered_,
+                      .holes_delivered = holes_delivered_,
+                      .batches_queued = queue_.size(),
+                      .next_blocked_seconds = queue_.pop_blocked_seconds(),
+                      .upload_blocked_on_model_seconds = queue_.push_blocked_seconds(),
+                      .h2d_seconds = static_cast<double>(h2d_ns_) / 1e9};
+    if (staging_) {
+        progress.upload_blocked_on_decode_seconds = staging_->complete_blocked_seconds();
+        progress.decode_blocked_seconds = staging_->claim_blocked_seconds();
+        progress.upload_blocked_on_model_seconds += inputs_->blocked_seconds();
+    }
+    return progress;
+}
+
+void Prefetcher::decode(std::uint32_t worker) noexcept {
+    name_this_thread(("decode-" + std::to_string(worker)).c_str());
+    try {
+        while (const auto claim = staging_->claim()) load_row(*claim);
+    } catch (...) {
+        fail(std::current_exception());
+    }
+}
+
+void Prefetcher::load_row(const StagingWindow::Claim& claim) {
+    const TraceRange range(TraceName::Decode, claim.item / settings_.batch);
+    RowInfo row{.item = claim.item, .key = source_.key(claim.item)};
+    try {
+        source_.load(claim.item, claim.row);
+    } catch (const UnreadableItem& unreadable) {
+        std::fill(claim.row.begin(), claim.row.end(), std::byte{0});
+        row.hole = true;
+        row.reason = unreadable.what();
+        const std::uint64_t failed = unreadable_.record({.item = claim.item, .origin = source_.origin(claim.item), .reason = row.reason});
+        if (budget_.exceeded_by(failed)) throw budget_.failure(failed, unreadable_.list());
+    }
+    staging_->done(std::move(row));
+}
+
+void Prefetcher::upload() noexcept {
+    name_this_thread("upload");
+    try {
+        device_.use_on_this_thread();
+        staging_ ? upload_batches() : queue_resident_batches();
+        queue_.close();
+    } catch (...) {
+        fail(std::current_exception());
+    }
+    try {
+        if (copies_) copies_->synchronize();  // the staging buffers go next
+    } catch (const std::exception& error) {
+        spdlog::error("ending the upload stream: {}", error.what());
+    }
+}
+
+void Prefetcher::upload_batches() {
+    for (std::uint64_t turn = 0;; ++turn) {
+        const TraceRange staging(TraceName::StageBatch, turn < plan_.batches() ? plan_.number(turn) : 0);
+        std::optional<StagingWindow::Batch> batch = staging_->take_complete();
+        if (!batch) return;
+        if (budget_.nothing_was_read(unreadable_.total()))
+            throw budget_.failure(unreadable_.total(), unreadable_.list());
+        if (leave_out(*batch)) continue;
+        for (std::size_t row = 0; row < batch->rows.size(); ++row)
+            if (batch->rows[row].done)
+                std::ranges::fill(batch->memory.subspan(row * upload_->staged_row_bytes(), upload_->staged_row_bytes()), std::byte{0});
+        // The rows that a short last batch lacks: a model of a fixed shape computes on them as well.
+        const std::size_t filled = batch->rows.size() * upload_->staged_row_bytes();
+        std::fill(batch->memory.begin() + static_cast<std::ptrdiff_t>(filled), batch->memory.end(),
+                  std::byte{0});
+        upload_one(std::move(*batch));
+    }
+}
+
+// Of a batch without a row that could be read there is nothing to compute.
+bool Prefetcher::leave_out(StagingWindow::Batch& batch) {
+    if (settings_.hand_out_unread_batches || !std::ranges::all_of(batch.rows, &RowInfo::hole)) return false;
+    queue_.push(InputBatch::left_out(batch.number, std::move(batch.rows)));
+    staging_->recycle();
+    return true;
+}
+
+void Prefetcher::upload_one(StagingWindow::Batch batch) {
+    const std::uint64_t number = batch.number;
+    InputSlot* const slot = inputs_->acquire();
+    if (slot == nullptr) return;
+    Event* const last_use = std::exchange(slot->last_use, nullptr);
+    {
+        const TraceRange h2d(TraceName::H2d, batch.number);
+        // Of an earlier upload on this very stream: done, or nearly. It may be armed again once it was seen
+        // so.
+        if (slot->ready->armed()) slot->ready->wait();
+        if (last_use != nullptr) copies_->wait_for(*last_use);
+        copies_->record(*upload_began_);
+        upload_->submit(*copies_, batch.memory.data(), slot->memory->data(), *uploaded_);
+        copies_->record(*slot->ready);
+    }
+    // Handed out before it is there: the model's work can be submitted meanwhile.
+    queue_.push(InputBatch(batch.number, std::move(batch.rows), inputs_, *slot));
+    uploaded_->wait();
+    h2d_ns_ += static_cast<std::uint64_t>(uploaded_->seconds_since(*upload_began_) * 1e9);
+    if (settings_.timeline != nullptr) settings_.timeline->add("h2d", number, *upload_began_, *uploaded_);
+    if (last_use != nullptr)
+        last_use->wait();  // done, as the upload came after it; may be armed again from here on
+    staging_->recycle();
+}
+
+void Prefetcher::queue_resident_batches() {
+    for (std::uint64_t turn = 0; turn < plan_.batches(); ++turn) {
+        const std::uint64_t number = plan_.number(turn);
+        const TraceRange staging(TraceName::StageBatch, number);
+        std::vector<RowInfo> rows(plan_.rows(number));
+        std::uint64_t item = number * settings_.batch;
+        for (RowInfo& row : rows) {
+            row.item = item;
+            row.done = row.hole = plan_.is_done(item);
+            row.key = source_.key(item++);
+        }
+        if (!queue_.push(InputBatch(number, std::move(rows), resident_ ? resident_->data() : nullptr)))
+            return;
+    }
+}
+
+void Prefetcher::fail(std::exception_ptr error) noexcept {
+    {
+        const std::lock_guard lock(failure_mutex_);
+        if (!failure_) failure_ = std::move(error);
+    }
+    close();
+}
+
+void Prefetcher::close() noexcept {
+    if (staging_) staging_->close();
+    if (inputs_) inputs_->close();
+    queue_.abandon();
+}
+
+void Prefetcher::rethrow_failure() {
+    const std::lock_guard lock(failure_mutex_);
+    if (failure_) std::rethrow_exception(failure_);
+}
+
+}  // namespace offramp

@@ -1,0 +1,116 @@
+#include "producer/runner/ingest/staging.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/error.hpp"
+
+namespace offramp {
+
+StagingWindow::StagingWindow(Device& device, const Shape& shape, const Clock& clock)
+    : shape_(shape), clock_(clock), slots_(shape.batches) {
+    expect(shape.row_bytes > 0 && shape.batch > 0 && shape.batches > 0 && shape.plan != nullptr,
+           "a staging window holds at least one row of a plan");
+    for (Slot& slot : slots_)
+        slot.memory = device.allocate_pinned_host(shape.row_bytes * shape.batch, "a batch of staged input");
+}
+
+void StagingWindow::begin_slot(Slot& slot, std::uint64_t number) const {
+    const BatchPlan& plan = *shape_.plan;
+    slot.number = number;
+    slot.missing = plan.wanted_rows(number);
+    slot.rows.assign(plan.rows(number), {});
+    if (slot.missing == slot.rows.size()) return;
+    for (std::size_t row = 0; row < slot.rows.size(); ++row) {
+        const std::uint64_t item = number * shape_.batch + row;
+        const bool done = plan.is_done(item);
+        slot.rows[row] = {.item = item, .key = {}, .hole = done, .done = done, .reason = {}};
+    }
+}
+
+std::optional<StagingWindow::Claim> StagingWindow::claim() {
+    const BatchPlan& plan = *shape_.plan;
+    std::unique_lock lock(mutex_);
+    wait_booked(window_moved_, lock, claim_blocked_, clock_,
+                [&] { return closed_ || claiming_ >= plan.batches() || window_has(claiming_); });
+    if (closed_ || claiming_ >= plan.batches()) return std::nullopt;
+    const std::uint64_t number = plan.number(claiming_);
+    Slot& slot = slot_of(claiming_);
+    if (next_row_ == 0) {
+        begin_slot(slot, number);
+        next_row_ = plan.next_wanted(number, 0);
+    }
+    const std::uint32_t row = next_row_;
+    next_row_ = plan.next_wanted(number, row + 1);
+    if (next_row_ >= plan.rows(number)) {
+        ++claiming_;
+        next_row_ = 0;
+    }
+    return Claim{number * shape_.batch + row, {slot.memory->data() + row * shape_.row_bytes, shape_.row_bytes}};
+}
+
+// One of the window's: the item was given out, and its batch is not taken yet.
+StagingWindow::Slot& StagingWindow::slot_of_item(std::uint64_t item) {
+    for (std::uint64_t turn = taken_; turn < recycled_ + slots_.size(); ++turn)
+        if (slot_of(turn).number == item / shape_.batch && slot_of(turn).missing > 0) return slot_of(turn);
+    expect(false, "a row that is filled belongs to a batch of the window");
+    return slots_.front();
+}
+
+void StagingWindow::done(RowInfo row) {
+    bool complete = false;
+    {
+        const std::lock_guard lock(mutex_);
+        Slot& slot = slot_of_item(row.item);
+        RowInfo& place = slot.rows[row.item % shape_.batch];
+        place = std::move(row);
+        complete = --slot.missing == 0;
+    }
+    if (complete) batch_complete_.notify_one();
+}
+
+std::optional<StagingWindow::Batch> StagingWindow::take_complete() {
+    std::unique_lock lock(mutex_);
+    if (taken_ >= shape_.plan->batches()) return std::nullopt;
+    Slot& slot = slot_of(taken_);
+    wait_booked(batch_complete_, lock, complete_blocked_, clock_,
+                [&] { return closed_ || (claiming_ > taken_ && slot.missing == 0); });
+    if (closed_) return std::nullopt;
+    ++taken_;
+    return Batch{slot.number, std::move(slot.rows), {slot.memory->data(), slot.memory->bytes()}};
+}
+
+void StagingWindow::recycle() {
+    {
+        const std::lock_guard lock(mutex_);
+        expect(recycled_ < taken_, "a batch is taken before it is recycled");
+        ++recycled_;
+    }
+    window_moved_.notify_all();
+}
+
+void StagingWindow::close() {
+    {
+        const std::lock_guard lock(mutex_);
+        closed_ = true;
+    }
+    window_moved_.notify_all();
+    batch_complete_.notify_all();
+}
+
+double StagingWindow::claim_blocked_seconds() const {
+    const std::lock_guard lock(mutex_);
+    return claim_blocked_.seconds(clock_.now());
+}
+
+double StagingWindow::complete_blocked_seconds() const {
+    const std::lock_guard lock(mutex_);
+    return complete_blocked_.seconds(clock_.now());
+}
+
+std::int64_t StagingWindow::waiting_to_claim() const {
+    const std::lock_guard lock(mutex_);
+    return claim_blocked_.waiting();
+}
+
+}  // namespace offramp

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "common/base/blocked_time.hpp"
+#include "producer/device/device.hpp"
+#include "producer/runner/ingest/batch_plan.hpp"
+#include "producer/runner/ingest/input_batch.hpp"
+
+namespace offramp {
+
+// Page-locked buffers that decode workers fill row by row, a window of batches at a time, in the order of the
+// plan. Rows of all batches of the window are given out in the order of their items, so that no worker is idle while a
+// batch's last row is still being read.
+//
+//   claim ─▶ fill ─▶ done        by workers, any row
+//   take_complete ─▶ upload ─▶ recycle    by one thread, whole batches, in order
+//
+// Owns the buffers, all allocated at once. Borrows device and clock. Thread: claim(), done(): any;
+// take_complete(), recycle(): one. Blocks: claim() while the window is full, take_complete() while the next
+// batch lacks a row.
+class StagingWindow {
+  public:
+    struct Shape {
+        std::size_t row_bytes = 0;
+        std::uint32_t batch = 1;    // rows of a full batch
+        std::uint32_t batches = 1;  // of the window
+        const BatchPlan* plan = nullptr;  // outlives the window
+    };
+    struct Claim {
+        std::uint64_t item = 0;
+        std::span<std::byte> row;
+    };
+    struct Batch {
+        std::uint64_t number = 0;
+        std::vector<RowInfo> rows;    // fewer than a full batch in the last one; those done before were never given out
+        std::span<std::byte> memory;  // of a full batch
+    };
+
+    StagingWindow(Device& device, const Shape& shape, const Clock& clock);
+
+    // The next row to fill. Nothing: all were given out, or the window is closed.
+    std::optional<Claim> claim();
+    // The claimed row is filled, as `row` says.
+    void done(RowInfo row);
+    // The next batch, complete. Nothing: there is none left, or the window is closed.
+    std::optional<Batch> take_complete();
+    // The oldest batch that was taken is no longer read: its buffer may be filled again.
+    void recycle();
+    // Ends all waiting, for good.
+    void close();
+
+    double claim_blocked_seconds() const;  // thread-seconds, over all workers
+    double complete_blocked_seconds() const;
+    std::int64_t waiting_to_claim() const;
+
+  private:
+    struct Slot {
+        std::unique_ptr<DeviceBuffer> memory;
+        std::uint64_t number = 0;  // of the batch
+        std::vector<RowInfo> rows;
+        std::uint32_t missing = 0;
+    };
+
+    Slot& slot_of(std::uint64_t turn) { return slots_[turn % slots_.size()]; }
+    Slot& slot_of_item(std::uint64_t item);
+    bool window_has(std::uint64_t turn) const { return turn < recycled_ + slots_.size(); }
+    void begin_slot(Slot& slot, std::uint64_t number) const;
+
+    const Shape shape_;
+    const Clock& clock_;
+    mutable std::mutex mutex_;
+    std::condition_variable window_moved_, batch_complete_;
+    std::vector<Slot> slots_;
+    // Batches are counted by their turn in the plan.
+    std::uint64_t claiming_ = 0;   // the batch whose rows are given out
+    std::uint32_t next_row_ = 0;   // of it; 0: none of its rows was given out
+    std::uint64_t taken_ = 0;
+    std::uint64_t recycled_ = 0;
+    bool closed_ = false;
+    BlockedTime claim_blocked_, complete_blocked_;
+};
+
+}  // namespace offramp

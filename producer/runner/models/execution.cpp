@@ -1,0 +1,217 @@
+#include "producer/runner/models/execution.hpp"
+
+#include <ATen/Context.h>
+#include <ATen/ops/from_blob.h>
+#include <torch/version.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <new>
+
+#include "common/base/error.hpp"
+
+#ifdef OFFRAMP_TORCH_HAS_CUDA
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
+#endif
+
+namespace offramp {
+namespace {
+
+struct KnownType {
+    DType dtype;
+    at::ScalarType type;
+};
+
+constexpr std::string_view kOfTorchScript = "in the TorchScript interpreter";
+
+constexpr std::array<KnownType, 10> kTypes{{{kFloat32, at::kFloat}, {kBFloat16, at::kBFloat16}, {kFloat16, at::kHalf}, {kFloat64, at::kDouble},
+                                            {kInt64, at::kLong}, {kInt32, at::kInt}, {kInt16, at::kShort}, {kInt8, at::kChar},
+                                            {kUInt8, at::kByte}, {kBool, at::kBool}}};
+
+std::string gibibytes(std::size_t bytes) {
+    const std::size_t hundredths = bytes / (std::size_t{1} << 20) * 100 / 1024;
+    return std::to_string(hundredths / 100) + (hundredths % 100 < 10 ? ".0" : ".") +
+           std::to_string(hundredths % 100) + " GiB";
+}
+
+void check_options(const ModelOptions& options) {
+    if (options.precision != "fp32" && options.precision != "tf32" && options.precision != "bf16")
+        throw ConfigError("unknown precision '" + options.precision + "'", "Known: fp32, tf32, bf16");
+    if (options.memory_format != "contiguous" && options.memory_format != "channels-last")
+        throw ConfigError("unknown memory format '" + options.memory_format + "'",
+                          "Known: contiguous, channels-last");
+    if (options.batch == 0) throw ConfigError("the batch size is 0", "Give --batch 1 or more");
+    if (options.precision == "tf32" && options.device_index < 0)
+        throw ConfigError("the precision tf32 exists on a GPU only, and this model runs on the CPU",
+                          "Use --precision fp32, or bf16");
+}
+
+at::Device choose_device(const ModelOptions& options) {
+    if (options.device_index < 0) return at::kCPU;
+    const std::string wanted =
+        "the model '" + options.name + "' is to run on cuda:" + std::to_string(options.device_index);
+#ifdef OFFRAMP_TORCH_HAS_CUDA
+    const int devices = c10::cuda::device_count();
+    if (options.device_index < devices)
+        return {at::kCUDA, static_cast<c10::DeviceIndex>(options.device_index)};
+    int driver = 0;
+    (void)cudaDriverGetVersion(&driver);
+    throw ConfigError(wanted + ", but LibTorch " TORCH_VERSION " sees " + std::to_string(devices) +
+                          " CUDA devices; driver for CUDA " + std::to_string(driver / 1000) + "." +
+                          std::to_string(driver % 1000 / 10) + " found, CUDA " +
+                          std::to_string(CUDART_VERSION / 1000) + "." +
+                          std::to_string(CUDART_VERSION % 1000 / 10) + " needed",
+                      "Update the NVIDIA driver, choose another --device, or run with --device cpu",
+                      ExitCode::DeviceUnsupported);
+#else
+    throw ConfigError(wanted + ", but this LibTorch " TORCH_VERSION " was built without CUDA",
+                      "Build against a LibTorch with CUDA, or run with --device cpu",
+                      ExitCode::DeviceUnsupported);
+#endif
+}
+
+void set_switches(const ModelOptions& options) {
+    at::Context& context = at::globalContext();
+    const bool tf32 = options.precision == "tf32";
+    context.setAllowTF32CuBLAS(tf32);
+    context.setAllowTF32CuDNN(tf32);
+    context.setBenchmarkCuDNN(!options.deterministic);
+    context.setDeterministicCuDNN(options.deterministic);
+    context.setDeterministicAlgorithms(options.deterministic, false);
+    // Filling fresh memory would cost a pass over every output and can hide nothing here: every byte is
+    // written.
+    context.setDeterministicFillUninitializedMemory(false);
+    // cuBLAS is deterministic only with a fixed workspace, and reads this when its handle is made.
+    if (options.deterministic) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
+}
+
+#ifdef OFFRAMP_TORCH_HAS_CUDA
+// A sticky error stays after it was read once; any other is gone.
+bool device_is_broken(std::size_t& free_bytes, std::size_t& total_bytes) {
+    (void)cudaGetLastError();
+    return cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess;
+}
+#endif
+
+// LibTorch says "CUDA out of memory. Tried to allocate 1.31 GiB. GPU 0 has ...": the amount, or nothing.
+std::string amount_asked_for(const std::string& text) {
+    static constexpr std::string_view kBefore = "Tried to allocate ";
+    const std::size_t begin = text.find(kBefore);
+    if (begin == std::string::npos) return "an unknown amount";
+    const std::size_t end = text.find("iB", begin);
+    return end == std::string::npos ? "an unknown amount"
+                                    : text.substr(begin + kBefore.size(), end + 2 - begin - kBefore.size());
+}
+
+}  // namespace
+
+at::ScalarType scalar_type(DType dtype) {
+    const auto known = std::ranges::find(kTypes, dtype, &KnownType::dtype);
+    expect(known != kTypes.end(), "a model's tensors are floats of 16 to 64 bits, integers, uint8 or bool");
+    return known->type;
+}
+
+std::optional<DType> dtype_of(at::ScalarType type) {
+    const auto known = std::ranges::find(kTypes, type, &KnownType::type);
+    return known == kTypes.end() ? std::nullopt : std::optional(known->dtype);
+}
+
+std::string first_line(const std::string& text) {
+    const std::size_t begin = std::min(text.find_first_not_of('\n'), text.size());
+    return text.substr(begin, text.find('\n', begin) - begin);
+}
+
+std::string cause_in(const std::string& text) {
+    if (text.find(kOfTorchScript) == std::string::npos) return first_line(text);
+    // Behind its heads come lines of code, all indented, then what went wrong, and perhaps where in LibTorch.
+    for (std::size_t begin = 0; begin < text.size();) {
+        const std::size_t end = std::min(text.find('\n', begin), text.size());
+        const std::string line = text.substr(begin, end - begin);
+        const bool is_head = line.find(kOfTorchScript) != std::string::npos || line.starts_with("Traceback of TorchScript");
+        if (!line.empty() && line.front() != ' ' && !is_head) return line;
+        begin = end + 1;
+    }
+    return first_line(text);
+}
+
+Execution::Execution(const ModelOptions& options) : options_(options) {
+    check_options(options);
+    device_ = choose_device(options);
+    if (options.precision == "bf16") compute_type_ = at::kBFloat16;
+    if (options.memory_format == "channels-last") memory_format_ = at::MemoryFormat::ChannelsLast;
+    set_switches(options);
+}
+
+Execution::Scope::Scope([[maybe_unused]] const Execution& execution) {
+#ifdef OFFRAMP_TORCH_HAS_CUDA
+    if (!execution.on_cuda()) return;
+    const c10::DeviceIndex index = execution.device_.index();
+    auto* const stream = static_cast<cudaStream_t>(execution.options_.stream);
+    stream_.reset_stream(stream == nullptr ? c10::cuda::getDefaultCUDAStream(index)
+                                           : c10::cuda::getStreamFromExternal(stream, index));
+#endif
+}
+
+at::Tensor Execution::view(const void* data, const TensorSpec& spec) const {
+    expect(data != nullptr, "the input's address is given");
+    return at::for_blob(const_cast<void*>(data), at::IntArrayRef(spec.shape.data(), spec.dims))
+        .strides(at::IntArrayRef(spec.strides.data(), spec.dims))
+        .options(at::TensorOptions().dtype(scalar_type(spec.dtype)).device(device_))
+        .target_device(device_)
+        .make_tensor();
+}
+
+DeviceTensor Execution::hand_out(at::Tensor tensor, const TensorSpec& spec) {
+    expect(tensor.scalar_type() == scalar_type(spec.dtype) &&
+               std::ranges::equal(tensor.sizes(), std::span(spec.shape).first(spec.dims)) &&
+               std::ranges::equal(tensor.strides(), std::span(spec.strides).first(spec.dims)),
+           "an output is what outputs() says");
+    auto owner = std::make_shared<const at::Tensor>(std::move(tensor));
+    const void* const data = owner->const_data_ptr();
+    return {.spec = spec, .data = data, .owner = std::move(owner)};
+}
+
+void Execution::rethrow_as_error() const {
+    const std::string what = "the model '" + options_.name + "' with batch " + std::to_string(options_.batch);
+    try {
+        throw;
+    } catch (const Error&) {
+        throw;
+    } catch (const c10::Error& error) {
+        fail(what, error.what_without_backtrace());
+    } catch (const std::bad_alloc&) {
+        throw Error(ExitCode::System, what + " does not fit in this machine's memory",
+                    "Use a smaller --batch");
+    } catch (const std::exception& error) {  // compiled models keep no types
+        fail(what, error.what());
+    }
+}
+
+void Execution::fail(const std::string& what, const std::string& whole_text) const {
+    const std::string text = cause_in(whole_text);
+#ifdef OFFRAMP_TORCH_HAS_CUDA
+    std::size_t free_bytes = 0;
+    std::size_t total_bytes = 0;
+    if (on_cuda() && device_is_broken(free_bytes, total_bytes))
+        throw Error(ExitCode::DeviceBroken, what + " failed and its GPU's context is lost: " + text,
+                    "Start again; if it recurs, look for Xid lines in the kernel's log");
+    if (on_cuda() && whole_text.find("out of memory") != std::string::npos)
+        throw Error(ExitCode::DeviceOutOfMemory,
+                    what + " does not fit on the GPU: needed " + amount_asked_for(whole_text) + " more, free " +
+                        gibibytes(free_bytes) + " of " + gibibytes(total_bytes),
+                    "Use a smaller --batch, --image-size or fewer outputs in flight, --precision bf16, "
+                    "or a GPU with more memory");
+#endif
+    if (whole_text.find("can't allocate memory") != std::string::npos)
+        throw Error(ExitCode::System, what + " does not fit in this machine's memory: " + text,
+                    "Use a smaller --batch or --image-size");
+    if (whole_text.find(kOfTorchScript) != std::string::npos)
+        throw Error(ExitCode::BadInput, what + " failed in its own code: " + text,
+                    "Mend the model, or give it input that it takes (--image-size, --batch)");
+    throw Error(ExitCode::Internal, what + " failed in LibTorch " TORCH_VERSION ": " + text);
+}
+
+}  // namespace offramp

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/InferenceMode.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#ifdef OFFRAMP_TORCH_HAS_CUDA
+#include <c10/cuda/CUDAGuard.h>
+#endif
+
+#include "common/wire/tensor_spec.hpp"
+#include "producer/runner/models/model.hpp"
+
+namespace offramp {
+
+// What an error of LibTorch's says before it goes on and on; some begin with empty lines.
+std::string first_line(const std::string& text);
+// Of an exception's text the line that says what happened: the first one, or, of TorchScript's, which begin with where it did, that behind it.
+std::string cause_in(const std::string& text);
+
+// What LibTorch calls it, and back; nothing: a model's tensors are not of that type.
+at::ScalarType scalar_type(DType dtype);
+std::optional<DType> dtype_of(at::ScalarType type);
+
+// Where and how a model computes: device, stream, precision, memory format. Every model of the module holds
+// one and does all its work with LibTorch inside in(), so that no LibTorch exception and no work on another
+// stream leaves the module. Owns nothing of CUDA: the stream is the caller's. Thread: one at a time. The
+// constructor sets LibTorch's process-wide switches (TF32, cuDNN's choice of kernels, deterministic
+// algorithms): a process runs one model. Errors: ConfigError for a precision or memory format that is
+// unknown or not possible on the device (Usage), or a device that LibTorch cannot use (DeviceUnsupported).
+class Execution {
+  public:
+    explicit Execution(const ModelOptions& options);
+
+    at::Device device() const { return device_; }
+    bool on_cuda() const { return device_.is_cuda(); }
+    at::ScalarType compute_type() const { return compute_type_; }
+    at::MemoryFormat memory_format() const { return memory_format_; }
+    const ModelOptions& options() const { return options_; }
+
+    // Runs `work` on the stream, without autograd, and turns what LibTorch throws into an Error with its exit
+    // code.
+    template <class Work>
+    auto in(Work&& work) const {
+        try {
+            const Scope scope(*this);
+            return std::forward<Work>(work)();
+        } catch (...) {
+            rethrow_as_error();
+        }
+    }
+
+    // The caller's memory as a tensor, without a copy and without asking the driver.
+    at::Tensor view(const void* data, const TensorSpec& spec) const;
+    // Hands a finished tensor out. It has the shape, dtype and strides of `spec`.
+    static DeviceTensor hand_out(at::Tensor tensor, const TensorSpec& spec);
+
+  private:
+    class Scope {
+      public:
+        explicit Scope(const Execution& execution);
+
+      private:
+        c10::InferenceMode inference_;
+#ifdef OFFRAMP_TORCH_HAS_CUDA
+        c10::cuda::OptionalCUDAStreamGuard stream_;
+#endif
+    };
+
+    [[noreturn]] void rethrow_as_error() const;
+    [[noreturn]] void fail(const std::string& what, const std::string& text) const;
+
+    ModelOptions options_;
+    at::Device device_ = at::kCPU;
+    at::ScalarType compute_type_ = at::kFloat;
+    at::MemoryFormat memory_format_ = at::MemoryFormat::Contiguous;
+};
+
+}  // namespace offramp

@@ -1,0 +1,246 @@
+#include "producer/runner/models/file_model.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "common/base/error.hpp"
+#include "producer/runner/models/output_names.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr std::size_t kMostOutputs = 16;  // of a slab
+
+DType output_dtype(const at::Tensor& tensor, const std::string& what) {
+    const auto dtype = dtype_of(tensor.scalar_type());
+    if (!dtype)
+        throw ConfigError(what + " has elements of type " + c10::toString(tensor.scalar_type()),
+                          "A model's outputs are floats of 16 to 64 bits, integers, uint8 or bool", ExitCode::BadInput);
+    return *dtype;
+}
+
+std::string shape_of(const at::Tensor& tensor) {
+    std::string text;
+    for (const std::int64_t extent : tensor.sizes()) text += (text.empty() ? "" : ", ") + std::to_string(extent);
+    return "[" + text + "]";
+}
+
+bool laid_out_as(const at::Tensor& tensor, const TensorSpec& spec) {
+    return std::ranges::equal(tensor.strides(), std::span(spec.strides).first(spec.dims));
+}
+
+// Which outputs somebody holds beside `made`: a network's own buffer, into which the next batch may be written while this one is copied.
+// Outputs that lie in one memory hold it together.
+std::vector<bool> are_lent(const std::vector<FileNetwork::Output>& made) {
+    std::vector<bool> lent;
+    for (const FileNetwork::Output& output : made) {
+        const at::Tensor& tensor = output.tensor;
+        std::size_t handles = 0;
+        std::set<const c10::TensorImpl*> in_its_memory;
+        for (const FileNetwork::Output& other : made) {
+            handles += other.tensor.is_same(tensor) ? 1 : 0;
+            if (other.tensor.is_alias_of(tensor)) in_its_memory.insert(other.tensor.unsafeGetTensorImpl());
+        }
+        lent.push_back(tensor.use_count() > handles || tensor.storage().use_count() > in_its_memory.size());
+    }
+    return lent;
+}
+
+class FileModel final : public Model {
+  public:
+    FileModel(const ModelOptions& options, const std::function<std::unique_ptr<FileNetwork>(const Execution&)>& load)
+        : execution_(options), file_("the model '" + options.name + "'") {
+        if ((options.precision == "bf16") != (options.notes.precision == "bf16"))
+            throw ConfigError("--precision " + options.precision + " does not go with --model '" + options.name + "', which was not made for it",
+                              "Leave --precision out, or export it anew with --precision " + options.precision);
+        input_ = stated_input();
+        execution_.in([&] {
+            network_ = load(execution_);
+            if (const auto inputs = network_->inputs()) check_inputs(*inputs, notes(), options.name);
+            state_outputs(network_->run(inputs_of(dry_batch())));
+        });
+    }
+
+    std::string description() const override {
+        std::string text = std::filesystem::path(execution_.options().name).filename().string() + ", " + network_->description();
+        for (const TensorSpec& output : outputs_) text += (&output == &outputs_.front() ? ": " : ", ") + output.describe();
+        return text;
+    }
+    std::uint64_t parameters() const override { return network_->parameters(); }
+    bool random_weights() const override { return notes().random_weights; }
+    std::string caution() const override { return network_->caution(); }
+    ModelInput input() const override { return input_; }
+    std::vector<TensorSpec> outputs() const override { return outputs_; }
+
+    std::vector<DeviceTensor> run(const void* input) override {
+        return execution_.in([&] {
+            const at::Tensor given = execution_.view(input, input_.tensor);
+            std::vector<FileNetwork::Output> made = network_->run(inputs_of(given));
+            if (made.size() != outputs_.size())
+                throw ConfigError(file_ + " gave " + std::to_string(made.size()) + " outputs where the first batch had " +
+                                      std::to_string(outputs_.size()),
+                                  "Only models can be run that always give the same outputs", ExitCode::BadInput);
+            std::vector<DeviceTensor> tensors;
+            tensors.reserve(outputs_.size());
+            const std::vector<bool> lent = are_lent(made);
+            for (std::size_t i = 0; i < made.size(); ++i)
+                tensors.push_back(hand_out(std::move(made[i].tensor), i, lent[i] || made[i].tensor.is_alias_of(given)));
+            return tensors;
+        });
+    }
+
+  private:
+    const ModelNotes& notes() const { return execution_.options().notes; }
+
+    ModelInput stated_input() const {
+        const ModelOptions& options = execution_.options();
+        const DType dtype = notes().input_dtype == "bfloat16" ? kBFloat16 : notes().takes_tokens() ? kInt32 : kFloat32;
+        ModelInput input{.kind = InputKind::Image, .mean = notes().mean, .std = notes().std};
+        if (notes().batch != 0 && notes().batch != options.batch)
+            throw ConfigError("--batch " + std::to_string(options.batch) + " does not go with --model '" + options.name +
+                                  "', which takes batches of " + std::to_string(notes().batch) + " only (" + notes().file + ")",
+                              "Use --batch " + std::to_string(notes().batch) + ", or export it with --batch " +
+                                  std::to_string(options.batch));
+        std::vector<std::int64_t> shape{options.batch};
+        if (notes().takes_arrays()) {
+            input.kind = InputKind::Arrays;
+            input.parts = lay_out_parts(notes().inputs, options.batch);
+            shape.push_back(static_cast<std::int64_t>(part_row_bytes(input.parts)));
+            input.tensor = TensorSpec::contiguous("inputs", kUInt8, shape);
+            return input;
+        }
+        if (!notes().inputs.empty()) {
+            input.kind = InputKind::Feature;
+            shape.insert(shape.end(), {2, notes().token_length()});
+            input.tensor = TensorSpec::contiguous("tokens", kInt32, shape);
+            return input;
+        }
+        if (!notes().takes_pictures()) {
+            input.kind = InputKind::Feature;
+            shape.insert(shape.end(), notes().input_shape.begin(), notes().input_shape.end());
+            input.tensor = TensorSpec::contiguous(notes().takes_tokens() ? "tokens" : "input", dtype, shape);
+            return input;
+        }
+        const std::int64_t height = options.image_size != 0 ? options.image_size : notes().height;
+        const std::int64_t width = options.image_size != 0 ? options.image_size : notes().width;
+        expect(height > 0 && width > 0, "the pictures' size is settled");
+        shape.insert(shape.end(), {3, height, width});
+        input.tensor = TensorSpec::contiguous("image", dtype, shape);
+        if (options.memory_format == "channels-last") input.tensor.strides = {3 * height * width, 1, 3 * width, 3};
+        if (notes().colour_order == "bgr") {
+            std::ranges::reverse(input.mean);
+            std::ranges::reverse(input.std);
+        }
+        return input;
+    }
+
+    // The tensors that the network takes, from the batch as it was uploaded. Those cut out of it have memory of their own.
+    std::vector<at::Tensor> inputs_of(const at::Tensor& given) const {
+        if (notes().inputs.empty()) return {in_its_colours(given)};
+        std::vector<at::Tensor> inputs;
+        for (const InputNotes& input : notes().inputs)
+            inputs.push_back(notes().takes_tokens() ? tokens_of(given, input) : array_of(given, input_.parts[inputs.size()], input.dtype));
+        return inputs;
+    }
+
+    at::Tensor tokens_of(const at::Tensor& given, const InputNotes& input) const {
+        const auto options = at::TensorOptions().dtype(scalar_type(input.dtype)).device(execution_.device());
+        at::Tensor tensor = at::zeros({given.size(0), given.size(2)}, options);
+        if (input.tokens != "types") tensor.copy_(given.select(1, input.tokens == "ids" ? 0 : 1));
+        return tensor;
+    }
+
+    at::Tensor array_of(const at::Tensor& given, const InputPart& part, DType dtype) const {
+        TensorSpec in_the_rows = part.tensor;
+        in_the_rows.strides[0] = given.size(1) / static_cast<std::int64_t>(part.tensor.dtype.bytes());
+        const auto* const bytes = static_cast<const std::uint8_t*>(given.const_data_ptr());
+        at::Tensor tensor = at::empty(at::IntArrayRef(part.tensor.shape.data(), part.tensor.dims),
+                                      at::TensorOptions().dtype(scalar_type(dtype)).device(execution_.device()));
+        tensor.copy_(execution_.view(bytes + part.offset, in_the_rows));
+        return tensor;
+    }
+
+    // What the source's pictures look like to a model that wants blue first.
+    at::Tensor in_its_colours(const at::Tensor& image) const {
+        if (input_.kind != InputKind::Image || notes().colour_order != "bgr") return image;
+        return image.flip(1).contiguous(execution_.memory_format());
+    }
+
+    at::Tensor dry_batch() const {
+        const TensorSpec& spec = input_.tensor;
+        return at::zeros(at::IntArrayRef(spec.shape.data(), spec.dims), at::TensorOptions().dtype(scalar_type(spec.dtype)).device(execution_.device()))
+            .contiguous(input_.kind == InputKind::Image ? execution_.memory_format() : at::MemoryFormat::Contiguous);
+    }
+
+    void state_outputs(const std::vector<FileNetwork::Output>& made) {
+        if (made.empty() || made.size() > kMostOutputs)
+            throw ConfigError(file_ + " gives " + std::to_string(made.size()) + " outputs", "A slab holds 1 to 16", ExitCode::BadInput);
+        if (!notes().outputs.empty() && notes().outputs.size() != made.size())
+            throw ConfigError(notes().file + " names " + std::to_string(notes().outputs.size()) + " outputs, and " + file_ + " gives " +
+                                  std::to_string(made.size()),
+                              "Name each of them, in their order, or leave 'outputs' out", ExitCode::Config);
+        std::vector<std::string> names = notes().outputs;
+        if (names.empty())
+            for (const FileNetwork::Output& output : made) names.push_back(output.name);
+        names = distinct_output_names(std::move(names));
+        for (std::size_t i = 0; i < made.size(); ++i) outputs_.push_back(stated(made[i].tensor, names[i]));
+    }
+
+    TensorSpec stated(const at::Tensor& tensor, const std::string& name) const {
+        const std::string what = "the output '" + name + "' of " + file_ + ", " + shape_of(tensor) + ",";
+        const std::int64_t batch = execution_.options().batch;
+        if (tensor.dim() == 0 || tensor.size(0) != batch || tensor.numel() == 0)
+            throw ConfigError(what + " is no batch of " + std::to_string(batch) + " samples",
+                              "Each output's first dimension counts the samples of the batch, and none is empty", ExitCode::BadInput);
+        if (tensor.dim() > static_cast<std::int64_t>(kMaxDims))
+            throw ConfigError(what + " has more than " + std::to_string(kMaxDims) + " dimensions", "A slab's tensor has at most so many",
+                              ExitCode::BadInput);
+        TensorSpec spec = TensorSpec::contiguous(name, output_dtype(tensor, what), {tensor.sizes().data(), tensor.sizes().size()});
+        TensorSpec as_it_lies = spec;
+        std::ranges::copy(tensor.strides(), as_it_lies.strides.begin());
+        return as_it_lies.dense_rows() ? as_it_lies : spec;
+    }
+
+    // The tensor as it was stated, in memory of its own.
+    DeviceTensor hand_out(at::Tensor tensor, std::size_t index, bool lent) const {
+        const TensorSpec& spec = outputs_[index];
+        if (!std::ranges::equal(tensor.sizes(), std::span(spec.shape).first(spec.dims)))
+            throw ConfigError(file_ + " gave the output '" + spec.name + "' of shape " + shape_of(tensor) + " where the first batch's was " +
+                                  spec.describe(),
+                              "Only models can be run whose outputs have the same shape for every input", ExitCode::BadInput);
+        if (output_dtype(tensor, file_) != spec.dtype)
+            throw ConfigError(file_ + " gave the output '" + spec.name + "' of type " + c10::toString(tensor.scalar_type()) +
+                                  " where the first batch's was " + spec.describe(),
+                              "Only models can be run whose outputs have the same type for every input", ExitCode::BadInput);
+        if (lent || tensor.device().type() != execution_.device().type() || !laid_out_as(tensor, spec)) {
+            at::Tensor packed = at::empty_strided(at::IntArrayRef(spec.shape.data(), spec.dims),
+                                                  at::IntArrayRef(spec.strides.data(), spec.dims),
+                                                  tensor.options().device(execution_.device()));
+            packed.copy_(tensor);
+            tensor = std::move(packed);
+        }
+        const void* const data = tensor.const_data_ptr();
+        return {.spec = spec, .data = data, .owner = std::make_shared<const at::Tensor>(std::move(tensor))};
+    }
+
+    Execution execution_;
+    std::string file_;
+    std::unique_ptr<FileNetwork> network_;
+    ModelInput input_;
+    std::vector<TensorSpec> outputs_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_file_model(const ModelOptions& options,
+                                       const std::function<std::unique_ptr<FileNetwork>(const Execution& execution)>& load) {
+    return std::make_unique<FileModel>(options, load);
+}
+
+}  // namespace offramp

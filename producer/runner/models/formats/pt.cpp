@@ -1,0 +1,110 @@
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/serialization/import.h>
+
+#include <algorithm>
+#include <exception>
+#include <new>
+
+#include "common/base/error.hpp"
+#include "producer/runner/models/file_model.hpp"
+
+// TorchScript, for old files.
+namespace offramp {
+namespace {
+
+std::string first_sentence(const std::string& text) {
+    std::string sentence = first_line(text);
+    sentence.resize(std::min(sentence.find(". "), sentence.size()));
+    while (sentence.ends_with('.')) sentence.pop_back();
+    return sentence;
+}
+
+// The tensors of an answer, one after the other, each named by where it stands: "out", "1", "features.0".
+void collect(const c10::IValue& value, const std::string& name, const std::string& file, std::vector<FileNetwork::Output>& outputs) {
+    const auto below = [&name](const std::string& part) { return name.empty() ? part : name + "." + part; };
+    if (value.isTensor()) {
+        outputs.push_back({name.empty() ? "output" : name, value.toTensor()});
+    } else if (value.isTuple()) {
+        const auto tuple = value.toTuple();
+        const auto schema = tuple->type()->schema();
+        for (std::size_t i = 0; i < tuple->elements().size(); ++i)
+            collect(tuple->elements()[i], below(schema ? schema->arguments().at(i).name() : std::to_string(i)), file, outputs);
+    } else if (value.isList()) {
+        const auto list = value.toListRef();
+        for (std::size_t i = 0; i < list.size(); ++i) collect(list[i], below(std::to_string(i)), file, outputs);
+    } else if (value.isGenericDict()) {
+        for (const auto& entry : value.toGenericDict()) {
+            const c10::IValue key = entry.key();
+            collect(entry.value(), below(key.isString() ? key.toStringRef() : std::to_string(outputs.size())), file, outputs);
+        }
+    } else if (!value.isNone()) {
+        throw ConfigError("the model '" + file + "' gives, beside tensors, a value of type " + value.tagKind(),
+                          "A model's outputs are tensors, alone or in tuples, lists and dictionaries", ExitCode::BadInput);
+    }
+}
+
+class ScriptNetwork final : public FileNetwork {
+  public:
+    ScriptNetwork(const Execution& execution) : file_(execution.options().name), module_(read(execution)) {
+        module_.eval();
+        const auto forward = module_.find_method("forward");
+        if (!forward)
+            throw ConfigError("the model '" + file_ + "' has no forward()", "Save a module whose forward() takes the input and gives the outputs",
+                              ExitCode::BadInput);
+        const auto& arguments = forward->function().getSchema().arguments();
+        for (std::size_t i = 1; i < arguments.size(); ++i) {    // the first is the module itself
+            inputs_.names.push_back(arguments[i].name());
+            if (!arguments[i].default_value()) inputs_.needed = i;
+        }
+        for (const at::Tensor& parameter : module_.parameters()) parameters_ += static_cast<std::uint64_t>(parameter.numel());
+    }
+
+    std::string description() const override { return "TorchScript, " + std::to_string(parameters_) + " parameters"; }
+    std::string caution() const override {
+        return "TorchScript is deprecated in PyTorch, and slower than a compiled model: ./launch/offramp export makes a .pt2 of the same network";
+    }
+    std::uint64_t parameters() const override { return parameters_; }
+
+    std::optional<NetworkInputs> inputs() const override { return inputs_; }
+
+    std::vector<Output> run(std::span<const at::Tensor> inputs) override {
+        std::vector<Output> outputs;
+        collect(module_.forward({inputs.begin(), inputs.end()}), "", file_, outputs);
+        return outputs;
+    }
+
+  private:
+    static torch::jit::Module read(const Execution& execution) {
+        const std::string& file = execution.options().name;
+        try {
+            return torch::jit::load(file, execution.device());
+        } catch (const c10::OutOfMemoryError&) {
+            throw;
+        } catch (const std::bad_alloc&) {
+            throw;
+        } catch (const c10::Error& error) {
+            refuse(file, error.what_without_backtrace());
+        } catch (const std::exception& error) {  // of an operator that is not there, among others
+            refuse(file, error.what());
+        }
+    }
+
+    [[noreturn]] static void refuse(const std::string& file, const std::string& reason) {
+        throw ConfigError("--model '" + file + "' is no TorchScript that this LibTorch reads: " + first_sentence(reason),
+                          "A file of weights alone (torch.save) holds no network: ./launch/offramp export makes a model of both",
+                          ExitCode::BadInput);
+    }
+
+    std::string file_;
+    torch::jit::Module module_;
+    NetworkInputs inputs_;
+    std::uint64_t parameters_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_pt(const ModelOptions& options) {
+    return make_file_model(options, [](const Execution& execution) { return std::make_unique<ScriptNetwork>(execution); });
+}
+
+}  // namespace offramp

@@ -1,0 +1,306 @@
+#include <torch/csrc/inductor/aoti_package/model_package_loader.h>
+#include <torch/version.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+#include <unordered_map>
+
+#include "common/base/error.hpp"
+#include "producer/runner/models/file_model.hpp"
+#include "producer/runner/models/unpacked_package.hpp"
+
+#ifdef OFFRAMP_TORCH_HAS_CUDA
+#include <c10/cuda/CUDAFunctions.h>
+#endif
+
+// A package that AOTInductor compiled: machine code for one device, which LibTorch unpacks and opens.
+namespace offramp {
+namespace {
+
+using Loader = torch::inductor::AOTIModelPackageLoader;
+using Metadata = std::unordered_map<std::string, std::string>;
+
+constexpr const char* kModel = "model";
+constexpr const char* kExportAnew = "Export it on this machine: ./launch/offramp export";
+
+std::string first_line_without_stop(const std::string& text) {
+    std::string line = first_line(text);
+    while (line.ends_with('.')) line.pop_back();
+    return line;
+}
+
+// Compiled code tells std::cerr what is wrong with its input, and its caller only that something is.
+class CapturedErrors {
+  public:
+    CapturedErrors() : former_(std::cerr.rdbuf(text_.rdbuf())) {}
+    ~CapturedErrors() { std::cerr.rdbuf(former_); }
+    CapturedErrors(const CapturedErrors&) = delete;
+    CapturedErrors& operator=(const CapturedErrors&) = delete;
+    std::string text() const {
+        const std::string text = first_line_without_stop(text_.str());
+        constexpr std::string_view kPrefix = "Error: ";
+        return text.starts_with(kPrefix) ? text.substr(kPrefix.size()) : text;
+    }
+
+  private:
+    std::ostringstream text_;
+    std::streambuf* former_;
+};
+
+// The number behind `words`; nothing when the text has none.
+std::optional<long long> number_behind(const std::string& text, std::string_view words) {
+    const std::size_t at = text.find(words);
+    if (at == std::string::npos) return std::nullopt;
+    long long value = 0;
+    const char* const begin = text.data() + at + words.size();
+    if (std::from_chars(begin, text.data() + text.size(), value).ec != std::errc()) return std::nullopt;
+    return value;
+}
+
+// What the user can do about an input that the compiled code refused in its own words, such as
+// "input_handles[0]: unmatched dim value at 0, expected: 4, but got: 2".
+std::string fix_for(const std::string& refusal, const ModelNotes& notes) {
+    const auto input = number_behind(refusal, "input_handles[");
+    const bool of_the_batch = refusal.find("dim value") != std::string::npos && refusal.find(" at 0,") != std::string::npos;
+    if (!of_the_batch && input && *input >= 0 && static_cast<std::size_t>(*input) < notes.inputs.size())
+        return "Say what it takes in " + notes.file + ": shape and dtype of the [[input]] '" + notes.inputs[static_cast<std::size_t>(*input)].name +
+               "'; what is given is contiguous, and the model must have been made for that";
+    if (refusal.find("unmatched dtype") != std::string::npos)
+        return "Say what it takes in the TOML file beside it: input-dtype = \"bfloat16\" or \"int32\", and any other type in a table [[input]]";
+    if (refusal.find("stride") != std::string::npos)
+        return "Give the other --memory-format (contiguous, channels-last), or say it in the TOML file beside the model";
+    const auto dimension = number_behind(refusal, "at ");
+    const auto exact = number_behind(refusal, "expected: ");
+    const auto least = number_behind(refusal, "expected it to be >= ");
+    const auto most = number_behind(refusal, "expected to be <= ");
+    const std::string wanted = exact ? std::to_string(*exact)
+                               : least ? "of " + std::to_string(*least) + " or more"
+                               : most  ? "of " + std::to_string(*most) + " or less"
+                                       : "";
+    if (!dimension || wanted.empty()) return "See what the model was exported for";
+    if (*dimension == 0) return "Use --batch " + wanted + ", or export it for this one";
+    if (*dimension == 1) return "Pictures have 3 channels; a model of other inputs says input-shape in the TOML file beside it";
+    return "Use --image-size " + wanted + ", or say image-size in the TOML file beside the model, or export it for this one";
+}
+
+// Names of the leaves of a tree of outputs, as torch.utils._pytree writes it.
+void name_leaves(const nlohmann::json& tree, const std::string& name, std::vector<std::string>& names) {
+    const nlohmann::json& children = tree.at("children_spec");
+    if (tree.at("type").is_null()) {
+        names.push_back(name.empty() ? "output" : name);
+        return;
+    }
+    nlohmann::json keys;
+    if (tree.at("context").is_string()) keys = nlohmann::json::parse(tree.at("context").get<std::string>(), nullptr, false);
+    for (std::size_t i = 0; i < children.size(); ++i) {
+        const bool named = keys.is_array() && keys.size() == children.size() && keys[i].is_string();
+        const std::string part = named ? keys[i].get<std::string>() : std::to_string(i);
+        name_leaves(children[i], name.empty() ? part : name + "." + part, names);
+    }
+}
+
+// The name of an input, from where it stands in (arguments, keyword arguments): "1.input_ids" is input_ids, "0.0" has none.
+std::string input_name(std::string place) {
+    while (!place.empty() && std::isdigit(static_cast<unsigned char>(place.front()))) {
+        const std::size_t point = place.find('.');
+        place = point == std::string::npos ? "" : place.substr(point + 1);
+    }
+    return place;
+}
+
+std::vector<std::string> leaves_of(const std::vector<std::string>& call_spec, std::size_t which) {
+    std::vector<std::string> names;
+    try {
+        if (which < call_spec.size()) name_leaves(nlohmann::json::parse(call_spec[which]).at(1), "", names);
+    } catch (const nlohmann::json::exception&) {
+        names.clear();  // of a version that writes it otherwise
+    }
+    return names;
+}
+
+// What the package says of itself, before any of it is loaded; nothing from a LibTorch that cannot look into one.
+template <class Package = Loader>
+Metadata metadata_of(const std::string& file) {
+    if constexpr (requires { Package::load_metadata_from_package(file, kModel); })
+        return Package::load_metadata_from_package(file, kModel);
+    else
+        return {};
+}
+
+std::string value_of(const Metadata& metadata, const std::string& key) {
+    const auto found = metadata.find(key);
+    return found == metadata.end() ? "" : found->second;
+}
+
+bool is_zip(const std::string& file) {
+    std::array<char, 4> magic{};
+    std::ifstream stream(file, std::ios::binary);
+    stream.read(magic.data(), magic.size());
+    return stream && std::string_view(magic.data(), magic.size()) == "PK\x03\x04";
+}
+
+[[noreturn]] void refuse_device(const std::string& file, const std::string& made_for, const std::string& here, const std::string& fix) {
+    throw ConfigError("--model '" + file + "' was compiled for " + made_for + ", and this run is on " + here, fix,
+                      ExitCode::DeviceUnsupported);
+}
+
+// Code for another processor would end in an illegal instruction.
+void check_processor(const std::string& file, const Metadata& metadata) {
+#ifdef __x86_64__
+    const std::string machine = value_of(metadata, "AOTI_MACHINE");
+    if (!machine.empty() && machine != "x86_64") refuse_device(file, "a processor of type " + machine, "x86_64", kExportAnew);
+    const std::string isa = value_of(metadata, "AOTI_CPU_ISA");
+    const auto wants = [&isa](std::string_view name) { return isa.find(name) != std::string::npos; };
+    const bool fits = (!wants("AVX512") || (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw"))) &&
+                      (!wants("AVX512_VNNI") || __builtin_cpu_supports("avx512vnni")) && (!wants("AVX2") || __builtin_cpu_supports("avx2"));
+    if (!fits) refuse_device(file, "a processor with " + isa, "one without", kExportAnew);
+#else
+    static_cast<void>(file), static_cast<void>(metadata);
+#endif
+}
+
+// Device code runs on its own architecture and on later ones of the same generation.
+void check_architecture(const std::string& file, const std::string& made_for, const Execution& execution) {
+#ifdef OFFRAMP_TORCH_HAS_CUDA
+    int major = 0;
+    int minor = 0;
+    if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, execution.device().index()) != cudaSuccess ||
+        cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, execution.device().index()) != cudaSuccess)
+        return;
+    const auto made = number_behind("=" + made_for, "=");
+    if (made && (*made / 10 != major || *made % 10 > minor))
+        refuse_device(file, "a GPU of compute capability " + std::to_string(*made / 10) + "." + std::to_string(*made % 10),
+                      "one of " + std::to_string(major) + "." + std::to_string(minor), kExportAnew);
+#else
+    static_cast<void>(file), static_cast<void>(made_for), static_cast<void>(execution);
+#endif
+}
+
+void check_made_for_this(const std::string& file, const Metadata& metadata, const Execution& execution) {
+    const std::string device = value_of(metadata, "AOTI_DEVICE_KEY");
+    const std::string here = execution.on_cuda() ? "cuda" : "cpu";
+    if (!device.empty() && device != here)
+        refuse_device(file, device, here,
+                      device == "cuda" || device == "cpu" ? std::string(kExportAnew) + " --device " + here + ", or run it with --device " + device
+                                                          : kExportAnew);
+    if (device == "cpu") check_processor(file, metadata);
+    if (device == "cuda") check_architecture(file, value_of(metadata, "AOTI_COMPUTE_CAPABILITY"), execution);
+}
+
+// LibTorch unpacks a package below /tmp and removes that when it ends, not when it is killed. On a CPU nothing is read from there
+// any more once the code is mapped; on a GPU kernels are, at their first launch.
+void remove_unpacked() {
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) {
+        const std::string folder = unpacked_folder(line);
+        std::error_code ignored;
+        if (!folder.empty()) std::filesystem::remove_all(folder, ignored);
+    }
+}
+
+class CompiledNetwork final : public FileNetwork {
+  public:
+    explicit CompiledNetwork(const Execution& execution) : file_(execution.options().name), notes_(execution.options().notes) {
+        // Without it, compiled code reads beyond an input that is smaller than it thinks. Asked once a process.
+        ::setenv("AOTI_RUNTIME_CHECK_INPUTS", "1", 1);
+        on_cuda_ = execution.on_cuda();
+        package_ = load(execution);
+        const std::vector<std::string> spec = package_->get_call_spec();
+        inputs_ = leaves_of(spec, 0);
+        std::ranges::transform(inputs_, inputs_.begin(), input_name);
+        names_ = leaves_of(spec, 1);
+    }
+
+    std::string description() const override {
+        return "compiled by AOTInductor for " + value_of(package_->get_metadata(), "AOTI_DEVICE_KEY");
+    }
+
+    std::optional<NetworkInputs> inputs() const override {
+        return inputs_.empty() ? std::nullopt : std::optional(NetworkInputs{.names = inputs_, .needed = inputs_.size()});
+    }
+
+    std::vector<Output> run(std::span<const at::Tensor> inputs) override {
+        const std::vector<at::Tensor> given(inputs.begin(), inputs.end());
+        std::vector<at::Tensor> tensors = has_run_ ? package_->run(given) : first_run(given);
+        std::vector<Output> outputs;
+        outputs.reserve(tensors.size());
+        const bool named = names_.size() == tensors.size();
+        for (std::size_t i = 0; i < tensors.size(); ++i)
+            outputs.push_back({named ? names_[i] : tensors.size() == 1 ? "output" : std::to_string(i), std::move(tensors[i])});
+        return outputs;
+    }
+
+  private:
+    std::unique_ptr<Loader> load(const Execution& execution) const {
+        if (!is_zip(file_))
+            throw ConfigError("--model '" + file_ + "' is no model: a .pt2 file is a zip archive, and this is not one",
+                              "Make one with ./launch/offramp export, or torch._inductor.aoti_compile_and_package", ExitCode::BadInput);
+        Metadata metadata;
+        try {
+            metadata = metadata_of(file_);
+            check_made_for_this(file_, metadata, execution);
+            // One runner, and nobody else asks for it: no locks, and no waiting for the batch before.
+            return std::make_unique<Loader>(file_, kModel, true, 1, execution.on_cuda() ? execution.device().index() : c10::DeviceIndex{-1});
+        } catch (const Error&) {
+            throw;
+        } catch (const c10::Error& error) {
+            refuse(first_line_without_stop(error.what_without_backtrace()), metadata);
+        } catch (const std::exception& error) {
+            refuse(first_line_without_stop(error.what()), metadata);
+        }
+    }
+
+    [[noreturn]] void refuse(const std::string& reason, const Metadata& metadata) const {
+        const std::string maker = value_of(metadata, "torch");
+        if (metadata.empty())
+            throw ConfigError("--model '" + file_ + "' holds no compiled model: " + reason,
+                              "An exported program (torch.export.save) is compiled by torch._inductor.aoti_compile_and_package; TorchScript is "
+                              "called .pt",
+                              ExitCode::BadInput);
+        throw ConfigError("--model '" + file_ + "', made by " + (maker.empty() ? "a PyTorch that it does not name" : "PyTorch " + maker) +
+                              ", does not load with LibTorch " TORCH_VERSION ": " + reason,
+                          "Export it with the PyTorch of this set-up: ./launch/offramp export", ExitCode::DeviceUnsupported);
+    }
+
+    std::vector<at::Tensor> first_run(const std::vector<at::Tensor>& inputs) {
+        const CapturedErrors refusal;
+        try {
+            auto outputs = package_->run(inputs);
+            has_run_ = true;
+            if (!on_cuda_) remove_unpacked();
+            return outputs;
+        } catch (const std::exception&) {
+            const std::string text = refusal.text();
+            if (text.empty()) throw;
+            if (text.find("input_handles") == std::string::npos) throw std::runtime_error(text);
+            throw ConfigError("the model '" + file_ + "' does not take the input of this run: " + text, fix_for(text, notes_));
+        }
+    }
+
+    std::string file_;
+    const ModelNotes notes_;
+    bool on_cuda_ = false;
+    std::unique_ptr<Loader> package_;
+    std::vector<std::string> inputs_;
+    std::vector<std::string> names_;
+    bool has_run_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_pt2(const ModelOptions& options) {
+    return make_file_model(options, [](const Execution& execution) { return std::make_unique<CompiledNetwork>(execution); });
+}
+
+}  // namespace offramp

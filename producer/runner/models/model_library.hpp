@@ -1,0 +1,44 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "producer/runner/models/model.hpp"
+
+namespace offramp {
+
+struct ModelModule;
+
+// Opens the module of models at run time, so that only a run that needs a LibTorch model loads LibTorch.
+// Owns nothing: the module stays loaded until the process ends, because LibTorch cannot be unloaded. Copies
+// are free. Thread: any. Blocks: open() while LibTorch is loaded (seconds), make() while weights are read or
+// made. Errors: ConfigError with the loader's own words and the fix; from make() also whatever the model's
+// maker throws.
+class ModelLibrary {
+  public:
+    // `path` empty: libofframp_models.so in the folder lib beside the one of the running program.
+    static ModelLibrary open(const std::string& path = {});
+    static std::string default_path();
+
+    std::vector<std::string> names() const;
+    bool has(std::string_view name) const;
+    // `also_known`: names of models that the caller makes itself, for the list in the error about an unknown
+    // name.
+    std::unique_ptr<Model> make(const ModelOptions& options,
+                                std::span<const std::string> also_known = {}) const;
+
+    const std::string& path() const { return path_; }
+    std::string libtorch_version() const;
+    bool has_cuda() const;
+
+  private:
+    ModelLibrary(std::string path, const ModelModule* module) : path_(std::move(path)), module_(module) {}
+
+    std::string path_;
+    const ModelModule* module_;
+};
+
+}  // namespace offramp

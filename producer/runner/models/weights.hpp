@@ -1,0 +1,49 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "producer/runner/models/model.hpp"
+
+namespace offramp {
+
+// How a tensor is made when there is no file: uniform in [-bound, bound] around `centre`.
+struct Filling {
+    float centre = 0.0F;
+    float bound = 0.0F;
+};
+
+// Keeps the variance of what goes through `fan_in` inputs and a ReLU (He et al. 2015, uniform form).
+Filling kaiming(std::int64_t fan_in);
+
+// A tensor that a model wants.
+struct TensorDemand {
+    std::string name;
+    std::vector<std::int64_t> shape;
+    Filling filling;
+    bool parameter = true;  // counts as a parameter; false: a statistic
+};
+
+// A model's named tensors: float32, on the CPU, row-major.
+using Weights = std::map<std::string, at::Tensor, std::less<>>;
+
+std::uint64_t count_parameters(std::span<const TensorDemand> demands);
+
+// Reads options.weights, or fills every tensor from options.seed and its name: the same bits on every
+// machine, whatever else the model has. Half-precision and double tensors of a file are converted.
+// `is_ignored` says which other names a file may have. Errors: ConfigError (BadInput): all that is missing,
+// unexpected or of another shape or type, the first few by name.
+Weights load_weights(const ModelOptions& options, std::span<const TensorDemand> demands,
+                     const std::function<bool(std::string_view)>& is_ignored);
+
+// "random weights (seed 0)" or "weights from PATH"
+std::string describe_weights(const ModelOptions& options);
+
+}  // namespace offramp

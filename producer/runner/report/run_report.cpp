@@ -1,0 +1,331 @@
+#include "producer/runner/report/run_report.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "common/base/clock.hpp"
+#include "common/base/log.hpp"
+#include "common/base/whole_file.hpp"
+
+namespace offramp {
+namespace {
+
+using nlohmann::json;
+
+// Rates and shares are those of the last ten seconds: batches that take seconds each would otherwise show as nothing, then as a jump.
+constexpr std::uint64_t kRateNs = 10'000'000'000;
+constexpr std::uint64_t kMomentsKept = 40;
+
+// Paths and keys may hold any bytes; JSON may not.
+std::string text_of(const json& value) { return value.dump(1, ' ', false, json::error_handler_t::replace); }
+
+json of_amount(const Amount& amount) {
+    return {{"slabs", amount.slabs}, {"batches", amount.batches}, {"samples", amount.samples}, {"bytes", amount.bytes}};
+}
+
+// {published, released, ...} in one unit.
+json in_unit(const RunFigures& figures, std::uint64_t Amount::*unit) {
+    return {{"published", figures.broker.published.*unit},
+            {"released", figures.broker.completed.*unit},
+            {"quarantined", figures.broker.quarantined.*unit},
+            {"redelivered", figures.broker.redelivered.*unit},
+            {"spilled", figures.broker.spilled.*unit},
+            {"ever_spilled", figures.broker.ever_spilled.*unit},
+            {"dropped", figures.dropped.*unit},
+            {"dropped_when_full", figures.dropped_when_full.*unit},
+            {"in_flight", figures.broker.in_flight.*unit}};
+}
+
+double seconds_between(std::uint64_t from_ns, std::uint64_t to_ns) {
+    return to_ns > from_ns ? static_cast<double>(to_ns - from_ns) / 1e9 : 0;
+}
+
+double per_second(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
+
+// A run does not end for want of a page about it.
+void write_or_warn(const std::string& path, const std::string& text) {
+    try {
+        WholeFile file(path, 0644, [&](int problem) { return SystemError(path + " cannot be written", problem); });
+        file.write(text + '\n');
+        file.put_in_place();
+    } catch (const SystemError& problem) {
+        spdlog::warn("{}", problem.what());
+    }
+}
+
+json of_measured(const RunFigures& figures) {
+    const MeasuredFigures& from = figures.measured_from;
+    const MeasuredFigures& to = figures.so_far;
+    if (from.at_ns == 0) return nullptr;
+    return {{"batches", to.batches - from.batches},
+            {"seconds", seconds_between(from.at_ns, figures.broker.last_release_ns)},
+            {"compute_seconds", to.compute_seconds - from.compute_seconds},
+            {"copy_seconds", to.copy_seconds - from.copy_seconds},
+            {"copy_bytes", to.copy_bytes - from.copy_bytes},
+            {"h2d_seconds", to.h2d_seconds - from.h2d_seconds},
+            {"producer_cpu_seconds", to.producer_cpu_seconds - from.producer_cpu_seconds}};
+}
+
+// How the releases that came in were taken: only the first three changed anything.
+json releases_json(const BrokerReport& broker) {
+    json releases = json::object();
+    for (std::size_t i = 0; i < kReleaseOutcomes; ++i)
+        releases[std::string(to_string(static_cast<ReleaseOutcome>(i)))] = broker.releases[i];
+    releases["repeated"] = broker.repeated_releases;
+    return releases;
+}
+
+json consumers_json(const BrokerReport& broker, bool past_too) {
+    json list = json::array();
+    for (const ConsumerReport& consumer : broker.consumers) {
+        if (!past_too && !consumer.end.empty()) continue;
+        list.push_back({{"pid", consumer.pid},
+                        {"slot", consumer.slot},
+                        {"session", consumer.session},
+                        {"slabs", consumer.completed.slabs},
+                        {"batches", consumer.completed.batches},
+                        {"samples", consumer.completed.samples},
+                        {"bytes", consumer.completed.bytes},
+                        {"busy_seconds", consumer.busy_seconds},
+                        {"holding", consumer.holding},
+                        {"oldest_hold_seconds", consumer.oldest_hold_seconds},
+                        {"overdue", consumer.overdue},
+                        {"end", consumer.end}});
+    }
+    return list;
+}
+
+json items_json(const std::vector<SkippedItem>& items) {
+    json list = json::array();
+    for (const SkippedItem& item : items) list.push_back({{"item", item.item}, {"origin", item.origin}, {"reason", item.reason}});
+    return list;
+}
+
+// What was released after the warm-up, over the time since: where the warm-up was drained, that from idle to idle. All of the run, its start
+// included, when it was too short for that.
+struct Rate {
+    bool is_steady = false;
+    double seconds = 0, batches = 0, samples = 0, bytes = 0;
+};
+Rate rate_of(const RunFacts& facts, const RunFigures& figures) {
+    const BrokerReport& broker = figures.broker;
+    const bool is_steady = broker.steady_since_ns != 0 && broker.last_release_ns > broker.steady_since_ns;
+    const Amount from = is_steady ? broker.before_steady : Amount{};
+    const std::uint64_t since = figures.measured_from.at_ns != 0 ? figures.measured_from.at_ns : broker.steady_since_ns;
+    Rate rate{.is_steady = is_steady,
+              .seconds = is_steady ? seconds_between(since, broker.last_release_ns) : seconds_between(facts.began_ns, figures.at_ns)};
+    rate.batches = per_second(static_cast<double>(broker.completed.batches - from.batches), rate.seconds);
+    rate.samples = per_second(static_cast<double>(broker.completed.samples - from.samples), rate.seconds);
+    rate.bytes = per_second(static_cast<double>(broker.completed.bytes - from.bytes), rate.seconds);
+    return rate;
+}
+
+// That were there at any time between the two.
+std::size_t consumers_at_work(const RunFigures& before, const RunFigures& now) {
+    std::set<std::uint64_t> gone;
+    for (const ConsumerReport& consumer : before.broker.consumers)
+        if (!consumer.end.empty()) gone.insert(consumer.session);
+    return static_cast<std::size_t>(std::count_if(now.broker.consumers.begin(), now.broker.consumers.end(),
+                                                  [&](const ConsumerReport& consumer) { return !gone.contains(consumer.session); }));
+}
+
+// Of the run's input nothing is on its way to a slab any more.
+bool everything_is_published(const RunFacts& facts, const RunFigures& now) {
+    const bool all_is_read = now.state == "draining" || (facts.items > 0 && facts.done_before + now.sourced >= facts.items);
+    return all_is_read && now.sourced == now.skipped + now.dropped.samples + now.broker.published.samples;
+}
+
+// Work counts when it is finished. Where none was, while some went on, the share is not known.
+json share_of(double busy_seconds, double seconds, bool something_goes_on) {
+    if (busy_seconds <= 0 && something_goes_on) return nullptr;
+    return std::clamp(per_second(busy_seconds, seconds), 0.0, 1.0);
+}
+
+// "2026-11-23T18:00:00.123Z"
+std::string wall_clock() {
+    timespec now{};
+    ::clock_gettime(CLOCK_REALTIME, &now);
+    std::tm utc{};
+    ::gmtime_r(&now.tv_sec, &utc);
+    std::array<char, 40> text{};
+    const std::size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &utc);
+    std::snprintf(text.data() + length, text.size() - length, ".%03ldZ", now.tv_nsec / 1'000'000);
+    return text.data();
+}
+
+}  // namespace
+
+RunReport::RunReport(std::string run_dir, RunFacts facts) : run_dir_(std::move(run_dir)), facts_(std::move(facts)) {
+    if (facts_.producers > 1) return;   // its predecessors' figures are known from the first status on
+    earlier_.emplace_back();
+    earlier_.back().at_ns = now_ns();
+}
+
+void RunReport::write_status(const RunFigures& figures) {
+    while (earlier_.size() > 1 && earlier_.front().at_ns + kRateNs < figures.at_ns) earlier_.pop_front();
+    write_or_warn(run_dir_ + "/status.json", status_json(facts_, earlier_.empty() ? figures : earlier_.front(), figures));
+    if (earlier_.empty() || figures.at_ns >= earlier_.back().at_ns + kRateNs / kMomentsKept) earlier_.push_back(figures);
+}
+
+void RunReport::write_summary(const RunFigures& figures, std::optional<ExitCode> exit) {
+    write_or_warn(run_dir_ + "/producer-summary.json", summary_json(facts_, figures, exit));
+}
+
+std::string RunReport::limiting_stage(const RunFacts& facts, const RunFigures& before, const RunFigures& now) {
+    const double seconds = seconds_between(before.at_ns, now.at_ns);
+    if (seconds <= 0) return "starting";
+    // Whatever else was waited for until now: only these are at work any more.
+    if (everything_is_published(facts, now) && now.broker.in_flight.samples + now.broker.spilled.samples > 0) return "consumers";
+    struct Wait {
+        const char* stage;
+        double share;
+    };
+    const Wait waits[] = {{"input", (now.input_wait_seconds - before.input_wait_seconds) / seconds},
+                          {"consumers", (now.slab_wait_seconds - before.slab_wait_seconds) / seconds},
+                          {"copy to host", (now.output_wait_seconds - before.output_wait_seconds) / seconds}};
+    // A wait for slabs fills the egress's queue, which then makes the model wait: the cause comes first.
+    for (const Wait& wait : waits)
+        if (wait.share > 0.2) return wait.stage;
+    return "compute";
+}
+
+std::string RunReport::status_json(const RunFacts& facts, const RunFigures& before, const RunFigures& now) {
+    const double seconds = seconds_between(before.at_ns, now.at_ns);
+    double busy = 0;
+    double busy_before = 0;
+    for (const ConsumerReport& consumer : now.broker.consumers) busy += consumer.busy_seconds;
+    for (const ConsumerReport& consumer : before.broker.consumers) busy_before += consumer.busy_seconds;
+    json slabs = json::object();
+    for (std::size_t state = 0; state < kSlabStates; ++state)
+        slabs[std::string(to_string(static_cast<SlabState>(state)))] = now.broker.slabs[state];
+    const json status = {
+        {"state", now.state},
+        {"run_id", facts.config.run_id},
+        {"pid", ::getpid()},
+        {"producers", facts.producers},
+        {"time", wall_clock()},
+        {"done_samples", facts.done_before + now.broker.completed.samples},
+        {"total_samples", facts.items},
+        {"done_before", facts.done_before},
+        {"batches", now.broker.completed.batches},
+        {"released_samples", now.broker.completed.samples},
+        {"released_batches", now.broker.completed.batches},
+        {"released_bytes", now.broker.completed.bytes},
+        {"last_release_ns", now.broker.last_release_ns},
+        {"now_ns", now.at_ns},
+        {"samples_per_second",
+         per_second(static_cast<double>(now.broker.completed.samples - before.broker.completed.samples), seconds)},
+        {"compute_busy_seconds", now.compute_busy_seconds},
+        {"compute_busy_batches", now.compute_busy_batches},
+        {"gpu_share", share_of(now.compute_busy_seconds - before.compute_busy_seconds, seconds, !everything_is_published(facts, now))},
+        {"consumer_share", share_of(busy - busy_before, seconds * static_cast<double>(std::max<std::size_t>(1, consumers_at_work(before, now))),
+                                    now.broker.in_flight.samples > 0)},
+        {"limiting_stage", limiting_stage(facts, before, now)},
+        {"slabs", slabs},
+        {"consumers", consumers_json(now.broker, false)},
+        {"slab_wait_seconds", now.slab_wait_seconds},
+        {"skipped", now.skipped},
+        {"redelivered", now.broker.redelivered.slabs},
+        {"quarantined_samples", now.broker.quarantined.samples},
+        {"dropped_samples", now.dropped_when_full.samples},
+        {"spilled_samples", now.broker.spilled.samples},
+        {"releases", releases_json(now.broker)},
+        {"refused", now.broker.refused},
+        {"leases_expired", now.broker.leases_expired},
+        {"shortage", now.broker.shortage_reason},
+        {"message", !now.failure.empty()              ? now.failure
+                    : !now.broker.spill_error.empty() ? now.broker.spill_error
+                                                      : now.broker.shortage},
+    };
+    return text_of(status);
+}
+
+std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& figures, std::optional<ExitCode> exit) {
+    const BrokerReport& broker = figures.broker;
+    const Rate rate = rate_of(facts, figures);
+    json samples = in_unit(figures, &Amount::samples);
+    samples["sourced"] = figures.sourced;
+    samples["skipped"] = figures.skipped;
+    samples["done_before"] = facts.done_before;
+    json batches = in_unit(figures, &Amount::batches);
+    json given_up = json::array();
+    for (const QuarantinedSlab& slab : broker.given_up)
+        given_up.push_back(
+            {{"batch", slab.first_batch}, {"samples", slab.samples}, {"deaths", slab.deaths}, {"pids", slab.pids},
+             {"payload", slab.payload}, {"error", slab.error}});
+
+    json limits = nullptr;
+    if (figures.limits.compute_batches_per_second > 0 || figures.limits.copy_bytes_per_second > 0) {
+        const double compute = figures.limits.compute_batches_per_second;
+        const double copy = figures.limits.copy_bytes_per_second;
+        limits = {{"compute_batches_per_second", compute},
+                  {"copy_gigabytes_per_second", copy / 1e9},
+                  {"delivered_over_compute", compute > 0 ? rate.batches / compute : 0},
+                  {"delivered_over_copy_ceiling", copy > 0 ? rate.bytes / copy : 0}};
+    }
+    const double total_seconds = seconds_between(facts.began_ns, figures.at_ns);
+    const json summary = {
+        {"state", figures.state},
+        {"failure", figures.failure.empty() ? json(nullptr) : json(figures.failure)},
+        {"run_id", facts.config.run_id},
+        {"model", facts.model},
+        {"random_weights", facts.random_weights},
+        {"device", facts.device.name},
+        {"device_kind", facts.device.kind},
+        {"precision", facts.config.precision},
+        {"memory_format", facts.config.memory_format},
+        {"transform", facts.config.transform},
+        {"source", facts.source},
+        {"batch", facts.config.batch},
+        {"rung", facts.config.rung},
+        {"producers", facts.producers},
+        {"samples_per_slab", facts.samples_per_slab},
+        {"batches_per_slab", facts.batches_per_slab},
+        {"slab_payload_bytes", facts.slab_payload_bytes},
+        {"measured", of_measured(figures)},
+        {"samples", samples},
+        {"batches", batches},
+        {"slabs", {{"published", of_amount(broker.published)}, {"released", of_amount(broker.completed)}}},
+        {"bytes", broker.completed.bytes},
+        {"seconds", total_seconds},
+        {"steady", rate.is_steady},
+        {"steady_seconds", rate.seconds},
+        {"warmup_batches", broker.before_steady.batches},
+        {"batches_per_second", rate.batches},
+        {"samples_per_second", rate.samples},
+        {"gigabytes_per_second", rate.bytes / 1e9},
+        {"compute_busy_seconds", figures.compute_busy_seconds},
+        {"compute_busy_batches", figures.compute_busy_batches},
+        {"copy_seconds", figures.copy_seconds},
+        {"input_wait_seconds", figures.input_wait_seconds},
+        {"slab_wait_seconds", figures.slab_wait_seconds},
+        {"output_wait_seconds", figures.output_wait_seconds},
+        {"producer_cpu_seconds", figures.so_far.producer_cpu_seconds},
+        {"first_batch_seconds", seconds_between(facts.began_ns, broker.first_release_ns)},
+        {"first_slab_seconds", figures.seconds_to_first_slab},
+        {"all_slabs_seconds", figures.seconds_to_all_slabs},
+        {"pinned", figures.pinning.registered},
+        {"pinned_copy_gigabytes_per_second", figures.pinning.gigabytes_per_second},
+        {"limits", limits},
+        {"releases", releases_json(broker)},
+        {"leases_expired", broker.leases_expired},
+        {"overdue_killed", broker.overdue_killed},
+        {"payloads_lost", broker.payloads_lost},
+        {"refused", broker.refused},
+        {"skipped", items_json(figures.skipped_items)},
+        {"unreadable_ahead", items_json(figures.unreadable_ahead)},
+        {"given_up", given_up},
+        {"conserved", broker.conserved()},
+        {"exit", exit ? json(to_int(*exit)) : json()},
+        {"consumers", consumers_json(broker, true)},
+    };
+    return text_of(summary);
+}
+
+}  // namespace offramp

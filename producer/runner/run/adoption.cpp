@@ -1,0 +1,136 @@
+#include "producer/runner/run/adoption.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "common/base/error.hpp"
+#include "common/base/mapped_file.hpp"
+#include "common/settings/kept_settings.hpp"
+#include "common/settings/setting.hpp"
+#include "common/shm/shared_region.hpp"
+#include "common/wire/slab_view.hpp"
+
+namespace offramp {
+namespace {
+
+PublishedSlab read_slab(std::span<const std::byte> bytes, std::uint64_t nonce, const SlabTicket& ticket, std::uint32_t batch,
+                        std::uint64_t items) {
+    const SlabContents contents = SlabContents::read(bytes, nonce, ticket);
+    if (contents.batches.empty()) throw ProtocolError("slab " + std::to_string(ticket.slab) + " was published without a batch");
+    PublishedSlab slab{.slab = ticket.slab, .first_batch = contents.batches.front().batch, .filled_at_ns = contents.filled_at_ns};
+    for (const BatchRecord& piece : contents.batches) {
+        const std::uint64_t begin = piece.batch * batch;
+        if (begin >= items)
+            throw ProtocolError("slab " + std::to_string(ticket.slab) + " holds batch " + std::to_string(piece.batch) +
+                                ", but the source has only " + std::to_string(items) + " items");
+        slab.batches_ended += piece.first_row + piece.rows == std::min<std::uint64_t>(batch, items - begin) ? 1U : 0U;
+        slab.items_through = std::max(slab.items_through, begin + piece.first_row + piece.rows);
+    }
+    for (const SampleView& sample : contents.samples) {
+        if (sample.hole) continue;
+        ++slab.samples;
+        append_item(slab.items, sample.item);
+    }
+    for (const TensorView& tensor : contents.tensors) slab.bytes += tensor.bytes.size();
+    return slab;
+}
+
+}  // namespace
+
+Endpoint endpoint_to_adopt(const std::string& run_dir, const std::string& run_id) {
+    auto endpoint = Endpoint::read(run_dir);
+    if (!endpoint)
+        throw Error(ExitCode::NoSuchRun, "there is no run to take over in " + run_dir + ": it has no file 'endpoint'",
+                    "Start without --adopt, or check --run-dir");
+    if (endpoint->names.run_id != run_id)
+        throw ConfigError("--run-id '" + run_id + "' is not that of the run to take over, '" + endpoint->names.run_id + "'",
+                          "Give --run-id " + endpoint->names.run_id);
+    return *endpoint;
+}
+
+void require_kept_settings(const std::string& run_dir, const RunConfig& config) {
+    const RunConfig kept = kept_settings(run_dir);
+    std::string differing;
+    for (const Setting& setting : make_settings()) {
+        if (!setting.effect.outlives_producer()) continue;
+        const std::string then = setting.compared(kept), now = setting.compared(config);
+        if (then != now) differing += (differing.empty() ? "--" : ", --") + setting.flag + " was '" + then + "' and is '" + now + "'";
+    }
+    if (!differing.empty())
+        throw ConfigError("the run in " + run_dir + " was started with other settings: " + differing,
+                          "Give the same as in " + kept_settings_path(run_dir) + ", or start another run without --adopt");
+}
+
+std::vector<PublishedSlab> read_slabs(std::initializer_list<SlabState> states, const SlabLedger& ledger, const RunNames& names,
+                                      const SpanPlan& spans, std::uint32_t batch, std::uint64_t items) {
+    std::vector<PublishedSlab> found;
+    std::optional<SharedRegionView> span;
+    std::uint32_t mapped = 0;
+    for (std::uint32_t slab = 0; slab < ledger.slab_count(); ++slab) {
+        const SlabWord word = ledger.word(slab);
+        if (std::find(states.begin(), states.end(), word.state) == states.end()) continue;
+        if (!span || mapped != spans.span_of(slab)) {
+            mapped = spans.span_of(slab);
+            span = SharedRegionView::attach(names.span(mapped), SharedRegionView::Access::ReadOnly, spans.span_bytes(mapped));
+        }
+        const SlabTicket ticket{.epoch = ledger.epoch(), .slab = slab, .generation = word.generation, .attempt = word.attempt};
+        found.push_back(
+            read_slab(span->bytes().subspan(spans.offset_in_span(slab), spans.slab_bytes), names.nonce, ticket, batch, items));
+    }
+    std::sort(found.begin(), found.end(),
+              [](const PublishedSlab& a, const PublishedSlab& b) { return a.items_through < b.items_through; });
+    return found;
+}
+
+std::vector<SpilledSlab> read_spilled(const SpillStore& store, const SlabLedger& ledger, const RunNames& names, std::uint32_t batch,
+                                      std::uint64_t items, const std::vector<PublishedSlab>& in_flight) {
+    std::vector<SpilledSlab> spilled;
+    for (const SpilledFile& file : store.left_there()) {
+        if (file.slab >= ledger.slab_count())
+            throw ProtocolError(file.path + " is of slab " + std::to_string(file.slab) + ", but the run has " +
+                                std::to_string(ledger.slab_count()));
+        const MappedFile bytes(file.path);
+        const SlabTicket ticket{.epoch = ledger.epoch(), .slab = file.slab, .generation = file.generation, .attempt = 0};
+        const PublishedSlab published = read_slab(bytes.bytes(), names.nonce, ticket, batch, items);
+        const bool waits_in_memory =
+            ledger.word(file.slab).generation == file.generation ||
+            std::any_of(in_flight.begin(), in_flight.end(), [&](const PublishedSlab& slab) {
+                return slab.items_through == published.items_through && slab.samples == published.samples;
+            });
+        if (waits_in_memory)
+            SpillStore::remove(file);
+        else
+            spilled.push_back({file, published});
+    }
+    std::sort(spilled.begin(), spilled.end(), [](const SpilledSlab& a, const SpilledSlab& b) {
+        return a.published.items_through < b.published.items_through;
+    });
+    return spilled;
+}
+
+void require_conserved(const ProgressLog::Totals& totals, const std::vector<PublishedSlab>& in_flight,
+                       const std::vector<SpilledSlab>& spilled) {
+    Amount there;
+    std::uint64_t through = 0;
+    const auto count = [&](const PublishedSlab& slab) {
+        there.add(slab);
+        through = std::max(through, slab.items_through);
+    };
+    for (const PublishedSlab& slab : in_flight) count(slab);
+    for (const SpilledSlab& slab : spilled) count(slab.published);
+    const bool adds_up = [&] {
+        for (const auto unit : {&Amount::slabs, &Amount::batches, &Amount::samples, &Amount::bytes})
+            if (totals.published.*unit != totals.completed.*unit + totals.given_up.*unit + there.*unit) return false;
+        return through <= totals.items_through;
+    }();
+    if (!adds_up)
+        throw Error(ExitCode::Conservation,
+                    "the run to take over does not add up: " + std::to_string(totals.published.samples) + " samples in " +
+                        std::to_string(totals.published.slabs) + " slabs published through item " +
+                        std::to_string(totals.items_through) + ", " + std::to_string(totals.completed.samples) + " in " +
+                        std::to_string(totals.completed.slabs) + " completed, " + std::to_string(totals.given_up.samples) +
+                        " given up, but " + std::to_string(there.samples) + " in " + std::to_string(there.slabs) +
+                        " are in flight, through item " + std::to_string(through));
+}
+
+}  // namespace offramp

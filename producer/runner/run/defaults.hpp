@@ -1,0 +1,19 @@
+#pragma once
+
+#include "common/settings/run_config.hpp"
+#include "producer/runner/models/model_notes.hpp"
+
+namespace offramp {
+
+// What the defaults depend on.
+struct MachineSize {
+    bool has_gpu = false;
+    unsigned cores = 1;
+};
+
+// Replaces every "auto" and 0 that means it by a value that suits the machine, small ones on a CPU, or that the notes of the
+// model's file state. What the user set stays. The image size stays 0 where the notes have one, whose sides may differ; where the
+// middle is cut out of pictures, it is that one.
+RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const ModelNotes& notes = {});
+
+}  // namespace offramp

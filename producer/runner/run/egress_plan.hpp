@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "common/settings/run_config.hpp"
+#include "common/wire/slab_layout.hpp"
+#include "producer/rungs/rung.hpp"
+#include "producer/runner/inference/inference.hpp"
+
+namespace offramp {
+
+// How a run's outputs are cut into slabs, and how far its stages may run ahead of one another: what the settings leave open follows from
+// the size of a batch. A big batch is cut into parts of at most 256 MiB, so that consumers read while the rest is copied; small ones share
+// a slab of about 16 MiB, so that slabs, not batches, cost messages and wake-ups.
+struct EgressPlan {
+    SlabLayout layout;
+    SpanPlan spans;
+    std::size_t queue_depth = 1;       // batches between the model and the copies
+    Inference::Pace pace;
+
+    // `outputs`: of a full batch, as they are copied. Errors: ConfigError, see SlabLayout::make.
+    // `pool_batches`: whole batches that the pool holds where the settings do not count slabs.
+    static EgressPlan make(const RunConfig& config, const Rung& rung, const std::vector<TensorSpec>& outputs,
+                           std::size_t max_key_bytes, std::uint32_t pool_batches);
+};
+
+}  // namespace offramp

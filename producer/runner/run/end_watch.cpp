@@ -1,0 +1,53 @@
+#include "producer/runner/run/end_watch.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "common/base/error.hpp"
+#include "common/base/log.hpp"
+#include "common/base/trace.hpp"
+
+namespace offramp {
+
+EndWatch::EndWatch(const EndSignals& signals, int lifeline_fd, Actions actions)
+    : actions_(std::move(actions)), stop_(::eventfd(0, EFD_CLOEXEC)) {
+    if (!stop_) throw SystemError("eventfd", errno, "Raise the limit of open files (ulimit -n)");
+    thread_ = std::thread([this, signals_fd = signals.fd(), lifeline_fd] { watch(signals_fd, lifeline_fd); });
+}
+
+EndWatch::~EndWatch() {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto put = ::write(stop_.get(), &one, sizeof one);
+    thread_.join();
+}
+
+void EndWatch::watch(int signals_fd, int lifeline_fd) {
+    name_this_thread("end-watch");
+    std::array<pollfd, 3> entries{{{stop_.get(), POLLIN, 0}, {signals_fd, POLLIN, 0}, {lifeline_fd, 0, 0}}};
+    int signals_seen = 0;
+    while (true) {
+        const int ready = ::poll(entries.data(), entries.size(), static_cast<int>(actions_.beat_interval.count()));
+        if (ready > 0 && entries[0].revents != 0) return;
+        if (ready > 0 && (entries[1].revents & POLLIN) != 0) {
+            signalfd_siginfo signal{};
+            while (::read(signals_fd, &signal, sizeof signal) == static_cast<ssize_t>(sizeof signal))
+                ++signals_seen == 1 ? actions_.drain("asked to") : actions_.abandon("asked to twice");
+        }
+        if (ready > 0 && (entries[2].revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) {
+            entries[2].fd = -1;   // once
+            actions_.drain(kLauncherGone);
+        }
+        try {
+            actions_.beat();
+        } catch (const std::exception& problem) {
+            spdlog::warn("the status file: {}", problem.what());
+        }
+    }
+}
+
+}  // namespace offramp

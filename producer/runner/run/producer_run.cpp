@@ -1,0 +1,175 @@
+#include "producer/runner/run/producer_run.hpp"
+
+#include <unistd.h>
+
+#include "common/base/failpoint.hpp"
+#include "common/base/log.hpp"
+#include "common/base/trace_recording.hpp"
+#include "producer/device/gpu_search.hpp"
+#include "producer/runner/run/adoption.hpp"
+#include "producer/runner/sources/opened_input.hpp"
+
+namespace offramp {
+namespace {
+
+Endpoint endpoint_of(const RunConfig& config, const std::string& run_dir) {
+    if (config.adopt) {
+        if (!Rung::named(config.rung).survives_producer())
+            throw ConfigError("a run of --rung '" + config.rung + "' cannot be taken over: its slabs go with its producer",
+                              "Start it again without --adopt; streams, async and pool survive their producer");
+        Endpoint endpoint = endpoint_to_adopt(run_dir, config.run_id);
+        require_kept_settings(run_dir, config);
+        endpoint.producer_pid = static_cast<std::uint64_t>(::getpid());
+        return endpoint;
+    }
+    RunNames names{config.run_id, RunNames::random_nonce()};
+    RunNames::check_run_id(names.run_id);
+    return {.run_dir = run_dir, .names = names, .producer_pid = static_cast<std::uint64_t>(::getpid()), .epoch = 1};
+}
+
+}  // namespace
+
+ProducerRun::ProducerRun(RunConfig config, const EndSignals& signals, std::uint64_t began_ns)
+    : config_(std::move(config)),
+      rung_(Rung::named(config_.rung)),
+      began_ns_(began_ns),
+      exchange_(SlabExchange::make()),
+      end_watch_(signals, config_.lifeline_fd,
+                 {.drain = [this](const char* why) { drain(why); },
+                  .abandon = [this](const char* why) { abandon(why); },
+                  .beat = [this] { beat(); },
+                  .beat_interval = std::chrono::milliseconds(static_cast<std::int64_t>(config_.status_seconds * 1e3))}),
+      directory_(config_.run_dir, !config_.consumer_user.empty(),
+                 config_.adopt ? RunDirectory::Former::Kept : RunDirectory::Former::Replaced),
+      endpoint_(endpoint_of(config_, directory_.path())),
+      run_lock_(RunLock::hold(endpoint_.names, !config_.adopt, !config_.consumer_user.empty())),
+      device_(open_device(config_.device)) {
+    device_->use_on_this_thread();
+    const DeviceInfo device = device_->info();
+    if (device_->is_gpu())
+        spdlog::info("device: {}", device.name);
+    else
+        spdlog::warn("no GPU is used, model and copies run on the CPU ({}){}", device.name,
+                     config_.device == "cpu" ? "" : ": " + find_gpus().obstacle);
+    compute_ = device_->make_stream("compute");
+    timeline_ = std::make_unique<DeviceTimeline>(*device_, *compute_);
+    pictures_ = open_input(config_, [this] { check_not_stopped(); });   // told before a model is loaded for it
+    open_model();
+    check_not_stopped();
+    open_source();
+    if (!config_.adopt) open_manifest();
+    lay_out_slabs();
+    start_delivery();
+    check_not_stopped();
+    start_pipeline();
+    check_not_stopped();
+    directory_.begin();
+    report_ = std::make_unique<RunReport>(
+        directory_.path(), RunFacts{.config = config_,
+                                    .device = device,
+                                    .model = model_->description(),
+                                    .source = source_->description(),
+                                    .random_weights = model_->random_weights(),
+                                    .items = source_->items(),
+                                    .done_before = done_before(),
+                                    .slab_payload_bytes = plan_.layout.payload_bytes,
+                                    .samples_per_slab = static_cast<std::uint64_t>(plan_.layout.rows),
+                                    .batches_per_slab = plan_.layout.batches,
+                                    .slabs = plan_.spans.slab_count,
+                                    .began_ns = memory_ ? memory_->progress().began_ns : began_ns_,
+                                    .producers = memory_ ? memory_->progress().producers : 1});
+}
+
+// Backwards through the parts: nothing may be copied into a slab, or read the broker's memory, when its owner goes.
+ProducerRun::~ProducerRun() {
+    retire_parts();
+    if (input_) input_->stop();
+    egress_.reset();
+    inference_.reset();
+    delivery_.reset();
+    spill_.reset();
+    pool_.reset();
+}
+
+// Before the parts are there, a stop has nothing to drain.
+void ProducerRun::check_not_stopped() const {
+    const std::lock_guard lock(mutex_);
+    if (first_error_) std::rethrow_exception(first_error_);
+    if (draining_) throw Error(ExitCode::Interrupted, "stopped while starting: nothing was read yet");
+}
+
+ExitCode ProducerRun::execute() {
+    {
+        const std::unique_lock lock(parts_lifetime_);
+        parts_ready_ = true;
+    }
+    last_sweep_.armed = true;
+    if (abandoned_) stop_parts();
+    if (draining_) input_->finish_early();
+    try {
+        flow();
+    } catch (const Error& problem) {
+        if (problem.exit_code() == ExitCode::BadInput && !abandoned_)
+            finish_what_was_read();
+        else
+            fail(std::current_exception());
+    } catch (...) {
+        fail(std::current_exception());
+    }
+    if (halted_) abandon("a part failed");   // if nobody said which
+    if (abandoned_) {
+        // What is still being copied is published or given back before the books are closed.
+        try {
+            egress_->finish();
+        } catch (...) {
+            fail(std::current_exception());
+        }
+    }
+    try {
+        delivery_->join();
+    } catch (...) {
+        fail(std::current_exception());
+    }
+    try {
+        if (manifest_) manifest_->close();
+    } catch (...) {
+        fail(std::current_exception());
+    }
+    failpoint("run.joined");
+    ended_ = true;
+    retire_parts();
+    const RunFigures last = figures();
+    if (last.measured_from.at_ns != 0)
+        record_range("measure_end", 0, last.broker.last_release_ns, last.broker.last_release_ns);
+    report_->write_status(last);
+    if (spill_) SpillStore::remove_folder(spill_->folder());   // before the account: nobody comes after it
+    const auto exit = first_error_ ? std::nullopt : end_of(last);
+    report_->write_summary(last, exit);
+    failpoint("run.ended");
+    if (!exit) std::rethrow_exception(first_error_);
+    return *exit;
+}
+
+void ProducerRun::flow() {
+    if (pool_) pool_->wait_until_first_usable();
+    if (config_.adopt) {   // figures of a run that was interrupted mean nothing
+        inference_->run(*input_, *egress_);
+        finish_egress();
+        return;
+    }
+    if (config_.measure_limits > 0) measure_limits_before();
+    if (config_.drain_warmup || config_.profile_batches > 0)
+        flow_measured();
+    else
+        inference_->run(*input_, *egress_);
+    finish_egress();
+    if (config_.measure_limits > 0 && !abandoned_) measure_limits_after();
+}
+
+// The last outputs, too, may have been such that too many items were skipped.
+void ProducerRun::finish_egress() {
+    egress_->finish();
+    input_->require_good();
+}
+
+}  // namespace offramp

@@ -1,0 +1,71 @@
+#include "producer/runner/run/run_directory.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include "common/base/error.hpp"
+#include "common/images/item_keys.hpp"
+#include "common/transport/endpoint.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr const char* kLock = "producer.lock";
+constexpr const char* kLaunchersLock = "launcher.lock";   // launch/offramp_launch/run_dir.py
+
+// What is removed from a run's directory is the user's own in any other.
+void require_a_runs_own(const std::string& folder) {
+    struct stat lock {};
+    for (const char* name : {kLock, kLaunchersLock})
+        if (::lstat((folder + "/" + name).c_str(), &lock) == 0 && S_ISREG(lock.st_mode) && lock.st_uid == ::geteuid()) return;
+    std::error_code problem;
+    const std::filesystem::directory_iterator first(folder, problem);
+    if (problem) throw SystemError("listing the run directory " + folder, problem.value(), "", ExitCode::CannotWrite);
+    if (first != std::filesystem::directory_iterator())
+        throw ConfigError("--run-dir " + folder + " is not a run's directory: it holds other things, such as '" + printable(first->path().filename().string()) + "'",
+                          "Give a folder that is not there yet, such as " + folder + "/run, an empty one, or one of an earlier run");
+}
+
+}  // namespace
+
+RunDirectory::RunDirectory(const std::string& path, bool group_may_enter, Former former)
+    : former_(former), path_(std::filesystem::absolute(path).lexically_normal().string()) {
+    Endpoint::check_run_dir(path_);
+    std::error_code problem;
+    const bool made = std::filesystem::create_directories(path_, problem);
+    struct stat found {};
+    if (problem || ::stat(path_.c_str(), &found) != 0)
+        throw SystemError("making the run directory " + path_, problem ? problem.value() : errno,
+                          "Give --run-dir a folder that can be written", ExitCode::CannotWrite);
+    if (found.st_uid != ::geteuid())
+        throw Error(ExitCode::NotPermitted,
+                    "the run directory " + path_ + " belongs to user " + std::to_string(found.st_uid),
+                    "Give --run-dir a folder of your own");
+    require_a_runs_own(path_);
+    const mode_t mode = made ? 0700 : found.st_mode & 07777;
+    if ((made || group_may_enter) && ::chmod(path_.c_str(), group_may_enter ? mode | 0010 : mode) != 0)
+        throw SystemError("setting the mode of " + path_, errno);
+    const std::string lock_path = path_ + "/" + kLock;
+    lock_ = UniqueFd(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!lock_) throw SystemError("opening " + lock_path, errno, "", ExitCode::CannotWrite);
+    if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0)
+        throw Error(ExitCode::RunInUse, "a producer is running in " + path_,
+                    "Stop it (offramp stop), or give this run another --run-dir");
+    if (former == Former::Kept) return;
+    // Of no use to anybody when the producer that they speak of is dead.
+    for (const char* name : {"endpoint", "producer-settings.toml"}) std::filesystem::remove(path_ + "/" + name, problem);
+    std::filesystem::remove_all(path_ + "/spill", problem);
+}
+
+void RunDirectory::begin() const {
+    if (former_ == Former::Kept) return;
+    std::error_code problem;
+    for (const char* name : {"producer-summary.json", "summary.json", "dropped.jsonl", "status.json"}) std::filesystem::remove(path_ + "/" + name, problem);
+}
+
+}  // namespace offramp

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "common/base/error.hpp"
+#include "common/base/regular_file.hpp"
+#include "producer/runner/sources/npy_header.hpp"
+
+namespace offramp {
+
+// An array in a .npy file, [rows, ...], of which rows are read. They are read, not mapped: as fast from the page cache, and a file that
+// shrinks is an error, not a SIGBUS. Owns the open file. Thread: any, and several at once, once settle() was called. Blocks: on the disk.
+// Units: bytes. Errors: ConfigError (NoInput, BadInput) names the file.
+class NpyFile {
+  public:
+    // Errors: no file, no array, no rows, or rows that do not lie one after another.
+    explicit NpyFile(std::string path);
+
+    const std::string& path() const { return path_; }
+    const NpyHeader& header() const { return header_; }
+    std::uint64_t rows() const { return rows_; }
+    std::span<const std::int64_t> row_shape() const { return std::span(header_.shape).subspan(1); }
+    std::size_t row_bytes() const { return row_bytes_; }
+    // "<f4 [100, 3, 16]"
+    std::string describe() const;
+    [[noreturn]] void refuse(const std::string& why, const std::string& hint, ExitCode code = ExitCode::BadInput) const;
+
+    // How much a row is, once its shape is known to be what is wanted: a header may claim anything. Errors: the file holds fewer rows.
+    void settle(std::size_t element_bytes);
+
+    // A hash of type and shape; of some rows also of how they begin: no names would tell one array from another.
+    std::uint64_t note_hash(std::uint64_t row) const;
+    // Fills `to` from byte `from` of a row. Errors: UnreadableItem.
+    void read(std::uint64_t row, std::size_t from, std::span<std::byte> to) const;
+
+  private:
+    std::size_t read_some(std::uint64_t offset, std::span<std::byte> to) const;
+
+    std::string path_;
+    RegularFile file_;
+    NpyHeader header_;
+    std::uint64_t rows_ = 0;
+    std::size_t row_bytes_ = 0;
+    std::uint64_t note_ = 0;
+};
+
+// "[3, 16]"
+std::string shape_text(std::span<const std::int64_t> shape);
+
+}  // namespace offramp

@@ -1,0 +1,33 @@
+#include "producer/runner/sources/opened_input.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "common/base/error.hpp"
+#include "common/images/item_keys.hpp"
+#include "common/images/open_pictures.hpp"
+#include "common/settings/source_of_input.hpp"
+#include "producer/runner/sources/npy_file.hpp"
+#include "producer/runner/sources/text/text_lines.hpp"
+
+namespace offramp {
+namespace {
+
+void require_arrays(const std::string& input) {
+    if (!std::filesystem::is_directory(input)) return static_cast<void>(NpyFile(input));
+    const auto is_array = [](const std::filesystem::directory_entry& entry) { return entry.path().extension() == ".npy"; };
+    if (std::ranges::none_of(std::filesystem::directory_iterator(input, std::filesystem::directory_options::skip_permission_denied), is_array))
+        throw ConfigError("--input '" + printable(input) + "': no .npy file in this folder", "Give a .npy file, or a folder that has one for each of the model's inputs",
+                          ExitCode::NoInput);
+}
+
+}  // namespace
+
+std::shared_ptr<PictureList> open_input(const RunConfig& config, const StillWanted& still_wanted) {
+    if (gives_pictures(config.source)) return open_pictures(config.source, config.input, still_wanted);
+    if (config.source == "text" && !config.input.empty()) require_lines(config.input);
+    if (config.source == "npy" && !config.input.empty()) require_arrays(config.input);
+    return nullptr;
+}
+
+}  // namespace offramp

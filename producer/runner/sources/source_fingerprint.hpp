@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "producer/runner/sources/batch_source.hpp"
+
+namespace offramp {
+
+// A hash of how many items a source has, what they are called, and what it notes of them (note_hash), in their order: equal for the same
+// list of names, wherever it lies. What the items hold is not looked at: a picture that was replaced under its name is taken for the same.
+std::uint64_t source_hash(const BatchSource& source);
+// The same in 16 hexadecimal digits.
+std::string source_fingerprint(const BatchSource& source);
+// That of a source which were no more than the first items of this one.
+std::string source_fingerprint(const BatchSource& source, std::uint64_t items);
+
+// A hash of each item's key and note, by which it is known among others; none for a source without keys.
+std::vector<std::uint64_t> hashes_of_items(const BatchSource& source);
+// Of the name that an item's results go by: its key, or where it has none its number, without the note.
+std::uint64_t hash_of_result_name(std::string_view key, std::uint64_t item);
+
+}  // namespace offramp

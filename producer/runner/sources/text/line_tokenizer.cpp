@@ -1,0 +1,41 @@
+#include "producer/runner/sources/text/line_tokenizer.hpp"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/base/error.hpp"
+#include "common/base/regular_file.hpp"
+#include "common/images/unreadable_item.hpp"
+
+namespace offramp {
+
+std::uint64_t hash_of_tokenizer(const std::string& path) try {
+    const RegularFile file(path);
+    std::vector<std::byte> bytes(file.size());
+    return XXH3_64bits(bytes.data(), file.read_at(0, bytes));
+} catch (const Error& reason) {
+    throw ConfigError("--tokenizer '" + path + "' " + reason.what(), "Give the tokenizer.json that the model was trained with", reason.exit_code());
+}
+
+LineTokenizer::LineTokenizer(const TextLines& lines, const TokenizerProcess::Settings& settings, std::uint64_t file_hash)
+    : lines_(lines), file_(settings.tokenizer), file_hash_(file_hash), row_numbers_(2 * std::size_t{settings.length}), process_(settings) {}
+
+void LineTokenizer::open() {
+    tokens_ = process_.open();
+    if (hash_of_tokenizer(file_) != file_hash_)
+        throw Error(ExitCode::System, "'" + file_ + "' was replaced by another tokenizer after the run had begun");
+}
+
+void LineTokenizer::make(std::uint64_t first, std::span<std::int32_t> rows) {
+    std::vector<std::string> lines(rows.size() / row_numbers_);
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+        try {
+            lines[i] = lines_.text(first + i);
+        } catch (const UnreadableItem&) {
+            lines[i].clear();
+        }
+    }
+    process_.encode(std::vector<std::string_view>(lines.begin(), lines.end()), rows);
+}
+
+}  // namespace offramp

@@ -1,0 +1,174 @@
+#include "producer/runner/transforms/output_transformer.hpp"
+
+#include <array>
+#include <span>
+#include <utility>
+
+#include "common/base/error.hpp"
+#include "common/wire/output_description.hpp"
+
+namespace offramp {
+namespace {
+
+constexpr std::int64_t kMostClasses = 256;  // a class is one byte
+
+OutputTransform transform_named(const std::string& name) {
+    if (name == "none") return OutputTransform::None;
+    if (name == "cast") return OutputTransform::Cast;
+    if (name == "class-map") return OutputTransform::ClassMap;
+    if (name == "low-res") return OutputTransform::LowRes;
+    throw ConfigError("--transform '" + name + "' is unknown", "Accepted: none, cast, class-map, low-res");
+}
+
+// The element type that is left; float32 means as it is.
+DType type_after(OutputTransform transform, const std::string& name) {
+    const bool casts = transform == OutputTransform::Cast;
+    if (!casts && transform != OutputTransform::LowRes) {
+        if (name == "auto") return kFloat32;
+        throw ConfigError("--output-dtype " + name + " does not go with --transform " +
+                              (transform == OutputTransform::None ? "none" : "class-map"),
+                          "Use --transform cast or low-res, or leave --output-dtype out");
+    }
+    if (name == "fp16" || (casts && name == "auto")) return kFloat16;
+    if (name == "bf16") return kBFloat16;
+    if (name == "auto" || (!casts && name == "fp32")) return kFloat32;
+    throw ConfigError("--output-dtype " + name + " does not go with --transform " + (casts ? "cast" : "low-res"),
+                      casts ? "Accepted: auto, fp16, bf16" : "Accepted: auto, fp32, fp16, bf16");
+}
+
+// Row-major. A dimension of one element has no say: the stride of a single channel is any, as that of a network compiled for channels-last.
+bool is_scores(const TensorSpec& output) {
+    if (output.dims != 4 || output.dtype != kFloat32) return false;
+    const TensorSpec plain = TensorSpec::contiguous(output.name, kFloat32, std::span(output.shape).first(output.dims));
+    for (std::size_t dim = 0; dim < output.dims; ++dim)
+        if (output.shape[dim] > 1 && output.strides[dim] != plain.strides[dim]) return false;
+    return true;
+}
+
+}  // namespace
+
+OutputTransformer::OutputTransformer(Device& device, const std::vector<TensorSpec>& outputs, std::uint32_t expansion,
+                                     const TransformSettings& settings)
+    : device_(device),
+      settings_(settings),
+      transform_(transform_named(settings.transform)),
+      expansion_(expansion),
+      outliers_([&device, rows = outputs.empty() ? 0 : outputs.front().shape[0]] {
+          return device.allocate_pinned_host(static_cast<std::size_t>(rows) * sizeof(float), "what is wrong with scores of one channel");
+      }) {
+    if (settings.confidence && transform_ != OutputTransform::ClassMap)
+        throw ConfigError("--confidence does not go with --transform " + settings.transform,
+                          "Use --transform class-map, or leave --confidence out");
+    const DType type = type_after(transform_, settings.output_dtype);
+    check_fits(outputs);
+    for (const TensorSpec& output : outputs) {
+        if (transform_ == OutputTransform::ClassMap)
+            plan_class_map(output, outputs.size() == 1 ? "" : output.name + ".");
+        else if (type != kFloat32)
+            plan_cast(output, type);
+        else
+            made_.push_back(output);
+    }
+}
+
+// What stands in the way of the transform, output by output.
+void OutputTransformer::check_fits(const std::vector<TensorSpec>& outputs) const {
+    if (transform_ == OutputTransform::None) return;
+    if (transform_ == OutputTransform::LowRes && expansion_ == 1)
+        throw ConfigError("--transform low-res: the model has no last enlargement to leave out",
+                          "Accepted: none, cast, and for class scores class-map");
+    for (const TensorSpec& output : outputs) {
+        const std::string what = "--transform " + settings_.transform + " does not fit the " + describe_output(output);
+        if (transform_ == OutputTransform::Cast) {
+            if (output.dtype != kFloat32 || !output.dense_rows())
+                throw ConfigError(what, "Accepted: float32 outputs; use --transform none");
+            continue;
+        }
+        if (!is_scores(output))
+            throw ConfigError(what, "Accepted: contiguous float32 outputs [B, classes, height, width]; use --transform none");
+        if (transform_ == OutputTransform::ClassMap && (output.shape[1] < 1 || output.shape[1] > kMostClasses))
+            throw ConfigError(what, "Accepted: 1 to 256 classes; use --transform none or cast");
+    }
+}
+
+void OutputTransformer::plan_cast(const TensorSpec& output, DType type) {
+    TensorSpec& made = made_.emplace_back(output);
+    made.dtype = type;
+    add_pool(made.elements() * type.bytes(), made.name);
+}
+
+void OutputTransformer::plan_class_map(const TensorSpec& output, const std::string& prefix) {
+    const std::array<std::int64_t, 3> shape{output.shape[0], output.shape[2] * expansion_, output.shape[3] * expansion_};
+    for (const char* plane : {"classes", "confidence"}) {
+        if (plane == std::string_view("confidence") && !settings_.confidence) continue;
+        const TensorSpec& made = made_.emplace_back(TensorSpec::contiguous(prefix + plane, kUInt8, shape));
+        add_pool(made.elements(), made.name);
+    }
+}
+
+void OutputTransformer::add_pool(std::size_t bytes, const std::string& output) {
+    pools_.emplace_back([device = &device_, bytes, purpose = "the output '" + output + "' of --transform " + settings_.transform] {
+        return device->allocate(bytes, purpose);
+    });
+}
+
+std::vector<DeviceTensor> OutputTransformer::apply(Stream& compute, std::vector<DeviceTensor> native, std::vector<RowOutliers>& outliers) {
+    if (pools_.empty()) return native;
+    std::vector<DeviceTensor> made;
+    made.reserve(made_.size());
+    for (const DeviceTensor& tensor : native) {
+        if (transform_ == OutputTransform::ClassMap)
+            map_classes(compute, tensor, made, outliers);
+        else
+            cast(compute, tensor, made);
+    }
+    // There the stream is a thread, which nobody asks before the source is freed.
+    if (!device_.is_gpu()) compute.synchronize();
+    return made;
+}
+
+DeviceTensor OutputTransformer::take_made(std::size_t index) {
+    expect(index < made_.size(), "the model gives the outputs that it stated");
+    std::shared_ptr<DeviceBuffer> buffer = pools_[index].take();
+    std::byte* const data = buffer->data();
+    return {.spec = made_[index], .data = data, .owner = std::move(buffer)};
+}
+
+void OutputTransformer::cast(Stream& compute, const DeviceTensor& from, std::vector<DeviceTensor>& made) {
+    DeviceTensor to = take_made(made.size());
+    expect(from.spec.elements() == to.spec.elements() && from.spec.dtype == kFloat32, "an output is as the model stated it");
+    compute.cast(const_cast<void*>(to.data), to.spec.dtype, from.data, to.spec.elements());
+    made.push_back(std::move(to));
+}
+
+void OutputTransformer::map_classes(Stream& compute, const DeviceTensor& from, std::vector<DeviceTensor>& made, std::vector<RowOutliers>& outliers) {
+    const auto bytes = [](const DeviceTensor& tensor) { return static_cast<std::uint8_t*>(const_cast<void*>(tensor.data)); };
+    DeviceTensor classes = take_made(made.size());
+    expect(is_scores(from.spec) && from.spec.shape[1] * static_cast<std::int64_t>(classes.spec.elements()) ==
+                                       static_cast<std::int64_t>(from.spec.elements()) * expansion_ * expansion_,
+           "an output is as the model stated it");
+    std::uint8_t* confidence = nullptr;
+    std::uint8_t* const ids = bytes(classes);
+    made.push_back(std::move(classes));
+    if (settings_.confidence) confidence = bytes(made.emplace_back(take_made(made.size())));
+    if (from.spec.shape[1] == 1) {
+        outliers.push_back({.output = describe_output(from.spec), .memory = outliers_.take()});
+        compute.map_foreground(ids, confidence, reinterpret_cast<float*>(outliers.back().memory->data()),
+                               {.scores = static_cast<const float*>(from.data),
+                                .rows = from.spec.shape[0],
+                                .height = from.spec.shape[2],
+                                .width = from.spec.shape[3],
+                                .expansion = expansion_,
+                                .scale = settings_.foreground});
+        return;
+    }
+    compute.map_classes(ids, confidence,
+                        {.scores = static_cast<const float*>(from.data),
+                         .rows = from.spec.shape[0],
+                         .classes = from.spec.shape[1],
+                         .height = from.spec.shape[2],
+                         .width = from.spec.shape[3],
+                         .expansion = expansion_});
+}
+
+}  // namespace offramp

@@ -1,0 +1,139 @@
+#include "common/base/bounded_queue.hpp"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <deque>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "tests/unit/ingest/prefetch_world.hpp"
+
+namespace offramp {
+namespace {
+
+using std::chrono::seconds;
+
+TEST(BoundedQueue, GivesOutInOrderAndThenEnds) {
+    BoundedQueue<std::unique_ptr<int>> queue(3);
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(queue.push(std::make_unique<int>(i)));
+    queue.close();
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(**queue.pop(), i);
+    EXPECT_FALSE(queue.pop());
+    EXPECT_FALSE(queue.push(std::make_unique<int>(4)));
+}
+
+TEST(BoundedQueue, AFullQueueBlocksUntilThereIsRoom) {
+    BoundedQueue<int> queue(2);
+    queue.push(0);
+    queue.push(1);
+    std::thread pusher([&] { EXPECT_TRUE(queue.push(2)); });
+    yield_until([&] { return queue.waiting_to_push() == 1; });
+    EXPECT_EQ(queue.size(), 2U);
+    EXPECT_EQ(queue.pop(), 0);
+    pusher.join();
+    EXPECT_EQ(queue.pop(), 1);
+    EXPECT_EQ(queue.pop(), 2);
+    EXPECT_EQ(queue.try_pop(), std::nullopt);
+}
+
+TEST(BoundedQueue, ClosingWakesBothSides) {
+    BoundedQueue<int> full(1), empty(1);
+    full.push(0);
+    std::thread pusher([&] { EXPECT_FALSE(full.push(1)); });
+    std::thread popper([&] { EXPECT_FALSE(empty.pop()); });
+    yield_until([&] { return full.waiting_to_push() == 1 && empty.waiting_to_pop() == 1; });
+    full.close();
+    empty.close();
+    pusher.join();
+    popper.join();
+    EXPECT_EQ(full.pop(), 0);
+}
+
+TEST(BoundedQueue, AbandoningDropsWhatIsInIt) {
+    BoundedQueue<std::shared_ptr<int>> queue(2);
+    const auto value = std::make_shared<int>(1);
+    queue.push(value);
+    queue.abandon();
+    EXPECT_EQ(value.use_count(), 1);
+    EXPECT_FALSE(queue.pop());
+}
+
+TEST(BoundedQueue, CountsTheTimeOfBothSidesAlsoWhileItLasts) {
+    StepClock clock;
+    BoundedQueue<int> queue(1, clock);
+    std::thread popper([&] { EXPECT_EQ(queue.pop(), 7); });
+    yield_until([&] { return queue.waiting_to_pop() == 1; });
+    clock.advance(seconds(5));
+    EXPECT_EQ(queue.pop_blocked_seconds(), 5);
+    queue.push(7);
+    popper.join();
+    clock.advance(seconds(100));
+    EXPECT_EQ(queue.pop_blocked_seconds(), 5);
+    EXPECT_EQ(queue.push_blocked_seconds(), 0);
+
+    queue.push(1);
+    std::vector<std::thread> pushers;
+    for (int i = 0; i < 2; ++i) pushers.emplace_back([&] { queue.push(2); });
+    yield_until([&] { return queue.waiting_to_push() == 2; });
+    clock.advance(seconds(3));
+    EXPECT_EQ(queue.push_blocked_seconds(), 6);  // thread-seconds
+    queue.close();
+    for (auto& pusher : pushers) pusher.join();
+    EXPECT_EQ(queue.push_blocked_seconds(), 6);
+}
+
+TEST(BoundedQueue, BehavesAsADequeDoes) {
+    rc::check([](const std::vector<bool>& pushes) {
+        const auto capacity = *rc::gen::inRange<std::size_t>(1, 6);
+        BoundedQueue<int> queue(capacity);
+        std::deque<int> model;
+        int next = 0;
+        for (const bool push : pushes) {
+            if (push && model.size() < capacity) {
+                RC_ASSERT(queue.push(next));
+                model.push_back(next++);
+            } else if (!push) {
+                const std::optional<int> popped = queue.try_pop();
+                RC_ASSERT(popped.has_value() == !model.empty());
+                if (popped) {
+                    RC_ASSERT(*popped == model.front());
+                    model.pop_front();
+                }
+            }
+            RC_ASSERT(queue.size() == model.size());
+        }
+    });
+}
+
+TEST(BoundedQueue, ManyThreadsLoseNothingAndKeepEachSendersOrder) {
+    constexpr int kSenders = 3, kReceivers = 3, kEach = 2000;
+    BoundedQueue<std::pair<int, int>> queue(4);
+    std::vector<std::thread> senders, receivers;
+    std::vector<std::vector<std::pair<int, int>>> received(kReceivers);
+    for (int sender = 0; sender < kSenders; ++sender)
+        senders.emplace_back([&queue, sender] {
+            for (int i = 0; i < kEach; ++i) queue.push({sender, i});
+        });
+    for (auto& mine : received)
+        receivers.emplace_back([&queue, &mine] {
+            while (const auto value = queue.pop()) mine.push_back(*value);
+        });
+    for (auto& sender : senders) sender.join();
+    queue.close();
+    for (auto& receiver : receivers) receiver.join();
+    std::vector<int> seen(kSenders * kEach, 0);
+    for (const auto& mine : received) {
+        std::vector<int> last(kSenders, -1);
+        for (const auto& [sender, i] : mine) {
+            EXPECT_GT(i, last[static_cast<std::size_t>(sender)]);
+            last[static_cast<std::size_t>(sender)] = i;
+            ++seen[static_cast<std::size_t>(sender * kEach + i)];
+        }
+    }
+    EXPECT_EQ(seen, std::vector<int>(kSenders * kEach, 1));
+}
+
+}  // namespace
+}  // namespace offramp

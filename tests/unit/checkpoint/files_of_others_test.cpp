@@ -1,0 +1,158 @@
+#include "producer/runner/checkpoint/files_of_others.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "common/base/error.hpp"
+#include "producer/runner/checkpoint/run_manifest.hpp"
+#include "tests/contract/processors/processor_world.hpp"
+
+namespace offramp {
+namespace {
+
+using Keys = std::vector<std::string>;
+using Former = RunManifest::Former;
+
+class Items final : public BatchSource {
+  public:
+    explicit Items(Keys keys) : keys_(std::move(keys)) {}
+    std::string description() const override { return "items"; }
+    std::uint64_t items() const override { return keys_.size(); }
+    RowKind row_kind() const override { return RowKind::Nothing; }
+    std::string_view key(std::uint64_t item) const override { return keys_[item]; }
+    std::size_t max_key_bytes() const override { return 24; }
+    std::string origin(std::uint64_t item) const override { return keys_[item]; }
+    void load(std::uint64_t, std::span<std::byte>) override {}
+
+  private:
+    Keys keys_;
+};
+
+TensorSpec output_of(const std::string& name, std::vector<std::int64_t> shape) { return TensorSpec::contiguous(name, kFloat32, shape); }
+
+class FilesOfOthers : public ::testing::Test {
+  protected:
+    RunConfig config_of(const std::string& processor) const {
+        RunConfig config;
+        config.source = "synthetic";
+        config.model = "copy";
+        config.processor = processor;
+        config.run_id = "a";
+        config.output = folder.path();
+        return config;
+    }
+    void lay(const std::string& name) const {
+        std::filesystem::create_directories(std::filesystem::path(folder.path() + "/" + name).parent_path());
+        std::ofstream(folder.path() + "/" + name) << "mine";
+    }
+    // The file that is named, or "".
+    std::string refused(const RunConfig& config, const Keys& keys) const {
+        try {
+            require_no_files_of_others(config, Items(keys), outputs, 1);
+        } catch (const ConfigError& problem) {
+            EXPECT_EQ(problem.exit_code(), ExitCode::Usage);
+            const std::string said = problem.what();
+            EXPECT_NE(said.find("--start-over"), std::string::npos) << said;
+            const std::size_t at = said.find(folder.path() + "/") + folder.path().size() + 1;
+            return said.substr(at, said.find(" is there") - at);
+        }
+        return "";
+    }
+    std::string refused(const std::string& processor, const Keys& keys) const { return refused(config_of(processor), keys); }
+    // A run of these items that was broken off, `done` of which were.
+    void left(const std::string& processor, const Keys& keys, ItemRange done) const {
+        const Items items(keys);
+        PublishedSlab slab;
+        slab.items = {done};
+        RunManifest(config_of(processor), items, Former::StartOver, [](const std::exception_ptr&) { ADD_FAILURE(); }).completed(slab);
+    }
+
+    test::ScratchFolder folder;
+    std::vector<TensorSpec> outputs{output_of("scores", {4, 21, 8, 8})};
+};
+
+TEST_F(FilesOfOthers, AreNamedWhereAResultWouldReplaceThem) {
+    EXPECT_EQ(refused("mask-png", {"bag", "trip/bag"}), "");
+    for (const char* name : {"bag.jpg", "bag.notes.png", "other.png", "trip/ball.png", "bag.npy"}) lay(name);
+    EXPECT_EQ(refused("mask-png", {"bag", "trip/bag"}), "") << "no result has such a name";
+    lay("trip/bag.png");
+    EXPECT_EQ(refused("mask-png", {"bag", "trip/bag"}), "trip/bag.png");
+    EXPECT_EQ(refused("auto", {"bag", "trip/bag"}), "trip/bag.png") << "which makes masks of this model";
+    EXPECT_EQ(refused("npy", {"bag"}), "") << "bag.scores.npy is its name";
+    EXPECT_EQ(refused("overlay", {"bag"}), "bag.jpg");
+    EXPECT_EQ(refused("checksum", {"bag"}), "");
+    RunConfig asked_for = config_of("mask-png");
+    asked_for.start_over = true;
+    EXPECT_EQ(refused(asked_for, {"trip/bag"}), "");
+    outputs = {output_of("picture", {4, 3, 8, 8}), output_of("vector", {4, 6})};
+    RunConfig pictures = config_of("image");
+    EXPECT_EQ(refused(pictures, {"bag"}), "");
+    pictures.image_format = "jpeg";
+    EXPECT_EQ(refused(pictures, {"bag"}), "bag.jpg");
+    lay("bag.vector.npy");
+    EXPECT_EQ(refused("npy", {"bag"}), "bag.vector.npy");
+    EXPECT_EQ(refused("npy,checksum", {"bag"}), "") << "each has a folder of its own";
+    lay("npy/bag.vector.npy");
+    EXPECT_EQ(refused("npy,checksum", {"bag"}), "npy/bag.vector.npy");
+}
+
+TEST_F(FilesOfOthers, AreNotWhatAManifestAccountsFor) {
+    lay("bag.png");
+    lay("ball.png");
+    left("mask-png", {"bag", "ball"}, {0, 1});
+    EXPECT_EQ(refused("mask-png", {"bag", "ball"}), "");
+    lay("cat.png");
+    EXPECT_EQ(refused("mask-png", {"bag", "ball", "cat"}), "cat.png") << "an item that the run did not have";
+    std::filesystem::remove(folder.path() + "/cat.png");
+    EXPECT_EQ(refused("cut-out", {"bag"}), "bag.png") << "a processor that the run did not have";
+    std::ofstream(folder.path() + "/.offramp-manifest") << "damaged";
+    EXPECT_EQ(refused("mask-png", {"bag"}), "bag.png");
+}
+
+TEST_F(FilesOfOthers, NorWhatARunMadeThatNotedNothingDone) {
+    left("mask-png", {"bag"}, {0, 1});
+    {
+        const Items items({"ball", "cat"});
+        PublishedSlab slab;
+        slab.items = {{0, 1}};
+        RunManifest(config_of("mask-png"), items, Former::StartOver, [](const std::exception_ptr&) { ADD_FAILURE(); }).begin(slab);
+    }
+    lay("ball.png");
+    EXPECT_EQ(refused("mask-png", {"ball", "cat"}), "");
+    lay("cat.png");
+    EXPECT_EQ(refused("mask-png", {"ball", "cat"}), "cat.png");
+}
+
+// Items without keys go by their numbers.
+TEST_F(FilesOfOthers, OfItemsWithoutKeysToo) {
+    lay("1.scores.npy");
+    EXPECT_EQ(refused("npy", {"", ""}), "1.scores.npy");
+    EXPECT_EQ(refused("npy", {""}), "");
+}
+
+// Of made-up items there may be more than anybody could go through.
+TEST_F(FilesOfOthers, OfAsManyItemsAsWereAskedFor) {
+    class Numbered final : public BatchSource {
+      public:
+        std::string description() const override { return "numbered"; }
+        std::uint64_t items() const override { return 1'000'000'000'000; }
+        RowKind row_kind() const override { return RowKind::Nothing; }
+        std::string_view key(std::uint64_t) const override { return ""; }
+        std::size_t max_key_bytes() const override { return 0; }
+        std::string origin(std::uint64_t) const override { return ""; }
+        void load(std::uint64_t, std::span<std::byte>) override {}
+    } numbered;
+    const RunConfig config = config_of("npy");
+    for (const char* name : {"bag.scores.npy", "012.scores.npy", "12.npy", "-1.scores.npy", "1000000000000.scores.npy"}) lay(name);
+    EXPECT_NO_THROW(require_no_files_of_others(config, numbered, outputs, 1));
+    lay("999999999999.scores.npy");
+    EXPECT_THROW(require_no_files_of_others(config, numbered, outputs, 1), ConfigError);
+}
+
+}  // namespace
+}  // namespace offramp

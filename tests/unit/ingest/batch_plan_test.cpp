@@ -1,0 +1,65 @@
+#include "producer/runner/ingest/batch_plan.hpp"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+namespace offramp {
+namespace {
+
+ItemRanges ranges(std::initializer_list<ItemRange> list) {
+    ItemRanges set;
+    for (const ItemRange& range : list) set.add(range);
+    return set;
+}
+
+TEST(BatchPlan, WithNothingDoneEveryBatchIsMade) {
+    const BatchPlan plan(10, 4);
+    EXPECT_EQ(plan.batches(), 3U);
+    EXPECT_EQ(plan.number(2), 2U);
+    EXPECT_EQ(plan.rows(2), 2U);
+    EXPECT_EQ(plan.wanted_rows(1), 4U);
+    EXPECT_EQ(plan.next_wanted(2, 2), 2U);
+}
+
+TEST(BatchPlan, BatchesKeepTheirNumbersAndRowsTheirPlaces) {
+    const BatchPlan plan(22, 4, ranges({{0, 8}, {9, 12}, {13, 16}, {17, 20}}));
+    ASSERT_EQ(plan.batches(), 4U);
+    EXPECT_EQ(plan.number(0), 2U);   // item 8, of row 0
+    EXPECT_EQ(plan.number(1), 3U);
+    EXPECT_EQ(plan.number(2), 4U);
+    EXPECT_EQ(plan.number(3), 5U);
+    EXPECT_EQ(plan.next_wanted(2, 0), 0U);
+    EXPECT_EQ(plan.next_wanted(2, 1), 4U);
+    EXPECT_EQ(plan.wanted_rows(4), 1U);
+    EXPECT_EQ(plan.wanted_rows(5), 2U);
+}
+
+TEST(BatchPlan, WithEverythingDoneNoneIsMade) {
+    EXPECT_EQ(BatchPlan(10, 4, ranges({{0, 10}})).batches(), 0U);
+    EXPECT_EQ(BatchPlan(0, 4).batches(), 0U);
+}
+
+RC_GTEST_PROP(BatchPlan, MakesEveryMissingItemOnce, ()) {
+    const auto items = *rc::gen::inRange<std::uint64_t>(0, 70);
+    const auto batch = *rc::gen::inRange<std::uint32_t>(1, 9);
+    ItemRanges done;
+    for (std::uint64_t item = 0; item < items; ++item)
+        if (*rc::gen::weightedElement<bool>({{2, true}, {1, false}})) done.add({item, item + 1});
+    const BatchPlan plan(items, batch, done);
+    ItemRanges all = done;
+    std::uint64_t made = 0;
+    for (std::uint64_t turn = 0; turn < plan.batches(); ++turn) {
+        const std::uint64_t number = plan.number(turn);
+        RC_ASSERT(plan.wanted_rows(number) > 0);
+        for (auto row = plan.next_wanted(number, 0); row < plan.rows(number); row = plan.next_wanted(number, row + 1)) {
+            RC_ASSERT(!plan.is_done(number * batch + row));
+            all.add({number * batch + row, number * batch + row + 1});
+            ++made;
+        }
+    }
+    RC_ASSERT(made == items - done.items());
+    RC_ASSERT(all.items() == items);
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <functional>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/base/clock.hpp"
+#include "producer/device/cpu_event.hpp"
+#include "producer/runner/sources/batch_source.hpp"
+
+namespace offramp {
+
+// Time that stands still until a test moves it, from any thread.
+class StepClock final : public Clock {
+  public:
+    TimePoint now() const override { return TimePoint(std::chrono::nanoseconds(now_ns_)); }
+    void advance(std::chrono::nanoseconds by) { now_ns_ += by.count(); }
+
+  private:
+    std::atomic<std::int64_t> now_ns_{1'000'000};
+};
+
+// Yields until another thread has come as far as the test needs; the test's own time limit ends a wait in
+// vain.
+template <typename Reached>
+void yield_until(Reached reached) {
+    while (!reached()) std::this_thread::yield();
+}
+
+// Holds threads back until it is opened.
+class Gate {
+  public:
+    void open() {
+        {
+            const std::lock_guard lock(mutex_);
+            open_ = true;
+        }
+        changed_.notify_all();
+    }
+    void wait() {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] { return open_; });
+    }
+
+  private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool open_ = false;
+};
+
+// Holds a stream of the CPU twin back until it is opened.
+class StreamGate {
+  public:
+    void hold(Stream& stream) { stream.wait_for(event_); }
+    void open() { event_.progress()->reach(recording_); }
+
+  private:
+    CpuEvent event_{Device::Timing::Off};
+    std::uint64_t recording_ = event_.progress()->begin_recording();
+};
+
+// A source whose every answer a test decides. Unless told otherwise, a row is filled with the item's number
+// as float32.
+class FakeSource final : public BatchSource {
+  public:
+    FakeSource(std::uint64_t items, RowKind row_kind) : items_(items), row_kind_(row_kind) {
+        for (std::uint64_t i = 0; i < items; ++i) keys_.push_back("key-" + std::to_string(i));
+    }
+    std::string description() const override { return "fake"; }
+    std::uint64_t items() const override { return items_; }
+    RowKind row_kind() const override { return row_kind_; }
+    std::string_view key(std::uint64_t item) const override { return keys_[item]; }
+    std::size_t max_key_bytes() const override { return 24; }
+    std::string origin(std::uint64_t item) const override { return "/fake/" + std::to_string(item); }
+    void load(std::uint64_t item, std::span<std::byte> row) override {
+        ++loads;
+        if (on_load)
+            on_load(item, row);
+        else
+            fill(item, row);
+    }
+    static void fill(std::uint64_t item, std::span<std::byte> row) {
+        const auto value = static_cast<float>(item + 1);
+        for (std::size_t at = 0; at < row.size(); at += sizeof value)
+            std::memcpy(row.data() + at, &value, sizeof value);
+    }
+
+    std::function<void(std::uint64_t, std::span<std::byte>)> on_load;
+    std::atomic<std::uint64_t> loads{0};
+
+  private:
+    std::uint64_t items_;
+    RowKind row_kind_;
+    std::vector<std::string> keys_;
+};
+
+}  // namespace offramp

@@ -1,0 +1,166 @@
+#include "producer/pool/slab_exchange.hpp"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <array>
+#include <thread>
+
+namespace offramp {
+namespace {
+
+constexpr std::uint32_t kPool = 8;
+
+std::array<SlabExchange::Grant, 1> one(std::uint32_t slab, std::uint64_t generation, std::span<std::byte> bytes = {}) {
+    return {{{slab, generation, bytes}}};
+}
+
+TEST(SlabExchange, AGrantReachesTheEgressAndIsPublished) {
+    const auto exchange = SlabExchange::make(2);
+    std::array<std::byte, 8> bytes{};
+    EXPECT_EQ(exchange->grants_wanted(kPool), 2U);
+    exchange->grant(one(5, 9, bytes));
+    auto lease = exchange->wait_for_slab();
+    ASSERT_TRUE(lease);
+    EXPECT_EQ(lease->slab(), 5U);
+    EXPECT_EQ(lease->generation(), 9U);
+    EXPECT_EQ(lease->bytes().data(), bytes.data());
+    exchange->publish(std::move(*lease), {.samples = 3});
+    const auto taken = exchange->take();
+    ASSERT_EQ(taken.published.size(), 1U);
+    EXPECT_EQ(taken.published[0].slab, 5U);
+    EXPECT_EQ(taken.published[0].samples, 3U);
+    EXPECT_TRUE(taken.abandoned.empty());
+    EXPECT_TRUE(exchange->take().published.empty());
+}
+
+TEST(SlabExchange, AForgottenLeaseIsAbandoned) {
+    const auto exchange = SlabExchange::make();
+    exchange->grant(one(3, 1));
+    { const auto lease = exchange->wait_for_slab(); }
+    EXPECT_EQ(exchange->take().abandoned, std::vector<std::uint32_t>{3});
+}
+
+TEST(SlabExchange, AMovedLeaseIsAbandonedOnce) {
+    const auto exchange = SlabExchange::make();
+    exchange->grant(one(3, 1));
+    {
+        auto lease = exchange->wait_for_slab();
+        const FillLease moved = std::move(*lease);
+    }
+    EXPECT_EQ(exchange->take().abandoned.size(), 1U);
+}
+
+TEST(SlabExchange, WhoDoesNotWaitAsksAnewWhetherThereIsNone) {
+    const auto exchange = SlabExchange::make();
+    exchange->note_shortage();   // of some time ago
+    std::thread asker([&] {
+        const auto lease = exchange->wait_for_slab(SlabExchange::WhenNone::Return);
+        ASSERT_TRUE(lease) << "what was said before does not count";
+        EXPECT_EQ(lease->slab(), 4U);
+        EXPECT_FALSE(exchange->wait_for_slab(SlabExchange::WhenNone::Return));
+        EXPECT_FALSE(exchange->stopped());
+    });
+    while (!exchange->waiting()) std::this_thread::yield();
+    exchange->grant(one(4, 1));
+    while (exchange->take().abandoned.empty()) {   // the lease is forgotten behind the second answer
+        if (exchange->waiting()) exchange->note_shortage();
+        std::this_thread::yield();
+    }
+    asker.join();
+}
+
+TEST(SlabExchange, StopWakesWhoeverWaits) {
+    const auto exchange = SlabExchange::make();
+    std::thread waiter([&] { EXPECT_FALSE(exchange->wait_for_slab()); });
+    while (!exchange->waiting()) std::this_thread::yield();
+    exchange->stop();
+    waiter.join();
+    EXPECT_EQ(exchange->grants_wanted(kPool), 0U);
+}
+
+TEST(SlabExchange, CountsTheTimeThatTheEgressWaited) {
+    const auto exchange = SlabExchange::make();
+    std::thread waiter([&] { EXPECT_TRUE(exchange->wait_for_slab()); });
+    while (exchange->wait_seconds() == 0) std::this_thread::yield();
+    exchange->grant(one(0, 1));
+    waiter.join();
+    const double waited = exchange->wait_seconds();
+    EXPECT_GT(waited, 0);
+    EXPECT_EQ(exchange->wait_seconds(), waited) << "only waiting counts";
+}
+
+bool rings(const SlabExchange& exchange) {
+    pollfd entry{exchange.wake_fd(), POLLIN, 0};
+    return ::poll(&entry, 1, 0) == 1;
+}
+
+TEST(SlabExchange, RingsOnceForABrokerThatSleepsAndNotAtAllForOneThatIsAwake) {
+    const auto exchange = SlabExchange::make(2);
+    exchange->wake();
+    EXPECT_FALSE(rings(*exchange)) << "nobody listens";
+    EXPECT_TRUE(exchange->listen()) << "but it is not forgotten";
+    exchange->take();
+    EXPECT_FALSE(exchange->listen());
+    exchange->wake();
+    exchange->finish();
+    EXPECT_TRUE(rings(*exchange));
+    exchange->take();
+    EXPECT_FALSE(rings(*exchange)) << "heard";
+    EXPECT_FALSE(exchange->listen());
+}
+
+TEST(SlabExchange, AsksForMoreWhenHalfOfTheGrantsAreGone) {
+    const auto exchange = SlabExchange::make(4);
+    const std::array<SlabExchange::Grant, 4> grants{{{0, 1, {}}, {1, 1, {}}, {2, 1, {}}, {3, 1, {}}}};
+    EXPECT_EQ(exchange->grants_wanted(kPool), 4U);
+    exchange->grant(grants);
+    const auto first = exchange->wait_for_slab();
+    EXPECT_FALSE(exchange->listen());
+    const auto second = exchange->wait_for_slab();
+    EXPECT_TRUE(exchange->listen());
+    EXPECT_EQ(exchange->grants_wanted(kPool), 2U);
+    exchange->take();
+    exchange->note_shortage();
+    const auto third = exchange->wait_for_slab();
+    EXPECT_FALSE(exchange->listen()) << "the broker has none, and knows";
+}
+
+TEST(SlabExchange, GrantsAheadAQuarterOfThePool) {
+    EXPECT_EQ(SlabExchange::make()->grants_wanted(4), 2U);
+    EXPECT_EQ(SlabExchange::make()->grants_wanted(64), 16U);
+    EXPECT_EQ(SlabExchange::make()->grants_wanted(4096), 64U);
+}
+
+// What one side brings while the other is about to sleep must never be slept through.
+TEST(SlabExchange, NothingIsSleptThrough) {
+    constexpr std::uint32_t kSlabs = 20'000;
+    const auto exchange = SlabExchange::make(3);
+    std::thread egress([&] {
+        for (std::uint32_t i = 0; i < kSlabs; ++i) exchange->publish(std::move(*exchange->wait_for_slab()), {});
+        exchange->finish();
+    });
+    std::uint32_t taken = 0, granted = 0;
+    for (bool finished = false; !finished;) {
+        const auto news = exchange->take();
+        taken += static_cast<std::uint32_t>(news.published.size());
+        finished = news.finished;
+        for (std::uint32_t wanted = exchange->grants_wanted(kPool); wanted > 0; --wanted) exchange->grant(one(granted++, 1));
+        if (finished || exchange->listen()) continue;
+        pollfd entry{exchange->wake_fd(), POLLIN, 0};
+        ASSERT_EQ(::poll(&entry, 1, 60'000), 1) << "asleep beside " << kSlabs - taken << " slabs";
+    }
+    egress.join();
+    EXPECT_EQ(taken, kSlabs);
+}
+
+TEST(SlabExchange, FinishedStaysFinished) {
+    const auto exchange = SlabExchange::make();
+    exchange->finish();
+    EXPECT_TRUE(exchange->take().finished);
+    EXPECT_TRUE(exchange->take().finished);
+    EXPECT_EQ(exchange->grants_wanted(kPool), 0U);
+}
+
+}  // namespace
+}  // namespace offramp

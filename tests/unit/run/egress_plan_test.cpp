@@ -1,0 +1,93 @@
+#include "producer/runner/run/egress_plan.hpp"
+
+#include <gtest/gtest.h>
+
+namespace offramp {
+namespace {
+
+constexpr std::uint32_t kPoolBatches = 8;
+
+std::vector<TensorSpec> bytes_a_sample(std::uint32_t batch, std::int64_t bytes) {
+    const std::int64_t shape[] = {batch, bytes};
+    return {TensorSpec::contiguous("payload", kUInt8, shape)};
+}
+
+EgressPlan plan_of(const RunConfig& config, std::int64_t sample_bytes, const char* rung = "streams") {
+    return EgressPlan::make(config, Rung::named(rung), bytes_a_sample(config.batch, sample_bytes), 0, kPoolBatches);
+}
+
+RunConfig with_batch(std::uint32_t batch) {
+    RunConfig config;
+    config.batch = batch;
+    return config;
+}
+
+TEST(EgressPlan, ABigBatchIsCutIntoSlabsOfAQuarterGigabyteAtMost) {
+    const EgressPlan plan = plan_of(with_batch(64), std::int64_t{21} * 512 * 512 * 4);
+    EXPECT_EQ(plan.layout.rows, 11);
+    EXPECT_LE(plan.layout.payload_bytes, std::size_t{256} << 20);
+    EXPECT_EQ(plan.spans.slab_count, 6 * kPoolBatches) << "the pool holds as many batches as before";
+    EXPECT_EQ(plan.layout.batches, 1U);
+    EXPECT_EQ(plan.queue_depth, 1U);
+    EXPECT_EQ(plan.pace.timed, 1U);
+}
+
+TEST(EgressPlan, SmallBatchesShareASlab) {
+    const EgressPlan plan = plan_of(with_batch(64), 4096);
+    EXPECT_EQ(plan.layout.batches, 64U);
+    EXPECT_EQ(plan.layout.rows, 64 * 64);
+    EXPECT_GT(plan.queue_depth, 1U);
+    EXPECT_EQ(plan.pace.depth % plan.pace.timed, 0U);
+}
+
+TEST(EgressPlan, EveryBatchIsTimedInARunThatIsRecordedOrMeasured) {
+    const EgressPlan usual = plan_of(with_batch(64), 4096);
+    EXPECT_GT(usual.pace.timed, 1U);
+    RunConfig recorded = with_batch(64);
+    recorded.trace_dir = "/somewhere";
+    EXPECT_EQ(plan_of(recorded, 4096).pace.timed, 1U);
+    RunConfig measured = with_batch(64);
+    measured.drain_warmup = true;
+    EXPECT_EQ(plan_of(measured, 4096).pace.timed, 1U);
+    EXPECT_EQ(plan_of(measured, 4096).pace.depth, usual.pace.depth);
+}
+
+TEST(EgressPlan, WhoCountsSlabsOrSamplesGetsWholeBatches) {
+    RunConfig config = with_batch(64);
+    config.slabs = 5;
+    EXPECT_EQ(plan_of(config, 4096).layout.batches, 1U);
+    EXPECT_EQ(plan_of(config, std::int64_t{21} << 20).layout.rows, 64);
+    EXPECT_EQ(plan_of(config, std::int64_t{21} << 20).spans.slab_count, 5U);
+    config = with_batch(64);
+    config.samples_per_slab = 3;
+    EXPECT_EQ(plan_of(config, 4096).layout.rows, 3);
+    EXPECT_EQ(plan_of(config, 4096).spans.slab_count, 22 * kPoolBatches);
+    config.samples_per_slab = 100;
+    EXPECT_EQ(plan_of(config, 4096).layout.rows, 64) << "no slab is larger than a batch because of it";
+}
+
+TEST(EgressPlan, BatchesShareAsToldButNeverBeyondWhatASlabCanName) {
+    RunConfig config = with_batch(4096);
+    config.batches_per_slab = 100;
+    EXPECT_EQ(plan_of(config, 16).layout.batches, 16U);
+    config = with_batch(8);
+    config.batches_per_slab = 3;
+    EXPECT_EQ(plan_of(config, std::int64_t{8} << 20).layout.batches, 3U);
+    config.slabs = 7;
+    EXPECT_EQ(plan_of(config, std::int64_t{8} << 20).layout.batches, 3U);
+    EXPECT_EQ(plan_of(config, std::int64_t{8} << 20).spans.slab_count, 7U);
+}
+
+TEST(EgressPlan, OnlyTheOwnStreamSharesSlabs) {
+    for (const char* rung : {"sequential", "workers", "pool", "async", "compute-alone"})
+        EXPECT_EQ(plan_of(with_batch(64), 4096, rung).layout.batches, 1U) << rung;
+    EXPECT_EQ(plan_of(with_batch(64), 4096, "compute-alone").pace.depth, plan_of(with_batch(64), 4096).pace.depth)
+        << "what is compared runs at one pace";
+}
+
+TEST(EgressPlan, EverySegmentIsItsOwnWhereEachIsMadeAnew) {
+    EXPECT_EQ(plan_of(with_batch(64), std::int64_t{21} << 20, "workers").spans.slabs_per_span, 1U);
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,91 @@
+#include "producer/runner/run/run_directory.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "common/base/error.hpp"
+#include "tests/contract/processors/processor_world.hpp"
+
+namespace offramp {
+namespace {
+
+using Former = RunDirectory::Former;
+
+mode_t mode_of(const std::string& path) {
+    struct stat found {};
+    EXPECT_EQ(::stat(path.c_str(), &found), 0);
+    return found.st_mode & 07777;
+}
+
+class RunDirectoryTest : public ::testing::Test {
+  protected:
+    std::string in(const std::string& name) const { return folder.path() + "/" + name; }
+    void put(const std::string& name) const { std::ofstream(in(name)) << "mine"; }
+
+    test::ScratchFolder folder;
+};
+
+TEST_F(RunDirectoryTest, AFolderOfTheUsersOwnIsRefusedAndStaysAsItIs) {
+    std::filesystem::create_directories(in("mine/spill"));
+    for (const char* name : {"mine/status.json", "mine/dropped.jsonl", "mine/endpoint"}) put(name);
+    ::chmod(in("mine").c_str(), 01777);
+    try {
+        const RunDirectory refused(in("mine"), false, Former::Replaced);
+        FAIL();
+    } catch (const ConfigError& problem) {
+        EXPECT_NE(std::string(problem.what()).find("is not a run's directory"), std::string::npos) << problem.what();
+    }
+    for (const char* name : {"mine/status.json", "mine/dropped.jsonl", "mine/endpoint", "mine/spill"})
+        EXPECT_TRUE(std::filesystem::exists(in(name))) << name;
+    EXPECT_FALSE(std::filesystem::exists(in("mine/producer.lock")));
+    EXPECT_EQ(mode_of(in("mine")), 01777U);
+}
+
+TEST_F(RunDirectoryTest, OneThatIsNotThereIsMadeForItsUserAlone) {
+    { const RunDirectory made(in("new/one"), false, Former::Replaced); }
+    EXPECT_EQ(mode_of(in("new/one")), 0700U);
+    { const RunDirectory made(in("another"), true, Former::Replaced); }
+    EXPECT_EQ(mode_of(in("another")), 0710U);
+}
+
+TEST_F(RunDirectoryTest, AnEmptyOneAndOneOfAnEarlierRunAreTakenAsTheyAre) {
+    std::filesystem::create_directory(in("empty"));
+    ::chmod(in("empty").c_str(), 0750);
+    { const RunDirectory taken(in("empty"), false, Former::Replaced); }
+    { const RunDirectory again(in("empty"), false, Former::Replaced); }
+    EXPECT_EQ(mode_of(in("empty")), 0750U);
+    std::filesystem::create_directory(in("launched"));
+    put("launched/launcher.lock");
+    put("launched/config.json");
+    EXPECT_NO_THROW(RunDirectory(in("launched"), false, Former::Replaced));
+}
+
+TEST_F(RunDirectoryTest, AnEarlierRunsAccountStaysUntilTheRunBegins) {
+    { const RunDirectory made(in("run"), false, Former::Replaced); }
+    const std::vector<std::string> account{"run/status.json", "run/producer-summary.json", "run/summary.json", "run/dropped.jsonl"};
+    for (const std::string& name : account) put(name);
+    {
+        const RunDirectory taken_over(in("run"), false, Former::Kept);
+        taken_over.begin();
+    }
+    for (const std::string& name : account) EXPECT_TRUE(std::filesystem::exists(in(name))) << name;
+    const RunDirectory again(in("run"), false, Former::Replaced);
+    for (const std::string& name : account) EXPECT_TRUE(std::filesystem::exists(in(name))) << name << ": this one may still be refused";
+    again.begin();
+    for (const std::string& name : account) EXPECT_FALSE(std::filesystem::exists(in(name))) << name << " was the earlier run's";
+}
+
+TEST_F(RunDirectoryTest, ALinkOfALocksNameIsNoLock) {
+    std::filesystem::create_directory(in("trap"));
+    std::filesystem::create_symlink(in("elsewhere"), in("trap/producer.lock"));
+    EXPECT_THROW(RunDirectory(in("trap"), false, Former::Replaced), ConfigError);
+    EXPECT_FALSE(std::filesystem::exists(in("elsewhere")));
+}
+
+}  // namespace
+}  // namespace offramp

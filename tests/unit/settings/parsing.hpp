@@ -1,0 +1,75 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/error.hpp"
+#include "common/settings/run_config.hpp"
+#include "common/settings/setting.hpp"
+
+namespace offramp {
+
+// Parses as a program would, with an environment of its own and a folder for files.
+class Parsing : public testing::Test {
+  protected:
+    Parsing() {
+        std::string pattern = (std::filesystem::temp_directory_path() / "offramp-config-XXXXXX").string();
+        folder_ = ::mkdtemp(pattern.data());
+        ::unsetenv("OFFRAMP_CONFIG");
+        for (const Setting& setting : make_settings()) ::unsetenv(setting.environment_name().c_str());
+    }
+    ~Parsing() override {
+        for (const std::string& name : set_names_) ::unsetenv(name.c_str());
+        std::filesystem::remove_all(folder_);
+    }
+
+    void set_environment(const std::string& name, const std::string& value) {
+        ::setenv(name.c_str(), value.c_str(), 1);
+        set_names_.push_back(name);
+    }
+
+    // Returns the path.
+    std::string write_file(const std::string& text, const std::string& name = "run.toml") {
+        const auto path = folder_ / name;
+        std::ofstream(path, std::ios::binary) << text;
+        return path.string();
+    }
+
+    static std::optional<RunConfig> try_parse(const std::vector<std::string>& arguments,
+                                              const std::string& program = "offramp-producer") {
+        std::vector<const char*> argv{program.c_str()};
+        for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+        return parse_run_config(static_cast<int>(argv.size()), argv.data(), program);
+    }
+
+    static RunConfig parse(const std::vector<std::string>& arguments = {}) {
+        return try_parse(arguments).value();
+    }
+
+    struct Refusal {
+        std::string text;
+        ExitCode exit_code = ExitCode::Ok;
+    };
+    static Refusal refusal(const std::vector<std::string>& arguments,
+                           const std::string& program = "offramp-producer") {
+        try {
+            try_parse(arguments, program);
+        } catch (const ConfigError& error) {
+            return {error.what(), error.exit_code()};
+        }
+        return {"nothing was refused"};
+    }
+
+    std::filesystem::path folder_;
+
+  private:
+    std::vector<std::string> set_names_;
+};
+
+}  // namespace offramp

@@ -1,0 +1,311 @@
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "tests/unit/settings/parsing.hpp"
+
+namespace offramp {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+struct BadValue {
+    const char* flag;
+    const char* value;
+    const char* accepted;
+};
+
+const BadValue kBadValues[] = {
+    {"run-id", "a/b", "letters, digits, '.', '_' and '-', at most 48 bytes"},
+    {"run-id", "0123456789012345678901234567890123456789012345678", "at most 48 bytes"},
+    {"run-dir", "\xff", "a path"},
+    {"profile", "articles", "default, article, embeddings"},
+    {"consumers", "65", "1 to 64, or 0 for auto"},
+    {"log-level", "loud", "trace, debug, info, warning, error, off"},
+    {"log-format", "xml", "text, json"},
+    {"log-file", "a\xc3", "a path"},
+    {"lifeline-fd", "-2", "-1 to 2147483647"},
+    {"producer-restarts", "1001", "0 to 1000"},
+    {"producer-wait-seconds", "-1", "0 to 86400"},
+    {"source", "Images!", "lower-case letters, digits and '-'"},
+    {"input", "\xc0\x80", "a path"},
+    {"tokenizer", "\xc0\x80", "the path of a tokenizer.json"},
+    {"synthetic-on", "gpu", "host, device"},
+    {"batches", "-1", "1 or more, or 0 for auto"},
+    {"limit", "9223372036854775808", "1 or more, or 0 for all"},
+    {"shard", "0/4", "I/N with I from 1 to N"},
+    {"shard", "5/4", "I/N with I from 1 to N"},
+    {"shard", "1", "I/N with I from 1 to N"},
+    {"shard", "1/4/4", "I/N with I from 1 to N"},
+    {"shard", "1/1000001", "I/N with I from 1 to N"},
+    {"batch", "65537", "1 to 65536, or 0 for auto"},
+    {"batch", "4.5", "1 to 65536"},
+    {"batch", "0x10", "1 to 65536"},
+    {"batch", " 4", "1 to 65536"},
+    {"batch", "-0x", "1 to 65536"},
+    {"image-size", "31", "32 to 8192, or 0 for auto"},
+    {"image-size", "8193", "32 to 8192"},
+    {"interpolation", "nearest", "auto, bilinear, bicubic"},
+    {"resize-size", "31", "32 to 8192, or 0 for auto"},
+    {"decode-workers", "1025", "1 to 1024, or 0 for auto"},
+    {"prefetch", "0", "1 to 64"},
+    {"prefetch", "auto", "1 to 64"},
+    {"max-errors", "101%", "a number (25) or a share of all items (0% to 100%)"},
+    {"max-errors", "-1%", "0% to 100%"},
+    {"max-errors", "nan%", "0% to 100%"},
+    {"max-errors", "many", "0% to 100%"},
+    {"model", "deep/lab", "lower-case letters"},
+    {"model", "weights.pth", ".safetensors"},
+    {"weights", "\xed\xa0\x80", ".safetensors"},
+    {"seed", "-1", "0 or more"},
+    {"precision", "fp16", "auto, fp32, tf32, bf16"},
+    {"memory-format", "nhwc", "auto, contiguous, channels-last"},
+    {"transform", "softmax", "none, cast, class-map, low-res"},
+    {"cuda-graphs", "on", "auto, off"},
+    {"output-dtype", "fp64", "auto, fp32, fp16, bf16"},
+    {"when-full", "drop", "block, drop-newest, spill"},
+    {"copy-outputs", "96x", "96x256x256"},
+    {"rung", "stream", "sequential, workers, pool, async, streams"},
+    {"max-delay-seconds", "-1", "0 to 60"},
+    {"status-seconds", "0", "0.01 to 3600"},
+    {"copy-bytes", "64XB", "KiB, MiB and GiB"},
+    {"copy-bytes", "9000000000GiB", "1 to 1099511627776, or 0 for auto"},
+    {"copy-bytes", "1025GiB", "1 to 1099511627776"},
+    {"random-weights", "yes", "true, false, 1, 0"},
+    {"deterministic", "yes", "true, false, 1, 0"},
+    {"device", "cuda:", "auto, cpu, cuda, or cuda:N"},
+    {"device", "cuda:01", "cuda:N"},
+    {"device", "cuda:1000", "0 to 999"},
+    {"device", "tpu", "cuda:N"},
+    {"slabs", "1", "2 to 4096, or 0 for auto"},
+    {"slabs", "4097", "2 to 4096"},
+    {"samples-per-slab", "65537", "1 to 65536, or 0 for auto"},
+    {"batches-per-slab", "4097", "1 to 4096, or 0 for auto"},
+    {"allow-unpinned", "2", "true, false, 1, 0"},
+    {"confidence", "2", "true, false, 1, 0"},
+    {"drain-warmup", "2", "true, false, 1, 0"},
+    {"profile-batches", "-1", "0 or more"},
+    {"trace-dir", "\xff", "a path"},
+    {"spill-dir", "\xff", "a path"},
+    {"warmup-batches", "-1", "0 or more"},
+    {"measure-limits", "x", "0 or more"},
+    {"lease-seconds", "0", "0.1 to 86400"},
+    {"lease-seconds", "nan", "0.1 to 86400"},
+    {"lease-seconds", "inf", "0.1 to 86400"},
+    {"lease-seconds", "30s", "0.1 to 86400"},
+    {"kill-overdue", "2", "true, false, 1, 0"},
+    {"max-charges", "0", "1 to 1000"},
+    {"credits", "257", "1 to 256, or 0 for auto"},
+    {"consumer-user", "a:b", "a user's name"},
+    {"processor", "MaskPng", "lower-case letters"},
+    {"processor", "mask-png,", "several with commas"},
+    {"processor", "mask-png,,cut-out", "several with commas"},
+    {"output", "\xfe", "a path"},
+    {"sink", "a\xff", "postgres://"},
+    {"sink-table", "My Table", "lower-case letters"},
+    {"index", "ivf", "none, hnsw"},
+    {"write-path", "a\xff", "a path"},
+    {"write-copy", "on", "true, false, 1, 0"},
+    {"png-level", "10", "0 to 9"},
+    {"mask-size", "picture", "image, model"},
+    {"scores", "softmax", "auto, probability, logit"},
+    {"threshold", "1.5", "0 to 1"},
+    {"image-format", "bmp", "png, jpeg, webp"},
+    {"image-quality", "0", "1 to 100"},
+    {"image-range", "0:2", "0:1, -1:1, 0:255"},
+    {"normalize", "l2", "true, false, 1, 0"},
+    {"vector-dtype", "int8", "fp32, fp16"},
+    {"truncate-dim", "1000001", "1 to 1000000, or 0 for all"},
+    {"http-url", "ftp://host/in", "http:// or https://"},
+    {"http-header", "A: \xff", "@FILE"},
+    {"http-ca-file", "a\xff", "a path"},
+    {"http-body", "xml", "json, npy"},
+    {"http-timeout-seconds", "0", "1 to 3600"},
+    {"sink-patience-seconds", "0", "1 to 86400"},
+    {"http-patience-seconds", "3601", "1 to 3600"},
+    {"retry", "a\xff", "a path"},
+    {"finish", "TRUE", "true, false, 1, 0"},
+    {"durable", "yes", "true, false, 1, 0"},
+    {"resume", "2", "true, false, 1, 0"},
+    {"start-over", "no", "true, false, 1, 0"},
+    {"random-weights", "no", "true, false, 1, 0"},
+};
+
+TEST_F(Parsing, EveryBadValueIsRefusedWithFlagValueAndWhatIsAccepted) {
+    for (const BadValue& bad : kBadValues) {
+        const std::string flag = std::string("--") + bad.flag;
+        const Refusal refused = refusal({flag + "=" + bad.value});
+        EXPECT_EQ(refused.exit_code, ExitCode::Usage) << flag << " " << bad.value;
+        EXPECT_THAT(refused.text, AllOf(HasSubstr(flag), HasSubstr("'" + std::string(bad.value) + "'"),
+                                        HasSubstr(bad.accepted)));
+    }
+}
+
+TEST_F(Parsing, TheEnvironmentsBadValuesNameTheVariableToo) {
+    for (const BadValue& bad : kBadValues) {
+        std::string variable = "OFFRAMP_" + std::string(bad.flag);
+        for (char& c : variable) c = c == '-' ? '_' : static_cast<char>(std::toupper(c));
+        set_environment(variable, bad.value);
+        const Refusal refused = refusal({});
+        ::unsetenv(variable.c_str());
+        EXPECT_EQ(refused.exit_code, ExitCode::Usage) << variable << " " << bad.value;
+        EXPECT_THAT(refused.text,
+                    AllOf(HasSubstr(variable), HasSubstr("--" + std::string(bad.flag)),
+                          HasSubstr("'" + std::string(bad.value) + "'"), HasSubstr(bad.accepted)));
+    }
+}
+
+TEST_F(Parsing, EverySettingHasABadValueInThisTest) {
+    for (const Setting& setting : make_settings()) {
+        if (setting.command_line_only) continue;
+        const bool covered = std::any_of(std::begin(kBadValues), std::end(kBadValues),
+                                         [&](const BadValue& bad) { return setting.flag == bad.flag; });
+        EXPECT_TRUE(covered) << setting.flag;
+    }
+}
+
+TEST_F(Parsing, UnknownFlagsAreRefusedWithTheNearestKnownOne) {
+    const Refusal refused = refusal({"--image-sise", "512"});
+    EXPECT_EQ(refused.exit_code, ExitCode::Usage);
+    EXPECT_THAT(refused.text,
+                AllOf(HasSubstr("unknown flag --image-sise"), HasSubstr("Did you mean --image-size?")));
+    EXPECT_THAT(refusal({"--bacth=4"}).text, HasSubstr("Did you mean --batch?"));
+    EXPECT_THAT(refusal({"-batch", "4"}).text, HasSubstr("Did you mean --batch?"));
+    EXPECT_THAT(refusal({"--xyzzyplugh"}).text,
+                AllOf(HasSubstr("--xyzzyplugh"), testing::Not(HasSubstr("Did you mean"))));
+}
+
+TEST_F(Parsing, WhatIsNoFlagOrHasNoValueIsRefused) {
+    EXPECT_THAT(refusal({"images"}).text, HasSubstr("'images' is no flag"));
+    const Refusal refused = refusal({"--batch"});
+    EXPECT_EQ(refused.exit_code, ExitCode::Usage);
+    EXPECT_THAT(refused.text, HasSubstr("--batch"));
+}
+
+TEST_F(Parsing, TheFilesErrorsNameFileLineAndKey) {
+    const struct {
+        const char* text;
+        const char* says;
+    } cases[] = {
+        {"# fine\nbatch = 4\nimage_size = 512", ":3: image_size is an unknown key. Did you mean image-size?"},
+        {"batch = '4'",
+         ":1: batch (--batch) is a string ('4'), wanted an integer. Accepted: 1 to 65536, or 0 for auto"},
+        {"batch = 4.0", ":1: batch (--batch) is a float ('4.0'), wanted an integer"},
+        {"batch = true", ":1: batch (--batch) is a boolean ('true'), wanted an integer"},
+        {"finish = 1", ":1: finish (--finish) is an integer ('1'), wanted a boolean"},
+        {"model = 1", ":1: model (--model) is an integer ('1'), wanted a string"},
+        {"max-errors = 0.5", ":1: max-errors (--max-errors) is a float ('0.5'), wanted a string"},
+        {"\n\nbatch = 65537", ":3: batch (--batch) '65537' is out of range. Accepted: 1 to 65536"},
+        {"print-config = true",
+         ":1: print-config is no setting of a file. Give --print-config on the command line"},
+        {"config = 'other.toml'", ":1: config is an unknown key"},
+        {"[run]\nbatch = 4", ":1: tables are not used here"},
+        {"profile = 'none'", ":1: profile (--profile) 'none' is unknown. Accepted: default, article, embeddings"},
+    };
+    for (const auto& one : cases) {
+        const std::string path = write_file(one.text);
+        const Refusal refused = refusal({"--config", path});
+        EXPECT_EQ(refused.exit_code, ExitCode::Config) << one.text;
+        EXPECT_THAT(refused.text, HasSubstr(path + one.says));
+    }
+}
+
+TEST_F(Parsing, AFileThatCannotBeReadIsRefused) {
+    for (const std::string& path : {(folder_ / "absent.toml").string(), folder_.string()}) {
+        const Refusal refused = refusal({"--config", path});
+        EXPECT_EQ(refused.exit_code, ExitCode::Config);
+        EXPECT_THAT(refused.text, AllOf(HasSubstr("'" + path + "' cannot be read"), HasSubstr("--config")));
+    }
+    EXPECT_EQ(parse({"--config", write_file("")}), RunConfig{});
+}
+
+TEST_F(Parsing, ActionsStandOnTheCommandLineOnly) {
+    set_environment("OFFRAMP_SWEEP", "1");
+    EXPECT_THAT(refusal({}).text, AllOf(HasSubstr("OFFRAMP_SWEEP sets nothing"), HasSubstr("--sweep on the command line")));
+}
+
+TEST_F(Parsing, AVariableThatIsNoSettingIsRefusedLikeAFlag) {
+    set_environment("OFFRAMP_BATHC", "a secret");
+    const Refusal refused = refusal({"--batch", "4"});
+    EXPECT_EQ(refused.exit_code, ExitCode::Usage);
+    EXPECT_THAT(refused.text, AllOf(HasSubstr("OFFRAMP_BATHC is not a setting"), HasSubstr("Did you mean OFFRAMP_BATCH?"),
+                                    Not(HasSubstr("secret"))));
+    EXPECT_EQ(refusal({}, "offramp-consumer").exit_code, ExitCode::Usage);
+    set_environment("OFFRAMP_BATHC", "");
+    EXPECT_EQ(parse().batch, 0U) << "an empty one is none";
+}
+
+TEST_F(Parsing, VariablesOfTheLaunchScriptAndOfTestsArePassedOver) {
+    for (const char* name : {"OFFRAMP_BIN_DIR", "OFFRAMP_BUILD_DIR", "OFFRAMP_SKIP_PACKAGES", "OFFRAMP_PYTHON", "OFFRAMP_TORCH_DIR",
+                             "OFFRAMP_CUDA_DIR", "OFFRAMP_TOKENIZER_PYTHON", "OFFRAMP_REVISION", "OFFRAMP_TEST_ANYTHING", "OFFRAMP_BENCH_ENCODER",
+                             "OFFRAMP_CRASH_HISTORIES"})
+        set_environment(name, "x");
+    EXPECT_EQ(parse(), RunConfig{});
+}
+
+TEST_F(Parsing, TheWordThatWasMeantIsTold) {
+    EXPECT_THAT(refusal({"--profile", "embedings"}).text, HasSubstr("Did you mean embeddings? Accepted: default, article, embeddings"));
+    EXPECT_THAT(refusal({"--config", write_file("rung = 'stream'")}).text, HasSubstr("Did you mean streams?"));
+    EXPECT_THAT(refusal({"--profile", "zzzzzzzzz"}).text, Not(HasSubstr("Did you mean")));
+}
+
+TEST_F(Parsing, SettingsThatDoNotGoTogetherAreRefused) {
+    const Refusal refused = refusal({"--model", "copy", "--transform", "class-map"});
+    EXPECT_EQ(refused.exit_code, ExitCode::Usage);
+    EXPECT_THAT(refused.text, AllOf(HasSubstr("--transform 'class-map'"), HasSubstr("--model copy")));
+    EXPECT_THAT(refusal({"--model=copy", "--weights=w"}).text,
+                AllOf(HasSubstr("--weights 'w'"), HasSubstr("--model copy")));
+}
+
+TEST_F(Parsing, SettingsOfATransformGoWithThatTransformOnly) {
+    EXPECT_THAT(refusal({"--confidence"}).text, AllOf(HasSubstr("--confidence"), HasSubstr("--transform 'none'")));
+    EXPECT_THAT(refusal({"--transform=low-res", "--confidence"}).text, HasSubstr("--transform class-map"));
+    for (const char* transform : {"--transform=none", "--transform=class-map"})
+        EXPECT_THAT(refusal({transform, "--output-dtype=fp16"}).text,
+                    AllOf(HasSubstr("--output-dtype 'fp16'"), HasSubstr("cast or low-res")));
+    EXPECT_THAT(refusal({"--transform=cast", "--output-dtype=fp32"}).text, HasSubstr("auto, fp16, bf16"));
+    EXPECT_EQ(refusal({"--config", write_file("confidence = true\n")}).exit_code, ExitCode::Config);
+
+    EXPECT_TRUE(parse({"--transform=class-map", "--confidence"}).confidence);
+    EXPECT_EQ(parse({"--transform=low-res", "--output-dtype=fp32"}).output_dtype, "fp32");
+    EXPECT_EQ(parse({"--transform=cast", "--output-dtype=bf16"}).output_dtype, "bf16");
+}
+
+TEST_F(Parsing, WhatToDoWithoutASlabBelongsToTheEgressThatKnowsHow) {
+    EXPECT_THAT(refusal({"--when-full=spill", "--rung=pool"}).text, AllOf(HasSubstr("--when-full 'spill'"), HasSubstr("--rung streams")));
+    EXPECT_THAT(refusal({"--spill-dir=/disk"}).text, AllOf(HasSubstr("--spill-dir '/disk'"), HasSubstr("--when-full spill")));
+    EXPECT_EQ(parse({"--when-full=spill", "--spill-dir=/disk"}).spill_dir, "/disk");
+    EXPECT_EQ(parse({"--when-full=drop-newest"}).when_full, "drop-newest");
+}
+
+TEST_F(Parsing, ASinkIsOfAKnownKindGoesWithItsProcessorAndIsNeverShown) {
+    for (const Refusal& refused : {refusal({"--sink=mysql://u:secret@h/d"}), refusal({"--sink=postgres://u:secret@h/d", "--processor=checksum"}),
+                                   refusal({"--sink=password=secret", "--profile=embeddings", "--processor=embeddings-sqlite"})}) {
+        EXPECT_EQ(refused.exit_code, ExitCode::Usage);
+        EXPECT_THAT(refused.text, AllOf(HasSubstr("--sink"), ::testing::Not(HasSubstr("secret"))));
+    }
+}
+
+TEST_F(Parsing, ANamedTableIsOneProcessors) {
+    const std::vector<std::string> flags{"--sink=dbname=d", "--processor=embeddings-postgres,npy,records-postgres"};
+    const RunConfig both = parse(flags);
+    EXPECT_EQ(both.postgres_contents(), (std::vector<std::string>{"embeddings", "records"}));
+    EXPECT_EQ(both.postgres_table_of("records"), "records");
+    const Refusal refused = refusal({flags[0], flags[1], "--sink-table=own"});
+    EXPECT_EQ(refused.exit_code, ExitCode::Usage);
+    EXPECT_THAT(refused.text, AllOf(HasSubstr("--sink-table 'own' is one table"), HasSubstr("search_path")));
+    EXPECT_EQ(parse({"--sink=dbname=d", "--processor=npy,records-postgres", "--sink-table=own"}).postgres_table_of("records"), "own");
+}
+
+TEST_F(Parsing, WeightsThatCannotBeReadAreMissingInput) {
+    const std::string path = (folder_ / "absent.safetensors").string();
+    const Refusal refused = refusal({"--weights", path});
+    EXPECT_EQ(refused.exit_code, ExitCode::NoInput);
+    EXPECT_THAT(refused.text, AllOf(HasSubstr("--weights '" + path + "'"), HasSubstr("No such file")));
+    EXPECT_EQ(try_parse({"--weights", path}, "offramp-consumer").value().weights, path);
+}
+
+}  // namespace
+}  // namespace offramp

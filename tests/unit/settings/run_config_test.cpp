@@ -1,0 +1,361 @@
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "common/base/version.hpp"
+#include "tests/unit/settings/parsing.hpp"
+
+namespace offramp {
+namespace {
+
+using testing::HasSubstr;
+
+TEST_F(Parsing, WithoutAnySettingTheDefaultsStand) {
+    EXPECT_EQ(parse(), RunConfig{});
+}
+
+// Each source of settings is stronger than the ones below it, whatever combination of them speaks.
+TEST_F(Parsing, CommandLineBeatsEnvironmentBeatsFileBeatsProfileBeatsDefault) {
+    const std::string file = write_file("batch = 3\n");
+    for (unsigned speaking = 0; speaking < 16; ++speaking) {
+        std::vector<std::string> arguments;
+        std::uint32_t expected = RunConfig{}.batch;
+        if (speaking & 1) {
+            arguments.insert(arguments.end(), {"--profile", "article"});
+            expected = 64;
+        }
+        if (speaking & 2) {
+            arguments.insert(arguments.end(), {"--config", file});
+            expected = 3;
+        }
+        ::unsetenv("OFFRAMP_BATCH");
+        if (speaking & 4) {
+            set_environment("OFFRAMP_BATCH", "4");
+            expected = 4;
+        }
+        if (speaking & 8) {
+            arguments.insert(arguments.end(), {"--batch", "5"});
+            expected = 5;
+        }
+        EXPECT_EQ(parse(arguments).batch, expected) << "combination " << speaking;
+    }
+}
+
+TEST_F(Parsing, TheProfileMayBeNamedAnywhereAndStaysTheWeakest) {
+    set_environment("OFFRAMP_PROFILE", "article");
+    EXPECT_EQ(parse().batch, 64U);
+    EXPECT_EQ(parse({"--profile", "default"}).batch, 0U);
+    ::unsetenv("OFFRAMP_PROFILE");
+    const RunConfig config = parse({"--config", write_file("image-size = 224\nprofile = 'article'\n")});
+    EXPECT_EQ(config.profile, "article");
+    EXPECT_EQ(config.image_size, 224U);
+    EXPECT_EQ(config.batch, 64U);
+}
+
+TEST_F(Parsing, TheFileMayBeNamedByTheEnvironment) {
+    set_environment("OFFRAMP_CONFIG", write_file("batch = 7"));
+    EXPECT_EQ(parse().batch, 7U);
+    EXPECT_EQ(parse({"--config", write_file("batch = 8", "other.toml")}).batch, 8U);
+}
+
+TEST_F(Parsing, AnEmptyVariableCountsAsNone) {
+    set_environment("OFFRAMP_BATCH", "");
+    EXPECT_EQ(parse().batch, 0U);
+}
+
+TEST_F(Parsing, TheArticlesProfileIsTheArticlesExperiment) {
+    const RunConfig config = parse({"--profile", "article"});
+    RunConfig expected;
+    expected.profile = "article";
+    expected.consumers = expected.slabs = expected.decode_workers = 8;
+    expected.batch = 64;
+    expected.image_size = 512;
+    expected.random_weights = true;
+    expected.source = "synthetic";
+    expected.synthetic_on = "host";
+    expected.model = "deeplabv3-resnet50";
+    expected.memory_format = "contiguous";
+    expected.processor = "write";
+    expected.write_path = "/dev/null";
+    expected.write_copy = true;
+    expected.batches = 110;
+    expected.warmup_batches = 10;
+    EXPECT_EQ(config, expected);
+}
+
+TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
+    const std::string weights = write_file("", "weights.safetensors");
+    const RunConfig config = parse({"--run-dir",
+                                    "runs/a b",
+                                    "--run-id=r-1.x_Y",
+                                    "--consumers",
+                                    "3",
+                                    "--log-level",
+                                    "debug",
+                                    "--log-format",
+                                    "json",
+                                    "--log-file",
+                                    "l.jsonl",
+                                    "--lifeline-fd",
+                                    "9",
+                                    "--producer-restarts",
+                                    "4",
+                                    "--producer-wait-seconds",
+                                    "2.5",
+                                    "--adopt",
+                                    "--source",
+                                    "images",
+                                    "--input",
+                                    "in",
+                                    "--synthetic-on",
+                                    "device",
+                                    "--batches",
+                                    "11",
+                                    "--limit",
+                                    "12",
+                                    "--batch",
+                                    "13",
+                                    "--image-size",
+                                    "130",
+                                    "--decode-workers",
+                                    "14",
+                                    "--prefetch",
+                                    "15",
+                                    "--max-errors",
+                                    "1.5%",
+                                    "--model",
+                                    "encoder",
+                                    "--weights",
+                                    weights,
+                                    "--seed",
+                                    "16",
+                                    "--precision",
+                                    "bf16",
+                                    "--memory-format",
+                                    "channels-last",
+                                    "--transform",
+                                    "low-res",
+                                    "--output-dtype",
+                                    "bf16",
+                                    "--copy-outputs",
+                                    "3x4,5",
+                                    "--copy-bytes",
+                                    "17",
+                                    "--deterministic",
+                                    "--device",
+                                    "cuda:3",
+                                    "--slabs",
+                                    "18",
+                                    "--samples-per-slab",
+                                    "19",
+                                    "--batches-per-slab",
+                                    "24",
+                                    "--max-delay-seconds",
+                                    "0.5",
+                                    "--rung",
+                                    "async",
+                                    "--drain-warmup",
+                                    "--profile-batches",
+                                    "25",
+                                    "--trace-dir",
+                                    "t",
+                                    "--status-seconds",
+                                    "0.25",
+                                    "--allow-unpinned",
+                                    "--warmup-batches",
+                                    "20",
+                                    "--measure-limits",
+                                    "21",
+                                    "--lease-seconds",
+                                    "2.5",
+                                    "--kill-overdue",
+                                    "--retry",
+                                    "p.safetensors",
+                                    "--max-charges",
+                                    "22",
+                                    "--credits",
+                                    "23",
+                                    "--consumer-user",
+                                    "post",
+                                    "--processor",
+                                    "mask-png,embeddings-postgres",
+                                    "--sink",
+                                    "host=/run/p dbname=d",
+                                    "--sink-table",
+                                    "own.vectors",
+                                    "--index",
+                                    "hnsw",
+                                    "--output",
+                                    "out",
+                                    "--write-path",
+                                    "w",
+                                    "--write-copy",
+                                    "--png-level",
+                                    "9",
+                                    "--random-weights",
+                                    "--mask-size",
+                                    "model",
+                                    "--scores",
+                                    "logit",
+                                    "--threshold",
+                                    "0.25",
+                                    "--image-format",
+                                    "webp",
+                                    "--image-quality",
+                                    "80",
+                                    "--image-range",
+                                    "-1:1",
+                                    "--finish",
+                                    "--print-config",
+                                    "--list",
+                                    "--probe",
+                                    "--sweep"});
+    RunConfig expected;
+    expected.run_dir = std::filesystem::current_path() / "runs/a b";
+    expected.run_id = "r-1.x_Y";
+    expected.consumers = 3;
+    expected.log_level = "debug";
+    expected.log_format = LogFormat::Json;
+    expected.log_file = "l.jsonl";
+    expected.lifeline_fd = 9;
+    expected.producer_restarts = 4;
+    expected.producer_wait_seconds = 2.5;
+    expected.adopt = true;
+    expected.source = "images";
+    expected.input = "in";
+    expected.synthetic_on = "device";
+    expected.batches = 11;
+    expected.limit = 12;
+    expected.batch = 13;
+    expected.image_size = 130;
+    expected.decode_workers = 14;
+    expected.prefetch = 15;
+    expected.max_errors = "1.5%";
+    expected.model = "encoder";
+    expected.weights = weights;
+    expected.seed = 16;
+    expected.precision = "bf16";
+    expected.memory_format = "channels-last";
+    expected.transform = "low-res";
+    expected.output_dtype = "bf16";
+    expected.copy_outputs = "3x4,5";
+    expected.copy_bytes = 17;
+    expected.deterministic = true;
+    expected.device = "cuda:3";
+    expected.slabs = 18;
+    expected.samples_per_slab = 19;
+    expected.batches_per_slab = 24;
+    expected.max_delay_seconds = 0.5;
+    expected.rung = "async";
+    expected.drain_warmup = true;
+    expected.profile_batches = 25;
+    expected.trace_dir = "t";
+    expected.status_seconds = 0.25;
+    expected.allow_unpinned = true;
+    expected.warmup_batches = 20;
+    expected.measure_limits = 21;
+    expected.lease_seconds = 2.5;
+    expected.kill_overdue = true;
+    expected.retry = "p.safetensors";
+    expected.max_charges = 22;
+    expected.credits = 23;
+    expected.consumer_user = "post";
+    expected.processor = "mask-png,embeddings-postgres";
+    expected.sink = "host=/run/p dbname=d";
+    expected.sink_table = "own.vectors";
+    expected.index = "hnsw";
+    expected.output = "out";
+    expected.write_path = "w";
+    expected.write_copy = true;
+    expected.png_level = 9;
+    expected.random_weights = true;
+    expected.mask_size = "model";
+    expected.scores = "logit";
+    expected.threshold = 0.25;
+    expected.image_format = "webp";
+    expected.image_quality = 80;
+    expected.image_range = "-1:1";
+    expected.finish = expected.print_config = expected.list = expected.probe = expected.sweep = true;
+    EXPECT_EQ(config, expected);
+}
+
+TEST_F(Parsing, SwitchesTakeTheirValueFromAnywhere) {
+    EXPECT_TRUE(parse({"--finish"}).finish);
+    EXPECT_FALSE(parse({"--finish=false"}).finish);
+    for (const char* on : {"1", "true"}) {
+        set_environment("OFFRAMP_FINISH", on);
+        EXPECT_TRUE(parse().finish) << on;
+        EXPECT_FALSE(parse({"--finish=0"}).finish) << on;
+    }
+    for (const char* off : {"0", "false"}) {
+        set_environment("OFFRAMP_FINISH", off);
+        EXPECT_FALSE(parse({"--config", write_file("finish = true")}).finish) << off;
+    }
+}
+
+TEST_F(Parsing, WordsForZeroAndSuffixesOfBytesAreUnderstood) {
+    EXPECT_EQ(parse({"--batch", "auto"}).batch, 0U);
+    EXPECT_EQ(parse({"--limit", "all"}).limit, 0U);
+    EXPECT_EQ(parse({"--copy-bytes", "auto"}).copy_bytes, 0U);
+    EXPECT_EQ(parse({"--copy-bytes", "64MiB"}).copy_bytes, 64ULL << 20);
+    EXPECT_EQ(parse({"--copy-bytes", "3GB"}).copy_bytes, 3'000'000'000ULL);
+    EXPECT_EQ(parse({"--config", write_file("copy-bytes = '2KiB'")}).copy_bytes, 2048U);
+    EXPECT_EQ(parse({"--config", write_file("max-errors = 25")}).max_errors, "25");
+    EXPECT_EQ(parse({"--config", write_file("lease-seconds = 12")}).lease_seconds, 12);
+}
+
+TEST_F(Parsing, TheLastOfARepeatedFlagCounts) {
+    EXPECT_EQ(parse({"--batch", "2", "--batch", "3"}).batch, 3U);
+}
+
+TEST_F(Parsing, ValuesThatLookLikeSomethingElseStayText) {
+    EXPECT_EQ(parse({"--input", "[a,b]"}).input, "[a,b]");
+    EXPECT_EQ(parse({"--input", "a,b c#d"}).input, "a,b c#d");
+    EXPECT_EQ(parse({"--input=\"q\""}).input, "\"q\"");
+    EXPECT_EQ(parse({"--lifeline-fd", "-1"}).lifeline_fd, -1);
+}
+
+TEST_F(Parsing, HelpNamesEveryFlagAndAnswersAlone) {
+    testing::internal::CaptureStdout();
+    EXPECT_EQ(try_parse({"--help"}), std::nullopt);
+    const std::string help = testing::internal::GetCapturedStdout();
+    std::set<std::string> groups;
+    for (const Setting& setting : make_settings()) {
+        EXPECT_THAT(help, HasSubstr("--" + setting.flag));
+        EXPECT_THAT(help, HasSubstr(setting.help));
+        groups.insert(setting.group);
+    }
+    for (const std::string& group : groups) EXPECT_THAT(help, HasSubstr("\n" + group + ":\n"));
+}
+
+TEST_F(Parsing, VersionNamesProgramAndVersion) {
+    testing::internal::CaptureStdout();
+    EXPECT_EQ(try_parse({"--version"}, "offramp-consumer"), std::nullopt);
+    EXPECT_EQ(testing::internal::GetCapturedStdout(),
+              "offramp-consumer " + std::string(program_version()) + "\n");
+}
+
+TEST_F(Parsing, ProcessorsAreSplitAtTheirCommas) {
+    const RunConfig one = parse({"--processor", "mask-png"});
+    EXPECT_EQ(one.processors(), std::vector<std::string>{"mask-png"});
+    const RunConfig several = parse({"--processor", "mask-png,cut-out"});
+    EXPECT_EQ(several.processors(), (std::vector<std::string>{"mask-png", "cut-out"}));
+    EXPECT_TRUE(several.has_processor("cut-out"));
+    EXPECT_FALSE(several.has_processor("mask") || one.has_processor("cut-out"));
+}
+
+TEST_F(Parsing, EmbeddingsGoWhereTheSinkIsUnlessAProcessorIsNamed) {
+    EXPECT_EQ(parse({"--profile", "embeddings"}).processor, "embeddings-sqlite");
+    for (const char* sink : {"postgres://u@h/d", "postgresql:///d?host=/run/p", "dbname=d"}) {
+        EXPECT_EQ(parse({"--sink", sink, "--profile", "embeddings"}).processor, "embeddings-postgres");
+        EXPECT_EQ(parse({"--profile", "embeddings", "--sink", sink, "--processor", "checksum,embeddings-postgres"}).processor, "checksum,embeddings-postgres");
+    }
+    EXPECT_EQ(parse({"--config", write_file("sink = 'dbname=d'\nprofile = 'embeddings'\n")}).processor, "embeddings-postgres");
+}
+
+TEST_F(Parsing, AModelMayBeAFile) {
+    EXPECT_EQ(parse({"--model", "/some folder/My.safetensors"}).model, "/some folder/My.safetensors");
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,112 @@
+#include "common/settings/slab_work.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+namespace offramp {
+namespace {
+
+RunConfig masks() {
+    RunConfig config;
+    config.processor = "mask-png";
+    config.output = "/tmp/masks";
+    return config;
+}
+
+TEST(SlabWork, WhatChangesNoResultIsNoneOfIt) {
+    RunConfig config = masks();
+    config.consumers = 7;
+    config.credits = 3;
+    config.png_level = 9;
+    config.normalize = true;   // of vectors, which this processor does not make
+    config.run_dir = "/tmp/run";
+    EXPECT_EQ(SlabWork::of(config), SlabWork::of(masks()));
+    EXPECT_EQ(SlabWork::of(config).hash(), SlabWork::of(masks()).hash());
+}
+
+TEST(SlabWork, WhatChangesResultsOrTheirPlaceIsNamedWithBothValues) {
+    const auto difference = [](const RunConfig& config) {
+        EXPECT_NE(SlabWork::of(config).hash(), SlabWork::of(masks()).hash());
+        return SlabWork::difference(config, masks());
+    };
+    RunConfig config = masks();
+    config.output = "/tmp/typo";
+    EXPECT_EQ(difference(config), "--output is '/tmp/typo' and was to be '/tmp/masks'");
+    config = masks();
+    config.mask_size = "model";
+    EXPECT_EQ(difference(config), "--mask-size is 'model' and was to be 'image'");
+    config = masks();
+    config.scores = "logit";
+    EXPECT_EQ(difference(config), "--scores is 'logit' and was to be 'auto'");
+    config = masks();
+    config.durable = true;
+    EXPECT_EQ(difference(config), "--durable is 'true' and was to be 'false'");
+    config = masks();
+    config.processor = "mask-png,npy";
+    EXPECT_EQ(difference(config), "--processor is 'mask-png,npy' and was to be 'mask-png'");
+    config = masks();
+    config.processor = "embeddings-postgres";
+    config.sink = "postgres://host/vectors";
+    EXPECT_NE(difference(config).find("--sink is 'postgres://host/vectors' and was to be nothing"), std::string::npos);
+}
+
+TEST(SlabWork, TheInputCountsWhereResultsAreMadeWithItsPictures) {
+    for (const char* processor : {"auto", "mask-png", "mask-rle", "cut-out"}) {
+        RunConfig config = masks(), other = masks();
+        config.processor = other.processor = processor;
+        config.input = "/tmp/pictures";
+        other.input = "/tmp/others";
+        EXPECT_EQ(SlabWork::difference(other, config), "--input is '/tmp/others' and was to be '/tmp/pictures'") << processor;
+        config.mask_size = other.mask_size = "model";
+        EXPECT_EQ(SlabWork::of(other) == SlabWork::of(config), config.processor != "cut-out") << processor;
+    }
+}
+
+TEST(SlabWork, AFolderIsTheSameByEachOfItsNames) {
+    RunConfig config = masks();
+    for (const std::string name : {"/tmp/masks/", "/tmp/./masks", "/tmp/other/../masks", "//tmp//masks"}) {
+        config.output = name;
+        EXPECT_EQ(SlabWork::of(config), SlabWork::of(masks())) << name;
+    }
+    config.output = "masks";
+    RunConfig whole = masks();
+    whole.output = std::filesystem::current_path() / "masks";
+    EXPECT_EQ(SlabWork::of(config), SlabWork::of(whole));
+}
+
+TEST(SlabWork, HowPicturesWereCutCountsWhereTheyAreLookedAtAgain) {
+    RunConfig config = masks();
+    config.input = "/tmp/pictures";
+    config.image_size = 224;
+    config.resize_size = 256;
+    for (const char* processor : {"mask-png", "cut-out", "overlay"}) {
+        config.processor = processor;
+        RunConfig other = config;
+        other.image_size = 192;
+        EXPECT_EQ(SlabWork::difference(other, config), "--image-size is '192' and was to be '224'") << processor;
+        EXPECT_NE(SlabWork::of(other).hash(), SlabWork::of(config).hash());
+        other = config;
+        other.resize_size = 0;
+        EXPECT_EQ(SlabWork::difference(other, config), "--resize-size is '0' and was to be '256'") << processor;
+        EXPECT_NE(SlabWork::of(other).hash(), SlabWork::of(config).hash());
+    }
+    config.processor = "npy";
+    RunConfig other = config;
+    other.image_size = 192;
+    EXPECT_EQ(SlabWork::of(other), SlabWork::of(config)) << "it sees the model's output alone";
+}
+
+TEST(SlabWork, AUrlsQueryNeitherCountsNorIsShown) {
+    RunConfig config = masks();
+    config.processor = "http";
+    config.http_url = "https://host/in?key=SECRET";
+    RunConfig other = config;
+    other.http_url = "https://host/in?key=OTHER";
+    EXPECT_EQ(SlabWork::of(other).hash(), SlabWork::of(config).hash());
+    other.http_url = "https://host/other?key=SECRET";
+    EXPECT_EQ(SlabWork::difference(other, config), "--http-url is 'https://host/other' and was to be 'https://host/in'");
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,208 @@
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cstring>
+#include <limits>
+
+#include "common/base/error.hpp"
+#include "common/wire/slab_view.hpp"
+#include "tests/unit/wire/guarded_slab.hpp"
+
+// Whatever a header says, reading it is refused or harmless: never a byte beyond the slab (the guard page,
+// and the sanitizers, would end this program), and what is accepted holds together.
+namespace offramp {
+namespace {
+
+constexpr SlabTicket kTicket{.epoch = 2, .slab = 3, .generation = 9, .attempt = 1};
+constexpr std::uint64_t kNonce = 7;
+
+// Two tensors (one of them channels-last), two batches, keys, a hole: every kind of field is in use.
+class Corruption : public testing::Test {
+  protected:
+    Corruption() {
+        SlabWriter writer(memory.bytes(), layout);
+        writer.begin({.run_nonce = kNonce,
+                      .epoch = 2,
+                      .slab = 3,
+                      .generation = 9,
+                      .model = "m",
+                      .precision = "fp32",
+                      .memory_format = "contiguous"});
+        const SampleEntry first[] = {{100, "a/b"}, {101, "c", true}};
+        const SampleEntry second[] = {{102, ""}};
+        EXPECT_TRUE(writer.add_batch(50, 0, first) && writer.add_batch(51, 4, second));
+        writer.finish(1);
+        used = layout.keys_offset + 4;
+    }
+
+    static SlabLayout make_layout() {
+        const std::int64_t embedding[] = {1, 8};
+        const TensorSpec masks{
+            .name = "masks", .dtype = kUInt8, .dims = 4, .shape = {1, 3, 4, 5}, .strides = {60, 1, 15, 3}};
+        return SlabLayout::make({TensorSpec::contiguous("embedding", kFloat32, embedding), masks}, 4, 2, 8);
+    }
+
+    // True when the slab is accepted; then everything a processor may touch has been touched, and holds
+    // together.
+    bool follow() const {
+        SlabContents contents;
+        try {
+            contents = SlabContents::read(memory.bytes(), kNonce, kTicket);
+        } catch (const ProtocolError& error) {
+            EXPECT_TRUE(std::string(error.what()).starts_with("slab header: ")) << error.what();
+            return false;
+        }
+        const auto slab = memory.bytes();
+        unsigned sum = 0;
+        for (const TensorView& tensor : contents.tensors) {
+            EXPECT_EQ(tensor.spec.rows(), std::ssize(contents.samples));
+            EXPECT_EQ(tensor.bytes.size(), contents.samples.size() * tensor.spec.row_bytes());
+            EXPECT_EQ(reinterpret_cast<std::uintptr_t>(tensor.bytes.data()) % kPayloadAlignment, 0U);
+            EXPECT_GE(tensor.bytes.data(), slab.data() + sizeof(SlabHeader));
+            EXPECT_LE(tensor.bytes.data() + tensor.bytes.size(), slab.data() + slab.size());
+            for (std::size_t row = 0; row < contents.samples.size(); ++row)
+                for (const std::byte byte : tensor.row(row)) sum += std::to_integer<unsigned>(byte);
+            sum += static_cast<unsigned>(tensor.spec.describe().size() + tensor.spec.elements());
+        }
+        std::size_t rows = 0;
+        for (const BatchRecord& batch : contents.batches) {
+            EXPECT_EQ(batch.first_sample, rows);
+            EXPECT_GE(batch.first_row + batch.rows, batch.first_row);
+            rows += batch.rows;
+        }
+        EXPECT_EQ(rows, contents.samples.size());
+        for (const SampleView& sample : contents.samples) {
+            EXPECT_LE(sample.key.size(), kMaxKeyBytes);
+            EXPECT_FALSE(sample.key.empty());
+            sum += static_cast<unsigned>(sample.key.size());
+        }
+        EXPECT_LE(contents.transform, OutputTransform::LowRes);
+        EXPECT_GE(contents.expansion, 1U);
+        volatile unsigned kept = sum;
+        static_cast<void>(kept);
+        return true;
+    }
+
+    // Writes a word of `width` bytes over the slab for the length of one reading.
+    bool follow_with(std::size_t offset, std::uint64_t value, std::size_t width) {
+        const auto place = memory.bytes().subspan(offset, width);
+        const std::vector<std::byte> before(place.begin(), place.end());
+        for (std::size_t i = 0; i < width; ++i) place[i] = static_cast<std::byte>(value >> (8 * i));
+        const bool accepted = follow();
+        std::copy(before.begin(), before.end(), place.begin());
+        return accepted;
+    }
+
+    SlabLayout layout = make_layout();
+    GuardedSlab memory{layout.slab_bytes};
+    std::size_t used = 0;
+};
+
+TEST_F(Corruption, TheUntouchedSlabIsAccepted) {
+    EXPECT_TRUE(follow());
+}
+
+TEST_F(Corruption, AnyByteMayHaveAnyValue) {
+    int refused = 0;
+    for (std::size_t offset = 0; offset < used; ++offset)
+        for (const std::uint64_t value : {0x00, 0x01, 0x02, 0x07, 0x08, 0x10, 0x7f, 0x80, 0xfe, 0xff})
+            refused += follow_with(offset, value, 1) ? 0 : 1;
+    EXPECT_GT(refused, 0);
+    EXPECT_TRUE(follow());
+}
+
+TEST_F(Corruption, AnyWordMayHaveAnExtremeValue) {
+    constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+    for (const std::size_t width : {std::size_t{2}, std::size_t{4}, std::size_t{8}})
+        for (std::size_t offset = 0; offset + width <= used; offset += width)
+            for (unsigned bit = 0; bit < width * 8; ++bit)
+                for (const std::uint64_t value : {std::uint64_t{1} << bit, (std::uint64_t{1} << bit) - 1,
+                                                  ~(std::uint64_t{1} << bit), kMost})
+                    follow_with(offset, value, width);
+    EXPECT_TRUE(follow());
+}
+
+// The fields that bound everything else, each beyond what the slab can hold: these must be refused, not
+// merely survived.
+TEST_F(Corruption, WhatReachesBeyondTheSlabIsRefused) {
+    const struct {
+        const char* field;
+        std::size_t offset;
+        std::uint64_t value;
+        std::size_t width;
+    } cases[] = {
+        {"magic", offsetof(SlabHeader, magic), kSlabMagic + 1, 8},
+        {"version", offsetof(SlabHeader, version), kSlabHeaderVersion + 1, 4},
+        {"header_bytes 0", offsetof(SlabHeader, header_bytes), 0, 4},
+        {"header_bytes not whole pages", offsetof(SlabHeader, header_bytes), layout.header_bytes + 8, 4},
+        {"header_bytes beyond", offsetof(SlabHeader, header_bytes), layout.slab_bytes + kPageBytes, 4},
+        {"payload_bytes", offsetof(SlabHeader, payload_bytes), layout.slab_bytes - layout.header_bytes + 1,
+         8},
+        {"payload_bytes too few", offsetof(SlabHeader, payload_bytes), 8, 8},
+        {"tensor_count", offsetof(SlabHeader, tensor_count), kMaxTensorsPerSlab + 1, 4},
+        {"batch_count", offsetof(SlabHeader, batch_count), 0, 4},
+        {"sample_count", offsetof(SlabHeader, sample_count), 4, 4},
+        {"sample_count beyond", offsetof(SlabHeader, sample_count), 0xffffffff, 4},
+        {"key_bytes", offsetof(SlabHeader, key_bytes), 0xffffffff, 4},
+        {"key_bytes too few", offsetof(SlabHeader, key_bytes), 3, 4},
+        {"tensors_offset into the header", offsetof(SlabHeader, tensors_offset), 8, 4},
+        {"tensors_offset beyond", offsetof(SlabHeader, tensors_offset), layout.header_bytes - 8, 4},
+        {"batches_offset", offsetof(SlabHeader, batches_offset), 0xffffffff, 4},
+        {"samples_offset", offsetof(SlabHeader, samples_offset), layout.header_bytes + 1, 4},
+        {"keys_offset", offsetof(SlabHeader, keys_offset), layout.header_bytes - 1, 4},
+        {"transform", offsetof(SlabHeader, transform), 4, 4},
+        {"expansion 0", offsetof(SlabHeader, expansion), 0, 4},
+        {"expansion", offsetof(SlabHeader, expansion), kMaxExpansion + 1, 4},
+        {"dims 0", layout.tensors_offset + offsetof(TensorRecord, dims), 0, 4},
+        {"dims 9", layout.tensors_offset + offsetof(TensorRecord, dims), 9, 4},
+        {"dtype bits", layout.tensors_offset + offsetof(TensorRecord, dtype_bits), 33, 1},
+        {"dtype lanes", layout.tensors_offset + offsetof(TensorRecord, dtype_lanes), 2, 2},
+        {"rows", layout.tensors_offset + offsetof(TensorRecord, shape), 4, 8},
+        {"extent 0", layout.tensors_offset + offsetof(TensorRecord, shape) + 8, 0, 8},
+        {"extent negative", layout.tensors_offset + offsetof(TensorRecord, shape) + 8, ~0ULL, 8},
+        {"extent huge", layout.tensors_offset + offsetof(TensorRecord, shape) + 8, 1ULL << 62, 8},
+        {"stride 0", layout.tensors_offset + offsetof(TensorRecord, strides), 0, 8},
+        {"offset beyond", layout.tensors_offset + offsetof(TensorRecord, offset), ~511ULL, 8},
+        {"offset not aligned", layout.tensors_offset + offsetof(TensorRecord, offset), 4, 8},
+        {"bytes", layout.tensors_offset + offsetof(TensorRecord, bytes), 97, 8},
+        {"batch's first_row wraps", layout.batches_offset + offsetof(BatchRecord, first_row), 0xffffffff, 4},
+        {"batch's rows", layout.batches_offset + offsetof(BatchRecord, rows), 3, 4},
+        {"batch's rows beyond", layout.batches_offset + offsetof(BatchRecord, rows), 0xffffffff, 4},
+        {"batch's first_sample", layout.batches_offset + offsetof(BatchRecord, first_sample), 1, 4},
+        {"sample's key_offset", layout.samples_offset + offsetof(SampleRecord, key_offset), 0xffffffff, 4},
+        {"sample's key_bytes", layout.samples_offset + offsetof(SampleRecord, key_bytes), 0xffff, 2},
+    };
+    for (const auto& one : cases) EXPECT_FALSE(follow_with(one.offset, one.value, one.width)) << one.field;
+    EXPECT_TRUE(follow());
+}
+
+// Extents whose product overflows 64 bits, behind an extent of zero that hides them from a check of the whole
+// product.
+TEST_F(Corruption, ExtentsThatOverflowBehindAZeroAreRefused) {
+    TensorRecord record;
+    const auto place = memory.bytes().subspan(layout.tensors_offset, sizeof record);
+    std::memcpy(&record, place.data(), sizeof record);
+    const std::int64_t huge = std::int64_t{1} << 62;
+    record.dims = 4;
+    record.shape = {3, 0, huge, huge};
+    record.strides = {0, 0, 1, huge};
+    record.bytes = 0;
+    std::memcpy(place.data(), &record, sizeof record);
+    EXPECT_FALSE(follow());
+}
+
+using CorruptionProperty = Corruption;
+
+RC_GTEST_FIXTURE_PROP(CorruptionProperty, SeveralFieldsMayBeWrongAtOnce, ()) {
+    for (int left = *rc::gen::inRange(2, 8); left > 0; --left) {
+        const auto width = *rc::gen::element<std::size_t>(1, 2, 4, 8);
+        const auto offset = *rc::gen::inRange<std::size_t>(0, used / width) * width;
+        const auto value =
+            *rc::gen::oneOf(rc::gen::inRange<std::uint64_t>(0, 5000), rc::gen::arbitrary<std::uint64_t>());
+        std::memcpy(memory.bytes().data() + offset, &value, width);
+    }
+    follow();
+}
+
+}  // namespace
+}  // namespace offramp
