@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,18 +10,11 @@
 #include "common/settings/run_config.hpp"
 #include "common/wire/slab_view.hpp"
 #include "consumer/processors/results/run_output.hpp"
+#include "consumer/session/slab_processor.hpp"
 #include "consumer/sinks/files/durability.hpp"
 #include "consumer/sinks/postgres/postgres_ownership.hpp"
 
 namespace offramp {
-
-// Tells the run that this consumer is alive and at work; call it at least once a sample. Cheap: one store.
-using Progress = std::function<void()>;
-
-// Asks, before a commit, whether the delivery still counts; false spares work that another consumer has taken over: the slab is then
-// given back, not completed, whatever was committed. Never needed for correctness. True also when the lease has run out and
-// nobody else has got the slab: then nobody else would commit.
-using StillCurrent = std::function<bool()>;
 
 // Turns the samples of one slab into results. When process() returns, the results are committed: the slab may be reused and the
 // samples count as done.
@@ -34,10 +26,8 @@ using StillCurrent = std::function<bool()>;
 //
 // Borrows the slab, read-only, for the call. Thread: one. Errors: Error with CannotWrite or SinkUnavailable; any exception ends
 // this consumer, whose slab then goes to another one. Holes (SampleView::hole) are skipped.
-class Processor {
+class Processor : public SlabProcessor {
  public:
-    virtual ~Processor() = default;
-    virtual void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) = 0;
     // The files that process() leaves for a sample alone, as paths below the output folder; for whoever lists them. A sample that is
     // no hole.
     virtual std::vector<std::string> files_of(const SlabContents& /*slab*/, const SampleView& /*sample*/) const { return {}; }

@@ -2,24 +2,26 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
 #include "common/base/clock.hpp"
+#include "common/base/error.hpp"
 #include "common/base/exit_code.hpp"
 #include "common/transport/ports.hpp"
 #include "common/wire/slab_ticket.hpp"
-#include "consumer/processors/processor.hpp"
 #include "consumer/session/consumer_session.hpp"
 #include "consumer/session/producer_search.hpp"
 #include "consumer/session/slab_mappings.hpp"
+#include "consumer/session/slab_processor.hpp"
 #include "consumer/session/watched_fds.hpp"
 #include "consumer/session/work_cell.hpp"
 
 namespace offramp {
 
 // The processor, once the run has let this consumer in.
-using MakeOnEntry = std::function<Processor&()>;
+using MakeOnEntry = std::function<SlabProcessor&()>;
 
 // Runs one consumer on one thread: waits for messages, the producer's death, the launcher's and the signals;
 // processes one slab at a time and gives it back before it begins the next; those of a stream of short slabs a few at a time
@@ -82,7 +84,7 @@ class ConsumerLoop {
     ConsumerSession* session_;
     SlabMappings* mappings_;
     MakeOnEntry make_;
-    Processor* processor_ = nullptr;   // until this consumer is let in
+    SlabProcessor* processor_ = nullptr;   // until this consumer is let in
     const Clock* clock_;
     WatchedFds fds_;
     std::optional<WorkCell> cell_;

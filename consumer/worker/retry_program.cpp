@@ -7,7 +7,7 @@
 
 namespace offramp {
 
-int retry_payload(const std::string& path, Processor& processor) {
+int retry_payload(const std::string& path, SlabProcessor& processor) {
     const PayloadFile payload(path);
     const SlabContents& slab = payload.slab();
     spdlog::info("processing {} again: {} samples, from batch {}", path, slab.samples.size(),

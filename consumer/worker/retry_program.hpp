@@ -2,7 +2,8 @@
 
 #include <string>
 
-#include "consumer/processors/processor.hpp"
+#include "consumer/session/slab_processor.hpp"
+
 
 namespace offramp {
 
@@ -11,6 +12,6 @@ namespace offramp {
 //
 // Borrows: processor. Thread: main's. Blocks: for as long as the processor takes. Errors: Error with its exit code; what the
 // processor throws.
-int retry_payload(const std::string& path, Processor& processor);
+int retry_payload(const std::string& path, SlabProcessor& processor);
 
 }  // namespace offramp

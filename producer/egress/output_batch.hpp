@@ -6,13 +6,26 @@
 #include <vector>
 
 #include "producer/device/device.hpp"
+#include "producer/device/device_tensor.hpp"
 #include "producer/device/row_outliers.hpp"
-#include "producer/runner/ingest/input_batch.hpp"
-#include "producer/runner/models/model.hpp"
+#include "producer/egress/row_info.hpp"
 
 namespace offramp {
 
-class ScoreReview;
+struct OutputBatch;
+class SlabWriter;
+
+// Looks at the rows of a slab once their copies are done and before anybody gets it, and says which of them mean something.
+//
+// Thread: one at a time, that which sees copies done. Blocks: never.
+class RowReview {
+ public:
+    virtual ~RowReview() = default;
+    // Whether a row of the batch means something, which lies in `slab_row` of `slab`; once for each.
+    virtual bool passes(const OutputBatch& batch, std::uint32_t row, SlabWriter& slab, std::uint32_t slab_row) = 0;
+    // The rows of a slab were looked at. Errors: what ends the run.
+    virtual void end_slab() = 0;
+};
 
 // A batch's outputs on their way off the device: finished, or still being computed until `computed` is done.
 // Owns the tensors' keep-alives; they are dropped once the last copy's event has been seen done.
@@ -23,7 +36,7 @@ struct OutputBatch {
     std::shared_ptr<Event> computed;         // armed on the producing stream behind the work that writes the tensors
     std::uint32_t unreadable_left_out = 0;   // items of batches that were left out since the one before it
     std::vector<RowOutliers> outliers;       // for whoever has seen `computed` done
-    ScoreReview* review = nullptr;           // outlives the batch; null: its rows need not be looked at
+    RowReview* review = nullptr;             // outlives the batch; null: its rows need not be looked at
 
     struct Counts {
         std::uint32_t samples = 0;           // without holes

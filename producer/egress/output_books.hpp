@@ -24,7 +24,7 @@ class OutputBooks {
         samples_dropped_ += samples;
         batches_dropped_ += to_the_end ? 1 : 0;
     }
-    // Samples that mean nothing (ScoreReview).
+    // Samples that mean nothing (RowReview).
     void rejected(std::uint32_t samples) { samples_rejected_ += samples; }
     void copied(std::uint64_t bytes, double seconds) {
         bytes_copied_ += bytes;

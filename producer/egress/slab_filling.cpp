@@ -4,7 +4,6 @@
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/trace.hpp"
-#include "producer/runner/transforms/score_review.hpp"
 
 namespace offramp {
 
@@ -60,7 +59,7 @@ bool SlabFilling::add(const std::shared_ptr<OutputBatch>& batch, std::uint32_t f
 // An item whose row means nothing is a hole for everybody behind.
 void SlabFilling::review_rows(OutputBooks& books) {
     std::uint32_t slab_row = 0, rejected = 0;
-    ScoreReview* review = nullptr;
+    RowReview* review = nullptr;
     for (const Part& part : parts_) {
         review = part.batch->review;
         for (std::uint32_t row = part.first_row; row < part.first_row + part.rows; ++row, ++slab_row) {

@@ -57,7 +57,7 @@ class SlabFilling {
     }
     void close();
     // Sleeps until the copies are done, has the rows reviewed and stamps the slab. The target may be published from now on. Errors: also those
-    // of ScoreReview: nobody gets such a slab.
+    // of RowReview: nobody gets such a slab.
     const PublishedSlab& wait_copied(OutputBooks& books, DeviceTimeline& timeline);
 
     Target& target() { return target_; }

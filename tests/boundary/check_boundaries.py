@@ -22,20 +22,44 @@ INCLUDE = re.compile(r"^\s*#\s*include\s*(?:(?P<open>[<\"])(?P<path>[^>\"]+)[>\"
 
 CUDA_HEADERS = r"(cuda|cudart|cuda_\w+|driver_types|vector_types|device_launch_parameters|nvml|cublas\w*|cudnn\w*)\.hp*$"
 
+# The libraries of each side, and which others of that side each may know. Programs stand above them, and no library knows one.
+LIBRARIES = {
+    "producer/device/": (),
+    "producer/ledger/": (),
+    "producer/pool/": ("ledger",),
+    "producer/broker/": ("ledger", "pool"),
+    "producer/egress/": ("device", "ledger", "pool"),
+    "consumer/session/": (),
+}
+# Of common/ what is for programs alone.
+FOR_PROGRAMS = r"common/(settings|images)/"
+FOR_ALL = r"common/(base|numerics|wire|shm|transport|quarantine|safetensors)/"
+
+
+def library_rules():
+    for library, others in LIBRARIES.items():
+        side, own = library.rstrip("/").split("/")
+        known = "|".join((own, *others))
+        yield library, None, rf"{side}/(?!({known})/)", f"{library} is a library: it may know {known.replace('|', ', ')} of its side, and no program"
+        yield library, None, FOR_PROGRAMS, f"{library} is a library: settings/ and images/ are for programs"
+    yield FOR_ALL, None, FOR_PROGRAMS, "libraries include it: settings/ and images/ are for programs"
+
+
 # (files it speaks of, files excepted, what they may not include, why)
 INCLUDE_RULES = [
     (r"common/", None, r"(producer|consumer|tests)/", "common/ knows no one else of the project"),
     (r"consumer/", None, r"(producer|tests)/", "consumer/ knows only common/"),
     (r"producer/", r"producer/rungs/", r"(consumer|tests)/", "of the producer only rungs/ may know consumers"),
-    (r"producer/(ledger|pool|broker)/", None, r"producer/(?!(ledger|pool|broker)/)", "it is pure: pool, ledger and broker know no other part"),
     (r"", r"producer/device/", CUDA_HEADERS + r"|(cub|thrust|nv|cuda)/", "CUDA is included under producer/device/ only"),
     (r"", r"producer/runner/models/", r"(torch|ATen|c10|caffe2)/", "LibTorch is included under producer/runner/models/ only"),
     (r"", r"common/transport/", r"zmq(_\w+)?\.h", "ZeroMQ is included under common/transport/ only"),
     (r"", r"common/shm/", r"boost/interprocess/", "Boost.Interprocess is included under common/shm/ only"),
-    (r"", r"consumer/sinks/", r"sqlite3\.h", "SQLite is included under consumer/sinks/ only"),
-    (r"", r"consumer/sinks/", r"curl/", "libcurl is included under consumer/sinks/ only"),
+    (r"", r"consumer/sinks/sqlite/", r"sqlite3\.h", "SQLite is included under consumer/sinks/sqlite/ only"),
+    (r"", r"consumer/sinks/http/", r"curl/", "libcurl is included under consumer/sinks/http/ only"),
+    (r"", r"consumer/sinks/postgres/", r"libpq", "libpq is included under consumer/sinks/postgres/ only"),
     (r"", r"consumer/sinks/parquet/parquet_module\.cpp", r"(arrow|parquet)/", "Arrow is included in consumer/sinks/parquet/parquet_module.cpp only"),
     (r"", r"common/settings/", r"CLI/", "CLI11 is included under common/settings/ only"),
+    *library_rules(),
 ]
 
 # What no object of common/ and consumer/ may have read, by whatever road it came in.

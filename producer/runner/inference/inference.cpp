@@ -18,7 +18,7 @@ std::uint32_t unreadable_in(const InputBatch& batch) {
 }  // namespace
 
 Inference::Inference(Device& device, Model& model, OutputTransformer& transformer, Stream& compute, DeviceTimeline& timeline,
-                     const SlabLayout& layout, Pace pace, ScoreReview* review)
+                     const SlabLayout& layout, Pace pace, RowReview* review)
     : device_(device),
       model_(model),
       transformer_(transformer),

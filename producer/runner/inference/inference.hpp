@@ -28,7 +28,7 @@ class Inference {
         std::size_t timed = 1;
     };
     Inference(Device& device, Model& model, OutputTransformer& transformer, Stream& compute, DeviceTimeline& timeline,
-              const SlabLayout& layout, Pace pace, ScoreReview* review = nullptr);
+              const SlabLayout& layout, Pace pace, RowReview* review = nullptr);
 
     // At most so many batches, without those that are left out; false when there is no more input, or the sink takes none. Their device time is known on return.
     bool run(Prefetcher& input, OutputSink& sink, std::uint64_t batches = kAllBatches);
@@ -46,7 +46,7 @@ class Inference {
     OutputTransformer& transformer_;
     Stream& compute_;
     const SlabLayout& layout_;
-    ScoreReview* const review_;   // of the outputs, where they need one
+    RowReview* const review_;   // of the outputs, where they need one
     std::uint32_t unreadable_left_out_ = 0;   // since the last batch that was computed
     ComputeClock clock_;
     LendingPool<Event> events_;

@@ -9,21 +9,13 @@
 #include <vector>
 
 #include "common/wire/tensor_spec.hpp"
+#include "producer/device/device_tensor.hpp"
 #include "producer/runner/models/input_parts.hpp"
 #include "producer/runner/models/model_notes.hpp"
 
 // What the program knows of a model: no LibTorch in sight. Models live in a module, libofframp_models.so,
 // that is opened at run time (model_library.hpp), so that a run without one (`copy`) never loads LibTorch.
 namespace offramp {
-
-// A finished, or still being computed, tensor on the device. Any model loop can hand one to the egress.
-// `data` is read on the egress stream after the event that the caller records on the producing stream;
-// `owner` keeps the memory alive until the copy's event has been seen done, and is dropped then.
-struct DeviceTensor {
-    TensorSpec spec;
-    const void* data = nullptr;
-    std::shared_ptr<const void> owner;
-};
 
 // What goes into a model. Inputs of kind Pixels arrive normalised, as `tensor` says.
 enum class InputKind {

@@ -6,7 +6,8 @@
 #include <span>
 #include <string>
 
-#include "producer/runner/ingest/input_batch.hpp"
+#include "producer/egress/row_info.hpp"
+
 
 namespace offramp {
 

@@ -5,12 +5,13 @@
 #include <string_view>
 #include <vector>
 
+#include "common/numerics/foreground_score.hpp"
 #include "common/wire/slab_header.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "producer/device/device.hpp"
+#include "producer/device/device_tensor.hpp"
 #include "producer/device/lending_pool.hpp"
 #include "producer/device/row_outliers.hpp"
-#include "producer/runner/models/model.hpp"
 
 namespace offramp {
 

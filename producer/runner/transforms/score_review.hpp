@@ -17,7 +17,7 @@ namespace offramp {
 // are skipped, are logits that nobody told of: that ends the run.
 //
 // Borrows what its functions name. Thread: one at a time, that which sees copies done. Blocks: never.
-class ScoreReview {
+class ScoreReview final : public RowReview {
  public:
     // So many in a row are no accident.
     static constexpr std::uint64_t kAllWrong = 8;
@@ -34,10 +34,9 @@ class ScoreReview {
     };
     ScoreReview(const SlabLayout& layout, Settings settings);
 
-    // Whether a row of the batch means something, which lies in `slab_row` of `slab`; once for each.
-    bool passes(const OutputBatch& batch, std::uint32_t row, SlabWriter& slab, std::uint32_t slab_row);
-    // The rows of a slab were looked at. Errors: ConfigError when scores are no probabilities, with the flag that says so.
-    void end_slab();
+    bool passes(const OutputBatch& batch, std::uint32_t row, SlabWriter& slab, std::uint32_t slab_row) override;
+    // Errors: ConfigError when scores are no probabilities, with the flag that says so.
+    void end_slab() override;
 
  private:
     struct Output {

@@ -36,7 +36,7 @@ struct TestPipe {
 };
 
 // Records the first items of what it is given, and does as the test says.
-class ScriptedProcessor final : public Processor {
+class ScriptedProcessor final : public SlabProcessor {
   public:
     void process(const SlabContents& slab, const Progress& progress,
                  const StillCurrent& still_current) override {
@@ -101,7 +101,7 @@ class ConsumerLoopTest : public ::testing::Test {
     ConsumerLoop loop_{*port_,
                        session_,
                        mappings_,
-                       [this]() -> Processor& {
+                       [this]() -> SlabProcessor& {
                            ++made_;
                            if (sink_is_away_) throw Error(ExitCode::SinkUnavailable, "the test's sink is away");
                            return processor_;

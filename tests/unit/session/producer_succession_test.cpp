@@ -32,7 +32,7 @@ struct Bell {
     UniqueFd reading, writing;
 };
 
-class CountingProcessor final : public Processor {
+class CountingProcessor final : public SlabProcessor {
   public:
     void process(const SlabContents& slab, const Progress&, const StillCurrent&) override {
         items.push_back(slab.samples.front().item);
@@ -145,7 +145,7 @@ class ProducerSuccessionTest : public ::testing::TestWithParam<bool> {
     ConsumerLoop loop_{port_,
                        session_,
                        mappings_,
-                       [this]() -> Processor& { return processor_; },
+                       [this]() -> SlabProcessor& { return processor_; },
                        clock_,
                        {.producer = search_.life->reading.get(),
                         .lifeline = GetParam() ? lifeline_.reading.get() : -1,

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <memory>
+
+#include "common/wire/tensor_spec.hpp"
+
+namespace offramp {
+
+// A finished, or still being computed, tensor on the device. Any model loop can hand one to the egress.
+// `data` is read on the egress stream after the event that the caller records on the producing stream;
+// `owner` keeps the memory alive until the copy's event has been seen done, and is dropped then.
+struct DeviceTensor {
+    TensorSpec spec;
+    const void* data = nullptr;
+    std::shared_ptr<const void> owner;
+};
+
+}  // namespace offramp
