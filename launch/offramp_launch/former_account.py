@@ -37,7 +37,9 @@ class FormerAccount:
         if self._found:
             self._kept_back[name] = text
         else:
-            (self._folder / name).write_text(text)
+            partial = self._folder / f".{name}.partial"     # whoever looks meanwhile finds all of it or nothing
+            partial.write_text(text)
+            partial.replace(self._folder / name)
 
     def _is_told(self, name):
         return stamp_of(self._folder / name) not in (None, self._found.get(name))

@@ -63,7 +63,7 @@ INCLUDE_RULES = [
 ]
 
 # What no object of common/ and consumer/ may have read, by whatever road it came in.
-GPU_HEADER = re.compile(r"/(nvidia/cu[0-9]+|cuda[^/]*|torch|ATen|c10)/")
+GPU_HEADER = re.compile(r"/(nvidia/cu[0-9]+|cuda[^/]*|torch|ATen|c10|producer/device)/")
 # NVTX is header-only and needs no GPU. The compiler may name it by its place in the CUDA Toolkit.
 NVTX_HEADER = re.compile(r"/nvtx3/")
 

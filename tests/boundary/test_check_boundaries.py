@@ -179,7 +179,7 @@ class Objects(Project):
     def test_the_real_cuda_runtime_is_found(self):
         self.assert_crossed(self.build(common="#include <cuda_runtime.h>\n", includes=[CUDA_INCLUDE]), "common/one.o", "cuda_runtime.h")
 
-    def test_the_projects_own_cuda_folder_is_found(self):
+    def test_the_projects_own_device_folder_is_found(self):
         self.write("producer/device/device.hpp")
         self.assert_crossed(self.build(consumer='#include "producer/device/device.hpp"\n'), "/producer/device/device.hpp")
 

@@ -13,10 +13,15 @@
 namespace offramp {
 namespace {
 
+bool has_arrays(const std::string& folder) {
+    const auto is_array = [](const std::filesystem::directory_entry& entry) { return entry.path().extension() == ".npy"; };
+    return std::filesystem::is_directory(folder) &&
+           std::ranges::any_of(std::filesystem::directory_iterator(folder, std::filesystem::directory_options::skip_permission_denied), is_array);
+}
+
 void require_arrays(const std::string& input) {
     if (!std::filesystem::is_directory(input)) return static_cast<void>(NpyFile(input));
-    const auto is_array = [](const std::filesystem::directory_entry& entry) { return entry.path().extension() == ".npy"; };
-    if (std::ranges::none_of(std::filesystem::directory_iterator(input, std::filesystem::directory_options::skip_permission_denied), is_array))
+    if (!has_arrays(input))
         throw ConfigError("--input '" + printable(input) + "': no .npy file in this folder", "Give a .npy file, or a folder that has one for each of the model's inputs",
                           ExitCode::NoInput);
 }
@@ -24,7 +29,13 @@ void require_arrays(const std::string& input) {
 }  // namespace
 
 std::shared_ptr<PictureList> open_input(const RunConfig& config, const StillWanted& still_wanted) {
-    if (gives_pictures(config.source)) return open_pictures(config.source, config.input, still_wanted);
+    if (gives_pictures(config.source)) {
+        try {
+            return open_pictures(config.source, config.input, still_wanted);
+        } catch (const ConfigError&) {
+            if (!has_arrays(config.input)) throw;
+        }
+    }
     if (config.source == "text" && !config.input.empty()) require_lines(config.input);
     if (config.source == "npy" && !config.input.empty()) require_arrays(config.input);
     return nullptr;

@@ -18,7 +18,8 @@ class LiveDisplayTest(unittest.TestCase):
         """The lines that stand on the screen after `status`."""
         from rich.console import Console
         screen = io.StringIO()
-        console = Console(file=screen, force_terminal=True, width=width, height=50, color_system=None, legacy_windows=False)
+        console = Console(file=screen, force_terminal=True, width=width, height=50, color_system=None, legacy_windows=False,
+                          _environ={"TERM": "xterm"})    # on whatever terminal the test is run
         display = progress.LiveDisplay("images", console)
         screen.seek(screen.truncate(0))
         display.show(status)

@@ -211,7 +211,7 @@ TEST_F(CutOut, ARunWithoutImagesIsRefusedAtTheStart) {
     config.input.clear();
     EXPECT_THAT(error_of([&] { make_processor("cut-out", {&config}); }, ExitCode::Usage), testing::HasSubstr("--input"));
     config.input = input_.path();
-    config.source = "synthetic";
+    config.source = "npy";
     EXPECT_THAT(error_of([&] { make_processor("cut-out", {&config}); }, ExitCode::Usage), testing::HasSubstr("--input"));
     config.source = "auto";
     EXPECT_THAT(error_of([&] { make_processor("cut-out", {&config}); }, ExitCode::NoInput), testing::HasSubstr(input_.path()));
