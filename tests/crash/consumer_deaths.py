@@ -25,7 +25,7 @@ import typing
 if "OFFRAMP_BIN_DIR" in os.environ:
     os.environ.setdefault("OFFRAMP_TEST_BIN", os.environ["OFFRAMP_BIN_DIR"])
 
-from tests.support.real_run import RealRun, kill, shared_memory  # noqa: E402: where the programs are is said first
+from tests.support.real_run import RealRun, kill, left_behind, shared_memory  # noqa: E402: where the programs are is said first
 from tests.support.run_memory import RunMemory  # noqa: E402
 
 SMALL = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "8", "--samples-per-slab", "2", "--slabs", "16", "--processor", "checksum")
@@ -71,8 +71,8 @@ class ConsumerDeaths:
                 self.windows.append(self._window(run, memory, with_deaths=index % 2 == 1))
             memory.close()
             self._end(run, witnesses)
-        if shared_memory() - before:
-            self.wrong.append(f"left in /dev/shm: {sorted(shared_memory() - before)}")
+        if left := left_behind(lambda: shared_memory() - before):
+            self.wrong.append(f"left in /dev/shm: {sorted(left)}")
         return self
 
     def deaths(self):

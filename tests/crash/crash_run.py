@@ -11,6 +11,7 @@ import time
 from tests.support.done_items import led_by_the_manifest
 from tests.support.launched_run import ROOT, LaunchedRun, programs_with_faulty_consumer
 from tests.support.marked_processes import processes_marked
+from tests.support.real_run import left_behind
 
 BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"])
 LEASE_SECONDS = 0.3
@@ -107,8 +108,8 @@ class CrashRun:
             wrong.append("outputs differ from the undisturbed run's")
         if self.changed.exists():
             wrong.append(f"bytes changed under a holder: {self.changed.read_text()}")
-        if self.left_in_shared_memory():
-            wrong.append(f"left in /dev/shm: {self.left_in_shared_memory()}")
+        if left := left_behind(self.left_in_shared_memory):
+            wrong.append(f"left in /dev/shm: {left}")
         return wrong
 
     def reached(self, order):

@@ -27,7 +27,7 @@ import time
 if "OFFRAMP_BIN_DIR" in os.environ:
     os.environ.setdefault("OFFRAMP_TEST_BIN", os.environ["OFFRAMP_BIN_DIR"])
 
-from tests.support.real_run import BIN, RealRun, shared_memory  # noqa: E402: where the programs are is said first
+from tests.support.real_run import BIN, RealRun, left_behind, shared_memory  # noqa: E402: where the programs are is said first
 from tests.support.run_memory import RunMemory, changed_pages, endpoint  # noqa: E402
 
 SMALL = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "8", "--batches", "1500", "--slabs", "6", "--processor", "checksum",
@@ -63,8 +63,8 @@ class Deaths:
                 self.wrong.append("a run was over before its producer could be killed: give more --batches")
         if not self.told and not self.wrong:
             self.wrong.append("the time was up before anybody died")
-        if shared_memory() - before:
-            self.wrong.append(f"left in /dev/shm: {sorted(shared_memory() - before)}")
+        if left := left_behind(lambda: shared_memory() - before):
+            self.wrong.append(f"left in /dev/shm: {sorted(left)}")
         return self
 
     def _goes_on(self):

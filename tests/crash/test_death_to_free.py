@@ -4,7 +4,7 @@ import resource
 import unittest
 
 from tests.crash.death_to_free import HOWS, Deaths, histogram, percentile
-from tests.support.real_run import shared_memory
+from tests.support.real_run import left_behind, shared_memory
 
 MIB = 1 << 20
 
@@ -22,7 +22,7 @@ class DeathToFree(unittest.TestCase):
                 self.assertGreater(min(death.until_free for death in found), 0)
                 if how == "kill":
                     self.assertEqual(dumped, 0)
-        self.assertEqual(shared_memory() - before, set(), "something was left in /dev/shm")
+        self.assertEqual(left_behind(lambda: shared_memory() - before), set(), "something was left in /dev/shm")
 
     def test_figures(self):
         values = [1.0] * 99 + [50.0]

@@ -10,7 +10,7 @@ from PIL import Image
 
 from tests.support.device import DEVICE, setUpModule  # noqa: F401
 from tests.support.launched_run import ROOT, LaunchedRun
-from tests.support.real_run import shared_memory
+from tests.support.real_run import left_behind, shared_memory
 
 IMAGES = ROOT / "launch" / "demo" / "images"
 TRUE_MASKS = ROOT / "launch" / "demo" / "masks"
@@ -30,7 +30,7 @@ class Demo(unittest.TestCase):
         self.before = shared_memory()
 
     def tearDown(self):
-        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def run_to_its_end(self, run, *flags):
         # The set-up's own Python, whose packages draw the contact sheet.

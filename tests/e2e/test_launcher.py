@@ -12,7 +12,7 @@ import zipfile
 from PIL import Image
 
 from tests.support.launched_run import LaunchedRun
-from tests.support.real_run import shared_memory
+from tests.support.real_run import left_behind, shared_memory
 
 HERE = pathlib.Path(__file__).resolve().parent
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--slabs", "4", "--processor", "checksum")
@@ -27,7 +27,7 @@ class Launcher(unittest.TestCase):
         self.before = shared_memory()
 
     def tearDown(self):
-        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def first_sample(self, run):
         run.until(lambda: run.status().get("done_samples", 0) > 0, "the first sample done")

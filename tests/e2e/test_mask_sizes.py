@@ -14,7 +14,7 @@ from PIL import Image, ImageOps
 from tests.support.device import DEVICE, setUpModule  # noqa: F401
 from tests.support.exported_model import networks_in
 from tests.support.launched_run import LaunchedRun
-from tests.support.real_run import shared_memory
+from tests.support.real_run import left_behind, shared_memory
 
 SIDE = 64
 # Two scores that are closer than this are a matter of rounding.
@@ -70,7 +70,7 @@ class MaskSizes(unittest.TestCase):
         noise((120, 80), 8).save(cls.images / "turned.webp", exif=turned)
 
     def tearDown(self):
-        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def run_of(self, model, processor, *flags, images=None):
         with LaunchedRun("--model", str(self.folder / model), "--input", str(images or self.images), "--device", DEVICE, "--consumers", "2", "--batch", "2",

@@ -9,7 +9,7 @@ import numpy
 from PIL import Image
 
 from tests.support.launched_run import LaunchedRun
-from tests.support.real_run import shared_memory
+from tests.support.real_run import left_behind, shared_memory
 
 IMAGES = 72
 
@@ -57,7 +57,7 @@ class Masks(unittest.TestCase):
             return run.files(), run.summary()
 
     def tearDown(self):
-        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def test_the_masks_show_classes(self):
         with tempfile.TemporaryDirectory() as folder:

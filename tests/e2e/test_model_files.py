@@ -15,7 +15,7 @@ from PIL import Image
 from tests.support.device import DEVICE, ON_GPU, setUpModule  # noqa: F401
 from tests.support.exported_model import export, networks_in
 from tests.support.launched_run import LaunchedRun
-from tests.support.real_run import shared_memory
+from tests.support.real_run import left_behind, shared_memory
 
 HEIGHT, WIDTH = 24, 40
 IMAGES = 7
@@ -147,7 +147,7 @@ class ModelFiles(unittest.TestCase):
         cls.said = said.stdout
 
     def tearDown(self):
-        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def run_of(self, model, *flags):
         """(exit code, everything said, {file: bytes}) of a run over the images."""

@@ -14,7 +14,7 @@ from PIL import Image
 from tests.support.device import DEVICE, setUpModule  # noqa: F401
 from tests.support.exported_model import export, networks_in
 from tests.support.launched_run import LaunchedRun
-from tests.support.real_run import shared_memory
+from tests.support.real_run import left_behind, shared_memory
 
 SIDE = 32
 IMAGES = 5
@@ -96,7 +96,7 @@ class OneChannel(unittest.TestCase):
         return "logits" if logits else "probabilities"
 
     def tearDown(self):
-        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def probability_of(self, name):
         logit = (self.pictures[name].astype(numpy.float64) / 255).sum(2) * 4 - 6

@@ -12,7 +12,7 @@ from PIL import Image
 from tests.support.device import DEVICE, setUpModule  # noqa: F401
 from tests.support.exported_model import networks_in
 from tests.support.launched_run import LaunchedRun
-from tests.support.real_run import shared_memory
+from tests.support.real_run import left_behind, shared_memory
 
 SIDE = 48
 
@@ -71,7 +71,7 @@ class PicturesOut(unittest.TestCase):
             cls.pictures[str(index)] = numpy.asarray(coarse)
 
     def tearDown(self):
-        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def run_of(self, model, *flags):
         """(exit code, everything said, {file: bytes}) of a run over the images."""

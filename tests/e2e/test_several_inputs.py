@@ -12,7 +12,7 @@ import numpy
 from tests.support.device import DEVICE, setUpModule  # noqa: F401
 from tests.support.exported_model import export, networks_in
 from tests.support.launched_run import LaunchedRun, find_packages_of_launch
-from tests.support.real_run import shared_memory
+from tests.support.real_run import left_behind, shared_memory
 
 ROWS = 11
 LENGTH = 6
@@ -96,7 +96,7 @@ class SeveralInputs(unittest.TestCase):
         return folder
 
     def tearDown(self):
-        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def run_of(self, model, *flags, start=()):
         """(exit code, everything said, {file: bytes}) of a run."""

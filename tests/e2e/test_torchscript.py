@@ -12,7 +12,7 @@ from PIL import Image
 from tests.support.device import DEVICE, setUpModule  # noqa: F401
 from tests.support.exported_model import networks_in
 from tests.support.launched_run import LaunchedRun
-from tests.support.real_run import shared_memory
+from tests.support.real_run import left_behind, shared_memory
 
 SIDE = 32
 IMAGES = 24
@@ -100,7 +100,7 @@ class TorchScript(unittest.TestCase):
             Image.new("RGB", (SIDE, SIDE), (10 * index + 5,) * 3).save(cls.images / f"{index:02}.png")
 
     def tearDown(self):
-        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def saved(self, network, name, notes=""):
         import torch

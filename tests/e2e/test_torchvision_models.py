@@ -13,7 +13,7 @@ from tests.support.device import DEVICE, setUpModule  # noqa: F401
 from tests.support.exported_model import export
 from tests.support.launched_run import LaunchedRun
 from tests.support.photographs import photographs
-from tests.support.real_run import shared_memory
+from tests.support.real_run import left_behind, shared_memory
 
 SIDE = 96
 BATCH = 3           # the photographs are not a multiple of it: the last batch is a short one
@@ -117,7 +117,7 @@ class Torchvision:
         self.assertIn(f"batch = {BATCH}\nimage-size = {SIDE}\n", self.file.with_suffix(".toml").read_text())
 
     def tearDown(self):
-        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
 
 @unittest.skipUnless(HAS_ALL, "skipped: no torchvision, scikit-learn and scikit-image here (launch/requirements-test.txt)")

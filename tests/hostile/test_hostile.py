@@ -7,7 +7,7 @@ import sys
 import unittest
 
 from tests.hostile.zmtp import Connection
-from tests.support.real_run import RealRun, shared_memory, undisturbed
+from tests.support.real_run import RealRun, left_behind, shared_memory, undisturbed
 
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "256KiB", "--batch", "4", "--batches", "200", "--slabs", "6",
         "--processor", "checksum", "--log-level", "info")
@@ -31,7 +31,7 @@ class Hostile(unittest.TestCase):
         cls.before = shared_memory()
 
     def tearDown(self):
-        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def start_hostile(self, run, name, *flags):
         run.until(lambda: (run.run_dir / "endpoint").exists(), "the run's endpoint")

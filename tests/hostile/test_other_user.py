@@ -15,7 +15,7 @@ import unittest
 
 from tests.support.launched_run import LaunchedRun
 from tests.support.other_user import NOBODY, PYTHON, STRANGER, as_user, attempts, can_become_others
-from tests.support.real_run import BIN, RealRun, kill, shared_memory, undisturbed
+from tests.support.real_run import BIN, RealRun, kill, left_behind, shared_memory, undisturbed
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "256KiB", "--batch", "4", "--batches", "60", "--slabs", "4",
@@ -48,7 +48,7 @@ class NotAllowed(unittest.TestCase):
         self.before = shared_memory()
 
     def tearDown(self):
-        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def assert_all_refused(self, uid, words, groups=()):
         said = attempts(uid, words, groups)
@@ -141,7 +141,7 @@ class ConsumerUser(unittest.TestCase):
         self.before = shared_memory()
 
     def tearDown(self):
-        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def test_a_launched_run_whose_consumers_are_another_user(self):
         with LaunchedRun(*LONG, "--consumers", "2", "--consumer-user", "nobody", "--status-seconds", "0.05") as run:

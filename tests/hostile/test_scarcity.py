@@ -8,7 +8,7 @@ import subprocess
 import unittest
 
 from tests.support.launched_resume import World
-from tests.support.real_run import SANITIZER, RealRun, shared_memory, undisturbed
+from tests.support.real_run import SANITIZER, RealRun, left_behind, shared_memory, undisturbed
 
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "256KiB", "--batch", "4", "--batches", "40", "--slabs", "4",
         "--processor", "checksum", "--log-level", "info")
@@ -25,7 +25,7 @@ class Descriptors(unittest.TestCase):
         cls.before = shared_memory()
 
     def tearDown(self):
-        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     @unittest.skipIf(SANITIZER, "a sanitizer needs descriptors itself to judge an address")
     def test_a_producer_with_few_of_them_says_so_or_works(self):
@@ -128,7 +128,7 @@ class FilledSharedMemory(unittest.TestCase):
                 self.assertEqual(world.wait(), 80, world.said())
             self.assertIn("--shm-size", world.said())
             self.assertIn("/dev/shm", world.said())
-            self.assertEqual(world.shared_memory(), set())
+            self.assertEqual(left_behind(world.shared_memory), set())
             self.stranger.unlink()
             self.assertEqual(world.start("--resume").wait(), 0, world.said())
             samples = world.summary()["samples"]

@@ -17,6 +17,7 @@ import sys
 import time
 
 from tests.support.launched_resume import World
+from tests.support.real_run import left_behind
 
 # Small slabs, so that a run is many completions; several samples a slab, several slabs a batch.
 COPY = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--status-seconds", "0.05")
@@ -84,7 +85,7 @@ class Cycles:
         results = self.world.results()
         if results != self.wanted:
             return self._fail(describe_difference(self.wanted, results))
-        if left := self.world.shared_memory():
+        if left := left_behind(self.world.shared_memory):
             return self._fail(f"left in /dev/shm: {sorted(left)}")
         if left := self.world.processes():
             return self._fail(f"still alive: {left}")

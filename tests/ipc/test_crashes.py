@@ -5,7 +5,7 @@ import unittest
 
 from tests.support.gate import Gate
 from tests.support.launched_run import LaunchedRun, programs_with_faulty_consumer
-from tests.support.real_run import RealRun, kill, shared_memory, undisturbed
+from tests.support.real_run import RealRun, kill, left_behind, shared_memory, undisturbed
 
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--batches", "24", "--slabs", "4",
         "--log-level", "info")
@@ -20,7 +20,7 @@ class Crashes(unittest.TestCase):
         cls.before = shared_memory()
 
     def tearDown(self):
-        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def test_the_undisturbed_run_has_every_sample_once(self):
         lines = self.wanted["checksums.tsv"].decode().splitlines()

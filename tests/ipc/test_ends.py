@@ -6,7 +6,7 @@ import signal
 import unittest
 
 from tests.support.done_items import items_of_checksums
-from tests.support.real_run import RealRun, kill, shared_memory
+from tests.support.real_run import RealRun, kill, left_behind, shared_memory
 
 LONG = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--batches", "1000000", "--slabs", "4",
         "--processor", "checksum")
@@ -18,7 +18,7 @@ class Ends(unittest.TestCase):
         self.before = shared_memory()
 
     def assert_nothing_left(self):
-        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def start(self, run, consumers=2, *flags):
         run.start_producer(*flags)

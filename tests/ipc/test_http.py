@@ -15,7 +15,7 @@ import numpy
 from tests.support.gate import Gate
 from tests.support.http_receiver import FAULTS, Receiver, make_certificate
 from tests.support.launched_resume import World
-from tests.support.real_run import RealRun, kill, shared_memory, undisturbed
+from tests.support.real_run import RealRun, kill, left_behind, shared_memory, undisturbed
 
 SECRET = "Bearer a-word-that-nobody-sees"
 COPY = ("--device", "cpu", "--model", "copy", "--copy-outputs", "3x5,7", "--batch", "4", "--batches", "12", "--slabs", "4", "--log-level", "info")
@@ -42,7 +42,7 @@ class Http(unittest.TestCase):
         cls.before = shared_memory()
 
     def tearDown(self):
-        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def assert_all_arrived(self, receiver, body="json"):
         found = {}

@@ -12,7 +12,7 @@ import unittest
 from tests.support.done_items import items_of_checksums
 from tests.support.gate import Gate
 from tests.support.launched_run import LaunchedRun
-from tests.support.real_run import BIN, SANITIZER, RealRun, kill, shared_memory, undisturbed
+from tests.support.real_run import BIN, SANITIZER, RealRun, kill, left_behind, shared_memory, undisturbed
 from tests.support.small_disk import small_disk
 
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--batches", "24", "--slabs", "4",
@@ -42,7 +42,7 @@ class Quarantine(unittest.TestCase):
         cls.before = shared_memory()
 
     def tearDown(self):
-        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def poisoned_run(self, run, consumers=5):
         run.start_producer()
@@ -181,7 +181,7 @@ class Leases(unittest.TestCase):
         cls.before = shared_memory()
 
     def tearDown(self):
-        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def assert_everything_done(self, run):
         run.finish_outputs()

@@ -7,7 +7,7 @@ import unittest
 from tests.support.done_items import items_of_manifest
 from tests.support.gate import Gate
 from tests.support.launched_run import LaunchedRun
-from tests.support.real_run import RealRun, kill, shared_memory
+from tests.support.real_run import RealRun, kill, left_behind, shared_memory
 
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--batches", "40", "--slabs", "4",
         "--status-seconds", "0.02", "--log-level", "info")
@@ -56,7 +56,7 @@ class Restart(unittest.TestCase):
         self.before = shared_memory()
 
     def tearDown(self):
-        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def restart(self, run, *flags):
         """The launcher's part: the dead one is reaped before the next one starts."""
@@ -304,7 +304,7 @@ class LaunchedRestart(unittest.TestCase):
         self.before = shared_memory()
 
     def tearDown(self):
-        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def test_the_launcher_follows_each_death_with_another_producer(self):
         flags = (*COPY, "--batches", "600", "--processor", "checksum")

@@ -12,6 +12,7 @@ import unittest
 
 from tests.ipc.resume_cycles import KINDS, Cycles
 from tests.support.launched_resume import World
+from tests.support.real_run import left_behind
 from tests.support.small_disk import small_disk
 
 CYCLES = 10      # of each kind
@@ -30,7 +31,7 @@ class InWorlds(unittest.TestCase):
 
     def world(self, *flags, **more):
         world = self.enterContext(World(*flags, **more))
-        self.addCleanup(lambda: self.assertEqual(world.shared_memory(), set(), "something was left in /dev/shm"))
+        self.addCleanup(lambda: self.assertEqual(left_behind(world.shared_memory), set(), "something was left in /dev/shm"))
         return world
 
     def enterContext(self, context):    # of a Python before 3.11

@@ -5,7 +5,7 @@ import json
 import unittest
 
 from tests.support.gate import Gate
-from tests.support.real_run import RealRun, shared_memory
+from tests.support.real_run import RealRun, left_behind, shared_memory
 
 WORK = ("--device", "cpu", "--model", "copy", "--copy-bytes", "256KiB", "--batch", "4", "--processor", "checksum", "--batches", "40",
         "--warmup-batches", "5", "--drain-warmup")
@@ -36,7 +36,7 @@ class Rungs(unittest.TestCase):
         self.before = shared_memory()
 
     def tearDown(self):
-        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def test_all_give_the_same_bytes(self):
         wanted, summary, _ = run_rung("streams", "--batches-per-slab", "1", "--slabs", "4")

@@ -7,7 +7,7 @@ import unittest
 
 from tests.support.done_items import items_of_manifest, led_by_the_manifest
 from tests.support.gate import Gate
-from tests.support.real_run import BIN, SANITIZER, RealRun, kill, shared_memory, undisturbed
+from tests.support.real_run import BIN, SANITIZER, RealRun, kill, left_behind, shared_memory, undisturbed
 from tests.support.small_disk import small_disk
 
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--batches", "40", "--slabs", "4",
@@ -26,7 +26,7 @@ class WhenFull(unittest.TestCase):
         self.before = shared_memory()
 
     def tearDown(self):
-        self.assertEqual(shared_memory() - self.before, set(), "something was left in /dev/shm")
+        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def until_status(self, run, what, holds):
         return run.until(lambda: (status := run.status()) and holds(status) and status, what)

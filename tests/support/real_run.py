@@ -23,6 +23,14 @@ def shared_memory():
     return {name for name in os.listdir("/dev/shm") if name.startswith(f"offramp-test-{os.getpid()}-")}
 
 
+def left_behind(names):
+    """What names() still gives when whoever may be removing it has had the time: at a run's end another one's sweep may come first."""
+    end = time.monotonic() + 10
+    while (left := names()) and time.monotonic() < end:
+        time.sleep(0.01)
+    return left
+
+
 class RealRun:
     """One run over real processes, in a directory of its own. Use as a context: whatever is alive at the end is killed."""
 
