@@ -179,17 +179,30 @@ def is_noted(folder):
     return shared_folder.holds(folder, MANIFEST)
 
 
+def is_noted_by_another(folder, run_id):
+    """What is noted there is of another run: this one has come to no result. Only told, as describe_manifest()."""
+    noted = _read_manifest(folder)
+    return bool(noted) and noted[0] != run_id
+
+
 def describe_manifest(folder):
     """What an unfinished run did, in words; nothing when there is none. Only told, never relied on: hashes are not looked at."""
+    noted = _read_manifest(folder)
+    if not noted:
+        return None
+    run, items, lines = noted
+    done = sum(end - begin for begin, end in _joined(_ranges(lines)))
+    return f"{done} of {items} items of run {run}" if done < items else None
+
+
+def _read_manifest(folder):
+    """(its run, how many items that had, the lines of what is done), or None."""
     try:
         header, *lines = shared_folder.read(folder, MANIFEST).decode(errors="replace").splitlines()
         header = json.loads(header)
-        items = int(header["identity"]["items"])
-        run = str(header["run"])
+        return str(header["run"]), int(header["identity"]["items"]), lines
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    done = sum(end - begin for begin, end in _joined(_ranges(lines)))
-    return f"{done} of {items} items of run {run}" if done < items else None
 
 
 def _ranges(lines):

@@ -11,14 +11,14 @@ import tempfile
 
 from offramp_launch import sink, summary, texts
 from offramp_launch.account import account_of
-from offramp_launch.arguments import hide_query, shown, without_values
+from offramp_launch.arguments import hide_query, shown, to_type_again, without_values
 from offramp_launch.children import Child
 from offramp_launch.demo import demo_flags, shipped_model_flags, show, wants_demo
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, shell_code, way_to_write
 from offramp_launch.failure import failure_of
 from offramp_launch.log_follower import last_error
 from offramp_launch.finishing import Finishing
-from offramp_launch.output_folder import OutputLock, is_noted, lies_beside, prepare, removed_after_a_failure
+from offramp_launch.output_folder import OutputLock, is_noted, is_noted_by_another, lies_beside, prepare, removed_after_a_failure
 from offramp_launch.progress import as_record, make_display
 from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
 from offramp_launch.supervisor import MOST_CONSUMERS, RunPlan, Supervisor
@@ -100,7 +100,8 @@ def start(places, argv, typed):
             plan.kept_open = (lock.fd,)
             prepare(output, plan.consumer, identity_of(account), plan.kept_open, beyond=bool(config.get("sink")),
                     continues=config.get("resume") and is_noted(output), note=note)
-            code, told = supervise(plan, run_dir, output, unit, producer, about, goes_on_with(places, typed, config, run_dir))
+            code, told = supervise(plan, run_dir, output, unit, producer, about,
+                                   lambda: goes_on_with(places, typed, config, run_dir, replaces=is_noted_by_another(output, run_id)))
         finally:
             lock.close()
         ended.well = code == 0
@@ -247,15 +248,19 @@ def check_output(folder, account):
                           "Give --output a folder that you may write to", ExitCode.CANNOT_WRITE) from problem
 
 
-def goes_on_with(places, typed, config, run_dir):
+def goes_on_with(places, typed, config, run_dir, replaces):
     """
     The command that makes what is left of a run, wherever it is typed: as it was given, in the folder where it was given, from which
-    its paths, and those of its environment and its --config, are meant.
+    its paths, and those of its environment and its --config, are meant. `replaces`: the output is still another run's, which --resume
+    would continue; unless that was asked for, this run's work is begun once more.
     """
-    words = [word for word in without_values(shown(typed), SETTLED) if word.partition("=")[0] not in ("--resume", "--start-over")]
+    words = without_values(to_type_again(typed), SETTLED)
+    anew = replaces and not config.get("resume")
+    if not anew:
+        words = [word for word in words if word.partition("=")[0] not in ("--resume", "--start-over")]
     # Without an output of its own a run is known by its directory.
     where = [] if config.get("output") and not config.get("run-dir") else ["--run-dir", str(run_dir.path)]
-    command = shlex.join([str(places.launch / "offramp"), *words, *where, "--resume"])
+    command = shlex.join([str(places.launch / "offramp"), *words, *where, *([] if anew else ["--resume"])])
     folder = summary.working_folder()
     return f"(cd {shlex.quote(folder)} && {command})" if folder else command
 
@@ -278,7 +283,7 @@ def supervise(plan, run_dir, output, unit, producer, about, go_on):
             if lies_beside(output):
                 note(f"the earlier run's results in {output} are as they were; what this one made lies beside them, and takes their place when "
                      "--resume has made the rest")
-            return code, summary.tell(whole, unit, output, go_on, run_dir.account())
+            return code, summary.tell(whole, unit, output, go_on(), run_dir.account())
         finally:
             display.close()
             sweep(producer)

@@ -41,6 +41,8 @@ class ArgumentsTest(unittest.TestCase):
         self.assertEqual(["run", "--http-header", "@h"], arguments.shown(["run", "--http-header", "@h"]))
         self.assertEqual(["run"], arguments.shown(["run"]))
         self.assertEqual(["run", "--http-url", "https://h/p?QUERY"], arguments.shown(["run", "--http-url=https://h/p?key=SECRET"]))
+        self.assertEqual(["run", "--a", "--http-url", "URL"], arguments.to_type_again(["run", "--http-url=https://h/p?key=SECRET", "--a"]))
+        self.assertEqual(["run", "--http-url", "https://h/p"], arguments.to_type_again(["run", "--http-url", "https://h/p"]))
         environment = {}
         self.assertEqual(["run", "--a"], arguments.hide_query(["run", "--http-url", "https://h/p?key=SECRET", "--a"], environment))
         self.assertEqual({"OFFRAMP_HTTP_URL": "https://h/p?key=SECRET"}, environment)

@@ -170,6 +170,17 @@ class RunTest(unittest.TestCase):
         self.assertIn(f"  go on      (cd {os.getcwd()} && {OFFRAMP} run --consumers 1 --run-dir {producer.flag('--run-dir')} --resume)\n", said)
         self.assertEqual("this-one", producer.flag("--run-id"))
 
+    def test_a_run_that_has_replaced_nothing_yet_is_begun_again(self):
+        output = self.stage.folder / "masks"
+        output.mkdir()
+        for noted, flags, wanted in (("former", ("--start-over",), "--start-over"), ("former", (), ""), ("former", ("--resume",), "--resume"),
+                                     ("this-one", ("--start-over",), "--resume")):
+            header = {"run": noted, "identity": {"items": "8"}}
+            (output / ".offramp-manifest").write_text(json.dumps(header) + "\n" + json.dumps({"done": [[0, 4]]}) + "\n")
+            launcher, producer, consumers = self.stage.start_run(1, "--output", str(output), *flags, "--run-id", "this-one")
+            command = re.search(r"  go on      (.*)\)\n", self.stage.end(launcher, producer, consumers, code=130))[1]
+            self.assertEqual([wanted] if wanted else [], [word for word in command.split() if word in ("--start-over", "--resume")], command)
+
     def test_nothing_goes_on_after_a_wrong_setting_nor_after_a_complete_run(self):
         for code, summary in ((64, None), (66, None), (0, {"samples": {"released": 8}})):
             launcher, producer, consumers = self.stage.start_run(1)
