@@ -1,5 +1,5 @@
 """
-The shipped model, where a user names none; and the run that a user starts without saying on what: the shipped photographs, cut out,
+The shipped model, where a user names none; and the run that a user starts without saying on what: the shipped pictures, rendered, cut out,
 measured against their true masks, and shown.
 """
 

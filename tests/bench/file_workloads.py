@@ -36,7 +36,7 @@ def cut_out_row(sizes):
     written = {"processor": "mask-png,cut-out", "mask-size": "model", "output": OUTPUT}
     model = "model alone"
     plain = plain_pictures(flags, read, "cutout", SHIPPED_WEIGHTS, consumers, cut_outs=True)
-    return Row("W10-cut-out", "Photographs cut out: JPEG files in, a mask and a cut-out of each as PNG files out",
+    return Row("W10-cut-out", "Rendered pictures cut out: JPEG files in, a mask and a cut-out of each as PNG files out",
                (Ours("ours", {**flags, **read, **written}, consumers), alone(flags, model, synthetic_on="device"), decode_limit(flags, read),
                 # The cut-outs' originals are found in the manifest by their number, which is all that synthetic items have for a name.
                 Ours(ENCODE, {**unfed(flags, CUTOUT_RESULTS), **written, "source": "synthetic", "input": PHOTOGRAPHS}, consumers),
