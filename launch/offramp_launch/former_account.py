@@ -38,8 +38,12 @@ class FormerAccount:
             self._kept_back[name] = text
         else:
             partial = self._folder / f".{name}.partial"     # whoever looks meanwhile finds all of it or nothing
-            partial.write_text(text)
-            partial.replace(self._folder / name)
+            try:
+                partial.write_text(text)
+                partial.replace(self._folder / name)
+            except OSError:
+                partial.unlink(missing_ok=True)
+                raise
 
     def _is_told(self, name):
         return stamp_of(self._folder / name) not in (None, self._found.get(name))

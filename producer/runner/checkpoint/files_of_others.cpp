@@ -64,7 +64,7 @@ class FilesThere {
 // What runs of ours left in the folder.
 class OwnResults {
   public:
-    OwnResults(const RunConfig& config, const BatchSource& source) : source_(source) {
+    OwnResults(const RunConfig& config, const BatchSource& source) : source_(source), resumes_(config.resume) {
         try {
             former_ = read_manifest(config.output + "/" + kManifestName);
         } catch (const Error&) {
@@ -80,14 +80,20 @@ class OwnResults {
 
     bool has(const std::string& processor, std::uint64_t item) {
         if (!former_) return false;
-        if (items_.empty()) items_ = hashes_of_items(source_);
-        const bool was_there = names_.empty() || (!items_.empty() && names_.contains(items_[item]));
-        if (was_there && std::ranges::find(processors_, processor) != processors_.end()) return true;
+        if (was_there(item) && std::ranges::find(processors_, processor) != processors_.end()) return true;
         return !replaced_.empty() && replaced_.contains(hash_of_result_name(source_.key(item), item));
     }
 
   private:
+    // In that run's input. Without names its items went by their numbers, and only such a source's are the same; or they are by the word of --resume.
+    bool was_there(std::uint64_t item) {
+        if (names_.empty()) return resumes_ || (source_.max_key_bytes() == 0 && item < former_->items());
+        if (items_.empty()) items_ = hashes_of_items(source_);
+        return !items_.empty() && names_.contains(items_[item]);
+    }
+
     const BatchSource& source_;
+    const bool resumes_;
     std::optional<Manifest> former_;
     std::vector<std::string> processors_;
     std::unordered_set<std::uint64_t> names_;
@@ -106,7 +112,7 @@ std::optional<std::uint64_t> number_before(std::string_view suffix, std::string_
 }
 
 [[noreturn]] void refuse(const std::string& file, const std::string& key, const std::string& processor) {
-    throw ConfigError("--output: " + printable(file) + " is there, by no run that a manifest tells of: the result of " + processor + " for the item '" + printable(key) +
+    throw ConfigError("--output: " + printable(file) + " is there, by no run of these items that a manifest tells of: the result of " + processor + " for the item '" + printable(key) +
                           "' would replace it",
                       "Give --output another folder, move the file away, or replace it with --start-over");
 }

@@ -123,8 +123,8 @@ void ProducerRun::open_manifest() {
     if (config_.resume && config_.output.empty())
         throw ConfigError("--resume needs --output", "Give the output folder of the run that is to be continued");
     if (config_.output.empty() || rung_.processing == Rung::Processing::None) return;
-    // A producer that died before it published anything may have left another run's manifest there.
-    const bool takes_over = config_.adopt && former_.published.slabs > 0;
+    // A producer that died before it published any sample may have left another run's manifest there: slabs of holes alone are noted by nobody.
+    const bool takes_over = config_.adopt && former_.published.samples > 0;
     const auto former = takes_over       ? RunManifest::Former::TakeOver
                         : config_.resume ? RunManifest::Former::Continue
                                          : RunManifest::Former::StartOver;

@@ -1,7 +1,7 @@
 #include "producer/runner/sources/opened_input.hpp"
 
-#include <algorithm>
 #include <filesystem>
+#include <system_error>
 
 #include "common/base/error.hpp"
 #include "common/images/item_keys.hpp"
@@ -14,9 +14,11 @@ namespace offramp {
 namespace {
 
 bool has_arrays(const std::string& folder) {
-    const auto is_array = [](const std::filesystem::directory_entry& entry) { return entry.path().extension() == ".npy"; };
-    return std::filesystem::is_directory(folder) &&
-           std::ranges::any_of(std::filesystem::directory_iterator(folder, std::filesystem::directory_options::skip_permission_denied), is_array);
+    std::error_code problem;
+    for (std::filesystem::directory_iterator entry(folder, std::filesystem::directory_options::skip_permission_denied, problem);
+         !problem && entry != std::filesystem::directory_iterator(); entry.increment(problem))
+        if (entry->path().extension() == ".npy") return true;
+    return false;
 }
 
 void require_arrays(const std::string& input) {

@@ -128,6 +128,35 @@ TEST_F(FilesOfOthers, NorWhatARunMadeThatNotedNothingDone) {
     EXPECT_EQ(refused("mask-png", {"ball", "cat"}), "cat.png");
 }
 
+// Of a run whose items were numbers nothing is known by its name.
+TEST_F(FilesOfOthers, ThatLieBesideNumberedItemsAreStillOthers) {
+    class Numbered final : public BatchSource {
+      public:
+        explicit Numbered(std::uint64_t items) : items_(items) {}
+        std::string description() const override { return "numbered"; }
+        std::uint64_t items() const override { return items_; }
+        RowKind row_kind() const override { return RowKind::Nothing; }
+        std::string_view key(std::uint64_t) const override { return ""; }
+        std::size_t max_key_bytes() const override { return 0; }
+        std::string origin(std::uint64_t) const override { return ""; }
+        void load(std::uint64_t, std::span<std::byte>) override {}
+
+      private:
+        std::uint64_t items_;
+    };
+    const Numbered ten(10), twenty(20);
+    PublishedSlab slab;
+    slab.items = {{0, 4}};
+    RunManifest(config_of("npy"), ten, Former::StartOver, [](const std::exception_ptr&) { ADD_FAILURE(); }).completed(slab);
+    lay("3.scores.npy");
+    EXPECT_NO_THROW(require_no_files_of_others(config_of("npy"), twenty, outputs, 1)) << "that run may have made it";
+    lay("12.scores.npy");
+    EXPECT_NO_THROW(require_no_files_of_others(config_of("npy"), ten, outputs, 1)) << "no item has that number";
+    EXPECT_THROW(require_no_files_of_others(config_of("npy"), twenty, outputs, 1), ConfigError) << "that run had ten items";
+    lay("bag.scores.npy");
+    EXPECT_EQ(refused("npy", {"bag"}), "bag.scores.npy");
+}
+
 // Items without keys go by their numbers.
 TEST_F(FilesOfOthers, OfItemsWithoutKeysToo) {
     lay("1.scores.npy");
