@@ -28,12 +28,23 @@ LIBRARIES = {
     "producer/ledger/": (),
     "producer/pool/": ("ledger",),
     "producer/broker/": ("ledger", "pool"),
-    "producer/egress/": ("device", "ledger", "pool"),
+    "producer/egress/": ("device", "pool"),
     "consumer/session/": (),
 }
 # Of common/ what is for programs alone.
 FOR_PROGRAMS = r"common/(settings|images)/"
-FOR_ALL = r"common/(base|numerics|wire|shm|transport|quarantine|safetensors)/"
+# The rooms of common/, and which others of it each may know.
+ROOMS_OF_COMMON = {
+    "common/base/": (),
+    "common/numerics/": (),
+    "common/wire/": ("base",),
+    "common/shm/": ("base",),
+    "common/safetensors/": ("base",),
+    "common/transport/": ("base", "shm", "wire"),
+    "common/quarantine/": ("base", "safetensors", "wire"),
+    "common/settings/": ("base", "shm"),
+    "common/images/": ("base", "settings", "wire"),
+}
 
 
 def library_rules():
@@ -42,7 +53,13 @@ def library_rules():
         known = "|".join((own, *others))
         yield library, None, rf"{side}/(?!({known})/)", f"{library} is a library: it may know {known.replace('|', ', ')} of its side, and no program"
         yield library, None, FOR_PROGRAMS, f"{library} is a library: settings/ and images/ are for programs"
-    yield FOR_ALL, None, FOR_PROGRAMS, "libraries include it: settings/ and images/ are for programs"
+
+
+def room_rules():
+    for room, others in ROOMS_OF_COMMON.items():
+        own = room.rstrip("/").split("/")[1]
+        known = "|".join((own, *others))
+        yield room, None, rf"common/(?!({known})/)", f"{room} may know {known.replace('|', ', ')} of common/"
 
 
 # (files it speaks of, files excepted, what they may not include, why)
@@ -59,7 +76,10 @@ INCLUDE_RULES = [
     (r"", r"consumer/sinks/postgres/", r"libpq", "libpq is included under consumer/sinks/postgres/ only"),
     (r"", r"consumer/sinks/parquet/parquet_module\.cpp", r"(arrow|parquet)/", "Arrow is included in consumer/sinks/parquet/parquet_module.cpp only"),
     (r"", r"common/settings/", r"CLI/", "CLI11 is included under common/settings/ only"),
+    (r"consumer/sinks/", None, r"consumer/(?!sinks/)|common/(?!base/)", "consumer/sinks/ knows only common/base/"),
+    (r"producer/rungs/", None, r"producer/runner/", "producer/rungs/ does not know the program that runs them"),
     *library_rules(),
+    *room_rules(),
 ]
 
 # What no object of common/ and consumer/ may have read, by whatever road it came in.
