@@ -12,7 +12,7 @@ namespace offramp {
 //   --adopt: another producer goes on with this memory  | outlives_producer()  (producer/runner/run/adoption)
 //   Hello: a consumer's results are the run's           | makes_work()         (slab_work)
 //
-// and what a consumer was not told it takes from its run: is_the_runs() (run_settings).
+// and what a consumer was not told it takes from its run: is_the_runs() (kept_settings).
 struct Effect {
     enum class On {
         Program,   // one program alone: where it logs, which run it belongs to, what is asked of it

@@ -4,7 +4,6 @@
 
 #include "consumer/session/slab_processor.hpp"
 
-
 namespace offramp {
 
 // Processes one payload that a run set aside (common/quarantine), without a run: no shared memory, no messages, nobody else to take

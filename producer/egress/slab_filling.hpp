@@ -10,8 +10,8 @@
 #include "common/wire/slab_view.hpp"
 #include "producer/device/device.hpp"
 #include "producer/device/device_timeline.hpp"
-#include "producer/egress/output_books.hpp"
 #include "producer/egress/output_batch.hpp"
+#include "producer/egress/output_books.hpp"
 #include "producer/pool/fill_lease.hpp"
 #include "producer/pool/slab_exchange.hpp"
 

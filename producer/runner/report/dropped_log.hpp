@@ -8,7 +8,6 @@
 
 #include "producer/egress/row_info.hpp"
 
-
 namespace offramp {
 
 // Lists what --when-full drop-newest dropped: RUN_DIR/dropped.jsonl, a line for each part of a batch,

@@ -2,9 +2,9 @@
 
 #include "common/base/error.hpp"
 #include "common/base/utf8.hpp"
-#include "common/wire/slab_header.hpp"
 #include "common/images/file_list.hpp"
 #include "common/images/item_keys.hpp"
+#include "common/wire/slab_header.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/fuzz/scratch_folder.hpp"
 
