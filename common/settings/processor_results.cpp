@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 
 namespace offramp {
 namespace {
@@ -27,7 +28,7 @@ constexpr ProcessorResults kAll[] = {
     {.processor = "embeddings-sqlite", .reads = Reads::Vectors, .whole = "embeddings.sqlite"},
     {.processor = "embeddings-parquet", .reads = Reads::Vectors, .whole = "embeddings.parquet"},
     {.processor = "embeddings-postgres", .reads = Reads::Vectors},
-    {.processor = "write", .endings = kBytes, .output_in_name = true, .in_output = false},
+    {.processor = "write", .endings = kBytes, .output_in_name = true, .in_output = false, .in_write_path = true},
     {.processor = "http", .in_output = false},
     {.processor = "none", .in_output = false}};
 
@@ -40,9 +41,15 @@ const ProcessorResults* ProcessorResults::of(std::string_view processor) {
     return found == std::end(kAll) ? nullptr : found;
 }
 
-bool makes_files_of_items(std::string_view processor) {
+bool has_results_in_folder(std::string_view processor, const std::string& write_path) {
     const ProcessorResults* const known = ProcessorResults::of(processor);
-    return known == nullptr || (known->in_output && known->has_files_of_items());
+    std::error_code unknown;
+    return known == nullptr || known->in_output || (known->in_write_path && std::filesystem::is_directory(write_path, unknown));
+}
+
+bool makes_files_of_items(std::string_view processor, const std::string& write_path) {
+    const ProcessorResults* const known = ProcessorResults::of(processor);
+    return known == nullptr || (known->has_files_of_items() && has_results_in_folder(processor, write_path));
 }
 
 bool may_end_result(std::string_view processor, std::string_view file) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace offramp {
@@ -18,6 +19,7 @@ struct ProcessorResults {
     bool one_for_all_outputs = false;              // of an item a single file, KEY.ENDING
     bool output_in_name = false;                   // KEY.OUTPUT.ENDING also where one output alone fits
     bool in_output = true;                         // false: its results are elsewhere than in --output, or nowhere
+    bool in_write_path = false;                    // they are files there, where that is a folder; a device or a FIFO keeps nothing
 
     static std::span<const ProcessorResults> all();
     // Null: a processor of the user's own, of which nothing is known. "auto" is what it becomes: masks, or arrays.
@@ -26,8 +28,11 @@ struct ProcessorResults {
     bool has_files_of_items() const { return !endings.empty(); }
 };
 
-// Files of single items in the output folder. Of one that is not known, anything may be.
-bool makes_files_of_items(std::string_view processor);
+// Whether its results lie in a folder of the run's, where another run could replace them. `write_path`: of that run; one that is not there yet holds nothing.
+// Of one that is not known, anything may be.
+bool has_results_in_folder(std::string_view processor, const std::string& write_path);
+// Files of single items in such a folder.
+bool makes_files_of_items(std::string_view processor, const std::string& write_path);
 bool may_end_result(std::string_view processor, std::string_view file);
 // What a name of an item's file ends with, whatever the processor.
 std::span<const std::string_view> endings_of_items();

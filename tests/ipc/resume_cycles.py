@@ -46,7 +46,6 @@ class Tally:
 class Cycles:
     def __init__(self, kind, seed):
         self.world = World(*KINDS[kind])
-        self.world.flags = tuple(flag.replace("{output}", str(self.world.output)) for flag in KINDS[kind])
         self.random = random.Random(seed)
         self.tally = Tally()
 

@@ -11,6 +11,7 @@ COPY = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4"
         "--batches-per-slab", "1", "--status-seconds", "0.05")
 ALL = (*COPY, "--processor", "checksum,npy,embeddings-sqlite")
 BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute()
+WRITE = (*COPY, "--processor", "write", "--write-path", "{output}/files")
 MERGED = ("checksum/checksums.tsv", "embeddings-sqlite/embeddings.sqlite")
 # Whoever comes by these is killed: the producer before and after it has noted what consumers may replace; consumers in mid-run; then the program that
 # puts outputs together, before and after each step.
@@ -40,7 +41,7 @@ class Replacing(InWorlds):
 
     def test_a_finished_run_is_replaced_only_when_that_is_asked_for(self):
         for flags in (ALL, (*COPY, "--processor", "checksum"), (*COPY, "--processor", "npy"), (*COPY, "--processor", "embeddings-sqlite"),
-                      (*COPY, "--processor", "checksum", "--rung", "sequential")):
+                      WRITE, (*COPY, "--processor", "checksum", "--rung", "sequential")):
             with self.subTest(flags=flags[-1]):
                 world, before = self.finished(*flags)
                 first = world.run_id()
@@ -49,11 +50,23 @@ class Replacing(InWorlds):
                 self.assertFalse(list(world.run_dir.glob("logs/producer*")), "nothing was started")
                 self.assertEqual(world.results(), before)
                 self.assertEqual(world.start("--start-over").wait(), 0, world.said())
-                merged_or_all = {name: text for name, text in world.results().items() if not name.endswith(".npy")}
+                merged_or_all = {name: text for name, text in world.results().items() if not name.endswith((".npy", ".bin"))}
                 fresh = self.undisturbed(*world.flags)
-                self.assertEqual(merged_or_all, {name: text for name, text in fresh.items() if not name.endswith(".npy")})
+                self.assertEqual(merged_or_all, {name: text for name, text in fresh.items() if not name.endswith((".npy", ".bin"))})
                 self.assertEqual({**world.results(), **fresh}, world.results(), "files of single samples, replaced as they were made")
                 self.assertEqual([], [path.name for path in world.output.rglob(".offramp-next*")])
+
+    def test_what_was_written_to_a_device_is_not_there_to_be_replaced(self):
+        world, _ = self.finished(*COPY, "--processor", "write", "--write-path", "/dev/null")
+        self.assertEqual(world.start().wait(), 0, world.said())
+
+    def test_written_files_that_were_broken_off_are_gone_on_with(self):
+        flags = (*WRITE, "--batches", "40")
+        world = self.world(*flags)
+        self.break_off(world, samples=80, slabs=10)
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        self.assertGreaterEqual(world.summary()["samples"]["done_before"], 80 - 32)
+        self.assertEqual(world.results(), self.undisturbed(*flags))
 
     def test_a_run_that_cannot_start_touches_nothing(self):
         world, before = self.finished(*ALL)
@@ -193,15 +206,18 @@ class Replacing(InWorlds):
                 before = fresh
 
     def test_a_users_own_file_of_a_results_name_is_replaced_only_when_that_is_asked_for(self):
-        world = self.world(*COPY, "--processor", "npy", "--batches", "2")
-        world.output.mkdir()
-        (world.output / "9.map0.npy").write_text("precious\n")
-        for more in ((), ("--resume",)):
-            self.refused(world.start(*more), 64, "9.map0.npy is there", "the item '9'", "--start-over")
-            self.assertEqual([path.name for path in world.output.iterdir()], ["9.map0.npy"])
-            self.assertEqual((world.output / "9.map0.npy").read_text(), "precious\n")
-        self.assertEqual(world.start("--start-over").wait(), 0, world.said())
-        self.assertEqual(world.results(), self.undisturbed(*world.flags))
+        for name, flags in (("9.map0.npy", (*COPY, "--processor", "npy")), ("files/9.map0.bin", WRITE)):
+            with self.subTest(name):
+                world = self.world(*flags, "--batches", "2")
+                mine = world.output / name
+                mine.parent.mkdir(parents=True)
+                mine.write_text("precious\n")
+                for more in ((), ("--resume",)):
+                    self.refused(world.start(*more), 64, f"{name} is there", "the item '9'", "--start-over")
+                    self.assertEqual([path for path in world.output.rglob("*") if path.is_file()], [mine])
+                    self.assertEqual(mine.read_text(), "precious\n")
+                self.assertEqual(world.start("--start-over").wait(), 0, world.said())
+                self.assertEqual(world.results(), self.undisturbed(*world.flags))
 
     def test_a_users_own_file_and_other_processors_results_stay(self):
         world, before = self.finished(*COPY, "--processor", "checksum")

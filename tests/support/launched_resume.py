@@ -44,13 +44,14 @@ class World(Launched):
     run_dir = property(lambda self: self.folder / f"run-{self.runs}")
 
     def start(self, *flags):
-        """Each run has a run directory and an id of its own, as a user's have."""
+        """Each run has a run directory and an id of its own, as a user's have. "{output}" in a flag: the world's output folder."""
         if self.runs:
             shutil.rmtree(self.run_dir, ignore_errors=True)
         self.runs += 1
         with open(self.folder / "launcher.log", "wb") as log:
+            typed = (flag.replace("{output}", str(self.output)) for flag in (*self.flags, *flags))
             self.launcher = subprocess.Popen(
-                [*self.through, str(ROOT / "launch/offramp"), "run", *self.flags, *flags, "--run-dir", str(self.run_dir), "--run-id", self.run_id(),
+                [*self.through, str(ROOT / "launch/offramp"), "run", *typed, "--run-dir", str(self.run_dir), "--run-id", self.run_id(),
                  "--output", str(self.output)], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self.environment)
         return self
 

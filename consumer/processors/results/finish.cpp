@@ -22,12 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kToGoOn = "Give --resume to make what is missing or new, ";
 constexpr const char* kNothingToGoOn = "There is no manifest that --resume could continue. Give ";
-constexpr const char* kOtherwise = "--start-over to replace them once this run has results of its own, or another place (--output, --sink-table)";
-
-bool has_results_here(const std::string& processor) {
-    const ProcessorResults* const known = ProcessorResults::of(processor);
-    return known == nullptr || known->in_output;
-}
+constexpr const char* kOtherwise = "--start-over to replace them once this run has results of its own, or another place (--output, --write-path, --sink-table)";
 
 void for_each_output(const RunConfig& config, const std::function<void(const RunOutput& output, const RunConfig& own)>& work) {
     for (const RunConfig& own : configs_of(config))
@@ -111,11 +106,13 @@ void require_no_other_work(const FormerRun& former, const RunConfig& config) {
     for (const std::string& name : former.processors) names += (names.empty() ? "" : ",") + name;
     const char* const elsewhere = "give this run another --output, or --start-over to give them up";
     const bool is_unfinished = !former.ended || former.left > 0;
-    if (is_unfinished && std::ranges::any_of(former.processors, has_results_here))
+    const auto has_results = [&](const std::string& processor) { return has_results_in_folder(processor, former.write_path); };
+    const auto has_files = [&](const std::string& processor) { return makes_files_of_items(processor, former.write_path); };
+    if (is_unfinished && std::ranges::any_of(former.processors, has_results))
         throw ConfigError("--output " + config.output + " holds what run " + former.run_id + " of --processor " + names + " has not finished" +
                               (former.left > 0 ? ": " + std::to_string(former.left) + " of its items are left" : std::string()),
                           std::string("Finish that with --resume and its own settings, ") + elsewhere);
-    if (former.ended && std::ranges::any_of(former.processors, makes_files_of_items))
+    if (former.ended && std::ranges::any_of(former.processors, has_files))
         throw ConfigError("--output " + config.output + " holds the results of run " + former.run_id + " of --processor " + names + ", which came to its end",
                           std::string("Name all processors in one run, ") + elsewhere);
 }
@@ -134,7 +131,7 @@ bool look_at_former(const RunConfig& config, const std::optional<FormerRun>& for
     });
     if (!config.start_over && former && former->finished)
         for (const std::string& processor : config.processors())
-            if (has_results_here(processor) && made_by_former(processor)) refuse("--output " + config.output, &*former, config);
+            if (made_by_former(processor) && has_results_in_folder(processor, former->write_path)) refuse("--output " + config.output, &*former, config);
     return anything;
 }
 

@@ -86,6 +86,7 @@ std::optional<FormerRun> read_former_run(const std::string& output) {
         RunConfig config;
         config.processor = header.at("identity").value("--processor", "");
         run.processors = config.processors();
+        run.write_path = header.at("identity").value("--write-path", "");
         run.next_place = header.value("next", "");
         run.finished = header.value("finished", false);
         items = number_in(header.at("identity").value("items", ""));

@@ -11,6 +11,7 @@ namespace offramp {
 struct FormerRun {
     std::string run_id;
     std::vector<std::string> processors;
+    std::string write_path;   // of --processor write
     std::string next_place;   // empty: in place
     bool ended = false;       // it came to its end by itself
     bool finished = false;    // so, or the run did that it goes on with, for items that joined

@@ -73,9 +73,15 @@ class OwnResults {
         if (!former_) return;
         names_.insert(former_->names.begin(), former_->names.end());
         replaced_ = ReplacedItems::of(config.output, former_->seal);
+        const auto fact = [&](const char* flag) {
+            const auto found = former_->identity.facts.find(flag);
+            return found == former_->identity.facts.end() ? std::string() : found->second;
+        };
         RunConfig of_former;
-        if (const auto found = former_->identity.facts.find("--processor"); found != former_->identity.facts.end()) of_former.processor = found->second;
+        of_former.processor = fact("--processor");
         processors_ = of_former.processors();
+        std::error_code unknown;
+        if (!fs::equivalent(fact("--write-path"), config.write_path, unknown)) std::erase(processors_, "write");   // that run's files are elsewhere
     }
 
     bool has(const std::string& processor, std::uint64_t item) {
@@ -111,10 +117,10 @@ std::optional<std::uint64_t> number_before(std::string_view suffix, std::string_
     return number;
 }
 
-[[noreturn]] void refuse(const std::string& file, const std::string& key, const std::string& processor) {
-    throw ConfigError("--output: " + printable(file) + " is there, by no run of these items that a manifest tells of: the result of " + processor + " for the item '" + printable(key) +
+[[noreturn]] void refuse(const std::string& place, const std::string& file, const std::string& key, const std::string& processor) {
+    throw ConfigError(place + ": " + printable(file) + " is there, by no run of these items that a manifest tells of: the result of " + processor + " for the item '" + printable(key) +
                           "' would replace it",
-                      "Give --output another folder, move the file away, or replace it with --start-over");
+                      "Give " + place + " another folder, move the file away, or replace it with --start-over");
 }
 
 }  // namespace
@@ -125,13 +131,13 @@ void require_no_files_of_others(const RunConfig& config, const BatchSource& sour
     std::optional<OwnResults> own;
     for (const std::string& processor : processors) {
         const ProcessorResults* const results = ProcessorResults::of(chosen(processor, outputs, expansion));
-        if (results == nullptr || !results->in_output || !results->has_files_of_items()) continue;
-        const std::string folder = processors.size() > 1 ? config.output + "/" + processor : config.output;
+        if (results == nullptr || !makes_files_of_items(results->processor, config.write_path)) continue;
+        const std::string folder = results->in_write_path ? config.write_path : processors.size() > 1 ? config.output + "/" + processor : config.output;
         const std::vector<std::string> suffixes = suffixes_of(*results, config, outputs);
         FilesThere there(folder, std::string_view(suffixes.front()).substr(suffixes.front().rfind('.')));
         const auto refuse_others = [&](std::uint64_t item, const std::string& key, const std::string& suffix) {
             if (!own) own.emplace(config, source);
-            if (!own->has(processor, item)) refuse(folder + "/" + key + suffix, key, processor);
+            if (!own->has(processor, item)) refuse(results->in_write_path ? "--write-path" : "--output", folder + "/" + key + suffix, key, processor);
         };
         if (source.max_key_bytes() == 0) {   // numbered, as many as anybody asked for
             for (const std::string& file : there.in(""))

@@ -122,7 +122,7 @@ RunManifest::RunManifest(const RunConfig& config, const BatchSource& source, For
 
 void RunManifest::replaces(const Manifest& former, const RunConfig& config, const BatchSource& source) {
     replaced_ = std::make_unique<ReplacedItems>(folder_, former.seal, config.durable);
-    if (std::ranges::any_of(config.processors(), [](const std::string& name) { return makes_files_of_items(name); })) replacing_ = &source;
+    if (std::ranges::any_of(config.processors(), [&](const std::string& name) { return makes_files_of_items(name, config.write_path); })) replacing_ = &source;
 }
 
 // What another run may have put in the place of what was done is made again.

@@ -128,10 +128,8 @@ TEST_P(ProcessorContract, AFormerRunsResultsStayUntilAnotherHasComeToItsEnd) {
     finish_run(config);
     const Tree former = results_in(folder.path());
     const auto stays = [&] { return names_files_by_key() || results_in(folder.path()) == former; };
-    if (GetParam() != "write") {
-        EXPECT_THAT(refusal_of_preparing(config), ::testing::AllOf(::testing::HasSubstr("the-run, which came to its end"), ::testing::HasSubstr("--resume"),
-                                                                   ::testing::HasSubstr("--start-over"), ::testing::HasSubstr("--output")));
-    }
+    EXPECT_THAT(refusal_of_preparing(config), ::testing::AllOf(::testing::HasSubstr("the-run, which came to its end"), ::testing::HasSubstr("--resume"),
+                                                               ::testing::HasSubstr("--start-over"), ::testing::HasSubstr("--output")));
     EXPECT_TRUE(stays());
     config.start_over = true;
     std::vector<MemorySlab> slabs;
@@ -453,6 +451,24 @@ TEST(SeveralProcessors, WhatARunOfOtherProcessorsWasGivenUpWithGoesWithTheRunTha
     run(Came::ToItsEnd);
     EXPECT_EQ(places(), std::set<std::string>{"npy"});
     for (const auto& [path, text] : finished) EXPECT_EQ(results_in(folder.path())[path], text) << path;
+}
+
+// What went into a device or a FIFO is gone; a folder holds it, also where the next run writes elsewhere.
+TEST(SeveralProcessors, WhatWasWrittenNeedsItsManifestWhereItIsInAFolder) {
+    const ScratchFolder folder, written;
+    RunConfig former = config_for("write", folder.path());
+    for (const std::string& path : {std::string("/dev/null"), written.path() + "/gone", written.path()}) {
+        former.write_path = path;
+        note_run(former, Came::ToItsEnd);
+        for (const char* processor : {"write", "checksum"}) {
+            RunConfig next = config_for(processor, folder.path());
+            next.write_path = "/dev/null";
+            if (path == written.path())
+                EXPECT_THROW(prepare_run(next), ConfigError) << processor;
+            else
+                EXPECT_NO_THROW(prepare_run(next)) << processor << " after " << path;
+        }
+    }
 }
 
 TEST(SeveralProcessors, AFileOfTheUsersWhereResultsGoIsRefused) {

@@ -65,11 +65,12 @@ class FilesOfOthers : public ::testing::Test {
     }
     std::string refused(const std::string& processor, const Keys& keys) const { return refused(config_of(processor), keys); }
     // A run of these items that was broken off, `done` of which were.
-    void left(const std::string& processor, const Keys& keys, ItemRange done) const {
+    void left(const std::string& processor, const Keys& keys, ItemRange done) const { left(config_of(processor), keys, done); }
+    void left(const RunConfig& config, const Keys& keys, ItemRange done) const {
         const Items items(keys);
         PublishedSlab slab;
         slab.items = {done};
-        RunManifest(config_of(processor), items, Former::StartOver, [](const std::exception_ptr&) { ADD_FAILURE(); }).completed(slab);
+        RunManifest(config, items, Former::StartOver, [](const std::exception_ptr&) { ADD_FAILURE(); }).completed(slab);
     }
 
     test::ScratchFolder folder;
@@ -155,6 +156,53 @@ TEST_F(FilesOfOthers, ThatLieBesideNumberedItemsAreStillOthers) {
     EXPECT_THROW(require_no_files_of_others(config_of("npy"), twenty, outputs, 1), ConfigError) << "that run had ten items";
     lay("bag.scores.npy");
     EXPECT_EQ(refused("npy", {"bag"}), "bag.scores.npy");
+}
+
+TEST_F(FilesOfOthers, AlsoInTheFolderThatIsWrittenTo) {
+    RunConfig config = config_of("write");
+    config.write_path = folder.path() + "/files";
+    EXPECT_EQ(refused(config, {"bag"}), "") << "it is not there yet";
+    lay("bag.scores.bin");
+    lay("files/bag.bin");
+    EXPECT_EQ(refused(config, {"bag"}), "") << "no result has such a name";
+    lay("files/bag.scores.bin");
+    EXPECT_EQ(refused(config, {"bag"}), "files/bag.scores.bin");
+    config.processor = "npy,write";
+    EXPECT_EQ(refused(config, {"bag"}), "files/bag.scores.bin") << "of several processors, too";
+    config.start_over = true;
+    EXPECT_EQ(refused(config, {"bag"}), "");
+    config.start_over = false;
+    for (const char* nowhere : {"/dev/null", "/files"}) {
+        config.write_path = nowhere;
+        EXPECT_EQ(refused(config, {"bag"}), "") << nowhere;
+    }
+}
+
+TEST_F(FilesOfOthers, ThereOnlyOfTheRunThatWroteThere) {
+    RunConfig config = config_of("write");
+    config.write_path = folder.path() + "/files";
+    lay("files/bag.scores.bin");
+    lay("others/bag.scores.bin");
+    left(config, {"bag"}, {0, 1});
+    EXPECT_EQ(refused(config, {"bag"}), "");
+    config.write_path = folder.path() + "/others";
+    EXPECT_EQ(refused(config, {"bag"}), "others/bag.scores.bin");
+}
+
+// Whoever continues the former run must know what was replaced of it.
+TEST_F(FilesOfOthers, ThereAreNotedBeforeTheyAreReplaced) {
+    RunConfig config = config_of("write");
+    for (const std::string& path : {folder.path() + "/files", std::string("/dev/null")}) {
+        config.write_path = path;
+        lay("files/bag.scores.bin");
+        left(config, {"bag", "ball"}, {0, 1});
+        const Items items({"bag", "ball"});
+        PublishedSlab slab;
+        slab.items = {{0, 1}};
+        RunManifest(config, items, Former::StartOver, [](const std::exception_ptr&) { ADD_FAILURE(); }).begin(slab);
+        const RunManifest continued(config, items, Former::Continue, [](const std::exception_ptr&) { ADD_FAILURE(); });
+        EXPECT_EQ(continued.items_before(), path == "/dev/null" ? 1U : 0U) << path;
+    }
 }
 
 // Items without keys go by their numbers.
