@@ -1,6 +1,7 @@
 """
 Ctrl-C ends a command with 130 and without a traceback, from the first line of its Python to the last. Whoever starts that Python blocks
 the signal (launch/offramp, blocked(), run_python()), for Python itself would tell where its own start was interrupted.
+A run minds SIGTERM and SIGHUP like Ctrl-C once it makes its directory (mind_all()).
 """
 
 import contextlib
@@ -10,6 +11,7 @@ import subprocess
 
 INTERRUPTED = 130
 CTRL_C = {signal.SIGINT}
+LIKE_CTRL_C = (signal.SIGTERM, signal.SIGHUP)     # to a command that wants it
 
 
 def begin():
@@ -27,7 +29,7 @@ def carry_out(main, argv):
                 signal.signal(signal.SIGINT, _raise_once)
             return main(argv)
         finally:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)     # what it came to is its end
+            _mind_no_more()     # what it came to is its end
     except KeyboardInterrupt:
         return INTERRUPTED
 
@@ -36,9 +38,52 @@ def minds():
     return signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
 
 
+def mind_all():
+    """From here on SIGTERM and SIGHUP are what Ctrl-C is, unless they are ignored."""
+    for number in LIKE_CTRL_C:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _raise_once)
+
+
 def _raise_once(*_):
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _mind_no_more()
     raise KeyboardInterrupt
+
+
+def _mind_no_more():
+    for number in _minded():
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _minded():
+    return [number for number in (*CTRL_C, *LIKE_CTRL_C) if signal.getsignal(number) is _raise_once]
+
+
+def wait_through(command, waits, ends, **options):
+    """
+    As subprocess.run, for a program that is not to be left behind, in a session of its own: the first signal that is minded is answered by `waits()`,
+    another one by `ends()` and its death, which may come anywhere. Once the program is gone, either is a KeyboardInterrupt.
+    """
+    program, asked = None, []
+
+    def answer(number, _):
+        again = bool(asked) and program is not None and number != signal.SIGHUP
+        asked.append(number)
+        with contextlib.suppress(OSError):      # a terminal that is gone
+            ends() if again else waits()
+        if again:
+            program.kill()
+
+    before = {number: signal.signal(number, answer) for number in _minded()}
+    try:
+        program = subprocess.Popen(command, start_new_session=True, **options)
+        told = program.communicate()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if asked:
+        _raise_once()
+    return subprocess.CompletedProcess(command, program.returncode, *told)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import subprocess
 import time
 import types
 
-from offramp_launch import shared_folder
+from offramp_launch import interrupts, shared_folder
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.log_follower import last_error
 
@@ -135,14 +135,18 @@ def prepare(folder, consumer, identity, kept_open=(), continues=False, beyond=Fa
     Settles where a run's results go, before its programs start. What earlier ones left stays as it is until this one has results of its own. The consumer
     refuses what is not ours, and what a run has ended with, unless --start-over asks for its replacement; its words are the user's.
     `continues`: the run goes on with what lies there. `beyond`: results are not only in the folder.
+    Through signals the consumer is waited for, or ended: it may be putting a former run's results in place, and the caller has the folder's lock.
     """
     folder = pathlib.Path(folder)
     if not beyond and is_empty(folder):
         return
     former = describe_manifest(folder)
     program, *flags = consumer
-    done = subprocess.run([program, "--prepare", *flags], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-                          pass_fds=kept_open, **identity)
+    done = interrupts.wait_through(
+        [program, "--prepare", *flags],
+        lambda: note(f"[run] what lies in {folder} is being looked at and put in order, which is waited for (once more ends it)", flush=True),
+        lambda: note(f"[run] putting {folder} in order is ended; the next run goes on with it", flush=True),
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, pass_fds=kept_open, **identity)
     if done.returncode != 0:
         raise LaunchError(last_error(done.stderr) or done.stderr.strip() or f"'{program} --prepare' ended with exit code {done.returncode} and wrote nothing",
                           "", shell_code(done.returncode))

@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import tempfile
 
-from offramp_launch import sink, summary, texts
+from offramp_launch import interrupts, sink, summary, texts
 from offramp_launch.account import account_of
 from offramp_launch.arguments import hide_query, shown, to_type_again, without_values
 from offramp_launch.children import Child
@@ -20,7 +20,7 @@ from offramp_launch.log_follower import last_error
 from offramp_launch.finishing import Finishing
 from offramp_launch.output_folder import OutputLock, is_noted, is_noted_by_another, lies_beside, prepare, removed_after_a_failure
 from offramp_launch.progress import as_record, make_display
-from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
+from offramp_launch.run_dir import SUMMARY, RunDir, choose_run_dir, new_run_id
 from offramp_launch.supervisor import MOST_CONSUMERS, RunPlan, Supervisor
 
 # Flags that make the producer answer instead of run.
@@ -77,6 +77,8 @@ def start(places, argv, typed):
     account = account_of(config.get("consumer-user"))
     run_path = choose_run_dir(places, config.get("run-dir"), run_id)
     require_apart(config.get("output") or run_path / "output", config)
+    version, commit = version_of(producer), places.commit()
+    interrupts.mind_all()
     run_dir = RunDir(places, run_path, account)
     output, made = settle_output(config, run_dir, account)
     flags = [*without_values(argv, SETTLED), "--run-dir", str(run_dir.path), "--output", output]
@@ -89,7 +91,7 @@ def start(places, argv, typed):
                    [str(places.consumer()), *flags, *found], consumers, account, config.get("producer-restarts", 0), not_taken_over(config))
     plan.log_format = config.get("log-format", "text")
     unit = "samples" if config.get("model") == "copy" else UNITS.get(config.get("source"), "samples")
-    about = summary.about(run_id, run_dir, version_of(producer), places.commit(), shown(typed), settled, output)
+    about = summary.about(run_id, run_dir, version, commit, shown(typed), settled, output)
 
     def note(text, **_):
         announce(config, text.removeprefix("[run] "))
@@ -136,7 +138,8 @@ def told_in_summary(run_dir, about):
     except (LaunchError, KeyboardInterrupt) as problem:
         code, failure = (problem.code, problem.in_one_line()) if isinstance(problem, LaunchError) else (ExitCode.INTERRUPTED, "the run was stopped before it began")
         with contextlib.suppress(OSError):
-            summary.write(run_dir, {**about, "incomplete": True, "exit": int(code), "failure": failure, "ended": summary.wall_clock()})
+            if run_dir.told(SUMMARY) is None:       # else it came to its end, and only then was interrupted
+                summary.write(run_dir, {**about, "incomplete": True, "exit": int(code), "failure": failure, "ended": summary.wall_clock()})
         raise
 
 

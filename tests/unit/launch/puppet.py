@@ -124,6 +124,11 @@ def main():
     elif errand := next((name for name in ("sweep", "prepare", "finish") if flags.get(name)), None):
         with open(os.environ["PUPPET_ERRANDS"], "a", encoding="utf-8") as errands:
             errands.write(f"{role} {errand}\n")
+        if flags.get("prepare") and "PUPPET_PREPARES_UNTIL" in os.environ:
+            with open(os.environ["PUPPET_PREPARES_UNTIL"] + ".pid", "w", encoding="utf-8") as file:
+                file.write(f"{os.getpid()}\n")
+            with open(os.environ["PUPPET_PREPARES_UNTIL"], encoding="utf-8") as door:
+                door.read()
         if flags.get("finish") and "PUPPET_FINISH_SAYS" in os.environ:
             print(os.environ["PUPPET_FINISH_SAYS"], file=sys.stderr)
             sys.exit(73)

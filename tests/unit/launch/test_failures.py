@@ -129,7 +129,27 @@ class FailureTest(unittest.TestCase):
         self.assertIn("stopped before its input was used up", summary["failure"])
         self.assertNotIn("killed by SIGTERM", said)
 
+    SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def on_new_stages(self, test):
+        """Once for each signal that ends a run."""
+        for number in self.SIGNALS:
+            with self.subTest(number):
+                self.stage = Stage()
+                self.addCleanup(self.stage.close)
+                test(number)
+
+    def assert_stopped_before_it_began(self, launcher, words=""):
+        said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual((130, words + "offramp: interrupted\n"), (launcher.returncode, said))
+        for name in ("summary.json", "status.json"):
+            told = self.stage.told(name)
+            self.assertEqual((130, "the run was stopped before it began"), (told["exit"], told["failure"]), name)
+
     def test_a_run_that_is_stopped_while_it_waits_to_begin(self):
+        self.on_new_stages(self.stopped_while_it_waits)
+
+    def stopped_while_it_waits(self, number):
         output = self.stage.folder / "output"
         output.mkdir()
         holder = subprocess.Popen(["flock", output / ".offramp-lock", "cat"], stdin=subprocess.PIPE)
@@ -140,12 +160,45 @@ class FailureTest(unittest.TestCase):
         (output / ".offramp-lock").write_text(json.dumps({"run": "dead", "pid": gone.pid}))
         launcher = self.stage.launch("run", "--output", str(output))
         self.assertIn("waiting for the last programs of run dead", launcher.stdout.readline())
-        launcher.send_signal(signal.SIGINT)
-        said, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
-        self.assertEqual((130, "offramp: interrupted\n"), (launcher.returncode, said))
-        for name in ("summary.json", "status.json"):
-            told = self.stage.told(name)
-            self.assertEqual((130, "the run was stopped before it began"), (told["exit"], told["failure"]), name)
+        launcher.send_signal(number)
+        self.assert_stopped_before_it_began(launcher)
+
+    def preparing(self):
+        """(launcher, output folder, the door at which the consumer that prepares it waits, that consumer's pid)."""
+        output, door = self.stage.folder / "output", self.stage.folder / "prepares-until"
+        output.mkdir()
+        (output / "result").touch()
+        os.mkfifo(door)
+        self.stage.environment["PUPPET_PREPARES_UNTIL"] = str(door)
+        launcher = self.stage.launch("run", "--output", str(output))
+        pid = door.with_name(door.name + ".pid")
+        until(lambda: pid.exists() and pid.read_text().endswith("\n"))
+        return launcher, output, door, int(pid.read_text())
+
+    def test_a_run_that_is_stopped_while_its_output_is_prepared_waits_for_that(self):
+        self.on_new_stages(self.stopped_while_it_prepares)
+
+    def stopped_while_it_prepares(self, number):
+        launcher, output, door, program = self.preparing()
+        self.assertEqual(program, os.getsid(program), "a terminal's Ctrl-C does not reach it")
+        launcher.send_signal(number)
+        self.assertIn("which is waited for (once more ends it)", launcher.stdout.readline())
+        self.assertNotEqual(0, subprocess.run(["flock", "-n", output / ".offramp-lock", "true"], check=False).returncode)
+        door.write_text("on\n")
+        self.assert_stopped_before_it_began(launcher)
+        self.assertFalse((output / ".offramp-lock").exists())
+        self.assertEqual(["consumer prepare"], self.stage.errands())
+
+    def test_a_run_that_is_stopped_twice_while_its_output_is_prepared_ends_that(self):
+        self.on_new_stages(self.stopped_twice_while_it_prepares)
+
+    def stopped_twice_while_it_prepares(self, number):
+        launcher, output, _, program = self.preparing()
+        launcher.send_signal(number)
+        self.assertIn("which is waited for (once more ends it)", launcher.stdout.readline())
+        launcher.send_signal(signal.SIGTERM)
+        self.assert_stopped_before_it_began(launcher, f"[run] putting {output} in order is ended; the next run goes on with it\n")
+        self.assertTrue(wait_until_gone(program))
 
     def test_what_keeps_a_run_from_starting_is_in_its_summary_too(self):
         output = self.stage.folder / "output"
