@@ -86,7 +86,10 @@ void ConsumerLoop::look_at_fds() {
 // Its connection goes first: nothing of what was meant for the dead may reach the next.
 void ConsumerLoop::lose_producer() {
     if (session_->away() && port_ == nullptr) return;
-    spdlog::warn("the producer is dead: finishing what is held, and waiting for another one");
+    if (session_->settled())
+        spdlog::info("the producer has ended: waiting for another one, or for the word to end");
+    else
+        spdlog::warn("the producer is dead: finishing what is held, and waiting for another one");
     session_->lose_producer();
     port_ = nullptr;
     succession_.search->forget();
@@ -124,16 +127,20 @@ std::optional<ConsumerLoop::End> ConsumerLoop::end_if_over() {
     return std::nullopt;
 }
 
-// The producer is dead. Whoever was leaving leaves: its death says the rest.
+// The producer is dead. Whoever was leaving leaves: its death says the rest. Whoever owes it nothing, and is asked to end or drained,
+// ends in order: most often the producer came to its end before it let this consumer in.
 std::optional<ConsumerLoop::End> ConsumerLoop::end_if_orphaned() {
     const bool draining = session_->state() == ConsumerSession::State::Draining;
-    const bool over = draining && session_->settled();
+    const bool over = (draining || asked_to_end_) && session_->settled();
     const bool leaving = draining || asked_to_end_ || launcher_gone_since_;
     const bool patience_is_over = succession_.search == nullptr ||
                                   (!has_launcher_ && clock_->now() - *producer_gone_since_ >= succession_.patience);
     const bool at_work = session_->has_pending() && succession_.search != nullptr;
     if (!leaving && (!patience_is_over || at_work)) return std::nullopt;
-    if (!over) spdlog::error("the producer is dead{}", leaving ? "" : ", and no other took over");
+    if (over)
+        spdlog::info("the producer has ended, and nothing of it is held: ending");
+    else
+        spdlog::error("the producer is dead{}", leaving ? "" : ", and no other took over");
     return End{.code = over ? code_ : ExitCode::ProducerGone, .launcher_gone = launcher_gone_since_.has_value()};
 }
 

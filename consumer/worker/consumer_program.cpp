@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -13,6 +14,7 @@
 
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
+#include "common/base/process_watch.hpp"
 #include "common/base/readiness.hpp"
 #include "common/base/scarcity.hpp"
 #include "common/base/version.hpp"
@@ -26,6 +28,10 @@
 
 namespace offramp {
 namespace {
+
+// A producer removes its memory just before it ends; one that lives on longer than this without it is no run.
+constexpr std::chrono::seconds kLastMoment{5};
+constexpr std::chrono::milliseconds kLookEvery{50};
 
 // A model may have to be loaded before the run can be attached to.
 constexpr std::chrono::seconds kStartPatience{300};
@@ -55,14 +61,49 @@ ConsumerLoop::Succession succession_of(const RunConfig& config, RunConnection& c
             .patience = std::chrono::nanoseconds(static_cast<std::int64_t>(config.producer_wait_seconds * 1e9))};
 }
 
+// What of a run is there as long as a process of it lives.
+struct Joined {
+    Joined(const RunConfig& config, const RunNames& names)
+        : lock(RunLock::hold(names, false)),
+          mappings(SlabMappings::attach(names, config.rung == "workers" ? SlabMappings::Keeping::PerSlab : SlabMappings::Keeping::AllRun)) {}
+
+    RunLock lock;
+    SlabMappings mappings;
+};
+
+// The producer came to its end between the look at the run and the joining, as one does that finds nothing left to do. The launcher,
+// if there is one, says what follows. True when this consumer is to end; false when it has to join another producer, or cannot.
+bool is_told_to_end(const Endpoint& endpoint, const WatchedFds& fds, const Clock& clock) {
+    if (fds.lifeline < 0) return false;
+    spdlog::info("the producer of run '{}', process {}, has ended before it let this consumer in", endpoint.names.run_id,
+                 endpoint.producer_pid);
+    const TimePoint began = clock.now();
+    while (!has_input(fds.signals) && !hung_up(fds.lifeline)) {
+        const auto found = Endpoint::read(endpoint.run_dir);
+        if (found && (found->names.nonce != endpoint.names.nonce || found->epoch != endpoint.epoch)) return false;
+        if (clock.now() - began >= kLastMoment && process_exists(endpoint.producer_pid)) return false;
+        wait_readable(std::array{fds.signals, fds.lifeline}, kLookEvery);
+    }
+    return true;
+}
+
 ConsumerLoop::End attach_and_loop(const RunConfig& config, const Endpoint& endpoint, WatchedFds fds,
                                   const Clock& clock, const MakeOnEntry& make) {
-    const RunLock lock = RunLock::hold(endpoint.names, false);
-    SlabMappings mappings = SlabMappings::attach(
-        endpoint.names, config.rung == "workers" ? SlabMappings::Keeping::PerSlab : SlabMappings::Keeping::AllRun);
+    std::optional<Joined> joined;
+    try {
+        joined.emplace(config, endpoint.names);
+    } catch (const Error& problem) {
+        if (problem.exit_code() != ExitCode::NoSuchRun || !is_told_to_end(endpoint, fds, clock)) throw;
+        return {.launcher_gone = hung_up(fds.lifeline)};
+    }
+    SlabMappings& mappings = joined->mappings;
     const LedgerHeader& ledger = mappings.ledger().header();
     RunConnection connection(endpoint.run_dir, endpoint.names, mappings.ledger());
-    const auto found = connection.look();
+    auto found = connection.look();
+    if (!found) {
+        if (is_told_to_end(endpoint, fds, clock)) return {.launcher_gone = hung_up(fds.lifeline)};
+        found = connection.look();
+    }
     if (!found) {
         spdlog::error("the producer of run '{}', process {}, is dead", endpoint.names.run_id,
                       ledger.producer_pid);

@@ -90,6 +90,15 @@ class Resume(InWorlds):
             self.assertEqual(world.summary()["samples"]["released"], released)
         self.assertEqual(world.results(), self.undisturbed(*COPY, "--batches", "400"))
 
+    def test_consumers_that_find_their_producer_at_its_end_end_well(self):
+        """Whatever they meet of it: its lock, its memory, its socket, or nothing any more."""
+        world = self.world(*SHORT)
+        self.assertEqual(world.start().wait(), 0, world.said())
+        for _ in range(3):
+            self.assertEqual(world.start("--resume", "--consumers", "8").wait(), 0, world.said())
+            self.assertEqual([consumer["exit"] for consumer in world.summary()["consumers"]], [0] * 8, world.said())
+            self.assertNotIn("consumer-", (world.folder / "launcher.log").read_text())
+
     def test_the_command_at_the_end_of_a_stopped_run_finishes_it(self):
         world = self.world(*SHORT)
         with world.gate() as gate:

@@ -212,8 +212,30 @@ TEST_P(ProducerSuccessionTest, NamesWhatItHasNotBegunFirst) {
     EXPECT_EQ(processor_.items.size(), 3U);
 }
 
-TEST_P(ProducerSuccessionTest, AskedToEndItEndsAtOnce) {
+TEST_P(ProducerSuccessionTest, AskedToEndItEndsAtOnceAndWellWhenItHoldsNothing) {
     begin();
+    kill_producer();
+    ASSERT_FALSE(settle());
+    signals_.ring();
+    const auto end = settle();
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->code, ExitCode::Ok);
+}
+
+TEST_P(ProducerSuccessionTest, AskedToEndBeforeAnybodyLetItInItEndsWell) {
+    ASSERT_FALSE(settle());
+    kill_producer();
+    ASSERT_FALSE(settle());
+    signals_.ring();
+    const auto end = settle();
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->code, ExitCode::Ok);
+}
+
+TEST_P(ProducerSuccessionTest, AskedToEndWithAReleaseThatNobodyAcknowledgedItSaysWhatItLost) {
+    begin();
+    deliver(1, {run_.lease_filled(0, 10)});
+    ASSERT_FALSE(settle());
     kill_producer();
     ASSERT_FALSE(settle());
     signals_.ring();
