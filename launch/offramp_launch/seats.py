@@ -10,6 +10,7 @@ from offramp_launch.exit_code import FATAL_FOR_A_CONSUMER, ExitCode, LaunchError
 from offramp_launch.log_follower import LogRelay
 
 UNASKED_END_SECONDS = 2         # a consumer that ended with 0: by then the producer says whether the run is over
+ENDS_WITHOUT_SINK = 3           # in a row, of a run that drains: who asked it to end does not want it to wait for a database
 WITH_WORK = ("filling", "ready", "leased")      # slabs: what is, or will be, somebody's to take
 
 
@@ -29,7 +30,7 @@ class Seat:
 class Seats:
     """
     Owns: the consumers. Borrows: everything handed in; `run` says whether consumers are wanted, and is told when it cannot go on:
-    wants_consumers(), has_work_for_consumers(), completed(), fail(LaunchError). `start(name)`: a Child.
+    wants_consumers(), has_work_for_consumers(), is_draining(), completed(), fail(LaunchError). `start(name)`: a Child.
     Thread: the supervisor's. Blocks: never.
     """
 
@@ -39,6 +40,7 @@ class Seats:
         self._seats = []
         self._next_number = 1
         self._budget = DeathBudget()
+        self._budget_without_sink = DeathBudget(ENDS_WITHOUT_SINK)
         self.records = []       # {pid, number, exit, cpu_seconds} of every consumer that ended
 
     def add(self):
@@ -95,6 +97,10 @@ class Seats:
             f"completed in between; the last, {seat.name}, {child.ending()}: {words_of(child)}", f"Its log: {child.log_path}",
             child.status if child.status > 0 else ExitCode.SYSTEM))
 
+    def _drains_in_vain(self, child):
+        return (child.status == ExitCode.SINK_UNAVAILABLE and self._run.is_draining()
+                and self._budget_without_sink.note_death(self._run.completed()))
+
     def _on_end(self, seat):
         child = seat.child
         self._selector.unregister(child.pidfd)
@@ -114,6 +120,11 @@ class Seats:
                                        child.status))
         elif counts_as_death(child) and self._budget.note_death(self._run.completed()):
             self._fail_for_want_of_progress(seat, child)
+        elif self._drains_in_vain(child):
+            self._run.fail(LaunchError(
+                f"the place for results is away, and the run was asked to end: {ENDS_WITHOUT_SINK} times in a row a consumer gave up, and "
+                f"nothing was completed in between; the last, {seat.name}, {child.ending()}: {words_of(child)}",
+                f"When it is back, --resume makes what is left. Its log: {child.log_path}", child.status))
         else:
             delay = seat.backoff.after_life_of(child.lived_seconds())
             self._display.note(f"{seat.name} (pid {child.pid}) {child.ending()}; starting it again in {delay:.1f} s")
@@ -135,6 +146,6 @@ def words_of(child):
 def counts_as_death(child):
     """
     A consumer that found no run, or no place in it, did not die: it was too early, too late or one too many. Nor did one
-    whose sink is away: a run waits for its database, however long that takes.
+    whose sink is away: a run waits for its database, however long that takes, unless it was asked to end.
     """
     return child.status not in (ExitCode.NO_SUCH_RUN, ExitCode.SINK_UNAVAILABLE)

@@ -173,6 +173,9 @@ class Supervisor:
     def has_work_for_consumers(self):
         return is_work_left(self._status, self._draining)
 
+    def is_draining(self):
+        return self._draining
+
     def completed(self):
         """By consumers: what was set aside or skipped is no progress of theirs."""
         return self._status.get("released_samples") or 0

@@ -192,6 +192,20 @@ class Launched(unittest.TestCase):
             self.assertEqual(world.wait(), 0, world.said())
             self.assertEqual(len(self.names(receiver)), 96)
 
+    def test_one_signal_ends_a_run_whose_server_is_away_and_resume_makes_the_rest(self):
+        with Receiver(listening=False) as receiver:
+            world = self.world("--http-url", receiver.url, "--http-patience-seconds", "1")
+            world.start()
+            world.until(lambda: "ended with exit code 75" in world.said(), "a consumer that gives up for now")
+            world.launcher.send_signal(signal.SIGTERM)
+            self.assertEqual(world.wait(), 75, world.said())
+            *_, reason, way_on = (world.folder / "launcher.log").read_text().splitlines()
+            self.assertIn("3 times in a row a consumer gave up", reason)
+            self.assertRegex(way_on, "^  go on .* --resume")
+            receiver.listen()
+            self.assertEqual(world.start("--resume").wait(), 0, world.said())
+            self.assertEqual(len(self.names(receiver)), 96)
+
     def test_an_address_that_takes_nothing_ends_the_run_without_a_word_of_the_secret(self):
         for status, way_out in (("401", "--http-header"), ("404", "--http-url"), ("301", "Redirects are not followed")):
             with self.subTest(status), Receiver(lambda *_, s=status: s) as receiver:

@@ -2,15 +2,16 @@
 
 import pathlib
 import selectors
+import signal
 import tempfile
 import unittest
 from unittest import mock
 
 from stage import WATCHDOG_SECONDS, Stage
 
-from offramp_launch.backoff import DEATHS_WITHOUT_PROGRESS
+from offramp_launch.backoff import DEATHS_WITHOUT_PROGRESS, LONGEST_SECONDS
 from offramp_launch.children import Child
-from offramp_launch.seats import UNASKED_END_SECONDS, Seats, is_work_left
+from offramp_launch.seats import ENDS_WITHOUT_SINK, UNASKED_END_SECONDS, Seats, is_work_left
 from offramp_launch.timers import Timers
 
 
@@ -39,20 +40,22 @@ class SeatsTest(unittest.TestCase):
         self.run = mock.Mock()
         self.run.wants_consumers.return_value = True
         self.run.has_work_for_consumers.return_value = True
+        self.run.is_draining.return_value = False
         self.run.completed.return_value = 0
+        self.command = ["true"]
         self.started = 0
         self.seats = Seats(self.run, self.start, lambda name: self.folder / f"{name}.log", self.selector, self.timers, mock.Mock(), mock.Mock())
 
     def start(self, name):
         self.started += 1
-        return Child(name, ["true"], self.folder / f"{name}.log", ())
+        return Child(name, self.command, self.folder / f"{name}.log", ())
 
     def let_it_end(self):
         for key, _ in self.selector.select(WATCHDOG_SECONDS):
             key.data()
 
     def pass_time(self):
-        self.now += UNASKED_END_SECONDS
+        self.now += max(UNASKED_END_SECONDS, LONGEST_SECONDS)
         self.timers.run_due()
 
     def test_one_that_ends_while_there_is_work_is_followed(self):
@@ -95,8 +98,46 @@ class SeatsTest(unittest.TestCase):
         self.assertRegex(str(problem), r"consumers ended 20 times in a row and nothing was completed.* consumer-1, ended with exit code 0")
         self.assertEqual(71, problem.code)
 
+    def let_the_sink_be_away(self, times):
+        for _ in range(times):
+            self.let_it_end()
+            self.run.fail.assert_not_called()
+            self.pass_time()
+
+    def test_a_sink_that_is_away_is_waited_for_until_the_run_is_asked_to_end(self):
+        self.command = ["sh", "-c", "echo nobody listens >&2; exit 75"]
+        self.seats.add()
+        self.let_the_sink_be_away(DEATHS_WITHOUT_PROGRESS)
+        self.run.is_draining.return_value = True
+        self.let_the_sink_be_away(ENDS_WITHOUT_SINK - 1)
+        self.run.completed.return_value = 4     # it was back for a while
+        self.let_the_sink_be_away(ENDS_WITHOUT_SINK - 1)
+        self.let_it_end()
+        (problem,), _ = self.run.fail.call_args
+        self.assertRegex(str(problem), r"3 times in a row a consumer gave up.* consumer-1, ended with exit code 75: nobody listens\n.*--resume")
+        self.assertEqual(75, problem.code)
+
 
 class DrainingTest(unittest.TestCase):
+    def test_one_signal_ends_a_run_whose_sink_is_away(self):
+        stage = Stage()
+        self.addCleanup(stage.close)
+        launcher, producer, consumers = stage.start_run(1, "--output", str(stage.folder / "output"))
+        producer.order(status={"state": "running", "done_samples": 0, "total_samples": 8, "slabs": {"ready": 4}})
+        launcher.send_signal(signal.SIGTERM)
+        self.assertEqual({"signal": "SIGTERM"}, producer.hear())
+        consumers[0].order(log="12:00:00.000 error   offramp-consumer[1] nobody listens there", exit=75)
+        for _ in range(ENDS_WITHOUT_SINK - 1):
+            stage.enter().order(log="12:00:00.000 error   offramp-consumer[1] nobody listens there", exit=75)
+        self.assertEqual({"signal": "SIGTERM"}, producer.hear(), "it abandons what nobody can take")
+        said = stage.end(launcher, producer, [], code=130, summary={"samples": {"released": 0, "sourced": 8}, "failure": None})
+        self.assertEqual(75, launcher.returncode, said)
+        self.assertTrue(stage.nobody_enters_before(launcher))
+        self.assertEqual(75, stage.summary()["exit"])
+        self.assertRegex(stage.summary()["failure"], "nobody listens there.*--resume makes what is left")
+        self.assertEqual("offramp: " + stage.summary()["failure"], said.splitlines()[-2])
+        self.assertRegex(said.splitlines()[-1], "^  go on .* --resume")
+
     def test_a_run_that_drains_without_consumers_gets_others(self):
         stage = Stage()
         self.addCleanup(stage.close)
