@@ -12,6 +12,7 @@ import subprocess
 INTERRUPTED = 130
 CTRL_C = {signal.SIGINT}
 LIKE_CTRL_C = (signal.SIGTERM, signal.SIGHUP)     # to a command that wants it
+LOOK_SECONDS = 0.1      # from one look for signals to the next, while a program is waited for
 
 
 def begin():
@@ -64,20 +65,21 @@ def wait_through(command, waits, ends, **options):
     As subprocess.run, for a program that is not to be left behind, in a session of its own: the first signal that is minded is answered by `waits()`,
     another one by `ends()` and its death, which may come anywhere. Once the program is gone, either is a KeyboardInterrupt.
     """
-    program, asked = None, []
-
-    def answer(number, _):
-        again = bool(asked) and program is not None and number != signal.SIGHUP
-        asked.append(number)
-        with contextlib.suppress(OSError):      # a terminal that is gone
-            ends() if again else waits()
-        if again:
-            program.kill()
-
-    before = {number: signal.signal(number, answer) for number in _minded()}
+    asked, answered, told = [], 0, None
+    before = {number: signal.signal(number, lambda number, _: asked.append(number)) for number in _minded()}
     try:
         program = subprocess.Popen(command, start_new_session=True, **options)
-        told = program.communicate()
+        while told is None:
+            try:
+                told = program.communicate(timeout=LOOK_SECONDS)
+            except subprocess.TimeoutExpired:
+                for number in asked[answered:]:
+                    again = answered > 0 and number != signal.SIGHUP
+                    answered += 1
+                    with contextlib.suppress(OSError):      # a terminal that is gone
+                        ends() if again else waits()
+                    if again:
+                        program.kill()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
