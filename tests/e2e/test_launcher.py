@@ -157,6 +157,7 @@ class Launcher(unittest.TestCase):
     def test_other_users_runs_are_not_this_users_affair(self):
         lock = pathlib.Path("/dev/shm/offramp-others-00000000000000ab.lock")
         lock.touch(mode=0o600)
+        os.chown(lock, 1, 1)    # of neither of the two: runs of other tests sweep root's
         self.addCleanup(lock.unlink)
         nobody = {"user": 65534, "group": 65534, "extra_groups": [], "cwd": "/"}
         producer = os.path.join(os.environ["OFFRAMP_TEST_BIN"], "offramp-producer")

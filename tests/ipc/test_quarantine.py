@@ -269,9 +269,9 @@ class Leases(unittest.TestCase):
             with Gate(run.folder) as gate:
                 holder = run.start_consumer("--processor", "checksum", faulty=True, environment=gate.environment)
                 gate.entered()
-                status = run.until(lambda: (run.status() if run.status().get("shortage") else None), "no slab free")
+                words = f"pid {holder.pid} holds"     # once more slabs than that one have been made, and none of them is free
+                status = run.until(lambda: (told := run.status()) and told.get("shortage") and words in told["message"] and told, words)
                 self.assertEqual(status["shortage"], "all-leased")
-                self.assertIn(f"pid {holder.pid} holds", status["message"])
                 self.assertEqual([consumer["pid"] for consumer in status["consumers"] if consumer["holding"]], [holder.pid])
                 gate.open()
                 self.assertEqual(run.wait(run.producer), 0, run.logs())
