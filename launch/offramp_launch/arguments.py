@@ -45,11 +45,7 @@ def shown(argv):
 def to_type_again(argv):
     """shown(argv) for a command that is offered: typed as it stands it asks for what is hidden, as no program takes that for an address."""
     taken, rest = take_values(shown(argv), (URL,))
-    return argv_with(rest, {name: "URL" if value.endswith("?QUERY") else value for name, value in taken.items()})
-
-
-def argv_with(argv, values):
-    return [*argv, *(word for pair in values.items() for word in pair)]
+    return [*rest, *(word for name, value in taken.items() for word in (name, "URL" if value.endswith("?QUERY") else value))]
 
 
 def hide_query(argv, environment):

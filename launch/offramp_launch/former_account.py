@@ -3,6 +3,8 @@
 import contextlib
 import os
 
+from offramp_launch import shared_folder
+
 ACCOUNT = ("status.json", "producer-summary.json", "summary.json", "dropped.jsonl")
 # Either is written by a producer that nothing refuses any more, which also removes what is there of the account.
 TOLD_BY_A_PRODUCER = ("status.json", "producer-summary.json")
@@ -37,13 +39,7 @@ class FormerAccount:
         if self._found:
             self._kept_back[name] = text
         else:
-            partial = self._folder / f".{name}.partial"     # whoever looks meanwhile finds all of it or nothing
-            try:
-                partial.write_text(text)
-                partial.replace(self._folder / name)
-            except OSError:
-                partial.unlink(missing_ok=True)
-                raise
+            shared_folder.write(self._folder, name, text.encode())      # whoever looks meanwhile finds all of it or nothing
 
     def _is_told(self, name):
         return stamp_of(self._folder / name) not in (None, self._found.get(name))

@@ -74,9 +74,7 @@ def known(delivery):
 
 
 def write_story(path, story):
-    partial = path.with_name(path.name + ".part")
-    partial.write_text(json.dumps(story, indent=1) + "\n")
-    partial.replace(path)
+    shared_folder.write(path.parent, path.name, (json.dumps(story, indent=1) + "\n").encode())
 
 
 def start(places, argv):

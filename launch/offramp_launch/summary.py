@@ -6,6 +6,7 @@ import json
 import os
 import re
 
+from offramp_launch import shared_folder
 from offramp_launch.exit_code import ExitCode, signal_name
 from offramp_launch.output_folder import is_empty
 from offramp_launch.run_dir import SUMMARY
@@ -92,9 +93,7 @@ def last_state(told, exit_code):
 
 
 def _put(run_dir, name, value):
-    partial = run_dir.file(name + ".part")
-    partial.write_text(json.dumps(value, indent=2) + "\n")
-    partial.replace(run_dir.file(name))
+    shared_folder.write(run_dir.path, name, (json.dumps(value, indent=2) + "\n").encode())
 
 
 def working_folder():

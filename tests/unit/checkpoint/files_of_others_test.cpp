@@ -11,27 +11,15 @@
 #include "common/base/error.hpp"
 #include "producer/runner/checkpoint/run_manifest.hpp"
 #include "tests/contract/processors/processor_world.hpp"
+#include "tests/unit/checkpoint/made_up_items.hpp"
 
 namespace offramp {
 namespace {
 
 using Keys = std::vector<std::string>;
 using Former = RunManifest::Former;
-
-class Items final : public BatchSource {
-  public:
-    explicit Items(Keys keys) : keys_(std::move(keys)) {}
-    std::string description() const override { return "items"; }
-    std::uint64_t items() const override { return keys_.size(); }
-    RowKind row_kind() const override { return RowKind::Nothing; }
-    std::string_view key(std::uint64_t item) const override { return keys_[item]; }
-    std::size_t max_key_bytes() const override { return 24; }
-    std::string origin(std::uint64_t item) const override { return keys_[item]; }
-    void load(std::uint64_t, std::span<std::byte>) override {}
-
-  private:
-    Keys keys_;
-};
+using test::Items;
+using test::Numbered;
 
 TensorSpec output_of(const std::string& name, std::vector<std::int64_t> shape) { return TensorSpec::contiguous(name, kFloat32, shape); }
 
@@ -131,20 +119,6 @@ TEST_F(FilesOfOthers, NorWhatARunMadeThatNotedNothingDone) {
 
 // Of a run whose items were numbers nothing is known by its name.
 TEST_F(FilesOfOthers, ThatLieBesideNumberedItemsAreStillOthers) {
-    class Numbered final : public BatchSource {
-      public:
-        explicit Numbered(std::uint64_t items) : items_(items) {}
-        std::string description() const override { return "numbered"; }
-        std::uint64_t items() const override { return items_; }
-        RowKind row_kind() const override { return RowKind::Nothing; }
-        std::string_view key(std::uint64_t) const override { return ""; }
-        std::size_t max_key_bytes() const override { return 0; }
-        std::string origin(std::uint64_t) const override { return ""; }
-        void load(std::uint64_t, std::span<std::byte>) override {}
-
-      private:
-        std::uint64_t items_;
-    };
     const Numbered ten(10), twenty(20);
     PublishedSlab slab;
     slab.items = {{0, 4}};
@@ -214,16 +188,7 @@ TEST_F(FilesOfOthers, OfItemsWithoutKeysToo) {
 
 // Of made-up items there may be more than anybody could go through.
 TEST_F(FilesOfOthers, OfAsManyItemsAsWereAskedFor) {
-    class Numbered final : public BatchSource {
-      public:
-        std::string description() const override { return "numbered"; }
-        std::uint64_t items() const override { return 1'000'000'000'000; }
-        RowKind row_kind() const override { return RowKind::Nothing; }
-        std::string_view key(std::uint64_t) const override { return ""; }
-        std::size_t max_key_bytes() const override { return 0; }
-        std::string origin(std::uint64_t) const override { return ""; }
-        void load(std::uint64_t, std::span<std::byte>) override {}
-    } numbered;
+    const Numbered numbered(1'000'000'000'000);
     const RunConfig config = config_of("npy");
     for (const char* name : {"bag.scores.npy", "012.scores.npy", "12.npy", "-1.scores.npy", "1000000000000.scores.npy"}) lay(name);
     EXPECT_NO_THROW(require_no_files_of_others(config, numbered, outputs, 1));

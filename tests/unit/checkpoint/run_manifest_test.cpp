@@ -5,6 +5,7 @@
 #include "common/base/error.hpp"
 #include "consumer/processors/results/finish.hpp"
 #include "tests/contract/processors/processor_world.hpp"
+#include "tests/unit/checkpoint/made_up_items.hpp"
 #include "tests/unit/ingest/prefetch_world.hpp"
 
 namespace offramp {
@@ -153,23 +154,7 @@ TEST_F(RunManifestTest, OtherNamesOfItemsAreOtherWork) {
     EXPECT_EQ(read_manifest(config_of("b").output + "/" + kManifestName)->run_id, "a");
 }
 
-class Items final : public BatchSource {
-  public:
-    explicit Items(std::vector<std::string> keys) : keys_(std::move(keys)) {}
-    std::string description() const override { return "items"; }
-    std::uint64_t items() const override { return keys_.size(); }
-    RowKind row_kind() const override { return RowKind::Nothing; }
-    std::string_view key(std::uint64_t item) const override { return keys_[item]; }
-    std::size_t max_key_bytes() const override { return 24; }
-    std::string origin(std::uint64_t item) const override { return keys_[item]; }
-    std::uint64_t note_hash(std::uint64_t item) const override { return keys_[item] == "noted" ? note : 0; }
-    void load(std::uint64_t, std::span<std::byte>) override {}
-
-    std::uint64_t note = 1;
-
-  private:
-    std::vector<std::string> keys_;
-};
+using test::Items;
 
 class GrowingInput : public RunManifestTest {
   protected:

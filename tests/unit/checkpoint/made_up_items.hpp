@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "producer/runner/sources/batch_source.hpp"
+
+namespace offramp::test {
+
+// A source of items with these keys, which nobody loads. The one with the key "noted" has a note.
+class Items final : public BatchSource {
+  public:
+    explicit Items(std::vector<std::string> keys) : keys_(std::move(keys)) {}
+    std::string description() const override { return "items"; }
+    std::uint64_t items() const override { return keys_.size(); }
+    RowKind row_kind() const override { return RowKind::Nothing; }
+    std::string_view key(std::uint64_t item) const override { return keys_[item]; }
+    std::size_t max_key_bytes() const override { return 24; }
+    std::string origin(std::uint64_t item) const override { return keys_[item]; }
+    std::uint64_t note_hash(std::uint64_t item) const override { return keys_[item] == "noted" ? note : 0; }
+    void load(std::uint64_t, std::span<std::byte>) override {}
+
+    std::uint64_t note = 1;
+
+  private:
+    std::vector<std::string> keys_;
+};
+
+// So many items, known by their numbers alone.
+class Numbered final : public BatchSource {
+  public:
+    explicit Numbered(std::uint64_t items) : items_(items) {}
+    std::string description() const override { return "numbered"; }
+    std::uint64_t items() const override { return items_; }
+    RowKind row_kind() const override { return RowKind::Nothing; }
+    std::string_view key(std::uint64_t) const override { return ""; }
+    std::size_t max_key_bytes() const override { return 0; }
+    std::string origin(std::uint64_t) const override { return ""; }
+    void load(std::uint64_t, std::span<std::byte>) override {}
+
+  private:
+    std::uint64_t items_;
+};
+
+}  // namespace offramp::test
