@@ -32,8 +32,8 @@ class RowReview {
 struct OutputBatch {
     std::uint64_t number = 0;
     std::vector<RowInfo> rows;               // as many as are wanted of each tensor's dimension 0
-    std::vector<DeviceTensor> tensors;       // in the order of the layout's
-    std::shared_ptr<Event> computed;         // armed on the producing stream behind the work that writes the tensors
+    std::vector<DeviceTensor> tensors;       // in the order of the layout's; none where every row is a hole: the slab has zeros there
+    std::shared_ptr<Event> computed;         // armed on the producing stream behind the work that writes the tensors; null without any
     std::uint32_t unreadable_left_out = 0;   // items of batches that were left out since the one before it
     std::vector<RowOutliers> outliers;       // for whoever has seen `computed` done
     RowReview* review = nullptr;             // outlives the batch; null: its rows need not be looked at

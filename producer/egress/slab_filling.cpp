@@ -1,5 +1,7 @@
 #include "producer/egress/slab_filling.hpp"
 
+#include <algorithm>
+
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
@@ -43,11 +45,15 @@ bool SlabFilling::add(const std::shared_ptr<OutputBatch>& batch, std::uint32_t f
     published_.batches_ended += first_row + rows == batch->rows.size() ? 1U : 0U;
     parts_.push_back({.batch = batch, .first_row = first_row, .rows = rows});
 
-    stream_.wait_for(*batch->computed);
+    if (batch->computed) stream_.wait_for(*batch->computed);
     if (!copying_) stream_.record(*events_.began);
     copying_ = true;
-    for (std::size_t i = 0; i < batch->tensors.size(); ++i) {
+    for (std::size_t i = 0; i < layout_.tensors.size(); ++i) {
         const auto to = writer_.tensor_rows(i, at, rows);
+        if (batch->tensors.empty()) {
+            std::ranges::fill(to, std::byte{0});   // nobody's copies write these rows
+            continue;
+        }
         stream_.copy_to_host(to.data(),
                              static_cast<const std::byte*>(batch->tensors[i].data) + first_row * layout_.tensors[i].row_bytes(),
                              to.size());

@@ -1,5 +1,7 @@
 #include "producer/rungs/dropped_outputs.hpp"
 
+#include <algorithm>
+#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -46,7 +48,9 @@ void DroppedOutputs::see_computed() {
         while (auto batch = computing_.pop()) {
             // One wait for all that are submitted: a wait costs more than a small batch's computation.
             for (; batch; batch = computing_.try_pop()) computed.push_back(std::move(*batch));
-            computed.back().computed->wait();
+            const auto newest_first = computed | std::views::reverse;
+            const auto last = std::ranges::find_if(newest_first, [](const OutputBatch& one) { return one.computed != nullptr; });
+            if (last != newest_first.end()) last->computed->wait();
             for (const OutputBatch& one : computed) count(one);
             computed.clear();
         }

@@ -4,6 +4,7 @@ import contextlib
 import os
 import pathlib
 import signal
+import sqlite3
 import subprocess
 import tempfile
 import unittest
@@ -224,6 +225,21 @@ class Launcher(unittest.TestCase):
             self.assertIn("taking the shipped one", run.said())
             self.assertFalse(summary["random_weights"])
             self.assertEqual(sorted(run.files()), [f"{folder}/good-{index}.png" for folder in ("cut-out", "mask-png") for index in range(3)])
+
+    def test_each_skipped_item_is_a_record_and_nothing_is_computed_for_it(self):
+        with tempfile.TemporaryDirectory() as name, LaunchedRun("--input", name, "--device", "cpu", "--image-size", "64", "--batch", "2", "--processor", "records",
+                                                                "--max-errors", "100%", "--consumers", "2") as run:
+            for index in range(40):
+                pathlib.Path(name, f"{index:02}.jpg").write_bytes(b"no picture")
+            Image.new("RGB", (70, 60)).save(pathlib.Path(name, "17-good.jpg"))
+            self.assertEqual(run.start().wait(), 0, run.said())
+            (database,) = run.output.rglob("*.sqlite")
+            with contextlib.closing(sqlite3.connect(database)) as records:
+                rows = dict(records.execute("SELECT status, count(*) FROM records GROUP BY status"))
+            self.assertEqual(rows, {"done": 1, "skipped": 40})
+            self.assertEqual(run.summary()["compute_busy_batches"], 1, "those computed")
+
+    def test_no_unreadable_image_may_be_allowed(self):
         with tempfile.TemporaryDirectory() as name, LaunchedRun("--input", name, "--device", "cpu", "--image-size", "64",
                                                                 "--max-errors", "0", "--consumers", "1") as run:
             Image.new("RGB", (70, 60)).save(pathlib.Path(name, "good.jpg"))

@@ -120,16 +120,19 @@ class Ranges(unittest.TestCase):
 
     @unittest.skipUnless(MODELS.exists(), "skipped: built without models")
     def test_a_batch_of_which_nothing_can_be_read_is_a_step_without_computing_and_shifts_no_other(self):
-        with tempfile.TemporaryDirectory() as folder:
-            for index in range(8):
-                pathlib.Path(folder, f"{index}.png").write_bytes(b"no picture" if index in (2, 3, 6, 7) else PNG)
-            told = told_by("--input", folder, work=("--device", DEVICE, "--model", "cutout", "--image-size", "64", "--batch", "2", "--processor", "checksum",
-                                                    "--max-errors", "100%"))
-        self.assertEqual([f"Batch {number}" for number in range(4)], [step.name for step in told.steps])
-        left_out = ["get batch"]
-        self.assertEqual([STEPS["streams"], left_out, STEPS["streams"], left_out], [told.inside(step) for step in told.steps])
-        computed = [one for one in told.producer if one.name == "compute"]
-        self.assertEqual([(f"Batch {one.payload}", "compute") for one in computed], [one.path for one in computed])
+        # Where each skipped item is a row of the results, the batch's rows are handed on.
+        for processor, unread in (("checksum", ["get batch"]), ("records", ["get batch", "queue output"])):
+            with self.subTest(processor), tempfile.TemporaryDirectory() as folder:
+                for index in range(8):
+                    pathlib.Path(folder, f"{index}.png").write_bytes(b"no picture" if index in (2, 3, 6, 7) else PNG)
+                with tempfile.TemporaryDirectory() as results:
+                    told = told_by("--input", folder, "--processor", processor, "--output", results,
+                                   work=("--device", DEVICE, "--model", "cutout", "--image-size", "64", "--batch", "2", "--max-errors", "100%"))
+                self.assertEqual([f"Batch {number}" for number in range(4)], [step.name for step in told.steps])
+                self.assertEqual([STEPS["streams"], unread, STEPS["streams"], unread], [told.inside(step) for step in told.steps])
+                computed = [one for one in told.producer if one.name == "compute"]
+                self.assertEqual([0, 2], [one.payload for one in computed])
+                self.assertEqual([(f"Batch {one.payload}", "compute") for one in computed], [one.path for one in computed])
 
     def test_the_default_copies_on_a_thread_of_its_own(self):
         told = told_by("--rung", "streams")

@@ -18,12 +18,13 @@ std::uint32_t unreadable_in(const InputBatch& batch) {
 }  // namespace
 
 Inference::Inference(Device& device, Model& model, OutputTransformer& transformer, Stream& compute, DeviceTimeline& timeline,
-                     const SlabLayout& layout, Pace pace, RowReview* review)
+                     const SlabLayout& layout, Pace pace, Unread unread, RowReview* review)
     : device_(device),
       model_(model),
       transformer_(transformer),
       compute_(compute),
       layout_(layout),
+      unread_(unread),
       review_(review),
       clock_(device, timeline, pace.depth, pace.timed),
       events_([&device] { return device.make_event(); }) {}
@@ -34,18 +35,24 @@ bool Inference::run(Prefetcher& input, OutputSink& sink, std::uint64_t batches) 
         if (const auto number = input.upcoming()) step.emplace(TraceName::Batch, *number);
         auto batch = get_batch(input);
         if (!batch) break;
-        if (batch->left_out()) {
+        if (!batch->left_out()) {
+            --batches;
+            if (!submit(compute_batch(std::move(*batch)), sink)) return false;
+        } else if (unread_ == Unread::HandOn) {
+            if (!submit(describe(*batch), sink)) return false;
+        } else {
             unreadable_left_out_ += unreadable_in(*batch);
-            continue;
         }
-        --batches;
-        OutputBatch output = compute_batch(std::move(*batch));
-        const std::uint64_t began = now_ns();
-        if (!sink.submit(std::move(output))) return false;
-        output_wait_ns_ += now_ns() - began;
     }
     clock_.settle();
     return batches == 0;
+}
+
+bool Inference::submit(OutputBatch output, OutputSink& sink) {
+    const std::uint64_t began = now_ns();
+    if (!sink.submit(std::move(output))) return false;
+    output_wait_ns_ += now_ns() - began;
+    return true;
 }
 
 std::optional<InputBatch> Inference::get_batch(Prefetcher& input) {
@@ -53,14 +60,19 @@ std::optional<InputBatch> Inference::get_batch(Prefetcher& input) {
     return input.next();
 }
 
+OutputBatch Inference::describe(const InputBatch& input) {
+    return {.number = input.number(),
+            .rows = {input.rows().begin(), input.rows().end()},
+            .unreadable_left_out = std::exchange(unreadable_left_out_, 0),
+            .review = review_};
+}
+
 OutputBatch Inference::compute_batch(InputBatch input) {
     const TraceRange range(TraceName::Compute, input.number());
     input.wait_ready(compute_);
     // A model on the CPU computes on this very thread, not on a stream.
     if (!device_.is_gpu() && input.ready() != nullptr) input.ready()->wait();
-    OutputBatch output{.number = input.number(), .rows = {input.rows().begin(), input.rows().end()}};
-    output.unreadable_left_out = std::exchange(unreadable_left_out_, 0);
-    output.review = review_;
+    OutputBatch output = describe(input);
     clock_.begin(compute_, input.number());
     model_.begin_batch(input.number());
     output.tensors = transformer_.apply(compute_, model_.run(input.data()), output.outliers);

@@ -27,10 +27,12 @@ class Inference {
         std::size_t depth = 3;
         std::size_t timed = 1;
     };
+    // What becomes of a batch of which nothing could be read. Nothing is computed for it either way.
+    enum class Unread { LeaveOut, HandOn };   // HandOn: its rows go to the sink, as holes
     Inference(Device& device, Model& model, OutputTransformer& transformer, Stream& compute, DeviceTimeline& timeline,
-              const SlabLayout& layout, Pace pace, RowReview* review = nullptr);
+              const SlabLayout& layout, Pace pace, Unread unread = Unread::LeaveOut, RowReview* review = nullptr);
 
-    // At most so many batches, without those that are left out; false when there is no more input, or the sink takes none. Their device time is known on return.
+    // At most so many batches, without those of which nothing could be read; false when there is no more input, or the sink takes none. Their device time is known on return.
     bool run(Prefetcher& input, OutputSink& sink, std::uint64_t batches = kAllBatches);
     static constexpr std::uint64_t kAllBatches = ~std::uint64_t{0};
 
@@ -39,13 +41,16 @@ class Inference {
 
  private:
     std::optional<InputBatch> get_batch(Prefetcher& input);
+    OutputBatch describe(const InputBatch& input);
     OutputBatch compute_batch(InputBatch input);
+    bool submit(OutputBatch output, OutputSink& sink);
 
     Device& device_;
     Model& model_;
     OutputTransformer& transformer_;
     Stream& compute_;
     const SlabLayout& layout_;
+    const Unread unread_;
     RowReview* const review_;   // of the outputs, where they need one
     std::uint32_t unreadable_left_out_ = 0;   // since the last batch that was computed
     ComputeClock clock_;

@@ -205,7 +205,7 @@ void Prefetcher::upload_batches() {
 
 // Of a batch without a row that could be read there is nothing to compute.
 bool Prefetcher::leave_out(StagingWindow::Batch& batch) {
-    if (settings_.hand_out_unread_batches || !std::ranges::all_of(batch.rows, &RowInfo::hole)) return false;
+    if (!std::ranges::all_of(batch.rows, &RowInfo::hole)) return false;
     queue_.push(InputBatch::left_out(batch.number, std::move(batch.rows)));
     staging_->recycle();
     return true;

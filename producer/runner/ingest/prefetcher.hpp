@@ -30,7 +30,6 @@ struct PrefetchSettings {
     std::uint32_t decode_workers = 1;
     std::uint32_t depth = 2;  // batches made ahead of the one that is computed on
     std::string max_errors = "100%";
-    bool hand_out_unread_batches = false;  // with input, those of which nothing could be read: each skipped item becomes a row
     std::uint64_t seed = 0;  // of a resident input
     DeviceTimeline* timeline = nullptr;  // where uploads are recorded; null: nowhere
     ItemRanges done;                     // earlier, by runs and producers before: these are not made again (BatchPlan)

@@ -56,6 +56,9 @@ bool reads_foreground(const RunConfig& config) {
     return std::ranges::any_of(kSuch, [&](std::string_view name) { return config.has_processor(name); });
 }
 
+// Each skipped item becomes a row.
+bool tells_of_skipped_items(const RunConfig& config) { return config.has_processor("records") || config.has_processor("records-postgres"); }
+
 }  // namespace
 
 void ProducerRun::open_model() {
@@ -260,8 +263,6 @@ void ProducerRun::start_pipeline() {
                                                            .decode_workers = config_.decode_workers,
                                                            .depth = config_.prefetch,
                                                            .max_errors = config_.max_errors,
-                                                           .hand_out_unread_batches = config_.has_processor("records") ||
-                                                                                      config_.has_processor("records-postgres"),
                                                            .seed = config_.seed,
                                                            .timeline = timeline_.get(),
                                                            .done = done_earlier(),
@@ -291,7 +292,8 @@ void ProducerRun::start_pipeline() {
                                 [this](std::uint64_t batch, std::span<const RowInfo> rows) { dropped_->note(batch, rows); }},
                 .on_failure = [this] { halt("the egress failed"); }});
     review_ = make_review();
-    inference_ = std::make_unique<Inference>(*device_, *model_, *transformer_, *compute_, *timeline_, plan_.layout, plan_.pace, review_.get());
+    inference_ = std::make_unique<Inference>(*device_, *model_, *transformer_, *compute_, *timeline_, plan_.layout, plan_.pace,
+                                             tells_of_skipped_items(config_) ? Inference::Unread::HandOn : Inference::Unread::LeaveOut, review_.get());
 }
 
 std::unique_ptr<ScoreReview> ProducerRun::make_review() {

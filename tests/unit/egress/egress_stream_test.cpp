@@ -152,6 +152,28 @@ TEST_F(EgressStreamTest, ARowWhoseScoresCannotBeIsAHoleOfItsSlabAndCounted) {
     EXPECT_EQ(figures.samples_unpublished(), 0U);
 }
 
+TEST_F(EgressStreamTest, ABatchWithoutOutputsIsHolesOverZerosAndShiftsNoOther) {
+    start(2 * kBatch, 2, kForever);
+    std::ranges::fill(memory_, std::byte{0xff});
+    submit(0);
+    OutputBatch unread{.number = 1, .rows = std::vector<RowInfo>(kBatch)};
+    for (std::uint32_t row = 0; row < kBatch; ++row) unread.rows[row] = {.item = kBatch + row, .hole = true};
+    EXPECT_TRUE(egress_->submit(std::move(unread)));
+    submit(2);
+    egress_->finish();
+    const PublishedSlab slab = next();
+    EXPECT_EQ(slab.batches_ended, 2U);
+    EXPECT_EQ(slab.samples, kBatch);
+    EXPECT_EQ(slab.holes, kBatch);
+    EXPECT_EQ(slab.items_through, 2U * kBatch);
+    EXPECT_THAT(holes_in(slab), ElementsAre(false, false, false, false, true, true, true, true));
+    const auto rows = slab_of(slab.slab).subspan(layout_.header_bytes, 2 * kBatch * kSampleBytes);
+    EXPECT_THAT(rows.subspan(kBatch * kSampleBytes), testing::Each(std::byte{0})) << "nothing of whoever had the slab before";
+    EXPECT_THAT(batches_in(next()), ElementsAre(2, 2, 2, 2));
+    EXPECT_EQ(egress_->figures().bytes_copied, 2 * kBatch * kSampleBytes);
+    EXPECT_EQ(egress_->figures().batches_published, 3U);
+}
+
 TEST_F(EgressStreamTest, NoBatchWaitsForOthersBeyondTheDelay) {
     start(8 * kBatch, 8, std::chrono::milliseconds(1));
     submit(7);

@@ -422,12 +422,11 @@ TEST_F(PrefetcherTest, WhateverTheShapeEveryItemComesOnceInItsPlace) {
         std::uint64_t expected_holes = 0;
         for (std::uint64_t item = 0; item < items; ++item) expected_holes += unreadable.contains(item);
         RC_PRE(items == 0 || expected_holes < items);
-        PrefetchSettings wanted = settings(batch_rows, *rc::gen::inRange(1U, 5U), *rc::gen::inRange(0U, 4U));
-        wanted.hand_out_unread_batches = *rc::gen::arbitrary<bool>();
+        const PrefetchSettings wanted = settings(batch_rows, *rc::gen::inRange(1U, 5U), *rc::gen::inRange(0U, 4U));
         const auto is_left_out = [&](std::uint64_t number) {
             for (std::uint64_t i = number * batch_rows; i < std::min<std::uint64_t>(items, (number + 1) * batch_rows); ++i)
                 if (!unreadable.contains(i)) return false;
-            return !wanted.hand_out_unread_batches;
+            return true;
         };
         Prefetcher prefetcher(*device, source, wanted);
         std::uint64_t item = 0, holes = 0, number = 0, computed = 0;
@@ -553,20 +552,20 @@ TEST_F(PrefetcherTest, ABatchOfWhichNothingCouldBeReadIsLeftOutInItsTurn) {
     EXPECT_EQ(prefetcher.progress().holes_delivered, 7U);
 }
 
-TEST_F(PrefetcherTest, WhereSkippedItemsHaveRowsOfTheirOwnSuchABatchIsGivenOutAlsoWhereTheRestOfItIsDone) {
+TEST_F(PrefetcherTest, SuchABatchIsGivenOutAlsoWhereTheRestOfItIsDone) {
     FakeSource source(12, RowKind::Float32);
     source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
         if (item < 6) throw UnreadableItem("bad");
         FakeSource::fill(item, row);
     };
     auto wanted = settings(4);
-    wanted.hand_out_unread_batches = true;
     wanted.done = done_items({{6, 12}});
     Prefetcher prefetcher(*device, source, wanted);
     for (std::uint64_t number = 0; number < 2; ++number) {
         const auto batch = prefetcher.next();
         ASSERT_TRUE(batch);
         EXPECT_EQ(batch->number(), number);
+        EXPECT_TRUE(batch->left_out());
         EXPECT_EQ(batch->holes(), 4U);
     }
     EXPECT_FALSE(prefetcher.next());
