@@ -1,11 +1,9 @@
-"""The inputs of a network that takes several, or what is neither pictures nor float32: --input, once for each."""
+"""The inputs of a network that takes several, or what is neither pictures nor float32: --input, once for each. Flags are read without PyTorch."""
 
 import argparse
 import dataclasses
 import inspect
 import re
-
-import torch
 
 from model_package.tokens import TOKEN_DTYPES
 from offramp_launch.exit_code import ExitCode, LaunchError
@@ -26,6 +24,7 @@ class Input:
 
     def example(self, batch, generator, limit, lengths):
         """A batch of it: floats of any size, whole numbers below `limit`, a mask as long as the texts are."""
+        import torch
         shape, dtype = (batch, *self.shape), getattr(torch, self.dtype)
         if self.tokens == "types":
             return torch.zeros(shape, dtype=dtype)
@@ -38,6 +37,7 @@ class Input:
 
 def examples(inputs, batch, generator, limit):
     """Of each input a tensor, by name."""
+    import torch
     longest = max((one.shape[0] for one in inputs if one.tokens), default=1)
     lengths = torch.randint(1, longest + 1, (batch, 1), generator=generator)
     return {one.name: one.example(batch, generator, limit, lengths) for one in inputs}

@@ -15,17 +15,18 @@ FOR_SENTENCES = ("requirements-sentences.txt",)
 
 
 def start(places, argv):
+    if {"-h", "--help"}.intersection(argv):
+        from exporter.arguments import parse
+        parse(["--help"])       # prints it and exits, in this Python: nothing may be set up yet
     flags, passed = take_values(argv, toolchain.FLAGS)
     chosen = toolchain.choose(places, flags)
-    asks_for_help = bool({"-h", "--help"}.intersection(passed))
-    if not os.environ.get("OFFRAMP_BIN_DIR") and not asks_for_help and can_be_set_up(places):
+    if not os.environ.get("OFFRAMP_BIN_DIR") and can_be_set_up(places):
         with one_at_a_time(places):
             prepare_environment(places, flags, (REQUIREMENTS, *(FOR_SENTENCES if any(word.startswith("sentence:") for word in passed) else ())))
     python = chosen.python or str(places.venv_python)
     environment = environment_for(places, chosen)
-    if not asks_for_help:
-        require_compiler(environment)
-        require_torch(places, python)
+    require_compiler(environment)
+    require_torch(places, python)
     status = run_python([*places.python_command(python, places.launch / "exporter"), *passed], env=environment)
     return code_of_command("export", status, ". TORCHINDUCTOR_COMPILE_THREADS=1 needs the least memory; a folder .offramp-export-* beside the model can be removed")
 

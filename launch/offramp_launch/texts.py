@@ -5,7 +5,7 @@ import os
 from offramp_launch import toolchain
 from offramp_launch.arguments import take_values
 from offramp_launch.environment import install_requirements
-from offramp_launch.exit_code import code_of_command
+from offramp_launch.exit_code import ExitCode, LaunchError, code_of_command
 from offramp_launch.interrupts import run_python
 from offramp_launch.setting_up import prepare_environment
 from offramp_launch.sink import is_postgres
@@ -31,11 +31,19 @@ def provide_tokenizers(places, environment=os.environ):
 
 
 def query(places, argv):
+    if {"-h", "--help"}.intersection(argv):
+        from searcher.command import parse
+        parse(["--help"])       # prints it and exits, in this Python: nothing may be set up yet
     flags, passed = take_values(argv, toolchain.FLAGS)
     chosen = toolchain.choose(places, flags)
-    if not os.environ.get("OFFRAMP_BIN_DIR") and not {"-h", "--help"}.intersection(passed) and can_be_set_up(places):
+    if not os.environ.get("OFFRAMP_BIN_DIR") and can_be_set_up(places):
         with one_at_a_time(places):
             wanted = [FOR_POSTGRES] if is_postgres(take_values(passed, ["--database"])[0].get("--database", "")) else []
             prepare_environment(places, flags, (REQUIREMENTS, *wanted))
     python = chosen.python or str(places.venv_python)
-    return code_of_command("query", run_python([*places.python_command(python, places.launch / "searcher"), *passed]))
+    try:
+        status = run_python([*places.python_command(python, places.launch / "searcher"), *passed])
+    except OSError as problem:
+        raise LaunchError(f"'{python}' cannot be started ({problem.strerror})", "./launch/offramp setup makes a Python for queries; or give --python",
+                          ExitCode.SYSTEM) from problem
+    return code_of_command("query", status)

@@ -31,6 +31,19 @@ class HelpTest(unittest.TestCase):
             seen.add(said)
         self.assertEqual(len(COMMANDS), len(seen))
 
+    def test_those_that_run_in_a_python_with_pytorch_have_it_where_there_is_none(self):
+        for command, own, others in (("export", "--input-shape", "--database"), ("query", "--database", "--input-shape")):
+            for flag in ("--help", "-h"):
+                code, said = self.stage.call(command, flag)
+                self.assertEqual(0, code, said)
+                self.assertTrue(said.startswith(f"usage: ./launch/offramp {command} "), said)
+                self.assertIn(f"  {own} ", said)
+                self.assertNotIn(others, said)
+        self.assertEqual([], self.stage.errands(), "nothing was set up for it")
+        code, said = self.stage.call("query", "words", "--database", "/nowhere", "--model", "none.pt2")
+        self.assertEqual(71, code, said)
+        self.assertRegex(said, r"^offramp: '.*/venv/bin/python' cannot be started \(No such file or directory\)\n +\./launch/offramp setup .*--python\n$")
+
     def test_the_list_of_commands_names_them_all(self):
         code, said = self.stage.call("help")
         self.assertEqual(0, code)
