@@ -1,0 +1,159 @@
+"""What a run left stays as it is when a mistyped one comes after it, as a user types it: nothing is touched before the new run has results of its own."""
+
+import importlib.util
+import json
+import pathlib
+import signal
+import sqlite3
+import struct
+import sys
+import tempfile
+import unittest
+
+from PIL import Image
+
+from tests.support.exported_model import networks_in
+from tests.support.launched_resume import World
+from tests.support.postgres_server import PostgresServer, what_is_missing
+from tests.support.real_run import left_behind
+
+NEEDED = ("torch", "tokenizers")
+WORDS = ("a", "slab", "is", "full", "and", "waits", "for", "its", "consumer")
+TOKENS = 8
+LINES = 40
+PICTURES = 120     # more than are under way at once
+ANEW = ((), ("--start-over",), ("--resume",))
+
+NETWORK = """
+import torch
+
+
+class Counts(torch.nn.Module):
+    '''How often a text has each of the first words.'''
+
+    def forward(self, x):
+        ids = x[:, 0] * x[:, 1]
+        return torch.stack([(ids == word).sum(1) for word in range(1, 6)], 1).float()
+"""
+
+
+def everything_in(folder):
+    """All files, but the note where results of the next run go: it is of no run that has any."""
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".offramp-next"}
+
+
+class InWorlds(unittest.TestCase):
+    maxDiff = 2000
+
+    def world(self, *flags):
+        world = World("--device", "cpu", "--consumers", "2", "--status-seconds", "0.05", *flags)
+        world.environment["OFFRAMP_PYTHON"] = sys.executable
+        self.addCleanup(lambda: self.assertEqual(left_behind(world.shared_memory), set(), "something was left in /dev/shm"))
+        self.addCleanup(world.__exit__)
+        return world
+
+
+@unittest.skipUnless(all(importlib.util.find_spec(name) for name in NEEDED), f"skipped: needs the packages {', '.join(NEEDED)}")
+class Vectors(InWorlds):
+    @classmethod
+    def setUpClass(cls):
+        import tokenizers
+        import torch
+        kept = tempfile.TemporaryDirectory(prefix="offramp-former-results-")
+        cls.addClassCleanup(kept.cleanup)
+        cls.folder = pathlib.Path(kept.name)
+        torch.jit.script(networks_in(cls.folder, NETWORK).Counts().eval()).save(str(cls.folder / "counts.pt"))
+        (cls.folder / "counts.toml").write_text(f'input-shape = "2x{TOKENS}"\ninput-dtype = "int32"\n')
+        tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"?": 0, **{word: number for number, word in enumerate(WORDS, 1)}}, unk_token="?"))
+        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+        tokenizer.save(str(cls.folder / "counts.tokenizer.json"))
+        (cls.folder / "lines.txt").write_text("".join(f"{' '.join(WORDS[:1 + line % TOKENS])}\n" for line in range(LINES)))
+
+    def embeddings(self, *flags):
+        return self.world("--profile", "embeddings", "--model", str(self.folder / "counts.pt"), "--batch", "4", *flags)
+
+    def finished(self, *flags):
+        world = self.embeddings(*flags)
+        self.assertEqual(world.start("--input", str(self.folder / "lines.txt")).wait(), 0, world.said())
+        return world
+
+    def assert_mistyped_runs_touch_nothing(self, world, results):
+        """`results()`: what is compared, beside the output folder."""
+        before = everything_in(world.output), results()
+        # The launcher is told of the first before it makes anything; the producer finds the second, with the consumers beside it.
+        wrong = [("--input", str(self.folder / "tpyo.txt"), *anew) for anew in ANEW]
+        wrong += [("--input", str(self.folder / "lines.txt"), "--tokenizer", str(self.folder / "lines.txt"), "--start-over")]
+        for flags in wrong:
+            with self.subTest(flags=flags):
+                mistyped = "--tokenizer" not in flags
+                self.assertEqual(world.start(*flags).wait(), 66 if mistyped else 65, world.said())
+                self.assertEqual((everything_in(world.output), results()), before)
+                self.assertEqual((world.run_dir / "logs/producer.log").exists(), not mistyped)
+                told = (world.folder / "launcher.log").read_text()
+                self.assertIn(f"--input '{self.folder}/tpyo.txt': No such file or directory" if mistyped else "Wanted is a tokenizer.json", told)
+                self.assertNotIn("go on", told)
+
+    def test_a_finished_database_outlives_a_mistyped_input(self):
+        world = self.finished()
+        database = world.output / "embeddings.sqlite"
+        connection = sqlite3.connect(database)
+        self.addCleanup(connection.close)
+        rows = connection.execute("SELECT item, vector FROM embeddings ORDER BY item").fetchall()
+        self.assertEqual(rows, [(line, struct.pack("<5f", *(1.0 if word <= line % TOKENS else 0.0 for word in range(5)))) for line in range(LINES)])
+        connection.close()
+        self.assert_mistyped_runs_touch_nothing(world, database.read_bytes)
+
+    @unittest.skipIf(what_is_missing(), what_is_missing())
+    def test_a_finished_table_outlives_a_mistyped_input_whatever_the_output_is(self):
+        server = PostgresServer()
+        self.addCleanup(server.__exit__)
+        server.start()
+        world = self.finished("--sink", server.uri())
+
+        def rows():
+            return server.sql("SELECT item, key, vector FROM embeddings ORDER BY item")
+
+        self.assertEqual(len(rows()), LINES)
+        self.assert_mistyped_runs_touch_nothing(world, rows)
+        world.output = world.folder / "elsewhere"
+        world.output.mkdir()
+        self.assert_mistyped_runs_touch_nothing(world, rows)
+
+
+class Interrupted(InWorlds):
+    def test_a_checkpoint_outlives_a_run_of_wrong_weights(self):
+        world = self.world("--model", "cutout", "--image-size", "64", "--batch", "1", "--batches-per-slab", "1", "--slabs", "2", "--processor", "mask-png,mask-rle")
+        pictures = world.folder / "pictures"
+        pictures.mkdir()
+        for number in range(PICTURES):
+            Image.new("RGB", (70, 60), (2 * number, 90, 200)).save(pictures / f"{number}.png")
+        world.flags = (*world.flags, "--input", str(pictures))
+        with world.gate() as gate:
+            world.start()
+            gate.let(2)
+            world.until(lambda: world.status().get("done_samples", 0) >= 2, "the first results")
+            world.launcher.send_signal(signal.SIGINT)
+            world.until(lambda: world.status().get("state") == "draining", "the signal taken")
+            gate.open()
+            self.assertEqual(world.wait(), 130, world.said())
+        made = world.summary()["samples"]["released"]
+        self.assertTrue(2 <= made < PICTURES, world.said())
+        before = everything_in(world.output)
+
+        whole = (pathlib.Path(__file__).parents[2] / "launch/demo/cutout.safetensors").read_bytes()
+        other = json.dumps({"weight": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+        for name, weights in (("other.safetensors", struct.pack("<Q", len(other)) + other + bytes(4)), ("cut.safetensors", whole[:-9])):
+            (world.folder / name).write_bytes(weights)
+        for name, code, *anew in (("wieghts.safetensors", 66), ("cut.safetensors", 65), *(("other.safetensors", 65, *flags) for flags in ANEW)):
+            with self.subTest(weights=name, anew=anew):
+                self.assertEqual(world.start("--weights", str(world.folder / name), *anew).wait(), code, world.said())
+                self.assertEqual(everything_in(world.output), before)
+        self.assertEqual(world.start("--resume").wait(), 0, world.said())
+        samples = world.summary()["samples"]
+        self.assertEqual((samples["done_before"], samples["released"]), (made, PICTURES - made))
+        self.assertEqual(len(list(world.output.glob("mask-png/*.png"))), PICTURES)
+        self.assertEqual(len((world.output / "mask-rle/masks.jsonl").read_text().splitlines()), PICTURES)
+
+
+if __name__ == "__main__":
+    unittest.main()
