@@ -75,6 +75,19 @@ class DemoTest(unittest.TestCase):
             self.assertIn(f'src="cut-out/{image.stem}.png"', page)
             self.assertIn(f"{image.name}", page)
 
+    def test_links_that_lie_where_the_sheet_goes_are_replaced_and_not_followed(self):
+        self.made_results()
+        (self.folder / "precious").write_text("root's")
+        for name, lead in (("contact-sheet.html", "precious"), ("contact-sheet.png", "absent")):
+            (self.folder / name).symlink_to(self.folder / lead)
+        self.assertIn("mean IoU 1.000", demo.show(Places(), self.folder, {"model": "cutout"}))
+        self.assertEqual((self.folder / "precious").read_text(), "root's")
+        self.assertFalse((self.folder / "absent").exists())
+        self.assertIn("<figure>", (self.folder / "contact-sheet.html").read_text())
+        self.assertGreater(Image.open(self.folder / "contact-sheet.png").width, 1000)
+        for name in ("contact-sheet.html", "contact-sheet.png"):
+            self.assertFalse((self.folder / name).is_symlink())
+
     def test_without_cut_outs_there_is_no_sheet(self):
         self.made_results()
         (self.folder / "cut-out" / "bag.png").unlink()

@@ -1,0 +1,98 @@
+"""
+Links that the consumers' user planted in the output folder, under the names that the programs write to themselves: what they lead to is neither written
+to nor made. Real users, so it takes root; the lock alone does not.
+"""
+
+import os
+import unittest
+
+from tests.support.launched_run import LaunchedRun
+from tests.support.other_user import NOBODY, as_user, can_become_others
+from tests.support.real_run import BIN, RealRun, left_behind, shared_memory, undisturbed
+
+COPY = ("--device", "cpu", "--model", "copy", "--copy-outputs", "8", "--batch", "4", "--batches", "6", "--slabs", "4", "--processor", "checksum,npy")
+LOCK = ".offramp-lock"
+NEXT = ".offramp-next"
+REPLACED = ".offramp-replaced"      # read first: what somebody else wrote there could pass for an earlier run's
+MADE_ANEW = (".offramp-manifest.new", f"{REPLACED}.new", f"{NEXT}.new")
+
+
+class Planted(unittest.TestCase):
+    def setUp(self):
+        before = shared_memory()
+        self.addCleanup(lambda: self.assertEqual(left_behind(lambda: shared_memory() - before), set(), "something was left in /dev/shm"))
+
+    def lay_out(self, run):
+        """What links lead to: a file that is there, and one that is not."""
+        self.precious, self.absent = run.folder / "precious", run.folder / "absent"
+        self.precious.write_text("root's")
+        self.precious.chmod(0o600)
+
+    def assert_untouched(self):
+        self.assertEqual((self.precious.read_text(), self.precious.stat().st_mode & 0o777), ("root's", 0o600))
+        self.assertFalse(os.path.lexists(self.absent))
+
+
+class Lock(Planted):
+    """Launcher and producer write into it whose the folder is."""
+
+    def lay(self, run):
+        self.lay_out(run)
+        run.output.mkdir()
+        lock = run.output / LOCK
+        for lay in (lambda: lock.symlink_to(self.precious), lambda: lock.symlink_to(self.absent), lambda: os.link(self.precious, lock), lambda: os.mkfifo(lock)):
+            lay()
+            yield
+            self.assert_untouched()
+            self.assertTrue(os.path.lexists(lock), "what is not ours stays")
+            lock.unlink()
+
+    def test_the_launcher_refuses_one_that_leads_elsewhere(self):
+        with LaunchedRun(*COPY) as run:
+            for _ in self.lay(run):
+                self.assertEqual(run.start().wait(), 73, run.said())
+                self.assertRegex((run.folder / "launcher.log").read_text(), rf"offramp: {run.output}/{LOCK} is not a lock of ours.*\n +Remove it\n$")
+            self.assertEqual(run.start().wait(), 0, run.said())
+
+    def test_so_does_a_producer_that_was_started_by_hand(self):
+        with RealRun(*COPY) as run:
+            for _ in self.lay(run):
+                self.assertEqual(run.wait(run.start_producer()), 73, run.logs())
+                self.assertIn(f"{run.output}/{LOCK}", run.logs())
+
+
+@unittest.skipUnless(can_become_others(), "only root can act as another user")
+class OfTheConsumersUser(Planted):
+    @classmethod
+    def setUpClass(cls):
+        if as_user(NOBODY, "import os, sys; print(os.access(sys.argv[1], os.X_OK))", BIN / "offramp-consumer") != ["True"]:
+            raise unittest.SkipTest(f"user {NOBODY} may not enter {BIN}")
+        cls.wanted = undisturbed(*COPY, "--seed", "7")
+
+    def test_the_programs_own_files(self):
+        with LaunchedRun(*COPY, "--consumers", "1", "--consumer-user", "nobody") as run:
+            run.folder.chmod(0o755)
+            run.output.mkdir()
+            run.output.chmod(0o777)
+            self.lay_out(run)
+            self.assertEqual(run.start().wait(), 0, run.said())
+            for lead, other in ((self.precious, self.absent), (self.absent, self.precious)):
+                for name in MADE_ANEW:
+                    self.as_consumers_user("os.symlink", lead, run.output / name)
+                self.as_consumers_user("os.symlink", other, run.output / NEXT)
+                self.assertEqual(run.start("--start-over", "--seed", "7").wait(), 0, run.said())
+                self.assert_untouched()
+                self.assertEqual({name: run.files().get(name) for name in self.wanted}, self.wanted)
+                self.assertEqual([name for name in (*MADE_ANEW, NEXT) if os.path.lexists(run.output / name)], [])
+                self.as_consumers_user("os.symlink", lead, run.output / REPLACED)
+                self.assertEqual(run.start("--start-over").wait(), 71, run.said())
+                self.assertRegex((run.folder / "launcher.log").read_text(), rf"offramp: .*{run.output}/{REPLACED}: Too many levels .*remove it\n$")
+                self.assert_untouched()
+                (run.output / REPLACED).unlink()
+
+    def as_consumers_user(self, call, *paths):
+        as_user(NOBODY, f"import os, sys; {call}(*sys.argv[1:])", *paths)
+
+
+if __name__ == "__main__":
+    unittest.main()
