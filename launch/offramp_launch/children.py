@@ -6,7 +6,7 @@ import subprocess
 import time
 
 from offramp_launch import memory_kills
-from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, signal_name
+from offramp_launch.exit_code import NO_ROOM, cannot_be_started, signal_name
 from offramp_launch.log_follower import last_error, size_of
 
 LOG_END_BYTES = 16384   # of a log, in which its last words are looked for
@@ -34,8 +34,7 @@ class Child:
                     argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, pass_fds=inherited,
                     start_new_session=True, **identity)
             except OSError as problem:
-                raise LaunchError(f"'{argv[0]}' cannot be started ({problem.strerror})",
-                                  "./launch/offramp setup builds it", ExitCode.SYSTEM) from problem
+                raise cannot_be_started(argv[0], problem) from problem
         self.pid = self._process.pid
         self.pidfd = os.pidfd_open(self.pid)
 

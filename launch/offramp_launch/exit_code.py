@@ -62,6 +62,13 @@ class LaunchError(Exception):
         return in_one_line(str(self))
 
 
+def cannot_be_started(program, problem, otherwise="./launch/offramp setup builds it"):
+    """The LaunchError for an OSError at a program's start. `otherwise`: the remedy, but where only processes are wanting."""
+    wanting = problem.errno == errno.EAGAIN
+    return LaunchError(f"'{program}' cannot be started ({problem.strerror})",
+                       "Raise the limit of processes (ulimit -u), or of the container or unit (pids.max, TasksMax=)" if wanting else otherwise, ExitCode.SYSTEM)
+
+
 def in_one_line(text):
     """Lines as sentences of one line: what is kept of a reason and its remedy is looked for, cut and compared by line."""
     told = ""

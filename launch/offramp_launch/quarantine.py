@@ -17,7 +17,7 @@ import subprocess
 
 from offramp_launch import shared_folder
 from offramp_launch.arguments import hide_query, take_switch, take_values
-from offramp_launch.exit_code import ExitCode, LaunchError, shell_code, signal_name
+from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, shell_code, signal_name
 from offramp_launch.output_folder import MANIFEST, OutputLock
 from offramp_launch.run_dir import own_runs, require_ones_own
 from offramp_launch.sink import hide_password
@@ -288,8 +288,7 @@ def run_program(command, kept_open):
     try:
         return subprocess.run(command, stdin=subprocess.DEVNULL, check=False, pass_fds=kept_open).returncode
     except OSError as problem:
-        raise LaunchError(f"'{command[0]}' cannot be started ({problem.strerror})", "./launch/offramp setup builds it",
-                          ExitCode.SYSTEM) from problem
+        raise cannot_be_started(command[0], problem) from problem
 
 
 def end_of(status):

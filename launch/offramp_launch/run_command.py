@@ -14,7 +14,7 @@ from offramp_launch.account import account_of
 from offramp_launch.arguments import hide_query, shown, to_type_again, without_values
 from offramp_launch.children import Child
 from offramp_launch.demo import demo_flags, shipped_model_flags, show, wants_demo
-from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, shell_code, way_to_write
+from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, cannot_be_started, shell_code, way_to_write
 from offramp_launch.failure import failure_of
 from offramp_launch.log_follower import last_error
 from offramp_launch.finishing import Finishing
@@ -157,8 +157,7 @@ def resolve(program, argv):
     try:
         answer = subprocess.run([program, *argv, "--print-config"], capture_output=True, text=True, check=False)
     except OSError as problem:
-        raise LaunchError(f"'{program}' cannot be started ({problem.strerror})", "./launch/offramp setup builds it",
-                          ExitCode.SYSTEM) from problem
+        raise cannot_be_started(program, problem) from problem
     if answer.returncode != 0:
         raise LaunchError(last_error(answer.stderr) or answer.stderr.strip() or f"'{program}' ended with exit code {answer.returncode} and wrote nothing",
                           "", shell_code(answer.returncode))

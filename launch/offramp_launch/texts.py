@@ -5,7 +5,7 @@ import os
 from offramp_launch import toolchain
 from offramp_launch.arguments import take_values
 from offramp_launch.environment import install_requirements
-from offramp_launch.exit_code import ExitCode, LaunchError, code_of_command
+from offramp_launch.exit_code import cannot_be_started, code_of_command
 from offramp_launch.interrupts import run_python
 from offramp_launch.setting_up import prepare_environment
 from offramp_launch.sink import is_postgres
@@ -44,6 +44,5 @@ def query(places, argv):
     try:
         status = run_python([*places.python_command(python, places.launch / "searcher"), *passed])
     except OSError as problem:
-        raise LaunchError(f"'{python}' cannot be started ({problem.strerror})", "./launch/offramp setup makes a Python for queries; or give --python",
-                          ExitCode.SYSTEM) from problem
+        raise cannot_be_started(python, problem, "./launch/offramp setup makes a Python for queries; or give --python") from problem
     return code_of_command("query", status)

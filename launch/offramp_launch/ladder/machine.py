@@ -7,7 +7,7 @@ import re
 import subprocess
 
 from offramp_launch.doctor import cuda_version
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import LaunchError, cannot_be_started
 
 DRIVER_FILE = "/proc/driver/nvidia/version"
 
@@ -18,8 +18,7 @@ def probe(producer, device):
     try:
         answer = subprocess.run([producer, "--probe", *flags], capture_output=True, text=True, check=False)
     except OSError as problem:
-        raise LaunchError(f"'{producer}' cannot be started ({problem.strerror})", "./launch/offramp setup builds it",
-                          ExitCode.SYSTEM) from problem
+        raise cannot_be_started(producer, problem) from problem
     if answer.returncode != 0:
         raise LaunchError(answer.stderr.strip() or f"'{producer} --probe' ended with {answer.returncode}", "", answer.returncode)
     return json.loads(answer.stdout)
