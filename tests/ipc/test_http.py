@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import unittest
 import urllib.parse
 
@@ -118,6 +119,21 @@ class Http(unittest.TestCase):
             run.wait(run.producer)
             run.sweep()
 
+    def test_a_consumer_that_is_told_to_end_waits_for_its_server_no_longer_than_its_patience(self):
+        # What a dripping answer says of a result counts, and so its slab is done.
+        for fault, code in (("hang", 75), ("drip headers", 75), ("drip", 0)):
+            with self.subTest(fault), Receiver(lambda *_, f=fault: f) as receiver, RealRun(
+                    *HTTP, "--http-url", receiver.url, "--samples-per-slab", "1", "--http-timeout-seconds", "1", "--http-patience-seconds", "1") as run:
+                run.start_producer()
+                consumer = run.start_consumer()
+                run.until(lambda: receiver.requests > 0, "a request that is not answered")
+                kill(consumer, signal.SIGTERM)
+                self.assertEqual(run.wait(consumer), code, run.logs())
+                self.assertEqual(len(receiver.arrived), 0 if code else 2, "one sample of two outputs")
+                kill(run.producer)
+                run.wait(run.producer)
+                run.sweep()
+
     def test_a_server_that_an_authority_of_ones_own_vouches_for(self):
         folder = tempfile.mkdtemp(prefix="offramp-http-")
         self.addCleanup(shutil.rmtree, folder)
@@ -205,6 +221,24 @@ class Launched(unittest.TestCase):
             receiver.listen()
             self.assertEqual(world.start("--resume").wait(), 0, world.said())
             self.assertEqual(len(self.names(receiver)), 96)
+
+    def test_signals_end_a_run_whose_server_hangs_or_drips_and_resume_makes_the_rest(self):
+        for fault, flags, signals, code in (("hang", ("--http-timeout-seconds", "1", "--http-patience-seconds", "1"), 1, 75), ("drip", (), 2, 130)):
+            mended = threading.Event()
+            with self.subTest(fault, signals=signals), Receiver(lambda *_, f=fault, m=mended: "" if m.is_set() else f) as receiver:
+                world = self.world("--http-url", receiver.url, "--samples-per-slab", "1", *flags)
+                world.start()
+                world.until(lambda: receiver.requests >= 2, "both consumers wait for the server")
+                world.launcher.send_signal(signal.SIGTERM)
+                world.until(lambda: world.status().get("state") == "draining", "the signal taken")
+                if signals == 2:
+                    world.launcher.send_signal(signal.SIGTERM)
+                self.assertEqual(world.wait(), code, world.said())
+                self.assertFalse(world.processes())
+                self.assertEqual(left_behind(world.shared_memory), set())
+                mended.set()
+                self.assertEqual(world.start("--resume").wait(), 0, world.said())
+                self.assertEqual(len(self.names(receiver)), 96)
 
     def test_an_address_that_takes_nothing_ends_the_run_without_a_word_of_the_secret(self):
         for status, way_out in (("401", "--http-header"), ("404", "--http-url"), ("301", "Redirects are not followed")):
