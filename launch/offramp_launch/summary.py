@@ -120,11 +120,14 @@ def tell(summary, unit, output, go_on, account=SUMMARY):
         lines.append("  model      " + ", ".join(str(summary[key]) for key in ("model", "precision", "device") if summary.get(key)))
         lines.append("  batches    " + ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in batches.items()))
     skipped = summary.get("skipped") or []
-    if skipped:
-        lines.append(f"  skipped    {_skipped_count(summary, skipped)}:")
-        lines += [f"    {entry.get('origin') or entry.get('item')}: {entry.get('reason')}" for entry in skipped[:SHOWN_SKIPPED]]
-        if (count := _skipped_count(summary, skipped)) > SHOWN_SKIPPED:
-            lines.append(f"    and {count - SHOWN_SKIPPED} more: summary.json lists {'all' if count == len(skipped) else f'the first {len(skipped)}'}")
+    if count := _skipped_count(summary, skipped):
+        shown = skipped[:SHOWN_SKIPPED]
+        lines.append(f"  skipped    {count}{':' if shown else ''}")
+        lines += [f"    {entry.get('origin') or entry.get('item')}: {entry.get('reason')}" for entry in shown]
+        if more := count - len(shown):
+            where = ("summary.json lists all" if count == len(skipped) else f"summary.json lists the first {len(skipped)}" if len(skipped) > len(shown)
+                     else "a producer that died met them; a run with --resume tries them again, and lists them")
+            lines.append(f"    {f'and {more} more: ' if shown else ''}{where}")
     if ahead := summary.get("unreadable_ahead"):
         lines.append(f"  unreadable {len(ahead)} more, in batches that were not begun any more: summary.json lists them")
     for slab in summary.get("given_up") or []:

@@ -474,6 +474,9 @@ class SummaryTest(unittest.TestCase):
         self.assertIn("unreadable 7 more, in batches that were not begun any more: summary.json lists them", told)
         told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 20}, "skipped": skipped[:20]}, "images", "", "x")
         self.assertNotIn(" more", told)
+        for listed, said in ((1, "skipped    2:\n    0.jpg: empty\n    and 1 more: a producer that died met them"), (0, "skipped    2\n    a producer that died met them")):
+            told = summary.tell({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 2}, "skipped": skipped[:listed]}, "images", "", "x")
+            self.assertIn(f"{said}; a run with --resume tries them again, and lists them\n", told)
 
     def test_a_rate_stands_only_where_something_was_made(self):
         run = {"run_id": "r", "run_dir": "/r", "exit": 0, "seconds": 2, "first_batch_seconds": 1, "samples_per_second": 4}
