@@ -16,6 +16,12 @@ elseif(NOT OFFRAMP_SANITIZER STREQUAL "")
     message(FATAL_ERROR "OFFRAMP_SANITIZER is '${OFFRAMP_SANITIZER}'; known: address, thread, or empty")
 endif()
 
+# Under the sanitizers, whose builds nobody develops in, a room's sources are compiled together: most of a file's seconds are the headers'.
+if(NOT OFFRAMP_SANITIZER STREQUAL "")
+    set(CMAKE_UNITY_BUILD ON)
+    set(CMAKE_UNITY_BUILD_BATCH_SIZE 10)
+endif()
+
 # offramp_library(NAME SOURCES ... HEADERS ... [PUBLIC targets ...] [PRIVATE targets ...])
 function(offramp_library name)
     cmake_parse_arguments(ARG "" "" "SOURCES;HEADERS;PUBLIC;PRIVATE" ${ARGN})

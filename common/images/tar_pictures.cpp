@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr std::uint64_t kMostNoteBytes = std::uint64_t{16} << 20;
+constexpr std::uint64_t kMostBytesOfAPart = std::uint64_t{16} << 20;
 constexpr std::string_view kEnding = ".tar";
 
 [[noreturn]] void refuse(const std::string& input, const std::string& why, ExitCode code = ExitCode::NoInput) {
@@ -179,7 +179,7 @@ std::string TarPictures::origin(std::uint64_t picture) const {
 }
 
 std::string TarPictures::text_of(const Sample& sample, const Part& part) const {
-    if (part.bytes > kMostNoteBytes) throw UnreadableItem("its ." + part.extension + " has " + std::to_string(part.bytes) + " bytes; at most 16 MiB are read");
+    if (part.bytes > kMostBytesOfAPart) throw UnreadableItem("its ." + part.extension + " has " + std::to_string(part.bytes) + " bytes; at most 16 MiB are read");
     std::string text(part.bytes, '\0');
     if (read_at(open_shard(shards_[sample.shard]), part.offset, text) < text.size())
         throw UnreadableItem("truncated: its ." + part.extension + " goes on behind the shard's end");

@@ -8,12 +8,12 @@
 namespace offramp {
 namespace {
 
-constexpr const char* kSchema =
+constexpr const char* kRecordsSchema =
     "CREATE TABLE records (item INTEGER PRIMARY KEY, key TEXT NOT NULL, status TEXT NOT NULL, files TEXT NOT NULL, classes TEXT, "
     "columns TEXT NOT NULL, model TEXT NOT NULL);"
     "CREATE INDEX records_by_key ON records (key);";
 
-constexpr const char* kUpsert =
+constexpr const char* kRecordsUpsert =
     "INSERT INTO records (item, key, status, files, classes, columns, model) VALUES (?, ?, 'done', ?, ?, ?, ?) "
     "ON CONFLICT (item) DO UPDATE SET key = excluded.key, status = excluded.status, files = excluded.files, classes = excluded.classes, "
     "columns = excluded.columns, model = excluded.model";
@@ -26,7 +26,7 @@ constexpr const char* kSkip =
 // Puts a row for each item into OUTPUT/records.sqlite. One transaction a slab.
 class Records final : public Processor {
   public:
-    Records(const std::string& folder, const ProcessorOptions& options) : rows_(options, "records"), database_(folder, "records", kSchema, options.durability()) {}
+    Records(const std::string& folder, const ProcessorOptions& options) : rows_(options, "records"), database_(folder, "records", kRecordsSchema, options.durability()) {}
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         const std::span<const RecordRow> rows = rows_.of(slab, progress);
@@ -36,7 +36,7 @@ class Records final : public Processor {
 
   private:
     static void put(std::span<const RecordRow> rows, SqliteDatabase& database, const std::string& model) {
-        SqliteStatement& upsert = database.prepared(kUpsert);
+        SqliteStatement& upsert = database.prepared(kRecordsUpsert);
         SqliteStatement& skip = database.prepared(kSkip);
         for (const RecordRow& row : rows) {
             const auto item = static_cast<std::int64_t>(row.sample->item);

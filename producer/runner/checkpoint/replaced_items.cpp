@@ -23,7 +23,7 @@ constexpr std::size_t kItemsALine = 4096;
 
 std::string path_in(const std::string& folder) { return folder + "/" + std::string(kReservedPrefix) + "replaced"; }
 
-SystemError cannot_write(const std::string& path, int problem) {
+SystemError cannot_note(const std::string& path, int problem) {
     return SystemError("writing " + path, problem, way_to_write(problem, "Give --output a folder that this user may write to"), ExitCode::CannotWrite);
 }
 
@@ -69,13 +69,13 @@ bool ReplacedItems::counts(const std::string& folder, const std::string& seal) {
 
 void ReplacedItems::remove(const std::string& folder) {
     const std::string path = path_in(folder);
-    if (::unlink(path.c_str()) != 0 && errno != ENOENT) throw cannot_write(path, errno);
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) throw cannot_note(path, errno);
 }
 
 void ReplacedItems::add(std::span<const std::uint64_t> hashes) {
     const std::lock_guard lock(mutex_);
     if (!file_) begin();
-    const auto failure = [this](int problem) { return cannot_write(path_, problem); };
+    const auto failure = [this](int problem) { return cannot_note(path_, problem); };
     const std::string lines = items_lines(hashes);
     try {
         write_all(file_.get(), std::as_bytes(std::span(lines)), failure);
@@ -89,7 +89,7 @@ void ReplacedItems::add(std::span<const std::uint64_t> hashes) {
 // With what others added: they may be gone, what they replaced is as it is.
 void ReplacedItems::begin() {
     const auto before = items_in(folder_, seal_).value_or(std::vector<std::uint64_t>());
-    WholeFile file(path_, 0644, [this](int problem) { return cannot_write(path_, problem); });
+    WholeFile file(path_, 0644, [this](int problem) { return cannot_note(path_, problem); });
     file.write(first_line(seal_) + items_lines(before));
     if (flush_) file.flush();
     file_ = file.put_in_place();

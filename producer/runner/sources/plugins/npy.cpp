@@ -12,7 +12,7 @@
 namespace offramp {
 namespace {
 
-constexpr std::size_t kBlockBytes = std::size_t{32} << 10;
+constexpr std::size_t kBytesAtOnce = std::size_t{32} << 10;
 
 // How a file's row becomes a staged row: what each element is turned into, and where it goes. Pure.
 struct RowLayout {
@@ -93,7 +93,7 @@ class NpySource final : public BatchSource {
         expect(row.size() == file_.row_bytes() / layout_.from_bytes() * layout_.to_bytes(), "the row holds exactly the array's");
         const bool as_it_is = layout_.strides.empty() && layout_.from_bytes() == layout_.to_bytes();
         if (as_it_is) return file_.read(item, 0, row);
-        std::array<std::byte, kBlockBytes> block;
+        std::array<std::byte, kBytesAtOnce> block;
         Places places(layout_);
         for (std::size_t done = 0; done < file_.row_bytes();) {
             const auto part = std::span(block).first(std::min(block.size(), file_.row_bytes() - done));
