@@ -1,6 +1,8 @@
 #include "common/base/utf8.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cstdio>
 
 namespace offramp {
 namespace {
@@ -60,6 +62,24 @@ bool is_utf8(std::string_view text) noexcept {
         text.remove_prefix(bytes);
     }
     return true;
+}
+
+std::string printable(std::string_view text) {
+    std::string shown;
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t bytes = utf8_character_bytes(text.substr(at));
+        if (bytes == 0 || !is_printable(text.substr(at, bytes))) {
+            for (const char c : text.substr(at, std::max<std::size_t>(bytes, 1))) {
+                std::array<char, 5> escape{};
+                std::snprintf(escape.data(), escape.size(), "\\x%02x", static_cast<unsigned char>(c));
+                shown += escape.data();
+            }
+        } else {
+            shown += text.substr(at, bytes);
+        }
+        at += std::max<std::size_t>(bytes, 1);
+    }
+    return shown;
 }
 
 }  // namespace offramp

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace offramp {
@@ -12,6 +13,9 @@ std::size_t utf8_character_bytes(std::string_view text) noexcept;
 // Whether one character (as utf8_character_bytes() delimits it) is text to a terminal: no control character (C0, DEL, C1), no line or
 // paragraph separator, nothing that turns the direction of what follows.
 bool is_printable(std::string_view character) noexcept;
+
+// The text with everything that is not printable UTF-8 written as \xNN: fit for a log line and for JSON.
+std::string printable(std::string_view text);
 
 // True when the whole text is well-formed UTF-8.
 bool is_utf8(std::string_view text) noexcept;

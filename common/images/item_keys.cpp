@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstdio>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -124,24 +123,6 @@ std::vector<std::string> make_item_keys(const std::vector<std::string>& names, N
     }
     keep_off_folders(keys, taken);
     return keys;
-}
-
-std::string printable(std::string_view text) {
-    std::string shown;
-    for (std::size_t at = 0; at < text.size();) {
-        const std::size_t bytes = utf8_character_bytes(text.substr(at));
-        if (bytes == 0 || !is_printable(text.substr(at, bytes))) {
-            for (const char c : text.substr(at, std::max<std::size_t>(bytes, 1))) {
-                std::array<char, 5> escape{};
-                std::snprintf(escape.data(), escape.size(), "\\x%02x", static_cast<unsigned char>(c));
-                shown += escape.data();
-            }
-        } else {
-            shown += text.substr(at, bytes);
-        }
-        at += std::max<std::size_t>(bytes, 1);
-    }
-    return shown;
 }
 
 }  // namespace offramp

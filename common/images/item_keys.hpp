@@ -4,6 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/utf8.hpp"
+
 namespace offramp {
 
 // Gives every file of a list its stable key: its path without the image extension where that is unique in the
@@ -20,8 +22,5 @@ std::vector<std::string> make_item_keys(const std::vector<std::string>& names, N
 // True for the extensions that are taken for images when a folder is listed, in any case of letters.
 bool has_image_extension(std::string_view name);
 std::string without_image_extension(std::string_view name);
-
-// The text with everything that is not printable UTF-8 written as \xNN: fit for a log line and for JSON.
-std::string printable(std::string_view text);
 
 }  // namespace offramp

@@ -55,6 +55,8 @@ class EgressStream final : public OutputSink {
 
     bool submit(OutputBatch batch) override;
     void finish() override;
+    // Takes no more, and does not wait: finish() still has to be called.
+    void close() { submitted_.close(); }
     void stop() override;
     OutputFigures figures() const override { return books_.figures(); }
 

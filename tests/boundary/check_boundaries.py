@@ -28,13 +28,14 @@ LIBRARIES = {
     "producer/ledger/": (),
     "producer/pool/": ("ledger",),
     "producer/broker/": ("ledger", "pool"),
-    "producer/egress/": ("device", "pool"),
+    "producer/egress/": ("device", "pool", "ledger", "broker"),
     "consumer/session/": (),
 }
 # Of common/ what is for programs alone.
 FOR_PROGRAMS = r"common/(settings|images)/"
 # The rooms of common/, and which others of it each may know.
 ROOMS_OF_COMMON = {
+    "common/abi/": ("base",),
     "common/base/": (),
     "common/numerics/": (),
     "common/wire/": ("base",),

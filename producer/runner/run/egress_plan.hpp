@@ -11,9 +11,8 @@
 
 namespace offramp {
 
-// How a run's outputs are cut into slabs, and how far its stages may run ahead of one another: what the settings leave open follows from
-// the size of a batch. A big batch is cut into parts of at most 256 MiB, so that consumers read while the rest is copied; small ones share
-// a slab of about 16 MiB, so that slabs, not batches, cost messages and wake-ups.
+// How a run's outputs are cut into slabs (producer/egress/slab_plan.hpp), and how far its stages may run ahead of one another: what the settings
+// leave open follows from the size of a batch.
 struct EgressPlan {
     SlabLayout layout;
     SpanPlan spans;

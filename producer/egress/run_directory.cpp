@@ -1,4 +1,4 @@
-#include "producer/runner/run/run_directory.hpp"
+#include "producer/egress/run_directory.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "common/base/error.hpp"
-#include "common/images/item_keys.hpp"
+#include "common/base/utf8.hpp"
 #include "common/transport/endpoint.hpp"
 
 namespace offramp {

@@ -1,4 +1,4 @@
-#include "producer/runner/run/run_directory.hpp"
+#include "producer/egress/run_directory.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,0 +1,85 @@
+#include "common/abi/guarded.hpp"
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <new>
+
+#include "common/base/cut_text.hpp"
+#include "common/base/error.hpp"
+#include "common/base/version.hpp"
+
+namespace offramp::abi {
+namespace {
+
+constexpr std::size_t kMostOfAStruct = 4096;   // of any version; a larger size was never set
+
+}  // namespace
+
+std::int32_t refused(offramp_error* error, std::int32_t code, std::string_view text) noexcept {
+    if (error == nullptr) return code;
+    error->code = code;
+    const std::size_t bytes = std::min(text.size(), sizeof error->text - 1);
+    std::memcpy(error->text, text.data(), bytes);
+    error->text[bytes] = '\0';
+    return code;
+}
+
+std::int32_t guarded(offramp_error* error, const std::function<std::int32_t()>& body) noexcept {
+    try {
+        const std::int32_t code = body();
+        if (code == OFFRAMP_OK) refused(error, code, {});
+        return code;
+    } catch (const Error& problem) {
+        return refused(error, to_int(problem.exit_code()), problem.what());
+    } catch (const std::bad_alloc&) {
+        return refused(error, OFFRAMP_SYSTEM, "there is no memory left");
+    } catch (const std::exception& problem) {
+        return refused(error, OFFRAMP_INTERNAL, problem.what());
+    } catch (...) {
+        return refused(error, OFFRAMP_INTERNAL, "an exception of an unknown kind");
+    }
+}
+
+void require_struct(const void* given, std::size_t size, std::size_t least, const char* name) {
+    if (given == nullptr) throw ConfigError(std::string(name) + " is null", "Give the address of one");
+    if (size < least || size > kMostOfAStruct)
+        throw ConfigError(std::string(name) + " says that it has " + std::to_string(size) + " bytes, and needs at least " + std::to_string(least),
+                          "Set its first field to sizeof of it");
+}
+
+}  // namespace offramp::abi
+
+extern "C" {
+
+const char* offramp_version(void) {
+    static const std::string version(offramp::program_version());
+    return version.c_str();
+}
+
+const char* offramp_code_name(std::int32_t code) {
+    switch (code) {
+        case OFFRAMP_OK: return "OFFRAMP_OK";
+        case OFFRAMP_INTERNAL: return "OFFRAMP_INTERNAL";
+        case OFFRAMP_TIMEOUT: return "OFFRAMP_TIMEOUT";
+        case OFFRAMP_WRONG_PROCESS: return "OFFRAMP_WRONG_PROCESS";
+        case OFFRAMP_CALLBACK_FAILED: return "OFFRAMP_CALLBACK_FAILED";
+        case OFFRAMP_BAD_ARGUMENT: return "OFFRAMP_BAD_ARGUMENT";
+        case OFFRAMP_NO_SUCH_RUN: return "OFFRAMP_NO_SUCH_RUN";
+        case OFFRAMP_SYSTEM: return "OFFRAMP_SYSTEM";
+        case OFFRAMP_CANNOT_WRITE: return "OFFRAMP_CANNOT_WRITE";
+        case OFFRAMP_RETRY: return "OFFRAMP_RETRY";
+        case OFFRAMP_PROTOCOL: return "OFFRAMP_PROTOCOL";
+        case OFFRAMP_NOT_PERMITTED: return "OFFRAMP_NOT_PERMITTED";
+        case OFFRAMP_SHARED_MEMORY_FULL: return "OFFRAMP_SHARED_MEMORY_FULL";
+        case OFFRAMP_DEVICE_OUT_OF_MEMORY: return "OFFRAMP_DEVICE_OUT_OF_MEMORY";
+        case OFFRAMP_DEVICE_BROKEN: return "OFFRAMP_DEVICE_BROKEN";
+        case OFFRAMP_DEVICE_UNSUPPORTED: return "OFFRAMP_DEVICE_UNSUPPORTED";
+        case OFFRAMP_RUN_IN_USE: return "OFFRAMP_RUN_IN_USE";
+        case OFFRAMP_PRODUCER_GONE: return "OFFRAMP_PRODUCER_GONE";
+        case OFFRAMP_STOPPED: return "OFFRAMP_STOPPED";
+    }
+    return "?";
+}
+
+}  // extern "C"

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include <offramp.h>
+
+namespace offramp::abi {
+
+// What a call of the C ABI returns: the code of what `body` throws, or returns. Never throws.
+std::int32_t guarded(offramp_error* error, const std::function<std::int32_t()>& body) noexcept;
+std::int32_t refused(offramp_error* error, std::int32_t code, std::string_view text) noexcept;
+
+// The caller's struct as this build knows it: what an older caller's lacks is 0. Errors: ConfigError when it is null, or its size cannot be.
+void require_struct(const void* given, std::size_t size, std::size_t least, const char* name);
+template <typename Struct>
+Struct known_part(const Struct* given, std::size_t least, const char* name) {
+    std::size_t size = 0;
+    if (given != nullptr) std::memcpy(&size, given, sizeof size);
+    require_struct(given, size, least, name);
+    Struct known{};
+    std::memcpy(&known, given, size < sizeof known ? size : sizeof known);
+    return known;
+}
+
+inline std::string text_or(const char* text, const char* otherwise) { return text == nullptr ? otherwise : text; }
+
+}  // namespace offramp::abi

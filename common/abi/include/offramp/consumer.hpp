@@ -1,0 +1,105 @@
+#pragma once
+
+#include <offramp.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <offramp/error.hpp>
+#include <offramp/tensor.hpp>
+
+namespace offramp {
+
+// Throw it in a consumer's function when its sink is away: the slab goes back, uncharged.
+struct Retry : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+// One slab, read-only; valid in the call that it is given to.
+class Slab {
+ public:
+    explicit Slab(const offramp_slab& slab) : slab_(&slab) {}
+
+    std::uint32_t size() const { return slab_->sample_count; }
+    const offramp_sample& sample(std::uint32_t index) const {
+        return *reinterpret_cast<const offramp_sample*>(reinterpret_cast<const char*>(slab_->samples) + index * slab_->sample_size);
+    }
+    std::string_view key(std::uint32_t index) const { return {sample(index).key, sample(index).key_bytes}; }
+    std::uint32_t tensors() const { return slab_->tensor_count; }
+    const offramp_tensor& tensor(std::uint32_t index = 0) const {
+        return *reinterpret_cast<const offramp_tensor*>(reinterpret_cast<const char*>(slab_->tensors) + index * slab_->tensor_size);
+    }
+    // A sample's numbers, in the order of the tensor's strides. `T` has the tensor's size.
+    template <typename T>
+    std::span<const T> row(std::uint32_t index, std::uint32_t of_tensor = 0) const {
+        const offramp_tensor& values = tensor(of_tensor);
+        std::size_t count = 1;
+        for (std::uint32_t i = 1; i < values.dims; ++i) count *= static_cast<std::size_t>(values.shape[i]);
+        if (sizeof(T) * 8 != values.dtype.bits) throw std::invalid_argument("the tensor has numbers of " + std::to_string(values.dtype.bits) + " bits");
+        return {static_cast<const T*>(values.data) + count * sample(index).row, count};
+    }
+    const offramp_slab& raw() const { return *slab_; }
+
+ private:
+    const offramp_slab* slab_;
+};
+
+// Reads a run's slabs: offramp.h says how. Thread: one; stop() from any, and from a signal handler.
+class Consumer {
+ public:
+    explicit Consumer(const std::string& run_dir, double wait_for_run_seconds = 0) {
+        offramp_consumer_options options{};
+        options.size = sizeof options;
+        options.run_dir = run_dir.c_str();
+        options.wait_for_run_seconds = wait_for_run_seconds;
+        offramp_consumer* opened = nullptr;
+        detail::checked([&](offramp_error* error) { return offramp_consumer_open(&options, &opened, error); });
+        consumer_.reset(opened);
+    }
+
+    // Calls `work(slab)` for one slab after another to the run's end (true), or until stop() (false). What `work` throws comes out here; the slab then
+    // stays with this process until it ends.
+    template <typename Work>
+    bool for_each(Work work) {
+        struct Call {
+            Work& work;
+            std::exception_ptr thrown{};
+        } call{work};
+        const auto process = [](void* user, const offramp_slab* slab) -> std::int32_t {
+            Call& at = *static_cast<Call*>(user);
+            try {
+                at.work(Slab(*slab));
+                return OFFRAMP_OK;
+            } catch (const Retry&) {
+                return OFFRAMP_RETRY;
+            } catch (...) {
+                at.thrown = std::current_exception();
+                return OFFRAMP_CALLBACK_FAILED;
+            }
+        };
+        offramp_error error{};
+        const int code = offramp_consumer_run(consumer_.get(), process, &call, &error);
+        if (call.thrown) std::rethrow_exception(call.thrown);
+        if (code != OFFRAMP_OK && code != OFFRAMP_STOPPED) throw Error(error);
+        return code == OFFRAMP_OK;
+    }
+
+    void progress() noexcept { offramp_consumer_progress(consumer_.get()); }
+    bool still_current() noexcept { return offramp_consumer_still_current(consumer_.get()) == 1; }
+    void stop() noexcept { offramp_consumer_stop(consumer_.get()); }
+
+ private:
+    struct Close {
+        void operator()(offramp_consumer* consumer) const noexcept { offramp_consumer_close(consumer, nullptr); }
+    };
+    std::unique_ptr<offramp_consumer, Close> consumer_;
+};
+
+}  // namespace offramp

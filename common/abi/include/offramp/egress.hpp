@@ -1,0 +1,115 @@
+#pragma once
+
+#include <offramp.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <offramp/error.hpp>
+#include <offramp/tensor.hpp>
+
+namespace offramp {
+
+// offramp_egress_options; 0 and empty: chosen.
+struct EgressOptions {
+    std::string run_dir;
+    std::vector<TensorSpec> tensors;
+    std::string device = "auto";
+    std::string run_id{};
+    std::string name{};
+    std::uint32_t slabs = 0;
+    std::uint32_t samples_per_slab = 0;
+    std::uint32_t max_key_bytes = 0;
+    std::uint32_t max_consumers = 0;
+    bool drop_when_full = false;
+    std::uint32_t max_charges = 0;
+    double max_delay_seconds = 0;
+    double visibility_timeout_seconds = 0;
+};
+
+// Outputs off the device, for a loop of one's own: offramp.h says what each call does. Move-only. Thread: any; calls take turns.
+class Egress {
+ public:
+    explicit Egress(const EgressOptions& options) {
+        std::vector<offramp_tensor> tensors;
+        for (const TensorSpec& tensor : options.tensors)
+            tensors.push_back({sizeof(offramp_tensor), tensor.name.c_str(), tensor.dtype, static_cast<std::uint32_t>(tensor.shape.size()),
+                               tensor.shape.data(), tensor.strides.empty() ? nullptr : tensor.strides.data(), nullptr});
+        offramp_egress_options given{};
+        given.size = sizeof given;
+        given.run_dir = options.run_dir.c_str();
+        given.tensors = tensors.data();
+        given.tensor_count = static_cast<std::uint32_t>(tensors.size());
+        given.device = options.device.c_str();
+        given.run_id = options.run_id.c_str();
+        given.name = options.name.c_str();
+        given.slabs = options.slabs;
+        given.samples_per_slab = options.samples_per_slab;
+        given.max_key_bytes = options.max_key_bytes;
+        given.max_consumers = options.max_consumers;
+        given.drop_when_full = options.drop_when_full ? 1 : 0;
+        given.max_charges = options.max_charges;
+        given.max_delay_seconds = options.max_delay_seconds;
+        given.visibility_timeout_seconds = options.visibility_timeout_seconds;
+        offramp_egress* opened = nullptr;
+        detail::checked([&](offramp_error* error) { return offramp_egress_open(&given, &opened, error); });
+        egress_.reset(opened);
+    }
+
+    // `tensors`: addresses on the device, in the options' order; `stream`: the cudaStream_t that they are written on; `owner` is held until the
+    // copies are done. `keys` and `items`: one a row, or none.
+    void submit(std::vector<const void*> tensors, std::uint32_t rows, void* stream = nullptr, std::shared_ptr<const void> owner = nullptr,
+                const std::vector<std::string>& keys = {}, const std::vector<std::uint64_t>& items = {}) {
+        std::vector<const char*> names;
+        for (const std::string& key : keys) names.push_back(key.c_str());
+        auto held = std::make_unique<std::shared_ptr<const void>>(std::move(owner));
+        offramp_batch batch{};
+        batch.size = sizeof batch;
+        batch.tensors = tensors.data();
+        batch.tensor_count = static_cast<std::uint32_t>(tensors.size());
+        batch.rows = rows;
+        batch.keys = require_one_a_row(names, rows, "keys");
+        batch.items = require_one_a_row(items, rows, "items");
+        batch.stream = stream;
+        batch.owner = held.get();
+        batch.release = [](void* owner_) { delete static_cast<std::shared_ptr<const void>*>(owner_); };
+        detail::checked([&](offramp_error* error) { return offramp_egress_submit(egress_.get(), &batch, error); });
+        held.release();
+    }
+
+    // True when consumers are done with everything; false when the time was over before.
+    bool drain(std::optional<std::chrono::duration<double>> timeout = std::nullopt) {
+        const double seconds = timeout ? timeout->count() : -1;
+        return detail::checked([&](offramp_error* error) { return offramp_egress_drain(egress_.get(), seconds, error); }, OFFRAMP_TIMEOUT) == OFFRAMP_OK;
+    }
+
+    offramp_egress_figures figures() const {
+        offramp_egress_figures figures{};
+        figures.size = sizeof figures;
+        detail::checked([&](offramp_error* error) { return offramp_egress_get_figures(egress_.get(), &figures, error); });
+        return figures;
+    }
+
+ private:
+    template <typename Value>
+    static const Value* require_one_a_row(const std::vector<Value>& values, std::uint32_t rows, const char* what) {
+        if (values.empty()) return nullptr;
+        if (values.size() == rows) return values.data();
+        offramp_error error{OFFRAMP_BAD_ARGUMENT, {}};
+        const std::string text = std::to_string(values.size()) + " " + what + " for " + std::to_string(rows) + " samples. Give one a sample, or none";
+        text.copy(error.text, sizeof error.text - 1);
+        throw Error(error);
+    }
+    struct Close {
+        void operator()(offramp_egress* egress) const noexcept { offramp_egress_close(egress, nullptr); }
+    };
+    std::unique_ptr<offramp_egress, Close> egress_;
+};
+
+}  // namespace offramp

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <offramp.h>
+
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+namespace offramp {
+
+// What went wrong, in a sentence with a remedy; code() is one of offramp_code.
+class Error : public std::runtime_error {
+ public:
+    explicit Error(const offramp_error& error) : std::runtime_error(error.text), code_(error.code) {}
+    int code() const noexcept { return code_; }
+
+ private:
+    int code_;
+};
+
+namespace detail {
+
+// Calls `call(&error)` and throws what it says. Returns the codes that are no failures.
+template <typename Call>
+int checked(Call&& call, int besides = OFFRAMP_OK) {
+    offramp_error error{};
+    const int code = call(&error);
+    if (code != OFFRAMP_OK && code != besides) throw Error(error);
+    return code;
+}
+
+}  // namespace detail
+}  // namespace offramp

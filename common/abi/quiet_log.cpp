@@ -1,0 +1,29 @@
+#include "common/abi/quiet_log.hpp"
+
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/null_sink.h>
+#include <spdlog/spdlog.h>
+
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+
+namespace offramp::abi {
+
+void quiet_log() {
+    static std::once_flag once;
+    std::call_once(once, [] {
+        spdlog::sink_ptr sink = std::make_shared<spdlog::sinks::null_sink_mt>();
+        if (const char* const path = std::getenv("OFFRAMP_LOG"); path != nullptr && *path != '\0') {
+            try {
+                sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
+            } catch (const spdlog::spdlog_ex&) {   // it cannot be opened: nowhere, then
+            }
+        }
+        auto logger = std::make_shared<spdlog::logger>("offramp", std::move(sink));
+        logger->flush_on(spdlog::level::info);
+        spdlog::set_default_logger(std::move(logger));
+    });
+}
+
+}  // namespace offramp::abi

@@ -1,0 +1,225 @@
+// The C ABI's consumer side: slabs as C structs, and nothing but codes leaves.
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/abi/guarded.hpp"
+#include <offramp.h>
+#include "common/abi/quiet_log.hpp"
+#include "common/base/clock.hpp"
+#include "common/base/error.hpp"
+#include "common/base/readiness.hpp"
+#include "common/base/unique_fd.hpp"
+#include "common/shm/run_objects.hpp"
+#include "consumer/session/consumer_run.hpp"
+#include "consumer/session/run_search.hpp"
+#include "consumer/session/slab_processor.hpp"
+
+namespace offramp::abi {
+namespace {
+
+constexpr std::size_t kLeastOptions = offsetof(offramp_consumer_options, window);
+constexpr std::chrono::nanoseconds kWait = std::chrono::seconds(10);
+
+// The caller's function failed: the slab stays with this process.
+class CallbackFailed : public Error {
+ public:
+    explicit CallbackFailed(std::int32_t code)
+        : Error(ExitCode::Internal, "the consumer's function returned " + std::to_string(code) + ": its slab stays with this process until it ends, and then goes to another consumer") {}
+};
+
+}  // namespace
+
+// A slab as C sees it.
+class SlabForC {
+ public:
+    const offramp_slab& of(const SlabContents& slab) {
+        samples_.clear();
+        tensors_.clear();
+        for (const SampleView& sample : slab.samples)
+            samples_.push_back({.item = sample.item,
+                                .batch = sample.batch,
+                                .key = sample.key.c_str(),
+                                .key_bytes = sample.key.size(),
+                                .row = sample.row,
+                                .hole = sample.hole ? 1U : 0U});
+        for (const TensorView& tensor : slab.tensors)
+            tensors_.push_back({.size = sizeof(offramp_tensor),
+                                .name = tensor.spec.name.c_str(),
+                                .dtype = {tensor.spec.dtype.code, tensor.spec.dtype.bits, tensor.spec.dtype.lanes},
+                                .dims = static_cast<std::uint32_t>(tensor.spec.dims),
+                                .shape = tensor.spec.shape.data(),
+                                .strides = tensor.spec.strides.data(),
+                                .data = tensor.bytes.data()});
+        slab_ = {.size = sizeof(offramp_slab),
+                 .sample_size = sizeof(offramp_sample),
+                 .tensor_size = sizeof(offramp_tensor),
+                 .samples = samples_.data(),
+                 .sample_count = static_cast<std::uint32_t>(samples_.size()),
+                 .tensor_count = static_cast<std::uint32_t>(tensors_.size()),
+                 .tensors = tensors_.data(),
+                 .name = slab.model.c_str()};
+        return slab_;
+    }
+
+ private:
+    std::vector<offramp_sample> samples_;
+    std::vector<offramp_tensor> tensors_;
+    offramp_slab slab_{};
+};
+
+namespace {
+
+std::chrono::nanoseconds seconds_or(double seconds, const char* name) {
+    if (seconds == 0) return kWait;
+    if (!(seconds > 0 && seconds <= 1e9)) throw ConfigError(std::string(name) + " is " + std::to_string(seconds), "Give seconds, more than 0, or 0 for the default");
+    return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
+}
+
+}  // namespace
+}  // namespace offramp::abi
+
+struct offramp_consumer final : offramp::SlabProcessor {
+    std::string run_dir;
+    offramp::ConsumerOptions options;
+    std::chrono::nanoseconds wait_for_run{};
+    offramp::UniqueFd stop;                    // an eventfd
+    pid_t process_id = ::getpid();
+    std::atomic<bool> running{false};
+    // While a slab is processed.
+    offramp_process function = nullptr;
+    void* user = nullptr;
+    const offramp::Progress* progress = nullptr;
+    const offramp::StillCurrent* still_current = nullptr;
+    offramp::abi::SlabForC slab;
+
+    void process(const offramp::SlabContents& contents, const offramp::Progress& at_work, const offramp::StillCurrent& current) override {
+        progress = &at_work;
+        still_current = &current;
+        const std::int32_t code = function(user, &slab.of(contents));
+        progress = nullptr;
+        still_current = nullptr;
+        if (code == OFFRAMP_OK) return;
+        if (code == OFFRAMP_RETRY) throw offramp::Error(offramp::ExitCode::SinkUnavailable, "the consumer's function asked to try again later");
+        throw offramp::abi::CallbackFailed(code);
+    }
+};
+
+namespace offramp::abi {
+namespace {
+
+std::int32_t on(offramp_consumer* consumer, offramp_error* error, const std::function<std::int32_t()>& body) noexcept {
+    if (consumer == nullptr) return refused(error, OFFRAMP_BAD_ARGUMENT, "the consumer is null. Give the one that offramp_consumer_open() made");
+    if (consumer->process_id != ::getpid())
+        return refused(error, OFFRAMP_WRONG_PROCESS, "the consumer belongs to the process that opened it, and this is a child of it. Open one here");
+    return guarded(error, body);
+}
+
+std::int32_t run(offramp_consumer& consumer) {
+    const SteadyClock clock;
+    const WatchedFds fds{.signals = consumer.stop.get()};
+    const auto endpoint = find_run(consumer.run_dir, fds, clock, consumer.wait_for_run);
+    if (!endpoint) return OFFRAMP_STOPPED;
+    consumer.options.fds = fds;
+    const MakeOnEntry itself = [&consumer]() -> SlabProcessor& { return consumer; };
+    const ConsumerLoop::End end = consume_run(*endpoint, consumer.options, itself);
+    sweep_run(endpoint->names);
+    if (end.code != ExitCode::Ok) return to_int(end.code);
+    return has_input(consumer.stop.get()) ? OFFRAMP_STOPPED : OFFRAMP_OK;
+}
+
+std::string text_of(std::int32_t code) {
+    switch (code) {
+        case OFFRAMP_STOPPED: return "offramp_consumer_stop() was called";
+        case OFFRAMP_RETRY: return "the consumer's function asked to try again later: its slab went back. Run it again when its sink is there";
+        case OFFRAMP_PRODUCER_GONE: return "the producer is dead, and no other took over. Start the producer, then this consumer again";
+        default: return "the consumer ended";
+    }
+}
+
+}  // namespace
+}  // namespace offramp::abi
+
+using namespace offramp;        // NOLINT: of this file's functions alone
+using namespace offramp::abi;   // NOLINT
+
+extern "C" {
+
+std::int32_t offramp_consumer_open(const offramp_consumer_options* options, offramp_consumer** consumer, offramp_error* error) {
+    if (consumer == nullptr) return refused(error, OFFRAMP_BAD_ARGUMENT, "there is nowhere to put the consumer. Give the address of an offramp_consumer*");
+    *consumer = nullptr;
+    return guarded(error, [&] {
+        quiet_log();
+        const auto given = known_part(options, kLeastOptions, "offramp_consumer_options");
+        if (given.run_dir == nullptr || *given.run_dir == '\0') throw ConfigError("no run directory was given", "Give the one that the producer has");
+        auto opened = std::make_unique<offramp_consumer>();
+        opened->run_dir = given.run_dir;
+        opened->options.window = given.window;
+        opened->options.producer_wait = seconds_or(given.wait_for_producer_seconds, "wait_for_producer_seconds");
+        opened->wait_for_run = seconds_or(given.wait_for_run_seconds, "wait_for_run_seconds");
+        opened->stop = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        if (!opened->stop) throw SystemError("making an eventfd", errno);
+        *consumer = opened.release();
+        return std::int32_t{OFFRAMP_OK};
+    });
+}
+
+std::int32_t offramp_consumer_run(offramp_consumer* consumer, offramp_process process, void* user, offramp_error* error) {
+    return on(consumer, error, [&] {
+        if (process == nullptr) throw ConfigError("the consumer's function is null", "Give one that takes a slab");
+        if (consumer->running.exchange(true)) throw ConfigError("this consumer runs already, on another thread", "Open one for each thread");
+        struct Running {
+            std::atomic<bool>& flag;
+            ~Running() { flag = false; }
+        } const running{consumer->running};
+        consumer->function = process;
+        consumer->user = user;
+        try {
+            const std::int32_t code = run(*consumer);
+            return code == OFFRAMP_OK ? code : refused(error, code, text_of(code));
+        } catch (const CallbackFailed& failed) {
+            return refused(error, OFFRAMP_CALLBACK_FAILED, failed.what());
+        }
+    });
+}
+
+std::int32_t offramp_consumer_progress(offramp_consumer* consumer) {
+    return on(consumer, nullptr, [&] {
+        if (consumer->progress == nullptr) return std::int32_t{OFFRAMP_BAD_ARGUMENT};
+        (*consumer->progress)();
+        return std::int32_t{OFFRAMP_OK};
+    });
+}
+
+std::int32_t offramp_consumer_still_current(offramp_consumer* consumer) {
+    if (consumer == nullptr || consumer->process_id != ::getpid() || consumer->still_current == nullptr) return 0;
+    return (*consumer->still_current)() ? 1 : 0;
+}
+
+std::int32_t offramp_consumer_stop(offramp_consumer* consumer) {
+    if (consumer == nullptr) return OFFRAMP_BAD_ARGUMENT;
+    const int before = errno;   // it may be called in a signal handler
+    const std::uint64_t one = 1;
+    const bool told = ::write(consumer->stop.get(), &one, sizeof one) == sizeof one || errno == EAGAIN;
+    errno = before;
+    return told ? OFFRAMP_OK : OFFRAMP_SYSTEM;
+}
+
+std::int32_t offramp_consumer_close(offramp_consumer* consumer, offramp_error* error) {
+    if (consumer == nullptr) return OFFRAMP_OK;
+    return on(consumer, error, [&] {
+        if (consumer->running) throw ConfigError("the consumer runs", "Call offramp_consumer_stop(), and close it when offramp_consumer_run() has returned");
+        delete consumer;
+        return std::int32_t{OFFRAMP_OK};
+    });
+}
+
+}  // extern "C"

@@ -1,0 +1,102 @@
+#include "consumer/session/consumer_run.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "common/base/clock.hpp"
+#include "common/base/error.hpp"
+#include "common/base/process_watch.hpp"
+#include "common/base/readiness.hpp"
+#include "common/base/version.hpp"
+#include "common/shm/run_objects.hpp"
+#include "common/transport/ports.hpp"
+#include "consumer/session/consumer_session.hpp"
+#include "consumer/session/run_connection.hpp"
+
+namespace offramp {
+namespace {
+
+// A producer removes its memory just before it ends; one that lives on longer than this without it is no run.
+constexpr std::chrono::seconds kLastMoment{5};
+constexpr std::chrono::milliseconds kLookEvery{50};
+
+// Of large slabs two hide the round trip, and no consumer sits on more than it works on. Of small ones the round trip takes longer
+// than the work, so that a consumer is given many at once; a quarter of the pool, so that several are kept busy.
+constexpr std::uint64_t kLargeSlabBytes = 1 << 20;
+constexpr std::uint32_t kCreditsOfLargeSlabs = 2;
+constexpr std::uint32_t kMostCredits = 64;
+
+std::uint32_t fitting_credits(const LedgerHeader& ledger) {
+    return ledger.slab_bytes >= kLargeSlabBytes ? kCreditsOfLargeSlabs
+                                                : std::clamp(ledger.slab_count / 4, kCreditsOfLargeSlabs, kMostCredits);
+}
+
+ConsumerLoop::Succession succession_of(const ConsumerOptions& options, RunConnection& connection) {
+    if (!options.survives_producer || options.producer_wait <= std::chrono::nanoseconds{}) return {};
+    return {.search = &connection, .patience = options.producer_wait};
+}
+
+// What of a run is there as long as a process of it lives.
+struct Joined {
+    Joined(const ConsumerOptions& options, const RunNames& names)
+        : lock(RunLock::hold(names, false)), mappings(SlabMappings::attach(names, options.keeping)) {}
+
+    RunLock lock;
+    SlabMappings mappings;
+};
+
+// The producer came to its end between the look at the run and the joining, as one does that finds nothing left to do. The launcher,
+// if there is one, says what follows. True when this consumer is to end; false when it has to join another producer, or cannot.
+bool is_told_to_end(const Endpoint& endpoint, const WatchedFds& fds, const Clock& clock) {
+    if (fds.lifeline < 0) return false;
+    spdlog::info("the producer of run '{}', process {}, has ended before it let this consumer in", endpoint.names.run_id,
+                 endpoint.producer_pid);
+    const TimePoint began = clock.now();
+    while (!has_input(fds.signals) && !hung_up(fds.lifeline)) {
+        const auto found = Endpoint::read(endpoint.run_dir);
+        if (found && (found->names.nonce != endpoint.names.nonce || found->epoch != endpoint.epoch)) return false;
+        if (clock.now() - began >= kLastMoment && process_exists(endpoint.producer_pid)) return false;
+        wait_readable(std::array{fds.signals, fds.lifeline}, kLookEvery);
+    }
+    return true;
+}
+
+}  // namespace
+
+ConsumerLoop::End consume_run(const Endpoint& endpoint, const ConsumerOptions& options, const MakeOnEntry& make) {
+    const SteadyClock clock;
+    WatchedFds fds = options.fds;
+    std::optional<Joined> joined;
+    try {
+        joined.emplace(options, endpoint.names);
+    } catch (const Error& problem) {
+        if (problem.exit_code() != ExitCode::NoSuchRun || !is_told_to_end(endpoint, fds, clock)) throw;
+        return {.launcher_gone = hung_up(fds.lifeline)};
+    }
+    SlabMappings& mappings = joined->mappings;
+    const LedgerHeader& ledger = mappings.ledger().header();
+    RunConnection connection(endpoint.run_dir, endpoint.names, mappings.ledger());
+    auto found = connection.look();
+    if (!found) {
+        if (is_told_to_end(endpoint, fds, clock)) return {.launcher_gone = hung_up(fds.lifeline)};
+        found = connection.look();
+    }
+    if (!found) {
+        spdlog::error("the producer of run '{}', process {}, is dead", endpoint.names.run_id,
+                      ledger.producer_pid);
+        return {.code = ExitCode::ProducerGone, .launcher_gone = hung_up(fds.lifeline)};
+    }
+    fds.producer = found->producer;
+    ConsumerSession session(*found->port, clock,
+                            {.run_nonce = endpoint.names.nonce,
+                             .window = options.window == 0 ? fitting_credits(ledger) : options.window,
+                             .first_window = 0,
+                             .program_version = std::string(program_version()),
+                             .work = options.work});
+    return ConsumerLoop(*found->port, session, mappings, make, clock, fds, succession_of(options, connection)).run();
+}
+
+}  // namespace offramp

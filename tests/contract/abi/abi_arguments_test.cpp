@@ -1,0 +1,251 @@
+// Every argument of the C ABI null, too small, too large, out of order, after the end, from a child: a code and a text, never a crash, and an open run
+// undisturbed.
+
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <set>
+#include <thread>
+
+#include "tests/contract/abi/abi_world.hpp"
+
+namespace offramp::test {
+namespace {
+
+using testing::HasSubstr;
+
+class Arguments : public AbiWorld {
+ protected:
+    void SetUp() override {
+        AbiWorld::SetUp();
+        ASSERT_EQ(offramp_egress_open(&options_, &egress_, &error_), OFFRAMP_OK) << error_.text;
+        made_ = AbiWorld::batch(0);
+        addresses_[0] = made_.scores.data();
+        addresses_[1] = made_.ids.data();
+        good_.size = sizeof good_;
+        good_.tensors = addresses_;
+        good_.tensor_count = 2;
+        good_.rows = kRows;
+        good_.owner = &released_;
+        good_.release = [](void* owner) { ++*static_cast<int*>(owner); };
+    }
+    void TearDown() override {
+        if (egress_ != nullptr) {   // undisturbed
+            EXPECT_EQ(offramp_egress_submit(egress_, &good_, &error_), OFFRAMP_OK) << error_.text;
+            std::uint32_t rows = 0;
+            std::thread consumer([&] { rows = consumed_rows(); });
+            EXPECT_EQ(offramp_egress_drain(egress_, 60, &error_), OFFRAMP_OK) << error_.text;
+            consumer.join();
+            EXPECT_EQ(rows % kRows, 0U);
+            EXPECT_GE(rows, kRows);
+            EXPECT_EQ(released_, static_cast<int>(rows / kRows)) << "each that was taken, once; none that was refused";
+            EXPECT_EQ(offramp_egress_close(egress_, &error_), OFFRAMP_OK) << error_.text;
+        }
+        AbiWorld::TearDown();
+    }
+    std::uint32_t consumed_rows() {
+        offramp_consumer_options options{};
+        options.size = sizeof options;
+        options.run_dir = run_dir_.c_str();
+        offramp_consumer* consumer = nullptr;
+        EXPECT_EQ(offramp_consumer_open(&options, &consumer, nullptr), OFFRAMP_OK);
+        std::uint32_t rows = 0;
+        const offramp_process count = [](void* user, const offramp_slab* slab) -> std::int32_t {
+            *static_cast<std::uint32_t*>(user) += slab->sample_count;
+            return OFFRAMP_OK;
+        };
+        offramp_error error{};
+        EXPECT_EQ(offramp_consumer_run(consumer, count, &rows, &error), OFFRAMP_OK) << error.text;
+        EXPECT_EQ(offramp_consumer_close(consumer, nullptr), OFFRAMP_OK);
+        return rows;
+    }
+    void expect_refused(const offramp_batch& batch, const char* text) {
+        error_ = {};
+        EXPECT_EQ(offramp_egress_submit(egress_, &batch, &error_), OFFRAMP_BAD_ARGUMENT);
+        EXPECT_EQ(error_.code, OFFRAMP_BAD_ARGUMENT);
+        EXPECT_THAT(error_.text, HasSubstr(text));
+        EXPECT_EQ(offramp_egress_submit(egress_, &batch, nullptr), OFFRAMP_BAD_ARGUMENT) << "the text is not needed";
+    }
+    void expect_not_opened(const char* text, std::int32_t code = OFFRAMP_BAD_ARGUMENT) {
+        auto* opened = reinterpret_cast<offramp_egress*>(&error_);
+        EXPECT_EQ(offramp_egress_open(&options_, &opened, &error_), code);
+        EXPECT_THAT(error_.text, HasSubstr(text));
+        EXPECT_EQ(opened, nullptr);
+    }
+
+    offramp_egress* egress_ = nullptr;
+    Batch made_;
+    const void* addresses_[2]{};
+    offramp_batch good_{};
+    int released_ = 0;
+};
+
+TEST_F(Arguments, OfOpeningAnEgress) {
+    EXPECT_EQ(offramp_egress_open(&options_, nullptr, &error_), OFFRAMP_BAD_ARGUMENT);
+    offramp_egress* opened = nullptr;
+    EXPECT_EQ(offramp_egress_open(nullptr, &opened, &error_), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_THAT(error_.text, HasSubstr("offramp_egress_options is null"));
+    expect_not_opened("a producer is running in", OFFRAMP_RUN_IN_USE);
+    const std::string other = folder_ + "/other";
+    options_.run_dir = other.c_str();
+    const offramp_egress_options whole = options_;
+    const auto with = [&](const std::function<void()>& change, const char* text) {
+        change();
+        expect_not_opened(text);
+        options_ = whole;
+    };
+    with([&] { options_.size = 0; }, "sizeof");
+    with([&] { options_.size = 8; }, "at least");
+    with([&] { options_.size = 1 << 20; }, "sizeof");
+    with([&] { options_.run_dir = nullptr; }, "no run directory");
+    with([&] { options_.run_dir = ""; }, "no run directory");
+    with([&] { options_.tensors = nullptr; }, "0 tensors");
+    with([&] { options_.tensor_count = 0; }, "0 tensors");
+    with([&] { options_.tensor_count = 17; }, "17 tensors");
+    with([&] { options_.device = "gpu"; }, "Unknown device 'gpu'");
+    with([&] { options_.run_id = "a/b"; }, "a/b");
+    with([&] { options_.max_key_bytes = 5000; }, "5000 bytes");
+    with([&] { options_.max_consumers = 65; }, "65 consumers");
+    with([&] { options_.max_delay_seconds = -1; }, "max_delay_seconds");
+    with([&] { options_.visibility_timeout_seconds = std::numeric_limits<double>::quiet_NaN(); }, "visibility_timeout_seconds");
+    const std::string long_name(64, 'n');
+    with([&] { options_.name = long_name.c_str(); }, "64 bytes");
+    const offramp_tensor good = tensors_[0];
+    const std::vector<std::int64_t> none{kRows, 0}, others{kRows + 1, 3}, gaps{6, 2};
+    const auto with_tensor = [&](const std::function<void()>& change, const char* text) {
+        change();
+        expect_not_opened(text);
+        tensors_[0] = good;
+    };
+    with_tensor([&] { tensors_[0].size = 4; }, "tensor 0");
+    with_tensor([&] { tensors_[0].name = nullptr; }, "no name");
+    with_tensor([&] { tensors_[0].dims = 0; }, "0 dimensions");
+    with_tensor([&] { tensors_[0].dims = 9; }, "9 dimensions");
+    with_tensor([&] { tensors_[0].shape = nullptr; }, "no shape");
+    with_tensor([&] { tensors_[0].shape = none.data(); }, "dimension 1 of tensor 0 is 0");
+    with_tensor([&] { tensors_[0].shape = others.data(); }, "other samples");
+    with_tensor([&] { tensors_[0].strides = gaps.data(); }, "dense");
+    with_tensor([&] { tensors_[0].dtype = {2, 3, 1}; }, "scores");
+    EXPECT_FALSE(std::filesystem::exists(other + "/endpoint")) << "nothing was begun";
+}
+
+TEST_F(Arguments, OfSubmitting) {
+    EXPECT_EQ(offramp_egress_submit(nullptr, &good_, &error_), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_EQ(offramp_egress_submit(egress_, nullptr, &error_), OFFRAMP_BAD_ARGUMENT);
+    const auto with = [&](const std::function<void(offramp_batch&)>& change, const char* text) {
+        offramp_batch batch = good_;
+        change(batch);
+        expect_refused(batch, text);
+    };
+    const void* holes[2] = {addresses_[0], nullptr};
+    const char* keys[kRows] = {"a", "b", nullptr, "d"};
+    const std::string long_key(256, 'k');
+    const char* long_keys[kRows] = {"a", "b", long_key.c_str(), "d"};
+    const char* bad_keys[kRows] = {"a", "b", "\xff\x1b[31m", "d"};
+    const char* empty_keys[kRows] = {"a", "b", "", "d"};
+    const std::uint64_t same[kRows] = {1, 2, 2, 3};
+    with([](offramp_batch& batch) { batch.size = 3; }, "offramp_batch");
+    with([](offramp_batch& batch) { batch.tensors = nullptr; }, "0 tensors were submitted");
+    with([](offramp_batch& batch) { batch.tensor_count = 1; }, "1 tensors were submitted");
+    with([&](offramp_batch& batch) { batch.tensors = holes; }, "address of a tensor is null");
+    with([](offramp_batch& batch) { batch.rows = 0; }, "a batch of 0 samples");
+    with([](offramp_batch& batch) { batch.rows = kRows + 1; }, "a batch of 5 samples");
+    with([](offramp_batch& batch) { batch.rows = 0xffffffff; }, "a batch of 4294967295 samples");
+    with([&](offramp_batch& batch) { batch.keys = keys; }, "key 2 is null");
+    with([&](offramp_batch& batch) { batch.keys = long_keys; }, "a key of 256 bytes");
+    with([&](offramp_batch& batch) { batch.keys = bad_keys; }, R"(\xff\x1b[31m)");
+    with([&](offramp_batch& batch) { batch.keys = empty_keys; }, "a key of 0 bytes");
+    with([&](offramp_batch& batch) { batch.items = same; }, "do not rise");
+    EXPECT_EQ(released_, 0);
+}
+
+TEST_F(Arguments, OfDrainingAndFigures) {
+    EXPECT_EQ(offramp_egress_drain(nullptr, 0, &error_), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_EQ(offramp_egress_drain(egress_, std::numeric_limits<double>::quiet_NaN(), &error_), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_EQ(offramp_egress_get_figures(nullptr, nullptr, &error_), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_EQ(offramp_egress_get_figures(egress_, nullptr, &error_), OFFRAMP_BAD_ARGUMENT);
+    offramp_egress_figures figures{};
+    EXPECT_EQ(offramp_egress_get_figures(egress_, &figures, &error_), OFFRAMP_BAD_ARGUMENT);
+    struct {
+        std::size_t size;
+        std::uint64_t batches;
+        std::uint64_t beyond;
+    } old{.size = sizeof(std::size_t) + 8, .batches = 99, .beyond = 0x5a5a};
+    EXPECT_EQ(offramp_egress_get_figures(egress_, reinterpret_cast<offramp_egress_figures*>(&old), &error_), OFFRAMP_OK) << error_.text;
+    EXPECT_EQ(old.batches, 0U);
+    EXPECT_EQ(old.beyond, 0x5a5aU) << "of a caller of another time no more is written than it has";
+    EXPECT_EQ(offramp_egress_close(nullptr, nullptr), OFFRAMP_OK);
+}
+
+TEST_F(Arguments, AfterDrainNothingIsTaken) {
+    EXPECT_EQ(offramp_egress_submit(egress_, &good_, &error_), OFFRAMP_OK) << error_.text;
+    EXPECT_EQ(offramp_egress_drain(egress_, 0, &error_), OFFRAMP_TIMEOUT);
+    EXPECT_THAT(error_.text, HasSubstr("Call it again"));
+    expect_refused(good_, "after drain()");
+    EXPECT_EQ(consumed_rows(), kRows);
+    EXPECT_EQ(offramp_egress_drain(egress_, 60, &error_), OFFRAMP_OK) << error_.text;
+    EXPECT_EQ(offramp_egress_drain(egress_, 60, &error_), OFFRAMP_OK) << "again";
+    expect_refused(good_, "after drain()");
+    EXPECT_EQ(offramp_egress_close(egress_, &error_), OFFRAMP_OK);
+    EXPECT_EQ(released_, 1);
+    egress_ = nullptr;
+}
+
+TEST_F(Arguments, OfAConsumer) {
+    offramp_consumer_options options{};
+    offramp_consumer* consumer = nullptr;
+    EXPECT_EQ(offramp_consumer_open(nullptr, &consumer, &error_), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_EQ(offramp_consumer_open(&options, nullptr, &error_), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_EQ(offramp_consumer_open(&options, &consumer, &error_), OFFRAMP_BAD_ARGUMENT);
+    options.size = sizeof options;
+    EXPECT_EQ(offramp_consumer_open(&options, &consumer, &error_), OFFRAMP_BAD_ARGUMENT);
+    const std::string nowhere = folder_ + "/nowhere";
+    options.run_dir = nowhere.c_str();
+    options.wait_for_run_seconds = -3;
+    EXPECT_EQ(offramp_consumer_open(&options, &consumer, &error_), OFFRAMP_BAD_ARGUMENT);
+    options.wait_for_run_seconds = 0.05;
+    ASSERT_EQ(offramp_consumer_open(&options, &consumer, &error_), OFFRAMP_OK) << error_.text;
+    EXPECT_EQ(offramp_consumer_run(consumer, nullptr, nullptr, &error_), OFFRAMP_BAD_ARGUMENT);
+    const offramp_process never = [](void*, const offramp_slab*) -> std::int32_t { return OFFRAMP_OK; };
+    EXPECT_EQ(offramp_consumer_run(consumer, never, nullptr, &error_), OFFRAMP_NO_SUCH_RUN);
+    EXPECT_THAT(error_.text, HasSubstr("nowhere"));
+    EXPECT_EQ(offramp_consumer_progress(consumer), OFFRAMP_BAD_ARGUMENT) << "no slab is processed";
+    EXPECT_EQ(offramp_consumer_still_current(consumer), 0);
+    EXPECT_EQ(offramp_consumer_progress(nullptr), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_EQ(offramp_consumer_still_current(nullptr), 0);
+    EXPECT_EQ(offramp_consumer_stop(nullptr), OFFRAMP_BAD_ARGUMENT);
+    EXPECT_EQ(offramp_consumer_stop(consumer), OFFRAMP_OK);
+    EXPECT_EQ(offramp_consumer_run(consumer, never, nullptr, &error_), OFFRAMP_STOPPED);
+    EXPECT_EQ(offramp_consumer_close(consumer, &error_), OFFRAMP_OK);
+    EXPECT_EQ(offramp_consumer_close(nullptr, &error_), OFFRAMP_OK);
+}
+
+TEST_F(Arguments, OfAForkedChildAreAnothersAndTheRunGoesOn) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+        const bool refused = offramp_egress_submit(egress_, &good_, nullptr) == OFFRAMP_WRONG_PROCESS &&
+                             offramp_egress_drain(egress_, 0, nullptr) == OFFRAMP_WRONG_PROCESS &&
+                             offramp_egress_close(egress_, nullptr) == OFFRAMP_WRONG_PROCESS;
+        ::_exit(refused ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+TEST(Codes, HaveNamesOfTheirOwn) {
+    std::set<std::string> names;
+    for (const int code : {OFFRAMP_OK, OFFRAMP_INTERNAL, OFFRAMP_TIMEOUT, OFFRAMP_WRONG_PROCESS, OFFRAMP_CALLBACK_FAILED, OFFRAMP_BAD_ARGUMENT, OFFRAMP_NO_SUCH_RUN,
+                           OFFRAMP_SYSTEM, OFFRAMP_CANNOT_WRITE, OFFRAMP_RETRY, OFFRAMP_PROTOCOL, OFFRAMP_NOT_PERMITTED, OFFRAMP_SHARED_MEMORY_FULL,
+                           OFFRAMP_DEVICE_OUT_OF_MEMORY, OFFRAMP_DEVICE_BROKEN, OFFRAMP_DEVICE_UNSUPPORTED, OFFRAMP_RUN_IN_USE, OFFRAMP_PRODUCER_GONE, OFFRAMP_STOPPED})
+        names.emplace(offramp_code_name(code));
+    EXPECT_EQ(names.size(), 19U);
+    EXPECT_STREQ(offramp_code_name(12345), "?");
+    EXPECT_STRNE(offramp_version(), "");
+}
+
+}  // namespace
+}  // namespace offramp::test

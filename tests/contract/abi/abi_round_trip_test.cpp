@@ -1,0 +1,180 @@
+// A loop of one's own and consumers of one's own, over the C ABI and the C++ headers that are installed.
+
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+
+#include <atomic>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <offramp/consumer.hpp>
+#include <offramp/egress.hpp>
+#include <set>
+#include <thread>
+
+#include "tests/contract/abi/abi_world.hpp"
+
+namespace offramp::test {
+namespace {
+
+using testing::ElementsAre;
+
+using RoundTrip = AbiWorld;
+
+EgressOptions small_run(const std::string& run_dir) {
+    return {.run_dir = run_dir, .tensors = {{"scores", float32, {4, 3}}, {"ids", uint8, {4, 2}}}, .device = "cpu", .name = "made up"};
+}
+
+TEST_F(RoundTrip, EveryRowArrivesOnceWithItsKeyAndItsBytes) {
+    constexpr std::uint64_t kBatches = 40;
+    Egress egress(small_run(run_dir_));
+    std::mutex mutex;
+    std::map<std::string, std::vector<float>> scores;
+    std::map<std::string, std::vector<std::uint8_t>> ids;
+    const auto consume = [&] {
+        Consumer consumer(run_dir_);
+        EXPECT_TRUE(consumer.for_each([&](const Slab& slab) {
+            EXPECT_STREQ(slab.raw().name, "made up");
+            EXPECT_STREQ(slab.tensor(0).name, "scores");
+            EXPECT_EQ(slab.tensors(), 2U);
+            const std::lock_guard lock(mutex);
+            for (std::uint32_t row = 0; row < slab.size(); ++row) {
+                const auto numbers = slab.row<float>(row);
+                const auto bytes = slab.row<std::uint8_t>(row, 1);
+                EXPECT_TRUE(scores.emplace(slab.key(row), std::vector<float>(numbers.begin(), numbers.end())).second) << "twice";
+                ids.emplace(slab.key(row), std::vector<std::uint8_t>(bytes.begin(), bytes.end()));
+                EXPECT_FALSE(slab.sample(row).hole);
+            }
+        }));
+    };
+    std::thread first(consume), second(consume);
+    std::atomic<int> let_go{0};
+    for (std::uint64_t number = 0; number < kBatches; ++number) {
+        const std::uint32_t rows = number % 3 == 0 ? 2 : kRows;   // rows vary
+        const auto made = std::shared_ptr<Batch>(new Batch(batch(number)), [&](Batch* gone) {
+            std::ranges::fill(gone->scores, -1.0F);   // whoever reads it now reads nonsense
+            ++let_go;
+            delete gone;
+        });
+        std::vector<std::string> keys;
+        for (std::uint32_t row = 0; row < rows; ++row) keys.push_back("b" + std::to_string(number) + "/r" + std::to_string(row));
+        egress.submit({made->scores.data(), made->ids.data()}, rows, nullptr, made, keys);
+    }
+    EXPECT_TRUE(egress.drain());
+    first.join();
+    second.join();
+    EXPECT_EQ(let_go, static_cast<int>(kBatches));
+    std::uint64_t rows = 0;
+    for (std::uint64_t number = 0; number < kBatches; ++number)
+        for (std::uint32_t row = 0; row < (number % 3 == 0 ? 2 : kRows); ++row, ++rows) {
+            const std::string key = "b" + std::to_string(number) + "/r" + std::to_string(row);
+            const Batch made = batch(number);
+            EXPECT_THAT(scores[key], ElementsAre(made.scores[row * 3], made.scores[row * 3 + 1], made.scores[row * 3 + 2])) << key;
+            EXPECT_THAT(ids[key], ElementsAre(made.ids[row * 2], made.ids[row * 2 + 1])) << key;
+        }
+    EXPECT_EQ(scores.size(), rows);
+    const offramp_egress_figures figures = egress.figures();
+    EXPECT_EQ(figures.batches_submitted, kBatches);
+    EXPECT_EQ(figures.samples_submitted, rows);
+    EXPECT_EQ(figures.samples_completed, rows);
+    EXPECT_EQ(figures.samples_dropped, 0U);
+}
+
+TEST_F(RoundTrip, WithoutKeysTheItemsNumbersStandForThem) {
+    Egress egress(small_run(run_dir_));
+    std::set<std::string> keys;
+    std::thread consumer([&] {
+        Consumer(run_dir_).for_each([&](const Slab& slab) {
+            for (std::uint32_t row = 0; row < slab.size(); ++row) keys.emplace(slab.key(row));
+        });
+    });
+    const Batch made = batch(0);
+    egress.submit({made.scores.data(), made.ids.data()}, 2);
+    egress.submit({made.scores.data(), made.ids.data()}, 2, nullptr, nullptr, {}, {70, 90});
+    egress.submit({made.scores.data(), made.ids.data()}, 1);
+    EXPECT_TRUE(egress.drain());
+    consumer.join();
+    EXPECT_THAT(keys, ElementsAre("0", "1", "70", "90", "91"));
+}
+
+TEST_F(RoundTrip, WhatADeadConsumerHeldGoesToAnother) {
+    Egress egress(small_run(run_dir_));
+    const Batch made = batch(0);
+    egress.submit({made.scores.data(), made.ids.data()}, kRows);
+    const pid_t child = ::fork();
+    if (child == 0) {
+        offramp_consumer_options options{};
+        options.size = sizeof options;
+        options.run_dir = run_dir_.c_str();
+        offramp_consumer* consumer = nullptr;
+        if (offramp_consumer_open(&options, &consumer, nullptr) != OFFRAMP_OK) ::_exit(1);
+        offramp_consumer_run(consumer, [](void*, const offramp_slab*) -> std::int32_t { ::_exit(7); }, nullptr, nullptr);
+        ::_exit(2);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status));
+    ASSERT_EQ(WEXITSTATUS(status), 7) << "it died at the slab";
+    EXPECT_FALSE(egress.drain(std::chrono::duration<double>(0.05))) << "nobody is there";
+    std::uint32_t rows = 0;
+    std::thread consumer([&] { Consumer(run_dir_).for_each([&](const Slab& slab) { rows += slab.size(); }); });
+    EXPECT_TRUE(egress.drain());
+    consumer.join();
+    EXPECT_EQ(rows, kRows);
+    EXPECT_EQ(egress.figures().samples_completed, kRows);
+}
+
+TEST_F(RoundTrip, AConsumersExceptionComesOutAndRetryGivesTheSlabBack) {
+    Egress egress(small_run(run_dir_));
+    const Batch made = batch(0);
+    egress.submit({made.scores.data(), made.ids.data()}, kRows);
+    Consumer later(run_dir_);
+    try {
+        later.for_each([](const Slab&) { throw Retry("away"); });
+        FAIL();
+    } catch (const Error& problem) {
+        EXPECT_EQ(problem.code(), OFFRAMP_RETRY);
+    }
+    std::uint32_t rows = 0;
+    std::thread consumer([&] { Consumer(run_dir_).for_each([&](const Slab& slab) { rows += slab.size(); }); });
+    EXPECT_TRUE(egress.drain());
+    consumer.join();
+    EXPECT_EQ(rows, kRows);
+    const std::string other = folder_ + "/other";
+    Egress another(small_run(other));
+    another.submit({made.scores.data(), made.ids.data()}, kRows);
+    Consumer broken(other);
+    EXPECT_THROW(broken.for_each([](const Slab&) { throw std::domain_error("mine"); }), std::domain_error);
+}
+
+TEST_F(RoundTrip, StopEndsAConsumerInOrder) {
+    Egress egress(small_run(run_dir_));
+    Consumer consumer(run_dir_);
+    std::thread stopper([&] {
+        while (egress.figures().consumers == 0) std::this_thread::yield();
+        consumer.stop();
+    });
+    EXPECT_FALSE(consumer.for_each([](const Slab&) {}));
+    stopper.join();
+}
+
+TEST_F(RoundTrip, WhatFindsNoSlabIsDroppedWhereThatIsWanted) {
+    EgressOptions options = small_run(run_dir_);
+    options.drop_when_full = true;
+    options.slabs = 2;
+    options.samples_per_slab = 4;
+    Egress egress(options);
+    const Batch made = batch(0);
+    for (int i = 0; i < 50; ++i) egress.submit({made.scores.data(), made.ids.data()}, kRows);
+    std::uint64_t rows = 0;
+    std::thread consumer([&] { Consumer(run_dir_).for_each([&](const Slab& slab) { rows += slab.size(); }); });
+    EXPECT_TRUE(egress.drain());
+    consumer.join();
+    const offramp_egress_figures figures = egress.figures();
+    EXPECT_GT(figures.samples_dropped, 0U);
+    EXPECT_EQ(figures.samples_dropped + figures.samples_completed, 50U * kRows);
+    EXPECT_EQ(rows, figures.samples_completed);
+}
+
+}  // namespace
+}  // namespace offramp::test
