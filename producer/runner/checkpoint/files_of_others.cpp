@@ -14,6 +14,7 @@
 #include "common/images/item_keys.hpp"
 #include "common/settings/processor_results.hpp"
 #include "common/wire/mask_form.hpp"
+#include "producer/runner/checkpoint/files_of_run.hpp"
 #include "producer/runner/checkpoint/manifest_file.hpp"
 #include "producer/runner/checkpoint/replaced_items.hpp"
 #include "producer/runner/sources/source_fingerprint.hpp"
@@ -72,38 +73,43 @@ class OwnResults {
         }
         if (!former_) return;
         names_.insert(former_->names.begin(), former_->names.end());
-        replaced_ = ReplacedItems::of(config.output, former_->seal);
-        const auto fact = [&](const char* flag) {
-            const auto found = former_->identity.facts.find(flag);
-            return found == former_->identity.facts.end() ? std::string() : found->second;
-        };
-        RunConfig of_former;
-        of_former.processor = fact("--processor");
-        processors_ = of_former.processors();
-        std::error_code unknown;
-        if (!fs::equivalent(fact("--write-path"), config.write_path, unknown)) std::erase(processors_, "write");   // that run's files are elsewhere
+        results_.insert(former_->results.begin(), former_->results.end());
+        processors_ = FilesOfRun::of(former_->identity).where_they_go(config);
+        for (auto& [files, items] : ReplacedItems::by_files(config.output, former_->seal))
+            replaced_.push_back({.of_any = !files, .processors = files ? files->where_they_go(config) : std::vector<std::string>(), .items = items});
     }
 
     bool has(const std::string& processor, std::uint64_t item) {
         if (!former_) return false;
         if (was_there(item) && std::ranges::find(processors_, processor) != processors_.end()) return true;
-        return !replaced_.empty() && replaced_.contains(hash_of_result_name(source_.key(item), item));
+        return !replaced_.empty() && std::ranges::any_of(replaced_, [&, result = hash_of_result_name(source_.key(item), item)](const Replaced& replaced) {
+            return (replaced.of_any || std::ranges::find(replaced.processors, processor) != replaced.processors.end()) && replaced.items.contains(result);
+        });
     }
 
   private:
+    // By runs that noted nothing done.
+    struct Replaced {
+        bool of_any;   // processor: it is not known of which
+        std::vector<std::string> processors;
+        ReplacedItems::Hashes items;
+    };
+
     // In that run's input. Without names its items went by their numbers, and only such a source's are the same; or they are by the word of --resume.
     bool was_there(std::uint64_t item) {
         if (names_.empty()) return resumes_ || (source_.max_key_bytes() == 0 && item < former_->items());
+        const std::uint64_t result = hash_of_result_name(source_.key(item), item);
+        if (!results_.empty()) return results_.contains(result);
         if (items_.empty()) items_ = hashes_of_items(source_);
-        return !items_.empty() && names_.contains(items_[item]);
+        return names_.contains(result) || (!items_.empty() && names_.contains(items_[item]));
     }
 
     const BatchSource& source_;
     const bool resumes_;
     std::optional<Manifest> former_;
     std::vector<std::string> processors_;
-    std::unordered_set<std::uint64_t> names_;
-    ReplacedItems::Hashes replaced_;
+    std::unordered_set<std::uint64_t> names_, results_;   // results_: none where names_ are the same, or nobody wrote it down
+    std::vector<Replaced> replaced_;
     std::vector<std::uint64_t> items_;   // of the source, once they are needed
 };
 

@@ -41,9 +41,13 @@ bool add_ranges(const json& ranges, std::uint64_t items, ItemRanges& done) {
 }
 
 // False, and nothing is added, unless they follow those that are there.
-bool add_names(const json& line, std::vector<std::uint64_t>& names) {
-    if (!line["names"].is_string() || !line.contains("from") || line["from"] != names.size()) return false;
-    return add_from_digits(line["names"].get_ref<const std::string&>(), names);
+bool add_names(const json& line, Manifest& manifest) {
+    if (!line["names"].is_string() || !line.contains("from") || line["from"] != manifest.names.size()) return false;
+    std::vector<std::uint64_t> results;
+    if (line.contains("results") && (!line["results"].is_string() || !add_from_digits(line["results"].get_ref<const std::string&>(), results))) return false;
+    if (!add_from_digits(line["names"].get_ref<const std::string&>(), manifest.names)) return false;
+    manifest.results.insert(manifest.results.end(), results.begin(), results.end());
+    return true;
 }
 
 std::uint64_t version_of(const json& header) {
@@ -81,7 +85,9 @@ std::string Manifest::names_lines() const {
     std::string text;
     for (std::size_t from = 0; from < names.size(); from += kNamesALine) {
         const std::size_t end = std::min(from + kNamesALine, names.size());
-        text += sealed_line(fmt::format("\"from\":{},\"names\":\"{}\"}}", from, as_digits(names.data() + from, names.data() + end)));
+        std::string body = fmt::format("\"from\":{},\"names\":\"{}\"", from, as_digits(names.data() + from, names.data() + end));
+        if (!results.empty()) body += fmt::format(",\"results\":\"{}\"", as_digits(results.data() + from, results.data() + end));
+        text += sealed_line(body + "}");
     }
     return text;
 }
@@ -123,12 +129,13 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
     while (!text.empty()) {
         const json line = opened_line(next_line());
         const bool says_something = line.is_object() && (line.contains("done")    ? add_ranges(line["done"], items, manifest.done)
-                                                         : line.contains("names") ? add_names(line, manifest.names)
+                                                         : line.contains("names") ? add_names(line, manifest)
                                                          : line.contains("ended") ? (manifest.ended = line["ended"] == true)
                                                                                   : false);
         if (!says_something) ++manifest.ignored_lines;
     }
     if (manifest.names.size() != items) manifest.names.clear();
+    if (manifest.results.size() != manifest.names.size()) manifest.results.clear();
     return manifest;
 }
 

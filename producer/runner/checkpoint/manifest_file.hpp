@@ -14,11 +14,13 @@ namespace offramp {
 // OUTPUT/.offramp-manifest: which items of a run are done, in a form that outlives it. Text, one JSON object a line:
 //
 //   {"xxh3":"HASH","before":0,"identity":{"--batch":"8",...,"items":"1000"},"manifest":1,"pid":N,"run":"ID"}   first, only there
-//   {"xxh3":"HASH","from":0,"names":"0123456789abcdef..."}                                     16 digits an item (hashes_of_items())
+//   {"xxh3":"HASH","from":0,"names":"0123456789abcdef...","results":"0123456789abcdef..."}     16 digits an item (hashes_of_items())
 //   {"xxh3":"HASH","done":[[0,64],[128,192]]}                                                  any number; items [0, 64) ...
 //   {"xxh3":"HASH","ended":true}                                                               last; the run came to its end by itself
 //
-// By the names a source that grew is known, and which of its items were there (producer/runner/sources/source_order.hpp).
+// By the names a source that grew is known, and which of its items were there (producer/runner/sources/source_order.hpp). A name may say more of an item
+// than what its files are called: "results" says that (hashes_of_result_names()), and is left out where it would be the same. By it a run's files are known
+// as its own, whatever else was said of their items. Who does not know of it knows items by their names alone, as in files that were written without it.
 // HASH is the XXH3 of what follows it on the line. A line that does not bear it out - torn by a death, a full disk or a power cut - says
 // nothing: what it stood for is made again. Lines may repeat items. An item that could not be read is not in it: it is tried again.
 // Where results lie beside a former run's (common/base/next_place.hpp), the first line has "next":"NAME" too, and is of version 2: who does not
@@ -32,6 +34,7 @@ struct Manifest {
     std::uint64_t before = 0;        // items that were done when that run began
     ManifestIdentity identity;
     std::vector<std::uint64_t> names;   // of all items, or none: they have no keys, or a line of them is damaged
+    std::vector<std::uint64_t> results{};   // of all items what their results are called by, or none: their names say that
     ItemRanges done;
     std::uint64_t ignored_lines = 0;   // that were torn or damaged
     std::string next_place{};          // empty: its results are in place

@@ -28,22 +28,32 @@ SystemError cannot_note(const std::string& path, int problem) {
 }
 
 // Nothing: there is no such file, or it is about another manifest.
-std::optional<std::vector<std::uint64_t>> items_in(const std::string& folder, const std::string& seal) {
+std::optional<ReplacedItems::ByFiles> items_in(const std::string& folder, const std::string& seal) {
     const auto text = text_of_own_file(path_in(folder), "the note of replaced items");
     if (!text) return std::nullopt;
-    std::optional<std::vector<std::uint64_t>> items;
+    std::optional<ReplacedItems::ByFiles> items;
+    std::optional<FilesOfRun> files;
     for (std::string_view rest = *text; !rest.empty();) {
         const std::size_t end = std::min(rest.find('\n'), rest.size());
         const nlohmann::json line = opened_line(rest.substr(0, end));
         rest.remove_prefix(std::min(end + 1, rest.size()));
         if (!line.is_object()) continue;
         if (line.contains("former") && line["former"] == seal) items.emplace();
-        if (items && line.contains("items") && line["items"].is_string()) add_from_digits(line["items"].get_ref<const std::string&>(), *items);
+        const auto text_of = [&](const char* key) { return line.contains(key) && line[key].is_string() ? line[key].get<std::string>() : std::string(); };
+        if (line.contains("processors")) files = FilesOfRun{text_of("processors"), text_of("write-path")};
+        std::vector<std::uint64_t> hashes;
+        if (items && line.contains("items") && line["items"].is_string() && add_from_digits(line["items"].get_ref<const std::string&>(), hashes))
+            (*items)[files].insert(hashes.begin(), hashes.end());
     }
     return items;
 }
 
 std::string first_line(const std::string& seal) { return sealed_line("\"former\":\"" + seal + "\"}"); }
+
+std::string files_line(const FilesOfRun& files) {
+    const nlohmann::json line = {{"processors", files.processors}, {"write-path", files.write_path}};
+    return sealed_line(std::string_view(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)).substr(1));
+}
 
 std::string items_lines(std::span<const std::uint64_t> items) {
     std::string text;
@@ -57,13 +67,16 @@ std::string items_lines(std::span<const std::uint64_t> items) {
 
 }  // namespace
 
-ReplacedItems::ReplacedItems(const std::string& folder, std::string seal, bool flush)
-    : folder_(folder), path_(path_in(folder)), seal_(std::move(seal)), flush_(flush) {}
+ReplacedItems::ReplacedItems(const std::string& folder, std::string seal, FilesOfRun files, bool flush)
+    : folder_(folder), path_(path_in(folder)), seal_(std::move(seal)), files_(std::move(files)), flush_(flush) {}
 
 ReplacedItems::Hashes ReplacedItems::of(const std::string& folder, const std::string& seal) {
-    const auto items = items_in(folder, seal);
-    return items ? Hashes(items->begin(), items->end()) : Hashes();
+    Hashes all;
+    for (const auto& [files, items] : by_files(folder, seal)) all.insert(items.begin(), items.end());
+    return all;
 }
+
+ReplacedItems::ByFiles ReplacedItems::by_files(const std::string& folder, const std::string& seal) { return items_in(folder, seal).value_or(ByFiles()); }
 
 bool ReplacedItems::counts(const std::string& folder, const std::string& seal) { return items_in(folder, seal).has_value(); }
 
@@ -88,9 +101,11 @@ void ReplacedItems::add(std::span<const std::uint64_t> hashes) {
 
 // With what others added: they may be gone, what they replaced is as it is.
 void ReplacedItems::begin() {
-    const auto before = items_in(folder_, seal_).value_or(std::vector<std::uint64_t>());
+    std::string text = first_line(seal_);
+    for (const auto& [files, items] : by_files(folder_, seal_))   // those of any processor are the first
+        text += (files ? files_line(*files) : "") + items_lines(std::vector<std::uint64_t>(items.begin(), items.end()));
     WholeFile file(path_, 0644, [this](int problem) { return cannot_note(path_, problem); });
-    file.write(first_line(seal_) + items_lines(before));
+    file.write(text + files_line(files_));
     if (flush_) file.flush();
     file_ = file.put_in_place();
     if (flush_) file.flush_name();

@@ -104,7 +104,7 @@ RunManifest::RunManifest(const RunConfig& config, const BatchSource& source, For
     const bool is_anothers = former == Former::StartOver || (former == Former::TakeOver && found && ReplacedItems::counts(folder_, found->seal));
     bool finished_before = false;
     if (found && is_anothers) {
-        replaces(*found, config, source);
+        replaces(*found, config, identity, source);
     } else if (former != Former::StartOver) {
         check_same_work(found, identity, source, folder_, former == Former::TakeOver ? "--adopt" : "--resume");
         if (found) {
@@ -116,12 +116,12 @@ RunManifest::RunManifest(const RunConfig& config, const BatchSource& source, For
     writer_ = std::make_unique<ManifestWriter>(
         path,
         Manifest{.run_id = config.run_id, .pid = static_cast<std::uint64_t>(::getpid()), .before = items_before_, .identity = identity,
-                 .names = hashes_of_items(source), .done = done_, .ignored_lines = 0, .next_place = next_place_of(folder_), .finished_before = finished_before},
+                 .names = hashes_of_items(source), .results = hashes_of_result_names(source), .done = done_, .ignored_lines = 0, .next_place = next_place_of(folder_), .finished_before = finished_before},
         config.durable ? ManifestWriter::Durability::PowerCut : ManifestWriter::Durability::Process, std::move(on_failure));
 }
 
-void RunManifest::replaces(const Manifest& former, const RunConfig& config, const BatchSource& source) {
-    replaced_ = std::make_unique<ReplacedItems>(folder_, former.seal, config.durable);
+void RunManifest::replaces(const Manifest& former, const RunConfig& config, const ManifestIdentity& identity, const BatchSource& source) {
+    replaced_ = std::make_unique<ReplacedItems>(folder_, former.seal, FilesOfRun::of(identity), config.durable);
     if (std::ranges::any_of(config.processors(), [&](const std::string& name) { return makes_files_of_items(name, config.write_path); })) replacing_ = &source;
 }
 

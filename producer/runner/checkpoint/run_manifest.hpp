@@ -47,7 +47,7 @@ class RunManifest {
     void end();
 
  private:
-    void replaces(const Manifest& former, const RunConfig& config, const BatchSource& source);
+    void replaces(const Manifest& former, const RunConfig& config, const ManifestIdentity& identity, const BatchSource& source);
     ItemRanges without_replaced(const Manifest& former, const BatchSource& source) const;
 
     const std::string folder_;

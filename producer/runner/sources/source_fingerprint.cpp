@@ -47,4 +47,18 @@ std::uint64_t hash_of_result_name(std::string_view key, std::uint64_t item) {
     return XXH3_64bits(name.data(), name.size());
 }
 
+std::vector<std::uint64_t> hashes_of_result_names(const BatchSource& source) {
+    std::vector<std::uint64_t> hashes;
+    if (source.max_key_bytes() == 0) return hashes;
+    hashes.reserve(source.items());
+    bool are_the_same = true;
+    for (std::uint64_t item = 0; item < source.items(); ++item) {
+        const std::string_view key = source.key(item);
+        are_the_same = are_the_same && !key.empty() && !(source.has_notes() && source.note_hash(item) != 0);
+        hashes.push_back(hash_of_result_name(key, item));
+    }
+    if (are_the_same) hashes.clear();
+    return hashes;
+}
+
 }  // namespace offramp

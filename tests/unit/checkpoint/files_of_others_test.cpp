@@ -10,6 +10,8 @@
 
 #include "common/base/error.hpp"
 #include "producer/runner/checkpoint/run_manifest.hpp"
+#include "producer/runner/checkpoint/sealed_line.hpp"
+#include "producer/runner/sources/source_fingerprint.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 #include "tests/unit/checkpoint/made_up_items.hpp"
 
@@ -39,9 +41,10 @@ class FilesOfOthers : public ::testing::Test {
         std::ofstream(folder.path() + "/" + name) << "mine";
     }
     // The file that is named, or "".
-    std::string refused(const RunConfig& config, const Keys& keys) const {
+    std::string refused(const RunConfig& config, const Keys& keys) const { return refused(config, Items(keys)); }
+    std::string refused(const RunConfig& config, const Items& items) const {
         try {
-            require_no_files_of_others(config, Items(keys), outputs, 1);
+            require_no_files_of_others(config, items, outputs, 1);
         } catch (const ConfigError& problem) {
             EXPECT_EQ(problem.exit_code(), ExitCode::Usage);
             const std::string said = problem.what();
@@ -54,8 +57,8 @@ class FilesOfOthers : public ::testing::Test {
     std::string refused(const std::string& processor, const Keys& keys) const { return refused(config_of(processor), keys); }
     // A run of these items that was broken off, `done` of which were.
     void left(const std::string& processor, const Keys& keys, ItemRange done) const { left(config_of(processor), keys, done); }
-    void left(const RunConfig& config, const Keys& keys, ItemRange done) const {
-        const Items items(keys);
+    void left(const RunConfig& config, const Keys& keys, ItemRange done) const { left(config, Items(keys), done); }
+    static void left(const RunConfig& config, const Items& items, ItemRange done) {
         PublishedSlab slab;
         slab.items = {done};
         RunManifest(config, items, Former::StartOver, [](const std::exception_ptr&) { ADD_FAILURE(); }).completed(slab);
@@ -101,6 +104,44 @@ TEST_F(FilesOfOthers, AreNotWhatAManifestAccountsFor) {
     EXPECT_EQ(refused("cut-out", {"bag"}), "bag.png") << "a processor that the run did not have";
     std::ofstream(folder.path() + "/.offramp-manifest") << "damaged";
     EXPECT_EQ(refused("mask-png", {"bag"}), "bag.png");
+}
+
+// Its key is what an item's files are called by; its columns may have changed since.
+TEST_F(FilesOfOthers, NorWhatItAccountsForOfItemsWhoseColumnsChanged) {
+    const RunConfig config = config_of("mask-png");
+    lay("noted.png");
+    lay("bag.png");
+    left(config, {"noted", "bag"}, {0, 1});
+    Items changed({"noted", "bag"});
+    EXPECT_EQ(refused(config, changed), "");
+    changed.note = 2;
+    EXPECT_EQ(refused(config, changed), "");
+    changed.note = 0;
+    EXPECT_EQ(refused(config, changed), "");
+    lay("cat.png");
+    EXPECT_EQ(refused(config, {"noted", "cat"}), "cat.png");
+    // The run had no columns: its names are what its results are called by.
+    std::filesystem::remove(folder.path() + "/cat.png");
+    Items without({"noted", "bag"});
+    without.note = 0;
+    left(config, without, {0, 1});
+    changed.note = 1;
+    EXPECT_EQ(refused(config, changed), "");
+}
+
+// As it was written before it told what results are called by.
+TEST_F(FilesOfOthers, NorWhatAnOlderManifestAccountsFor) {
+    const RunConfig config = config_of("mask-png");
+    Manifest manifest{.run_id = "a", .pid = 1, .before = 0, .identity = {{{"--processor", "mask-png"}, {"items", "2"}}}, .names = {}, .done = {}};
+    Items items({"noted", "bag"});
+    manifest.names = hashes_of_items(items);
+    std::ofstream(folder.path() + "/" + kManifestName) << manifest.header_line() + manifest.names_lines();
+    lay("noted.png");
+    lay("bag.png");
+    EXPECT_EQ(refused(config, items), "");
+    items.note = 2;
+    EXPECT_EQ(refused(config, items), "noted.png") << "such a manifest knows it with its columns alone";
+    EXPECT_EQ(refused(config, {"bag"}), "");
 }
 
 TEST_F(FilesOfOthers, NorWhatARunMadeThatNotedNothingDone) {
@@ -161,6 +202,60 @@ TEST_F(FilesOfOthers, ThereOnlyOfTheRunThatWroteThere) {
     EXPECT_EQ(refused(config, {"bag"}), "");
     config.write_path = folder.path() + "/others";
     EXPECT_EQ(refused(config, {"bag"}), "others/bag.scores.bin");
+}
+
+// Of what a run that noted nothing done may have made it is known where that went, too.
+TEST_F(FilesOfOthers, ThereOnlyOfTheRunsThatMayHaveReplacedSomethingThere) {
+    RunConfig config = config_of("write");
+    for (const char* where : {"/first", "/second", "/mine"}) lay(where + std::string("/bag.scores.bin"));
+    lay("mine/ball.scores.bin");
+    const auto broken_off = [&](const std::string& where, ItemRange items) {
+        config.write_path = folder.path() + where;
+        PublishedSlab slab;
+        slab.items = {items};
+        RunManifest(config, Items({"bag", "ball"}), Former::StartOver, [](const std::exception_ptr&) { ADD_FAILURE(); }).begin(slab);
+    };
+    config.write_path = folder.path() + "/first";
+    left(config, {"bag"}, {0, 1});
+    broken_off("/second", {0, 1});
+    const auto refused_in = [&](const std::string& where) {
+        config.write_path = folder.path() + where;
+        return refused(config, {"bag", "ball"});
+    };
+    EXPECT_EQ(refused_in("/first"), "");
+    EXPECT_EQ(refused_in("/second"), "");
+    EXPECT_EQ(refused_in("/mine"), "mine/bag.scores.bin");
+    broken_off("/mine", {1, 2});
+    EXPECT_EQ(refused_in("/second"), "") << "what others noted stays theirs";
+    EXPECT_EQ(refused_in("/mine"), "mine/bag.scores.bin") << "of this item it made none";
+    broken_off("/mine", {0, 1});
+    EXPECT_EQ(refused_in("/mine"), "");
+    lay("bag.scores.npy");
+    EXPECT_EQ(refused("npy", {"bag"}), "bag.scores.npy") << "a processor that no run had";
+}
+
+TEST_F(FilesOfOthers, InAFolderOfOneProcessorThatTheRunHadBesideOthers) {
+    left("npy,checksum", {"bag"}, {0, 1});
+    lay("npy/bag.scores.npy");
+    EXPECT_EQ(refused("npy,checksum", {"bag"}), "");
+    lay("bag.scores.npy");
+    EXPECT_EQ(refused("npy", {"bag"}), "bag.scores.npy") << "its files are in npy/";
+}
+
+// As it was noted before it was told of which processors.
+TEST_F(FilesOfOthers, NorWhatIsNotedWithoutProcessors) {
+    left("mask-png", {"ball"}, {0, 1});
+    const std::string seal = read_manifest(folder.path() + "/" + kManifestName)->seal;
+    const std::uint64_t hash = hash_of_result_name("bag", 0);
+    std::ofstream(folder.path() + "/.offramp-replaced") << sealed_line("\"former\":\"" + seal + "\"}") + sealed_line("\"items\":\"" + as_digits(&hash, &hash + 1) + "\"}");
+    lay("bag.scores.npy");
+    EXPECT_EQ(refused("npy", {"bag"}), "");
+    {
+        PublishedSlab slab;
+        slab.items = {{0, 1}};
+        RunManifest(config_of("checksum,overlay"), Items({"cat"}), Former::StartOver, [](const std::exception_ptr&) { ADD_FAILURE(); }).begin(slab);
+    }
+    EXPECT_EQ(refused("npy", {"bag"}), "") << "nor when others add to it";
 }
 
 // Whoever continues the former run must know what was replaced of it.

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "common/base/error.hpp"
+#include "producer/runner/checkpoint/sealed_line.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 
 namespace offramp {
@@ -55,6 +56,29 @@ TEST(Manifest, NamesOfItemsAreWholeOrNone) {
     EXPECT_TRUE(parse_manifest(of_run(9999).header_line() + names, "file").names.empty()) << "of another number of items";
     written.names = {1, 0xffffffffffffffff};
     EXPECT_EQ(written.names_lines(), R"({"xxh3":"697fca9c26620371","from":0,"names":"0000000000000001ffffffffffffffff"})" "\n");
+}
+
+// An older reader takes the names, and leaves the rest.
+TEST(Manifest, WhatResultsAreCalledByIsWrittenWhereNamesSayMore) {
+    Manifest written = of_run(2);
+    written.names = {1, 2};
+    written.results = {3, 0xffffffffffffffff};
+    EXPECT_EQ(written.names_lines(),
+              R"({"xxh3":"dc39b6434eeb4e82","from":0,"names":"00000000000000010000000000000002","results":"0000000000000003ffffffffffffffff"})" "\n");
+    const Manifest read = parse_manifest(written.header_line() + written.names_lines(), "file");
+    EXPECT_EQ(read.names, written.names);
+    EXPECT_EQ(read.results, written.results);
+    EXPECT_EQ(read.ignored_lines, 0U);
+    for (const char* others : {"\"0000000000000003\"", "\"000000000000000\"", "7"}) {
+        const std::string line = sealed_line("\"from\":0,\"names\":\"00000000000000010000000000000002\",\"results\":" + std::string(others) + "}");
+        EXPECT_TRUE(parse_manifest(written.header_line() + line, "file").results.empty()) << others << " are not of two items";
+    }
+    written = of_run(10000);
+    for (std::uint64_t i = 0; i < 10000; ++i) {
+        written.names.push_back(i * 0x9e3779b97f4a7c15);
+        written.results.push_back(~written.names.back());
+    }
+    EXPECT_EQ(parse_manifest(written.header_line() + written.names_lines(), "file").results, written.results);
 }
 
 // An older reader would continue what lies in place: it refuses this one.

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstdint>
+
 #include "common/base/error.hpp"
 #include "consumer/processors/results/finish.hpp"
 #include "tests/contract/processors/processor_world.hpp"
@@ -129,6 +132,16 @@ TEST_F(RunManifestTest, OfARunThatNotedNothingDoneTheFormerOneMakesAgainWhatItMa
     }
     EXPECT_EQ(run("d", Former::Continue).done().list(), (std::vector<ItemRange>{{0, 4}}));
     EXPECT_EQ(test::read_tree(config_of("d").output).size(), 1U) << "the manifest";
+}
+
+TEST(ReplacedItems, TheirBytesAreFrozen) {
+    const test::ScratchFolder folder;
+    const std::array<std::uint64_t, 2> items{1, 0xffffffffffffffff};
+    ReplacedItems(folder.path(), "0123456789abcdef", {.processors = "npy,write", .write_path = "/results"}, false).add(items);
+    EXPECT_EQ(test::read_tree(folder.path()).at(".offramp-replaced"),
+              R"({"xxh3":"5c53e61a831d474c","former":"0123456789abcdef"})" "\n"
+              R"({"xxh3":"97e0bc27b6694b97","processors":"npy,write","write-path":"/results"})" "\n"
+              R"({"xxh3":"c82a2fc2962abace","items":"0000000000000001ffffffffffffffff"})" "\n");
 }
 
 TEST_F(RunManifestTest, OtherNamesOfItemsAreOtherWork) {
