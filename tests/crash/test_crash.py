@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import os
+import time
 import unittest
 
 from tests.crash import histories, matrix
@@ -9,8 +10,10 @@ from tests.crash.crash_run import failpoints_of_the_sources, undisturbed
 
 JOBS = 3     # runs at a time; a core waits for a third of one
 HISTORIES = int(os.environ.get("OFFRAMP_CRASH_HISTORIES", "150"))
-# Of the cells that a run which waits for slabs has, too, the others have this share; those of a spill are all there.
+# Of the cells that a run which waits for slabs has, too, the others have this share, each day the next; those of a spill are all there.
 ONE_IN = 4
+TURN_FROM = "OFFRAMP_CRASH_TURN"
+TURN = int(os.environ.get(TURN_FROM, time.gmtime().tm_yday))
 
 
 class MatrixCase(unittest.TestCase):
@@ -40,22 +43,32 @@ class Matrix(MatrixCase):
 
 class WhenFull(MatrixCase):
     def test_some_cells_of_a_run_that_drops(self):
-        self.check(self.some(matrix.cells(when_full="drop-newest", actions=matrix.FEWER_ACTIONS), begin=0))
+        self.check(self.some("drop-newest", TURN))
 
     def test_some_cells_of_a_run_that_spills(self):
-        self.check(self.some(matrix.cells(when_full="spill", actions=matrix.FEWER_ACTIONS), begin=2))
+        self.check(self.some("spill", TURN))
+
+    def test_each_cell_has_its_turn(self):
+        for when_full in ("drop-newest", "spill"):
+            shares = [self.some(when_full, turn) for turn in range(TURN, TURN + ONE_IN)]
+            self.assertEqual(set(self.all(when_full)), set().union(*shares))
+            self.assertLess(max(map(len, shares)), len(self.all(when_full)) / 2)
 
     @staticmethod
-    def some(cells, begin):
-        return [cell for i, cell in enumerate(cells) if cell.failpoint in matrix.OF_A_SPILL or i % ONE_IN == begin]
+    def all(when_full):
+        return matrix.cells(when_full=when_full, actions=matrix.FEWER_ACTIONS)
+
+    def some(self, when_full, turn):
+        print(f"\n{when_full}: share {turn % ONE_IN + 1} of {ONE_IN}; again with {TURN_FROM}={turn}", flush=True)
+        return [cell for i, cell in enumerate(self.all(when_full)) if cell.failpoint in matrix.OF_A_SPILL or i % ONE_IN == turn % ONE_IN]
 
 
 class WhenFullWhole(MatrixCase):
     def test_every_cell_of_a_run_that_drops(self):
-        self.check(matrix.cells(when_full="drop-newest", actions=matrix.FEWER_ACTIONS))
+        self.check(WhenFull.all("drop-newest"))
 
     def test_every_cell_of_a_run_that_spills(self):
-        self.check(matrix.cells(when_full="spill", actions=matrix.FEWER_ACTIONS))
+        self.check(WhenFull.all("spill"))
 
 
 class Histories(unittest.TestCase):

@@ -3,9 +3,10 @@ consumers a pool is full as soon as it was filled once, so nothing here depends 
 
 import json
 import signal
+import subprocess
 import unittest
 
-from tests.support.done_items import items_of_manifest, led_by_the_manifest
+from tests.support.done_items import items_of_checksums, items_of_manifest, led_by_the_manifest
 from tests.support.gate import Gate
 from tests.support.real_run import BIN, SANITIZER, RealRun, kill, left_behind, shared_memory, undisturbed
 from tests.support.small_disk import small_disk
@@ -13,6 +14,9 @@ from tests.support.small_disk import small_disk
 COPY = ("--device", "cpu", "--model", "copy", "--copy-bytes", "1MiB", "--batch", "4", "--batches", "40", "--slabs", "4",
         "--batches-per-slab", "1", "--status-seconds", "0.02", "--processor", "checksum")
 SAMPLES, IN_THE_POOL = 160, 16
+# Item 10 kills who takes it; its slab has the items 8 to 11.
+POISON = {"OFFRAMP_TEST_CRASH_ITEM": "10", "OFFRAMP_TEST_CRASH_HOW": "segv", "OFFRAMP_TEST_THEN": "checksum"}
+POISONED = range(8, 12)
 
 
 class WhenFull(unittest.TestCase):
@@ -141,6 +145,41 @@ class WhenFull(unittest.TestCase):
             self.assertGreaterEqual(samples["ever_spilled"], SAMPLES - IN_THE_POOL)
             self.assertEqual(run.files(), self.wanted)
             self.assertFalse((run.run_dir / "spill").exists(), "nothing is left there")
+
+    def test_what_came_back_from_the_disk_and_kills_who_takes_it_is_set_aside(self):
+        """As a slab that was never spilled: counted once, kept with its bytes, not done, and made by the next run."""
+        with RealRun(*COPY, "--when-full", "spill", "--log-level", "info") as run:
+            self.spill_everything(run)
+            on_the_disk = {path.name for path in (run.run_dir / "spill").iterdir()}
+            self.assertLessEqual({f"slab-{slab}-1.spill" for slab in range(4)}, on_the_disk, "each slab's first contents, the items 0 to 15")
+            for _ in range(5):
+                run.start_consumer("--processor", "crash-on-item", faulty=True, environment=POISON)
+            self.assertEqual(run.wait(run.producer), 84, run.logs())
+            self.assertEqual(run.wait_for_consumers().count(-signal.SIGSEGV), 3, run.logs())
+            run.finish_outputs()
+            summary = run.summary()
+            self.assertTrue(summary["conserved"])
+            samples = summary["samples"]
+            self.assertEqual((samples["released"], samples["quarantined"], samples["spilled"], samples["in_flight"], samples["dropped"]),
+                             (SAMPLES - 4, 4, 0, 0, 0))
+            self.assertEqual([slab["deaths"] for slab in summary["given_up"]], [3])
+            self.assertFalse((run.run_dir / "spill").exists(), "nothing is left there")
+            rest = set(range(SAMPLES)) - set(POISONED)
+            self.assertEqual(items_of_checksums(run.output), rest)
+            self.assertEqual(items_of_manifest(run.output), rest)
+            wanted = self.wanted["checksums.tsv"].splitlines()
+            self.assertTrue(set(self.lines_of(run)) < set(wanted))
+            self.assertEqual(self.lines_of_a_retry(run, summary["given_up"][0]["payload"]), set(wanted) - set(self.lines_of(run)), "the bytes are its own")
+            self.resume(run, self.wanted)
+            self.assertEqual(run.summary()["samples"]["released"], 4, "it alone was left")
+
+    def lines_of_a_retry(self, run, payload):
+        """What the set aside samples come to, by the processor that survives them."""
+        again = run.folder / "again"
+        command = [str(BIN / "offramp-consumer"), "--processor", "checksum", "--output", str(again)]
+        subprocess.run([*command, "--retry", payload], check=True, timeout=60)
+        subprocess.run([*command, "--finish"], check=True, timeout=60)
+        return {line for line in (again / "checksums.tsv").read_bytes().splitlines() if line[:1].isdigit()}
 
     def test_another_producer_goes_on_with_what_a_dead_one_spilled(self):
         with RealRun(*COPY, "--when-full", "spill", "--spill-dir", "/tmp/placeholder") as run:
