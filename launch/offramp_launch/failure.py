@@ -29,4 +29,4 @@ def _reason_of(code, stopped_by, account, producers_end, finishing, run_dir):
         return f"{producers_end}\n    Its log: {run_dir.log('producer')}"
     if finishing:
         return f"{finishing}\n    Its log: {run_dir.log('finish')}"
-    return f"the run ended with exit code {code}, and no program said why\n    Logs: {run_dir.file('logs')}"
+    return f"the run ended with exit code {code}, and no program said why\n    Logs: {run_dir.logs.folder}"

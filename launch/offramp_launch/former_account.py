@@ -22,6 +22,7 @@ class FormerAccount:
         self._folder = folder
         self._found = {name: stamp for name in ACCOUNT if (stamp := stamp_of(folder / name))}
         self._kept_back = {}
+        self.on_begun = lambda: None      # what else gives way then
 
     stands = property(lambda self: bool(self._found), doc="Whether this run has not begun, as far as was seen, and has an earlier one's account before it.")
 
@@ -53,6 +54,7 @@ class FormerAccount:
         for name, text in self._kept_back.items():
             with contextlib.suppress(OSError):      # what has no room for them is told by whoever writes the results
                 self.put(name, text)
+        self.on_begun()
 
 
 def stamp_of(path):

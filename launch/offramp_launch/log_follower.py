@@ -1,6 +1,7 @@
 """Reads what a program adds to its log, and picks the warnings and errors out of it."""
 
 import json
+import os
 import re
 
 # "12:00:00.000 warning offramp-consumer[17] text", as common/base/log writes it
@@ -90,6 +91,6 @@ class LogRelay:
 
 def size_of(path):
     try:
-        return path.stat().st_size
+        return os.stat(path).st_size
     except OSError:
         return 0

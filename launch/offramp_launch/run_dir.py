@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import secrets
-import shutil
 import socket
 import stat
 import time
@@ -14,12 +13,12 @@ import time
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.former_account import NOT_BEGUN, FormerAccount
 from offramp_launch.places import can_be_made_in
+from offramp_launch.run_logs import LogFile, RunLogs
 
 CONTROL_SOCKET = "control.sock"
 # By its name a folder is known as a run's.
 LOCK = "launcher.lock"
 SUMMARY = "summary.json"
-LOGS, FORMER_LOGS = "logs", "logs-before"
 # A socket's address holds this many bytes of path.
 LONGEST_SOCKET_PATH = 107
 # In a run directory: of the last producer that there can be (common/transport/endpoint.hpp).
@@ -104,18 +103,8 @@ class RunDir:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(CONTROL_SOCKET, dir_fd=inside)
         self.former = FormerAccount(folder)
-        self._put_logs_aside(folder, inside)
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(LOGS, 0o700, dir_fd=inside)
-
-    @staticmethod
-    def _put_logs_aside(folder, inside):
-        """Those of the run before are kept, so that each file is one run's; those before that go."""
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            if not os.listdir(folder / LOGS):
-                return
-            shutil.rmtree(folder / FORMER_LOGS, ignore_errors=True)
-            os.rename(LOGS, FORMER_LOGS, src_dir_fd=inside, dst_dir_fd=inside)
+        self.logs = RunLogs(folder, inside, beside=self.former.stands)
+        self.former.on_begun = self.logs.take_place
 
     def _link_from(self, runs):
         with contextlib.suppress(OSError):
@@ -139,7 +128,8 @@ class RunDir:
         return NOT_BEGUN if self.former.stands else SUMMARY
 
     def log(self, name):
-        return self.path / LOGS / f"{name}.log"
+        """It goes where this run's logs go."""
+        return LogFile(self.logs, name)
 
 
 def read_object(file):

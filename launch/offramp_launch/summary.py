@@ -10,6 +10,7 @@ from offramp_launch import shared_folder
 from offramp_launch.exit_code import ExitCode, signal_name
 from offramp_launch.output_folder import is_empty
 from offramp_launch.run_dir import SUMMARY
+from offramp_launch.run_logs import LOGS, LOGS_NOT_BEGUN
 
 SHOWN_SKIPPED = 20
 # A setting has to be mended: the same command ends so again, however much of the run is done.
@@ -150,7 +151,7 @@ def tell(summary, unit, output, go_on, account=SUMMARY):
         lines += ["", f"  !! RANDOM WEIGHTS: these outputs show that the road works and MEAN NOTHING. {real}.", ""]
     if output and os.path.isdir(output) and (summary["exit"] == ExitCode.OK or not is_empty(output)):
         lines.append(f"  outputs    {output}")
-    lines.append(f"  summary    {summary['run_dir']}/{account}, logs in {summary['run_dir']}/logs/")
+    lines.append(f"  summary    {summary['run_dir']}/{account}, logs in {summary['run_dir']}/{LOGS if account == SUMMARY else LOGS_NOT_BEGUN}/")
     if summary.get("failure"):
         lines.append(f"offramp: {summary['failure']}")
     if leaves_work(summary):

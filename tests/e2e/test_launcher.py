@@ -52,7 +52,7 @@ class Launcher(unittest.TestCase):
             self.assertEqual(run.start("--batches", "30").wait(), 0, run.said())
             names = ("status.json", "producer-summary.json", "summary.json", "config.json", "config.toml")
             (run.run_dir / "dropped.jsonl").write_text("{}\n")
-            before = {name: (run.run_dir / name).read_bytes() for name in (*names, "dropped.jsonl")}
+            before = {name: (run.run_dir / name).read_bytes() for name in (*names, "dropped.jsonl", "logs/producer.log", "logs/consumer-1.log")}
             again = ("run", *COPY, "--consumers", "1", "--output", str(run.output))
             for flags in (("--batches", "40"),                          # a finished run's results: the launcher refuses
                           ("--batches", "30", "--resume", "--seed", "7", "--copy-bytes", "2MiB"),     # of other work: the producer does

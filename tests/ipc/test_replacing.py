@@ -47,7 +47,7 @@ class Replacing(InWorlds):
                 first = world.run_id()
                 world.flags = (*flags, "--batches", "2")
                 self.refused(world.start(), 64, first, "--resume", "--start-over", "--output")
-                self.assertFalse(list(world.run_dir.glob("logs/producer*")), "nothing was started")
+                self.assertFalse(list(world.run_dir.glob("logs-not-begun/producer*")), "nothing was started")
                 self.assertEqual(world.results(), before)
                 self.assertEqual(world.start("--start-over").wait(), 0, world.said())
                 merged_or_all = {name: text for name, text in world.results().items() if not name.endswith((".npy", ".bin"))}

@@ -218,8 +218,10 @@ class FailureTest(unittest.TestCase):
         launcher, producer, consumers = self.stage.start_run(1, "--run-dir", str(run_dir), "--input", "first", "--output", str(output))
         (run_dir / "dropped.jsonl").write_text("{}\n")
         self.stage.end(launcher, producer, consumers, summary={"samples": {"released": 8}})
+        logs = [f"logs/{path.name}" for path in (run_dir / "logs").iterdir()]
+        self.assertIn("logs/producer.log", logs)
         account = {name: (run_dir / name).read_bytes()
-                   for name in ("status.json", "producer-summary.json", "summary.json", "dropped.jsonl", "config.json", "config.toml")}
+                   for name in ("status.json", "producer-summary.json", "summary.json", "dropped.jsonl", "config.json", "config.toml", *logs)}
         again = ("run", "--consumers", "1", "--run-dir", str(run_dir), "--input", "second", "--resume", "--output")
 
         def still_there():
@@ -241,7 +243,8 @@ class FailureTest(unittest.TestCase):
             still_there_meanwhile = {name: (run_dir / name).read_bytes() for name in account}
             self.assertEqual(account, still_there_meanwhile)
             said = self.stage.end(launcher, producer, [consumer], code=code)
-            self.assertIn(f"{run_dir}/not-begun.json, logs in", said)
+            self.assertIn(f"{run_dir}/not-begun.json, logs in {run_dir}/logs-not-begun/", said)
+            self.assertTrue((run_dir / "logs-not-begun" / "producer.log").exists())
             self.assertEqual((code, "second", True), tuple(still_there()[key] for key in ("exit", "input", "incomplete")))
 
         launcher, producer, consumers = self.stage.start_run(1, *again[3:], str(output))
@@ -249,7 +252,8 @@ class FailureTest(unittest.TestCase):
         self.assertFalse((run_dir / "summary.json").exists(), "it is the earlier run's")
         self.stage.end(launcher, producer, consumers, summary={"samples": {"released": 3}})
         self.assertEqual({"released": 3}, json.loads((run_dir / "summary.json").read_text())["samples"])
-        for name in ("dropped.jsonl", "not-begun.json"):
+        self.assertEqual(logs, [name for name in logs if (run_dir / name.replace("logs/", "logs-before/")).read_bytes() == account[name]])
+        for name in ("dropped.jsonl", "not-begun.json", "logs-not-begun"):
             self.assertFalse((run_dir / name).exists(), name)
 
     def test_an_output_folder_that_was_made_for_nothing_does_not_stay(self):

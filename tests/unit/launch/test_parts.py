@@ -14,6 +14,7 @@ import unittest.mock
 from offramp_launch import (arguments, backoff, build, commands, control, demo, doctor, log_follower, progress, quarantine, run_command, run_dir, screen,
                             shared_folder, summary, testing, timers)
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
+from offramp_launch.log_follower import size_of
 from offramp_launch.places import Places
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
@@ -195,9 +196,48 @@ class RunDirTest(unittest.TestCase):
         for number in (1, 2, 3):
             held = run_dir.RunDir(self.places, run)
             self.assertEqual([], list((run / "logs").iterdir()), number)
-            held.log("producer").write_text(f"run {number}")
+            pathlib.Path(held.log("producer")).write_text(f"run {number}")
             os.close(held._lock)
         self.assertEqual("run 2", (run / "logs-before" / "producer.log").read_text())
+
+    def test_logs_stay_with_the_account_that_they_belong_to_until_a_run_has_begun(self):
+        run = self.make_run("again")
+        for name, text in ((run_dir.LOCK, ""), ("summary.json", "{}"), ("logs/producer.log", "run 2"), ("logs-before/producer.log", "run 1")):
+            (run / name).parent.mkdir(exist_ok=True)
+            (run / name).write_text(text)
+
+        def logs():
+            return {str(path.relative_to(run)): path.read_text() for path in run.glob("logs*/*")}
+
+        before = logs()
+        for number in (3, 4):       # neither of them begins
+            held = run_dir.RunDir(self.places, run)
+            self.assertEqual(before, logs())
+            log = held.log("producer")
+            with open(log, "w", encoding="utf-8") as file:
+                file.write(f"run {number}")
+            held.account()
+            self.assertEqual({**before, "logs-not-begun/producer.log": f"run {number}"}, logs())
+            os.close(held._lock)
+        held = run_dir.RunDir(self.places, run)
+        self.addCleanup(os.close, held._lock)
+        log = held.log("producer")
+        with open(log, "w", encoding="utf-8") as file:
+            (run / "status.json").write_text("{}")
+            self.assertEqual("summary.json", held.account(), "it has begun")
+            file.write("run 5")
+        self.assertEqual({"logs/producer.log": "run 5", "logs-before/producer.log": "run 2"}, logs())
+        self.assertEqual((str(run / "logs" / "producer.log"), 5), (str(log), size_of(log)), "whoever follows it finds it")
+        self.assertFalse((run / "logs-not-begun").exists())
+
+    def test_logs_of_a_run_whose_launcher_died_when_it_began_are_found(self):
+        run = self.make_run("again")
+        for name, text in ((run_dir.LOCK, ""), ("status.json", "{}"), ("logs-before/producer.log", "run 1"), ("logs-not-begun/producer.log", "run 2")):
+            (run / name).parent.mkdir(exist_ok=True)
+            (run / name).write_text(text)
+        held = run_dir.RunDir(self.places, run)
+        self.addCleanup(os.close, held._lock)
+        self.assertEqual("run 2", (run / "logs" / "producer.log").read_text())
 
     def test_run_ids_are_what_the_programs_accept(self):
         self.assertRegex(run_dir.new_run_id(), r"^[A-Za-z0-9._-]{1,48}$")

@@ -1,0 +1,62 @@
+"""The logs of a run in its directory. Those of the run before are part of what it told of itself: they stay until this one has begun."""
+
+import contextlib
+import os
+import shutil
+
+from offramp_launch.shared_folder import folder_within
+
+LOGS, FORMER_LOGS = "logs", "logs-before"
+# Of a run that has not begun, where an earlier one's account stands.
+LOGS_NOT_BEGUN = "logs-not-begun"
+
+
+class RunLogs:
+    """
+    Makes the folder of this run's logs, beside that of the run before where that one's account stands.
+    Thread: one. Blocks: on the disk. Errors: OSError, of the constructor.
+    """
+
+    def __init__(self, folder, inside, beside):
+        """`folder`: the run directory, which is held and opened as `inside`. `beside`: the account of the run before stands."""
+        self._folder = folder
+        if not os.path.lexists(folder / LOGS):
+            with contextlib.suppress(FileNotFoundError):      # a launcher died in take_place()
+                os.rename(LOGS_NOT_BEGUN, LOGS, src_dir_fd=inside, dst_dir_fd=inside)
+        shutil.rmtree(folder / LOGS_NOT_BEGUN, ignore_errors=True)
+        self._name = LOGS_NOT_BEGUN if beside else LOGS
+        if not beside:
+            self._put_former_aside(inside)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self._name, 0o700, dir_fd=inside)
+
+    folder = property(lambda self: self._folder / self._name, doc="Where they are now.")
+
+    def take_place(self):
+        """This run has begun. Where that cannot be, they stay where they are."""
+        if self._name == LOGS:
+            return
+        with contextlib.suppress(OSError), folder_within(self._folder, LOGS) as (inside, _):
+            self._put_former_aside(inside)
+            os.rename(self._name, LOGS, src_dir_fd=inside, dst_dir_fd=inside)
+            self._name = LOGS
+
+    def _put_former_aside(self, inside):
+        """Those of the run before are kept, so that each file is one run's; those before that go."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            if not os.listdir(self._folder / LOGS):
+                return
+            shutil.rmtree(self._folder / FORMER_LOGS, ignore_errors=True)
+            os.rename(LOGS, FORMER_LOGS, src_dir_fd=inside, dst_dir_fd=inside)
+
+
+class LogFile(os.PathLike):
+    """A program's log, wherever the logs of its run are when it is asked for. Borrows: them."""
+
+    def __init__(self, logs, name):
+        self._logs, self._name = logs, name
+
+    def __fspath__(self):
+        return str(self._logs.folder / f"{self._name}.log")
+
+    __str__ = __fspath__
