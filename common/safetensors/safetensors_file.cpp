@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "common/base/error.hpp"
+#include "common/base/state_dict.hpp"
 #include "common/base/unique_fd.hpp"
 
 namespace offramp {
@@ -176,9 +177,7 @@ void SafetensorsFile::map_file() {
 void SafetensorsFile::read_header() {
     if (std::memcmp(file_.data(), kZip.data(), kZip.size()) == 0)
         refuse(Subject{path_, what_,
-                       "Convert a state dict: python3 -c \"import torch, safetensors.torch as s; s.save_file({k: v.contiguous() for k, v in "
-                       "torch.load('" + path_ + "', map_location='cpu').items()}, 'weights.safetensors')\"; ./launch/offramp export --weights takes it as "
-                       "it is. A whole model is given as --model FILE.pt or FILE.pt2"},
+                       "Convert a state dict: " + command_to_convert(path_) + "; ./launch/offramp export --weights takes it as it is. A whole model is given as --model FILE.pt or FILE.pt2"},
                "it is a ZIP archive, as torch.save writes it (.pth, .pt, .bin)");
     std::uint64_t length = 0;  // x86-64 and arm64 Linux are little-endian, as the format
     std::memcpy(&length, file_.data(), kLengthBytes);

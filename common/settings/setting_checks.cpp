@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/error.hpp"
+#include "common/base/state_dict.hpp"
 #include "common/settings/error_limit.hpp"
 #include "common/settings/output_shapes.hpp"
 #include "common/settings/shard.hpp"
@@ -67,8 +68,13 @@ Problem check_plugin_names(const std::string& text) {
     return std::nullopt;
 }
 
-// A name, or a file that says by itself what model it holds.
+// A name, or a file that says by itself what model it holds. Of files that do not, the same is said as of --weights.
 Problem check_model(const std::string& text) {
+    for (const char* extension : {".pth", ".ckpt", ".bin"})
+        if (text.ends_with(extension))
+            return "holds weights without a network, as torch.save writes them. ./launch/offramp export NETWORK --weights " + text +
+                   " makes a model of both, where NETWORK is torchvision:NAME or FILE.py:FUNCTION; a built-in model takes them as --weights "
+                   "weights.safetensors, once they are converted: " + command_to_convert(text);
     for (const char* extension : {".safetensors", ".pt2", ".pt"})
         if (text.ends_with(extension)) return std::nullopt;
     return check_plugin_name(text);

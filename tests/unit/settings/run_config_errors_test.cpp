@@ -143,6 +143,17 @@ TEST_F(Parsing, EveryBadValueIsRefusedWithFlagValueAndWhatIsAccepted) {
     }
 }
 
+// Whoever has weights without a network is told what to do with them, as --weights tells it (safetensors_file.cpp).
+TEST_F(Parsing, AModelThatIsWeightsAloneIsToldApart) {
+    for (const char* file : {"folder/x.pth", "last.ckpt", "pytorch_model.bin"}) {
+        const Refusal refused = refusal({std::string("--model=") + file});
+        EXPECT_EQ(refused.exit_code, ExitCode::Usage);
+        EXPECT_THAT(refused.text, AllOf(HasSubstr("without a network"), HasSubstr("./launch/offramp export NETWORK --weights " + std::string(file) + " "),
+                                        HasSubstr("torch.load('" + std::string(file) + "'"), HasSubstr("--weights weights.safetensors"), Not(HasSubstr("such a name"))));
+    }
+    EXPECT_THAT(refusal({"--model=x.onnx"}).text, AllOf(HasSubstr("is not such a name"), Not(HasSubstr("network"))));
+}
+
 TEST_F(Parsing, TheEnvironmentsBadValuesNameTheVariableToo) {
     for (const BadValue& bad : kBadValues) {
         std::string variable = "OFFRAMP_" + std::string(bad.flag);
