@@ -4,23 +4,13 @@
 
 #include "common/base/log.hpp"
 #include "common/base/trace.hpp"
-#include "producer/broker/broker_peer.hpp"
+#include "producer/broker/peer.hpp"
 
 namespace offramp {
 
 Broker::Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,
                std::span<const ConsumerCell> cells, SlabMemory memory, BrokerOptions options)
-    : ledger_(ledger),
-      port_(port),
-      exchange_(exchange),
-      watch_(watch),
-      clock_(clock),
-      cells_(cells),
-      memory_(std::move(memory)),
-      options_(std::move(options)),
-      fillings_(ledger.slab_count()) {}
-
-Broker::~Broker() = default;
+    : state_(ledger, port, exchange, watch, clock, cells, std::move(memory), std::move(options)) {}
 
 void Broker::step() {
     take_published();
@@ -28,7 +18,7 @@ void Broker::step() {
     take_work_messages();
     bury_the_dead();
     look_at_leases();
-    if (std::erase_if(peers_, [](const auto& entry) { return entry.second->gone; }) > 0) wait_fds_.clear();
+    state_.peers.remove_gone();
     free_what_is_set_aside();
     take_spill_outcome();
     grant_slabs();
@@ -39,24 +29,14 @@ void Broker::step() {
     see_to_the_end();
 }
 
-const std::vector<int>& Broker::wait_fds() {
-    if (wait_fds_.empty()) {
-        wait_fds_.push_back(exchange_.wake_fd());
-        wait_ids_.clear();
-        for (const auto& [id, peer] : peers_) {
-            wait_fds_.push_back(peer->watched.died.get());
-            wait_ids_.push_back(id);
-        }
-    }
-    return wait_fds_;
-}
+const std::vector<int>& Broker::wait_fds() { return state_.peers.wait_fds(state_.exchange.wake_fd()); }
 
 std::chrono::nanoseconds Broker::patience() {
-    if (exchange_.listen()) return {};
-    const TimePoint now = clock_.now();
+    if (state_.exchange.listen()) return {};
+    const TimePoint now = state_.clock.now();
     std::chrono::nanoseconds patience = kLeaseLookInterval;
-    if (options_.spill && exchange_.waiting()) patience = std::min<std::chrono::nanoseconds>(patience, kSpillPatience);
-    for (const auto& [id, peer] : peers_)
+    if (state_.options.spill && state_.exchange.waiting()) patience = std::min<std::chrono::nanoseconds>(patience, kSpillPatience);
+    for (const auto& [id, peer] : state_.peers)
         if (peer->releases_seen > peer->acknowledged)
             patience = peer->draining ? std::chrono::nanoseconds{}
                                       : std::min<std::chrono::nanoseconds>(
@@ -66,28 +46,19 @@ std::chrono::nanoseconds Broker::patience() {
 
 void Broker::abort() {
     aborting_ = true;
-    for (auto& [id, peer] : peers_) send_drain(*peer, DrainReason::Aborted);
+    for (auto& [id, peer] : state_.peers) send_drain(*peer, DrainReason::Aborted);
 }
 
 BrokerReport Broker::report() const {
-    BrokerReport report = books_;
-    report.slabs = ledger_.counts();
+    BrokerReport report = state_.books;
+    report.slabs = state_.ledger.counts();
     report.ended = ended_;
-    for (std::uint32_t slab = 0; slab < ledger_.slab_count(); ++slab) {
-        const SlabState state = ledger_.word(slab).state;
+    for (std::uint32_t slab = 0; slab < state_.ledger.slab_count(); ++slab) {
+        const SlabState state = state_.ledger.word(slab).state;
         if (state == SlabState::Ready || state == SlabState::Leased)
-            report.in_flight.add(fillings_[slab].published);
+            report.in_flight.add(state_.fillings[slab].published);
     }
-    for (const auto& [id, peer] : peers_) {
-        if (!peer->admitted) continue;
-        report.consumers.push_back(
-            {.pid = static_cast<std::uint64_t>(peer->credentials.pid),
-             .session = peer->ref.session,
-             .slot = peer->ref.slot,
-             .holding = peer->held,
-             .completed = peer->completed,
-             .busy_seconds = busy_seconds(*peer)});
-    }
+    report.consumers = state_.peers.reports();
     describe_holds(report);
     describe_shortage(report);
     std::sort(report.consumers.begin(), report.consumers.end(),
@@ -96,58 +67,58 @@ BrokerReport Broker::report() const {
 }
 
 void Broker::take_published() {
-    const SlabExchange::Taken taken = exchange_.take();
-    for (const std::uint32_t slab : taken.abandoned) ledger_.abandon(slab);
+    const SlabExchange::Taken taken = state_.exchange.take();
+    for (const std::uint32_t slab : taken.abandoned) state_.ledger.abandon(slab);
     for (const PublishedSlab& published : taken.published) {
         const TraceRange range(TraceName::Publish, published.first_batch);
-        count_step(CountedStep::Publish, published);
-        ledger_.publish(published.slab);
-        fillings_[published.slab] = {.published = published};
-        books_.published.add(published);
-        make_ready(published.slab, {}, true);
+        state_.count_step(CountedStep::Publish, published);
+        state_.ledger.publish(published.slab);
+        state_.fillings[published.slab] = {.published = published};
+        state_.books.published.add(published);
+        state_.ready.append(published.slab);
     }
     finished_ = finished_ || taken.finished;
 }
 
 void Broker::grant_slabs() {
-    const std::uint32_t wanted = exchange_.grants_wanted(ledger_.slab_count());
+    const std::uint32_t wanted = state_.exchange.grants_wanted(state_.ledger.slab_count());
     grants_.clear();
     while (grants_.size() < wanted) {
-        const auto slab = ledger_.acquire(memory_.usable);
+        const auto slab = state_.ledger.acquire(state_.memory.usable);
         if (!slab) break;
-        grants_.push_back({*slab, ledger_.word(*slab).generation, memory_.bytes_of(*slab)});
+        grants_.push_back({*slab, state_.ledger.word(*slab).generation, state_.memory.bytes_of(*slab)});
     }
-    exchange_.grant(grants_);
+    state_.exchange.grant(grants_);
     if (!grants_.empty()) egress_waits_since_.reset();   // it has one; its thread may not know yet
     // A pool that is still being made is no shortage.
-    if (grants_.size() < wanted && ledger_.counts()[static_cast<std::size_t>(SlabState::Free)] == 0) exchange_.note_shortage();
+    if (grants_.size() < wanted && state_.ledger.counts()[static_cast<std::size_t>(SlabState::Free)] == 0) state_.exchange.note_shortage();
 }
 
 void Broker::see_to_the_end() {
     if (ended_ || !(finished_ || aborting_)) return;
-    for (const std::uint32_t slab : exchange_.withdraw_grants()) ledger_.abandon(slab);
-    const auto counts = ledger_.counts();
+    for (const std::uint32_t slab : state_.exchange.withdraw_grants()) state_.ledger.abandon(slab);
+    const auto counts = state_.ledger.counts();
     const auto of = [&](SlabState state) { return counts[static_cast<std::size_t>(state)]; };
     // What is given up must be on the disk, or have failed to get there.
     const bool nothing_in_flight = of(SlabState::Filling) == 0 && of(SlabState::Ready) == 0 &&
                                    of(SlabState::Leased) == 0 && of(SlabState::Quarantined) == 0 && spilled_.empty();
     if (!nothing_in_flight && !aborting_) return;
     if (!farewell_until_) {
-        farewell_until_ = clock_.now() + options_.farewell;
-        for (auto& [id, peer] : peers_)
+        farewell_until_ = state_.clock.now() + state_.options.farewell;
+        for (auto& [id, peer] : state_.peers)
             send_drain(*peer, aborting_ ? DrainReason::Aborted : DrainReason::RunEnded);
     }
     // What the egress is still copying at an abort is published or abandoned in a moment: it belongs into the books.
-    const bool all_said = peers_.empty() && of(SlabState::Filling) == 0 && of(SlabState::Quarantined) == 0;
-    ended_ = all_said || clock_.now() >= *farewell_until_;
-    if (ended_ && !peers_.empty())
-        spdlog::warn("{} consumers did not say goodbye in time", peers_.size());
+    const bool all_said = state_.peers.empty() && of(SlabState::Filling) == 0 && of(SlabState::Quarantined) == 0;
+    ended_ = all_said || state_.clock.now() >= *farewell_until_;
+    if (ended_ && !state_.peers.empty())
+        spdlog::warn("{} consumers did not say goodbye in time", state_.peers.size());
 }
 
 void Broker::send_drain(Peer& peer, DrainReason reason) {
     peer.draining = true;
     if (peer.admitted)
-        port_.send(peer.routing_id, encode(Drain{peer.ref.session, static_cast<std::uint32_t>(reason), 0}));
+        state_.port.send(peer.routing_id, encode(Drain{peer.ref.session, static_cast<std::uint32_t>(reason), 0}));
 }
 
 }  // namespace offramp

@@ -18,7 +18,9 @@
 #include "common/base/clock.hpp"
 #include "common/transport/ports.hpp"
 #include "common/wire/ledger_layout.hpp"
+#include "producer/broker/broker_options.hpp"
 #include "producer/broker/broker_report.hpp"
+#include "producer/broker/broker_state.hpp"
 #include "producer/broker/delivery_record.hpp"
 #include "producer/broker/peer_watch.hpp"
 #include "producer/broker/progress_log.hpp"
@@ -29,39 +31,25 @@
 
 namespace offramp {
 
-struct BrokerOptions {
-    std::uint64_t run_nonce = 0;
-    std::uint64_t work = 0;                    // what consumers must say that they will do with slabs (SlabWork::hash)
-    std::vector<uid_t> allowed_uids;               // whose consumers are let in
-    std::chrono::nanoseconds lease = std::chrono::seconds(30);   // without progress, before another gets the slab too
-    std::uint32_t max_charges = 3;                 // deaths that a filling may cause before it is given up
-    std::uint64_t warmup_batches = 0;              // left out of the steady-state figures
-    std::chrono::nanoseconds farewell = std::chrono::seconds(5);   // for consumers' goodbyes at the end
-    ProgressLog* progress = nullptr;               // counts steps for a next producer; outlives the broker; null: none
-    std::function<void(const PublishedSlab&)> on_completed;        // a completion was accepted; called on the broker's thread
-    bool kill_overdue = false;                     // a consumer that overstays its lease is killed
-    std::shared_ptr<QuarantineWriter> quarantine;  // keeps what is given up; null: it is counted and let go
-    std::shared_ptr<SpillStore> spill;             // takes waiting slabs while the egress needs theirs; null: the egress waits
-};
+// So often, at most, a consumer's releases are acknowledged while nothing is in doubt.
+inline constexpr std::chrono::nanoseconds kAcknowledgeInterval = std::chrono::milliseconds(25);
+// So often consumers' cells are looked at for signs of life.
+inline constexpr std::chrono::nanoseconds kLeaseLookInterval = std::chrono::milliseconds(100);
+// The egress waits so long for a consumer before a slab goes to the disk for it.
+inline constexpr std::chrono::nanoseconds kSpillPatience = std::chrono::milliseconds(50);
 
 // Tells consumers which slabs they may read, and learns what became of them: messages, liveness, and the one ledger.
 // common/messages.md is the protocol; this is its producer's side.
 //
-// Owns: nothing but its books. Borrows: ledger, port, exchange, watch, clock, cells.
+// Owns: what is known of consumers and slabs. Borrows: ledger, port, exchange, watch, clock, cells.
 // Thread: one, the owner of ledger and port. Blocks: never (the thread that steps it waits on the port and wait_fds()).
 // Errors: whatever a consumer sends is counted and answered; only a broken system throws.
 class Broker {
  public:
-    // Where a granted slab's bytes are, and whether they may be used yet.
-    struct SlabMemory {
-        std::function<bool(std::uint32_t)> usable;
-        std::function<std::span<std::byte>(std::uint32_t)> bytes_of;
-        std::function<void()> look_at_cells = [] {};   // brings `cells` up to date, where they are a copy
-    };
+    using SlabMemory = offramp::SlabMemory;
 
     Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,
            std::span<const ConsumerCell> cells, SlabMemory memory, BrokerOptions options);
-    ~Broker();
 
     // Before the first step, over an adopted ledger: goes on with the account in `progress` and with what is in flight, Ready
     // slabs in this order; sees to what was given up and is still there; goes on with what was spilled; waits for the former
@@ -81,21 +69,6 @@ class Broker {
     BrokerReport report() const;
 
  private:
-    struct Peer;
-    struct ReadySlab {
-        std::uint32_t slab = 0;
-        std::uint64_t generation = 0;
-        TimePoint not_before{};
-    };
-    struct Filling {                       // what the slab's current filling is, by slab
-        PublishedSlab published;
-        std::uint32_t deliveries = 0;
-        std::uint32_t returns = 0;
-        std::vector<std::uint64_t> killed_pids;
-        std::vector<DeliveryRecord> failed;        // deliveries that did not complete it
-        TimePoint leased_at{};                     // the current delivery
-    };
-
     // from the egress
     void take_published();
     void grant_slabs();
@@ -113,23 +86,19 @@ class Broker {
     void rejoin(Peer& peer);
     void forget_former_self(const Peer& peer);
     void keep_only(Peer& peer, std::span<const SlabTicket> kept);
-    std::size_t present_peers() const;
-    void count_step(CountedStep step, const PublishedSlab& slab);
     // liveness (broker_liveness.cpp)
     void bury_the_dead();
     void bury(Peer& peer);
     void look_at_leases();
     void leave_out_pause(TimePoint now);
     void on_overdue(Peer& peer);
-    void note_failed(std::uint32_t slab, std::uint32_t attempt, const Peer& peer, const char* end, bool charged);
     // delivery (broker_delivery.cpp)
-    void make_ready(std::uint32_t slab, std::chrono::nanoseconds delay, bool first);
     // quarantine (broker_quarantine.cpp)
     void give_up(std::uint32_t slab);
     void see_to_given_up(std::uint32_t slab);
     void free_what_is_set_aside();
     void set_next_aside();
-    std::uint32_t most_at_the_writer() const { return std::max(1U, ledger_.slab_count() / 10); }
+    std::uint32_t most_at_the_writer() const { return std::max(1U, state_.ledger.slab_count() / 10); }
     // the disk (broker_spill.cpp)
     void see_to_the_spill();
     void take_spill_outcome();
@@ -149,31 +118,12 @@ class Broker {
     void describe_shortage(BrokerReport& report) const;
     void describe_holds(BrokerReport& report) const;
     void watch_shortage(TimePoint now);
-    std::uint64_t count(const std::string& reason) { return ++books_.refused[reason]; }
-    Peer* find_session(std::uint64_t session);
-    void take_holds_back(Peer& peer, std::uint64_t work, const char* how);
-    void note_departure(const Peer& peer, const char* how);
-    double busy_seconds(const Peer& peer) const;
 
-    SlabLedger& ledger_;
-    BrokerPort& port_;
-    SlabExchange& exchange_;
-    PeerWatch& watch_;
-    const Clock& clock_;
-    std::span<const ConsumerCell> cells_;
-    SlabMemory memory_;
-    BrokerOptions options_;
-
-    std::map<std::string, std::unique_ptr<Peer>> peers_;   // by routing id
-    std::vector<int> wait_fds_;            // the exchange's, then each peer's pidfd; empty when peers came or went
-    std::vector<std::string> wait_ids_;    // whose pidfds those are
+    BrokerState state_;
     std::vector<pollfd> pidfds_;
     std::vector<Peer*> serving_;           // who may get a slab in this step
     std::uint32_t room_ = 0;               // deliveries that they will take
     std::vector<SlabExchange::Grant> grants_;
-    std::deque<ReadySlab> ready_;
-    std::vector<Filling> fillings_;
-    BrokerReport books_;
     std::uint64_t serve_counter_ = 0;
     TimePoint next_lease_look_{};
     TimePoint last_lease_look_{};

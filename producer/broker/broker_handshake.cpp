@@ -7,7 +7,7 @@
 #include "common/base/log.hpp"
 #include "common/base/readiness.hpp"
 #include "producer/broker/broker.hpp"
-#include "producer/broker/broker_peer.hpp"
+#include "producer/broker/peer.hpp"
 
 namespace offramp {
 namespace {
@@ -33,10 +33,10 @@ const char* to_string(RefusalReason reason) {
 
 void Broker::take_work_messages() {
     Inbound inbound;
-    for (int taken = 0; taken < kMessagesPerStep && port_.try_receive_work(inbound); ++taken) {
+    for (int taken = 0; taken < kMessagesPerStep && state_.port.try_receive_work(inbound); ++taken) {
         const ParsedMessage message = parse_message(inbound.bytes);
         if (!message) {
-            count("work message: " + std::string(to_string(message.problem)));
+            state_.count("work message: " + std::string(to_string(message.problem)));
             if (message.problem == ParseProblem::Version)
                 refuse(inbound.peer, RefusalReason::Version,
                        "message version " + std::to_string(message.version) + ", this run speaks " +
@@ -47,14 +47,14 @@ void Broker::take_work_messages() {
             on_hello(inbound, message);
             continue;
         }
-        const auto found = peers_.find(inbound.peer);
-        if (found == peers_.end() || found->second->gone) {
-            count("work message from nobody known");
+        Peer* const known = state_.peers.find(inbound.peer);
+        if (known == nullptr || known->gone) {
+            state_.count("work message from nobody known");
             continue;
         }
-        Peer& peer = *found->second;
+        Peer& peer = *known;
         if (inbound.credentials.pid != peer.credentials.pid || inbound.credentials.uid != peer.credentials.uid) {
-            count("work message in another's name");
+            state_.count("work message in another's name");
             continue;
         }
         if (message.type == MessageType::Answer) {
@@ -67,7 +67,7 @@ void Broker::take_work_messages() {
                    message.as<Goodbye>().session == peer.ref.session) {
             on_goodbye(peer);
         } else {
-            count("work message out of turn");
+            state_.count("work message out of turn");
         }
     }
 }
@@ -75,74 +75,72 @@ void Broker::take_work_messages() {
 void Broker::on_hello(const Inbound& inbound, const ParsedMessage& message) {
     const auto hello = message.as<Hello>();
     if (hello.holding > message.count) {
-        count("hello with more holdings than records");
+        state_.count("hello with more holdings than records");
         return;
     }
-    const auto known = peers_.find(inbound.peer);
-    if (known != peers_.end() && known->second->gone) {
-        peers_.erase(known);   // it said goodbye a moment ago, and begins anew
-        wait_fds_.clear();
-    } else if (known != peers_.end()) {
+    const Peer* const known = state_.peers.find(inbound.peer);
+    if (known != nullptr && known->gone) {
+        state_.peers.remove(inbound.peer);   // it said goodbye a moment ago, and begins anew
+    } else if (known != nullptr) {
         // Its first word came twice: answer as before.
-        const Peer& peer = *known->second;
+        const Peer& peer = *known;
         if (peer.admitted)
-            port_.send(peer.routing_id, encode(Welcome{peer.ref.session, peer.ref.slot, ledger_.epoch()}));
+            state_.port.send(peer.routing_id, encode(Welcome{peer.ref.session, peer.ref.slot, state_.ledger.epoch()}));
         else
-            port_.send(peer.routing_id, encode(Challenge{peer.secret}));
+            state_.port.send(peer.routing_id, encode(Challenge{peer.secret}));
         return;
     }
-    if (hello.run_nonce != options_.run_nonce)
+    if (hello.run_nonce != state_.options.run_nonce)
         return refuse(inbound.peer, RefusalReason::Nonce, "this is another run: read its endpoint file again");
     const PeerCredentials& who = inbound.credentials;
     if (who.pid == 0)
         return refuse(inbound.peer, RefusalReason::ForeignProcess,
                       "the process is in another pid namespace and cannot be watched: share the pid namespace");
-    if (std::find(options_.allowed_uids.begin(), options_.allowed_uids.end(), who.uid) == options_.allowed_uids.end())
+    if (std::find(state_.options.allowed_uids.begin(), state_.options.allowed_uids.end(), who.uid) == state_.options.allowed_uids.end())
         return refuse(inbound.peer, RefusalReason::User,
                       "user " + std::to_string(who.uid) + " may not read this run: start the run with --consumer-user");
     // Whoever comes back has been let in before, and is known by its process.
-    if (hello.former_session == 0 && hello.work != options_.work)
+    if (hello.former_session == 0 && hello.work != state_.options.work)
         return refuse(inbound.peer, RefusalReason::Work,
                       "process " + std::to_string(who.pid) + " has other settings than the run's, so that its results would be others, or elsewhere");
     if (ended_ || aborting_ || farewell_until_)
         return refuse(inbound.peer, RefusalReason::Ended, "the run has ended");
-    if (present_peers() >= cells_.size())
+    if (state_.peers.present() >= state_.peers.places())
         return refuse(inbound.peer, RefusalReason::Full,
-                      "the run has its " + std::to_string(cells_.size()) + " consumers already");
+                      "the run has its " + std::to_string(state_.peers.places()) + " consumers already");
     std::optional<WatchedProcess> watched;
     try {
-        watched = watch_.open(who.pid);
+        watched = state_.watch.open(who.pid);
     } catch (const SystemError& problem) {
         return refuse(inbound.peer, RefusalReason::Full, std::string("it cannot be watched: ") + problem.what());
     }
     if (!watched) {
-        count("peer died while it was being let in");
+        state_.count("peer died while it was being let in");
         return;
     }
     auto peer = std::make_unique<Peer>();
     peer->routing_id = inbound.peer;
     peer->credentials = who;
-    peer->since = clock_.now();
+    peer->since = state_.clock.now();
     peer->watched = std::move(*watched);
     peer->secret = (std::uint64_t{entropy_()} << 32) | entropy_();
     peer->window = std::min(hello.window, kMaxTicketsPerMessage);
     peer->former_session = hello.former_session;
     peer->kept = message.records_of<Hello>();
-    port_.send(peer->routing_id, encode(Challenge{peer->secret}));
-    peers_.emplace(inbound.peer, std::move(peer));
-    wait_fds_.clear();
+    state_.port.send(peer->routing_id, encode(Challenge{peer->secret}));
+    state_.peers.add(std::move(peer));
 }
 
 void Broker::on_answer(Peer& peer, const Answer& answer) {
     if (peer.admitted) return;
     if (answer.secret != peer.secret || has_input(peer.watched.died.get())) {
-        count("challenge not answered");
+        state_.count("challenge not answered");
         peer.gone = true;
         return;
     }
     if (peer.former_session != 0) return rejoin(peer);
     forget_former_self(peer);
-    const auto ref = ledger_.admit(static_cast<std::uint64_t>(peer.credentials.pid), peer.watched.start_time,
+    const auto ref = state_.ledger.admit(static_cast<std::uint64_t>(peer.credentials.pid), peer.watched.start_time,
                                    peer.credentials.uid);
     if (!ref) {
         refuse(peer.routing_id, RefusalReason::Full, "the run has its full number of consumers already");
@@ -152,26 +150,26 @@ void Broker::on_answer(Peer& peer, const Answer& answer) {
     peer.ref = *ref;
     peer.admitted = true;
     failpoint("broker.admitted");
-    peer.alive_at = clock_.now();
-    port_.send(peer.routing_id, encode(Welcome{ref->session, ref->slot, ledger_.epoch()}));
+    peer.alive_at = state_.clock.now();
+    state_.port.send(peer.routing_id, encode(Welcome{ref->session, ref->slot, state_.ledger.epoch()}));
     spdlog::info("consumer {} (pid {}) is in", ref->session, peer.credentials.pid);
     if (farewell_until_) send_drain(peer, DrainReason::RunEnded);
 }
 
 void Broker::refuse(const std::string& peer, RefusalReason reason, const std::string& text) {
     // A flood of refusals must not become a flood of lines.
-    const std::uint64_t times = count(std::string("refused: ") + to_string(reason));
+    const std::uint64_t times = state_.count(std::string("refused: ") + to_string(reason));
     if (times % kRefusalsALogLine == 1) spdlog::warn("a consumer was refused ({} times so far): {}", times, text);
     Refused refused{static_cast<std::uint32_t>(reason), 0, {}};
     put_text(refused.text, text);
-    port_.send(peer, encode(refused));
+    state_.port.send(peer, encode(refused));
 }
 
 void Broker::on_goodbye(Peer& peer) {
-    memory_.look_at_cells();   // for its last figures
-    note_departure(peer, "goodbye");
+    state_.memory.look_at_cells();   // for its last figures
+    state_.peers.note_departure(peer, "goodbye");
     // Tickets that crossed its goodbye: it never saw them, or will not begin.
-    take_holds_back(peer, 0, "goodbye");
+    state_.take_holds_back(peer, 0, "goodbye");
     peer.gone = true;
 }
 

@@ -7,85 +7,58 @@
 
 #include "common/base/log.hpp"
 #include "producer/broker/broker.hpp"
-#include "producer/broker/broker_peer.hpp"
+#include "producer/broker/peer.hpp"
 
 namespace offramp {
 namespace {
 
 // From a peer's first word to its answer; a place is not kept for one that never answers.
 constexpr std::chrono::nanoseconds kHandshake = std::chrono::seconds(5);
-constexpr std::size_t kDeparturesKept = 1000;
 // What lies between two looks at the leases counts for so much at most, or for a quarter of a lease: in more than that this process did not
 // run (SIGSTOP, a frozen container, a machine that slept), and most likely nor did those that it looks at.
 constexpr std::chrono::nanoseconds kLongestLook = std::chrono::seconds(1);
 
 }  // namespace
 
-void Broker::take_holds_back(Peer& peer, std::uint64_t work, const char* how) {
-    for (const SlabLedger::Revoked& hold : ledger_.revoke(peer.ref, work)) {
-        note_failed(hold.slab, hold.attempt, peer, how, hold.charged);
-        if (hold.charged)
-            fillings_[hold.slab].killed_pids.push_back(static_cast<std::uint64_t>(peer.credentials.pid));
-        if (hold.ready_again) make_ready(hold.slab, {}, false);
-    }
-}
-
-double Broker::busy_seconds(const Peer& peer) const {
-    const ConsumerCell& cell = cells_[peer.ref.slot];
-    // A cell of another session is a leftover of whoever had the place before.
-    return load_word(cell.session) == peer.ref.session ? static_cast<double>(load_word(cell.busy_ns)) / 1e9 : 0;
-}
-
-void Broker::note_departure(const Peer& peer, const char* how) {
-    if (books_.consumers.size() >= kDeparturesKept) books_.consumers.erase(books_.consumers.begin());
-    books_.consumers.push_back(
-        {.pid = static_cast<std::uint64_t>(peer.credentials.pid),
-         .session = peer.ref.session,
-         .slot = peer.ref.slot,
-         .completed = peer.completed,
-         .busy_seconds = busy_seconds(peer),
-         .end = how});
-}
-
 void Broker::bury_the_dead() {
-    if (peers_.empty()) return;
+    if (state_.peers.empty()) return;
     const std::vector<int>& fds = wait_fds();
     pidfds_.clear();
     for (std::size_t i = 1; i < fds.size(); ++i) pidfds_.push_back({fds[i], POLLIN, 0});
     if (::poll(pidfds_.data(), pidfds_.size(), 0) <= 0) return;
     std::vector<std::string> dead;
     for (std::size_t i = 0; i < pidfds_.size(); ++i)
-        if ((pidfds_[i].revents & (POLLIN | POLLHUP)) != 0) dead.push_back(wait_ids_[i]);
+        if ((pidfds_[i].revents & (POLLIN | POLLHUP)) != 0) dead.push_back(state_.peers.wait_ids()[i]);
     // What the dead said last may have come in since: a release or a goodbye still counts.
     take_release_messages();
     take_work_messages();
     for (const std::string& id : dead) {
-        const auto found = peers_.find(id);
-        if (found != peers_.end() && !found->second->gone) bury(*found->second);
+        Peer* const peer = state_.peers.find(id);
+        if (peer != nullptr && !peer->gone) bury(*peer);
     }
 }
 
 void Broker::bury(Peer& peer) {
     peer.gone = true;
     if (!peer.admitted) return;
-    memory_.look_at_cells();   // the dead writes no more
-    const ConsumerCell& cell = cells_[peer.ref.slot];
+    state_.memory.look_at_cells();   // the dead writes no more
+    const ConsumerCell& cell = state_.peers.cell_of(peer);
     const std::uint64_t work = load_word(cell.session) == peer.ref.session ? load_word(cell.work) : 0;
-    note_departure(peer, "died");
+    state_.peers.note_departure(peer, "died");
     // Its process is often seen to be gone before its goodbye has come through.
     if (peer.held == 0 && work == 0)
         spdlog::info("consumer {} (pid {}) ended and held nothing", peer.ref.session, peer.credentials.pid);
     else
         spdlog::warn("consumer {} (pid {}) died holding {} slabs{}", peer.ref.session, peer.credentials.pid, peer.held,
                      work != 0 ? ", one of them in work" : "");
-    take_holds_back(peer, work, "died");
+    state_.take_holds_back(peer, work, "died");
 }
 
 void Broker::leave_out_pause(TimePoint now) {
     const TimePoint last = std::exchange(last_lease_look_, now);
-    const auto lost = now - last - std::clamp(options_.lease / 4, kLeaseLookInterval, kLongestLook);
+    const auto lost = now - last - std::clamp(state_.options.lease / 4, kLeaseLookInterval, kLongestLook);
     if (last == TimePoint{} || lost <= std::chrono::nanoseconds{}) return;
-    for (auto& [id, peer] : peers_) {
+    for (auto& [id, peer] : state_.peers) {
         peer->alive_at = std::min(now, peer->alive_at + lost);
         peer->since = std::min(now, peer->since + lost);
     }
@@ -95,19 +68,19 @@ void Broker::leave_out_pause(TimePoint now) {
 }
 
 void Broker::look_at_leases() {
-    const TimePoint now = clock_.now();
+    const TimePoint now = state_.clock.now();
     if (now < next_lease_look_) return;
     leave_out_pause(now);
     next_lease_look_ = now + kLeaseLookInterval;
-    memory_.look_at_cells();
+    state_.memory.look_at_cells();
     watch_shortage(now);
-    for (auto& [id, peer] : peers_) {
+    for (auto& [id, peer] : state_.peers) {
         if (!peer->admitted && now - peer->since > kHandshake) {
-            count("challenge not answered");
+            state_.count("challenge not answered");
             peer->gone = true;
         }
         if (!peer->admitted || peer->gone) continue;
-        const ConsumerCell& cell = cells_[peer->ref.slot];
+        const ConsumerCell& cell = state_.peers.cell_of(*peer);
         const std::uint64_t work = load_word(cell.work);
         const std::uint64_t progress = load_word(cell.progress);
         if (work != peer->seen_work || progress != peer->seen_progress || peer->held == 0) {
@@ -116,22 +89,22 @@ void Broker::look_at_leases() {
             peer->alive_at = now;
             peer->hung = false;
         }
-        if (peer->hung || now - peer->alive_at < options_.lease) continue;
+        if (peer->hung || now - peer->alive_at < state_.options.lease) continue;
         peer->hung = true;
         spdlog::warn("consumer {} (pid {}) made no progress for {:.1f} s: its slabs go to others as well",
-                     peer->ref.session, peer->credentials.pid, std::chrono::duration<double>(options_.lease).count());
+                     peer->ref.session, peer->credentials.pid, std::chrono::duration<double>(state_.options.lease).count());
         on_overdue(*peer);
-        for (std::uint32_t slab = 0; slab < ledger_.slab_count(); ++slab) {
-            const SlabWord word = ledger_.word(slab);
+        for (std::uint32_t slab = 0; slab < state_.ledger.slab_count(); ++slab) {
+            const SlabWord word = state_.ledger.word(slab);
             if (word.state != SlabState::Leased) continue;
-            const auto holders = ledger_.holders(slab);
+            const auto holders = state_.ledger.holders(slab);
             const bool current = std::any_of(holders.begin(), holders.end(), [&](const HolderWord& holder) {
                 return holder.session == peer->ref.session && holder.attempt == word.attempt;
             });
             if (!current) continue;
-            ledger_.expire(slab);
-            note_failed(slab, word.attempt, *peer, "lease ran out", false);
-            make_ready(slab, {}, false);
+            state_.ledger.expire(slab);
+            state_.fillings.note_failed(slab, word.attempt, *peer, "lease ran out", false);
+            state_.ready.put_ahead(slab);
         }
     }
 }

@@ -8,30 +8,26 @@
 #include "common/base/log.hpp"
 #include "common/base/readiness.hpp"
 #include "producer/broker/broker.hpp"
-#include "producer/broker/broker_peer.hpp"
+#include "producer/broker/peer.hpp"
 
 namespace offramp {
 
-void Broker::count_step(CountedStep step, const PublishedSlab& slab) {
-    if (options_.progress != nullptr) options_.progress->count(step, slab, ledger_.word(slab.slab).generation);
-}
-
 void Broker::adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> given_up,
                    std::span<const SpilledSlab> spilled) {
-    expect(options_.progress != nullptr, "whoever takes over has an account to go on with");
-    const ProgressLog::Totals totals = options_.progress->totals();
-    books_.published = totals.published;
-    books_.completed = totals.completed;
-    books_.quarantined = totals.given_up;
+    expect(state_.options.progress != nullptr, "whoever takes over has an account to go on with");
+    const ProgressLog::Totals totals = state_.options.progress->totals();
+    state_.books.published = totals.published;
+    state_.books.completed = totals.completed;
+    state_.books.quarantined = totals.given_up;
     // Since when a slab has been held, nobody knows any more: for this producer, since now.
-    for (Filling& filling : fillings_) filling.leased_at = clock_.now();
+    for (SlabFillings::Filling& filling : state_.fillings) filling.leased_at = state_.clock.now();
     const auto adopt_filling = [this](const PublishedSlab& slab) {
-        fillings_[slab.slab].published = slab;
-        fillings_[slab.slab].deliveries = ledger_.word(slab.slab).attempt;
+        state_.fillings[slab.slab].published = slab;
+        state_.fillings[slab.slab].deliveries = state_.ledger.word(slab.slab).attempt;
     };
     for (const PublishedSlab& slab : in_flight) {
         adopt_filling(slab);
-        if (ledger_.word(slab.slab).state == SlabState::Ready) make_ready(slab.slab, {}, true);
+        if (state_.ledger.word(slab.slab).state == SlabState::Ready) state_.ready.append(slab.slab);
     }
     for (const PublishedSlab& slab : given_up) {
         adopt_filling(slab);
@@ -39,9 +35,9 @@ void Broker::adopt(std::span<const PublishedSlab> in_flight, std::span<const Pub
     }
     for (const SpilledSlab& slab : spilled) {
         spilled_.push_back(slab);
-        books_.spilled.add(slab.published);
+        state_.books.spilled.add(slab.published);
     }
-    for (const SlabLedger::Admitted& former : ledger_.admitted()) expect_back(former);
+    for (const SlabLedger::Admitted& former : state_.ledger.admitted()) expect_back(former);
 }
 
 // It keeps its place and what it holds until it comes back, or is proven dead; its leases run meanwhile.
@@ -49,28 +45,27 @@ void Broker::expect_back(const SlabLedger::Admitted& former) {
     auto peer = std::make_unique<Peer>();
     peer->routing_id = "session " + std::to_string(former.ref.session) + " of the former producer";
     peer->credentials = {.pid = static_cast<pid_t>(former.pid), .uid = static_cast<uid_t>(former.uid)};
-    peer->since = peer->alive_at = clock_.now();
+    peer->since = peer->alive_at = state_.clock.now();
     peer->admitted = peer->draining = peer->away = true;
     peer->ref = former.ref;
-    auto watched = watch_.open(peer->credentials.pid);
+    auto watched = state_.watch.open(peer->credentials.pid);
     if (!watched || watched->start_time != former.start_time || has_input(watched->died.get())) {
         // Nobody saw when and of what it died: no slab is charged.
-        note_departure(*peer, "died");
-        take_holds_back(*peer, 0, "died");
+        state_.peers.note_departure(*peer, "died");
+        state_.take_holds_back(*peer, 0, "died");
         return;
     }
     peer->watched = std::move(*watched);
-    for (std::uint32_t slab = 0; slab < ledger_.slab_count(); ++slab) peer->held += ledger_.holds(slab, peer->ref) ? 1U : 0U;
-    peers_.emplace(peer->routing_id, std::move(peer));
-    wait_fds_.clear();
+    for (std::uint32_t slab = 0; slab < state_.ledger.slab_count(); ++slab) peer->held += state_.ledger.holds(slab, peer->ref) ? 1U : 0U;
+    state_.peers.add(std::move(peer));
 }
 
 // The session goes on, under the same number and in the same place; deliveries and releases are numbered from 1 again.
 void Broker::rejoin(Peer& peer) {
-    Peer* const former = find_session(peer.former_session);
+    Peer* const former = state_.peers.find_session(peer.former_session);
     if (former == nullptr || !former->away || former->credentials.pid != peer.credentials.pid ||
         former->credentials.uid != peer.credentials.uid || former->watched.start_time != peer.watched.start_time) {
-        count("hello with a session that is not its own");
+        state_.count("hello with a session that is not its own");
         refuse(peer.routing_id, RefusalReason::Nonce,
                "session " + std::to_string(peer.former_session) + " is not this process's: start the consumer again");
         peer.gone = true;
@@ -79,11 +74,11 @@ void Broker::rejoin(Peer& peer) {
     former->gone = true;
     peer.ref = former->ref;
     peer.admitted = true;
-    peer.alive_at = clock_.now();
+    peer.alive_at = state_.clock.now();
     failpoint("broker.rejoin");
     keep_only(peer, std::exchange(peer.kept, {}));
     failpoint("broker.rejoined");
-    port_.send(peer.routing_id, encode(Welcome{peer.ref.session, peer.ref.slot, ledger_.epoch()}));
+    state_.port.send(peer.routing_id, encode(Welcome{peer.ref.session, peer.ref.slot, state_.ledger.epoch()}));
     spdlog::info("consumer {} (pid {}) is back, holding {} slabs", peer.ref.session, peer.credentials.pid, peer.held);
     if (farewell_until_) send_drain(peer, aborting_ ? DrainReason::Aborted : DrainReason::RunEnded);
 }
@@ -91,12 +86,12 @@ void Broker::rejoin(Peer& peer) {
 // A delivery that it neither holds nor has released was lost on its way with the former producer's socket.
 void Broker::keep_only(Peer& peer, std::span<const SlabTicket> kept) {
     peer.held = 0;
-    for (std::uint32_t slab = 0; slab < ledger_.slab_count(); ++slab) {
-        const SlabWord before = ledger_.word(slab);
-        for (const HolderWord& hold : ledger_.holders(slab)) {
+    for (std::uint32_t slab = 0; slab < state_.ledger.slab_count(); ++slab) {
+        const SlabWord before = state_.ledger.word(slab);
+        for (const HolderWord& hold : state_.ledger.holders(slab)) {
             if (hold.session != peer.ref.session) continue;
             const SlabTicket ticket{
-                .epoch = ledger_.epoch(), .slab = slab, .generation = before.generation, .attempt = hold.attempt};
+                .epoch = state_.ledger.epoch(), .slab = slab, .generation = before.generation, .attempt = hold.attempt};
             const bool has_it = std::any_of(kept.begin(), kept.end(), [&](const SlabTicket& one) {
                 return one.slab == slab && one.generation == ticket.generation && one.attempt == ticket.attempt;
             });
@@ -104,25 +99,20 @@ void Broker::keep_only(Peer& peer, std::span<const SlabTicket> kept) {
                 ++peer.held;
                 continue;
             }
-            ledger_.take_back(ticket, peer.ref);
-            note_failed(slab, ticket.attempt, peer, "never arrived: its producer died", false);
-            if (before.state == SlabState::Leased && ledger_.word(slab).state == SlabState::Ready) make_ready(slab, {}, false);
+            state_.ledger.take_back(ticket, peer.ref);
+            state_.fillings.note_failed(slab, ticket.attempt, peer, "never arrived: its producer died", false);
+            if (before.state == SlabState::Leased && state_.ledger.word(slab).state == SlabState::Ready) state_.ready.put_ahead(slab);
         }
     }
 }
 
 // A process that begins anew never heard that it had been let in before: what was meant for it goes to others.
 void Broker::forget_former_self(const Peer& peer) {
-    for (auto& [id, former] : peers_) {
+    for (auto& [id, former] : state_.peers) {
         if (!former->away || former->gone || former->credentials.pid != peer.credentials.pid) continue;
-        take_holds_back(*former, 0, "began anew");
+        state_.take_holds_back(*former, 0, "began anew");
         former->gone = true;
     }
-}
-
-std::size_t Broker::present_peers() const {
-    return static_cast<std::size_t>(
-        std::count_if(peers_.begin(), peers_.end(), [](const auto& entry) { return !entry.second->away; }));
 }
 
 }  // namespace offramp

@@ -7,7 +7,7 @@
 
 #include "common/base/log.hpp"
 #include "producer/broker/broker.hpp"
-#include "producer/broker/broker_peer.hpp"
+#include "producer/broker/peer.hpp"
 
 namespace offramp {
 namespace {
@@ -22,24 +22,24 @@ double seconds(std::chrono::nanoseconds time) { return std::chrono::duration<dou
 
 // For each consumer, how long it has held the slab that it has held longest.
 void Broker::describe_holds(BrokerReport& report) const {
-    const TimePoint now = clock_.now();
+    const TimePoint now = state_.clock.now();
     for (ConsumerReport& consumer : report.consumers) {
         if (!consumer.end.empty()) continue;
-        const auto peer = std::find_if(peers_.begin(), peers_.end(), [&](const auto& entry) {
+        const auto peer = std::find_if(state_.peers.begin(), state_.peers.end(), [&](const auto& entry) {
             return entry.second->admitted && entry.second->ref.session == consumer.session;
         });
-        consumer.overdue = peer != peers_.end() && peer->second->hung;
+        consumer.overdue = peer != state_.peers.end() && peer->second->hung;
     }
-    for (std::uint32_t slab = 0; slab < ledger_.slab_count(); ++slab) {
-        const SlabWord word = ledger_.word(slab);
+    for (std::uint32_t slab = 0; slab < state_.ledger.slab_count(); ++slab) {
+        const SlabWord word = state_.ledger.word(slab);
         if (word.state == SlabState::Free || word.state == SlabState::Filling) continue;
-        for (const HolderWord& holder : ledger_.holders(slab)) {
+        for (const HolderWord& holder : state_.ledger.holders(slab)) {
             const auto consumer = std::find_if(report.consumers.begin(), report.consumers.end(), [&](const ConsumerReport& known) {
                 return known.end.empty() && known.session == holder.session;
             });
             if (consumer == report.consumers.end()) continue;
-            std::uint64_t since = to_ns(fillings_[slab].leased_at);
-            for (const DeliveryRecord& record : fillings_[slab].failed)
+            std::uint64_t since = to_ns(state_.fillings[slab].leased_at);
+            for (const DeliveryRecord& record : state_.fillings[slab].failed)
                 if (record.attempt == holder.attempt) since = record.delivered_at_ns;
             consumer->oldest_hold_seconds =
                 std::max(consumer->oldest_hold_seconds, static_cast<double>(to_ns(now) - since) / 1e9);
@@ -52,7 +52,7 @@ void Broker::describe_shortage(BrokerReport& report) const {
     if (of(SlabState::Free) > 0) return;
     std::size_t living = 0;
     std::size_t staying = 0;
-    for (const auto& [id, peer] : peers_) {
+    for (const auto& [id, peer] : state_.peers) {
         living += peer->admitted ? 1U : 0U;
         staying += peer->admitted && (!peer->draining || peer->away) ? 1U : 0U;   // who is away comes back
     }
@@ -87,8 +87,7 @@ void Broker::describe_shortage(BrokerReport& report) const {
 
 // The log says so once a wait is long, and seldom after that.
 void Broker::watch_shortage(TimePoint now) {
-    const bool waits = exchange_.waiting() && ledger_.counts()[static_cast<std::size_t>(SlabState::Free)] == 0;
-    if (!waits) {
+    if (!state_.egress_is_short()) {
         if (short_since_ && shortage_word_interval_ > kFirstShortageWord)
             spdlog::info("a slab is free again after {:.1f} s", seconds(now - *short_since_));
         short_since_.reset();
@@ -108,11 +107,11 @@ void Broker::watch_shortage(TimePoint now) {
 // A consumer made no progress for a lease's time. Its slabs go to others in any case; killing it only gives its memory back sooner, and
 // charges the slab that it hangs on. What it holds is not touched before its pidfd says that it is dead.
 void Broker::on_overdue(Peer& peer) {
-    ++books_.leases_expired;
-    if (!options_.kill_overdue) return;
-    const int refused = watch_.kill(peer.watched.died.get());
+    ++state_.books.leases_expired;
+    if (!state_.options.kill_overdue) return;
+    const int refused = state_.watch.kill(peer.watched.died.get());
     if (refused == 0) {
-        ++books_.overdue_killed;
+        ++state_.books.overdue_killed;
         spdlog::warn("consumer {} (pid {}) is killed: it is overdue", peer.ref.session, peer.credentials.pid);
     } else {
         spdlog::error("consumer {} (pid {}) is overdue and cannot be killed: {}", peer.ref.session, peer.credentials.pid,

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "common/base/log.hpp"
-#include "producer/broker/broker_peer.hpp"
 #include "tests/unit/broker/broker_fixture.hpp"
 
 namespace offramp {

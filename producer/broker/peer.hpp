@@ -1,29 +1,20 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "common/base/clock.hpp"
 #include "common/transport/ports.hpp"
-#include "producer/broker/broker.hpp"
+#include "common/wire/slab_ticket.hpp"
 #include "producer/broker/broker_report.hpp"
 #include "producer/broker/peer_watch.hpp"
 #include "producer/ledger/slab_ledger.hpp"
 
 namespace offramp {
 
-// So often, at most, a consumer's releases are acknowledged while nothing is in doubt.
-inline constexpr std::chrono::nanoseconds kAcknowledgeInterval = std::chrono::milliseconds(25);
-// So often consumers' cells are looked at for signs of life.
-inline constexpr std::chrono::nanoseconds kLeaseLookInterval = std::chrono::milliseconds(100);
-
-// The egress waits so long for a consumer before a slab goes to the disk for it.
-inline constexpr std::chrono::nanoseconds kSpillPatience = std::chrono::milliseconds(50);
-
 // The broker's record of one connection, from its first word to its goodbye or death. Thread: the broker's.
-struct Broker::Peer {
+struct Peer {
     std::string routing_id;
     PeerCredentials credentials;
     WatchedProcess watched;

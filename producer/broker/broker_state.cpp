@@ -1,0 +1,38 @@
+#include "producer/broker/broker_state.hpp"
+
+#include <cstddef>
+#include <utility>
+
+namespace offramp {
+
+BrokerState::BrokerState(SlabLedger& its_ledger, BrokerPort& its_port, SlabExchange& its_exchange, PeerWatch& its_watch,
+                         const Clock& its_clock, std::span<const ConsumerCell> cells, SlabMemory its_memory, BrokerOptions its_options)
+    : ledger(its_ledger),
+      port(its_port),
+      exchange(its_exchange),
+      watch(its_watch),
+      clock(its_clock),
+      memory(std::move(its_memory)),
+      options(std::move(its_options)),
+      peers(cells),
+      fillings(its_ledger.slab_count(), its_clock),
+      ready(its_ledger, its_clock) {}
+
+void BrokerState::count_step(CountedStep step, const PublishedSlab& slab) {
+    if (options.progress != nullptr) options.progress->count(step, slab, ledger.word(slab.slab).generation);
+}
+
+void BrokerState::take_holds_back(Peer& peer, std::uint64_t work, const char* how) {
+    for (const SlabLedger::Revoked& hold : ledger.revoke(peer.ref, work)) {
+        fillings.note_failed(hold.slab, hold.attempt, peer, how, hold.charged);
+        if (hold.charged)
+            fillings[hold.slab].killed_pids.push_back(static_cast<std::uint64_t>(peer.credentials.pid));
+        if (hold.ready_again) ready.put_ahead(hold.slab);
+    }
+}
+
+bool BrokerState::egress_is_short() const {
+    return exchange.waiting() && ledger.counts()[static_cast<std::size_t>(SlabState::Free)] == 0;
+}
+
+}  // namespace offramp

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "common/base/clock.hpp"
+#include "common/transport/ports.hpp"
+#include "common/wire/ledger_layout.hpp"
+#include "common/wire/run_progress.hpp"
+#include "producer/broker/broker_options.hpp"
+#include "producer/broker/broker_report.hpp"
+#include "producer/broker/peer_table.hpp"
+#include "producer/broker/peer_watch.hpp"
+#include "producer/broker/ready_queue.hpp"
+#include "producer/broker/slab_fillings.hpp"
+#include "producer/ledger/slab_ledger.hpp"
+#include "producer/pool/slab_exchange.hpp"
+
+namespace offramp {
+
+// What the parts of a broker have in common, lent to each of them: the world that they act on, and what is known of consumers and slabs.
+// What only one of them needs is that part's own.
+//
+// Owns: peers, fillings, queue, books. Borrows: ledger, port, exchange, watch, clock, cells. Thread: the broker's. Blocks: never.
+// Errors: none of its own.
+struct BrokerState {
+    BrokerState(SlabLedger& its_ledger, BrokerPort& its_port, SlabExchange& its_exchange, PeerWatch& its_watch, const Clock& its_clock,
+                std::span<const ConsumerCell> cells, SlabMemory its_memory, BrokerOptions its_options);
+    BrokerState(const BrokerState&) = delete;
+    BrokerState& operator=(const BrokerState&) = delete;
+
+    SlabLedger& ledger;
+    BrokerPort& port;
+    SlabExchange& exchange;
+    PeerWatch& watch;
+    const Clock& clock;
+    const SlabMemory memory;
+    const BrokerOptions options;
+
+    PeerTable peers;
+    SlabFillings fillings;
+    ReadyQueue ready;
+    BrokerReport books;   // what is counted; what is looked up when somebody asks is added by Broker::report()
+
+    // Counts a message or a peer that was refused; how often it was for this reason.
+    std::uint64_t count(const std::string& reason) { return ++books.refused[reason]; }
+    // To be called immediately before the ledger takes the step.
+    void count_step(CountedStep step, const PublishedSlab& slab);
+    // A consumer has gone, or will not work on what it holds: others get it. `work`: the dead one's work word.
+    void take_holds_back(Peer& peer, std::uint64_t work, const char* how);
+    // The egress waits, and no slab is free.
+    bool egress_is_short() const;
+};
+
+}  // namespace offramp

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/wire/ledger_layout.hpp"
+#include "producer/broker/broker_report.hpp"
+#include "producer/broker/peer.hpp"
+
+namespace offramp {
+
+// Every consumer that the broker speaks with, and what is reported of those that have left.
+//
+// Owns: the records of connections, and with them their pidfds. Borrows: the consumers' cells, which it only reads.
+// Thread: the broker's. Blocks: never. Errors: none.
+class PeerTable {
+ public:
+    explicit PeerTable(std::span<const ConsumerCell> cells) : cells_(cells) {}
+
+    // By routing id: [id, peer] of each, in this order everywhere.
+    using Peers = std::map<std::string, std::unique_ptr<Peer>>;
+    Peers::iterator begin() { return peers_.begin(); }
+    Peers::iterator end() { return peers_.end(); }
+    Peers::const_iterator begin() const { return peers_.begin(); }
+    Peers::const_iterator end() const { return peers_.end(); }
+    bool empty() const { return peers_.empty(); }
+    std::size_t size() const { return peers_.size(); }
+    // Null when there is none. One that is gone is found until the end of the step.
+    Peer* find(const std::string& routing_id);
+    // An admitted one that is not gone; null when there is none.
+    Peer* find_session(std::uint64_t session);
+    // Connections; without those of a former producer that have not come back.
+    std::size_t present() const;
+    // The run's number of consumers.
+    std::size_t places() const { return cells_.size(); }
+
+    void add(std::unique_ptr<Peer> peer);
+    void remove(const std::string& routing_id);
+    void remove_gone();
+
+    // The cell of an admitted peer's place: perhaps a leftover of whoever had the place before, see its session.
+    const ConsumerCell& cell_of(const Peer& peer) const { return cells_[peer.ref.slot]; }
+    // It leaves: "goodbye" or "died".
+    void note_departure(const Peer& peer, const char* how);
+    // Those that have left, then those that are here.
+    std::vector<ConsumerReport> reports() const;
+
+    // `first`, then each peer's pidfd. Valid until a peer comes or goes.
+    const std::vector<int>& wait_fds(int first);
+    // Whose pidfds those are: one less than wait_fds().
+    const std::vector<std::string>& wait_ids() const { return wait_ids_; }
+
+ private:
+    double busy_seconds(const Peer& peer) const;
+
+    std::span<const ConsumerCell> cells_;
+    Peers peers_;
+    std::vector<ConsumerReport> departed_;
+    std::vector<int> wait_fds_;            // empty when peers came or went
+    std::vector<std::string> wait_ids_;
+};
+
+}  // namespace offramp
