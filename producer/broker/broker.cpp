@@ -10,7 +10,7 @@ namespace offramp {
 
 Broker::Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,
                std::span<const ConsumerCell> cells, SlabMemory memory, BrokerOptions options)
-    : state_(ledger, port, exchange, watch, clock, cells, std::move(memory), std::move(options)) {}
+    : state_(ledger, port, exchange, watch, clock, cells, std::move(memory), std::move(options)), farewell_(state_) {}
 
 void Broker::step() {
     take_published();
@@ -26,7 +26,7 @@ void Broker::step() {
     see_to_the_spill();
     set_next_aside();
     acknowledge_releases();
-    see_to_the_end();
+    farewell_.see_to_the_end(spilled_.empty());
 }
 
 const std::vector<int>& Broker::wait_fds() { return state_.peers.wait_fds(state_.exchange.wake_fd()); }
@@ -44,15 +44,10 @@ std::chrono::nanoseconds Broker::patience() {
     return std::max(patience, std::chrono::nanoseconds{});
 }
 
-void Broker::abort() {
-    aborting_ = true;
-    for (auto& [id, peer] : state_.peers) send_drain(*peer, DrainReason::Aborted);
-}
-
 BrokerReport Broker::report() const {
     BrokerReport report = state_.books;
     report.slabs = state_.ledger.counts();
-    report.ended = ended_;
+    report.ended = ended();
     for (std::uint32_t slab = 0; slab < state_.ledger.slab_count(); ++slab) {
         const SlabState state = state_.ledger.word(slab).state;
         if (state == SlabState::Ready || state == SlabState::Leased)
@@ -77,7 +72,7 @@ void Broker::take_published() {
         state_.books.published.add(published);
         state_.ready.append(published.slab);
     }
-    finished_ = finished_ || taken.finished;
+    if (taken.finished) farewell_.egress_finished();
 }
 
 void Broker::grant_slabs() {
@@ -92,33 +87,6 @@ void Broker::grant_slabs() {
     if (!grants_.empty()) egress_waits_since_.reset();   // it has one; its thread may not know yet
     // A pool that is still being made is no shortage.
     if (grants_.size() < wanted && state_.ledger.counts()[static_cast<std::size_t>(SlabState::Free)] == 0) state_.exchange.note_shortage();
-}
-
-void Broker::see_to_the_end() {
-    if (ended_ || !(finished_ || aborting_)) return;
-    for (const std::uint32_t slab : state_.exchange.withdraw_grants()) state_.ledger.abandon(slab);
-    const auto counts = state_.ledger.counts();
-    const auto of = [&](SlabState state) { return counts[static_cast<std::size_t>(state)]; };
-    // What is given up must be on the disk, or have failed to get there.
-    const bool nothing_in_flight = of(SlabState::Filling) == 0 && of(SlabState::Ready) == 0 &&
-                                   of(SlabState::Leased) == 0 && of(SlabState::Quarantined) == 0 && spilled_.empty();
-    if (!nothing_in_flight && !aborting_) return;
-    if (!farewell_until_) {
-        farewell_until_ = state_.clock.now() + state_.options.farewell;
-        for (auto& [id, peer] : state_.peers)
-            send_drain(*peer, aborting_ ? DrainReason::Aborted : DrainReason::RunEnded);
-    }
-    // What the egress is still copying at an abort is published or abandoned in a moment: it belongs into the books.
-    const bool all_said = state_.peers.empty() && of(SlabState::Filling) == 0 && of(SlabState::Quarantined) == 0;
-    ended_ = all_said || state_.clock.now() >= *farewell_until_;
-    if (ended_ && !state_.peers.empty())
-        spdlog::warn("{} consumers did not say goodbye in time", state_.peers.size());
-}
-
-void Broker::send_drain(Peer& peer, DrainReason reason) {
-    peer.draining = true;
-    if (peer.admitted)
-        state_.port.send(peer.routing_id, encode(Drain{peer.ref.session, static_cast<std::uint32_t>(reason), 0}));
 }
 
 }  // namespace offramp

@@ -21,7 +21,7 @@
 #include "producer/broker/broker_options.hpp"
 #include "producer/broker/broker_report.hpp"
 #include "producer/broker/broker_state.hpp"
-#include "producer/broker/delivery_record.hpp"
+#include "producer/broker/farewell.hpp"
 #include "producer/broker/peer_watch.hpp"
 #include "producer/broker/progress_log.hpp"
 #include "producer/broker/quarantine_writer.hpp"
@@ -64,8 +64,8 @@ class Broker {
     // The longest that the next step can wait. From here to that step, the exchange rings for what comes in; 0 when something has.
     std::chrono::nanoseconds patience();
     // Tells every consumer to give back what it has not begun and to leave; no slab is handed out any more.
-    void abort();
-    bool ended() const { return ended_; }
+    void abort() { farewell_.abort(); }
+    bool ended() const { return farewell_.ended(); }
     BrokerReport report() const;
 
  private:
@@ -112,14 +112,13 @@ class Broker {
     Peer* best_peer(std::uint32_t slab, bool idle_only);
     void send_tickets();
     void acknowledge_releases();
-    void see_to_the_end();
-    void send_drain(Peer& peer, DrainReason reason);
     // what is wanting (broker_shortage.cpp)
     void describe_shortage(BrokerReport& report) const;
     void describe_holds(BrokerReport& report) const;
     void watch_shortage(TimePoint now);
 
     BrokerState state_;
+    Farewell farewell_;
     std::vector<pollfd> pidfds_;
     std::vector<Peer*> serving_;           // who may get a slab in this step
     std::uint32_t room_ = 0;               // deliveries that they will take
@@ -140,10 +139,6 @@ class Broker {
     std::optional<TimePoint> short_since_; // the egress waits, and no slab is free
     TimePoint next_shortage_word_{};
     std::chrono::nanoseconds shortage_word_interval_{};
-    std::optional<TimePoint> farewell_until_;
-    bool finished_ = false;                // the egress will publish nothing more
-    bool aborting_ = false;
-    bool ended_ = false;
     std::random_device entropy_;
 };
 

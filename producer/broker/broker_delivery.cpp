@@ -121,7 +121,7 @@ void Broker::acknowledge_releases() {
 // --- tickets ---
 
 void Broker::hand_out() {
-    if (aborting_ || farewell_until_ || state_.ready.empty()) return;
+    if (farewell_.closing() || state_.ready.empty()) return;
     list_serving();
     const TimePoint now = state_.clock.now();
     state_.ready.keep_if([&](const ReadySlab& entry, std::size_t left) {

@@ -103,7 +103,7 @@ void Broker::on_hello(const Inbound& inbound, const ParsedMessage& message) {
     if (hello.former_session == 0 && hello.work != state_.options.work)
         return refuse(inbound.peer, RefusalReason::Work,
                       "process " + std::to_string(who.pid) + " has other settings than the run's, so that its results would be others, or elsewhere");
-    if (ended_ || aborting_ || farewell_until_)
+    if (farewell_.ended() || farewell_.closing())
         return refuse(inbound.peer, RefusalReason::Ended, "the run has ended");
     if (state_.peers.present() >= state_.peers.places())
         return refuse(inbound.peer, RefusalReason::Full,
@@ -153,7 +153,7 @@ void Broker::on_answer(Peer& peer, const Answer& answer) {
     peer.alive_at = state_.clock.now();
     state_.port.send(peer.routing_id, encode(Welcome{ref->session, ref->slot, state_.ledger.epoch()}));
     spdlog::info("consumer {} (pid {}) is in", ref->session, peer.credentials.pid);
-    if (farewell_until_) send_drain(peer, DrainReason::RunEnded);
+    if (farewell_.begun()) farewell_.send_drain(peer, DrainReason::RunEnded);
 }
 
 void Broker::refuse(const std::string& peer, RefusalReason reason, const std::string& text) {

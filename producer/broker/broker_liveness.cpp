@@ -62,7 +62,7 @@ void Broker::leave_out_pause(TimePoint now) {
         peer->alive_at = std::min(now, peer->alive_at + lost);
         peer->since = std::min(now, peer->since + lost);
     }
-    if (farewell_until_) *farewell_until_ += lost;
+    farewell_.leave_out(lost);
     if (lost >= kLongestLook)
         spdlog::info("this process did not run for {:.1f} s: they count for nobody's lease", std::chrono::duration<double>(now - last).count());
 }

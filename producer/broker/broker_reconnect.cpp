@@ -80,7 +80,7 @@ void Broker::rejoin(Peer& peer) {
     failpoint("broker.rejoined");
     state_.port.send(peer.routing_id, encode(Welcome{peer.ref.session, peer.ref.slot, state_.ledger.epoch()}));
     spdlog::info("consumer {} (pid {}) is back, holding {} slabs", peer.ref.session, peer.credentials.pid, peer.held);
-    if (farewell_until_) send_drain(peer, aborting_ ? DrainReason::Aborted : DrainReason::RunEnded);
+    if (farewell_.begun()) farewell_.send_drain(peer, farewell_.aborting() ? DrainReason::Aborted : DrainReason::RunEnded);
 }
 
 // A delivery that it neither holds nor has released was lost on its way with the former producer's socket.

@@ -20,7 +20,7 @@ constexpr std::chrono::nanoseconds kAfterFailure = std::chrono::seconds(5);
 
 void Broker::see_to_the_spill() {
     if (!state_.options.spill) return;
-    if (state_.options.spill->busy() || aborting_ || farewell_until_) return;
+    if (state_.options.spill->busy() || farewell_.closing()) return;
     if (wants_to_spill()) {
         spilling_ = oldest_waiting();
         if (spilling_) state_.options.spill->write(*spilling_, state_.ledger.word(*spilling_).generation, state_.memory.bytes_of(*spilling_));
@@ -59,7 +59,7 @@ void Broker::on_spilled(const SpillStore::Outcome& outcome) {
 
 // Published under its new number, and only then removed: whoever takes over in between finds both, and knows that they are one.
 void Broker::on_read_back(const SpillStore::Outcome& outcome) {
-    if (aborting_) {
+    if (farewell_.aborting()) {
         state_.ledger.abandon(outcome.slab);
         return;
     }
