@@ -10,7 +10,7 @@ namespace offramp {
 
 Broker::Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,
                std::span<const ConsumerCell> cells, SlabMemory memory, BrokerOptions options)
-    : state_(ledger, port, exchange, watch, clock, cells, std::move(memory), std::move(options)), farewell_(state_) {}
+    : state_(ledger, port, exchange, watch, clock, cells, std::move(memory), std::move(options)), farewell_(state_), shortage_(state_) {}
 
 void Broker::step() {
     take_published();
@@ -46,16 +46,13 @@ std::chrono::nanoseconds Broker::patience() {
 
 BrokerReport Broker::report() const {
     BrokerReport report = state_.books;
-    report.slabs = state_.ledger.counts();
     report.ended = ended();
     for (std::uint32_t slab = 0; slab < state_.ledger.slab_count(); ++slab) {
         const SlabState state = state_.ledger.word(slab).state;
         if (state == SlabState::Ready || state == SlabState::Leased)
             report.in_flight.add(state_.fillings[slab].published);
     }
-    report.consumers = state_.peers.reports();
-    describe_holds(report);
-    describe_shortage(report);
+    shortage_.describe(report);
     std::sort(report.consumers.begin(), report.consumers.end(),
               [](const ConsumerReport& a, const ConsumerReport& b) { return a.session < b.session; });
     return report;

@@ -25,6 +25,7 @@
 #include "producer/broker/peer_watch.hpp"
 #include "producer/broker/progress_log.hpp"
 #include "producer/broker/quarantine_writer.hpp"
+#include "producer/broker/shortage_report.hpp"
 #include "producer/broker/spill_store.hpp"
 #include "producer/ledger/slab_ledger.hpp"
 #include "producer/pool/slab_exchange.hpp"
@@ -112,13 +113,10 @@ class Broker {
     Peer* best_peer(std::uint32_t slab, bool idle_only);
     void send_tickets();
     void acknowledge_releases();
-    // what is wanting (broker_shortage.cpp)
-    void describe_shortage(BrokerReport& report) const;
-    void describe_holds(BrokerReport& report) const;
-    void watch_shortage(TimePoint now);
 
     BrokerState state_;
     Farewell farewell_;
+    ShortageReport shortage_;
     std::vector<pollfd> pidfds_;
     std::vector<Peer*> serving_;           // who may get a slab in this step
     std::uint32_t room_ = 0;               // deliveries that they will take
@@ -136,9 +134,6 @@ class Broker {
     std::optional<std::uint32_t> spilling_;   // a Ready slab that is being written there; nobody gets it meanwhile
     std::optional<TimePoint> egress_waits_since_;
     TimePoint next_spill_{};               // not before, after one that failed
-    std::optional<TimePoint> short_since_; // the egress waits, and no slab is free
-    TimePoint next_shortage_word_{};
-    std::chrono::nanoseconds shortage_word_interval_{};
     std::random_device entropy_;
 };
 

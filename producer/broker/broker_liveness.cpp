@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "common/base/log.hpp"
@@ -67,13 +68,28 @@ void Broker::leave_out_pause(TimePoint now) {
         spdlog::info("this process did not run for {:.1f} s: they count for nobody's lease", std::chrono::duration<double>(now - last).count());
 }
 
+// A consumer made no progress for a lease's time. Its slabs go to others in any case; killing it only gives its memory back sooner, and
+// charges the slab that it hangs on. What it holds is not touched before its pidfd says that it is dead.
+void Broker::on_overdue(Peer& peer) {
+    ++state_.books.leases_expired;
+    if (!state_.options.kill_overdue) return;
+    const int refused = state_.watch.kill(peer.watched.died.get());
+    if (refused == 0) {
+        ++state_.books.overdue_killed;
+        spdlog::warn("consumer {} (pid {}) is killed: it is overdue", peer.ref.session, peer.credentials.pid);
+    } else {
+        spdlog::error("consumer {} (pid {}) is overdue and cannot be killed: {}", peer.ref.session, peer.credentials.pid,
+                      std::strerror(refused));
+    }
+}
+
 void Broker::look_at_leases() {
     const TimePoint now = state_.clock.now();
     if (now < next_lease_look_) return;
     leave_out_pause(now);
     next_lease_look_ = now + kLeaseLookInterval;
     state_.memory.look_at_cells();
-    watch_shortage(now);
+    shortage_.watch(now);
     for (auto& [id, peer] : state_.peers) {
         if (!peer->admitted && now - peer->since > kHandshake) {
             state_.count("challenge not answered");

@@ -73,7 +73,7 @@ MUTANTS = (
     Mutant("memory is free while held", LEDGER, "        if (!has_holders(ticket.slab)) free_slab(ticket.slab);",
            "        for (std::uint64_t& other : memory_.slots[ticket.slab].holders) store_word(other, 0);\n        free_slab(ticket.slab);",
            ("ledger_test", "broker_test")),
-    Mutant("a killed one is free before it is dead", "producer/broker/broker_shortage.cpp", "        ++state_.books.overdue_killed;\n",
+    Mutant("a killed one is free before it is dead", "producer/broker/broker_liveness.cpp", "        ++state_.books.overdue_killed;\n",
            "        ++state_.books.overdue_killed;\n        bury(peer);\n", ("broker_test",)),
     Mutant("no word of the adopted ledger is checked", LEDGER, "    check_ledger_words(memory.consumers, memory.slots);\n", "", ("ledger_test",)),
     Mutant("connections without limit", "common/transport/connection_limit.cpp", "    ::shutdown(fd, SHUT_RDWR);\n", "", ("transport_test",)),

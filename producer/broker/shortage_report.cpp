@@ -1,13 +1,14 @@
-// What the broker says when no slab is free: who holds what, and for how long; and what it does about those who hold too long.
+#include "producer/broker/shortage_report.hpp"
 
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
 
 #include "common/base/log.hpp"
-#include "producer/broker/broker.hpp"
-#include "producer/broker/peer.hpp"
 
 namespace offramp {
 namespace {
@@ -20,8 +21,15 @@ double seconds(std::chrono::nanoseconds time) { return std::chrono::duration<dou
 
 }  // namespace
 
+void ShortageReport::describe(BrokerReport& report) const {
+    report.slabs = state_.ledger.counts();
+    report.consumers = state_.peers.reports();
+    describe_holds(report);
+    describe_shortage(report);
+}
+
 // For each consumer, how long it has held the slab that it has held longest.
-void Broker::describe_holds(BrokerReport& report) const {
+void ShortageReport::describe_holds(BrokerReport& report) const {
     const TimePoint now = state_.clock.now();
     for (ConsumerReport& consumer : report.consumers) {
         if (!consumer.end.empty()) continue;
@@ -47,7 +55,7 @@ void Broker::describe_holds(BrokerReport& report) const {
     }
 }
 
-void Broker::describe_shortage(BrokerReport& report) const {
+void ShortageReport::describe_shortage(BrokerReport& report) const {
     const auto of = [&](SlabState state) { return report.slabs[static_cast<std::size_t>(state)]; };
     if (of(SlabState::Free) > 0) return;
     std::size_t living = 0;
@@ -85,38 +93,24 @@ void Broker::describe_shortage(BrokerReport& report) const {
     if (holders.size() > kConsumersNamed) text += fmt::format(", {} more", holders.size() - kConsumersNamed);
 }
 
-// The log says so once a wait is long, and seldom after that.
-void Broker::watch_shortage(TimePoint now) {
+void ShortageReport::watch(TimePoint now) {
     if (!state_.egress_is_short()) {
-        if (short_since_ && shortage_word_interval_ > kFirstShortageWord)
+        if (short_since_ && word_interval_ > kFirstShortageWord)
             spdlog::info("a slab is free again after {:.1f} s", seconds(now - *short_since_));
         short_since_.reset();
         return;
     }
     if (!short_since_) {
         short_since_ = now;
-        shortage_word_interval_ = kFirstShortageWord;
-        next_shortage_word_ = now + kFirstShortageWord;
+        word_interval_ = kFirstShortageWord;
+        next_word_ = now + kFirstShortageWord;
     }
-    if (now < next_shortage_word_) return;
-    spdlog::warn("no slab has been free for {:.0f} s: {}", seconds(now - *short_since_), report().shortage);
-    shortage_word_interval_ = std::min(shortage_word_interval_ * 2, kLongestShortageInterval);
-    next_shortage_word_ = now + shortage_word_interval_;
-}
-
-// A consumer made no progress for a lease's time. Its slabs go to others in any case; killing it only gives its memory back sooner, and
-// charges the slab that it hangs on. What it holds is not touched before its pidfd says that it is dead.
-void Broker::on_overdue(Peer& peer) {
-    ++state_.books.leases_expired;
-    if (!state_.options.kill_overdue) return;
-    const int refused = state_.watch.kill(peer.watched.died.get());
-    if (refused == 0) {
-        ++state_.books.overdue_killed;
-        spdlog::warn("consumer {} (pid {}) is killed: it is overdue", peer.ref.session, peer.credentials.pid);
-    } else {
-        spdlog::error("consumer {} (pid {}) is overdue and cannot be killed: {}", peer.ref.session, peer.credentials.pid,
-                      std::strerror(refused));
-    }
+    if (now < next_word_) return;
+    BrokerReport report;
+    describe(report);
+    spdlog::warn("no slab has been free for {:.0f} s: {}", seconds(now - *short_since_), report.shortage);
+    word_interval_ = std::min(word_interval_ * 2, kLongestShortageInterval);
+    next_word_ = now + word_interval_;
 }
 
 }  // namespace offramp
