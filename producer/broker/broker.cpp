@@ -10,7 +10,7 @@ namespace offramp {
 
 Broker::Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,
                std::span<const ConsumerCell> cells, SlabMemory memory, BrokerOptions options)
-    : state_(ledger, port, exchange, watch, clock, cells, std::move(memory), std::move(options)), farewell_(state_), shortage_(state_) {}
+    : state_(ledger, port, exchange, watch, clock, cells, std::move(memory), std::move(options)), farewell_(state_), shortage_(state_), spill_(state_, farewell_) {}
 
 void Broker::step() {
     take_published();
@@ -20,13 +20,13 @@ void Broker::step() {
     look_at_leases();
     state_.peers.remove_gone();
     free_what_is_set_aside();
-    take_spill_outcome();
+    spill_.take_outcome();
     grant_slabs();
     hand_out();
-    see_to_the_spill();
+    spill_.set_to_work();
     set_next_aside();
     acknowledge_releases();
-    farewell_.see_to_the_end(spilled_.empty());
+    farewell_.see_to_the_end(spill_.empty());
 }
 
 const std::vector<int>& Broker::wait_fds() { return state_.peers.wait_fds(state_.exchange.wake_fd()); }
@@ -35,7 +35,7 @@ std::chrono::nanoseconds Broker::patience() {
     if (state_.exchange.listen()) return {};
     const TimePoint now = state_.clock.now();
     std::chrono::nanoseconds patience = kLeaseLookInterval;
-    if (state_.options.spill && state_.exchange.waiting()) patience = std::min<std::chrono::nanoseconds>(patience, kSpillPatience);
+    if (spill_.is_wanted()) patience = std::min<std::chrono::nanoseconds>(patience, Spill::kPatience);
     for (const auto& [id, peer] : state_.peers)
         if (peer->releases_seen > peer->acknowledged)
             patience = peer->draining ? std::chrono::nanoseconds{}
@@ -81,7 +81,7 @@ void Broker::grant_slabs() {
         grants_.push_back({*slab, state_.ledger.word(*slab).generation, state_.memory.bytes_of(*slab)});
     }
     state_.exchange.grant(grants_);
-    if (!grants_.empty()) egress_waits_since_.reset();   // it has one; its thread may not know yet
+    if (!grants_.empty()) spill_.egress_has_one();
     // A pool that is still being made is no shortage.
     if (grants_.size() < wanted && state_.ledger.counts()[static_cast<std::size_t>(SlabState::Free)] == 0) state_.exchange.note_shortage();
 }

@@ -26,6 +26,7 @@
 #include "producer/broker/progress_log.hpp"
 #include "producer/broker/quarantine_writer.hpp"
 #include "producer/broker/shortage_report.hpp"
+#include "producer/broker/spill.hpp"
 #include "producer/broker/spill_store.hpp"
 #include "producer/ledger/slab_ledger.hpp"
 #include "producer/pool/slab_exchange.hpp"
@@ -36,8 +37,6 @@ namespace offramp {
 inline constexpr std::chrono::nanoseconds kAcknowledgeInterval = std::chrono::milliseconds(25);
 // So often consumers' cells are looked at for signs of life.
 inline constexpr std::chrono::nanoseconds kLeaseLookInterval = std::chrono::milliseconds(100);
-// The egress waits so long for a consumer before a slab goes to the disk for it.
-inline constexpr std::chrono::nanoseconds kSpillPatience = std::chrono::milliseconds(50);
 
 // Tells consumers which slabs they may read, and learns what became of them: messages, liveness, and the one ledger.
 // common/messages.md is the protocol; this is its producer's side.
@@ -100,14 +99,6 @@ class Broker {
     void free_what_is_set_aside();
     void set_next_aside();
     std::uint32_t most_at_the_writer() const { return std::max(1U, state_.ledger.slab_count() / 10); }
-    // the disk (broker_spill.cpp)
-    void see_to_the_spill();
-    void take_spill_outcome();
-    void on_spilled(const SpillStore::Outcome& outcome);
-    void on_read_back(const SpillStore::Outcome& outcome);
-    bool wants_to_spill();
-    std::optional<std::uint32_t> oldest_waiting() const;
-    void read_next_back();
     void hand_out();
     void list_serving();
     Peer* best_peer(std::uint32_t slab, bool idle_only);
@@ -117,6 +108,7 @@ class Broker {
     BrokerState state_;
     Farewell farewell_;
     ShortageReport shortage_;
+    Spill spill_;
     std::vector<pollfd> pidfds_;
     std::vector<Peer*> serving_;           // who may get a slab in this step
     std::uint32_t room_ = 0;               // deliveries that they will take
@@ -130,10 +122,6 @@ class Broker {
     };
     std::deque<GivenUp> quarantine_queue_; // Quarantined, and not at the writer yet
     std::vector<GivenUp> at_the_writer_;
-    std::deque<SpilledSlab> spilled_;      // on the disk, oldest first
-    std::optional<std::uint32_t> spilling_;   // a Ready slab that is being written there; nobody gets it meanwhile
-    std::optional<TimePoint> egress_waits_since_;
-    TimePoint next_spill_{};               // not before, after one that failed
     std::random_device entropy_;
 };
 

@@ -127,7 +127,7 @@ void Broker::hand_out() {
     state_.ready.keep_if([&](const ReadySlab& entry, std::size_t left) {
         const SlabWord word = state_.ledger.word(entry.slab);
         if (!ReadyQueue::is_current(entry, word)) return false;   // completed late, or given up
-        if (entry.slab == spilling_) return true;
+        if (spill_.is_being_written(entry.slab)) return true;
         if (state_.ledger.charges(entry.slab) >= state_.options.max_charges || word.attempt >= kMaxAttempt) {
             give_up(entry.slab);
             return false;

@@ -33,10 +33,7 @@ void Broker::adopt(std::span<const PublishedSlab> in_flight, std::span<const Pub
         adopt_filling(slab);
         see_to_given_up(slab.slab);
     }
-    for (const SpilledSlab& slab : spilled) {
-        spilled_.push_back(slab);
-        state_.books.spilled.add(slab.published);
-    }
+    spill_.adopt(spilled);
     for (const SlabLedger::Admitted& former : state_.ledger.admitted()) expect_back(former);
 }
 

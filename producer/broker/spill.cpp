@@ -1,14 +1,12 @@
-// The broker's way to the disk and back: while the egress needs a slab and none is free, the oldest that waits for a consumer goes
-// there; when nothing else waits, it comes back.
+#include "producer/broker/spill.hpp"
 
-#include <algorithm>
+#include <chrono>
+#include <string>
 
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
 #include "common/wire/slab_view.hpp"
-#include "producer/broker/broker.hpp"
-#include "producer/broker/peer.hpp"
 
 namespace offramp {
 namespace {
@@ -18,34 +16,41 @@ constexpr std::chrono::nanoseconds kAfterFailure = std::chrono::seconds(5);
 
 }  // namespace
 
-void Broker::see_to_the_spill() {
+void Spill::adopt(std::span<const SpilledSlab> spilled) {
+    for (const SpilledSlab& slab : spilled) {
+        spilled_.push_back(slab);
+        state_.books.spilled.add(slab.published);
+    }
+}
+
+void Spill::take_outcome() {
+    const auto outcome = state_.options.spill ? state_.options.spill->take_outcome() : std::nullopt;
+    if (!outcome) return;
+    if (outcome->job == SpillStore::Outcome::Job::Wrote)
+        on_written(*outcome);
+    else
+        on_read_back(*outcome);
+}
+
+void Spill::set_to_work() {
     if (!state_.options.spill) return;
     if (state_.options.spill->busy() || farewell_.closing()) return;
-    if (wants_to_spill()) {
-        spilling_ = oldest_waiting();
-        if (spilling_) state_.options.spill->write(*spilling_, state_.ledger.word(*spilling_).generation, state_.memory.bytes_of(*spilling_));
+    if (wants_to_write()) {
+        writing_ = oldest_waiting();
+        if (writing_) state_.options.spill->write(*writing_, state_.ledger.word(*writing_).generation, state_.memory.bytes_of(*writing_));
     } else if (!spilled_.empty()) {
         read_next_back();
     }
 }
 
-void Broker::take_spill_outcome() {
-    const auto outcome = state_.options.spill ? state_.options.spill->take_outcome() : std::nullopt;
-    if (!outcome) return;
-    if (outcome->job == SpillStore::Outcome::Job::Wrote)
-        on_spilled(*outcome);
-    else
-        on_read_back(*outcome);
-}
-
 // From the moment at which the slab is Free, the file is the copy that counts.
-void Broker::on_spilled(const SpillStore::Outcome& outcome) {
-    spilling_.reset();
+void Spill::on_written(const SpillStore::Outcome& outcome) {
+    writing_.reset();
     if (state_.books.spill_error != outcome.error && !outcome.error.empty())
         spdlog::error("the run waits for a free slab, since none can be spilled: {}", outcome.error);
     state_.books.spill_error = outcome.error;
     if (!outcome.error.empty()) {
-        next_spill_ = state_.clock.now() + kAfterFailure;
+        next_write_ = state_.clock.now() + kAfterFailure;
         return;
     }
     const PublishedSlab& published = state_.fillings[outcome.slab].published;
@@ -58,7 +63,7 @@ void Broker::on_spilled(const SpillStore::Outcome& outcome) {
 }
 
 // Published under its new number, and only then removed: whoever takes over in between finds both, and knows that they are one.
-void Broker::on_read_back(const SpillStore::Outcome& outcome) {
+void Spill::on_read_back(const SpillStore::Outcome& outcome) {
     if (farewell_.aborting()) {
         state_.ledger.abandon(outcome.slab);
         return;
@@ -77,18 +82,18 @@ void Broker::on_read_back(const SpillStore::Outcome& outcome) {
 }
 
 // Consumers that are a moment late are not worth a file.
-bool Broker::wants_to_spill() {
+bool Spill::wants_to_write() {
     if (!state_.egress_is_short()) {
         egress_waits_since_.reset();
         return false;
     }
     const TimePoint now = state_.clock.now();
     if (!egress_waits_since_) egress_waits_since_ = now;
-    return now - *egress_waits_since_ >= kSpillPatience && now >= next_spill_;
+    return now - *egress_waits_since_ >= kPatience && now >= next_write_;
 }
 
 // One that took a consumer down stays, and its story with it.
-std::optional<std::uint32_t> Broker::oldest_waiting() const {
+std::optional<std::uint32_t> Spill::oldest_waiting() const {
     std::optional<std::uint32_t> oldest;
     for (const ReadySlab& entry : state_.ready) {
         const SlabWord word = state_.ledger.word(entry.slab);
@@ -101,7 +106,7 @@ std::optional<std::uint32_t> Broker::oldest_waiting() const {
 }
 
 // The egress comes first, and whatever waits in memory: this is for consumers that would have nothing to do.
-void Broker::read_next_back() {
+void Spill::read_next_back() {
     if (state_.exchange.waiting() || !state_.ready.empty()) return;
     if (const auto slab = state_.ledger.acquire(state_.memory.usable)) state_.options.spill->read(spilled_.front().file, *slab, state_.memory.bytes_of(*slab));
 }
