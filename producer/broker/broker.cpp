@@ -10,7 +10,7 @@ namespace offramp {
 
 Broker::Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,
                std::span<const ConsumerCell> cells, SlabMemory memory, BrokerOptions options)
-    : state_(ledger, port, exchange, watch, clock, cells, std::move(memory), std::move(options)), farewell_(state_), shortage_(state_), spill_(state_, farewell_) {}
+    : state_(ledger, port, exchange, watch, clock, cells, std::move(memory), std::move(options)), farewell_(state_), shortage_(state_), spill_(state_, farewell_), dead_letters_(state_) {}
 
 void Broker::step() {
     take_published();
@@ -19,12 +19,12 @@ void Broker::step() {
     bury_the_dead();
     look_at_leases();
     state_.peers.remove_gone();
-    free_what_is_set_aside();
+    dead_letters_.free_what_is_set_aside();
     spill_.take_outcome();
     grant_slabs();
     hand_out();
     spill_.set_to_work();
-    set_next_aside();
+    dead_letters_.set_next_aside();
     acknowledge_releases();
     farewell_.see_to_the_end(spill_.empty());
 }

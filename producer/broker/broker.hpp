@@ -21,6 +21,7 @@
 #include "producer/broker/broker_options.hpp"
 #include "producer/broker/broker_report.hpp"
 #include "producer/broker/broker_state.hpp"
+#include "producer/broker/dead_letters.hpp"
 #include "producer/broker/farewell.hpp"
 #include "producer/broker/peer_watch.hpp"
 #include "producer/broker/progress_log.hpp"
@@ -93,12 +94,6 @@ class Broker {
     void leave_out_pause(TimePoint now);
     void on_overdue(Peer& peer);
     // delivery (broker_delivery.cpp)
-    // quarantine (broker_quarantine.cpp)
-    void give_up(std::uint32_t slab);
-    void see_to_given_up(std::uint32_t slab);
-    void free_what_is_set_aside();
-    void set_next_aside();
-    std::uint32_t most_at_the_writer() const { return std::max(1U, state_.ledger.slab_count() / 10); }
     void hand_out();
     void list_serving();
     Peer* best_peer(std::uint32_t slab, bool idle_only);
@@ -109,6 +104,7 @@ class Broker {
     Farewell farewell_;
     ShortageReport shortage_;
     Spill spill_;
+    DeadLetters dead_letters_;
     std::vector<pollfd> pidfds_;
     std::vector<Peer*> serving_;           // who may get a slab in this step
     std::uint32_t room_ = 0;               // deliveries that they will take
@@ -116,12 +112,6 @@ class Broker {
     std::uint64_t serve_counter_ = 0;
     TimePoint next_lease_look_{};
     TimePoint last_lease_look_{};
-    struct GivenUp {
-        std::uint32_t slab = 0;
-        std::size_t entry = 0;             // in books_.given_up
-    };
-    std::deque<GivenUp> quarantine_queue_; // Quarantined, and not at the writer yet
-    std::vector<GivenUp> at_the_writer_;
     std::random_device entropy_;
 };
 

@@ -129,7 +129,7 @@ void Broker::hand_out() {
         if (!ReadyQueue::is_current(entry, word)) return false;   // completed late, or given up
         if (spill_.is_being_written(entry.slab)) return true;
         if (state_.ledger.charges(entry.slab) >= state_.options.max_charges || word.attempt >= kMaxAttempt) {
-            give_up(entry.slab);
+            dead_letters_.give_up(entry.slab);
             return false;
         }
         Peer* peer = entry.not_before <= now ? best_peer(entry.slab, left <= kReadyForIdleOnly) : nullptr;

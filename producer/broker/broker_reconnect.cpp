@@ -31,7 +31,7 @@ void Broker::adopt(std::span<const PublishedSlab> in_flight, std::span<const Pub
     }
     for (const PublishedSlab& slab : given_up) {
         adopt_filling(slab);
-        see_to_given_up(slab.slab);
+        dead_letters_.see_to(slab.slab);
     }
     spill_.adopt(spilled);
     for (const SlabLedger::Admitted& former : state_.ledger.admitted()) expect_back(former);

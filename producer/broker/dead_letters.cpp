@@ -1,25 +1,26 @@
-// The broker's quarantine: what is given up goes to the disk, and its memory back into the pool.
+#include "producer/broker/dead_letters.hpp"
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "common/base/log.hpp"
-#include "producer/broker/broker.hpp"
-#include "producer/broker/peer.hpp"
 
 namespace offramp {
 
-void Broker::give_up(std::uint32_t slab) {
+std::uint32_t DeadLetters::most_at_the_writer() const { return std::max(1U, state_.ledger.slab_count() / 10); }
+
+void DeadLetters::give_up(std::uint32_t slab) {
     const SlabFillings::Filling& filling = state_.fillings[slab];
     state_.count_step(CountedStep::GiveUp, filling.published);
     state_.ledger.quarantine(slab);
     state_.books.quarantined.add(filling.published);
     spdlog::error("batch {} took down {} consumers and is given up: {} samples", filling.published.first_batch,
                   state_.ledger.charges(slab), filling.published.samples);
-    see_to_given_up(slab);
+    see_to(slab);
 }
 
-// It is Quarantined, and counted.
-void Broker::see_to_given_up(std::uint32_t slab) {
+void DeadLetters::see_to(std::uint32_t slab) {
     const SlabFillings::Filling& filling = state_.fillings[slab];
     state_.books.given_up.push_back({.first_batch = filling.published.first_batch,
                                .samples = filling.published.samples,
@@ -28,13 +29,12 @@ void Broker::see_to_given_up(std::uint32_t slab) {
                                .payload = {},
                                .error = state_.options.quarantine ? "the run ended before it was written" : "this run keeps no payloads"});
     if (state_.options.quarantine)
-        quarantine_queue_.push_back({slab, state_.books.given_up.size() - 1});
+        queue_.push_back({slab, state_.books.given_up.size() - 1});
     else
         state_.ledger.discard(slab);
 }
 
-// What is on the disk, or cannot get there (that is in the books), makes room.
-void Broker::free_what_is_set_aside() {
+void DeadLetters::free_what_is_set_aside() {
     if (at_the_writer_.empty()) return;
     for (QuarantineOutcome& outcome : state_.options.quarantine->take_outcomes()) {
         const auto given_up = std::find_if(at_the_writer_.begin(), at_the_writer_.end(),
@@ -49,11 +49,10 @@ void Broker::free_what_is_set_aside() {
     }
 }
 
-// The writer has few slabs at a time; those that wait for it stay Quarantined, and nobody else waits for either.
-void Broker::set_next_aside() {
-    while (!quarantine_queue_.empty() && at_the_writer_.size() < most_at_the_writer()) {
-        const GivenUp next = quarantine_queue_.front();
-        quarantine_queue_.pop_front();
+void DeadLetters::set_next_aside() {
+    while (!queue_.empty() && at_the_writer_.size() < most_at_the_writer()) {
+        const GivenUp next = queue_.front();
+        queue_.pop_front();
         at_the_writer_.push_back(next);
         const SlabFillings::Filling& filling = state_.fillings[next.slab];
         const QuarantinedSlab& entry = state_.books.given_up[next.entry];
