@@ -10,14 +10,22 @@ namespace offramp {
 
 Broker::Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,
                std::span<const ConsumerCell> cells, SlabMemory memory, BrokerOptions options)
-    : state_(ledger, port, exchange, watch, clock, cells, std::move(memory), std::move(options)), farewell_(state_), shortage_(state_), spill_(state_, farewell_), dead_letters_(state_) {}
+    : state_(ledger, port, exchange, watch, clock, cells, std::move(memory), std::move(options)), farewell_(state_), shortage_(state_), spill_(state_, farewell_), dead_letters_(state_), leases_(state_, farewell_) {}
 
 void Broker::step() {
     take_published();
     take_release_messages();
     take_work_messages();
-    bury_the_dead();
-    look_at_leases();
+    if (leases_.sees_deaths()) {
+        // What the dead said last may have come in since: a release or a goodbye still counts.
+        take_release_messages();
+        take_work_messages();
+        leases_.bury_the_dead();
+    }
+    if (const auto now = leases_.begin_look()) {
+        shortage_.watch(*now);
+        leases_.look_at_leases(*now);
+    }
     state_.peers.remove_gone();
     dead_letters_.free_what_is_set_aside();
     spill_.take_outcome();
@@ -34,7 +42,7 @@ const std::vector<int>& Broker::wait_fds() { return state_.peers.wait_fds(state_
 std::chrono::nanoseconds Broker::patience() {
     if (state_.exchange.listen()) return {};
     const TimePoint now = state_.clock.now();
-    std::chrono::nanoseconds patience = kLeaseLookInterval;
+    std::chrono::nanoseconds patience = LeaseMonitor::kLookInterval;
     if (spill_.is_wanted()) patience = std::min<std::chrono::nanoseconds>(patience, Spill::kPatience);
     for (const auto& [id, peer] : state_.peers)
         if (peer->releases_seen > peer->acknowledged)

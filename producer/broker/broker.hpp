@@ -23,6 +23,7 @@
 #include "producer/broker/broker_state.hpp"
 #include "producer/broker/dead_letters.hpp"
 #include "producer/broker/farewell.hpp"
+#include "producer/broker/lease_monitor.hpp"
 #include "producer/broker/peer_watch.hpp"
 #include "producer/broker/progress_log.hpp"
 #include "producer/broker/quarantine_writer.hpp"
@@ -36,8 +37,6 @@ namespace offramp {
 
 // So often, at most, a consumer's releases are acknowledged while nothing is in doubt.
 inline constexpr std::chrono::nanoseconds kAcknowledgeInterval = std::chrono::milliseconds(25);
-// So often consumers' cells are looked at for signs of life.
-inline constexpr std::chrono::nanoseconds kLeaseLookInterval = std::chrono::milliseconds(100);
 
 // Tells consumers which slabs they may read, and learns what became of them: messages, liveness, and the one ledger.
 // common/messages.md is the protocol; this is its producer's side.
@@ -87,12 +86,6 @@ class Broker {
     void rejoin(Peer& peer);
     void forget_former_self(const Peer& peer);
     void keep_only(Peer& peer, std::span<const SlabTicket> kept);
-    // liveness (broker_liveness.cpp)
-    void bury_the_dead();
-    void bury(Peer& peer);
-    void look_at_leases();
-    void leave_out_pause(TimePoint now);
-    void on_overdue(Peer& peer);
     // delivery (broker_delivery.cpp)
     void hand_out();
     void list_serving();
@@ -105,13 +98,11 @@ class Broker {
     ShortageReport shortage_;
     Spill spill_;
     DeadLetters dead_letters_;
-    std::vector<pollfd> pidfds_;
+    LeaseMonitor leases_;
     std::vector<Peer*> serving_;           // who may get a slab in this step
     std::uint32_t room_ = 0;               // deliveries that they will take
     std::vector<SlabExchange::Grant> grants_;
     std::uint64_t serve_counter_ = 0;
-    TimePoint next_lease_look_{};
-    TimePoint last_lease_look_{};
     std::random_device entropy_;
 };
 

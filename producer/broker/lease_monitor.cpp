@@ -1,14 +1,12 @@
-// The broker's dead and those who hang: what becomes of what they hold.
-
-#include <poll.h>
+#include "producer/broker/lease_monitor.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
 #include "common/base/log.hpp"
-#include "producer/broker/broker.hpp"
-#include "producer/broker/peer.hpp"
 
 namespace offramp {
 namespace {
@@ -21,25 +19,26 @@ constexpr std::chrono::nanoseconds kLongestLook = std::chrono::seconds(1);
 
 }  // namespace
 
-void Broker::bury_the_dead() {
-    if (state_.peers.empty()) return;
-    const std::vector<int>& fds = wait_fds();
+bool LeaseMonitor::sees_deaths() {
+    if (state_.peers.empty()) return false;
+    const std::vector<int>& fds = state_.peers.wait_fds(state_.exchange.wake_fd());
     pidfds_.clear();
     for (std::size_t i = 1; i < fds.size(); ++i) pidfds_.push_back({fds[i], POLLIN, 0});
-    if (::poll(pidfds_.data(), pidfds_.size(), 0) <= 0) return;
-    std::vector<std::string> dead;
+    if (::poll(pidfds_.data(), pidfds_.size(), 0) <= 0) return false;
     for (std::size_t i = 0; i < pidfds_.size(); ++i)
-        if ((pidfds_[i].revents & (POLLIN | POLLHUP)) != 0) dead.push_back(state_.peers.wait_ids()[i]);
-    // What the dead said last may have come in since: a release or a goodbye still counts.
-    take_release_messages();
-    take_work_messages();
-    for (const std::string& id : dead) {
+        if ((pidfds_[i].revents & (POLLIN | POLLHUP)) != 0) dead_.push_back(state_.peers.wait_ids()[i]);
+    return true;
+}
+
+void LeaseMonitor::bury_the_dead() {
+    for (const std::string& id : dead_) {
         Peer* const peer = state_.peers.find(id);
         if (peer != nullptr && !peer->gone) bury(*peer);
     }
+    dead_.clear();
 }
 
-void Broker::bury(Peer& peer) {
+void LeaseMonitor::bury(Peer& peer) {
     peer.gone = true;
     if (!peer.admitted) return;
     state_.memory.look_at_cells();   // the dead writes no more
@@ -55,9 +54,9 @@ void Broker::bury(Peer& peer) {
     state_.take_holds_back(peer, work, "died");
 }
 
-void Broker::leave_out_pause(TimePoint now) {
-    const TimePoint last = std::exchange(last_lease_look_, now);
-    const auto lost = now - last - std::clamp(state_.options.lease / 4, kLeaseLookInterval, kLongestLook);
+void LeaseMonitor::leave_out_pause(TimePoint now) {
+    const TimePoint last = std::exchange(last_look_, now);
+    const auto lost = now - last - std::clamp(state_.options.lease / 4, kLookInterval, kLongestLook);
     if (last == TimePoint{} || lost <= std::chrono::nanoseconds{}) return;
     for (auto& [id, peer] : state_.peers) {
         peer->alive_at = std::min(now, peer->alive_at + lost);
@@ -68,28 +67,16 @@ void Broker::leave_out_pause(TimePoint now) {
         spdlog::info("this process did not run for {:.1f} s: they count for nobody's lease", std::chrono::duration<double>(now - last).count());
 }
 
-// A consumer made no progress for a lease's time. Its slabs go to others in any case; killing it only gives its memory back sooner, and
-// charges the slab that it hangs on. What it holds is not touched before its pidfd says that it is dead.
-void Broker::on_overdue(Peer& peer) {
-    ++state_.books.leases_expired;
-    if (!state_.options.kill_overdue) return;
-    const int refused = state_.watch.kill(peer.watched.died.get());
-    if (refused == 0) {
-        ++state_.books.overdue_killed;
-        spdlog::warn("consumer {} (pid {}) is killed: it is overdue", peer.ref.session, peer.credentials.pid);
-    } else {
-        spdlog::error("consumer {} (pid {}) is overdue and cannot be killed: {}", peer.ref.session, peer.credentials.pid,
-                      std::strerror(refused));
-    }
+std::optional<TimePoint> LeaseMonitor::begin_look() {
+    const TimePoint now = state_.clock.now();
+    if (now < next_look_) return std::nullopt;
+    leave_out_pause(now);
+    next_look_ = now + kLookInterval;
+    state_.memory.look_at_cells();
+    return now;
 }
 
-void Broker::look_at_leases() {
-    const TimePoint now = state_.clock.now();
-    if (now < next_lease_look_) return;
-    leave_out_pause(now);
-    next_lease_look_ = now + kLeaseLookInterval;
-    state_.memory.look_at_cells();
-    shortage_.watch(now);
+void LeaseMonitor::look_at_leases(TimePoint now) {
     for (auto& [id, peer] : state_.peers) {
         if (!peer->admitted && now - peer->since > kHandshake) {
             state_.count("challenge not answered");
@@ -122,6 +109,21 @@ void Broker::look_at_leases() {
             state_.fillings.note_failed(slab, word.attempt, *peer, "lease ran out", false);
             state_.ready.put_ahead(slab);
         }
+    }
+}
+
+// A consumer made no progress for a lease's time. Its slabs go to others in any case; killing it only gives its memory back sooner, and
+// charges the slab that it hangs on. What it holds is not touched before its pidfd says that it is dead.
+void LeaseMonitor::on_overdue(Peer& peer) {
+    ++state_.books.leases_expired;
+    if (!state_.options.kill_overdue) return;
+    const int refused = state_.watch.kill(peer.watched.died.get());
+    if (refused == 0) {
+        ++state_.books.overdue_killed;
+        spdlog::warn("consumer {} (pid {}) is killed: it is overdue", peer.ref.session, peer.credentials.pid);
+    } else {
+        spdlog::error("consumer {} (pid {}) is overdue and cannot be killed: {}", peer.ref.session, peer.credentials.pid,
+                      std::strerror(refused));
     }
 }
 
