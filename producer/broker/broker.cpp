@@ -10,7 +10,15 @@ namespace offramp {
 
 Broker::Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,
                std::span<const ConsumerCell> cells, SlabMemory memory, BrokerOptions options)
-    : state_(ledger, port, exchange, watch, clock, cells, std::move(memory), std::move(options)), farewell_(state_), shortage_(state_), spill_(state_, farewell_), dead_letters_(state_), leases_(state_, farewell_) {}
+    : state_(ledger, port, exchange, watch, clock, cells, std::move(memory), std::move(options)), farewell_(state_), shortage_(state_), spill_(state_, farewell_), dead_letters_(state_), leases_(state_, farewell_), recovery_(state_, farewell_) {}
+
+void Broker::adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> given_up,
+                   std::span<const SpilledSlab> spilled) {
+    recovery_.adopt(in_flight, given_up);
+    for (const PublishedSlab& slab : given_up) dead_letters_.see_to(slab.slab);
+    spill_.adopt(spilled);
+    recovery_.expect_consumers_back();
+}
 
 void Broker::step() {
     take_published();

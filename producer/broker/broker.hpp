@@ -27,6 +27,7 @@
 #include "producer/broker/peer_watch.hpp"
 #include "producer/broker/progress_log.hpp"
 #include "producer/broker/quarantine_writer.hpp"
+#include "producer/broker/recovery.hpp"
 #include "producer/broker/shortage_report.hpp"
 #include "producer/broker/spill.hpp"
 #include "producer/broker/spill_store.hpp"
@@ -81,11 +82,6 @@ class Broker {
     void on_release(Peer& peer, const ReleaseRecord& record);
     void on_goodbye(Peer& peer);
     void refuse(const std::string& peer, RefusalReason reason, const std::string& text);
-    // after a former producer (broker_reconnect.cpp)
-    void expect_back(const SlabLedger::Admitted& former);
-    void rejoin(Peer& peer);
-    void forget_former_self(const Peer& peer);
-    void keep_only(Peer& peer, std::span<const SlabTicket> kept);
     // delivery (broker_delivery.cpp)
     void hand_out();
     void list_serving();
@@ -99,6 +95,7 @@ class Broker {
     Spill spill_;
     DeadLetters dead_letters_;
     LeaseMonitor leases_;
+    Recovery recovery_;
     std::vector<Peer*> serving_;           // who may get a slab in this step
     std::uint32_t room_ = 0;               // deliveries that they will take
     std::vector<SlabExchange::Grant> grants_;

@@ -138,8 +138,15 @@ void Broker::on_answer(Peer& peer, const Answer& answer) {
         peer.gone = true;
         return;
     }
-    if (peer.former_session != 0) return rejoin(peer);
-    forget_former_self(peer);
+    if (peer.former_session != 0) {
+        if (recovery_.rejoin(peer)) return;
+        state_.count("hello with a session that is not its own");
+        refuse(peer.routing_id, RefusalReason::Nonce,
+               "session " + std::to_string(peer.former_session) + " is not this process's: start the consumer again");
+        peer.gone = true;
+        return;
+    }
+    recovery_.forget_former_self(peer);
     const auto ref = state_.ledger.admit(static_cast<std::uint64_t>(peer.credentials.pid), peer.watched.start_time,
                                    peer.credentials.uid);
     if (!ref) {

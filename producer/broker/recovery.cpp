@@ -1,19 +1,19 @@
-// The broker after a former producer's death: it goes on with that one's account and slabs, and its consumers come back.
+#include "producer/broker/recovery.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
 #include <utility>
 
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
 #include "common/base/readiness.hpp"
-#include "producer/broker/broker.hpp"
-#include "producer/broker/peer.hpp"
 
 namespace offramp {
 
-void Broker::adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> given_up,
-                   std::span<const SpilledSlab> spilled) {
+void Recovery::adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> given_up) {
     expect(state_.options.progress != nullptr, "whoever takes over has an account to go on with");
     const ProgressLog::Totals totals = state_.options.progress->totals();
     state_.books.published = totals.published;
@@ -21,24 +21,23 @@ void Broker::adopt(std::span<const PublishedSlab> in_flight, std::span<const Pub
     state_.books.quarantined = totals.given_up;
     // Since when a slab has been held, nobody knows any more: for this producer, since now.
     for (SlabFillings::Filling& filling : state_.fillings) filling.leased_at = state_.clock.now();
-    const auto adopt_filling = [this](const PublishedSlab& slab) {
-        state_.fillings[slab.slab].published = slab;
-        state_.fillings[slab.slab].deliveries = state_.ledger.word(slab.slab).attempt;
-    };
     for (const PublishedSlab& slab : in_flight) {
         adopt_filling(slab);
         if (state_.ledger.word(slab.slab).state == SlabState::Ready) state_.ready.append(slab.slab);
     }
-    for (const PublishedSlab& slab : given_up) {
-        adopt_filling(slab);
-        dead_letters_.see_to(slab.slab);
-    }
-    spill_.adopt(spilled);
+    for (const PublishedSlab& slab : given_up) adopt_filling(slab);
+}
+
+void Recovery::adopt_filling(const PublishedSlab& slab) {
+    state_.fillings[slab.slab].published = slab;
+    state_.fillings[slab.slab].deliveries = state_.ledger.word(slab.slab).attempt;
+}
+
+void Recovery::expect_consumers_back() {
     for (const SlabLedger::Admitted& former : state_.ledger.admitted()) expect_back(former);
 }
 
-// It keeps its place and what it holds until it comes back, or is proven dead; its leases run meanwhile.
-void Broker::expect_back(const SlabLedger::Admitted& former) {
+void Recovery::expect_back(const SlabLedger::Admitted& former) {
     auto peer = std::make_unique<Peer>();
     peer->routing_id = "session " + std::to_string(former.ref.session) + " of the former producer";
     peer->credentials = {.pid = static_cast<pid_t>(former.pid), .uid = static_cast<uid_t>(former.uid)};
@@ -57,17 +56,11 @@ void Broker::expect_back(const SlabLedger::Admitted& former) {
     state_.peers.add(std::move(peer));
 }
 
-// The session goes on, under the same number and in the same place; deliveries and releases are numbered from 1 again.
-void Broker::rejoin(Peer& peer) {
+bool Recovery::rejoin(Peer& peer) {
     Peer* const former = state_.peers.find_session(peer.former_session);
     if (former == nullptr || !former->away || former->credentials.pid != peer.credentials.pid ||
-        former->credentials.uid != peer.credentials.uid || former->watched.start_time != peer.watched.start_time) {
-        state_.count("hello with a session that is not its own");
-        refuse(peer.routing_id, RefusalReason::Nonce,
-               "session " + std::to_string(peer.former_session) + " is not this process's: start the consumer again");
-        peer.gone = true;
-        return;
-    }
+        former->credentials.uid != peer.credentials.uid || former->watched.start_time != peer.watched.start_time)
+        return false;
     former->gone = true;
     peer.ref = former->ref;
     peer.admitted = true;
@@ -78,10 +71,11 @@ void Broker::rejoin(Peer& peer) {
     state_.port.send(peer.routing_id, encode(Welcome{peer.ref.session, peer.ref.slot, state_.ledger.epoch()}));
     spdlog::info("consumer {} (pid {}) is back, holding {} slabs", peer.ref.session, peer.credentials.pid, peer.held);
     if (farewell_.begun()) farewell_.send_drain(peer, farewell_.aborting() ? DrainReason::Aborted : DrainReason::RunEnded);
+    return true;
 }
 
 // A delivery that it neither holds nor has released was lost on its way with the former producer's socket.
-void Broker::keep_only(Peer& peer, std::span<const SlabTicket> kept) {
+void Recovery::keep_only(Peer& peer, std::span<const SlabTicket> kept) {
     peer.held = 0;
     for (std::uint32_t slab = 0; slab < state_.ledger.slab_count(); ++slab) {
         const SlabWord before = state_.ledger.word(slab);
@@ -103,8 +97,7 @@ void Broker::keep_only(Peer& peer, std::span<const SlabTicket> kept) {
     }
 }
 
-// A process that begins anew never heard that it had been let in before: what was meant for it goes to others.
-void Broker::forget_former_self(const Peer& peer) {
+void Recovery::forget_former_self(const Peer& peer) {
     for (auto& [id, former] : state_.peers) {
         if (!former->away || former->gone || former->credentials.pid != peer.credentials.pid) continue;
         state_.take_holds_back(*former, 0, "began anew");
