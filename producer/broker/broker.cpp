@@ -10,7 +10,7 @@ namespace offramp {
 
 Broker::Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,
                std::span<const ConsumerCell> cells, SlabMemory memory, BrokerOptions options)
-    : state_(ledger, port, exchange, watch, clock, cells, std::move(memory), std::move(options)), farewell_(state_), shortage_(state_), spill_(state_, farewell_), dead_letters_(state_), leases_(state_, farewell_), recovery_(state_, farewell_) {}
+    : state_(ledger, port, exchange, watch, clock, cells, std::move(memory), std::move(options)), farewell_(state_), shortage_(state_), spill_(state_, farewell_), dead_letters_(state_), leases_(state_, farewell_), recovery_(state_, farewell_), admission_(state_, recovery_, farewell_) {}
 
 void Broker::adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> given_up,
                    std::span<const SpilledSlab> spilled) {
@@ -23,11 +23,11 @@ void Broker::adopt(std::span<const PublishedSlab> in_flight, std::span<const Pub
 void Broker::step() {
     take_published();
     take_release_messages();
-    take_work_messages();
+    admission_.take_messages();
     if (leases_.sees_deaths()) {
         // What the dead said last may have come in since: a release or a goodbye still counts.
         take_release_messages();
-        take_work_messages();
+        admission_.take_messages();
         leases_.bury_the_dead();
     }
     if (const auto now = leases_.begin_look()) {

@@ -18,6 +18,7 @@
 #include "common/base/clock.hpp"
 #include "common/transport/ports.hpp"
 #include "common/wire/ledger_layout.hpp"
+#include "producer/broker/admission.hpp"
 #include "producer/broker/broker_options.hpp"
 #include "producer/broker/broker_report.hpp"
 #include "producer/broker/broker_state.hpp"
@@ -73,16 +74,10 @@ class Broker {
     // from the egress
     void take_published();
     void grant_slabs();
-    // from consumers (broker_handshake.cpp; releases: broker_delivery.cpp)
-    void take_work_messages();
+    // delivery (broker_delivery.cpp)
     void take_release_messages();
-    void on_hello(const Inbound& inbound, const ParsedMessage& message);
-    void on_answer(Peer& peer, const Answer& answer);
     void on_releases(const Inbound& inbound, const ParsedMessage& message);
     void on_release(Peer& peer, const ReleaseRecord& record);
-    void on_goodbye(Peer& peer);
-    void refuse(const std::string& peer, RefusalReason reason, const std::string& text);
-    // delivery (broker_delivery.cpp)
     void hand_out();
     void list_serving();
     Peer* best_peer(std::uint32_t slab, bool idle_only);
@@ -96,11 +91,11 @@ class Broker {
     DeadLetters dead_letters_;
     LeaseMonitor leases_;
     Recovery recovery_;
+    Admission admission_;
     std::vector<Peer*> serving_;           // who may get a slab in this step
     std::uint32_t room_ = 0;               // deliveries that they will take
     std::vector<SlabExchange::Grant> grants_;
     std::uint64_t serve_counter_ = 0;
-    std::random_device entropy_;
 };
 
 }  // namespace offramp

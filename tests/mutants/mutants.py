@@ -69,7 +69,7 @@ MUTANTS = (
     Mutant("only the last holder completes", LEDGER, "    return ticket.generation == current.generation && place != nullptr &&",
            "    return ticket.generation == current.generation && ticket.attempt == current.attempt && place != nullptr &&", ("ledger_test", "broker_test")),
     Mutant("a pause of everything runs leases out", "producer/broker/lease_monitor.cpp", "    leave_out_pause(now);\n", "", ("broker_test",)),
-    Mutant("any work is let in", "producer/broker/broker_handshake.cpp", " && hello.work != state_.options.work", " && hello.work == state_.options.run_nonce", ("broker_test",)),
+    Mutant("any work is let in", "producer/broker/admission.cpp", " && hello.work != state_.options.work", " && hello.work == state_.options.run_nonce", ("broker_test",)),
     Mutant("memory is free while held", LEDGER, "        if (!has_holders(ticket.slab)) free_slab(ticket.slab);",
            "        for (std::uint64_t& other : memory_.slots[ticket.slab].holders) store_word(other, 0);\n        free_slab(ticket.slab);",
            ("ledger_test", "broker_test")),

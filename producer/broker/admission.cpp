@@ -1,13 +1,15 @@
-// The broker lets consumers in, hears what they say on the work channel, and lets them go.
+#include "producer/broker/admission.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
 
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
 #include "common/base/readiness.hpp"
-#include "producer/broker/broker.hpp"
-#include "producer/broker/peer.hpp"
 
 namespace offramp {
 namespace {
@@ -31,7 +33,7 @@ const char* to_string(RefusalReason reason) {
 
 }  // namespace
 
-void Broker::take_work_messages() {
+void Admission::take_messages() {
     Inbound inbound;
     for (int taken = 0; taken < kMessagesPerStep && state_.port.try_receive_work(inbound); ++taken) {
         const ParsedMessage message = parse_message(inbound.bytes);
@@ -72,7 +74,7 @@ void Broker::take_work_messages() {
     }
 }
 
-void Broker::on_hello(const Inbound& inbound, const ParsedMessage& message) {
+void Admission::on_hello(const Inbound& inbound, const ParsedMessage& message) {
     const auto hello = message.as<Hello>();
     if (hello.holding > message.count) {
         state_.count("hello with more holdings than records");
@@ -131,7 +133,7 @@ void Broker::on_hello(const Inbound& inbound, const ParsedMessage& message) {
     state_.peers.add(std::move(peer));
 }
 
-void Broker::on_answer(Peer& peer, const Answer& answer) {
+void Admission::on_answer(Peer& peer, const Answer& answer) {
     if (peer.admitted) return;
     if (answer.secret != peer.secret || has_input(peer.watched.died.get())) {
         state_.count("challenge not answered");
@@ -163,7 +165,7 @@ void Broker::on_answer(Peer& peer, const Answer& answer) {
     if (farewell_.begun()) farewell_.send_drain(peer, DrainReason::RunEnded);
 }
 
-void Broker::refuse(const std::string& peer, RefusalReason reason, const std::string& text) {
+void Admission::refuse(const std::string& peer, RefusalReason reason, const std::string& text) {
     // A flood of refusals must not become a flood of lines.
     const std::uint64_t times = state_.count(std::string("refused: ") + to_string(reason));
     if (times % kRefusalsALogLine == 1) spdlog::warn("a consumer was refused ({} times so far): {}", times, text);
@@ -172,7 +174,7 @@ void Broker::refuse(const std::string& peer, RefusalReason reason, const std::st
     state_.port.send(peer, encode(refused));
 }
 
-void Broker::on_goodbye(Peer& peer) {
+void Admission::on_goodbye(Peer& peer) {
     state_.memory.look_at_cells();   // for its last figures
     state_.peers.note_departure(peer, "goodbye");
     // Tickets that crossed its goodbye: it never saw them, or will not begin.

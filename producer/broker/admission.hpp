@@ -1,0 +1,39 @@
+#pragma once
+
+#include <random>
+#include <string>
+
+#include "common/transport/ports.hpp"
+#include "common/wire/messages.hpp"
+#include "producer/broker/broker_state.hpp"
+#include "producer/broker/farewell.hpp"
+#include "producer/broker/recovery.hpp"
+
+namespace offramp {
+
+// Lets consumers in, hears what they say on the work channel, and lets them go. Nobody is let in who is not of this run, of an allowed
+// user, watched by a pidfd, and the very process that answered the challenge.
+//
+// Owns: the source of secrets. Borrows: the state, recovery (for those who come back), the farewell; of the state: port, watch, ledger,
+// clock, peers, books. Thread: the broker's. Blocks: never. Errors: none; who is refused is told why, and counted.
+class Admission {
+ public:
+    Admission(BrokerState& state, Recovery& recovery, const Farewell& farewell)
+        : state_(state), recovery_(recovery), farewell_(farewell) {}
+
+    // So many at once that a flood from one consumer does not starve the rest of the step.
+    void take_messages();
+
+ private:
+    void on_hello(const Inbound& inbound, const ParsedMessage& message);
+    void on_answer(Peer& peer, const Answer& answer);
+    void on_goodbye(Peer& peer);
+    void refuse(const std::string& peer, RefusalReason reason, const std::string& text);
+
+    BrokerState& state_;
+    Recovery& recovery_;
+    const Farewell& farewell_;
+    std::random_device entropy_;
+};
+
+}  // namespace offramp
