@@ -1,16 +1,23 @@
 #include "producer/broker/broker.hpp"
 
 #include <algorithm>
+#include <utility>
 
-#include "common/base/log.hpp"
 #include "common/base/trace.hpp"
-#include "producer/broker/peer.hpp"
 
 namespace offramp {
 
 Broker::Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,
                std::span<const ConsumerCell> cells, SlabMemory memory, BrokerOptions options)
-    : state_(ledger, port, exchange, watch, clock, cells, std::move(memory), std::move(options)), farewell_(state_), shortage_(state_), spill_(state_, farewell_), dead_letters_(state_), leases_(state_, farewell_), recovery_(state_, farewell_), admission_(state_, recovery_, farewell_) {}
+    : state_(ledger, port, exchange, watch, clock, cells, std::move(memory), std::move(options)),
+      farewell_(state_),
+      shortage_(state_),
+      spill_(state_, farewell_),
+      dead_letters_(state_),
+      leases_(state_, farewell_),
+      recovery_(state_, farewell_),
+      admission_(state_, recovery_, farewell_),
+      dispatcher_(state_, dead_letters_, spill_, farewell_) {}
 
 void Broker::adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> given_up,
                    std::span<const SpilledSlab> spilled) {
@@ -22,11 +29,11 @@ void Broker::adopt(std::span<const PublishedSlab> in_flight, std::span<const Pub
 
 void Broker::step() {
     take_published();
-    take_release_messages();
+    dispatcher_.take_releases();
     admission_.take_messages();
     if (leases_.sees_deaths()) {
         // What the dead said last may have come in since: a release or a goodbye still counts.
-        take_release_messages();
+        dispatcher_.take_releases();
         admission_.take_messages();
         leases_.bury_the_dead();
     }
@@ -38,10 +45,10 @@ void Broker::step() {
     dead_letters_.free_what_is_set_aside();
     spill_.take_outcome();
     grant_slabs();
-    hand_out();
+    dispatcher_.hand_out();
     spill_.set_to_work();
     dead_letters_.set_next_aside();
-    acknowledge_releases();
+    dispatcher_.acknowledge_releases();
     farewell_.see_to_the_end(spill_.empty());
 }
 
@@ -50,14 +57,9 @@ const std::vector<int>& Broker::wait_fds() { return state_.peers.wait_fds(state_
 std::chrono::nanoseconds Broker::patience() {
     if (state_.exchange.listen()) return {};
     const TimePoint now = state_.clock.now();
-    std::chrono::nanoseconds patience = LeaseMonitor::kLookInterval;
-    if (spill_.is_wanted()) patience = std::min<std::chrono::nanoseconds>(patience, Spill::kPatience);
-    for (const auto& [id, peer] : state_.peers)
-        if (peer->releases_seen > peer->acknowledged)
-            patience = peer->draining ? std::chrono::nanoseconds{}
-                                      : std::min<std::chrono::nanoseconds>(
-                                            patience, peer->acknowledged_at + kAcknowledgeInterval - now);
-    return std::max(patience, std::chrono::nanoseconds{});
+    std::chrono::nanoseconds longest = LeaseMonitor::kLookInterval;
+    if (spill_.is_wanted()) longest = std::min(longest, Spill::kPatience);
+    return dispatcher_.patience(now, longest);
 }
 
 BrokerReport Broker::report() const {

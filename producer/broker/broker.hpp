@@ -1,18 +1,7 @@
 #pragma once
 
-#include <poll.h>
-
-#include <algorithm>
 #include <chrono>
-#include <cstdint>
-#include <deque>
-#include <functional>
-#include <map>
-#include <memory>
-#include <optional>
-#include <random>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "common/base/clock.hpp"
@@ -23,11 +12,10 @@
 #include "producer/broker/broker_report.hpp"
 #include "producer/broker/broker_state.hpp"
 #include "producer/broker/dead_letters.hpp"
+#include "producer/broker/dispatcher.hpp"
 #include "producer/broker/farewell.hpp"
 #include "producer/broker/lease_monitor.hpp"
 #include "producer/broker/peer_watch.hpp"
-#include "producer/broker/progress_log.hpp"
-#include "producer/broker/quarantine_writer.hpp"
 #include "producer/broker/recovery.hpp"
 #include "producer/broker/shortage_report.hpp"
 #include "producer/broker/spill.hpp"
@@ -37,13 +25,12 @@
 
 namespace offramp {
 
-// So often, at most, a consumer's releases are acknowledged while nothing is in doubt.
-inline constexpr std::chrono::nanoseconds kAcknowledgeInterval = std::chrono::milliseconds(25);
-
 // Tells consumers which slabs they may read, and learns what became of them: messages, liveness, and the one ledger.
 // common/messages.md is the protocol; this is its producer's side.
 //
-// Owns: what is known of consumers and slabs. Borrows: ledger, port, exchange, watch, clock, cells.
+// What it does is done by its parts, in the order that step() shows. Each has its own state, and is lent what they have in common.
+//
+// Owns: the parts, and what is known of consumers and slabs. Borrows: ledger, port, exchange, watch, clock, cells.
 // Thread: one, the owner of ledger and port. Blocks: never (the thread that steps it waits on the port and wait_fds()).
 // Errors: whatever a consumer sends is counted and answered; only a broken system throws.
 class Broker {
@@ -74,15 +61,6 @@ class Broker {
     // from the egress
     void take_published();
     void grant_slabs();
-    // delivery (broker_delivery.cpp)
-    void take_release_messages();
-    void on_releases(const Inbound& inbound, const ParsedMessage& message);
-    void on_release(Peer& peer, const ReleaseRecord& record);
-    void hand_out();
-    void list_serving();
-    Peer* best_peer(std::uint32_t slab, bool idle_only);
-    void send_tickets();
-    void acknowledge_releases();
 
     BrokerState state_;
     Farewell farewell_;
@@ -92,10 +70,8 @@ class Broker {
     LeaseMonitor leases_;
     Recovery recovery_;
     Admission admission_;
-    std::vector<Peer*> serving_;           // who may get a slab in this step
-    std::uint32_t room_ = 0;               // deliveries that they will take
+    Dispatcher dispatcher_;
     std::vector<SlabExchange::Grant> grants_;
-    std::uint64_t serve_counter_ = 0;
 };
 
 }  // namespace offramp

@@ -1,12 +1,12 @@
-// The broker's deliveries: releases in, tickets out.
+#include "producer/broker/dispatcher.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <string>
 
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
-#include "producer/broker/broker.hpp"
-#include "producer/broker/peer.hpp"
 
 namespace offramp {
 namespace {
@@ -31,7 +31,7 @@ std::chrono::nanoseconds return_delay(std::uint32_t returns, bool draining) {
 
 // --- releases ---
 
-void Broker::take_release_messages() {
+void Dispatcher::take_releases() {
     Inbound inbound;
     for (int taken = 0; taken < kReleaseMessagesPerStep && state_.port.try_receive_release(inbound); ++taken) {
         const ParsedMessage message = parse_message(inbound.bytes);
@@ -44,7 +44,7 @@ void Broker::take_release_messages() {
     }
 }
 
-void Broker::on_releases(const Inbound& inbound, const ParsedMessage& message) {
+void Dispatcher::on_releases(const Inbound& inbound, const ParsedMessage& message) {
     const auto releases = message.as<Releases>();
     Peer* peer = state_.peers.find_session(releases.session);
     if (peer == nullptr) {
@@ -73,7 +73,7 @@ void Broker::on_releases(const Inbound& inbound, const ParsedMessage& message) {
     }
 }
 
-void Broker::on_release(Peer& peer, const ReleaseRecord& record) {
+void Dispatcher::on_release(Peer& peer, const ReleaseRecord& record) {
     const auto kind = static_cast<ReleaseKind>(record.kind);
     if (state_.ledger.completes(peer.ref, record.ticket, kind))
         state_.count_step(CountedStep::Complete, state_.fillings[record.ticket.slab].published);
@@ -101,7 +101,7 @@ void Broker::on_release(Peer& peer, const ReleaseRecord& record) {
     }
 }
 
-void Broker::acknowledge_releases() {
+void Dispatcher::acknowledge_releases() {
     const TimePoint now = state_.clock.now();
     for (auto& [id, peer] : state_.peers) {
         const std::uint64_t news = peer->releases_seen - peer->acknowledged;
@@ -118,9 +118,17 @@ void Broker::acknowledge_releases() {
     }
 }
 
+std::chrono::nanoseconds Dispatcher::patience(TimePoint now, std::chrono::nanoseconds longest) const {
+    for (const auto& [id, peer] : state_.peers)
+        if (peer->releases_seen > peer->acknowledged)
+            longest = peer->draining ? std::chrono::nanoseconds{}
+                                     : std::min<std::chrono::nanoseconds>(longest, peer->acknowledged_at + kAcknowledgeInterval - now);
+    return std::max(longest, std::chrono::nanoseconds{});
+}
+
 // --- tickets ---
 
-void Broker::hand_out() {
+void Dispatcher::hand_out() {
     if (farewell_.closing() || state_.ready.empty()) return;
     list_serving();
     const TimePoint now = state_.clock.now();
@@ -145,7 +153,7 @@ void Broker::hand_out() {
     send_tickets();
 }
 
-void Broker::list_serving() {
+void Dispatcher::list_serving() {
     serving_.clear();
     room_ = 0;
     for (auto& [id, peer] : state_.peers) {
@@ -156,7 +164,7 @@ void Broker::list_serving() {
 }
 
 // Whoever holds least, of equals who waited longest.
-Peer* Broker::best_peer(std::uint32_t slab, bool idle_only) {
+Peer* Dispatcher::best_peer(std::uint32_t slab, bool idle_only) {
     if (room_ == 0) return nullptr;
     Peer* best = nullptr;
     for (Peer* const peer : serving_) {
@@ -169,7 +177,7 @@ Peer* Broker::best_peer(std::uint32_t slab, bool idle_only) {
     return best;
 }
 
-void Broker::send_tickets() {
+void Dispatcher::send_tickets() {
     for (auto& [id, peer] : state_.peers) {
         if (peer->to_send.empty()) continue;
         const auto count = static_cast<std::uint32_t>(peer->to_send.size());
