@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/base/trace.hpp"
-
 namespace offramp {
 
 Broker::Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,
                std::span<const ConsumerCell> cells, SlabMemory memory, BrokerOptions options)
     : state_(ledger, port, exchange, watch, clock, cells, std::move(memory), std::move(options)),
       farewell_(state_),
+      intake_(state_, farewell_),
       shortage_(state_),
       spill_(state_, farewell_),
       dead_letters_(state_),
@@ -28,7 +27,7 @@ void Broker::adopt(std::span<const PublishedSlab> in_flight, std::span<const Pub
 }
 
 void Broker::step() {
-    take_published();
+    intake_.take_published();
     dispatcher_.take_releases();
     admission_.take_messages();
     if (leases_.sees_deaths()) {
@@ -44,7 +43,7 @@ void Broker::step() {
     state_.peers.remove_gone();
     dead_letters_.free_what_is_set_aside();
     spill_.take_outcome();
-    grant_slabs();
+    if (intake_.grant_slabs()) spill_.egress_has_one();
     dispatcher_.hand_out();
     spill_.set_to_work();
     dead_letters_.set_next_aside();
@@ -74,34 +73,6 @@ BrokerReport Broker::report() const {
     std::sort(report.consumers.begin(), report.consumers.end(),
               [](const ConsumerReport& a, const ConsumerReport& b) { return a.session < b.session; });
     return report;
-}
-
-void Broker::take_published() {
-    const SlabExchange::Taken taken = state_.exchange.take();
-    for (const std::uint32_t slab : taken.abandoned) state_.ledger.abandon(slab);
-    for (const PublishedSlab& published : taken.published) {
-        const TraceRange range(TraceName::Publish, published.first_batch);
-        state_.count_step(CountedStep::Publish, published);
-        state_.ledger.publish(published.slab);
-        state_.fillings[published.slab] = {.published = published};
-        state_.books.published.add(published);
-        state_.ready.append(published.slab);
-    }
-    if (taken.finished) farewell_.egress_finished();
-}
-
-void Broker::grant_slabs() {
-    const std::uint32_t wanted = state_.exchange.grants_wanted(state_.ledger.slab_count());
-    grants_.clear();
-    while (grants_.size() < wanted) {
-        const auto slab = state_.ledger.acquire(state_.memory.usable);
-        if (!slab) break;
-        grants_.push_back({*slab, state_.ledger.word(*slab).generation, state_.memory.bytes_of(*slab)});
-    }
-    state_.exchange.grant(grants_);
-    if (!grants_.empty()) spill_.egress_has_one();
-    // A pool that is still being made is no shortage.
-    if (grants_.size() < wanted && state_.ledger.counts()[static_cast<std::size_t>(SlabState::Free)] == 0) state_.exchange.note_shortage();
 }
 
 }  // namespace offramp

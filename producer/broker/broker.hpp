@@ -14,6 +14,7 @@
 #include "producer/broker/dead_letters.hpp"
 #include "producer/broker/dispatcher.hpp"
 #include "producer/broker/farewell.hpp"
+#include "producer/broker/intake.hpp"
 #include "producer/broker/lease_monitor.hpp"
 #include "producer/broker/peer_watch.hpp"
 #include "producer/broker/recovery.hpp"
@@ -58,12 +59,9 @@ class Broker {
     BrokerReport report() const;
 
  private:
-    // from the egress
-    void take_published();
-    void grant_slabs();
-
     BrokerState state_;
     Farewell farewell_;
+    Intake intake_;
     ShortageReport shortage_;
     Spill spill_;
     DeadLetters dead_letters_;
@@ -71,7 +69,6 @@ class Broker {
     Recovery recovery_;
     Admission admission_;
     Dispatcher dispatcher_;
-    std::vector<SlabExchange::Grant> grants_;
 };
 
 }  // namespace offramp

@@ -1,0 +1,38 @@
+#include "producer/broker/intake.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/base/trace.hpp"
+
+namespace offramp {
+
+void Intake::take_published() {
+    const SlabExchange::Taken taken = state_.exchange.take();
+    for (const std::uint32_t slab : taken.abandoned) state_.ledger.abandon(slab);
+    for (const PublishedSlab& published : taken.published) {
+        const TraceRange range(TraceName::Publish, published.first_batch);
+        state_.count_step(CountedStep::Publish, published);
+        state_.ledger.publish(published.slab);
+        state_.fillings[published.slab] = {.published = published};
+        state_.books.published.add(published);
+        state_.ready.append(published.slab);
+    }
+    if (taken.finished) farewell_.egress_finished();
+}
+
+bool Intake::grant_slabs() {
+    const std::uint32_t wanted = state_.exchange.grants_wanted(state_.ledger.slab_count());
+    grants_.clear();
+    while (grants_.size() < wanted) {
+        const auto slab = state_.ledger.acquire(state_.memory.usable);
+        if (!slab) break;
+        grants_.push_back({*slab, state_.ledger.word(*slab).generation, state_.memory.bytes_of(*slab)});
+    }
+    state_.exchange.grant(grants_);
+    // A pool that is still being made is no shortage.
+    if (grants_.size() < wanted && state_.ledger.counts()[static_cast<std::size_t>(SlabState::Free)] == 0) state_.exchange.note_shortage();
+    return !grants_.empty();
+}
+
+}  // namespace offramp
