@@ -6,7 +6,7 @@
 
 #include "common/settings/run_config.hpp"
 #include "common/wire/slab_layout.hpp"
-#include "producer/rungs/rung.hpp"
+#include "producer/ladder/rung.hpp"
 #include "producer/runner/inference/inference.hpp"
 
 namespace offramp {

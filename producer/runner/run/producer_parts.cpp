@@ -12,7 +12,7 @@
 #include "common/settings/slab_work.hpp"
 #include "common/shm/shared_region.hpp"
 #include "common/wire/mask_form.hpp"
-#include "producer/rungs/make_egress.hpp"
+#include "producer/ladder/make_egress.hpp"
 #include "producer/runner/checkpoint/files_of_others.hpp"
 #include "producer/runner/models/copy_model.hpp"
 #include "producer/runner/models/model_file.hpp"

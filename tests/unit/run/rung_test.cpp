@@ -1,4 +1,4 @@
-#include "producer/rungs/rung.hpp"
+#include "producer/ladder/rung.hpp"
 
 #include <gtest/gtest.h>
 

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "common/base/trace.hpp"
+#include "producer/ladder/slab_place.hpp"
 #include "producer/pool/slab_exchange.hpp"
-#include "producer/rungs/slab_place.hpp"
 
 namespace offramp {
 

@@ -8,8 +8,8 @@
 #include "common/base/trace.hpp"
 #include "common/shm/run_objects.hpp"
 #include "common/shm/shared_region.hpp"
+#include "producer/ladder/slab_place.hpp"
 #include "producer/pool/slab_exchange.hpp"
-#include "producer/rungs/slab_place.hpp"
 
 namespace offramp {
 

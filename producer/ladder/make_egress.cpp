@@ -1,15 +1,15 @@
-#include "producer/rungs/make_egress.hpp"
+#include "producer/ladder/make_egress.hpp"
 
 #include <cstdlib>
 #include <utility>
 
 #include "common/base/error.hpp"
-#include "producer/rungs/blocking_egress.hpp"
-#include "producer/rungs/compute_stream_egress.hpp"
-#include "producer/rungs/dropped_outputs.hpp"
-#include "producer/rungs/fresh_segments.hpp"
-#include "producer/rungs/pooled_place.hpp"
-#include "producer/rungs/private_place.hpp"
+#include "producer/ladder/blocking_egress.hpp"
+#include "producer/ladder/compute_stream_egress.hpp"
+#include "producer/ladder/dropped_outputs.hpp"
+#include "producer/ladder/fresh_segments.hpp"
+#include "producer/ladder/pooled_place.hpp"
+#include "producer/ladder/private_place.hpp"
 
 namespace offramp {
 namespace {

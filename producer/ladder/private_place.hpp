@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "consumer/processors/processor.hpp"
-#include "producer/rungs/local_delivery.hpp"
-#include "producer/rungs/slab_place.hpp"
+#include "producer/ladder/local_delivery.hpp"
+#include "producer/ladder/slab_place.hpp"
 
 namespace offramp {
 

@@ -1,4 +1,4 @@
-#include "producer/rungs/private_place.hpp"
+#include "producer/ladder/private_place.hpp"
 
 #include <utility>
 

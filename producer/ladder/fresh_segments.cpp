@@ -1,4 +1,4 @@
-#include "producer/rungs/fresh_segments.hpp"
+#include "producer/ladder/fresh_segments.hpp"
 
 #include <utility>
 

@@ -6,7 +6,7 @@
 #include "common/base/bounded_queue.hpp"
 #include "producer/egress/output_books.hpp"
 #include "producer/egress/output_sink.hpp"
-#include "producer/rungs/local_delivery.hpp"
+#include "producer/ladder/local_delivery.hpp"
 
 namespace offramp {
 

@@ -6,8 +6,8 @@
 #include "common/settings/run_config.hpp"
 #include "common/shm/run_objects.hpp"
 #include "producer/egress/egress_stream.hpp"
-#include "producer/rungs/local_delivery.hpp"
-#include "producer/rungs/rung.hpp"
+#include "producer/ladder/local_delivery.hpp"
+#include "producer/ladder/rung.hpp"
 
 namespace offramp {
 

@@ -1,4 +1,4 @@
-#include "producer/rungs/dropped_outputs.hpp"
+#include "producer/ladder/dropped_outputs.hpp"
 
 #include <algorithm>
 #include <ranges>

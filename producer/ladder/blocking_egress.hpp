@@ -5,7 +5,7 @@
 #include "common/wire/slab_layout.hpp"
 #include "producer/egress/output_books.hpp"
 #include "producer/egress/output_sink.hpp"
-#include "producer/rungs/slab_place.hpp"
+#include "producer/ladder/slab_place.hpp"
 
 namespace offramp {
 

@@ -1,4 +1,4 @@
-#include "producer/rungs/compute_stream_egress.hpp"
+#include "producer/ladder/compute_stream_egress.hpp"
 
 #include <utility>
 

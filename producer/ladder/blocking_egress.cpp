@@ -1,4 +1,4 @@
-#include "producer/rungs/blocking_egress.hpp"
+#include "producer/ladder/blocking_egress.hpp"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "producer/rungs/local_delivery.hpp"
+#include "producer/ladder/local_delivery.hpp"
 
 namespace offramp {
 
