@@ -15,6 +15,7 @@
 #include "common/settings/run_config.hpp"
 #include "common/shm/run_objects.hpp"
 #include "common/transport/connection_limit.hpp"
+#include "producer/ladder/rung_egress.hpp"
 #include "producer/runner/models/model_file.hpp"
 #include "producer/runner/models/model_library.hpp"
 #include "producer/runner/models/model_names.hpp"
@@ -34,7 +35,7 @@ void print_names() {
     std::printf("\n");
 }
 
-RunConfig resolve(RunConfig config) {
+RunConfig resolve(RunConfig config, const EgressTraits& traits) {
     ModelChoice choice = choose_model(config.model, config.weights, share_folder());
     config.model = std::move(choice.name);
     config.weights = std::move(choice.weights);
@@ -42,7 +43,7 @@ RunConfig resolve(RunConfig config) {
     if (!config.weights.empty()) static_cast<void>(SafetensorsFile(config.weights));   // told before a library is loaded
     if (!config.input.empty()) require_input(config.input);
     const MachineSize machine{.has_gpu = open_device(config.device)->is_gpu(), .cores = std::thread::hardware_concurrency()};
-    config = resolve_defaults(config, machine, is_model_file(config.model) ? read_model_notes(config.model) : ModelNotes{});
+    config = resolve_defaults(config, machine, is_model_file(config.model) ? read_model_notes(config.model) : ModelNotes{}, traits);
     source_named(config.source);
     return config;
 }
@@ -53,7 +54,7 @@ int run(int argc, char** argv) {
     if (!parsed) return to_int(ExitCode::Ok);
     if (parsed->list) return print_names(), to_int(ExitCode::Ok);
     if (parsed->probe) return std::printf("%s\n", probe_machine_json().c_str()), to_int(ExitCode::Ok);
-    if (parsed->print_config) return std::printf("%s\n", to_json(resolve(*parsed)).c_str()), to_int(ExitCode::Ok);
+    if (parsed->print_config) return std::printf("%s\n", to_json(resolve(*parsed, RungEgress::chosen_by(*parsed)->traits())).c_str()), to_int(ExitCode::Ok);
     if (!parsed->sweep && (parsed->run_dir.empty() || parsed->run_id.empty()))
         throw ConfigError("a producer needs --run-dir and --run-id", "Start runs with launch/offramp run, which chooses both");
 
@@ -65,9 +66,10 @@ int run(int argc, char** argv) {
     if (!parsed->trace_dir.empty()) start_recording(parsed->trace_dir, "producer", parsed->rung);
     raise_descriptor_limit();   // each consumer takes three
     const EndSignals signals;
-    const RunConfig config = resolve(*parsed);
+    auto strategy = RungEgress::chosen_by(*parsed);
+    const RunConfig config = resolve(*parsed, strategy->traits());
     if (config.weights.empty() && !config.random_weights && config.model != "copy" && !is_model_file(config.model)) throw no_weights(config.model);
-    const ExitCode code = ProducerRun(config, signals, began_ns).execute();
+    const ExitCode code = ProducerRun(config, std::move(strategy), signals, began_ns).execute();
     failpoint("run.swept");
     save_recording();
     return to_int(code);

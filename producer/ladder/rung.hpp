@@ -24,10 +24,8 @@ struct Rung {
     Copies copies;
     Waiting waiting;
 
-    bool has_consumers() const { return processing == Processing::InConsumers; }
-    // Whether another producer can go on where one died: the slabs are there before and after it.
-    bool survives_producer() const { return has_consumers() && has_pool(); }
-    bool has_pool() const { return memory == Memory::Pool || memory == Memory::PageLockedPool; }
+    // The one that a run uses.
+    bool is_default() const { return copies == Copies::OnOwnStream; }
 
     // The rung of this name, one that the settings accept.
     static const Rung& named(std::string_view name);

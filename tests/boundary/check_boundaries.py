@@ -67,7 +67,9 @@ def room_rules():
 INCLUDE_RULES = [
     (r"common/", None, r"(producer|consumer|tests)/", "common/ knows no one else of the project"),
     (r"consumer/", None, r"(producer|tests)/", "consumer/ knows only common/"),
-    (r"producer/", r"producer/ladder/", r"(consumer|tests)/", "of the producer only ladder/ may know consumers"),
+    (r"producer/", None, r"tests/", "producer/ knows no tests"),
+    (r"producer/", r"producer/ladder/", r"consumer/", "of the producer only ladder/ may know consumers"),
+    (r"producer/", r"producer/(ladder/|main\.cpp)", r"producer/ladder/", "of the producer only main.cpp may know ladder/"),
     (r"", r"producer/device/", CUDA_HEADERS + r"|(cub|thrust|nv|cuda)/", "CUDA is included under producer/device/ only"),
     (r"", r"producer/runner/models/", r"(torch|ATen|c10|caffe2)/", "LibTorch is included under producer/runner/models/ only"),
     (r"", r"common/transport/", r"zmq(_\w+)?\.h", "ZeroMQ is included under common/transport/ only"),
@@ -78,7 +80,7 @@ INCLUDE_RULES = [
     (r"", r"consumer/sinks/parquet/parquet_module\.cpp", r"(arrow|parquet)/", "Arrow is included in consumer/sinks/parquet/parquet_module.cpp only"),
     (r"", r"common/settings/", r"CLI/", "CLI11 is included under common/settings/ only"),
     (r"consumer/sinks/", None, r"consumer/(?!sinks/)|common/(?!base/)", "consumer/sinks/ knows only common/base/"),
-    (r"producer/ladder/", None, r"producer/runner/", "producer/ladder/ does not know the program that runs them"),
+    (r"producer/ladder/", r"producer/ladder/rung_egress\.", r"producer/runner/", "of producer/ladder/ only rung_egress knows the run"),
     *library_rules(),
     *room_rules(),
 ]

@@ -23,7 +23,7 @@ std::uint32_t resize_size_for(std::uint32_t image_size, const ModelNotes& notes)
 
 }  // namespace
 
-RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const ModelNotes& notes) {
+RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const ModelNotes& notes, const EgressTraits& traits) {
     const bool gpu = machine.has_gpu;
     const bool copy = config.model == "copy";
     const bool file = is_model_file(config.model);
@@ -42,9 +42,7 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
         settle<std::uint32_t>(config.image_size, 0, notes.height);
     settle<std::uint64_t>(config.copy_bytes, 0, gpu ? std::uint64_t{64} * 21 * 512 * 512 * 4 : std::uint64_t{16} << 20);
     if (config.source == "synthetic") settle<std::uint64_t>(config.batches, 0, 20);
-    // Rungs without consumers stay at none.
-    if (config.rung != "sequential" && config.rung != "compute-alone")
-        settle<std::uint32_t>(config.consumers, 0, gpu ? std::clamp(cores / 2, 2U, 8U) : 2);
+    if (traits.has_consumers()) settle<std::uint32_t>(config.consumers, 0, gpu ? std::clamp(cores / 2, 2U, 8U) : 2);
     settle<std::uint32_t>(config.decode_workers, 0, gpu ? std::clamp(cores / 2, 2U, 8U) : std::clamp(cores, 1U, 4U));
     settle<std::string>(config.precision, "auto", !notes.precision.empty() ? notes.precision : gpu ? "tf32" : "fp32");
     // Only a model of images has a choice, and one that a file holds has made it.

@@ -2,6 +2,7 @@
 
 #include "common/settings/run_config.hpp"
 #include "producer/runner/models/model_notes.hpp"
+#include "producer/runner/run/egress_traits.hpp"
 
 namespace offramp {
 
@@ -12,8 +13,8 @@ struct MachineSize {
 };
 
 // Replaces every "auto" and 0 that means it by a value that suits the machine, small ones on a CPU, or that the notes of the
-// model's file state. What the user set stays. The image size stays 0 where the notes have one, whose sides may differ; where the
+// model's file state. Without consumers their number stays 0. What the user set stays. The image size stays 0 where the notes have one, whose sides may differ; where the
 // middle is cut out of pictures, it is that one.
-RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const ModelNotes& notes = {});
+RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const ModelNotes& notes = {}, const EgressTraits& traits = {});
 
 }  // namespace offramp

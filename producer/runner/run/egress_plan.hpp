@@ -6,8 +6,8 @@
 
 #include "common/settings/run_config.hpp"
 #include "common/wire/slab_layout.hpp"
-#include "producer/ladder/rung.hpp"
 #include "producer/runner/inference/inference.hpp"
+#include "producer/runner/run/egress_traits.hpp"
 
 namespace offramp {
 
@@ -21,7 +21,7 @@ struct EgressPlan {
 
     // `outputs`: of a full batch, as they are copied. Errors: ConfigError, see SlabLayout::make.
     // `pool_batches`: whole batches that the pool holds where the settings do not count slabs.
-    static EgressPlan make(const RunConfig& config, const Rung& rung, const std::vector<TensorSpec>& outputs,
+    static EgressPlan make(const RunConfig& config, const EgressTraits& traits, const std::vector<TensorSpec>& outputs,
                            std::size_t max_key_bytes, std::uint32_t pool_batches);
 };
 

@@ -44,7 +44,7 @@ void ProducerRun::flow_measured() {
         {
             const TraceRange range(TraceName::Capture);
             more = inference_->run(*input_, *egress_, config_.profile_batches);
-            wait_until_delivered();   // the captured steps' copies belong to them, on every rung
+            wait_until_delivered();   // the captured steps' copies belong to them, by whatever way
         }
         device_->stop_profiler();
         if (!more) return;

@@ -12,7 +12,6 @@
 #include "common/settings/slab_work.hpp"
 #include "common/shm/shared_region.hpp"
 #include "common/wire/mask_form.hpp"
-#include "producer/ladder/make_egress.hpp"
 #include "producer/runner/checkpoint/files_of_others.hpp"
 #include "producer/runner/models/copy_model.hpp"
 #include "producer/runner/models/model_file.hpp"
@@ -87,7 +86,7 @@ void ProducerRun::open_model() {
                                                                          .foreground = ForegroundScale::of(config_.scores, config_.threshold)});
     spdlog::info("model: {}", model_->description());
     tell_of_chosen_processor();
-    if (rung_.processing != Rung::Processing::None) require_readable_outputs(config_, transformer_->outputs(), transformer_->expansion());
+    if (!traits_.outputs_dropped) require_readable_outputs(config_, transformer_->outputs(), transformer_->expansion());
     if (const std::string caution = model_->caution(); !caution.empty()) spdlog::warn("{}", caution);
     if (model_->random_weights())
         spdlog::warn("the weights are random: the outputs mean nothing. {} for real ones",
@@ -116,7 +115,7 @@ void ProducerRun::open_source() {
     if (!config_.output.empty() && config_.resume) source_ = in_order_of_former_runs(std::move(source_), config_.output);
     require_results_apart(config_, *source_);
     if (makes_a_file_of_each_result(config_)) require_distinct_results(*source_, transformer_->outputs());
-    if (!config_.adopt && rung_.processing != Rung::Processing::None)
+    if (!config_.adopt && !traits_.outputs_dropped)
         require_no_files_of_others(config_, *source_, transformer_->outputs(), transformer_->expansion());
     spdlog::info("source: {}", source_->description());
 }
@@ -125,7 +124,7 @@ void ProducerRun::open_source() {
 void ProducerRun::open_manifest() {
     if (config_.resume && config_.output.empty())
         throw ConfigError("--resume needs --output", "Give the output folder of the run that is to be continued");
-    if (config_.output.empty() || rung_.processing == Rung::Processing::None) return;
+    if (config_.output.empty() || traits_.outputs_dropped) return;
     // A producer that died before it published any sample may have left another run's manifest there: slabs of holes alone are noted by nobody.
     const bool takes_over = config_.adopt && former_.published.samples > 0;
     const auto former = takes_over       ? RunManifest::Former::TakeOver
@@ -141,14 +140,14 @@ std::function<void(const PublishedSlab&)> ProducerRun::completion_noter() {
 }
 
 void ProducerRun::lay_out_slabs() {
-    plan_ = EgressPlan::make(config_, rung_, transformer_->outputs(), source_->max_key_bytes(),
+    plan_ = EgressPlan::make(config_, traits_, transformer_->outputs(), source_->max_key_bytes(),
                              device_->is_gpu() ? kPoolBatchesOnGpu : kPoolBatchesOnCpu);
     spdlog::info("slabs: {} of {:.1f} MiB, {} samples each, in {} spans", plan_.spans.slab_count,
                  static_cast<double>(plan_.layout.slab_bytes) / (1 << 20), plan_.layout.rows, plan_.spans.span_count);
-    if (rung_.name != "streams") spdlog::warn("rung '{}': this run shows what it costs; streams is the default", rung_.name);
+    if (!traits_.caution.empty()) spdlog::warn("{}", traits_.caution);
     spill_ = make_spill();
-    if (rung_.has_consumers()) config_.adopt ? adopt_memory() : make_memory();
-    if (rung_.has_pool()) make_pool();
+    if (traits_.has_consumers()) config_.adopt ? adopt_memory() : make_memory();
+    if (traits_.has_pool()) make_pool();
 }
 
 void ProducerRun::make_pool() {
@@ -162,7 +161,7 @@ void ProducerRun::make_pool() {
 std::shared_ptr<void> ProducerRun::pin_span(std::span<std::byte> span) {
     device_->use_on_this_thread();
     std::shared_ptr<void> registration;
-    if (rung_.memory == Rung::Memory::PageLockedPool && !config_.allow_unpinned) registration = device_->pin(span);
+    if (traits_.slabs == EgressTraits::Slabs::PageLockedPool && !config_.allow_unpinned) registration = device_->pin(span);
     const std::lock_guard lock(mutex_);
     if (!pinning_proved_) prove_pinning(span);
     return registration;
@@ -171,7 +170,7 @@ std::shared_ptr<void> ProducerRun::pin_span(std::span<std::byte> span) {
 // CUDA's own word on the first span, and a timed copy: memory that only seems page-locked costs three quarters of the bandwidth.
 void ProducerRun::prove_pinning(std::span<std::byte> span) {
     pinning_ = device_->prove_pinned(span.first(std::min<std::size_t>(span.size(), std::size_t{256} << 20)));
-    const bool wanted = rung_.memory == Rung::Memory::PageLockedPool && !config_.allow_unpinned;
+    const bool wanted = traits_.slabs == EgressTraits::Slabs::PageLockedPool && !config_.allow_unpinned;
     if (device_->is_gpu() && !pinning_.registered && wanted)
         throw Error(ExitCode::DeviceUnsupported, "the slabs could not be page-locked: CUDA does not know them as host memory",
                     "Run offramp doctor; or accept slow copies with --allow-unpinned");
@@ -181,18 +180,18 @@ void ProducerRun::prove_pinning(std::span<std::byte> span) {
 }
 
 void ProducerRun::start_delivery() {
-    if (rung_.has_consumers()) {
-        delivery_ = start_broker();
-        failpoint("run.meet");
-        endpoint_.publish();
-        failpoint("run.met");
-    } else {
-        auto local = std::make_unique<LocalDelivery>(config_.warmup_batches, completion_noter(), [this](const PublishedSlab& slab) {
-            if (manifest_) manifest_->begin(slab);
-        });
-        local_ = local.get();
-        delivery_ = std::move(local);
+    if (!traits_.has_consumers()) {
+        delivery_ = strategy_->make_local_delivery({.warmup_batches = config_.warmup_batches,
+                                                    .begin = [this](const PublishedSlab& slab) {
+                                                        if (manifest_) manifest_->begin(slab);
+                                                    },
+                                                    .on_completed = completion_noter()});
+        return;
     }
+    delivery_ = start_broker();
+    failpoint("run.meet");
+    endpoint_.publish();
+    failpoint("run.met");
 }
 
 std::unique_ptr<Delivery> ProducerRun::start_broker() {
@@ -267,30 +266,29 @@ void ProducerRun::start_pipeline() {
                                                            .timeline = timeline_.get(),
                                                            .done = done_earlier(),
                                                            .skipped_before = former_.holes});
-    egress_ = make_egress(
-        rung_, {.config = config_,
-                .names = endpoint_.names,
-                .device = *device_,
-                .compute = *compute_,
-                .exchange = exchange_,
-                .layout = plan_.layout,
-                .timeline = *timeline_,
-                .delivery = local_,
-                .options = {.stamp = {.run_nonce = endpoint_.names.nonce,
-                                      .epoch = endpoint_.epoch,
-                                      .transform = transformer_->transform(),
-                                      .expansion = transformer_->expansion(),
-                                      .model = std::string_view(config_.model).substr(config_.model.rfind('/') + 1),
-                                      .precision = config_.precision,
-                                      .memory_format = config_.memory_format},
-                            .slab_count = plan_.spans.slab_count,
-                            .batch = config_.batch,
-                            .queue_depth = plan_.queue_depth,
-                            .max_delay = std::chrono::nanoseconds(static_cast<std::int64_t>(config_.max_delay_seconds * 1e9)),
-                            .when_none = dropped_ ? SlabExchange::WhenNone::Return : SlabExchange::WhenNone::Wait,
-                            .on_dropped =
-                                [this](std::uint64_t batch, std::span<const RowInfo> rows) { dropped_->note(batch, rows); }},
-                .on_failure = [this] { halt("the egress failed"); }});
+    EgressStream::Options options{
+        .stamp = {.run_nonce = endpoint_.names.nonce,
+                  .epoch = endpoint_.epoch,
+                  .transform = transformer_->transform(),
+                  .expansion = transformer_->expansion(),
+                  .model = std::string_view(config_.model).substr(config_.model.rfind('/') + 1),
+                  .precision = config_.precision,
+                  .memory_format = config_.memory_format},
+        .slab_count = plan_.spans.slab_count,
+        .batch = config_.batch,
+        .queue_depth = plan_.queue_depth,
+        .max_delay = std::chrono::nanoseconds(static_cast<std::int64_t>(config_.max_delay_seconds * 1e9)),
+        .when_none = dropped_ ? SlabExchange::WhenNone::Return : SlabExchange::WhenNone::Wait,
+        .on_dropped = [this](std::uint64_t batch, std::span<const RowInfo> rows) { dropped_->note(batch, rows); }};
+    egress_ = strategy_->make_sink({.config = config_,
+                                    .names = endpoint_.names,
+                                    .device = *device_,
+                                    .compute = *compute_,
+                                    .exchange = exchange_,
+                                    .layout = plan_.layout,
+                                    .timeline = *timeline_,
+                                    .options = std::move(options),
+                                    .on_failure = [this] { halt("the egress failed"); }});
     review_ = make_review();
     inference_ = std::make_unique<Inference>(*device_, *model_, *transformer_, *compute_, *timeline_, plan_.layout, plan_.pace,
                                              tells_of_skipped_items(config_) ? Inference::Unread::HandOn : Inference::Unread::LeaveOut, review_.get());

@@ -14,9 +14,6 @@ namespace {
 
 Endpoint endpoint_of(const RunConfig& config, const std::string& run_dir) {
     if (config.adopt) {
-        if (!Rung::named(config.rung).survives_producer())
-            throw ConfigError("a run of --rung '" + config.rung + "' cannot be taken over: its slabs go with its producer",
-                              "Start it again without --adopt; streams, async and pool survive their producer");
         Endpoint endpoint = endpoint_to_adopt(run_dir, config.run_id);
         require_kept_settings(run_dir, config);
         endpoint.producer_pid = static_cast<std::uint64_t>(::getpid());
@@ -29,9 +26,10 @@ Endpoint endpoint_of(const RunConfig& config, const std::string& run_dir) {
 
 }  // namespace
 
-ProducerRun::ProducerRun(RunConfig config, const EndSignals& signals, std::uint64_t began_ns)
+ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strategy, const EndSignals& signals, std::uint64_t began_ns)
     : config_(std::move(config)),
-      rung_(Rung::named(config_.rung)),
+      strategy_(std::move(strategy)),
+      traits_(strategy_->traits()),
       began_ns_(began_ns),
       exchange_(SlabExchange::make()),
       end_watch_(signals, config_.lifeline_fd,

@@ -20,8 +20,6 @@
 #include "producer/device/device_timeline.hpp"
 #include "producer/egress/output_sink.hpp"
 #include "producer/egress/run_directory.hpp"
-#include "producer/ladder/local_delivery.hpp"
-#include "producer/ladder/rung.hpp"
 #include "producer/pool/cells_copy.hpp"
 #include "producer/pool/run_memory.hpp"
 #include "producer/pool/slab_exchange.hpp"
@@ -33,6 +31,7 @@
 #include "producer/runner/report/dropped_log.hpp"
 #include "producer/runner/report/run_report.hpp"
 #include "producer/runner/run/egress_plan.hpp"
+#include "producer/runner/run/egress_strategy.hpp"
 #include "producer/runner/run/end_watch.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 #include "producer/runner/transforms/output_transformer.hpp"
@@ -48,8 +47,9 @@ namespace offramp {
 class ProducerRun {
  public:
     // `config` is resolved (defaults.hpp).
+    // `strategy`: taken over; one that survives its producer where `config.adopt` is set.
     // `began_ns`: CLOCK_MONOTONIC when the program started.
-    ProducerRun(RunConfig config, const EndSignals& signals, std::uint64_t began_ns);
+    ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strategy, const EndSignals& signals, std::uint64_t began_ns);
     ~ProducerRun();
 
     ExitCode execute();
@@ -100,7 +100,8 @@ class ProducerRun {
     std::function<void(const PublishedSlab&)> completion_noter();
 
     const RunConfig config_;
-    const Rung& rung_;
+    const std::unique_ptr<EgressStrategy> strategy_;
+    const EgressTraits& traits_;               // its own
     const std::uint64_t began_ns_;
 
     // What other threads may touch at any time goes last, and comes first.
@@ -143,7 +144,7 @@ class ProducerRun {
     EgressPlan plan_;
     SteadyClock clock_;
     PidfdWatch watch_;
-    std::unique_ptr<RunMemory> memory_;        // memory, pool and ledger: of the rungs that have them
+    std::unique_ptr<RunMemory> memory_;        // memory, pool and ledger: of strategies that have them
     std::unique_ptr<CellsCopy> cells_;         // for the broker
     std::unique_ptr<SlabPool> pool_;
     std::unique_ptr<SlabLedger> ledger_;
@@ -155,7 +156,6 @@ class ProducerRun {
     std::shared_ptr<SpillStore> spill_;        // null: the run does not spill
     std::vector<SpilledSlab> spilled_;         // by former producers
     std::unique_ptr<DroppedLog> dropped_;      // null: the run does not drop
-    LocalDelivery* local_ = nullptr;           // the delivery, when it is one without consumers
     std::unique_ptr<Delivery> delivery_;
     std::unique_ptr<Prefetcher> input_;
     std::unique_ptr<ScoreReview> review_;      // of what the egress takes; null: none is needed

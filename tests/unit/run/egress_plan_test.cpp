@@ -12,8 +12,8 @@ std::vector<TensorSpec> bytes_a_sample(std::uint32_t batch, std::int64_t bytes) 
     return {TensorSpec::contiguous("payload", kUInt8, shape)};
 }
 
-EgressPlan plan_of(const RunConfig& config, std::int64_t sample_bytes, const char* rung = "streams") {
-    return EgressPlan::make(config, Rung::named(rung), bytes_a_sample(config.batch, sample_bytes), 0, kPoolBatches);
+EgressPlan plan_of(const RunConfig& config, std::int64_t sample_bytes, const EgressTraits& traits = {}) {
+    return EgressPlan::make(config, traits, bytes_a_sample(config.batch, sample_bytes), 0, kPoolBatches);
 }
 
 RunConfig with_batch(std::uint32_t batch) {
@@ -78,15 +78,15 @@ TEST(EgressPlan, BatchesShareAsToldButNeverBeyondWhatASlabCanName) {
     EXPECT_EQ(plan_of(config, std::int64_t{8} << 20).spans.slab_count, 7U);
 }
 
-TEST(EgressPlan, OnlyTheOwnStreamSharesSlabs) {
-    for (const char* rung : {"sequential", "workers", "pool", "async", "compute-alone"})
-        EXPECT_EQ(plan_of(with_batch(64), 4096, rung).layout.batches, 1U) << rung;
-    EXPECT_EQ(plan_of(with_batch(64), 4096, "compute-alone").pace.depth, plan_of(with_batch(64), 4096).pace.depth)
+TEST(EgressPlan, BatchesShareSlabsOnlyWhereTheStrategyCanDoIt) {
+    const EgressTraits apart{.batches_share_slabs = false};
+    EXPECT_EQ(plan_of(with_batch(64), 4096, apart).layout.batches, 1U);
+    EXPECT_EQ(plan_of(with_batch(64), 4096, apart).pace.depth, plan_of(with_batch(64), 4096).pace.depth)
         << "what is compared runs at one pace";
 }
 
 TEST(EgressPlan, EverySegmentIsItsOwnWhereEachIsMadeAnew) {
-    EXPECT_EQ(plan_of(with_batch(64), std::int64_t{21} << 20, "workers").spans.slabs_per_span, 1U);
+    EXPECT_EQ(plan_of(with_batch(64), std::int64_t{21} << 20, {.slabs = EgressTraits::Slabs::MadePerFilling}).spans.slabs_per_span, 1U);
 }
 
 }  // namespace

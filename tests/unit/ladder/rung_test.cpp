@@ -13,10 +13,10 @@ TEST(Rung, EachDiffersFromTheOneBeforeInWhatTheArticleChanged) {
     const Rung& pool = Rung::named("pool");
     const Rung& async = Rung::named("async");
     const Rung& streams = Rung::named("streams");
-    EXPECT_FALSE(sequential.has_consumers());
-    EXPECT_TRUE(workers.has_consumers());
-    EXPECT_FALSE(workers.has_pool());
-    EXPECT_TRUE(pool.has_pool());
+    EXPECT_EQ(sequential.processing, Rung::Processing::InProducer);
+    EXPECT_EQ(workers.processing, Rung::Processing::InConsumers);
+    EXPECT_EQ(workers.memory, Rung::Memory::FreshSegment);
+    EXPECT_EQ(pool.memory, Rung::Memory::Pool);
     EXPECT_EQ(pool.waiting, Rung::Waiting::ByModelThread);
     EXPECT_EQ(async.waiting, Rung::Waiting::ByOtherThread);
     EXPECT_EQ(async.memory, Rung::Memory::PageLockedPool);

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <memory>
+
+#include "producer/ladder/local_delivery.hpp"
+#include "producer/ladder/rung.hpp"
+#include "producer/ladder/slab_place.hpp"
+#include "producer/runner/run/egress_strategy.hpp"
+
+namespace offramp {
+
+// A rung as a run's egress: its parts, put together. Borrows: the rung; between its two calls, the delivery that the first one made.
+class RungEgress final : public EgressStrategy {
+ public:
+    explicit RungEgress(const Rung& rung);
+    // The one that `--rung` names. Errors: ConfigError where its run cannot be taken over, and that is asked for.
+    static std::unique_ptr<EgressStrategy> chosen_by(const RunConfig& config);
+
+    const EgressTraits& traits() const override { return traits_; }
+    std::unique_ptr<Delivery> make_local_delivery(LocalDeliveryParts parts) override;
+    // Errors: ConfigError from the processor that the rung `sequential` runs in the producer.
+    std::unique_ptr<OutputSink> make_sink(EgressParts parts) override;
+
+ private:
+    std::unique_ptr<SlabPlace> make_place(const EgressParts& parts) const;
+
+    const Rung& rung_;
+    const EgressTraits traits_;
+    LocalDelivery* delivery_ = nullptr;
+};
+
+}  // namespace offramp

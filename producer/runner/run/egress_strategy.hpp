@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "common/settings/run_config.hpp"
+#include "common/shm/run_objects.hpp"
+#include "common/wire/slab_layout.hpp"
+#include "producer/broker/delivery.hpp"
+#include "producer/device/device.hpp"
+#include "producer/device/device_timeline.hpp"
+#include "producer/egress/egress_stream.hpp"
+#include "producer/egress/output_sink.hpp"
+#include "producer/pool/slab_exchange.hpp"
+#include "producer/runner/run/egress_traits.hpp"
+
+namespace offramp {
+
+// What a sink is made of. Borrows all of it.
+struct EgressParts {
+    const RunConfig& config;
+    const RunNames& names;
+    Device& device;
+    Stream& compute;
+    std::shared_ptr<SlabExchange> exchange;
+    const SlabLayout& layout;
+    DeviceTimeline& timeline;
+    EgressStream::Options options;
+    std::function<void()> on_failure;          // from a thread of the sink's
+};
+
+// What the books of a run without consumers are made of.
+struct LocalDeliveryParts {
+    std::uint64_t warmup_batches = 0;                        // left out of the steady figures
+    std::function<void(const PublishedSlab&)> begin;         // before a slab is processed; may be empty
+    std::function<void(const PublishedSlab&)> on_completed;  // when it is done; may be empty
+};
+
+// How a run's outputs leave the device. The program gives one to its run, which knows no more of it than this.
+// Thread: the model's. Blocks: never.
+class EgressStrategy {
+ public:
+    virtual ~EgressStrategy() = default;
+    virtual const EgressTraits& traits() const = 0;
+    // Called once, before make_sink(), where there are no consumers; the sink may borrow it. Elsewhere there is none: null.
+    virtual std::unique_ptr<Delivery> make_local_delivery(LocalDeliveryParts) { return nullptr; }
+    // Called once. Errors: ConfigError from what processes outputs in the producer.
+    virtual std::unique_ptr<OutputSink> make_sink(EgressParts parts) = 0;
+};
+
+}  // namespace offramp

@@ -1,0 +1,57 @@
+#include "producer/ladder/rung_egress.hpp"
+
+#include <gtest/gtest.h>
+
+#include "common/base/error.hpp"
+
+namespace offramp {
+namespace {
+
+using Slabs = EgressTraits::Slabs;
+
+RunConfig with_rung(const char* rung) {
+    RunConfig config;
+    config.rung = rung;
+    return config;
+}
+
+EgressTraits traits_of(const char* rung) { return RungEgress::chosen_by(with_rung(rung))->traits(); }
+
+TEST(RungEgress, TellsTheRunWhereItsSlabsAre) {
+    EXPECT_EQ(traits_of("sequential").slabs, Slabs::None);
+    EXPECT_EQ(traits_of("workers").slabs, Slabs::MadePerFilling);
+    EXPECT_EQ(traits_of("pool").slabs, Slabs::Pool);
+    EXPECT_EQ(traits_of("async").slabs, Slabs::PageLockedPool);
+    EXPECT_EQ(traits_of("streams").slabs, Slabs::PageLockedPool);
+    EXPECT_EQ(traits_of("compute-alone").slabs, Slabs::None);
+}
+
+TEST(RungEgress, OnlyTheModelAloneDropsItsOutputs) {
+    for (const char* rung : {"sequential", "workers", "pool", "async", "streams"}) EXPECT_FALSE(traits_of(rung).outputs_dropped) << rung;
+    EXPECT_TRUE(traits_of("compute-alone").outputs_dropped);
+}
+
+TEST(RungEgress, OnlyTheOwnStreamSharesSlabsAndIsNoNews) {
+    for (const char* rung : {"sequential", "workers", "pool", "async", "compute-alone"}) {
+        EXPECT_FALSE(traits_of(rung).batches_share_slabs) << rung;
+        EXPECT_NE(traits_of(rung).caution, "") << rung;
+    }
+    EXPECT_TRUE(traits_of("streams").batches_share_slabs);
+    EXPECT_EQ(traits_of("streams").caution, "");
+}
+
+TEST(RungEgress, WithoutSlabsThatOutliveTheProducerNothingIsTakenOver) {
+    for (const char* rung : {"sequential", "workers", "pool", "async", "streams", "compute-alone"}) {
+        RunConfig config = with_rung(rung);
+        config.adopt = true;
+        const bool keeps_slabs = traits_of(rung).has_pool();
+        if (keeps_slabs) {
+            EXPECT_NO_THROW(RungEgress::chosen_by(config)) << rung;
+        } else {
+            EXPECT_THROW(RungEgress::chosen_by(config), ConfigError) << rung;
+        }
+    }
+}
+
+}  // namespace
+}  // namespace offramp
