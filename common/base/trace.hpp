@@ -11,8 +11,8 @@ namespace offramp {
 //
 //   the model's thread   Batch i ─┬─ get batch    what the loop waits for its input
 //                                 ├─ compute
-//                                 ├─ copy to CPU (queue CUDA event)    but with rung `streams`: there on the thread that copies
-//                                 └─ queue output; with rung `sequential` process output
+//                                 ├─ copy to CPU (queue CUDA event)    but with a stream for copies: on the thread that copies
+//                                 └─ queue output; without consumers process output
 //   a consumer           process output
 enum class TraceName {
     Batch,            // blue; carries the batch's number as text "Batch i"; a whole step of the model's loop

@@ -141,6 +141,9 @@ struct RunConfig {
     // The table that holds it.
     std::string postgres_table_of(std::string_view contents) const { return sink_table == "auto" ? std::string(contents) : sink_table; }
 
+    // Each slab's shared memory is made when the slab is filled, and goes with its producer.
+    bool makes_memory_per_slab() const { return rung == "workers"; }
+
     bool operator==(const RunConfig&) const = default;
 };
 

@@ -22,7 +22,7 @@ namespace offramp {
 // says; SystemError when an object is gone, that is when the run has ended.
 class SlabMappings {
   public:
-    // PerSlab: memory is made anew for every filling, so it is mapped and unmapped with each (rung `workers`).
+    // PerSlab: memory is made anew for every filling, so it is mapped and unmapped with each.
     enum class Keeping { AllRun, PerSlab };
     static SlabMappings attach(const RunNames& names, Keeping keeping = Keeping::AllRun);
 

@@ -32,9 +32,9 @@ void check_lifeline(int fd) {
                           "The launcher sets it; leave it out when starting a consumer by hand");
 }
 
-// Where memory is made anew for every slab, nothing is left to take over (rung `workers`).
+// Where memory is made anew for every slab, nothing is left to take over.
 ConsumerOptions options_of(const RunConfig& config, const EndSignals& signals) {
-    const bool made_anew = config.rung == "workers";
+    const bool made_anew = config.makes_memory_per_slab();
     return {.window = config.credits,
             .work = SlabWork::of(config).hash(),
             .producer_wait = std::chrono::nanoseconds(static_cast<std::int64_t>(config.producer_wait_seconds * 1e9)),

@@ -7,7 +7,7 @@ import pathlib
 from offramp_launch.environment import ccache_environment, installed_requirements
 from offramp_launch.steps import run_step
 
-PROGRAMS = ("offramp-producer", "offramp-consumer", "offramp_models", "offramp_parquet")
+PROGRAMS = ("offramp-producer", "offramp-ladder", "offramp-consumer", "offramp_models", "offramp_parquet")
 BENCHMARK = ("offramp-message-bench", "offramp_native_reader")
 TESTED = {"release": ("all",), "asan": ("all",), "tsan": ("offramp_tests_of_rooms",)}
 JOB_BYTES = 2 << 30

@@ -39,7 +39,7 @@ class Places:
         return self.build / preset
 
     def programs(self):
-        """The folder of the producer and the consumer."""
+        """The folder of the producers and the consumer."""
         return pathlib.Path(os.environ.get("OFFRAMP_BIN_DIR") or self.build_folder("release") / "bin").absolute()
 
     def python_command(self, python, script, *options):
@@ -52,6 +52,10 @@ class Places:
 
     def producer(self):
         return self.programs() / "offramp-producer"
+
+    def ladder(self):
+        """The producer of runs whose outputs leave the device in another way than the usual one."""
+        return self.programs() / "offramp-ladder"
 
     def consumer(self):
         return self.programs() / "offramp-consumer"

@@ -16,6 +16,7 @@ from offramp_launch.children import Child
 from offramp_launch.demo import demo_flags, shipped_model_flags, show, wants_demo
 from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, cannot_be_started, shell_code, way_to_write
 from offramp_launch.failure import failure_of
+from offramp_launch.ladder import rungs
 from offramp_launch.log_follower import last_error
 from offramp_launch.finishing import Finishing
 from offramp_launch.output_folder import OutputLock, is_noted, is_noted_by_another, lies_beside, prepare, removed_after_a_failure
@@ -31,42 +32,37 @@ SETTLED = ("--run-dir", "--run-id", "--lifeline-fd")
 OF_ONE_RUN = (*SETTLED, "--resume", "--start-over", "--finish")
 # What items are called, by their source.
 UNITS = {"auto": "images", "images": "images", "jsonl": "images", "webdataset": "images", "text": "lines"}
-# Rungs that process in the producer, or not at all.
-WITHOUT_CONSUMERS = ("sequential", "compute-alone")
-# Rungs whose slabs go with their producer.
-NOT_TAKEN_OVER = (*WITHOUT_CONSUMERS, "workers")
 
 
 def start(places, argv, typed):
     """`argv`: the programs' flags. `typed`: the command as the user gave it, to say how to repeat it."""
-    producer = str(places.producer())
     if any(argument.partition("=")[0] in ANSWERED_BY_THE_PRODUCER for argument in argv):
-        code = subprocess.run([producer, *argv], check=False).returncode
+        code = subprocess.run([answering(places, argv), *argv], check=False).returncode
         if code == 0 and "--list" in argv:
             code = subprocess.run([str(places.consumer()), "--list"], check=False).returncode
         return code
 
     argv, typed = sink.hide_password(argv, os.environ), sink.hide_password(typed, os.environ)
     argv = hide_query(argv, os.environ)
-    config = resolve(producer, argv)
+    producer, config = resolve_run(places, argv)
     argv = [*argv, *sink.settle(config, os.environ)]
     demo = wants_demo(argv, config)
     if demo:
         flags = demo_flags(places, argv)
         announce(config, f"no input was given; running the demo: {shlex.join(flags)}")
         argv = [*argv, *flags]
-        config = resolve(producer, argv)
+        producer, config = resolve_run(places, argv)
         if config.get("source") == "text":
             raise LaunchError(f"--model {config['model']} takes lines of text, and no input was given", "Give --input FILE.txt", ExitCode.NO_INPUT)
     elif shipped := shipped_model_flags(argv, config):
         announce(config, f"no --model was given; taking the shipped one, which knows rendered pictures (launch/demo/README.md): {shlex.join(shipped)}")
         argv = [*argv, *shipped]
-        config = resolve(producer, argv)
+        producer, config = resolve_run(places, argv)
 
     found = found_out(config, resolve(str(places.consumer()), argv))
     if config.get("source") == "text":
         texts.provide_tokenizers(places)
-    consumers = config.get("consumers") or (0 if config.get("rung") in WITHOUT_CONSUMERS else default_consumers(config))
+    consumers = config.get("consumers") or (default_consumers(config) if rungs.of_run(config).has_consumers else 0)
     if consumers > MOST_CONSUMERS:
         raise LaunchError(f"--consumers {consumers} is more than a run can hold", f"At most {MOST_CONSUMERS}", ExitCode.USAGE)
 
@@ -88,7 +84,7 @@ def start(places, argv, typed):
         run_dir.former.put("config.toml", to_toml({**config, "consumers": consumers}))
 
     plan = RunPlan(run_id, run_dir, [producer, *flags, "--run-id", run_id, "--consumers", str(consumers)],
-                   [str(places.consumer()), *flags, *found], consumers, account, config.get("producer-restarts", 0), not_taken_over(config))
+                   [str(places.consumer()), *flags, *found], consumers, account, config.get("producer-restarts", 0), rungs.not_taken_over(config))
     plan.log_format = config.get("log-format", "text")
     unit = "samples" if config.get("model") == "copy" else UNITS.get(config.get("source"), "samples")
     about = summary.about(run_id, run_dir, version, commit, shown(typed), settled, output)
@@ -152,6 +148,22 @@ def version_of(program):
     return words[-1] if words else None
 
 
+def resolve_run(places, argv):
+    """(the program that produces with these flags, the settings as it understands them)."""
+    producer = str(places.producer())
+    config = resolve(producer, argv)
+    chosen = str(rungs.program_of(places, config))
+    return (producer, config) if chosen == producer else (chosen, resolve(chosen, argv))
+
+
+def answering(places, argv):
+    """The program that knows the answer to ANSWERED_BY_THE_PRODUCER. What is refused the producer says itself."""
+    if "--print-config" in argv:
+        with contextlib.suppress(LaunchError):
+            return resolve_run(places, argv)[0]
+    return str(places.producer())
+
+
 def resolve(program, argv):
     """The settings as a program understands them. The producer and the consumers know every flag; a refusal is passed on as it is."""
     try:
@@ -189,12 +201,6 @@ def to_toml(config):
     lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in config.items()
               if f"--{key}" not in OF_ONE_RUN and (key, value) != ("output", "")]
     return "\n".join(lines) + "\n"
-
-
-def not_taken_over(config):
-    """Why nobody could go on where a producer of this run dies; empty when another one could."""
-    rung = config.get("rung")
-    return f"--rung {rung} does not survive its producer: streams, async and pool do" if rung in NOT_TAKEN_OVER else ""
 
 
 def default_consumers(config, cores=None):

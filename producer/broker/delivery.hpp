@@ -4,7 +4,7 @@
 
 namespace offramp {
 
-// What becomes of the slabs that were published: a broker's thread hands them to consumers; the rungs without consumers keep books only.
+// What becomes of the slabs that were published: a broker's thread hands them to consumers; without consumers there are books only.
 // Thread: any. Blocks: join(), until nothing is in flight. Errors: join() throws what ended it.
 class Delivery {
  public:

@@ -20,7 +20,7 @@ struct OutputFigures {
     std::uint64_t samples_unpublished() const { return samples_submitted - samples_published - samples_rejected; }
 };
 
-// Where a model's outputs go. EgressStream is the one of a run; the others (producer/ladder) show what each of its ideas is worth.
+// Where a model's outputs go. EgressStream is the one of a run; the others are the ladder's, to be compared with it.
 // Thread: submit() and finish() from the model's; stop() and figures() from any. Blocks: submit() for back-pressure; finish() until
 // everything is published. Errors: what went wrong is thrown by the next submit() or by finish().
 class OutputSink {

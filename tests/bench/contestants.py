@@ -196,8 +196,9 @@ class Program:
 class OfframpRun(Program):
     """Our own producer and consumers, as the launch script starts them, without the launch script."""
 
-    def __init__(self, name, places, flags, consumers, consumer_flags):
+    def __init__(self, name, places, flags, consumers, consumer_flags, program):
         super().__init__(name, places)
+        self._program = program
         self._consumers = consumers
         self._consumer_flags = flag_list(consumer_flags)
         self._run_dir = self._folder / "run"
@@ -207,7 +208,7 @@ class OfframpRun(Program):
         self._flags = flag_list({name: value for name, value in flags.items() if value is not None})
 
     def start(self):
-        self._spawn("producer", [self._places.binaries / "offramp-producer", *self._flags, "--run-id", self._run_id],
+        self._spawn("producer", [self._places.binaries / self._program, *self._flags, "--run-id", self._run_id],
                     {TOKENIZER_PYTHON: os.environ.get(TOKENIZER_PYTHON) or sys.executable})
         self.scale(self._consumers)
 

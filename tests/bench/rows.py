@@ -74,7 +74,7 @@ class RowBuilder:
             program = MessageBench(spec.name, self._places, spec.consumers, spec.slabs, spec.bare)
         elif isinstance(spec, Ours):
             program = OfframpRun(spec.name, self._places, self._materials.fill_in(spec.flags), spec.consumers,
-                                 self._materials.fill_in(spec.consumer_flags, spec.flags))
+                                 self._materials.fill_in(spec.consumer_flags, spec.flags), spec.program)
         else:
             program = Peer(spec.name, self._places, spec.program, self._materials.fill_in(self._with_reader(spec)), spec.readers)
         self._stack.callback(program.close)
@@ -82,7 +82,7 @@ class RowBuilder:
 
     def describe(self, spec):
         """What a reader must know to judge a contestant's figures: program, flags, how many readers and how those read."""
-        program = {Ours: "offramp-producer", Messages: "offramp-message-bench"}.get(type(spec)) or spec.program
+        program = "offramp-message-bench" if isinstance(spec, Messages) else spec.program
         flags = {"slabs": spec.slabs, "bare": spec.bare} if isinstance(spec, Messages) else {name: value for name, value in spec.flags.items() if value is not None}
         readers = spec.readers if isinstance(spec, PeerProgram) else spec.consumers
         native = "our consumers' loop" if self._places.native_reader() else "NumPy"

@@ -23,11 +23,12 @@ POSTGRES = "{postgres}"                 # a server's URI
 
 @dataclasses.dataclass(frozen=True)
 class Ours:
-    """A producer with consumers; compute alone needs none."""
+    """A producer with consumers; compute alone, which the ladder's program runs, needs none."""
     name: str
     flags: dict
     consumers: int = 0
     consumer_flags: dict = dataclasses.field(default_factory=dict)   # that consumers have and the producer has not
+    program: str = "offramp-producer"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,8 +111,9 @@ def article(name, readers, flags):
 
 
 def alone(flags, name="compute alone", **more):
-    """The same program with its outputs dropped on the device."""
-    return Ours(name, {**flags, "rung": "compute-alone", **{key.replace("_", "-"): value for key, value in more.items()}})
+    """The same with its outputs dropped on the device."""
+    return Ours(name, {**flags, "rung": "compute-alone", **{key.replace("_", "-"): value for key, value in more.items()}},
+                program="offramp-ladder")
 
 
 def ceiling(sizes, tensors, batch, name="copy ceiling", **more):

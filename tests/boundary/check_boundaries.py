@@ -69,7 +69,7 @@ INCLUDE_RULES = [
     (r"consumer/", None, r"(producer|tests)/", "consumer/ knows only common/"),
     (r"producer/", None, r"tests/", "producer/ knows no tests"),
     (r"producer/", r"producer/ladder/", r"consumer/", "of the producer only ladder/ may know consumers"),
-    (r"producer/", r"producer/(ladder/|main\.cpp)", r"producer/ladder/", "of the producer only main.cpp may know ladder/"),
+    (r"producer/", r"producer/ladder/", r"producer/ladder/", "producer/ladder/ is a program: nobody else may know it"),
     (r"", r"producer/device/", CUDA_HEADERS + r"|(cub|thrust|nv|cuda)/", "CUDA is included under producer/device/ only"),
     (r"", r"producer/runner/models/", r"(torch|ATen|c10|caffe2)/", "LibTorch is included under producer/runner/models/ only"),
     (r"", r"common/transport/", r"zmq(_\w+)?\.h", "ZeroMQ is included under common/transport/ only"),
@@ -80,7 +80,7 @@ INCLUDE_RULES = [
     (r"", r"consumer/sinks/parquet/parquet_module\.cpp", r"(arrow|parquet)/", "Arrow is included in consumer/sinks/parquet/parquet_module.cpp only"),
     (r"", r"common/settings/", r"CLI/", "CLI11 is included under common/settings/ only"),
     (r"consumer/sinks/", None, r"consumer/(?!sinks/)|common/(?!base/)", "consumer/sinks/ knows only common/base/"),
-    (r"producer/ladder/", r"producer/ladder/rung_egress\.", r"producer/runner/", "of producer/ladder/ only rung_egress knows the run"),
+    (r"producer/ladder/", r"producer/ladder/(main|rung_egress)\.", r"producer/runner/", "of producer/ladder/ only main and rung_egress know the runner"),
     *library_rules(),
     *room_rules(),
 ]

@@ -3,7 +3,7 @@
 #
 #   tests/gpu/gpu_checks.sh [BIN [PART...]]
 #
-# BIN has offramp-producer, offramp-consumer and share/, and in tests/ device_contract_cuda, egress_order_cuda, graph_replay_cuda and libofframp_nvtx_recorder.so;
+# BIN has offramp-producer, offramp-ladder, offramp-consumer and share/, and in tests/ device_contract_cuda, egress_order_cuda, graph_replay_cuda and libofframp_nvtx_recorder.so;
 # libofframp_models.so lies in BIN/../lib: build/release/bin, or what was carried from another machine (there also in BIN/lib, for the tests).
 # OUT: a folder, by default build/gpu-checks.
 # Parts, all by default: contract profiler golden one-channel memcheck racecheck synccheck kernels. `kernels` looks at what each of the three before it

@@ -69,7 +69,8 @@ class Told:
         for path in folder.glob("*.jsonl"):
             events = [json.loads(line) for line in path.read_text().splitlines()]
             if events:
-                self.events.setdefault(events[0]["program"].removeprefix("offramp-"), []).append(events)
+                role = "consumer" if events[0]["program"] == "offramp-consumer" else "producer"     # also of a rung's run
+                self.events.setdefault(role, []).append(events)
         (producer,) = self.events["producer"]
         self.producer = ranges_of(producer)
         self.consumers = [ranges_of(events) for events in self.events.get("consumer", [])]

@@ -2,22 +2,27 @@
 
 import contextlib
 import json
+import os
+import pathlib
+import subprocess
+import tempfile
 import unittest
 
 from tests.support.gate import Gate
-from tests.support.real_run import RealRun, left_behind, shared_memory
+from tests.support.launched_run import ROOT
+from tests.support.real_run import BIN, RealRun, left_behind, shared_memory
 
 WORK = ("--device", "cpu", "--model", "copy", "--copy-bytes", "256KiB", "--batch", "4", "--processor", "checksum", "--batches", "40",
         "--warmup-batches", "5", "--drain-warmup")
 WITHOUT_CONSUMERS = ("sequential", "compute-alone")
 
 
-def run_rung(rung, *flags, traced=False):
+def run_rung(rung, *flags, traced=False, program=None):
     """The merged checksums and the producer's summary; with `traced`, every program's trace too: nobody comes when all is done then."""
     consumers = 0 if rung in WITHOUT_CONSUMERS else 2
     with RealRun(*WORK, "--rung", rung, *flags) as run, Gate(run.folder) if traced else contextlib.nullcontext() as gate:
         trace = ["--trace-dir", str(run.folder / "trace")] if traced else []
-        run.start_producer(*trace)
+        run.start_producer(*trace, program=program)
         for _ in range(consumers):
             run.start_consumer(*trace, faulty=traced, environment=gate.environment if gate else None)
         if gate:
@@ -52,6 +57,38 @@ class Rungs(unittest.TestCase):
                 self.assertEqual(summary["batches"]["released"], 40)
                 self.assertEqual(summary["compute_busy_batches"], 40)
                 self.assertGreater(summary["compute_busy_seconds"], 0)
+
+    def test_the_ladders_program_runs_the_last_rung_too(self):
+        wanted, _, _ = run_rung("streams")
+        found, summary, _ = run_rung("streams", program=BIN / "offramp-ladder")
+        self.assertEqual(found, wanted)
+        self.assertEqual(summary["rung"], "streams")
+
+    def test_the_producer_itself_runs_none_but_the_last(self):
+        for rung in ("sequential", "workers", "pool", "async", "compute-alone"):
+            with self.subTest(rung):
+                done = subprocess.run([BIN / "offramp-producer", *WORK, "--rung", rung, "--run-dir", "/nowhere", "--run-id", "nobody"],
+                                      capture_output=True, text=True, timeout=60, check=False)
+                self.assertEqual((done.returncode, done.stdout), (64, ""))
+                self.assertEqual(done.stderr, f"offramp-producer: --rung '{rung}' is run by offramp-ladder, which takes the same flags\n")
+        # What sweeps for any run is not asked for its rung.
+        done = subprocess.run([BIN / "offramp-producer", "--sweep"], env={**os.environ, "OFFRAMP_RUNG": "pool"}, capture_output=True, text=True,
+                              timeout=60, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_the_launch_script_finds_a_rung_wherever_it_is_said(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "run.toml")
+            file.write_text('rung = "sequential"\n')
+            for flags, environment in ((("--rung", "sequential"), {}), ((), {"OFFRAMP_RUNG": "sequential"}), (("--config", str(file)), {})):
+                with self.subTest(flags=flags, environment=environment):
+                    done = subprocess.run([ROOT / "launch/offramp", "run", "--model", "copy", "--device", "cpu", *flags, "--print-config"],
+                                          env={**os.environ, "OFFRAMP_BIN_DIR": str(BIN), "OFFRAMP_SKIP_PACKAGES": "1",
+                                               "OFFRAMP_BUILD_DIR": folder, **environment},
+                                          capture_output=True, text=True, timeout=60, check=False)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    config = json.loads(done.stdout)
+                    self.assertEqual((config["rung"], config["consumers"]), ("sequential", 0), "as only the ladder's program says")
 
     def test_a_batch_cut_into_slabs_gives_them_too(self):
         wanted, _, _ = run_rung("streams")

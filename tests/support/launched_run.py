@@ -28,7 +28,8 @@ def programs_with_faulty_consumer(folder):
     built = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute()
     programs = pathlib.Path(folder, "programs")
     programs.mkdir(exist_ok=True)
-    for name, program in (("offramp-producer", "offramp-producer"), ("offramp-consumer", "tests/offramp-consumer-faulty")):
+    for name, program in (("offramp-producer", "offramp-producer"), ("offramp-ladder", "offramp-ladder"),
+                          ("offramp-consumer", "tests/offramp-consumer-faulty")):
         if not (programs / name).is_symlink():
             (programs / name).symlink_to(built / program)
     return programs

@@ -31,6 +31,12 @@ def left_behind(names):
     return left
 
 
+def producer_for(flags):
+    """The program that the launch script starts for these flags."""
+    named = [flags[at + 1] for at, flag in enumerate(flags) if flag == "--rung"]
+    return BIN / ("offramp-ladder" if named and named[-1] != "streams" else "offramp-producer")
+
+
 class RealRun:
     """One run over real processes, in a directory of its own. Use as a context: whatever is alive at the end is killed."""
 
@@ -58,10 +64,10 @@ class RealRun:
                 child.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def start_producer(self, *flags):
+    def start_producer(self, *flags, program=None):
         if "--adopt" not in flags:      # an earlier run's stays until this one has begun
             (self.run_dir / "status.json").unlink(missing_ok=True)
-        self.producer = self._start("producer", BIN / "offramp-producer", *flags, "--run-id", self.run_id)
+        self.producer = self._start("producer", program or producer_for([*self.flags, *flags]), *flags, "--run-id", self.run_id)
         return self.producer
 
     def start_consumer(self, *flags, faulty=False, environment=None, program=None):

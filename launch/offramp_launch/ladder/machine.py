@@ -50,7 +50,7 @@ def driver_release(file=DRIVER_FILE):
 
 
 def describe_build(places):
-    said = subprocess.run([str(places.producer()), "--version"], capture_output=True, text=True, check=False).stdout.strip()
+    said = subprocess.run([str(places.ladder()), "--version"], capture_output=True, text=True, check=False).stdout.strip()
     # A copy of the sources without its history is told what it is a copy of.
     commit = os.environ.get("OFFRAMP_REVISION") or _commit_of(places)
     return ", ".join(part for part in (said, commit, str(places.programs())) if part)

@@ -26,7 +26,7 @@ class Measuring:
         self._places = places
         self._workload = workload
         self._saved = saved
-        self._producer = str(places.producer())
+        self._producer = str(places.ladder())
         self._display = LadderDisplay()
 
     def settings(self):

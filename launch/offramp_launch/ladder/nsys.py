@@ -35,7 +35,7 @@ def capture(places, workload, rungs, folder):
             run_dir = RunDir(places, run_path)
             if not _capture(command, folder, rung):
                 failed.append(f"{rung.title} ({run_dir.path})")
-            sweep(str(places.producer()))
+            sweep(str(places.ladder()))
     if not installed:
         say("nsys is not installed here: these commands were printed only (Nsight Systems: https://developer.nvidia.com/nsight-systems)")
     if failed:
@@ -46,7 +46,7 @@ def capture(places, workload, rungs, folder):
 def capture_command(places, workload, rung, folder, run_path, run_id):
     """The producer under nsys, or a shell that starts its consumers and it. A consumer that is there before its producer waits for it."""
     flags = [*workload.captured_flags(), *rung.flags, "--run-dir", str(run_path)]
-    command = [str(places.producer()), *flags, "--run-id", run_id, "--consumers", str(workload.consumers)]
+    command = [str(places.ladder()), *flags, "--run-id", run_id, "--consumers", str(workload.consumers)]
     if rung.has_consumers:
         consumers = f"{shlex.join([str(places.consumer()), *flags])} &\n" * workload.consumers
         command = ["sh", "-c", f"{consumers}{shlex.join(command)}\ncode=$?\nwait\nexit $code"]

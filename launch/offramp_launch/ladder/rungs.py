@@ -1,4 +1,4 @@
-"""The rows of the ladder: which flags make each, and what the article measured there (steps/s on an L40S)."""
+"""The rows of the ladder: which flags make each, and what the article measured there (steps/s on an L40S); what a run has to know of its rung."""
 
 import dataclasses
 
@@ -14,6 +14,7 @@ class Rung:
     does: str
     flags: tuple
     has_consumers: bool = True
+    survives_producer: bool = True     # another producer can go on where one died: the slabs are there before and after it
     before: str = ""
     article_rate: float = None
     article_gain: str = ""
@@ -22,9 +23,9 @@ class Rung:
 LIMIT = "compute-alone"
 RUNGS = (
     Rung("sequential", "sequential", "compute, blocking copy, process: one after another in the producer",
-         ("--rung", "sequential"), has_consumers=False, article_rate=0.45),
+         ("--rung", "sequential"), has_consumers=False, survives_producer=False, article_rate=0.45),
     Rung("workers", "workers", "a fresh shared segment per batch, processed by other processes",
-         ("--rung", "workers"), before="sequential", article_rate=0.71, article_gain="+58 %"),
+         ("--rung", "workers"), survives_producer=False, before="sequential", article_rate=0.71, article_gain="+58 %"),
     Rung("pool", "pool", "preallocated slabs and a free list, blocking copy",
          ("--rung", "pool"), before="workers", article_rate=1.51, article_gain="more than 2×"),
     Rung("async-pageable", "async, as the article pins", "asynchronous copy into shared memory that is not really page-locked",
@@ -34,8 +35,10 @@ RUNGS = (
     Rung("streams", "streams", "the copy on a stream of its own",
          ("--rung", "streams"), before="async", article_rate=1.85, article_gain="+19.3 %"),
     Rung(LIMIT, "compute alone", "outputs dropped on the device: the limit",
-         ("--rung", LIMIT), has_consumers=False),
+         ("--rung", LIMIT), has_consumers=False, survives_producer=False),
 )
+# Of a run that asks for none: its producer knows no other.
+USUAL = "streams"
 ARTICLE_GAIN_IN_ALL = "over 4×"
 # The rung whose short run also measures the bare copy, into the same page-locked slabs.
 COPY_CEILING_FROM = ("streams", "async")
@@ -43,6 +46,23 @@ COPY_CEILING_FROM = ("streams", "async")
 
 def rung_named(key):
     return next(rung for rung in RUNGS if rung.key == key)
+
+
+def of_run(config):
+    """The rung that the settings of a run ask for."""
+    wanted = ("--rung", config.get("rung", USUAL))
+    return next(rung for rung in RUNGS if rung.flags[:2] == wanted)
+
+
+def program_of(places, config):
+    """The producer for these settings: the ladder's own, but for what every run does."""
+    return places.producer() if of_run(config).key == USUAL else places.ladder()
+
+
+def not_taken_over(config):
+    """Why nobody could go on where a producer of such a run dies; empty when another one could."""
+    rung = of_run(config)
+    return "" if rung.survives_producer else f"--rung {rung.key} does not survive its producer: streams, async and pool do"
 
 
 def choose_rungs(text):

@@ -1,5 +1,5 @@
 """
-Stands in for producer and consumer where a ladder runs its rungs: it leaves the files of a run with round numbers, at once. What is
+Stands in for the ladder's program, and for producer and consumer, where a ladder runs its rungs: it leaves the files of a run with round numbers, at once. What is
 asked of it stands in the environment: FAKE_DIFFERS, FAKE_FAILS and FAKE_HANGS each name a rung; FAKE_LOG is a file of its command lines.
 """
 
@@ -26,13 +26,13 @@ def main():
         if "UNDER_NSYS" in os.environ:
             log.write(json.dumps(["under nsys", role]) + "\n")
     if "--version" in flags:
-        print("offramp-producer fake")
+        print(f"offramp-{role} fake")
     elif "--probe" in flags:
         print(json.dumps({"device": DEVICE, "cores": 2}))
     elif "--print-config" in flags:
         print(json.dumps(SETTINGS))
     elif "--sweep" not in flags and "--finish" not in flags:
-        sys.exit(produce(flags) if role == "producer" else consume(flags))
+        sys.exit(produce(flags) if role == "ladder" else consume(flags))
 
 
 def produce(flags):

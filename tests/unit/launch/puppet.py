@@ -48,7 +48,7 @@ class Puppet:
         self._run_dir = flags["run-dir"]
         self._test = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._test.connect(os.environ["PUPPET_SOCKET"])
-        self._say({"role": role, "pid": os.getpid(), "argv": argv, "uid": os.getuid(), "groups": [os.getgid(), *os.getgroups()]})
+        self._say({"role": role, "program": os.environ["PUPPET_PROGRAM"], "pid": os.getpid(), "argv": argv, "uid": os.getuid(), "groups": [os.getgid(), *os.getgroups()]})
         self._selector = selectors.DefaultSelector()
         self._lifeline = int(flags["lifeline-fd"])
         self._inbox, wakeup = socket.socketpair()

@@ -27,7 +27,8 @@ class Puppet:
         connection.settimeout(WATCHDOG_SECONDS)
         self._file = connection.makefile("rb")
         hello = self.hear()
-        self.role, self.pid, self.argv, self.uid, self.groups = (hello[name] for name in ("role", "pid", "argv", "uid", "groups"))
+        self.role, self.program, self.pid, self.argv, self.uid, self.groups = (
+            hello[name] for name in ("role", "program", "pid", "argv", "uid", "groups"))
         assert self.hear() == {"ready": True}
 
     def hear(self):
@@ -52,9 +53,9 @@ class Stage:
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="offramp-stage-", dir="/tmp"))
         programs = self.folder / "bin"
         programs.mkdir()
-        for role in ("producer", "consumer"):
-            program = programs / f"offramp-{role}"
-            program.write_text(f"#!/bin/sh\nexec '{sys.executable}' -E -s '{HERE / 'puppet.py'}' {role} \"$@\"\n")
+        for name, role in (("producer", "producer"), ("ladder", "producer"), ("consumer", "consumer")):
+            program = programs / f"offramp-{name}"
+            program.write_text(f"#!/bin/sh\nPUPPET_PROGRAM={program.name} exec '{sys.executable}' -E -s '{HERE / 'puppet.py'}' {role} \"$@\"\n")
             program.chmod(0o755)
         self._door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._door.bind(str(self.folder / "door"))

@@ -373,7 +373,7 @@ class CommandTest(InFolder):
         super().setUp()
         programs = self.folder / "bin"
         programs.mkdir()
-        for role in ("producer", "consumer"):
+        for role in ("producer", "ladder", "consumer"):
             self.script(programs / f"offramp-{role}", f"exec '{sys.executable}' '{HERE / 'fake_program.py'}' {role} \"$@\"")
         self.log = self.folder / "log"
         self.output = self.folder / "out"
@@ -402,7 +402,7 @@ class CommandTest(InFolder):
         self.assertEqual((self.output / "ladder.md").read_text(), done.stdout)
         self.assertIn("identical on 2 rungs", done.stdout)
         self.assertIn("bare copies 55.0 GB/s", done.stdout)
-        runs = [flags for flags in self.logged("producer") if "--run-id" in flags]
+        runs = [flags for flags in self.logged("ladder") if "--run-id" in flags]
         self.assertEqual(["sequential", "sequential", "streams", "streams", "compute-alone"],
                          [flags[flags.index("--rung") + 1] for flags in runs])
         self.assertEqual([flags for flags in runs if "--measure-limits" in flags], [runs[3]])
@@ -454,7 +454,7 @@ class CommandTest(InFolder):
                            "--profile-batches 3", "--batches 14", f"--rung {key}"):
                 self.assertIn(wanted, call)
                 self.assertIn(wanted, done.stdout)
-        self.assertEqual([["consumer"], ["consumer"], ["producer"], ["producer"]], sorted(self.logged("under nsys")))
+        self.assertEqual([["consumer"], ["consumer"], ["ladder"], ["ladder"]], sorted(self.logged("under nsys")))
 
     def test_a_capture_that_is_interrupted_leaves_no_program(self):
         path = self.fake_nsys('while [ "$1" != -o ]; do shift; done; shift 2; "$@"')

@@ -41,6 +41,15 @@ class RunTest(unittest.TestCase):
         self.assertNotIn("--model", consumer.argv, "what all of them know is not said again")
         self.stage.end(launcher, producer, [consumer])
 
+    def test_a_rung_is_run_by_the_ladders_program(self):
+        for flags, consumers, program in (((), 1, "offramp-producer"), (("--rung", "streams"), 1, "offramp-producer"),
+                                          (("--rung", "async"), 1, "offramp-ladder"), (("--rung", "sequential"), 0, "offramp-ladder")):
+            with self.subTest(flags):
+                launcher, producer, started = self.stage.start_run(consumers, *flags)
+                self.assertEqual(program, producer.program)
+                self.stage.end(launcher, producer, started, summary={})
+                self.assertEqual(0, launcher.returncode)
+
     def test_a_killed_consumer_is_started_again(self):
         launcher, producer, consumers = self.stage.start_run(1)
         kill(consumers[0])

@@ -1,0 +1,109 @@
+#include "producer/runner/run/run_producer.hpp"
+
+#include <cstdio>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "common/base/clock.hpp"
+#include "common/base/end_signals.hpp"
+#include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
+#include "common/base/log.hpp"
+#include "common/base/scarcity.hpp"
+#include "common/base/share_folder.hpp"
+#include "common/base/trace_recording.hpp"
+#include "common/safetensors/safetensors_file.hpp"
+#include "common/settings/run_config.hpp"
+#include "common/shm/run_objects.hpp"
+#include "common/transport/connection_limit.hpp"
+#include "producer/runner/models/model_file.hpp"
+#include "producer/runner/models/model_library.hpp"
+#include "producer/runner/models/model_names.hpp"
+#include "producer/runner/probe/machine_probe.hpp"
+#include "producer/runner/run/defaults.hpp"
+#include "producer/runner/run/producer_run.hpp"
+#include "producer/runner/sources/named_source.hpp"
+
+namespace offramp {
+namespace {
+
+void print_names() {
+    std::printf("models: copy");
+    for (const std::string& name : ModelLibrary::open().names()) std::printf(" %s", name.c_str());
+    std::printf("\nsources:");
+    for (const SourceEntry& entry : SourceEntry::all()) std::printf(" %.*s", static_cast<int>(entry.name.size()), entry.name.data());
+    std::printf("\n");
+}
+
+RunConfig resolve(RunConfig config, const EgressTraits& traits) {
+    ModelChoice choice = choose_model(config.model, config.weights, share_folder());
+    config.model = std::move(choice.name);
+    config.weights = std::move(choice.weights);
+    require_model_name(config.model);
+    if (!config.weights.empty()) static_cast<void>(SafetensorsFile(config.weights));   // told before a library is loaded
+    if (!config.input.empty()) require_input(config.input);
+    const MachineSize machine{.has_gpu = open_device(config.device)->is_gpu(), .cores = std::thread::hardware_concurrency()};
+    config = resolve_defaults(config, machine, is_model_file(config.model) ? read_model_notes(config.model) : ModelNotes{}, traits);
+    source_named(config.source);
+    return config;
+}
+
+int run(int argc, const char* const* argv, const ProducerProgram& program) {
+    const std::uint64_t began_ns = now_ns();
+    const auto parsed = parse_run_config(argc, argv, program.name);
+    if (!parsed) return to_int(ExitCode::Ok);
+    if (parsed->list) return print_names(), to_int(ExitCode::Ok);
+    if (parsed->probe) return std::printf("%s\n", probe_machine_json().c_str()), to_int(ExitCode::Ok);
+    auto strategy = parsed->sweep ? nullptr : program.choose_egress(*parsed);
+    // Said of any --rung: by the answer the launch script chooses the program.
+    if (parsed->print_config)
+        return std::printf("%s\n", to_json(resolve(*parsed, strategy ? strategy->traits() : EgressTraits{})).c_str()), to_int(ExitCode::Ok);
+    if (!parsed->sweep && !strategy)
+        throw ConfigError("--rung '" + parsed->rung + "' is run by offramp-ladder, which takes the same flags");
+    if (!parsed->sweep && (parsed->run_dir.empty() || parsed->run_id.empty()))
+        throw ConfigError("a producer needs --run-dir and --run-id", "Start runs with launch/offramp run, which chooses both");
+
+    start_logging("producer", parsed->log_level, parsed->log_format, parsed->log_file);
+    // A run that is about to be taken over may have nobody left who holds it.
+    if (!parsed->adopt)
+        for (const std::string& name : sweep_dead_runs()) spdlog::info("removed {}, left by a dead run", name);
+    if (parsed->sweep) return to_int(ExitCode::Ok);
+    if (!parsed->trace_dir.empty()) start_recording(parsed->trace_dir, "producer", parsed->rung);
+    raise_descriptor_limit();   // each consumer takes three
+    const EndSignals signals;
+    const RunConfig config = resolve(*parsed, strategy->traits());
+    if (config.weights.empty() && !config.random_weights && config.model != "copy" && !is_model_file(config.model)) throw no_weights(config.model);
+    const ExitCode code = ProducerRun(config, std::move(strategy), signals, began_ns).execute();
+    failpoint("run.swept");
+    save_recording();
+    return to_int(code);
+}
+
+// Before logging has been started, plain standard error; afterwards in the form that the user chose.
+void say(const ProducerProgram& program, const std::string& text) {
+    if (spdlog::default_logger()->name().empty())
+        std::fprintf(stderr, "%s: %s\n", program.name, text.c_str());
+    else
+        spdlog::critical("{}", text);
+}
+
+}  // namespace
+
+int run_producer(int argc, const char* const* argv, const ProducerProgram& program) noexcept {
+    try {
+        try {
+            return run(argc, argv, program);
+        } catch (...) {
+            std::rethrow_exception(with_limits_named(std::current_exception()));
+        }
+    } catch (const Error& problem) {
+        say(program, problem.what());
+        return to_int(problem.exit_code());
+    } catch (const std::exception& problem) {
+        say(program, std::string("unexpected: ") + problem.what());
+        return to_int(ExitCode::Internal);
+    }
+}
+
+}  // namespace offramp
