@@ -3,7 +3,7 @@
     check_boundaries.py --source DIR includes
     check_boundaries.py --source DIR --header-sets FILE headers
     check_boundaries.py --source DIR --build DIR [--ninja NINJA] objects
-    check_boundaries.py --consumer PROGRAM needed
+    check_boundaries.py --consumer PROGRAM --producer PROGRAM needed
 
 Several checks may be named at once. Every crossing is one line on standard error, and the exit status is 1. A check that
 finds nothing to look at fails too.
@@ -92,6 +92,9 @@ NVTX_HEADER = re.compile(r"/nvtx3/")
 
 GPU_LIBRARY = re.compile(r"^lib(cu(da|dart|blas|dnn|fft|rand|solver|sparse|pti)|torch|c10|nccl|nv(rtc|JitLink|idia))")
 
+# What consumers' results go to: of the producer's side only the ladder's program, which runs a processor itself, links it.
+SINK_LIBRARY = re.compile(r"^lib(curl|pq|sqlite3?)\b")
+
 
 def sources_under(source):
     return [path for folder in FOLDERS for path in sorted((source / folder).rglob("*")) if path.suffix in SOURCES]
@@ -166,12 +169,17 @@ def place_of(path, source, build):
     return absolute.lstrip("/")
 
 
-def check_needed(program):
+def check_needed(consumer, producer):
+    return [*not_needed(consumer, GPU_LIBRARY, "the consumer links no GPU library"),
+            *not_needed(producer, SINK_LIBRARY, "the producer links nothing that results are written to")]
+
+
+def not_needed(program, forbidden, why):
     done = subprocess.run(["readelf", "--wide", "--dynamic", str(program)], capture_output=True, text=True)
     needed = re.findall(r"\(NEEDED\).*\[(.+)\]", done.stdout)
     if done.returncode != 0 or not needed:
         return [f"{program}: readelf finds no shared library that it needs: {done.stderr.strip() or 'not a dynamic program'}"]
-    return [f"{program}: needs {library}: the consumer links no GPU library" for library in needed if GPU_LIBRARY.match(library)]
+    return [f"{program}: needs {library}: {why}" for library in needed if forbidden.match(library)]
 
 
 def main():
@@ -181,13 +189,14 @@ def main():
     parser.add_argument("--ninja", default="ninja")
     parser.add_argument("--header-sets", type=Path)
     parser.add_argument("--consumer", type=Path)
+    parser.add_argument("--producer", type=Path)
     parser.add_argument("checks", nargs="+", choices=["includes", "headers", "objects", "needed"])
     given = parser.parse_args()
     run = {
         "includes": lambda: check_includes(given.source),
         "headers": lambda: check_headers(given.source, given.header_sets),
         "objects": lambda: check_objects(given.source, given.build, given.ninja),
-        "needed": lambda: check_needed(given.consumer),
+        "needed": lambda: check_needed(given.consumer, given.producer),
     }
     problems = [problem for check in given.checks for problem in run[check]()]
     for problem in problems:

@@ -226,23 +226,37 @@ class Needed(Project):
         """A program that needs a library of this name."""
         source = self.write("empty.cpp", "int answer() { return 0; }\n")
         main = self.write("main.cpp", "int answer();\nint main() { return answer(); }\n")
-        made = self.folder / library
+        made, program = self.folder / library, self.folder / f"needs-{library}"
+        if program.exists():
+            return program
         subprocess.run([CXX, "-shared", "-fPIC", f"-Wl,-soname,{library}", source, "-o", made], check=True)
-        subprocess.run([CXX, main, made, "-o", self.folder / "program"], check=True)
-        return ["--consumer", self.folder / "program", "needed"]
+        subprocess.run([CXX, main, made, "-o", program], check=True)
+        return program
 
-    def test_gpu_libraries_are_found(self):
+    def arguments(self, consumer="libzmq.so.5", producer="libzmq.so.5"):
+        return ["--consumer", self.program(consumer), "--producer", self.program(producer), "needed"]
+
+    def test_gpu_libraries_of_a_consumer_are_found(self):
         for library in ("libcudart.so.13", "libcuda.so.1", "libtorch_cpu.so", "libc10.so", "libcublas.so.13", "libnvrtc.so.13"):
             with self.subTest(library=library):
-                self.assert_crossed(self.program(library), library)
+                self.assert_crossed(self.arguments(consumer=library), library, "the consumer links no GPU library")
+
+    def test_what_a_producer_does_not_write_to_is_found(self):
+        for library in ("libcurl.so.4", "libcurl-gnutls.so.4", "libpq.so.5", "libsqlite3.so.0"):
+            with self.subTest(library=library):
+                self.assert_crossed(self.arguments(producer=library), library, "the producer links nothing that results are written to")
 
     def test_other_libraries_pass(self):
-        for library in ("libzmq.so.5", "libcurl.so.4", "libnuma.so.1"):
-            self.assert_clean(*self.program(library))
+        for library in ("libzmq.so.5", "libcurl.so.4", "libpq.so.5", "libnuma.so.1"):
+            self.assert_clean(*self.arguments(consumer=library))
+        for library in ("libcudart.so.13", "libpng16.so.16", "libpqueue.so.1"):
+            self.assert_clean(*self.arguments(producer=library))
 
     def test_what_is_no_program_is_no_success(self):
-        self.assert_crossed(["--consumer", self.write("text", "no program"), "needed"], "readelf finds no")
-        self.assert_crossed(["--consumer", self.folder / "absent", "needed"], "readelf finds no")
+        program = self.program("libzmq.so.5")
+        for broken in (self.write("text", "no program"), self.folder / "absent"):
+            self.assert_crossed(["--consumer", broken, "--producer", program, "needed"], f"{broken}: readelf finds no")
+            self.assert_crossed(["--consumer", program, "--producer", broken, "needed"], f"{broken}: readelf finds no")
 
 
 class HeadersAlone(Project):
