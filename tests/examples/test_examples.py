@@ -12,6 +12,10 @@ from tests.support.real_run import left_behind, shared_memory
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = pathlib.Path(os.environ["OFFRAMP_BUILD"])
+# Of a Python whose packages have LibTorch and the CUDA Toolkit; empty: those examples are left out.
+SITE = os.environ.get("OFFRAMP_SITE", "")
+TORCH, CUDA = (pathlib.Path(SITE, part) if SITE and pathlib.Path(SITE, part, "include").exists() else None for part in ("torch", "nvidia/cu13"))
+ON_GPU = os.environ.get("OFFRAMP_TEST_DEVICE", "cpu") != "cpu"
 MOST_LINES = 25
 EXPECTED = sorted(f"batch-{batch}/row-{row} {batch * 1000}" for batch in range(10) for row in range(8))
 # What the library may need: of CUDA, LibTorch, curl, pq, sqlite and png it knows nothing.
@@ -44,7 +48,7 @@ class Package(unittest.TestCase):
         cls.prefix, cls.programs = folder / "prefix", folder / "build"
         run("cmake", "--install", str(BUILD), "--component", "library", "--prefix", str(cls.prefix))
         shutil.copytree(HERE / "project", folder / "source")
-        run("cmake", "-S", str(folder / "source"), "-B", str(cls.programs), f"-DCMAKE_PREFIX_PATH={cls.prefix}")
+        run("cmake", "-S", str(folder / "source"), "-B", str(cls.programs), f"-DCMAKE_PREFIX_PATH={cls.prefix}", f"-DTORCH={TORCH or ''}", f"-DCUDA={CUDA or ''}")
         run("cmake", "--build", str(cls.programs))
 
     @classmethod
@@ -57,15 +61,27 @@ class Package(unittest.TestCase):
     def tearDown(self):
         self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
+    def assert_each_sample_is_done_once(self, loop, *consumers):
+        with tempfile.TemporaryDirectory() as name:
+            run_dir = str(pathlib.Path(name, "run"))
+            started = [subprocess.Popen([str(self.programs / consumer), run_dir], stdout=subprocess.PIPE, text=True) for consumer in consumers]
+            self.assertEqual("80 samples done\n", run(str(self.programs / loop), run_dir))
+            said = [line for process in started for line in process.communicate(timeout=60)[0].splitlines()]
+            self.assertEqual([0] * len(started), [process.returncode for process in started])
+            self.assertEqual(EXPECTED, sorted(said))
+
     def test_a_loop_and_consumers_of_both_languages_do_each_sample_once(self):
         for consumers in (["consumer"], ["consumer_in_c"], ["consumer", "consumer_in_c"]):
-            with self.subTest(consumers), tempfile.TemporaryDirectory() as name:
-                run_dir = str(pathlib.Path(name, "run"))
-                started = [subprocess.Popen([str(self.programs / consumer), run_dir], stdout=subprocess.PIPE, text=True) for consumer in consumers]
-                self.assertEqual("80 samples done\n", run(str(self.programs / "loop"), run_dir))
-                said = [line for process in started for line in process.communicate(timeout=60)[0].splitlines()]
-                self.assertEqual([0] * len(started), [process.returncode for process in started])
-                self.assertEqual(EXPECTED, sorted(said))
+            with self.subTest(consumers):
+                self.assert_each_sample_is_done_once("loop", *consumers)
+
+    @unittest.skipUnless(TORCH, "skipped: no LibTorch")
+    def test_a_loop_in_libtorch_does_the_same(self):
+        self.assert_each_sample_is_done_once("torch_loop", "consumer", "consumer_in_c")
+
+    @unittest.skipUnless(CUDA and ON_GPU, "skipped: no GPU (OFFRAMP_TEST_DEVICE=cuda)")
+    def test_a_loop_in_cuda_does_the_same(self):
+        self.assert_each_sample_is_done_once("cuda_loop", "consumer", "consumer_in_c")
 
     def test_the_examples_are_short(self):
         for path in sorted((HERE / "project").iterdir()):
