@@ -37,7 +37,10 @@ UNITS = {"auto": "images", "images": "images", "jsonl": "images", "webdataset": 
 def start(places, argv, typed):
     """`argv`: the programs' flags. `typed`: the command as the user gave it, to say how to repeat it."""
     if any(argument.partition("=")[0] in ANSWERED_BY_THE_PRODUCER for argument in argv):
-        code = subprocess.run([answering(places, argv), *argv], check=False).returncode
+        program = str(places.producer())
+        with contextlib.suppress(LaunchError):      # what is refused the producer says itself
+            program = resolve_run(places, argv)[0] if "--print-config" in argv else program
+        code = subprocess.run([program, *argv], check=False).returncode
         if code == 0 and "--list" in argv:
             code = subprocess.run([str(places.consumer()), "--list"], check=False).returncode
         return code
@@ -154,14 +157,6 @@ def resolve_run(places, argv):
     config = resolve(producer, argv)
     chosen = str(rungs.program_of(places, config))
     return (producer, config) if chosen == producer else (chosen, resolve(chosen, argv))
-
-
-def answering(places, argv):
-    """The program that knows the answer to ANSWERED_BY_THE_PRODUCER. What is refused the producer says itself."""
-    if "--print-config" in argv:
-        with contextlib.suppress(LaunchError):
-            return resolve_run(places, argv)[0]
-    return str(places.producer())
 
 
 def resolve(program, argv):
