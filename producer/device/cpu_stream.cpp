@@ -5,9 +5,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/trace.hpp"
-#include "producer/device/class_map_plan.hpp"
 #include "producer/device/cpu_event.hpp"
-#include "producer/device/cpu_kernels.hpp"
 
 namespace offramp {
 
@@ -54,28 +52,7 @@ void CpuStream::copy_to_device(void* to, const std::byte* from, std::size_t byte
     enqueue([=] { std::memcpy(to, from, bytes); });
 }
 
-void CpuStream::normalize(void* to, const TensorSpec& spec, const PixelInput& input) {
-    const NormalizePlan plan = plan_normalize(spec, input);
-    if (plan.elements() == 0) return;
-    enqueue([to, plan, pixels = input.pixels] { normalize_on_cpu(to, pixels, plan); });
-}
-
-void CpuStream::cast(void* to, DType type, const void* from, std::size_t elements) {
-    expect(type == kFloat16 || type == kBFloat16, "a cast makes float16 or bfloat16");
-    enqueue([=] { cast_on_cpu(to, type, from, elements); });
-}
-
-void CpuStream::map_classes(std::uint8_t* ids, std::uint8_t* confidence, const ClassScores& input) {
-    const ClassMapPlan plan = plan_class_map(input);
-    if (plan.pixels() == 0) return;
-    enqueue([ids, confidence, plan, scores = input.scores] { map_classes_on_cpu(ids, confidence, scores, plan); });
-}
-
-void CpuStream::map_foreground(std::uint8_t* ids, std::uint8_t* confidence, float* outliers, const ForegroundScores& input) {
-    const ForegroundPlan plan = plan_foreground(input);
-    if (plan.map.pixels() == 0) return;
-    enqueue([=, scores = input.scores] { map_foreground_on_cpu(ids, confidence, outliers, scores, plan); });
-}
+void CpuStream::run_on_host(std::function<void()> work) { enqueue(std::move(work)); }
 
 void CpuStream::record(Event& event) {
     const std::shared_ptr<CpuEvent::Progress> progress = CpuEvent::of(event).progress();

@@ -7,7 +7,6 @@
 #include "producer/device/cuda_memory.hpp"
 #include "producer/device/cuda_stream.hpp"
 #include "producer/device/device_guard.hpp"
-#include "producer/device/kernels.hpp"
 #include "producer/device/page_locking.hpp"
 #include "producer/device/pci_link.hpp"
 
@@ -23,7 +22,6 @@ class CudaDevice final : public Device {
     explicit CudaDevice(int index) : index_(index) {
         check(cudaSetDevice(index), "cudaSetDevice");
         check(cudaGetDeviceProperties(&properties_, index), "cudaGetDeviceProperties");
-        require_device_code();
     }
 
     DeviceInfo info() const override {
@@ -81,22 +79,6 @@ class CudaDevice final : public Device {
     }
 
   private:
-    // Found out now, not by the first kernel: CUDA loads device code lazily.
-    void require_device_code() const {
-        const cudaError_t result = find_kernels_for_current_device();
-        if (result == cudaSuccess) return;
-        if (is_sticky(result)) check(result, "cudaFuncGetAttributes");
-        static_cast<void>(cudaGetLastError());
-        throw CudaError(
-            ExitCode::DeviceUnsupported,
-            "GPU " + std::to_string(index_) + " (" + properties_.name +
-                ") cannot run this build: it has compute capability " + std::to_string(properties_.major) +
-                "." + std::to_string(properties_.minor) +
-                ", device code was built for " OFFRAMP_CUDA_ARCHITECTURES ": " + describe(result),
-            "Build with -DOFFRAMP_CUDA_ARCHITECTURES for this GPU, or run on the CPU (--device cpu)",
-            cause_of(result, "cudaFuncGetAttributes"));
-    }
-
     // Every 2 MiB and the last byte: a range that was registered in part only is found out.
     static bool is_page_locked(std::span<std::byte> range) {
         constexpr std::size_t kStep = std::size_t{2} << 20;

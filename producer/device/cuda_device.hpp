@@ -6,8 +6,8 @@
 
 namespace offramp {
 
-// Opens GPU `index`, below find_gpus().count, and makes it the calling thread's. Errors: CudaError
-// DeviceUnsupported when it is older than every architecture of this build, else as CUDA says.
+// Opens GPU `index`, below find_gpus().count, and makes it the calling thread's. Errors: CudaError as
+// CUDA says.
 std::unique_ptr<Device> open_cuda_device(int index);
 
 }  // namespace offramp

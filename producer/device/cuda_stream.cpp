@@ -2,10 +2,9 @@
 
 #include <nvtx3/nvToolsExtCudaRt.h>
 
+#include <utility>
+
 #include "producer/device/check.hpp"
-#include "producer/device/class_map_plan.hpp"
-#include "producer/device/kernels.hpp"
-#include "producer/device/normalize_plan.hpp"
 
 namespace offramp {
 
@@ -31,29 +30,11 @@ void CudaStream::copy_to_device(void* to, const std::byte* from, std::size_t byt
           "cudaMemcpyAsync (host to device)");
 }
 
-void CudaStream::normalize(void* to, const TensorSpec& spec, const PixelInput& input) {
-    const NormalizePlan plan = plan_normalize(spec, input);
-    if (plan.elements() == 0) return;
-    check(launch_normalize(stream_, to, input.pixels, plan), "normalize kernel");
-}
-
-void CudaStream::cast(void* to, DType type, const void* from, std::size_t elements) {
-    expect(type == kFloat16 || type == kBFloat16, "a cast makes float16 or bfloat16");
-    if (elements == 0) return;
-    check(launch_cast(stream_, to, type, from, elements), "cast kernel");
-}
-
-void CudaStream::map_classes(std::uint8_t* ids, std::uint8_t* confidence, const ClassScores& input) {
-    const ClassMapPlan plan = plan_class_map(input);
-    if (plan.pixels() == 0) return;
-    check(launch_map_classes(stream_, ids, confidence, input.scores, plan), "class map kernel");
-}
-
-void CudaStream::map_foreground(std::uint8_t* ids, std::uint8_t* confidence, float* outliers, const ForegroundScores& input) {
-    const ForegroundPlan plan = plan_foreground(input);
-    if (plan.map.pixels() == 0) return;
-    check(cudaMemsetAsync(outliers, 0, static_cast<std::size_t>(input.rows) * sizeof *outliers, stream_), "cudaMemsetAsync");
-    check(launch_map_foreground(stream_, ids, confidence, outliers, input.scores, plan), "foreground kernel");
+void CudaStream::run_on_host(std::function<void()> work) {
+    auto given = std::make_unique<std::function<void()>>(std::move(work));
+    const auto run = [](void* taken) { (*std::unique_ptr<std::function<void()>>(static_cast<std::function<void()>*>(taken)))(); };
+    check(cudaLaunchHostFunc(stream_, run, given.get()), "cudaLaunchHostFunc");
+    static_cast<void>(given.release());
 }
 
 void CudaStream::record(Event& event) {

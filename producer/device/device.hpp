@@ -1,13 +1,10 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
-
-#include "common/numerics/foreground_score.hpp"
-#include "common/wire/tensor_spec.hpp"
 
 // What a producer needs of a GPU, without any CUDA header: streams, events, memory, page-locking. Two
 // implementations under one contract suite (tests/contract/device/device_contract.hpp): CUDA, and a twin on the CPU
@@ -39,40 +36,9 @@ class Stream {
     // both sides alive until an event recorded afterwards is done.
     virtual void copy_to_host(std::byte* to, const void* from, std::size_t bytes) = 0;
     virtual void copy_to_device(void* to, const std::byte* from, std::size_t bytes) = 0;
-    // Turns 8-bit pixels [rows, height, width, 3] into the model's input: (pixel / 255 - mean) / std per
-    // channel, as `to.spec` says: float32 or bfloat16, [rows, 3, height, width] with contiguous or
-    // channels-last strides.
-    struct PixelInput {
-        const std::uint8_t* pixels = nullptr;
-        std::int64_t rows = 0, height = 0, width = 0;
-        float mean[3] = {0.485F, 0.456F, 0.406F};
-        float std[3] = {0.229F, 0.224F, 0.225F};
-    };
-    virtual void normalize(void* to, const TensorSpec& spec, const PixelInput& input) = 0;
-    // Converts `elements` float32 values to `type`, float16 or bfloat16: round to nearest even.
-    virtual void cast(void* to, DType type, const void* from, std::size_t elements) = 0;
-    // Class scores, float32 [rows, classes, height, width], contiguous, of 1 to 256 classes.
-    struct ClassScores {
-        const float* scores = nullptr;
-        std::int64_t rows = 0, classes = 0, height = 0, width = 0;
-        std::int64_t expansion = 1;  // height and width are enlarged so many times, as common/numerics/enlargement.hpp says
-    };
-    // Each pixel's class, uint8 [rows, height * expansion, width * expansion]: the first of the largest scores, a NaN counting as
-    // largest, as at::argmax. Into `confidence`, unless it is null, in the same shape, the class's softmax probability times
-    // 255, rounded; 0 where a NaN or an infinite score is the largest. The enlarged scores are never stored.
-    virtual void map_classes(std::uint8_t* ids, std::uint8_t* confidence, const ClassScores& input) = 0;
-    // The scores of networks of one channel, float32 [rows, 1, height, width], contiguous.
-    struct ForegroundScores {
-        const float* scores = nullptr;
-        std::int64_t rows = 0, height = 0, width = 0;
-        std::int64_t expansion = 1;  // as of ClassScores
-        ForegroundScale scale;
-    };
-    // Each pixel's class, in the shape of map_classes: 1 where its score is at least scale.least, else 0. Into `confidence`, unless it is
-    // null, the probability of that class times 255, rounded. That row of `outliers`, [rows], page-locked host memory of
-    // allocate_pinned_host(), gets one of a row's scores, enlarged, that scale does not allow, and 0 where it allows all. It is written in
-    // the order of this stream alone, so that work given to it later may use the same.
-    virtual void map_foreground(std::uint8_t* ids, std::uint8_t* confidence, float* outliers, const ForegroundScores& input) = 0;
+    // Runs `work` on a thread of the device's, in the order of this stream, which stands still meanwhile: on a GPU for about 100 µs at
+    // least. It calls nothing of a device and throws nothing; after an error of the stream it may never be run.
+    virtual void run_on_host(std::function<void()> work) = 0;
     virtual void record(Event& event) = 0;
     // Work given to this stream from now on starts after `event`, which is armed.
     virtual void wait_for(Event& event) = 0;

@@ -7,7 +7,7 @@
 
 #include "producer/device/device.hpp"
 #include "producer/device/device_tensor.hpp"
-#include "producer/device/row_outliers.hpp"
+#include "producer/egress/row_outliers.hpp"
 #include "producer/egress/row_info.hpp"
 
 namespace offramp {

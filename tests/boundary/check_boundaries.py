@@ -18,6 +18,8 @@ from pathlib import Path
 
 FOLDERS = ("common", "producer", "consumer")
 SOURCES = {".hpp", ".cpp", ".inl", ".h", ".cu", ".cuh"}
+DEVICE_CODE = {".cu", ".cuh"}
+KERNELS = "producer/runner/kernels/"
 INCLUDE = re.compile(r"^\s*#\s*include\s*(?:(?P<open>[<\"])(?P<path>[^>\"]+)[>\"]|(?P<macro>\w+))")
 
 CUDA_HEADERS = r"(cuda|cudart|cuda_\w+|driver_types|vector_types|device_launch_parameters|nvml|cublas\w*|cudnn\w*)\.hp*$"
@@ -70,7 +72,9 @@ INCLUDE_RULES = [
     (r"producer/", None, r"tests/", "producer/ knows no tests"),
     (r"producer/", r"producer/ladder/", r"consumer/", "of the producer only ladder/ may know consumers"),
     (r"producer/", r"producer/ladder/", r"producer/ladder/", "producer/ladder/ is a program: nobody else may know it"),
-    (r"", r"producer/device/", CUDA_HEADERS + r"|(cub|thrust|nv|cuda)/", "CUDA is included under producer/device/ only"),
+    (r"", r"producer/(device|runner/kernels)/", CUDA_HEADERS + r"|(cub|thrust|nv|cuda)/",
+     "CUDA is included under producer/device/ and producer/runner/kernels/ only"),
+    (r"producer/device/", None, r"common/numerics/", "producer/device/ computes nothing: kernels are the runner's"),
     (r"", r"producer/runner/models/", r"(torch|ATen|c10|caffe2)/", "LibTorch is included under producer/runner/models/ only"),
     (r"", r"common/transport/", r"zmq(_\w+)?\.h", "ZeroMQ is included under common/transport/ only"),
     (r"", r"common/shm/", r"boost/interprocess/", "Boost.Interprocess is included under common/shm/ only"),
@@ -88,7 +92,7 @@ INCLUDE_RULES = [
 ]
 
 # What no object of common/ and consumer/ may have read, by whatever road it came in.
-GPU_HEADER = re.compile(r"/(nvidia/cu[0-9]+|cuda[^/]*|torch|ATen|c10|producer/device)/")
+GPU_HEADER = re.compile(r"/(nvidia/cu[0-9]+|cuda[^/]*|torch|ATen|c10|producer/device|producer/runner/kernels)/")
 # NVTX is header-only and needs no GPU. The compiler may name it by its place in the CUDA Toolkit.
 NVTX_HEADER = re.compile(r"/nvtx3/")
 
@@ -109,6 +113,8 @@ def check_includes(source):
     problems = []
     for path in files:
         name = path.relative_to(source).as_posix()
+        if path.suffix in DEVICE_CODE and not name.startswith(KERNELS):
+            problems.append(f"{name}: device code lies under {KERNELS} only")
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
             match = INCLUDE.match(line)
             if not match:

@@ -60,6 +60,10 @@ class Includes(Project):
         ("producer/pool/slab_pool.cpp", '"producer/broker/broker.hpp"', "may know pool, ledger"),
         ("producer/device/device.hpp", '"producer/egress/egress_stream.hpp"', "may know device of its side"),
         ("producer/device/device.hpp", '"common/images/jpeg.hpp"', "for programs"),
+        ("producer/device/device.hpp", '"common/numerics/foreground_score.hpp"', "kernels are the runner's"),
+        ("producer/device/cpu_stream.cpp", '"producer/runner/kernels/cpu_kernels.hpp"', "no program"),
+        ("producer/device/device.hpp", '"producer/runner/models/model.hpp"', "no program"),
+        ("producer/egress/slab_filling.cpp", '"producer/runner/kernels/kernels.hpp"', "no program"),
         ("producer/egress/output_batch.hpp", '"producer/runner/models/model.hpp"', "no program"),
         ("producer/egress/output_batch.hpp", '"producer/runner/ingest/input_batch.hpp"', "no program"),
         ("producer/egress/slab_filling.cpp", '"producer/ladder/slab_place.hpp"', "no program"),
@@ -85,12 +89,12 @@ class Includes(Project):
         ("common/abi/include/offramp/egress.hpp", '"common/base/error.hpp"', "installed headers include nothing of the tree"),
         ("producer/broker/broker.cpp", '"producer/runner/models/model.hpp"', "no program"),
         ("producer/broker/broker.hpp", '"producer/egress/egress_stream.hpp"', "may know broker, ledger, pool"),
-        ("producer/runner/inference/inference.cpp", "<cuda_runtime.h>", "producer/device/ only"),
-        ("producer/runner/inference/inference.cpp", "<cuda.h>", "producer/device/ only"),
-        ("producer/runner/models/weights.cpp", "<cuda_runtime_api.h>", "producer/device/ only"),
-        ("producer/runner/models/weights.cpp", "<cuda/std/span>", "producer/device/ only"),
+        ("producer/runner/inference/inference.cpp", "<cuda_runtime.h>", "producer/runner/kernels/ only"),
+        ("producer/runner/inference/inference.cpp", "<cuda.h>", "producer/runner/kernels/ only"),
+        ("producer/runner/models/weights.cpp", "<cuda_runtime_api.h>", "producer/runner/kernels/ only"),
+        ("producer/runner/models/weights.cpp", "<cuda/std/span>", "producer/runner/kernels/ only"),
         ("common/wire/tensor_spec.cpp", "<torch/torch.h>", "producer/runner/models/ only"),
-        ("producer/device/kernels.cu", "<ATen/ATen.h>", "producer/runner/models/ only"),
+        ("producer/runner/kernels/cast.cu", "<ATen/ATen.h>", "producer/runner/models/ only"),
         ("producer/device/device.hpp", "<c10/cuda/CUDAStream.h>", "producer/runner/models/ only"),
         ("producer/broker/broker.cpp", "<zmq.hpp>", "common/transport/ only"),
         ("consumer/processors/results/finish.cpp", "<sqlite3.h>", "consumer/sinks/sqlite/ only"),
@@ -119,6 +123,9 @@ class Includes(Project):
         ("producer/runner/inference/inference.hpp", '"producer/egress/output_sink.hpp"'),
         ("consumer/processors/processor.hpp", '"consumer/session/slab_processor.hpp"'),
         ("producer/device/cuda_stream.hpp", "<cuda_runtime_api.h>"),
+        ("producer/runner/kernels/cast.cu", "<cuda_fp16.h>"),
+        ("producer/runner/kernels/cpu_kernels.cpp", '"common/numerics/bfloat16_bits.hpp"'),
+        ("producer/runner/transforms/output_transformer.cpp", '"producer/runner/kernels/kernels.hpp"'),
         ("producer/runner/models/plugins/encoder.cpp", "<ATen/ops/linear.h>"),
         ("producer/runner/models/plugins/encoder.cpp", "<c10/cuda/CUDAStream.h>"),
         ("producer/ladder/rung_egress.cpp", '"producer/runner/run/egress_strategy.hpp"'),
@@ -145,6 +152,15 @@ class Includes(Project):
             with self.subTest(file=name, includes=included):
                 path = self.write(name, f"#include {included}\n")
                 self.assert_clean("includes")
+                path.unlink()
+
+    def test_device_code_elsewhere_than_with_the_kernels_is_found(self):
+        self.write("producer/runner/kernels/cast.cu")
+        self.assert_clean("includes")
+        for name in ("producer/device/copy.cu", "producer/egress/launch.cuh"):
+            with self.subTest(file=name):
+                path = self.write(name)
+                self.assert_crossed(["includes"], f"{name}: device code lies under producer/runner/kernels/ only")
                 path.unlink()
 
     def test_a_tree_without_sources_is_no_success(self):
@@ -208,9 +224,11 @@ class Objects(Project):
     def test_the_real_cuda_runtime_is_found(self):
         self.assert_crossed(self.build(common="#include <cuda_runtime.h>\n", includes=[CUDA_INCLUDE]), "common/one.o", "cuda_runtime.h")
 
-    def test_the_projects_own_device_folder_is_found(self):
-        self.write("producer/device/device.hpp")
-        self.assert_crossed(self.build(consumer='#include "producer/device/device.hpp"\n'), "/producer/device/device.hpp")
+    def test_the_projects_own_device_and_kernels_are_found(self):
+        for header in ("producer/device/device.hpp", "producer/runner/kernels/kernels.hpp"):
+            with self.subTest(header=header):
+                self.write(header)
+                self.assert_crossed(self.build(consumer=f'#include "{header}"\n'), f"/{header}")
 
     def test_nvtx_passes_wherever_it_lies(self):
         header = self.write("outside/nvidia/cu13/include/nvtx3/nvToolsExt.h")

@@ -3,7 +3,7 @@
 #
 #   tests/gpu/gpu_checks.sh [BIN [PART...]]
 #
-# BIN has offramp-producer, offramp-ladder, offramp-consumer and share/, and in tests/ device_contract_cuda, egress_order_cuda, graph_replay_cuda and libofframp_nvtx_recorder.so;
+# BIN has offramp-producer, offramp-ladder, offramp-consumer and share/, and in tests/ device_contract_cuda, kernels_contract_cuda, egress_order_cuda, graph_replay_cuda and libofframp_nvtx_recorder.so;
 # libofframp_models.so lies in BIN/../lib: build/release/bin, or what was carried from another machine (there also in BIN/lib, for the tests).
 # OUT: a folder, by default build/gpu-checks.
 # Parts, all by default: contract profiler golden one-channel memcheck racecheck synccheck kernels. `kernels` looks at what each of the three before it
@@ -32,16 +32,18 @@ part() {
     printf '%-12s %-12s %4d s   %s\n' "$name" "$result" $((SECONDS - began)) "$(grep -E "$told" "$out/$name.log" | tail -n "$lines" | paste -sd'|')"
 }
 
-contract() { "$bin/tests/device_contract_cuda" && "$bin/tests/egress_order_cuda" && "$bin/tests/graph_replay_cuda"; }
+contract() { "$bin/tests/device_contract_cuda" && "$bin/tests/kernels_contract_cuda" && "$bin/tests/egress_order_cuda" && "$bin/tests/graph_replay_cuda"; }
 
 one_channel() { (cd tests/e2e && python3 -m unittest -v test_one_channel); }
 
 # What dies on purpose or asks for more memory than there is is left out: that is what the tools look for.
 under() {
-    local tool=$1
+    local tool=$1 contract
     local flags=(--tool "$tool" --error-exitcode 99)
     [[ $tool == memcheck ]] && flags+=(--leak-check no)
-    compute-sanitizer "${flags[@]}" "$bin/tests/device_contract_cuda" --gtest_filter='-*DeathTest*:*MemoryRunsOut*' || return
+    for contract in device_contract_cuda kernels_contract_cuda; do
+        compute-sanitizer "${flags[@]}" "$bin/tests/$contract" --gtest_filter='-*DeathTest*:*MemoryRunsOut*' || return
+    done
     tests/gpu/sanitized_run.sh "$bin" "$tool"
 }
 
@@ -59,7 +61,7 @@ for name in "${parts[@]}"; do
         golden) lines=10 part golden python3 -m unittest -v tests.gpu.test_golden ;;
         one-channel) part one-channel one_channel ;;
         memcheck | racecheck | synccheck) lines=8 part "$name" recorded_under "$name" ;;
-        kernels) lines=8 part kernels python3 tests/gpu/launched_kernels.py "$recorded" "$bin/offramp-producer" "$bin/tests/device_contract_cuda" ;;
+        kernels) lines=8 part kernels python3 tests/gpu/launched_kernels.py "$recorded" "$bin/offramp-producer" "$bin/tests/kernels_contract_cuda" ;;
         *) echo "no part is called '$name'" >&2; exit 64 ;;
     esac
 done

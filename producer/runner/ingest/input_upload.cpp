@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/error.hpp"
+#include "producer/runner/kernels/kernels.hpp"
 #include "producer/runner/sources/made_up_row.hpp"
 #include "producer/runner/sources/normal_noise.hpp"
 
@@ -64,15 +65,15 @@ void InputUpload::submit(Stream& copies, const std::byte* staged, std::byte* to,
     copies.copy_to_device(target, staged, staged_row_bytes_ * rows_of(input_));
     copies.record(uploaded);
     if (rows_ == RowKind::Pixels) {
-        Stream::PixelInput pixels{.pixels = reinterpret_cast<const std::uint8_t*>(target),
+        kernels::PixelInput pixels{.pixels = reinterpret_cast<const std::uint8_t*>(target),
                                   .rows = input_.tensor.shape[0],
                                   .height = input_.tensor.shape[2],
                                   .width = input_.tensor.shape[3]};
         std::copy(input_.mean.begin(), input_.mean.end(), pixels.mean);
         std::copy(input_.std.begin(), input_.std.end(), pixels.std);
-        copies.normalize(to, input_.tensor, pixels);
+        kernels::normalize(copies, to, input_.tensor, pixels);
     } else if (between_) {
-        copies.cast(to, kBFloat16, target, input_.tensor.elements());
+        kernels::cast(copies, to, kBFloat16, target, input_.tensor.elements());
     }
 }
 

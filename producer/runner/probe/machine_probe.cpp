@@ -16,7 +16,7 @@
 
 #include "common/shm/shared_region.hpp"
 #include "producer/device/device.hpp"
-#include "producer/device/gpu_search.hpp"
+#include "producer/runner/kernels/gpu_choice.hpp"
 
 namespace offramp {
 namespace {
@@ -32,10 +32,10 @@ struct OpenedDevice {
 
 // A GPU that is there but cannot be opened is an error to tell, not a reason to say nothing of the rest.
 OpenedDevice open_best_device() {
-    const GpuSearch search = find_gpus();
+    const GpuSearch search = find_gpus_for_kernels();
     if (search.count == 0) return {open_cpu_device(), search.obstacle};
     try {
-        return {open_device("cuda:0"), nullptr};
+        return {open_device_for_kernels("cuda:0"), nullptr};
     } catch (const std::exception& error) {
         return {open_cpu_device(), error.what()};
     }

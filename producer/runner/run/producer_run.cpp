@@ -5,7 +5,7 @@
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
 #include "common/base/trace_recording.hpp"
-#include "producer/device/gpu_search.hpp"
+#include "producer/runner/kernels/gpu_choice.hpp"
 #include "producer/runner/run/adoption.hpp"
 #include "producer/runner/sources/opened_input.hpp"
 
@@ -41,14 +41,14 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
                  config_.adopt ? RunDirectory::Former::Kept : RunDirectory::Former::Replaced),
       endpoint_(endpoint_of(config_, directory_.path())),
       run_lock_(RunLock::hold(endpoint_.names, !config_.adopt, !config_.consumer_user.empty())),
-      device_(open_device(config_.device)) {
+      device_(open_device_for_kernels(config_.device)) {
     device_->use_on_this_thread();
     const DeviceInfo device = device_->info();
     if (device_->is_gpu())
         spdlog::info("device: {}", device.name);
     else
         spdlog::warn("no GPU is used, model and copies run on the CPU ({}){}", device.name,
-                     config_.device == "cpu" ? "" : ": " + find_gpus().obstacle);
+                     config_.device == "cpu" ? "" : ": " + find_gpus_for_kernels().obstacle);
     compute_ = device_->make_stream("compute");
     timeline_ = std::make_unique<DeviceTimeline>(*device_, *compute_);
     pictures_ = open_input(config_, [this] { check_not_stopped(); });   // told before a model is loaded for it

@@ -6,6 +6,7 @@
 
 #include "common/base/error.hpp"
 #include "common/wire/output_description.hpp"
+#include "producer/runner/kernels/kernels.hpp"
 
 namespace offramp {
 namespace {
@@ -137,7 +138,7 @@ DeviceTensor OutputTransformer::take_made(std::size_t index) {
 void OutputTransformer::cast(Stream& compute, const DeviceTensor& from, std::vector<DeviceTensor>& made) {
     DeviceTensor to = take_made(made.size());
     expect(from.spec.elements() == to.spec.elements() && from.spec.dtype == kFloat32, "an output is as the model stated it");
-    compute.cast(const_cast<void*>(to.data), to.spec.dtype, from.data, to.spec.elements());
+    kernels::cast(compute, const_cast<void*>(to.data), to.spec.dtype, from.data, to.spec.elements());
     made.push_back(std::move(to));
 }
 
@@ -153,22 +154,22 @@ void OutputTransformer::map_classes(Stream& compute, const DeviceTensor& from, s
     if (settings_.confidence) confidence = bytes(made.emplace_back(take_made(made.size())));
     if (from.spec.shape[1] == 1) {
         outliers.push_back({.output = describe_output(from.spec), .memory = outliers_.take()});
-        compute.map_foreground(ids, confidence, reinterpret_cast<float*>(outliers.back().memory->data()),
-                               {.scores = static_cast<const float*>(from.data),
-                                .rows = from.spec.shape[0],
-                                .height = from.spec.shape[2],
-                                .width = from.spec.shape[3],
-                                .expansion = expansion_,
-                                .scale = settings_.foreground});
+        kernels::map_foreground(compute, ids, confidence, reinterpret_cast<float*>(outliers.back().memory->data()),
+                                 {.scores = static_cast<const float*>(from.data),
+                                  .rows = from.spec.shape[0],
+                                  .height = from.spec.shape[2],
+                                  .width = from.spec.shape[3],
+                                  .expansion = expansion_,
+                                  .scale = settings_.foreground});
         return;
     }
-    compute.map_classes(ids, confidence,
-                        {.scores = static_cast<const float*>(from.data),
-                         .rows = from.spec.shape[0],
-                         .classes = from.spec.shape[1],
-                         .height = from.spec.shape[2],
-                         .width = from.spec.shape[3],
-                         .expansion = expansion_});
+    kernels::map_classes(compute, ids, confidence,
+                          {.scores = static_cast<const float*>(from.data),
+                           .rows = from.spec.shape[0],
+                           .classes = from.spec.shape[1],
+                           .height = from.spec.shape[2],
+                           .width = from.spec.shape[3],
+                           .expansion = expansion_});
 }
 
 }  // namespace offramp

@@ -1,5 +1,3 @@
-#include <cstdlib>
-
 #include "producer/device/cuda_error.hpp"
 #include "producer/device/gpu_search.hpp"
 #include "tests/contract/device/device_contract.hpp"
@@ -11,58 +9,6 @@ std::vector<std::string> devices_under_test() {
 }
 
 namespace {
-
-class CudaDeviceDeathTest : public testing::Test {
-  protected:
-    void SetUp() override {
-        GTEST_FLAG_SET(death_test_style, "threadsafe");
-        const GpuSearch search = find_gpus();
-        if (search.count == 0) GTEST_SKIP() << search.obstacle;
-    }
-};
-
-// A kernel that reads where nothing is: the context is lost, and the error says so with the exit code for it.
-[[noreturn]] void exit_with_the_code_of_a_bad_address() {
-    try {
-        const auto device = open_device("cuda");
-        const auto target = device->allocate(1024, "target");
-        const auto stream = device->make_stream("bad address");
-        // NOLINTNEXTLINE(performance-no-int-to-ptr): no such address is wanted
-        stream->cast(target->data(), kBFloat16, reinterpret_cast<const void*>(std::uintptr_t{4096}), 16);
-        stream->synchronize();
-        std::_Exit(to_int(ExitCode::Ok));
-    } catch (const CudaError& error) {
-        std::fprintf(stderr, "%s\n", error.what());
-        std::_Exit(to_int(error.exit_code()));
-    }
-}
-
-TEST_F(CudaDeviceDeathTest, CallsALostContextBroken) {
-    EXPECT_EXIT(exit_with_the_code_of_a_bad_address(),
-                testing::ExitedWithCode(to_int(ExitCode::DeviceBroken)),
-                "cudaErrorIllegalAddress \\(700\\).*only a new process");
-}
-
-TEST_F(CudaDeviceDeathTest, SurvivesDestructorsAfterALostContext) {
-    EXPECT_EXIT(
-        {
-            try {
-                const auto device = open_device("cuda");
-                const auto target = device->allocate(1024, "target");
-                const auto event = device->make_event();
-                const auto stream = device->make_stream("bad address");
-                // NOLINTNEXTLINE(performance-no-int-to-ptr): no such address is wanted
-                const auto* const nowhere = reinterpret_cast<const void*>(std::uintptr_t{4096});
-                stream->cast(target->data(), kBFloat16, nowhere, 16);
-                stream->record(*event);
-                event->wait();
-            } catch (const CudaError&) {
-                std::_Exit(0);
-            }
-            std::_Exit(1);
-        },
-        testing::ExitedWithCode(0), "");
-}
 
 TEST(CudaDevices, SayHowManyThereAreWhenOneIsMissing) {
     const GpuSearch search = find_gpus();

@@ -10,55 +10,8 @@
 
 #include "common/base/unique_fd.hpp"
 #include "producer/device/cuda_error.hpp"
-#include "producer/device/gpu_search.hpp"
 
 namespace offramp {
-
-void DeviceContract::SetUp() {
-    GTEST_FLAG_SET(death_test_style, "threadsafe");
-    if (GetParam().starts_with("cuda")) {
-        const GpuSearch search = find_gpus();
-        if (search.count == 0) GTEST_SKIP() << search.obstacle;
-    }
-    device_ = open_device(GetParam());
-    device_->use_on_this_thread();
-}
-
-std::unique_ptr<DeviceBuffer> DeviceContract::upload(std::span<const std::byte> bytes) {
-    std::unique_ptr<DeviceBuffer> buffer =
-        device().allocate(std::max<std::size_t>(bytes.size(), 1), "test input");
-    const std::unique_ptr<Stream> stream = device().make_stream("upload");
-    stream->copy_to_device(buffer->data(), bytes.data(), bytes.size());
-    stream->synchronize();
-    return buffer;
-}
-
-std::vector<std::byte> DeviceContract::download(const DeviceBuffer& buffer) {
-    std::vector<std::byte> bytes(buffer.bytes());
-    const std::unique_ptr<Stream> stream = device().make_stream("download");
-    stream->copy_to_host(bytes.data(), buffer.data(), bytes.size());
-    stream->synchronize();
-    return bytes;
-}
-
-std::unique_ptr<Event> DeviceContract::record_on(Stream& stream) {
-    std::unique_ptr<Event> event = device().make_event();
-    stream.record(*event);
-    return event;
-}
-
-std::vector<std::byte> patterned_bytes(std::size_t count, std::uint32_t seed) {
-    std::vector<std::uint64_t> words(count / sizeof(std::uint64_t) + 1);
-    std::uint64_t state = seed;
-    for (std::uint64_t& word : words) {
-        state = state * 6364136223846793005U + 1442695040888963407U;
-        word = state ^ (state >> 29);
-    }
-    std::vector<std::byte> bytes(count);
-    if (count > 0) std::memcpy(bytes.data(), words.data(), count);
-    return bytes;
-}
-
 namespace {
 
 // Like a slab: shared memory, mapped and populated.
@@ -120,6 +73,38 @@ TEST_P(DeviceContract, MakesAStreamWaitForAnothersEvent) {
         EXPECT_TRUE(produced->done());
         ASSERT_EQ(std::memcmp(result->data(), staging->data(), kBytes), 0) << "round " << round;
     }
+}
+
+TEST_P(DeviceContract, RunsWorkOfTheHostInTheOrderOfTheStream) {
+    constexpr std::size_t kBytes = std::size_t{8} << 20;
+    const std::vector<std::byte> bytes = patterned_bytes(kBytes, 8);
+    const auto staging = device().allocate_pinned_host(kBytes, "staging");
+    const auto memory = device().allocate(kBytes, "memory");
+    const auto result = device().allocate_pinned_host(kBytes, "result");
+    const auto copy = device().allocate_pinned_host(kBytes, "copy");
+    const auto stream = device().make_stream("host work");
+    const std::thread::id caller = std::this_thread::get_id();
+    std::thread::id worker = caller;
+    // Each step reads what the one before it wrote.
+    stream->run_on_host([&] {
+        std::memcpy(staging->data(), bytes.data(), kBytes);
+        worker = std::this_thread::get_id();
+    });
+    stream->copy_to_device(memory->data(), staging->data(), kBytes);
+    stream->copy_to_host(result->data(), memory->data(), kBytes);
+    stream->run_on_host([&] { std::memcpy(copy->data(), result->data(), kBytes); });
+    stream->synchronize();
+    EXPECT_EQ(std::memcmp(copy->data(), bytes.data(), kBytes), 0);
+    EXPECT_NE(worker, caller);
+}
+
+// What the work holds is dropped once it has run, at the latest when the stream has gone.
+TEST_P(DeviceContract, LetsGoOfWorkThatHasRun) {
+    const auto held = std::make_shared<int>(1);
+    auto stream = device().make_stream("host work");
+    for (int round = 0; round < 3; ++round) stream->run_on_host([held] { static_cast<void>(*held); });
+    stream.reset();
+    EXPECT_EQ(held.use_count(), 1);
 }
 
 TEST_P(DeviceContract, MayLoseAnEventThatAStreamStillWaitsFor) {

@@ -32,14 +32,7 @@ class FaultyStream final : public Stream {
 
     void copy_to_host(std::byte* to, const void* from, std::size_t bytes) override { real_->copy_to_host(to, from, bytes); }
     void copy_to_device(void* to, const std::byte* from, std::size_t bytes) override { real_->copy_to_device(to, from, bytes); }
-    void normalize(void* to, const TensorSpec& spec, const PixelInput& input) override { real_->normalize(to, spec, input); }
-    void cast(void* to, DType type, const void* from, std::size_t elements) override { real_->cast(to, type, from, elements); }
-    void map_classes(std::uint8_t* ids, std::uint8_t* confidence, const ClassScores& input) override {
-        real_->map_classes(ids, confidence, input);
-    }
-    void map_foreground(std::uint8_t* ids, std::uint8_t* confidence, float* outliers, const ForegroundScores& input) override {
-        real_->map_foreground(ids, confidence, outliers, input);
-    }
+    void run_on_host(std::function<void()> work) override { real_->run_on_host(std::move(work)); }
     void record(Event& event) override { real_->record(real(event)); }
     void wait_for(Event& event) override {
         if (waits_) real_->wait_for(real(event));

@@ -4,12 +4,12 @@
 #include <cstdint>
 
 #include "common/wire/tensor_spec.hpp"
-#include "producer/device/class_map_plan.hpp"
-#include "producer/device/normalize_plan.hpp"
+#include "producer/runner/kernels/class_map_plan.hpp"
+#include "producer/runner/kernels/normalize_plan.hpp"
 
 namespace offramp {
 
-// The CPU's side of Stream's operations on tensors, bit for bit what kernels.hpp does on the device. Blocks: until
+// The CPU's side of kernels.hpp, bit for bit what gpu_kernels.hpp does on a GPU. Blocks: until
 // done.
 void normalize_on_cpu(void* to, const std::uint8_t* pixels, const NormalizePlan& plan);
 // `type`: float16 or bfloat16.

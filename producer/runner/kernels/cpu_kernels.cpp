@@ -1,4 +1,4 @@
-#include "producer/device/cpu_kernels.hpp"
+#include "producer/runner/kernels/cpu_kernels.hpp"
 
 #include <array>
 #include <bit>

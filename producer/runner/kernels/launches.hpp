@@ -6,14 +6,13 @@
 #include <cstdint>
 
 #include "common/wire/tensor_spec.hpp"
-#include "producer/device/class_map_plan.hpp"
-#include "producer/device/normalize_plan.hpp"
+#include "producer/runner/kernels/class_map_plan.hpp"
+#include "producer/runner/kernels/normalize_plan.hpp"
 
 namespace offramp {
 
-// The device's side of Stream's operations on tensors: each puts one kernel on the stream and gives back the
-// launch's own result. Nothing empty is launched: the caller leaves that out. Results are bit for bit those
-// of cpu_kernels.hpp.
+// What the .cu files offer to gpu_kernels.cpp: each puts one kernel on the stream and gives back the launch's own result. Nothing empty
+// is launched: the caller leaves that out.
 cudaError_t launch_normalize(cudaStream_t stream, void* to, const std::uint8_t* pixels,
                              const NormalizePlan& plan);
 // `type`: float16 or bfloat16.

@@ -1,10 +1,10 @@
-#include "producer/device/class_map_plan.hpp"
+#include "producer/runner/kernels/class_map_plan.hpp"
 
 #include "common/base/error.hpp"
 
 namespace offramp {
 
-ClassMapPlan plan_class_map(const Stream::ClassScores& input) {
+ClassMapPlan plan_class_map(const kernels::ClassScores& input) {
     constexpr std::int64_t kLongestSide = std::int64_t{1} << 20;  // as far as bilinear_taps is exact
     expect(input.rows >= 0, "rows are counted");
     expect(input.classes >= 1 && input.classes <= 256, "a class map has 1 to 256 classes");
@@ -19,7 +19,7 @@ ClassMapPlan plan_class_map(const Stream::ClassScores& input) {
             .scale = 1.0F / static_cast<float>(input.expansion)};
 }
 
-ForegroundPlan plan_foreground(const Stream::ForegroundScores& input) {
+ForegroundPlan plan_foreground(const kernels::ForegroundScores& input) {
     return {.map = plan_class_map({.scores = input.scores,
                                    .rows = input.rows,
                                    .classes = 1,

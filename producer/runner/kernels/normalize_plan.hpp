@@ -2,11 +2,11 @@
 
 #include <cstdint>
 
-#include "producer/device/device.hpp"
+#include "producer/runner/kernels/kernels.hpp"
 
 namespace offramp {
 
-// What Stream::normalize is asked for, checked and reduced to what a loop needs. One formula for CPU and
+// What kernels::normalize is asked for, checked and reduced to what a loop needs. One formula for CPU and
 // device, in this order and rounded after each step as torchvision does in float32: x = pixel / 255; x = x -
 // mean; x = x / std; then to bfloat16 if asked.
 struct NormalizePlan {
@@ -23,8 +23,8 @@ struct NormalizePlan {
     std::int64_t elements() const { return rows * pixels_per_row * 3; }
 };
 
-// Broken contract when `spec` is not what Stream::normalize says. A spec of more rows than there is input is
+// Broken contract when `spec` is not what kernels::normalize says. A spec of more rows than there is input is
 // filled in part.
-NormalizePlan plan_normalize(const TensorSpec& spec, const Stream::PixelInput& input);
+NormalizePlan plan_normalize(const TensorSpec& spec, const kernels::PixelInput& input);
 
 }  // namespace offramp

@@ -1,4 +1,4 @@
-#include "producer/device/normalize_plan.hpp"
+#include "producer/runner/kernels/normalize_plan.hpp"
 
 #include <algorithm>
 
@@ -16,7 +16,7 @@ bool strides_are(const TensorSpec& spec, const std::array<std::int64_t, 4>& want
 
 }  // namespace
 
-NormalizePlan plan_normalize(const TensorSpec& spec, const Stream::PixelInput& input) {
+NormalizePlan plan_normalize(const TensorSpec& spec, const kernels::PixelInput& input) {
     expect(input.rows >= 0 && input.height > 0 && input.width > 0,
            "pixels to normalize have a height and a width");
     expect(spec.dims == 4 && spec.shape[0] >= input.rows && spec.shape[1] == 3 &&

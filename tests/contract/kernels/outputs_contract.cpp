@@ -1,4 +1,4 @@
-// Stream's operations on a model's outputs, against references written here: every device gives these bits and no others.
+// What the kernels make of a model's outputs, against references written here: every device gives these bits and no others.
 #include <gmock/gmock.h>
 #include <rapidcheck.h>
 
@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 
+#include "producer/runner/kernels/kernels.hpp"
 #include "tests/contract/device/device_contract.hpp"
 
 namespace offramp {
@@ -65,7 +66,7 @@ class CastContract : public DeviceContract {
         const auto source = upload(bytes_of(shifted));
         const auto result = upload(bytes_of(std::vector<std::uint16_t>(expected.size(), 0xabab)));
         const auto stream = device().make_stream("cast");
-        stream->cast(result->data() + 2 * skipped, format.type, source->data() + 4 * skipped, values.size());
+        kernels::cast(*stream, result->data() + 2 * skipped, format.type, source->data() + 4 * skipped, values.size());
         stream->synchronize();
         return download(*result) == bytes_of(expected);
     }
@@ -122,7 +123,7 @@ TEST_P(CastContract, ConvertsAnyBitsAndAnyNumberOfThem) {
 using CastContractDeathTest = CastContract;
 
 TEST_P(CastContractDeathTest, RefusesOtherTypes) {
-    EXPECT_DEATH(device().make_stream("cast")->cast(nullptr, kFloat32, nullptr, 1), "float16 or bfloat16");
+    EXPECT_DEATH(kernels::cast(*device().make_stream("cast"), nullptr, kFloat32, nullptr, 1), "float16 or bfloat16");
 }
 
 // --- class maps ---
@@ -211,14 +212,14 @@ class ClassMapContract : public DeviceContract {
         const auto ids = upload(std::vector<std::byte>(bytes, std::byte{0xab}));
         const auto confidence = upload(std::vector<std::byte>(bytes, std::byte{0xab}));
         const auto stream = device().make_stream("class map");
-        stream->map_classes(reinterpret_cast<std::uint8_t*>(ids->data() + offset),
-                            with_confidence ? reinterpret_cast<std::uint8_t*>(confidence->data() + offset) : nullptr,
-                            {.scores = reinterpret_cast<const float*>(from->data()),
-                             .rows = scores.rows,
-                             .classes = scores.classes,
-                             .height = scores.height,
-                             .width = scores.width,
-                             .expansion = scores.expansion});
+        kernels::map_classes(*stream, reinterpret_cast<std::uint8_t*>(ids->data() + offset),
+                             with_confidence ? reinterpret_cast<std::uint8_t*>(confidence->data() + offset) : nullptr,
+                             {.scores = reinterpret_cast<const float*>(from->data()),
+                              .rows = scores.rows,
+                              .classes = scores.classes,
+                              .height = scores.height,
+                              .width = scores.width,
+                              .expansion = scores.expansion});
         stream->synchronize();
         return {between_guards(download(*ids), offset), between_guards(download(*confidence), offset)};
     }
@@ -317,14 +318,14 @@ class ForegroundMapContract : public DeviceContract {
         auto* const outlier_of_row = reinterpret_cast<float*>(outliers->data());
         std::fill_n(outlier_of_row, scores.rows + 1, kUntouched);
         const auto stream = device().make_stream("foreground map");
-        stream->map_foreground(reinterpret_cast<std::uint8_t*>(ids->data()),
-                               with_confidence ? reinterpret_cast<std::uint8_t*>(confidence->data()) : nullptr, outlier_of_row,
-                               {.scores = reinterpret_cast<const float*>(from->data()),
-                                .rows = scores.rows,
-                                .height = scores.height,
-                                .width = scores.width,
-                                .expansion = scores.expansion,
-                                .scale = scale});
+        kernels::map_foreground(*stream, reinterpret_cast<std::uint8_t*>(ids->data()),
+                                with_confidence ? reinterpret_cast<std::uint8_t*>(confidence->data()) : nullptr, outlier_of_row,
+                                {.scores = reinterpret_cast<const float*>(from->data()),
+                                 .rows = scores.rows,
+                                 .height = scores.height,
+                                 .width = scores.width,
+                                 .expansion = scores.expansion,
+                                 .scale = scale});
         stream->synchronize();
         return {bytes_before_guard(download(*ids)), bytes_before_guard(download(*confidence)), {outlier_of_row, outlier_of_row + scores.rows + 1}};
     }
@@ -416,13 +417,13 @@ TEST_P(ForegroundMapContract, WhatEarlierWorkOfTheStreamFoundInTheSameMemoryDoes
     const auto from_wrong = upload(bytes_of(wrong.values));
     const auto from_right = upload(bytes_of(right.values));
     for (const auto* from : {&from_wrong, &from_wrong, &from_wrong, &from_right})
-        stream->map_foreground(reinterpret_cast<std::uint8_t*>(ids->data()), nullptr, outlier_of_row,
-                               {.scores = reinterpret_cast<const float*>((*from)->data()),
-                                .rows = 64,
-                                .height = 64,
-                                .width = 64,
-                                .expansion = 8,
-                                .scale = ForegroundScale::of("auto", 0.5)});
+        kernels::map_foreground(*stream, reinterpret_cast<std::uint8_t*>(ids->data()), nullptr, outlier_of_row,
+                                {.scores = reinterpret_cast<const float*>((*from)->data()),
+                                 .rows = 64,
+                                 .height = 64,
+                                 .width = 64,
+                                 .expansion = 8,
+                                 .scale = ForegroundScale::of("auto", 0.5)});
     stream->synchronize();
     EXPECT_THAT(std::vector(outlier_of_row, outlier_of_row + 64), testing::Each(0.0F));
 }

@@ -1,5 +1,4 @@
-// Stream's operations on tensors, against references written here: every device gives these bits and no
-// others.
+// What the kernels make of pixels, against references written here: every device gives these bits and no others.
 #include <rapidcheck.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "producer/runner/kernels/kernels.hpp"
 #include "tests/contract/device/device_contract.hpp"
 
 namespace offramp {
@@ -44,7 +44,7 @@ TensorSpec input_spec(DType dtype, const Picture& picture, bool channels_last) {
 }
 
 std::vector<std::byte> reference_normalize(const std::vector<std::byte>& pixels, const TensorSpec& spec,
-                                           const Stream::PixelInput& input) {
+                                           const kernels::PixelInput& input) {
     std::vector<std::byte> result(spec.elements() * spec.dtype.bytes());
     for (std::int64_t row = 0; row < input.rows; ++row) {
         for (std::int64_t channel = 0; channel < 3; ++channel) {
@@ -88,10 +88,10 @@ class NormalizeContract : public DeviceContract {
         const auto on_device = upload(shifted);
         const TensorSpec spec = input_spec(dtype, picture, channels_last);
         const auto result = device().allocate(spec.elements() * dtype.bytes(), "normalized");
-        Stream::PixelInput input{.rows = picture.rows, .height = picture.height, .width = picture.width};
+        kernels::PixelInput input{.rows = picture.rows, .height = picture.height, .width = picture.width};
         input.pixels = reinterpret_cast<const std::uint8_t*>(on_device->data() + pixel_offset);
         const auto stream = device().make_stream("normalize");
-        stream->normalize(result->data(), spec, input);
+        kernels::normalize(*stream, result->data(), spec, input);
         stream->synchronize();
         EXPECT_TRUE(download(*result) == reference_normalize(pixels, spec, input));
     }
@@ -119,10 +119,10 @@ TEST_P(NormalizeContract, LeavesRowsWithoutInputAsTheyAre) {
     const std::vector<std::byte> before = patterned_bytes(spec.elements() * 4, 6);
     const auto result = upload(before);
     const auto pixels = upload(patterned_bytes(4 * 4 * 3 * 2, 1));
-    Stream::PixelInput input{.rows = 2, .height = 4, .width = 4};
+    kernels::PixelInput input{.rows = 2, .height = 4, .width = 4};
     input.pixels = reinterpret_cast<const std::uint8_t*>(pixels->data());
     const auto stream = device().make_stream("normalize");
-    stream->normalize(result->data(), spec, input);
+    kernels::normalize(*stream, result->data(), spec, input);
     stream->synchronize();
     const std::vector<std::byte> after = download(*result);
     const auto half = static_cast<std::ptrdiff_t>(before.size() / 2);
@@ -130,7 +130,7 @@ TEST_P(NormalizeContract, LeavesRowsWithoutInputAsTheyAre) {
     EXPECT_TRUE(std::equal(before.begin() + half, before.end(), after.begin() + half));
 
     input.rows = 0;
-    stream->normalize(result->data(), spec, input);
+    kernels::normalize(*stream, result->data(), spec, input);
     stream->synchronize();
     EXPECT_TRUE(download(*result) == after);
 }
@@ -138,9 +138,9 @@ TEST_P(NormalizeContract, LeavesRowsWithoutInputAsTheyAre) {
 using NormalizeContractDeathTest = NormalizeContract;
 
 TEST_P(NormalizeContractDeathTest, RefusesTensorsThatAreNoInput) {
-    const Stream::PixelInput input{.rows = 2, .height = 4, .width = 4};
+    const kernels::PixelInput input{.rows = 2, .height = 4, .width = 4};
     const auto normalize = [&](const TensorSpec& spec) {
-        device().make_stream("normalize")->normalize(nullptr, spec, input);
+        kernels::normalize(*device().make_stream("normalize"), nullptr, spec, input);
     };
     EXPECT_DEATH(normalize(input_spec(kFloat16, {2, 4, 4}, false)), "float32 or bfloat16");
     EXPECT_DEATH(normalize(input_spec(kFloat32, {1, 4, 4}, false)),

@@ -2,11 +2,11 @@
 
 #include <cstdint>
 
-#include "producer/device/device.hpp"
+#include "producer/runner/kernels/kernels.hpp"
 
 namespace offramp {
 
-// What Stream::map_classes is asked for, checked and reduced to what a loop needs. Sizes are those of the scores, before they are
+// What kernels::map_classes is asked for, checked and reduced to what a loop needs. Sizes are those of the scores, before they are
 // enlarged.
 struct ClassMapPlan {
     std::int64_t rows = 0;
@@ -21,15 +21,15 @@ struct ClassMapPlan {
     constexpr std::int64_t pixels() const { return rows * pixels_per_row(); }
 };
 
-// What Stream::map_foreground is asked for.
+// What kernels::map_foreground is asked for.
 struct ForegroundPlan {
     ClassMapPlan map;   // of one class
     ForegroundScale scale;
 };
 
-// Broken contract when `input` is not what Stream::map_classes says.
-ClassMapPlan plan_class_map(const Stream::ClassScores& input);
-// The same of Stream::map_foreground.
-ForegroundPlan plan_foreground(const Stream::ForegroundScores& input);
+// Broken contract when `input` is not what kernels::map_classes says.
+ClassMapPlan plan_class_map(const kernels::ClassScores& input);
+// The same of kernels::map_foreground.
+ForegroundPlan plan_foreground(const kernels::ForegroundScores& input);
 
 }  // namespace offramp

@@ -1,7 +1,7 @@
 #include "common/numerics/enlargement.hpp"
-#include "producer/device/class_confidence.hpp"
-#include "producer/device/kernels.hpp"
-#include "producer/device/launch.cuh"
+#include "producer/runner/kernels/class_confidence.hpp"
+#include "producer/runner/kernels/launches.hpp"
+#include "producer/runner/kernels/launch.cuh"
 
 namespace offramp {
 namespace {

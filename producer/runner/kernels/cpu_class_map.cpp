@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "common/numerics/enlargement.hpp"
-#include "producer/device/class_confidence.hpp"
-#include "producer/device/cpu_kernels.hpp"
+#include "producer/runner/kernels/class_confidence.hpp"
+#include "producer/runner/kernels/cpu_kernels.hpp"
 
 namespace offramp {
 namespace {

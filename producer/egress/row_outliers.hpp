@@ -8,7 +8,7 @@
 
 namespace offramp {
 
-// What the device met in an output of one channel when it made a class map of it (Stream::map_foreground): of each row a score that cannot be, or 0.
+// What was met in an output of one channel on the device when a class map was made of it: of each row a score that cannot be, or 0.
 // To be looked at once its work is done. Owns its part of the memory that the device writes to, which is used again in the order of the stream.
 struct RowOutliers {
     std::string output;                     // as describe_output() has it

@@ -1,0 +1,33 @@
+#include "producer/runner/kernels/gpu_choice.hpp"
+
+#include "producer/device/check.hpp"
+#include "producer/runner/kernels/launches.hpp"
+
+namespace offramp {
+namespace {
+
+// Found out now, not by the first kernel: CUDA loads device code lazily.
+void require_kernels(const DeviceInfo& device) {
+    const cudaError_t result = find_kernels_for_current_device();
+    if (result == cudaSuccess) return;
+    if (is_sticky(result)) check(result, "cudaFuncGetAttributes");
+    static_cast<void>(cudaGetLastError());
+    throw CudaError(ExitCode::DeviceUnsupported,
+                    "GPU " + std::to_string(device.index) + " (" + device.name + ") cannot run this build: it has compute capability " +
+                        std::to_string(device.compute_major) + "." + std::to_string(device.compute_minor) +
+                        ", device code was built for " OFFRAMP_CUDA_ARCHITECTURES ": " + describe(result),
+                    "Build with -DOFFRAMP_CUDA_ARCHITECTURES for this GPU, or run on the CPU (--device cpu)",
+                    cause_of(result, "cudaFuncGetAttributes"));
+}
+
+}  // namespace
+
+GpuSearch find_gpus_for_kernels() { return find_gpus(); }
+
+std::unique_ptr<Device> open_device_for_kernels(const std::string& which) {
+    std::unique_ptr<Device> device = open_device(which);
+    if (device->is_gpu()) require_kernels(device->info());
+    return device;
+}
+
+}  // namespace offramp
