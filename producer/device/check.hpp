@@ -1,35 +1,26 @@
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <source_location>
 #include <string>
 #include <string_view>
 
-#include "common/base/exit_code.hpp"
-#include "producer/device/cuda_error.hpp"
+#include "producer/device/cuda_failure.hpp"
+#include "producer/device/driver_api.hpp"
 
 namespace offramp {
 
-// Throws CudaError unless `result` is cudaSuccess: "cudaFree failed: cudaErrorIllegalAddress (700), an
-// illegal memory access was encountered, at FILE:LINE". Clears the thread's last error, so that a later
-// launch is not blamed for it.
-void check(cudaError_t result, std::string_view call,
+// Throws CudaError unless `result` is success: "cuMemFree failed: CUDA_ERROR_ILLEGAL_ADDRESS (700), an illegal
+// memory access was encountered, at FILE:LINE".
+void check(driver::Result result, std::string_view call,
            std::source_location where = std::source_location::current());
 
-// For destructors: logs instead of throwing. cudaErrorCudartUnloading is success: the process is ending and
+// For destructors: logs instead of throwing. CUDA_ERROR_DEINITIALIZED is success: the process is ending and
 // CUDA has already freed everything.
-void log_unless_freed(cudaError_t result, std::string_view call) noexcept;
+void log_unless_freed(driver::Result result, std::string_view call) noexcept;
 
-// True for errors after which every call of the process fails: the context is lost.
-bool is_sticky(cudaError_t error) noexcept;
+CudaCause cause_of(driver::Result error, std::string_view call);
 
-// What a program that ends because of `error` returns.
-ExitCode exit_code_of(cudaError_t error) noexcept;
-
-CudaCause cause_of(cudaError_t error, std::string_view call);
-
-// "cudaErrorNoDevice (100), no CUDA-capable device is detected"
-std::string describe(cudaError_t error);
+// "CUDA_ERROR_NO_DEVICE (100), no CUDA-capable device is detected"
+std::string describe(driver::Result error);
 
 }  // namespace offramp

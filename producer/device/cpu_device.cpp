@@ -83,8 +83,6 @@ class CpuDevice final : public Device {
         expect_pinnable(range);
         return std::make_unique<CpuRegistration>();
     }
-    void start_profiler() override {}
-    void stop_profiler() override {}
 
     PinningProof prove_pinned(std::span<std::byte> range) override {
         return {.registered = false, .gigabytes_per_second = timed_copy_into(*this, range)};

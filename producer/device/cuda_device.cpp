@@ -3,41 +3,42 @@
 #include <array>
 
 #include "producer/device/check.hpp"
+#include "producer/device/context_guard.hpp"
 #include "producer/device/cuda_event.hpp"
 #include "producer/device/cuda_memory.hpp"
 #include "producer/device/cuda_stream.hpp"
-#include "producer/device/device_guard.hpp"
+#include "producer/device/driver_api.hpp"
 #include "producer/device/page_locking.hpp"
 #include "producer/device/pci_link.hpp"
-
-// Of libcudart; their header is a package of its own, which nothing else needs.
-extern "C" cudaError_t cudaProfilerStart(void);
-extern "C" cudaError_t cudaProfilerStop(void);
 
 namespace offramp {
 namespace {
 
+// Of the GPU's primary context, which the CUDA runtime, and so PyTorch, uses as well. It is retained and, as by the runtime, never released:
+// whoever else is in the process may have it current, and to make it anew takes a third of a second.
 class CudaDevice final : public Device {
   public:
-    explicit CudaDevice(int index) : index_(index) {
-        check(cudaSetDevice(index), "cudaSetDevice");
-        check(cudaGetDeviceProperties(&properties_, index), "cudaGetDeviceProperties");
+    CudaDevice(int index, int runtime_version) : index_(index), runtime_version_(runtime_version) {
+        check(driver::api().device_get(&device_, index), "cuDeviceGet");
+        check(driver::api().primary_context_retain(&context_, device_), "cuDevicePrimaryCtxRetain");
     }
 
     DeviceInfo info() const override {
-        const DeviceGuard guard(index_);
+        const ContextGuard guard(context_);
         DeviceInfo info;
         info.kind = "cuda";
-        info.name = properties_.name;
+        std::array<char, 256> name{};
+        check(driver::api().device_get_name(name.data(), static_cast<int>(name.size()), device_), "cuDeviceGetName");
+        info.name = name.data();
         info.index = index_;
-        check(cudaMemGetInfo(&info.free_bytes, &info.total_bytes), "cudaMemGetInfo");
-        info.compute_major = properties_.major;
-        info.compute_minor = properties_.minor;
-        check(cudaDriverGetVersion(&info.driver_version), "cudaDriverGetVersion");
-        check(cudaRuntimeGetVersion(&info.runtime_version), "cudaRuntimeGetVersion");
+        check(driver::api().memory_info(&info.free_bytes, &info.total_bytes), "cuMemGetInfo");
+        info.compute_major = attribute(driver::kComputeMajor);
+        info.compute_minor = attribute(driver::kComputeMinor);
+        check(driver::api().driver_get_version(&info.driver_version), "cuDriverGetVersion");
+        info.runtime_version = runtime_version_;
         std::array<char, 32> address{};
-        check(cudaDeviceGetPCIBusId(address.data(), static_cast<int>(address.size()), index_),
-              "cudaDeviceGetPCIBusId");
+        check(driver::api().device_get_pci_bus_id(address.data(), static_cast<int>(address.size()), device_),
+              "cuDeviceGetPCIBusId");
         const PciLink link = read_pci_link(address.data());
         info.pci_address = link.address;
         info.pcie_generation = link.generation;
@@ -46,39 +47,47 @@ class CudaDevice final : public Device {
         return info;
     }
     bool is_gpu() const override { return true; }
-    void use_on_this_thread() override { check(cudaSetDevice(index_), "cudaSetDevice"); }
+    void use_on_this_thread() override {
+        check(driver::api().context_set_current(context_), "cuCtxSetCurrent");
+        int mode = driver::kCaptureRelaxed;
+        check(driver::api().exchange_capture_mode(&mode), "cuThreadExchangeStreamCaptureMode");
+    }
 
     std::unique_ptr<Stream> make_stream(const std::string& name) override {
-        const DeviceGuard guard(index_);
-        return std::make_unique<CudaStream>(name);
+        const ContextGuard guard(context_);
+        return std::make_unique<CudaStream>(context_, name);
     }
     std::unique_ptr<Event> make_event(Timing timing) override {
-        const DeviceGuard guard(index_);
-        return std::make_unique<CudaEvent>(timing);
+        const ContextGuard guard(context_);
+        return std::make_unique<CudaEvent>(context_, timing);
     }
     std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& purpose) override {
-        const DeviceGuard guard(index_);
-        return std::make_unique<CudaDeviceBuffer>(bytes, purpose);
+        const ContextGuard guard(context_);
+        return std::make_unique<CudaDeviceBuffer>(context_, bytes, purpose);
     }
     std::unique_ptr<DeviceBuffer> allocate_pinned_host(std::size_t bytes,
                                                        const std::string& purpose) override {
-        const DeviceGuard guard(index_);
-        return std::make_unique<CudaHostBuffer>(bytes, purpose);
+        const ContextGuard guard(context_);
+        return std::make_unique<CudaHostBuffer>(context_, bytes, purpose);
     }
     std::unique_ptr<PinnedRegistration> pin(std::span<std::byte> range) override {
         expect_pinnable(range);
-        const DeviceGuard guard(index_);
-        return std::make_unique<CudaPinnedRegistration>(range);
+        const ContextGuard guard(context_);
+        return std::make_unique<CudaPinnedRegistration>(context_, range);
     }
-    void start_profiler() override { check(cudaProfilerStart(), "cudaProfilerStart"); }
-    void stop_profiler() override { check(cudaProfilerStop(), "cudaProfilerStop"); }
 
     PinningProof prove_pinned(std::span<std::byte> range) override {
-        const DeviceGuard guard(index_);
+        const ContextGuard guard(context_);
         return {.registered = is_page_locked(range), .gigabytes_per_second = timed_copy_into(*this, range)};
     }
 
   private:
+    int attribute(int wanted) const {
+        int value = 0;
+        check(driver::api().device_get_attribute(&value, wanted, device_), "cuDeviceGetAttribute");
+        return value;
+    }
+
     // Every 2 MiB and the last byte: a range that was registered in part only is found out.
     static bool is_page_locked(std::span<std::byte> range) {
         constexpr std::size_t kStep = std::size_t{2} << 20;
@@ -87,19 +96,24 @@ class CudaDevice final : public Device {
         return is_page_locked(&range.back());
     }
     static bool is_page_locked(const std::byte* address) {
-        cudaPointerAttributes attributes{};
-        check(cudaPointerGetAttributes(&attributes, address), "cudaPointerGetAttributes");
-        return attributes.type == cudaMemoryTypeHost;
+        unsigned type = 0;
+        const driver::Result result =
+            driver::api().pointer_get_attribute(&type, driver::kMemoryType, reinterpret_cast<driver::Address>(address));
+        if (result == driver::kInvalidValue) return false;  // memory that CUDA does not know
+        check(result, "cuPointerGetAttribute");
+        return type == driver::kMemoryTypeHost;
     }
 
     int index_;
-    cudaDeviceProp properties_{};
+    int runtime_version_;
+    driver::DeviceNumber device_ = 0;
+    driver::Context context_ = nullptr;
 };
 
 }  // namespace
 
-std::unique_ptr<Device> open_cuda_device(int index) {
-    return std::make_unique<CudaDevice>(index);
+std::unique_ptr<Device> open_cuda_device(int index, int runtime_version) {
+    return std::make_unique<CudaDevice>(index, runtime_version);
 }
 
 }  // namespace offramp

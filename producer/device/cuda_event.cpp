@@ -1,16 +1,17 @@
 #include "producer/device/cuda_event.hpp"
 
 #include "producer/device/check.hpp"
+#include "producer/device/context_guard.hpp"
 
 namespace offramp {
 
-CudaEvent::CudaEvent(Device::Timing timing) : timed_(timing == Device::Timing::On) {
-    const unsigned int flags = cudaEventBlockingSync | (timed_ ? 0U : cudaEventDisableTiming);
-    check(cudaEventCreateWithFlags(&event_, flags), "cudaEventCreateWithFlags");
+CudaEvent::CudaEvent(driver::Context context, Device::Timing timing) : context_(context), timed_(timing == Device::Timing::On) {
+    const unsigned flags = driver::kEventBlockingSync | (timed_ ? 0U : driver::kEventDisableTiming);
+    check(driver::api().event_create(&event_, flags), "cuEventCreate");
 }
 
 CudaEvent::~CudaEvent() {
-    log_unless_freed(cudaEventDestroy(event_), "cudaEventDestroy");
+    free_within(context_, [this] { return driver::api().event_destroy(event_); }, "cuEventDestroy");
 }
 
 CudaEvent& CudaEvent::of(Event& event) {
@@ -21,19 +22,15 @@ CudaEvent& CudaEvent::of(Event& event) {
 
 bool CudaEvent::done() {
     if (!armed_) return false;
-    const cudaError_t result = cudaEventQuery(event_);
-    if (result == cudaErrorNotReady) {
-        static_cast<void>(
-            cudaGetLastError());  // not ready is no failure, and must not be taken for one by the next launch
-        return false;
-    }
-    check(result, "cudaEventQuery");
+    const driver::Result result = driver::api().event_query(event_);
+    if (result == driver::kNotReady) return false;
+    check(result, "cuEventQuery");
     return true;
 }
 
 void CudaEvent::wait() {
     expect(armed_, "an event is armed before it is waited for");
-    check(cudaEventSynchronize(event_), "cudaEventSynchronize");
+    check(driver::api().event_synchronize(event_), "cuEventSynchronize");
 }
 
 double CudaEvent::seconds_since(Event& earlier) {
@@ -41,12 +38,12 @@ double CudaEvent::seconds_since(Event& earlier) {
     expect(armed_ && start.armed_ && timed_ && start.timed_,
            "time is taken between two armed events with timing");
     float milliseconds = 0;
-    check(cudaEventElapsedTime(&milliseconds, start.event_, event_), "cudaEventElapsedTime");
+    check(driver::api().event_elapsed_time(&milliseconds, start.event_, event_), "cuEventElapsedTime");
     return static_cast<double>(milliseconds) / 1e3;
 }
 
-void CudaEvent::record_on(cudaStream_t stream) {
-    check(cudaEventRecord(event_, stream), "cudaEventRecord");
+void CudaEvent::record_on(driver::StreamHandle stream) {
+    check(driver::api().event_record(event_, stream), "cuEventRecord");
     armed_ = true;
 }
 

@@ -1,16 +1,15 @@
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include "producer/device/device.hpp"
+#include "producer/device/driver_api.hpp"
 
 namespace offramp {
 
-// Owns a cudaEvent_t that sleeps in wait(), and remembers whether it was ever recorded, which CUDA does not
-// say.
+// Owns a CUevent that sleeps in wait(), and remembers whether it was ever recorded, which CUDA does not
+// say. Borrows: the context, which is current to who makes it.
 class CudaEvent final : public Event {
   public:
-    explicit CudaEvent(Device::Timing timing);
+    CudaEvent(driver::Context context, Device::Timing timing);
     ~CudaEvent() override;
     CudaEvent(const CudaEvent&) = delete;
     CudaEvent& operator=(const CudaEvent&) = delete;
@@ -20,14 +19,15 @@ class CudaEvent final : public Event {
     void wait() override;
     double seconds_since(Event& earlier) override;
 
-    void record_on(cudaStream_t stream);
-    cudaEvent_t handle() const { return event_; }
+    void record_on(driver::StreamHandle stream);
+    driver::EventHandle handle() const { return event_; }
 
     // Broken contract when `event` is of another device.
     static CudaEvent& of(Event& event);
 
   private:
-    cudaEvent_t event_ = nullptr;
+    driver::Context context_;
+    driver::EventHandle event_ = nullptr;
     bool timed_ = false;
     bool armed_ = false;
 };

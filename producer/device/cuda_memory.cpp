@@ -1,72 +1,74 @@
 #include "producer/device/cuda_memory.hpp"
 
 #include "producer/device/check.hpp"
+#include "producer/device/context_guard.hpp"
 #include "producer/device/host_memory.hpp"
 
 namespace offramp {
 
-CudaDeviceBuffer::CudaDeviceBuffer(std::size_t bytes, const std::string& purpose) : bytes_(bytes) {
+CudaDeviceBuffer::CudaDeviceBuffer(driver::Context context, std::size_t bytes, const std::string& purpose)
+    : context_(context), bytes_(bytes) {
     expect(bytes > 0, "a device buffer has at least one byte");
-    void* memory = nullptr;
-    const cudaError_t result = cudaMalloc(&memory, bytes);
-    if (result == cudaErrorMemoryAllocation) {
-        static_cast<void>(cudaGetLastError());
+    driver::Address memory = 0;
+    const driver::Result result = driver::api().memory_allocate(&memory, bytes);
+    if (result == driver::kOutOfMemory) {
         std::size_t free = 0;
         std::size_t total = 0;
-        check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+        check(driver::api().memory_info(&free, &total), "cuMemGetInfo");
         throw CudaError(ExitCode::DeviceOutOfMemory,
                         "GPU out of memory for " + purpose + ": needed " + byte_count(bytes) + ", free " +
                             byte_count(free) + " of " + byte_count(total),
                         "Use a smaller --batch or --image-size, or free the memory that other processes hold "
                         "(nvidia-smi)",
-                        cause_of(result, "cudaMalloc"));
+                        cause_of(result, "cuMemAlloc"));
     }
-    check(result, "cudaMalloc");
-    data_ = static_cast<std::byte*>(memory);
+    check(result, "cuMemAlloc");
+    data_ = reinterpret_cast<std::byte*>(memory);  // NOLINT(performance-no-int-to-ptr): an address as CUDA gives it
 }
 
 CudaDeviceBuffer::~CudaDeviceBuffer() {
-    log_unless_freed(cudaFree(data_), "cudaFree");
+    const auto memory = reinterpret_cast<driver::Address>(data_);
+    free_within(context_, [&] { return driver::api().memory_free(memory); }, "cuMemFree");
 }
 
-CudaHostBuffer::CudaHostBuffer(std::size_t bytes, const std::string& purpose) : bytes_(bytes) {
+CudaHostBuffer::CudaHostBuffer(driver::Context context, std::size_t bytes, const std::string& purpose)
+    : context_(context), bytes_(bytes) {
     expect(bytes > 0, "a pinned buffer has at least one byte");
     void* memory = nullptr;
-    const cudaError_t result = cudaHostAlloc(&memory, bytes, cudaHostAllocPortable);
-    if (result == cudaErrorMemoryAllocation) {
-        static_cast<void>(cudaGetLastError());
+    const driver::Result result = driver::api().host_allocate(&memory, bytes, driver::kHostAllocPortable);
+    if (result == driver::kOutOfMemory) {
         throw CudaError(ExitCode::DeviceOutOfMemory,
                         "No page-locked host memory for " + purpose + ": needed " + byte_count(bytes) +
                             ", free " + byte_count(free_host_memory()) + " of " +
                             byte_count(total_host_memory()),
                         "Use a smaller --batch or --prefetch, or give the machine or its cgroup more memory",
-                        cause_of(result, "cudaHostAlloc"));
+                        cause_of(result, "cuMemHostAlloc"));
     }
-    check(result, "cudaHostAlloc");
+    check(result, "cuMemHostAlloc");
     data_ = static_cast<std::byte*>(memory);
 }
 
 CudaHostBuffer::~CudaHostBuffer() {
-    log_unless_freed(cudaFreeHost(data_), "cudaFreeHost");
+    free_within(context_, [this] { return driver::api().host_free(data_); }, "cuMemFreeHost");
 }
 
-CudaPinnedRegistration::CudaPinnedRegistration(std::span<std::byte> range) : start_(range.data()) {
+CudaPinnedRegistration::CudaPinnedRegistration(driver::Context context, std::span<std::byte> range)
+    : context_(context), start_(range.data()) {
     // Not ReadOnly (that is for what the device only reads) and not IoMemory (non-coherent): both are wrong
     // for copies to the host.
-    const cudaError_t result = cudaHostRegister(range.data(), range.size(), cudaHostRegisterPortable);
-    if (result == cudaSuccess) return;
-    if (is_sticky(result) || exit_code_of(result) == ExitCode::Internal) check(result, "cudaHostRegister");
-    static_cast<void>(cudaGetLastError());
+    const driver::Result result = driver::api().host_register(range.data(), range.size(), driver::kHostRegisterPortable);
+    if (result == driver::kSuccess) return;
+    if (is_sticky(result) || exit_code_of(result) == ExitCode::Internal) check(result, "cuMemHostRegister");
     throw CudaError(ExitCode::DeviceUnsupported,
                     "Cannot page-lock " + byte_count(range.size()) + " of host memory: " + describe(result),
                     "Check the memory limit of the cgroup (memory.max); confidential-computing machines "
                     "forbid it. Without "
                     "page-locking copies run at a quarter of the speed: --allow-unpinned accepts that",
-                    cause_of(result, "cudaHostRegister"));
+                    cause_of(result, "cuMemHostRegister"));
 }
 
 CudaPinnedRegistration::~CudaPinnedRegistration() {
-    log_unless_freed(cudaHostUnregister(start_), "cudaHostUnregister");
+    free_within(context_, [this] { return driver::api().host_unregister(start_); }, "cuMemHostUnregister");
 }
 
 }  // namespace offramp

@@ -4,14 +4,17 @@
 #include <span>
 
 #include "producer/device/device.hpp"
+#include "producer/device/driver_api.hpp"
 
 namespace offramp {
 
-// Owns device memory (cudaMalloc). Errors: CudaError DeviceOutOfMemory with needed and free bytes and the
+// All of these borrow the context, which is current to who makes them.
+
+// Owns device memory (cuMemAlloc). Errors: CudaError DeviceOutOfMemory with needed and free bytes and the
 // purpose.
 class CudaDeviceBuffer final : public DeviceBuffer {
   public:
-    CudaDeviceBuffer(std::size_t bytes, const std::string& purpose);
+    CudaDeviceBuffer(driver::Context context, std::size_t bytes, const std::string& purpose);
     ~CudaDeviceBuffer() override;
     CudaDeviceBuffer(const CudaDeviceBuffer&) = delete;
     CudaDeviceBuffer& operator=(const CudaDeviceBuffer&) = delete;
@@ -19,15 +22,16 @@ class CudaDeviceBuffer final : public DeviceBuffer {
     std::size_t bytes() const override { return bytes_; }
 
   private:
+    driver::Context context_;
     std::byte* data_ = nullptr;
     std::size_t bytes_;
 };
 
-// Owns page-locked host memory (cudaHostAlloc), cached for the CPU: staging is written and read by ordinary
+// Owns page-locked host memory (cuMemHostAlloc), cached for the CPU: staging is written and read by ordinary
 // code.
 class CudaHostBuffer final : public DeviceBuffer {
   public:
-    CudaHostBuffer(std::size_t bytes, const std::string& purpose);
+    CudaHostBuffer(driver::Context context, std::size_t bytes, const std::string& purpose);
     ~CudaHostBuffer() override;
     CudaHostBuffer(const CudaHostBuffer&) = delete;
     CudaHostBuffer& operator=(const CudaHostBuffer&) = delete;
@@ -35,20 +39,22 @@ class CudaHostBuffer final : public DeviceBuffer {
     std::size_t bytes() const override { return bytes_; }
 
   private:
+    driver::Context context_;
     std::byte* data_ = nullptr;
     std::size_t bytes_;
 };
 
-// Owns the registration of a mapped range (cudaHostRegister). Errors: CudaError DeviceUnsupported when it
+// Owns the registration of a mapped range (cuMemHostRegister). Errors: CudaError DeviceUnsupported when it
 // cannot be page-locked.
 class CudaPinnedRegistration final : public PinnedRegistration {
   public:
-    explicit CudaPinnedRegistration(std::span<std::byte> range);
+    CudaPinnedRegistration(driver::Context context, std::span<std::byte> range);
     ~CudaPinnedRegistration() override;
     CudaPinnedRegistration(const CudaPinnedRegistration&) = delete;
     CudaPinnedRegistration& operator=(const CudaPinnedRegistration&) = delete;
 
   private:
+    driver::Context context_;
     std::byte* start_;
 };
 

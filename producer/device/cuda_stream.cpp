@@ -1,51 +1,33 @@
 #include "producer/device/cuda_stream.hpp"
 
-#include <nvtx3/nvToolsExtCudaRt.h>
-
 #include <utility>
 
 #include "producer/device/check.hpp"
+#include "producer/device/context_guard.hpp"
+#include "producer/device/cuda_work.hpp"
+#include "producer/device/stream_name.hpp"
 
 namespace offramp {
 
-CudaStream::CudaStream(const std::string& name) : idle_(Device::Timing::Off) {
-    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-    nvtxNameCudaStreamA(stream_, name.c_str());
+CudaStream::CudaStream(driver::Context context, const std::string& name) : context_(context), idle_(context, Device::Timing::Off) {
+    check(driver::api().stream_create(&stream_, driver::kStreamNonBlocking), "cuStreamCreate");
+    name_stream(stream_, name);
 }
 
 CudaStream::~CudaStream() {
-    log_unless_freed(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
-    log_unless_freed(cudaStreamDestroy(stream_), "cudaStreamDestroy");
+    free_within(context_, [this] { return driver::api().stream_synchronize(stream_); }, "cuStreamSynchronize");
+    free_within(context_, [this] { return driver::api().stream_destroy(stream_); }, "cuStreamDestroy");
 }
 
-void CudaStream::copy_to_host(std::byte* to, const void* from, std::size_t bytes) {
-    if (bytes == 0) return;
-    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_),
-          "cudaMemcpyAsync (device to host)");
-}
+void CudaStream::copy_to_host(std::byte* to, const void* from, std::size_t bytes) { give_copy_to_host(stream_, to, from, bytes); }
 
-void CudaStream::copy_to_device(void* to, const std::byte* from, std::size_t bytes) {
-    if (bytes == 0) return;
-    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_),
-          "cudaMemcpyAsync (host to device)");
-}
+void CudaStream::copy_to_device(void* to, const std::byte* from, std::size_t bytes) { give_copy_to_device(stream_, to, from, bytes); }
 
-void CudaStream::run_on_host(std::function<void()> work) {
-    auto given = std::make_unique<std::function<void()>>(std::move(work));
-    const auto run = [](void* taken) { (*std::unique_ptr<std::function<void()>>(static_cast<std::function<void()>*>(taken)))(); };
-    check(cudaLaunchHostFunc(stream_, run, given.get()), "cudaLaunchHostFunc");
-    static_cast<void>(given.release());
-}
+void CudaStream::run_on_host(std::function<void()> work) { give_host_work(stream_, std::move(work)); }
 
-void CudaStream::record(Event& event) {
-    CudaEvent::of(event).record_on(stream_);
-}
+void CudaStream::record(Event& event) { CudaEvent::of(event).record_on(stream_); }
 
-void CudaStream::wait_for(Event& event) {
-    const CudaEvent& awaited = CudaEvent::of(event);
-    expect(awaited.armed(), "an event is armed before a stream waits for it");
-    check(cudaStreamWaitEvent(stream_, awaited.handle(), cudaEventWaitDefault), "cudaStreamWaitEvent");
-}
+void CudaStream::wait_for(Event& event) { give_wait(stream_, CudaEvent::of(event)); }
 
 void CudaStream::synchronize() {
     idle_.record_on(stream_);

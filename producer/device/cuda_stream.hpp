@@ -1,19 +1,20 @@
 #pragma once
 
-#include <cuda_runtime_api.h>
-
+#include <functional>
 #include <string>
 
 #include "producer/device/cuda_event.hpp"
 #include "producer/device/device.hpp"
+#include "producer/device/driver_api.hpp"
 
 namespace offramp {
 
-// Owns a cudaStream_t of its own (non-blocking: the legacy default stream does not serialise it). The
-// destructor waits for the work that was given, so that memory may be freed after it.
+// Owns a CUstream of its own (non-blocking: the legacy default stream does not serialise it). The
+// destructor waits for the work that was given, so that memory may be freed after it. Borrows: the context, which is current to who makes
+// and who uses it.
 class CudaStream final : public Stream {
   public:
-    explicit CudaStream(const std::string& name);
+    CudaStream(driver::Context context, const std::string& name);
     ~CudaStream() override;
     CudaStream(const CudaStream&) = delete;
     CudaStream& operator=(const CudaStream&) = delete;
@@ -27,8 +28,9 @@ class CudaStream final : public Stream {
     void* native() const override { return stream_; }
 
   private:
-    CudaEvent idle_;  // cudaStreamSynchronize would spin a core
-    cudaStream_t stream_ = nullptr;
+    driver::Context context_;
+    CudaEvent idle_;  // cuStreamSynchronize would spin a core
+    driver::StreamHandle stream_ = nullptr;
 };
 
 }  // namespace offramp

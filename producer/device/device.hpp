@@ -6,8 +6,8 @@
 #include <span>
 #include <string>
 
-// What a producer needs of a GPU, without any CUDA header: streams, events, memory, page-locking. Two
-// implementations under one contract suite (tests/contract/device/device_contract.hpp): CUDA, and a twin on the CPU
+// What a producer needs of a GPU: streams, events, memory, page-locking. Two implementations under one contract suite
+// (tests/contract/device/device_contract.hpp): CUDA's driver, which is opened when it is asked for, and a twin on the CPU
 // whose streams are threads, so that everything but the copy engine is the same code on a machine without a
 // GPU.
 namespace offramp {
@@ -43,7 +43,7 @@ class Stream {
     // Work given to this stream from now on starts after `event`, which is armed.
     virtual void wait_for(Event& event) = 0;
     virtual void synchronize() = 0;
-    // cudaStream_t, or null on the CPU: for model code that submits work of its own.
+    // CUstream, which is a cudaStream_t, or null on the CPU: for who submits work of its own.
     virtual void* native() const = 0;
 };
 
@@ -70,7 +70,8 @@ struct DeviceInfo {
     std::size_t total_bytes = 0;
     std::size_t free_bytes = 0;
     int compute_major = 0, compute_minor = 0;
-    int driver_version = 0, runtime_version = 0;  // 13000 is 13.0
+    int driver_version = 0;                       // 13000 is 13.0
+    int runtime_version = 0;                      // of the CUDA runtime beside it, as open_device() was told
     std::string pci_address;                      // "0000:01:00.0"; empty on the CPU
     int pcie_generation = 0, pcie_width = 0;      // 0: unknown
     int numa_node = -1;
@@ -82,14 +83,16 @@ struct PinningProof {
     double gigabytes_per_second = 0;  // of a timed copy from the device into the range
 };
 
-// A GPU, or its twin. Owns the CUDA context's use, not the context. Thread: any; each thread that uses a
-// device's parts calls use_on_this_thread() once. Errors: CudaError, with DeviceUnsupported,
+// A GPU, or its twin. Its CUDA context is the primary one, that of the CUDA runtime and of PyTorch. Thread: any; each thread that uses a
+// device's parts calls use_on_this_thread() once. What makes parts, and their destructors, need it not and leave the thread's context alone. Errors: CudaError, with DeviceUnsupported,
 // DeviceOutOfMemory or DeviceBroken as its exit code; Internal when a call of ours was wrong.
 class Device {
   public:
     virtual ~Device() = default;
     virtual DeviceInfo info() const = 0;
     virtual bool is_gpu() const = 0;
+    // The device is the calling thread's from now on, and the thread's calls do not disturb those who capture a CUDA graph: for threads of
+    // one's own, not for a caller's.
     virtual void use_on_this_thread() = 0;
     virtual std::unique_ptr<Stream> make_stream(const std::string& name) = 0;
     enum class Timing { Off, On };
@@ -100,17 +103,14 @@ class Device {
                                                                const std::string& purpose) = 0;
     // Page-locks host memory that is mapped and populated already. At most 64 GiB a call.
     virtual std::unique_ptr<PinnedRegistration> pin(std::span<std::byte> range) = 0;
-    // Marks the part of a run that a profiler captures (nsys --capture-range=cudaProfilerApi). Nothing without one.
-    virtual void start_profiler() = 0;
-    virtual void stop_profiler() = 0;
     // Copies the range out and back in: its bytes stay what they are, also for who reads them meanwhile (a slab taken over).
     virtual PinningProof prove_pinned(std::span<std::byte> range) = 0;
 };
 
-// `which`: "auto" (the first GPU, or the CPU), "cpu", "cuda", "cuda:N". Errors: CudaError DeviceUnsupported
-// when a GPU is asked for and there is none, or the driver is too old (found, needed); ConfigError for any
+// `which`: "auto" (the first GPU, or the CPU), "cpu", "cuda", "cuda:N". `runtime_version`: as of find_gpus(). Errors: CudaError
+// DeviceUnsupported when a GPU is asked for and there is none, or the driver is too old (found, needed); ConfigError for any
 // other word.
-std::unique_ptr<Device> open_device(const std::string& which);
+std::unique_ptr<Device> open_device(const std::string& which, int runtime_version = 0);
 std::unique_ptr<Device> open_cpu_device();
 
 }  // namespace offramp

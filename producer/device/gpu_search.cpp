@@ -1,8 +1,10 @@
 #include "producer/device/gpu_search.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "producer/device/check.hpp"
+#include "producer/device/driver_api.hpp"
 
 namespace offramp {
 namespace {
@@ -11,22 +13,14 @@ std::string version_text(int version) {
     return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// Within a major version any driver runs any runtime.
-std::string driver_obstacle() {
-    int driver = 0;
-    int runtime = 0;
-    static_cast<void>(cudaDriverGetVersion(&driver));
-    static_cast<void>(cudaRuntimeGetVersion(&runtime));
-    static_cast<void>(cudaGetLastError());
-    const std::string needed = version_text(runtime / 1000 * 1000);
-    const std::string release = runtime / 1000 == 13   ? " (release 580 or later)"
-                                : runtime / 1000 == 12 ? " (release 525 or later)"
-                                                       : "";
-    if (driver == 0)
-        return "no NVIDIA driver is installed here (libcuda.so.1 is missing); one for CUDA " + needed +
-               " or later is needed" + release;
-    return "the NVIDIA driver is too old: found one for CUDA " + version_text(driver) +
-           ", needed one for CUDA " + needed + " or later" + release;
+std::string driver_obstacle(int found, int needed) {
+    const std::string wanted = "CUDA " + version_text(needed);
+    const std::string release = needed / 1000 == 13   ? " (release 580 or later)"
+                                : needed / 1000 == 12 ? " (release 525 or later)"
+                                                      : "";
+    if (found == 0)
+        return "no NVIDIA driver is installed here (libcuda.so.1 is missing); one for " + wanted + " or later is needed" + release;
+    return "the NVIDIA driver is too old: found one for CUDA " + version_text(found) + ", needed one for " + wanted + " or later" + release;
 }
 
 std::string none_visible() {
@@ -37,15 +31,19 @@ std::string none_visible() {
 
 }  // namespace
 
-GpuSearch find_gpus() {
+GpuSearch find_gpus(int runtime_version) {
+    // Within a major version any driver runs any runtime.
+    const int needed = std::max(driver::kNeededVersion, runtime_version / 1000 * 1000);
+    const driver::Library& library = driver::library();
+    if (!library.obstacle.empty()) return {.count = 0, .obstacle = library.obstacle};
+    if (library.version < needed) return {.count = 0, .obstacle = driver_obstacle(library.version, needed)};
+
     GpuSearch search;
-    const cudaError_t result = cudaGetDeviceCount(&search.count);
-    if (result == cudaSuccess && search.count > 0) return search;
+    driver::Result result = driver::api().init(0);
+    if (result == driver::kSuccess) result = driver::api().device_get_count(&search.count);
+    if (result == driver::kSuccess && search.count > 0) return search;
     search.count = 0;
-    static_cast<void>(cudaGetLastError());
-    if (result == cudaErrorInsufficientDriver || result == cudaErrorStubLibrary)
-        search.obstacle = driver_obstacle();
-    else if (result == cudaSuccess || result == cudaErrorNoDevice)
+    if (result == driver::kSuccess || result == driver::kNoDevice)
         search.obstacle = none_visible();
     else
         search.obstacle = "CUDA cannot start: " + describe(result);

@@ -26,12 +26,12 @@ int parse_index(const std::string& which) {
 
 }  // namespace
 
-std::unique_ptr<Device> open_device(const std::string& which) {
+std::unique_ptr<Device> open_device(const std::string& which, int runtime_version) {
     if (which == "cpu") return open_cpu_device();
-    if (which == "auto") return find_gpus().count > 0 ? open_cuda_device(0) : open_cpu_device();
+    if (which == "auto") return find_gpus(runtime_version).count > 0 ? open_cuda_device(0, runtime_version) : open_cpu_device();
 
     const int index = parse_index(which);
-    const GpuSearch search = find_gpus();
+    const GpuSearch search = find_gpus(runtime_version);
     if (search.count == 0)
         throw CudaError(ExitCode::DeviceUnsupported,
                         "Device '" + which + "' cannot be used: " + search.obstacle,
@@ -45,7 +45,7 @@ std::unique_ptr<Device> open_device(const std::string& which) {
                         "Device '" + which + "' does not exist: CUDA finds " + known,
                         "Choose one of them; CUDA_VISIBLE_DEVICES may hide others");
     }
-    return open_cuda_device(index);
+    return open_cuda_device(index, runtime_version);
 }
 
 }  // namespace offramp

@@ -1,7 +1,7 @@
 #include "producer/runner/kernels/gpu_choice.hpp"
 
-#include "producer/device/check.hpp"
 #include "producer/runner/kernels/launches.hpp"
+#include "producer/runner/kernels/runtime_check.hpp"
 
 namespace offramp {
 namespace {
@@ -10,7 +10,7 @@ namespace {
 void require_kernels(const DeviceInfo& device) {
     const cudaError_t result = find_kernels_for_current_device();
     if (result == cudaSuccess) return;
-    if (is_sticky(result)) check(result, "cudaFuncGetAttributes");
+    if (is_sticky(static_cast<int>(result))) check(result, "cudaFuncGetAttributes");
     static_cast<void>(cudaGetLastError());
     throw CudaError(ExitCode::DeviceUnsupported,
                     "GPU " + std::to_string(device.index) + " (" + device.name + ") cannot run this build: it has compute capability " +
@@ -20,13 +20,21 @@ void require_kernels(const DeviceInfo& device) {
                     cause_of(result, "cudaFuncGetAttributes"));
 }
 
+int runtime_version() {
+    int version = 0;
+    check(cudaRuntimeGetVersion(&version), "cudaRuntimeGetVersion");  // says it without a driver too
+    return version;
+}
+
 }  // namespace
 
-GpuSearch find_gpus_for_kernels() { return find_gpus(); }
+GpuSearch find_gpus_for_kernels() { return find_gpus(runtime_version()); }
 
 std::unique_ptr<Device> open_device_for_kernels(const std::string& which) {
-    std::unique_ptr<Device> device = open_device(which);
-    if (device->is_gpu()) require_kernels(device->info());
+    std::unique_ptr<Device> device = open_device(which, runtime_version());
+    if (!device->is_gpu()) return device;
+    device->use_on_this_thread();
+    require_kernels(device->info());
     return device;
 }
 

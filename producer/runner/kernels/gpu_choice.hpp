@@ -15,7 +15,7 @@ namespace offramp {
 // CUDA.
 GpuSearch find_gpus_for_kernels();
 
-// `which`: as of open_device(). Errors: those of open_device(); CudaError DeviceUnsupported when the GPU is older than every architecture of
+// `which`: as of open_device(). A GPU is the calling thread's afterwards. Errors: those of open_device(); CudaError DeviceUnsupported when the GPU is older than every architecture of
 // this build.
 std::unique_ptr<Device> open_device_for_kernels(const std::string& which);
 

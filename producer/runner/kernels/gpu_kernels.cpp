@@ -1,7 +1,7 @@
 #include "producer/runner/kernels/gpu_kernels.hpp"
 
-#include "producer/device/check.hpp"
 #include "producer/runner/kernels/launches.hpp"
+#include "producer/runner/kernels/runtime_check.hpp"
 
 namespace offramp {
 

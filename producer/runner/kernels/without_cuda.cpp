@@ -1,7 +1,9 @@
-// Stands in for gpu_choice.cpp and gpu_kernels.cpp in a build without CUDA.
+// Stands in for gpu_choice.cpp, gpu_kernels.cpp and profiler.cpp in a build without CUDA.
 #include "common/base/error.hpp"
+#include "producer/device/cuda_error.hpp"
 #include "producer/runner/kernels/gpu_choice.hpp"
 #include "producer/runner/kernels/gpu_kernels.hpp"
+#include "producer/runner/kernels/profiler.hpp"
 
 namespace offramp {
 namespace {
@@ -12,8 +14,20 @@ namespace {
 
 }  // namespace
 
-GpuSearch find_gpus_for_kernels() { return find_gpus(); }
-std::unique_ptr<Device> open_device_for_kernels(const std::string& which) { return open_device(which); }
+GpuSearch find_gpus_for_kernels() {
+    return {.count = 0, .obstacle = "this program was built without CUDA (configure it with -DOFFRAMP_CUDA=ON)"};
+}
+
+std::unique_ptr<Device> open_device_for_kernels(const std::string& which) {
+    if (which == "auto") return open_cpu_device();
+    std::unique_ptr<Device> device = open_device(which);
+    if (!device->is_gpu()) return device;
+    throw CudaError(ExitCode::DeviceUnsupported, "Device '" + which + "' cannot be used: " + find_gpus_for_kernels().obstacle,
+                    "Run on the CPU with --device cpu, or mend what is missing");
+}
+
+void start_profiler(const Device&) {}
+void stop_profiler(const Device&) {}
 
 void normalize_on_gpu(void*, void*, const std::uint8_t*, const NormalizePlan&) { no_kernels(); }
 void cast_on_gpu(void*, void*, DType, const void*, std::size_t) { no_kernels(); }

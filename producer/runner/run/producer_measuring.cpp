@@ -10,6 +10,7 @@
 #include "common/base/trace_recording.hpp"
 #include "producer/runner/inference/limits.hpp"
 #include "producer/runner/ingest/input_upload.hpp"
+#include "producer/runner/kernels/profiler.hpp"
 #include "producer/runner/run/producer_run.hpp"
 
 namespace offramp {
@@ -39,14 +40,14 @@ void ProducerRun::flow_measured() {
     }
     record_range("measure_begin", 0, before_measured_.at_ns, before_measured_.at_ns);
     if (config_.profile_batches > 0) {
-        device_->start_profiler();
+        start_profiler(*device_);
         bool more = false;
         {
             const TraceRange range(TraceName::Capture);
             more = inference_->run(*input_, *egress_, config_.profile_batches);
             wait_until_delivered();   // the captured steps' copies belong to them, by whatever way
         }
-        device_->stop_profiler();
+        stop_profiler(*device_);
         if (!more) return;
     }
     inference_->run(*input_, *egress_);

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "producer/device/gpu_search.hpp"
+#include "producer/runner/kernels/gpu_choice.hpp"
 
 namespace offramp {
 namespace {
@@ -19,7 +19,7 @@ const nlohmann::json& machine_probe() {
 
 TEST(MachineProbe, SaysWhatThisMachineHas) {
     const nlohmann::json& probe = machine_probe();
-    const bool has_gpu = find_gpus().count > 0;
+    const bool has_gpu = find_gpus_for_kernels().count > 0;
     EXPECT_EQ(probe.at("device").at("kind"), has_gpu ? "cuda" : "cpu");
     EXPECT_FALSE(probe.at("device").at("name").get<std::string>().empty());
     EXPECT_GT(probe.at("device").at("total_bytes").get<std::size_t>(), 0U);
@@ -36,7 +36,7 @@ TEST(MachineProbe, SaysWhatThisMachineHas) {
 TEST(MachineProbe, PageLocksARealSlab) {
     const nlohmann::json& pinning = machine_probe().at("pinning");
     ASSERT_TRUE(pinning.at("error").is_null()) << pinning;
-    EXPECT_EQ(pinning.at("registered").get<bool>(), find_gpus().count > 0);
+    EXPECT_EQ(pinning.at("registered").get<bool>(), find_gpus_for_kernels().count > 0);
     EXPECT_GT(pinning.at("gigabytes_per_second").get<double>(), 0.0);
 }
 

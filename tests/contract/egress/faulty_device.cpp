@@ -65,8 +65,6 @@ class FaultyDevice final : public Device {
         return real_->allocate_pinned_host(bytes, purpose);
     }
     std::unique_ptr<PinnedRegistration> pin(std::span<std::byte> range) override { return real_->pin(range); }
-    void start_profiler() override { real_->start_profiler(); }
-    void stop_profiler() override { real_->stop_profiler(); }
     PinningProof prove_pinned(std::span<std::byte> range) override { return real_->prove_pinned(range); }
 
   private:

@@ -130,8 +130,6 @@ class DeviceThatIsBusy final : public Device {
         return real_->allocate_pinned_host(bytes, purpose);
     }
     std::unique_ptr<PinnedRegistration> pin(std::span<std::byte> range) override { return real_->pin(range); }
-    void start_profiler() override {}
-    void stop_profiler() override {}
     PinningProof prove_pinned(std::span<std::byte> range) override { return real_->prove_pinned(range); }
 
   private:

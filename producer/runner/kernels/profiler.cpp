@@ -1,0 +1,19 @@
+#include "producer/runner/kernels/profiler.hpp"
+
+#include "producer/runner/kernels/runtime_check.hpp"
+
+// Of libcudart; their header is a package of its own, which nothing else needs.
+extern "C" cudaError_t cudaProfilerStart(void);
+extern "C" cudaError_t cudaProfilerStop(void);
+
+namespace offramp {
+
+void start_profiler(const Device& device) {
+    if (device.is_gpu()) check(cudaProfilerStart(), "cudaProfilerStart");
+}
+
+void stop_profiler(const Device& device) {
+    if (device.is_gpu()) check(cudaProfilerStop(), "cudaProfilerStop");
+}
+
+}  // namespace offramp
