@@ -6,6 +6,7 @@
 
 #include "producer/device/cpu_event.hpp"
 #include "producer/device/cpu_stream.hpp"
+#include "producer/device/cpu_stream_view.hpp"
 #include "producer/device/cuda_error.hpp"
 #include "producer/device/device.hpp"
 #include "producer/device/host_memory.hpp"
@@ -70,6 +71,10 @@ class CpuDevice final : public Device {
     void use_on_this_thread() override {}
     std::unique_ptr<Stream> make_stream(const std::string& name) override {
         return std::make_unique<CpuStream>(name);
+    }
+    std::unique_ptr<Stream> borrow_stream(void* native) override {
+        expect(native == nullptr, "the CPU is given no stream of a GPU");
+        return std::make_unique<CpuStreamView>();
     }
     std::unique_ptr<Event> make_event(Timing timing) override { return std::make_unique<CpuEvent>(timing); }
     std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& purpose) override {

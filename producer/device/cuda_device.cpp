@@ -7,6 +7,7 @@
 #include "producer/device/cuda_event.hpp"
 #include "producer/device/cuda_memory.hpp"
 #include "producer/device/cuda_stream.hpp"
+#include "producer/device/cuda_stream_view.hpp"
 #include "producer/device/driver_api.hpp"
 #include "producer/device/page_locking.hpp"
 #include "producer/device/pci_link.hpp"
@@ -57,6 +58,9 @@ class CudaDevice final : public Device {
         const ContextGuard guard(context_);
         return std::make_unique<CudaStream>(context_, name);
     }
+    std::unique_ptr<Stream> borrow_stream(void* native) override {
+        return std::make_unique<CudaStreamView>(context_, static_cast<driver::StreamHandle>(native));
+    }
     std::unique_ptr<Event> make_event(Timing timing) override {
         const ContextGuard guard(context_);
         return std::make_unique<CudaEvent>(context_, timing);
@@ -96,11 +100,11 @@ class CudaDevice final : public Device {
         return is_page_locked(&range.back());
     }
     static bool is_page_locked(const std::byte* address) {
-        unsigned type = 0;
-        const driver::Result result =
-            driver::api().pointer_get_attribute(&type, driver::kMemoryType, reinterpret_cast<driver::Address>(address));
-        if (result == driver::kInvalidValue) return false;  // memory that CUDA does not know
-        check(result, "cuPointerGetAttribute");
+        int attribute = driver::kMemoryType;
+        unsigned type = 0;  // stays 0 of memory that CUDA does not know
+        void* value = &type;
+        check(driver::api().pointer_get_attributes(1, &attribute, &value, reinterpret_cast<driver::Address>(address)),
+              "cuPointerGetAttributes");
         return type == driver::kMemoryTypeHost;
     }
 

@@ -95,6 +95,11 @@ class Device {
     // one's own, not for a caller's.
     virtual void use_on_this_thread() = 0;
     virtual std::unique_ptr<Stream> make_stream(const std::string& name) = 0;
+    // A caller's own stream, which stays the caller's and outlives what is given back: `native` is a CUstream or cudaStream_t of this GPU's
+    // primary context, null its legacy default stream (who compiles with a default stream per thread gives cudaStreamPerThread); on the CPU
+    // null, for work that is done when it was asked for. For any thread: the thread's own context stays current.
+    // Errors of what it is asked for: CudaError Internal while the caller captures it into a CUDA graph, whose capture goes on.
+    virtual std::unique_ptr<Stream> borrow_stream(void* native) = 0;
     enum class Timing { Off, On };
     virtual std::unique_ptr<Event> make_event(Timing timing = Timing::Off) = 0;
     // Errors: CudaError DeviceOutOfMemory with needed and free bytes and what it was for.

@@ -57,7 +57,7 @@ std::string load_all(Api& api, GetAddress get_address) {
     loader.load(api.host_free, "cuMemFreeHost");
     loader.load(api.host_register, "cuMemHostRegister");
     loader.load(api.host_unregister, "cuMemHostUnregister");
-    loader.load(api.pointer_get_attribute, "cuPointerGetAttribute");
+    loader.load(api.pointer_get_attributes, "cuPointerGetAttributes");
     loader.load(api.copy_to_host, "cuMemcpyDtoHAsync");
     loader.load(api.copy_to_device, "cuMemcpyHtoDAsync");
     loader.load(api.stream_create, "cuStreamCreate");

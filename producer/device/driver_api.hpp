@@ -20,7 +20,6 @@ using EventHandle = CUevent_st*;
 using HostFunction = void (*)(void*);
 
 inline constexpr Result kSuccess = 0;
-inline constexpr Result kInvalidValue = 1;
 inline constexpr Result kOutOfMemory = 2;
 inline constexpr Result kDeinitialized = 4;
 inline constexpr Result kNoDevice = 100;
@@ -40,7 +39,7 @@ inline constexpr int kCaptureRelaxed = 2;                     // CUstreamCapture
 inline constexpr int kCaptureNone = 0;                        // CUstreamCaptureStatus
 inline const auto kLegacyStream = reinterpret_cast<StreamHandle>(std::size_t{1});  // CU_STREAM_LEGACY
 
-// The driver's own version, and no more, is asked of one that is too old for the rest.
+// Of the driver; an older one is asked for its version alone.
 inline constexpr int kNeededVersion = 12000;
 
 // As of CUDA 12.0, with the legacy stream as the null stream.
@@ -66,7 +65,7 @@ struct Api {
     Result (*host_free)(void* memory);
     Result (*host_register)(void* memory, std::size_t bytes, unsigned flags);
     Result (*host_unregister)(void* memory);
-    Result (*pointer_get_attribute)(void* value, int attribute, Address pointer);
+    Result (*pointer_get_attributes)(unsigned count, int* attributes, void** values, Address pointer);
     Result (*copy_to_host)(void* to, Address from, std::size_t bytes, StreamHandle stream);
     Result (*copy_to_device)(Address to, const void* from, std::size_t bytes, StreamHandle stream);
     Result (*stream_create)(StreamHandle* stream, unsigned flags);

@@ -60,7 +60,7 @@ static_assert(declares<&Api::host_allocate, decltype(cuMemHostAlloc)>);
 static_assert(declares<&Api::host_free, decltype(cuMemFreeHost)>);
 static_assert(declares<&Api::host_register, decltype(cuMemHostRegister)>);
 static_assert(declares<&Api::host_unregister, decltype(cuMemHostUnregister)>);
-static_assert(declares<&Api::pointer_get_attribute, decltype(cuPointerGetAttribute)>);
+static_assert(declares<&Api::pointer_get_attributes, decltype(cuPointerGetAttributes)>);
 static_assert(declares<&Api::copy_to_host, decltype(cuMemcpyDtoHAsync)>);
 static_assert(declares<&Api::copy_to_device, decltype(cuMemcpyHtoDAsync)>);
 static_assert(declares<&Api::stream_create, decltype(cuStreamCreate)>);
@@ -78,7 +78,6 @@ static_assert(declares<&Api::event_elapsed_time, decltype(cuEventElapsedTime)>);
 static_assert(sizeof(Api) == 36 * sizeof(void*), "each function above is compared");
 
 static_assert(driver::kSuccess == CUDA_SUCCESS);
-static_assert(driver::kInvalidValue == CUDA_ERROR_INVALID_VALUE);
 static_assert(driver::kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY);
 static_assert(driver::kDeinitialized == CUDA_ERROR_DEINITIALIZED);
 static_assert(driver::kNoDevice == CUDA_ERROR_NO_DEVICE);

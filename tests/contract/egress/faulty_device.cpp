@@ -55,6 +55,9 @@ class FaultyDevice final : public Device {
     std::unique_ptr<Stream> make_stream(const std::string& name) override {
         return std::make_unique<FaultyStream>(real_->make_stream(name), fault_ != Fault::ComputeNotAwaited);
     }
+    std::unique_ptr<Stream> borrow_stream(void* native) override {
+        return std::make_unique<FaultyStream>(real_->borrow_stream(native), fault_ != Fault::ComputeNotAwaited);
+    }
     std::unique_ptr<Event> make_event(Timing timing) override {
         return std::make_unique<FaultyEvent>(real_->make_event(timing), fault_);
     }

@@ -124,6 +124,7 @@ class DeviceThatIsBusy final : public Device {
     bool is_gpu() const override { return true; }
     void use_on_this_thread() override {}
     std::unique_ptr<Stream> make_stream(const std::string& name) override { return real_->make_stream(name); }
+    std::unique_ptr<Stream> borrow_stream(void* native) override { return real_->borrow_stream(native); }
     std::unique_ptr<Event> make_event(Timing timing) override { return real_->make_event(timing); }
     std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& purpose) override { return real_->allocate(bytes, purpose); }
     std::unique_ptr<DeviceBuffer> allocate_pinned_host(std::size_t bytes, const std::string& purpose) override {
