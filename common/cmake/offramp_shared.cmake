@@ -1,16 +1,12 @@
 # libofframp.so.1: both doors over the C ABI. Compiled from the rooms' sources once more: hidden but for the ABI, and with the log inside, so that a
 # program may have any spdlog of its own.
-set(shared_rooms offramp_abi offramp_base offramp_numerics offramp_wire offramp_shm offramp_transport offramp_safetensors offramp_quarantine
+set(shared_rooms offramp_abi offramp_base offramp_wire offramp_shm offramp_transport offramp_safetensors offramp_quarantine
     offramp_device offramp_ledger offramp_pool offramp_broker offramp_egress offramp_egress_run offramp_egress_abi offramp_consumer_session
     offramp_consumer_abi)
 set(shared_sources "")
 foreach(room ${shared_rooms})
     get_target_property(folder ${room} SOURCE_DIR)
     get_target_property(sources ${room} SOURCES)
-    if(room STREQUAL offramp_device)   # the library has the CPU alone, until its GPU is the driver's API, which is opened when it is needed
-        list(FILTER sources EXCLUDE REGEX "cuda_|gpu_search|check\\.cpp|\\.o$|without_cuda")
-        list(APPEND sources without_cuda.cpp)
-    endif()
     list(FILTER sources EXCLUDE REGEX "in_memory_ports")   # of tests alone
     foreach(source ${sources})
         cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${folder})

@@ -95,7 +95,7 @@ struct EgressRun::Parts {
     } last_sweep{endpoint.names};
     RunLock lock;
     std::unique_ptr<Device> device;
-    std::unique_ptr<Stream> host_stream;   // in place of the caller's, where there is no GPU
+    std::unique_ptr<Stream> clock_stream;  // of the timeline
     DeviceTimeline timeline;
     SlabPlan plan;
     SpanPlan spans;
@@ -123,8 +123,8 @@ EgressRun::Parts::Parts(EgressRunOptions wanted)
                .epoch = kFirstEpoch},
       lock(RunLock::hold(endpoint.names, true)),
       device(open_device(options.device)),
-      host_stream(device->make_stream("caller")),
-      timeline(*device, *host_stream),
+      clock_stream(device->make_stream("timeline")),
+      timeline(*device, *clock_stream),
       plan(SlabPlan::make(options.tensors, {.batch = static_cast<std::uint32_t>(options.tensors.front().rows()),
                                             .samples_per_slab = options.samples_per_slab,
                                             .slabs = options.slabs,
@@ -238,6 +238,7 @@ void EgressRun::Parts::check(const Batch& batch) const {
 }
 
 OutputBatch EgressRun::Parts::described(Batch batch) {
+    void* const stream = batch.stream;
     const auto held = std::make_shared<Held>(Held{std::move(batch.keys), std::move(batch.owner)});
     OutputBatch output{.number = batches, .rows = std::vector<RowInfo>(batch.rows)};
     for (std::uint32_t row = 0; row < batch.rows; ++row) {
@@ -247,7 +248,8 @@ OutputBatch EgressRun::Parts::described(Batch batch) {
     for (std::size_t i = 0; i < options.tensors.size(); ++i)
         output.tensors.push_back({.spec = options.tensors[i], .data = batch.tensors[i], .owner = held});
     output.computed = events.take();
-    host_stream->record(*output.computed);
+    // On the CPU the tensors are there when they are submitted.
+    device->borrow_stream(device->is_gpu() ? stream : nullptr)->record(*output.computed);
     return output;
 }
 

@@ -17,6 +17,7 @@
 #include "common/settings/run_config.hpp"
 #include "common/shm/run_objects.hpp"
 #include "common/transport/connection_limit.hpp"
+#include "producer/runner/kernels/gpu_choice.hpp"
 #include "producer/runner/models/model_file.hpp"
 #include "producer/runner/models/model_library.hpp"
 #include "producer/runner/models/model_names.hpp"
@@ -43,7 +44,7 @@ RunConfig resolve(RunConfig config, const EgressTraits& traits) {
     require_model_name(config.model);
     if (!config.weights.empty()) static_cast<void>(SafetensorsFile(config.weights));   // told before a library is loaded
     if (!config.input.empty()) require_input(config.input);
-    const MachineSize machine{.has_gpu = open_device(config.device)->is_gpu(), .cores = std::thread::hardware_concurrency()};
+    const MachineSize machine{.has_gpu = open_device_for_kernels(config.device)->is_gpu(), .cores = std::thread::hardware_concurrency()};
     config = resolve_defaults(config, machine, is_model_file(config.model) ? read_model_notes(config.model) : ModelNotes{}, traits);
     source_named(config.source);
     return config;
