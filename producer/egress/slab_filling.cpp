@@ -50,6 +50,7 @@ bool SlabFilling::add(const std::shared_ptr<OutputBatch>& batch, std::uint32_t f
     copying_ = true;
     for (std::size_t i = 0; i < layout_.tensors.size(); ++i) {
         const auto to = writer_.tensor_rows(i, at, rows);
+        published_.bytes += to.size();
         if (batch->tensors.empty()) {
             std::ranges::fill(to, std::byte{0});   // nobody's copies write these rows
             continue;
@@ -57,7 +58,7 @@ bool SlabFilling::add(const std::shared_ptr<OutputBatch>& batch, std::uint32_t f
         stream_.copy_to_host(to.data(),
                              static_cast<const std::byte*>(batch->tensors[i].data) + first_row * layout_.tensors[i].row_bytes(),
                              to.size());
-        published_.bytes += to.size();
+        copied_bytes_ += to.size();
     }
     return true;
 }
@@ -98,7 +99,7 @@ const PublishedSlab& SlabFilling::wait_copied(OutputBooks& books, DeviceTimeline
     published_.filled_at_ns = now_ns();
     writer_.stamp_filled(published_.filled_at_ns);
     // Where batches share the slab, the stream waited for the later ones in between: that is no time of copies.
-    books.copied(published_.bytes, parts_.size() == 1 ? events_.copied->seconds_since(*events_.began) : 0);
+    books.copied(copied_bytes_, parts_.size() == 1 ? events_.copied->seconds_since(*events_.began) : 0);
     timeline.add("d2h", published_.first_batch, *events_.began, *events_.copied);
     parts_.clear();
     return published_;

@@ -72,6 +72,7 @@ class SlabFilling {
     CopyEvents& events_;
     SlabWriter writer_;
     PublishedSlab published_;
+    std::uint64_t copied_bytes_ = 0;           // of published_.bytes: the rest are zeros of batches without outputs
     struct Part {
         std::shared_ptr<OutputBatch> batch;
         std::uint32_t first_row = 0;

@@ -200,8 +200,12 @@ std::int32_t offramp_consumer_progress(offramp_consumer* consumer) {
 }
 
 std::int32_t offramp_consumer_still_current(offramp_consumer* consumer) {
-    if (consumer == nullptr || consumer->process_id != ::getpid() || consumer->still_current == nullptr) return 0;
-    return (*consumer->still_current)() ? 1 : 0;
+    bool current = false;
+    on(consumer, nullptr, [&] {
+        current = consumer->still_current != nullptr && (*consumer->still_current)();
+        return std::int32_t{OFFRAMP_OK};
+    });
+    return current ? 1 : 0;
 }
 
 std::int32_t offramp_consumer_stop(offramp_consumer* consumer) {

@@ -52,7 +52,7 @@ bool is_lasting(CURLcode result) {
     }
 }
 
-std::string printable(std::string_view text) {
+std::string on_one_line(std::string_view text) {
     std::string clean(text);
     for (char& c : clean)
         if (std::isprint(static_cast<unsigned char>(c)) == 0) c = ' ';
@@ -257,7 +257,7 @@ bool HttpSink::pause(milliseconds length, const std::function<void()>& progress,
 
 std::string HttpSink::described(const Outcome& outcome) const {
     if (outcome.answered) return "answers " + std::to_string(outcome.status);
-    return "gives no answer (" + printable(outcome.reason) + ")";
+    return "gives no answer (" + on_one_line(outcome.reason) + ")";
 }
 
 // A server may repeat what it was sent.
@@ -265,7 +265,7 @@ std::string HttpSink::answer_of(const Outcome& outcome) const {
     std::string answer = outcome.answer;
     for (const std::string& secret : secrets_)
         for (std::size_t at = answer.find(secret); at != std::string::npos; at = answer.find(secret, at)) answer.replace(at, secret.size(), "***");
-    return answer.empty() ? "" : ": '" + printable(answer.substr(0, kShownOfAnswer)) + "'";
+    return answer.empty() ? "" : ": '" + on_one_line(answer.substr(0, kShownOfAnswer)) + "'";
 }
 
 void HttpSink::refuse(const HttpMessage& message, const Outcome& outcome) const {

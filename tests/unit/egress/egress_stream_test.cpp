@@ -166,6 +166,7 @@ TEST_F(EgressStreamTest, ABatchWithoutOutputsIsHolesOverZerosAndShiftsNoOther) {
     EXPECT_EQ(slab.samples, kBatch);
     EXPECT_EQ(slab.holes, kBatch);
     EXPECT_EQ(slab.items_through, 2U * kBatch);
+    EXPECT_EQ(slab.bytes, 2U * kBatch * kSampleBytes) << "as the slab's own tables say: who takes over counts by these";
     EXPECT_THAT(holes_in(slab), ElementsAre(false, false, false, false, true, true, true, true));
     const auto rows = slab_of(slab.slab).subspan(layout_.header_bytes, 2 * kBatch * kSampleBytes);
     EXPECT_THAT(rows.subspan(kBatch * kSampleBytes), testing::Each(std::byte{0})) << "nothing of whoever had the slab before";
