@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <string>
 
 namespace offramp::abi {
 
@@ -22,6 +23,7 @@ void quiet_log() {
         }
         auto logger = std::make_shared<spdlog::logger>("offramp", std::move(sink));
         logger->flush_on(spdlog::level::info);
+        logger->set_error_handler([](const std::string&) {});   // a full disk is nothing for a program's terminal
         spdlog::set_default_logger(std::move(logger));
     });
 }

@@ -38,5 +38,6 @@ install(EXPORT offramp NAMESPACE offramp:: FILE offrampConfig.cmake DESTINATION 
 # The ABI's number, not the project's: find_package(offramp 1).
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/offrampConfigVersion.cmake VERSION 1.${PROJECT_VERSION} COMPATIBILITY SameMajorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/offrampConfigVersion.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/offramp COMPONENT library)
+cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig OUTPUT_VARIABLE OFFRAMP_PC_TO_PREFIX)
 configure_file(${CMAKE_SOURCE_DIR}/common/abi/offramp.pc.in ${CMAKE_BINARY_DIR}/offramp.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/offramp.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT library)

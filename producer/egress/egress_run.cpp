@@ -37,6 +37,7 @@ constexpr std::uint32_t kFirstEpoch = 1;
 constexpr std::uint32_t kPoolBatchesOnGpu = 8;
 constexpr std::uint32_t kPoolBatchesOnCpu = 6;
 constexpr std::chrono::milliseconds kLookEvery{5};
+constexpr std::uint32_t kMostSlabs = 1U << 16;
 
 // Held by each tensor of a batch until its last copy is done.
 struct Held {
@@ -56,6 +57,7 @@ EgressRunOptions checked(EgressRunOptions options) {
         require(tensor.rows() == rows, "tensor " + tensor.describe() + " has other samples than " + options.tensors.front().describe(),
                 "Dimension 0 of each tensor counts a batch's samples");
     require(rows >= 1 && rows <= kMaxSamplesPerSlab, "a batch of " + std::to_string(rows) + " samples", "Give 1 to " + std::to_string(kMaxSamplesPerSlab));
+    require(options.slabs <= kMostSlabs, std::to_string(options.slabs) + " slabs", "Give at most " + std::to_string(kMostSlabs));
     require(options.max_consumers >= 1 && options.max_consumers <= 64, std::to_string(options.max_consumers) + " consumers at most", "Give 1 to 64");
     require(options.max_key_bytes <= kMaxKeyBytes, "keys of " + std::to_string(options.max_key_bytes) + " bytes", "Give at most " + std::to_string(kMaxKeyBytes));
     require(options.name.size() < 64, "a name of " + std::to_string(options.name.size()) + " bytes", "Give at most 63");

@@ -48,9 +48,9 @@ bool EgressStream::submit(OutputBatch batch) {
     }
     books_.submitted(batch);
     const TraceRange range(TraceName::QueueOutput, batch.number);
-    const bool taken = submitted_.push(std::move(batch));
+    if (submitted_.push(std::move(batch))) return true;   // a failure meanwhile is the next call's to tell
     completion_.rethrow_failure();
-    return taken;
+    return false;
 }
 
 void EgressStream::finish() {
@@ -108,6 +108,7 @@ bool EgressStream::copy_part(const std::shared_ptr<OutputBatch>& batch, std::uin
 }
 
 bool EgressStream::drop(const OutputBatch& batch, std::uint32_t first_row, std::uint32_t rows) {
+    if (batch.computed) batch.computed->wait();   // it is let go below: nobody may still write its tensors
     const OutputBatch::Counts counts = batch.count(first_row, rows);
     dropped_.samples += counts.samples;
     dropped_.unreadable += counts.unreadable;

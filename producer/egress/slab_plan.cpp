@@ -40,12 +40,13 @@ std::uint32_t batches_sharing(std::size_t batch_bytes, std::uint32_t parts, cons
 
 }  // namespace
 
-SlabPlan SlabPlan::make(const std::vector<TensorSpec>& outputs, const Wanted& wanted) {
+SlabPlan SlabPlan::make(const std::vector<TensorSpec>& outputs, const Wanted& asked) {
+    Wanted wanted = asked;
+    wanted.samples_per_slab = std::min(wanted.samples_per_slab, wanted.batch);
     const std::size_t batch_bytes = bytes_of(outputs);
     const std::uint32_t parts = parts_of(batch_bytes, wanted);
     const std::uint32_t sharing = batches_sharing(batch_bytes, parts, wanted);
-    const std::uint32_t rows = wanted.samples_per_slab > 0 ? std::min(wanted.samples_per_slab, wanted.batch)
-                                                           : (wanted.batch + parts - 1) / parts;
+    const std::uint32_t rows = wanted.samples_per_slab > 0 ? wanted.samples_per_slab : (wanted.batch + parts - 1) / parts;
     SlabPlan plan{.layout = SlabLayout::make(outputs, std::int64_t{rows} * sharing, sharing, wanted.max_key_bytes),
                   .slab_count = wanted.slabs};
     if (plan.slab_count == 0) plan.slab_count = sharing > 1 ? kSharedSlabs : wanted.pool_batches * parts;

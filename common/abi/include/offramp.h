@@ -9,7 +9,8 @@
  * sizeof of it: later versions grow at the end only, and what is not there is 0. Text is UTF-8.
  *
  * A handle belongs to the process that made it: in a forked child every call on it returns OFFRAMP_WRONG_PROCESS and does
- * nothing. Calls on one handle may come from any thread, and take turns, unless it says otherwise.
+ * nothing. Calls on one handle may come from any thread, and take turns: one that waits for slabs keeps the others waiting, and a
+ * timeout counts from the turn on. A handle is closed when no other call on it runs.
  */
 #ifndef OFFRAMP_H
 #define OFFRAMP_H
@@ -110,7 +111,8 @@ typedef struct offramp_batch {
     const char* const* keys;          /* one a row, which names its results; NULL: the items' numbers */
     const uint64_t* items;            /* one a row, rising from batch to batch; NULL: counted on */
     void* stream;                     /* cudaStream_t or CUstream that the tensors are written on; NULL: the legacy stream. Not used on the CPU */
-    void* owner;                      /* handed to `release`, on a thread of the library, when the tensors may be overwritten or freed */
+    void* owner;                      /* handed to `release`, on any thread, also within this call, when the tensors may be overwritten or
+                                         freed; `release` calls nothing of the library */
     void (*release)(void* owner);     /* NULL: nobody needs to know. Never called for a batch that was refused */
 } offramp_batch;
 

@@ -102,11 +102,13 @@ struct offramp_consumer final : offramp::SlabProcessor {
     offramp::abi::SlabForC slab;
 
     void process(const offramp::SlabContents& contents, const offramp::Progress& at_work, const offramp::StillCurrent& current) override {
+        const struct AtWork {
+            offramp_consumer& of;
+            ~AtWork() { of.progress = nullptr, of.still_current = nullptr; }
+        } at_its_end{*this};
         progress = &at_work;
         still_current = &current;
         const std::int32_t code = function(user, &slab.of(contents));
-        progress = nullptr;
-        still_current = nullptr;
         if (code == OFFRAMP_OK) return;
         if (code == OFFRAMP_RETRY) throw offramp::Error(offramp::ExitCode::SinkUnavailable, "the consumer's function asked to try again later");
         throw offramp::abi::CallbackFailed(code);
@@ -210,6 +212,7 @@ std::int32_t offramp_consumer_still_current(offramp_consumer* consumer) {
 
 std::int32_t offramp_consumer_stop(offramp_consumer* consumer) {
     if (consumer == nullptr) return OFFRAMP_BAD_ARGUMENT;
+    if (consumer->process_id != ::getpid()) return OFFRAMP_WRONG_PROCESS;   // a child has the same eventfd
     const int before = errno;   // it may be called in a signal handler
     const std::uint64_t one = 1;
     const bool told = ::write(consumer->stop.get(), &one, sizeof one) == sizeof one || errno == EAGAIN;

@@ -100,6 +100,8 @@ TEST_F(Arguments, OfOpeningAnEgress) {
     with([&] { options_.size = 0; }, "sizeof");
     with([&] { options_.size = 8; }, "at least");
     with([&] { options_.size = 1 << 20; }, "sizeof");
+    with([&] { options_.size = 36; }, "sizeof");   // half of a pointer
+    with([&] { options_.slabs = 0xffffffff; }, "4294967295 slabs");
     with([&] { options_.run_dir = nullptr; }, "no run directory");
     with([&] { options_.run_dir = ""; }, "no run directory");
     with([&] { options_.tensors = nullptr; }, "0 tensors");
@@ -121,6 +123,7 @@ TEST_F(Arguments, OfOpeningAnEgress) {
         tensors_[0] = good;
     };
     with_tensor([&] { tensors_[0].size = 4; }, "tensor 0");
+    with_tensor([&] { tensors_[0].size = sizeof(offramp_tensor) + 1; }, "tensor 0");
     with_tensor([&] { tensors_[0].name = nullptr; }, "no name");
     with_tensor([&] { tensors_[0].dims = 0; }, "0 dimensions");
     with_tensor([&] { tensors_[0].dims = 9; }, "9 dimensions");
@@ -130,6 +133,9 @@ TEST_F(Arguments, OfOpeningAnEgress) {
     with_tensor([&] { tensors_[0].strides = gaps.data(); }, "dense");
     with_tensor([&] { tensors_[0].dtype = {2, 3, 1}; }, "scores");
     EXPECT_FALSE(std::filesystem::exists(other + "/endpoint")) << "nothing was begun";
+    options_.samples_per_slab = 0xffffffff;   // a batch has fewer: a slab a batch
+    EXPECT_EQ(offramp_egress_open(&options_, &opened, &error_), OFFRAMP_OK) << error_.text;
+    EXPECT_EQ(offramp_egress_close(opened, &error_), OFFRAMP_OK);
 }
 
 TEST_F(Arguments, OfSubmitting) {
@@ -148,6 +154,7 @@ TEST_F(Arguments, OfSubmitting) {
     const char* empty_keys[kRows] = {"a", "b", "", "d"};
     const std::uint64_t same[kRows] = {1, 2, 2, 3};
     with([](offramp_batch& batch) { batch.size = 3; }, "offramp_batch");
+    with([](offramp_batch& batch) { batch.size = 28; }, "offramp_batch");   // half of a pointer
     with([](offramp_batch& batch) { batch.tensors = nullptr; }, "0 tensors were submitted");
     with([](offramp_batch& batch) { batch.tensor_count = 1; }, "1 tensors were submitted");
     with([&](offramp_batch& batch) { batch.tensors = holes; }, "address of a tensor is null");
@@ -224,9 +231,15 @@ TEST_F(Arguments, OfAConsumer) {
 }
 
 TEST_F(Arguments, OfAForkedChildAreAnothersAndTheRunGoesOn) {
+    offramp_consumer_options options{};
+    options.size = sizeof options;
+    options.run_dir = run_dir_.c_str();
+    offramp_consumer* consumer = nullptr;
+    ASSERT_EQ(offramp_consumer_open(&options, &consumer, nullptr), OFFRAMP_OK);
     const pid_t child = ::fork();
     if (child == 0) {
-        const bool refused = offramp_egress_submit(egress_, &good_, nullptr) == OFFRAMP_WRONG_PROCESS &&
+        const bool refused = offramp_consumer_stop(consumer) == OFFRAMP_WRONG_PROCESS && offramp_consumer_close(consumer, nullptr) == OFFRAMP_WRONG_PROCESS &&
+                             offramp_egress_submit(egress_, &good_, nullptr) == OFFRAMP_WRONG_PROCESS &&
                              offramp_egress_drain(egress_, 0, nullptr) == OFFRAMP_WRONG_PROCESS &&
                              offramp_egress_close(egress_, nullptr) == OFFRAMP_WRONG_PROCESS;
         ::_exit(refused ? 0 : 1);
@@ -234,6 +247,7 @@ TEST_F(Arguments, OfAForkedChildAreAnothersAndTheRunGoesOn) {
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    EXPECT_EQ(offramp_consumer_close(consumer, nullptr), OFFRAMP_OK);
 }
 
 TEST(Codes, HaveNamesOfTheirOwn) {
