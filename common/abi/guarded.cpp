@@ -20,7 +20,7 @@ std::int32_t refused(offramp_error* error, std::int32_t code, std::string_view t
     if (error == nullptr) return code;
     error->code = code;
     const std::size_t bytes = std::min(text.size(), sizeof error->text - 1);
-    std::memcpy(error->text, text.data(), bytes);
+    std::copy_n(text.begin(), bytes, error->text);
     error->text[bytes] = '\0';
     return code;
 }
