@@ -66,15 +66,19 @@ class DamagedInput(unittest.TestCase):
                          {"skipped": len(skipped), "released": released, "done_before": done_before}, world.said())
         self.assertTrue(summary["conserved"])
 
-    def test_what_was_skipped_in_a_killed_run_is_tried_once_more_by_the_next(self):
-        world = self.painted("--producer-restarts", "0", damaged=(1,))
+    def killed_behind_the_skipped(self, world):
+        """A run whose producer is killed when the skipped item, and three more, are done; its exit code."""
         with world.gate() as gate:
             world.start()
             gate.let(4)
             world.until(lambda: world.status().get("done_samples", 0) >= 3, "the skipped one, and three more")
             os.kill(world.status()["pid"], signal.SIGKILL)
             gate.open()
-            self.assertEqual(world.wait(), KILLED, world.said())
+            return world.wait()
+
+    def test_what_was_skipped_in_a_killed_run_is_tried_once_more_by_the_next(self):
+        world = self.painted("--producer-restarts", "0", damaged=(1,))
+        self.assertEqual(self.killed_behind_the_skipped(world), KILLED, world.said())
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
         done = world.summary()["samples"]["done_before"]
         self.assertGreaterEqual(done, 1)
@@ -88,13 +92,7 @@ class DamagedInput(unittest.TestCase):
 
     def test_a_producer_that_takes_over_counts_it_once(self):
         world = self.painted("--producer-restarts", "1", damaged=(1, PICTURES - 1))
-        with world.gate() as gate:
-            world.start()
-            gate.let(4)
-            world.until(lambda: world.status().get("done_samples", 0) >= 3, "the skipped one, and three more")
-            os.kill(world.status()["pid"], signal.SIGKILL)
-            gate.open()
-            self.assertEqual(world.wait(), 0, world.said())
+        self.assertEqual(self.killed_behind_the_skipped(world), 0, world.said())
         self.assertEqual(world.summary()["producer_restarts"], 1)
         self.check_account(world, skipped=[1, PICTURES - 1], released=PICTURES - 2, met_by_the_dead=1)
         self.assertEqual(self.rows(world), {"done": [0, *range(2, PICTURES - 1)], "skipped": [1, PICTURES - 1]})

@@ -130,11 +130,7 @@ class Interrupted(InWorlds):
         world.flags = (*world.flags, "--input", str(pictures))
         with world.gate() as gate:
             world.start()
-            gate.let(2)
-            world.until(lambda: world.status().get("done_samples", 0) >= 2, "the first results")
-            world.launcher.send_signal(signal.SIGINT)
-            world.until(lambda: world.status().get("state") == "draining", "the signal taken")
-            gate.open()
+            world.interrupt_behind(gate, slabs=2, samples=2)
             self.assertEqual(world.wait(), 130, world.said())
         made = world.summary()["samples"]["released"]
         self.assertTrue(2 <= made < PICTURES, world.said())

@@ -99,11 +99,7 @@ class Replacing(InWorlds):
         world.flags = (*flags, "--batches", "400", "--seed", "7")
         with world.gate() as gate:
             world.start("--start-over")
-            gate.let(10)
-            world.until(lambda: world.status().get("done_samples", 0) >= 80, "some samples done")
-            world.launcher.send_signal(signal.SIGINT)
-            world.until(lambda: world.status().get("state") == "draining", "the signal taken")
-            gate.open()
+            world.interrupt_behind(gate, slabs=10, samples=80)
             self.refused(world, 130, "are as they were", "--resume")
         self.assertEqual({name: world.results()[name] for name in MERGED}, {name: before[name] for name in MERGED})
         self.assertEqual(world.start("--resume").wait(), 0, world.said())

@@ -78,11 +78,7 @@ class Resume(InWorlds):
         world = self.world(*COPY, "--batches", "400")
         with world.gate() as gate:
             world.start()
-            gate.let(8)
-            world.until(lambda: world.status().get("done_samples", 0) >= 8, "some samples done")
-            world.launcher.send_signal(signal.SIGINT)
-            world.until(lambda: world.status().get("state") == "draining", "the signal taken")
-            gate.open()
+            world.interrupt_behind(gate, slabs=8, samples=8)
             self.assertEqual(world.wait(), 130, world.said())
         self.assertLess(world.summary()["samples"]["released"], 3200)
         for released in (3200 - world.summary()["samples"]["released"], 0, 0):
@@ -103,11 +99,7 @@ class Resume(InWorlds):
         world = self.world(*SHORT)
         with world.gate() as gate:
             world.start()
-            gate.let(8)
-            world.until(lambda: world.status().get("done_samples", 0) >= 8, "some samples done")
-            world.launcher.send_signal(signal.SIGINT)
-            world.until(lambda: world.status().get("state") == "draining", "the signal taken")
-            gate.open()
+            world.interrupt_behind(gate, slabs=8, samples=8)
             self.assertEqual(world.wait(), 130, world.said())
         before = world.summary()["samples"]["released"]
         command = next(line for line in world.said().splitlines() if line.startswith("  go on ")).removeprefix("  go on ")

@@ -60,6 +60,14 @@ class Launched:
             time.sleep(0.005)
         raise AssertionError(f"never seen: {what}\n{self.said()}")
 
+    def interrupt_behind(self, gate, slabs, samples):
+        """Lets the run's consumers through `gate` for so many slabs, interrupts it once so many samples are done, and opens the gate when it drains."""
+        gate.let(slabs)
+        self.until(lambda: self.status().get("done_samples", 0) >= samples, f"{samples} samples done")
+        self.launcher.send_signal(signal.SIGINT)
+        self.until(lambda: self.status().get("state") == "draining", "the signal taken")
+        gate.open()
+
     def status(self):
         try:
             return json.loads((self.run_dir / "status.json").read_text())
