@@ -12,4 +12,6 @@ std::unique_ptr<offramp::EgressStrategy> choose_egress(const offramp::RunConfig&
 
 }  // namespace
 
-int main(int argc, char** argv) { return offramp::run_producer(argc, argv, {.name = "offramp-producer", .choose_egress = choose_egress}); }
+int main(int argc, char** argv) {
+    return offramp::run_producer(argc, argv, {.name = "offramp-producer", .choose_egress = choose_egress});
+}

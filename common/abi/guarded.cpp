@@ -12,7 +12,7 @@
 namespace offramp::abi {
 namespace {
 
-constexpr std::size_t kMostOfAStruct = 4096;   // of any version; a larger size was never set
+constexpr std::size_t kMostOfAStruct = 4096;  // of any version; a larger size was never set
 
 }  // namespace
 
@@ -43,8 +43,9 @@ std::int32_t guarded(offramp_error* error, const std::function<std::int32_t()>& 
 
 void require_struct(const void* given, std::size_t size, std::size_t least, const char* name) {
     if (given == nullptr) throw ConfigError(std::string(name) + " is null", "Give the address of one");
-    if (size < least || size > kMostOfAStruct || size % alignof(void*) != 0)   // no pointer is cut in half
-        throw ConfigError(std::string(name) + " says that it has " + std::to_string(size) + " bytes, and needs at least " + std::to_string(least),
+    if (size < least || size > kMostOfAStruct || size % alignof(void*) != 0)  // no pointer is cut in half
+        throw ConfigError(std::string(name) + " says that it has " + std::to_string(size) +
+                              " bytes, and needs at least " + std::to_string(least),
                           "Set its first field to sizeof of it");
 }
 
@@ -59,25 +60,44 @@ const char* offramp_version(void) {
 
 const char* offramp_code_name(std::int32_t code) {
     switch (code) {
-        case OFFRAMP_OK: return "OFFRAMP_OK";
-        case OFFRAMP_INTERNAL: return "OFFRAMP_INTERNAL";
-        case OFFRAMP_TIMEOUT: return "OFFRAMP_TIMEOUT";
-        case OFFRAMP_WRONG_PROCESS: return "OFFRAMP_WRONG_PROCESS";
-        case OFFRAMP_CALLBACK_FAILED: return "OFFRAMP_CALLBACK_FAILED";
-        case OFFRAMP_BAD_ARGUMENT: return "OFFRAMP_BAD_ARGUMENT";
-        case OFFRAMP_NO_SUCH_RUN: return "OFFRAMP_NO_SUCH_RUN";
-        case OFFRAMP_SYSTEM: return "OFFRAMP_SYSTEM";
-        case OFFRAMP_CANNOT_WRITE: return "OFFRAMP_CANNOT_WRITE";
-        case OFFRAMP_RETRY: return "OFFRAMP_RETRY";
-        case OFFRAMP_PROTOCOL: return "OFFRAMP_PROTOCOL";
-        case OFFRAMP_NOT_PERMITTED: return "OFFRAMP_NOT_PERMITTED";
-        case OFFRAMP_SHARED_MEMORY_FULL: return "OFFRAMP_SHARED_MEMORY_FULL";
-        case OFFRAMP_DEVICE_OUT_OF_MEMORY: return "OFFRAMP_DEVICE_OUT_OF_MEMORY";
-        case OFFRAMP_DEVICE_BROKEN: return "OFFRAMP_DEVICE_BROKEN";
-        case OFFRAMP_DEVICE_UNSUPPORTED: return "OFFRAMP_DEVICE_UNSUPPORTED";
-        case OFFRAMP_RUN_IN_USE: return "OFFRAMP_RUN_IN_USE";
-        case OFFRAMP_PRODUCER_GONE: return "OFFRAMP_PRODUCER_GONE";
-        case OFFRAMP_STOPPED: return "OFFRAMP_STOPPED";
+        case OFFRAMP_OK:
+            return "OFFRAMP_OK";
+        case OFFRAMP_INTERNAL:
+            return "OFFRAMP_INTERNAL";
+        case OFFRAMP_TIMEOUT:
+            return "OFFRAMP_TIMEOUT";
+        case OFFRAMP_WRONG_PROCESS:
+            return "OFFRAMP_WRONG_PROCESS";
+        case OFFRAMP_CALLBACK_FAILED:
+            return "OFFRAMP_CALLBACK_FAILED";
+        case OFFRAMP_BAD_ARGUMENT:
+            return "OFFRAMP_BAD_ARGUMENT";
+        case OFFRAMP_NO_SUCH_RUN:
+            return "OFFRAMP_NO_SUCH_RUN";
+        case OFFRAMP_SYSTEM:
+            return "OFFRAMP_SYSTEM";
+        case OFFRAMP_CANNOT_WRITE:
+            return "OFFRAMP_CANNOT_WRITE";
+        case OFFRAMP_RETRY:
+            return "OFFRAMP_RETRY";
+        case OFFRAMP_PROTOCOL:
+            return "OFFRAMP_PROTOCOL";
+        case OFFRAMP_NOT_PERMITTED:
+            return "OFFRAMP_NOT_PERMITTED";
+        case OFFRAMP_SHARED_MEMORY_FULL:
+            return "OFFRAMP_SHARED_MEMORY_FULL";
+        case OFFRAMP_DEVICE_OUT_OF_MEMORY:
+            return "OFFRAMP_DEVICE_OUT_OF_MEMORY";
+        case OFFRAMP_DEVICE_BROKEN:
+            return "OFFRAMP_DEVICE_BROKEN";
+        case OFFRAMP_DEVICE_UNSUPPORTED:
+            return "OFFRAMP_DEVICE_UNSUPPORTED";
+        case OFFRAMP_RUN_IN_USE:
+            return "OFFRAMP_RUN_IN_USE";
+        case OFFRAMP_PRODUCER_GONE:
+            return "OFFRAMP_PRODUCER_GONE";
+        case OFFRAMP_STOPPED:
+            return "OFFRAMP_STOPPED";
     }
     return "?";
 }

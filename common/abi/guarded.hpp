@@ -15,7 +15,8 @@ namespace offramp::abi {
 std::int32_t guarded(offramp_error* error, const std::function<std::int32_t()>& body) noexcept;
 std::int32_t refused(offramp_error* error, std::int32_t code, std::string_view text) noexcept;
 
-// The caller's struct as this build knows it: what an older caller's lacks is 0. Errors: ConfigError when it is null, or its size cannot be.
+// The caller's struct as this build knows it: what an older caller's lacks is 0. Errors: ConfigError when it is null,
+// or its size cannot be.
 void require_struct(const void* given, std::size_t size, std::size_t least, const char* name);
 template <typename Struct>
 Struct known_part(const Struct* given, std::size_t least, const char* name) {

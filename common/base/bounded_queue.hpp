@@ -29,8 +29,7 @@ class BoundedQueue {
     // False: the queue is closed, and the value is dropped.
     bool push(T value) {
         std::unique_lock lock(mutex_);
-        wait_booked(has_room_, lock, push_blocked_, clock_,
-                    [this] { return closed_ || values_.size() < capacity_; });
+        wait_booked(has_room_, lock, push_blocked_, clock_, [this] { return closed_ || values_.size() < capacity_; });
         if (closed_) return false;
         values_.push_back(std::move(value));
         lock.unlock();

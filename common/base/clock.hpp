@@ -5,19 +5,20 @@
 
 namespace offramp {
 
-// The one time that decisions are taken on: monotonic, in nanoseconds since boot, equal in every process of the machine.
+// The one time that decisions are taken on: monotonic, in nanoseconds since boot, equal in every process of the
+// machine.
 using TimePoint = std::chrono::time_point<std::chrono::steady_clock, std::chrono::nanoseconds>;
 
 // The seam through which the broker reads time, so that tests step leases and back-offs instead of sleeping.
 class Clock {
- public:
+  public:
     virtual ~Clock() = default;
     virtual TimePoint now() const = 0;
 };
 
 // Reads CLOCK_MONOTONIC.
 class SteadyClock final : public Clock {
- public:
+  public:
     TimePoint now() const override { return std::chrono::steady_clock::now(); }
 };
 

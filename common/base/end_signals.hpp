@@ -4,19 +4,19 @@
 
 namespace offramp {
 
-// Turns SIGTERM and SIGINT into a readable descriptor, so that the one thread which waits for messages waits for them too and
-// nothing is interrupted in the middle. Ignores SIGPIPE and SIGXFSZ: a log or a sink that nobody reads any more, and a file that
-// may not become larger, are errors, not deaths.
+// Turns SIGTERM and SIGINT into a readable descriptor, so that the one thread which waits for messages waits for them
+// too and nothing is interrupted in the middle. Ignores SIGPIPE and SIGXFSZ: a log or a sink that nobody reads any
+// more, and a file that may not become larger, are errors, not deaths.
 //
 // Owns: the descriptor. The signals stay blocked, in this thread and those it starts afterwards: make it first in main.
 // Thread: one. Blocks: never. Errors: SystemError.
 class EndSignals {
- public:
+  public:
     EndSignals();
 
     int fd() const { return fd_.get(); }
 
- private:
+  private:
     UniqueFd fd_;
 };
 

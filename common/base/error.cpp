@@ -10,13 +10,13 @@ Error::Error(ExitCode exit_code, const std::string& what_happened, const std::st
     : std::runtime_error(hint.empty() ? what_happened : what_happened + ". " + hint), exit_code_(exit_code) {}
 
 SystemError::SystemError(const std::string& tried, int errno_value, const std::string& hint, ExitCode exit_code)
-    : Error(exit_code,
-            tried + ": " + std::strerror(errno_value) + " (errno " + std::to_string(errno_value) + ")", hint),
+    : Error(exit_code, tried + ": " + std::strerror(errno_value) + " (errno " + std::to_string(errno_value) + ")",
+            hint),
       errno_value_(errno_value) {}
 
 void fail_expectation(std::string_view contract, std::source_location where) {
-    std::fprintf(stderr, "%s:%u: %s: broken contract: %.*s\n", where.file_name(), where.line(),
-                 where.function_name(), static_cast<int>(contract.size()), contract.data());
+    std::fprintf(stderr, "%s:%u: %s: broken contract: %.*s\n", where.file_name(), where.line(), where.function_name(),
+                 static_cast<int>(contract.size()), contract.data());
     std::abort();
 }
 

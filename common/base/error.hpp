@@ -15,30 +15,30 @@ namespace offramp {
 // Says what was tried, with the values, and how to mend it. Base of every exception that the project throws on purpose.
 // The what() text is "tried: found. hint" in one line; exit_code() is what a program that cannot go on returns.
 class Error : public std::runtime_error {
- public:
+  public:
     Error(ExitCode exit_code, const std::string& what_happened, const std::string& hint = {});
 
     ExitCode exit_code() const noexcept { return exit_code_; }
 
- private:
+  private:
     ExitCode exit_code_;
 };
 
 // A system call failed. Appends strerror(errno_value) and the number.
 class SystemError : public Error {
- public:
+  public:
     SystemError(const std::string& tried, int errno_value, const std::string& hint = {},
                 ExitCode exit_code = ExitCode::System);
 
     int errno_value() const noexcept { return errno_value_; }
 
- private:
+  private:
     int errno_value_;
 };
 
 // A setting cannot be used: names the setting, the value, what is accepted.
 class ConfigError : public Error {
- public:
+  public:
     explicit ConfigError(const std::string& what_happened, const std::string& hint = {},
                          ExitCode exit_code = ExitCode::Usage)
         : Error(exit_code, what_happened, hint) {}
@@ -46,7 +46,7 @@ class ConfigError : public Error {
 
 // Bytes from a peer or a shared region are not what the layout says: another version, magic or bound.
 class ProtocolError : public Error {
- public:
+  public:
     explicit ProtocolError(const std::string& what_happened, const std::string& hint = {},
                            ExitCode exit_code = ExitCode::Protocol)
         : Error(exit_code, what_happened, hint) {}

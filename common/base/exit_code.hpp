@@ -2,30 +2,31 @@
 
 namespace offramp {
 
-// Names the exit codes of every program of the project. The numbers follow sysexits(3) where it has a word for the case,
-// so that schedulers' "retry on 75" rules work. The launch script's table (launch/exit_codes.md) says what is done on each.
+// Names the exit codes of every program of the project. The numbers follow sysexits(3) where it has a word for the
+// case, so that schedulers' "retry on 75" rules work. The launch script's table (launch/exit_codes.md) says what is
+// done on each.
 enum class ExitCode : int {
     Ok = 0,
-    Internal = 1,             // an unexpected exception: a bug of ours
-    Usage = 64,               // an unknown flag or a value that no machine could accept
-    BadInput = 65,            // input data: more unreadable items than --max-errors, wrong weights
-    NoInput = 66,             // the input folder or list does not exist or is empty
-    NoSuchRun = 69,           // scale, stop, status or a consumer without a live run
-    Conservation = 70,        // samples sourced and accounted for differ: a bug of ours, with the ledger's dump
-    System = 71,              // the operating system refused something that should work
-    CannotWrite = 73,         // the output folder cannot be written
-    SinkUnavailable = 75,     // the place for results is away for now: trying again may help
-    Protocol = 76,            // a peer of another version or layout
-    NotPermitted = 77,        // another user's run or consumer
-    Config = 78,              // a configuration file that cannot be used
-    SharedMemoryFull = 80,    // /dev/shm is too small for the slabs
-    DeviceOutOfMemory = 81,   // the GPU has too little memory for model, input and output
-    DeviceBroken = 82,        // a sticky CUDA error: the process's context is lost
-    DeviceUnsupported = 83,   // driver, GPU or LibTorch too old, or memory that cannot be page-locked
-    SetAside = 84,            // the run finished, but batches were given up (quarantined) and are listed
-    RunInUse = 85,            // a second producer on the same run directory
-    ProducerGone = 86,        // a consumer's producer died
-    Interrupted = 130,        // drained at the user's word before the input was used up
+    Internal = 1,            // an unexpected exception: a bug of ours
+    Usage = 64,              // an unknown flag or a value that no machine could accept
+    BadInput = 65,           // input data: more unreadable items than --max-errors, wrong weights
+    NoInput = 66,            // the input folder or list does not exist or is empty
+    NoSuchRun = 69,          // scale, stop, status or a consumer without a live run
+    Conservation = 70,       // samples sourced and accounted for differ: a bug of ours, with the ledger's dump
+    System = 71,             // the operating system refused something that should work
+    CannotWrite = 73,        // the output folder cannot be written
+    SinkUnavailable = 75,    // the place for results is away for now: trying again may help
+    Protocol = 76,           // a peer of another version or layout
+    NotPermitted = 77,       // another user's run or consumer
+    Config = 78,             // a configuration file that cannot be used
+    SharedMemoryFull = 80,   // /dev/shm is too small for the slabs
+    DeviceOutOfMemory = 81,  // the GPU has too little memory for model, input and output
+    DeviceBroken = 82,       // a sticky CUDA error: the process's context is lost
+    DeviceUnsupported = 83,  // driver, GPU or LibTorch too old, or memory that cannot be page-locked
+    SetAside = 84,           // the run finished, but batches were given up (quarantined) and are listed
+    RunInUse = 85,           // a second producer on the same run directory
+    ProducerGone = 86,       // a consumer's producer died
+    Interrupted = 130,       // drained at the user's word before the input was used up
 };
 
 constexpr int to_int(ExitCode code) { return static_cast<int>(code); }

@@ -20,7 +20,7 @@ void append_item(std::vector<ItemRange>& ranges, std::uint64_t item);
 
 // A set of items, held as the ranges that it consists of: its size is that of its gaps. Thread: one. Blocks: never.
 class ItemRanges {
- public:
+  public:
     // What is there already is not counted again. An empty range adds nothing.
     void add(ItemRange range);
 
@@ -35,8 +35,8 @@ class ItemRanges {
 
     bool operator==(const ItemRanges&) const = default;
 
- private:
-    std::map<std::uint64_t, std::uint64_t> ends_;   // by begin
+  private:
+    std::map<std::uint64_t, std::uint64_t> ends_;  // by begin
     std::uint64_t items_ = 0;
 };
 

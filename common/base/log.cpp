@@ -40,12 +40,11 @@ class JsonMessageFlag final : public spdlog::custom_flag_formatter {
             rest.remove_prefix(bytes == 0 ? 1 : bytes);
         }
     }
-    std::unique_ptr<custom_flag_formatter> clone() const override {
-        return std::make_unique<JsonMessageFlag>();
-    }
+    std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<JsonMessageFlag>(); }
 };
 
-// Writes the message as a terminal may show it: what is no text is escaped, whoever's name or answer it is in. Lines stay lines.
+// Writes the message as a terminal may show it: what is no text is escaped, whoever's name or answer it is in. Lines
+// stay lines.
 class TextMessageFlag final : public spdlog::custom_flag_formatter {
   public:
     void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {
@@ -54,7 +53,8 @@ class TextMessageFlag final : public spdlog::custom_flag_formatter {
         while (!rest.empty()) {
             const std::size_t bytes = std::max<std::size_t>(utf8_character_bytes(rest), 1);
             const std::string_view character = rest.substr(0, bytes);
-            const bool text = (utf8_character_bytes(rest) > 0 && is_printable(character)) || character == "\n" || character == "\t";
+            const bool text =
+                (utf8_character_bytes(rest) > 0 && is_printable(character)) || character == "\n" || character == "\t";
             for (const char c : character) {
                 const auto byte = static_cast<unsigned char>(c);
                 const char escaped[] = {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
@@ -74,11 +74,8 @@ LogFormat parse_log_format(std::string_view text) {
     throw ConfigError("log format '" + std::string(text) + "' is unknown", "Known: text, json");
 }
 
-void start_logging(std::string_view program, std::string_view level, LogFormat format,
-                   const std::string& file) {
-    const std::string level_name = level == "warn"  ? "warning"
-                                   : level == "err" ? "error"
-                                                    : std::string(level);
+void start_logging(std::string_view program, std::string_view level, LogFormat format, const std::string& file) {
+    const std::string level_name = level == "warn" ? "warning" : level == "err" ? "error" : std::string(level);
     const auto parsed = spdlog::level::from_str(level_name);
     if (parsed == spdlog::level::off && level_name != "off")
         throw ConfigError("log level '" + std::string(level) + "' is unknown",
@@ -89,8 +86,8 @@ void start_logging(std::string_view program, std::string_view level, LogFormat f
         try {
             sinks.push_back(std::make_shared<spdlog::sinks::basic_file_sink_mt>(file));
         } catch (const spdlog::spdlog_ex& problem) {
-            throw ConfigError("log file '" + file + "' cannot be written: " + problem.what(),
-                              "Check --log-file", ExitCode::CannotWrite);
+            throw ConfigError("log file '" + file + "' cannot be written: " + problem.what(), "Check --log-file",
+                              ExitCode::CannotWrite);
         }
     }
     auto logger = std::make_shared<spdlog::logger>(std::string(program), sinks.begin(), sinks.end());

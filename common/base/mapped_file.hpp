@@ -8,7 +8,7 @@ namespace offramp {
 
 // Reads a whole file through a private mapping. Owns the mapping. Thread: any. Errors: SystemError with the path.
 class MappedFile {
- public:
+  public:
     explicit MappedFile(const std::string& path);
     ~MappedFile();
     MappedFile(const MappedFile&) = delete;
@@ -16,8 +16,8 @@ class MappedFile {
 
     std::span<const std::byte> bytes() const { return bytes_; }
 
- private:
-    std::span<const std::byte> bytes_;   // empty: nothing is mapped
+  private:
+    std::span<const std::byte> bytes_;  // empty: nothing is mapped
 };
 
 }  // namespace offramp

@@ -29,10 +29,14 @@ std::string prefix() { return std::string(kReservedPrefix) + "next-"; }
 std::string note_in(const std::string& output) { return output + "/" + std::string(kReservedPrefix) + "next"; }
 
 SystemError cannot_note(const std::string& path, int problem) {
-    return SystemError("writing " + path, problem, way_to_write(problem, "Give --output a folder that this user may write to"), ExitCode::CannotWrite);
+    return SystemError("writing " + path, problem,
+                       way_to_write(problem, "Give --output a folder that this user may write to"),
+                       ExitCode::CannotWrite);
 }
 
-bool is_name(std::string_view name) { return !name.empty() && name.size() <= kLongest && name.find_first_not_of(kDigits) == std::string_view::npos; }
+bool is_name(std::string_view name) {
+    return !name.empty() && name.size() <= kLongest && name.find_first_not_of(kDigits) == std::string_view::npos;
+}
 
 }  // namespace
 
@@ -67,7 +71,8 @@ std::string new_next_place() {
 }
 
 std::string_view checked_next_place(std::string_view name, const std::string& from) {
-    if (!is_name(name)) throw ConfigError(from + " does not name a place of a run's results", "Remove it, or give another --output");
+    if (!is_name(name))
+        throw ConfigError(from + " does not name a place of a run's results", "Remove it, or give another --output");
     return name;
 }
 
@@ -78,10 +83,12 @@ std::string folder_in(const std::string& folder, std::string_view next_place) {
 std::vector<std::string> next_places_in(const std::string& folder) {
     std::vector<std::string> names;
     std::error_code failure;
-    for (fs::directory_iterator entry(folder, failure); !failure && entry != fs::directory_iterator(); entry.increment(failure)) {
+    for (fs::directory_iterator entry(folder, failure); !failure && entry != fs::directory_iterator();
+         entry.increment(failure)) {
         const std::string file = entry->path().filename().string();
         if (!file.starts_with(prefix()) || !is_name(std::string_view(file).substr(prefix().size()))) continue;
-        if (std::error_code unknown; entry->symlink_status(unknown).type() == fs::file_type::directory) names.push_back(file.substr(prefix().size()));
+        if (std::error_code unknown; entry->symlink_status(unknown).type() == fs::file_type::directory)
+            names.push_back(file.substr(prefix().size()));
     }
     std::sort(names.begin(), names.end());
     return names;

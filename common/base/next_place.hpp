@@ -6,14 +6,16 @@
 
 namespace offramp {
 
-// Where a run puts what its consumers append to together: into the output folder, or, where results of a former run lie, beside them, into
-// .offramp-next-NAME below each folder with such results. There it becomes whole, and takes the former's place when the run has come to its end.
+// Where a run puts what its consumers append to together: into the output folder, or, where results of a former run
+// lie, beside them, into .offramp-next-NAME below each folder with such results. There it becomes whole, and takes the
+// former's place when the run has come to its end.
 //
-//   OUTPUT/.offramp-next            one line, NAME; none: everything is in place. Written before a run's programs start (prepare_run()), for all of them
-//   OUTPUT/.offramp-next-NAME/      what an output folder has, of this run alone
+//   OUTPUT/.offramp-next            one line, NAME; none: everything is in place. Written before a run's programs start
+//   (prepare_run()), for all of them OUTPUT/.offramp-next-NAME/      what an output folder has, of this run alone
 //   OUTPUT/.offramp-manifest        has NAME too: by it a later --resume finds what it continues
 //
-// Blocks: on the file system. Errors: SystemError with CannotWrite; ConfigError for a name that is not one of ours, which would lead elsewhere.
+// Blocks: on the file system. Errors: SystemError with CannotWrite; ConfigError for a name that is not one of ours,
+// which would lead elsewhere.
 
 // Empty: in place. A link is not followed.
 std::string next_place_of(const std::string& output);

@@ -5,20 +5,19 @@
 
 #include "common/base/unique_fd.hpp"
 
-// What the kernel says of another process's life. `kill(pid, 0)` and time-outs are no proof of death: a pidfd's readiness is.
-// Pids are taken in the form in which they lie in shared memory and in messages; one that no process can have is that of a dead
-// process.
-// Thread: any. Blocks: never.
+// What the kernel says of another process's life. `kill(pid, 0)` and time-outs are no proof of death: a pidfd's
+// readiness is. Pids are taken in the form in which they lie in shared memory and in messages; one that no process can
+// have is that of a dead process. Thread: any. Blocks: never.
 namespace offramp {
 
 // A process under watch: `died` becomes readable when, and only when, the process is dead and its mappings are gone.
 struct WatchedProcess {
     UniqueFd died;
-    std::uint64_t start_time = 0;   // tells a reused pid; 0 when the process went while it was looked at
+    std::uint64_t start_time = 0;  // tells a reused pid; 0 when the process went while it was looked at
 };
 
-// Opens a pidfd. Nothing when there is no such process any more; a zombie is one, and dead. Errors: SystemError when the system
-// will not watch (another pid namespace, no descriptors left).
+// Opens a pidfd. Nothing when there is no such process any more; a zombie is one, and dead. Errors: SystemError when
+// the system will not watch (another pid namespace, no descriptors left).
 std::optional<WatchedProcess> watch_process(std::uint64_t pid);
 // The same for one known process: nothing as well when it is dead, or the pid is another's by now.
 std::optional<WatchedProcess> watch_process(std::uint64_t pid, std::uint64_t start_time);

@@ -12,14 +12,17 @@
 namespace offramp {
 namespace {
 
-[[noreturn]] void refuse(const char* what, int errno_value) { throw Error(ExitCode::NoInput, std::string(what) + ": " + std::strerror(errno_value)); }
+[[noreturn]] void refuse(const char* what, int errno_value) {
+    throw Error(ExitCode::NoInput, std::string(what) + ": " + std::strerror(errno_value));
+}
 
 }  // namespace
 
 RegularFile::RegularFile(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     const int open_errno = errno;
     struct stat status {};
-    if ((fd_ ? ::fstat(fd_.get(), &status) : ::stat(path.c_str(), &status)) == 0) {   // what it is says more than why it does not open
+    // what it is says more than why it does not open
+    if ((fd_ ? ::fstat(fd_.get(), &status) : ::stat(path.c_str(), &status)) == 0) {
         if (S_ISDIR(status.st_mode) && !fd_) refuse("a folder that cannot be listed", open_errno);
         if (S_ISDIR(status.st_mode)) throw Error(ExitCode::BadInput, "a folder, not a file");
         if (!S_ISREG(status.st_mode)) throw Error(ExitCode::BadInput, "not a regular file");

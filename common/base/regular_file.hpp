@@ -9,16 +9,17 @@
 
 namespace offramp {
 
-// Opens a file of the user's for reading at any place, links followed, and refuses what is none: a folder, a pipe (whose writer is not
-// waited for), a device. It is read, not mapped: a file that becomes shorter meanwhile is a short answer, not a SIGBUS.
-// Owns the open file. Thread: any, and several at once. Blocks: on the disk. Units: bytes.
-// Errors: Error with the reason alone, without the path, so that whoever knows what the file is for completes it: "cannot be opened: ..."
-// NoInput, "a folder, not a file" and "not a regular file" BadInput, "cannot be read: ..." NoInput.
+// Opens a file of the user's for reading at any place, links followed, and refuses what is none: a folder, a pipe
+// (whose writer is not waited for), a device. It is read, not mapped: a file that becomes shorter meanwhile is a short
+// answer, not a SIGBUS. Owns the open file. Thread: any, and several at once. Blocks: on the disk. Units: bytes.
+// Errors: Error with the reason alone, without the path, so that whoever knows what the file is for completes it:
+// "cannot be opened: ..." NoInput, "a folder, not a file" and "not a regular file" BadInput, "cannot be read: ..."
+// NoInput.
 class RegularFile {
   public:
     explicit RegularFile(const std::string& path);
 
-    std::uint64_t size() const noexcept { return size_; }   // when it was opened
+    std::uint64_t size() const noexcept { return size_; }  // when it was opened
     // Fills `to` from `offset` on, as far as the file goes. Returns how much was there.
     std::size_t read_at(std::uint64_t offset, std::span<std::byte> to) const;
 

@@ -4,7 +4,8 @@
 
 namespace offramp {
 
-// Names that begin so are ours, in every folder of an output: temporary files, segments, the manifest. No sample may claim one.
+// Names that begin so are ours, in every folder of an output: temporary files, segments, the manifest. No sample may
+// claim one.
 inline constexpr std::string_view kReservedPrefix = ".offramp-";
 
 }  // namespace offramp

@@ -4,12 +4,13 @@
 
 namespace offramp {
 
-// What a program of ours says where the system has no thread or no memory for it, instead of the library's few words: an Error (System) that
-// names the limits to raise, in the place of std::system_error for want of a thread and std::bad_alloc. Any other exception stays what it is.
+// What a program of ours says where the system has no thread or no memory for it, instead of the library's few words:
+// an Error (System) that names the limits to raise, in the place of std::system_error for want of a thread and
+// std::bad_alloc. Any other exception stays what it is.
 std::exception_ptr with_limits_named(std::exception_ptr error);
 
-// Starts so many threads and ends them. Errors: Error (System) where that is not possible. For what comes before a library that ends the
-// process where it gets none.
+// Starts so many threads and ends them. Errors: Error (System) where that is not possible. For what comes before a
+// library that ends the process where it gets none.
 void require_threads(unsigned count);
 
 }  // namespace offramp

@@ -4,8 +4,8 @@
 
 namespace offramp {
 
-// Where files lie that the programs need beside themselves (weights that a model is shipped with, the tokenizer's server): share/ beside
-// the folder of this program. Errors: SystemError without /proc.
+// Where files lie that the programs need beside themselves (weights that a model is shipped with, the tokenizer's
+// server): share/ beside the folder of this program. Errors: SystemError without /proc.
 std::string share_folder();
 
 }  // namespace offramp

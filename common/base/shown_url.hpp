@@ -5,7 +5,8 @@
 
 namespace offramp {
 
-// A URL without user and password, which may then be kept and printed: "https://me:word@host/path" gives "https://host/path".
+// A URL without user and password, which may then be kept and printed: "https://me:word@host/path" gives
+// "https://host/path".
 std::string without_credentials(std::string_view url);
 bool has_credentials(std::string_view url);
 
@@ -17,7 +18,8 @@ std::string kept_url(std::string_view url);
 // True of what kept_url() gives for a URL with a query: nothing can be reached by it.
 bool lacks_its_query(std::string_view url);
 
-// Of a header, "NAME: VALUE" or "@FILE", as files keep it: of one in the clear only that there was one. Of one that was kept so it is the same.
+// Of a header, "NAME: VALUE" or "@FILE", as files keep it: of one in the clear only that there was one. Of one that was
+// kept so it is the same.
 std::string kept_header(std::string_view header);
 // True of what kept_header() gives for one in the clear.
 bool is_left_out(std::string_view header);

@@ -15,7 +15,7 @@ namespace offramp {
 namespace {
 
 struct Look {
-    const char* name;           // NVTX's; the article's own words
+    const char* name;  // NVTX's; the article's own words
     const char* recorded_name;
     std::uint32_t argb;
 };
@@ -41,8 +41,7 @@ struct Registry {
     std::array<nvtxStringHandle_t, kLooks.size()> names{};
 
     Registry() {
-        for (std::size_t i = 0; i < kLooks.size(); ++i)
-            names[i] = nvtxDomainRegisterStringA(domain, kLooks[i].name);
+        for (std::size_t i = 0; i < kLooks.size(); ++i) names[i] = nvtxDomainRegisterStringA(domain, kLooks[i].name);
     }
 };
 
@@ -76,7 +75,9 @@ void push(TraceName name, const std::uint64_t* batch) noexcept {
 
 }  // namespace
 
-TraceRange::TraceRange(TraceName name) noexcept : name_(name), began_ns_(recording() ? now_ns() : 0) { push(name, nullptr); }
+TraceRange::TraceRange(TraceName name) noexcept : name_(name), began_ns_(recording() ? now_ns() : 0) {
+    push(name, nullptr);
+}
 
 TraceRange::TraceRange(TraceName name, std::uint64_t batch) noexcept
     : name_(name), batch_(batch), began_ns_(recording() ? now_ns() : 0) {
@@ -90,7 +91,7 @@ TraceRange::~TraceRange() {
 }
 
 void name_this_thread(const char* name) noexcept {
-    registry();   // NVTX sets itself up at its first call, and two first calls race
+    registry();  // NVTX sets itself up at its first call, and two first calls race
     std::array<char, 16> kept{};
     std::snprintf(kept.data(), kept.size(), "%s", name);
     pthread_setname_np(pthread_self(), kept.data());

@@ -6,26 +6,27 @@
 namespace offramp {
 
 // NVTX ranges in the project's own domain "offramp". Names are registered once, so that capture ranges can match them;
-// without a profiler attached a range costs a few nanoseconds. Names and colours down to ProcessOutput are those of the article "Optimizing
-// Data Transfer in Batched AI/ML Inference Workloads" (2026). The same ranges can be recorded without a profiler: trace_recording.hpp.
+// without a profiler attached a range costs a few nanoseconds. Names and colours down to ProcessOutput are those of the
+// article "Optimizing Data Transfer in Batched AI/ML Inference Workloads" (2026). The same ranges can be recorded
+// without a profiler: trace_recording.hpp.
 //
 //   the model's thread   Batch i ─┬─ get batch    what the loop waits for its input
 //                                 ├─ compute
-//                                 ├─ copy to CPU (queue CUDA event)    but with a stream for copies: on the thread that copies
-//                                 └─ queue output; without consumers process output
+//                                 ├─ copy to CPU (queue CUDA event)    but with a stream for copies: on the thread that
+//                                 copies └─ queue output; without consumers process output
 //   a consumer           process output
 enum class TraceName {
-    Batch,            // blue; carries the batch's number as text "Batch i"; a whole step of the model's loop
-    GetBatch,         // red
-    Compute,          // green
-    CopyToCpu,        // yellow
-    QueueCudaEvent,   // cyan
-    QueueOutput,      // cyan; the hand-over to whoever goes on with the output
-    ProcessOutput,    // cyan
-    Capture,          // the batches that --profile-batches asks for
-    Decode,           // one row, by a decode worker
-    StageBatch,       // a batch on its way to the device, by the thread that uploads: ahead of the model
-    H2d,              // finer ones, nested inside
+    Batch,           // blue; carries the batch's number as text "Batch i"; a whole step of the model's loop
+    GetBatch,        // red
+    Compute,         // green
+    CopyToCpu,       // yellow
+    QueueCudaEvent,  // cyan
+    QueueOutput,     // cyan; the hand-over to whoever goes on with the output
+    ProcessOutput,   // cyan
+    Capture,         // the batches that --profile-batches asks for
+    Decode,          // one row, by a decode worker
+    StageBatch,      // a batch on its way to the device, by the thread that uploads: ahead of the model
+    H2d,             // finer ones, nested inside
     WaitSlab,
     Publish,
     Map,
@@ -34,17 +35,17 @@ enum class TraceName {
 
 // Opens a range on the calling thread and closes it at the end of the scope.
 class TraceRange {
- public:
+  public:
     explicit TraceRange(TraceName name) noexcept;
-    TraceRange(TraceName name, std::uint64_t batch) noexcept;   // payload: the batch's number
+    TraceRange(TraceName name, std::uint64_t batch) noexcept;  // payload: the batch's number
     ~TraceRange();
     TraceRange(const TraceRange&) = delete;
     TraceRange& operator=(const TraceRange&) = delete;
 
- private:
+  private:
     TraceName name_;
     std::uint64_t batch_ = 0;
-    std::uint64_t began_ns_ = 0;   // 0: not recorded
+    std::uint64_t began_ns_ = 0;  // 0: not recorded
 };
 
 // Gives the calling thread its name, for profilers and for ps -L. At most 15 characters are kept by the kernel.

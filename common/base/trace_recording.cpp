@@ -59,7 +59,7 @@ void keep(const Range& range) noexcept {
         else
             ++recording.not_kept;
     } catch (const std::exception&) {
-        ++recording.not_kept;   // no memory: the run goes on
+        ++recording.not_kept;  // no memory: the run goes on
     }
 }
 
@@ -100,11 +100,12 @@ void save_recording() noexcept {
         std::ofstream file(recording.path, std::ios::trunc);
         file << recording.first_line << ",\"not_kept\":" << recording.not_kept << "}\n";
         for (const Range& range : recording.ranges)
-            file << R"({"lane":")" << range.lane.data() << R"(","name":")" << range.name << R"(","batch":)" << range.batch
-                 << R"(,"begin_ns":)" << range.begin_ns << R"(,"end_ns":)" << range.end_ns
+            file << R"({"lane":")" << range.lane.data() << R"(","name":")" << range.name << R"(","batch":)"
+                 << range.batch << R"(,"begin_ns":)" << range.begin_ns << R"(,"end_ns":)" << range.end_ns
                  << (range.on_device ? R"(,"clock":"device"})" : "}") << '\n';
         if (!file.flush()) spdlog::warn("{} cannot be written: no trace of this process", recording.path);
-        if (recording.not_kept > 0) spdlog::warn("{} time ranges were not kept in {}", recording.not_kept, recording.path);
+        if (recording.not_kept > 0)
+            spdlog::warn("{} time ranges were not kept in {}", recording.not_kept, recording.path);
     } catch (const std::exception& problem) {
         spdlog::warn("the trace is lost: {}", problem.what());
     }

@@ -6,7 +6,7 @@ namespace offramp {
 
 // Owns one file descriptor and closes it. A moved-from or default one holds -1.
 class UniqueFd {
- public:
+  public:
     UniqueFd() noexcept = default;
     explicit UniqueFd(int fd) noexcept : fd_(fd) {}
     UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
@@ -24,7 +24,7 @@ class UniqueFd {
     int release() noexcept { return std::exchange(fd_, -1); }
     void reset() noexcept;
 
- private:
+  private:
     int fd_ = -1;
 };
 

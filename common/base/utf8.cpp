@@ -37,8 +37,7 @@ std::size_t utf8_character_bytes(std::string_view text) noexcept {
         if (text.size() < form.bytes) return 0;
         for (std::size_t i = 1; i < form.bytes; ++i) {
             const bool second = i == 1;
-            if (!within(text[i], second ? form.second_first : 0x80, second ? form.second_last : 0xbf))
-                return 0;
+            if (!within(text[i], second ? form.second_first : 0x80, second ? form.second_last : 0xbf)) return 0;
         }
         return form.bytes;
     }

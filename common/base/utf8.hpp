@@ -10,8 +10,8 @@ namespace offramp {
 // with; 0 for none.
 std::size_t utf8_character_bytes(std::string_view text) noexcept;
 
-// Whether one character (as utf8_character_bytes() delimits it) is text to a terminal: no control character (C0, DEL, C1), no line or
-// paragraph separator, nothing that turns the direction of what follows.
+// Whether one character (as utf8_character_bytes() delimits it) is text to a terminal: no control character (C0, DEL,
+// C1), no line or paragraph separator, nothing that turns the direction of what follows.
 bool is_printable(std::string_view character) noexcept;
 
 // The text with everything that is not printable UTF-8 written as \xNN: fit for a log line and for JSON.

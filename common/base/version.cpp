@@ -2,8 +2,6 @@
 
 namespace offramp {
 
-std::string_view program_version() noexcept {
-    return OFFRAMP_VERSION;
-}
+std::string_view program_version() noexcept { return OFFRAMP_VERSION; }
 
 }  // namespace offramp

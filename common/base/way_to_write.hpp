@@ -4,9 +4,9 @@
 
 namespace offramp {
 
-// What a user can do where a file could not be written for want of room, each want with its own: a full file system (ENOSPC), a quota
-// that is used up (EDQUOT), a limit on the size of files (EFBIG: SIGXFSZ is ignored). For any other errno, `otherwise`. In one sentence
-// without its full stop.
+// What a user can do where a file could not be written for want of room, each want with its own: a full file system
+// (ENOSPC), a quota that is used up (EDQUOT), a limit on the size of files (EFBIG: SIGXFSZ is ignored). For any other
+// errno, `otherwise`. In one sentence without its full stop.
 std::string way_to_write(int errno_value, const std::string& otherwise);
 
 }  // namespace offramp

@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::size_t kMostAtOnce = std::size_t{64} << 20;
 
-// Made anew: whatever has its name, a dead writer's file or what somebody laid into a folder of several users, is neither written to nor
-// waited for.
+// Made anew: whatever has its name, a dead writer's file or what somebody laid into a folder of several users, is
+// neither written to nor waited for.
 UniqueFd make_temporary(const std::string& path, mode_t mode) {
     ::unlink(path.c_str());
     return UniqueFd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, mode));
@@ -58,7 +58,8 @@ void WholeFile::flush() {
 }
 
 UniqueFd WholeFile::put_in_place() {
-    // A network file system may say only when a descriptor is closed that it had no room: one is, while the name is not given yet.
+    // A network file system may say only when a descriptor is closed that it had no room: one is, while the name is not
+    // given yet.
     const int another = ::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0);
     if (another < 0 || (::close(another) != 0 && errno != EINTR)) throw failure_(errno);
     if (std::rename(temporary_.c_str(), path_.c_str()) != 0) throw failure_(errno);

@@ -16,14 +16,16 @@ namespace offramp {
 // The error for an errno, of whoever writes: only they know what the file is for and what the user can do.
 using WriteFailure = std::function<SystemError(int errno_value)>;
 
-// Writes everything, however little of it the kernel takes at a time. Blocks: on the file. Errors: what `failure` gives is thrown.
+// Writes everything, however little of it the kernel takes at a time. Blocks: on the file. Errors: what `failure` gives
+// is thrown.
 void write_all(int fd, std::span<const std::byte> bytes, const WriteFailure& failure);
 
-// A file that appears whole or not at all: written as PATH.new, then renamed to PATH, over what was there. For folders in which one
-// process at a time writes a path; consumers, of which many may write one, use AtomicFile (consumer/sinks).
+// A file that appears whole or not at all: written as PATH.new, then renamed to PATH, over what was there. For folders
+// in which one process at a time writes a path; consumers, of which many may write one, use AtomicFile
+// (consumer/sinks).
 //
-// Owns the file. A link at PATH.new is not followed; what a death left there is overwritten. Thread: one at a time. Blocks: on the disk.
-// Errors: what `failure` gives is thrown.
+// Owns the file. A link at PATH.new is not followed; what a death left there is overwritten. Thread: one at a time.
+// Blocks: on the disk. Errors: what `failure` gives is thrown.
 class WholeFile {
   public:
     WholeFile(std::string path, mode_t mode, WriteFailure failure);

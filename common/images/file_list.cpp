@@ -21,18 +21,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kWanted = "Give --input a folder of pictures (.jpg, .png, .webp), a text file with one path a line, or one picture";
+constexpr const char* kWanted =
+    "Give --input a folder of pictures (.jpg, .png, .webp), a text file with one path a line, or one picture";
 
-[[noreturn]] void no_input(const std::string& input, const std::string& why,
-                           const std::string& hint = kWanted) {
+[[noreturn]] void no_input(const std::string& input, const std::string& why, const std::string& hint = kWanted) {
     throw ConfigError("--input '" + printable(input) + "': " + why, hint, ExitCode::NoInput);
 }
 
-// Walks a folder, and each folder below it once: links may lead back, or to one folder by a million ways. What the tree itself has comes
-// before what links lead to, and these come in the order of their names, so that a folder's name does not depend on how the disk lists it.
+// Walks a folder, and each folder below it once: links may lead back, or to one folder by a million ways. What the tree
+// itself has comes before what links lead to, and these come in the order of their names, so that a folder's name does
+// not depend on how the disk lists it.
 class FolderWalk {
   public:
-    FolderWalk(std::string root, const StillWanted& still_wanted) : root_(std::move(root)), still_wanted_(still_wanted) {}
+    FolderWalk(std::string root, const StillWanted& still_wanted)
+        : root_(std::move(root)), still_wanted_(still_wanted) {}
 
     void walk_all() {
         walk(root_, "");
@@ -84,7 +86,7 @@ class FolderWalk {
     std::string root_;
     const StillWanted& still_wanted_;
     std::set<std::pair<dev_t, ino_t>> visited_;
-    std::map<std::string, fs::path> links_;   // to folders, which are looked at when the tree is done
+    std::map<std::string, fs::path> links_;  // to folders, which are looked at when the tree is done
 };
 
 FileList list_folder(const std::string& input, const StillWanted& still_wanted) {
@@ -92,8 +94,8 @@ FileList list_folder(const std::string& input, const StillWanted& still_wanted) 
     walk.walk_all();
     if (walk.names.empty())
         no_input(input, "no image file in this folder (" + std::to_string(walk.other_files) + " other files)",
-                 "Files called .jpg, .jpeg, .png, .webp (and .bmp, .gif, .tif, .tiff, which are told as unreadable) are taken, also from folders below; "
-                 "hidden ones are not");
+                 "Files called .jpg, .jpeg, .png, .webp (and .bmp, .gif, .tif, .tiff, which are told as unreadable) "
+                 "are taken, also from folders below; hidden ones are not");
     std::sort(walk.names.begin(), walk.names.end());
     return {.description = std::to_string(walk.names.size()) + " files under " + printable(input),
             .root = input,
@@ -114,11 +116,10 @@ FileList read_list(const std::string& input, std::ifstream& file, std::string te
     if (file.bad()) no_input(input, "the list cannot be read to its end");
     if (text.find('\0') != std::string::npos)
         throw ConfigError(
-            "--input '" + printable(input) + "': neither an image nor a list of paths (it holds zero bytes)",
-            kWanted, ExitCode::BadInput);
+            "--input '" + printable(input) + "': neither an image nor a list of paths (it holds zero bytes)", kWanted,
+            ExitCode::BadInput);
     FileList list{.description = {}, .root = parent_folder(input), .names = {}};
-    std::size_t begin =
-        text.starts_with("\xef\xbb\xbf") ? 3 : 0;  // a byte-order mark, as Windows' editors write it
+    std::size_t begin = text.starts_with("\xef\xbb\xbf") ? 3 : 0;  // a byte-order mark, as Windows' editors write it
     while (begin < text.size()) {
         const std::size_t end = std::min(text.find('\n', begin), text.size());
         std::string line = text.substr(begin, end - begin);
@@ -136,9 +137,7 @@ FileList read_list(const std::string& input, std::ifstream& file, std::string te
 
 }  // namespace
 
-std::string FileList::path(std::size_t index) const {
-    return (fs::path(root) / names[index]).string();
-}
+std::string FileList::path(std::size_t index) const { return (fs::path(root) / names[index]).string(); }
 
 std::vector<std::string> FileList::key_names() const {
     std::error_code error;
@@ -147,8 +146,7 @@ std::vector<std::string> FileList::key_names() const {
     std::vector<std::string> shown;
     shown.reserve(names.size());
     for (const std::string& name : names) {
-        const std::string whole =
-            name.starts_with('/') ? fs::path(name).lexically_normal().string() : std::string();
+        const std::string whole = name.starts_with('/') ? fs::path(name).lexically_normal().string() : std::string();
         shown.push_back(!error && whole.starts_with(prefix) ? whole.substr(prefix.size()) : name);
     }
     return shown;

@@ -19,11 +19,11 @@ struct FileList {
     std::vector<std::string> key_names() const;
 };
 
-// `input` is a folder (walked to its depths, hidden entries left out, links followed but each folder taken once; files by
-// their extension, sorted bytewise by relative path; a folder that may not be listed stands in the list
-// itself, so that it is reported), a list file (one path a line, relative to the list's folder, blank lines
-// and those that begin with # skipped), or one image. Errors: ConfigError NoInput: no such path, no
-// permission, nothing in it; BadInput: neither of the three.
+// `input` is a folder (walked to its depths, hidden entries left out, links followed but each folder taken once; files
+// by their extension, sorted bytewise by relative path; a folder that may not be listed stands in the list itself, so
+// that it is reported), a list file (one path a line, relative to the list's folder, blank lines and those that begin
+// with # skipped), or one image. Errors: ConfigError NoInput: no such path, no permission, nothing in it; BadInput:
+// neither of the three.
 FileList list_image_files(const std::string& input, const StillWanted& still_wanted = {});
 
 }  // namespace offramp

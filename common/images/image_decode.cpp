@@ -22,8 +22,9 @@ std::uint64_t bytes_at(const PicturePlace& place, std::uint64_t file_bytes) {
     const std::uint64_t left = file_bytes - std::min(place.offset, file_bytes);
     const std::uint64_t bytes = place.bytes.value_or(left);
     if (bytes > left)
-        throw UnreadableItem("truncated: " + std::to_string(bytes) + " bytes from " + std::to_string(place.offset) + " on are its own, and " +
-                             printable(place.path) + " ends at " + std::to_string(file_bytes));
+        throw UnreadableItem("truncated: " + std::to_string(bytes) + " bytes from " + std::to_string(place.offset) +
+                             " on are its own, and " + printable(place.path) + " ends at " +
+                             std::to_string(file_bytes));
     if (bytes == 0) throw UnreadableItem("an empty file (0 bytes)");
     return bytes;
 }
@@ -39,7 +40,8 @@ std::uint8_t* room_for(ImageSize size, std::vector<std::uint8_t>& pixels) {
     return pixels.data();
 }
 
-// What a JPEG is not decoded below. A scaled decode ends with a mean over squares: a cubic is to have the last halving itself.
+// What a JPEG is not decoded below. A scaled decode ends with a mean over squares: a cubic is to have the last halving
+// itself.
 ImageSize least_size(const PictureFrame& frame) {
     const std::uint32_t times = frame.interpolation == Interpolation::Bicubic ? 2 : 1;
     const std::uint32_t shorter = frame.shorter_side * times;
@@ -54,9 +56,9 @@ bool readable(ImageFormat format) {
 
 void check_pixels(ImageSize size) {
     if (size.pixels() > kMaxImagePixels)
-        throw UnreadableItem("an image of " + std::to_string(size.width) + " x " +
-                             std::to_string(size.height) + " pixels; at most " +
-                             std::to_string(kMaxImagePixels / 1'000'000) + " megapixels are read");
+        throw UnreadableItem("an image of " + std::to_string(size.width) + " x " + std::to_string(size.height) +
+                             " pixels; at most " + std::to_string(kMaxImagePixels / 1'000'000) +
+                             " megapixels are read");
 }
 
 void ImageDecoder::decode_file(const PicturePlace& place, const PictureFrame& frame, std::span<std::byte> rgb) {
@@ -97,7 +99,9 @@ ImageSize ImageDecoder::size_of_file(const PicturePlace& place) {
 void ImageDecoder::read(const PicturePlace& place, std::uint64_t most) {
     if (file_.capacity() > kKeptBytes) file_ = {};
     const RegularFile file = or_unreadable([&] { return RegularFile(place.path); });
-    const auto read_at = [&](std::uint64_t offset, std::span<std::byte> to) { return or_unreadable([&] { return file.read_at(offset, to); }); };
+    const auto read_at = [&](std::uint64_t offset, std::span<std::byte> to) {
+        return or_unreadable([&] { return file.read_at(offset, to); });
+    };
     const std::uint64_t all_bytes = bytes_at(place, file.size());
     const std::uint64_t bytes = std::min(all_bytes, most);
     // The front alone decides whether the rest is worth reading.

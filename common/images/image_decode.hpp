@@ -17,9 +17,9 @@
 
 namespace offramp {
 
-// Turns an image file into 8-bit RGB of one size, upright: all of the picture, or its middle. The content says what it is, not the name.
-// Owns scratch memory that is kept from image to image. Thread: one at a time. Blocks: while it reads.
-// Errors: UnreadableItem with the reason in one line.
+// Turns an image file into 8-bit RGB of one size, upright: all of the picture, or its middle. The content says what it
+// is, not the name. Owns scratch memory that is kept from image to image. Thread: one at a time. Blocks: while it
+// reads. Errors: UnreadableItem with the reason in one line.
 class ImageDecoder {
   public:
     // `rgb` has frame.size.rgb_bytes().

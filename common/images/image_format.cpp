@@ -8,14 +8,13 @@ namespace {
 using namespace std::string_view_literals;
 
 bool at(std::span<const std::byte> bytes, std::size_t offset, std::string_view magic) {
-    return bytes.size() >= offset + magic.size() &&
-           std::memcmp(bytes.data() + offset, magic.data(), magic.size()) == 0;
+    return bytes.size() >= offset + magic.size() && std::memcmp(bytes.data() + offset, magic.data(), magic.size()) == 0;
 }
 
 bool is_heif(std::span<const std::byte> front) {
     if (!at(front, 4, "ftyp"sv)) return false;
-    return at(front, 8, "hei"sv) || at(front, 8, "hev"sv) || at(front, 8, "mif1"sv) ||
-           at(front, 8, "msf1"sv) || at(front, 8, "avif"sv) || at(front, 8, "avis"sv);
+    return at(front, 8, "hei"sv) || at(front, 8, "hev"sv) || at(front, 8, "mif1"sv) || at(front, 8, "msf1"sv) ||
+           at(front, 8, "avif"sv) || at(front, 8, "avis"sv);
 }
 
 }  // namespace

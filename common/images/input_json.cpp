@@ -36,7 +36,9 @@ bool is_beyond_64_bits(std::string_view digits) {
     std::int64_t whole = 0;
     std::uint64_t natural = 0;
     const char* const end = digits.data() + digits.size();
-    const auto fits = [end](const std::from_chars_result& result) { return result.ec == std::errc() && result.ptr == end; };
+    const auto fits = [end](const std::from_chars_result& result) {
+        return result.ec == std::errc() && result.ptr == end;
+    };
     return digits.find_first_not_of("0123456789", digits.starts_with('-') ? 1 : 0) == std::string_view::npos &&
            !fits(std::from_chars(digits.data(), end, whole)) && !fits(std::from_chars(digits.data(), end, natural));
 }
@@ -50,7 +52,8 @@ std::string with_large_numbers_as_texts(std::string_view text) {
         const char c = text[at];
         if (c == '"') in_string = !in_string;
         std::size_t bytes = in_string && c == '\\' ? 2 : 1;
-        if (!in_string && (c == '-' || (c >= '0' && c <= '9'))) bytes = std::min(text.find_first_not_of("+-.eE0123456789", at), text.size()) - at;
+        if (!in_string && (c == '-' || (c >= '0' && c <= '9')))
+            bytes = std::min(text.find_first_not_of("+-.eE0123456789", at), text.size()) - at;
         const std::string_view part = text.substr(at, bytes);
         const bool is_large = !in_string && part.size() >= kDigitsOf64Bits && is_beyond_64_bits(part);
         (result += is_large ? "\"" : "").append(part) += is_large ? "\"" : "";

@@ -29,9 +29,7 @@ std::size_t image_extension_bytes(std::string_view name) {
     std::string extension(last.substr(dot));
     for (char& c : extension)
         if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    return std::find(kExtensions.begin(), kExtensions.end(), extension) == kExtensions.end()
-               ? 0
-               : extension.size();
+    return std::find(kExtensions.begin(), kExtensions.end(), extension) == kExtensions.end() ? 0 : extension.size();
 }
 
 std::string clean_part(std::string_view part) {
@@ -66,34 +64,39 @@ std::string clean_key(std::string_view name) {
     return key.empty() ? "item" : cut_text(key, kLongestKey);
 }
 
-// Calls `take` with every name that an item must not have: that of a result of it could be a folder which `key` lies in.
+// Calls `take` with every name that an item must not have: that of a result of it could be a folder which `key` lies
+// in.
 template <typename Take>
 void for_each_name_in_the_way(std::string_view key, const Take& take) {
     std::size_t begin = 0;
     for (std::size_t end = key.find('/'); end != std::string_view::npos; begin = end + 1, end = key.find('/', begin)) {
         const std::string_view folder = key.substr(0, end);
-        if (std::ranges::none_of(endings_of_items(), [&](std::string_view result) { return folder.ends_with(result); })) continue;
-        for (std::size_t dot = folder.find('.', begin + 1); dot != std::string_view::npos; dot = folder.find('.', dot + 1)) take(folder.substr(0, dot));
+        if (std::ranges::none_of(endings_of_items(), [&](std::string_view result) { return folder.ends_with(result); }))
+            continue;
+        for (std::size_t dot = folder.find('.', begin + 1); dot != std::string_view::npos;
+             dot = folder.find('.', dot + 1))
+            take(folder.substr(0, dot));
     }
 }
 
-// An item whose results would be files where others' folders are gets a number. Few inputs have one: a.jpg beside a folder a.png.
+// An item whose results would be files where others' folders are gets a number. Few inputs have one: a.jpg beside a
+// folder a.png.
 void keep_off_folders(std::vector<std::string>& keys, std::unordered_set<std::string>& taken) {
     std::unordered_set<std::string> in_the_way;
-    for (const std::string& key : keys) for_each_name_in_the_way(key, [&](std::string_view name) { in_the_way.emplace(name); });
+    for (const std::string& key : keys)
+        for_each_name_in_the_way(key, [&](std::string_view name) { in_the_way.emplace(name); });
     if (in_the_way.empty()) return;
     for (std::string& key : keys) {
         if (!in_the_way.contains(key)) continue;
         const std::string met = key;
-        for (std::uint64_t number = 2; in_the_way.contains(key) || !taken.insert(key).second; ++number) key = met + "-" + std::to_string(number);
+        for (std::uint64_t number = 2; in_the_way.contains(key) || !taken.insert(key).second; ++number)
+            key = met + "-" + std::to_string(number);
     }
 }
 
 }  // namespace
 
-bool has_image_extension(std::string_view name) {
-    return image_extension_bytes(name) > 0;
-}
+bool has_image_extension(std::string_view name) { return image_extension_bytes(name) > 0; }
 
 std::string without_image_extension(std::string_view name) {
     return std::string(name.substr(0, name.size() - image_extension_bytes(name)));

@@ -11,8 +11,9 @@ namespace offramp {
 // Gives every file of a list its stable key: its path without the image extension where that is unique in the
 // list, else with it, else with -2, -3, ... behind it. `names` are relative paths as the user wrote them ("."
 // and ".." allowed). A key is never empty or absolute, holds no "." or ".." part, none that begins with
-// kReservedPrefix, only printable characters (is_printable()) and only well-formed UTF-8; it is at most kMaxKeyBytes bytes and each part at most 200, so that a sink can use
-// it as a file's name and add a suffix. What is longer is cut and ends in a hash of the whole. No key with a suffix of ours behind it
+// kReservedPrefix, only printable characters (is_printable()) and only well-formed UTF-8; it is at most kMaxKeyBytes
+// bytes and each part at most 200, so that a sink can use it as a file's name and add a suffix. What is longer is cut
+// and ends in a hash of the whole. No key with a suffix of ours behind it
 // (".png", ".logits.npy") is a folder of another key: that one gets a number.
 //
 // Names that are ids keep what looks like an extension, as it is part of the id.

@@ -32,8 +32,8 @@ std::size_t first_scan(std::span<const std::byte> file) {
     return at;
 }
 
-// Looks for the end-of-image marker behind the first scan, so that one in an embedded thumbnail does not count. Within a scan FF is
-// always stuffed: FF D9 can be nothing else.
+// Looks for the end-of-image marker behind the first scan, so that one in an embedded thumbnail does not count. Within
+// a scan FF is always stuffed: FF D9 can be nothing else.
 bool has_end_of_image(std::span<const std::byte> file) {
     const unsigned char* const bytes = bytes_of(file);
     const std::size_t at = first_scan(file);
@@ -45,36 +45,30 @@ bool has_end_of_image(std::span<const std::byte> file) {
 // libjpeg's warnings that leave the picture whole. Every other one means that part of it is invented.
 bool harmless(std::string_view warning) {
     constexpr std::array<std::string_view, 5> kHarmless{
-        "extraneous bytes before marker", "Unknown Adobe color transform code",
-        "unknown JFIF revision number", "Inconsistent progression sequence",
-        "Invalid SOS parameters for sequential JPEG"};
+        "extraneous bytes before marker", "Unknown Adobe color transform code", "unknown JFIF revision number",
+        "Inconsistent progression sequence", "Invalid SOS parameters for sequential JPEG"};
     return std::any_of(kHarmless.begin(), kHarmless.end(),
                        [&](std::string_view known) { return warning.find(known) != std::string_view::npos; });
 }
 
 [[noreturn]] void refuse(std::span<const std::byte> file, const std::string& message) {
     if (!has_end_of_image(file))
-        throw UnreadableItem("truncated JPEG: its " + std::to_string(file.size()) +
-                             " bytes end before the image does");
+        throw UnreadableItem("truncated JPEG: its " + std::to_string(file.size()) + " bytes end before the image does");
     throw UnreadableItem("damaged JPEG: " + message);
 }
 
 }  // namespace
 
-void JpegDecoder::Close::operator()(void* handle) const noexcept {
-    tjDestroy(handle);
-}
+void JpegDecoder::Close::operator()(void* handle) const noexcept { tjDestroy(handle); }
 
 JpegDecoder::JpegDecoder() : handle_(tjInitDecompress()) {
-    if (!handle_)
-        throw Error(ExitCode::System, std::string("starting the JPEG decoder: ") + tjGetErrorStr2(nullptr));
+    if (!handle_) throw Error(ExitCode::System, std::string("starting the JPEG decoder: ") + tjGetErrorStr2(nullptr));
 }
 
 ImageSize JpegDecoder::begin(std::span<const std::byte> file, ImageSize target) {
     int width = 0, height = 0, subsampling = -1, colors = -1;
-    const int result =
-        tjDecompressHeader3(handle_.get(), bytes_of(file), static_cast<unsigned long>(file.size()), &width,
-                            &height, &subsampling, &colors);
+    const int result = tjDecompressHeader3(handle_.get(), bytes_of(file), static_cast<unsigned long>(file.size()),
+                                           &width, &height, &subsampling, &colors);
     // An unusual chroma subsampling has no name in this interface, but is decoded all the same.
     const bool only_unnamed = width > 0 && height > 0 && colors >= 0 && subsampling < 0;
     if (result != 0 && tjGetErrorCode(handle_.get()) == TJERR_FATAL && !only_unnamed)
@@ -97,19 +91,19 @@ ImageSize JpegDecoder::begin(std::span<const std::byte> file, ImageSize target) 
 }
 
 void JpegDecoder::finish(std::uint8_t* rgb) {
-    const int result = tjDecompress2(handle_.get(), bytes_of(file_), static_cast<unsigned long>(file_.size()),
-                                     rgb, static_cast<int>(scaled_.width), 0,
-                                     static_cast<int>(scaled_.height), TJPF_RGB, TJFLAG_LIMITSCANS);
+    const int result = tjDecompress2(handle_.get(), bytes_of(file_), static_cast<unsigned long>(file_.size()), rgb,
+                                     static_cast<int>(scaled_.width), 0, static_cast<int>(scaled_.height), TJPF_RGB,
+                                     TJFLAG_LIMITSCANS);
     if (result == 0) return;
     const std::string message = tjGetErrorStr2(handle_.get());
-    if (tjGetErrorCode(handle_.get()) == TJERR_WARNING && harmless(message) && has_end_of_image(file_))
-        return;
+    if (tjGetErrorCode(handle_.get()) == TJERR_WARNING && harmless(message) && has_end_of_image(file_)) return;
     refuse(file_, message);
 }
 
 bool reaches_first_scan(std::span<const std::byte> front) {
     const std::size_t at = first_scan(front);
-    return at + 4 <= front.size() && at + 4 + ((std::size_t{bytes_of(front)[at + 2]} << 8) | bytes_of(front)[at + 3]) <= front.size();
+    return at + 4 <= front.size() &&
+           at + 4 + ((std::size_t{bytes_of(front)[at + 2]} << 8) | bytes_of(front)[at + 3]) <= front.size();
 }
 
 }  // namespace offramp

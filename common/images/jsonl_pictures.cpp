@@ -24,7 +24,9 @@ constexpr std::size_t kMostLineBytes = std::size_t{16} << 20;
 
 [[noreturn]] void refuse(const std::string& input, const std::string& why, ExitCode code) {
     throw ConfigError("--input '" + printable(input) + "': " + why,
-                      "Give --input a file with one JSON object a line: {\"id\": \"7\", \"uri\": \"photos/7.jpg\"}; for a folder of images, --source images", code);
+                      "Give --input a file with one JSON object a line: {\"id\": \"7\", \"uri\": \"photos/7.jpg\"}; "
+                      "for a folder of images, --source images",
+                      code);
 }
 
 RegularFile open_manifest(const std::string& input) {
@@ -68,7 +70,7 @@ bool blank(std::string_view text) { return text.find_first_not_of(" \t\r") == st
 struct Entry {
     std::optional<std::string> id;
     std::string uri;
-    json columns;   // an object
+    json columns;  // an object
 };
 
 Entry parse(std::string_view text) {
@@ -113,9 +115,11 @@ std::string without_percents(std::string_view text) {
 // The path that a uri means. Errors: UnreadableItem: it means none.
 std::string path_of(const std::string& uri) {
     std::string path = uri;
-    if (const std::size_t scheme_end = uri.find("://"); scheme_end != std::string::npos && uri.find('/') == scheme_end + 1) {
+    if (const std::size_t scheme_end = uri.find("://");
+        scheme_end != std::string::npos && uri.find('/') == scheme_end + 1) {
         if (uri.substr(0, scheme_end) != "file")
-            throw UnreadableItem("its \"uri\" is of '" + printable(uri.substr(0, scheme_end)) + "'; only files are read");
+            throw UnreadableItem("its \"uri\" is of '" + printable(uri.substr(0, scheme_end)) +
+                                 "'; only files are read");
         const std::string_view rest = std::string_view(uri).substr(scheme_end + 3);
         const std::size_t path_begin = rest.find('/');
         const std::string_view host = rest.substr(0, path_begin);
@@ -146,7 +150,7 @@ void JsonlPictures::read_lines() {
     std::uint64_t number = 0;
     for_each_line(file_, [&](std::uint64_t offset, std::uint64_t bytes, std::string_view text) {
         Line line{.number = ++number, .offset = offset, .bytes = bytes};
-        if (number == 1 && text.starts_with("\xef\xbb\xbf")) {   // a byte-order mark, as Windows' editors write it
+        if (number == 1 && text.starts_with("\xef\xbb\xbf")) {  // a byte-order mark, as Windows' editors write it
             text.remove_prefix(3);
             line.offset += 3;
             line.bytes -= 3;
@@ -164,9 +168,11 @@ void JsonlPictures::take(const Line& line, std::string_view text) {
         const std::string path = path_of(entry.uri);
         if (entry.id)
             if (const auto [found, fresh] = ids_.try_emplace(*entry.id, line.number); !fresh)
-                throw UnreadableItem("its id '" + printable(*entry.id) + "' is that of line " + std::to_string(found->second) + ", too");
+                throw UnreadableItem("its id '" + printable(*entry.id) + "' is that of line " +
+                                     std::to_string(found->second) + ", too");
         keys_.push_back(entry.id ? *entry.id : without_image_extension(path));
-        const std::string columns = entry.columns.empty() ? std::string() : entry.columns.dump(-1, ' ', false, json::error_handler_t::replace);
+        const std::string columns =
+            entry.columns.empty() ? std::string() : entry.columns.dump(-1, ' ', false, json::error_handler_t::replace);
         lines_.back().columns_hash = columns.empty() ? 0 : XXH3_64bits(columns.data(), columns.size());
     } catch (const UnreadableItem& problem) {
         keys_.push_back("line-" + std::to_string(line.number));

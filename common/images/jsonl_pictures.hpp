@@ -9,12 +9,13 @@
 
 namespace offramp {
 
-// A manifest of pictures, one JSON object a line: {"id": "7", "uri": "photos/7.jpg", "label": "chair"}. `uri` is a path relative to the
-// manifest's folder, an absolute one, or file://; `id` (text or a whole number) names the results, and where it is missing the path does.
-// Every other member is a column. A line that is no such object, or whose id an earlier line has, is a picture that cannot be read, with
-// its line's number; blank lines do not count.
-// Owns the open file, and of each line where it lies: it is read again when it is asked for. Blocks: the constructor reads the whole file.
-// Errors: the constructor: ConfigError NoInput: no such file, no permission, no line; BadInput: not a regular file.
+// A manifest of pictures, one JSON object a line: {"id": "7", "uri": "photos/7.jpg", "label": "chair"}. `uri` is a path
+// relative to the manifest's folder, an absolute one, or file://; `id` (text or a whole number) names the results, and
+// where it is missing the path does. Every other member is a column. A line that is no such object, or whose id an
+// earlier line has, is a picture that cannot be read, with its line's number; blank lines do not count. Owns the open
+// file, and of each line where it lies: it is read again when it is asked for. Blocks: the constructor reads the whole
+// file. Errors: the constructor: ConfigError NoInput: no such file, no permission, no line; BadInput: not a regular
+// file.
 class JsonlPictures final : public PictureList {
   public:
     explicit JsonlPictures(const std::string& input);
@@ -29,7 +30,7 @@ class JsonlPictures final : public PictureList {
 
   private:
     struct Line {
-        std::uint64_t number = 0;   // from 1
+        std::uint64_t number = 0;  // from 1
         std::uint64_t offset = 0;
         std::uint64_t bytes = 0;
         std::uint64_t columns_hash = 0;
@@ -44,9 +45,9 @@ class JsonlPictures final : public PictureList {
     std::string folder_;
     RegularFile file_;
     std::vector<Line> lines_;
-    std::vector<std::string> keys_;                             // at first the names that they are made of
-    std::unordered_map<std::string, std::uint64_t> ids_;        // while reading: the line that has each
-    std::unordered_map<std::uint64_t, std::string> unusable_;   // by picture: why
+    std::vector<std::string> keys_;                            // at first the names that they are made of
+    std::unordered_map<std::string, std::uint64_t> ids_;       // while reading: the line that has each
+    std::unordered_map<std::uint64_t, std::string> unusable_;  // by picture: why
 };
 
 }  // namespace offramp

@@ -7,7 +7,8 @@
 
 namespace offramp {
 
-std::unique_ptr<PictureList> open_pictures(std::string_view source, const std::string& input, const StillWanted& still_wanted) {
+std::unique_ptr<PictureList> open_pictures(std::string_view source, const std::string& input,
+                                           const StillWanted& still_wanted) {
     if (source == "jsonl") return std::make_unique<JsonlPictures>(input);
     if (source == "webdataset") return std::make_unique<TarPictures>(input, still_wanted);
     expect(source == "images", "it is asked first whether a source gives pictures");

@@ -9,8 +9,10 @@
 
 namespace offramp {
 
-// Lists what `input` names, as that source reads it: "images", "jsonl", "webdataset", one that gives_pictures() (common/settings). Errors: ConfigError NoInput: no such input, no permission, nothing in it; BadInput:
-// not what the source reads.
-std::unique_ptr<PictureList> open_pictures(std::string_view source, const std::string& input, const StillWanted& still_wanted = {});
+// Lists what `input` names, as that source reads it: "images", "jsonl", "webdataset", one that gives_pictures()
+// (common/settings). Errors: ConfigError NoInput: no such input, no permission, nothing in it; BadInput: not what the
+// source reads.
+std::unique_ptr<PictureList> open_pictures(std::string_view source, const std::string& input,
+                                           const StillWanted& still_wanted = {});
 
 }  // namespace offramp

@@ -32,9 +32,7 @@ bool begins_with(std::span<const std::byte> bytes, std::string_view text) {
     return bytes.size() >= text.size() && std::memcmp(bytes.data(), text.data(), text.size()) == 0;
 }
 
-bool changes_sides(Orientation orientation) {
-    return orientation >= Orientation::Transpose;
-}
+bool changes_sides(Orientation orientation) { return orientation >= Orientation::Transpose; }
 
 }  // namespace
 
@@ -89,20 +87,36 @@ void bring_upright(const std::uint8_t* from, ImageSize stored, Orientation orien
     const std::uint8_t* first = left_top;
     std::ptrdiff_t across = kPixel, down = row;
     switch (orientation) {
-        case Orientation::Upright: break;
-        case Orientation::MirrorAcross: first = right_top, across = -kPixel; break;
-        case Orientation::HalfTurn: first = right_bottom, across = -kPixel, down = -row; break;
-        case Orientation::MirrorUpsideDown: first = left_bottom, down = -row; break;
-        case Orientation::Transpose: across = row, down = kPixel; break;
-        case Orientation::QuarterClockwise: first = left_bottom, across = -row, down = kPixel; break;
-        case Orientation::Transverse: first = right_bottom, across = -row, down = -kPixel; break;
-        case Orientation::QuarterCounterclockwise: first = right_top, across = row, down = -kPixel; break;
+        case Orientation::Upright:
+            break;
+        case Orientation::MirrorAcross:
+            first = right_top, across = -kPixel;
+            break;
+        case Orientation::HalfTurn:
+            first = right_bottom, across = -kPixel, down = -row;
+            break;
+        case Orientation::MirrorUpsideDown:
+            first = left_bottom, down = -row;
+            break;
+        case Orientation::Transpose:
+            across = row, down = kPixel;
+            break;
+        case Orientation::QuarterClockwise:
+            first = left_bottom, across = -row, down = kPixel;
+            break;
+        case Orientation::Transverse:
+            first = right_bottom, across = -row, down = -kPixel;
+            break;
+        case Orientation::QuarterCounterclockwise:
+            first = right_top, across = row, down = -kPixel;
+            break;
     }
     const auto [width, height] = upright_size(stored, orientation);
     for (std::uint32_t top = 0; top < height; top += kTile)
         for (std::uint32_t left = 0; left < width; left += kTile)
             for (std::uint32_t y = top; y < std::min(top + kTile, height); ++y) {
-                const std::uint8_t* pixel = first + static_cast<std::ptrdiff_t>(left) * across + static_cast<std::ptrdiff_t>(y) * down;
+                const std::uint8_t* pixel =
+                    first + static_cast<std::ptrdiff_t>(left) * across + static_cast<std::ptrdiff_t>(y) * down;
                 std::uint8_t* out = to + (std::size_t{y} * width + left) * kPixel;
                 for (std::uint32_t x = left; x < std::min(left + kTile, width); ++x, pixel += across, out += kPixel)
                     std::memcpy(out, pixel, kPixel);

@@ -11,17 +11,17 @@ namespace offramp {
 // How a stored picture is brought upright, as cameras note it (tag 274 of EXIF; the numbers are its values).
 enum class Orientation : std::uint8_t {
     Upright = 1,
-    MirrorAcross = 2,         // left and right change places
+    MirrorAcross = 2,  // left and right change places
     HalfTurn = 3,
     MirrorUpsideDown = 4,
-    Transpose = 5,            // rows become columns
+    Transpose = 5,  // rows become columns
     QuarterClockwise = 6,
-    Transverse = 7,           // a transpose along the other diagonal
+    Transverse = 7,  // a transpose along the other diagonal
     QuarterCounterclockwise = 8,
 };
 
-// What a JPEG file's EXIF says. Upright when it has none, when that is damaged, and for values that the standard does not know:
-// a wrong note is no reason to refuse a picture.
+// What a JPEG file's EXIF says. Upright when it has none, when that is damaged, and for values that the standard does
+// not know: a wrong note is no reason to refuse a picture.
 Orientation jpeg_orientation(std::span<const std::byte> file);
 // The same of EXIF data alone: a TIFF header and its directories.
 Orientation exif_orientation(std::span<const std::byte> tiff);

@@ -23,7 +23,9 @@ struct Stretch {
 // The pixels of `full` that became `count` of `resized` from `first` on.
 Stretch seen_along(std::uint64_t first, std::uint32_t count, std::uint64_t resized, std::uint32_t full) {
     const double scale = static_cast<double>(full) / static_cast<double>(resized);
-    const auto at = [&](std::uint64_t position) { return static_cast<std::uint32_t>(std::lround(static_cast<double>(position) * scale)); };
+    const auto at = [&](std::uint64_t position) {
+        return static_cast<std::uint32_t>(std::lround(static_cast<double>(position) * scale));
+    };
     const std::uint32_t begin = std::min(at(first), full - 1);
     return {.first = begin, .count = std::max(std::min(at(first + count), full), begin + 1) - begin};
 }

@@ -9,8 +9,9 @@
 
 namespace offramp {
 
-// What a model sees of an upright picture: all of it, squeezed into `size`; or, with a `shorter_side`, its middle. Its shorter side is then brought
-// to that length, its proportions kept, and `size` is cut out, to the pixel where torchvision's Resize and CenterCrop do.
+// What a model sees of an upright picture: all of it, squeezed into `size`; or, with a `shorter_side`, its middle. Its
+// shorter side is then brought to that length, its proportions kept, and `size` is cut out, to the pixel where
+// torchvision's Resize and CenterCrop do.
 struct PictureFrame {
     PictureFrame(ImageSize all) : size(all) {}  // not explicit: a size is the frame of all of a picture
     PictureFrame(ImageSize part, std::uint32_t shorter, Interpolation way = Interpolation::Bilinear)

@@ -8,15 +8,16 @@
 
 namespace offramp {
 
-// The pictures that a run's input names, in an order that stays: what they are called, where they lie, what else the input says of them.
-// The producer reads them by number; consumers list the same input and find what belongs to a sample by its key. Holds names, not pictures.
-// Thread: any, it never changes. Blocks: on the disk. Errors: place() and columns(): UnreadableItem with the reason.
+// The pictures that a run's input names, in an order that stays: what they are called, where they lie, what else the
+// input says of them. The producer reads them by number; consumers list the same input and find what belongs to a
+// sample by its key. Holds names, not pictures. Thread: any, it never changes. Blocks: on the disk. Errors: place() and
+// columns(): UnreadableItem with the reason.
 class PictureList {
   public:
     virtual ~PictureList() = default;
-    virtual std::string description() const = 0;                  // "1200 files under /data/photos"
+    virtual std::string description() const = 0;  // "1200 files under /data/photos"
     virtual std::uint64_t size() const = 0;
-    virtual std::string_view key(std::uint64_t picture) const = 0;   // as make_item_keys() makes them
+    virtual std::string_view key(std::uint64_t picture) const = 0;  // as make_item_keys() makes them
     virtual PicturePlace place(std::uint64_t picture) const = 0;
     // What to name where a picture cannot be read, fit for a log line.
     virtual std::string origin(std::uint64_t picture) const = 0;

@@ -46,8 +46,8 @@ void read_bytes(png_structp png, png_bytep to, std::size_t bytes) {
 void ignore_warning(png_structp, png_const_charp) {}
 
 // Everything that may longjmp, in a frame without objects. False: `reading` says why.
-bool decode_rows(png_structp png, png_infop info, PngReading* reading, std::uint32_t width,
-                 std::uint32_t height, std::uint8_t* rgb) {
+bool decode_rows(png_structp png, png_infop info, PngReading* reading, std::uint32_t width, std::uint32_t height,
+                 std::uint8_t* rgb) {
     if (setjmp(png_jmpbuf(png)) != 0) return false;
     png_set_read_fn(png, reading, read_bytes);
     png_read_info(png, info);
@@ -72,8 +72,7 @@ ImageSize read_png_size(std::span<const std::byte> file) {
     constexpr std::size_t kHeaderEnd = 33;  // signature, length, IHDR, 13 bytes, checksum
     if (file.size() < kHeaderEnd) throw UnreadableItem(truncated(file));
     const auto* const bytes = reinterpret_cast<const png_byte*>(file.data());
-    if (std::memcmp(bytes + 12, "IHDR", 4) != 0)
-        throw UnreadableItem("damaged PNG: it does not begin with its header");
+    if (std::memcmp(bytes + 12, "IHDR", 4) != 0) throw UnreadableItem("damaged PNG: it does not begin with its header");
     const auto number = [bytes](std::size_t at) {
         return (std::uint32_t{bytes[at]} << 24) | (std::uint32_t{bytes[at + 1]} << 16) |
                (std::uint32_t{bytes[at + 2]} << 8) | std::uint32_t{bytes[at + 3]};
@@ -93,8 +92,7 @@ void decode_png(std::span<const std::byte> file, ImageSize size, std::uint8_t* r
     png_destroy_read_struct(&png, &info, nullptr);
     if (decoded) return;
     if (reading.ran_out) throw UnreadableItem(truncated(file));
-    throw UnreadableItem(std::string("damaged PNG: ") +
-                         (reading.message[0] == '\0' ? "no memory" : reading.message));
+    throw UnreadableItem(std::string("damaged PNG: ") + (reading.message[0] == '\0' ? "no memory" : reading.message));
 }
 
 }  // namespace offramp

@@ -12,9 +12,7 @@ constexpr int kWeightBits = 22;  // 32 less 8 of a pixel less 2 to spare, as PIL
 constexpr std::int32_t kHalf = 1 << (kWeightBits - 1);
 constexpr std::size_t kKeptBytes = std::size_t{16} << 20;
 
-std::uint8_t to_byte(std::int32_t sum) {
-    return static_cast<std::uint8_t>(std::clamp(sum >> kWeightBits, 0, 255));
-}
+std::uint8_t to_byte(std::int32_t sum) { return static_cast<std::uint8_t>(std::clamp(sum >> kWeightBits, 0, 255)); }
 
 std::int32_t fixed_point(double weight) {
     return static_cast<std::int32_t>(weight * (1 << kWeightBits) + (weight < 0 ? -0.5 : 0.5));
@@ -29,12 +27,11 @@ double weight_at(Interpolation interpolation, double distance) {
 }
 
 // sums += row * weight, and the last step; in a form that the compiler turns into vector instructions.
-[[gnu::always_inline]] inline void add_row_inline(std::int32_t* sums, const std::uint8_t* row,
-                                                  std::int32_t weight, std::size_t bytes) {
+[[gnu::always_inline]] inline void add_row_inline(std::int32_t* sums, const std::uint8_t* row, std::int32_t weight,
+                                                  std::size_t bytes) {
     for (std::size_t i = 0; i < bytes; ++i) sums[i] += row[i] * weight;
 }
-[[gnu::always_inline]] inline void store_row_inline(std::uint8_t* to, const std::int32_t* sums,
-                                                    std::size_t bytes) {
+[[gnu::always_inline]] inline void store_row_inline(std::uint8_t* to, const std::int32_t* sums, std::size_t bytes) {
     for (std::size_t i = 0; i < bytes; ++i) to[i] = to_byte(sums[i]);
 }
 
@@ -47,9 +44,7 @@ double weight_at(Interpolation interpolation, double distance) {
     store_row_inline(to, sums, bytes);
 }
 // Baseline x86-64 has no 32-bit vector multiplication. Integers: the bits are the same either way.
-bool has_avx2() {
-    return __builtin_cpu_supports("avx2") != 0;
-}
+bool has_avx2() { return __builtin_cpu_supports("avx2") != 0; }
 #endif
 
 void add_row(std::int32_t* sums, const std::uint8_t* row, std::int32_t weight, std::size_t bytes) {
@@ -68,7 +63,8 @@ void store_row(std::uint8_t* to, const std::int32_t* sums, std::size_t bytes) {
 
 }  // namespace
 
-void Resizer::Filter::prepare(Interpolation interpolation, std::uint32_t from, std::uint64_t to, std::uint64_t first_pixel, std::uint32_t count) {
+void Resizer::Filter::prepare(Interpolation interpolation, std::uint32_t from, std::uint64_t to,
+                              std::uint64_t first_pixel, std::uint32_t count) {
     const double scale = static_cast<double>(from) / static_cast<double>(to);
     const double widening = std::max(scale, 1.0);
     const double reach = (interpolation == Interpolation::Bicubic ? 2.0 : 1.0) * widening;  // the filter's half width
@@ -86,16 +82,15 @@ void Resizer::Filter::prepare(Interpolation interpolation, std::uint32_t from, s
             exact[static_cast<std::size_t>(k - first)] = weight;
             total += weight;
         }
-        taps[i] = {.first = static_cast<std::uint32_t>(first),
-                   .count = static_cast<std::uint32_t>(end - first)};
+        taps[i] = {.first = static_cast<std::uint32_t>(first), .count = static_cast<std::uint32_t>(end - first)};
         for (std::uint32_t k = 0; k < taps[i].count; ++k)
             weights[std::size_t{i} * stride + k] = fixed_point(total == 0 ? exact[k] : exact[k] / total);
     }
 }
 
 template <std::size_t kChannels>
-void Resizer::resize_channels(const std::uint8_t* from, ImageSize from_size, const ResizedPart& part, std::uint8_t* to, ImageSize to_size,
-                              Interpolation interpolation) {
+void Resizer::resize_channels(const std::uint8_t* from, ImageSize from_size, const ResizedPart& part, std::uint8_t* to,
+                              ImageSize to_size, Interpolation interpolation) {
     const bool narrow = from_size.width != part.width || to_size.width != part.width;
     const bool vertical = from_size.height != part.height || to_size.height != part.height;
     const std::size_t to_row = std::size_t{to_size.width} * kChannels;
@@ -151,13 +146,14 @@ void Resizer::resize(const std::uint8_t* from, ImageSize from_size, std::uint8_t
     resize_part(from, from_size, {.width = to_size.width, .height = to_size.height}, to, to_size);
 }
 
-void Resizer::resize_part(const std::uint8_t* from, ImageSize from_size, const ResizedPart& part, std::uint8_t* to, ImageSize to_size,
-                          Interpolation interpolation) {
+void Resizer::resize_part(const std::uint8_t* from, ImageSize from_size, const ResizedPart& part, std::uint8_t* to,
+                          ImageSize to_size, Interpolation interpolation) {
     resize_channels<3>(from, from_size, part, to, to_size, interpolation);
 }
 
 void Resizer::resize_plane(const std::uint8_t* from, ImageSize from_size, std::uint8_t* to, ImageSize to_size) {
-    resize_channels<1>(from, from_size, {.width = to_size.width, .height = to_size.height}, to, to_size, Interpolation::Bilinear);
+    resize_channels<1>(from, from_size, {.width = to_size.width, .height = to_size.height}, to, to_size,
+                       Interpolation::Bilinear);
 }
 
 void Resizer::trim() {

@@ -10,17 +10,17 @@
 
 namespace offramp {
 
-// Brings an RGB image to another size. The arithmetic is that of PIL's Image.resize(), BILINEAR and BICUBIC, bit for bit: 22-bit fixed-point
-// weights, rounded to 8 bits between the two directions. Rows always come before columns (PIL 13 begins with
-// columns where that is cheaper, which changes some last bits). Owns scratch memory that is kept between
+// Brings an RGB image to another size. The arithmetic is that of PIL's Image.resize(), BILINEAR and BICUBIC, bit for
+// bit: 22-bit fixed-point weights, rounded to 8 bits between the two directions. Rows always come before columns (PIL
+// 13 begins with columns where that is cheaper, which changes some last bits). Owns scratch memory that is kept between
 // calls. Thread: one at a time.
 class Resizer {
   public:
     // `from` and `to` do not overlap; both sizes have at least one pixel.
     void resize(const std::uint8_t* from, ImageSize from_size, std::uint8_t* to, ImageSize to_size);
     // The same bits, of a part of it alone: `to_size` pixels, within part.width and part.height.
-    void resize_part(const std::uint8_t* from, ImageSize from_size, const ResizedPart& part, std::uint8_t* to, ImageSize to_size,
-                     Interpolation interpolation = Interpolation::Bilinear);
+    void resize_part(const std::uint8_t* from, ImageSize from_size, const ResizedPart& part, std::uint8_t* to,
+                     ImageSize to_size, Interpolation interpolation = Interpolation::Bilinear);
     // The same for an image of one channel.
     void resize_plane(const std::uint8_t* from, ImageSize from_size, std::uint8_t* to, ImageSize to_size);
     // Gives memory back that an unusually large image took.
@@ -37,12 +37,13 @@ class Resizer {
         std::vector<std::int32_t> weights;  // `stride` an output pixel
         std::uint32_t stride = 0;
         // `count` pixels from `first` on of `from` pixels that become `to`.
-        void prepare(Interpolation interpolation, std::uint32_t from, std::uint64_t to, std::uint64_t first, std::uint32_t count);
+        void prepare(Interpolation interpolation, std::uint32_t from, std::uint64_t to, std::uint64_t first,
+                     std::uint32_t count);
     };
 
     template <std::size_t kChannels>
-    void resize_channels(const std::uint8_t* from, ImageSize from_size, const ResizedPart& part, std::uint8_t* to, ImageSize to_size,
-                         Interpolation interpolation);
+    void resize_channels(const std::uint8_t* from, ImageSize from_size, const ResizedPart& part, std::uint8_t* to,
+                         ImageSize to_size, Interpolation interpolation);
 
     Filter horizontal_, vertical_;
     std::vector<std::uint8_t> between_;

@@ -10,7 +10,7 @@ namespace offramp {
 namespace {
 
 constexpr std::size_t kBlock = 512;
-constexpr std::uint64_t kMostNoteBytes = std::uint64_t{1} << 20;   // of a long name or of pax records
+constexpr std::uint64_t kMostNoteBytes = std::uint64_t{1} << 20;  // of a long name or of pax records
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 62;
 
 using Block = std::array<char, kBlock>;
@@ -64,7 +64,9 @@ bool read_pax(std::string_view records, Notes& notes) {
         std::size_t length = 0;
         const auto result = std::from_chars(records.data(), records.data() + records.size(), length);
         const auto digits = static_cast<std::size_t>(result.ptr - records.data());
-        if (result.ec != std::errc() || length > records.size() || length < digits + 3 || records[digits] != ' ' || records[length - 1] != '\n') return false;
+        if (result.ec != std::errc() || length > records.size() || length < digits + 3 || records[digits] != ' ' ||
+            records[length - 1] != '\n')
+            return false;
         const std::string_view record = records.substr(digits + 1, length - digits - 2);
         const std::size_t equals = record.find('=');
         if (equals == std::string_view::npos) return false;
@@ -82,7 +84,8 @@ bool read_pax(std::string_view records, Notes& notes) {
 }
 
 std::string name_in(const Block& block) {
-    const bool ustar = std::string_view(block.data() + 257, 6) == std::string_view("ustar\0", 6);   // GNU's own has no prefix here
+    // GNU's own has no prefix here
+    const bool ustar = std::string_view(block.data() + 257, 6) == std::string_view("ustar\0", 6);
     const std::string_view prefix = ustar ? field(block, 345, 155) : std::string_view{};
     return (prefix.empty() ? std::string() : std::string(prefix) + "/") + std::string(field(block, 0, 100));
 }
@@ -93,7 +96,7 @@ bool is_zero(const Block& block) {
 
 // Whether a header comes behind the end mark at `at` and the zeros that fill the archive up.
 bool has_header_behind(const std::function<std::size_t(std::uint64_t, char*, std::size_t)>& read_at, std::uint64_t at) {
-    constexpr std::uint64_t kMostFilling = 2048;   // blocks
+    constexpr std::uint64_t kMostFilling = 2048;  // blocks
     Block block;
     for (std::uint64_t number = 1; number < kMostFilling; ++number) {
         if (read_at(at + number * kBlock, block.data(), kBlock) < kBlock) return false;
@@ -114,7 +117,8 @@ std::optional<std::string> index_tar(const std::function<std::size_t(std::uint64
     Notes notes;
     for (std::uint64_t at = 0;;) {
         const std::size_t got = read_at(at, block.data(), kBlock);
-        if (got == 0) return "truncated: there is nothing " + at_byte(at) + ", where its next member or its end mark would be";
+        if (got == 0)
+            return "truncated: there is nothing " + at_byte(at) + ", where its next member or its end mark would be";
         if (got < kBlock) return "truncated: it ends " + at_byte(at + got) + ", within a header";
         if (is_zero(block)) {
             if (left_out != nullptr) passed_over.goes_on_behind_end = has_header_behind(read_at, at);
@@ -142,7 +146,8 @@ std::optional<std::string> index_tar(const std::function<std::size_t(std::uint64
             notes = {};
         }
         // Links and folders have no bytes, whatever size they note.
-        const bool without_bytes = type == '1' || type == '2' || type == '3' || type == '4' || type == '5' || type == '6';
+        const bool without_bytes =
+            type == '1' || type == '2' || type == '3' || type == '4' || type == '5' || type == '6';
         const std::uint64_t padded = without_bytes ? 0 : (bytes + kBlock - 1) / kBlock * kBlock;
         if (begin > kMostBytes || padded > kMostBytes) return "no tar header " + at_byte(at);
         at = begin + padded;

@@ -27,7 +27,8 @@ constexpr std::uint64_t kMostBytesOfAPart = std::uint64_t{16} << 20;
 constexpr std::string_view kEnding = ".tar";
 
 [[noreturn]] void refuse(const std::string& input, const std::string& why, ExitCode code = ExitCode::NoInput) {
-    throw ConfigError("--input '" + printable(input) + "': " + why, "Give --input a .tar file, or a folder of some", code);
+    throw ConfigError("--input '" + printable(input) + "': " + why, "Give --input a .tar file, or a folder of some",
+                      code);
 }
 
 // Names relative to the folder, in their order. Errors: ConfigError: a folder that cannot be listed could hide shards.
@@ -110,28 +111,32 @@ void TarPictures::read_shard(const std::string& name) {
     std::string sample_name, others;
     Sample sample{.shard = shard};
     const auto end_sample = [&] {
-        if (!sample_name.empty()) finish(std::exchange(sample, Sample{.shard = shard}), prefix + "/" + sample_name, others);
+        if (!sample_name.empty())
+            finish(std::exchange(sample, Sample{.shard = shard}), prefix + "/" + sample_name, others);
         others.clear();
     };
     try {
         const RegularFile file = open_shard(shards_.back());
-        auto problem = index_tar([&](std::uint64_t offset, char* to, std::size_t bytes) { return read_at(file, offset, {to, bytes}); },
-                                 [&](const TarMember& member) {
-                                     auto [its_sample, extension] = parted(member.name);
-                                     if (its_sample.empty()) return;
-                                     if (its_sample != sample_name) {
-                                         end_sample();
-                                         sample_name = std::move(its_sample);
-                                     }
-                                     others += (others.empty() ? "" : ", ") + extension;
-                                     const bool better = is_plain_image(extension) && !is_plain_image(sample.picture.extension);
-                                     Part part{.offset = member.offset, .bytes = member.bytes, .extension = extension};
-                                     if (is_note(extension))
-                                         sample.notes.push_back(std::move(part));
-                                     else if (better || (sample.picture.extension.empty() && has_image_extension("a." + extension)))
-                                         sample.picture = std::move(part);
-                                 },
-                                 &left_out_);
+        auto problem = index_tar(
+            [&](std::uint64_t offset, char* to, std::size_t bytes) {
+                return read_at(file, offset, {to, bytes});
+            },
+            [&](const TarMember& member) {
+                auto [its_sample, extension] = parted(member.name);
+                if (its_sample.empty()) return;
+                if (its_sample != sample_name) {
+                    end_sample();
+                    sample_name = std::move(its_sample);
+                }
+                others += (others.empty() ? "" : ", ") + extension;
+                const bool better = is_plain_image(extension) && !is_plain_image(sample.picture.extension);
+                Part part{.offset = member.offset, .bytes = member.bytes, .extension = extension};
+                if (is_note(extension))
+                    sample.notes.push_back(std::move(part));
+                else if (better || (sample.picture.extension.empty() && has_image_extension("a." + extension)))
+                    sample.picture = std::move(part);
+            },
+            &left_out_);
         going_on_ += std::exchange(left_out_.goes_on_behind_end, false) ? 1 : 0;
         end_sample();
         std::array<char, 2> front{};
@@ -145,7 +150,8 @@ void TarPictures::read_shard(const std::string& name) {
 }
 
 void TarPictures::finish(Sample sample, const std::string& name, const std::string& others) {
-    if (sample.picture.extension.empty()) broken_.emplace(samples_.size(), "no picture among the sample's members (" + printable(others) + ")");
+    if (sample.picture.extension.empty())
+        broken_.emplace(samples_.size(), "no picture among the sample's members (" + printable(others) + ")");
     samples_.push_back(std::move(sample));
     keys_.push_back(name);
 }
@@ -157,11 +163,13 @@ void TarPictures::add_broken(std::uint32_t shard, const std::string& name, std::
 }
 
 std::string TarPictures::description() const {
-    return std::to_string(samples_.size()) + " samples of " + std::to_string(shards_.size()) + " shards of " + printable(input_) +
-           (broken_.empty() ? "" : ", " + std::to_string(broken_.size()) + " of them unusable") +
+    return std::to_string(samples_.size()) + " samples of " + std::to_string(shards_.size()) + " shards of " +
+           printable(input_) + (broken_.empty() ? "" : ", " + std::to_string(broken_.size()) + " of them unusable") +
            (left_out_.links == 0 ? "" : ", without " + std::to_string(left_out_.links) + " members that are links") +
            (left_out_.sparse == 0 ? "" : ", without " + std::to_string(left_out_.sparse) + " sparse files") +
-           (going_on_ == 0 ? "" : ", without what lies behind the end mark of " + std::to_string(going_on_) + " shards (archives put one behind another)");
+           (going_on_ == 0 ? ""
+                           : ", without what lies behind the end mark of " + std::to_string(going_on_) +
+                                 " shards (archives put one behind another)");
 }
 
 void TarPictures::check_usable(std::uint64_t picture) const {
@@ -179,7 +187,9 @@ std::string TarPictures::origin(std::uint64_t picture) const {
 }
 
 std::string TarPictures::text_of(const Sample& sample, const Part& part) const {
-    if (part.bytes > kMostBytesOfAPart) throw UnreadableItem("its ." + part.extension + " has " + std::to_string(part.bytes) + " bytes; at most 16 MiB are read");
+    if (part.bytes > kMostBytesOfAPart)
+        throw UnreadableItem("its ." + part.extension + " has " + std::to_string(part.bytes) +
+                             " bytes; at most 16 MiB are read");
     std::string text(part.bytes, '\0');
     if (read_at(open_shard(shards_[sample.shard]), part.offset, text) < text.size())
         throw UnreadableItem("truncated: its ." + part.extension + " goes on behind the shard's end");

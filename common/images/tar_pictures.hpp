@@ -10,13 +10,14 @@
 
 namespace offramp {
 
-// The pictures of WebDataset shards: `input` is one .tar file, or a folder whose .tar files are taken in the order of their names (those of
-// folders below as well). A sample is the run of members whose names are equal up to the first dot behind the last slash: a/7.jpg, a/7.json,
-// a/7.cls. Its picture is the member with an image's extension; members .json (an object) give columns, .txt and .cls a column of that
-// name. Keys are SHARD/SAMPLE, SHARD without .tar, so that one shard alone gives the keys that it has among others.
-// A sample without a picture, and a shard that is truncated or damaged (once, behind what could be read of it), are pictures that cannot be
-// read. Holds names and places, not bytes. Blocks: the constructor reads every member's header.
-// Errors: the constructor: ConfigError NoInput: no such input, no permission, no shard, nothing in them; BadInput: not a tar file or folder.
+// The pictures of WebDataset shards: `input` is one .tar file, or a folder whose .tar files are taken in the order of
+// their names (those of folders below as well). A sample is the run of members whose names are equal up to the first
+// dot behind the last slash: a/7.jpg, a/7.json, a/7.cls. Its picture is the member with an image's extension; members
+// .json (an object) give columns, .txt and .cls a column of that name. Keys are SHARD/SAMPLE, SHARD without .tar, so
+// that one shard alone gives the keys that it has among others. A sample without a picture, and a shard that is
+// truncated or damaged (once, behind what could be read of it), are pictures that cannot be read. Holds names and
+// places, not bytes. Blocks: the constructor reads every member's header. Errors: the constructor: ConfigError NoInput:
+// no such input, no permission, no shard, nothing in them; BadInput: not a tar file or folder.
 class TarPictures final : public PictureList {
   public:
     explicit TarPictures(const std::string& input, const StillWanted& still_wanted = {});
@@ -34,7 +35,7 @@ class TarPictures final : public PictureList {
     struct Part {
         std::uint64_t offset = 0;
         std::uint64_t bytes = 0;
-        std::string extension;   // "jpg"; behind the first dot
+        std::string extension;  // "jpg"; behind the first dot
     };
     struct Sample {
         std::uint32_t shard = 0;
@@ -50,12 +51,12 @@ class TarPictures final : public PictureList {
 
     std::string folder_;
     std::string input_;
-    std::vector<std::string> shards_;                         // paths
+    std::vector<std::string> shards_;  // paths
     std::vector<Sample> samples_;
-    std::vector<std::string> keys_;                           // at first the names that they are made of
-    TarLeftOut left_out_;                                     // of all shards
-    std::uint64_t going_on_ = 0;                              // shards that go on behind their end mark
-    std::unordered_map<std::uint64_t, std::string> broken_;   // by picture: why
+    std::vector<std::string> keys_;                          // at first the names that they are made of
+    TarLeftOut left_out_;                                    // of all shards
+    std::uint64_t going_on_ = 0;                             // shards that go on behind their end mark
+    std::unordered_map<std::uint64_t, std::string> broken_;  // by picture: why
 };
 
 }  // namespace offramp

@@ -12,7 +12,8 @@ class UnreadableItem : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// Runs what reads an item's file, as a RegularFile: where that throws an Error, this is the reason for which the item cannot be read.
+// Runs what reads an item's file, as a RegularFile: where that throws an Error, this is the reason for which the item
+// cannot be read.
 template <class Read>
 auto or_unreadable(const Read& read) {
     try {

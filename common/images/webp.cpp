@@ -11,7 +11,9 @@
 namespace offramp {
 namespace {
 
-const std::uint8_t* bytes_of(std::span<const std::byte> file) { return reinterpret_cast<const std::uint8_t*>(file.data()); }
+const std::uint8_t* bytes_of(std::span<const std::byte> file) {
+    return reinterpret_cast<const std::uint8_t*>(file.data());
+}
 
 std::uint32_t number_at(std::span<const std::byte> file, std::size_t at) {
     std::uint32_t number = 0;
@@ -25,7 +27,8 @@ std::uint32_t number_at(std::span<const std::byte> file, std::size_t at) {
     if (short_of_bytes || status == VP8_STATUS_NOT_ENOUGH_DATA || status == VP8_STATUS_SUSPENDED)
         throw UnreadableItem("truncated WebP: its " + std::to_string(file.size()) + " bytes end before the image does");
     if (status == VP8_STATUS_OUT_OF_MEMORY) throw UnreadableItem("WebP: no memory to decode it in");
-    if (status == VP8_STATUS_UNSUPPORTED_FEATURE) throw UnreadableItem("WebP with a feature that libwebp does not read");
+    if (status == VP8_STATUS_UNSUPPORTED_FEATURE)
+        throw UnreadableItem("WebP with a feature that libwebp does not read");
     throw UnreadableItem("damaged WebP");
 }
 
@@ -48,7 +51,8 @@ Orientation webp_orientation(std::span<const std::byte> file) {
         if (length > file.size() - at - 8) break;
         if (std::memcmp(file.data() + at, "EXIF", 4) == 0) {
             auto exif = file.subspan(at + 8, length);
-            if (length >= 6 && std::memcmp(exif.data(), "Exif\0\0", 6) == 0) exif = exif.subspan(6);   // some write it as in JPEG
+            // some write it as in JPEG
+            if (length >= 6 && std::memcmp(exif.data(), "Exif\0\0", 6) == 0) exif = exif.subspan(6);
             return exif_orientation(exif);
         }
         at += 8 + length + length % 2;
@@ -58,7 +62,8 @@ Orientation webp_orientation(std::span<const std::byte> file) {
 
 void decode_webp(std::span<const std::byte> file, ImageSize size, std::uint8_t* rgb) {
     WebPDecoderConfig config;
-    if (WebPInitDecoderConfig(&config) == 0) throw UnreadableItem("WebP: libwebp is another version than it was built for");
+    if (WebPInitDecoderConfig(&config) == 0)
+        throw UnreadableItem("WebP: libwebp is another version than it was built for");
     config.output.colorspace = MODE_RGB;
     config.output.is_external_memory = 1;
     config.output.u.RGBA = {.rgba = rgb, .stride = static_cast<int>(size.width * 3), .size = size.rgb_bytes()};

@@ -15,8 +15,8 @@ ImageSize read_webp_size(std::span<const std::byte> file);
 // What its EXIF chunk says; Upright when it has none or that is damaged.
 Orientation webp_orientation(std::span<const std::byte> file);
 
-// Decodes to 8-bit RGB; an alpha channel is dropped, not blended, and profiles are left alone, as PIL's convert("RGB") does. `rgb` has the
-// size's rgb_bytes(). Thread: any. Errors: UnreadableItem: truncated, damaged.
+// Decodes to 8-bit RGB; an alpha channel is dropped, not blended, and profiles are left alone, as PIL's convert("RGB")
+// does. `rgb` has the size's rgb_bytes(). Thread: any. Errors: UnreadableItem: truncated, damaged.
 void decode_webp(std::span<const std::byte> file, ImageSize size, std::uint8_t* rgb);
 
 }  // namespace offramp

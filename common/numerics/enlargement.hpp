@@ -2,8 +2,9 @@
 
 #include <cstdint>
 
-// What a slab's `expansion` means: PyTorch's upsample_bilinear2d(align_corners=False) by a whole factor, to the bit as its CUDA
-// kernel is compiled. Used by the device, its twin on the CPU and the consumers, so that all find the same scores.
+// What a slab's `expansion` means: PyTorch's upsample_bilinear2d(align_corners=False) by a whole factor, to the bit as
+// its CUDA kernel is compiled. Used by the device, its twin on the CPU and the consumers, so that all find the same
+// scores.
 //
 //   score(y, x) = blend(blend(p00, p01, column), blend(p10, p11, column), row)
 namespace offramp {
@@ -23,7 +24,8 @@ constexpr Taps bilinear_taps(std::int32_t output, std::int32_t inputs, float sca
     return {first, first < inputs - 1 ? first + 1 : first, 1.0F - beyond, beyond};
 }
 
-// Fused, as nvcc contracts `w0 * a + w1 * b`, and PyTorch's CPU kernels with AVX2. Without, they may differ in the last place.
+// Fused, as nvcc contracts `w0 * a + w1 * b`, and PyTorch's CPU kernels with AVX2. Without, they may differ in the last
+// place.
 constexpr float blend(float first, float second, const Taps& taps) {
     return __builtin_fmaf(first, taps.first_weight, second * taps.second_weight);
 }

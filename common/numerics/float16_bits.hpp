@@ -5,8 +5,8 @@
 
 namespace offramp {
 
-// The bits of the float16 nearest to a float32, ties to even; what is too large becomes infinity, every NaN 0x7e00. From bits to
-// bits, as bfloat16_bits.
+// The bits of the float16 nearest to a float32, ties to even; what is too large becomes infinity, every NaN 0x7e00.
+// From bits to bits, as bfloat16_bits.
 constexpr std::uint16_t float16_bits(std::uint32_t float_bits) {
     const auto sign = static_cast<std::uint16_t>((float_bits >> 16) & 0x8000U);
     const std::uint32_t magnitude = float_bits & 0x7fffffffU;

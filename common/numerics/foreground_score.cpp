@@ -7,13 +7,15 @@ namespace offramp {
 
 ForegroundScale ForegroundScale::of(std::string_view scores, double threshold) {
     if (scores != "logit") return {.logit = false, .least = static_cast<float>(threshold)};
-    return {.logit = true, .least = static_cast<float>(std::log(threshold / (1 - threshold)))};   // of 0 and 1 the infinities
+    // of 0 and 1 the infinities
+    return {.logit = true, .least = static_cast<float>(std::log(threshold / (1 - threshold)))};
 }
 
 std::string ForegroundScale::objection_to(float score) {
     if (std::isnan(score)) return "NaN, which is not a number: in 16 bits, numbers may have become too large";
     char text[96];
-    std::snprintf(text, sizeof text, "%g as the foreground's probability, which lies between 0 and 1", static_cast<double>(score));
+    std::snprintf(text, sizeof text, "%g as the foreground's probability, which lies between 0 and 1",
+                  static_cast<double>(score));
     return text;
 }
 

@@ -3,13 +3,13 @@
 #include <string>
 #include <string_view>
 
-// What the one channel of a network [N, 1, H, W] says: how sure it is that a pixel is foreground. Used by the device, its twin on the CPU and
-// the consumers, so that all find the same pixels.
+// What the one channel of a network [N, 1, H, W] says: how sure it is that a pixel is foreground. Used by the device,
+// its twin on the CPU and the consumers, so that all find the same pixels.
 namespace offramp {
 
 struct ForegroundScale {
-    bool logit = false;    // scores are log(p / (1 - p)) of the probability p, not p itself
-    float least = 0.5F;    // the score from which a pixel is foreground
+    bool logit = false;  // scores are log(p / (1 - p)) of the probability p, not p itself
+    float least = 0.5F;  // the score from which a pixel is foreground
 
     // `scores`: --scores, where "auto" is a probability; `threshold`: the probability from which a pixel is foreground.
     static ForegroundScale of(std::string_view scores, double threshold);
@@ -18,7 +18,9 @@ struct ForegroundScale {
     static constexpr float kSlack = 0.01F;
 
     // Whether a network that gives such scores can have given this one. Never a NaN.
-    constexpr bool allows(float score) const { return logit ? score == score : score >= -kSlack && score <= 1.0F + kSlack; }
+    constexpr bool allows(float score) const {
+        return logit ? score == score : score >= -kSlack && score <= 1.0F + kSlack;
+    }
 
     // What is wrong with a score that this does not allow, behind "holds".
     static std::string objection_to(float score);

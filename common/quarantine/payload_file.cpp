@@ -22,11 +22,13 @@ void write_payload(const std::string& path, const SlabContents& slab) {
 }
 
 PayloadFile::PayloadFile(const std::string& path)
-    : file_(path, "the set-aside payload", "Was it copied completely? Only the run that set it aside can write it again") {
+    : file_(path, "the set-aside payload",
+            "Was it copied completely? Only the run that set it aside can write it again") {
     const auto notes = file_.metadata().find(kPayloadNotes);
     if (notes == file_.metadata().end())
-        throw ProtocolError("'" + path + "' is no payload that a run set aside: its metadata has no '" + kPayloadNotes + "'",
-                            "Give a file of a run's folder quarantine/");
+        throw ProtocolError(
+            "'" + path + "' is no payload that a run set aside: its metadata has no '" + kPayloadNotes + "'",
+            "Give a file of a run's folder quarantine/");
     NotedSlab noted = read_payload_notes(notes->second);
     slab_ = std::move(noted.slab);
     for (std::size_t i = 0; i < slab_.tensors.size(); ++i) {

@@ -16,12 +16,18 @@ using nlohmann::json;
 std::string word_of(DType dtype) {
     const std::string bits = std::to_string(dtype.bits);
     switch (dtype.code) {
-        case 0: return dtype.bits <= 64 ? "I" + bits : "";
-        case 1: return dtype.bits <= 64 ? "U" + bits : "";
-        case 2: return dtype.bits >= 16 && dtype.bits <= 64 ? "F" + bits : "";
-        case 4: return dtype.bits == 16 ? "BF16" : "";
-        case 6: return dtype.bits == 8 ? "BOOL" : "";
-        default: return "";
+        case 0:
+            return dtype.bits <= 64 ? "I" + bits : "";
+        case 1:
+            return dtype.bits <= 64 ? "U" + bits : "";
+        case 2:
+            return dtype.bits >= 16 && dtype.bits <= 64 ? "F" + bits : "";
+        case 4:
+            return dtype.bits == 16 ? "BF16" : "";
+        case 6:
+            return dtype.bits == 8 ? "BOOL" : "";
+        default:
+            return "";
     }
 }
 
@@ -45,7 +51,8 @@ json spec_notes(const TensorSpec& spec, const std::string& stored_as) {
 }
 
 void require(bool holds, const char* field) {
-    if (!holds) throw ProtocolError(std::string("the notes of a set-aside payload: '") + field + "' is not what it should be");
+    if (!holds)
+        throw ProtocolError(std::string("the notes of a set-aside payload: '") + field + "' is not what it should be");
 }
 
 TensorSpec read_spec(const json& notes) {
@@ -62,7 +69,8 @@ TensorSpec read_spec(const json& notes) {
     // No product of the shape may overflow below.
     std::uint64_t bytes = spec.dtype.bytes();
     for (const std::int64_t extent : shape)
-        require(extent >= 1 && !__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes) && bytes < 1ULL << 62,
+        require(extent >= 1 && !__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes) &&
+                    bytes < 1ULL << 62,
                 "shape");
     std::copy(shape.begin(), shape.end(), spec.shape.begin());
     std::copy(strides.begin(), strides.end(), spec.strides.begin());
@@ -101,7 +109,8 @@ std::vector<TensorEntry> tensor_entries(const SlabContents& slab) {
     std::vector<TensorEntry> entries;
     std::set<std::string> taken;
     for (const TensorView& tensor : slab.tensors) {
-        TensorEntry entry{.name = tensor.spec.name, .dtype = word_of(tensor.spec.dtype), .shape = {}, .bytes = tensor.bytes.size()};
+        TensorEntry entry{
+            .name = tensor.spec.name, .dtype = word_of(tensor.spec.dtype), .shape = {}, .bytes = tensor.bytes.size()};
         if (entry.name.empty() || entry.name == "__metadata__" || taken.contains(entry.name))
             entry.name += "#" + std::to_string(entries.size());
         for (const std::size_t d : order_in_memory(tensor.spec)) entry.shape.push_back(tensor.spec.shape[d]);
@@ -118,7 +127,8 @@ std::vector<TensorEntry> tensor_entries(const SlabContents& slab) {
 std::string payload_notes(const SlabContents& slab) {
     json tensors = json::array();
     const std::vector<TensorEntry> entries = tensor_entries(slab);
-    for (std::size_t i = 0; i < entries.size(); ++i) tensors.push_back(spec_notes(slab.tensors[i].spec, entries[i].name));
+    for (std::size_t i = 0; i < entries.size(); ++i)
+        tensors.push_back(spec_notes(slab.tensors[i].spec, entries[i].name));
     json samples = json::array();
     for (const SampleView& sample : slab.samples) samples.push_back({sample.item, sample.key, sample.hole});
     json batches = json::array();

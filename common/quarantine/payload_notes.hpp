@@ -9,14 +9,14 @@
 
 namespace offramp {
 
-// What a set-aside payload says of itself besides the tensors' bytes, as text in the file's metadata, so that the file alone is enough
-// to process the slab again.
+// What a set-aside payload says of itself besides the tensors' bytes, as text in the file's metadata, so that the file
+// alone is enough to process the slab again.
 inline constexpr const char* kPayloadNotes = "offramp";
 inline constexpr int kPayloadNotesFormat = 1;
 
-// How the slab's tensors stand in the file. .safetensors knows row-major tensors only: one that lies in another order (channels-last)
-// is entered with its dimensions in the order in which they lie, so that its bytes are the slab's own. The notes have the true
-// shape and strides. An element type that the format does not know is entered as bytes.
+// How the slab's tensors stand in the file. .safetensors knows row-major tensors only: one that lies in another order
+// (channels-last) is entered with its dimensions in the order in which they lie, so that its bytes are the slab's own.
+// The notes have the true shape and strides. An element type that the format does not know is entered as bytes.
 std::vector<TensorEntry> tensor_entries(const SlabContents& slab);
 
 std::string payload_notes(const SlabContents& slab);

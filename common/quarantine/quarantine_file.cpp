@@ -12,7 +12,8 @@ void write_quarantine_file(const std::string& path, std::span<const std::span<co
     for (const auto& piece : pieces) total += piece.size();
     WholeFile file(path, 0600, [&](int problem) {
         return SystemError("writing " + path + ", " + std::to_string(total) + " bytes", problem,
-                           way_to_write(problem, "Make room there") + ", or give the run another --run-dir", ExitCode::CannotWrite);
+                           way_to_write(problem, "Make room there") + ", or give the run another --run-dir",
+                           ExitCode::CannotWrite);
     });
     for (const auto& piece : pieces) file.write(piece);
     file.flush();

@@ -28,9 +28,8 @@ constexpr std::size_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
 // Bytes of an element by the format's word; 0 for an unknown one.
 std::size_t element_bytes(std::string_view dtype) {
     static constexpr std::pair<std::string_view, std::size_t> kKnown[] = {
-        {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1},
-        {"I16", 2},  {"U16", 2}, {"F16", 2}, {"BF16", 2},    {"I32", 4},
-        {"U32", 4},  {"F32", 4}, {"F64", 8}, {"I64", 8},     {"U64", 8}};
+        {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1}, {"I16", 2}, {"U16", 2}, {"F16", 2},
+        {"BF16", 2}, {"I32", 4}, {"U32", 4}, {"F32", 4},     {"F64", 8},     {"I64", 8}, {"U64", 8}};
     for (const auto& [name, bytes] : kKnown)
         if (name == dtype) return bytes;
     return 0;
@@ -56,8 +55,7 @@ Json parse_header(const Subject& file, std::span<const std::byte> header) {
     std::set<std::string> names;
     std::string repeated;
     const Json::parser_callback_t note_repeats = [&](int depth, Json::parse_event_t event, Json& parsed) {
-        if (depth == 1 && event == Json::parse_event_t::key &&
-            !names.insert(parsed.get<std::string>()).second)
+        if (depth == 1 && event == Json::parse_event_t::key && !names.insert(parsed.get<std::string>()).second)
             repeated = parsed.get<std::string>();
         return true;
     };
@@ -73,17 +71,15 @@ Json parse_header(const Subject& file, std::span<const std::byte> header) {
 }
 
 // The whole numbers of a JSON list, none negative, none beyond what an offset can be.
-std::vector<std::uint64_t> whole_numbers(const Subject& file, const std::string& tensor,
-                                         const Json& entry, const char* field) {
+std::vector<std::uint64_t> whole_numbers(const Subject& file, const std::string& tensor, const Json& entry,
+                                         const char* field) {
     const auto found = entry.find(field);
-    if (found == entry.end() || !found->is_array())
-        refuse(file, tensor, std::string("has no list '") + field + "'");
+    if (found == entry.end() || !found->is_array()) refuse(file, tensor, std::string("has no list '") + field + "'");
     std::vector<std::uint64_t> numbers;
     for (const Json& number : *found) {
         if (!number.is_number_unsigned() || number.get<std::uint64_t>() > std::uint64_t{1} << 62)
             refuse(file, tensor,
-                   std::string("has '") + field + "' " + found->dump() +
-                       ": not all are whole numbers from 0 to 2^62");
+                   std::string("has '") + field + "' " + found->dump() + ": not all are whole numbers from 0 to 2^62");
         numbers.push_back(number.get<std::uint64_t>());
     }
     return numbers;
@@ -110,9 +106,8 @@ StoredTensor read_entry(const Subject& file, const std::string& name, const Json
     tensor.bytes = data.subspan(offsets[0], offsets[1] - offsets[0]);
     if (tensor.bytes.size() != bytes)
         refuse(file, name,
-               "is " + describe(tensor) + ", which takes " + std::to_string(bytes) +
-                   " bytes, but its data_offsets " + entry["data_offsets"].dump() + " span " +
-                   std::to_string(tensor.bytes.size()));
+               "is " + describe(tensor) + ", which takes " + std::to_string(bytes) + " bytes, but its data_offsets " +
+                   entry["data_offsets"].dump() + " span " + std::to_string(tensor.bytes.size()));
     return tensor;
 }
 
@@ -149,9 +144,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path, std::string what, std:
     }
 }
 
-SafetensorsFile::~SafetensorsFile() {
-    ::munmap(const_cast<std::byte*>(file_.data()), file_.size());
-}
+SafetensorsFile::~SafetensorsFile() { ::munmap(const_cast<std::byte*>(file_.data()), file_.size()); }
 
 const StoredTensor* SafetensorsFile::find(std::string_view name) const {
     const auto found = tensors_.find(name);
@@ -177,13 +170,15 @@ void SafetensorsFile::map_file() {
 void SafetensorsFile::read_header() {
     if (std::memcmp(file_.data(), kZip.data(), kZip.size()) == 0)
         refuse(Subject{path_, what_,
-                       "Convert a state dict: " + command_to_convert(path_) + "; ./launch/offramp export --weights takes it as it is. A whole model is given as --model FILE.pt or FILE.pt2"},
+                       "Convert a state dict: " + command_to_convert(path_) +
+                           "; ./launch/offramp export --weights takes it as it is. A whole model is given as --model "
+                           "FILE.pt or FILE.pt2"},
                "it is a ZIP archive, as torch.save writes it (.pth, .pt, .bin)");
     std::uint64_t length = 0;  // x86-64 and arm64 Linux are little-endian, as the format
     std::memcpy(&length, file_.data(), kLengthBytes);
     if (length > kMaxHeaderBytes || length > file_.size() - kLengthBytes)
-        refuse(Subject{path_, what_, hint_}, "its header claims " + std::to_string(length) + " bytes, the file has " +
-                          std::to_string(file_.size()));
+        refuse(Subject{path_, what_, hint_},
+               "its header claims " + std::to_string(length) + " bytes, the file has " + std::to_string(file_.size()));
     data_ = file_.subspan(kLengthBytes + length);
     const Subject subject{path_, what_, hint_};
     const Json header = parse_header(subject, file_.subspan(kLengthBytes, length));
@@ -205,7 +200,8 @@ void SafetensorsFile::check_coverage() const {
     for (const auto& [begin, name] : by_position) {
         if (begin < end) refuse(Subject{path_, what_, hint_}, *name, "overlaps the tensor before it");
         if (begin > end)
-            refuse(Subject{path_, what_, hint_}, *name, "leaves " + std::to_string(begin - end) + " unused bytes before it");
+            refuse(Subject{path_, what_, hint_}, *name,
+                   "leaves " + std::to_string(begin - end) + " unused bytes before it");
         end = begin + tensors_.at(*name).bytes.size();
     }
     const std::byte* const file_end = data_.data() + data_.size();

@@ -16,11 +16,13 @@ struct TensorEntry {
     std::uint64_t bytes = 0;
 };
 
-// Where the tensors' bytes begin in a file with such a header: a multiple of this, so that a mapped file's first tensor is aligned.
+// Where the tensors' bytes begin in a file with such a header: a multiple of this, so that a mapped file's first tensor
+// is aligned.
 inline constexpr std::size_t kSafetensorsAlignment = 512;
 
 // The front of a .safetensors file, up to the tensors' bytes: length, JSON, blanks up to kSafetensorsAlignment.
 // Text that is not UTF-8 is mended (U+FFFD), as JSON can hold no other.
-std::string safetensors_header(std::span<const TensorEntry> tensors, const std::map<std::string, std::string>& metadata);
+std::string safetensors_header(std::span<const TensorEntry> tensors,
+                               const std::map<std::string, std::string>& metadata);
 
 }  // namespace offramp

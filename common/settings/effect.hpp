@@ -4,33 +4,36 @@
 
 namespace offramp {
 
-// What would be other with another value of a setting. Each setting says it where it is made, once, and whatever compares the settings
-// of two programs follows from it:
+// What would be other with another value of a setting. Each setting says it where it is made, once, and whatever
+// compares the settings of two programs follows from it:
 //
 //   what must agree                                     | settings
-//   --resume: another run gives the same results        | makes_results()      (producer/runner/checkpoint/manifest_identity)
+//   --resume: another run gives the same results        | makes_results()
+//   (producer/runner/checkpoint/manifest_identity)
 //   --adopt: another producer goes on with this memory  | outlives_producer()  (producer/runner/run/adoption)
 //   Hello: a consumer's results are the run's           | makes_work()         (slab_work)
 //
 // and what a consumer was not told it takes from its run: is_the_runs() (kept_settings).
 struct Effect {
     enum class On {
-        Program,   // one program alone: where it logs, which run it belongs to, what is asked of it
-        Conduct,   // how a run goes, and nothing that comes out of it: its pace, patience and reports
-        Memory,    // its slabs, and who may see them
-        Items,     // which items there are; --resume knows them by their names
-        Place,     // where its results are, and how safe there
-        Results,   // what its results are
+        Program,  // one program alone: where it logs, which run it belongs to, what is asked of it
+        Conduct,  // how a run goes, and nothing that comes out of it: its pace, patience and reports
+        Memory,   // its slabs, and who may see them
+        Items,    // which items there are; --resume knows them by their names
+        Place,    // where its results are, and how safe there
+        Results,  // what its results are
     };
     using When = bool (*)(const RunConfig& config);
 
     On on;
-    When in_slabs = nullptr;        // Results: in which runs what slabs hold follows from it; none: in no run
-    When in_processing = nullptr;   // in which runs a processor makes something of a slab that follows from it
+    When in_slabs = nullptr;       // Results: in which runs what slabs hold follows from it; none: in no run
+    When in_processing = nullptr;  // in which runs a processor makes something of a slab that follows from it
 
     bool is_the_runs() const { return on != On::Program; }
     bool outlives_producer() const { return on != On::Program && on != On::Conduct; }
-    bool makes_results(const RunConfig& config) const { return on == On::Results && (holds(in_slabs, config) || holds(in_processing, config)); }
+    bool makes_results(const RunConfig& config) const {
+        return on == On::Results && (holds(in_slabs, config) || holds(in_processing, config));
+    }
     bool makes_work(const RunConfig& config) const { return on == On::Place || holds(in_processing, config); }
 
   private:

@@ -16,9 +16,7 @@ namespace {
 bool is_key_character(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
 }
-bool is_control(char c) {
-    return (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f;
-}
+bool is_control(char c) { return (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f; }
 
 void append_utf8(std::uint32_t code, std::string& text) {
     const auto put = [&text](std::uint32_t byte) { text.push_back(static_cast<char>(byte)); };
@@ -75,8 +73,7 @@ class LineReader {
         rest_.remove_prefix(1);
         skip_blanks();
         value(entry);
-        if (!at_end())
-            fail("'" + std::string(rest_) + "' is left over behind the value of '" + entry.key + "'");
+        if (!at_end()) fail("'" + std::string(rest_) + "' is left over behind the value of '" + entry.key + "'");
         return entry;
     }
 
@@ -155,9 +152,8 @@ class LineReader {
         const char* const end = magnitude.data() + magnitude.size();
         const auto result = std::from_chars(magnitude.data(), end, parsed);
         const std::size_t point = magnitude.find('.');
-        const bool digits_around_point =
-            point == std::string_view::npos ||
-            (point > 0 && point + 1 < magnitude.size() && is_digit(magnitude[point + 1]));
+        const bool digits_around_point = point == std::string_view::npos ||
+                                         (point > 0 && point + 1 < magnitude.size() && is_digit(magnitude[point + 1]));
         return result.ptr == end && is_digit(magnitude.empty() ? 'x' : magnitude[0]) && digits_around_point;
     }
 
@@ -210,8 +206,7 @@ class LineReader {
         if (digits == 0 || hex.size() != digits || result.ptr != hex.data() + digits || code > 0x10ffff ||
             (code >= 0xd800 && code <= 0xdfff))
             fail(whose + " has an unknown escape \\" + std::string(rest_.substr(0, digits + 1)),
-                 "Known: \\b \\t \\n \\f \\r \\\" \\\\ \\uXXXX \\UXXXXXXXX; or put the string in single "
-                 "quotes");
+                 "Known: \\b \\t \\n \\f \\r \\\" \\\\ \\uXXXX \\UXXXXXXXX; or put the string in single quotes");
         append_utf8(code, text);
         rest_.remove_prefix(digits + 1);
     }

@@ -26,8 +26,8 @@ struct TomlTable {
 };
 
 struct TomlDocument {
-    std::vector<TomlEntry> top;         // what stands above the first table
-    std::vector<TomlTable> tables;      // in their order
+    std::vector<TomlEntry> top;     // what stands above the first table
+    std::vector<TomlTable> tables;  // in their order
 };
 
 // Reads the part of TOML 1.0 that settings need: `key = value` lines with strings of one line, integers,
@@ -35,7 +35,8 @@ struct TomlDocument {
 // Config) "name:line: ..." for tables, arrays, dates, a key that comes twice, and bad syntax.
 std::vector<TomlEntry> read_flat_toml(std::string_view text, const std::string& name);
 
-// The same, and below it any number of tables `[[table]]` of this one name, flat as well. Errors: also for tables of other names.
+// The same, and below it any number of tables `[[table]]` of this one name, flat as well. Errors: also for tables of
+// other names.
 TomlDocument read_toml_of_tables(std::string_view text, const std::string& name, std::string_view table);
 
 // A TOML string, quoted and escaped. `text` is UTF-8.

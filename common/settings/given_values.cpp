@@ -23,9 +23,11 @@ constexpr const char* kConfigFlag = "config";
 constexpr const char* kConfigVariable = "OFFRAMP_CONFIG";
 constexpr const char* kVariablePrefix = "OFFRAMP_";
 // Variables that are no settings of a run: those of the launch script, and what tests and measurements are told by.
-constexpr std::array<std::string_view, 8> kOtherVariables{"OFFRAMP_BIN_DIR",  "OFFRAMP_BUILD_DIR",     "OFFRAMP_CUDA_DIR",  "OFFRAMP_PYTHON",
-                                                          "OFFRAMP_REVISION", "OFFRAMP_SKIP_PACKAGES", "OFFRAMP_TORCH_DIR", "OFFRAMP_TOKENIZER_PYTHON"};
-constexpr std::array<std::string_view, 5> kOtherPrefixes{"OFFRAMP_TEST_", "OFFRAMP_BENCH_", "OFFRAMP_CRASH_", "OFFRAMP_FAILPOINT", "OFFRAMP_FUZZ_"};
+constexpr std::array<std::string_view, 8> kOtherVariables{
+    "OFFRAMP_BIN_DIR",  "OFFRAMP_BUILD_DIR",     "OFFRAMP_CUDA_DIR",  "OFFRAMP_PYTHON",
+    "OFFRAMP_REVISION", "OFFRAMP_SKIP_PACKAGES", "OFFRAMP_TORCH_DIR", "OFFRAMP_TOKENIZER_PYTHON"};
+constexpr std::array<std::string_view, 5> kOtherPrefixes{"OFFRAMP_TEST_", "OFFRAMP_BENCH_", "OFFRAMP_CRASH_",
+                                                         "OFFRAMP_FAILPOINT", "OFFRAMP_FUZZ_"};
 
 std::vector<std::string> flags_of(const std::vector<Setting>& settings) {
     std::vector<std::string> flags{kConfigFlag};
@@ -33,8 +35,7 @@ std::vector<std::string> flags_of(const std::vector<Setting>& settings) {
     return flags;
 }
 
-std::string suggestion(const std::string& typed, const std::vector<std::string>& known,
-                       const std::string& before) {
+std::string suggestion(const std::string& typed, const std::vector<std::string>& known, const std::string& before) {
     const auto nearest = nearest_word(typed, known);
     return nearest ? "Did you mean " + before + *nearest + "? " : std::string();
 }
@@ -49,8 +50,7 @@ std::string help_of(const Setting& setting) {
 
 [[noreturn]] void refuse_argument(const std::string& argument, const std::vector<Setting>& settings) {
     if (!argument.starts_with('-'))
-        throw ConfigError("'" + argument + "' is no flag",
-                          "Every setting is a flag: --name value; see --help");
+        throw ConfigError("'" + argument + "' is no flag", "Every setting is a flag: --name value; see --help");
     std::vector<std::string> known = flags_of(settings);
     known.insert(known.end(), {"help", "version"});
     const std::size_t dashes = std::min(argument.find_first_not_of('-'), argument.size());
@@ -65,13 +65,11 @@ std::string help_of(const Setting& setting) {
 std::optional<GivenValues> read_command_line(int argc, const char* const* argv, const std::string& program,
                                              const std::vector<Setting>& settings) {
     CLI::App app(
-        "Takes large model outputs off the GPU. Every flag may also be set in the environment "
-        "(OFFRAMP_IMAGE_SIZE) or "
+        "Takes large model outputs off the GPU. Every flag may also be set in the environment (OFFRAMP_IMAGE_SIZE) or "
         "in the file of --config (image-size = 512); the command line wins, then the environment.",
         program);
     app.set_help_flag("-h,--help", "Print this and exit");
-    app.set_version_flag("--version", program + " " + std::string(program_version()),
-                         "Print the version and exit");
+    app.set_version_flag("--version", program + " " + std::string(program_version()), "Print the version and exit");
     app.allow_extras();
 
     std::map<std::string, std::string> texts;  // its nodes stay where they are, as CLI11 needs
@@ -113,12 +111,14 @@ void refuse_unknown_variable(const std::string& name, const std::vector<Setting>
     for (const Setting& setting : settings) {
         if (!setting.command_line_only) known.push_back(setting.environment_name());
         if (name != known.back() && name == setting.environment_name())
-            throw ConfigError("the environment variable " + name + " sets nothing", "Give --" + setting.flag + " on the command line");
+            throw ConfigError("the environment variable " + name + " sets nothing",
+                              "Give --" + setting.flag + " on the command line");
     }
     if (std::ranges::find(known, name) != known.end()) return;
     known.insert(known.end(), kOtherVariables.begin(), kOtherVariables.end());
-    throw ConfigError("the environment variable " + name + " is not a setting",
-                      suggestion(name, known, "") + "Every flag is also one: --batch is OFFRAMP_BATCH; unset what is none");
+    throw ConfigError(
+        "the environment variable " + name + " is not a setting",
+        suggestion(name, known, "") + "Every flag is also one: --batch is OFFRAMP_BATCH; unset what is none");
 }
 
 void refuse_unknown_variables(const std::vector<Setting>& settings) {
@@ -157,21 +157,19 @@ std::string read_whole_file(const std::string& path) {
     return text.str();
 }
 
-const Setting& setting_for(const TomlEntry& entry, const std::string& place,
-                           const std::vector<Setting>& settings) {
+const Setting& setting_for(const TomlEntry& entry, const std::string& place, const std::vector<Setting>& settings) {
     std::vector<std::string> keys;
     for (const Setting& setting : settings) {
         if (!setting.command_line_only) keys.push_back(setting.flag);
         if (setting.flag != entry.key) continue;
         if (setting.command_line_only)
-            throw ConfigError(place + " is no setting of a file",
-                              "Give --" + entry.key + " on the command line", ExitCode::Config);
+            throw ConfigError(place + " is no setting of a file", "Give --" + entry.key + " on the command line",
+                              ExitCode::Config);
         return setting;
     }
-    throw ConfigError(
-        place + " is an unknown key",
-        suggestion(entry.key, keys, "") + "Keys are the flags without their dashes in front; see --help",
-        ExitCode::Config);
+    throw ConfigError(place + " is an unknown key",
+                      suggestion(entry.key, keys, "") + "Keys are the flags without their dashes in front; see --help",
+                      ExitCode::Config);
 }
 
 }  // namespace
@@ -183,19 +181,21 @@ GivenValues read_file(const std::string& path, const std::vector<Setting>& setti
         const Setting& setting = setting_for(entry, place, settings);
         const auto& types = setting.toml_types;
         if (std::find(types.begin(), types.end(), entry.type) == types.end())
-            throw ConfigError(place + " (--" + setting.flag + ") is " + std::string(to_string(entry.type)) +
-                                  " ('" + entry.text + "'), wanted " + std::string(to_string(types.front())),
+            throw ConfigError(place + " (--" + setting.flag + ") is " + std::string(to_string(entry.type)) + " ('" +
+                                  entry.text + "'), wanted " + std::string(to_string(types.front())),
                               "Accepted: " + setting.accepted, ExitCode::Config);
         given[setting.flag] = {entry.text, place + " (--" + setting.flag + ")", ExitCode::Config};
     }
     return given;
 }
 
-std::optional<GivenValues> read_given(int argc, const char* const* argv, const std::string& program, const std::vector<Setting>& settings) {
+std::optional<GivenValues> read_given(int argc, const char* const* argv, const std::string& program,
+                                      const std::vector<Setting>& settings) {
     auto given = read_command_line(argc, argv, program, settings);
     if (!given) return std::nullopt;
     given->merge(read_environment(settings));  // keeps what is there
-    if (const auto file = given->find(kConfigFlag); file != given->end()) given->merge(read_file(file->second.text, settings));
+    if (const auto file = given->find(kConfigFlag); file != given->end())
+        given->merge(read_file(file->second.text, settings));
     return given;
 }
 
@@ -204,7 +204,8 @@ void apply(const Setting& setting, const GivenValues& given, RunConfig& config) 
     if (found == given.end()) return;
     const auto& [text, origin, exit_code] = found->second;
     if (const auto problem = setting.set(config, text))
-        throw ConfigError(origin + " '" + text + "' " + *problem, suggestion(text, setting.words, "") + "Accepted: " + setting.accepted, exit_code);
+        throw ConfigError(origin + " '" + text + "' " + *problem,
+                          suggestion(text, setting.words, "") + "Accepted: " + setting.accepted, exit_code);
 }
 
 }  // namespace offramp

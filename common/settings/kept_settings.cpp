@@ -20,7 +20,9 @@ constexpr const char* kFile = "/producer-settings.toml";
 GivenValues read_kept(const std::string& run_dir, const std::vector<Setting>& settings) {
     const std::string path = kept_settings_path(run_dir);
     if (::access(path.c_str(), R_OK) != 0)
-        throw Error(ExitCode::NoSuchRun, "the settings of the run in " + run_dir + " cannot be read: " + SystemError("opening " + path, errno).what(),
+        throw Error(ExitCode::NoSuchRun,
+                    "the settings of the run in " + run_dir +
+                        " cannot be read: " + SystemError("opening " + path, errno).what(),
                     "Its producer leaves them there: start the run again");
     return read_file(path, settings);
 }
@@ -38,10 +40,14 @@ std::string kept_settings_path(const std::string& run_dir) { return run_dir + kF
 void keep_settings(const std::string& run_dir, const RunConfig& config) {
     const std::string path = kept_settings_path(run_dir);
     const mode_t mode = config.consumer_user.empty() ? 0600 : 0640;
-    WholeFile file(path, mode, [&](int problem) { return SystemError("writing " + path, problem, way_to_write(problem, "Give --run-dir a folder that can be written"), ExitCode::CannotWrite); });
+    WholeFile file(path, mode, [&](int problem) {
+        return SystemError("writing " + path, problem,
+                           way_to_write(problem, "Give --run-dir a folder that can be written"), ExitCode::CannotWrite);
+    });
     file.set_mode(mode);
     // The line at the end is for whoever speaks with the producer without being a consumer program.
-    file.write(to_toml(for_any_folder(config)) + fmt::format("# consumers' work {:016x}\n", SlabWork::of(config).hash()));
+    file.write(to_toml(for_any_folder(config)) +
+               fmt::format("# consumers' work {:016x}\n", SlabWork::of(config).hash()));
     file.put_in_place();
 }
 
@@ -53,7 +59,8 @@ RunConfig kept_settings(const std::string& run_dir) {
     return config;
 }
 
-std::optional<RunConfig> parse_consumer_config(int argc, const char* const* argv, const std::string& program, const std::string& run_dir) {
+std::optional<RunConfig> parse_consumer_config(int argc, const char* const* argv, const std::string& program,
+                                               const std::string& run_dir) {
     const std::vector<Setting> settings = make_settings();
     auto told = read_given(argc, argv, program, settings);
     if (!told) return std::nullopt;
@@ -63,7 +70,9 @@ std::optional<RunConfig> parse_consumer_config(int argc, const char* const* argv
     for (const Setting& setting : settings)
         if (setting.effect.is_the_runs()) apply(setting, kept, config);
     for (const Setting& setting : settings)
-        if (const auto found = told->find(setting.flag); found != told->end() && setting.leaves_open(found->second.text)) told->erase(found);
+        if (const auto found = told->find(setting.flag);
+            found != told->end() && setting.leaves_open(found->second.text))
+            told->erase(found);
     // A profile that it was told stands for the settings in it.
     for (const Setting& setting : settings)
         if (setting.flag == "profile" || setting.flag == "sink") apply(setting, *told, config);

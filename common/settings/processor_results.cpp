@@ -9,7 +9,8 @@ namespace {
 
 // .jpeg is none of ours, and looks like one.
 constexpr std::array<std::string_view, 7> kEndings{".png", ".jpg", ".webp", ".npy", ".bin", ".safetensors", ".jpeg"};
-constexpr std::array<std::string_view, 1> kPng{".png"}, kJpeg{".jpg"}, kNpy{".npy"}, kBytes{".bin"}, kSafetensors{".safetensors"};
+constexpr std::array<std::string_view, 1> kPng{".png"}, kJpeg{".jpg"}, kNpy{".npy"}, kBytes{".bin"},
+    kSafetensors{".safetensors"};
 constexpr std::array<std::string_view, 3> kPictures{".png", ".jpg", ".webp"};
 constexpr std::array<std::string_view, 2> kOfAuto{".png", ".npy"};
 
@@ -44,7 +45,8 @@ const ProcessorResults* ProcessorResults::of(std::string_view processor) {
 bool has_results_in_folder(std::string_view processor, const std::string& write_path) {
     const ProcessorResults* const known = ProcessorResults::of(processor);
     std::error_code unknown;
-    return known == nullptr || known->in_output || (known->in_write_path && std::filesystem::is_directory(write_path, unknown));
+    return known == nullptr || known->in_output ||
+           (known->in_write_path && std::filesystem::is_directory(write_path, unknown));
 }
 
 bool makes_files_of_items(std::string_view processor, const std::string& write_path) {
@@ -54,7 +56,8 @@ bool makes_files_of_items(std::string_view processor, const std::string& write_p
 
 bool may_end_result(std::string_view processor, std::string_view file) {
     const ProcessorResults* const known = ProcessorResults::of(processor);
-    return known == nullptr || std::ranges::any_of(known->endings, [&](std::string_view ending) { return file.ends_with(ending); });
+    return known == nullptr ||
+           std::ranges::any_of(known->endings, [&](std::string_view ending) { return file.ends_with(ending); });
 }
 
 std::span<const std::string_view> endings_of_items() { return kEndings; }

@@ -26,7 +26,8 @@ void apply_article(RunConfig& config) {
     config.write_copy = true;
 }
 
-// Lines of text to vectors in a database (that of --sink, when there is one), with a model that `offramp export sentence:FOLDER` made.
+// Lines of text to vectors in a database (that of --sink, when there is one), with a model that `offramp export
+// sentence:FOLDER` made.
 void apply_embeddings(RunConfig& config) {
     config.source = "text";
     config.processor = config.has_postgres_sink() ? "embeddings-postgres" : "embeddings-sqlite";
@@ -34,9 +35,7 @@ void apply_embeddings(RunConfig& config) {
 
 }  // namespace
 
-std::vector<std::string> profile_names() {
-    return {"default", "article", "embeddings"};
-}
+std::vector<std::string> profile_names() { return {"default", "article", "embeddings"}; }
 
 void apply_profile(const std::string& name, RunConfig& config) {
     config.profile = name;

@@ -24,7 +24,8 @@ bool RunConfig::has_processor(std::string_view name) const {
 // The value may hold a password, and is never shown.
 bool RunConfig::has_postgres_sink() const {
     const bool uri = sink.find("://") != std::string::npos;
-    return sink.starts_with("postgres://") || sink.starts_with("postgresql://") || (!uri && sink.find('=') != std::string::npos);
+    return sink.starts_with("postgres://") || sink.starts_with("postgresql://") ||
+           (!uri && sink.find('=') != std::string::npos);
 }
 
 std::vector<std::string> RunConfig::postgres_contents() const {

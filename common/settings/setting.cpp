@@ -21,8 +21,7 @@ std::variant<std::int64_t, std::string> parse_whole(const std::string& text) {
     std::int64_t number = 0;
     const char* const end = text.data() + text.size();
     const auto result = std::from_chars(text.data(), end, number);
-    if (result.ptr != end || text.empty() || result.ec == std::errc::invalid_argument)
-        return "is not a whole number";
+    if (result.ptr != end || text.empty() || result.ec == std::errc::invalid_argument) return "is not a whole number";
     if (result.ec == std::errc::result_out_of_range) return "is out of range";
     return number;
 }
@@ -139,8 +138,8 @@ std::string WholeRange::describe() const {
     return zero.empty() ? text : text + ", or 0 for " + zero;
 }
 
-Setting& SettingGroup::add(std::string flag, Effect effect, std::string help, std::string value_name, std::string accepted,
-                           std::vector<TomlType> toml_types) {
+Setting& SettingGroup::add(std::string flag, Effect effect, std::string help, std::string value_name,
+                           std::string accepted, std::vector<TomlType> toml_types) {
     Setting setting{.effect = effect};
     setting.flag = std::move(flag);
     setting.group = name_;
@@ -156,8 +155,7 @@ Setting& SettingGroup::add_whole(std::string flag, Number RunConfig::*member, Ef
                                  std::string help, Parse parse) {
     Setting& setting = add(std::move(flag), effect, std::move(help), "N", range.describe(), {TomlType::Integer});
     setting.set = [member, range, parse](RunConfig& config, const std::string& text) -> Problem {
-        const auto parsed =
-            text == range.zero ? std::variant<std::int64_t, std::string>(std::int64_t{0}) : parse(text);
+        const auto parsed = text == range.zero ? std::variant<std::int64_t, std::string>(std::int64_t{0}) : parse(text);
         if (const auto* const problem = std::get_if<std::string>(&parsed)) return *problem;
         const auto number = std::get<std::int64_t>(parsed);
         const bool zero = number == 0 && !range.zero.empty();
@@ -190,7 +188,8 @@ void SettingGroup::bytes(std::string flag, std::uint64_t RunConfig::*member, Eff
     setting.toml_types = {TomlType::Integer, TomlType::String};
 }
 
-void SettingGroup::seconds(std::string flag, double RunConfig::*member, Effect effect, double least, double most, std::string help) {
+void SettingGroup::seconds(std::string flag, double RunConfig::*member, Effect effect, double least, double most,
+                           std::string help) {
     decimal(std::move(flag), member, effect, least, most, std::move(help));
     table_.back().value_name = "SECONDS";
 }
@@ -203,8 +202,7 @@ void SettingGroup::decimal(std::string flag, double RunConfig::*member, Effect e
         double number = 0;
         const char* const end = text.data() + text.size();
         const auto result = std::from_chars(text.data(), end, number);
-        if (result.ptr != end || text.empty() || result.ec == std::errc::invalid_argument)
-            return "is not a number";
+        if (result.ptr != end || text.empty() || result.ec == std::errc::invalid_argument) return "is not a number";
         if (!(number >= least && number <= most)) return "is out of range";
         config.*member = number;
         return std::nullopt;
@@ -214,9 +212,7 @@ void SettingGroup::decimal(std::string flag, double RunConfig::*member, Effect e
 
 void SettingGroup::on_off(std::string flag, bool RunConfig::*member, Effect effect, std::string help) {
     Setting& setting = add(std::move(flag), effect, std::move(help), "", "true, false, 1, 0", {TomlType::Boolean});
-    setting.set = [member](RunConfig& config, const std::string& text) {
-        return set_switch(config.*member, text);
-    };
+    setting.set = [member](RunConfig& config, const std::string& text) { return set_switch(config.*member, text); };
     setting.get = [member](const RunConfig& config) { return config.*member; };
 }
 
@@ -264,7 +260,8 @@ Setting& SettingGroup::text(std::string flag, std::string RunConfig::*member, Ef
 
 Setting& SettingGroup::path(std::string flag, std::string RunConfig::*member, Effect effect, std::string value_name,
                             std::string accepted, std::string help, TextCheck check) {
-    Setting& setting = text(std::move(flag), member, effect, std::move(value_name), std::move(accepted), std::move(help), std::move(check));
+    Setting& setting = text(std::move(flag), member, effect, std::move(value_name), std::move(accepted),
+                            std::move(help), std::move(check));
     setting.counting = place_of;
     setting.anywhere = whole_path;
     return setting;

@@ -22,7 +22,7 @@ std::string to_text(const SettingValue& value);
 // One setting of RunConfig. Command line, environment, file, --help and both printers are driven by the table
 // of these.
 struct Setting {
-    Effect effect;              // of another value
+    Effect effect;           // of another value
     std::string flag;        // "image-size": --image-size, OFFRAMP_IMAGE_SIZE, image-size = in the file
     std::string group;       // heading in --help
     std::string value_name;  // "N", "FOLDER" in --help; empty: a switch
@@ -41,7 +41,7 @@ struct Setting {
 
     // The same text for a program in another folder; none: as it is.
     std::function<std::string(const std::string& text)> anywhere;
-    std::string zero;   // of a whole number: the word that 0 means, as "auto"
+    std::string zero;  // of a whole number: the word that 0 means, as "auto"
 
     std::string environment_name() const;
     // True of a text that leaves the value to the program.
@@ -79,10 +79,12 @@ class SettingGroup {
     void whole(std::string flag, int RunConfig::*member, Effect effect, WholeRange range, std::string help);
     // A number of bytes, which may end in KB, MB, GB (powers of 1000) or KiB, MiB, GiB (of 1024).
     void bytes(std::string flag, std::uint64_t RunConfig::*member, Effect effect, WholeRange range, std::string help);
-    void seconds(std::string flag, double RunConfig::*member, Effect effect, double least, double most, std::string help);
-    void decimal(std::string flag, double RunConfig::*member, Effect effect, double least, double most, std::string help);
+    void seconds(std::string flag, double RunConfig::*member, Effect effect, double least, double most,
+                 std::string help);
+    void decimal(std::string flag, double RunConfig::*member, Effect effect, double least, double most,
+                 std::string help);
     void on_off(std::string flag, bool RunConfig::*member, Effect effect, std::string help);
-    void action(std::string flag, bool RunConfig::*member, std::string help);   // of one program alone
+    void action(std::string flag, bool RunConfig::*member, std::string help);  // of one program alone
     void word(std::string flag, std::string RunConfig::*member, Effect effect, const std::vector<std::string>& words,
               std::string help);
     void log_format(std::string flag, LogFormat RunConfig::*member, Effect effect, std::string help);
@@ -97,8 +99,8 @@ class SettingGroup {
     Setting& add(std::string flag, Effect effect, std::string help, std::string value_name, std::string accepted,
                  std::vector<TomlType> toml_types);
     template <class Number, class Parse>
-    Setting& add_whole(std::string flag, Number RunConfig::*member, Effect effect, const WholeRange& range, std::string help,
-                       Parse parse);
+    Setting& add_whole(std::string flag, Number RunConfig::*member, Effect effect, const WholeRange& range,
+                       std::string help, Parse parse);
 
     std::vector<Setting>& table_;
     std::string name_;

@@ -14,9 +14,7 @@ namespace {
 
 using Problem = std::optional<std::string>;
 
-bool is_digit(char c) {
-    return c >= '0' && c <= '9';
-}
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 }  // namespace
 
@@ -43,8 +41,7 @@ Problem check_shard(const std::string& text) {
 Problem check_device(const std::string& text) {
     if (text == "auto" || text == "cpu" || text == "cuda") return std::nullopt;
     const std::string index = text.starts_with("cuda:") ? text.substr(5) : "";
-    const bool plain =
-        !index.empty() && index.size() <= 3 && std::all_of(index.begin(), index.end(), is_digit);
+    const bool plain = !index.empty() && index.size() <= 3 && std::all_of(index.begin(), index.end(), is_digit);
     if (!plain || (index.size() > 1 && index.front() == '0')) return "is not a device";
     return std::nullopt;
 }
@@ -52,8 +49,8 @@ Problem check_device(const std::string& text) {
 // Which models, sources and processors there are is known to the tables that CMake makes of the plug-ins;
 // here only what a file's name can be. A '_' is let through for those who tell which name was meant.
 Problem check_plugin_name(const std::string& text) {
-    const bool plain = std::all_of(text.begin(), text.end(),
-                                   [](char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || c == '-' || c == '_'; });
+    const bool plain = std::all_of(
+        text.begin(), text.end(), [](char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || c == '-' || c == '_'; });
     if (text.empty() || !plain) return "is not such a name";
     return std::nullopt;
 }
@@ -72,9 +69,12 @@ Problem check_plugin_names(const std::string& text) {
 Problem check_model(const std::string& text) {
     for (const char* extension : {".pth", ".ckpt", ".bin"})
         if (text.ends_with(extension))
-            return "holds weights without a network, as torch.save writes them. ./launch/offramp export NETWORK --weights " + text +
-                   " makes a model of both, where NETWORK is torchvision:NAME or FILE.py:FUNCTION; a built-in model takes them as --weights "
-                   "weights.safetensors, once they are converted: " + command_to_convert(text);
+            return "holds weights without a network, as torch.save writes them. ./launch/offramp export NETWORK "
+                   "--weights " +
+                   text +
+                   " makes a model of both, where NETWORK is torchvision:NAME or FILE.py:FUNCTION; a built-in model "
+                   "takes them as --weights weights.safetensors, once they are converted: " +
+                   command_to_convert(text);
     for (const char* extension : {".safetensors", ".pt2", ".pt"})
         if (text.ends_with(extension)) return std::nullopt;
     return check_plugin_name(text);
@@ -98,12 +98,14 @@ Problem check_user(const std::string& text) {
 
 // Neither quotes nor capitals are ever needed to name it in SQL.
 Problem check_table(const std::string& text) {
-    constexpr std::size_t kMost = 48;   // PostgreSQL's 63, less what we append
+    constexpr std::size_t kMost = 48;  // PostgreSQL's 63, less what we append
     for (std::size_t begin = 0, parts = 1; begin <= text.size(); ++parts) {
         const std::size_t end = std::min(text.find('.', begin), text.size());
         const std::string part = text.substr(begin, end - begin);
-        const bool plain = std::ranges::all_of(part, [](char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || c == '_'; });
-        if (!plain || part.empty() || is_digit(part.front()) || part.size() > kMost || parts > 2) return "is not the name of a table";
+        const bool plain =
+            std::ranges::all_of(part, [](char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || c == '_'; });
+        if (!plain || part.empty() || is_digit(part.front()) || part.size() > kMost || parts > 2)
+            return "is not the name of a table";
         begin = end + 1;
     }
     return std::nullopt;

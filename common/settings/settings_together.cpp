@@ -18,9 +18,9 @@ void check_together(const RunConfig& config, const GivenValues& given, const std
         return found == given.end() ? ExitCode::Usage : found->second.exit_code;
     };
     if (config.model == "copy" && config.transform != "none")
-        throw ConfigError("--transform '" + config.transform +
-                              "' does not go with --model copy, whose output has no classes",
-                          "Accepted: none", exit_code_of("transform"));
+        throw ConfigError(
+            "--transform '" + config.transform + "' does not go with --model copy, whose output has no classes",
+            "Accepted: none", exit_code_of("transform"));
     if (config.confidence && config.transform != "class-map")
         throw ConfigError("--confidence does not go with --transform '" + config.transform + "'",
                           "Choose --transform class-map, or leave --confidence out", exit_code_of("confidence"));
@@ -33,29 +33,35 @@ void check_together(const RunConfig& config, const GivenValues& given, const std
         throw ConfigError("--output-dtype 'fp32' does not go with --transform 'cast', which makes 16 bits of 32",
                           "Accepted: auto, fp16, bf16", exit_code_of("output-dtype"));
     if (config.when_full != "block" && config.rung != "streams")
-        throw ConfigError("--when-full '" + config.when_full + "' does not go with --rung '" + config.rung + "', which always waits",
-                          "Choose --rung streams, or --when-full block", exit_code_of("when-full"));
+        throw ConfigError(
+            "--when-full '" + config.when_full + "' does not go with --rung '" + config.rung + "', which always waits",
+            "Choose --rung streams, or --when-full block", exit_code_of("when-full"));
     if (!config.spill_dir.empty() && config.when_full != "spill")
-        throw ConfigError("--spill-dir '" + config.spill_dir + "' does not go with --when-full '" + config.when_full + "'",
-                          "Choose --when-full spill, or leave --spill-dir out", exit_code_of("spill-dir"));
+        throw ConfigError(
+            "--spill-dir '" + config.spill_dir + "' does not go with --when-full '" + config.when_full + "'",
+            "Choose --when-full spill, or leave --spill-dir out", exit_code_of("spill-dir"));
     if (config.model == "copy" && !config.weights.empty())
         throw ConfigError("--weights '" + config.weights + "' does not go with --model copy, which has none",
                           "Leave --weights out", exit_code_of("weights"));
     if (!config.sink.empty() && !config.has_postgres_sink())
-        throw ConfigError("--sink is of an unknown kind", "Accepted: postgres://USER@HOST/DATABASE, or key words: 'host=/run/postgresql dbname=vectors'",
-                          exit_code_of("sink"));
+        throw ConfigError(
+            "--sink is of an unknown kind",
+            "Accepted: postgres://USER@HOST/DATABASE, or key words: 'host=/run/postgresql dbname=vectors'",
+            exit_code_of("sink"));
     if (config.has_postgres_sink() && config.processor != "auto" && config.postgres_contents().empty())
-        throw ConfigError("--sink does not go with --processor '" + config.processor + "', which writes to no database there",
-                          "Choose --processor embeddings-postgres or records-postgres, or leave --sink out", exit_code_of("sink"));
+        throw ConfigError(
+            "--sink does not go with --processor '" + config.processor + "', which writes to no database there",
+            "Choose --processor embeddings-postgres or records-postgres, or leave --sink out", exit_code_of("sink"));
     if (config.sink_table != "auto" && config.postgres_contents().size() > 1)
-        throw ConfigError("--sink-table '" + config.sink_table + "' is one table, and --processor '" + config.processor + "' makes several",
-                          "Leave --sink-table out, and name another schema by --sink: postgres://USER@HOST/DATABASE?options=-csearch_path%3DSCHEMA,public",
+        throw ConfigError("--sink-table '" + config.sink_table + "' is one table, and --processor '" +
+                              config.processor + "' makes several",
+                          "Leave --sink-table out, and name another schema by --sink: "
+                          "postgres://USER@HOST/DATABASE?options=-csearch_path%3DSCHEMA,public",
                           exit_code_of("sink-table"));
     // Consumers never open the weights, and may run as a user who cannot.
     if (!config.weights.empty() && program != kConsumerProgram && ::access(config.weights.c_str(), R_OK) != 0)
         throw ConfigError("--weights '" + config.weights + "' cannot be read: " + std::strerror(errno),
-                          "Give a .safetensors file that exists and that this user may read",
-                          ExitCode::NoInput);
+                          "Give a .safetensors file that exists and that this user may read", ExitCode::NoInput);
 }
 
 }  // namespace offramp

@@ -22,7 +22,7 @@ SlabWork SlabWork::of(const RunConfig& config) {
 // It need not withstand anybody, for whoever may say Hello may say anything.
 std::uint64_t SlabWork::hash() const {
     std::string text;
-    for (const auto& [fact, value] : facts) {   // no setting has a NUL
+    for (const auto& [fact, value] : facts) {  // no setting has a NUL
         text += fact + '\0';
         text += value + '\0';
     }
@@ -34,7 +34,8 @@ std::string SlabWork::difference(const RunConfig& config, const RunConfig& wante
     for (const Setting& setting : make_settings()) {
         if (!setting.effect.makes_work(config) && !setting.effect.makes_work(wanted)) continue;
         const std::string is = setting.compared(config), was = setting.compared(wanted);
-        if (is != was) text += (text.empty() ? "--" : ", --") + setting.flag + " is " + shown(is) + " and was to be " + shown(was);
+        if (is != was)
+            text += (text.empty() ? "--" : ", --") + setting.flag + " is " + shown(is) + " and was to be " + shown(was);
     }
     return text;
 }

@@ -32,8 +32,7 @@ std::uint64_t file_cache_bytes(const std::string& stat_file, std::string_view pr
     std::uint64_t value = 0;
     std::uint64_t sum = 0;
     while (in >> key >> value) {
-        if (key == std::string(prefix) + "active_file" || key == std::string(prefix) + "inactive_file")
-            sum += value;
+        if (key == std::string(prefix) + "active_file" || key == std::string(prefix) + "inactive_file") sum += value;
     }
     return sum;
 }
@@ -60,8 +59,7 @@ void look_along(const std::string& mount, std::string path, const CgroupFiles& f
             const std::uint64_t cache = file_cache_bytes(folder + "/memory.stat", files.stat_prefix);
             const std::uint64_t needed = *usage - std::min(*usage, cache);
             const std::uint64_t room = *limit - std::min(*limit, needed);
-            if (!tightest || room < tightest->free_bytes)
-                tightest = MemoryRoom{room, folder + "/" + files.limit};
+            if (!tightest || room < tightest->free_bytes) tightest = MemoryRoom{room, folder + "/" + files.limit};
         }
         if (path.empty() || path == "/") return;
         const auto slash = path.rfind('/');
@@ -71,8 +69,7 @@ void look_along(const std::string& mount, std::string path, const CgroupFiles& f
 
 }  // namespace
 
-std::optional<MemoryRoom> cgroup_memory_room(const std::string& cgroup_mount,
-                                             const std::string& membership_file) {
+std::optional<MemoryRoom> cgroup_memory_room(const std::string& cgroup_mount, const std::string& membership_file) {
     std::optional<MemoryRoom> tightest;
     std::ifstream in(membership_file);
     std::string line;
@@ -95,8 +92,8 @@ MemoryRoom shared_memory_room() {
         throw SystemError("asking for the free space of /dev/shm", errno,
                           "POSIX shared memory needs a tmpfs mounted there: mount -t tmpfs tmpfs /dev/shm");
     // A tmpfs without a size limit reports no blocks at all.
-    const std::uint64_t free_bytes = shm.f_blocks == 0 ? std::numeric_limits<std::uint64_t>::max()
-                                                       : std::uint64_t{shm.f_bavail} * shm.f_frsize;
+    const std::uint64_t free_bytes =
+        shm.f_blocks == 0 ? std::numeric_limits<std::uint64_t>::max() : std::uint64_t{shm.f_bavail} * shm.f_frsize;
     return {free_bytes, "/dev/shm"};
 }
 

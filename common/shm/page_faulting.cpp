@@ -28,7 +28,8 @@ void fault_in_pages(std::span<std::byte> pages) {
         // The kernel's word for pages whose touching would be a SIGBUS: the file system has no more.
         if (errno == EFAULT)
             throw SystemError("faulting in " + std::to_string(pages.size()) + " bytes of shared memory", ENOSPC,
-                              "/dev/shm is full: enlarge it, or use fewer or smaller slabs", ExitCode::SharedMemoryFull);
+                              "/dev/shm is full: enlarge it, or use fewer or smaller slabs",
+                              ExitCode::SharedMemoryFull);
         throw SystemError("faulting in " + std::to_string(pages.size()) + " bytes of shared memory", errno,
                           "The machine or its cgroup ran out of memory: use fewer or smaller slabs");
     }

@@ -11,17 +11,14 @@
 namespace offramp {
 namespace {
 
-std::string path_of(const RunNames& names) {
-    return "/dev/shm" + names.lock();
-}
+std::string path_of(const RunNames& names) { return "/dev/shm" + names.lock(); }
 
 }  // namespace
 
 RunLockFile::RunLockFile(UniqueFd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {
     struct stat opened = {};
     if (::fstat(fd_.get(), &opened) != 0) throw SystemError("looking at the run's lock " + path_, errno);
-    if (!S_ISREG(opened.st_mode))
-        throw SystemError("opening the run's lock " + path_ + ", not a regular file", EINVAL);
+    if (!S_ISREG(opened.st_mode)) throw SystemError("opening the run's lock " + path_ + ", not a regular file", EINVAL);
     device_ = opened.st_dev;
     inode_ = opened.st_ino;
     owner_ = opened.st_uid;
@@ -62,15 +59,9 @@ bool RunLockFile::lock(int operation) {
     return true;
 }
 
-void RunLockFile::lock_shared() {
-    lock(LOCK_SH);
-}
-bool RunLockFile::try_lock_shared() {
-    return lock(LOCK_SH | LOCK_NB);
-}
-bool RunLockFile::try_lock_exclusive() {
-    return lock(LOCK_EX | LOCK_NB);
-}
+void RunLockFile::lock_shared() { lock(LOCK_SH); }
+bool RunLockFile::try_lock_shared() { return lock(LOCK_SH | LOCK_NB); }
+bool RunLockFile::try_lock_exclusive() { return lock(LOCK_EX | LOCK_NB); }
 
 bool RunLockFile::still_named() const {
     struct stat named = {};

@@ -24,16 +24,12 @@ constexpr std::string_view kPrefix = "offramp-";
 constexpr std::size_t kNonceDigits = 16;
 constexpr std::size_t kMaxRunIdBytes = 48;
 
-bool is_digit(char c) {
-    return c >= '0' && c <= '9';
-}
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_run_id_byte(char c) {
-    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '_' ||
-           c == '-';
+    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '_' || c == '-';
 }
 bool is_run_id(std::string_view text) {
-    return !text.empty() && text.size() <= kMaxRunIdBytes &&
-           std::all_of(text.begin(), text.end(), is_run_id_byte);
+    return !text.empty() && text.size() <= kMaxRunIdBytes && std::all_of(text.begin(), text.end(), is_run_id_byte);
 }
 
 std::string nonce_text(std::uint64_t nonce) {
@@ -44,8 +40,7 @@ std::string nonce_text(std::uint64_t nonce) {
 }
 
 std::string object_name(const RunNames& names, std::string_view suffix) {
-    return "/" + std::string(kPrefix) + names.run_id + "-" + nonce_text(names.nonce) + "." +
-           std::string(suffix);
+    return "/" + std::string(kPrefix) + names.run_id + "-" + nonce_text(names.nonce) + "." + std::string(suffix);
 }
 
 bool is_suffix_of_ours(std::string_view suffix) {
@@ -72,8 +67,7 @@ std::optional<NamedObject> parse_object_name(std::string_view entry) {
     const std::string_view run_id = run.substr(0, run.size() - kNonceDigits - 1);
     if (run[run_id.size()] != '-' || !is_run_id(run_id)) return std::nullopt;
     NamedObject found{{std::string(run_id), 0}, std::string(suffix), "/" + std::string(entry)};
-    const auto [end, problem] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), found.run.nonce, 16);
+    const auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), found.run.nonce, 16);
     if (problem != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;
     if (object_name(found.run, suffix) != found.name) return std::nullopt;  // e.g. capital digits
     return found;
@@ -112,8 +106,7 @@ void sweep_one(const RunNames& names, std::vector<std::string>& removed) {
     if (!file || file->owner() != ::geteuid()) return;
     if (!file->try_lock_exclusive() || !file->still_named()) return;
     for (const auto& object : list_objects())
-        if (of_run(object, names) && object.suffix != "lock" && remove_own(object.name))
-            removed.push_back(object.name);
+        if (of_run(object, names) && object.suffix != "lock" && remove_own(object.name)) removed.push_back(object.name);
     // The lock goes last: a sweep that dies half-way leaves a run that can be swept.
     if (file->still_named() && remove_own(names.lock())) removed.push_back(names.lock());
 }
@@ -131,18 +124,10 @@ bool anything_left(const RunNames& names) {
 
 }  // namespace
 
-std::string RunNames::lock() const {
-    return object_name(*this, "lock");
-}
-std::string RunNames::ledger() const {
-    return object_name(*this, "ledger");
-}
-std::string RunNames::cells() const {
-    return object_name(*this, "cells");
-}
-std::string RunNames::span(std::uint32_t index) const {
-    return object_name(*this, "s" + std::to_string(index));
-}
+std::string RunNames::lock() const { return object_name(*this, "lock"); }
+std::string RunNames::ledger() const { return object_name(*this, "ledger"); }
+std::string RunNames::cells() const { return object_name(*this, "cells"); }
+std::string RunNames::span(std::uint32_t index) const { return object_name(*this, "s" + std::to_string(index)); }
 
 void RunNames::check_run_id(const std::string& run_id) {
     if (!is_run_id(run_id))
@@ -167,20 +152,17 @@ RunLock RunLock::hold(const RunNames& names, bool create, bool readable_by_group
         if (!file) throw_no_such_run(names, "The run has ended, or was never there");
         const bool for_the_group = (file->mode() & 0040) != 0 && (file->mode() & 0007) == 0;
         if (file->owner() != ::geteuid() && !for_the_group)
-            throw SystemError(
-                "joining run '" + names.run_id + "' of user id " + std::to_string(file->owner()), EACCES,
-                "Start the run with --consumer-user", ExitCode::NotPermitted);
+            throw SystemError("joining run '" + names.run_id + "' of user id " + std::to_string(file->owner()), EACCES,
+                              "Start the run with --consumer-user", ExitCode::NotPermitted);
         // Its producer holds the shared lock: an exclusive one means that a sweep found nobody alive.
-        if (!file->try_lock_shared() || !file->still_named())
-            throw_no_such_run(names, "The run is being removed");
+        if (!file->try_lock_shared() || !file->still_named()) throw_no_such_run(names, "The run is being removed");
         return RunLock(std::move(*file).take_fd());
     }
     while (true) {
         auto file = RunLockFile::create(names, readable_by_group ? 0640 : 0600);
         if (!file)
-            throw SystemError("creating the lock of run '" + names.run_id + "', /dev/shm" + names.lock(),
-                              EEXIST, "Another producer has made it: every run needs a nonce of its own",
-                              ExitCode::RunInUse);
+            throw SystemError("creating the lock of run '" + names.run_id + "', /dev/shm" + names.lock(), EEXIST,
+                              "Another producer has made it: every run needs a nonce of its own", ExitCode::RunInUse);
         // A sweep may come between making and locking; it then removes the file, and another is made.
         file->lock_shared();
         if (file->still_named()) return RunLock(std::move(*file).take_fd());
@@ -197,17 +179,15 @@ std::vector<std::string> sweep_dead_runs() {
             });
             if (!has_lock)
                 spdlog::warn(
-                    "/dev/shm{} has lost its run's lock object: whether someone uses it cannot be told, so "
-                    "it "
-                    "stays",
+                    "/dev/shm{} has lost its run's lock object: whether someone uses it cannot be told, so it stays",
                     object.name);
             if (object.suffix != "lock") continue;
             try {
                 sweep_one(object.run, removed);
             } catch (const SystemError& problem) {
                 // Another user's runs are swept by that user's.
-                spdlog::log(problem.errno_value() == EACCES ? spdlog::level::debug : spdlog::level::warn, "sweep of run '{}' skipped: {}",
-                            object.run.run_id, problem.what());
+                spdlog::log(problem.errno_value() == EACCES ? spdlog::level::debug : spdlog::level::warn,
+                            "sweep of run '{}' skipped: {}", object.run.run_id, problem.what());
             } catch (const Error& problem) {
                 spdlog::warn("sweep of run '{}' skipped: {}", object.run.run_id, problem.what());
             }

@@ -46,23 +46,21 @@ std::string in_gib(std::uint64_t bytes) {
                               " bytes = " + in_gib(room.free_bytes) + " according to " + room.said_by + ")";
     const std::string more =
         room.said_by == "/dev/shm"
-            ? "Enlarge /dev/shm: docker run --shm-size=SIZE (or --ipc=host); in Kubernetes mount an emptyDir "
-              "{medium: Memory} "
-              "at /dev/shm; on a host mount -o remount,size=SIZE /dev/shm"
+            ? "Enlarge /dev/shm: docker run --shm-size=SIZE (or --ipc=host); in Kubernetes mount an emptyDir {medium: "
+              "Memory} at /dev/shm; on a host mount -o remount,size=SIZE /dev/shm"
             : "Shared memory counts against the memory limit: raise docker run --memory=SIZE, Kubernetes "
               "resources.limits.memory (an emptyDir {medium: Memory} counts too) or systemd MemoryMax=SIZE";
-    throw SystemError(tried, ENOSPC,
-                      more + "; or use fewer or smaller slabs (--slabs, --samples-per-slab, --batch)",
+    throw SystemError(tried, ENOSPC, more + "; or use fewer or smaller slabs (--slabs, --samples-per-slab, --batch)",
                       ExitCode::SharedMemoryFull);
 }
 
 // An object of shared memory is a file to a limit on the size of files.
 [[noreturn]] void throw_too_large_or(const std::string& tried, int problem) {
-    throw SystemError(tried, problem, way_to_write(problem, ""), problem == EFBIG ? ExitCode::CannotWrite : ExitCode::System);
+    throw SystemError(tried, problem, way_to_write(problem, ""),
+                      problem == EFBIG ? ExitCode::CannotWrite : ExitCode::System);
 }
 
-[[noreturn]] void throw_mapping_problem(const std::string& tried,
-                                        const bip::interprocess_exception& problem) {
+[[noreturn]] void throw_mapping_problem(const std::string& tried, const bip::interprocess_exception& problem) {
     throw SystemError(tried, problem.get_native_error());
 }
 
@@ -71,8 +69,8 @@ void advise(const bip::mapped_region& region, int advice, const char* advice_nam
         throw SystemError(std::string("madvise ") + advice_name + " on shared memory " + name, errno);
 }
 
-// Slabs are taken by populate(), after this: in huge pages, where /dev/shm is mounted with huge=advise. A kernel without them refuses,
-// and the pages stay small.
+// Slabs are taken by populate(), after this: in huge pages, where /dev/shm is mounted with huge=advise. A kernel
+// without them refuses, and the pages stay small.
 void ask_for_huge_pages(const bip::mapped_region& region) {
     [[maybe_unused]] const int result = ::madvise(region.get_address(), region.get_size(), MADV_HUGEPAGE);
 }
@@ -97,7 +95,8 @@ void reserve(int handle, const std::string& name, std::size_t bytes) {
         const int problem = ::posix_fallocate(handle, static_cast<off_t>(done), static_cast<off_t>(piece));
         if (problem == EINTR) continue;
         if (problem == ENOSPC) throw_full(bytes, shared_memory_room(), name);
-        if (problem != 0) throw_too_large_or("reserving " + std::to_string(bytes) + " bytes of shared memory " + name, problem);
+        if (problem != 0)
+            throw_too_large_or("reserving " + std::to_string(bytes) + " bytes of shared memory " + name, problem);
         done += piece;
     }
 }
@@ -114,9 +113,8 @@ bip::shared_memory_object create_object(const std::string& name, std::size_t byt
     } catch (const bip::interprocess_exception& problem) {
         const int reason = problem.get_native_error();
         if (reason == ENOSPC) throw_full(bytes, shared_memory_room(), name);  // no inode left
-        throw SystemError(
-            "creating shared memory " + name, reason,
-            reason == EEXIST ? "Objects are never taken over: --sweep removes what dead runs left" : "");
+        throw SystemError("creating shared memory " + name, reason,
+                          reason == EEXIST ? "Objects are never taken over: --sweep removes what dead runs left" : "");
     }
 }
 
@@ -187,8 +185,7 @@ SharedRegion SharedRegion::create(const std::string& name, std::size_t bytes, Re
     try {
         state->region = bip::mapped_region(object, bip::read_write, 0, bytes);
     } catch (const bip::interprocess_exception& problem) {
-        throw_mapping_problem("mapping " + std::to_string(bytes) + " bytes of shared memory " + name,
-                              problem);
+        throw_mapping_problem("mapping " + std::to_string(bytes) + " bytes of shared memory " + name, problem);
     }
     advise(state->region, MADV_DONTDUMP, "MADV_DONTDUMP", name);
     ask_for_huge_pages(state->region);
@@ -202,9 +199,9 @@ SharedRegion SharedRegion::adopt(const std::string& name, std::size_t bytes) {
     if (::fstat(object.get_mapping_handle().handle, &found) != 0)
         throw SystemError("looking at shared memory " + name, errno);
     if (found.st_uid != ::geteuid())
-        throw SystemError("taking over shared memory " + name + " of user id " + std::to_string(found.st_uid), EACCES, "",
-                          ExitCode::NotPermitted);
-    if (found.st_size == 0)   // its creator died between naming and sizing it
+        throw SystemError("taking over shared memory " + name + " of user id " + std::to_string(found.st_uid), EACCES,
+                          "", ExitCode::NotPermitted);
+    if (found.st_size == 0)  // its creator died between naming and sizing it
         set_size(object.get_mapping_handle().handle, name, bytes);
     else if (static_cast<std::uint64_t>(found.st_size) != bytes)
         throw ProtocolError("shared memory " + name + " has " + std::to_string(found.st_size) + " bytes, " +
@@ -222,9 +219,7 @@ SharedRegion SharedRegion::adopt(const std::string& name, std::size_t bytes) {
     return SharedRegion(std::move(state));
 }
 
-const std::string& SharedRegion::name() const {
-    return state_->name;
-}
+const std::string& SharedRegion::name() const { return state_->name; }
 
 std::span<std::byte> SharedRegion::bytes() const {
     return {static_cast<std::byte*>(state_->region.get_address()), state_->region.get_size()};
@@ -240,13 +235,9 @@ void SharedRegion::populate(std::size_t offset, std::size_t length) {
     fault_in_pages({all.data() + first, end - first});
 }
 
-void SharedRegion::keep_name() {
-    state_->owns_name = false;
-}
+void SharedRegion::keep_name() { state_->owns_name = false; }
 
-void SharedRegion::unlink() noexcept {
-    state_->remove();
-}
+void SharedRegion::unlink() noexcept { state_->remove(); }
 
 struct SharedRegionView::State {
     Access access;
@@ -266,11 +257,9 @@ SharedRegionView SharedRegionView::attach(const std::string& name, Access access
     bip::offset_t found = 0;
     if (!object.get_size(found)) throw SystemError("asking for the size of shared memory " + name, errno);
     const auto found_bytes = static_cast<std::uint64_t>(found);
-    if (found_bytes == 0 || found_bytes < least_bytes ||
-        found_bytes > std::numeric_limits<std::size_t>::max())
-        throw ProtocolError("shared memory " + name + " has " + std::to_string(found_bytes) +
-                                " bytes, at least " + std::to_string(std::max<std::size_t>(least_bytes, 1)) +
-                                " are needed",
+    if (found_bytes == 0 || found_bytes < least_bytes || found_bytes > std::numeric_limits<std::size_t>::max())
+        throw ProtocolError("shared memory " + name + " has " + std::to_string(found_bytes) + " bytes, at least " +
+                                std::to_string(std::max<std::size_t>(least_bytes, 1)) + " are needed",
                             "Producer and consumer must be of the same version");
     auto state = std::make_unique<State>(State{access, name, {}});
     try {
@@ -278,12 +267,10 @@ SharedRegionView SharedRegionView::attach(const std::string& name, Access access
                                  : access == Access::ReadWrite ? bip::read_write
                                                                : bip::copy_on_write;
         // A private mapping of a whole slab would otherwise count in full against the machine's commit limit.
-        const bip::map_options_t flags =
-            access == Access::CopyOnWrite ? MAP_NORESERVE : bip::default_map_options;
+        const bip::map_options_t flags = access == Access::CopyOnWrite ? MAP_NORESERVE : bip::default_map_options;
         state->region = bip::mapped_region(object, mode, 0, static_cast<std::size_t>(found), nullptr, flags);
     } catch (const bip::interprocess_exception& problem) {
-        throw_mapping_problem("mapping " + std::to_string(found_bytes) + " bytes of shared memory " + name,
-                              problem);
+        throw_mapping_problem("mapping " + std::to_string(found_bytes) + " bytes of shared memory " + name, problem);
     }
     advise(state->region, MADV_DONTDUMP, "MADV_DONTDUMP", name);
     advise(state->region, MADV_DONTFORK, "MADV_DONTFORK", name);
@@ -313,8 +300,7 @@ void SharedRegionView::drop_private_pages(std::size_t offset, std::size_t length
     expect(state_->access == Access::CopyOnWrite, "only a copy-on-write view has private pages");
     const auto all = writable_bytes();
     expect(offset % page_bytes() == 0, "private pages are dropped from a page boundary on");
-    expect(offset <= all.size() && length <= all.size() - offset,
-           "drop_private_pages() stays inside the region");
+    expect(offset <= all.size() && length <= all.size() - offset, "drop_private_pages() stays inside the region");
     if (length > 0 && ::madvise(all.data() + offset, length, MADV_DONTNEED) != 0)
         throw SystemError("dropping the private pages of shared memory " + state_->name, errno);
 }

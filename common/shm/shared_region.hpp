@@ -12,8 +12,9 @@ namespace offramp {
 struct RegionOptions {
     bool readable_by_group = false;  // mode 0640 instead of 0600
     bool writable_by_group = false;  // mode 0660: the cells of consumers of another user
-    // WhenPopulated: create() only names and maps, populate() takes the memory, by several threads at once where fallocate is
-    // one; the caller populates every byte before any is touched. On kernels whose populate() cannot fail (before 5.14): Now.
+    // WhenPopulated: create() only names and maps, populate() takes the memory, by several threads at once where
+    // fallocate is one; the caller populates every byte before any is touched. On kernels whose populate() cannot fail
+    // (before 5.14): Now.
     enum class Reserve { Now, WhenPopulated };
     Reserve reserve = Reserve::Now;
 };
@@ -28,15 +29,15 @@ struct RegionOptions {
 // SystemError with
 //         ExitCode::SharedMemoryFull, wanted and free bytes and the remedy, before any page is touched and
 //         with nothing left behind; never a SIGBUS afterwards.
-// The mapping is MADV_DONTDUMP: a core dump of slabs would delay the news of a death by a second; and MADV_HUGEPAGE: memory that
-// populate() takes is in huge pages where /dev/shm is mounted with huge=advise.
+// The mapping is MADV_DONTDUMP: a core dump of slabs would delay the news of a death by a second; and MADV_HUGEPAGE:
+// memory that populate() takes is in huge pages where /dev/shm is mounted with huge=advise.
 class SharedRegion {
   public:
     // Fails when the name exists (O_EXCL). `name` starts with a slash.
     static SharedRegion create(const std::string& name, std::size_t bytes, RegionOptions options = {});
-    // Takes over an object whose creator is dead, as it is; its name is not owned, so that a failure leaves it to be taken over
-    // again. One that was not sized yet is sized, for populate() to fill. Errors: ProtocolError for another size than `bytes`,
-    // NotPermitted for another user's, NoSuchRun when there is none.
+    // Takes over an object whose creator is dead, as it is; its name is not owned, so that a failure leaves it to be
+    // taken over again. One that was not sized yet is sized, for populate() to fill. Errors: ProtocolError for another
+    // size than `bytes`, NotPermitted for another user's, NoSuchRun when there is none.
     static SharedRegion adopt(const std::string& name, std::size_t bytes);
 
     SharedRegion(SharedRegion&&) noexcept;
@@ -76,7 +77,8 @@ class SharedRegionView {
     ~SharedRegionView();
 
     std::span<const std::byte> bytes() const;
-    // Maps every page for reading now (MADV_POPULATE_READ), so that no later read faults. Where the kernel cannot, nothing.
+    // Maps every page for reading now (MADV_POPULATE_READ), so that no later read faults. Where the kernel cannot,
+    // nothing.
     void populate() const;
     // Broken contract unless attached ReadWrite or CopyOnWrite.
     std::span<std::byte> writable_bytes() const;

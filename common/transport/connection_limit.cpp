@@ -29,20 +29,19 @@ pid_t process_behind(int fd) {
 
 bool ConnectionLimit::accepted(int fd) {
     const pid_t pid = process_behind(fd);
-    pids_[fd] = pid;   // whoever had this descriptor before has closed it
+    pids_[fd] = pid;  // whoever had this descriptor before has closed it
     const auto of_this_process =
         std::count_if(pids_.begin(), pids_.end(), [pid](const auto& entry) { return entry.second == pid; });
     if (static_cast<std::size_t>(of_this_process) <= kMostOfOneProcess && pids_.size() <= most_) return true;
     ::shutdown(fd, SHUT_RDWR);
     if (refused_++ % kRefusalsALogLine == 0)
-        spdlog::warn("a connection of process {} was refused ({} so far): it has {}, all have {}, at most {} and {} are borne",
-                     pid, refused_, of_this_process, pids_.size(), kMostOfOneProcess, most_);
+        spdlog::warn(
+            "a connection of process {} was refused ({} so far): it has {}, all have {}, at most {} and {} are borne",
+            pid, refused_, of_this_process, pids_.size(), kMostOfOneProcess, most_);
     return false;
 }
 
-void ConnectionLimit::disconnected(int fd) {
-    pids_.erase(fd);
-}
+void ConnectionLimit::disconnected(int fd) { pids_.erase(fd); }
 
 std::size_t ConnectionLimit::most_by_descriptors() {
     rlimit limit{};

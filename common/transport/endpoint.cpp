@@ -30,7 +30,7 @@ namespace {
 constexpr std::string_view kVersionLine = "offramp-endpoint=1";
 constexpr std::string_view kVersionKey = "offramp-endpoint=";
 constexpr std::size_t kMaxFileBytes = 1024;
-constexpr std::string_view kSocketsBegin[] = {"work-", "free-"};   // the epoch follows
+constexpr std::string_view kSocketsBegin[] = {"work-", "free-"};  // the epoch follows
 constexpr std::string_view kSocketsEnd = ".sock";
 constexpr std::string_view kLongestSocket = "/work-4294967295.sock";
 
@@ -80,10 +80,9 @@ class EndpointText {
     void take(std::string_view line, bool first) {
         if (first) {
             if (line == kVersionLine) return;
-            fail(line.starts_with(kVersionKey)
-                     ? "is of version " + std::string(line.substr(kVersionKey.size())) +
-                           ", this program reads version 1"
-                     : "does not begin with '" + std::string(kVersionLine) + "'");
+            fail(line.starts_with(kVersionKey) ? "is of version " + std::string(line.substr(kVersionKey.size())) +
+                                                     ", this program reads version 1"
+                                               : "does not begin with '" + std::string(kVersionLine) + "'");
         }
         const auto equals = line.find('=');
         if (equals == std::string_view::npos) fail("has the line '" + std::string(line) + "' without a '='");
@@ -112,15 +111,11 @@ std::string read_all(int fd, const std::string& file) {
 
 }  // namespace
 
-std::string Endpoint::work_address() const {
-    return "ipc://" + run_dir + "/" + socket_name(kSocketsBegin[0], epoch);
-}
+std::string Endpoint::work_address() const { return "ipc://" + run_dir + "/" + socket_name(kSocketsBegin[0], epoch); }
 std::string Endpoint::free_list_address() const {
     return "ipc://" + run_dir + "/" + socket_name(kSocketsBegin[1], epoch);
 }
-std::string Endpoint::file() const {
-    return run_dir + "/endpoint";
-}
+std::string Endpoint::file() const { return run_dir + "/endpoint"; }
 
 void Endpoint::publish() const {
     RunNames::check_run_id(names.run_id);
@@ -128,10 +123,11 @@ void Endpoint::publish() const {
     char nonce[17];
     std::snprintf(nonce, sizeof nonce, "%016llx", static_cast<unsigned long long>(names.nonce));
     const std::string text = std::string(kVersionLine) + "\nrun_id=" + names.run_id + "\nnonce=" + nonce +
-                             "\nproducer_pid=" + std::to_string(producer_pid) +
-                             "\nepoch=" + std::to_string(epoch) + "\n";
+                             "\nproducer_pid=" + std::to_string(producer_pid) + "\nepoch=" + std::to_string(epoch) +
+                             "\n";
     WholeFile whole(file(), 0644, [this](int problem) {
-        return SystemError("writing the run's endpoint " + file(), problem, "The run directory must exist and be writable");
+        return SystemError("writing the run's endpoint " + file(), problem,
+                           "The run directory must exist and be writable");
     });
     whole.set_mode(0644);  // who may read is decided by the run directory's mode
     whole.write(text);
@@ -154,8 +150,7 @@ std::optional<Endpoint> Endpoint::read(const std::string& run_dir) {
     endpoint.names.run_id = text.text_of("run_id");
     endpoint.names.nonce = text.number_of("nonce", 16, std::numeric_limits<std::uint64_t>::max());
     endpoint.producer_pid = text.number_of("producer_pid", 10, std::numeric_limits<pid_t>::max());
-    endpoint.epoch =
-        static_cast<std::uint32_t>(text.number_of("epoch", 10, std::numeric_limits<std::uint32_t>::max()));
+    endpoint.epoch = static_cast<std::uint32_t>(text.number_of("epoch", 10, std::numeric_limits<std::uint32_t>::max()));
     text.expect_nothing_else();
     try {
         RunNames::check_run_id(endpoint.names.run_id);
@@ -169,10 +164,12 @@ void Endpoint::remove_former_sockets() const {
     std::error_code problem;
     for (const auto& entry : std::filesystem::directory_iterator(run_dir, problem)) {
         const std::string name = entry.path().filename().string();
-        const bool ours = std::ranges::any_of(kSocketsBegin, [&](auto begin) { return name == socket_name(begin, epoch); });
+        const bool ours =
+            std::ranges::any_of(kSocketsBegin, [&](auto begin) { return name == socket_name(begin, epoch); });
         const bool named_so = std::ranges::any_of(kSocketsBegin, [&](auto begin) { return name.starts_with(begin); });
         struct stat found {};
-        if (!ours && named_so && name.ends_with(kSocketsEnd) && ::lstat(entry.path().c_str(), &found) == 0 && S_ISSOCK(found.st_mode))
+        if (!ours && named_so && name.ends_with(kSocketsEnd) && ::lstat(entry.path().c_str(), &found) == 0 &&
+            S_ISSOCK(found.st_mode))
             ::unlink(entry.path().c_str());
     }
 }
@@ -180,11 +177,9 @@ void Endpoint::remove_former_sockets() const {
 void Endpoint::check_run_dir(const std::string& run_dir) {
     constexpr std::size_t kMostBytes = sizeof(sockaddr_un::sun_path) - 1;
     if (run_dir.empty() || run_dir[0] != '/')
-        throw ConfigError("run directory '" + run_dir + "' is not an absolute path",
-                          "Give --run-dir from / on");
+        throw ConfigError("run directory '" + run_dir + "' is not an absolute path", "Give --run-dir from / on");
     if (std::any_of(run_dir.begin(), run_dir.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
-        throw ConfigError("run directory '" + run_dir + "' holds a control character",
-                          "Choose another --run-dir");
+        throw ConfigError("run directory '" + run_dir + "' holds a control character", "Choose another --run-dir");
     const std::size_t longest = run_dir.size() + kLongestSocket.size();
     if (longest > kMostBytes)
         throw ConfigError("run directory '" + run_dir + "' makes socket paths of " + std::to_string(longest) +

@@ -17,8 +17,8 @@ struct Endpoint {
     std::uint64_t producer_pid = 0;
     std::uint32_t epoch = 0;
 
-    // A socket of its own for each epoch: what waits in a consumer's old one, which connects again by itself, can never reach the
-    // producer that took over.
+    // A socket of its own for each epoch: what waits in a consumer's old one, which connects again by itself, can never
+    // reach the producer that took over.
     std::string work_address() const;       // ipc://RUN_DIR/work-EPOCH.sock
     std::string free_list_address() const;  // ipc://RUN_DIR/free-EPOCH.sock
     std::string file() const;               // RUN_DIR/endpoint
@@ -28,7 +28,8 @@ struct Endpoint {
     // Nothing when the file is not there yet. Errors: ProtocolError when it is not what publish() writes or
     // of another version; SystemError when it cannot be opened (NotPermitted: another user's run).
     static std::optional<Endpoint> read(const std::string& run_dir);
-    // Removes the sockets that former producers' deaths left in the run directory. Only for who has the right to serve it.
+    // Removes the sockets that former producers' deaths left in the run directory. Only for who has the right to serve
+    // it.
     void remove_former_sockets() const;
     // Errors: ConfigError when the path is not absolute, holds a control character, or would make the
     // sockets' paths longer than a socket address holds (107 bytes).

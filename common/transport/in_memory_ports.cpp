@@ -34,8 +34,7 @@ class Doorbell {
         for (const int fd : fds) polled.push_back({fd, POLLIN, 0});
         timeout = std::max(timeout, timeout.zero());
         const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
-        const timespec time{static_cast<time_t>(seconds.count()),
-                            static_cast<long>((timeout - seconds).count())};
+        const timespec time{static_cast<time_t>(seconds.count()), static_cast<long>((timeout - seconds).count())};
         if (::ppoll(polled.data(), polled.size(), &time, nullptr) < 0 && errno != EINTR)
             throw SystemError("waiting for messages", errno);
         std::uint64_t rings = 0;
@@ -177,8 +176,7 @@ class InMemoryConsumerPort final : public ConsumerPort {
     ~InMemoryConsumerPort() override {
         const std::lock_guard guard(state_->mutex);
         connection_->open = false;
-        if (connection_->work.empty() && connection_->releases.empty())
-            state_->connections.remove(connection_);
+        if (connection_->work.empty() && connection_->releases.empty()) state_->connections.remove(connection_);
     }
 
     bool send_work(std::span<const std::byte> bytes) override {
@@ -220,8 +218,7 @@ InMemoryHub::~InMemoryHub() = default;
 std::unique_ptr<BrokerPort> InMemoryHub::broker_port() {
     const std::lock_guard guard(state_->mutex);
     if (state_->has_broker)
-        throw SystemError("making a second broker port of one in-memory hub", EADDRINUSE, {},
-                          ExitCode::RunInUse);
+        throw SystemError("making a second broker port of one in-memory hub", EADDRINUSE, {}, ExitCode::RunInUse);
     auto port = std::make_unique<InMemoryBrokerPort<State>>(state_);
     state_->has_broker = true;
     for (const auto& connection : state_->connections) connection->id = state_->new_id();

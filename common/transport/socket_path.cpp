@@ -15,8 +15,7 @@
 namespace offramp {
 namespace {
 
-constexpr const char* kOneProducer =
-    "A run directory has one producer: stop the other, or give another --run-dir";
+constexpr const char* kOneProducer = "A run directory has one producer: stop the other, or give another --run-dir";
 
 }  // namespace
 
@@ -26,8 +25,8 @@ RunDirectoryLock::RunDirectoryLock(const std::string& run_dir)
     while (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
         if (errno == EINTR) continue;
         if (errno == EWOULDBLOCK)
-            throw SystemError("locking the run directory " + run_dir + ", which another process serves",
-                              EADDRINUSE, kOneProducer, ExitCode::RunInUse);
+            throw SystemError("locking the run directory " + run_dir + ", which another process serves", EADDRINUSE,
+                              kOneProducer, ExitCode::RunInUse);
         throw SystemError("locking the run directory " + run_dir, errno, "It must be on a local file system");
     }
 }
@@ -47,20 +46,17 @@ void require_free_socket_path(const std::string& path) {
     path.copy(address.sun_path, path.size());
     const UniqueFd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!probe) throw SystemError("making a socket", errno);
-    if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ||
-        errno == EAGAIN)
-        throw SystemError("binding a socket to " + path + ", where a live process listens", EADDRINUSE,
-                          kOneProducer, ExitCode::RunInUse);
+    if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 || errno == EAGAIN)
+        throw SystemError("binding a socket to " + path + ", where a live process listens", EADDRINUSE, kOneProducer,
+                          ExitCode::RunInUse);
     if (errno == ECONNREFUSED || errno == ENOENT) return;  // its process is dead
-    throw SystemError("asking who listens at " + path, errno,
-                      "It may be another user's: give another --run-dir",
+    throw SystemError("asking who listens at " + path, errno, "It may be another user's: give another --run-dir",
                       errno == EACCES ? ExitCode::NotPermitted : ExitCode::System);
 }
 
 BoundSocketPath::BoundSocketPath(std::string path) : path_(std::move(path)) {
     struct stat bound = {};
-    if (::lstat(path_.c_str(), &bound) != 0)
-        throw SystemError("looking at the socket just bound to " + path_, errno);
+    if (::lstat(path_.c_str(), &bound) != 0) throw SystemError("looking at the socket just bound to " + path_, errno);
     if (!S_ISSOCK(bound.st_mode) || bound.st_uid != ::geteuid())
         throw SystemError("binding " + path_ + ", which was taken over at once", EEXIST,
                           "Only its owner may write to the run directory (mode 0700)");

@@ -25,7 +25,8 @@ namespace {
 constexpr int kQueuedMessages = 1024;
 constexpr std::chrono::seconds kTheftCheckEvery{1};
 constexpr int kGoodbyeLingerMs = 1000;
-// libzmq ends the process where it gets no descriptor for its own: a dozen a socket's context, and those of the first peers.
+// libzmq ends the process where it gets no descriptor for its own: a dozen a socket's context, and those of the first
+// peers.
 constexpr std::size_t kDescriptorsOfABroker = 64;
 constexpr std::size_t kDescriptorsOfAConsumer = 24;
 // And where it gets no thread: one for its sockets, one that closes them.
@@ -92,12 +93,11 @@ PeerCredentials sender_of(zmq::message_t& frame) {
 long to_poll_timeout(std::chrono::nanoseconds timeout) {
     if (timeout <= timeout.zero()) return 0;
     constexpr std::chrono::milliseconds kMost{std::numeric_limits<int>::max()};
-    return static_cast<long>(
-        timeout >= kMost ? kMost.count() : std::chrono::ceil<std::chrono::milliseconds>(timeout).count());
+    return static_cast<long>(timeout >= kMost ? kMost.count()
+                                              : std::chrono::ceil<std::chrono::milliseconds>(timeout).count());
 }
 
-void poll_until(std::vector<zmq_pollitem_t>& items, std::span<const int> fds,
-                std::chrono::nanoseconds timeout) {
+void poll_until(std::vector<zmq_pollitem_t>& items, std::span<const int> fds, std::chrono::nanoseconds timeout) {
     for (const int fd : fds) items.push_back({nullptr, fd, ZMQ_POLLIN, 0});
     if (::zmq_poll(items.data(), static_cast<int>(items.size()), to_poll_timeout(timeout)) < 0 &&
         ::zmq_errno() != EINTR)
@@ -117,9 +117,7 @@ class UmaskScope {
     mode_t former_;
 };
 
-std::string path_of(const std::string& ipc_address) {
-    return ipc_address.substr(std::string_view("ipc://").size());
-}
+std::string path_of(const std::string& ipc_address) { return ipc_address.substr(std::string_view("ipc://").size()); }
 
 // Hears of a bound socket's connections, from libzmq's own thread.
 class ConnectionNews {
@@ -130,7 +128,7 @@ class ConnectionNews {
         if (::zmq_socket_monitor(socket.handle(), address.c_str(), ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED) != 0)
             throw_zmq("watching the connections of the " + name);
         news_.set(zmq::sockopt::linger, 0);
-        news_.set(zmq::sockopt::rcvhwm, 0);     // a full queue would hold libzmq's thread up; how many connect is limited
+        news_.set(zmq::sockopt::rcvhwm, 0);  // a full queue would hold libzmq's thread up; how many connect is limited
         news_.connect(address);
     }
     // What libzmq cannot send any more it never frees.
@@ -150,7 +148,7 @@ class ConnectionNews {
             }
             if (event == ZMQ_EVENT_ACCEPTED) limit.accepted(static_cast<int>(fd));
             if (event == ZMQ_EVENT_DISCONNECTED) limit.disconnected(static_cast<int>(fd));
-            while (frame.more() && receive_frame(news_, frame)) continue;   // the address
+            while (frame.more() && receive_frame(news_, frame)) continue;  // the address
         }
     }
 
@@ -216,8 +214,7 @@ class ZmqBrokerPort final : public BrokerPort {
     }
 
   private:
-    static void bind(zmq::socket_t& socket, const std::string& address,
-                     std::optional<BoundSocketPath>& path) {
+    static void bind(zmq::socket_t& socket, const std::string& address, std::optional<BoundSocketPath>& path) {
         require_free_socket_path(path_of(address));
         if (::zmq_bind(socket.handle(), address.c_str()) != 0) throw_zmq("binding " + address);
         path.emplace(path_of(address));
@@ -307,9 +304,8 @@ std::unique_ptr<ConsumerPort> make_zmq_consumer_port(const Endpoint& endpoint) {
     Endpoint::check_run_dir(endpoint.run_dir);
     require_free_descriptors(kDescriptorsOfAConsumer, "making a consumer's sockets");
     require_threads(kThreadsOfAContext);
-    return translate_errors("making a consumer's sockets for " + endpoint.run_dir, [&] {
-        return std::unique_ptr<ConsumerPort>(std::make_unique<ZmqConsumerPort>(endpoint));
-    });
+    return translate_errors("making a consumer's sockets for " + endpoint.run_dir,
+                            [&] { return std::unique_ptr<ConsumerPort>(std::make_unique<ZmqConsumerPort>(endpoint)); });
 }
 
 }  // namespace offramp

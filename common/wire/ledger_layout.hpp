@@ -14,9 +14,9 @@
 //                   RunProgress (512 bytes)             the run's account: run_progress.hpp
 //   cells object    ConsumerCell[consumer_capacity]     64 bytes each
 //
-// The producer's broker thread alone writes the ledger; everyone else maps it read-only. A consumer writes its own cell and
-// nothing else. Every change is one store of one aligned 64-bit word; a change that needs two words orders them so that a
-// death in between leaves a state that the next producer mends (producer/ledger/slab_ledger.hpp says which).
+// The producer's broker thread alone writes the ledger; everyone else maps it read-only. A consumer writes its own cell
+// and nothing else. Every change is one store of one aligned 64-bit word; a change that needs two words orders them so
+// that a death in between leaves a state that the next producer mends (producer/ledger/slab_ledger.hpp says which).
 //
 // Slab word, most significant bits first:   state:4 | attempt:12 | generation:48
 // Holder word:                              used:1 | attempt:12 | consumer slot:11 | session:40        (0: free place)
@@ -25,7 +25,7 @@
 // Version rule: as for the slab header, with kLedgerVersion.
 namespace offramp {
 
-inline constexpr std::uint64_t kLedgerMagic = 0x524447454c46464fULL;   // "OFFLEGDR"
+inline constexpr std::uint64_t kLedgerMagic = 0x524447454c46464fULL;  // "OFFLEGDR"
 inline constexpr std::uint32_t kLedgerVersion = 2;
 inline constexpr std::uint32_t kMaxHolders = 8;
 inline constexpr std::uint32_t kMaxConsumers = 1U << 11;
@@ -44,34 +44,34 @@ struct LedgerHeader {
     std::uint32_t consumer_capacity;
     std::uint32_t slabs_per_span;
     std::uint32_t span_count;
-    std::uint64_t slab_bytes;          // distance from one slab to the next in its span; a multiple of the page size
-    std::uint64_t header_bytes;        // of each slab
+    std::uint64_t slab_bytes;    // distance from one slab to the next in its span; a multiple of the page size
+    std::uint64_t header_bytes;  // of each slab
     std::uint64_t producer_pid;
-    std::uint64_t producer_start_time; // field 22 of /proc/PID/stat, in clock ticks since boot
+    std::uint64_t producer_start_time;  // field 22 of /proc/PID/stat, in clock ticks since boot
     std::array<char, 64> run_id;
     std::array<std::uint8_t, 376> reserved;
 };
 
 struct LedgerConsumer {
-    std::uint64_t session;        // counts admissions of the run from 1; 0: the place is free. Stored last, cleared first
+    std::uint64_t session;  // counts admissions of the run from 1; 0: the place is free. Stored last, cleared first
     std::uint64_t pid;
-    std::uint64_t start_time;     // field 22 of /proc/PID/stat
+    std::uint64_t start_time;  // field 22 of /proc/PID/stat
     std::uint64_t uid;
     std::array<std::uint64_t, 4> reserved;
 };
 
 struct LedgerSlot {
-    std::uint64_t word;           // state, attempt, generation
-    std::uint64_t charges;        // deaths that this filling is suspected of
+    std::uint64_t word;     // state, attempt, generation
+    std::uint64_t charges;  // deaths that this filling is suspected of
     std::array<std::uint64_t, kMaxHolders> holders;
     std::array<std::uint64_t, 6> reserved;
 };
 
 struct ConsumerCell {
-    std::uint64_t work;           // the delivery being worked on; a death charges it
-    std::uint64_t progress;       // any change is a sign of life
+    std::uint64_t work;      // the delivery being worked on; a death charges it
+    std::uint64_t progress;  // any change is a sign of life
     std::uint64_t session;
-    std::uint64_t busy_ns;        // time spent processing, for status pages only, as are the rest
+    std::uint64_t busy_ns;  // time spent processing, for status pages only, as are the rest
     std::uint64_t slabs;
     std::uint64_t samples;
     std::uint64_t bytes;
@@ -106,7 +106,7 @@ struct SlabWord {
 struct HolderWord {
     bool used = false;
     std::uint32_t attempt = 0;
-    std::uint32_t slot = 0;          // place in the table of consumers
+    std::uint32_t slot = 0;  // place in the table of consumers
     std::uint64_t session = 0;
 
     bool operator==(const HolderWord&) const = default;

@@ -4,9 +4,7 @@
 
 namespace offramp {
 
-bool is_class_map(const TensorSpec& spec) {
-    return spec.dims == 3 && spec.dtype == kUInt8;
-}
+bool is_class_map(const TensorSpec& spec) { return spec.dims == 3 && spec.dtype == kUInt8; }
 
 bool is_class_scores(const TensorSpec& spec) {
     return spec.dims == 4 && (spec.dtype == kFloat32 || spec.dtype == kFloat16 || spec.dtype == kBFloat16);
@@ -14,8 +12,7 @@ bool is_class_scores(const TensorSpec& spec) {
 
 std::string obstacle_to_masks(const TensorSpec& spec, std::uint32_t expansion) {
     if (!is_class_map(spec) && !is_class_scores(spec))
-        return "needed are class ids, uint8 [N, H, W], or class scores, float32, float16 or bfloat16 [N, C, "
-               "H, W]";
+        return "needed are class ids, uint8 [N, H, W], or class scores, float32, float16 or bfloat16 [N, C, H, W]";
     if (is_class_scores(spec) && (spec.shape[1] < 1 || spec.shape[1] > kMostClassesOfMasks))
         return "it has " + std::to_string(spec.shape[1]) + " classes, a mask holds 1 to " +
                std::to_string(kMostClassesOfMasks);

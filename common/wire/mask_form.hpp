@@ -7,11 +7,12 @@
 
 namespace offramp {
 
-// Whether an output says of each pixel what class it is of: class ids, uint8 [N, H, W], or class scores, float32, float16 or bfloat16 [N, C, H, W].
+// Whether an output says of each pixel what class it is of: class ids, uint8 [N, H, W], or class scores, float32,
+// float16 or bfloat16 [N, C, H, W].
 bool is_class_map(const TensorSpec& spec);
 bool is_class_scores(const TensorSpec& spec);
 
-inline constexpr std::int64_t kMostClassesOfMasks = 256;                    // an id is one byte
+inline constexpr std::int64_t kMostClassesOfMasks = 256;  // an id is one byte
 inline constexpr std::int64_t kLongestEnlargedSide = std::int64_t{1} << 20;
 
 // Why masks cannot be made of an output, whose scores are to be enlarged by `expansion`; empty when they can.

@@ -10,22 +10,33 @@ namespace {
 
 struct Form {
     std::size_t body_bytes;
-    std::size_t record_bytes;   // 0: no records may follow
+    std::size_t record_bytes;  // 0: no records may follow
 };
 
 std::optional<Form> form_of(MessageType type) {
     switch (type) {
-        case MessageType::Hello: return Form{sizeof(Hello), sizeof(SlabTicket)};
-        case MessageType::Challenge: return Form{sizeof(Challenge), 0};
-        case MessageType::Answer: return Form{sizeof(Answer), 0};
-        case MessageType::Welcome: return Form{sizeof(Welcome), 0};
-        case MessageType::Refused: return Form{sizeof(Refused), 0};
-        case MessageType::Credit: return Form{sizeof(Credit), 0};
-        case MessageType::Tickets: return Form{sizeof(Tickets), sizeof(SlabTicket)};
-        case MessageType::Releases: return Form{sizeof(Releases), sizeof(ReleaseRecord)};
-        case MessageType::ReleaseAck: return Form{sizeof(ReleaseAck), 0};
-        case MessageType::Drain: return Form{sizeof(Drain), 0};
-        case MessageType::Goodbye: return Form{sizeof(Goodbye), 0};
+        case MessageType::Hello:
+            return Form{sizeof(Hello), sizeof(SlabTicket)};
+        case MessageType::Challenge:
+            return Form{sizeof(Challenge), 0};
+        case MessageType::Answer:
+            return Form{sizeof(Answer), 0};
+        case MessageType::Welcome:
+            return Form{sizeof(Welcome), 0};
+        case MessageType::Refused:
+            return Form{sizeof(Refused), 0};
+        case MessageType::Credit:
+            return Form{sizeof(Credit), 0};
+        case MessageType::Tickets:
+            return Form{sizeof(Tickets), sizeof(SlabTicket)};
+        case MessageType::Releases:
+            return Form{sizeof(Releases), sizeof(ReleaseRecord)};
+        case MessageType::ReleaseAck:
+            return Form{sizeof(ReleaseAck), 0};
+        case MessageType::Drain:
+            return Form{sizeof(Drain), 0};
+        case MessageType::Goodbye:
+            return Form{sizeof(Goodbye), 0};
     }
     return std::nullopt;
 }
@@ -41,8 +52,7 @@ Bytes encode_bytes(MessageType type, std::span<const std::byte> body, std::span<
     Bytes bytes(total);
     std::memcpy(bytes.data(), &header, sizeof header);
     std::copy(body.begin(), body.end(), bytes.begin() + sizeof header);
-    std::copy(records.begin(), records.end(),
-              bytes.begin() + static_cast<std::ptrdiff_t>(sizeof header + body.size()));
+    std::copy(records.begin(), records.end(), bytes.begin() + static_cast<std::ptrdiff_t>(sizeof header + body.size()));
     return bytes;
 }
 
@@ -71,14 +81,22 @@ ParsedMessage parse_message(std::span<const std::byte> bytes) {
 
 std::string_view to_string(ParseProblem problem) {
     switch (problem) {
-        case ParseProblem::None: return "none";
-        case ParseProblem::TooShort: return "too short";
-        case ParseProblem::TooLong: return "too long";
-        case ParseProblem::Magic: return "not a message of this project";
-        case ParseProblem::Version: return "another message version";
-        case ParseProblem::Type: return "unknown type";
-        case ParseProblem::Length: return "length does not fit the type";
-        case ParseProblem::Count: return "too many records";
+        case ParseProblem::None:
+            return "none";
+        case ParseProblem::TooShort:
+            return "too short";
+        case ParseProblem::TooLong:
+            return "too long";
+        case ParseProblem::Magic:
+            return "not a message of this project";
+        case ParseProblem::Version:
+            return "another message version";
+        case ParseProblem::Type:
+            return "unknown type";
+        case ParseProblem::Length:
+            return "length does not fit the type";
+        case ParseProblem::Count:
+            return "too many records";
     }
     return "?";
 }

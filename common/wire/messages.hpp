@@ -12,8 +12,8 @@
 
 #include "common/wire/slab_ticket.hpp"
 
-// What travels on the channels: fixed layouts behind one header, little-endian, no pointer, no variable field but a counted
-// tail of fixed records.
+// What travels on the channels: fixed layouts behind one header, little-endian, no pointer, no variable field but a
+// counted tail of fixed records.
 //
 //   MessageHeader (16 bytes) | body of the type | records[count]
 //
@@ -25,52 +25,74 @@
 // freezes the bytes.
 namespace offramp {
 
-inline constexpr std::uint32_t kMessageMagic = 0x4d46464fU;   // "OFFM"
+inline constexpr std::uint32_t kMessageMagic = 0x4d46464fU;  // "OFFM"
 inline constexpr std::uint16_t kMessageVersion = 2;
 inline constexpr std::uint32_t kMaxTicketsPerMessage = 256;
 inline constexpr std::size_t kMaxMessageBytes = 16 * 1024;
 
 enum class MessageType : std::uint16_t {
-    Hello = 1, Challenge = 2, Answer = 3, Welcome = 4, Refused = 5, Credit = 6,
-    Tickets = 7, Releases = 8, ReleaseAck = 9, Drain = 10, Goodbye = 11,
+    Hello = 1,
+    Challenge = 2,
+    Answer = 3,
+    Welcome = 4,
+    Refused = 5,
+    Credit = 6,
+    Tickets = 7,
+    Releases = 8,
+    ReleaseAck = 9,
+    Drain = 10,
+    Goodbye = 11,
 };
 
 struct MessageHeader {
     std::uint32_t magic;
     std::uint16_t version;
     std::uint16_t type;
-    std::uint32_t bytes;       // of the whole message
-    std::uint32_t count;       // of the records behind the body
+    std::uint32_t bytes;  // of the whole message
+    std::uint32_t count;  // of the records behind the body
 };
 
-// First word of a consumer. To a producer that has taken over from a dead one it names the session that it had with that one, and
-// what it holds or has released without an acknowledgement (the records, in that order; of more than fit, the oldest releases are
-// left out), and the last delivery that it saw. The Welcome then names the same session and place, and deliveries and releases
-// are numbered from 1 again.
+// First word of a consumer. To a producer that has taken over from a dead one it names the session that it had with
+// that one, and what it holds or has released without an acknowledgement (the records, in that order; of more than fit,
+// the oldest releases are left out), and the last delivery that it saw. The Welcome then names the same session and
+// place, and deliveries and releases are numbered from 1 again.
 struct Hello {
     std::uint64_t run_nonce;
-    std::uint64_t former_session;      // 0: new
+    std::uint64_t former_session;  // 0: new
     std::uint64_t last_delivery;
-    std::uint64_t work;                // what it will do with slabs (SlabWork::hash): the run's, or it is refused
-    std::uint32_t holding;             // of the records; the rest are unacknowledged releases
-    std::uint32_t window;              // credits: deliveries it will hold at once
+    std::uint64_t work;     // what it will do with slabs (SlabWork::hash): the run's, or it is refused
+    std::uint32_t holding;  // of the records; the rest are unacknowledged releases
+    std::uint32_t window;   // credits: deliveries it will hold at once
     std::array<char, 16> program_version;
 };
 // Proves that the process behind the connection is alive after the producer opened its pidfd.
-struct Challenge { std::uint64_t secret; };
-struct Answer { std::uint64_t secret; };
+struct Challenge {
+    std::uint64_t secret;
+};
+struct Answer {
+    std::uint64_t secret;
+};
 struct Welcome {
     std::uint64_t session;
-    std::uint32_t slot;                // the consumer's place in the ledger's table, and its cell
+    std::uint32_t slot;  // the consumer's place in the ledger's table, and its cell
     std::uint32_t epoch;
 };
-enum class RefusalReason : std::uint32_t { Version = 1, Nonce = 2, User = 3, ForeignProcess = 4, Full = 5, Ended = 6, Work = 7 };
-struct Refused {
-    std::uint32_t reason;              // RefusalReason
-    std::uint32_t reserved;
-    std::array<char, 240> text;        // NUL-terminated
+enum class RefusalReason : std::uint32_t {
+    Version = 1,
+    Nonce = 2,
+    User = 3,
+    ForeignProcess = 4,
+    Full = 5,
+    Ended = 6,
+    Work = 7
 };
-// Sets the number of deliveries that the consumer will hold at once: absolute, so that repeating it is harmless. 0: drain.
+struct Refused {
+    std::uint32_t reason;  // RefusalReason
+    std::uint32_t reserved;
+    std::array<char, 240> text;  // NUL-terminated
+};
+// Sets the number of deliveries that the consumer will hold at once: absolute, so that repeating it is harmless. 0:
+// drain.
 struct Credit {
     std::uint64_t session;
     std::uint32_t window;
@@ -82,23 +104,23 @@ struct Tickets {
     std::uint64_t first_delivery;
 };
 enum class ReleaseKind : std::uint32_t {
-    Completed = 1,   // processed, and its results are committed
-    Returned = 2,    // not processed and nobody's fault: give it to another
+    Completed = 1,  // processed, and its results are committed
+    Returned = 2,   // not processed and nobody's fault: give it to another
 };
 struct ReleaseRecord {
     SlabTicket ticket;
-    std::uint32_t kind;                // ReleaseKind
+    std::uint32_t kind;  // ReleaseKind
     std::uint32_t reserved;
 };
-// Gives slabs back. `first_sequence` numbers the first record among the session's releases, from 1, without gaps; a consumer
-// repeats every record until it is acknowledged.
+// Gives slabs back. `first_sequence` numbers the first record among the session's releases, from 1, without gaps; a
+// consumer repeats every record until it is acknowledged.
 struct Releases {
     std::uint64_t session;
     std::uint64_t first_sequence;
 };
 struct ReleaseAck {
     std::uint64_t session;
-    std::uint64_t through_sequence;    // all up to this one have been taken
+    std::uint64_t through_sequence;  // all up to this one have been taken
 };
 enum class DrainReason : std::uint32_t { ScaleDown = 1, RunEnded = 2, Aborted = 3 };
 // Asks the consumer to finish what it holds, to say Goodbye and to exit.
@@ -107,7 +129,9 @@ struct Drain {
     std::uint32_t reason;
     std::uint32_t reserved;
 };
-struct Goodbye { std::uint64_t session; };
+struct Goodbye {
+    std::uint64_t session;
+};
 
 static_assert(sizeof(MessageHeader) == 16 && std::has_unique_object_representations_v<MessageHeader>);
 static_assert(sizeof(Hello) == 56 && std::has_unique_object_representations_v<Hello>);
@@ -121,24 +145,48 @@ static_assert(16 + 56 + kMaxTicketsPerMessage * sizeof(ReleaseRecord) <= kMaxMes
 
 using Bytes = std::vector<std::byte>;
 
-template <class Body> inline constexpr MessageType kTypeOf = MessageType{0};
-template <> inline constexpr MessageType kTypeOf<Hello> = MessageType::Hello;
-template <> inline constexpr MessageType kTypeOf<Challenge> = MessageType::Challenge;
-template <> inline constexpr MessageType kTypeOf<Answer> = MessageType::Answer;
-template <> inline constexpr MessageType kTypeOf<Welcome> = MessageType::Welcome;
-template <> inline constexpr MessageType kTypeOf<Refused> = MessageType::Refused;
-template <> inline constexpr MessageType kTypeOf<Credit> = MessageType::Credit;
-template <> inline constexpr MessageType kTypeOf<Tickets> = MessageType::Tickets;
-template <> inline constexpr MessageType kTypeOf<Releases> = MessageType::Releases;
-template <> inline constexpr MessageType kTypeOf<ReleaseAck> = MessageType::ReleaseAck;
-template <> inline constexpr MessageType kTypeOf<Drain> = MessageType::Drain;
-template <> inline constexpr MessageType kTypeOf<Goodbye> = MessageType::Goodbye;
+template <class Body>
+inline constexpr MessageType kTypeOf = MessageType{0};
+template <>
+inline constexpr MessageType kTypeOf<Hello> = MessageType::Hello;
+template <>
+inline constexpr MessageType kTypeOf<Challenge> = MessageType::Challenge;
+template <>
+inline constexpr MessageType kTypeOf<Answer> = MessageType::Answer;
+template <>
+inline constexpr MessageType kTypeOf<Welcome> = MessageType::Welcome;
+template <>
+inline constexpr MessageType kTypeOf<Refused> = MessageType::Refused;
+template <>
+inline constexpr MessageType kTypeOf<Credit> = MessageType::Credit;
+template <>
+inline constexpr MessageType kTypeOf<Tickets> = MessageType::Tickets;
+template <>
+inline constexpr MessageType kTypeOf<Releases> = MessageType::Releases;
+template <>
+inline constexpr MessageType kTypeOf<ReleaseAck> = MessageType::ReleaseAck;
+template <>
+inline constexpr MessageType kTypeOf<Drain> = MessageType::Drain;
+template <>
+inline constexpr MessageType kTypeOf<Goodbye> = MessageType::Goodbye;
 
 // The record that follows a body: tickets behind Hello and Tickets, ReleaseRecord behind Releases, none else.
-template <class Body> struct RecordOf { using Type = void; };
-template <> struct RecordOf<Hello> { using Type = SlabTicket; };
-template <> struct RecordOf<Tickets> { using Type = SlabTicket; };
-template <> struct RecordOf<Releases> { using Type = ReleaseRecord; };
+template <class Body>
+struct RecordOf {
+    using Type = void;
+};
+template <>
+struct RecordOf<Hello> {
+    using Type = SlabTicket;
+};
+template <>
+struct RecordOf<Tickets> {
+    using Type = SlabTicket;
+};
+template <>
+struct RecordOf<Releases> {
+    using Type = ReleaseRecord;
+};
 
 Bytes encode_bytes(MessageType type, std::span<const std::byte> body, std::span<const std::byte> records,
                    std::uint32_t count);
@@ -160,16 +208,18 @@ std::string_view to_string(ParseProblem problem);
 // A message whose header, type and length agree. Borrows the bytes.
 struct ParsedMessage {
     ParseProblem problem = ParseProblem::None;
-    std::uint16_t version = 0;      // as sent, also when it is another than ours
+    std::uint16_t version = 0;  // as sent, also when it is another than ours
     MessageType type{};
     std::uint32_t count = 0;
-    std::span<const std::byte> body;      // exactly the body's size
-    std::span<const std::byte> records;   // exactly count records
+    std::span<const std::byte> body;     // exactly the body's size
+    std::span<const std::byte> records;  // exactly count records
 
     explicit operator bool() const { return problem == ParseProblem::None; }
     // The body, copied out; the caller has looked at `type`.
-    template <class Body> Body as() const;
-    template <class Body> std::vector<typename RecordOf<Body>::Type> records_of() const;
+    template <class Body>
+    Body as() const;
+    template <class Body>
+    std::vector<typename RecordOf<Body>::Type> records_of() const;
 };
 
 ParsedMessage parse_message(std::span<const std::byte> bytes);

@@ -6,7 +6,8 @@
 
 namespace offramp {
 
-// "output logits float32 [64, 21, 512, 512]"; one that is called "output", as an export's only one is, is not called so twice.
+// "output logits float32 [64, 21, 512, 512]"; one that is called "output", as an export's only one is, is not called so
+// twice.
 inline std::string describe_output(const TensorSpec& spec) {
     return spec.name == "output" ? spec.describe() : "output " + spec.describe();
 }

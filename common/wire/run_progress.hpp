@@ -5,55 +5,56 @@
 #include <cstdint>
 #include <type_traits>
 
-// A run's account, at the end of the ledger object, so that a producer that takes over from a dead one goes on counting where
-// that one stopped.
+// A run's account, at the end of the ledger object, so that a producer that takes over from a dead one goes on counting
+// where that one stopped.
 //
 //   RunProgress (512 bytes)   what does not change | current | two ProgressRecords, of which one is current
 //
-// The broker's thread writes the record that is not current, makes it current by one store of its sequence number, and only then
-// takes the step that the record counts (publish, complete, give up). A death in between leaves a step that is counted and not
-// taken: the record names it, and the next producer takes it first. So every step is counted once, and the account and the slabs'
-// states never contradict each other.
+// The broker's thread writes the record that is not current, makes it current by one store of its sequence number, and
+// only then takes the step that the record counts (publish, complete, give up). A death in between leaves a step that
+// is counted and not taken: the record names it, and the next producer takes it first. So every step is counted once,
+// and the account and the slabs' states never contradict each other.
 //
 // Version rule: as for the ledger, of which it is a part.
 namespace offramp {
 
 enum class CountedStep : std::uint64_t {
     None = 0,
-    Publish = 1,    // Filling → Ready
-    Complete = 2,   // Leased or Ready → Retired
-    GiveUp = 3,     // Ready → Quarantined
+    Publish = 1,   // Filling → Ready
+    Complete = 2,  // Leased or Ready → Retired
+    GiveUp = 3,    // Ready → Quarantined
 };
 
 // Adds up slabs in the units that users count in.
 struct ProgressAmount {
     std::uint64_t slabs;
-    std::uint64_t batches;    // counted with the slab that holds a batch's last rows
-    std::uint64_t samples;    // without holes
-    std::uint64_t bytes;      // of payload
+    std::uint64_t batches;  // counted with the slab that holds a batch's last rows
+    std::uint64_t samples;  // without holes
+    std::uint64_t bytes;    // of payload
 };
 
 struct ProgressRecord {
-    std::uint64_t sequence;         // counts the records from 1; its lowest bit chooses the copy
-    std::uint64_t step;             // CountedStep: the one that this record counts first
-    std::uint64_t slab;             // of that step
-    std::uint64_t generation;       // of that slab
-    std::uint64_t items_through;    // the frontier: every item before this one was published, could not be read, or was done before the run
-    std::uint64_t holes;            // of them: items that could not be read
+    std::uint64_t sequence;    // counts the records from 1; its lowest bit chooses the copy
+    std::uint64_t step;        // CountedStep: the one that this record counts first
+    std::uint64_t slab;        // of that step
+    std::uint64_t generation;  // of that slab
+    // the frontier: every item before this one was published, could not be read, or was done before the run
+    std::uint64_t items_through;
+    std::uint64_t holes;  // of them: items that could not be read
     ProgressAmount published;
     ProgressAmount completed;
     ProgressAmount given_up;
-    std::uint64_t dropped;          // samples before the frontier that were dropped, since no slab was free
+    std::uint64_t dropped;  // samples before the frontier that were dropped, since no slab was free
     std::array<std::uint64_t, 1> reserved;
 };
 
 struct RunProgress {
-    std::uint64_t began_ns;         // CLOCK_MONOTONIC at the start of the run's first producer
-    std::uint64_t items;            // of the source
-    std::uint64_t keys_hash;        // of the items' names: another list of as many items is another input
-    std::uint64_t producers;        // that have served the run
-    std::uint64_t current;          // sequence of the record that counts; 0: nothing was counted yet
-    std::uint64_t done_before;      // items that were done when the run began: by earlier runs into the same output folder
+    std::uint64_t began_ns;     // CLOCK_MONOTONIC at the start of the run's first producer
+    std::uint64_t items;        // of the source
+    std::uint64_t keys_hash;    // of the items' names: another list of as many items is another input
+    std::uint64_t producers;    // that have served the run
+    std::uint64_t current;      // sequence of the record that counts; 0: nothing was counted yet
+    std::uint64_t done_before;  // items that were done when the run began: by earlier runs into the same output folder
     std::array<std::uint64_t, 18> reserved;
     std::array<ProgressRecord, 2> records;
 };

@@ -14,14 +14,14 @@
 //   keys_offset     char[key_bytes]               the samples' keys, UTF-8, back to back
 //   header_bytes    payload: the tensors' bytes, each at TensorRecord::offset from the payload's start, 512-aligned
 //
-// All integers are little-endian. Offsets of tables count from the slab's first byte. A reader takes one copy of the header,
-// checks every bound on the copy, and never reads a table entry twice.
+// All integers are little-endian. Offsets of tables count from the slab's first byte. A reader takes one copy of the
+// header, checks every bound on the copy, and never reads a table entry twice.
 //
-// Version rule: any change of a field's place or meaning raises kSlabHeaderVersion; a reader refuses any other version. The
-// reserved areas are zero; a field carved out of them raises the version too. tests/unit/wire freezes the bytes.
+// Version rule: any change of a field's place or meaning raises kSlabHeaderVersion; a reader refuses any other version.
+// The reserved areas are zero; a field carved out of them raises the version too. tests/unit/wire freezes the bytes.
 namespace offramp {
 
-inline constexpr std::uint64_t kSlabMagic = 0x42414c535246464fULL;   // "OFFRSLAB"
+inline constexpr std::uint64_t kSlabMagic = 0x42414c535246464fULL;  // "OFFRSLAB"
 inline constexpr std::uint32_t kSlabHeaderVersion = 1;
 
 inline constexpr std::uint32_t kMaxTensorsPerSlab = 16;
@@ -36,12 +36,12 @@ enum class OutputTransform : std::uint32_t { None = 0, Cast = 1, ClassMap = 2, L
 struct SlabHeader {
     std::uint64_t magic;
     std::uint32_t version;
-    std::uint32_t header_bytes;        // the payload starts here; a multiple of the page size
+    std::uint32_t header_bytes;  // the payload starts here; a multiple of the page size
     std::uint64_t run_nonce;
     std::uint64_t generation;
     std::uint32_t epoch;
     std::uint32_t slab;
-    std::uint64_t payload_bytes;       // from the payload's start to the end of the last tensor
+    std::uint64_t payload_bytes;  // from the payload's start to the end of the last tensor
     std::uint32_t tensor_count;
     std::uint32_t batch_count;
     std::uint32_t sample_count;
@@ -50,48 +50,48 @@ struct SlabHeader {
     std::uint32_t batches_offset;
     std::uint32_t samples_offset;
     std::uint32_t keys_offset;
-    std::uint32_t transform;           // OutputTransform
-    std::uint32_t expansion;           // LowRes: the factor that height and width are to be enlarged by; else 1
-    std::uint64_t submitted_at_ns;     // CLOCK_MONOTONIC: the copy was put on the egress stream
-    std::uint64_t filled_at_ns;        // CLOCK_MONOTONIC: the copy's event was seen done
-    std::array<char, 64> model;        // NUL-terminated
-    std::array<char, 16> precision;    // "fp32", "tf32", "bf16": what the model computed in
-    std::array<char, 16> memory_format;   // "contiguous", "channels-last": what the model computed in
-    std::array<std::uint8_t, 16> trace_id;   // W3C trace context; zero when there is none
+    std::uint32_t transform;                // OutputTransform
+    std::uint32_t expansion;                // LowRes: the factor that height and width are to be enlarged by; else 1
+    std::uint64_t submitted_at_ns;          // CLOCK_MONOTONIC: the copy was put on the egress stream
+    std::uint64_t filled_at_ns;             // CLOCK_MONOTONIC: the copy's event was seen done
+    std::array<char, 64> model;             // NUL-terminated
+    std::array<char, 16> precision;         // "fp32", "tf32", "bf16": what the model computed in
+    std::array<char, 16> memory_format;     // "contiguous", "channels-last": what the model computed in
+    std::array<std::uint8_t, 16> trace_id;  // W3C trace context; zero when there is none
     std::array<std::uint8_t, 8> span_id;
     std::uint64_t trace_flags;
     std::array<std::uint8_t, 88> reserved;
 };
 
 struct TensorRecord {
-    std::array<char, 64> name;              // NUL-terminated
-    std::uint8_t dtype_code;                // DLPack
+    std::array<char, 64> name;  // NUL-terminated
+    std::uint8_t dtype_code;    // DLPack
     std::uint8_t dtype_bits;
     std::uint16_t dtype_lanes;
     std::uint32_t dims;
-    std::array<std::int64_t, 8> shape;      // dimension 0 counts the slab's samples
-    std::array<std::int64_t, 8> strides;    // in elements
-    std::uint64_t offset;                   // from the payload's start
+    std::array<std::int64_t, 8> shape;    // dimension 0 counts the slab's samples
+    std::array<std::int64_t, 8> strides;  // in elements
+    std::uint64_t offset;                 // from the payload's start
     std::uint64_t bytes;
 };
 
 struct BatchRecord {
-    std::uint64_t batch;          // number of the batch in the run's input: it holds the items [batch*B, (batch+1)*B)
-    std::uint32_t first_row;      // of the batch, that is the slab's `first_sample`
+    std::uint64_t batch;      // number of the batch in the run's input: it holds the items [batch*B, (batch+1)*B)
+    std::uint32_t first_row;  // of the batch, that is the slab's `first_sample`
     std::uint32_t rows;
-    std::uint32_t first_sample;   // index into the slab's samples
+    std::uint32_t first_sample;  // index into the slab's samples
     std::uint32_t reserved;
 };
 
 struct SampleRecord {
-    std::uint64_t item;           // number of the item in the source
-    std::uint32_t key_offset;     // into the key area
-    std::uint16_t key_bytes;      // 0: the key is the item's number in decimal
-    std::uint16_t flags;          // SampleFlags
+    std::uint64_t item;        // number of the item in the source
+    std::uint32_t key_offset;  // into the key area
+    std::uint16_t key_bytes;   // 0: the key is the item's number in decimal
+    std::uint16_t flags;       // SampleFlags
 };
 
 enum SampleFlags : std::uint16_t {
-    kSampleHole = 1,   // the item could not be read, or came to nothing: its row is there but means nothing
+    kSampleHole = 1,  // the item could not be read, or came to nothing: its row is there but means nothing
 };
 
 static_assert(sizeof(SlabHeader) == 320 && std::has_unique_object_representations_v<SlabHeader>);

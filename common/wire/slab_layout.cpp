@@ -26,8 +26,7 @@ std::int64_t elements_of_row(const TensorSpec& output, std::int64_t rows) {
         if (extent < 1) throw ConfigError(describe_output(output) + " is empty");
         if (elements > room / extent)
             throw ConfigError(
-                describe_output(output) + " is too large for a slab of " + std::to_string(rows) +
-                    " samples",
+                describe_output(output) + " is too large for a slab of " + std::to_string(rows) + " samples",
                 "A slab holds at most " + std::to_string(kMaxTensorBytes) + " bytes of an output");
         elements *= extent;
     }
@@ -83,7 +82,8 @@ constexpr std::size_t kManySpans = 64;
 SpanPlan SpanPlan::make(std::uint32_t slab_count, std::size_t slab_bytes, std::uint32_t max_spans) {
     expect(slab_count > 0 && slab_bytes > 0, "a pool has slabs and bytes");
     if (max_spans == kBySize)
-        max_spans = static_cast<std::uint32_t>(std::clamp(slab_count * slab_bytes / kSpanTarget, kFewSpans, kManySpans));
+        max_spans =
+            static_cast<std::uint32_t>(std::clamp(slab_count * slab_bytes / kSpanTarget, kFewSpans, kManySpans));
     const std::uint32_t per_span = (slab_count + max_spans - 1) / max_spans;
     return {slab_count, per_span, (slab_count + per_span - 1) / per_span, slab_bytes};
 }

@@ -10,9 +10,7 @@
 namespace offramp {
 namespace {
 
-std::string in_words(const char* text) {
-    return text;
-}
+std::string in_words(const char* text) { return text; }
 template <class Number>
 std::string in_words(Number number) {
     return std::to_string(number);
@@ -31,8 +29,8 @@ std::span<const std::byte> find_table(std::span<const std::byte> header, const c
                                       std::uint32_t count, std::uint32_t most) {
     require(count <= most, name, count, most);
     const std::size_t bytes = std::size_t{count} * sizeof(Record);
-    require(offset >= sizeof(SlabHeader) && offset <= header.size() && bytes <= header.size() - offset, name,
-            offset, header.size());
+    require(offset >= sizeof(SlabHeader) && offset <= header.size() && bytes <= header.size() - offset, name, offset,
+            header.size());
     return header.subspan(offset, bytes);
 }
 
@@ -51,8 +49,8 @@ void set_text(std::string& text, std::span<const char> field) {
 
 // `room`: bytes behind the header; nothing a tensor says may describe more than that, so that no product
 // below overflows.
-void check_tensor(TensorView& view, const TensorRecord& record, std::span<const std::byte> payload, std::uint32_t samples,
-                  std::size_t room) {
+void check_tensor(TensorView& view, const TensorRecord& record, std::span<const std::byte> payload,
+                  std::uint32_t samples, std::size_t room) {
     set_text(view.spec.name, record.name);
     view.spec.dtype = {record.dtype_code, record.dtype_bits, record.dtype_lanes};
     view.spec.dims = record.dims;
@@ -68,8 +66,7 @@ void check_tensor(TensorView& view, const TensorRecord& record, std::span<const 
         view.spec.shape[d] = extent;
         view.spec.strides[d] = record.strides[d];
         if (d == 0) continue;
-        require(extent >= 1 && row_bytes <= room / static_cast<std::size_t>(extent), "tensor shape", extent,
-                room);
+        require(extent >= 1 && row_bytes <= room / static_cast<std::size_t>(extent), "tensor shape", extent, room);
         row_bytes *= static_cast<std::size_t>(extent);
     }
     require(samples == 0 || view.spec.dense_rows(), "tensor strides", record.strides[0], "dense rows");
@@ -89,8 +86,7 @@ std::span<const std::byte> TensorView::row(std::size_t index) const {
     return bytes.subspan(index * size, size);
 }
 
-SlabContents SlabContents::read(std::span<const std::byte> slab, std::uint64_t run_nonce,
-                                const SlabTicket& ticket) {
+SlabContents SlabContents::read(std::span<const std::byte> slab, std::uint64_t run_nonce, const SlabTicket& ticket) {
     SlabContents contents;
     contents.read_anew(slab, run_nonce, ticket);
     return contents;
@@ -113,21 +109,20 @@ void SlabContents::read_anew(std::span<const std::byte> from, std::uint64_t run_
             "header bytes", header.header_bytes, from.size());
     require(header.payload_bytes <= from.size() - header.header_bytes, "payload bytes", header.payload_bytes,
             from.size() - header.header_bytes);
-    require(header.transform <= static_cast<std::uint32_t>(OutputTransform::LowRes), "transform",
-            header.transform, static_cast<std::uint32_t>(OutputTransform::LowRes));
-    require(header.expansion >= 1 && header.expansion <= kMaxExpansion, "expansion", header.expansion,
-            kMaxExpansion);
+    require(header.transform <= static_cast<std::uint32_t>(OutputTransform::LowRes), "transform", header.transform,
+            static_cast<std::uint32_t>(OutputTransform::LowRes));
+    require(header.expansion >= 1 && header.expansion <= kMaxExpansion, "expansion", header.expansion, kMaxExpansion);
 
     const auto head = from.first(header.header_bytes);
     const auto payload = from.subspan(header.header_bytes, header.payload_bytes);
-    const auto tensor_table = find_table<TensorRecord>(head, "tensor table", header.tensors_offset,
-                                                       header.tensor_count, kMaxTensorsPerSlab);
-    const auto sample_table = find_table<SampleRecord>(head, "sample table", header.samples_offset,
-                                                       header.sample_count, kMaxSamplesPerSlab);
-    const auto keys = find_table<char>(head, "key area", header.keys_offset, header.key_bytes,
-                                       kMaxSamplesPerSlab * kMaxKeyBytes);
-    const auto batch_table = find_table<BatchRecord>(head, "batch table", header.batches_offset, header.batch_count,
-                                                     kMaxSamplesPerSlab);
+    const auto tensor_table =
+        find_table<TensorRecord>(head, "tensor table", header.tensors_offset, header.tensor_count, kMaxTensorsPerSlab);
+    const auto sample_table =
+        find_table<SampleRecord>(head, "sample table", header.samples_offset, header.sample_count, kMaxSamplesPerSlab);
+    const auto keys =
+        find_table<char>(head, "key area", header.keys_offset, header.key_bytes, kMaxSamplesPerSlab * kMaxKeyBytes);
+    const auto batch_table =
+        find_table<BatchRecord>(head, "batch table", header.batches_offset, header.batch_count, kMaxSamplesPerSlab);
 
     generation = header.generation;
     epoch = header.epoch;
@@ -159,10 +154,10 @@ void SlabContents::read_anew(std::span<const std::byte> from, std::uint64_t run_
     }
     std::uint32_t next_sample = 0;
     for (const BatchRecord& piece : batches) {
-        require(piece.first_row <= std::numeric_limits<std::uint32_t>::max() - piece.rows,
-                "batch's first row", piece.first_row, piece.rows);
-        require(piece.first_sample == next_sample && piece.rows <= header.sample_count - next_sample,
-                "batch rows", piece.rows, header.sample_count - next_sample);
+        require(piece.first_row <= std::numeric_limits<std::uint32_t>::max() - piece.rows, "batch's first row",
+                piece.first_row, piece.rows);
+        require(piece.first_sample == next_sample && piece.rows <= header.sample_count - next_sample, "batch rows",
+                piece.rows, header.sample_count - next_sample);
         for (std::uint32_t i = 0; i < piece.rows; ++i) samples[next_sample + i].batch = piece.batch;
         next_sample += piece.rows;
     }
@@ -209,8 +204,7 @@ void SlabWriter::begin(const Stamp& stamp) {
     std::memcpy(slab_.data(), &header, sizeof header);
 }
 
-bool SlabWriter::add_batch(std::uint64_t batch, std::uint32_t first_row,
-                           std::span<const SampleEntry> samples) {
+bool SlabWriter::add_batch(std::uint64_t batch, std::uint32_t first_row, std::span<const SampleEntry> samples) {
     std::size_t key_bytes = 0;
     for (const SampleEntry& sample : samples) key_bytes += sample.key.size();
     if (batches_ >= layout_->batches || rows_ + samples.size() > static_cast<std::size_t>(layout_->rows) ||
@@ -226,8 +220,7 @@ bool SlabWriter::add_batch(std::uint64_t batch, std::uint32_t first_row,
                                   static_cast<std::uint16_t>(sample.hole ? kSampleHole : 0)};
         std::memcpy(slab_.data() + layout_->samples_offset + rows_ * sizeof record, &record, sizeof record);
         if (!sample.key.empty())
-            std::memcpy(slab_.data() + layout_->keys_offset + key_bytes_, sample.key.data(),
-                        sample.key.size());
+            std::memcpy(slab_.data() + layout_->keys_offset + key_bytes_, sample.key.data(), sample.key.size());
         key_bytes_ += static_cast<std::uint32_t>(sample.key.size());
         ++rows_;
     }
@@ -274,14 +267,11 @@ void SlabWriter::stamp_filled(std::uint64_t filled_at_ns) {
     std::memcpy(slab_.data() + offsetof(SlabHeader, filled_at_ns), &filled_at_ns, sizeof filled_at_ns);
 }
 
-std::span<std::byte> SlabWriter::tensor_rows(std::size_t tensor, std::uint32_t first_row,
-                                             std::uint32_t rows) {
-    expect(tensor < layout_->tensors.size() &&
-               std::size_t{first_row} + rows <= static_cast<std::size_t>(layout_->rows),
+std::span<std::byte> SlabWriter::tensor_rows(std::size_t tensor, std::uint32_t first_row, std::uint32_t rows) {
+    expect(tensor < layout_->tensors.size() && std::size_t{first_row} + rows <= static_cast<std::size_t>(layout_->rows),
            "rows of an output of the layout");
     const std::size_t row_bytes = layout_->tensors[tensor].row_bytes();
-    return slab_.subspan(layout_->header_bytes + layout_->offsets[tensor] + first_row * row_bytes,
-                         rows * row_bytes);
+    return slab_.subspan(layout_->header_bytes + layout_->offsets[tensor] + first_row * row_bytes, rows * row_bytes);
 }
 
 void restamp_slab(std::span<std::byte> slab, std::uint32_t epoch, std::uint32_t number, std::uint64_t generation) {

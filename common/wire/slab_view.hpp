@@ -16,11 +16,11 @@ namespace offramp {
 
 // One sample of a slab, as a reader sees it.
 struct SampleView {
-    std::uint64_t item = 0;       // number in the source
-    std::uint64_t batch = 0;      // number of its batch
-    std::uint32_t row = 0;        // of dimension 0 of every tensor of this slab
-    bool hole = false;            // the item could not be read, or its outputs mean nothing: nor does its row
-    std::string key;              // the source's key, or the item's number in decimal
+    std::uint64_t item = 0;   // number in the source
+    std::uint64_t batch = 0;  // number of its batch
+    std::uint32_t row = 0;    // of dimension 0 of every tensor of this slab
+    bool hole = false;        // the item could not be read, or its outputs mean nothing: nor does its row
+    std::string key;          // the source's key, or the item's number in decimal
 };
 
 // One tensor of a slab: spec.shape[0] samples, at `bytes`. Borrows the slab.
@@ -32,8 +32,8 @@ struct TensorView {
     std::span<const std::byte> row(std::size_t index) const;
 };
 
-// What a slab holds, checked: every count, offset and bound of the header was verified against `slab`, so that a processor can
-// follow it blindly. Borrows the slab's bytes; valid while the lease on it is.
+// What a slab holds, checked: every count, offset and bound of the header was verified against `slab`, so that a
+// processor can follow it blindly. Borrows the slab's bytes; valid while the lease on it is.
 struct SlabContents {
     std::uint64_t generation = 0;
     std::uint32_t epoch = 0;
@@ -47,34 +47,35 @@ struct SlabContents {
     std::uint64_t submitted_at_ns = 0;
     std::uint64_t filled_at_ns = 0;
     std::vector<BatchRecord> batches;
-    std::vector<SampleView> samples;      // as many as dimension 0 of every tensor
+    std::vector<SampleView> samples;  // as many as dimension 0 of every tensor
     std::vector<TensorView> tensors;
 
-    // Reads the header once and checks it. Errors: ProtocolError names the field, what was found and what was wanted, for a
-    // wrong magic, version, run, slab, generation, or any bound beyond `slab`.
+    // Reads the header once and checks it. Errors: ProtocolError names the field, what was found and what was wanted,
+    // for a wrong magic, version, run, slab, generation, or any bound beyond `slab`.
     static SlabContents read(std::span<const std::byte> slab, std::uint64_t run_nonce, const SlabTicket& ticket);
     // The same, into the memory of what was read before. After an error this means nothing.
     void read_anew(std::span<const std::byte> slab, std::uint64_t run_nonce, const SlabTicket& ticket);
 
-    // The tensor of this name, or, with an empty name, the only one. Errors: ProtocolError with the names that there are.
+    // The tensor of this name, or, with an empty name, the only one. Errors: ProtocolError with the names that there
+    // are.
     const TensorView& tensor(std::string_view name = {}) const;
 };
 
-// What was a slab is another one now: its header gets this slab's number, in this filling, under this epoch. The bytes must have been
-// a whole slab's (SlabContents::read).
+// What was a slab is another one now: its header gets this slab's number, in this filling, under this epoch. The bytes
+// must have been a whole slab's (SlabContents::read).
 void restamp_slab(std::span<std::byte> slab, std::uint32_t epoch, std::uint32_t number, std::uint64_t generation);
 
 // Describes one sample to SlabWriter.
 struct SampleEntry {
     std::uint64_t item = 0;
-    std::string_view key;         // empty: the item's number stands for it
+    std::string_view key;  // empty: the item's number stands for it
     bool hole = false;
 };
 
 // Fills the header of one slab. Order: begin, add_batch for each piece of a batch, finish.
 // Borrows slab and layout. Thread: one at a time. Blocks: never. Errors: a caller's mistakes are broken contracts.
 class SlabWriter {
- public:
+  public:
     SlabWriter(std::span<std::byte> slab, const SlabLayout& layout);
 
     // Stamps what is the same for the whole slab.
@@ -91,8 +92,8 @@ class SlabWriter {
     };
     void begin(const Stamp& stamp);
 
-    // Adds rows [first_row, first_row + samples.size()) of a batch behind what is there. False, and nothing changed, when the
-    // slab has no room left for the samples, the batch entry or the keys.
+    // Adds rows [first_row, first_row + samples.size()) of a batch behind what is there. False, and nothing changed,
+    // when the slab has no room left for the samples, the batch entry or the keys.
     bool add_batch(std::uint64_t batch, std::uint32_t first_row, std::span<const SampleEntry> samples);
 
     // A row that was added means nothing after all.
@@ -106,7 +107,7 @@ class SlabWriter {
     // Where `rows` rows of an output go, from row `first_row` of the slab.
     std::span<std::byte> tensor_rows(std::size_t tensor, std::uint32_t first_row, std::uint32_t rows);
 
- private:
+  private:
     std::span<std::byte> slab_;
     const SlabLayout* layout_;
     std::uint32_t rows_ = 0;

@@ -9,7 +9,8 @@
 
 namespace offramp {
 
-// DLPack's type code: what an element is. The numbers are those of DLDataTypeCode, so that any DLPack user can read them.
+// DLPack's type code: what an element is. The numbers are those of DLDataTypeCode, so that any DLPack user can read
+// them.
 struct DType {
     std::uint8_t code = 2;
     std::uint8_t bits = 32;
@@ -38,8 +39,8 @@ std::string to_string(DType dtype);
 inline constexpr std::size_t kMaxDims = 8;
 inline constexpr std::size_t kMaxTensorName = 63;
 
-// States name, element type, shape and strides of one tensor. Dimension 0 counts samples. Strides are in elements, as in
-// DLPack and PyTorch. Holds no bytes and no pointer.
+// States name, element type, shape and strides of one tensor. Dimension 0 counts samples. Strides are in elements, as
+// in DLPack and PyTorch. Holds no bytes and no pointer.
 struct TensorSpec {
     std::string name;
     DType dtype;
@@ -56,8 +57,8 @@ struct TensorSpec {
     std::size_t elements() const;
     // Bytes of one sample: shape[1..] times the element's bytes.
     std::size_t row_bytes() const;
-    // True when every sample is one dense block (in any order of its dimensions) and samples follow one another without a
-    // gap: such a tensor can be copied as it lies, and cut between any two samples. Channels-last is dense.
+    // True when every sample is one dense block (in any order of its dimensions) and samples follow one another without
+    // a gap: such a tensor can be copied as it lies, and cut between any two samples. Channels-last is dense.
     bool dense_rows() const;
     // The same tensor with another number of samples.
     TensorSpec with_rows(std::int64_t rows) const;

@@ -19,13 +19,15 @@ std::unique_ptr<Processor> make_one(const std::string& name, const ProcessorOpti
     throw ConfigError("--processor is '" + name + "'", "Known: " + known + "; several with commas");
 }
 
-// Several processors on each slab, in their order. Every one commits what is its own; a death between two of them leaves the first
-// one's results, which the next consumer commits again, to no effect.
+// Several processors on each slab, in their order. Every one commits what is its own; a death between two of them
+// leaves the first one's results, which the next consumer commits again, to no effect.
 class ProcessorRow final : public Processor {
   public:
     ProcessorRow(const RunConfig& config, const std::string& next_place) {
         for (const RunConfig& own : configs_of(config))
-            processors_.push_back({own.processor, make_one(own.processor, {.config = &own, .companions = &processors_, .next_place = next_place})});
+            processors_.push_back(
+                {own.processor,
+                 make_one(own.processor, {.config = &own, .companions = &processors_, .next_place = next_place})});
     }
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
@@ -36,7 +38,8 @@ class ProcessorRow final : public Processor {
     std::vector<NamedProcessor> processors_;
 };
 
-// What a model from a file gives is known when it has been loaded: masks where its outputs say what class a pixel is of, else arrays.
+// What a model from a file gives is known when it has been loaded: masks where its outputs say what class a pixel is
+// of, else arrays.
 class ChosenByTheOutputs final : public Processor {
   public:
     explicit ChosenByTheOutputs(const ProcessorOptions& options) : config_(*options.config) {
@@ -65,11 +68,14 @@ const std::string& ProcessorOptions::output_for(std::string_view processor) cons
     return config->output;
 }
 
-std::string ProcessorOptions::shared_output_for(std::string_view processor) const { return folder_in(output_for(processor), next_place); }
+std::string ProcessorOptions::shared_output_for(std::string_view processor) const {
+    return folder_in(output_for(processor), next_place);
+}
 
 PostgresTarget ProcessorOptions::postgres_target(std::string_view contents) const {
     if (!config->has_postgres_sink())
-        throw ConfigError("processor " + std::string(contents) + "-postgres needs --sink", "Give the database: postgres://USER@HOST/DATABASE");
+        throw ConfigError("processor " + std::string(contents) + "-postgres needs --sink",
+                          "Give the database: postgres://USER@HOST/DATABASE");
     return postgres_target_of(*config, contents, next_place);
 }
 
@@ -82,8 +88,10 @@ int ProcessorOptions::png_level() const {
 std::unique_ptr<Processor> make_processor(const std::string& names, const ProcessorOptions& options) {
     expect(options.config != nullptr, "a processor is made from a configuration");
     if (names == "auto") return std::make_unique<ChosenByTheOutputs>(options);
-    const std::string next_place = options.config->output.empty() ? std::string() : next_place_of(options.config->output);
-    if (names.find(',') == std::string::npos) return make_one(names, {.config = options.config, .companions = options.companions, .next_place = next_place});
+    const std::string next_place =
+        options.config->output.empty() ? std::string() : next_place_of(options.config->output);
+    if (names.find(',') == std::string::npos)
+        return make_one(names, {.config = options.config, .companions = options.companions, .next_place = next_place});
     RunConfig config = *options.config;
     config.processor = names;
     return std::make_unique<ProcessorRow>(config, next_place);

@@ -16,21 +16,23 @@
 
 namespace offramp {
 
-// Turns the samples of one slab into results. When process() returns, the results are committed: the slab may be reused and the
-// samples count as done.
+// Turns the samples of one slab into results. When process() returns, the results are committed: the slab may be reused
+// and the samples count as done.
 //
-// The guarantee of the whole system rests on this: delivery is at least once, so process() must be idempotent. Killed at any point
-// and run again, in another process, the results are the same: files by temporary name and rename (sinks/files/atomic_file.hpp), named
-// by sample key; appended formats as one segment a delivery (sinks/segments/segment_file.hpp). Grouping of samples into slabs changes
-// neither names nor bytes.
+// The guarantee of the whole system rests on this: delivery is at least once, so process() must be idempotent. Killed
+// at any point and run again, in another process, the results are the same: files by temporary name and rename
+// (sinks/files/atomic_file.hpp), named by sample key; appended formats as one segment a delivery
+// (sinks/segments/segment_file.hpp). Grouping of samples into slabs changes neither names nor bytes.
 //
-// Borrows the slab, read-only, for the call. Thread: one. Errors: Error with CannotWrite or SinkUnavailable; any exception ends
-// this consumer, whose slab then goes to another one. Holes (SampleView::hole) are skipped.
+// Borrows the slab, read-only, for the call. Thread: one. Errors: Error with CannotWrite or SinkUnavailable; any
+// exception ends this consumer, whose slab then goes to another one. Holes (SampleView::hole) are skipped.
 class Processor : public SlabProcessor {
- public:
-    // The files that process() leaves for a sample alone, as paths below the output folder; for whoever lists them. A sample that is
-    // no hole.
-    virtual std::vector<std::string> files_of(const SlabContents& /*slab*/, const SampleView& /*sample*/) const { return {}; }
+  public:
+    // The files that process() leaves for a sample alone, as paths below the output folder; for whoever lists them. A
+    // sample that is no hole.
+    virtual std::vector<std::string> files_of(const SlabContents& /*slab*/, const SampleView& /*sample*/) const {
+        return {};
+    }
 };
 
 // One of several processors that work on each slab.
@@ -47,12 +49,14 @@ struct ProcessorOptions {
     std::string next_place{};
 
     Durability durability() const { return config->durable ? Durability::PowerCut : Durability::Process; }
-    // The folder for the files of a processor that leaves some, `processor`. Errors: ConfigError without --output; SystemError with
-    // CannotWrite when it cannot be written.
+    // The folder for the files of a processor that leaves some, `processor`. Errors: ConfigError without --output;
+    // SystemError with CannotWrite when it cannot be written.
     const std::string& output_for(std::string_view processor) const;
-    // The folder for what all consumers append to together (RunOutput): that one, or the next place in it. Errors: as above.
+    // The folder for what all consumers append to together (RunOutput): that one, or the next place in it. Errors: as
+    // above.
     std::string shared_output_for(std::string_view processor) const;
-    // Where the rows go of a processor that puts `contents` into a PostgreSQL, CONTENTS-postgres. Errors: ConfigError without --sink.
+    // Where the rows go of a processor that puts `contents` into a PostgreSQL, CONTENTS-postgres. Errors: ConfigError
+    // without --sink.
     PostgresTarget postgres_target(std::string_view contents) const;
     // Errors: ConfigError when it is none of zlib's.
     int png_level() const;
@@ -62,7 +66,8 @@ struct ProcessorOptions {
 
 struct ProcessorEntry {
     std::string_view name;
-    // Errors: ConfigError when the settings do not fit (no --output, an output folder that cannot be written: CannotWrite).
+    // Errors: ConfigError when the settings do not fit (no --output, an output folder that cannot be written:
+    // CannotWrite).
     std::unique_ptr<Processor> (*make)(const ProcessorOptions& options);
     // Null for a processor whose results are files of single samples, or none.
     std::unique_ptr<RunOutput> (*run_output)();
@@ -70,13 +75,15 @@ struct ProcessorEntry {
     static std::span<const ProcessorEntry> all();
 };
 
-// The processors that config.processor names: one, or several with commas, which then work on each slab one after the other,
-// each with a folder of its own below the output (configs_of). What they append to goes where prepare_run() has settled. "auto", alone:
-// mask-png, or npy where no output of the first slab can become masks. Errors: ConfigError with the known names.
+// The processors that config.processor names: one, or several with commas, which then work on each slab one after the
+// other, each with a folder of its own below the output (configs_of). What they append to goes where prepare_run() has
+// settled. "auto", alone: mask-png, or npy where no output of the first slab can become masks. Errors: ConfigError with
+// the known names.
 std::unique_ptr<Processor> make_processor(const std::string& names, const ProcessorOptions& options);
 
-// What each of the processors that config.processor names is to be made from: for one, the configuration as it is; for several, with
-// its own name and the output OUTPUT/NAME, so that no two of them ever write the same file. Errors: ConfigError for a name given twice.
+// What each of the processors that config.processor names is to be made from: for one, the configuration as it is; for
+// several, with its own name and the output OUTPUT/NAME, so that no two of them ever write the same file. Errors:
+// ConfigError for a name given twice.
 std::vector<RunConfig> configs_of(const RunConfig& config);
 
 }  // namespace offramp

@@ -22,8 +22,8 @@ void require_known(const std::string& name, std::span<const std::string_view> ma
     }
     if (std::ranges::find(known, name) != known.end()) return;
     const auto nearest = nearest_word(name, known);
-    throw ConfigError("--processor '" + name + "' is unknown",
-                      (nearest ? "Did you mean " + *nearest + "? " : "") + "Known: " + list + "; several with commas between");
+    throw ConfigError("--processor '" + name + "' is unknown", (nearest ? "Did you mean " + *nearest + "? " : "") +
+                                                                   "Known: " + list + "; several with commas between");
 }
 
 // What was not given is the run's.
@@ -37,10 +37,11 @@ void require_address(const RunConfig& config) {
 void require_processors(const RunConfig& config, std::span<const std::string_view> made_besides) {
     if (config.processor == "auto") return;
     for (const std::string& name : config.processors()) require_known(name, made_besides);
-    for (const RunConfig& own : configs_of(config)) {   // which refuses a name that stands twice
+    for (const RunConfig& own : configs_of(config)) {  // which refuses a name that stands twice
         if (own.processor == "http") require_address(own);
         if (!own.postgres_contents().empty() && !own.has_postgres_sink())
-            throw ConfigError("--processor " + own.processor + " needs --sink, and none is given", "Give the database: --sink postgres://USER@HOST/DATABASE");
+            throw ConfigError("--processor " + own.processor + " needs --sink, and none is given",
+                              "Give the database: --sink postgres://USER@HOST/DATABASE");
     }
 }
 

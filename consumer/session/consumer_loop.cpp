@@ -16,7 +16,8 @@
 namespace offramp {
 
 ConsumerLoop::ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMappings& mappings,
-                           const MakeOnEntry& make, const Clock& clock, const WatchedFds& fds, const Succession& succession)
+                           const MakeOnEntry& make, const Clock& clock, const WatchedFds& fds,
+                           const Succession& succession)
     : port_(&port),
       session_(&session),
       mappings_(&mappings),
@@ -114,8 +115,7 @@ void ConsumerLoop::look_for_producer() {
 std::optional<ConsumerLoop::End> ConsumerLoop::end_if_over() {
     if (session_->state() == ConsumerSession::State::Refused) return refused_end();
     const bool launcher_gone = launcher_gone_since_.has_value();
-    if (session_->state() == ConsumerSession::State::Ended)
-        return End{.code = code_, .launcher_gone = launcher_gone};
+    if (session_->state() == ConsumerSession::State::Ended) return End{.code = code_, .launcher_gone = launcher_gone};
     if (producer_gone_since_) {
         if (auto end = end_if_orphaned()) return end;
         lose_producer();
@@ -127,8 +127,8 @@ std::optional<ConsumerLoop::End> ConsumerLoop::end_if_over() {
     return std::nullopt;
 }
 
-// The producer is dead. Whoever was leaving leaves: its death says the rest. Whoever owes it nothing, and is asked to end or drained,
-// ends in order: most often the producer came to its end before it let this consumer in.
+// The producer is dead. Whoever was leaving leaves: its death says the rest. Whoever owes it nothing, and is asked to
+// end or drained, ends in order: most often the producer came to its end before it let this consumer in.
 std::optional<ConsumerLoop::End> ConsumerLoop::end_if_orphaned() {
     const bool draining = session_->state() == ConsumerSession::State::Draining;
     const bool over = (draining || asked_to_end_) && session_->settled();
@@ -161,7 +161,8 @@ std::optional<ConsumerLoop::End> ConsumerLoop::refused_end() const {
             throw Error(ExitCode::NoSuchRun, "the producer refused this consumer: " + refusal.text,
                         "Start fewer consumers");
         case RefusalReason::Work:
-            throw ConfigError("the producer refused this consumer: " + refusal.text, "Start it with the run's settings");
+            throw ConfigError("the producer refused this consumer: " + refusal.text,
+                              "Start it with the run's settings");
         case RefusalReason::Version:
             break;
     }
@@ -176,11 +177,9 @@ void ConsumerLoop::settle_in() {
         throw ProtocolError("the producer gave this consumer place " + std::to_string(welcome.slot) +
                             ", but the ledger has only " + std::to_string(places));
     // Another consumer's cell must never be written: its death would be charged to the wrong slab.
-    if (const std::uint64_t session = mappings_->ledger().session_in(welcome.slot);
-        session != welcome.session)
+    if (const std::uint64_t session = mappings_->ledger().session_in(welcome.slot); session != welcome.session)
         throw ProtocolError("the ledger's place " + std::to_string(welcome.slot) + " belongs to session " +
-                            std::to_string(session) + ", not to this consumer's " +
-                            std::to_string(welcome.session));
+                            std::to_string(session) + ", not to this consumer's " + std::to_string(welcome.session));
     cell_.emplace(mappings_->cell(welcome.slot), welcome.session);
     name_this_thread(("offramp-c" + std::to_string(welcome.slot)).c_str());
     spdlog::info("session {} in place {}", welcome.session, welcome.slot);
@@ -213,8 +212,7 @@ void ConsumerLoop::work_on(const SlabTicket& ticket) {
     if (recording())
         record_range("hand_over", slab.batches.empty() ? 0 : slab.batches.front().batch, slab.filled_at_ns, now_ns());
     try {
-        const TraceRange range(TraceName::ProcessOutput,
-                               slab.batches.empty() ? 0 : slab.batches.front().batch);
+        const TraceRange range(TraceName::ProcessOutput, slab.batches.empty() ? 0 : slab.batches.front().batch);
         processor_->process(slab, progress_, still_current_);
     } catch (const Error& problem) {
         if (problem.exit_code() != ExitCode::SinkUnavailable) {
@@ -242,8 +240,7 @@ void ConsumerLoop::wait() {
         if (fd >= 0) fds.push_back(fd);
     auto timeout = session_->until_due();
     if (launcher_gone_since_)
-        timeout = std::min<std::chrono::nanoseconds>(timeout,
-                                                     *launcher_gone_since_ + kOrphanPatience - clock_->now());
+        timeout = std::min<std::chrono::nanoseconds>(timeout, *launcher_gone_since_ + kOrphanPatience - clock_->now());
     timeout = std::max(timeout, std::chrono::nanoseconds{0});
     if (port_ != nullptr)
         port_->wait(fds, timeout);

@@ -24,8 +24,8 @@ namespace offramp {
 using MakeOnEntry = std::function<SlabProcessor&()>;
 
 // Runs one consumer on one thread: waits for messages, the producer's death, the launcher's and the signals;
-// processes one slab at a time and gives it back before it begins the next; those of a stream of short slabs a few at a time
-// (ConsumerSession::release). consumer/endings.md lists the ways in which it ends.
+// processes one slab at a time and gives it back before it begins the next; those of a stream of short slabs a few at a
+// time (ConsumerSession::release). consumer/endings.md lists the ways in which it ends.
 //
 // Borrows: everything handed in; all of it outlives the loop.
 // Thread: one. Blocks: run(), and turn() while a slab is processed; messages wait meanwhile, progress goes
@@ -44,8 +44,8 @@ class ConsumerLoop {
         bool launcher_gone = false;  // perhaps nobody else is left to clean up
     };
 
-    // What follows a producer's death: it is waited for a new one, for so long when no launcher is there that would start it.
-    // Without a search, a producer's death is the end.
+    // What follows a producer's death: it is waited for a new one, for so long when no launcher is there that would
+    // start it. Without a search, a producer's death is the end.
     struct Succession {
         ProducerSearch* search = nullptr;
         std::chrono::nanoseconds patience{};
@@ -84,15 +84,15 @@ class ConsumerLoop {
     ConsumerSession* session_;
     SlabMappings* mappings_;
     MakeOnEntry make_;
-    SlabProcessor* processor_ = nullptr;   // until this consumer is let in
+    SlabProcessor* processor_ = nullptr;  // until this consumer is let in
     const Clock* clock_;
     WatchedFds fds_;
     std::optional<WorkCell> cell_;
-    SlabTicket current_{};   // asked about by still_current_
-    bool told_overtaken_ = false;   // still_current_ said no about it
-    SlabContents contents_;  // of the slab at hand; its memory is used again
+    SlabTicket current_{};         // asked about by still_current_
+    bool told_overtaken_ = false;  // still_current_ said no about it
+    SlabContents contents_;        // of the slab at hand; its memory is used again
     TimePoint looked_at_{};
-    TimePoint now_{};        // at the last look on the clock
+    TimePoint now_{};  // at the last look on the clock
     Progress progress_;
     StillCurrent still_current_;
     std::optional<TimePoint> launcher_gone_since_;

@@ -23,8 +23,9 @@ namespace {
 constexpr std::chrono::seconds kLastMoment{5};
 constexpr std::chrono::milliseconds kLookEvery{50};
 
-// Of large slabs two hide the round trip, and no consumer sits on more than it works on. Of small ones the round trip takes longer
-// than the work, so that a consumer is given many at once; a quarter of the pool, so that several are kept busy.
+// Of large slabs two hide the round trip, and no consumer sits on more than it works on. Of small ones the round trip
+// takes longer than the work, so that a consumer is given many at once; a quarter of the pool, so that several are kept
+// busy.
 constexpr std::uint64_t kLargeSlabBytes = 1 << 20;
 constexpr std::uint32_t kCreditsOfLargeSlabs = 2;
 constexpr std::uint32_t kMostCredits = 64;
@@ -48,12 +49,13 @@ struct Joined {
     SlabMappings mappings;
 };
 
-// The producer came to its end between the look at the run and the joining, as one does that finds nothing left to do. The launcher,
-// if there is one, says what follows. True when this consumer is to end; false when it has to join another producer, or cannot.
+// The producer came to its end between the look at the run and the joining, as one does that finds nothing left to do.
+// The launcher, if there is one, says what follows. True when this consumer is to end; false when it has to join
+// another producer, or cannot.
 bool is_told_to_end(const Endpoint& endpoint, const WatchedFds& fds, const Clock& clock) {
     if (fds.lifeline < 0) return false;
-    spdlog::info("the producer of run '{}', process {}, has ended before it let this consumer in", endpoint.names.run_id,
-                 endpoint.producer_pid);
+    spdlog::info("the producer of run '{}', process {}, has ended before it let this consumer in",
+                 endpoint.names.run_id, endpoint.producer_pid);
     const TimePoint began = clock.now();
     while (!has_input(fds.signals) && !hung_up(fds.lifeline)) {
         const auto found = Endpoint::read(endpoint.run_dir);
@@ -85,8 +87,7 @@ ConsumerLoop::End consume_run(const Endpoint& endpoint, const ConsumerOptions& o
         found = connection.look();
     }
     if (!found) {
-        spdlog::error("the producer of run '{}', process {}, is dead", endpoint.names.run_id,
-                      ledger.producer_pid);
+        spdlog::error("the producer of run '{}', process {}, is dead", endpoint.names.run_id, ledger.producer_pid);
         return {.code = ExitCode::ProducerGone, .launcher_gone = hung_up(fds.lifeline)};
     }
     fds.producer = found->producer;

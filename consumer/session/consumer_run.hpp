@@ -13,19 +13,21 @@ namespace offramp {
 
 // What a consumer brings to a run. The defaults are those of a consumer without a launcher.
 struct ConsumerOptions {
-    std::uint32_t window = 0;                              // slabs held at once; 0: chosen by the slabs' size
-    std::uint64_t work = 0;                                // what it will do with slabs, as the run names it (Hello's `work`)
-    std::chrono::nanoseconds producer_wait = std::chrono::seconds(10);   // for the next producer where one died; 0: its death is the end
+    std::uint32_t window = 0;  // slabs held at once; 0: chosen by the slabs' size
+    std::uint64_t work = 0;    // what it will do with slabs, as the run names it (Hello's `work`)
+    // for the next producer where one died; 0: its death is the end
+    std::chrono::nanoseconds producer_wait = std::chrono::seconds(10);
     SlabMappings::Keeping keeping = SlabMappings::Keeping::AllRun;
-    bool survives_producer = true;                         // false: nothing of a slab outlives the producer that filled it
-    WatchedFds fds{};                                      // `producer` is filled in
+    bool survives_producer = true;  // false: nothing of a slab outlives the producer that filled it
+    WatchedFds fds{};               // `producer` is filled in
 };
 
-// Attaches one consumer to a run and serves it to the end. The processor is made when the run has let this consumer in: one that is refused has
-// made and touched nothing. Once it has returned, whoever was the last process of the run sweeps it (sweep_run()).
+// Attaches one consumer to a run and serves it to the end. The processor is made when the run has let this consumer in:
+// one that is refused has made and touched nothing. Once it has returned, whoever was the last process of the run
+// sweeps it (sweep_run()).
 //
-// Borrows: what `make` gives, the descriptors. Thread: the caller's, for the whole time. Blocks: for the length of the run. Errors: Error, as
-// ConsumerLoop, and NoSuchRun when the run is gone before this consumer is in it.
+// Borrows: what `make` gives, the descriptors. Thread: the caller's, for the whole time. Blocks: for the length of the
+// run. Errors: Error, as ConsumerLoop, and NoSuchRun when the run is gone before this consumer is in it.
 ConsumerLoop::End consume_run(const Endpoint& endpoint, const ConsumerOptions& options, const MakeOnEntry& make);
 
 }  // namespace offramp

@@ -20,13 +20,16 @@ constexpr std::uint32_t kWindowShareHeldBack = 4;
 }  // namespace
 
 ConsumerSession::ConsumerSession(ConsumerPort& port, const Clock& clock, const Options& options)
-    : port_(&port), clock_(&clock), options_(options), most_held_back_(std::max(1U, options.window / kWindowShareHeldBack)) {
+    : port_(&port),
+      clock_(&clock),
+      options_(options),
+      most_held_back_(std::max(1U, options.window / kWindowShareHeldBack)) {
     expect(options.window >= 1, "a consumer holds at least one slab at a time");
     outgoing_.push_back(hello());
 }
 
-// Whoever comes from an earlier producer says what it holds, then what it has released without an acknowledgement, the latest
-// last; of more than fit, the oldest releases have most likely been taken.
+// Whoever comes from an earlier producer says what it holds, then what it has released without an acknowledgement, the
+// latest last; of more than fit, the oldest releases have most likely been taken.
 Bytes ConsumerSession::hello() const {
     Hello hello{};
     hello.run_nonce = options_.run_nonce;
@@ -68,7 +71,8 @@ void ConsumerSession::open() {
     const std::uint32_t before = window();
     opened_ = true;
     // To the next producer its Hello says it; who leaves takes no more.
-    if (window() != before && state_ == State::Serving && !away_) outgoing_.push_back(encode(Credit{welcome_.session, window(), 0}));
+    if (window() != before && state_ == State::Serving && !away_)
+        outgoing_.push_back(encode(Credit{welcome_.session, window(), 0}));
 }
 
 std::optional<SlabTicket> ConsumerSession::take() {
@@ -89,14 +93,13 @@ void ConsumerSession::release(const SlabTicket& ticket, ReleaseKind kind, std::c
 
 void ConsumerSession::leave() {
     if (state_ == State::Ended || state_ == State::Refused || returns_new_) return;
-    if (away_) {   // its holds are settled with the next producer, or by its own end
+    if (away_) {  // its holds are settled with the next producer, or by its own end
         returns_new_ = true;
         return_pending();
         return;
     }
     if (state_ == State::Greeting) {
-        state_ =
-            State::Ended;  // holds nothing; should a Welcome be on its way, this process's end says the rest
+        state_ = State::Ended;  // holds nothing; should a Welcome be on its way, this process's end says the rest
         return;
     }
     state_ = State::Draining;
@@ -160,8 +163,8 @@ void ConsumerSession::on_welcome(const Welcome& welcome) {
         return;
     }
     if (away_ && welcomed() && (welcome.session != welcome_.session || welcome.slot != welcome_.slot))
-        throw ProtocolError("the producer gave this consumer session " + std::to_string(welcome.session) + " in place " +
-                                std::to_string(welcome.slot) + ", but it holds slabs as session " +
+        throw ProtocolError("the producer gave this consumer session " + std::to_string(welcome.session) +
+                                " in place " + std::to_string(welcome.slot) + ", but it holds slabs as session " +
                                 std::to_string(welcome_.session) + " in place " + std::to_string(welcome_.slot),
                             "This consumer ends, so that the producer gives them to another one");
     failpoint("consumer.welcomed");
@@ -213,8 +216,7 @@ void ConsumerSession::on_ack(const ReleaseAck& ack) {
 void ConsumerSession::on_drain(const Drain& drain) {
     if (!is_ours(drain.session)) return;
     const auto reason = static_cast<DrainReason>(drain.reason);
-    if (reason != DrainReason::ScaleDown && reason != DrainReason::RunEnded &&
-        reason != DrainReason::Aborted) {
+    if (reason != DrainReason::ScaleDown && reason != DrainReason::RunEnded && reason != DrainReason::Aborted) {
         ++counts_.out_of_place;
         return;
     }
@@ -237,7 +239,8 @@ void ConsumerSession::return_pending() {
 }
 
 bool ConsumerSession::may_hold_back() const {
-    return state_ == State::Serving && !pending_.empty() && unsent_busy_ < kHoldBack && releases_.unsent() < most_held_back_;
+    return state_ == State::Serving && !pending_.empty() && unsent_busy_ < kHoldBack &&
+           releases_.unsent() < most_held_back_;
 }
 
 void ConsumerSession::send_due() {

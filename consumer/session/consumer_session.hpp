@@ -29,10 +29,10 @@ class ConsumerSession {
   public:
     struct Options {
         std::uint64_t run_nonce = 0;
-        std::uint32_t window = 2;  // slabs held at once; at least 1
-        std::optional<std::uint32_t> first_window{};   // until open(); else the same
+        std::uint32_t window = 2;                     // slabs held at once; at least 1
+        std::optional<std::uint32_t> first_window{};  // until open(); else the same
         std::string program_version;
-        std::uint64_t work = 0;    // what it will do with slabs (SlabWork::hash)
+        std::uint64_t work = 0;  // what it will do with slabs (SlabWork::hash)
     };
     enum class State {
         Greeting,  // Hello is on its way or waits for its answers
@@ -63,15 +63,16 @@ class ConsumerSession {
     void open();
     // The next slab to work on; it is then held until release(). Nothing when there is none.
     std::optional<SlabTicket> take();
-    // Gives a slab that take() gave back. `busy`: how long it was worked on. step() sends it, unless it may wait for the releases
-    // of the next slabs: while there are such, less than kHoldBack was spent on those unsent, and they are fewer than a
-    // quarter of the window.
+    // Gives a slab that take() gave back. `busy`: how long it was worked on. step() sends it, unless it may wait for
+    // the releases of the next slabs: while there are such, less than kHoldBack was spent on those unsent, and they are
+    // fewer than a quarter of the window.
     void release(const SlabTicket& ticket, ReleaseKind kind, std::chrono::nanoseconds busy = kHoldBack);
     static constexpr std::chrono::microseconds kHoldBack{200};
-    // The producer is dead: nothing is sent or received until meet(). What is held may be worked on and released meanwhile.
+    // The producer is dead: nothing is sent or received until meet(). What is held may be worked on and released
+    // meanwhile.
     void lose_producer();
-    // Announces itself to the producer that took over, with what it holds and what is unacknowledged: the session goes on, with
-    // new numbers, when that one's Welcome comes. `port` outlives the session, or the next lose_producer().
+    // Announces itself to the producer that took over, with what it holds and what is unacknowledged: the session goes
+    // on, with new numbers, when that one's Welcome comes. `port` outlives the session, or the next lose_producer().
     void meet(ConsumerPort& port);
 
     // Ends the session in order, by own wish: no more deliveries, those not begun are returned. Harmless when
@@ -113,10 +114,10 @@ class ConsumerSession {
     Bytes hello() const;
     std::uint32_t window() const { return opened_ ? options_.window : options_.first_window.value_or(options_.window); }
 
-    ConsumerPort* port_;              // null: the producer is dead
+    ConsumerPort* port_;  // null: the producer is dead
     const Clock* clock_;
     Options options_;
-    std::uint32_t most_held_back_;    // releases in one message, while slabs are at hand
+    std::uint32_t most_held_back_;  // releases in one message, while slabs are at hand
     State state_ = State::Greeting;
     Welcome welcome_{};
     Refusal refusal_;
@@ -129,8 +130,8 @@ class ConsumerSession {
     std::deque<SlabTicket> pending_;  // delivered, not begun
     std::vector<SlabTicket> held_;    // given out by take()
     ReleaseLog releases_;
-    std::chrono::nanoseconds unsent_busy_{};   // spent on the slabs whose releases are held back
-    std::deque<Bytes> outgoing_;  // for the work channel, in order
+    std::chrono::nanoseconds unsent_busy_{};  // spent on the slabs whose releases are held back
+    std::deque<Bytes> outgoing_;              // for the work channel, in order
 };
 
 }  // namespace offramp

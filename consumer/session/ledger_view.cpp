@@ -14,9 +14,8 @@ constexpr std::uint64_t kMostSlabBytes = std::uint64_t{1} << 43;  // times kMaxS
 
 void require(bool holds, const char* field, std::uint64_t found, const std::string& wanted) {
     if (!holds)
-        throw ProtocolError(
-            "ledger: " + std::string(field) + " is " + std::to_string(found) + ", wanted " + wanted,
-            "Use producer and consumers of one build, and a run directory of a run that lives");
+        throw ProtocolError("ledger: " + std::string(field) + " is " + std::to_string(found) + ", wanted " + wanted,
+                            "Use producer and consumers of one build, and a run directory of a run that lives");
 }
 
 std::string between(std::uint64_t least, std::uint64_t most) {
@@ -28,19 +27,19 @@ void check_geometry(const LedgerHeader& header, std::size_t ledger_bytes) {
             between(1, kMaxSlabs));
     require(header.consumer_capacity >= 1 && header.consumer_capacity <= kMaxConsumers, "consumer_capacity",
             header.consumer_capacity, between(1, kMaxConsumers));
-    const std::size_t wanted_bytes = sizeof header + header.consumer_capacity * sizeof(LedgerConsumer) +
-                                     header.slab_count * sizeof(LedgerSlot);
+    const std::size_t wanted_bytes =
+        sizeof header + header.consumer_capacity * sizeof(LedgerConsumer) + header.slab_count * sizeof(LedgerSlot);
     require(ledger_bytes >= wanted_bytes, "size of the object", ledger_bytes,
             "at least " + std::to_string(wanted_bytes));
     require(header.slabs_per_span >= 1 && header.slabs_per_span <= header.slab_count, "slabs_per_span",
             header.slabs_per_span, between(1, header.slab_count));
     const std::uint32_t spans = (header.slab_count + header.slabs_per_span - 1) / header.slabs_per_span;
     require(header.span_count == spans, "span_count", header.span_count, std::to_string(spans));
-    require(header.slab_bytes % kPageBytes == 0 && header.slab_bytes >= kPageBytes &&
-                header.slab_bytes <= kMostSlabBytes,
-            "slab_bytes", header.slab_bytes, "whole pages, " + between(kPageBytes, kMostSlabBytes));
-    require(header.header_bytes >= sizeof(SlabHeader) && header.header_bytes <= header.slab_bytes,
-            "header_bytes", header.header_bytes, between(sizeof(SlabHeader), header.slab_bytes));
+    require(
+        header.slab_bytes % kPageBytes == 0 && header.slab_bytes >= kPageBytes && header.slab_bytes <= kMostSlabBytes,
+        "slab_bytes", header.slab_bytes, "whole pages, " + between(kPageBytes, kMostSlabBytes));
+    require(header.header_bytes >= sizeof(SlabHeader) && header.header_bytes <= header.slab_bytes, "header_bytes",
+            header.header_bytes, between(sizeof(SlabHeader), header.slab_bytes));
 }
 
 const std::uint64_t& word_at(std::span<const std::byte> ledger, std::size_t offset) {
@@ -53,15 +52,14 @@ LedgerView LedgerView::check(std::span<const std::byte> ledger, const RunNames& 
     LedgerHeader header{};
     require(ledger.size() >= sizeof header, "size of the object", ledger.size(),
             "at least " + std::to_string(sizeof header));
-    require(reinterpret_cast<std::uintptr_t>(ledger.data()) % alignof(LedgerHeader) == 0,
-            "address of the mapping", reinterpret_cast<std::uintptr_t>(ledger.data()), "a multiple of 8");
+    require(reinterpret_cast<std::uintptr_t>(ledger.data()) % alignof(LedgerHeader) == 0, "address of the mapping",
+            reinterpret_cast<std::uintptr_t>(ledger.data()), "a multiple of 8");
     std::memcpy(&header, ledger.data(), sizeof header);
     require(header.magic == kLedgerMagic, "magic", header.magic, std::to_string(kLedgerMagic));
     require(header.version == kLedgerVersion, "version", header.version, std::to_string(kLedgerVersion));
     require(header.run_nonce == names.nonce, "run_nonce", header.run_nonce, std::to_string(names.nonce));
     if (get_text(header.run_id) != names.run_id)
-        throw ProtocolError("ledger: run_id is '" + get_text(header.run_id) + "', wanted '" + names.run_id +
-                            "'");
+        throw ProtocolError("ledger: run_id is '" + get_text(header.run_id) + "', wanted '" + names.run_id + "'");
     check_geometry(header, ledger.size());
     return {ledger, header};
 }
@@ -87,8 +85,8 @@ SlabWord LedgerView::slab_word(std::uint32_t slab) const {
 
 std::uint64_t LedgerView::session_in(std::uint32_t slot) const {
     expect(slot < header_.consumer_capacity, "a place of the table of consumers");
-    return load_word(word_at(
-        ledger_, sizeof(LedgerHeader) + slot * sizeof(LedgerConsumer) + offsetof(LedgerConsumer, session)));
+    return load_word(
+        word_at(ledger_, sizeof(LedgerHeader) + slot * sizeof(LedgerConsumer) + offsetof(LedgerConsumer, session)));
 }
 
 bool LedgerView::is_current(const SlabTicket& ticket) const {

@@ -39,13 +39,13 @@ class LedgerView {
     // True while this delivery is the one that the ledger waits for: nobody has completed it or been given
     // the slab after it, and its lease has not run out.
     bool is_current(const SlabTicket& ticket) const;
-    // True while the ledger would take this delivery's completion, of a slab that is held: also after its lease ran out and somebody
-    // else was given the slab, until one of them has completed it. Results must be committed as long as this holds: nobody else may.
+    // True while the ledger would take this delivery's completion, of a slab that is held: also after its lease ran out
+    // and somebody else was given the slab, until one of them has completed it. Results must be committed as long as
+    // this holds: nobody else may.
     bool may_complete(const SlabTicket& ticket) const;
 
   private:
-    LedgerView(std::span<const std::byte> ledger, const LedgerHeader& header)
-        : ledger_(ledger), header_(header) {}
+    LedgerView(std::span<const std::byte> ledger, const LedgerHeader& header) : ledger_(ledger), header_(header) {}
 
     std::span<const std::byte> ledger_;
     LedgerHeader header_;

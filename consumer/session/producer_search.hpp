@@ -6,9 +6,9 @@
 
 namespace offramp {
 
-// Finds the producer that takes over from a dead one: the seam through which the loop meets it, so that tests can restart a
-// thread.
-// Owns: the connection that look() gave. Thread: one. Blocks: never; forget(), for a second at most, while last words leave.
+// Finds the producer that takes over from a dead one: the seam through which the loop meets it, so that tests can
+// restart a thread. Owns: the connection that look() gave. Thread: one. Blocks: never; forget(), for a second at most,
+// while last words leave.
 class ProducerSearch {
   public:
     struct Found {
@@ -19,8 +19,8 @@ class ProducerSearch {
     virtual ~ProducerSearch() = default;
     // Closes the connection to a producer that is dead: nothing of it may reach the next one.
     virtual void forget() = 0;
-    // A live producer of the same run, later than the last one found. Nothing when there is none yet. Errors: NoSuchRun when the
-    // run directory is another run's by now.
+    // A live producer of the same run, later than the last one found. Nothing when there is none yet. Errors: NoSuchRun
+    // when the run directory is another run's by now.
     virtual std::optional<Found> look() = 0;
 };
 

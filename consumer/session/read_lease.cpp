@@ -11,8 +11,8 @@
 
 namespace offramp {
 
-ReadLease ReadLease::open(const SlabTicket& ticket, SlabMappings& mappings, WorkCell& cell,
-                          ConsumerSession& session, SlabContents& contents) {
+ReadLease ReadLease::open(const SlabTicket& ticket, SlabMappings& mappings, WorkCell& cell, ConsumerSession& session,
+                          SlabContents& contents) {
     const TraceRange range(TraceName::Map);
     cell.begin(ticket);
     failpoint("consumer.work_noted");
@@ -20,8 +20,7 @@ ReadLease ReadLease::open(const SlabTicket& ticket, SlabMappings& mappings, Work
     return {ticket, contents, cell, session};
 }
 
-ReadLease::ReadLease(const SlabTicket& ticket, const SlabContents& contents, WorkCell& cell,
-                     ConsumerSession& session)
+ReadLease::ReadLease(const SlabTicket& ticket, const SlabContents& contents, WorkCell& cell, ConsumerSession& session)
     : ticket_(ticket), contents_(&contents), cell_(&cell), session_(&session) {}
 
 ReadLease::ReadLease(ReadLease&& other) noexcept
@@ -55,9 +54,7 @@ void ReadLease::give_back() && {
     return_slab();
 }
 
-void ReadLease::keep_until_death() && noexcept {
-    session_ = nullptr;
-}
+void ReadLease::keep_until_death() && noexcept { session_ = nullptr; }
 
 void ReadLease::return_slab() {
     cell_->clear();

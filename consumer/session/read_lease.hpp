@@ -14,16 +14,16 @@ namespace offramp {
 // and keep_until_death() uses it up; forgetting it gives the slab back as Returned. While it lives, this
 // process's death is charged to its delivery.
 //
-// Borrows: mappings, cell, session, and the memory of what it reads, which outlive it. Thread: the session's. Blocks: while a span is
-// mapped for the first time.
+// Borrows: mappings, cell, session, and the memory of what it reads, which outlive it. Thread: the session's. Blocks:
+// while a span is mapped for the first time.
 class ReadLease {
   public:
     // `ticket` is one that session.take() gave. Errors: ProtocolError when the slab is not what the ticket
     // says; the slab is then neither given back nor uncharged, so that a slab that nobody can read is given
     // up in the end.
     // `contents`: where the slab's description is read to; handed in so that its memory serves the next slab as well.
-    static ReadLease open(const SlabTicket& ticket, SlabMappings& mappings, WorkCell& cell,
-                          ConsumerSession& session, SlabContents& contents);
+    static ReadLease open(const SlabTicket& ticket, SlabMappings& mappings, WorkCell& cell, ConsumerSession& session,
+                          SlabContents& contents);
 
     ReadLease(ReadLease&& other) noexcept;
     ReadLease& operator=(ReadLease&& other) = delete;

@@ -37,8 +37,7 @@ void ReleaseLog::mark_sent(const Batch& batch, TimePoint now) {
 bool ReleaseLog::acknowledge(std::uint64_t through_sequence, TimePoint now) {
     if (through_sequence > highest_sent_) return false;
     if (through_sequence < first_) return true;
-    records_.erase(records_.begin(),
-                   records_.begin() + static_cast<std::ptrdiff_t>(through_sequence - first_ + 1));
+    records_.erase(records_.begin(), records_.begin() + static_cast<std::ptrdiff_t>(through_sequence - first_ + 1));
     first_ = through_sequence + 1;
     next_ = std::max(next_, first_);
     repeat_at_ = now + kRepeatEvery;

@@ -11,9 +11,9 @@
 
 namespace offramp {
 
-// Connects to a run's producer by the run directory's endpoint file, as often as there is a new one: each has a later epoch, and
-// names itself in the ledger before it publishes its endpoint.
-// Owns: port and pidfd. Borrows: the ledger. Thread: one. Blocks, errors: see ProducerSearch.
+// Connects to a run's producer by the run directory's endpoint file, as often as there is a new one: each has a later
+// epoch, and names itself in the ledger before it publishes its endpoint. Owns: port and pidfd. Borrows: the ledger.
+// Thread: one. Blocks, errors: see ProducerSearch.
 class RunConnection final : public ProducerSearch {
   public:
     RunConnection(std::string run_dir, const RunNames& names, const LedgerView& ledger)

@@ -29,9 +29,9 @@ std::optional<Endpoint> find_run(const std::string& run_dir, const WatchedFds& f
         const auto endpoint = Endpoint::read(run_dir);
         if (endpoint && process_exists(endpoint->producer_pid)) return endpoint;
 
-        const std::string found = endpoint ? "the producer of the run there, process " +
-                                                 std::to_string(endpoint->producer_pid) + ", is dead"
-                                           : "there is no file 'endpoint'";
+        const std::string found =
+            endpoint ? "the producer of the run there, process " + std::to_string(endpoint->producer_pid) + ", is dead"
+                     : "there is no file 'endpoint'";
         if (hung_up(fds.lifeline))
             throw Error(ExitCode::NoSuchRun,
                         "waiting for a run in '" + run_dir + "': " + found + ", and the launcher is gone");

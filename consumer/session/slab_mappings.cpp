@@ -10,20 +10,19 @@
 namespace offramp {
 
 SlabMappings SlabMappings::attach(const RunNames& names, Keeping keeping) {
-    auto region =
-        SharedRegionView::attach(names.ledger(), SharedRegionView::Access::ReadOnly, sizeof(LedgerHeader));
+    auto region = SharedRegionView::attach(names.ledger(), SharedRegionView::Access::ReadOnly, sizeof(LedgerHeader));
     const LedgerView ledger = LedgerView::check(region.bytes(), names);
     return {names, keeping, std::move(region), ledger};
 }
 
-SlabMappings::SlabMappings(const RunNames& names, Keeping keeping, SharedRegionView ledger_region, const LedgerView& ledger)
+SlabMappings::SlabMappings(const RunNames& names, Keeping keeping, SharedRegionView ledger_region,
+                           const LedgerView& ledger)
     : names_(names),
       keeping_(keeping),
       ledger_region_(std::move(ledger_region)),
       ledger_(ledger),
       plan_(ledger.spans()),
-      cells_(
-          SharedRegionView::attach(names.cells(), SharedRegionView::Access::ReadWrite, ledger.cells_bytes())),
+      cells_(SharedRegionView::attach(names.cells(), SharedRegionView::Access::ReadWrite, ledger.cells_bytes())),
       spans_(plan_.span_count) {}
 
 ConsumerCell& SlabMappings::cell(std::uint32_t slot) {
@@ -46,7 +45,7 @@ bool SlabMappings::map_next() {
         span_region(static_cast<std::uint32_t>(next - spans_.begin()));
         return true;
     } catch (const Error&) {
-        return false;   // the producer is still at it
+        return false;  // the producer is still at it
     }
 }
 
@@ -60,8 +59,8 @@ const SharedRegionView& SlabMappings::span_region(std::uint32_t index) {
     std::optional<SharedRegionView>& region = spans_[index];
     if (!region) {
         const TraceRange range(TraceName::Map);
-        region = SharedRegionView::attach(names_.span(index), SharedRegionView::Access::ReadOnly,
-                                          plan_.span_bytes(index));
+        region =
+            SharedRegionView::attach(names_.span(index), SharedRegionView::Access::ReadOnly, plan_.span_bytes(index));
         if (keeping_ == Keeping::AllRun) region->populate();
     }
     return *region;

@@ -31,8 +31,8 @@ class SlabMappings {
     ConsumerCell& cell(std::uint32_t slot);
     // Header and payload of one slab. ProtocolError when the run has no such slab.
     std::span<const std::byte> slab(std::uint32_t index);
-    // Maps one more span, every page of it, for a consumer that has nothing to do: no later read faults. False when all are mapped,
-    // or the next is not made yet.
+    // Maps one more span, every page of it, for a consumer that has nothing to do: no later read faults. False when all
+    // are mapped, or the next is not made yet.
     bool map_next();
     // Called before a slab that was read is given back.
     void done_with(std::uint32_t index);

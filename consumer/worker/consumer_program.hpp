@@ -10,13 +10,14 @@
 
 namespace offramp {
 
-// Waits for the run in told.run_dir. `told`: as the program was told, before anything of the run is known. Nothing when SIGTERM or SIGINT came first.
-// Blocks: for minutes, while a producer loads its model. Errors: ConfigError without a directory; NoSuchRun.
+// Waits for the run in told.run_dir. `told`: as the program was told, before anything of the run is known. Nothing when
+// SIGTERM or SIGINT came first. Blocks: for minutes, while a producer loads its model. Errors: ConfigError without a
+// directory; NoSuchRun.
 std::optional<Endpoint> wait_for_run(const RunConfig& told, const EndSignals& signals);
 
-// Attaches one consumer to a run, serves it to the end, and cleans up after the run when nobody else is left to do it. Returns the
-// program's exit code. `config`: with what the run settled. The processor is made when the run has let this consumer in: one that is
-// refused has made and touched nothing.
+// Attaches one consumer to a run, serves it to the end, and cleans up after the run when nobody else is left to do it.
+// Returns the program's exit code. `config`: with what the run settled. The processor is made when the run has let this
+// consumer in: one that is refused has made and touched nothing.
 //
 // Borrows: config, signals, what `make` gives. Thread: main's. Blocks: for the length of the run. Errors: Error with
 // its exit code.

@@ -12,7 +12,8 @@ int retry_payload(const std::string& path, SlabProcessor& processor) {
     const SlabContents& slab = payload.slab();
     spdlog::info("processing {} again: {} samples, from batch {}", path, slab.samples.size(),
                  slab.batches.empty() ? 0 : slab.batches.front().batch);
-    processor.process(slab, [] {}, [] { return true; });
+    processor.process(
+        slab, [] {}, [] { return true; });
     return to_int(ExitCode::Ok);
 }
 

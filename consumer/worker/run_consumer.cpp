@@ -43,12 +43,14 @@ int prepare(int argc, const char* const* argv) {
 void require_same_work(const RunConfig& config, const RunConfig& run) {
     const std::string difference = SlabWork::difference(config, run);
     if (difference.empty()) return;
-    throw ConfigError("this consumer's results would not be those of the run in " + config.run_dir + ": " + difference,
-                      "Leave these out: it takes the run's own settings, which stand in " + kept_settings_path(config.run_dir));
+    throw ConfigError(
+        "this consumer's results would not be those of the run in " + config.run_dir + ": " + difference,
+        "Leave these out: it takes the run's own settings, which stand in " + kept_settings_path(config.run_dir));
 }
 
 // The processor may be made of what the run settled, and is made when the run has let this consumer in.
-int serve(int argc, const char* const* argv, const RunConfig& told, const EndSignals& signals, const ProcessorMaking& making) {
+int serve(int argc, const char* const* argv, const RunConfig& told, const EndSignals& signals,
+          const ProcessorMaking& making) {
     const auto endpoint = wait_for_run(told, signals);
     if (!endpoint) return to_int(ExitCode::Ok);
     const RunConfig config = parse_consumer_config(argc, argv, kProgram, told.run_dir).value();
@@ -59,7 +61,8 @@ int serve(int argc, const char* const* argv, const RunConfig& told, const EndSig
 
     if (!config.trace_dir.empty()) start_recording(config.trace_dir, "consumer", config.rung);
     std::unique_ptr<Processor> processor;
-    const int code = serve_run(as_told, *endpoint, signals, [&]() -> Processor& { return *(processor = making.make(config)); });
+    const int code =
+        serve_run(as_told, *endpoint, signals, [&]() -> Processor& { return *(processor = making.make(config)); });
     save_recording();
     return code;
 }

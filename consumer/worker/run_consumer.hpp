@@ -14,14 +14,17 @@ namespace offramp {
 // How the program comes to its processor, so that tests can have one that fails.
 struct ProcessorMaking {
     std::function<std::unique_ptr<Processor>(const RunConfig&)> make;
-    std::span<const std::string_view> besides{};   // names that `make` knows and the table does not
-    std::string stands_for{};                      // the processor that the run is told of instead, which lets in none but its own; empty: the one in the settings
+    std::span<const std::string_view> besides{};  // names that `make` knows and the table does not
+    // the processor that the run is told of instead, which lets in none but its own; empty: the one in the settings
+    std::string stands_for{};
 };
 
-// offramp-consumer from its command line to its exit code: serves a run, or does what --prepare, --list, --finish or --retry ask for. What it was
-// not told of a run that it serves it takes from there (common/settings/kept_settings); what it was told and is not the run's is refused.
+// offramp-consumer from its command line to its exit code: serves a run, or does what --prepare, --list, --finish or
+// --retry ask for. What it was not told of a run that it serves it takes from there (common/settings/kept_settings);
+// what it was told and is not the run's is refused.
 //
-// Borrows: all of it. Thread: main's. Blocks: for the length of the run. Errors: none; they are logged, and the exit code says them.
+// Borrows: all of it. Thread: main's. Blocks: for the length of the run. Errors: none; they are logged, and the exit
+// code says them.
 int run_consumer(int argc, const char* const* argv, const ProcessorMaking& making) noexcept;
 
 }  // namespace offramp

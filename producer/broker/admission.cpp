@@ -14,19 +14,27 @@
 namespace offramp {
 namespace {
 
-// So many messages are taken in one step before everyone else has a turn: a flood from one consumer must not starve the rest.
+// So many messages are taken in one step before everyone else has a turn: a flood from one consumer must not starve the
+// rest.
 constexpr int kMessagesPerStep = 512;
 constexpr std::uint64_t kRefusalsALogLine = 1000;
 
 const char* to_string(RefusalReason reason) {
     switch (reason) {
-        case RefusalReason::Version: return "another version";
-        case RefusalReason::Nonce: return "another run";
-        case RefusalReason::User: return "another user";
-        case RefusalReason::ForeignProcess: return "a foreign process";
-        case RefusalReason::Full: return "no place left";
-        case RefusalReason::Ended: return "the run has ended";
-        case RefusalReason::Work: return "other work";
+        case RefusalReason::Version:
+            return "another version";
+        case RefusalReason::Nonce:
+            return "another run";
+        case RefusalReason::User:
+            return "another user";
+        case RefusalReason::ForeignProcess:
+            return "a foreign process";
+        case RefusalReason::Full:
+            return "no place left";
+        case RefusalReason::Ended:
+            return "the run has ended";
+        case RefusalReason::Work:
+            return "other work";
     }
     return "?";
 }
@@ -82,7 +90,7 @@ void Admission::on_hello(const Inbound& inbound, const ParsedMessage& message) {
     }
     const Peer* const known = state_.peers.find(inbound.peer);
     if (known != nullptr && known->gone) {
-        state_.peers.remove(inbound.peer);   // it said goodbye a moment ago, and begins anew
+        state_.peers.remove(inbound.peer);  // it said goodbye a moment ago, and begins anew
     } else if (known != nullptr) {
         // Its first word came twice: answer as before.
         const Peer& peer = *known;
@@ -98,13 +106,15 @@ void Admission::on_hello(const Inbound& inbound, const ParsedMessage& message) {
     if (who.pid == 0)
         return refuse(inbound.peer, RefusalReason::ForeignProcess,
                       "the process is in another pid namespace and cannot be watched: share the pid namespace");
-    if (std::find(state_.options.allowed_uids.begin(), state_.options.allowed_uids.end(), who.uid) == state_.options.allowed_uids.end())
+    if (std::find(state_.options.allowed_uids.begin(), state_.options.allowed_uids.end(), who.uid) ==
+        state_.options.allowed_uids.end())
         return refuse(inbound.peer, RefusalReason::User,
                       "user " + std::to_string(who.uid) + " may not read this run: start the run with --consumer-user");
     // Whoever comes back has been let in before, and is known by its process.
     if (hello.former_session == 0 && hello.work != state_.options.work)
         return refuse(inbound.peer, RefusalReason::Work,
-                      "process " + std::to_string(who.pid) + " has other settings than the run's, so that its results would be others, or elsewhere");
+                      "process " + std::to_string(who.pid) +
+                          " has other settings than the run's, so that its results would be others, or elsewhere");
     if (farewell_.ended() || farewell_.closing())
         return refuse(inbound.peer, RefusalReason::Ended, "the run has ended");
     if (state_.peers.present() >= state_.peers.places())
@@ -150,7 +160,7 @@ void Admission::on_answer(Peer& peer, const Answer& answer) {
     }
     recovery_.forget_former_self(peer);
     const auto ref = state_.ledger.admit(static_cast<std::uint64_t>(peer.credentials.pid), peer.watched.start_time,
-                                   peer.credentials.uid);
+                                         peer.credentials.uid);
     if (!ref) {
         refuse(peer.routing_id, RefusalReason::Full, "the run has its full number of consumers already");
         peer.gone = true;
@@ -175,7 +185,7 @@ void Admission::refuse(const std::string& peer, RefusalReason reason, const std:
 }
 
 void Admission::on_goodbye(Peer& peer) {
-    state_.memory.look_at_cells();   // for its last figures
+    state_.memory.look_at_cells();  // for its last figures
     state_.peers.note_departure(peer, "goodbye");
     // Tickets that crossed its goodbye: it never saw them, or will not begin.
     state_.take_holds_back(peer, 0, "goodbye");

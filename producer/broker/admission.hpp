@@ -11,20 +11,21 @@
 
 namespace offramp {
 
-// Lets consumers in, hears what they say on the work channel, and lets them go. Nobody is let in who is not of this run, of an allowed
-// user, watched by a pidfd, and the very process that answered the challenge.
+// Lets consumers in, hears what they say on the work channel, and lets them go. Nobody is let in who is not of this
+// run, of an allowed user, watched by a pidfd, and the very process that answered the challenge.
 //
-// Owns: the source of secrets. Borrows: the state, recovery (for those who come back), the farewell; of the state: port, watch, ledger,
-// clock, peers, books. Thread: the broker's. Blocks: never. Errors: none; who is refused is told why, and counted.
+// Owns: the source of secrets. Borrows: the state, recovery (for those who come back), the farewell; of the state:
+// port, watch, ledger, clock, peers, books. Thread: the broker's. Blocks: never. Errors: none; who is refused is told
+// why, and counted.
 class Admission {
- public:
+  public:
     Admission(BrokerState& state, Recovery& recovery, const Farewell& farewell)
         : state_(state), recovery_(recovery), farewell_(farewell) {}
 
     // So many at once that a flood from one consumer does not starve the rest of the step.
     void take_messages();
 
- private:
+  private:
     void on_hello(const Inbound& inbound, const ParsedMessage& message);
     void on_answer(Peer& peer, const Answer& answer);
     void on_goodbye(Peer& peer);

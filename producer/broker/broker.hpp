@@ -29,21 +29,22 @@ namespace offramp {
 // Tells consumers which slabs they may read, and learns what became of them: messages, liveness, and the one ledger.
 // common/messages.md is the protocol; this is its producer's side.
 //
-// What it does is done by its parts, in the order that step() shows. Each has its own state, and is lent what they have in common.
+// What it does is done by its parts, in the order that step() shows. Each has its own state, and is lent what they have
+// in common.
 //
 // Owns: the parts, and what is known of consumers and slabs. Borrows: ledger, port, exchange, watch, clock, cells.
 // Thread: one, the owner of ledger and port. Blocks: never (the thread that steps it waits on the port and wait_fds()).
 // Errors: whatever a consumer sends is counted and answered; only a broken system throws.
 class Broker {
- public:
+  public:
     using SlabMemory = offramp::SlabMemory;
 
     Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,
            std::span<const ConsumerCell> cells, SlabMemory memory, BrokerOptions options);
 
-    // Before the first step, over an adopted ledger: goes on with the account in `progress` and with what is in flight, Ready
-    // slabs in this order; sees to what was given up and is still there; goes on with what was spilled; waits for the former
-    // producer's consumers to come back, and takes back what the dead of them held, uncharged.
+    // Before the first step, over an adopted ledger: goes on with the account in `progress` and with what is in flight,
+    // Ready slabs in this order; sees to what was given up and is still there; goes on with what was spilled; waits for
+    // the former producer's consumers to come back, and takes back what the dead of them held, uncharged.
     void adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> given_up,
                std::span<const SpilledSlab> spilled = {});
 
@@ -51,14 +52,15 @@ class Broker {
     void step();
     // Descriptors that make another step worth while, besides the port's own. Valid until the next step.
     const std::vector<int>& wait_fds();
-    // The longest that the next step can wait. From here to that step, the exchange rings for what comes in; 0 when something has.
+    // The longest that the next step can wait. From here to that step, the exchange rings for what comes in; 0 when
+    // something has.
     std::chrono::nanoseconds patience();
     // Tells every consumer to give back what it has not begun and to leave; no slab is handed out any more.
     void abort() { farewell_.abort(); }
     bool ended() const { return farewell_.ended(); }
     BrokerReport report() const;
 
- private:
+  private:
     BrokerState state_;
     Farewell farewell_;
     Intake intake_;

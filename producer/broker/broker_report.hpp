@@ -15,9 +15,9 @@ namespace offramp {
 // Adds up slabs in the units that users count in.
 struct Amount {
     std::uint64_t slabs = 0;
-    std::uint64_t batches = 0;   // counted with the slab that holds a batch's last rows
-    std::uint64_t samples = 0;   // without holes
-    std::uint64_t bytes = 0;     // of payload
+    std::uint64_t batches = 0;  // counted with the slab that holds a batch's last rows
+    std::uint64_t samples = 0;  // without holes
+    std::uint64_t bytes = 0;    // of payload
 
     void add(const PublishedSlab& slab) {
         ++slabs;
@@ -35,11 +35,11 @@ struct Amount {
 
 // Why no slab is free, in a word.
 inline constexpr const char* kShortageNoConsumers = "no-consumers";
-inline constexpr const char* kShortageLeased = "all-leased";             // consumers are slower than the producer
-inline constexpr const char* kShortageHeld = "retired-but-held";         // done with, but a late holder has not let go
-inline constexpr const char* kShortageQuarantine = "quarantine";         // given up, and on their way to the disk
-inline constexpr const char* kShortageFilling = "filling";               // being copied into
-inline constexpr const char* kShortageDraining = "draining";             // every consumer is leaving
+inline constexpr const char* kShortageLeased = "all-leased";      // consumers are slower than the producer
+inline constexpr const char* kShortageHeld = "retired-but-held";  // done with, but a late holder has not let go
+inline constexpr const char* kShortageQuarantine = "quarantine";  // given up, and on their way to the disk
+inline constexpr const char* kShortageFilling = "filling";        // being copied into
+inline constexpr const char* kShortageDraining = "draining";      // every consumer is leaving
 
 // What is known of one consumer session, living or past.
 struct ConsumerReport {
@@ -48,45 +48,45 @@ struct ConsumerReport {
     std::uint32_t slot = 0;
     std::uint32_t holding = 0;
     Amount completed;
-    double busy_seconds = 0;     // its own word
-    std::string end;             // empty while it lives; "goodbye" or "died"
-    double oldest_hold_seconds = 0;   // how long it has held the slab that it has held longest
-    bool overdue = false;        // no progress for longer than a lease: its slabs go to others as well
+    double busy_seconds = 0;         // its own word
+    std::string end;                 // empty while it lives; "goodbye" or "died"
+    double oldest_hold_seconds = 0;  // how long it has held the slab that it has held longest
+    bool overdue = false;            // no progress for longer than a lease: its slabs go to others as well
 };
 
 struct QuarantinedSlab {
     std::uint64_t first_batch = 0;
     std::uint32_t samples = 0;
     std::uint64_t deaths = 0;
-    std::vector<std::uint64_t> pids;   // of the consumers that it took down
-    std::string payload;         // the file that it was set aside in; empty: not there (yet), see error
-    std::string error;           // why its payload could not be kept
+    std::vector<std::uint64_t> pids;  // of the consumers that it took down
+    std::string payload;              // the file that it was set aside in; empty: not there (yet), see error
+    std::string error;                // why its payload could not be kept
 };
 
 // The broker's books. A copy of one moment: the counters agree with one another.
 struct BrokerReport {
     Amount published, completed, quarantined, in_flight;
-    Amount spilled;                        // on the disk now
+    Amount spilled;  // on the disk now
     Amount ever_spilled;
-    std::string spill_error;               // why the last slab could not be spilled; empty: it could
-    Amount redelivered;                    // by delivery, beyond the first of a filling
+    std::string spill_error;  // why the last slab could not be spilled; empty: it could
+    Amount redelivered;       // by delivery, beyond the first of a filling
     std::uint64_t deliveries = 0;
     std::array<std::uint64_t, kReleaseOutcomes> releases{};
-    std::uint64_t repeated_releases = 0;   // seen before: acknowledged again, nothing else
-    std::map<std::string, std::uint64_t> refused;   // messages and peers, by reason
+    std::uint64_t repeated_releases = 0;           // seen before: acknowledged again, nothing else
+    std::map<std::string, std::uint64_t> refused;  // messages and peers, by reason
     std::array<std::uint32_t, kSlabStates> slabs{};
     std::vector<ConsumerReport> consumers;
     std::vector<QuarantinedSlab> given_up;
-    std::uint64_t first_release_ns = 0;    // CLOCK_MONOTONIC; 0: none yet
+    std::uint64_t first_release_ns = 0;  // CLOCK_MONOTONIC; 0: none yet
     std::uint64_t last_release_ns = 0;
-    std::uint64_t steady_since_ns = 0;     // when the warm-up batches had been released
-    Amount before_steady;                  // completed until then
-    std::string shortage_reason;           // one of kShortage...; empty when a slab is free
-    std::string shortage;                  // the same with who holds what, for people
-    std::uint64_t payloads_lost = 0;       // of given-up slabs: could not be written
-    std::uint64_t leases_expired = 0;      // consumers that made no progress for a lease's time
-    std::uint64_t overdue_killed = 0;      // of those: killed for it
-    bool ended = false;                    // nothing is in flight, and every consumer has been told
+    std::uint64_t steady_since_ns = 0;  // when the warm-up batches had been released
+    Amount before_steady;               // completed until then
+    std::string shortage_reason;        // one of kShortage...; empty when a slab is free
+    std::string shortage;               // the same with who holds what, for people
+    std::uint64_t payloads_lost = 0;    // of given-up slabs: could not be written
+    std::uint64_t leases_expired = 0;   // consumers that made no progress for a lease's time
+    std::uint64_t overdue_killed = 0;   // of those: killed for it
+    bool ended = false;                 // nothing is in flight, and every consumer has been told
 
     // published = completed + in flight + spilled + quarantined, in samples.
     bool conserved() const {

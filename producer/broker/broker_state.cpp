@@ -6,7 +6,8 @@
 namespace offramp {
 
 BrokerState::BrokerState(SlabLedger& its_ledger, BrokerPort& its_port, SlabExchange& its_exchange, PeerWatch& its_watch,
-                         const Clock& its_clock, std::span<const ConsumerCell> cells, SlabMemory its_memory, BrokerOptions its_options)
+                         const Clock& its_clock, std::span<const ConsumerCell> cells, SlabMemory its_memory,
+                         BrokerOptions its_options)
     : ledger(its_ledger),
       port(its_port),
       exchange(its_exchange),
@@ -25,8 +26,7 @@ void BrokerState::count_step(CountedStep step, const PublishedSlab& slab) {
 void BrokerState::take_holds_back(Peer& peer, std::uint64_t work, const char* how) {
     for (const SlabLedger::Revoked& hold : ledger.revoke(peer.ref, work)) {
         fillings.note_failed(hold.slab, hold.attempt, peer, how, hold.charged);
-        if (hold.charged)
-            fillings[hold.slab].killed_pids.push_back(static_cast<std::uint64_t>(peer.credentials.pid));
+        if (hold.charged) fillings[hold.slab].killed_pids.push_back(static_cast<std::uint64_t>(peer.credentials.pid));
         if (hold.ready_again) ready.put_ahead(hold.slab);
     }
 }

@@ -16,23 +16,23 @@ namespace offramp {
 // Runs a broker on a thread of its own: steps it, sleeps on its port, and keeps a copy of its books for others to read.
 // Borrows: what the parts borrow. Thread: any. Blocks: join(). Errors: what stopped the broker is thrown by join().
 class BrokerThread final : public Delivery {
- public:
+  public:
     struct Parts {
         std::unique_ptr<BrokerPort> port;
         std::unique_ptr<Broker> broker;
     };
-    // `make` runs on the new thread, since a port belongs to the thread that made it; the constructor returns when it has, or
-    // throws what it threw. `on_failure` is called once when the broker fails later.
+    // `make` runs on the new thread, since a port belongs to the thread that made it; the constructor returns when it
+    // has, or throws what it threw. `on_failure` is called once when the broker fails later.
     BrokerThread(std::function<Parts()> make, SlabExchange& exchange, std::function<void()> on_failure);
     ~BrokerThread() override;
     BrokerThread(const BrokerThread&) = delete;
     BrokerThread& operator=(const BrokerThread&) = delete;
 
     BrokerReport report() const override;
-    void abort() override;             // see Broker::abort
+    void abort() override;  // see Broker::abort
     void join() override;
 
- private:
+  private:
     void run(const std::function<Parts()>& make);
     void keep(BrokerReport report);
 
@@ -42,7 +42,7 @@ class BrokerThread final : public Delivery {
     mutable std::mutex mutex_;
     BrokerReport report_;
     std::exception_ptr failure_;
-    std::atomic<int> started_{0};   // 1: running, 2: could not
+    std::atomic<int> started_{0};  // 1: running, 2: could not
     std::thread thread_;
 };
 

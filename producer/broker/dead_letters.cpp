@@ -22,12 +22,13 @@ void DeadLetters::give_up(std::uint32_t slab) {
 
 void DeadLetters::see_to(std::uint32_t slab) {
     const SlabFillings::Filling& filling = state_.fillings[slab];
-    state_.books.given_up.push_back({.first_batch = filling.published.first_batch,
-                               .samples = filling.published.samples,
-                               .deaths = state_.ledger.charges(slab),
-                               .pids = filling.killed_pids,
-                               .payload = {},
-                               .error = state_.options.quarantine ? "the run ended before it was written" : "this run keeps no payloads"});
+    state_.books.given_up.push_back(
+        {.first_batch = filling.published.first_batch,
+         .samples = filling.published.samples,
+         .deaths = state_.ledger.charges(slab),
+         .pids = filling.killed_pids,
+         .payload = {},
+         .error = state_.options.quarantine ? "the run ended before it was written" : "this run keeps no payloads"});
     if (state_.options.quarantine)
         queue_.push_back({slab, state_.books.given_up.size() - 1});
     else
@@ -57,11 +58,14 @@ void DeadLetters::set_next_aside() {
         const SlabFillings::Filling& filling = state_.fillings[next.slab];
         const QuarantinedSlab& entry = state_.books.given_up[next.entry];
         state_.options.quarantine->set_aside(
-            {.ticket = {.epoch = state_.ledger.epoch(), .slab = next.slab, .generation = state_.ledger.word(next.slab).generation},
+            {.ticket = {.epoch = state_.ledger.epoch(),
+                        .slab = next.slab,
+                        .generation = state_.ledger.word(next.slab).generation},
              .first_batch = filling.published.first_batch,
              .reason = entry.deaths >= state_.options.max_charges
                            ? "it took down " + std::to_string(entry.deaths) + " consumers"
-                           : "it was handed out " + std::to_string(state_.ledger.word(next.slab).attempt) + " times and never finished",
+                           : "it was handed out " + std::to_string(state_.ledger.word(next.slab).attempt) +
+                                 " times and never finished",
              .deaths = entry.deaths,
              .deliveries = filling.failed});
     }

@@ -12,9 +12,10 @@ namespace offramp {
 // What is given up goes to the disk, and its memory back into the pool; a run without a writer only counts it.
 //
 // Owns: what waits for the writer, and what is with it. Borrows: the state; of it: writer, ledger, fillings, books.
-// Thread: the broker's. Blocks: never, the writer has a thread of its own. Errors: none; a payload that could not be kept is in the books.
+// Thread: the broker's. Blocks: never, the writer has a thread of its own. Errors: none; a payload that could not be
+// kept is in the books.
 class DeadLetters {
- public:
+  public:
     explicit DeadLetters(BrokerState& state) : state_(state) {}
 
     // A Ready slab that took too many consumers down: nobody gets it any more.
@@ -26,15 +27,15 @@ class DeadLetters {
     // The writer has few slabs at a time; those that wait for it stay Quarantined, and nobody else waits for either.
     void set_next_aside();
 
- private:
+  private:
     struct GivenUp {
         std::uint32_t slab = 0;
-        std::size_t entry = 0;             // in the books' given_up
+        std::size_t entry = 0;  // in the books' given_up
     };
     std::uint32_t most_at_the_writer() const;
 
     BrokerState& state_;
-    std::deque<GivenUp> queue_;            // Quarantined, and not at the writer yet
+    std::deque<GivenUp> queue_;  // Quarantined, and not at the writer yet
     std::vector<GivenUp> at_the_writer_;
 };
 

@@ -4,10 +4,10 @@
 
 namespace offramp {
 
-// What becomes of the slabs that were published: a broker's thread hands them to consumers; without consumers there are books only.
-// Thread: any. Blocks: join(), until nothing is in flight. Errors: join() throws what ended it.
+// What becomes of the slabs that were published: a broker's thread hands them to consumers; without consumers there are
+// books only. Thread: any. Blocks: join(), until nothing is in flight. Errors: join() throws what ended it.
 class Delivery {
- public:
+  public:
     virtual ~Delivery() = default;
     // At most some 100 ms old.
     virtual BrokerReport report() const = 0;

@@ -10,10 +10,10 @@ struct DeliveryRecord {
     std::uint32_t attempt = 0;
     std::uint64_t pid = 0;
     std::uint64_t session = 0;
-    std::uint64_t delivered_at_ns = 0;   // CLOCK_MONOTONIC
+    std::uint64_t delivered_at_ns = 0;  // CLOCK_MONOTONIC
     std::uint64_t ended_at_ns = 0;
-    std::string end;                     // "died", "returned", "lease ran out", "goodbye"
-    bool charged = false;                // the consumer died working on it
+    std::string end;       // "died", "returned", "lease ran out", "goodbye"
+    bool charged = false;  // the consumer died working on it
 };
 
 }  // namespace offramp

@@ -16,11 +16,13 @@ constexpr int kReleaseMessagesPerStep = 1024;
 constexpr std::uint64_t kReleasesAnAcknowledgement = 256;
 constexpr std::chrono::nanoseconds kFirstReturnDelay = std::chrono::milliseconds(100);
 constexpr std::uint32_t kMaxReturnDoublings = 6;
-// So many ready slabs are kept for consumers that hold nothing: at a run's end nobody should sit on two while another is idle.
+// So many ready slabs are kept for consumers that hold nothing: at a run's end nobody should sit on two while another
+// is idle.
 constexpr std::size_t kReadyForIdleOnly = 2;
 
-// A consumer that drains gives back what it has not begun: nobody need wait. Any other return, and every further one, says that a sink
-// is away: back off. (A consumer whose sink is away leaves as well, and its two messages may come in either order.)
+// A consumer that drains gives back what it has not begun: nobody need wait. Any other return, and every further one,
+// says that a sink is away: back off. (A consumer whose sink is away leaves as well, and its two messages may come in
+// either order.)
 std::chrono::nanoseconds return_delay(std::uint32_t returns, bool draining) {
     const std::uint32_t free = draining ? 1 : 0;
     if (returns <= free) return {};
@@ -37,7 +39,7 @@ void Dispatcher::take_releases() {
         const ParsedMessage message = parse_message(inbound.bytes);
         if (!message || message.type != MessageType::Releases) {
             state_.count("release message: " +
-                  (message ? std::string("another type") : std::string(to_string(message.problem))));
+                         (message ? std::string("another type") : std::string(to_string(message.problem))));
             continue;
         }
         on_releases(inbound, message);
@@ -84,7 +86,8 @@ void Dispatcher::on_release(Peer& peer, const ReleaseRecord& record) {
         return;
     --peer.held;
     const std::uint32_t slab = record.ticket.slab;
-    if (kind == ReleaseKind::Returned) state_.fillings.note_failed(slab, record.ticket.attempt, peer, "returned", false);
+    if (kind == ReleaseKind::Returned)
+        state_.fillings.note_failed(slab, record.ticket.attempt, peer, "returned", false);
     if (outcome == ReleaseOutcome::Completed) {
         const PublishedSlab& published = state_.fillings[slab].published;
         state_.books.completed.add(published);
@@ -122,7 +125,8 @@ std::chrono::nanoseconds Dispatcher::patience(TimePoint now, std::chrono::nanose
     for (const auto& [id, peer] : state_.peers)
         if (peer->releases_seen > peer->acknowledged)
             longest = peer->draining ? std::chrono::nanoseconds{}
-                                     : std::min<std::chrono::nanoseconds>(longest, peer->acknowledged_at + kAcknowledgeInterval - now);
+                                     : std::min<std::chrono::nanoseconds>(
+                                           longest, peer->acknowledged_at + kAcknowledgeInterval - now);
     return std::max(longest, std::chrono::nanoseconds{});
 }
 
@@ -134,7 +138,7 @@ void Dispatcher::hand_out() {
     const TimePoint now = state_.clock.now();
     state_.ready.keep_if([&](const ReadySlab& entry, std::size_t left) {
         const SlabWord word = state_.ledger.word(entry.slab);
-        if (!ReadyQueue::is_current(entry, word)) return false;   // completed late, or given up
+        if (!ReadyQueue::is_current(entry, word)) return false;  // completed late, or given up
         if (spill_.is_being_written(entry.slab)) return true;
         if (state_.ledger.charges(entry.slab) >= state_.options.max_charges || word.attempt >= kMaxAttempt) {
             dead_letters_.give_up(entry.slab);
@@ -169,8 +173,8 @@ Peer* Dispatcher::best_peer(std::uint32_t slab, bool idle_only) {
     Peer* best = nullptr;
     for (Peer* const peer : serving_) {
         if (peer->held >= (idle_only ? std::min(peer->window, 1U) : peer->window)) continue;
-        if (best != nullptr && (peer->held > best->held ||
-                                (peer->held == best->held && peer->last_served > best->last_served)))
+        if (best != nullptr &&
+            (peer->held > best->held || (peer->held == best->held && peer->last_served > best->last_served)))
             continue;
         if (state_.ledger.can_lease(slab, peer->ref)) best = peer;
     }
@@ -182,14 +186,15 @@ void Dispatcher::send_tickets() {
         if (peer->to_send.empty()) continue;
         const auto count = static_cast<std::uint32_t>(peer->to_send.size());
         failpoint("broker.tickets");
-        const SendOutcome outcome = state_.port.send(
-            peer->routing_id, encode(Tickets{peer->ref.session, peer->next_delivery}, peer->to_send));
+        const SendOutcome outcome =
+            state_.port.send(peer->routing_id, encode(Tickets{peer->ref.session, peer->next_delivery}, peer->to_send));
         if (outcome == SendOutcome::Sent) {
             failpoint("broker.tickets.sent");
             peer->next_delivery += count;
             state_.books.deliveries += count;
             for (const SlabTicket& ticket : peer->to_send)
-                if (state_.fillings[ticket.slab].deliveries++ > 0) state_.books.redelivered.add(state_.fillings[ticket.slab].published);
+                if (state_.fillings[ticket.slab].deliveries++ > 0)
+                    state_.books.redelivered.add(state_.fillings[ticket.slab].published);
         } else {
             // Nothing was sent: the hold that was recorded ahead of the ticket goes again.
             for (const SlabTicket& ticket : peer->to_send) {
@@ -197,7 +202,7 @@ void Dispatcher::send_tickets() {
                 state_.ready.put_ahead(ticket.slab, kFirstReturnDelay);
                 --peer->held;
             }
-            peer->draining = peer->draining || outcome == SendOutcome::PeerGone;   // its connection is cut
+            peer->draining = peer->draining || outcome == SendOutcome::PeerGone;  // its connection is cut
             state_.count(outcome == SendOutcome::PeerGone ? "ticket for a peer that is gone" : "ticket not taken");
         }
         peer->to_send.clear();

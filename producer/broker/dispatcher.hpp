@@ -19,11 +19,12 @@ inline constexpr std::chrono::nanoseconds kAcknowledgeInterval = std::chrono::mi
 
 // Tickets out, releases in: who gets which slab, as far as its window and the ledger allow, and what became of it.
 //
-// Owns: whose turn it is. Borrows: the state, dead letters (for what may not be handed out again), the spill (for what is on its way to
-// the disk), the farewell; of the state: port, ledger, clock, peers, fillings, queue, books, and the account.
-// Thread: the broker's. Blocks: never. Errors: none; a release that is not a consumer's to make is counted, and changes nothing.
+// Owns: whose turn it is. Borrows: the state, dead letters (for what may not be handed out again), the spill (for what
+// is on its way to the disk), the farewell; of the state: port, ledger, clock, peers, fillings, queue, books, and the
+// account. Thread: the broker's. Blocks: never. Errors: none; a release that is not a consumer's to make is counted,
+// and changes nothing.
 class Dispatcher {
- public:
+  public:
     Dispatcher(BrokerState& state, DeadLetters& dead_letters, const Spill& spill, const Farewell& farewell)
         : state_(state), dead_letters_(dead_letters), spill_(spill), farewell_(farewell) {}
 
@@ -33,7 +34,7 @@ class Dispatcher {
     // How long acknowledge_releases() may wait, at most `longest`.
     std::chrono::nanoseconds patience(TimePoint now, std::chrono::nanoseconds longest) const;
 
- private:
+  private:
     void on_releases(const Inbound& inbound, const ParsedMessage& message);
     void on_release(Peer& peer, const ReleaseRecord& record);
     void list_serving();
@@ -44,8 +45,8 @@ class Dispatcher {
     DeadLetters& dead_letters_;
     const Spill& spill_;
     const Farewell& farewell_;
-    std::vector<Peer*> serving_;           // who may get a slab in this step
-    std::uint32_t room_ = 0;               // deliveries that they will take
+    std::vector<Peer*> serving_;  // who may get a slab in this step
+    std::uint32_t room_ = 0;      // deliveries that they will take
     std::uint64_t serve_counter_ = 0;
 };
 

@@ -9,12 +9,13 @@
 
 namespace offramp {
 
-// How a run ends: once nothing is in flight any more, or at an abort, each consumer is told to leave, and has a while to say goodbye.
+// How a run ends: once nothing is in flight any more, or at an abort, each consumer is told to leave, and has a while
+// to say goodbye.
 //
 // Owns: how far that is. Borrows: the state; of it: ledger, exchange, port, clock, peers.
 // Thread: the broker's. Blocks: never. Errors: none; consumers that do not say goodbye in time are counted in the log.
 class Farewell {
- public:
+  public:
     explicit Farewell(BrokerState& state) : state_(state) {}
 
     // The egress will publish nothing more.
@@ -27,11 +28,11 @@ class Farewell {
     void send_drain(Peer& peer, DrainReason reason) const;
 
     bool aborting() const { return aborting_; }
-    bool begun() const { return until_.has_value(); }       // everyone has been told to leave
-    bool closing() const { return aborting_ || begun(); }   // no slab is handed out any more
+    bool begun() const { return until_.has_value(); }      // everyone has been told to leave
+    bool closing() const { return aborting_ || begun(); }  // no slab is handed out any more
     bool ended() const { return ended_; }
 
- private:
+  private:
     BrokerState& state_;
     std::optional<TimePoint> until_;
     bool finished_ = false;

@@ -31,7 +31,8 @@ bool Intake::grant_slabs() {
     }
     state_.exchange.grant(grants_);
     // A pool that is still being made is no shortage.
-    if (grants_.size() < wanted && state_.ledger.counts()[static_cast<std::size_t>(SlabState::Free)] == 0) state_.exchange.note_shortage();
+    if (grants_.size() < wanted && state_.ledger.counts()[static_cast<std::size_t>(SlabState::Free)] == 0)
+        state_.exchange.note_shortage();
     return !grants_.empty();
 }
 

@@ -10,20 +10,21 @@ namespace offramp {
 
 // The egress's side: filled slabs in, free ones out.
 //
-// Owns: nothing that outlives a call. Borrows: the state, the farewell (which wants to know when nothing more will come); of the state:
-// exchange, ledger, the slabs' memory, fillings, queue, books, and the account. Thread: the broker's. Blocks: never. Errors: none.
+// Owns: nothing that outlives a call. Borrows: the state, the farewell (which wants to know when nothing more will
+// come); of the state: exchange, ledger, the slabs' memory, fillings, queue, books, and the account. Thread: the
+// broker's. Blocks: never. Errors: none.
 class Intake {
- public:
+  public:
     Intake(BrokerState& state, Farewell& farewell) : state_(state), farewell_(farewell) {}
 
     void take_published();
     // Whether the egress got one.
     bool grant_slabs();
 
- private:
+  private:
     BrokerState& state_;
     Farewell& farewell_;
-    std::vector<SlabExchange::Grant> grants_;   // kept for its memory
+    std::vector<SlabExchange::Grant> grants_;  // kept for its memory
 };
 
 }  // namespace offramp

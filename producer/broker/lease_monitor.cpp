@@ -13,8 +13,9 @@ namespace {
 
 // From a peer's first word to its answer; a place is not kept for one that never answers.
 constexpr std::chrono::nanoseconds kHandshake = std::chrono::seconds(5);
-// What lies between two looks at the leases counts for so much at most, or for a quarter of a lease: in more than that this process did not
-// run (SIGSTOP, a frozen container, a machine that slept), and most likely nor did those that it looks at.
+// What lies between two looks at the leases counts for so much at most, or for a quarter of a lease: in more than that
+// this process did not run (SIGSTOP, a frozen container, a machine that slept), and most likely nor did those that it
+// looks at.
 constexpr std::chrono::nanoseconds kLongestLook = std::chrono::seconds(1);
 
 }  // namespace
@@ -41,7 +42,7 @@ void LeaseMonitor::bury_the_dead() {
 void LeaseMonitor::bury(Peer& peer) {
     peer.gone = true;
     if (!peer.admitted) return;
-    state_.memory.look_at_cells();   // the dead writes no more
+    state_.memory.look_at_cells();  // the dead writes no more
     const ConsumerCell& cell = state_.peers.cell_of(peer);
     const std::uint64_t work = load_word(cell.session) == peer.ref.session ? load_word(cell.work) : 0;
     state_.peers.note_departure(peer, "died");
@@ -64,7 +65,8 @@ void LeaseMonitor::leave_out_pause(TimePoint now) {
     }
     farewell_.leave_out(lost);
     if (lost >= kLongestLook)
-        spdlog::info("this process did not run for {:.1f} s: they count for nobody's lease", std::chrono::duration<double>(now - last).count());
+        spdlog::info("this process did not run for {:.1f} s: they count for nobody's lease",
+                     std::chrono::duration<double>(now - last).count());
 }
 
 std::optional<TimePoint> LeaseMonitor::begin_look() {
@@ -95,7 +97,8 @@ void LeaseMonitor::look_at_leases(TimePoint now) {
         if (peer->hung || now - peer->alive_at < state_.options.lease) continue;
         peer->hung = true;
         spdlog::warn("consumer {} (pid {}) made no progress for {:.1f} s: its slabs go to others as well",
-                     peer->ref.session, peer->credentials.pid, std::chrono::duration<double>(state_.options.lease).count());
+                     peer->ref.session, peer->credentials.pid,
+                     std::chrono::duration<double>(state_.options.lease).count());
         on_overdue(*peer);
         for (std::uint32_t slab = 0; slab < state_.ledger.slab_count(); ++slab) {
             const SlabWord word = state_.ledger.word(slab);
@@ -112,8 +115,9 @@ void LeaseMonitor::look_at_leases(TimePoint now) {
     }
 }
 
-// A consumer made no progress for a lease's time. Its slabs go to others in any case; killing it only gives its memory back sooner, and
-// charges the slab that it hangs on. What it holds is not touched before its pidfd says that it is dead.
+// A consumer made no progress for a lease's time. Its slabs go to others in any case; killing it only gives its memory
+// back sooner, and charges the slab that it hangs on. What it holds is not touched before its pidfd says that it is
+// dead.
 void LeaseMonitor::on_overdue(Peer& peer) {
     ++state_.books.leases_expired;
     if (!state_.options.kill_overdue) return;
@@ -122,8 +126,8 @@ void LeaseMonitor::on_overdue(Peer& peer) {
         ++state_.books.overdue_killed;
         spdlog::warn("consumer {} (pid {}) is killed: it is overdue", peer.ref.session, peer.credentials.pid);
     } else {
-        spdlog::error("consumer {} (pid {}) is overdue and cannot be killed: {}", peer.ref.session, peer.credentials.pid,
-                      std::strerror(refused));
+        spdlog::error("consumer {} (pid {}) is overdue and cannot be killed: {}", peer.ref.session,
+                      peer.credentials.pid, std::strerror(refused));
     }
 }
 

@@ -19,29 +19,29 @@ struct Peer {
     PeerCredentials credentials;
     WatchedProcess watched;
     std::uint64_t secret = 0;
-    TimePoint since{};                    // its first word
-    bool admitted = false;                // the secret was answered: pidfd and connection are the same process
+    TimePoint since{};      // its first word
+    bool admitted = false;  // the secret was answered: pidfd and connection are the same process
     bool draining = false;
-    bool gone = false;                    // taken out at the end of the step
-    std::uint64_t former_session = 0;     // it comes from a former producer's
-    std::vector<SlabTicket> kept;         // and still holds these, or has released them
-    bool away = false;                    // a former producer's consumer that has not come back yet: no connection, but a pidfd
+    bool gone = false;                 // taken out at the end of the step
+    std::uint64_t former_session = 0;  // it comes from a former producer's
+    std::vector<SlabTicket> kept;      // and still holds these, or has released them
+    bool away = false;  // a former producer's consumer that has not come back yet: no connection, but a pidfd
     ConsumerRef ref;
-    std::uint32_t window = 0;             // deliveries that it will hold at once
+    std::uint32_t window = 0;  // deliveries that it will hold at once
     std::uint32_t held = 0;
     std::uint64_t next_delivery = 1;
-    std::uint64_t releases_seen = 0;      // through this sequence number
-    std::uint64_t acknowledged = 0;       // of those, through this one
+    std::uint64_t releases_seen = 0;  // through this sequence number
+    std::uint64_t acknowledged = 0;   // of those, through this one
     TimePoint acknowledged_at{};
-    bool in_doubt = false;                // it repeats itself, or has a gap: it is answered at once
-    std::uint64_t last_served = 0;        // for fairness among equals
+    bool in_doubt = false;          // it repeats itself, or has a gap: it is answered at once
+    std::uint64_t last_served = 0;  // for fairness among equals
     std::vector<SlabTicket> to_send;
 
     // Signs of life: the cell as it was when it last changed.
     std::uint64_t seen_work = 0;
     std::uint64_t seen_progress = 0;
     TimePoint alive_at{};
-    bool hung = false;                    // its leases ran out; it gets nothing until it moves again
+    bool hung = false;  // its leases ran out; it gets nothing until it moves again
 
     Amount completed;
 };

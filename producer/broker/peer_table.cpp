@@ -49,26 +49,24 @@ double PeerTable::busy_seconds(const Peer& peer) const {
 
 void PeerTable::note_departure(const Peer& peer, const char* how) {
     if (departed_.size() >= kDeparturesKept) departed_.erase(departed_.begin());
-    departed_.push_back(
-        {.pid = static_cast<std::uint64_t>(peer.credentials.pid),
-         .session = peer.ref.session,
-         .slot = peer.ref.slot,
-         .completed = peer.completed,
-         .busy_seconds = busy_seconds(peer),
-         .end = how});
+    departed_.push_back({.pid = static_cast<std::uint64_t>(peer.credentials.pid),
+                         .session = peer.ref.session,
+                         .slot = peer.ref.slot,
+                         .completed = peer.completed,
+                         .busy_seconds = busy_seconds(peer),
+                         .end = how});
 }
 
 std::vector<ConsumerReport> PeerTable::reports() const {
     std::vector<ConsumerReport> reports = departed_;
     for (const auto& [id, peer] : peers_) {
         if (!peer->admitted) continue;
-        reports.push_back(
-            {.pid = static_cast<std::uint64_t>(peer->credentials.pid),
-             .session = peer->ref.session,
-             .slot = peer->ref.slot,
-             .holding = peer->held,
-             .completed = peer->completed,
-             .busy_seconds = busy_seconds(*peer)});
+        reports.push_back({.pid = static_cast<std::uint64_t>(peer->credentials.pid),
+                           .session = peer->ref.session,
+                           .slot = peer->ref.slot,
+                           .holding = peer->held,
+                           .completed = peer->completed,
+                           .busy_seconds = busy_seconds(*peer)});
     }
     return reports;
 }

@@ -19,7 +19,7 @@ namespace offramp {
 // Owns: the records of connections, and with them their pidfds. Borrows: the consumers' cells, which it only reads.
 // Thread: the broker's. Blocks: never. Errors: none.
 class PeerTable {
- public:
+  public:
     explicit PeerTable(std::span<const ConsumerCell> cells) : cells_(cells) {}
 
     // By routing id: [id, peer] of each, in this order everywhere.
@@ -55,13 +55,13 @@ class PeerTable {
     // Whose pidfds those are: one less than wait_fds().
     const std::vector<std::string>& wait_ids() const { return wait_ids_; }
 
- private:
+  private:
     double busy_seconds(const Peer& peer) const;
 
     std::span<const ConsumerCell> cells_;
     Peers peers_;
     std::vector<ConsumerReport> departed_;
-    std::vector<int> wait_fds_;            // empty when peers came or went
+    std::vector<int> wait_fds_;  // empty when peers came or went
     std::vector<std::string> wait_ids_;
 };
 

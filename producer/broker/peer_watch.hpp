@@ -15,17 +15,19 @@ namespace offramp {
 
 // The seam through which the broker learns of deaths, so that tests can kill a thread.
 class PeerWatch {
- public:
+  public:
     virtual ~PeerWatch() = default;
-    // Nothing when there is no such process any more. Errors: SystemError when the system will not watch (no descriptors left).
+    // Nothing when there is no such process any more. Errors: SystemError when the system will not watch (no
+    // descriptors left).
     virtual std::optional<WatchedProcess> open(pid_t pid) = 0;
-    // Sends SIGKILL to the process behind the pidfd; it is dead when that is readable, not before. 0, or the errno of the refusal.
+    // Sends SIGKILL to the process behind the pidfd; it is dead when that is readable, not before. 0, or the errno of
+    // the refusal.
     virtual int kill(int pidfd) = 0;
 };
 
 // Watches through pidfd_open(2).
 class PidfdWatch final : public PeerWatch {
- public:
+  public:
     std::optional<WatchedProcess> open(pid_t pid) override { return watch_process(static_cast<std::uint64_t>(pid)); }
     int kill(int pidfd) override {
         return ::syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, nullptr, 0) == 0 ? 0 : errno;

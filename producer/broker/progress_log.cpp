@@ -45,9 +45,14 @@ void ProgressLog::count(CountedStep step, const PublishedSlab& slab, std::uint64
             next.dropped += slab.dropped;
             next.items_through = std::max(next.items_through, slab.items_through);
             break;
-        case CountedStep::Complete: add(next.completed, slab); break;
-        case CountedStep::GiveUp: add(next.given_up, slab); break;
-        case CountedStep::None: break;
+        case CountedStep::Complete:
+            add(next.completed, slab);
+            break;
+        case CountedStep::GiveUp:
+            add(next.given_up, slab);
+            break;
+        case CountedStep::None:
+            break;
     }
     failpoint("account.written");
     store_word(memory_.current, sequence);

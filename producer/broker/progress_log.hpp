@@ -9,17 +9,17 @@
 
 namespace offramp {
 
-// Keeps a run's account in shared memory, where it outlives the producer (common/wire/run_progress.hpp says how). Each call
-// counts one step and comes immediately before it is taken.
+// Keeps a run's account in shared memory, where it outlives the producer (common/wire/run_progress.hpp says how). Each
+// call counts one step and comes immediately before it is taken.
 //
 // Borrows: the record's memory, which it alone writes while it lives. Thread: the broker's. Blocks: never.
 class ProgressLog {
- public:
+  public:
     struct Totals {
         Amount published, completed, given_up;
-        std::uint64_t items_through = 0;   // the frontier: where the next producer goes on
-        std::uint64_t holes = 0;           // before it: items that could not be read
-        std::uint64_t dropped = 0;         // before it: samples that were dropped
+        std::uint64_t items_through = 0;  // the frontier: where the next producer goes on
+        std::uint64_t holes = 0;          // before it: items that could not be read
+        std::uint64_t dropped = 0;        // before it: samples that were dropped
     };
 
     // Goes on from what is there: in fresh memory, from nothing.
@@ -31,7 +31,7 @@ class ProgressLog {
     // The step that was counted last: whoever died of it may not have taken it.
     SlabLedger::LastStep last_step() const;
 
- private:
+  private:
     const ProgressRecord& current() const;
 
     RunProgress& memory_;

@@ -51,10 +51,11 @@ void describe_slab(const SlabContents& slab, json& story) {
         story["samples"].push_back({{"item", sample.item}, {"key", sample.key}, {"hole", sample.hole}});
     for (const TensorView& tensor : slab.tensors) {
         const auto dims = static_cast<std::ptrdiff_t>(tensor.spec.dims);
-        story["tensors"].push_back({{"name", tensor.spec.name},
-                                    {"dtype", to_string(tensor.spec.dtype)},
-                                    {"shape", std::vector(tensor.spec.shape.begin(), tensor.spec.shape.begin() + dims)},
-                                    {"strides", std::vector(tensor.spec.strides.begin(), tensor.spec.strides.begin() + dims)}});
+        story["tensors"].push_back(
+            {{"name", tensor.spec.name},
+             {"dtype", to_string(tensor.spec.dtype)},
+             {"shape", std::vector(tensor.spec.shape.begin(), tensor.spec.shape.begin() + dims)},
+             {"strides", std::vector(tensor.spec.strides.begin(), tensor.spec.strides.begin() + dims)}});
     }
     story["payload_bytes"] = slab.payload_bytes;
     story["model"] = slab.model;
@@ -118,8 +119,8 @@ QuarantineOutcome QuarantineWriter::write(const QuarantineJob& job) const {
     std::string stem = settings_.folder + "/" + stem_of(job, nullptr);
     try {
         if (::mkdir(settings_.folder.c_str(), 0700) != 0 && errno != EEXIST)
-            throw SystemError("making the folder " + settings_.folder, errno, "Make room there, or give the run another --run-dir",
-                              ExitCode::CannotWrite);
+            throw SystemError("making the folder " + settings_.folder, errno,
+                              "Make room there, or give the run another --run-dir", ExitCode::CannotWrite);
         failpoint("quarantine.write");
         const SlabBytes memory = settings_.bytes_of(job.ticket.slab);
         slab = SlabContents::read(memory.bytes, settings_.run_nonce, job.ticket);
@@ -143,20 +144,22 @@ QuarantineOutcome QuarantineWriter::write(const QuarantineJob& job) const {
     return outcome;
 }
 
-std::string QuarantineWriter::story_of(const QuarantineJob& job, const SlabContents* slab, const QuarantineOutcome& outcome) const {
-    json story = {{"format", kStoryFormat},
-                  {"run_id", settings_.run_id},
-                  {"set_aside_at", std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()},
-                  {"batch", job.first_batch},
-                  {"reason", job.reason},
-                  {"deaths", job.deaths},
-                  {"payload", nullptr},
-                  {"error", nullptr},
-                  {"batches", json::array()},
-                  {"samples", json::array()},
-                  {"tensors", json::array()},
-                  {"deliveries", deliveries_json(job.deliveries)},
-                  {"retries", json::array()}};
+std::string QuarantineWriter::story_of(const QuarantineJob& job, const SlabContents* slab,
+                                       const QuarantineOutcome& outcome) const {
+    json story = {
+        {"format", kStoryFormat},
+        {"run_id", settings_.run_id},
+        {"set_aside_at", std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()},
+        {"batch", job.first_batch},
+        {"reason", job.reason},
+        {"deaths", job.deaths},
+        {"payload", nullptr},
+        {"error", nullptr},
+        {"batches", json::array()},
+        {"samples", json::array()},
+        {"tensors", json::array()},
+        {"deliveries", deliveries_json(job.deliveries)},
+        {"retries", json::array()}};
     if (!outcome.payload.empty()) story["payload"] = outcome.payload.substr(outcome.payload.rfind('/') + 1);
     if (!outcome.error.empty()) story["error"] = outcome.error;
     if (slab != nullptr) describe_slab(*slab, story);

@@ -20,43 +20,45 @@ namespace offramp {
 
 // A slab that was given up, for QuarantineWriter. Nobody writes its memory until the outcome has been taken.
 struct QuarantineJob {
-    SlabTicket ticket;                        // of its filling, under the epoch of the producer that gives it up
+    SlabTicket ticket;  // of its filling, under the epoch of the producer that gives it up
     std::uint64_t first_batch = 0;
-    std::string reason;                       // for people
+    std::string reason;  // for people
     std::uint64_t deaths = 0;
-    std::vector<DeliveryRecord> deliveries;   // that failed
+    std::vector<DeliveryRecord> deliveries;  // that failed
 };
 
 // What became of it.
 struct QuarantineOutcome {
     std::uint32_t slab = 0;
     std::uint64_t generation = 0;
-    std::string payload;                      // the file's path; empty: the payload could not be kept
-    std::string error;                        // why not
+    std::string payload;  // the file's path; empty: the payload could not be kept
+    std::string error;    // why not
 };
 
-// Brings slabs that were given up to the disk, on a thread of its own: FOLDER/batch-B-row-R.safetensors (payload_file.hpp) and, beside
-// it, the story as .json, for people and for the launch script, which adds what it alone knows (signals, last log lines). Both
-// appear whole or not at all and are on the disk before the outcome is told; the same rows set aside again replace them.
+// Brings slabs that were given up to the disk, on a thread of its own: FOLDER/batch-B-row-R.safetensors
+// (payload_file.hpp) and, beside it, the story as .json, for people and for the launch script, which adds what it alone
+// knows (signals, last log lines). Both appear whole or not at all and are on the disk before the outcome is told; the
+// same rows set aside again replace them.
 //
-// A payload that cannot be written (a full disk) is an outcome like any other: the error names path and reason, the story is
-// written if at least that fits, and the slab may be freed. Nothing is lost silently: the outcome goes into the run's summary.
+// A payload that cannot be written (a full disk) is an outcome like any other: the error names path and reason, the
+// story is written if at least that fits, and the slab may be freed. Nothing is lost silently: the outcome goes into
+// the run's summary.
 //
-// Owns: its thread. Borrows: the slabs' memory, through bytes_of. Thread: any. Blocks: wait_until_idle(); the destructor for the file
-// at hand (what is queued behind it is dropped). Errors: none thrown but the constructor's.
+// Owns: its thread. Borrows: the slabs' memory, through bytes_of. Thread: any. Blocks: wait_until_idle(); the
+// destructor for the file at hand (what is queued behind it is dropped). Errors: none thrown but the constructor's.
 class QuarantineWriter {
- public:
+  public:
     // A slab's memory, and what keeps it mapped.
     struct SlabBytes {
         std::span<const std::byte> bytes;
         std::shared_ptr<const void> owner;
     };
     struct Settings {
-        std::string folder;                   // made (0700) with the first file
+        std::string folder;  // made (0700) with the first file
         std::string run_id;
         std::uint64_t run_nonce = 0;
-        std::function<SlabBytes(std::uint32_t slab)> bytes_of;   // called on the writer's thread
-        std::function<void()> on_outcome;     // called on the writer's thread
+        std::function<SlabBytes(std::uint32_t slab)> bytes_of;  // called on the writer's thread
+        std::function<void()> on_outcome;                       // called on the writer's thread
     };
     explicit QuarantineWriter(Settings settings);
     ~QuarantineWriter();
@@ -69,7 +71,7 @@ class QuarantineWriter {
     // Until every job has its outcome.
     void wait_until_idle();
 
- private:
+  private:
     void run();
     QuarantineOutcome write(const QuarantineJob& job) const;
     std::string story_of(const QuarantineJob& job, const SlabContents* slab, const QuarantineOutcome& outcome) const;

@@ -16,18 +16,20 @@ struct ReadySlab {
     TimePoint not_before{};
 };
 
-// The slabs that wait for a consumer, in the order in which they are handed out. An entry may outlive its slab's filling (it was
-// completed late, or given up): it is passed over, and dropped with the next keep_if().
+// The slabs that wait for a consumer, in the order in which they are handed out. An entry may outlive its slab's
+// filling (it was completed late, or given up): it is passed over, and dropped with the next keep_if().
 //
 // Owns: the queue. Borrows: ledger, clock. Thread: the broker's. Blocks: never. Errors: none.
 class ReadyQueue {
- public:
+  public:
     ReadyQueue(const SlabLedger& ledger, const Clock& clock) : ledger_(ledger), clock_(clock) {}
 
     // A slab that has just become Ready, for the first time: behind the others.
     void append(std::uint32_t slab) { entries_.push_back(entry_of(slab, {})); }
     // When it has been out before: ahead of them, though not handed out before the delay is over.
-    void put_ahead(std::uint32_t slab, std::chrono::nanoseconds delay = {}) { entries_.push_front(entry_of(slab, delay)); }
+    void put_ahead(std::uint32_t slab, std::chrono::nanoseconds delay = {}) {
+        entries_.push_front(entry_of(slab, delay));
+    }
 
     bool empty() const { return entries_.empty(); }
     std::deque<ReadySlab>::const_iterator begin() const { return entries_.begin(); }
@@ -36,7 +38,8 @@ class ReadyQueue {
     static bool is_current(const ReadySlab& entry, SlabWord word) {
         return word.state == SlabState::Ready && word.generation == entry.generation;
     }
-    // Asks keep(entry, left) of each in order; `left` are those kept so far, this one, and those behind it. `keep` puts none here.
+    // Asks keep(entry, left) of each in order; `left` are those kept so far, this one, and those behind it. `keep` puts
+    // none here.
     template <class Keep>
     void keep_if(Keep keep) {
         const std::size_t all = entries_.size();
@@ -48,7 +51,7 @@ class ReadyQueue {
         entries_.resize(kept);
     }
 
- private:
+  private:
     ReadySlab entry_of(std::uint32_t slab, std::chrono::nanoseconds delay) const {
         return {slab, ledger_.word(slab).generation, clock_.now() + delay};
     }

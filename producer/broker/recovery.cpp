@@ -52,7 +52,8 @@ void Recovery::expect_back(const SlabLedger::Admitted& former) {
         return;
     }
     peer->watched = std::move(*watched);
-    for (std::uint32_t slab = 0; slab < state_.ledger.slab_count(); ++slab) peer->held += state_.ledger.holds(slab, peer->ref) ? 1U : 0U;
+    for (std::uint32_t slab = 0; slab < state_.ledger.slab_count(); ++slab)
+        peer->held += state_.ledger.holds(slab, peer->ref) ? 1U : 0U;
     state_.peers.add(std::move(peer));
 }
 
@@ -70,7 +71,8 @@ bool Recovery::rejoin(Peer& peer) {
     failpoint("broker.rejoined");
     state_.port.send(peer.routing_id, encode(Welcome{peer.ref.session, peer.ref.slot, state_.ledger.epoch()}));
     spdlog::info("consumer {} (pid {}) is back, holding {} slabs", peer.ref.session, peer.credentials.pid, peer.held);
-    if (farewell_.begun()) farewell_.send_drain(peer, farewell_.aborting() ? DrainReason::Aborted : DrainReason::RunEnded);
+    if (farewell_.begun())
+        farewell_.send_drain(peer, farewell_.aborting() ? DrainReason::Aborted : DrainReason::RunEnded);
     return true;
 }
 
@@ -92,7 +94,8 @@ void Recovery::keep_only(Peer& peer, std::span<const SlabTicket> kept) {
             }
             state_.ledger.take_back(ticket, peer.ref);
             state_.fillings.note_failed(slab, ticket.attempt, peer, "never arrived: its producer died", false);
-            if (before.state == SlabState::Leased && state_.ledger.word(slab).state == SlabState::Ready) state_.ready.put_ahead(slab);
+            if (before.state == SlabState::Leased && state_.ledger.word(slab).state == SlabState::Ready)
+                state_.ready.put_ahead(slab);
         }
     }
 }

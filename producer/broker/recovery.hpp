@@ -10,30 +10,33 @@
 
 namespace offramp {
 
-// After a former producer's death: the broker goes on with that one's account and slabs, and its consumers come back. Until they do they
-// are peers that are away: without a connection, but with a pidfd.
+// After a former producer's death: the broker goes on with that one's account and slabs, and its consumers come back.
+// Until they do they are peers that are away: without a connection, but with a pidfd.
 //
-// Owns: nothing; what it finds goes to the state. Borrows: the state, the farewell; of the state: account, ledger, watch, port, clock,
-// peers, fillings, queue, books. Thread: the broker's. Blocks: never. Errors: whoever takes over has an account (expect); SystemError
-// when the system will not watch a process.
+// Owns: nothing; what it finds goes to the state. Borrows: the state, the farewell; of the state: account, ledger,
+// watch, port, clock, peers, fillings, queue, books. Thread: the broker's. Blocks: never. Errors: whoever takes over
+// has an account (expect); SystemError when the system will not watch a process.
 class Recovery {
- public:
+  public:
     Recovery(BrokerState& state, const Farewell& farewell) : state_(state), farewell_(farewell) {}
 
     // --- before the first step ---
-    // Goes on with the account, with what is in flight, Ready slabs in this order, and with the stories of what was given up.
+    // Goes on with the account, with what is in flight, Ready slabs in this order, and with the stories of what was
+    // given up.
     void adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> given_up);
-    // Each keeps its place and what it holds until it comes back, or is proven dead; its leases run meanwhile. The dead are let go.
+    // Each keeps its place and what it holds until it comes back, or is proven dead; its leases run meanwhile. The dead
+    // are let go.
     void expect_consumers_back();
 
     // --- when they come ---
-    // A peer that has answered and says which session it had: that goes on, under the same number and in the same place; deliveries and
-    // releases are numbered from 1 again. False when the session is not its own: nothing was done.
+    // A peer that has answered and says which session it had: that goes on, under the same number and in the same
+    // place; deliveries and releases are numbered from 1 again. False when the session is not its own: nothing was
+    // done.
     bool rejoin(Peer& peer);
     // A process that begins anew never heard that it had been let in before: what was meant for it goes to others.
     void forget_former_self(const Peer& peer);
 
- private:
+  private:
     void adopt_filling(const PublishedSlab& slab);
     void expect_back(const SlabLedger::Admitted& former);
     void keep_only(Peer& peer, std::span<const SlabTicket> kept);

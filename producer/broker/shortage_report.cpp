@@ -42,9 +42,9 @@ void ShortageReport::describe_holds(BrokerReport& report) const {
         const SlabWord word = state_.ledger.word(slab);
         if (word.state == SlabState::Free || word.state == SlabState::Filling) continue;
         for (const HolderWord& holder : state_.ledger.holders(slab)) {
-            const auto consumer = std::find_if(report.consumers.begin(), report.consumers.end(), [&](const ConsumerReport& known) {
-                return known.end.empty() && known.session == holder.session;
-            });
+            const auto consumer = std::find_if(
+                report.consumers.begin(), report.consumers.end(),
+                [&](const ConsumerReport& known) { return known.end.empty() && known.session == holder.session; });
             if (consumer == report.consumers.end()) continue;
             std::uint64_t since = to_ns(state_.fillings[slab].leased_at);
             for (const DeliveryRecord& record : state_.fillings[slab].failed)
@@ -62,7 +62,7 @@ void ShortageReport::describe_shortage(BrokerReport& report) const {
     std::size_t staying = 0;
     for (const auto& [id, peer] : state_.peers) {
         living += peer->admitted ? 1U : 0U;
-        staying += peer->admitted && (!peer->draining || peer->away) ? 1U : 0U;   // who is away comes back
+        staying += peer->admitted && (!peer->draining || peer->away) ? 1U : 0U;  // who is away comes back
     }
     const std::uint32_t wanted = of(SlabState::Ready) + of(SlabState::Leased);
     const std::uint32_t others = std::max({of(SlabState::Retired), of(SlabState::Quarantined), of(SlabState::Filling)});
@@ -78,7 +78,8 @@ void ShortageReport::describe_shortage(BrokerReport& report) const {
     text = living == 0 ? "no consumers" : staying == 0 ? "every consumer is leaving" : "all slabs are in use";
     for (std::size_t state = 1; state < kSlabStates; ++state)
         if (report.slabs[state] > 0)
-            text += ", " + std::to_string(report.slabs[state]) + " " + std::string(to_string(static_cast<SlabState>(state)));
+            text += ", " + std::to_string(report.slabs[state]) + " " +
+                    std::string(to_string(static_cast<SlabState>(state)));
 
     // Those who have held longest are named first.
     std::vector<const ConsumerReport*> holders;
@@ -88,8 +89,9 @@ void ShortageReport::describe_shortage(BrokerReport& report) const {
         return a->oldest_hold_seconds > b->oldest_hold_seconds;
     });
     for (std::size_t i = 0; i < std::min(holders.size(), kConsumersNamed); ++i)
-        text += fmt::format("{}pid {} holds {} for {:.1f} s{}", i == 0 ? "; " : ", ", holders[i]->pid, holders[i]->holding,
-                            holders[i]->oldest_hold_seconds, holders[i]->overdue ? " (overdue)" : "");
+        text +=
+            fmt::format("{}pid {} holds {} for {:.1f} s{}", i == 0 ? "; " : ", ", holders[i]->pid, holders[i]->holding,
+                        holders[i]->oldest_hold_seconds, holders[i]->overdue ? " (overdue)" : "");
     if (holders.size() > kConsumersNamed) text += fmt::format(", {} more", holders.size() - kConsumersNamed);
 }
 

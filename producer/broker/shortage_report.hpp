@@ -9,12 +9,13 @@
 
 namespace offramp {
 
-// Why no slab is free: who holds what, and for how long. The log says so once the egress has waited long, and seldom after that.
+// Why no slab is free: who holds what, and for how long. The log says so once the egress has waited long, and seldom
+// after that.
 //
-// Owns: since when the egress waits, and when the log says so next. Borrows: the state, which it only reads; of it: ledger, exchange,
-// clock, peers, fillings. Thread: the broker's. Blocks: never. Errors: none.
+// Owns: since when the egress waits, and when the log says so next. Borrows: the state, which it only reads; of it:
+// ledger, exchange, clock, peers, fillings. Thread: the broker's. Blocks: never. Errors: none.
 class ShortageReport {
- public:
+  public:
     explicit ShortageReport(const BrokerState& state) : state_(state) {}
 
     // Adds the slabs' states, the consumers and what each holds, and why no slab is free.
@@ -22,7 +23,7 @@ class ShortageReport {
     // To be called now and then.
     void watch(TimePoint now);
 
- private:
+  private:
     void describe_holds(BrokerReport& report) const;
     void describe_shortage(BrokerReport& report) const;
 

@@ -7,11 +7,12 @@
 namespace offramp {
 namespace {
 
-constexpr std::size_t kMostFailedDeliveries = 64;   // of one filling, that are remembered
+constexpr std::size_t kMostFailedDeliveries = 64;  // of one filling, that are remembered
 
 }  // namespace
 
-void SlabFillings::note_failed(std::uint32_t slab, std::uint32_t attempt, const Peer& peer, const char* end, bool charged) {
+void SlabFillings::note_failed(std::uint32_t slab, std::uint32_t attempt, const Peer& peer, const char* end,
+                               bool charged) {
     Filling& filling = fillings_[slab];
     const auto known = std::find_if(filling.failed.begin(), filling.failed.end(), [&](const DeliveryRecord& record) {
         return record.attempt == attempt && record.session == peer.ref.session;

@@ -12,16 +12,17 @@ namespace offramp {
 
 // What each slab's current filling is, and how its deliveries went.
 //
-// Owns: that, a record a slab. Borrows: the clock. Thread: the broker's. Blocks: never. Errors: none; a slab's number is one of the pool's.
+// Owns: that, a record a slab. Borrows: the clock. Thread: the broker's. Blocks: never. Errors: none; a slab's number
+// is one of the pool's.
 class SlabFillings {
- public:
+  public:
     struct Filling {
         PublishedSlab published;
         std::uint32_t deliveries = 0;
         std::uint32_t returns = 0;
         std::vector<std::uint64_t> killed_pids;
-        std::vector<DeliveryRecord> failed;        // deliveries that did not complete it
-        TimePoint leased_at{};                     // the current delivery
+        std::vector<DeliveryRecord> failed;  // deliveries that did not complete it
+        TimePoint leased_at{};               // the current delivery
     };
 
     SlabFillings(std::uint32_t slabs, const Clock& clock) : clock_(clock), fillings_(slabs) {}
@@ -31,10 +32,11 @@ class SlabFillings {
     std::vector<Filling>::iterator begin() { return fillings_.begin(); }
     std::vector<Filling>::iterator end() { return fillings_.end(); }
 
-    // A delivery that completes nothing may end twice: its lease runs out, and later its holder dies. The last word stands.
+    // A delivery that completes nothing may end twice: its lease runs out, and later its holder dies. The last word
+    // stands.
     void note_failed(std::uint32_t slab, std::uint32_t attempt, const Peer& peer, const char* end, bool charged);
 
- private:
+  private:
     const Clock& clock_;
     std::vector<Filling> fillings_;
 };

@@ -37,7 +37,9 @@ void Spill::set_to_work() {
     if (state_.options.spill->busy() || farewell_.closing()) return;
     if (wants_to_write()) {
         writing_ = oldest_waiting();
-        if (writing_) state_.options.spill->write(*writing_, state_.ledger.word(*writing_).generation, state_.memory.bytes_of(*writing_));
+        if (writing_)
+            state_.options.spill->write(*writing_, state_.ledger.word(*writing_).generation,
+                                        state_.memory.bytes_of(*writing_));
     } else if (!spilled_.empty()) {
         read_next_back();
     }
@@ -62,14 +64,16 @@ void Spill::on_written(const SpillStore::Outcome& outcome) {
     state_.ledger.spill(outcome.slab);
 }
 
-// Published under its new number, and only then removed: whoever takes over in between finds both, and knows that they are one.
+// Published under its new number, and only then removed: whoever takes over in between finds both, and knows that they
+// are one.
 void Spill::on_read_back(const SpillStore::Outcome& outcome) {
     if (farewell_.aborting()) {
         state_.ledger.abandon(outcome.slab);
         return;
     }
     if (!outcome.error.empty()) throw Error(ExitCode::Internal, "a spilled slab is lost: " + outcome.error);
-    restamp_slab(state_.memory.bytes_of(outcome.slab), state_.ledger.epoch(), outcome.slab, state_.ledger.word(outcome.slab).generation);
+    restamp_slab(state_.memory.bytes_of(outcome.slab), state_.ledger.epoch(), outcome.slab,
+                 state_.ledger.word(outcome.slab).generation);
     PublishedSlab published = spilled_.front().published;
     spilled_.pop_front();
     published.slab = outcome.slab;
@@ -99,7 +103,8 @@ std::optional<std::uint32_t> Spill::oldest_waiting() const {
         const SlabWord word = state_.ledger.word(entry.slab);
         if (!ReadyQueue::is_current(entry, word)) continue;
         if (state_.ledger.charges(entry.slab) > 0 || !state_.ledger.holders(entry.slab).empty()) continue;
-        if (!oldest || state_.fillings[entry.slab].published.items_through < state_.fillings[*oldest].published.items_through)
+        if (!oldest ||
+            state_.fillings[entry.slab].published.items_through < state_.fillings[*oldest].published.items_through)
             oldest = entry.slab;
     }
     return oldest;
@@ -108,7 +113,8 @@ std::optional<std::uint32_t> Spill::oldest_waiting() const {
 // The egress comes first, and whatever waits in memory: this is for consumers that would have nothing to do.
 void Spill::read_next_back() {
     if (state_.exchange.waiting() || !state_.ready.empty()) return;
-    if (const auto slab = state_.ledger.acquire(state_.memory.usable)) state_.options.spill->read(spilled_.front().file, *slab, state_.memory.bytes_of(*slab));
+    if (const auto slab = state_.ledger.acquire(state_.memory.usable))
+        state_.options.spill->read(spilled_.front().file, *slab, state_.memory.bytes_of(*slab));
 }
 
 }  // namespace offramp

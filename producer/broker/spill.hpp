@@ -13,14 +13,15 @@
 
 namespace offramp {
 
-// The way to the disk and back: while the egress needs a slab and none is free, the oldest that waits for a consumer goes there; when
-// nothing else waits, it comes back. Without a store in the options it does nothing.
+// The way to the disk and back: while the egress needs a slab and none is free, the oldest that waits for a consumer
+// goes there; when nothing else waits, it comes back. Without a store in the options it does nothing.
 //
-// Owns: what is on the disk, and what is on its way. Borrows: the state, the farewell; of the state: store, ledger, exchange, the slabs'
-// memory, clock, fillings, queue. Thread: the broker's. Blocks: never, the store's thread writes and reads.
-// Errors: what cannot be written stays in memory, with a word in the books; what cannot be read back is lost, and ends the run.
+// Owns: what is on the disk, and what is on its way. Borrows: the state, the farewell; of the state: store, ledger,
+// exchange, the slabs' memory, clock, fillings, queue. Thread: the broker's. Blocks: never, the store's thread writes
+// and reads. Errors: what cannot be written stays in memory, with a word in the books; what cannot be read back is
+// lost, and ends the run.
 class Spill {
- public:
+  public:
     // The egress waits so long for a consumer before a slab goes to the disk for it.
     static constexpr std::chrono::nanoseconds kPatience = std::chrono::milliseconds(50);
 
@@ -41,7 +42,7 @@ class Spill {
     // The egress waits, and may soon need set_to_work().
     bool is_wanted() const { return state_.options.spill && state_.exchange.waiting(); }
 
- private:
+  private:
     void on_written(const SpillStore::Outcome& outcome);
     void on_read_back(const SpillStore::Outcome& outcome);
     bool wants_to_write();
@@ -50,10 +51,10 @@ class Spill {
 
     BrokerState& state_;
     const Farewell& farewell_;
-    std::deque<SpilledSlab> spilled_;           // on the disk, oldest first
+    std::deque<SpilledSlab> spilled_;  // on the disk, oldest first
     std::optional<std::uint32_t> writing_;
     std::optional<TimePoint> egress_waits_since_;
-    TimePoint next_write_{};                    // not before, after one that failed
+    TimePoint next_write_{};  // not before, after one that failed
 };
 
 }  // namespace offramp

@@ -28,12 +28,15 @@ constexpr std::string_view kPrefix = "slab-";
 constexpr std::string_view kSuffix = ".spill";
 
 SystemError broken(const std::string& tried, int problem) {
-    return SystemError(tried, problem, way_to_write(problem, "Make room there") + ", or give the run another --spill-dir", ExitCode::CannotWrite);
+    return SystemError(tried, problem,
+                       way_to_write(problem, "Make room there") + ", or give the run another --spill-dir",
+                       ExitCode::CannotWrite);
 }
 
 void write_file(const std::string& path, std::span<const std::byte> bytes) {
-    WholeFile file(path, 0600,
-                   [&](int problem) { return broken("writing " + path + ", " + std::to_string(bytes.size()) + " bytes", problem); });
+    WholeFile file(path, 0600, [&](int problem) {
+        return broken("writing " + path + ", " + std::to_string(bytes.size()) + " bytes", problem);
+    });
     file.write(bytes);
     failpoint("spill.written");
     file.put_in_place();
@@ -95,7 +98,8 @@ SpillStore::~SpillStore() {
 
 void SpillStore::write(std::uint32_t slab, std::uint64_t generation, std::span<const std::byte> bytes) {
     SpilledFile file{.slab = slab, .generation = generation};
-    file.path = folder_ + "/" + std::string(kPrefix) + std::to_string(slab) + "-" + std::to_string(generation) + std::string(kSuffix);
+    file.path = folder_ + "/" + std::string(kPrefix) + std::to_string(slab) + "-" + std::to_string(generation) +
+                std::string(kSuffix);
     start({.outcome = {Outcome::Job::Wrote, slab, std::move(file), {}}, .from = bytes, .to = {}});
 }
 
@@ -147,7 +151,8 @@ void SpillStore::work() {
 std::vector<SpilledFile> SpillStore::left_there() const {
     std::vector<SpilledFile> files;
     std::error_code problem;
-    for (fs::directory_iterator entry(folder_, problem); !problem && entry != fs::directory_iterator(); entry.increment(problem)) {
+    for (fs::directory_iterator entry(folder_, problem); !problem && entry != fs::directory_iterator();
+         entry.increment(problem)) {
         if (auto file = parse_name(entry->path()))
             files.push_back(std::move(*file));
         else if (entry->path().extension() == ".new")

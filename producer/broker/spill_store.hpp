@@ -27,22 +27,24 @@ struct SpilledSlab {
     PublishedSlab published;
 };
 
-// Takes waiting slabs to the disk, and brings them back, on a thread of its own, one at a time: a file is a slab's memory, byte by byte,
-// header and all, and appears whole or not at all. It outlives this process, so that another producer goes on with it; it does not
-// outlive the machine's memory (what was in the other slabs would be gone, too), so it is not flushed.
+// Takes waiting slabs to the disk, and brings them back, on a thread of its own, one at a time: a file is a slab's
+// memory, byte by byte, header and all, and appears whole or not at all. It outlives this process, so that another
+// producer goes on with it; it does not outlive the machine's memory (what was in the other slabs would be gone, too),
+// so it is not flushed.
 //
-// The file counts once its slab is Free again; until then the slab does. Read back and published, it is removed; until then it counts.
-// So whoever comes after a death tells by the ledger which of the two is the copy (Broker::adopt has been told so).
+// The file counts once its slab is Free again; until then the slab does. Read back and published, it is removed; until
+// then it counts. So whoever comes after a death tells by the ledger which of the two is the copy (Broker::adopt has
+// been told so).
 //
 // Owns: its thread. Borrows: the memory named in a job, until that job's outcome was taken. Thread: the broker's.
 // Blocks: the destructor, for the file at hand. Errors: the constructor's are SystemError; a job's are in its outcome.
 class SpillStore {
- public:
+  public:
     struct Outcome {
         enum class Job { Wrote, Read } job = Job::Wrote;
         std::uint32_t slab = 0;
         SpilledFile file;
-        std::string error;     // empty: it was done
+        std::string error;  // empty: it was done
     };
 
     // Makes the folder (0700). `on_outcome` is called on the store's thread.
@@ -64,7 +66,7 @@ class SpillStore {
     // With everything in it, when the run is over and the store gone.
     static void remove_folder(const std::string& folder) noexcept;
 
- private:
+  private:
     struct Job {
         Outcome outcome;
         std::span<const std::byte> from;
@@ -79,7 +81,7 @@ class SpillStore {
     std::condition_variable changed_;
     std::optional<Job> job_;
     std::optional<Outcome> outcome_;
-    bool busy_ = false;        // the broker's own note
+    bool busy_ = false;  // the broker's own note
     bool stopping_ = false;
     std::thread thread_;
 };

@@ -11,8 +11,7 @@ namespace offramp {
 
 // Throws CudaError unless `result` is success: "cuMemFree failed: CUDA_ERROR_ILLEGAL_ADDRESS (700), an illegal
 // memory access was encountered, at FILE:LINE".
-void check(driver::Result result, std::string_view call,
-           std::source_location where = std::source_location::current());
+void check(driver::Result result, std::string_view call, std::source_location where = std::source_location::current());
 
 // For destructors: logs instead of throwing. CUDA_ERROR_DEINITIALIZED is success: the process is ending and
 // CUDA has already freed everything.

@@ -7,11 +7,11 @@
 
 namespace offramp {
 
-// Makes a GPU's context the calling thread's for a scope: what is allocated or created inside belongs to it, and the thread has its own again
-// afterwards, or none. Somebody's capture of a CUDA graph, which on any thread forbids calls like these, does not mind those inside.
-// Errors: CudaError from the constructor.
+// Makes a GPU's context the calling thread's for a scope: what is allocated or created inside belongs to it, and the
+// thread has its own again afterwards, or none. Somebody's capture of a CUDA graph, which on any thread forbids calls
+// like these, does not mind those inside. Errors: CudaError from the constructor.
 class ContextGuard {
- public:
+  public:
     explicit ContextGuard(driver::Context context) {
         check(driver::api().context_push(context), "cuCtxPushCurrent");
         const driver::Result result = driver::api().exchange_capture_mode(&mode_);
@@ -26,7 +26,7 @@ class ContextGuard {
     ContextGuard(const ContextGuard&) = delete;
     ContextGuard& operator=(const ContextGuard&) = delete;
 
- private:
+  private:
     static void pop() {
         driver::Context popped = nullptr;
         log_unless_freed(driver::api().context_pop(&popped), "cuCtxPopCurrent");

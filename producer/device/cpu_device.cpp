@@ -22,8 +22,7 @@ class CpuBuffer final : public DeviceBuffer {
         expect(bytes > 0, "a buffer has at least one byte");
         // More than the machine has is refused here: the kernel would grant it and kill the process later.
         const std::size_t total = total_host_memory();
-        if (total == 0 || bytes <= total)
-            memory_.reset(std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage));
+        if (total == 0 || bytes <= total) memory_.reset(std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage));
         if (!memory_) {
             throw CudaError(ExitCode::DeviceOutOfMemory,
                             "Out of memory for " + purpose + ": needed " + byte_count(bytes) + ", free " +
@@ -69,9 +68,7 @@ class CpuDevice final : public Device {
     }
     bool is_gpu() const override { return false; }
     void use_on_this_thread() override {}
-    std::unique_ptr<Stream> make_stream(const std::string& name) override {
-        return std::make_unique<CpuStream>(name);
-    }
+    std::unique_ptr<Stream> make_stream(const std::string& name) override { return std::make_unique<CpuStream>(name); }
     std::unique_ptr<Stream> borrow_stream(void* native) override {
         expect(native == nullptr, "the CPU is given no stream of a GPU");
         return std::make_unique<CpuStreamView>();
@@ -80,8 +77,7 @@ class CpuDevice final : public Device {
     std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& purpose) override {
         return std::make_unique<CpuBuffer>(bytes, purpose);
     }
-    std::unique_ptr<DeviceBuffer> allocate_pinned_host(std::size_t bytes,
-                                                       const std::string& purpose) override {
+    std::unique_ptr<DeviceBuffer> allocate_pinned_host(std::size_t bytes, const std::string& purpose) override {
         return std::make_unique<CpuBuffer>(bytes, purpose);
     }
     std::unique_ptr<PinnedRegistration> pin(std::span<std::byte> range) override {
@@ -96,8 +92,6 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
-std::unique_ptr<Device> open_cpu_device() {
-    return std::make_unique<CpuDevice>();
-}
+std::unique_ptr<Device> open_cpu_device() { return std::make_unique<CpuDevice>(); }
 
 }  // namespace offramp

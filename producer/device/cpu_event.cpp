@@ -36,9 +36,7 @@ CpuEvent& CpuEvent::of(Event& event) {
     return *own;
 }
 
-bool CpuEvent::armed() const {
-    return progress_->latest_recording() > 0;
-}
+bool CpuEvent::armed() const { return progress_->latest_recording() > 0; }
 
 bool CpuEvent::done() {
     const std::scoped_lock lock(progress_->mutex);
@@ -53,8 +51,7 @@ void CpuEvent::wait() {
 
 double CpuEvent::seconds_since(Event& earlier) {
     CpuEvent& start = of(earlier);
-    expect(done() && start.done() && timed_ && start.timed_,
-           "time is taken between two done events with timing");
+    expect(done() && start.done() && timed_ && start.timed_, "time is taken between two done events with timing");
     return std::chrono::duration<double>(progress_->reached_at - start.progress_->reached_at).count();
 }
 

@@ -15,8 +15,9 @@
 namespace offramp {
 namespace {
 
-// Of the GPU's primary context, which the CUDA runtime, and so PyTorch, uses as well. It is retained and, as by the runtime, never released:
-// whoever else is in the process may have it current, and to make it anew takes a third of a second.
+// Of the GPU's primary context, which the CUDA runtime, and so PyTorch, uses as well. It is retained and, as by the
+// runtime, never released: whoever else is in the process may have it current, and to make it anew takes a third of a
+// second.
 class CudaDevice final : public Device {
   public:
     CudaDevice(int index, int runtime_version) : index_(index), runtime_version_(runtime_version) {
@@ -69,8 +70,7 @@ class CudaDevice final : public Device {
         const ContextGuard guard(context_);
         return std::make_unique<CudaDeviceBuffer>(context_, bytes, purpose);
     }
-    std::unique_ptr<DeviceBuffer> allocate_pinned_host(std::size_t bytes,
-                                                       const std::string& purpose) override {
+    std::unique_ptr<DeviceBuffer> allocate_pinned_host(std::size_t bytes, const std::string& purpose) override {
         const ContextGuard guard(context_);
         return std::make_unique<CudaHostBuffer>(context_, bytes, purpose);
     }

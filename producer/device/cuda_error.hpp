@@ -21,8 +21,7 @@ struct CudaCause {
 // ours was wrong).
 class CudaError : public Error {
   public:
-    CudaError(ExitCode exit_code, const std::string& what_happened, const std::string& hint = {},
-              CudaCause cause = {})
+    CudaError(ExitCode exit_code, const std::string& what_happened, const std::string& hint = {}, CudaCause cause = {})
         : Error(exit_code, what_happened, hint), cause_(std::move(cause)) {}
 
     const CudaCause& cause() const noexcept { return cause_; }

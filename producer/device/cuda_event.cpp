@@ -5,13 +5,15 @@
 
 namespace offramp {
 
-CudaEvent::CudaEvent(driver::Context context, Device::Timing timing) : context_(context), timed_(timing == Device::Timing::On) {
+CudaEvent::CudaEvent(driver::Context context, Device::Timing timing)
+    : context_(context), timed_(timing == Device::Timing::On) {
     const unsigned flags = driver::kEventBlockingSync | (timed_ ? 0U : driver::kEventDisableTiming);
     check(driver::api().event_create(&event_, flags), "cuEventCreate");
 }
 
 CudaEvent::~CudaEvent() {
-    free_within(context_, [this] { return driver::api().event_destroy(event_); }, "cuEventDestroy");
+    free_within(
+        context_, [this] { return driver::api().event_destroy(event_); }, "cuEventDestroy");
 }
 
 CudaEvent& CudaEvent::of(Event& event) {
@@ -35,8 +37,7 @@ void CudaEvent::wait() {
 
 double CudaEvent::seconds_since(Event& earlier) {
     CudaEvent& start = of(earlier);
-    expect(armed_ && start.armed_ && timed_ && start.timed_,
-           "time is taken between two armed events with timing");
+    expect(armed_ && start.armed_ && timed_ && start.timed_, "time is taken between two armed events with timing");
     float milliseconds = 0;
     check(driver::api().event_elapsed_time(&milliseconds, start.event_, event_), "cuEventElapsedTime");
     return static_cast<double>(milliseconds) / 1e3;

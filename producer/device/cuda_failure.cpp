@@ -10,12 +10,10 @@ namespace {
 
 std::string hint_for(int error_number) {
     if (is_sticky(error_number))
-        return "The GPU's context is lost and only a new process gets another; look for Xid lines in the "
-               "kernel log";
+        return "The GPU's context is lost and only a new process gets another; look for Xid lines in the kernel log";
     switch (exit_code_of(error_number)) {
         case ExitCode::DeviceOutOfMemory:
-            return "Use a smaller batch, or free the memory that other processes hold (nvidia-smi lists "
-                   "them)";
+            return "Use a smaller batch, or free the memory that other processes hold (nvidia-smi lists them)";
         case ExitCode::DeviceUnsupported:
             return "Check the driver with nvidia-smi, or run on the CPU (--device cpu)";
         default:
@@ -112,8 +110,8 @@ std::string describe(const CudaCause& cause, std::string_view text) {
 
 void throw_cuda_error(CudaCause cause, std::string_view text, std::source_location where) {
     const int number = cause.error_number;
-    const std::string what =
-        cause.call + " failed: " + describe(cause, text) + ", at " + where.file_name() + ":" + std::to_string(where.line());
+    const std::string what = cause.call + " failed: " + describe(cause, text) + ", at " + where.file_name() + ":" +
+                             std::to_string(where.line());
     throw CudaError(exit_code_of(number), what, hint_for(number), std::move(cause));
 }
 

@@ -15,12 +15,12 @@ CudaDeviceBuffer::CudaDeviceBuffer(driver::Context context, std::size_t bytes, c
         std::size_t free = 0;
         std::size_t total = 0;
         check(driver::api().memory_info(&free, &total), "cuMemGetInfo");
-        throw CudaError(ExitCode::DeviceOutOfMemory,
-                        "GPU out of memory for " + purpose + ": needed " + byte_count(bytes) + ", free " +
-                            byte_count(free) + " of " + byte_count(total),
-                        "Use a smaller --batch or --image-size, or free the memory that other processes hold "
-                        "(nvidia-smi)",
-                        cause_of(result, "cuMemAlloc"));
+        throw CudaError(
+            ExitCode::DeviceOutOfMemory,
+            "GPU out of memory for " + purpose + ": needed " + byte_count(bytes) + ", free " + byte_count(free) +
+                " of " + byte_count(total),
+            "Use a smaller --batch or --image-size, or free the memory that other processes hold (nvidia-smi)",
+            cause_of(result, "cuMemAlloc"));
     }
     check(result, "cuMemAlloc");
     data_ = reinterpret_cast<std::byte*>(memory);  // NOLINT(performance-no-int-to-ptr): an address as CUDA gives it
@@ -28,7 +28,8 @@ CudaDeviceBuffer::CudaDeviceBuffer(driver::Context context, std::size_t bytes, c
 
 CudaDeviceBuffer::~CudaDeviceBuffer() {
     const auto memory = reinterpret_cast<driver::Address>(data_);
-    free_within(context_, [&] { return driver::api().memory_free(memory); }, "cuMemFree");
+    free_within(
+        context_, [&] { return driver::api().memory_free(memory); }, "cuMemFree");
 }
 
 CudaHostBuffer::CudaHostBuffer(driver::Context context, std::size_t bytes, const std::string& purpose)
@@ -38,9 +39,8 @@ CudaHostBuffer::CudaHostBuffer(driver::Context context, std::size_t bytes, const
     const driver::Result result = driver::api().host_allocate(&memory, bytes, driver::kHostAllocPortable);
     if (result == driver::kOutOfMemory) {
         throw CudaError(ExitCode::DeviceOutOfMemory,
-                        "No page-locked host memory for " + purpose + ": needed " + byte_count(bytes) +
-                            ", free " + byte_count(free_host_memory()) + " of " +
-                            byte_count(total_host_memory()),
+                        "No page-locked host memory for " + purpose + ": needed " + byte_count(bytes) + ", free " +
+                            byte_count(free_host_memory()) + " of " + byte_count(total_host_memory()),
                         "Use a smaller --batch or --prefetch, or give the machine or its cgroup more memory",
                         cause_of(result, "cuMemHostAlloc"));
     }
@@ -49,26 +49,28 @@ CudaHostBuffer::CudaHostBuffer(driver::Context context, std::size_t bytes, const
 }
 
 CudaHostBuffer::~CudaHostBuffer() {
-    free_within(context_, [this] { return driver::api().host_free(data_); }, "cuMemFreeHost");
+    free_within(
+        context_, [this] { return driver::api().host_free(data_); }, "cuMemFreeHost");
 }
 
 CudaPinnedRegistration::CudaPinnedRegistration(driver::Context context, std::span<std::byte> range)
     : context_(context), start_(range.data()) {
     // Not ReadOnly (that is for what the device only reads) and not IoMemory (non-coherent): both are wrong
     // for copies to the host.
-    const driver::Result result = driver::api().host_register(range.data(), range.size(), driver::kHostRegisterPortable);
+    const driver::Result result =
+        driver::api().host_register(range.data(), range.size(), driver::kHostRegisterPortable);
     if (result == driver::kSuccess) return;
     if (is_sticky(result) || exit_code_of(result) == ExitCode::Internal) check(result, "cuMemHostRegister");
     throw CudaError(ExitCode::DeviceUnsupported,
                     "Cannot page-lock " + byte_count(range.size()) + " of host memory: " + describe(result),
-                    "Check the memory limit of the cgroup (memory.max); confidential-computing machines "
-                    "forbid it. Without "
-                    "page-locking copies run at a quarter of the speed: --allow-unpinned accepts that",
+                    "Check the memory limit of the cgroup (memory.max); confidential-computing machines forbid it. "
+                    "Without page-locking copies run at a quarter of the speed: --allow-unpinned accepts that",
                     cause_of(result, "cuMemHostRegister"));
 }
 
 CudaPinnedRegistration::~CudaPinnedRegistration() {
-    free_within(context_, [this] { return driver::api().host_unregister(start_); }, "cuMemHostUnregister");
+    free_within(
+        context_, [this] { return driver::api().host_unregister(start_); }, "cuMemHostUnregister");
 }
 
 }  // namespace offramp

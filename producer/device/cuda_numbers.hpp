@@ -2,7 +2,8 @@
 
 namespace offramp {
 
-// CUDA's numbers of errors that cuda_failure.hpp knows, by the driver's names; Runtime...: only the CUDA runtime has it.
+// CUDA's numbers of errors that cuda_failure.hpp knows, by the driver's names; Runtime...: only the CUDA runtime has
+// it.
 enum CudaNumber : int {
     kCudaSuccess = 0,
     kCudaInvalidValue = 1,

@@ -8,12 +8,12 @@
 
 namespace offramp {
 
-// A CUDA stream of somebody else's, of the GPU's primary context. Each call makes that context current and leaves the thread's own as it
-// was, so that it may come on any thread of the caller's. Neither waits nor destroys when it goes.
-// Borrows: the stream and the context. Errors: CudaError Internal, and nothing is given, while the stream is captured into a CUDA graph: the
-// work would run when the graph is replayed, not now.
+// A CUDA stream of somebody else's, of the GPU's primary context. Each call makes that context current and leaves the
+// thread's own as it was, so that it may come on any thread of the caller's. Neither waits nor destroys when it goes.
+// Borrows: the stream and the context. Errors: CudaError Internal, and nothing is given, while the stream is captured
+// into a CUDA graph: the work would run when the graph is replayed, not now.
 class CudaStreamView final : public Stream {
- public:
+  public:
     // Null is the legacy default stream, which native() names by its own handle.
     CudaStreamView(driver::Context context, driver::StreamHandle stream);
 
@@ -25,7 +25,7 @@ class CudaStreamView final : public Stream {
     void synchronize() override;
     void* native() const override { return stream_; }
 
- private:
+  private:
     // Calls give() within the context.
     template <class Give>
     void give(Give give);

@@ -14,7 +14,8 @@ void give_copy_to_host(driver::StreamHandle stream, std::byte* to, const void* f
 
 void give_copy_to_device(driver::StreamHandle stream, void* to, const std::byte* from, std::size_t bytes) {
     if (bytes == 0) return;
-    check(driver::api().copy_to_device(reinterpret_cast<driver::Address>(to), from, bytes, stream), "cuMemcpyHtoDAsync");
+    check(driver::api().copy_to_device(reinterpret_cast<driver::Address>(to), from, bytes, stream),
+          "cuMemcpyHtoDAsync");
 }
 
 void give_host_work(driver::StreamHandle stream, std::function<void()> work) {

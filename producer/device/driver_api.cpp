@@ -82,20 +82,23 @@ Library open_library() {
         const char* const error = ::dlerror();
         const std::string said = error == nullptr ? "" : error;
         // Where it is missing, who asks says what is needed.
-        if (said.find("No such file") == std::string::npos) library.obstacle = "the NVIDIA driver cannot be opened: " + said;
+        if (said.find("No such file") == std::string::npos)
+            library.obstacle = "the NVIDIA driver cannot be opened: " + said;
         return library;
     }
     // The oldest drivers have this one too.
     const auto get_version = reinterpret_cast<decltype(Api::driver_get_version)>(::dlsym(file, "cuDriverGetVersion"));
     if (get_version != nullptr && get_version(&library.version) != kSuccess) library.version = 0;
     if (library.version < kNeededVersion) {
-        if (library.version == 0) library.obstacle = std::string("the NVIDIA driver (") + kFile + ") does not say its version";
+        if (library.version == 0)
+            library.obstacle = std::string("the NVIDIA driver (") + kFile + ") does not say its version";
         return library;
     }
     const auto get_address = reinterpret_cast<GetAddress>(::dlsym(file, "cuGetProcAddress_v2"));
     const std::string missing = get_address == nullptr ? "cuGetProcAddress_v2" : load_all(library.api, get_address);
     library.complete = missing.empty();
-    if (!library.complete) library.obstacle = std::string("the NVIDIA driver (") + kFile + ") has no function " + missing;
+    if (!library.complete)
+        library.obstacle = std::string("the NVIDIA driver (") + kFile + ") has no function " + missing;
     return library;
 }
 

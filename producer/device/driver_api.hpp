@@ -3,19 +3,20 @@
 #include <cstddef>
 #include <string>
 
-// The part of NVIDIA's driver API (cuda.h) that this library calls, declared here: it is opened at run time, and neither a toolkit nor a
-// header of it is needed to build. tests/contract/device/driver_declarations_test.cpp compares each line with the real cuda.h.
+// The part of NVIDIA's driver API (cuda.h) that this library calls, declared here: it is opened at run time, and
+// neither a toolkit nor a header of it is needed to build. tests/contract/device/driver_declarations_test.cpp compares
+// each line with the real cuda.h.
 struct CUctx_st;
 struct CUstream_st;
 struct CUevent_st;
 
 namespace offramp::driver {
 
-using Result = int;         // CUresult
-using DeviceNumber = int;   // CUdevice
+using Result = int;                  // CUresult
+using DeviceNumber = int;            // CUdevice
 using Address = unsigned long long;  // CUdeviceptr
 using Context = CUctx_st*;
-using StreamHandle = CUstream_st*;   // a cudaStream_t is the same
+using StreamHandle = CUstream_st*;  // a cudaStream_t is the same
 using EventHandle = CUevent_st*;
 using HostFunction = void (*)(void*);
 
@@ -35,8 +36,8 @@ inline constexpr unsigned kHostRegisterPortable = 1;
 inline constexpr int kComputeMajor = 75, kComputeMinor = 76;  // CUdevice_attribute
 inline constexpr int kMemoryType = 2;                         // CUpointer_attribute
 inline constexpr unsigned kMemoryTypeHost = 1;
-inline constexpr int kCaptureRelaxed = 2;                     // CUstreamCaptureMode
-inline constexpr int kCaptureNone = 0;                        // CUstreamCaptureStatus
+inline constexpr int kCaptureRelaxed = 2;                                          // CUstreamCaptureMode
+inline constexpr int kCaptureNone = 0;                                             // CUstreamCaptureStatus
 inline const auto kLegacyStream = reinterpret_cast<StreamHandle>(std::size_t{1});  // CU_STREAM_LEGACY
 
 // Of the driver; an older one is asked for its version alone.
@@ -84,9 +85,9 @@ struct Api {
 
 // What opening libcuda.so.1 gave, once a process. It is never closed: other parts of the process may use it too.
 struct Library {
-    bool complete = false;   // `api` can be called
-    int version = 0;         // of the driver, 13000 is 13.0; 0: there is none, or it does not say
-    std::string obstacle;    // why it cannot be called, in one sentence, where that is not its version
+    bool complete = false;  // `api` can be called
+    int version = 0;        // of the driver, 13000 is 13.0; 0: there is none, or it does not say
+    std::string obstacle;   // why it cannot be called, in one sentence, where that is not its version
     Api api{};
 };
 // Thread: any. Blocks: while the driver is loaded, the first time. Errors: none.

@@ -19,8 +19,10 @@ std::string driver_obstacle(int found, int needed) {
                                 : needed / 1000 == 12 ? " (release 525 or later)"
                                                       : "";
     if (found == 0)
-        return "no NVIDIA driver is installed here (libcuda.so.1 is missing); one for " + wanted + " or later is needed" + release;
-    return "the NVIDIA driver is too old: found one for CUDA " + version_text(found) + ", needed one for " + wanted + " or later" + release;
+        return "no NVIDIA driver is installed here (libcuda.so.1 is missing); one for " + wanted +
+               " or later is needed" + release;
+    return "the NVIDIA driver is too old: found one for CUDA " + version_text(found) + ", needed one for " + wanted +
+           " or later" + release;
 }
 
 std::string none_visible() {

@@ -11,8 +11,7 @@ namespace offramp {
 
 std::string byte_count(std::size_t bytes) {
     std::string text = std::to_string(bytes) + " bytes";
-    static constexpr std::array<std::pair<const char*, int>, 3> kUnits{
-        {{"GiB", 30}, {"MiB", 20}, {"KiB", 10}}};
+    static constexpr std::array<std::pair<const char*, int>, 3> kUnits{{{"GiB", 30}, {"MiB", 20}, {"KiB", 10}}};
     for (const auto& [unit, shift] : kUnits) {
         if (bytes < (std::size_t{10} << 10) || (bytes >> shift) == 0) continue;
         std::array<char, 48> rounded{};

@@ -8,11 +8,11 @@
 
 namespace offramp {
 
-// Lends objects, and takes each back when the last reference to it goes: there are as many as were ever out at once, and none is made
-// once a batch. What is out keeps the pool's shelf alive. Thread: any. Errors: those of `make`.
+// Lends objects, and takes each back when the last reference to it goes: there are as many as were ever out at once,
+// and none is made once a batch. What is out keeps the pool's shelf alive. Thread: any. Errors: those of `make`.
 template <class T>
 class LendingPool {
- public:
+  public:
     explicit LendingPool(std::function<std::unique_ptr<T>()> make) : make_(std::move(make)) {}
 
     // As it was when it was last dropped.
@@ -33,7 +33,7 @@ class LendingPool {
                 }};
     }
 
- private:
+  private:
     struct Shelf {
         std::mutex mutex;
         std::vector<std::unique_ptr<T>> objects;

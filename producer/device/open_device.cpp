@@ -28,21 +28,19 @@ int parse_index(const std::string& which) {
 
 std::unique_ptr<Device> open_device(const std::string& which, int runtime_version) {
     if (which == "cpu") return open_cpu_device();
-    if (which == "auto") return find_gpus(runtime_version).count > 0 ? open_cuda_device(0, runtime_version) : open_cpu_device();
+    if (which == "auto")
+        return find_gpus(runtime_version).count > 0 ? open_cuda_device(0, runtime_version) : open_cpu_device();
 
     const int index = parse_index(which);
     const GpuSearch search = find_gpus(runtime_version);
     if (search.count == 0)
-        throw CudaError(ExitCode::DeviceUnsupported,
-                        "Device '" + which + "' cannot be used: " + search.obstacle,
+        throw CudaError(ExitCode::DeviceUnsupported, "Device '" + which + "' cannot be used: " + search.obstacle,
                         "Run on the CPU with --device cpu, or mend what is missing");
     if (index >= search.count) {
-        const std::string known =
-            search.count == 1
-                ? "1 GPU: cuda:0"
-                : std::to_string(search.count) + " GPUs: cuda:0 to cuda:" + std::to_string(search.count - 1);
-        throw CudaError(ExitCode::DeviceUnsupported,
-                        "Device '" + which + "' does not exist: CUDA finds " + known,
+        const std::string known = search.count == 1 ? "1 GPU: cuda:0"
+                                                    : std::to_string(search.count) +
+                                                          " GPUs: cuda:0 to cuda:" + std::to_string(search.count - 1);
+        throw CudaError(ExitCode::DeviceUnsupported, "Device '" + which + "' does not exist: CUDA finds " + known,
                         "Choose one of them; CUDA_VISIBLE_DEVICES may hide others");
     }
     return open_cuda_device(index, runtime_version);

@@ -16,7 +16,6 @@ struct PciLink {
 
 // `address` in either case of letters: CUDA writes 1B where sysfs has 1b. Errors: none; what cannot be read
 // stays unknown.
-PciLink read_pci_link(const std::string& address,
-                      const std::filesystem::path& devices = "/sys/bus/pci/devices");
+PciLink read_pci_link(const std::string& address, const std::filesystem::path& devices = "/sys/bus/pci/devices");
 
 }  // namespace offramp

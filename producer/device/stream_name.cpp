@@ -4,7 +4,9 @@
 
 #include <nvtx3/nvToolsExtCuda.h>
 
-void offramp::name_stream(driver::StreamHandle stream, const std::string& name) { nvtxNameCuStreamA(stream, name.c_str()); }
+void offramp::name_stream(driver::StreamHandle stream, const std::string& name) {
+    nvtxNameCuStreamA(stream, name.c_str());
+}
 
 #else
 

@@ -50,18 +50,25 @@ void require(bool holds, const std::string& what, const std::string& remedy) {
 }
 
 EgressRunOptions checked(EgressRunOptions options) {
-    require(!options.run_dir.empty(), "no run directory was given", "Give one that is absent, empty, or an earlier run's: consumers find the run by it");
+    require(!options.run_dir.empty(), "no run directory was given",
+            "Give one that is absent, empty, or an earlier run's: consumers find the run by it");
     require(!options.tensors.empty(), "no tensors were described", "Describe what a batch holds: name, type, shape");
     const std::int64_t rows = options.tensors.front().rows();
     for (const TensorSpec& tensor : options.tensors)
-        require(tensor.rows() == rows, "tensor " + tensor.describe() + " has other samples than " + options.tensors.front().describe(),
+        require(tensor.rows() == rows,
+                "tensor " + tensor.describe() + " has other samples than " + options.tensors.front().describe(),
                 "Dimension 0 of each tensor counts a batch's samples");
-    require(rows >= 1 && rows <= kMaxSamplesPerSlab, "a batch of " + std::to_string(rows) + " samples", "Give 1 to " + std::to_string(kMaxSamplesPerSlab));
-    require(options.slabs <= kMostSlabs, std::to_string(options.slabs) + " slabs", "Give at most " + std::to_string(kMostSlabs));
-    require(options.max_consumers >= 1 && options.max_consumers <= 64, std::to_string(options.max_consumers) + " consumers at most", "Give 1 to 64");
-    require(options.max_key_bytes <= kMaxKeyBytes, "keys of " + std::to_string(options.max_key_bytes) + " bytes", "Give at most " + std::to_string(kMaxKeyBytes));
+    require(rows >= 1 && rows <= kMaxSamplesPerSlab, "a batch of " + std::to_string(rows) + " samples",
+            "Give 1 to " + std::to_string(kMaxSamplesPerSlab));
+    require(options.slabs <= kMostSlabs, std::to_string(options.slabs) + " slabs",
+            "Give at most " + std::to_string(kMostSlabs));
+    require(options.max_consumers >= 1 && options.max_consumers <= 64,
+            std::to_string(options.max_consumers) + " consumers at most", "Give 1 to 64");
+    require(options.max_key_bytes <= kMaxKeyBytes, "keys of " + std::to_string(options.max_key_bytes) + " bytes",
+            "Give at most " + std::to_string(kMaxKeyBytes));
     require(options.name.size() < 64, "a name of " + std::to_string(options.name.size()) + " bytes", "Give at most 63");
-    require(options.visibility_timeout > std::chrono::nanoseconds{}, "a visibility timeout of nothing", "Give seconds: 30 is the default");
+    require(options.visibility_timeout > std::chrono::nanoseconds{}, "a visibility timeout of nothing",
+            "Give seconds: 30 is the default");
     require(options.max_charges >= 1, "no death may be charged to a slab", "Give at least 1: 3 is the default");
     if (options.run_id.empty()) options.run_id = "egress-" + std::to_string(::getpid());
     RunNames::check_run_id(options.run_id);
@@ -86,12 +93,12 @@ struct EgressRun::Parts {
 
     const EgressRunOptions options;
     std::mutex failure_mutex;
-    std::exception_ptr failure;            // of the pool
+    std::exception_ptr failure;  // of the pool
     std::atomic<bool> egress_failed{false}, broker_failed{false};
-    std::mutex turns;                      // submit() and drain()
+    std::mutex turns;  // submit() and drain()
     RunDirectory directory;
     Endpoint endpoint;
-    struct LastSweep {                     // behind the lock: whoever leaves a run last removes what bears its name
+    struct LastSweep {  // behind the lock: whoever leaves a run last removes what bears its name
         const RunNames& names;
         ~LastSweep() { sweep_run(names); }
     } last_sweep{endpoint.names};
@@ -112,7 +119,7 @@ struct EgressRun::Parts {
     LendingPool<Event> events;
     std::unique_ptr<EgressStream> egress;
     std::uint64_t batches = 0, next_item = 0;
-    bool finished = false;                 // drain() began
+    bool finished = false;  // drain() began
     bool joined = false;
 };
 
@@ -135,25 +142,28 @@ EgressRun::Parts::Parts(EgressRunOptions wanted)
       spans(SpanPlan::make(plan.slab_count, plan.layout.slab_bytes)),
       memory(endpoint.names, plan.layout, spans, options.max_consumers, kFirstEpoch, false),
       ledger(SlabLedger::format(memory.ledger(), kFirstEpoch)),
-      pool(endpoint.names, spans,
-           [this](std::span<std::byte> span) -> std::shared_ptr<void> {
-               device->use_on_this_thread();
-               return device->pin(span);
-           },
-           false, SlabPool::News{[this] { exchange->wake(); }, [this](std::exception_ptr error) { fail(std::move(error)); }}),
+      pool(
+          endpoint.names, spans,
+          [this](std::span<std::byte> span) -> std::shared_ptr<void> {
+              device->use_on_this_thread();
+              return device->pin(span);
+          },
+          false,
+          SlabPool::News{[this] { exchange->wake(); }, [this](std::exception_ptr error) { fail(std::move(error)); }}),
       cells(endpoint.names.cells(), options.max_consumers),
       events([this] { return device->make_event(); }) {
     sweep_dead_runs();
     delivery = start_broker();
     egress = std::make_unique<EgressStream>(
         *device, exchange, plan.layout, timeline,
-        EgressStream::Options{.stamp = {.run_nonce = endpoint.names.nonce, .epoch = kFirstEpoch, .model = options.name},
-                              .slab_count = plan.slab_count,
-                              .batch = static_cast<std::uint32_t>(options.tensors.front().rows()),
-                              .queue_depth = plan.batches_ahead,
-                              .max_delay = options.max_delay,
-                              .when_none = options.drop_when_full ? SlabExchange::WhenNone::Return : SlabExchange::WhenNone::Wait,
-                              .on_dropped = {}},
+        EgressStream::Options{
+            .stamp = {.run_nonce = endpoint.names.nonce, .epoch = kFirstEpoch, .model = options.name},
+            .slab_count = plan.slab_count,
+            .batch = static_cast<std::uint32_t>(options.tensors.front().rows()),
+            .queue_depth = plan.batches_ahead,
+            .max_delay = options.max_delay,
+            .when_none = options.drop_when_full ? SlabExchange::WhenNone::Return : SlabExchange::WhenNone::Wait,
+            .on_dropped = {}},
         [this] { egress_failed = true; });
     pool.wait_until_first_usable();
     directory.begin();
@@ -165,22 +175,26 @@ EgressRun::Parts::~Parts() {
     forget_endpoint();
     egress->stop();
     delivery->abort();
-    for (const auto& end : {std::function<void()>([this] { egress->finish(); }), std::function<void()>([this] { delivery->join(); })}) {
+    for (const auto& end :
+         {std::function<void()>([this] { egress->finish(); }), std::function<void()>([this] { delivery->join(); })}) {
         try {
             end();
         } catch (...) {
-            fail(std::current_exception());   // nobody asks any more
+            fail(std::current_exception());  // nobody asks any more
         }
     }
 }
 
 std::unique_ptr<Delivery> EgressRun::Parts::start_broker() {
-    const auto letters = std::make_shared<QuarantineWriter>(QuarantineWriter::Settings{
-        .folder = directory.path() + "/quarantine",
-        .run_id = endpoint.names.run_id,
-        .run_nonce = endpoint.names.nonce,
-        .bytes_of = [this](std::uint32_t slab) { return QuarantineWriter::SlabBytes{pool.bytes_of(slab), nullptr}; },
-        .on_outcome = [this] { exchange->wake(); }});
+    const auto letters = std::make_shared<QuarantineWriter>(
+        QuarantineWriter::Settings{.folder = directory.path() + "/quarantine",
+                                   .run_id = endpoint.names.run_id,
+                                   .run_nonce = endpoint.names.nonce,
+                                   .bytes_of =
+                                       [this](std::uint32_t slab) {
+                                           return QuarantineWriter::SlabBytes{pool.bytes_of(slab), nullptr};
+                                       },
+                                   .on_outcome = [this] { exchange->wake(); }});
     const BrokerOptions broker{.run_nonce = endpoint.names.nonce,
                                .allowed_uids = {::geteuid()},
                                .lease = options.visibility_timeout,
@@ -193,10 +207,12 @@ std::unique_ptr<Delivery> EgressRun::Parts::start_broker() {
         [this, broker, slabs] {
             BrokerThread::Parts parts;
             parts.port = make_zmq_broker_port(endpoint, false);
-            parts.broker = std::make_unique<Broker>(ledger, *parts.port, *exchange, watch, clock, cells.cells(), slabs, broker);
+            parts.broker =
+                std::make_unique<Broker>(ledger, *parts.port, *exchange, watch, clock, cells.cells(), slabs, broker);
             return parts;
         },
-        *exchange, [this] {
+        *exchange,
+        [this] {
             broker_failed = true;
             exchange->stop();
         });
@@ -224,19 +240,31 @@ void EgressRun::Parts::rethrow_failure() {
 void EgressRun::Parts::check(const Batch& batch) const {
     require(!finished, "a batch was submitted after drain()", "Open another run for it");
     require(batch.tensors.size() == options.tensors.size(),
-            std::to_string(batch.tensors.size()) + " tensors were submitted, the run was opened with " + std::to_string(options.tensors.size()), "Submit one of each");
-    require(std::ranges::find(batch.tensors, nullptr) == batch.tensors.end(), "the address of a tensor is null", "Submit where its first sample lies");
+            std::to_string(batch.tensors.size()) + " tensors were submitted, the run was opened with " +
+                std::to_string(options.tensors.size()),
+            "Submit one of each");
+    require(std::ranges::find(batch.tensors, nullptr) == batch.tensors.end(), "the address of a tensor is null",
+            "Submit where its first sample lies");
     const auto most = static_cast<std::uint32_t>(options.tensors.front().rows());
-    require(batch.rows >= 1 && batch.rows <= most, "a batch of " + std::to_string(batch.rows) + " samples", "The run was opened for 1 to " + std::to_string(most));
+    require(batch.rows >= 1 && batch.rows <= most, "a batch of " + std::to_string(batch.rows) + " samples",
+            "The run was opened for 1 to " + std::to_string(most));
     const auto one_a_row = [&](std::size_t count) { return count == 0 || count == batch.rows; };
-    require(one_a_row(batch.keys.size()), std::to_string(batch.keys.size()) + " keys for " + std::to_string(batch.rows) + " samples", "Give one a sample, or none");
-    require(one_a_row(batch.items.size()), std::to_string(batch.items.size()) + " items for " + std::to_string(batch.rows) + " samples", "Give one a sample, or none");
+    require(one_a_row(batch.keys.size()),
+            std::to_string(batch.keys.size()) + " keys for " + std::to_string(batch.rows) + " samples",
+            "Give one a sample, or none");
+    require(one_a_row(batch.items.size()),
+            std::to_string(batch.items.size()) + " items for " + std::to_string(batch.rows) + " samples",
+            "Give one a sample, or none");
     for (const std::string& key : batch.keys)
         require(!key.empty() && key.size() <= options.max_key_bytes && is_utf8(key),
                 "a key of " + std::to_string(key.size()) + " bytes: '" + printable(key.substr(0, 64)) + "'",
                 "Keys are UTF-8 of 1 to " + std::to_string(options.max_key_bytes) + " bytes (max_key_bytes)");
-    require(batch.items.empty() || (batch.items.front() >= next_item && std::ranges::adjacent_find(batch.items, std::greater_equal<>()) == batch.items.end()),
-            "the items' numbers do not rise", "Number each item once, in the order in which they are submitted; the next is " + std::to_string(next_item) + " or more");
+    require(
+        batch.items.empty() || (batch.items.front() >= next_item &&
+                                std::ranges::adjacent_find(batch.items, std::greater_equal<>()) == batch.items.end()),
+        "the items' numbers do not rise",
+        "Number each item once, in the order in which they are submitted; the next is " + std::to_string(next_item) +
+            " or more");
 }
 
 OutputBatch EgressRun::Parts::described(Batch batch) {
@@ -311,7 +339,8 @@ EgressRunFigures EgressRun::figures() const {
             .bytes_copied = output.bytes_copied,
             .copy_seconds = output.copy_seconds,
             .slab_wait_seconds = parts_->exchange->wait_seconds(),
-            .consumers = static_cast<std::uint32_t>(std::ranges::count_if(broker.consumers, [](const ConsumerReport& one) { return one.end.empty(); }))};
+            .consumers = static_cast<std::uint32_t>(
+                std::ranges::count_if(broker.consumers, [](const ConsumerReport& one) { return one.end.empty(); }))};
 }
 
 std::string EgressRun::dead_letter_folder() const { return parts_->directory.path() + "/quarantine"; }

@@ -11,8 +11,8 @@
 namespace offramp {
 namespace {
 
-// Copies submitted and not yet done: enough to keep the copy engine busy, few enough that the outputs which they keep on the
-// device are bounded whatever the number of slabs.
+// Copies submitted and not yet done: enough to keep the copy engine busy, few enough that the outputs which they keep
+// on the device are bounded whatever the number of slabs.
 std::size_t slabs_in_flight(const EgressStream::Options& options, const SlabLayout& layout) {
     const auto rows = static_cast<std::size_t>(layout.rows);
     return std::max<std::size_t>(4, 2 * ((options.batch + rows - 1) / rows));
@@ -48,7 +48,7 @@ bool EgressStream::submit(OutputBatch batch) {
     }
     books_.submitted(batch);
     const TraceRange range(TraceName::QueueOutput, batch.number);
-    if (submitted_.push(std::move(batch))) return true;   // a failure meanwhile is the next call's to tell
+    if (submitted_.push(std::move(batch))) return true;  // a failure meanwhile is the next call's to tell
     completion_.rethrow_failure();
     return false;
 }
@@ -79,14 +79,15 @@ void EgressStream::copy_batches() {
         stop();
         completion_.fail(std::current_exception());
     }
-    submitted_.abandon();   // nobody takes any more
+    submitted_.abandon();  // nobody takes any more
     open_.reset();
     completion_.close();
 }
 
 bool EgressStream::copy_batch(const std::shared_ptr<OutputBatch>& batch) {
     const TraceRange range(TraceName::CopyToCpu, batch->number);
-    return batch->for_each_part(layout_.rows, [&](std::uint32_t first, std::uint32_t rows) { return copy_part(batch, first, rows); });
+    return batch->for_each_part(layout_.rows,
+                                [&](std::uint32_t first, std::uint32_t rows) { return copy_part(batch, first, rows); });
 }
 
 // Into the slab that is open, or a new one. It stays open while another whole batch may join it.
@@ -100,7 +101,8 @@ bool EgressStream::copy_part(const std::shared_ptr<OutputBatch>& batch, std::uin
     if (!lease) return !exchange_->stopped() && drop(*batch, first_row, rows);
     failpoint("egress.slab_taken");
     CopyEvents& events = events_[lease->slab()];
-    open_ = std::make_unique<SlabFilling>(SlabFilling::target_of(std::move(*lease)), layout_, options_.stamp, *stream_, events);
+    open_ = std::make_unique<SlabFilling>(SlabFilling::target_of(std::move(*lease)), layout_, options_.stamp, *stream_,
+                                          events);
     open_->note_dropped(std::exchange(dropped_, {}));
     open_until_ = SteadyClock().now() + options_.max_delay;
     expect(open_->add(batch, first_row, rows), "a part fits the slab that was laid out for it");
@@ -108,7 +110,7 @@ bool EgressStream::copy_part(const std::shared_ptr<OutputBatch>& batch, std::uin
 }
 
 bool EgressStream::drop(const OutputBatch& batch, std::uint32_t first_row, std::uint32_t rows) {
-    if (batch.computed) batch.computed->wait();   // it is let go below: nobody may still write its tensors
+    if (batch.computed) batch.computed->wait();  // it is let go below: nobody may still write its tensors
     const OutputBatch::Counts counts = batch.count(first_row, rows);
     dropped_.samples += counts.samples;
     dropped_.unreadable += counts.unreadable;

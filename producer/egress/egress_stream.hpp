@@ -28,27 +28,29 @@ namespace offramp {
 //   submit() ──queue──▶ copy thread: free slab, header, wait for `computed` on the stream, copies, event
 //                                        └──queue──▶ completion thread: sleep until the event is done, publish
 //
-// It has a stream of its own, so that copies run beside the next batch's computation, and one event a slab. A batch of more
-// samples than fit a slab is cut between samples; the first part is published while the rest is still being copied. Several small
-// batches share a slab, when the layout has room for them; none waits longer than `max_delay` for others.
+// It has a stream of its own, so that copies run beside the next batch's computation, and one event a slab. A batch of
+// more samples than fit a slab is cut between samples; the first part is published while the rest is still being
+// copied. Several small batches share a slab, when the layout has room for them; none waits longer than `max_delay` for
+// others.
 //
 // Owns: its stream, events and two threads. Borrows: device, exchange, layout, timeline.
-// Blocks: submit() while `queue_depth` batches wait for slabs (back-pressure). Errors: on_failure is called when a thread meets one.
+// Blocks: submit() while `queue_depth` batches wait for slabs (back-pressure). Errors: on_failure is called when a
+// thread meets one.
 class EgressStream final : public OutputSink {
- public:
+  public:
     struct Options {
-        SlabWriter::Stamp stamp;               // slab and generation are filled in per slab
+        SlabWriter::Stamp stamp;  // slab and generation are filled in per slab
         std::uint32_t slab_count = 0;
-        std::uint32_t batch = 1;               // most samples of a batch
-        std::size_t queue_depth = 1;           // batches submitted and not yet being copied
+        std::uint32_t batch = 1;      // most samples of a batch
+        std::size_t queue_depth = 1;  // batches submitted and not yet being copied
         std::chrono::nanoseconds max_delay{};
         // Return: an output for which no slab is free is dropped, told here on the copy thread, and counted.
         SlabExchange::WhenNone when_none = SlabExchange::WhenNone::Wait;
         std::function<void(std::uint64_t batch, std::span<const RowInfo> rows)> on_dropped;
     };
 
-    EgressStream(Device& device, std::shared_ptr<SlabExchange> exchange, const SlabLayout& layout, DeviceTimeline& timeline,
-                 Options options, std::function<void()> on_failure);
+    EgressStream(Device& device, std::shared_ptr<SlabExchange> exchange, const SlabLayout& layout,
+                 DeviceTimeline& timeline, Options options, std::function<void()> on_failure);
     ~EgressStream() override;
     EgressStream(const EgressStream&) = delete;
     EgressStream& operator=(const EgressStream&) = delete;
@@ -60,7 +62,7 @@ class EgressStream final : public OutputSink {
     void stop() override;
     OutputFigures figures() const override { return books_.figures(); }
 
- private:
+  private:
     void copy_batches();
     bool copy_batch(const std::shared_ptr<OutputBatch>& batch);
     bool copy_part(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows);
@@ -72,13 +74,13 @@ class EgressStream final : public OutputSink {
     const SlabLayout& layout_;
     const Options options_;
     OutputBooks books_;
-    std::vector<CopyEvents> events_;           // by slab
+    std::vector<CopyEvents> events_;  // by slab
     std::unique_ptr<Stream> stream_;
     BoundedQueue<OutputBatch> submitted_;
     SlabCompletion completion_;
-    std::unique_ptr<SlabFilling> open_;        // the slab that still takes batches
+    std::unique_ptr<SlabFilling> open_;  // the slab that still takes batches
     TimePoint open_until_{};
-    OutputBatch::Counts dropped_;              // since the last slab
+    OutputBatch::Counts dropped_;  // since the last slab
     std::atomic<bool> stopped_{false};
     std::thread copy_thread_;
 };

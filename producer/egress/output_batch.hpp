@@ -7,19 +7,20 @@
 
 #include "producer/device/device.hpp"
 #include "producer/device/device_tensor.hpp"
-#include "producer/egress/row_outliers.hpp"
 #include "producer/egress/row_info.hpp"
+#include "producer/egress/row_outliers.hpp"
 
 namespace offramp {
 
 struct OutputBatch;
 class SlabWriter;
 
-// Looks at the rows of a slab once their copies are done and before anybody gets it, and says which of them mean something.
+// Looks at the rows of a slab once their copies are done and before anybody gets it, and says which of them mean
+// something.
 //
 // Thread: one at a time, that which sees copies done. Blocks: never.
 class RowReview {
- public:
+  public:
     virtual ~RowReview() = default;
     // Whether a row of the batch means something, which lies in `slab_row` of `slab`; once for each.
     virtual bool passes(const OutputBatch& batch, std::uint32_t row, SlabWriter& slab, std::uint32_t slab_row) = 0;
@@ -31,16 +32,19 @@ class RowReview {
 // Owns the tensors' keep-alives; they are dropped once the last copy's event has been seen done.
 struct OutputBatch {
     std::uint64_t number = 0;
-    std::vector<RowInfo> rows;               // as many as are wanted of each tensor's dimension 0
-    std::vector<DeviceTensor> tensors;       // in the order of the layout's; none where every row is a hole: the slab has zeros there
-    std::shared_ptr<Event> computed;         // armed on the producing stream behind the work that writes the tensors; null without any
-    std::uint32_t unreadable_left_out = 0;   // items of batches that were left out since the one before it
-    std::vector<RowOutliers> outliers;       // for whoever has seen `computed` done
-    RowReview* review = nullptr;             // outlives the batch; null: its rows need not be looked at
+    std::vector<RowInfo> rows;  // as many as are wanted of each tensor's dimension 0
+    // in the order of the layout's; none where every row is a hole: the slab has zeros there
+    std::vector<DeviceTensor> tensors;
+    // armed on the producing stream behind the work that writes the tensors; null without any
+    std::shared_ptr<Event> computed;
+    std::uint32_t unreadable_left_out = 0;  // items of batches that were left out since the one before it
+    std::vector<RowOutliers> outliers;      // for whoever has seen `computed` done
+    RowReview* review = nullptr;            // outlives the batch; null: its rows need not be looked at
 
     struct Counts {
-        std::uint32_t samples = 0;           // without holes
-        std::uint32_t unreadable = 0;        // items that could not be read, with the first row those that were left out before
+        std::uint32_t samples = 0;  // without holes
+        // items that could not be read, with the first row those that were left out before
+        std::uint32_t unreadable = 0;
     };
     Counts count(std::uint32_t first_row, std::uint32_t row_count) const {
         Counts counts{.samples = 0, .unreadable = first_row == 0 ? unreadable_left_out : 0};

@@ -10,7 +10,7 @@ namespace offramp {
 
 // Counts what goes through a sink. Thread: any.
 class OutputBooks {
- public:
+  public:
     void submitted(const OutputBatch& batch) {
         ++batches_submitted_;
         for (const RowInfo& row : batch.rows) samples_submitted_ += row.hole ? 0 : 1;
@@ -42,7 +42,7 @@ class OutputBooks {
                 .copy_seconds = static_cast<double>(copy_ns_) / 1e9};
     }
 
- private:
+  private:
     std::atomic<std::uint64_t> batches_submitted_{0}, samples_submitted_{0};
     std::atomic<std::uint64_t> batches_published_{0}, samples_published_{0};
     std::atomic<std::uint64_t> batches_dropped_{0}, samples_dropped_{0};

@@ -8,12 +8,13 @@ namespace offramp {
 
 // What went into a sink and came out of it. A copy of one moment.
 struct OutputFigures {
-    std::uint64_t batches_submitted = 0, samples_submitted = 0;   // samples without holes
+    std::uint64_t batches_submitted = 0, samples_submitted = 0;  // samples without holes
     std::uint64_t batches_published = 0, samples_published = 0;
-    std::uint64_t batches_dropped = 0, samples_dropped = 0;       // since no slab was free, and the run does not wait
-    std::uint64_t samples_rejected = 0;                           // whose outputs mean nothing: holes of the slab that they are in
+    std::uint64_t batches_dropped = 0, samples_dropped = 0;  // since no slab was free, and the run does not wait
+    std::uint64_t samples_rejected = 0;  // whose outputs mean nothing: holes of the slab that they are in
     std::uint64_t bytes_copied = 0;
-    double copy_seconds = 0;           // device time of the copies, from event pairs; of slabs that hold one batch, or a part of one
+    // device time of the copies, from event pairs; of slabs that hold one batch, or a part of one
+    double copy_seconds = 0;
 
     // At the end: what was never published, but dropped or abandoned.
     std::uint64_t batches_unpublished() const { return batches_submitted - batches_published; }
@@ -21,15 +22,16 @@ struct OutputFigures {
 };
 
 // Where a model's outputs go. EgressStream is the one of a run; the others are the ladder's, to be compared with it.
-// Thread: submit() and finish() from the model's; stop() and figures() from any. Blocks: submit() for back-pressure; finish() until
-// everything is published. Errors: what went wrong is thrown by the next submit() or by finish().
+// Thread: submit() and finish() from the model's; stop() and figures() from any. Blocks: submit() for back-pressure;
+// finish() until everything is published. Errors: what went wrong is thrown by the next submit() or by finish().
 class OutputSink {
- public:
+  public:
     virtual ~OutputSink() = default;
     // False after stop(): the batch was not taken.
     virtual bool submit(OutputBatch batch) = 0;
     virtual void finish() = 0;
-    // Abandons what is not being copied yet; copies under way are waited for, since their slabs are not ours to give back before.
+    // Abandons what is not being copied yet; copies under way are waited for, since their slabs are not ours to give
+    // back before.
     virtual void stop() = 0;
     virtual OutputFigures figures() const = 0;
 };

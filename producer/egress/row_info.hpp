@@ -10,7 +10,8 @@ namespace offramp {
 struct RowInfo {
     std::uint64_t item = 0;
     std::string_view key;  // of the source, which outlives it; empty: the item's number stands for it
-    bool hole = false;   // the item could not be read, or is done: its row is zero before normalisation and means nothing
+    // the item could not be read, or is done: its row is zero before normalisation and means nothing
+    bool hole = false;
     bool done = false;   // by an earlier run or producer: a hole only because its batch is made for others
     std::string reason;  // of a hole that could not be read
 };

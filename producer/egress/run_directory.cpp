@@ -16,19 +16,22 @@ namespace offramp {
 namespace {
 
 constexpr const char* kLock = "producer.lock";
-constexpr const char* kLaunchersLock = "launcher.lock";   // launch/offramp_launch/run_dir.py
+constexpr const char* kLaunchersLock = "launcher.lock";  // launch/offramp_launch/run_dir.py
 
 // What is removed from a run's directory is the user's own in any other.
 void require_a_runs_own(const std::string& folder) {
     struct stat lock {};
     for (const char* name : {kLock, kLaunchersLock})
-        if (::lstat((folder + "/" + name).c_str(), &lock) == 0 && S_ISREG(lock.st_mode) && lock.st_uid == ::geteuid()) return;
+        if (::lstat((folder + "/" + name).c_str(), &lock) == 0 && S_ISREG(lock.st_mode) && lock.st_uid == ::geteuid())
+            return;
     std::error_code problem;
     const std::filesystem::directory_iterator first(folder, problem);
     if (problem) throw SystemError("listing the run directory " + folder, problem.value(), "", ExitCode::CannotWrite);
     if (first != std::filesystem::directory_iterator())
-        throw ConfigError("--run-dir " + folder + " is not a run's directory: it holds other things, such as '" + printable(first->path().filename().string()) + "'",
-                          "Give a folder that is not there yet, such as " + folder + "/run, an empty one, or one of an earlier run");
+        throw ConfigError(
+            "--run-dir " + folder + " is not a run's directory: it holds other things, such as '" +
+                printable(first->path().filename().string()) + "'",
+            "Give a folder that is not there yet, such as " + folder + "/run, an empty one, or one of an earlier run");
 }
 
 }  // namespace
@@ -58,14 +61,16 @@ RunDirectory::RunDirectory(const std::string& path, bool group_may_enter, Former
                     "Stop it (offramp stop), or give this run another --run-dir");
     if (former == Former::Kept) return;
     // Of no use to anybody when the producer that they speak of is dead.
-    for (const char* name : {"endpoint", "producer-settings.toml"}) std::filesystem::remove(path_ + "/" + name, problem);
+    for (const char* name : {"endpoint", "producer-settings.toml"})
+        std::filesystem::remove(path_ + "/" + name, problem);
     std::filesystem::remove_all(path_ + "/spill", problem);
 }
 
 void RunDirectory::begin() const {
     if (former_ == Former::Kept) return;
     std::error_code problem;
-    for (const char* name : {"producer-summary.json", "summary.json", "dropped.jsonl", "status.json"}) std::filesystem::remove(path_ + "/" + name, problem);
+    for (const char* name : {"producer-summary.json", "summary.json", "dropped.jsonl", "status.json"})
+        std::filesystem::remove(path_ + "/" + name, problem);
 }
 
 }  // namespace offramp

@@ -6,20 +6,21 @@
 
 namespace offramp {
 
-// Holds a run's directory for one producer: made with mode 0700 (0710 for consumers of another user) when it is not there, and locked.
-// Errors: ConfigError (Usage) when it holds anything and no run's lock: then nothing in it was touched; RunInUse when a producer has it;
-// CannotWrite; NotPermitted when it belongs to another user.
+// Holds a run's directory for one producer: made with mode 0700 (0710 for consumers of another user) when it is not
+// there, and locked. Errors: ConfigError (Usage) when it holds anything and no run's lock: then nothing in it was
+// touched; RunInUse when a producer has it; CannotWrite; NotPermitted when it belongs to another user.
 class RunDirectory {
- public:
+  public:
     // What an earlier run left in it: replaced when this one begins, or kept because this producer takes that run over.
     enum class Former { Replaced, Kept };
     RunDirectory(const std::string& path, bool group_may_enter, Former former);
 
-    // Removes the earlier run's account. Call it when nothing can refuse this run any more; until then the account stays as it is.
+    // Removes the earlier run's account. Call it when nothing can refuse this run any more; until then the account
+    // stays as it is.
     void begin() const;
     const std::string& path() const { return path_; }
 
- private:
+  private:
     Former former_;
     std::string path_;
     UniqueFd lock_;

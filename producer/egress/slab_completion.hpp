@@ -11,13 +11,13 @@
 
 namespace offramp {
 
-// Publishes slabs in the order in which their copies were submitted, each once its event was seen done: the thread ("egress-done") that
-// sleeps so that no other has to.
-// Owns: its thread, and the fillings that were handed over. Borrows: device, exchange, books, timeline.
-// Thread: hand_over() and finish() from one; fail() from any. Blocks: hand_over() while `capacity` copies are in flight; finish() until
-// all are published. Errors: what the thread met is thrown by finish(); on_failure is called when it happens.
+// Publishes slabs in the order in which their copies were submitted, each once its event was seen done: the thread
+// ("egress-done") that sleeps so that no other has to. Owns: its thread, and the fillings that were handed over.
+// Borrows: device, exchange, books, timeline. Thread: hand_over() and finish() from one; fail() from any. Blocks:
+// hand_over() while `capacity` copies are in flight; finish() until all are published. Errors: what the thread met is
+// thrown by finish(); on_failure is called when it happens.
 class SlabCompletion {
- public:
+  public:
     SlabCompletion(Device& device, std::shared_ptr<SlabExchange> exchange, OutputBooks& books, DeviceTimeline& timeline,
                    std::size_t capacity, std::function<void()> on_failure);
     ~SlabCompletion();
@@ -33,7 +33,7 @@ class SlabCompletion {
     void fail(std::exception_ptr failure);
     void rethrow_failure();
 
- private:
+  private:
     void publish_completed();
 
     Device& device_;

@@ -13,7 +13,8 @@ SlabFilling::Target SlabFilling::target_of(FillLease lease) {
     return {lease.slab(), lease.generation(), lease.bytes(), std::move(lease)};
 }
 
-SlabFilling::SlabFilling(Target target, const SlabLayout& layout, SlabWriter::Stamp stamp, Stream& stream, CopyEvents& events)
+SlabFilling::SlabFilling(Target target, const SlabLayout& layout, SlabWriter::Stamp stamp, Stream& stream,
+                         CopyEvents& events)
     : target_(std::move(target)), layout_(layout), stream_(stream), events_(events), writer_(target_.bytes, layout) {
     stamp.slab = target_.slab;
     stamp.generation = target_.generation;
@@ -52,12 +53,13 @@ bool SlabFilling::add(const std::shared_ptr<OutputBatch>& batch, std::uint32_t f
         const auto to = writer_.tensor_rows(i, at, rows);
         published_.bytes += to.size();
         if (batch->tensors.empty()) {
-            std::ranges::fill(to, std::byte{0});   // nobody's copies write these rows
+            std::ranges::fill(to, std::byte{0});  // nobody's copies write these rows
             continue;
         }
-        stream_.copy_to_host(to.data(),
-                             static_cast<const std::byte*>(batch->tensors[i].data) + first_row * layout_.tensors[i].row_bytes(),
-                             to.size());
+        stream_.copy_to_host(
+            to.data(),
+            static_cast<const std::byte*>(batch->tensors[i].data) + first_row * layout_.tensors[i].row_bytes(),
+            to.size());
         copied_bytes_ += to.size();
     }
     return true;

@@ -25,20 +25,20 @@ struct CopyEvents {
     }
 };
 
-// One slab while it is filled: rows of one batch, or whole small batches, are put on a stream as copies, with the header that describes
-// them. Order: add() as often as it takes rows, close(), wait_copied().
+// One slab while it is filled: rows of one batch, or whole small batches, are put on a stream as copies, with the
+// header that describes them. Order: add() as often as it takes rows, close(), wait_copied().
 //
-// Owns: the lease, if there is one; the batches' tensors until the copies are done. Borrows: bytes, layout, stream, events.
-// Thread: one at a time. Blocks: wait_copied(); the destructor, when copies were submitted and not waited for: neither slab nor tensor
-// may go while a copy still runs. Errors: the device's.
+// Owns: the lease, if there is one; the batches' tensors until the copies are done. Borrows: bytes, layout, stream,
+// events. Thread: one at a time. Blocks: wait_copied(); the destructor, when copies were submitted and not waited for:
+// neither slab nor tensor may go while a copy still runs. Errors: the device's.
 class SlabFilling {
- public:
+  public:
     // Where the bytes go, and what they are called there.
     struct Target {
         std::uint32_t slab = 0;
         std::uint64_t generation = 0;
         std::span<std::byte> bytes;
-        std::optional<FillLease> lease;        // of a slab of the pool
+        std::optional<FillLease> lease;  // of a slab of the pool
     };
     static Target target_of(FillLease lease);
 
@@ -48,7 +48,8 @@ class SlabFilling {
     SlabFilling(const SlabFilling&) = delete;
     SlabFilling& operator=(const SlabFilling&) = delete;
 
-    // Rows [first_row, first_row + rows) of the batch, copied once `computed` is done. False, and nothing changed: no room.
+    // Rows [first_row, first_row + rows) of the batch, copied once `computed` is done. False, and nothing changed: no
+    // room.
     bool add(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows);
     // So many samples were dropped just before this slab, and so many items of those batches were unreadable.
     void note_dropped(const OutputBatch::Counts& counts) {
@@ -56,14 +57,14 @@ class SlabFilling {
         published_.holes += counts.unreadable;
     }
     void close();
-    // Sleeps until the copies are done, has the rows reviewed and stamps the slab. The target may be published from now on. Errors: also those
-    // of RowReview: nobody gets such a slab.
+    // Sleeps until the copies are done, has the rows reviewed and stamps the slab. The target may be published from now
+    // on. Errors: also those of RowReview: nobody gets such a slab.
     const PublishedSlab& wait_copied(OutputBooks& books, DeviceTimeline& timeline);
 
     Target& target() { return target_; }
     const PublishedSlab& published() const { return published_; }
 
- private:
+  private:
     void review_rows(OutputBooks& books);
 
     Target target_;
@@ -72,7 +73,7 @@ class SlabFilling {
     CopyEvents& events_;
     SlabWriter writer_;
     PublishedSlab published_;
-    std::uint64_t copied_bytes_ = 0;           // of published_.bytes: the rest are zeros of batches without outputs
+    std::uint64_t copied_bytes_ = 0;  // of published_.bytes: the rest are zeros of batches without outputs
     struct Part {
         std::shared_ptr<OutputBatch> batch;
         std::uint32_t first_row = 0;
@@ -80,7 +81,7 @@ class SlabFilling {
     };
     std::vector<Part> parts_;
     std::vector<SampleEntry> entries_;
-    bool copying_ = false;                     // submitted, and not seen done
+    bool copying_ = false;  // submitted, and not seen done
 };
 
 }  // namespace offramp

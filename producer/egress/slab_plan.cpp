@@ -24,7 +24,7 @@ std::size_t bytes_of(const std::vector<TensorSpec>& outputs) {
 
 std::uint32_t parts_of(std::size_t batch_bytes, const SlabPlan::Wanted& wanted) {
     if (wanted.samples_per_slab > 0) return (wanted.batch + wanted.samples_per_slab - 1) / wanted.samples_per_slab;
-    if (wanted.slabs > 0) return 1;   // who counts slabs counts batches
+    if (wanted.slabs > 0) return 1;  // who counts slabs counts batches
     const auto parts = static_cast<std::uint32_t>((batch_bytes + kBigSlab - 1) / kBigSlab);
     return std::clamp(parts, 1U, wanted.batch);
 }
@@ -32,10 +32,11 @@ std::uint32_t parts_of(std::size_t batch_bytes, const SlabPlan::Wanted& wanted) 
 std::uint32_t batches_sharing(std::size_t batch_bytes, std::uint32_t parts, const SlabPlan::Wanted& wanted) {
     if (parts > 1 || !wanted.may_share) return 1;
     const std::size_t most = std::max<std::size_t>(kMaxSamplesPerSlab / wanted.batch, 1);
-    if (wanted.batches_per_slab > 0) return static_cast<std::uint32_t>(std::clamp<std::size_t>(wanted.batches_per_slab, 1, most));
+    if (wanted.batches_per_slab > 0)
+        return static_cast<std::uint32_t>(std::clamp<std::size_t>(wanted.batches_per_slab, 1, most));
     if (batch_bytes > kSmallBatch || wanted.samples_per_slab > 0 || wanted.slabs > 0) return 1;
-    return static_cast<std::uint32_t>(
-        std::clamp<std::size_t>(kSharedSlab / std::max<std::size_t>(batch_bytes, 1), 1, std::min(most, kMostBatchesASlab)));
+    return static_cast<std::uint32_t>(std::clamp<std::size_t>(kSharedSlab / std::max<std::size_t>(batch_bytes, 1), 1,
+                                                              std::min(most, kMostBatchesASlab)));
 }
 
 }  // namespace
@@ -46,12 +47,15 @@ SlabPlan SlabPlan::make(const std::vector<TensorSpec>& outputs, const Wanted& as
     const std::size_t batch_bytes = bytes_of(outputs);
     const std::uint32_t parts = parts_of(batch_bytes, wanted);
     const std::uint32_t sharing = batches_sharing(batch_bytes, parts, wanted);
-    const std::uint32_t rows = wanted.samples_per_slab > 0 ? wanted.samples_per_slab : (wanted.batch + parts - 1) / parts;
+    const std::uint32_t rows =
+        wanted.samples_per_slab > 0 ? wanted.samples_per_slab : (wanted.batch + parts - 1) / parts;
     SlabPlan plan{.layout = SlabLayout::make(outputs, std::int64_t{rows} * sharing, sharing, wanted.max_key_bytes),
                   .slab_count = wanted.slabs};
     if (plan.slab_count == 0) plan.slab_count = sharing > 1 ? kSharedSlabs : wanted.pool_batches * parts;
     plan.small = batch_bytes <= kSmallBatch;
-    if (plan.small) plan.batches_ahead = std::clamp<std::size_t>(kBytesAhead / std::max<std::size_t>(batch_bytes, 1), 1, kMostBatchesAhead);
+    if (plan.small)
+        plan.batches_ahead =
+            std::clamp<std::size_t>(kBytesAhead / std::max<std::size_t>(batch_bytes, 1), 1, kMostBatchesAhead);
     return plan;
 }
 

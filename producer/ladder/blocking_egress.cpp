@@ -19,7 +19,8 @@ BlockingEgress::BlockingEgress(Device& device, Stream& compute, const SlabLayout
 bool BlockingEgress::submit(OutputBatch output) {
     books_.submitted(output);
     const auto batch = std::make_shared<OutputBatch>(std::move(output));
-    return batch->for_each_part(layout_.rows, [&](std::uint32_t first, std::uint32_t rows) { return copy_part(batch, first, rows); });
+    return batch->for_each_part(layout_.rows,
+                                [&](std::uint32_t first, std::uint32_t rows) { return copy_part(batch, first, rows); });
 }
 
 bool BlockingEgress::copy_part(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows) {

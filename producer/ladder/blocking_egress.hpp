@@ -12,7 +12,7 @@ namespace offramp {
 // Copies on the compute stream and waits for each copy on the model's own thread: nothing overlaps.
 // Owns: the place, one pair of events. Borrows: device, compute stream, layout, timeline.
 class BlockingEgress final : public OutputSink {
- public:
+  public:
     BlockingEgress(Device& device, Stream& compute, const SlabLayout& layout, DeviceTimeline& timeline,
                    SlabWriter::Stamp stamp, std::unique_ptr<SlabPlace> place);
 
@@ -21,7 +21,7 @@ class BlockingEgress final : public OutputSink {
     void stop() override { place_->stop(); }
     OutputFigures figures() const override { return books_.figures(); }
 
- private:
+  private:
     bool copy_part(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows);
 
     Stream& compute_;

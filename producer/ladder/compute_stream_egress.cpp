@@ -29,13 +29,14 @@ void ComputeStreamEgress::stop() {
 bool ComputeStreamEgress::submit(OutputBatch output) {
     books_.submitted(output);
     const auto batch = std::make_shared<OutputBatch>(std::move(output));
-    const bool taken =
-        batch->for_each_part(layout_.rows, [&](std::uint32_t first, std::uint32_t rows) { return copy_part(batch, first, rows); });
+    const bool taken = batch->for_each_part(
+        layout_.rows, [&](std::uint32_t first, std::uint32_t rows) { return copy_part(batch, first, rows); });
     completion_.rethrow_failure();
     return taken;
 }
 
-bool ComputeStreamEgress::copy_part(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows) {
+bool ComputeStreamEgress::copy_part(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row,
+                                    std::uint32_t rows) {
     auto lease = exchange_->wait_for_slab();
     if (!lease) return false;
     CopyEvents& events = events_[lease->slab()];

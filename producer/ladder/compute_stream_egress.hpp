@@ -11,14 +11,14 @@
 
 namespace offramp {
 
-// Copies asynchronously, but on the compute stream: the host runs ahead, and another thread publishes; the next batch's computation
-// still starts only when the copy has ended.
-// Owns: the completion's thread, events. Borrows: device, compute stream, exchange, layout, timeline.
+// Copies asynchronously, but on the compute stream: the host runs ahead, and another thread publishes; the next batch's
+// computation still starts only when the copy has ended. Owns: the completion's thread, events. Borrows: device,
+// compute stream, exchange, layout, timeline.
 class ComputeStreamEgress final : public OutputSink {
- public:
-    ComputeStreamEgress(Device& device, Stream& compute, std::shared_ptr<SlabExchange> exchange, const SlabLayout& layout,
-                        DeviceTimeline& timeline, SlabWriter::Stamp stamp, std::uint32_t slab_count,
-                        std::function<void()> on_failure);
+  public:
+    ComputeStreamEgress(Device& device, Stream& compute, std::shared_ptr<SlabExchange> exchange,
+                        const SlabLayout& layout, DeviceTimeline& timeline, SlabWriter::Stamp stamp,
+                        std::uint32_t slab_count, std::function<void()> on_failure);
     ~ComputeStreamEgress() override;
 
     bool submit(OutputBatch batch) override;
@@ -26,7 +26,7 @@ class ComputeStreamEgress final : public OutputSink {
     void stop() override;
     OutputFigures figures() const override { return books_.figures(); }
 
- private:
+  private:
     bool copy_part(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows);
 
     Stream& compute_;
@@ -34,7 +34,7 @@ class ComputeStreamEgress final : public OutputSink {
     const SlabLayout& layout_;
     const SlabWriter::Stamp stamp_;
     OutputBooks books_;
-    std::vector<CopyEvents> events_;           // by slab
+    std::vector<CopyEvents> events_;  // by slab
     SlabCompletion completion_;
 };
 

@@ -10,12 +10,11 @@
 
 namespace offramp {
 
-DroppedOutputs::DroppedOutputs(Device& device, LocalDelivery& delivery, std::size_t depth, std::function<void()> on_failure)
-    : device_(device),
-      delivery_(delivery),
-      on_failure_(std::move(on_failure)),
-      computing_(depth),
-      thread_([this] { see_computed(); }) {}
+DroppedOutputs::DroppedOutputs(Device& device, LocalDelivery& delivery, std::size_t depth,
+                               std::function<void()> on_failure)
+    : device_(device), delivery_(delivery), on_failure_(std::move(on_failure)), computing_(depth), thread_([this] {
+          see_computed();
+      }) {}
 
 DroppedOutputs::~DroppedOutputs() {
     stop();
@@ -49,7 +48,8 @@ void DroppedOutputs::see_computed() {
             // One wait for all that are submitted: a wait costs more than a small batch's computation.
             for (; batch; batch = computing_.try_pop()) computed.push_back(std::move(*batch));
             const auto newest_first = computed | std::views::reverse;
-            const auto last = std::ranges::find_if(newest_first, [](const OutputBatch& one) { return one.computed != nullptr; });
+            const auto last =
+                std::ranges::find_if(newest_first, [](const OutputBatch& one) { return one.computed != nullptr; });
             if (last != newest_first.end()) last->computed->wait();
             for (const OutputBatch& one : computed) count(one);
             computed.clear();

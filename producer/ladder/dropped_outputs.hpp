@@ -10,11 +10,10 @@
 
 namespace offramp {
 
-// Drops each batch on the device once it is computed: compute alone, with the same input and the same host work, which is the limit of
-// every rung.
-// Owns: a thread that waits for the batches. Borrows: device, delivery.
+// Drops each batch on the device once it is computed: compute alone, with the same input and the same host work, which
+// is the limit of every rung. Owns: a thread that waits for the batches. Borrows: device, delivery.
 class DroppedOutputs final : public OutputSink {
- public:
+  public:
     DroppedOutputs(Device& device, LocalDelivery& delivery, std::size_t depth, std::function<void()> on_failure);
     ~DroppedOutputs() override;
 
@@ -23,7 +22,7 @@ class DroppedOutputs final : public OutputSink {
     void stop() override { computing_.close(); }
     OutputFigures figures() const override { return books_.figures(); }
 
- private:
+  private:
     void see_computed();
     void count(const OutputBatch& batch);
 
@@ -32,7 +31,7 @@ class DroppedOutputs final : public OutputSink {
     std::function<void()> on_failure_;
     OutputBooks books_;
     BoundedQueue<OutputBatch> computing_;
-    std::exception_ptr failure_;               // written by the thread, read when it is joined
+    std::exception_ptr failure_;  // written by the thread, read when it is joined
     std::thread thread_;
 };
 

@@ -13,7 +13,8 @@ FreshSegments::FreshSegments(const RunNames& names, std::uint32_t slabs, std::si
       readable_by_group_(readable_by_group),
       exchange_(std::move(exchange)),
       segments_(slabs) {
-    require_shared_memory(slabs * slab_bytes, std::to_string(slabs) + " segments of " + std::to_string(slab_bytes) + " bytes");
+    require_shared_memory(slabs * slab_bytes,
+                          std::to_string(slabs) + " segments of " + std::to_string(slab_bytes) + " bytes");
 }
 
 std::optional<SlabFilling::Target> FreshSegments::open() {

@@ -13,11 +13,11 @@
 
 namespace offramp {
 
-// A new shared-memory object for every slab that is filled, under the name that the slab's span has; its pages are faulted in by the copy.
-// The price of doing without a pool: reserving, faulting and unmapping, every time and on both sides.
-// Owns: the objects, until they are replaced. Borrows: names, exchange. Errors: SharedMemoryFull, as for a pool.
+// A new shared-memory object for every slab that is filled, under the name that the slab's span has; its pages are
+// faulted in by the copy. The price of doing without a pool: reserving, faulting and unmapping, every time and on both
+// sides. Owns: the objects, until they are replaced. Borrows: names, exchange. Errors: SharedMemoryFull, as for a pool.
 class FreshSegments final : public SlabPlace {
- public:
+  public:
     FreshSegments(const RunNames& names, std::uint32_t slabs, std::size_t slab_bytes, bool readable_by_group,
                   std::shared_ptr<SlabExchange> exchange);
 
@@ -29,7 +29,7 @@ class FreshSegments final : public SlabPlace {
     void finish() override { exchange_->finish(); }
     void stop() override { exchange_->stop(); }
 
- private:
+  private:
     const RunNames& names_;
     const std::size_t slab_bytes_;
     const bool readable_by_group_;

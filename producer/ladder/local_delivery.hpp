@@ -10,8 +10,9 @@ namespace offramp {
 // Keeps the books of a run whose outputs never leave the producer: what is published is done.
 // Thread: any. Blocks: never.
 class LocalDelivery final : public Delivery {
- public:
-    // `warmup_batches`: left out of the steady figures. `on_completed`: called for each slab that is done; `before`: by begin().
+  public:
+    // `warmup_batches`: left out of the steady figures. `on_completed`: called for each slab that is done; `before`: by
+    // begin().
     explicit LocalDelivery(std::uint64_t warmup_batches, std::function<void(const PublishedSlab&)> on_completed = {},
                            std::function<void(const PublishedSlab&)> before = {})
         : warmup_batches_(warmup_batches), on_completed_(std::move(on_completed)), before_(std::move(before)) {}
@@ -28,7 +29,7 @@ class LocalDelivery final : public Delivery {
     void abort() override {}
     void join() override;
 
- private:
+  private:
     const std::uint64_t warmup_batches_;
     const std::function<void(const PublishedSlab&)> on_completed_;
     const std::function<void(const PublishedSlab&)> before_;

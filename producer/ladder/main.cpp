@@ -2,5 +2,6 @@
 #include "producer/runner/run/run_producer.hpp"
 
 int main(int argc, char** argv) {
-    return offramp::run_producer(argc, argv, {.name = "offramp-ladder", .choose_egress = offramp::RungEgress::chosen_by});
+    return offramp::run_producer(argc, argv,
+                                 {.name = "offramp-ladder", .choose_egress = offramp::RungEgress::chosen_by});
 }

@@ -11,7 +11,7 @@ namespace offramp {
 
 // Slabs that were made before the first batch, lent by the broker and published to consumers. Borrows nothing.
 class PooledPlace final : public SlabPlace {
- public:
+  public:
     explicit PooledPlace(std::shared_ptr<SlabExchange> exchange) : exchange_(std::move(exchange)) {}
 
     std::optional<SlabFilling::Target> open() override {
@@ -26,7 +26,7 @@ class PooledPlace final : public SlabPlace {
     void finish() override { exchange_->finish(); }
     void stop() override { exchange_->stop(); }
 
- private:
+  private:
     std::shared_ptr<SlabExchange> exchange_;
 };
 

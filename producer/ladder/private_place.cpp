@@ -27,7 +27,8 @@ void PrivatePlace::deliver(SlabFilling::Target target, const PublishedSlab& publ
         const TraceRange range(TraceName::ProcessOutput, published.first_batch);
         delivery_.begin(published);
         const SlabTicket ticket{.epoch = epoch_, .slab = target.slab, .generation = target.generation, .attempt = 1};
-        processor_->process(SlabContents::read(target.bytes, run_nonce_, ticket), [] {}, [] { return true; });
+        processor_->process(
+            SlabContents::read(target.bytes, run_nonce_, ticket), [] {}, [] { return true; });
     }
     bytes_.reset();
     delivery_.add(published, now_ns());

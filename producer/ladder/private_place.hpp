@@ -15,16 +15,16 @@ namespace offramp {
 // New private memory for every slab, processed on the spot: no pool, no other process, nothing at once.
 // Owns: the processor, the memory of one slab. Borrows: delivery.
 class PrivatePlace final : public SlabPlace {
- public:
-    PrivatePlace(std::size_t slab_bytes, std::uint64_t run_nonce, std::uint32_t epoch, std::unique_ptr<Processor> processor,
-                 LocalDelivery& delivery);
+  public:
+    PrivatePlace(std::size_t slab_bytes, std::uint64_t run_nonce, std::uint32_t epoch,
+                 std::unique_ptr<Processor> processor, LocalDelivery& delivery);
 
     std::optional<SlabFilling::Target> open() override;
     void deliver(SlabFilling::Target target, const PublishedSlab& published) override;
     void finish() override {}
     void stop() override { stopped_ = true; }
 
- private:
+  private:
     const std::size_t slab_bytes_;
     const std::uint64_t run_nonce_;
     const std::uint32_t epoch_;

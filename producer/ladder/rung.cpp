@@ -26,7 +26,8 @@ constexpr std::array<Rung, 6> kRungs{{
 const Rung& Rung::named(std::string_view name) {
     for (const Rung& rung : kRungs)
         if (rung.name == name) return rung;
-    throw ConfigError("--rung '" + std::string(name) + "' is unknown", "Give sequential, workers, pool, async, streams or compute-alone");
+    throw ConfigError("--rung '" + std::string(name) + "' is unknown",
+                      "Give sequential, workers, pool, async, streams or compute-alone");
 }
 
 }  // namespace offramp

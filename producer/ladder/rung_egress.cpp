@@ -19,11 +19,15 @@ namespace {
 
 EgressTraits::Slabs slabs_of(Rung::Memory memory) {
     switch (memory) {
-        case Rung::Memory::FreshSegment: return EgressTraits::Slabs::MadePerFilling;
-        case Rung::Memory::Pool: return EgressTraits::Slabs::Pool;
-        case Rung::Memory::PageLockedPool: return EgressTraits::Slabs::PageLockedPool;
+        case Rung::Memory::FreshSegment:
+            return EgressTraits::Slabs::MadePerFilling;
+        case Rung::Memory::Pool:
+            return EgressTraits::Slabs::Pool;
+        case Rung::Memory::PageLockedPool:
+            return EgressTraits::Slabs::PageLockedPool;
         case Rung::Memory::FreshPrivate:
-        case Rung::Memory::None: break;
+        case Rung::Memory::None:
+            break;
     }
     return EgressTraits::Slabs::None;
 }
@@ -32,7 +36,9 @@ EgressTraits traits_of(const Rung& rung) {
     return {.slabs = slabs_of(rung.memory),
             .outputs_dropped = rung.processing == Rung::Processing::None,
             .batches_share_slabs = rung.copies == Rung::Copies::OnOwnStream,
-            .caution = rung.is_default() ? "" : "rung '" + std::string(rung.name) + "': this run shows what it costs; streams is the default"};
+            .caution = rung.is_default() ? ""
+                                         : "rung '" + std::string(rung.name) +
+                                               "': this run shows what it costs; streams is the default"};
 }
 
 }  // namespace
@@ -48,7 +54,8 @@ std::unique_ptr<EgressStrategy> RungEgress::chosen_by(const RunConfig& config) {
 }
 
 std::unique_ptr<Delivery> RungEgress::make_local_delivery(LocalDeliveryParts parts) {
-    auto delivery = std::make_unique<LocalDelivery>(parts.warmup_batches, std::move(parts.on_completed), std::move(parts.begin));
+    auto delivery =
+        std::make_unique<LocalDelivery>(parts.warmup_batches, std::move(parts.on_completed), std::move(parts.begin));
     delivery_ = delivery.get();
     return delivery;
 }
@@ -57,7 +64,8 @@ std::unique_ptr<SlabPlace> RungEgress::make_place(const EgressParts& parts) cons
     switch (rung_.memory) {
         case Rung::Memory::FreshPrivate:
             return std::make_unique<PrivatePlace>(parts.layout.slab_bytes, parts.names.nonce, parts.options.stamp.epoch,
-                                                  make_processor(parts.config.processor, {.config = &parts.config}), *delivery_);
+                                                  make_processor(parts.config.processor, {.config = &parts.config}),
+                                                  *delivery_);
         case Rung::Memory::FreshSegment:
             return std::make_unique<FreshSegments>(parts.names, parts.options.slab_count, parts.layout.slab_bytes,
                                                    !parts.config.consumer_user.empty(), parts.exchange);
@@ -74,13 +82,15 @@ std::unique_ptr<SlabPlace> RungEgress::make_place(const EgressParts& parts) cons
 std::unique_ptr<OutputSink> RungEgress::make_sink(EgressParts parts) {
     expect(traits_.has_consumers() || delivery_ != nullptr, "a run without consumers has made its delivery");
     if (rung_.processing == Rung::Processing::None)
-        return std::make_unique<DroppedOutputs>(parts.device, *delivery_, parts.options.queue_depth + 1, std::move(parts.on_failure));
+        return std::make_unique<DroppedOutputs>(parts.device, *delivery_, parts.options.queue_depth + 1,
+                                                std::move(parts.on_failure));
     if (rung_.waiting == Rung::Waiting::ByModelThread)
-        return std::make_unique<BlockingEgress>(parts.device, parts.compute, parts.layout, parts.timeline, parts.options.stamp,
-                                                make_place(parts));
+        return std::make_unique<BlockingEgress>(parts.device, parts.compute, parts.layout, parts.timeline,
+                                                parts.options.stamp, make_place(parts));
     if (rung_.copies == Rung::Copies::OnComputeStream)
-        return std::make_unique<ComputeStreamEgress>(parts.device, parts.compute, parts.exchange, parts.layout, parts.timeline,
-                                                     parts.options.stamp, parts.options.slab_count, std::move(parts.on_failure));
+        return std::make_unique<ComputeStreamEgress>(parts.device, parts.compute, parts.exchange, parts.layout,
+                                                     parts.timeline, parts.options.stamp, parts.options.slab_count,
+                                                     std::move(parts.on_failure));
     return StreamedEgress().make_sink(std::move(parts));
 }
 

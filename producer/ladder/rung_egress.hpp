@@ -9,9 +9,10 @@
 
 namespace offramp {
 
-// A rung as a run's egress: its parts, put together. Borrows: the rung; between its two calls, the delivery that the first one made.
+// A rung as a run's egress: its parts, put together. Borrows: the rung; between its two calls, the delivery that the
+// first one made.
 class RungEgress final : public EgressStrategy {
- public:
+  public:
     explicit RungEgress(const Rung& rung);
     // The one that `--rung` names. Errors: ConfigError where its run cannot be taken over, and that is asked for.
     static std::unique_ptr<EgressStrategy> chosen_by(const RunConfig& config);
@@ -21,7 +22,7 @@ class RungEgress final : public EgressStrategy {
     // Errors: ConfigError from the processor that the rung `sequential` runs in the producer.
     std::unique_ptr<OutputSink> make_sink(EgressParts parts) override;
 
- private:
+  private:
     std::unique_ptr<SlabPlace> make_place(const EgressParts& parts) const;
 
     const Rung& rung_;

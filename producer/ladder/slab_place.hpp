@@ -9,7 +9,7 @@ namespace offramp {
 // Where a blocking egress puts a slab's bytes, and who gets them. One implementation a kind of memory.
 // Thread: the model's; stop() from any. Blocks: open() until there is memory; deliver() while it is processed here.
 class SlabPlace {
- public:
+  public:
     virtual ~SlabPlace() = default;
     // Nothing after stop().
     virtual std::optional<SlabFilling::Target> open() = 0;

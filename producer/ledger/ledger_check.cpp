@@ -8,13 +8,13 @@
 namespace offramp {
 namespace {
 
-constexpr std::uint64_t kMostSession = (std::uint64_t{1} << 40) - 1;   // what a holder's word has room for
+constexpr std::uint64_t kMostSession = (std::uint64_t{1} << 40) - 1;  // what a holder's word has room for
 
 void require(bool holds, const char* of, std::size_t index, const char* field, std::uint64_t found,
              const std::string& wanted) {
     if (!holds)
-        throw ProtocolError("ledger: " + std::string(of) + " " + std::to_string(index) + ": " + field + " is " + std::to_string(found) +
-                                ", wanted " + wanted,
+        throw ProtocolError("ledger: " + std::string(of) + " " + std::to_string(index) + ": " + field + " is " +
+                                std::to_string(found) + ", wanted " + wanted,
                             "Its memory was written to by somebody else. Start the run again with --resume");
 }
 
@@ -37,7 +37,8 @@ void check_slot(std::size_t slab, const LedgerSlot& slot, std::size_t places) {
 void check_ledger_words(std::span<const LedgerConsumer> consumers, std::span<const LedgerSlot> slots) {
     for (std::size_t place = 0; place < consumers.size(); ++place) {
         const std::uint64_t session = load_word(consumers[place].session);
-        require(session <= kMostSession, "consumer", place, "session", session, "at most " + std::to_string(kMostSession));
+        require(session <= kMostSession, "consumer", place, "session", session,
+                "at most " + std::to_string(kMostSession));
     }
     for (std::size_t slab = 0; slab < slots.size(); ++slab) check_slot(slab, slots[slab], consumers.size());
 }

@@ -67,7 +67,9 @@ void SlabLedger::mend(std::uint32_t slab) {
     const SlabWord found = word(slab);
     const auto held = holders(slab);
     switch (found.state) {
-        case SlabState::Filling: abandon(slab); break;
+        case SlabState::Filling:
+            abandon(slab);
+            break;
         case SlabState::Ready:
             // A lease that was half done: its attempt is used up, so that nobody else's is taken for it.
             for (const HolderWord& holder : held)
@@ -83,7 +85,8 @@ void SlabLedger::mend(std::uint32_t slab) {
         case SlabState::Retired:
             if (held.empty()) free_slab(slab);
             break;
-        default: break;
+        default:
+            break;
     }
 }
 
@@ -143,7 +146,8 @@ std::vector<SlabLedger::Admitted> SlabLedger::admitted() const {
 // --- delivery ---
 
 bool SlabLedger::can_lease(std::uint32_t slab, ConsumerRef consumer) const {
-    if (word(slab).state != SlabState::Ready || word(slab).attempt >= kMaxAttempt || holds(slab, consumer)) return false;
+    if (word(slab).state != SlabState::Ready || word(slab).attempt >= kMaxAttempt || holds(slab, consumer))
+        return false;
     const auto& places = memory_.slots[slab].holders;
     return std::any_of(places.begin(), places.end(), [](const std::uint64_t& place) { return load_word(place) == 0; });
 }
@@ -219,8 +223,7 @@ std::vector<SlabLedger::Revoked> SlabLedger::revoke(ConsumerRef consumer, std::u
         const HolderWord holder = HolderWord::unpack(load_word(*place));
         const SlabWord current = word(slab);
         const bool charged =
-            work_word != 0 &&
-            work == WorkWord{slab, holder.attempt, static_cast<std::uint32_t>(current.generation)};
+            work_word != 0 && work == WorkWord{slab, holder.attempt, static_cast<std::uint32_t>(current.generation)};
         // The charge is stored first: a producer that dies here must not forget it.
         if (charged) store_word(memory_.slots[slab].charges, charges(slab) + 1);
         failpoint("ledger.revoke.charged");
@@ -311,7 +314,8 @@ std::uint64_t* SlabLedger::holder_word(std::uint32_t slab, ConsumerRef consumer)
     return nullptr;
 }
 
-// A hold went without completing the slab: the current delivery's makes it Ready again, the last one of a finished slab frees it.
+// A hold went without completing the slab: the current delivery's makes it Ready again, the last one of a finished slab
+// frees it.
 void SlabLedger::settle_after_hold_ended(std::uint32_t slab, std::uint32_t ended_attempt) {
     const SlabWord current = word(slab);
     if (current.state == SlabState::Leased && current.attempt == ended_attempt)

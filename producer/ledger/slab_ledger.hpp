@@ -15,7 +15,8 @@
 
 namespace offramp {
 
-// One admitted consumer: its place in the ledger's table, and the session that tells it from earlier ones in the same place.
+// One admitted consumer: its place in the ledger's table, and the session that tells it from earlier ones in the same
+// place.
 struct ConsumerRef {
     std::uint32_t slot = 0;
     std::uint64_t session = 0;
@@ -25,31 +26,32 @@ struct ConsumerRef {
 
 // What a release did. Only the first three changed anything.
 enum class ReleaseOutcome {
-    Completed,       // the first of its holders, whichever attempt: the slab is done; freed, or Retired while others hold it
-    HolderRemoved,   // another was first, or an attempt that was overtaken gives up: only its hold is gone
-    Returned,        // given back unprocessed: Ready again
-    Foreign,         // this consumer holds no such slab
-    Stale,           // of an earlier filling of the slab
-    Malformed,       // no such slab, or no such kind
+    Completed,  // the first of its holders, whichever attempt: the slab is done; freed, or Retired while others hold it
+    HolderRemoved,  // another was first, or an attempt that was overtaken gives up: only its hold is gone
+    Returned,       // given back unprocessed: Ready again
+    Foreign,        // this consumer holds no such slab
+    Stale,          // of an earlier filling of the slab
+    Malformed,      // no such slab, or no such kind
 };
 inline constexpr std::size_t kReleaseOutcomes = 6;
 std::string_view to_string(ReleaseOutcome outcome);
 std::string_view to_string(SlabState state);
 
-// Decides who may touch which slab. A pure state machine over memory that its caller supplies: no time, no allocation on the
-// paths of a run, no sockets, so that it can be tested and model-checked exhaustively. common/README.md draws its states.
+// Decides who may touch which slab. A pure state machine over memory that its caller supplies: no time, no allocation
+// on the paths of a run, no sockets, so that it can be tested and model-checked exhaustively. common/README.md draws
+// its states.
 //
 // Borrows: the ledger's memory, which it alone writes while it lives.
-// Thread: the broker's. Blocks: never. Errors: an illegal transition is a caller's bug (expect); whatever comes from a consumer
-// is a ReleaseOutcome.
+// Thread: the broker's. Blocks: never. Errors: an illegal transition is a caller's bug (expect); whatever comes from a
+// consumer is a ReleaseOutcome.
 //
 // Every change is one word, or ordered so that a death in between is mended by adopt():
-//   lease:     holder stored, then the state       (death between: a holder of a Ready slab; its consumer is asked or dead)
-//   complete:  state Retired, then the holder cleared, then Free with the next generation   (Retired without holders: freed)
-//   return:    holder cleared, then the state      (Leased without its holder: Ready)
+//   lease:     holder stored, then the state       (death between: a holder of a Ready slab; its consumer is asked or
+//   dead) complete:  state Retired, then the holder cleared, then Free with the next generation   (Retired without
+//   holders: freed) return:    holder cleared, then the state      (Leased without its holder: Ready)
 // What is counted (publish, complete, give up) is counted first (ProgressLog), and taken by adopt() if it was not.
 class SlabLedger {
- public:
+  public:
     struct Memory {
         std::span<LedgerConsumer> consumers;
         std::span<LedgerSlot> slots;
@@ -57,9 +59,9 @@ class SlabLedger {
 
     // Every slab Free, in its first generation; no consumers.
     static SlabLedger format(Memory memory, std::uint32_t epoch);
-    // Takes over what an earlier producer left: takes the step that it had counted and perhaps not taken, mends half-done
-    // changes, abandons Filling, keeps every recorded holder. What was given up stays Quarantined, for the caller to see to.
-    // Errors: ProtocolError for words that no producer leaves (check_ledger_words).
+    // Takes over what an earlier producer left: takes the step that it had counted and perhaps not taken, mends
+    // half-done changes, abandons Filling, keeps every recorded holder. What was given up stays Quarantined, for the
+    // caller to see to. Errors: ProtocolError for words that no producer leaves (check_ledger_words).
     struct LastStep {
         CountedStep kind = CountedStep::None;
         std::uint32_t slab = 0;
@@ -95,8 +97,8 @@ class SlabLedger {
     SlabTicket lease(std::uint32_t slab, ConsumerRef consumer);
     // Undoes a lease whose ticket could not be sent: Leased → Ready, holder removed.
     void take_back(const SlabTicket& ticket, ConsumerRef consumer);
-    // Leased → Ready, the late holder kept: the same bytes may go to another consumer as well. Whoever is done first completes the slab:
-    // a step that takes longer than a lease would otherwise be taken from each in turn, for ever.
+    // Leased → Ready, the late holder kept: the same bytes may go to another consumer as well. Whoever is done first
+    // completes the slab: a step that takes longer than a lease would otherwise be taken from each in turn, for ever.
     void expire(std::uint32_t slab);
     ReleaseOutcome release(ConsumerRef consumer, const SlabTicket& ticket, ReleaseKind kind);
     // Whether release() of the same would be Completed.
@@ -105,9 +107,9 @@ class SlabLedger {
     // Removes every hold of a consumer that is proven dead, and ends its session. Returns the slabs that it held.
     struct Revoked {
         std::uint32_t slab = 0;
-        bool charged = false;      // the work word named this hold
-        bool ready_again = false;  // it was the current delivery: the slab waits for another consumer
-        std::uint32_t attempt = 0; // of the delivery that it held
+        bool charged = false;       // the work word named this hold
+        bool ready_again = false;   // it was the current delivery: the slab waits for another consumer
+        std::uint32_t attempt = 0;  // of the delivery that it held
     };
     std::vector<Revoked> revoke(ConsumerRef consumer, std::uint64_t work_word);
 
@@ -130,7 +132,7 @@ class SlabLedger {
     bool holds(std::uint32_t slab, ConsumerRef consumer) const;
     std::array<std::uint32_t, kSlabStates> counts() const;
 
- private:
+  private:
     SlabLedger(Memory memory, std::uint32_t epoch) : memory_(memory), epoch_(epoch) {}
     void move_to(std::uint32_t slab, SlabState from, SlabState to);
     void free_slab(std::uint32_t slab);
@@ -143,7 +145,7 @@ class SlabLedger {
     Memory memory_;
     std::uint32_t epoch_;
     std::uint32_t next_to_acquire_ = 0;
-    std::uint32_t free_slabs_ = 0;   // counted along, so that a pool without a free slab is not searched
+    std::uint32_t free_slabs_ = 0;  // counted along, so that a pool without a free slab is not searched
     std::uint64_t next_session_ = 1;
 };
 

@@ -17,7 +17,8 @@ CellsCopy::CellsCopy(const std::string& name, std::uint32_t consumer_capacity)
 
 // Each word is copied whole: the kernel copies aligned memory in larger pieces than words.
 void CellsCopy::look_again() noexcept {
-    while (::pread(object_.get(), cells_.data(), cells_.size() * sizeof(ConsumerCell), 0) < 0 && errno == EINTR) continue;
+    while (::pread(object_.get(), cells_.data(), cells_.size() * sizeof(ConsumerCell), 0) < 0 && errno == EINTR)
+        continue;
 }
 
 }  // namespace offramp

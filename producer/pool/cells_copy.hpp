@@ -10,9 +10,9 @@
 
 namespace offramp {
 
-// Looks at the consumers' cells as at a file of strangers: consumers write them, under --consumer-user as another user who may
-// also cut their object short, and a look at a mapping's lost page would be the producer's death by SIGBUS. What cannot be read
-// keeps its last value.
+// Looks at the consumers' cells as at a file of strangers: consumers write them, under --consumer-user as another user
+// who may also cut their object short, and a look at a mapping's lost page would be the producer's death by SIGBUS.
+// What cannot be read keeps its last value.
 //
 // Owns: a descriptor, and a copy of the cells. Thread: the broker's. Blocks: never.
 class CellsCopy {

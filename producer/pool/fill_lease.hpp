@@ -10,14 +10,17 @@ namespace offramp {
 
 class SlabExchange;
 
-// The right to write one slab, from the moment it left Free until it is published. Move-only; publishing consumes it, and
-// forgetting it gives the slab back unfilled.
-// Whoever lets an asynchronous copy write into bytes() keeps the lease until that copy's event has been seen done: abandoning it
-// earlier would hand memory to the next filling while the copy still writes.
+// The right to write one slab, from the moment it left Free until it is published. Move-only; publishing consumes it,
+// and forgetting it gives the slab back unfilled. Whoever lets an asynchronous copy write into bytes() keeps the lease
+// until that copy's event has been seen done: abandoning it earlier would hand memory to the next filling while the
+// copy still writes.
 class FillLease {
- public:
+  public:
     FillLease(FillLease&& other) noexcept
-        : exchange_(std::move(other.exchange_)), slab_(other.slab_), generation_(other.generation_), bytes_(other.bytes_) {
+        : exchange_(std::move(other.exchange_)),
+          slab_(other.slab_),
+          generation_(other.generation_),
+          bytes_(other.bytes_) {
         other.exchange_.reset();
     }
     FillLease& operator=(FillLease&& other) noexcept;
@@ -27,13 +30,13 @@ class FillLease {
     std::uint64_t generation() const { return generation_; }
     std::span<std::byte> bytes() const { return bytes_; }
 
- private:
+  private:
     friend class SlabExchange;
     FillLease(std::shared_ptr<SlabExchange> exchange, std::uint32_t slab, std::uint64_t generation,
               std::span<std::byte> bytes)
         : exchange_(std::move(exchange)), slab_(slab), generation_(generation), bytes_(bytes) {}
 
-    std::shared_ptr<SlabExchange> exchange_;   // null once published or moved from
+    std::shared_ptr<SlabExchange> exchange_;  // null once published or moved from
     std::uint32_t slab_;
     std::uint64_t generation_;
     std::span<std::byte> bytes_;

@@ -16,14 +16,15 @@ namespace offramp {
 namespace {
 
 std::size_t ledger_bytes(std::uint32_t consumers, std::uint32_t slabs) {
-    return round_up(sizeof(LedgerHeader) + consumers * sizeof(LedgerConsumer) + slabs * sizeof(LedgerSlot) + sizeof(RunProgress),
-                    kPageBytes);
+    return round_up(
+        sizeof(LedgerHeader) + consumers * sizeof(LedgerConsumer) + slabs * sizeof(LedgerSlot) + sizeof(RunProgress),
+        kPageBytes);
 }
 
 std::size_t cells_bytes(std::uint32_t consumers) { return round_up(consumers * sizeof(ConsumerCell), kPageBytes); }
 
-LedgerHeader header_of(const RunNames& names, const SlabLayout& layout, const SpanPlan& plan, std::uint32_t consumer_capacity,
-                       std::uint32_t epoch) {
+LedgerHeader header_of(const RunNames& names, const SlabLayout& layout, const SpanPlan& plan,
+                       std::uint32_t consumer_capacity, std::uint32_t epoch) {
     LedgerHeader header{};
     header.magic = kLedgerMagic;
     header.version = kLedgerVersion;
@@ -43,8 +44,8 @@ LedgerHeader header_of(const RunNames& names, const SlabLayout& layout, const Sp
 
 void require_same(const char* field, std::uint64_t found, std::uint64_t wanted) {
     if (found != wanted)
-        throw ProtocolError("the run to take over cannot be: its " + std::string(field) + " is " + std::to_string(found) +
-                                ", this producer's would be " + std::to_string(wanted),
+        throw ProtocolError("the run to take over cannot be: its " + std::string(field) + " is " +
+                                std::to_string(found) + ", this producer's would be " + std::to_string(wanted),
                             "Give the settings that the run was started with, to a producer of the same build");
 }
 
@@ -63,15 +64,19 @@ void require_same_layout(const LedgerHeader& found, const LedgerHeader& wanted) 
 }  // namespace
 
 RunMemory::RunMemory(std::uint32_t slab_count, std::uint32_t consumer_capacity, SharedRegion ledger, SharedRegion cells)
-    : slab_count_(slab_count), consumer_capacity_(consumer_capacity), ledger_(std::move(ledger)), cells_(std::move(cells)) {}
+    : slab_count_(slab_count),
+      consumer_capacity_(consumer_capacity),
+      ledger_(std::move(ledger)),
+      cells_(std::move(cells)) {}
 
 RunMemory::RunMemory(const RunNames& names, const SlabLayout& layout, const SpanPlan& plan,
                      std::uint32_t consumer_capacity, std::uint32_t epoch, bool readable_by_group)
-    : RunMemory(plan.slab_count, consumer_capacity,
-                SharedRegion::create(names.ledger(), ledger_bytes(consumer_capacity, plan.slab_count),
-                                     {.readable_by_group = readable_by_group}),
-                SharedRegion::create(names.cells(), cells_bytes(consumer_capacity),
-                                     {.readable_by_group = readable_by_group, .writable_by_group = readable_by_group})) {
+    : RunMemory(
+          plan.slab_count, consumer_capacity,
+          SharedRegion::create(names.ledger(), ledger_bytes(consumer_capacity, plan.slab_count),
+                               {.readable_by_group = readable_by_group}),
+          SharedRegion::create(names.cells(), cells_bytes(consumer_capacity),
+                               {.readable_by_group = readable_by_group, .writable_by_group = readable_by_group})) {
     const LedgerHeader header = header_of(names, layout, plan, consumer_capacity, epoch);
     std::memcpy(ledger_.bytes().data(), &header, sizeof header);
 }
@@ -85,12 +90,13 @@ RunMemory RunMemory::adopt(const RunNames& names, const SlabLayout& layout, cons
     const LedgerHeader wanted = header_of(names, layout, plan, consumer_capacity, header.epoch);
     require_same_layout(header, wanted);
     if (watch_process(header.producer_pid, header.producer_start_time))
-        throw Error(ExitCode::RunInUse, "the run's producer, process " + std::to_string(header.producer_pid) + ", lives",
+        throw Error(ExitCode::RunInUse,
+                    "the run's producer, process " + std::to_string(header.producer_pid) + ", lives",
                     "Only a run whose producer is dead can be taken over");
     // The epoch first: whoever dies from here on has used it up.
     std::atomic_ref(header.epoch).store(header.epoch + 1, std::memory_order_release);
     failpoint("adopt.epoch_used");
-    store_word(header.producer_start_time, 0);   // nobody's, until both are there
+    store_word(header.producer_start_time, 0);  // nobody's, until both are there
     store_word(header.producer_pid, wanted.producer_pid);
     store_word(header.producer_start_time, wanted.producer_start_time);
     failpoint("adopt.producer_named");
@@ -106,7 +112,8 @@ SlabLedger::Memory RunMemory::ledger() {
 
 RunProgress& RunMemory::progress() {
     return *reinterpret_cast<RunProgress*>(ledger_.bytes().data() + sizeof(LedgerHeader) +
-                                           consumer_capacity_ * sizeof(LedgerConsumer) + slab_count_ * sizeof(LedgerSlot));
+                                           consumer_capacity_ * sizeof(LedgerConsumer) +
+                                           slab_count_ * sizeof(LedgerSlot));
 }
 
 std::span<const ConsumerCell> RunMemory::cells() const {

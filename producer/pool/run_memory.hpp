@@ -15,13 +15,12 @@ namespace offramp {
 // Owns the ledger's and the cells' shared-memory objects of one run, and says where in them what lies.
 // Thread: the constructor's; afterwards the broker's. Errors: as SharedRegion::create and adopt.
 class RunMemory {
- public:
+  public:
     RunMemory(const RunNames& names, const SlabLayout& layout, const SpanPlan& plan, std::uint32_t consumer_capacity,
               std::uint32_t epoch, bool readable_by_group);
-    // Takes over what a dead producer left, under the next epoch: epoch() and the producer in the header are this one's when it
-    // returns.
-    // Errors: ProtocolError with field, found and wanted when the slabs lie otherwise than this run would lay them; RunInUse when
-    // that producer lives.
+    // Takes over what a dead producer left, under the next epoch: epoch() and the producer in the header are this one's
+    // when it returns. Errors: ProtocolError with field, found and wanted when the slabs lie otherwise than this run
+    // would lay them; RunInUse when that producer lives.
     static RunMemory adopt(const RunNames& names, const SlabLayout& layout, const SpanPlan& plan,
                            std::uint32_t consumer_capacity);
 
@@ -30,7 +29,7 @@ class RunMemory {
     std::span<const ConsumerCell> cells() const;
     std::uint32_t epoch() const { return header().epoch; }
 
- private:
+  private:
     RunMemory(std::uint32_t slab_count, std::uint32_t consumer_capacity, SharedRegion ledger, SharedRegion cells);
     LedgerHeader& header() const { return *reinterpret_cast<LedgerHeader*>(ledger_.bytes().data()); }
 

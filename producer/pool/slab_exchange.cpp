@@ -45,7 +45,7 @@ std::optional<FillLease> SlabExchange::wait_for_slab(WhenNone when_none) {
     std::unique_lock lock(mutex_);
     if (grants_.empty() && !stopped_) {
         const bool asks = when_none == WhenNone::Return;
-        if (asks) {   // what the broker said before may not be so any more
+        if (asks) {  // what the broker said before may not be so any more
             short_ = false;
             news_ = true;
             lock.unlock();
@@ -124,7 +124,8 @@ SlabExchange::Taken SlabExchange::take() {
 
 std::uint32_t SlabExchange::grants_wanted(std::uint32_t pool_slabs) {
     const std::lock_guard lock(mutex_);
-    if (grants_ahead_ == kAheadByPool) grants_ahead_ = std::clamp(pool_slabs / kPoolShareAhead, kLeastAhead, kMostAhead);
+    if (grants_ahead_ == kAheadByPool)
+        grants_ahead_ = std::clamp(pool_slabs / kPoolShareAhead, kLeastAhead, kMostAhead);
     const auto there = static_cast<std::uint32_t>(grants_.size());
     return stopped_ || to_take_.finished || there >= grants_ahead_ ? 0 : grants_ahead_ - there;
 }

@@ -23,35 +23,36 @@ namespace offramp {
 struct PublishedSlab {
     std::uint32_t slab = 0;
     std::uint64_t first_batch = 0;
-    std::uint32_t samples = 0;         // without holes
-    std::uint32_t batches_ended = 0;   // batches whose last rows are in this slab
-    std::uint64_t bytes = 0;           // of the payload
+    std::uint32_t samples = 0;        // without holes
+    std::uint32_t batches_ended = 0;  // batches whose last rows are in this slab
+    std::uint64_t bytes = 0;          // of the payload
     std::uint64_t filled_at_ns = 0;
-    std::uint64_t items_through = 0;   // the number of the last item in it, plus one
-    std::uint32_t holes = 0;           // items that could not be read, those of batches left out just before it included
-    std::uint32_t dropped = 0;         // samples that were dropped just before it, since no slab was free
-    std::vector<ItemRange> items;      // without holes, in the order of the slab's rows
+    std::uint64_t items_through = 0;  // the number of the last item in it, plus one
+    std::uint32_t holes = 0;          // items that could not be read, those of batches left out just before it included
+    std::uint32_t dropped = 0;        // samples that were dropped just before it, since no slab was free
+    std::vector<ItemRange> items;     // without holes, in the order of the slab's rows
 };
 
-// Where the egress threads and the broker thread meet: free slabs one way, filled ones the other. The broker keeps some slabs
-// granted ahead, so that the egress seldom waits for its thread. A broker that is awake is not rung for: it says when it is about
-// to sleep, so that a stream of small slabs costs a system call a batch of them.
+// Where the egress threads and the broker thread meet: free slabs one way, filled ones the other. The broker keeps some
+// slabs granted ahead, so that the egress seldom waits for its thread. A broker that is awake is not rung for: it says
+// when it is about to sleep, so that a stream of small slabs costs a system call a batch of them.
 //
 // Owns: two short queues and an eventfd. Borrows: the slabs' bytes (SlabPool), through the grants.
-// Thread: wait_for_slab(), publish() and finish() from the egress; take(), grant(), note_shortage(), listen(), wake_fd() from the
-// broker; stop() and wake() from any. Blocks: wait_for_slab() only.
+// Thread: wait_for_slab(), publish() and finish() from the egress; take(), grant(), note_shortage(), listen(),
+// wake_fd() from the broker; stop() and wake() from any. Blocks: wait_for_slab() only.
 class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
- public:
+  public:
     static constexpr std::uint32_t kAheadByPool = 0;
     // `grants_ahead`: by default a quarter of the pool, 2 to 64 slabs.
     static std::shared_ptr<SlabExchange> make(std::uint32_t grants_ahead = kAheadByPool);
 
     // --- egress ---
-    // Sleeps until a slab may be filled. Nothing after stop(); with Return, nothing either when the broker was asked anew and has none.
+    // Sleeps until a slab may be filled. Nothing after stop(); with Return, nothing either when the broker was asked
+    // anew and has none.
     enum class WhenNone { Wait, Return };
     std::optional<FillLease> wait_for_slab(WhenNone when_none = WhenNone::Wait);
-    // To be called by whoever publishes a slab, before anybody else can know of it. Set before there is an egress. What it throws publish() throws, and
-    // the slab is given back.
+    // To be called by whoever publishes a slab, before anybody else can know of it. Set before there is an egress. What
+    // it throws publish() throws, and the slab is given back.
     void before_publishing(std::function<void(const PublishedSlab&)> work) { before_publishing_ = std::move(work); }
     void publish(FillLease lease, PublishedSlab published);
     // No slab will be asked for or published any more.
@@ -70,13 +71,14 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
     struct Taken {
         std::vector<PublishedSlab> published;
         std::vector<std::uint32_t> abandoned;
-        bool finished = false;         // and nothing will follow
+        bool finished = false;  // and nothing will follow
     };
     Taken take();
     // `pool_slabs`: how many the pool has.
     std::uint32_t grants_wanted(std::uint32_t pool_slabs);
     void grant(std::span<const Grant> grants);
-    // Less than was wanted is free: the broker grants more when it is, and need not be rung for. Ends waits that want to know.
+    // Less than was wanted is free: the broker grants more when it is, and need not be rung for. Ends waits that want
+    // to know.
     void note_shortage();
     // Grants that nobody took are given back to the caller, at the end of a run.
     std::vector<std::uint32_t> withdraw_grants();
@@ -89,14 +91,14 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
     bool stopped() const;
     bool waiting() const { return waiting_.load(std::memory_order_relaxed); }
 
- private:
+  private:
     friend class FillLease;
     struct Private {};
 
- public:
+  public:
     SlabExchange(Private, std::uint32_t grants_ahead);
 
- private:
+  private:
     void abandon(std::uint32_t slab) noexcept;
     // With the mutex not held, after news_ was set under it.
     void ring() noexcept;
@@ -108,11 +110,11 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
     std::condition_variable granted_;
     std::deque<Grant> grants_;
     Taken to_take_;
-    bool news_ = false;                     // since the last take(), for the broker
+    bool news_ = false;  // since the last take(), for the broker
     bool short_ = false;
     bool stopped_ = false;
     std::atomic<bool> broker_listens_{false};
-    bool listened_ = false;                 // the broker's own note
+    bool listened_ = false;  // the broker's own note
     std::atomic<bool> waiting_{false};
     std::atomic<std::uint64_t> waited_ns_{0};
     std::atomic<std::uint64_t> waiting_since_ns_{0};

@@ -84,7 +84,7 @@ void SlabPool::fail() noexcept {
     if (failed_) return;
     failure_ = std::current_exception();
     failed_ = true;
-    usable_spans_ += plan_.span_count;   // wakes both waits
+    usable_spans_ += plan_.span_count;  // wakes both waits
     usable_spans_.notify_all();
     news_.on_failure(failure_);
 }
@@ -113,8 +113,9 @@ void SlabPool::prepare(std::uint32_t index) {
 }
 
 SharedRegion SlabPool::make_span(std::uint32_t index) const {
-    return SharedRegion::create(names_.span(index), plan_.span_bytes(index),
-                                {.readable_by_group = readable_by_group_, .reserve = RegionOptions::Reserve::WhenPopulated});
+    return SharedRegion::create(
+        names_.span(index), plan_.span_bytes(index),
+        {.readable_by_group = readable_by_group_, .reserve = RegionOptions::Reserve::WhenPopulated});
 }
 
 // A producer that died while it started left the later ones unmade.
@@ -125,7 +126,7 @@ SharedRegion SlabPool::adopt_span(std::uint32_t index) const {
         if (problem.exit_code() != ExitCode::NoSuchRun) throw;
     }
     SharedRegion made = make_span(index);
-    made.keep_name();   // as if it had been there
+    made.keep_name();  // as if it had been there
     return made;
 }
 
@@ -135,9 +136,8 @@ void SlabPool::populate(SharedRegion& region, unsigned threads) {
     const std::size_t part = round_up(std::max(bytes / threads, kLeastPart), kPageBytes);
     std::vector<std::future<void>> others;
     for (std::size_t at = part; at < bytes; at += part)
-        others.push_back(std::async(std::launch::async, [&region, at, part, bytes] {
-            region.populate(at, std::min(part, bytes - at));
-        }));
+        others.push_back(std::async(std::launch::async,
+                                    [&region, at, part, bytes] { region.populate(at, std::min(part, bytes - at)); }));
     region.populate(0, std::min(part, bytes));
     for (std::future<void>& other : others) other.get();
 }

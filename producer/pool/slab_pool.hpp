@@ -19,15 +19,16 @@
 
 namespace offramp {
 
-// Knows where the slabs' bytes are. Makes the spans, faults them in and has them page-locked: the first span with every core, as a
-// batch can be filled as soon as one span is there; then the others side by side. Knows nothing of holders or sockets.
+// Knows where the slabs' bytes are. Makes the spans, faults them in and has them page-locked: the first span with every
+// core, as a batch can be filled as soon as one span is there; then the others side by side. Knows nothing of holders
+// or sockets.
 //
-// Owns: the spans' shared-memory objects, their mappings and page-lockings. Goes in that order backwards: unlock, unmap, remove.
-// Thread: the constructor's, besides its own workers; usable() and bytes_of() from any.
-// Blocks: the constructor while it checks for room; both waits; the destructor until its workers are done.
-// Errors: SharedMemoryFull before anything is made; a worker's error is told by News, and thrown by both waits.
+// Owns: the spans' shared-memory objects, their mappings and page-lockings. Goes in that order backwards: unlock,
+// unmap, remove. Thread: the constructor's, besides its own workers; usable() and bytes_of() from any. Blocks: the
+// constructor while it checks for room; both waits; the destructor until its workers are done. Errors: SharedMemoryFull
+// before anything is made; a worker's error is told by News, and thrown by both waits.
 class SlabPool {
- public:
+  public:
     // Page-locks a populated range for as long as the returned owner lives; may be empty (no GPU, or --allow-unpinned).
     using Pin = std::function<std::shared_ptr<void>(std::span<std::byte>)>;
 
@@ -38,17 +39,19 @@ class SlabPool {
     };
     // How the faulting is shared out. Faults of one object serialise for the most part, those of several do not.
     struct Threads {
-        unsigned first_span = 0;       // 0: one a core, 16 at most
-        unsigned other_spans = 2;      // on each
-        unsigned spans_at_once = 0;    // 0: one a core
+        unsigned first_span = 0;     // 0: one a core, 16 at most
+        unsigned other_spans = 2;    // on each
+        unsigned spans_at_once = 0;  // 0: one a core
     };
     SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, News news)
         : SlabPool(names, plan, std::move(pin), readable_by_group, std::move(news), Threads{}) {}
     SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, News news, Threads threads)
         : SlabPool(names, plan, std::move(pin), readable_by_group, std::move(news), threads, Objects::Made) {}
-    // Adopted: the objects are those that a dead producer made; their bytes stay as they are, and are page-locked again.
+    // Adopted: the objects are those that a dead producer made; their bytes stay as they are, and are page-locked
+    // again.
     enum class Objects { Made, Adopted };
-    SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, News news, Threads threads, Objects objects);
+    SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, News news, Threads threads,
+             Objects objects);
     ~SlabPool();
     SlabPool(const SlabPool&) = delete;
     SlabPool& operator=(const SlabPool&) = delete;
@@ -62,7 +65,7 @@ class SlabPool {
     double seconds_to_first() const { return seconds_to_first_; }
     double seconds_to_all() const { return seconds_to_all_; }
 
- private:
+  private:
     struct Span {
         std::unique_ptr<SharedRegion> region;
         std::shared_ptr<void> pinned;

@@ -1,4 +1,5 @@
-// The entry points by which libFuzzer, or stand_alone_driver.cpp in its place, feeds a target. OFFRAMP_FUZZ_TARGET names the target;
+// The entry points by which libFuzzer, or stand_alone_driver.cpp in its place, feeds a target. OFFRAMP_FUZZ_TARGET
+// names the target;
 // --list prints the targets; --seeds FOLDER writes its seeds and ends.
 
 #include <cstdio>
@@ -15,7 +16,8 @@ namespace {
 std::unique_ptr<const offramp::FuzzTarget> target;
 
 [[noreturn]] void list_targets(int code) {
-    for (const auto& entry : offramp::FuzzTargetEntry::all()) std::printf("%.*s\n", static_cast<int>(entry.name.size()), entry.name.data());
+    for (const auto& entry : offramp::FuzzTargetEntry::all())
+        std::printf("%.*s\n", static_cast<int>(entry.name.size()), entry.name.data());
     std::exit(code);
 }
 
@@ -34,7 +36,8 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
     spdlog::set_level(spdlog::level::off);
     const char* const wanted = std::getenv("OFFRAMP_FUZZ_TARGET");
     for (const auto& entry : offramp::FuzzTargetEntry::all())
-        if (wanted != nullptr && entry.name == wanted) target = std::make_unique<const offramp::FuzzTarget>(entry.make());
+        if (wanted != nullptr && entry.name == wanted)
+            target = std::make_unique<const offramp::FuzzTarget>(entry.make());
     if (target == nullptr) {
         std::fprintf(stderr, "OFFRAMP_FUZZ_TARGET is '%s', wanted one of:\n", wanted == nullptr ? "" : wanted);
         list_targets(64);

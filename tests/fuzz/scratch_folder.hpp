@@ -11,7 +11,8 @@
 
 namespace offramp {
 
-// A folder for a reader that wants a file; removed at the end. (A process that dies of a finding leaves it in the temporary folder.)
+// A folder for a reader that wants a file; removed at the end. (A process that dies of a finding leaves it in the
+// temporary folder.)
 class ScratchFolder {
   public:
     ScratchFolder() {

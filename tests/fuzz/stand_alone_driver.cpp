@@ -1,5 +1,6 @@
-// What libFuzzer does, in small, for a compiler without it: breeds inputs from a corpus, keeps those that reach something new (g++'s
-// -fsanitize-coverage=trace-pc), and writes the input that ended the process. The same seed gives the same inputs.
+// What libFuzzer does, in small, for a compiler without it: breeds inputs from a corpus, keeps those that reach
+// something new (g++'s -fsanitize-coverage=trace-pc), and writes the input that ended the process. The same seed gives
+// the same inputs.
 //
 //   PROGRAM [-runs=N] [-max_total_time=SECONDS] [-seed=N] [-max_len=N] [-artifact_prefix=PATH] CORPUS_FOLDER_OR_FILE...
 
@@ -28,8 +29,8 @@ namespace {
 
 constexpr std::size_t kPlaces = 1U << 16;
 constexpr unsigned kSecondsAnInput = 25;
-std::array<std::uint8_t, kPlaces> reached{};   // in this run of the target, how often
-std::array<std::uint8_t, kPlaces> known{};     // in any: bits of the logarithms
+std::array<std::uint8_t, kPlaces> reached{};  // in this run of the target, how often
+std::array<std::uint8_t, kPlaces> known{};    // in any: bits of the logarithms
 std::uintptr_t last_place = 0;
 
 using Input = std::vector<unsigned char>;
@@ -77,7 +78,8 @@ bool run(Input input) {
 
 class Breeder {
   public:
-    Breeder(std::uint64_t seed, std::size_t longest, std::size_t seeds) : random_(seed), longest_(longest), seeds_(seeds) {}
+    Breeder(std::uint64_t seed, std::size_t longest, std::size_t seeds)
+        : random_(seed), longest_(longest), seeds_(seeds) {}
 
     Input child(const std::vector<Input>& corpus) {
         Input input = corpus[parent(corpus.size())];
@@ -90,37 +92,59 @@ class Breeder {
     // A quarter of the seeds, as most of what is new is a new way to be refused; a quarter of what is newest.
     std::size_t parent(std::size_t inputs) {
         switch (below(4)) {
-            case 0: return below(seeds_);
-            case 1: return std::max(below(inputs), below(inputs));
-            default: return below(inputs);
+            case 0:
+                return below(seeds_);
+            case 1:
+                return std::max(below(inputs), below(inputs));
+            default:
+                return below(inputs);
         }
     }
 
     std::size_t below(std::size_t limit) { return limit == 0 ? 0 : static_cast<std::size_t>(random_() % limit); }
 
     void change(Input& input, const std::vector<Input>& corpus) {
-        static constexpr std::array<std::uint64_t, 12> kTelling{0, 1, 127, 128, 255, 256, 65535, 65536, 0x7fffffff, 0xffffffff, 1ULL << 63, ~0ULL};
+        static constexpr std::array<std::uint64_t, 12> kTelling{
+            0, 1, 127, 128, 255, 256, 65535, 65536, 0x7fffffff, 0xffffffff, 1ULL << 63, ~0ULL};
         const std::size_t at = below(input.size() + 1);
         const auto from = input.begin() + static_cast<std::ptrdiff_t>(at);
         switch (below(9)) {
-            case 0: if (at < input.size()) input[at] = static_cast<unsigned char>(input[at] ^ (1U << below(8))); break;
-            case 1: if (at < input.size()) input[at] = static_cast<unsigned char>(random_()); break;
-            case 2: if (at < input.size()) input[at] = static_cast<unsigned char>(input[at] + below(35) - 17); break;
-            case 3: put_number(input, at, kTelling[below(kTelling.size())]); break;
-            case 4: put_number(input, at, input.size() + below(9) - 4); break;
-            case 5: input.erase(from, from + static_cast<std::ptrdiff_t>(below(std::min<std::size_t>(input.size() - at, 32) + 1))); break;
-            case 6: input.insert(from, 1 + below(16), static_cast<unsigned char>(random_())); break;
-            case 7: {   // a piece of itself, elsewhere
+            case 0:
+                if (at < input.size()) input[at] = static_cast<unsigned char>(input[at] ^ (1U << below(8)));
+                break;
+            case 1:
+                if (at < input.size()) input[at] = static_cast<unsigned char>(random_());
+                break;
+            case 2:
+                if (at < input.size()) input[at] = static_cast<unsigned char>(input[at] + below(35) - 17);
+                break;
+            case 3:
+                put_number(input, at, kTelling[below(kTelling.size())]);
+                break;
+            case 4:
+                put_number(input, at, input.size() + below(9) - 4);
+                break;
+            case 5:
+                input.erase(
+                    from, from + static_cast<std::ptrdiff_t>(below(std::min<std::size_t>(input.size() - at, 32) + 1)));
+                break;
+            case 6:
+                input.insert(from, 1 + below(16), static_cast<unsigned char>(random_()));
+                break;
+            case 7: {  // a piece of itself, elsewhere
                 const std::size_t begin = below(input.size() + 1);
-                const Input piece(input.begin() + static_cast<std::ptrdiff_t>(begin),
-                                  input.begin() + static_cast<std::ptrdiff_t>(begin + below(std::min<std::size_t>(input.size() - begin, 64) + 1)));
+                const Input piece(
+                    input.begin() + static_cast<std::ptrdiff_t>(begin),
+                    input.begin() + static_cast<std::ptrdiff_t>(
+                                        begin + below(std::min<std::size_t>(input.size() - begin, 64) + 1)));
                 input.insert(from, piece.begin(), piece.end());
                 break;
             }
-            case 8: {   // the end of another
+            case 8: {  // the end of another
                 const Input& other = corpus[below(corpus.size())];
                 input.resize(at);
-                input.insert(input.end(), other.begin() + static_cast<std::ptrdiff_t>(std::min(at, other.size())), other.end());
+                input.insert(input.end(), other.begin() + static_cast<std::ptrdiff_t>(std::min(at, other.size())),
+                             other.end());
                 break;
             }
         }
@@ -128,7 +152,8 @@ class Breeder {
 
     void put_number(Input& input, std::size_t at, std::uint64_t number) {
         const std::size_t bytes = std::size_t{1} << below(4);
-        for (std::size_t i = 0; i < bytes && at + i < input.size(); ++i) input[at + i] = static_cast<unsigned char>(number >> (8 * i));
+        for (std::size_t i = 0; i < bytes && at + i < input.size(); ++i)
+            input[at + i] = static_cast<unsigned char>(number >> (8 * i));
     }
 
     std::mt19937_64 random_;
@@ -138,7 +163,7 @@ class Breeder {
 
 struct Options {
     std::uint64_t runs = ~0ULL;
-    std::uint64_t seconds = 0;   // 0: no limit
+    std::uint64_t seconds = 0;  // 0: no limit
     std::uint64_t seed = 1;
     std::size_t longest = 4096;
     std::vector<std::filesystem::path> corpus;
@@ -149,12 +174,18 @@ Options read_options(int argc, char** argv) {
     for (int i = 1; i < argc; ++i) {
         const std::string word = argv[i];
         const auto number = [&word] { return std::strtoull(word.c_str() + word.find('=') + 1, nullptr, 10); };
-        if (word.starts_with("-runs=")) options.runs = number();
-        else if (word.starts_with("-max_total_time=")) options.seconds = number();
-        else if (word.starts_with("-seed=")) options.seed = number();
-        else if (word.starts_with("-max_len=")) options.longest = number();
-        else if (word.starts_with("-artifact_prefix=")) artifact_prefix = word.substr(word.find('=') + 1);
-        else if (!word.starts_with('-')) options.corpus.emplace_back(word);
+        if (word.starts_with("-runs="))
+            options.runs = number();
+        else if (word.starts_with("-max_total_time="))
+            options.seconds = number();
+        else if (word.starts_with("-seed="))
+            options.seed = number();
+        else if (word.starts_with("-max_len="))
+            options.longest = number();
+        else if (word.starts_with("-artifact_prefix="))
+            artifact_prefix = word.substr(word.find('=') + 1);
+        else if (!word.starts_with('-'))
+            options.corpus.emplace_back(word);
     }
     return options;
 }
@@ -172,7 +203,7 @@ std::vector<Input> read_corpus(const Options& options) {
         }
         std::vector<std::filesystem::path> files;
         for (const auto& entry : std::filesystem::directory_iterator(path)) files.push_back(entry.path());
-        std::sort(files.begin(), files.end());   // the same order everywhere
+        std::sort(files.begin(), files.end());  // the same order everywhere
         for (const auto& file : files) add(file);
     }
     if (corpus.empty()) corpus.push_back({0});
@@ -199,13 +230,16 @@ int main(int argc, char** argv) {
     for (const Input& seed : seeds) run(seed);
     Breeder breeder(options.seed, options.longest, seeds.size());
     const auto began = std::chrono::steady_clock::now();
-    const auto seconds = [&began] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(); };
+    const auto seconds = [&began] {
+        return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    };
     std::uint64_t runs = 0;
     while (runs < options.runs && (options.seconds == 0 || seconds() < static_cast<double>(options.seconds))) {
         ++runs;
         Input child = breeder.child(corpus);
         if (run(child)) corpus.push_back(std::move(child));
     }
-    std::fprintf(stderr, "%llu runs in %.0f s, corpus %zu\n", static_cast<unsigned long long>(runs), seconds(), corpus.size());
+    std::fprintf(stderr, "%llu runs in %.0f s, corpus %zu\n", static_cast<unsigned long long>(runs), seconds(),
+                 corpus.size());
     std::_Exit(0);
 }

@@ -1,5 +1,5 @@
-// Lists what SlabLedger does with every slab that can arise, store by store, and compares the list with transitions.txt. The
-// model's list is compared with the same file (check.py): neither can move alone.
+// Lists what SlabLedger does with every slab that can arise, store by store, and compares the list with
+// transitions.txt. The model's list is compared with the same file (check.py): neither can move alone.
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -41,8 +41,8 @@ struct Image {
 std::string dots(std::uint32_t attempt) { return attempt == 0 ? "." : std::to_string(attempt); }
 
 std::string to_text(const Image& image) {
-    return std::string(to_string(image.state)) + " " + std::to_string(image.attempt) + " [" + dots(image.holders[0]) + " " +
-           dots(image.holders[1]) + "] " + std::to_string(image.charges);
+    return std::string(to_string(image.state)) + " " + std::to_string(image.attempt) + " [" + dots(image.holders[0]) +
+           " " + dots(image.holders[1]) + "] " + std::to_string(image.charges);
 }
 
 struct Event {
@@ -90,7 +90,7 @@ std::vector<Event> all_events(const Image& image) {
 }
 
 class LedgerTable {
- public:
+  public:
     LedgerTable() : slot_(*reinterpret_cast<LedgerSlot*>(recorder_.words().data())) {}
 
     std::set<std::string> list() {
@@ -107,7 +107,7 @@ class LedgerTable {
         return rows_;
     }
 
- private:
+  private:
     static constexpr std::size_t kWordIndex = offsetof(LedgerSlot, word) / 8;
     static constexpr std::size_t kChargesIndex = offsetof(LedgerSlot, charges) / 8;
     static constexpr std::size_t kHoldersIndex = offsetof(LedgerSlot, holders) / 8;
@@ -122,7 +122,7 @@ class LedgerTable {
         std::string row;
         for (const StoreRecorder::Store& store : recorder_.stores()) {
             row += (row.empty() ? "" : "; ") + describe(image, store);
-            image.owned = false;   // the producer died right behind this store
+            image.owned = false;  // the producer died right behind this store
             visit(image);
         }
         image.owned = true;
@@ -145,7 +145,8 @@ class LedgerTable {
             slot_.word = SlabWord{image.state, image.attempt, kGeneration}.pack();
             slot_.charges = image.charges;
             for (std::uint32_t c = 0; c < kConsumers; ++c)
-                slot_.holders[c] = HolderWord{image.holders[c] != 0, image.holders[c], consumers[c].slot, consumers[c].session}.pack();
+                slot_.holders[c] =
+                    HolderWord{image.holders[c] != 0, image.holders[c], consumers[c].slot, consumers[c].session}.pack();
             recorder_.record([&] {
                 if (event.apply)
                     event.apply(ledger, consumers);
@@ -202,8 +203,9 @@ TEST(LedgerTable, IsTheTableThatTheModelHas) {
         if (!expected.contains(row)) drift += "only the code: " + row + "\n";
     for (const std::string& row : expected)
         if (!rows.contains(row)) drift += "not the code:  " + row + "\n";
-    EXPECT_TRUE(drift.empty()) << drift << "Bring tests/model/ledger.pml to what slab_ledger.cpp does (or the other way), see that the "
-                               << "model still holds (tests/model/README.md), and write transitions.txt anew: check.py table --write";
+    EXPECT_TRUE(drift.empty())
+        << drift << "Bring tests/model/ledger.pml to what slab_ledger.cpp does (or the other way), see that the "
+        << "model still holds (tests/model/README.md), and write transitions.txt anew: check.py table --write";
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ MUTANTS = (
         if (load_word(place) != 0) continue;
         store_word(place, HolderWord""", ("ledger_table_test",)),
     Mutant("a death charges all that was held", LEDGER,
-           "            work == WorkWord{slab, holder.attempt, static_cast<std::uint32_t>(current.generation)};", "            work.slab < slab_count();",
+           "work == WorkWord{slab, holder.attempt, static_cast<std::uint32_t>(current.generation)};", "work.slab < slab_count();",
            ("ledger_test", "broker_test")),
     Mutant("the cell names nothing", "consumer/session/read_lease.cpp", "    cell.begin(ticket);\n", "", ("session_test",)),
     Mutant("a cell of a former session is believed", "producer/broker/lease_monitor.cpp",

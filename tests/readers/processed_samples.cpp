@@ -1,5 +1,6 @@
-// Makes samples whose every number follows from its place, and puts them through the processor that the flags name, as one consumer
-// would: what lies in --output is then read by other programs. Printed is a line of JSON an output: name, type and shape.
+// Makes samples whose every number follows from its place, and puts them through the processor that the flags name, as
+// one consumer would: what lies in --output is then read by other programs. Printed is a line of JSON an output: name,
+// type and shape.
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -28,15 +29,16 @@ TensorSpec spec_of(const std::string& name, DType dtype, std::vector<std::int64_
     return TensorSpec::contiguous(name, dtype, shape);
 }
 
-// Class scores, vectors and arrays of every type, and one whose last dimension lies outermost in memory, as channels-last.
+// Class scores, vectors and arrays of every type, and one whose last dimension lies outermost in memory, as
+// channels-last.
 std::vector<TensorSpec> outputs() {
     std::vector<TensorSpec> specs{spec_of("scores", kFloat32, {5, 24, 36}), spec_of("vector32", kFloat32, {12}),
                                   spec_of("vector16", kFloat16, {12}), spec_of("vectorb16", kBFloat16, {12}),
                                   spec_of("single", kFloat32, {})};
-    const std::pair<const char*, DType> kinds[] = {{"int8", kInt8},        {"int16", kInt16},      {"int32", kInt32},
-                                                   {"int64", kInt64},      {"uint8", kUInt8},      {"uint16", {1, 16, 1}},
-                                                   {"uint32", {1, 32, 1}}, {"uint64", {1, 64, 1}}, {"float64", kFloat64},
-                                                   {"bool", kBool}};
+    const std::pair<const char*, DType> kinds[] = {
+        {"int8", kInt8},       {"int16", kInt16},      {"int32", kInt32},      {"int64", kInt64},
+        {"uint8", kUInt8},     {"uint16", {1, 16, 1}}, {"uint32", {1, 32, 1}}, {"uint64", {1, 64, 1}},
+        {"float64", kFloat64}, {"bool", kBool}};
     for (const auto& [name, dtype] : kinds) specs.push_back(spec_of(name, dtype, {2, 3, 4}));
     TensorSpec turned = spec_of("turned", kFloat32, {4, 5, 6});
     turned.strides = {120, 1, 24, 4};
@@ -49,7 +51,8 @@ void put(std::byte* to, Number number) {
     std::memcpy(to, &number, sizeof number);
 }
 
-// The number at row-major place `i` of output `output` of sample `item`: a whole one below 256, which every type holds exactly.
+// The number at row-major place `i` of output `output` of sample `item`: a whole one below 256, which every type holds
+// exactly.
 void put_value(std::byte* to, DType dtype, std::size_t item, std::size_t output, std::size_t i) {
     const std::uint64_t value = (item * 131 + output * 7 + i * 37 + i / 11) % 101;
     const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
@@ -58,7 +61,7 @@ void put_value(std::byte* to, DType dtype, std::size_t item, std::size_t output,
     if (dtype == kFloat32) return put(to, bits);
     if (dtype.code == 2) return put(to, static_cast<double>(value));
     if (dtype.code == 6) return put(to, static_cast<std::uint8_t>(value % 2));
-    std::memcpy(to, &value, dtype.bytes());    // little endian
+    std::memcpy(to, &value, dtype.bytes());  // little endian
 }
 
 void fill(const TensorSpec& spec, std::span<std::byte> row, std::size_t item, std::size_t output) {
@@ -86,7 +89,8 @@ void process_slab(Processor& processor, const std::vector<TensorSpec>& specs, st
             fill(specs[output], writer.tensor_rows(output, writer.rows() - 1, 1), item, output);
     }
     writer.finish(1);
-    processor.process(SlabContents::read(slab, 1, ticket), [] {}, [] { return true; });
+    processor.process(
+        SlabContents::read(slab, 1, ticket), [] {}, [] { return true; });
 }
 
 int run(int argc, const char* const* argv) {
@@ -101,7 +105,8 @@ int run(int argc, const char* const* argv) {
     for (const TensorSpec& spec : specs) {
         std::string shape;
         for (std::size_t d = 1; d < spec.dims; ++d) shape += (d > 1 ? "," : "") + std::to_string(spec.shape[d]);
-        std::printf("{\"name\": \"%s\", \"dtype\": \"%s\", \"shape\": [%s]}\n", spec.name.c_str(), to_string(spec.dtype).c_str(), shape.c_str());
+        std::printf("{\"name\": \"%s\", \"dtype\": \"%s\", \"shape\": [%s]}\n", spec.name.c_str(),
+                    to_string(spec.dtype).c_str(), shape.c_str());
     }
     return 0;
 }

@@ -7,10 +7,10 @@
 
 namespace offramp {
 
-// Keeps a run without a launcher alive, so that no sweep takes its objects; when this is destroyed, nothing of the run is left in /dev/shm.
-// Declared before whatever makes or maps the run's objects. Errors: those of RunLock::hold().
+// Keeps a run without a launcher alive, so that no sweep takes its objects; when this is destroyed, nothing of the run
+// is left in /dev/shm. Declared before whatever makes or maps the run's objects. Errors: those of RunLock::hold().
 class HeldRun {
- public:
+  public:
     explicit HeldRun(RunNames names) : names_(std::move(names)), lock_(RunLock::hold(names_, true)) {}
     ~HeldRun() {
         lock_.reset();
@@ -21,7 +21,7 @@ class HeldRun {
 
     const RunNames& names() const { return names_; }
 
- private:
+  private:
     RunNames names_;
     std::optional<RunLock> lock_;
 };

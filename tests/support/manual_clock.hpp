@@ -6,11 +6,11 @@ namespace offramp {
 
 // Time that stands still until a test moves it.
 class ManualClock final : public Clock {
- public:
+  public:
     TimePoint now() const override { return now_; }
     void advance(std::chrono::nanoseconds by) { now_ += by; }
 
- private:
+  private:
     TimePoint now_{std::chrono::seconds(1000)};
 };
 

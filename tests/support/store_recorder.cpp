@@ -36,7 +36,7 @@ void protect(int access) {
 void let_one_through(int, siginfo_t* fault, void* context) {
     const auto offset = reinterpret_cast<std::uintptr_t>(fault->si_addr) - reinterpret_cast<std::uintptr_t>(page);
     if (page == nullptr || offset >= kPageBytes) {
-        ::signal(SIGSEGV, SIG_DFL);   // another's fault: it happens again, and ends the process
+        ::signal(SIGSEGV, SIG_DFL);  // another's fault: it happens again, and ends the process
         return;
     }
     protect(PROT_READ | PROT_WRITE);
@@ -97,7 +97,8 @@ void StoreRecorder::record(const std::function<void()>& steps) {
 }
 
 std::vector<StoreRecorder::Store> StoreRecorder::stores() const {
-    return {record_of_page->stores.begin(), record_of_page->stores.begin() + static_cast<std::ptrdiff_t>(record_of_page->count)};
+    return {record_of_page->stores.begin(),
+            record_of_page->stores.begin() + static_cast<std::ptrdiff_t>(record_of_page->count)};
 }
 
 }  // namespace offramp

@@ -8,15 +8,15 @@
 
 namespace offramp {
 
-// Writes down every store into its memory, in the order in which the code under test makes them: the memory is read-only, a store
-// faults, is let through alone (the processor's trap flag), and what it changed is noted. A store of the value that stands there
-// already is not seen.
+// Writes down every store into its memory, in the order in which the code under test makes them: the memory is
+// read-only, a store faults, is let through alone (the processor's trap flag), and what it changed is noted. A store of
+// the value that stands there already is not seen.
 //
-// Owns: its memory, one page of 64-bit words. Also works in a child forked between construction and record(): what the child
-// recorded is the parent's to read.
-// Thread: one; one recorder at a time a process (it takes SIGSEGV and SIGTRAP). x86-64 only. Blocks: never.
+// Owns: its memory, one page of 64-bit words. Also works in a child forked between construction and record(): what the
+// child recorded is the parent's to read. Thread: one; one recorder at a time a process (it takes SIGSEGV and SIGTRAP).
+// x86-64 only. Blocks: never.
 class StoreRecorder {
- public:
+  public:
     struct Store {
         std::size_t word = 0;
         std::uint64_t value = 0;

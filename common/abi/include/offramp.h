@@ -1,16 +1,16 @@
 /* Offramp: outputs off the GPU, for programs of one's own, in any language that can call C.
  *
  * A producer opens an egress and submits batches of tensors that are on the device, on a stream of its own; a consumer
- * attaches to the run by its directory and reads slabs in shared memory. Delivery is at least once: what a consumer that
- * dies was reading goes to another one.
+ * attaches to the run by its directory and reads slabs in shared memory. Delivery is at least once: what a consumer
+ * that dies was reading goes to another one.
  *
  * Every call returns an offramp_code and, where an `offramp_error` is given, says why in a sentence with a remedy. No
- * exception, exit, abort, signal handler or output on a terminal comes out of it. Every struct begins with its size in bytes,
- * sizeof of it: later versions grow at the end only, and what is not there is 0. Text is UTF-8.
+ * exception, exit, abort, signal handler or output on a terminal comes out of it. Every struct begins with its size in
+ * bytes, sizeof of it: later versions grow at the end only, and what is not there is 0. Text is UTF-8.
  *
- * A handle belongs to the process that made it: in a forked child every call on it returns OFFRAMP_WRONG_PROCESS and does
- * nothing. Calls on one handle may come from any thread, and take turns: one that waits for slabs keeps the others waiting, and a
- * timeout counts from the turn on. A handle is closed when no other call on it runs.
+ * A handle belongs to the process that made it: in a forked child every call on it returns OFFRAMP_WRONG_PROCESS and
+ * does nothing. Calls on one handle may come from any thread, and take turns: one that waits for slabs keeps the others
+ * waiting, and a timeout counts from the turn on. A handle is closed when no other call on it runs.
  */
 #ifndef OFFRAMP_H
 #define OFFRAMP_H
@@ -31,96 +31,100 @@ extern "C" {
 /* The codes that programs of Offramp end with have the same numbers (launch/exit_codes.md). */
 typedef enum offramp_code {
     OFFRAMP_OK = 0,
-    OFFRAMP_INTERNAL = 1,             /* a fault of ours */
-    OFFRAMP_TIMEOUT = 2,              /* not yet: call again */
-    OFFRAMP_WRONG_PROCESS = 3,        /* the handle was made by another process, before a fork */
-    OFFRAMP_CALLBACK_FAILED = 4,      /* a consumer's own function said that it failed */
+    OFFRAMP_INTERNAL = 1,        /* a fault of ours */
+    OFFRAMP_TIMEOUT = 2,         /* not yet: call again */
+    OFFRAMP_WRONG_PROCESS = 3,   /* the handle was made by another process, before a fork */
+    OFFRAMP_CALLBACK_FAILED = 4, /* a consumer's own function said that it failed */
     OFFRAMP_BAD_ARGUMENT = 64,
     OFFRAMP_NO_SUCH_RUN = 69,
     OFFRAMP_SYSTEM = 71,
     OFFRAMP_CANNOT_WRITE = 73,
-    OFFRAMP_RETRY = 75,               /* of a consumer's function: its sink is away; give the slab back, uncharged */
+    OFFRAMP_RETRY = 75, /* of a consumer's function: its sink is away; give the slab back, uncharged */
     OFFRAMP_PROTOCOL = 76,
     OFFRAMP_NOT_PERMITTED = 77,
     OFFRAMP_SHARED_MEMORY_FULL = 80,
     OFFRAMP_DEVICE_OUT_OF_MEMORY = 81,
-    OFFRAMP_DEVICE_BROKEN = 82,       /* the device's context is lost: end the process */
+    OFFRAMP_DEVICE_BROKEN = 82, /* the device's context is lost: end the process */
     OFFRAMP_DEVICE_UNSUPPORTED = 83,
-    OFFRAMP_RUN_IN_USE = 85,          /* another producer has this run directory */
+    OFFRAMP_RUN_IN_USE = 85, /* another producer has this run directory */
     OFFRAMP_PRODUCER_GONE = 86,
-    OFFRAMP_STOPPED = 130             /* by offramp_consumer_stop(), or a run that takes no more */
+    OFFRAMP_STOPPED = 130 /* by offramp_consumer_stop(), or a run that takes no more */
 } offramp_code;
 
 typedef struct offramp_error {
-    int32_t code;                     /* an offramp_code */
-    char text[1020];                  /* one line, cut where it is longer; NUL-terminated */
+    int32_t code;    /* an offramp_code */
+    char text[1020]; /* one line, cut where it is longer; NUL-terminated */
 } offramp_error;
 
 /* Type codes are DLPack's: 0 integer, 1 unsigned, 2 float, 4 bfloat, 6 bool. */
 typedef struct offramp_dtype {
     uint8_t code;
-    uint8_t bits;                     /* 8, 16, 32 or 64 */
-    uint16_t lanes;                   /* 1 */
+    uint8_t bits;   /* 8, 16, 32 or 64 */
+    uint16_t lanes; /* 1 */
 } offramp_dtype;
 
 /* Dimension 0 counts samples. */
 typedef struct offramp_tensor {
     size_t size;
-    const char* name;                 /* at most 63 bytes */
+    const char* name; /* at most 63 bytes */
     offramp_dtype dtype;
-    uint32_t dims;                    /* 1 to 8 */
+    uint32_t dims; /* 1 to 8 */
     const int64_t* shape;
-    const int64_t* strides;           /* in elements; NULL: row-major. Samples lie one after another without gaps */
-    const void* data;                 /* read-only bytes: of a consumer's slab; NULL in offramp_egress_options */
+    const int64_t* strides; /* in elements; NULL: row-major. Samples lie one after another without gaps */
+    const void* data;       /* read-only bytes: of a consumer's slab; NULL in offramp_egress_options */
 } offramp_tensor;
 
 OFFRAMP_API const char* offramp_version(void);
-OFFRAMP_API const char* offramp_code_name(int32_t code);   /* "OFFRAMP_TIMEOUT"; "?" for any other number */
+OFFRAMP_API const char* offramp_code_name(int32_t code); /* "OFFRAMP_TIMEOUT"; "?" for any other number */
 
-/* ---- producer ------------------------------------------------------------------------------------------------------ */
+/* ---- producer ------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct offramp_egress offramp_egress;
 
 /* Whatever is 0 or NULL but for `tensors` and `run_dir` is chosen. */
 typedef struct offramp_egress_options {
     size_t size;
-    const char* run_dir;              /* where consumers meet the run: absent, empty, or an earlier run's */
-    const offramp_tensor* tensors;    /* of one batch; shape[0]: the most samples that one holds */
-    uint32_t tensor_count;            /* 1 to 16 */
-    const char* device;               /* where they are: "auto", "cpu", "cuda", "cuda:N" */
-    const char* run_id;               /* in the names of shared memory: letters, digits, '.', '_', '-', at most 48 */
-    const char* name;                 /* of what fills the slabs, for consumers; at most 63 bytes */
-    uint32_t slabs;                   /* shared-memory buffers of samples_per_slab samples */
+    const char* run_dir;           /* where consumers meet the run: absent, empty, or an earlier run's */
+    const offramp_tensor* tensors; /* of one batch; shape[0]: the most samples that one holds */
+    uint32_t tensor_count;         /* 1 to 16 */
+    const char* device;            /* where they are: "auto", "cpu", "cuda", "cuda:N" */
+    const char* run_id;            /* in the names of shared memory: letters, digits, '.', '_', '-', at most 48 */
+    const char* name;              /* of what fills the slabs, for consumers; at most 63 bytes */
+    uint32_t slabs;                /* shared-memory buffers of samples_per_slab samples */
     uint32_t samples_per_slab;
-    uint32_t max_key_bytes;           /* 255; at most 1024 */
-    uint32_t max_consumers;           /* 64, which is the most */
-    uint32_t drop_when_full;          /* 1: a batch that finds no free slab is dropped and counted; 0: submit waits */
-    uint32_t max_charges;             /* 3: deaths of consumers that a slab may cause before it is set aside */
-    double max_delay_seconds;         /* 0.002: of a small batch that waits for others to share its slab */
-    double visibility_timeout_seconds;   /* 30: without progress, before another consumer gets the slab, too */
+    uint32_t max_key_bytes;            /* 255; at most 1024 */
+    uint32_t max_consumers;            /* 64, which is the most */
+    uint32_t drop_when_full;           /* 1: a batch that finds no free slab is dropped and counted; 0: submit waits */
+    uint32_t max_charges;              /* 3: deaths of consumers that a slab may cause before it is set aside */
+    double max_delay_seconds;          /* 0.002: of a small batch that waits for others to share its slab */
+    double visibility_timeout_seconds; /* 30: without progress, before another consumer gets the slab, too */
 } offramp_egress_options;
 
 /* Makes shared memory, page-locks it, and lets consumers in. Blocks until the first slabs are there. */
-OFFRAMP_API int32_t offramp_egress_open(const offramp_egress_options* options, offramp_egress** egress, offramp_error* error);
+OFFRAMP_API int32_t offramp_egress_open(const offramp_egress_options* options, offramp_egress** egress,
+                                        offramp_error* error);
 
 typedef struct offramp_batch {
     size_t size;
-    const void* const* tensors;       /* addresses on the device, in the options' order; dense, `rows` samples each */
+    const void* const* tensors; /* addresses on the device, in the options' order; dense, `rows` samples each */
     uint32_t tensor_count;
-    uint32_t rows;                    /* 1 to the options' shape[0] */
-    const char* const* keys;          /* one a row, which names its results; NULL: the items' numbers */
-    const uint64_t* items;            /* one a row, rising from batch to batch; NULL: counted on */
-    void* stream;                     /* cudaStream_t or CUstream that the tensors are written on; NULL: the legacy stream. Not used on the CPU */
-    void* owner;                      /* handed to `release`, on any thread, also within this call, when the tensors may be overwritten or
-                                         freed; `release` calls nothing of the library */
-    void (*release)(void* owner);     /* NULL: nobody needs to know. Never called for a batch that was refused */
+    uint32_t rows;           /* 1 to the options' shape[0] */
+    const char* const* keys; /* one a row, which names its results; NULL: the items' numbers */
+    const uint64_t* items;   /* one a row, rising from batch to batch; NULL: counted on */
+    void* stream; /* cudaStream_t or CUstream that the tensors are written on; NULL: the legacy stream. Not used on the
+                     CPU */
+    void* owner;  /* handed to `release`, on any thread, also within this call, when the tensors may be overwritten or
+                     freed; `release` calls nothing of the library */
+    void (*release)(void* owner); /* NULL: nobody needs to know. Never called for a batch that was refused */
 } offramp_batch;
 
-/* Returns at once; waits only while all slabs are full. Keys and items are copied; the tensors are read later, behind the work that the
- * stream has now. */
+/* Returns at once; waits only while all slabs are full. Keys and items are copied; the tensors are read later, behind
+ * the work that the stream has now. */
 OFFRAMP_API int32_t offramp_egress_submit(offramp_egress* egress, const offramp_batch* batch, offramp_error* error);
 
-/* Takes no more, and returns when consumers are done with everything. OFFRAMP_TIMEOUT after `timeout_seconds` (negative: never): call again. */
+/* Takes no more, and returns when consumers are done with everything. OFFRAMP_TIMEOUT after `timeout_seconds`
+ * (negative: never): call again. */
 OFFRAMP_API int32_t offramp_egress_drain(offramp_egress* egress, double timeout_seconds, offramp_error* error);
 
 typedef struct offramp_egress_figures {
@@ -128,68 +132,75 @@ typedef struct offramp_egress_figures {
     uint64_t batches_submitted, samples_submitted;
     uint64_t samples_published, samples_completed, samples_dropped, samples_set_aside;
     uint64_t bytes_copied;
-    double copy_seconds;              /* of the device */
-    double slab_wait_seconds;         /* the copies waited for a free slab */
-    uint32_t consumers;               /* living */
+    double copy_seconds;      /* of the device */
+    double slab_wait_seconds; /* the copies waited for a free slab */
+    uint32_t consumers;       /* living */
     uint32_t reserved;
 } offramp_egress_figures;
 
 /* `figures->size` is set by the caller. */
-OFFRAMP_API int32_t offramp_egress_get_figures(offramp_egress* egress, offramp_egress_figures* figures, offramp_error* error);
+OFFRAMP_API int32_t offramp_egress_get_figures(offramp_egress* egress, offramp_egress_figures* figures,
+                                               offramp_error* error);
 
-/* Ends the run and frees the handle, in any case but OFFRAMP_WRONG_PROCESS. What was not drained is abandoned. NULL is allowed. */
+/* Ends the run and frees the handle, in any case but OFFRAMP_WRONG_PROCESS. What was not drained is abandoned. NULL is
+ * allowed. */
 OFFRAMP_API int32_t offramp_egress_close(offramp_egress* egress, offramp_error* error);
 
-/* ---- consumer ------------------------------------------------------------------------------------------------------ */
+/* ---- consumer ------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct offramp_consumer offramp_consumer;
 
 typedef struct offramp_consumer_options {
     size_t size;
     const char* run_dir;
-    uint32_t window;                  /* slabs held at once; 0: chosen */
+    uint32_t window; /* slabs held at once; 0: chosen */
     uint32_t reserved;
     double wait_for_run_seconds;      /* for a run that is not there yet; 0: 10 */
     double wait_for_producer_seconds; /* for the next producer where one died; 0: 10 */
 } offramp_consumer_options;
 
 /* Nothing of the run is touched before offramp_consumer_run(). */
-OFFRAMP_API int32_t offramp_consumer_open(const offramp_consumer_options* options, offramp_consumer** consumer, offramp_error* error);
+OFFRAMP_API int32_t offramp_consumer_open(const offramp_consumer_options* options, offramp_consumer** consumer,
+                                          offramp_error* error);
 
 typedef struct offramp_sample {
     uint64_t item;
     uint64_t batch;
-    const char* key;                  /* NUL-terminated */
+    const char* key; /* NUL-terminated */
     size_t key_bytes;
-    uint32_t row;                     /* of dimension 0 of every tensor */
-    uint32_t hole;                    /* 1: the item could not be read; its row means nothing */
+    uint32_t row;  /* of dimension 0 of every tensor */
+    uint32_t hole; /* 1: the item could not be read; its row means nothing */
 } offramp_sample;
 
 /* Of one slab, valid during the call that it is given to; read-only memory. */
 typedef struct offramp_slab {
     size_t size;
-    size_t sample_size;               /* from one sample to the next, in bytes */
-    size_t tensor_size;               /* from one tensor to the next */
+    size_t sample_size; /* from one sample to the next, in bytes */
+    size_t tensor_size; /* from one tensor to the next */
     const offramp_sample* samples;
     uint32_t sample_count;
     uint32_t tensor_count;
     const offramp_tensor* tensors;
-    const char* name;                 /* offramp_egress_options.name */
+    const char* name; /* offramp_egress_options.name */
 } offramp_slab;
 
-/* OFFRAMP_OK: the results are committed, the slab may be reused. OFFRAMP_RETRY: a sink is away; the slab goes back uncharged, and
- * offramp_consumer_run() returns OFFRAMP_RETRY. Anything else: it failed; offramp_consumer_run() returns OFFRAMP_CALLBACK_FAILED, and the slab
- * stays with this process until it ends, as the one that may have been the cause: then it goes to another consumer.
- * It may be called again with the same samples, in this or another process: commit so that this leaves the same. */
+/* OFFRAMP_OK: the results are committed, the slab may be reused. OFFRAMP_RETRY: a sink is away; the slab goes back
+ * uncharged, and offramp_consumer_run() returns OFFRAMP_RETRY. Anything else: it failed; offramp_consumer_run() returns
+ * OFFRAMP_CALLBACK_FAILED, and the slab stays with this process until it ends, as the one that may have been the cause:
+ * then it goes to another consumer. It may be called again with the same samples, in this or another process: commit so
+ * that this leaves the same. */
 typedef int32_t (*offramp_process)(void* user, const offramp_slab* slab);
 
-/* Attaches to the run, calls `process` for one slab after another on this thread, and returns when the run has ended (OFFRAMP_OK) or
- * offramp_consumer_stop() was called (OFFRAMP_STOPPED). One thread at a time. */
-OFFRAMP_API int32_t offramp_consumer_run(offramp_consumer* consumer, offramp_process process, void* user, offramp_error* error);
+/* Attaches to the run, calls `process` for one slab after another on this thread, and returns when the run has ended
+ * (OFFRAMP_OK) or offramp_consumer_stop() was called (OFFRAMP_STOPPED). One thread at a time. */
+OFFRAMP_API int32_t offramp_consumer_run(offramp_consumer* consumer, offramp_process process, void* user,
+                                         offramp_error* error);
 
 /* From `process`: says that this consumer is at work; at least once in the run's visibility timeout. */
 OFFRAMP_API int32_t offramp_consumer_progress(offramp_consumer* consumer);
-/* From `process`, before a commit: 1 when the slab is still this consumer's to commit, else 0. Never needed to be correct. */
+/* From `process`, before a commit: 1 when the slab is still this consumer's to commit, else 0. Never needed to be
+ * correct. */
 OFFRAMP_API int32_t offramp_consumer_still_current(offramp_consumer* consumer);
 /* Finishes the slab at hand and ends offramp_consumer_run(). From any thread, and from a signal handler. */
 OFFRAMP_API int32_t offramp_consumer_stop(offramp_consumer* consumer);

@@ -18,16 +18,18 @@ JpegEncoder::JpegEncoder(int quality) : quality_(quality), encoder_(tjInitCompre
 
 std::span<const std::byte> JpegEncoder::encode(std::span<const std::uint8_t> pixels, ImageSize size) {
     const bool gray = pixels.size() == size.pixels();
-    expect(size.pixels() > 0 && (gray || pixels.size() == size.rgb_bytes()), "a JPEG's pixels have one channel or three");
+    expect(size.pixels() > 0 && (gray || pixels.size() == size.rgb_bytes()),
+           "a JPEG's pixels have one channel or three");
     jpeg_.reset();
     unsigned char* bytes = nullptr;
     unsigned long bytes_count = 0;
-    const int result = tjCompress2(encoder_.get(), pixels.data(), static_cast<int>(size.width), 0, static_cast<int>(size.height),
-                                   gray ? TJPF_GRAY : TJPF_RGB, &bytes, &bytes_count, gray ? TJSAMP_GRAY : TJSAMP_420, quality_, 0);
+    const int result =
+        tjCompress2(encoder_.get(), pixels.data(), static_cast<int>(size.width), 0, static_cast<int>(size.height),
+                    gray ? TJPF_GRAY : TJPF_RGB, &bytes, &bytes_count, gray ? TJSAMP_GRAY : TJSAMP_420, quality_, 0);
     jpeg_.reset(bytes);
     if (result != 0)
-        throw Error(ExitCode::BadInput, "cannot make a JPEG file of " + std::to_string(size.width) + " x " + std::to_string(size.height) +
-                                            " pixels: " + tjGetErrorStr2(encoder_.get()));
+        throw Error(ExitCode::BadInput, "cannot make a JPEG file of " + std::to_string(size.width) + " x " +
+                                            std::to_string(size.height) + " pixels: " + tjGetErrorStr2(encoder_.get()));
     return std::as_bytes(std::span(bytes, bytes_count));
 }
 

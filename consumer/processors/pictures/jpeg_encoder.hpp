@@ -9,14 +9,15 @@
 
 namespace offramp {
 
-// Encodes images as JPEG files. The bytes depend on pixels, size and quality alone (and on libjpeg-turbo's version). Owns the encoder and the
-// buffer it encodes into. Thread: one. Errors: Error when libjpeg-turbo refuses the image.
+// Encodes images as JPEG files. The bytes depend on pixels, size and quality alone (and on libjpeg-turbo's version).
+// Owns the encoder and the buffer it encodes into. Thread: one. Errors: Error when libjpeg-turbo refuses the image.
 class JpegEncoder {
   public:
     // `quality`: 1 to 100.
     explicit JpegEncoder(int quality);
 
-    // One image, row by row, of three channels (red, green, blue) or one (gray). The result is valid until the next call.
+    // One image, row by row, of three channels (red, green, blue) or one (gray). The result is valid until the next
+    // call.
     std::span<const std::byte> encode(std::span<const std::uint8_t> pixels, ImageSize size);
 
   private:

@@ -14,7 +14,8 @@ namespace {
 std::unique_ptr<PictureList> listed(const RunConfig& config, std::string_view processor) {
     const std::string source = source_of_input(config.source == "synthetic" ? "auto" : config.source, config.input);
     if (config.input.empty() || !gives_pictures(source))
-        throw ConfigError("processor " + std::string(processor) + " needs the images that the run reads, and there is no --input with some",
+        throw ConfigError("processor " + std::string(processor) +
+                              " needs the images that the run reads, and there is no --input with some",
                           "Give --input a folder of images, or choose another --processor");
     return open_pictures(source, config.input);
 }
@@ -23,7 +24,8 @@ std::unique_ptr<PictureList> listed(const RunConfig& config, std::string_view pr
 
 ListedInput::ListedInput(const RunConfig& config, std::string_view processor) : pictures_(listed(config, processor)) {
     numbers_.reserve(pictures_->size());
-    for (std::uint64_t number = 0; number < pictures_->size(); ++number) numbers_.emplace(pictures_->key(number), number);
+    for (std::uint64_t number = 0; number < pictures_->size(); ++number)
+        numbers_.emplace(pictures_->key(number), number);
 }
 
 std::optional<std::uint64_t> ListedInput::find(std::string_view key) const {
@@ -34,7 +36,8 @@ std::optional<std::uint64_t> ListedInput::find(std::string_view key) const {
 std::uint64_t ListedInput::number_of(std::string_view key) const {
     const auto found = find(key);
     if (!found)
-        throw Error(ExitCode::NoInput, "no image of " + pictures_->description() + " is the original of the sample '" + escaped(key) + "'",
+        throw Error(ExitCode::NoInput,
+                    "no image of " + pictures_->description() + " is the original of the sample '" + escaped(key) + "'",
                     "Leave the input as it is while a run reads it");
     return *found;
 }

@@ -11,11 +11,12 @@
 
 namespace offramp {
 
-// The pictures that a run reads, listed as the producer lists them, each found by its sample's key. Owns the list. Thread: any, it never
-// changes. Blocks: the constructor on the disk.
+// The pictures that a run reads, listed as the producer lists them, each found by its sample's key. Owns the list.
+// Thread: any, it never changes. Blocks: the constructor on the disk.
 class ListedInput {
   public:
-    // `processor`: who asks, for messages. Errors: ConfigError when the run's input is no pictures (Usage), or cannot be listed (NoInput).
+    // `processor`: who asks, for messages. Errors: ConfigError when the run's input is no pictures (Usage), or cannot
+    // be listed (NoInput).
     ListedInput(const RunConfig& config, std::string_view processor);
 
     const PictureList& pictures() const { return *pictures_; }
@@ -26,7 +27,7 @@ class ListedInput {
 
   private:
     std::unique_ptr<PictureList> pictures_;
-    std::unordered_map<std::string_view, std::uint64_t> numbers_;   // by the list's own keys
+    std::unordered_map<std::string_view, std::uint64_t> numbers_;  // by the list's own keys
 };
 
 }  // namespace offramp

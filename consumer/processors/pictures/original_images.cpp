@@ -12,9 +12,11 @@ namespace offramp {
 OriginalImages::OriginalImages(const RunConfig& config, std::string_view processor)
     : input_(config, processor), frame_({config.image_size, config.image_size}, config.resize_size) {
     if (config.resize_size != 0 && (config.image_size == 0 || config.image_size > config.resize_size))
-        throw ConfigError("processor " + std::string(processor) + " does not know the middle of its originals: --image-size is " +
-                              std::to_string(config.image_size) + ", and --resize-size " + std::to_string(config.resize_size),
-                          "Give an --image-size of " + std::to_string(kSmallestImageSize) + " to " + std::to_string(config.resize_size));
+        throw ConfigError(
+            "processor " + std::string(processor) + " does not know the middle of its originals: --image-size is " +
+                std::to_string(config.image_size) + ", and --resize-size " + std::to_string(config.resize_size),
+            "Give an --image-size of " + std::to_string(kSmallestImageSize) + " to " +
+                std::to_string(config.resize_size));
 }
 
 OriginalImages::Image OriginalImages::of(std::string_view key) {
@@ -49,7 +51,8 @@ void OriginalImages::require_another_file(const std::string& result) const {
     struct stat of_original {};
     if (::stat(result.c_str(), &of_result) != 0 || ::stat(last_.c_str(), &of_original) != 0) return;
     if (of_result.st_dev != of_original.st_dev || of_result.st_ino != of_original.st_ino) return;
-    throw Error(ExitCode::Usage, "'" + printable(result) + "' is the picture that it would be made from, '" + printable(last_) + "'",
+    throw Error(ExitCode::Usage,
+                "'" + printable(result) + "' is the picture that it would be made from, '" + printable(last_) + "'",
                 "Give --output another folder");
 }
 

@@ -12,25 +12,27 @@
 
 namespace offramp {
 
-// The images that a run's samples were made from, in their own size, found by the samples' keys: a slab holds what the model gave, not
-// what it was given. The input is listed as the producer listed it. Owns the list and the last image. Thread: one. Blocks: on the disk.
+// The images that a run's samples were made from, in their own size, found by the samples' keys: a slab holds what the
+// model gave, not what it was given. The input is listed as the producer listed it. Owns the list and the last image.
+// Thread: one. Blocks: on the disk.
 class OriginalImages {
   public:
-    // `processor`: who asks, for messages. Errors: ConfigError when the run's input is no images, or of what size their middle is, is not known (Usage); when it
-    // cannot be listed (NoInput).
+    // `processor`: who asks, for messages. Errors: ConfigError when the run's input is no images, or of what size their
+    // middle is, is not known (Usage); when it cannot be listed (NoInput).
     OriginalImages(const RunConfig& config, std::string_view processor);
 
     struct Image {
         ImageSize size;
-        const std::vector<std::uint8_t>* rgb = nullptr;  // valid until the next call; null where only the size was asked for
-        PictureRect seen;                                // by the model: all of it, or its middle
+        // valid until the next call; null where only the size was asked for
+        const std::vector<std::uint8_t>* rgb = nullptr;
+        PictureRect seen;  // by the model: all of it, or its middle
     };
     // Errors: Error with NoInput when the input has no such image any more, or it cannot be read any more.
     Image of(std::string_view key);
     // The same without its pixels, which are not decoded.
     Image size_of(std::string_view key);
-    // Errors: Error with Usage when a result's path leads to the very file that the last image was read from, by whatever links: it would be
-    // replaced.
+    // Errors: Error with Usage when a result's path leads to the very file that the last image was read from, by
+    // whatever links: it would be replaced.
     void require_another_file(const std::string& result) const;
 
   private:
@@ -38,7 +40,7 @@ class OriginalImages {
     Image found(std::string_view key, Read&& read);
 
     ListedInput input_;
-    std::string last_;   // the file that the last image was read from
+    std::string last_;  // the file that the last image was read from
     PictureFrame frame_;
     ImageDecoder decoder_;
     std::vector<std::uint8_t> rgb_;

@@ -28,7 +28,8 @@ std::vector<PictureOutput> find_outputs(const SlabContents& slab, std::string& r
             reasons += "; " + describe_output(tensor.spec) + ": " + reason;
     }
     if (fitting.size() > 1)
-        for (PictureOutput& output : fitting) output.suffix = "." + std::string(checked_output_name(output.tensor->spec.name));
+        for (PictureOutput& output : fitting)
+            output.suffix = "." + std::string(checked_output_name(output.tensor->spec.name));
     return fitting;
 }
 
@@ -56,7 +57,8 @@ std::vector<PictureOutput> picture_outputs(const SlabContents& slab, std::string
     std::string reasons;
     std::vector<PictureOutput> fitting = find_outputs(slab, reasons);
     if (fitting.empty())
-        throw ConfigError("processor " + std::string(processor) + " finds no output of model '" + slab.model + "' that is pictures" + reasons,
+        throw ConfigError("processor " + std::string(processor) + " finds no output of model '" + slab.model +
+                              "' that is pictures" + reasons,
                           "Choose a model that gives pictures or another --processor");
     return fitting;
 }
@@ -66,7 +68,8 @@ std::vector<PictureOutput> picture_outputs_if_any(const SlabContents& slab) {
     return find_outputs(slab, reasons);
 }
 
-std::span<const std::uint8_t> OutputPixels::of(const PictureOutput& output, const SampleView& sample, const Progress& progress) {
+std::span<const std::uint8_t> OutputPixels::of(const PictureOutput& output, const SampleView& sample,
+                                               const Progress& progress) {
     const DType type = output.tensor->spec.dtype;
     const std::span<const std::byte> planes = planes_.of(*output.tensor, sample.row);
     const std::size_t channels = output.channels();
@@ -77,7 +80,8 @@ std::span<const std::uint8_t> OutputPixels::of(const PictureOutput& output, cons
     for (std::size_t pixel = 0; pixel < pixels; ++pixel) {
         for (std::size_t c = 0; c < channels; ++c, ++next) {
             const std::size_t from = c * pixels + pixel;
-            pixels_[next] = type == kUInt8 ? static_cast<std::uint8_t>(planes[from]) : pixel_of(number_at(planes.data(), type, from), output, sample);
+            pixels_[next] = type == kUInt8 ? static_cast<std::uint8_t>(planes[from])
+                                           : pixel_of(number_at(planes.data(), type, from), output, sample);
         }
         done.add(channels * type.bytes());
     }
@@ -90,8 +94,9 @@ void OutputPixels::refuse(float number, const PictureOutput& output, const Sampl
     if (std::isnan(number))
         std::snprintf(text, sizeof text, "NaN, which is not a number");
     else
-        std::snprintf(text, sizeof text, "%g, far beyond black and white, which --image-range says are %g and %g", static_cast<double>(number),
-                      static_cast<double>(range_.black), static_cast<double>(range_.white));
+        std::snprintf(text, sizeof text, "%g, far beyond black and white, which --image-range says are %g and %g",
+                      static_cast<double>(number), static_cast<double>(range_.black),
+                      static_cast<double>(range_.white));
     throw ConfigError(describe_output(output.tensor->spec) + " of the item '" + sample.key + "' holds " + text,
                       "Give the --image-range that the network has: 0:1, -1:1 or 0:255");
 }

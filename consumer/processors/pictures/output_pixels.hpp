@@ -21,8 +21,8 @@ struct PixelRange {
     static PixelRange named(std::string_view text);
 };
 
-// An output that is pictures: [N, 1, 3 or 4, H, W] of uint8, float32, float16 or bfloat16: gray, red, green and blue, and these with alpha. Borrows
-// the slab.
+// An output that is pictures: [N, 1, 3 or 4, H, W] of uint8, float32, float16 or bfloat16: gray, red, green and blue,
+// and these with alpha. Borrows the slab.
 struct PictureOutput {
     const TensorView* tensor = nullptr;
     std::string suffix;  // of files: ".NAME" where several outputs fit, else empty
@@ -33,13 +33,15 @@ struct PictureOutput {
     }
 };
 
-// The outputs of a slab that fit. Errors: ConfigError when there is none, with what stands in the way of each, and `processor`, who asks.
+// The outputs of a slab that fit. Errors: ConfigError when there is none, with what stands in the way of each, and
+// `processor`, who asks.
 std::vector<PictureOutput> picture_outputs(const SlabContents& slab, std::string_view processor);
 // The same, none when there is none.
 std::vector<PictureOutput> picture_outputs_if_any(const SlabContents& slab);
 
-// Makes 8-bit pixels of such outputs. Numbers beyond the range, as networks overshoot, become black or white; by more than half of it they
-// mean something else. Owns its scratch memory. Thread: one. Errors: ConfigError names number, output and item.
+// Makes 8-bit pixels of such outputs. Numbers beyond the range, as networks overshoot, become black or white; by more
+// than half of it they mean something else. Owns its scratch memory. Thread: one. Errors: ConfigError names number,
+// output and item.
 class OutputPixels {
   public:
     explicit OutputPixels(PixelRange range) : range_(range) {}

@@ -15,7 +15,8 @@ PngPalette voc_palette() {
 
 std::span<const std::byte> PalettePng::encode(std::span<const std::uint8_t> ids, std::uint32_t width,
                                               std::uint32_t height, const Progress& progress) {
-    return encoder_.encode({.pixels = ids, .width = width, .height = height, .kind = PngPixels::Palette, .palette = &palette_}, progress);
+    return encoder_.encode(
+        {.pixels = ids, .width = width, .height = height, .kind = PngPixels::Palette, .palette = &palette_}, progress);
 }
 
 }  // namespace offramp

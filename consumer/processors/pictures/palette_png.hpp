@@ -20,8 +20,8 @@ class PalettePng {
     explicit PalettePng(int level) : encoder_(level) {}
 
     // One image, row by row. The result is valid until the next call.
-    std::span<const std::byte> encode(std::span<const std::uint8_t> ids, std::uint32_t width,
-                                      std::uint32_t height, const Progress& progress);
+    std::span<const std::byte> encode(std::span<const std::uint8_t> ids, std::uint32_t width, std::uint32_t height,
+                                      const Progress& progress);
 
   private:
     PngEncoder encoder_;

@@ -20,10 +20,14 @@ std::size_t bytes_of_pixel(PngPixels kind) { return kind == PngPixels::Rgba ? 4 
 
 int colour_type_of(PngPixels kind) {
     switch (kind) {
-        case PngPixels::Palette: return PNG_COLOR_TYPE_PALETTE;
-        case PngPixels::Gray: return PNG_COLOR_TYPE_GRAY;
-        case PngPixels::Rgb: return PNG_COLOR_TYPE_RGB;
-        case PngPixels::Rgba: break;
+        case PngPixels::Palette:
+            return PNG_COLOR_TYPE_PALETTE;
+        case PngPixels::Gray:
+            return PNG_COLOR_TYPE_GRAY;
+        case PngPixels::Rgb:
+            return PNG_COLOR_TYPE_RGB;
+        case PngPixels::Rgba:
+            break;
     }
     return PNG_COLOR_TYPE_RGB_ALPHA;
 }
@@ -75,10 +79,11 @@ bool write_front(png_structp png, png_infop info, png_const_colorp palette, int 
                  std::uint32_t height, int level) {
     if (setjmp(png_jmpbuf(png)) != 0) return false;
     png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
-    png_set_IHDR(png, info, width, height, 8, colour_type, PNG_INTERLACE_NONE,
-                 PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+    png_set_IHDR(png, info, width, height, 8, colour_type, PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
+                 PNG_FILTER_TYPE_DEFAULT);
     if (palette != nullptr) png_set_PLTE(png, info, palette, 256);
-    // Class maps become larger and slower with any filter; photographs are half as large with their neighbours taken off.
+    // Class maps become larger and slower with any filter; photographs are half as large with their neighbours taken
+    // off.
     png_set_filter(png, PNG_FILTER_TYPE_BASE, palette != nullptr ? PNG_FILTER_NONE : PNG_FILTER_SUB);
     png_set_compression_level(png, level);
     png_set_compression_buffer_size(png, kIdatBytes);
@@ -102,11 +107,11 @@ bool write_end(png_structp png, png_infop info) {
 
 std::span<const std::byte> PngEncoder::encode(const PngImage& image, const Progress& progress) {
     const std::size_t row_bytes = image.width * bytes_of_pixel(image.kind);
-    expect(image.width > 0 && image.pixels.size() == row_bytes * image.height, "an image has width times height pixels");
+    expect(image.width > 0 && image.pixels.size() == row_bytes * image.height,
+           "an image has width times height pixels");
     expect((image.kind == PngPixels::Palette) == (image.palette != nullptr), "pixels of a palette have one");
-    const std::size_t raw_bytes = image.pixels.size() + image.height;  // a filter byte a row
-    const std::size_t bound =
-        raw_bytes + raw_bytes / 8 + raw_bytes / 64 + 64;  // zlib's own bound for any level
+    const std::size_t raw_bytes = image.pixels.size() + image.height;           // a filter byte a row
+    const std::size_t bound = raw_bytes + raw_bytes / 8 + raw_bytes / 64 + 64;  // zlib's own bound for any level
     buffer_.resize(bound + (bound / kIdatBytes + 2) * 12 + 2048);
     std::array<png_color, 256> palette{};
     if (image.palette != nullptr)
@@ -117,8 +122,8 @@ std::span<const std::byte> PngEncoder::encode(const PngImage& image, const Progr
 
     Encoding encoding{.room = buffer_};
     PngWriter writer(encoding);
-    bool good = write_front(writer.png, writer.info, image.palette != nullptr ? palette.data() : nullptr, colour_type_of(image.kind),
-                            image.width, image.height, level_);
+    bool good = write_front(writer.png, writer.info, image.palette != nullptr ? palette.data() : nullptr,
+                            colour_type_of(image.kind), image.width, image.height, level_);
     const auto rows_at_once = static_cast<std::uint32_t>(std::max<std::size_t>(1, kProgressBytes / row_bytes));
     for (std::uint32_t row = 0; good && row < image.height;) {
         const std::uint32_t rows = std::min(rows_at_once, image.height - row);

@@ -28,8 +28,9 @@ struct PngImage {
     const PngPalette* palette = nullptr;  // of PngPixels::Palette
 };
 
-// Encodes images as 8-bit PNG files. The bytes depend on pixels, size, palette and level alone (and on zlib's version): no time, no
-// text, one filter a kind. Owns the buffer it encodes into. Thread: one. Errors: Error when libpng refuses the image.
+// Encodes images as 8-bit PNG files. The bytes depend on pixels, size, palette and level alone (and on zlib's version):
+// no time, no text, one filter a kind. Owns the buffer it encodes into. Thread: one. Errors: Error when libpng refuses
+// the image.
 class PngEncoder {
   public:
     // `level`: zlib's, 0 to 9.

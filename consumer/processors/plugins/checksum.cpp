@@ -22,10 +22,8 @@ class Checksum final : public Processor {
         if (!output.empty()) lines_.emplace(output, "checksum", durability);
     }
 
-    void process(const SlabContents& slab, const Progress& progress,
-                 const StillCurrent& still_current) override {
-        if (lines_ && !slab.batches.empty())
-            lines_->begin(slab.batches.front().batch, slab.batches.front().first_row);
+    void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
+        if (lines_ && !slab.batches.empty()) lines_->begin(slab.batches.front().batch, slab.batches.front().first_row);
         for (const SampleView& sample : slab.samples) {
             if (sample.hole) continue;
             for (const TensorView& tensor : slab.tensors) {
@@ -49,17 +47,20 @@ bool begins_as_ours(std::string_view line) {
     std::size_t tabs = 0;
     for (const char character : line) tabs += character == '\t' ? 1 : 0;
     const std::string_view hash = line.substr(std::min(line.rfind('\t') + 1, line.size()));
-    return tabs == kFields - 1 && line.find_first_not_of("0123456789") == line.find('\t') && hash.size() == kHashDigits &&
-           hash.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+    return tabs == kFields - 1 && line.find_first_not_of("0123456789") == line.find('\t') &&
+           hash.size() == kHashDigits && hash.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
 }  // namespace
 
 std::unique_ptr<Processor> make_checksum(const ProcessorOptions& options) {
     const std::string& output = options.config->output;
-    return std::make_unique<Checksum>(output.empty() ? output : options.shared_output_for("checksum"), options.durability());
+    return std::make_unique<Checksum>(output.empty() ? output : options.shared_output_for("checksum"),
+                                      options.durability());
 }
 
-std::unique_ptr<RunOutput> run_output_of_checksum() { return merged_lines("checksum", "checksums.tsv", &begins_as_ours); }
+std::unique_ptr<RunOutput> run_output_of_checksum() {
+    return merged_lines("checksum", "checksums.tsv", &begins_as_ours);
+}
 
 }  // namespace offramp

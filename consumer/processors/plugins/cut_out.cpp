@@ -16,9 +16,9 @@
 namespace offramp {
 namespace {
 
-// Takes the background off every original image: OUTPUT/KEY.png, RGBA, in the original's size, or OUTPUT/KEY.NAME.png when several
-// outputs fit. Alpha is the probability of not being background, brought to that size; where it is 0, so are the colours. So it is where the
-// model did not look (--resize-size).
+// Takes the background off every original image: OUTPUT/KEY.png, RGBA, in the original's size, or OUTPUT/KEY.NAME.png
+// when several outputs fit. Alpha is the probability of not being background, brought to that size; where it is 0, so
+// are the colours. So it is where the model did not look (--resize-size).
 class CutOut final : public Processor {
   public:
     explicit CutOut(const ProcessorOptions& options)
@@ -49,8 +49,8 @@ class CutOut final : public Processor {
     }
 
   private:
-    std::span<const std::byte> cut(const OriginalImages::Image& original, const SegmentationOutput& output, const SampleView& sample,
-                                   const Progress& progress) {
+    std::span<const std::byte> cut(const OriginalImages::Image& original, const SegmentationOutput& output,
+                                   const SampleView& sample, const Progress& progress) {
         const auto small = foreground_.of(output, sample, progress);
         const PictureRect& seen = original.seen;
         alpha_.resize(seen.size.pixels());
@@ -67,8 +67,9 @@ class CutOut final : public Processor {
             *to++ = alpha;
         }
         progress();
-        return png_.encode({.pixels = rgba_, .width = original.size.width, .height = original.size.height, .kind = PngPixels::Rgba},
-                           progress);
+        return png_.encode(
+            {.pixels = rgba_, .width = original.size.width, .height = original.size.height, .kind = PngPixels::Rgba},
+            progress);
     }
 
     std::string folder_;
@@ -82,9 +83,7 @@ class CutOut final : public Processor {
 
 }  // namespace
 
-std::unique_ptr<Processor> make_cut_out(const ProcessorOptions& options) {
-    return std::make_unique<CutOut>(options);
-}
+std::unique_ptr<Processor> make_cut_out(const ProcessorOptions& options) { return std::make_unique<CutOut>(options); }
 
 std::unique_ptr<RunOutput> run_output_of_cut_out() { return nullptr; }
 

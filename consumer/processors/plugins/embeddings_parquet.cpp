@@ -23,18 +23,20 @@ constexpr std::string_view kMaker = "offramp";
 void require_one_length(const std::vector<VectorOutput>& outputs, const SlabContents& slab) {
     for (const VectorOutput& output : outputs)
         if (output.dimensions != outputs.front().dimensions)
-            throw ConfigError("processor embeddings-parquet: outputs '" + outputs.front().name() + "' and '" + output.name() + "' of model '" + slab.model +
-                                  "' make vectors of " + std::to_string(outputs.front().dimensions) + " and " + std::to_string(output.dimensions) +
-                                  " numbers, and a Parquet column has one length",
+            throw ConfigError("processor embeddings-parquet: outputs '" + outputs.front().name() + "' and '" +
+                                  output.name() + "' of model '" + slab.model + "' make vectors of " +
+                                  std::to_string(outputs.front().dimensions) + " and " +
+                                  std::to_string(output.dimensions) + " numbers, and a Parquet column has one length",
                               "Cut them with --truncate-dim, or take --processor embeddings-sqlite");
 }
 
-// Puts each sample's vectors into OUTPUT/embeddings.parquet: rows in segments, one a slab, that become the file when the run has ended.
+// Puts each sample's vectors into OUTPUT/embeddings.parquet: rows in segments, one a slab, that become the file when
+// the run has ended.
 class EmbeddingsParquet final : public Processor {
   public:
     EmbeddingsParquet(const std::string& folder, const RunConfig& config, Durability durability)
         : vectors_(config, "embeddings-parquet"), rows_(folder, "embeddings-parquet", durability) {
-        parquet_library();    // now, and not when all is computed and nobody can write it
+        parquet_library();  // now, and not when all is computed and nobody can write it
     }
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
@@ -85,9 +87,12 @@ bool is_ours(const std::string& path) {
 }  // namespace
 
 std::unique_ptr<Processor> make_embeddings_parquet(const ProcessorOptions& options) {
-    return std::make_unique<EmbeddingsParquet>(options.shared_output_for("embeddings-parquet"), *options.config, options.durability());
+    return std::make_unique<EmbeddingsParquet>(options.shared_output_for("embeddings-parquet"), *options.config,
+                                               options.durability());
 }
 
-std::unique_ptr<RunOutput> run_output_of_embeddings_parquet() { return merged_segments("embeddings-parquet", "embeddings.parquet", &merge_vectors, &is_ours); }
+std::unique_ptr<RunOutput> run_output_of_embeddings_parquet() {
+    return merged_segments("embeddings-parquet", "embeddings.parquet", &merge_vectors, &is_ours);
+}
 
 }  // namespace offramp

@@ -21,16 +21,18 @@ namespace {
 
 constexpr const char* kProcessor = "embeddings-postgres";
 // SQLSTATEs of PostgreSQL's appendix A.
-constexpr const char* kThereAlready = "23505";   // unique_violation
-constexpr const char* kNoSuchKey = "42P10";      // invalid_column_reference: ON CONFLICT names columns without a unique index
+constexpr const char* kThereAlready = "23505";  // unique_violation
+// invalid_column_reference: ON CONFLICT names columns without a unique index
+constexpr const char* kNoSuchKey = "42P10";
 
-constexpr PostgresLayout kLayout{
-    .contents = "embeddings",
-    .version = "1",
-    .columns = "key, output, item, vector",
-    .needs_pgvector = true,
-    .second = {"_outputs", "output text PRIMARY KEY, dimensions integer NOT NULL, dtype text NOT NULL, normalized boolean NOT NULL, model text NOT NULL"},
-    .indexed = ""};
+constexpr PostgresLayout kLayout{.contents = "embeddings",
+                                 .version = "1",
+                                 .columns = "key, output, item, vector",
+                                 .needs_pgvector = true,
+                                 .second = {"_outputs",
+                                            "output text PRIMARY KEY, dimensions integer NOT NULL, dtype text NOT "
+                                            "NULL, normalized boolean NOT NULL, model text NOT NULL"},
+                                 .indexed = ""};
 
 constexpr const char* kUnlessThere = " ON CONFLICT (key, output) DO NOTHING";
 
@@ -39,8 +41,9 @@ constexpr std::uint32_t kMaxDimensions = 16'000;
 constexpr std::uint32_t kMaxIndexed = 2'000;
 constexpr std::uint32_t kMaxIndexedHalves = 4'000;
 
-// Puts each sample's vectors into a table of a PostgreSQL with pgvector, one row a sample and output, one transaction a slab: binary COPY, and where
-// some of the rows are there already, or columns have been changed, by way of a temporary table.
+// Puts each sample's vectors into a table of a PostgreSQL with pgvector, one row a sample and output, one transaction a
+// slab: binary COPY, and where some of the rows are there already, or columns have been changed, by way of a temporary
+// table.
 class EmbeddingsPostgres final : public Processor {
   public:
     EmbeddingsPostgres(const std::string& folder, const ProcessorOptions& options)
@@ -63,29 +66,38 @@ class EmbeddingsPostgres final : public Processor {
     }
 
   private:
-    // A row to be made; rows are put in the order of their keys' bytes by all consumers in both ways, so that no two wait for each other.
+    // A row to be made; rows are put in the order of their keys' bytes by all consumers in both ways, so that no two
+    // wait for each other.
     struct Row {
         std::string key;
         const SampleView* sample = nullptr;
         const VectorOutput* output = nullptr;
     };
 
-    // The table still has its key, without which rows of a slab that is delivered twice would be in it twice; and rows can be copied into it as they are sent:
-    // COPY, unlike INSERT, does not turn a column's type into another, should its owner have changed one.
+    // The table still has its key, without which rows of a slab that is delivered twice would be in it twice; and rows
+    // can be copied into it as they are sent: COPY, unlike INSERT, does not turn a column's type into another, should
+    // its owner have changed one.
     bool takes_copies(PostgresDatabase& database) const {
         try {
-            database.run("INSERT INTO " + table_.rows() + " (key, output, item, vector) SELECT key, output, item, vector FROM offramp_rows WHERE false" + kUnlessThere);
+            database.run("INSERT INTO " + table_.rows() +
+                         " (key, output, item, vector) SELECT key, output, item, vector FROM offramp_rows WHERE false" +
+                         kUnlessThere);
         } catch (const PostgresError& error) {
             if (error.sqlstate() != kNoSuchKey) throw;
-            throw ConfigError(table_.name() + " has lost its key: rows could be stored twice",
-                              "ALTER TABLE " + table_.rows() + " ADD PRIMARY KEY (key, output); or give another --sink-table");
+            throw ConfigError(
+                table_.name() + " has lost its key: rows could be stored twice",
+                "ALTER TABLE " + table_.rows() + " ADD PRIMARY KEY (key, output); or give another --sink-table");
         }
-        const auto same = database.rows("SELECT count(*) FROM pg_attribute AS theirs JOIN pg_attribute AS ours USING (attname, atttypid) WHERE theirs.attnum > 0 "
-                                        "AND theirs.attrelid = $1::regclass AND ours.attrelid = 'pg_temp.offramp_rows'::regclass", {table_.rows()});
+        const auto same = database.rows(
+            "SELECT count(*) FROM pg_attribute AS theirs JOIN pg_attribute AS ours USING (attname, atttypid) WHERE "
+            "theirs.attnum > 0 "
+            "AND theirs.attrelid = $1::regclass AND ours.attrelid = 'pg_temp.offramp_rows'::regclass",
+            {table_.rows()});
         return same.at(0).at(0) == "4";
     }
 
-    // False, and nothing is changed, when some of the rows are there already: those of a slab that is delivered for the first time, as nearly every one is, are not.
+    // False, and nothing is changed, when some of the rows are there already: those of a slab that is delivered for the
+    // first time, as nearly every one is, are not.
     bool copied(PostgresDatabase& database, std::span<const std::byte> rows) const {
         database.run("SAVEPOINT before_copy");
         try {
@@ -101,8 +113,10 @@ class EmbeddingsPostgres final : public Processor {
 
     void add_missing(PostgresDatabase& database, std::span<const std::byte> rows) const {
         database.copy("COPY offramp_rows FROM STDIN (FORMAT binary)", rows);
-        database.run("INSERT INTO " + table_.rows() + " (key, output, item, vector) SELECT key, output, item, vector FROM offramp_rows "
-                     "ORDER BY key COLLATE \"C\", output COLLATE \"C\"" + kUnlessThere);
+        database.run("INSERT INTO " + table_.rows() +
+                     " (key, output, item, vector) SELECT key, output, item, vector FROM offramp_rows "
+                     "ORDER BY key COLLATE \"C\", output COLLATE \"C\"" +
+                     kUnlessThere);
     }
 
     bool halves() const { return vectors_.dtype() == "float16"; }
@@ -110,17 +124,24 @@ class EmbeddingsPostgres final : public Processor {
     void require_to_fit(const VectorOutput& output) const {
         const std::uint32_t most = !makes_index_ ? kMaxDimensions : halves() ? kMaxIndexedHalves : kMaxIndexed;
         if (output.dimensions <= most) return;
-        throw ConfigError(describe_output(output.tensor->spec) + " makes vectors of " + std::to_string(output.dimensions) + " " +
-                              std::string(vectors_.dtype()) + " numbers; pgvector takes at most " + std::to_string(most) + (makes_index_ ? " with --index hnsw" : ""),
-                          "Store fewer of them with --truncate-dim, or leave --index out; --processor embeddings-sqlite takes any number");
+        throw ConfigError(describe_output(output.tensor->spec) + " makes vectors of " +
+                              std::to_string(output.dimensions) + " " + std::string(vectors_.dtype()) +
+                              " numbers; pgvector takes at most " + std::to_string(most) +
+                              (makes_index_ ? " with --index hnsw" : ""),
+                          "Store fewer of them with --truncate-dim, or leave --index out; --processor "
+                          "embeddings-sqlite takes any number");
     }
 
     // A column of vectors has their length where there is only one.
     PostgresColumns columns_of(const std::vector<VectorOutput>& outputs) const {
         std::string type = halves() ? "halfvec" : "vector";
-        const auto like_the_first = [&](const VectorOutput& output) { return output.dimensions == outputs.front().dimensions; };
-        if (std::ranges::all_of(outputs, like_the_first)) type += "(" + std::to_string(outputs.front().dimensions) + ")";
-        return {.rows = "key text NOT NULL, output text NOT NULL, item bigint NOT NULL, vector " + type + ", PRIMARY KEY (key, output)",
+        const auto like_the_first = [&](const VectorOutput& output) {
+            return output.dimensions == outputs.front().dimensions;
+        };
+        if (std::ranges::all_of(outputs, like_the_first))
+            type += "(" + std::to_string(outputs.front().dimensions) + ")";
+        return {.rows = "key text NOT NULL, output text NOT NULL, item bigint NOT NULL, vector " + type +
+                        ", PRIMARY KEY (key, output)",
                 .copied = "key text, output text, item bigint, vector " + type};
     }
 
@@ -137,18 +158,25 @@ class EmbeddingsPostgres final : public Processor {
             rows_.text(row.output->name());
             rows_.number(static_cast<std::int64_t>(row.sample->item));
             if (rows_.vector(vectors_.of(*row.output, row.sample->row), bytes_each)) continue;
-            if (++unheld == 1) first = "the first: sample '" + row.sample->key + "', output '" + row.output->name() + "'";
+            if (++unheld == 1)
+                first = "the first: sample '" + row.sample->key + "', output '" + row.output->name() + "'";
         }
-        if (unheld > 0) spdlog::warn("{} vectors have numbers that are infinite or none, which pgvector does not hold: NULL in their rows ({})", unheld, first);
+        if (unheld > 0)
+            spdlog::warn(
+                "{} vectors have numbers that are infinite or none, which pgvector does not hold: NULL in their rows "
+                "({})",
+                unheld, first);
     }
 
-    static std::vector<Row> in_order(const std::vector<VectorOutput>& outputs, const SlabContents& slab, const Progress& progress) {
+    static std::vector<Row> in_order(const std::vector<VectorOutput>& outputs, const SlabContents& slab,
+                                     const Progress& progress) {
         std::vector<Row> rows;
         rows.reserve(slab.samples.size() * outputs.size());
         for (const SampleView& sample : slab.samples) {
             progress();
             if (sample.hole) continue;
-            for (const VectorOutput& output : outputs) rows.push_back({.key = postgres_text(sample.key), .sample = &sample, .output = &output});
+            for (const VectorOutput& output : outputs)
+                rows.push_back({.key = postgres_text(sample.key), .sample = &sample, .output = &output});
         }
         std::ranges::sort(rows, [](const Row& one, const Row& other) {
             return one.key != other.key ? one.key < other.key : one.output->name() < other.output->name();
@@ -156,20 +184,25 @@ class EmbeddingsPostgres final : public Processor {
         return rows;
     }
 
-    // Vectors of two kinds are never mixed under one name. Each consumer looks until it has committed rows of an output.
+    // Vectors of two kinds are never mixed under one name. Each consumer looks until it has committed rows of an
+    // output.
     void note_output(PostgresDatabase& database, const VectorOutput& output, const std::string& model) {
         if (noted_.contains(output.name())) return;
         const std::string normalized = vectors_.normalizes() ? "t" : "f";
         const std::string dtype(vectors_.dtype());
-        database.run("INSERT INTO " + table_.second() + " VALUES ($1, $2::integer, $3, $4::boolean, $5) ON CONFLICT (output) DO NOTHING",
+        database.run("INSERT INTO " + table_.second() +
+                         " VALUES ($1, $2::integer, $3, $4::boolean, $5) ON CONFLICT (output) DO NOTHING",
                      {output.name(), std::to_string(output.dimensions), dtype, normalized, model});
-        const auto rows = database.rows("SELECT dimensions, dtype, normalized FROM " + table_.second() + " WHERE output = $1", {output.name()});
+        const auto rows = database.rows(
+            "SELECT dimensions, dtype, normalized FROM " + table_.second() + " WHERE output = $1", {output.name()});
         const PostgresDatabase::Row& there = rows.at(0);
         const std::string found = described(there.at(0).value_or(""), there.at(1).value_or(""), there.at(2) == "t");
         const std::string made = described(std::to_string(output.dimensions), dtype, vectors_.normalizes());
         if (found == made) return;
-        throw ConfigError(table_.name() + " has vectors of " + found + " of output '" + output.name() + "', and this run makes " + made,
-                          "Give another --sink-table, or the settings that it was made with (--truncate-dim, --vector-dtype, --normalize, --model)");
+        throw ConfigError(table_.name() + " has vectors of " + found + " of output '" + output.name() +
+                              "', and this run makes " + made,
+                          "Give another --sink-table, or the settings that it was made with (--truncate-dim, "
+                          "--vector-dtype, --normalize, --model)");
     }
 
     static std::string described(const std::string& dimensions, const std::string& dtype, bool normalized) {
@@ -179,7 +212,7 @@ class EmbeddingsPostgres final : public Processor {
     SampleVectors vectors_;
     bool makes_index_;
     PostgresTable table_;
-    std::optional<bool> takes_copies_;   // unknown until the first rows
+    std::optional<bool> takes_copies_;  // unknown until the first rows
     std::set<std::string> noted_;
     CopyRows rows_;
 };

@@ -10,7 +10,8 @@ namespace offramp {
 namespace {
 
 constexpr const char* kSchema =
-    "CREATE TABLE outputs (output TEXT PRIMARY KEY, dimensions INTEGER NOT NULL, dtype TEXT NOT NULL, normalized INTEGER NOT NULL, "
+    "CREATE TABLE outputs (output TEXT PRIMARY KEY, dimensions INTEGER NOT NULL, dtype TEXT NOT NULL, normalized "
+    "INTEGER NOT NULL, "
     "model TEXT NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE embeddings (key TEXT NOT NULL, output TEXT NOT NULL, item INTEGER NOT NULL, vector BLOB NOT NULL, "
     "PRIMARY KEY (key, output));";
@@ -52,7 +53,8 @@ class EmbeddingsSqlite final : public Processor {
             if (sample.hole) continue;
             for (const VectorOutput& output : outputs) {
                 const auto vector = vectors_.of(output, sample.row);
-                rows_.push_back({.sample = &sample, .output = &output, .begin = stored_.size(), .bytes = vector.size()});
+                rows_.push_back(
+                    {.sample = &sample, .output = &output, .begin = stored_.size(), .bytes = vector.size()});
                 stored_.insert(stored_.end(), vector.begin(), vector.end());
             }
         }
@@ -60,7 +62,8 @@ class EmbeddingsSqlite final : public Processor {
 
     // Vectors of two kinds are never mixed under one name.
     void note_output(SqliteDatabase& database, const VectorOutput& output, const std::string& model) {
-        SqliteStatement& there = database.prepared("SELECT dimensions, dtype, normalized FROM outputs WHERE output = ?");
+        SqliteStatement& there =
+            database.prepared("SELECT dimensions, dtype, normalized FROM outputs WHERE output = ?");
         there.bind(1, output.name());
         if (!there.step()) {
             database.prepared("INSERT INTO outputs VALUES (?, ?, ?, ?, ?)")
@@ -77,9 +80,10 @@ class EmbeddingsSqlite final : public Processor {
         }
         const std::string made = described(output.dimensions, vectors_.dtype(), vectors_.normalizes());
         if (found == made) return;
-        throw ConfigError("database " + database_.path() + " has vectors of " + found + " of output '" + output.name() + "', and this run makes " +
-                              made,
-                          "Give another --output, or the settings that it was made with (--truncate-dim, --vector-dtype, --normalize, --model)");
+        throw ConfigError("database " + database_.path() + " has vectors of " + found + " of output '" + output.name() +
+                              "', and this run makes " + made,
+                          "Give another --output, or the settings that it was made with (--truncate-dim, "
+                          "--vector-dtype, --normalize, --model)");
     }
 
     static std::string described(std::int64_t dimensions, std::string_view dtype, bool normalized) {
@@ -105,7 +109,8 @@ class EmbeddingsSqlite final : public Processor {
 }  // namespace
 
 std::unique_ptr<Processor> make_embeddings_sqlite(const ProcessorOptions& options) {
-    return std::make_unique<EmbeddingsSqlite>(options.shared_output_for("embeddings-sqlite"), *options.config, options.durability());
+    return std::make_unique<EmbeddingsSqlite>(options.shared_output_for("embeddings-sqlite"), *options.config,
+                                              options.durability());
 }
 
 std::unique_ptr<RunOutput> run_output_of_embeddings_sqlite() { return shared_database("embeddings"); }

@@ -37,8 +37,8 @@ std::string percent_encoded(std::string_view text) {
     return encoded;
 }
 
-// XXH3 in 128 bits of key, NUL and output, as 32 hexadecimal digits: the same in every delivery and every run. No key holds a NUL that an output's name
-// could be mistaken behind, for names of outputs hold none.
+// XXH3 in 128 bits of key, NUL and output, as 32 hexadecimal digits: the same in every delivery and every run. No key
+// holds a NUL that an output's name could be mistaken behind, for names of outputs hold none.
 std::string idempotency_key(std::string_view key, std::string_view output) {
     std::string text(key);
     text += '\0';
@@ -56,15 +56,18 @@ std::string idempotency_key(std::string_view key, std::string_view output) {
 
 const std::string& whole_url(const RunConfig& config) {
     if (lacks_its_query(config.http_url))
-        throw ConfigError("--http-url '" + config.http_url + "' is from the settings of a run, which keep no query: it may hold a secret",
+        throw ConfigError("--http-url '" + config.http_url +
+                              "' is from the settings of a run, which keep no query: it may hold a secret",
                           "Give --http-url as that run had it");
     return config.http_url;
 }
 
 const std::string& whole_header(const RunConfig& config) {
     if (is_left_out(config.http_header))
-        throw ConfigError("--http-header is from the settings of a run, which keep none that is given in the clear: it may be a secret",
-                          "Give --http-header as that run had it, or to the run one that stands in a file: --http-header @FILE");
+        throw ConfigError(
+            "--http-header is from the settings of a run, which keep none that is given in the clear: it may be a "
+            "secret",
+            "Give --http-header as that run had it, or to the run one that stands in a file: --http-header @FILE");
     return config.http_header;
 }
 
@@ -85,12 +88,15 @@ class Http final : public Processor {
             if (sample.hole) continue;
             for (const TensorView& tensor : slab.tensors) {
                 make_body(slab, tensor, sample);
-                const std::vector<std::string> headers{as_npy_ ? "Content-Type: application/x-npy" : "Content-Type: application/json",
-                                                       "Idempotency-Key: " + idempotency_key(sample.key, tensor.spec.name),
-                                                       "Offramp-Sample: " + percent_encoded(sample.key),
-                                                       "Offramp-Output: " + percent_encoded(tensor.spec.name)};
+                const std::vector<std::string> headers{
+                    as_npy_ ? "Content-Type: application/x-npy" : "Content-Type: application/json",
+                    "Idempotency-Key: " + idempotency_key(sample.key, tensor.spec.name),
+                    "Offramp-Sample: " + percent_encoded(sample.key),
+                    "Offramp-Output: " + percent_encoded(tensor.spec.name)};
                 const std::string what = "sample '" + sample.key + "', output '" + tensor.spec.name + "'";
-                if (!sink_.post({.what = what, .headers = headers, .body = std::as_bytes(std::span(body_))}, progress, still_current)) return;
+                if (!sink_.post({.what = what, .headers = headers, .body = std::as_bytes(std::span(body_))}, progress,
+                                still_current))
+                    return;
             }
         }
     }
@@ -126,7 +132,9 @@ class Http final : public Processor {
 
 }  // namespace
 
-std::unique_ptr<Processor> make_http(const ProcessorOptions& options) { return std::make_unique<Http>(*options.config); }
+std::unique_ptr<Processor> make_http(const ProcessorOptions& options) {
+    return std::make_unique<Http>(*options.config);
+}
 
 std::unique_ptr<RunOutput> run_output_of_http() { return nullptr; }
 

@@ -15,7 +15,8 @@
 namespace offramp {
 namespace {
 
-// Writes outputs that are pictures as files: OUTPUT/KEY.png (.jpg, .webp), or OUTPUT/KEY.NAME.png when several outputs fit.
+// Writes outputs that are pictures as files: OUTPUT/KEY.png (.jpg, .webp), or OUTPUT/KEY.NAME.png when several outputs
+// fit.
 class ImageFiles final : public Processor {
   public:
     explicit ImageFiles(const ProcessorOptions& options)
@@ -44,7 +45,8 @@ class ImageFiles final : public Processor {
 
     std::vector<std::string> files_of(const SlabContents& slab, const SampleView& sample) const override {
         std::vector<std::string> files;
-        for (const PictureOutput& output : picture_outputs_if_any(slab)) files.push_back(sample.key + output.suffix + extension());
+        for (const PictureOutput& output : picture_outputs_if_any(slab))
+            files.push_back(sample.key + output.suffix + extension());
         return files;
     }
 
@@ -53,15 +55,19 @@ class ImageFiles final : public Processor {
 
     void require_format_for(const PictureOutput& output) const {
         if (format_ == "jpeg" && output.channels() == 4)
-            throw ConfigError("processor image: " + describe_output(output.tensor->spec) + " has alpha, which JPEG does not hold",
-                              "Give --image-format png or webp");
+            throw ConfigError(
+                "processor image: " + describe_output(output.tensor->spec) + " has alpha, which JPEG does not hold",
+                "Give --image-format png or webp");
     }
 
-    std::span<const std::byte> encoded(std::span<const std::uint8_t> pixels, const PictureOutput& output, const Progress& progress) {
+    std::span<const std::byte> encoded(std::span<const std::uint8_t> pixels, const PictureOutput& output,
+                                       const Progress& progress) {
         const ImageSize size = output.size();
         if (format_ == "jpeg") return jpeg_.encode(pixels, size);
         if (format_ == "webp") return webp_.encode(output.channels() == 1 ? in_three_channels(pixels) : pixels, size);
-        const PngPixels kind = output.channels() == 1 ? PngPixels::Gray : output.channels() == 3 ? PngPixels::Rgb : PngPixels::Rgba;
+        const PngPixels kind = output.channels() == 1   ? PngPixels::Gray
+                               : output.channels() == 3 ? PngPixels::Rgb
+                                                        : PngPixels::Rgba;
         return png_.encode({.pixels = pixels, .width = size.width, .height = size.height, .kind = kind}, progress);
     }
 

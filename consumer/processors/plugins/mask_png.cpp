@@ -14,10 +14,12 @@ namespace {
 class MaskPng final : public Processor {
   public:
     explicit MaskPng(const ProcessorOptions& options)
-        : folder_(options.output_for("mask-png")), durability_(options.durability()), png_(options.png_level()), masks_(options, "mask-png") {}
+        : folder_(options.output_for("mask-png")),
+          durability_(options.durability()),
+          png_(options.png_level()),
+          masks_(options, "mask-png") {}
 
-    void process(const SlabContents& slab, const Progress& progress,
-                 const StillCurrent& still_current) override {
+    void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         const auto outputs = segmentation_outputs(slab, "mask-png");
         for (const SampleView& sample : slab.samples) {
             if (sample.hole) continue;
@@ -45,9 +47,7 @@ class MaskPng final : public Processor {
 
 }  // namespace
 
-std::unique_ptr<Processor> make_mask_png(const ProcessorOptions& options) {
-    return std::make_unique<MaskPng>(options);
-}
+std::unique_ptr<Processor> make_mask_png(const ProcessorOptions& options) { return std::make_unique<MaskPng>(options); }
 
 std::unique_ptr<RunOutput> run_output_of_mask_png() { return nullptr; }
 

@@ -20,17 +20,18 @@ namespace {
 void require_countable(const SegmentationOutput& output) {
     const std::uint64_t pixels = std::uint64_t{output.width()} * output.height();
     if (pixels <= std::numeric_limits<std::uint32_t>::max()) return;
-    throw ConfigError("processor mask-rle: " + describe_output(output.tensor->spec) + " makes masks of " + std::to_string(pixels) +
-                          " pixels, and COCO's run lengths count to 4294967295",
+    throw ConfigError("processor mask-rle: " + describe_output(output.tensor->spec) + " makes masks of " +
+                          std::to_string(pixels) + " pixels, and COCO's run lengths count to 4294967295",
                       "Take --processor mask-png");
 }
 
-// Writes each sample's classes as COCO's run-length encodings, a line of JSON a sample and output, all in OUTPUT/masks.jsonl when the
-// run has ended. Class 0, the background, is what no mask covers.
+// Writes each sample's classes as COCO's run-length encodings, a line of JSON a sample and output, all in
+// OUTPUT/masks.jsonl when the run has ended. Class 0, the background, is what no mask covers.
 class MaskRle final : public Processor {
   public:
     explicit MaskRle(const ProcessorOptions& options)
-        : lines_(options.shared_output_for("mask-rle"), "mask-rle", options.durability()), masks_(options, "mask-rle") {}
+        : lines_(options.shared_output_for("mask-rle"), "mask-rle", options.durability()),
+          masks_(options, "mask-rle") {}
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         const auto outputs = segmentation_outputs(slab, "mask-rle");
@@ -40,7 +41,8 @@ class MaskRle final : public Processor {
             if (sample.hole) continue;
             for (const SegmentationOutput& output : outputs) {
                 const SampleMasks::Mask mask = masks_.of(output, sample, progress);
-                lines_.add_json(sample.item, members_of(sample, output, mask.size, runs_.encode(mask.ids, mask.size.width, mask.size.height)));
+                lines_.add_json(sample.item, members_of(sample, output, mask.size,
+                                                        runs_.encode(mask.ids, mask.size.width, mask.size.height)));
                 progress();
             }
         }
@@ -48,7 +50,8 @@ class MaskRle final : public Processor {
     }
 
   private:
-    static std::string members_of(const SampleView& sample, const SegmentationOutput& output, ImageSize mask_size, std::span<const ClassMask> masks) {
+    static std::string members_of(const SampleView& sample, const SegmentationOutput& output, ImageSize mask_size,
+                                  std::span<const ClassMask> masks) {
         nlohmann::ordered_json line{{"key", sample.key}};
         if (!output.suffix.empty()) line["output"] = output.tensor->spec.name;
         const nlohmann::ordered_json size{mask_size.height, mask_size.width};
@@ -80,9 +83,7 @@ bool begins_as_ours(std::string_view line) {
 
 }  // namespace
 
-std::unique_ptr<Processor> make_mask_rle(const ProcessorOptions& options) {
-    return std::make_unique<MaskRle>(options);
-}
+std::unique_ptr<Processor> make_mask_rle(const ProcessorOptions& options) { return std::make_unique<MaskRle>(options); }
 
 std::unique_ptr<RunOutput> run_output_of_mask_rle() { return merged_lines("mask-rle", "masks.jsonl", &begins_as_ours); }
 

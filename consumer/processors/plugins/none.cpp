@@ -6,17 +6,14 @@ namespace {
 // Touches no byte of the payload: what is left is the price of moving and handing over.
 class None final : public Processor {
   public:
-    void process(const SlabContents& slab, const Progress& progress,
-                 const StillCurrent& /*still_current*/) override {
+    void process(const SlabContents& slab, const Progress& progress, const StillCurrent& /*still_current*/) override {
         for (std::size_t i = 0; i < slab.samples.size(); ++i) progress();
     }
 };
 
 }  // namespace
 
-std::unique_ptr<Processor> make_none(const ProcessorOptions& /*options*/) {
-    return std::make_unique<None>();
-}
+std::unique_ptr<Processor> make_none(const ProcessorOptions& /*options*/) { return std::make_unique<None>(); }
 
 std::unique_ptr<RunOutput> run_output_of_none() { return nullptr; }
 

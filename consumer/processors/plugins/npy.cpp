@@ -11,8 +11,8 @@
 namespace offramp {
 namespace {
 
-// Writes each sample of each output as an array: OUTPUT/KEY.NAME.npy. NumPy has no bfloat16: such numbers become the float32 of the
-// same value.
+// Writes each sample of each output as an array: OUTPUT/KEY.NAME.npy. NumPy has no bfloat16: such numbers become the
+// float32 of the same value.
 class Npy final : public Processor {
   public:
     Npy(std::string folder, Durability durability) : folder_(std::move(folder)), durability_(durability) {}
@@ -24,9 +24,8 @@ class Npy final : public Processor {
                 AtomicFile file(sample_path(folder_, sample.key, suffix_of(tensor)), durability_);
                 const std::string header = npy_header(tensor.spec, "npy");
                 file.write(std::as_bytes(std::span(header)));
-                in_chunks(array_.of(tensor, sample.row), progress, [&](std::span<const std::byte> chunk) {
-                    file.write(npy_.of(tensor.spec.dtype, chunk));
-                });
+                in_chunks(array_.of(tensor, sample.row), progress,
+                          [&](std::span<const std::byte> chunk) { file.write(npy_.of(tensor.spec.dtype, chunk)); });
                 if (!still_current()) return;
                 file.commit();
             }
@@ -40,7 +39,9 @@ class Npy final : public Processor {
     }
 
   private:
-    static std::string suffix_of(const TensorView& tensor) { return "." + std::string(checked_output_name(tensor.spec.name)) + ".npy"; }
+    static std::string suffix_of(const TensorView& tensor) {
+        return "." + std::string(checked_output_name(tensor.spec.name)) + ".npy";
+    }
 
     std::string folder_;
     Durability durability_;

@@ -15,11 +15,12 @@ namespace offramp {
 namespace {
 
 constexpr int kJpegQuality = 88;
-constexpr std::uint32_t kLongestSide = 65'500;   // of a JPEG
+constexpr std::uint32_t kLongestSide = 65'500;  // of a JPEG
 
-// Colours every original image with the classes that were found, for looking at: OUTPUT/KEY.jpg in the original's size, or
-// OUTPUT/KEY.NAME.jpg when several outputs fit. Of an original with a side that no JPEG can have every second pixel is taken, or fewer. Class 0 is left as it is, and so is
-// where the model did not look (--resize-size); other classes are half covered by their VOC colour.
+// Colours every original image with the classes that were found, for looking at: OUTPUT/KEY.jpg in the original's size,
+// or OUTPUT/KEY.NAME.jpg when several outputs fit. Of an original with a side that no JPEG can have every second pixel
+// is taken, or fewer. Class 0 is left as it is, and so is where the model did not look (--resize-size); other classes
+// are half covered by their VOC colour.
 class Overlay final : public Processor {
   public:
     explicit Overlay(const ProcessorOptions& options)
@@ -78,7 +79,8 @@ class Overlay final : public Processor {
         std::size_t to = 0;
         for (std::uint32_t y = 0; y < size.height; y += step)
             for (std::uint32_t x = 0; x < size.width; x += step, to += 3)
-                std::copy_n(rgb_.begin() + static_cast<std::ptrdiff_t>((std::size_t{y} * size.width + x) * 3), 3, rgb_.begin() + static_cast<std::ptrdiff_t>(to));
+                std::copy_n(rgb_.begin() + static_cast<std::ptrdiff_t>((std::size_t{y} * size.width + x) * 3), 3,
+                            rgb_.begin() + static_cast<std::ptrdiff_t>(to));
         return {(size.width + step - 1) / step, (size.height + step - 1) / step};
     }
 
@@ -93,9 +95,7 @@ class Overlay final : public Processor {
 
 }  // namespace
 
-std::unique_ptr<Processor> make_overlay(const ProcessorOptions& options) {
-    return std::make_unique<Overlay>(options);
-}
+std::unique_ptr<Processor> make_overlay(const ProcessorOptions& options) { return std::make_unique<Overlay>(options); }
 
 std::unique_ptr<RunOutput> run_output_of_overlay() { return nullptr; }
 

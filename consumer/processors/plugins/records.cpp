@@ -9,24 +9,28 @@ namespace offramp {
 namespace {
 
 constexpr const char* kRecordsSchema =
-    "CREATE TABLE records (item INTEGER PRIMARY KEY, key TEXT NOT NULL, status TEXT NOT NULL, files TEXT NOT NULL, classes TEXT, "
+    "CREATE TABLE records (item INTEGER PRIMARY KEY, key TEXT NOT NULL, status TEXT NOT NULL, files TEXT NOT NULL, "
+    "classes TEXT, "
     "columns TEXT NOT NULL, model TEXT NOT NULL);"
     "CREATE INDEX records_by_key ON records (key);";
 
 constexpr const char* kRecordsUpsert =
     "INSERT INTO records (item, key, status, files, classes, columns, model) VALUES (?, ?, 'done', ?, ?, ?, ?) "
-    "ON CONFLICT (item) DO UPDATE SET key = excluded.key, status = excluded.status, files = excluded.files, classes = excluded.classes, "
+    "ON CONFLICT (item) DO UPDATE SET key = excluded.key, status = excluded.status, files = excluded.files, classes = "
+    "excluded.classes, "
     "columns = excluded.columns, model = excluded.model";
 
 // A hole may also stand for an item that an earlier run has done: its row stays.
 constexpr const char* kSkip =
-    "INSERT INTO records (item, key, status, files, classes, columns, model) VALUES (?, ?, 'skipped', '{}', NULL, ?, ?) "
+    "INSERT INTO records (item, key, status, files, classes, columns, model) VALUES (?, ?, 'skipped', '{}', NULL, ?, "
+    "?) "
     "ON CONFLICT (item) DO NOTHING";
 
 // Puts a row for each item into OUTPUT/records.sqlite. One transaction a slab.
 class Records final : public Processor {
   public:
-    Records(const std::string& folder, const ProcessorOptions& options) : rows_(options, "records"), database_(folder, "records", kRecordsSchema, options.durability()) {}
+    Records(const std::string& folder, const ProcessorOptions& options)
+        : rows_(options, "records"), database_(folder, "records", kRecordsSchema, options.durability()) {}
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         const std::span<const RecordRow> rows = rows_.of(slab, progress);

@@ -14,15 +14,21 @@ constexpr const char* kProcessor = "records-postgres";
 
 constexpr const char* kColumns = "item, key, status, files, classes, columns, model";
 
-constexpr PostgresLayout kLayout{.contents = "records", .version = "1", .columns = kColumns, .needs_pgvector = false, .second = {}, .indexed = "key"};
+constexpr PostgresLayout kLayout{.contents = "records",
+                                 .version = "1",
+                                 .columns = kColumns,
+                                 .needs_pgvector = false,
+                                 .second = {},
+                                 .indexed = "key"};
 
 // A hole may also stand for an item that an earlier run has done: its row stays.
 constexpr const char* kUpsert =
-    " ON CONFLICT (item) DO UPDATE SET key = excluded.key, status = excluded.status, files = excluded.files, classes = excluded.classes, "
+    " ON CONFLICT (item) DO UPDATE SET key = excluded.key, status = excluded.status, files = excluded.files, classes = "
+    "excluded.classes, "
     "columns = excluded.columns, model = excluded.model WHERE excluded.status = 'done'";
 
-// Puts a row for each item into a table of a PostgreSQL, one transaction a slab: binary COPY into a temporary table, and from there into the place of what is
-// there.
+// Puts a row for each item into a table of a PostgreSQL, one transaction a slab: binary COPY into a temporary table,
+// and from there into the place of what is there.
 class RecordsPostgres final : public Processor {
   public:
     RecordsPostgres(const std::string& folder, const ProcessorOptions& options)
@@ -33,14 +39,17 @@ class RecordsPostgres final : public Processor {
         copied_.clear();
         for (const RecordRow& row : rows_.of(slab, progress)) copy(row, slab.model);
         if (copied_.empty() || !still_current()) return;
-        table_.transact({.rows = "item bigint PRIMARY KEY, key text NOT NULL, status text NOT NULL, files jsonb NOT NULL, classes jsonb, columns jsonb NOT NULL, "
-                                 "model text NOT NULL",
-                         .copied = "item bigint, key text, status text, files jsonb, classes jsonb, columns jsonb, model text"},
-                        progress, [&](PostgresDatabase& database) {
-                            database.copy("COPY offramp_rows FROM STDIN (FORMAT binary)", copied_.finished());
-                            // In one order for all, so that no two consumers wait for each other.
-                            database.run("INSERT INTO " + table_.rows() + " (" + kColumns + ") SELECT " + kColumns + " FROM offramp_rows ORDER BY item" + kUpsert);
-                        });
+        table_.transact(
+            {.rows = "item bigint PRIMARY KEY, key text NOT NULL, status text NOT NULL, files jsonb NOT NULL, classes "
+                     "jsonb, columns jsonb NOT NULL, "
+                     "model text NOT NULL",
+             .copied = "item bigint, key text, status text, files jsonb, classes jsonb, columns jsonb, model text"},
+            progress, [&](PostgresDatabase& database) {
+                database.copy("COPY offramp_rows FROM STDIN (FORMAT binary)", copied_.finished());
+                // In one order for all, so that no two consumers wait for each other.
+                database.run("INSERT INTO " + table_.rows() + " (" + kColumns + ") SELECT " + kColumns +
+                             " FROM offramp_rows ORDER BY item" + kUpsert);
+            });
     }
 
   private:

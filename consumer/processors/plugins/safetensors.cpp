@@ -48,7 +48,8 @@ class Safetensors final : public Processor {
             const std::string header = safetensors_header(entries, {{"key", sample.key}, {"model", slab.model}});
             file.write(std::as_bytes(std::span(header)));
             for (const TensorView& tensor : slab.tensors)
-                in_chunks(array_.of(tensor, sample.row), progress, [&](std::span<const std::byte> chunk) { file.write(chunk); });
+                in_chunks(array_.of(tensor, sample.row), progress,
+                          [&](std::span<const std::byte> chunk) { file.write(chunk); });
             if (!still_current()) return;
             file.commit();
         }

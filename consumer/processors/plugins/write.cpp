@@ -38,16 +38,14 @@ class WriteFiles final : public Processor {
     WriteFiles(std::string folder, bool copies, Durability durability)
         : folder_(std::move(folder)), durability_(durability), serialiser_(copies) {}
 
-    void process(const SlabContents& slab, const Progress& progress,
-                 const StillCurrent& still_current) override {
+    void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         for (const SampleView& sample : slab.samples) {
             if (sample.hole) continue;
             for (const TensorView& tensor : slab.tensors) {
                 const std::string suffix = "." + std::string(checked_output_name(tensor.spec.name)) + ".bin";
                 AtomicFile file(sample_path(folder_, sample.key, suffix), durability_);
-                in_chunks(array_.of(tensor, sample.row), progress, [&](std::span<const std::byte> chunk) {
-                    file.write(serialiser_.serialise(chunk));
-                });
+                in_chunks(array_.of(tensor, sample.row), progress,
+                          [&](std::span<const std::byte> chunk) { file.write(serialiser_.serialise(chunk)); });
                 if (!still_current()) return;
                 file.commit();
             }
@@ -61,18 +59,16 @@ class WriteFiles final : public Processor {
     Serialiser serialiser_;
 };
 
-// Writes the samples' elements one after another, output by output, row-major, to a device or FIFO: the article's consumer,
-// with /dev/null.
+// Writes the samples' elements one after another, output by output, row-major, to a device or FIFO: the article's
+// consumer, with /dev/null.
 class WriteStream final : public Processor {
   public:
     WriteStream(const std::string& path, bool copies) : stream_(path), serialiser_(copies) {}
 
-    void process(const SlabContents& slab, const Progress& progress,
-                 const StillCurrent& still_current) override {
+    void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         if (!still_current()) return;
         for (const TensorView& tensor : slab.tensors)
-            for (std::size_t row = 0; row < slab.samples.size();)
-                row = write_run(slab, tensor, row, progress);
+            for (std::size_t row = 0; row < slab.samples.size();) row = write_run(slab, tensor, row, progress);
     }
 
   private:
@@ -87,8 +83,7 @@ class WriteStream final : public Processor {
         std::size_t end = row + 1;
         auto bytes = array_.of(tensor, row);
         if (is_row_major(tensor.spec)) {
-            while (end < slab.samples.size() && !slab.samples[end].hole &&
-                   (end + 1 - row) * row_bytes <= kWriteBytes)
+            while (end < slab.samples.size() && !slab.samples[end].hole && (end + 1 - row) * row_bytes <= kWriteBytes)
                 ++end;
             bytes = tensor.bytes.subspan(row * row_bytes, (end - row) * row_bytes);
         }
@@ -111,7 +106,8 @@ class WriteStream final : public Processor {
 class WrittenFolder final : public RunOutput {
   public:
     FormerOutput look(const RunConfig& /*own*/) const override { return {}; }
-    void put_in_place(const RunConfig& /*own*/, const std::string& /*next*/, const std::string& /*next_place*/) const override {}
+    void put_in_place(const RunConfig& /*own*/, const std::string& /*next*/,
+                      const std::string& /*next_place*/) const override {}
     void finish(const RunConfig& own, const std::string& /*folder*/, const std::string& /*next_place*/) const override {
         std::error_code unknown;
         if (std::filesystem::is_directory(own.write_path, unknown)) remove_leftovers(own.write_path);

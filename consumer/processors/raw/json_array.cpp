@@ -53,9 +53,11 @@ bool append_elements(std::string& text, DType dtype, std::span<const std::byte> 
     else if (dtype == kFloat64)
         append_numbers<double>(text, elements);
     else if (dtype == kFloat16)
-        append_all<std::uint16_t>(text, elements, [&](std::uint16_t bits) { append_number(text, float_of_float16(bits)); });
+        append_all<std::uint16_t>(text, elements,
+                                  [&](std::uint16_t bits) { append_number(text, float_of_float16(bits)); });
     else if (dtype == kBFloat16)
-        append_all<std::uint16_t>(text, elements, [&](std::uint16_t bits) { append_number(text, float_of_bfloat16(bits)); });
+        append_all<std::uint16_t>(text, elements,
+                                  [&](std::uint16_t bits) { append_number(text, float_of_bfloat16(bits)); });
     else if (dtype == kInt8)
         append_numbers<std::int8_t>(text, elements);
     else if (dtype == kInt16)
@@ -81,10 +83,12 @@ bool append_elements(std::string& text, DType dtype, std::span<const std::byte> 
 
 }  // namespace
 
-void append_json_array(std::string& text, const TensorSpec& spec, std::span<const std::byte> elements, std::string_view processor) {
+void append_json_array(std::string& text, const TensorSpec& spec, std::span<const std::byte> elements,
+                       std::string_view processor) {
     text += '[';
     if (!append_elements(text, spec.dtype, elements))
-        throw ConfigError("processor " + std::string(processor) + ": " + describe_output(spec) + " is of a type that JSON has no numbers for",
+        throw ConfigError("processor " + std::string(processor) + ": " + describe_output(spec) +
+                              " is of a type that JSON has no numbers for",
                           "Take --http-body npy, or --processor safetensors");
     text += ']';
 }

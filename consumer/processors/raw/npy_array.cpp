@@ -22,8 +22,9 @@ std::string descr_of(const TensorSpec& spec, std::string_view processor) {
     if (spec.dtype == kBFloat16) return "<f4";
     if (spec.dtype.code == 5 && (size == 8 || size == 16)) return order + ("c" + bytes);
     if (spec.dtype.code == 6 && size == 1) return "|b1";
-    throw ConfigError("processor " + std::string(processor) + ": " + describe_output(spec) + " is of a type that NumPy does not have",
-                      "Take --processor safetensors or write");
+    throw ConfigError(
+        "processor " + std::string(processor) + ": " + describe_output(spec) + " is of a type that NumPy does not have",
+        "Take --processor safetensors or write");
 }
 
 }  // namespace
@@ -32,7 +33,8 @@ std::string npy_header(const TensorSpec& spec, std::string_view processor) {
     std::string shape;
     for (const std::int64_t side : sample_shape(spec)) shape += std::to_string(side) + ", ";
     if (shape.ends_with(", ")) shape.resize(shape.size() - (spec.dims > 2 ? 2 : 1));
-    std::string text = "{'descr': '" + descr_of(spec, processor) + "', 'fortran_order': False, 'shape': (" + shape + "), }";
+    std::string text =
+        "{'descr': '" + descr_of(spec, processor) + "', 'fortran_order': False, 'shape': (" + shape + "), }";
     constexpr std::string_view kMagic("\x93NUMPY\x01\x00", 8);
     const std::size_t before = kMagic.size() + 2;
     const std::size_t whole = (before + text.size() + 1 + kAlignment - 1) / kAlignment * kAlignment;

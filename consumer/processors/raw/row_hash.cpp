@@ -21,9 +21,7 @@ RowHash::RowHash() : state_(std::make_unique<State>()) {
     if (state_->xxh == nullptr) throw std::bad_alloc();
 }
 
-RowHash::~RowHash() {
-    XXH3_freeState(state_->xxh);
-}
+RowHash::~RowHash() { XXH3_freeState(state_->xxh); }
 
 std::uint64_t RowHash::of(std::span<const std::byte> bytes, const Progress& progress) {
     if (bytes.size() <= kProgressBytes) {
@@ -33,8 +31,7 @@ std::uint64_t RowHash::of(std::span<const std::byte> bytes, const Progress& prog
     }
     expect(XXH3_64bits_reset(state_->xxh) == XXH_OK, "a hash state can be reset");
     in_chunks(bytes, progress, [this](std::span<const std::byte> chunk) {
-        expect(XXH3_64bits_update(state_->xxh, chunk.data(), chunk.size()) == XXH_OK,
-               "a hash state takes bytes");
+        expect(XXH3_64bits_update(state_->xxh, chunk.data(), chunk.size()) == XXH_OK, "a hash state takes bytes");
     });
     return XXH3_64bits_digest(state_->xxh);
 }

@@ -22,11 +22,21 @@ std::byte* put(const TensorSpec& spec, std::size_t d, const std::byte* from, std
 
 void put_elements(const TensorSpec& spec, const std::byte* from, std::byte* to) {
     switch (spec.dtype.bytes()) {
-        case 1: put<1>(spec, 1, from, to); break;
-        case 2: put<2>(spec, 1, from, to); break;
-        case 4: put<4>(spec, 1, from, to); break;
-        case 8: put<8>(spec, 1, from, to); break;
-        default: put<16>(spec, 1, from, to); break;
+        case 1:
+            put<1>(spec, 1, from, to);
+            break;
+        case 2:
+            put<2>(spec, 1, from, to);
+            break;
+        case 4:
+            put<4>(spec, 1, from, to);
+            break;
+        case 8:
+            put<8>(spec, 1, from, to);
+            break;
+        default:
+            put<16>(spec, 1, from, to);
+            break;
     }
 }
 

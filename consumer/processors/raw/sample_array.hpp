@@ -11,8 +11,8 @@ namespace offramp {
 // Whether the elements of one sample lie in row-major order.
 bool is_row_major(const TensorSpec& spec);
 
-// Gives the elements of one sample in row-major order, whatever the order of its dimensions in the slab: file formats know no other.
-// Owns its scratch memory. Thread: one.
+// Gives the elements of one sample in row-major order, whatever the order of its dimensions in the slab: file formats
+// know no other. Owns its scratch memory. Thread: one.
 class SampleArray {
   public:
     // The bytes of one sample: the slab's own where they lie so, else put together; valid until the next call.

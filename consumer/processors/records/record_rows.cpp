@@ -8,12 +8,16 @@
 namespace offramp {
 namespace {
 
-std::string text_of(const nlohmann::json& value) { return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
+std::string text_of(const nlohmann::json& value) {
+    return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
 
 }  // namespace
 
 RecordRows::RecordRows(const ProcessorOptions& options, std::string_view processor)
-    : companions_(options.companions), columns_(columns_of_input(*options.config, processor)), ids_(options.foreground_scale()) {}
+    : companions_(options.companions),
+      columns_(columns_of_input(*options.config, processor)),
+      ids_(options.foreground_scale()) {}
 
 std::span<const RecordRow> RecordRows::of(const SlabContents& slab, const Progress& progress) {
     const auto outputs = segmentation_outputs_if_any(slab);
@@ -34,11 +38,13 @@ std::string RecordRows::files_of_others(const SlabContents& slab, const SampleVi
     nlohmann::json files = nlohmann::json::object();
     if (companions_ != nullptr)
         for (const NamedProcessor& other : *companions_)
-            for (const std::string& file : other.processor->files_of(slab, sample)) files[other.name].push_back(other.name + "/" + file);
+            for (const std::string& file : other.processor->files_of(slab, sample))
+                files[other.name].push_back(other.name + "/" + file);
     return text_of(files);
 }
 
-std::string RecordRows::classes_of(const std::vector<SegmentationOutput>& outputs, const SampleView& sample, const Progress& progress) {
+std::string RecordRows::classes_of(const std::vector<SegmentationOutput>& outputs, const SampleView& sample,
+                                   const Progress& progress) {
     nlohmann::json all = nlohmann::json::object();
     for (const SegmentationOutput& output : outputs) {
         std::array<std::uint64_t, kMaxClasses> pixels{};
@@ -46,7 +52,8 @@ std::string RecordRows::classes_of(const std::vector<SegmentationOutput>& output
         for (const std::uint8_t id : ids) ++pixels[id];
         nlohmann::json shares = nlohmann::json::object();
         for (std::size_t id = 0; id < pixels.size(); ++id)
-            if (pixels[id] > 0) shares[std::to_string(id)] = static_cast<double>(pixels[id]) / static_cast<double>(ids.size());
+            if (pixels[id] > 0)
+                shares[std::to_string(id)] = static_cast<double>(pixels[id]) / static_cast<double>(ids.size());
         if (outputs.size() == 1) return text_of(shares);
         all[output.tensor->spec.name] = std::move(shares);
     }

@@ -17,14 +17,17 @@ namespace offramp {
 struct RecordRow {
     const SampleView* sample = nullptr;
     std::string files = "{}";            // {"mask-png": ["mask-png/a.png"]}: paths below the run's output folder
-    std::optional<std::string> classes;  // {"0": 0.75, "15": 0.25}; of several outputs {"out": {...}, "aux": {...}}; nothing: the model has no classes
+    std::optional<std::string> classes;  // {"0": 0.75, "15": 0.25}; of several outputs {"out": {...}, "aux": {...}};
+                                         // nothing: the model has no classes
     std::string columns = "{}";
 };
 
-// Makes a row for each item, for processors whose results are a table of them: the files that the other processors of the run leave for it, what share of its
-// pixels is of which class, and what the input says of it. Of a hole only the last.
+// Makes a row for each item, for processors whose results are a table of them: the files that the other processors of
+// the run leave for it, what share of its pixels is of which class, and what the input says of it. Of a hole only the
+// last.
 //
-// Borrows: what the options name. Owns the list of the input and scratch memory. Thread: one. Errors: those of InputColumns and ClassIds.
+// Borrows: what the options name. Owns the list of the input and scratch memory. Thread: one. Errors: those of
+// InputColumns and ClassIds.
 class RecordRows {
   public:
     // `processor`: who asks, for messages.
@@ -35,10 +38,11 @@ class RecordRows {
 
   private:
     std::string files_of_others(const SlabContents& slab, const SampleView& sample) const;
-    std::string classes_of(const std::vector<SegmentationOutput>& outputs, const SampleView& sample, const Progress& progress);
+    std::string classes_of(const std::vector<SegmentationOutput>& outputs, const SampleView& sample,
+                           const Progress& progress);
 
     const std::vector<NamedProcessor>* companions_;
-    std::optional<InputColumns> columns_;   // nothing: no input that has some
+    std::optional<InputColumns> columns_;  // nothing: no input that has some
     ClassIds ids_;
     std::vector<RecordRow> rows_;
 };

@@ -22,9 +22,12 @@ namespace fs = std::filesystem;
 
 constexpr const char* kToGoOn = "Give --resume to make what is missing or new, ";
 constexpr const char* kNothingToGoOn = "There is no manifest that --resume could continue. Give ";
-constexpr const char* kOtherwise = "--start-over to replace them once this run has results of its own, or another place (--output, --write-path, --sink-table)";
+constexpr const char* kOtherwise =
+    "--start-over to replace them once this run has results of its own, or another place (--output, --write-path, "
+    "--sink-table)";
 
-void for_each_output(const RunConfig& config, const std::function<void(const RunOutput& output, const RunConfig& own)>& work) {
+void for_each_output(const RunConfig& config,
+                     const std::function<void(const RunOutput& output, const RunConfig& own)>& work) {
     for (const RunConfig& own : configs_of(config))
         for (const ProcessorEntry& entry : ProcessorEntry::all())
             if (entry.name == own.processor)
@@ -39,14 +42,18 @@ void remove_tree(const std::string& folder) {
 
 // What the run made, in the folders of its next place or in place.
 void finish_outputs(const RunConfig& config, const std::string& next_place) {
-    for_each_output(config, [&](const RunOutput& output, const RunConfig& own) { output.finish(own, folder_in(own.output, next_place), next_place); });
+    for_each_output(config, [&](const RunOutput& output, const RunConfig& own) {
+        output.finish(own, folder_in(own.output, next_place), next_place);
+    });
 }
 
-// Of a run that has come to its end. Killed anywhere in here, the manifest still says both, that it ended and what its next place is, and the next run
-// begins with the rest of this: what was moved is not there any more, and is passed over. The note goes before the folders, so that nobody writes
-// into them again.
+// Of a run that has come to its end. Killed anywhere in here, the manifest still says both, that it ended and what its
+// next place is, and the next run begins with the rest of this: what was moved is not there any more, and is passed
+// over. The note goes before the folders, so that nobody writes into them again.
 void put_in_place(const RunConfig& config, const std::string& next_place) {
-    for_each_output(config, [&](const RunOutput& output, const RunConfig& own) { output.note_end(own, folder_in(own.output, next_place), next_place); });
+    for_each_output(config, [&](const RunOutput& output, const RunConfig& own) {
+        output.note_end(own, folder_in(own.output, next_place), next_place);
+    });
     if (next_place.empty()) return;
     for_each_output(config, [&](const RunOutput& output, const RunConfig& own) {
         failpoint("place.swap");
@@ -60,20 +67,24 @@ void put_in_place(const RunConfig& config, const std::string& next_place) {
 // The mark of a table that only another --sink leads to.
 bool has_table_elsewhere(const std::string& folder) {
     std::error_code failure;
-    for (fs::directory_iterator entry(folder, failure); !failure && entry != fs::directory_iterator(); entry.increment(failure)) {
+    for (fs::directory_iterator entry(folder, failure); !failure && entry != fs::directory_iterator();
+         entry.increment(failure)) {
         const std::string name = entry->path().filename().string();
         if (name.starts_with(std::string(kReservedPrefix) + "made-") && name.ends_with("-postgres")) return true;
     }
     return false;
 }
 
-// Where next places of this output lie, also those of runs with other processors. A folder into which another run goes by itself is that one's.
+// Where next places of this output lie, also those of runs with other processors. A folder into which another run goes
+// by itself is that one's.
 std::vector<std::string> folders_with_next_places(const std::string& output) {
     std::vector<std::string> folders{output};
     for (const ProcessorEntry& entry : ProcessorEntry::all()) {
         const std::string folder = output + "/" + std::string(entry.name);
         std::error_code unknown;
-        const bool has_note = fs::symlink_status(folder + "/" + std::string(kReservedPrefix) + "next", unknown).type() != fs::file_type::not_found;
+        const bool has_note =
+            fs::symlink_status(folder + "/" + std::string(kReservedPrefix) + "next", unknown).type() !=
+            fs::file_type::not_found;
         if (!has_manifest(folder) && !has_note) folders.push_back(folder);
     }
     return folders;
@@ -93,12 +104,16 @@ void remove_unreachable(const RunConfig& config, const std::string& reachable) {
 
 // `former`: the run that made them, if that is known.
 [[noreturn]] void refuse(const std::string& what, const FormerRun* former, const RunConfig& config) {
-    const std::string whose = former && former->finished ? "run " + former->run_id + ", which came to its end" : "an earlier run, of which nothing says that it did not come to its end";
-    throw ConfigError(what + " holds the results of " + whose, std::string(config.resume || former == nullptr ? kNothingToGoOn : kToGoOn) + kOtherwise);
+    const std::string whose = former && former->finished
+                                  ? "run " + former->run_id + ", which came to its end"
+                                  : "an earlier run, of which nothing says that it did not come to its end";
+    throw ConfigError(what + " holds the results of " + whose,
+                      std::string(config.resume || former == nullptr ? kNothingToGoOn : kToGoOn) + kOtherwise);
 }
 
-// A folder has one manifest, the last run's. Another one's would take from results their only word that they are finished, and from an unfinished run
-// what it goes on by. What is appended to says by its own form whose it is. Errors: ConfigError.
+// A folder has one manifest, the last run's. Another one's would take from results their only word that they are
+// finished, and from an unfinished run what it goes on by. What is appended to says by its own form whose it is.
+// Errors: ConfigError.
 void require_no_other_work(const FormerRun& former, const RunConfig& config) {
     const std::vector<std::string> own = config.processors();
     if (std::ranges::is_permutation(former.processors, own)) return;
@@ -106,20 +121,29 @@ void require_no_other_work(const FormerRun& former, const RunConfig& config) {
     for (const std::string& name : former.processors) names += (names.empty() ? "" : ",") + name;
     const char* const elsewhere = "give this run another --output, or --start-over to give them up";
     const bool is_unfinished = !former.ended || former.left > 0;
-    const auto has_results = [&](const std::string& processor) { return has_results_in_folder(processor, former.write_path); };
-    const auto has_files = [&](const std::string& processor) { return makes_files_of_items(processor, former.write_path); };
+    const auto has_results = [&](const std::string& processor) {
+        return has_results_in_folder(processor, former.write_path);
+    };
+    const auto has_files = [&](const std::string& processor) {
+        return makes_files_of_items(processor, former.write_path);
+    };
     if (is_unfinished && std::ranges::any_of(former.processors, has_results))
-        throw ConfigError("--output " + config.output + " holds what run " + former.run_id + " of --processor " + names + " has not finished" +
-                              (former.left > 0 ? ": " + std::to_string(former.left) + " of its items are left" : std::string()),
-                          std::string("Finish that with --resume and its own settings, ") + elsewhere);
+        throw ConfigError(
+            "--output " + config.output + " holds what run " + former.run_id + " of --processor " + names +
+                " has not finished" +
+                (former.left > 0 ? ": " + std::to_string(former.left) + " of its items are left" : std::string()),
+            std::string("Finish that with --resume and its own settings, ") + elsewhere);
     if (former.ended && std::ranges::any_of(former.processors, has_files))
-        throw ConfigError("--output " + config.output + " holds the results of run " + former.run_id + " of --processor " + names + ", which came to its end",
+        throw ConfigError("--output " + config.output + " holds the results of run " + former.run_id +
+                              " of --processor " + names + ", which came to its end",
                           std::string("Name all processors in one run, ") + elsewhere);
 }
 
 // Whether anything lies where this run's results go. Errors: ConfigError when it may not be replaced.
 bool look_at_former(const RunConfig& config, const std::optional<FormerRun>& former) {
-    const auto made_by_former = [&](const std::string& processor) { return former && std::ranges::find(former->processors, processor) != former->processors.end(); };
+    const auto made_by_former = [&](const std::string& processor) {
+        return former && std::ranges::find(former->processors, processor) != former->processors.end();
+    };
     if (former && !config.start_over) require_no_other_work(*former, config);
     bool anything = false;
     for_each_output(config, [&](const RunOutput& output, const RunConfig& own) {
@@ -127,11 +151,13 @@ bool look_at_former(const RunConfig& config, const std::optional<FormerRun>& for
         anything = anything || found.state != FormerOutput::State::None;
         const bool unfinished = made_by_former(own.processor) && !former->finished && former->next_place.empty();
         if (config.start_over) return;
-        if (found.state == FormerOutput::State::Ended || (found.state == FormerOutput::State::Results && !unfinished)) refuse(found.what, made_by_former(own.processor) ? &*former : nullptr, config);
+        if (found.state == FormerOutput::State::Ended || (found.state == FormerOutput::State::Results && !unfinished))
+            refuse(found.what, made_by_former(own.processor) ? &*former : nullptr, config);
     });
     if (!config.start_over && former && former->finished)
         for (const std::string& processor : config.processors())
-            if (made_by_former(processor) && has_results_in_folder(processor, former->write_path)) refuse("--output " + config.output, &*former, config);
+            if (made_by_former(processor) && has_results_in_folder(processor, former->write_path))
+                refuse("--output " + config.output, &*former, config);
     return anything;
 }
 
@@ -145,7 +171,7 @@ void finish_run(const RunConfig& config) {
     const auto run = read_former_run(config.output);
     if (!run) return;
     const bool is_anothers = run->next_place != next_place || (!config.run_id.empty() && run->run_id != config.run_id);
-    if (is_anothers)   // this one has done nothing
+    if (is_anothers)  // this one has done nothing
         note_next_place(config.output, run->ended ? std::string() : run->next_place);
     else if (run->ended)
         put_in_place(config, next_place);
@@ -154,18 +180,21 @@ void finish_run(const RunConfig& config) {
 
 void prepare_run(const RunConfig& config) {
     if (config.resume && config.start_over)
-        throw ConfigError("--resume and --start-over contradict each other", "Give --resume to go on with what lies in --output, --start-over to replace it");
+        throw ConfigError("--resume and --start-over contradict each other",
+                          "Give --resume to go on with what lies in --output, --start-over to replace it");
     if (config.output.empty()) return;
     const auto former = read_former_run(config.output);
     if (former && former->ended && !former->next_place.empty()) {
         RunConfig ended = config;
         ended.processor.clear();
-        for (const std::string& processor : former->processors) ended.processor += (ended.processor.empty() ? "" : ",") + processor;
+        for (const std::string& processor : former->processors)
+            ended.processor += (ended.processor.empty() ? "" : ",") + processor;
         finish_outputs(ended, former->next_place);
         put_in_place(ended, former->next_place);
     }
-    if (config.resume && former) return note_next_place(config.output, former->ended ? std::string() : former->next_place);
-    if (config.resume && has_manifest(config.output)) return;   // the producer says what is wrong with it
+    if (config.resume && former)
+        return note_next_place(config.output, former->ended ? std::string() : former->next_place);
+    if (config.resume && has_manifest(config.output)) return;  // the producer says what is wrong with it
     note_next_place(config.output, look_at_former(config, former) ? new_next_place() : std::string());
 }
 

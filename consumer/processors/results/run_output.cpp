@@ -23,12 +23,14 @@ bool is_there(const std::string& path) {
 }
 
 [[noreturn]] void fail_in_the_way(const std::string& file) {
-    throw ConfigError(file + " is where this run's results go, and was made by another program", "Move it away, or give another --output");
+    throw ConfigError(file + " is where this run's results go, and was made by another program",
+                      "Move it away, or give another --output");
 }
 
 class MergedSegments : public RunOutput {
   public:
-    MergedSegments(std::string series, std::string file, MergeSegments merge) : series_(std::move(series)), file_(std::move(file)), merge_(merge) {}
+    MergedSegments(std::string series, std::string file, MergeSegments merge)
+        : series_(std::move(series)), file_(std::move(file)), merge_(merge) {}
 
     FormerOutput look(const RunConfig& own) const override {
         const std::string file = own.output + "/" + file_;
@@ -42,18 +44,20 @@ class MergedSegments : public RunOutput {
     void finish(const RunConfig& own, const std::string& folder, const std::string& /*next_place*/) const override {
         if (folder.empty()) return;
         const std::string file = folder + "/" + file_;
-        const MergeOutcome outcome = merge_(folder, series_, file, own.durable ? Durability::PowerCut : Durability::Process);
+        const MergeOutcome outcome =
+            merge_(folder, series_, file, own.durable ? Durability::PowerCut : Durability::Process);
         if (outcome.segments > 0)
-            spdlog::info("{}: {} items, {} of them there before; {} segments, {} items delivered again", file, outcome.items, outcome.kept, outcome.segments,
-                         outcome.repeats);
+            spdlog::info("{}: {} items, {} of them there before; {} segments, {} items delivered again", file,
+                         outcome.items, outcome.kept, outcome.segments, outcome.repeats);
         if (outcome.conflicts > 0)
             spdlog::warn(
-                "{}: {} items were delivered again with other lines; the latest were kept. "
-                "Is the output folder that of an earlier, unfinished run?",
+                "{}: {} items were delivered again with other lines; the latest were kept. Is the output folder that "
+                "of an earlier, unfinished run?",
                 file, outcome.conflicts);
     }
 
-    // A former run's segments go first: they would be merged into the new file. Killed in between, this is called again.
+    // A former run's segments go first: they would be merged into the new file. Killed in between, this is called
+    // again.
     void put_in_place(const RunConfig& own, const std::string& next, const std::string& /*next_place*/) const override {
         const std::string whole = next + "/" + file_;
         if (!is_there(whole)) return;
@@ -70,7 +74,8 @@ class MergedSegments : public RunOutput {
     // An empty file is nobody's.
     void require_ours(const std::string& file) const {
         std::error_code failure;
-        if (!fs::is_regular_file(file, failure) || (fs::file_size(file, failure) > 0 && !is_ours(file))) fail_in_the_way(file);
+        if (!fs::is_regular_file(file, failure) || (fs::file_size(file, failure) > 0 && !is_ours(file)))
+            fail_in_the_way(file);
     }
 
     std::string series_, file_;
@@ -127,25 +132,32 @@ class SharedDatabase final : public RunOutput {
 
 class PostgresRows final : public RunOutput {
   public:
-    PostgresRows(const PostgresLayout& layout, CompleteTable complete) : layout_(layout), complete_(std::move(complete)) {}
+    PostgresRows(const PostgresLayout& layout, CompleteTable complete)
+        : layout_(layout), complete_(std::move(complete)) {}
 
     FormerOutput look(const RunConfig& own) const override {
         const PostgresTarget target = postgres_target_of(own, layout_.contents, {});
         if (own.resume) require_continued_postgres_table(layout_, own.output, target);
         const PostgresTableState state = look_at_postgres_table(layout_, target);
-        if (state == PostgresTableState::Absent) return {has_postgres_mark(layout_, own.output) ? FormerOutput::State::Parts : FormerOutput::State::None, {}};
+        if (state == PostgresTableState::Absent)
+            return {has_postgres_mark(layout_, own.output) ? FormerOutput::State::Parts : FormerOutput::State::None,
+                    {}};
         const std::string name = postgres_table_name(target);
         if (state == PostgresTableState::Ended && !own.start_over) return {FormerOutput::State::Ended, name};
         if (const std::string lost = look_at_replaced_table(layout_, target); !lost.empty())
-            spdlog::warn("{} will be replaced when this run has come to its end, and the new one will not have {}: make that again then", name, lost);
+            spdlog::warn(
+                "{} will be replaced when this run has come to its end, and the new one will not have {}: make that "
+                "again then",
+                name, lost);
         return {state == PostgresTableState::Ended ? FormerOutput::State::Ended : FormerOutput::State::Parts, name};
     }
     void finish(const RunConfig& own, const std::string& folder, const std::string& next_place) const override {
         if (folder.empty()) return;
         require_sink(own, folder);
-        finish_postgres_table(layout_, folder, postgres_target_of(own, layout_.contents, next_place), [&](PostgresDatabase& database, const std::string& table) {
-            if (complete_) complete_(database, own, table);
-        });
+        finish_postgres_table(layout_, folder, postgres_target_of(own, layout_.contents, next_place),
+                              [&](PostgresDatabase& database, const std::string& table) {
+                                  if (complete_) complete_(database, own, table);
+                              });
     }
     void note_end(const RunConfig& own, const std::string& folder, const std::string& next_place) const override {
         mark_postgres_table_ended(layout_, folder, postgres_target_of(own, layout_.contents, next_place));
@@ -155,7 +167,8 @@ class PostgresRows final : public RunOutput {
         put_postgres_table_in_place(layout_, next, own.output, postgres_target_of(own, layout_.contents, next_place));
     }
     void remove_next(const RunConfig& own, const std::string& next, const std::string& next_place) const override {
-        if (own.has_postgres_sink()) remove_next_postgres_table(layout_, next, postgres_target_of(own, layout_.contents, next_place));
+        if (own.has_postgres_sink())
+            remove_next_postgres_table(layout_, next, postgres_target_of(own, layout_.contents, next_place));
     }
 
   private:
@@ -164,15 +177,18 @@ class PostgresRows final : public RunOutput {
         const std::string mark = postgres_mark_of(layout_, next);
         const auto made = read_postgres_mark(mark);
         if (!made) return;
-        throw ConfigError("a run into " + own.output + " has ended, and its results are not in their place yet, " + named(*made) + ": that needs its --sink",
-                          "Repeat that run with --resume and its --sink; or give another --output; or remove " + mark + " to give those results up");
+        throw ConfigError("a run into " + own.output + " has ended, and its results are not in their place yet, " +
+                              named(*made) + ": that needs its --sink",
+                          "Repeat that run with --resume and its --sink; or give another --output; or remove " + mark +
+                              " to give those results up");
     }
 
     PostgresLayout layout_;
     CompleteTable complete_;
 };
 
-MergeOutcome merge_lines(const std::string& folder, std::string_view name, const std::string& file, Durability durability) {
+MergeOutcome merge_lines(const std::string& folder, std::string_view name, const std::string& file,
+                         Durability durability) {
     return merge_segments(folder, name, file, durability);
 }
 
@@ -186,17 +202,23 @@ std::unique_ptr<RunOutput> merged_lines(std::string series, std::string file, Be
     return std::make_unique<SegmentsOfLines>(std::move(series), std::move(file), &merge_lines, begins_so);
 }
 
-std::unique_ptr<RunOutput> shared_database(std::string name) { return std::make_unique<SharedDatabase>(std::move(name)); }
+std::unique_ptr<RunOutput> shared_database(std::string name) {
+    return std::make_unique<SharedDatabase>(std::move(name));
+}
 
 std::unique_ptr<RunOutput> postgres_rows(const PostgresLayout& layout, CompleteTable complete) {
     return std::make_unique<PostgresRows>(layout, std::move(complete));
 }
 
 PostgresTarget postgres_target_of(const RunConfig& own, std::string_view contents, std::string_view next_place) {
-    PostgresTarget target{.sink = own.sink, .table = own.postgres_table_of(contents), .patience = std::chrono::seconds(own.sink_patience_seconds)};
-    // In the same schema; found again by the folder's name, and short enough for PostgreSQL whatever the table is called.
+    PostgresTarget target{.sink = own.sink,
+                          .table = own.postgres_table_of(contents),
+                          .patience = std::chrono::seconds(own.sink_patience_seconds)};
+    // In the same schema; found again by the folder's name, and short enough for PostgreSQL whatever the table is
+    // called.
     if (!next_place.empty())
-        target.next_table = target.table.substr(0, target.table.find('.') + 1) + std::string(contents) + "__offramp_next_" + std::string(next_place);
+        target.next_table = target.table.substr(0, target.table.find('.') + 1) + std::string(contents) +
+                            "__offramp_next_" + std::string(next_place);
     return target;
 }
 

@@ -15,37 +15,45 @@ namespace offramp {
 struct FormerOutput {
     enum class State {
         None,
-        Parts,     // of a run that did not come to its end
-        Results,   // whether of a run that did says its manifest, if it is there still
-        Ended,     // of a run that did
+        Parts,    // of a run that did not come to its end
+        Results,  // whether of a run that did says its manifest, if it is there still
+        Ended,    // of a run that did
     };
     State state = State::None;
-    std::string what;   // "FILE", "table ... of ...", for errors
+    std::string what;  // "FILE", "table ... of ...", for errors
 };
 
-// What all consumers of a run append to together, and what is done with it while none of them is there: before a run, and when it has ended.
-// Each call may be killed, and is made again. `own`: the settings of the processor whose folder it is in (configs_of). Where a former run's results lie in
-// that folder, a run's own go into `next`, a folder in it (common/base/next_place.hpp), and take their place at its end.
+// What all consumers of a run append to together, and what is done with it while none of them is there: before a run,
+// and when it has ended. Each call may be killed, and is made again. `own`: the settings of the processor whose folder
+// it is in (configs_of). Where a former run's results lie in that folder, a run's own go into `next`, a folder in it
+// (common/base/next_place.hpp), and take their place at its end.
 class RunOutput {
   public:
     virtual ~RunOutput() = default;
 
-    // Changes nothing. `own.resume`: what lies there is to be continued. Errors: ConfigError when it is somebody else's.
+    // Changes nothing. `own.resume`: what lies there is to be continued. Errors: ConfigError when it is somebody
+    // else's.
     virtual FormerOutput look(const RunConfig& own) const = 0;
-    // Makes of what lies in `folder`, which is own.output or `next`, what the run promises; of a run that continues another, with what is there.
+    // Makes of what lies in `folder`, which is own.output or `next`, what the run promises; of a run that continues
+    // another, with what is there.
     virtual void finish(const RunConfig& own, const std::string& folder, const std::string& next_place) const = 0;
-    // The run has come to its end: that is not forgotten without its manifest. For those whose results may be reached without the folder.
-    virtual void note_end(const RunConfig& /*own*/, const std::string& /*folder*/, const std::string& /*next_place*/) const {}
-    // What is finished in `next` takes the place of what lies in own.output: by rename, one file after the other. Does the rest of it when it was killed. What the
-    // run made nothing of stays. Errors: those of look(), before anything is replaced; SystemError with CannotWrite.
+    // The run has come to its end: that is not forgotten without its manifest. For those whose results may be reached
+    // without the folder.
+    virtual void note_end(const RunConfig& /*own*/, const std::string& /*folder*/,
+                          const std::string& /*next_place*/) const {}
+    // What is finished in `next` takes the place of what lies in own.output: by rename, one file after the other. Does
+    // the rest of it when it was killed. What the run made nothing of stays. Errors: those of look(), before anything
+    // is replaced; SystemError with CannotWrite.
     virtual void put_in_place(const RunConfig& own, const std::string& next, const std::string& next_place) const = 0;
     // What belongs to `next`, which nobody can continue, and does not lie in it.
-    virtual void remove_next(const RunConfig& /*own*/, const std::string& /*next*/, const std::string& /*next_place*/) const {}
+    virtual void remove_next(const RunConfig& /*own*/, const std::string& /*next*/,
+                             const std::string& /*next_place*/) const {}
 };
 
-// Segments of `series` (SegmentFile), of which `merge` makes OUTPUT/`file`. `is_ours`: by its form, a file that `merge` has made; one that cannot be opened
-// is not. Errors: those of `merge`.
-using MergeSegments = MergeOutcome (*)(const std::string& folder, std::string_view name, const std::string& output_file, Durability durability);
+// Segments of `series` (SegmentFile), of which `merge` makes OUTPUT/`file`. `is_ours`: by its form, a file that `merge`
+// has made; one that cannot be opened is not. Errors: those of `merge`.
+using MergeSegments = MergeOutcome (*)(const std::string& folder, std::string_view name, const std::string& output_file,
+                                       Durability durability);
 using IsOurs = bool (*)(const std::string& file);
 std::unique_ptr<RunOutput> merged_segments(std::string series, std::string file, MergeSegments merge, IsOurs is_ours);
 // `begins_so`: a line, as the first one of such a file is.
@@ -55,7 +63,8 @@ std::unique_ptr<RunOutput> merged_lines(std::string series, std::string file, Be
 // The database OUTPUT/`name`.sqlite. Errors: those of OutputDatabase.
 std::unique_ptr<RunOutput> shared_database(std::string name);
 
-// A table in the database of --sink. `complete`, if any, adds what it has only when it is whole. Errors: those of PostgresTable.
+// A table in the database of --sink. `complete`, if any, adds what it has only when it is whole. Errors: those of
+// PostgresTable.
 using CompleteTable = std::function<void(PostgresDatabase& database, const RunConfig& own, const std::string& table)>;
 std::unique_ptr<RunOutput> postgres_rows(const PostgresLayout& layout, CompleteTable complete = {});
 

@@ -16,10 +16,10 @@ struct ArgmaxKernels {
                     std::int16_t infinity, std::uint8_t* ids);
     // Brings pixels whose classes lie side by side into the order above: to[c * to_stride + i] = from[i *
     // pixel_stride + c].
-    void (*transpose32)(const float* from, std::ptrdiff_t pixel_stride, int classes, std::size_t pixels,
-                        float* to, std::ptrdiff_t to_stride);
-    void (*transpose16)(const std::uint16_t* from, std::ptrdiff_t pixel_stride, int classes,
-                        std::size_t pixels, std::uint16_t* to, std::ptrdiff_t to_stride);
+    void (*transpose32)(const float* from, std::ptrdiff_t pixel_stride, int classes, std::size_t pixels, float* to,
+                        std::ptrdiff_t to_stride);
+    void (*transpose16)(const std::uint16_t* from, std::ptrdiff_t pixel_stride, int classes, std::size_t pixels,
+                        std::uint16_t* to, std::ptrdiff_t to_stride);
 };
 
 extern const ArgmaxKernels kBaselineArgmax;

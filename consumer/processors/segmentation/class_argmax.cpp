@@ -17,8 +17,7 @@ const ArgmaxKernels& best_kernels() {
 
 // Pixels brought into order at once: their scores fill about a first-level cache.
 std::int64_t scratch_pixels(std::int64_t classes, std::size_t word_bytes) {
-    const std::int64_t fitting =
-        (std::int64_t{24} << 10U) / (classes * static_cast<std::int64_t>(word_bytes));
+    const std::int64_t fitting = (std::int64_t{24} << 10U) / (classes * static_cast<std::int64_t>(word_bytes));
     return std::clamp<std::int64_t>(fitting / 16 * 16, 16, 512);
 }
 
@@ -32,8 +31,7 @@ void ClassArgmax::run(const ClassScores& scores, std::int64_t first_row, std::in
     expect(ids.size() == static_cast<std::size_t>(rows * scores.width), "an id for every pixel");
     const auto line = [&](std::int64_t first_element, std::int64_t pixels, std::uint8_t* to) {
         if (scores.dtype == kFloat32) return run_line<float>(scores, first_element, pixels, to);
-        expect(scores.dtype == kFloat16 || scores.dtype == kBFloat16,
-               "scores are float32, float16 or bfloat16");
+        expect(scores.dtype == kFloat16 || scores.dtype == kBFloat16, "scores are float32, float16 or bfloat16");
         run_line<std::uint16_t>(scores, first_element, pixels, to);
     };
     // Rows that follow one another without a gap are one long line.
@@ -71,21 +69,20 @@ void ClassArgmax::run_line(const ClassScores& scores, std::int64_t first_element
                 else
                     return kernels_->transpose16;
             }();
-            transpose(first, scores.column_stride, static_cast<int>(scores.classes),
-                      static_cast<std::size_t>(count), scratch, scratch_stride);
+            transpose(first, scores.column_stride, static_cast<int>(scores.classes), static_cast<std::size_t>(count),
+                      scratch, scratch_stride);
         } else {
             for (std::int64_t c = 0; c < scores.classes; ++c)
                 for (std::int64_t i = 0; i < count; ++i)
-                    scratch[c * scratch_stride + i] =
-                        first[c * scores.class_stride + i * scores.column_stride];
+                    scratch[c * scratch_stride + i] = first[c * scores.class_stride + i * scores.column_stride];
         }
         reduce(scratch, scratch_stride, scores, static_cast<std::size_t>(count), ids + start);
     }
 }
 
 template <class Word>
-void ClassArgmax::reduce(const Word* planes, std::ptrdiff_t class_stride, const ClassScores& scores,
-                         std::size_t pixels, std::uint8_t* ids) const {
+void ClassArgmax::reduce(const Word* planes, std::ptrdiff_t class_stride, const ClassScores& scores, std::size_t pixels,
+                         std::uint8_t* ids) const {
     const int classes = static_cast<int>(scores.classes);
     if constexpr (std::is_same_v<Word, float>) {
         kernels_->float32(planes, class_stride, classes, pixels, ids);

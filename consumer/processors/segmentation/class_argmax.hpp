@@ -34,16 +34,14 @@ class ClassArgmax {
     explicit ClassArgmax(const ArgmaxKernels& kernels) : kernels_(&kernels) {}
 
     // Rows [first_row, first_row + rows) of the image into `ids`, rows times width of them.
-    void run(const ClassScores& scores, std::int64_t first_row, std::int64_t rows,
-             std::span<std::uint8_t> ids);
+    void run(const ClassScores& scores, std::int64_t first_row, std::int64_t rows, std::span<std::uint8_t> ids);
 
   private:
     template <class Word>
-    void run_line(const ClassScores& scores, std::int64_t first_element, std::int64_t pixels,
-                  std::uint8_t* ids);
+    void run_line(const ClassScores& scores, std::int64_t first_element, std::int64_t pixels, std::uint8_t* ids);
     template <class Word>
-    void reduce(const Word* planes, std::ptrdiff_t class_stride, const ClassScores& scores,
-                std::size_t pixels, std::uint8_t* ids) const;
+    void reduce(const Word* planes, std::ptrdiff_t class_stride, const ClassScores& scores, std::size_t pixels,
+                std::uint8_t* ids) const;
 
     const ArgmaxKernels* kernels_;
     std::vector<float> scratch32_;

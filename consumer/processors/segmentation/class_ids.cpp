@@ -6,14 +6,18 @@
 
 namespace offramp {
 
-std::span<const std::uint8_t> ClassIds::of(const SegmentationOutput& output, const SampleView& sample, const Progress& progress) {
+std::span<const std::uint8_t> ClassIds::of(const SegmentationOutput& output, const SampleView& sample,
+                                           const Progress& progress) {
     if (!output.has_scores()) return plane_of(*output.tensor, sample.row, ids_);
-    return output.expansion > 1 || output.one_channel() ? by_lines(output, sample, progress) : reduce(output.scores(sample.row), progress);
+    return output.expansion > 1 || output.one_channel() ? by_lines(output, sample, progress)
+                                                        : reduce(output.scores(sample.row), progress);
 }
 
-std::span<const std::uint8_t> ClassIds::of(const SegmentationOutput& output, const SampleView& sample, ImageSize size, const Progress& progress) {
+std::span<const std::uint8_t> ClassIds::of(const SegmentationOutput& output, const SampleView& sample, ImageSize size,
+                                           const Progress& progress) {
     if (size == output.size()) return of(output, sample, progress);
-    return output.has_scores() ? resize_scores(output, sample, size, progress) : nearest(output, sample, size, progress);
+    return output.has_scores() ? resize_scores(output, sample, size, progress)
+                               : nearest(output, sample, size, progress);
 }
 
 void ClassIds::find_classes(std::span<const float> line, bool one_channel, std::span<std::uint8_t> ids) {
@@ -34,7 +38,8 @@ void ClassIds::find_classes(std::span<const float> line, bool one_channel, std::
 }
 
 // The enlarged scores never leave the cache.
-std::span<const std::uint8_t> ClassIds::by_lines(const SegmentationOutput& output, const SampleView& sample, const Progress& progress) {
+std::span<const std::uint8_t> ClassIds::by_lines(const SegmentationOutput& output, const SampleView& sample,
+                                                 const Progress& progress) {
     enlarged_.begin(output.scores(sample.row), output.expansion);
     const std::int64_t width = enlarged_.width();
     ids_.resize(static_cast<std::size_t>(enlarged_.height() * width));
@@ -50,8 +55,8 @@ std::span<const std::uint8_t> ClassIds::by_lines(const SegmentationOutput& outpu
 }
 
 // In strips: the lines of all classes stay in the cache, however wide the picture is.
-std::span<const std::uint8_t> ClassIds::resize_scores(const SegmentationOutput& output, const SampleView& sample, ImageSize size,
-                                                      const Progress& progress) {
+std::span<const std::uint8_t> ClassIds::resize_scores(const SegmentationOutput& output, const SampleView& sample,
+                                                      ImageSize size, const Progress& progress) {
     constexpr std::uint32_t kStrip = 1024;
     resized_.begin(output.scores(sample.row), output.expansion, size);
     ids_.resize(size.pixels());
@@ -61,7 +66,8 @@ std::span<const std::uint8_t> ClassIds::resize_scores(const SegmentationOutput& 
         resized_.take_columns(left, width);
         for (std::uint32_t y = 0; y < size.height; ++y) {
             const std::span<const float> line = resized_.line(y);
-            find_classes(line, output.one_channel(), std::span(ids_).subspan(std::size_t{y} * size.width + left, width));
+            find_classes(line, output.one_channel(),
+                         std::span(ids_).subspan(std::size_t{y} * size.width + left, width));
             done.add(line.size_bytes());
         }
     }
@@ -70,14 +76,17 @@ std::span<const std::uint8_t> ClassIds::resize_scores(const SegmentationOutput& 
 }
 
 // The class of a pixel is that of the output's pixel which its middle lies in.
-std::span<const std::uint8_t> ClassIds::nearest(const SegmentationOutput& output, const SampleView& sample, ImageSize size, const Progress& progress) {
+std::span<const std::uint8_t> ClassIds::nearest(const SegmentationOutput& output, const SampleView& sample,
+                                                ImageSize size, const Progress& progress) {
     const auto plane = plane_of(*output.tensor, sample.row, plane_);
     const auto [from_width, from_height] = output.size();
     ids_.resize(size.pixels());
     std::uint8_t* to = ids_.data();
     for (std::uint32_t y = 0; y < size.height; ++y) {
-        const std::size_t line = (std::uint64_t{2} * y + 1) * from_height / (std::uint64_t{2} * size.height) * from_width;
-        for (std::uint32_t x = 0; x < size.width; ++x) *to++ = plane[line + (std::uint64_t{2} * x + 1) * from_width / (std::uint64_t{2} * size.width)];
+        const std::size_t line =
+            (std::uint64_t{2} * y + 1) * from_height / (std::uint64_t{2} * size.height) * from_width;
+        for (std::uint32_t x = 0; x < size.width; ++x)
+            *to++ = plane[line + (std::uint64_t{2} * x + 1) * from_width / (std::uint64_t{2} * size.width)];
     }
     progress();
     return ids_;
@@ -90,7 +99,8 @@ std::span<const std::uint8_t> ClassIds::reduce(const ClassScores& scores, const 
     for (std::int64_t y = 0; y < scores.height; y += rows_at_once) {
         const std::int64_t rows = std::min(rows_at_once, scores.height - y);
         argmax_.run(scores, y, rows,
-                    std::span(ids_).subspan(static_cast<std::size_t>(y * scores.width), static_cast<std::size_t>(rows * scores.width)));
+                    std::span(ids_).subspan(static_cast<std::size_t>(y * scores.width),
+                                            static_cast<std::size_t>(rows * scores.width)));
         progress();
     }
     return ids_;

@@ -5,8 +5,8 @@
 namespace offramp {
 namespace {
 
-// COCO's numbers: five bits a letter from '0' on, the lowest first, a sixth bit while more follow; from the third length on the
-// difference to the length of the same kind before it.
+// COCO's numbers: five bits a letter from '0' on, the lowest first, a sixth bit while more follow; from the third
+// length on the difference to the length of the same kind before it.
 std::string compressed(const std::vector<std::uint32_t>& lengths) {
     std::string text;
     for (std::size_t i = 0; i < lengths.size(); ++i) {
@@ -55,7 +55,8 @@ void ClassRuns::add_run(std::uint8_t id, std::uint64_t begin, std::uint64_t end,
     reading.end = end;
 }
 
-std::span<const ClassMask> ClassRuns::encode(std::span<const std::uint8_t> ids, std::uint32_t width, std::uint32_t height) {
+std::span<const ClassMask> ClassRuns::encode(std::span<const std::uint8_t> ids, std::uint32_t width,
+                                             std::uint32_t height) {
     for (Reading& reading : readings_) {
         reading.lengths.clear();
         reading.end = reading.area = 0;
@@ -72,7 +73,8 @@ std::span<const ClassMask> ClassRuns::encode(std::span<const std::uint8_t> ids, 
     for (std::size_t id = 0; id < readings_.size(); ++id) {
         Reading& reading = readings_[id];
         if (reading.lengths.empty()) continue;
-        if (reading.end < columns_.size()) reading.lengths.push_back(static_cast<std::uint32_t>(columns_.size() - reading.end));
+        if (reading.end < columns_.size())
+            reading.lengths.push_back(static_cast<std::uint32_t>(columns_.size() - reading.end));
         masks_.push_back({.id = static_cast<std::uint8_t>(id),
                           .counts = compressed(reading.lengths),
                           .area = reading.area,

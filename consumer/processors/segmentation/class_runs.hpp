@@ -13,8 +13,8 @@ namespace offramp {
 // The pixels of one class, as COCO writes them.
 struct ClassMask {
     std::uint8_t id = 0;
-    std::string counts;       // COCO's compressed run-length encoding, over columns
-    std::uint64_t area = 0;   // pixels
+    std::string counts;                                      // COCO's compressed run-length encoding, over columns
+    std::uint64_t area = 0;                                  // pixels
     std::uint32_t left = 0, top = 0, width = 0, height = 0;  // of the smallest box around them
 };
 
@@ -22,7 +22,8 @@ struct ClassMask {
 // Owns its scratch memory. Thread: one.
 class ClassRuns {
   public:
-    // The classes that occur, in the order of their ids; valid until the next call. `ids`: height times width, row by row.
+    // The classes that occur, in the order of their ids; valid until the next call. `ids`: height times width, row by
+    // row.
     std::span<const ClassMask> encode(std::span<const std::uint8_t> ids, std::uint32_t width, std::uint32_t height);
 
   private:

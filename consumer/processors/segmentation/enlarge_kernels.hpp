@@ -6,8 +6,8 @@
 
 namespace offramp {
 
-// The inner loops of EnlargedSample, compiled once for every machine and once for AVX2 with fused multiply-add; the bits are the
-// same.
+// The inner loops of EnlargedSample, compiled once for every machine and once for AVX2 with fused multiply-add; the
+// bits are the same.
 struct EnlargeKernels {
     // to[i] = blend(from[taps[i].first], from[taps[i].second], taps[i])
     void (*across)(const float* from, const Taps* taps, std::size_t count, float* to);
@@ -16,7 +16,7 @@ struct EnlargeKernels {
 };
 
 extern const EnlargeKernels kBaselineEnlarge;
-extern const EnlargeKernels kAvx2Enlarge;  // x86-64 only
+extern const EnlargeKernels kAvx2Enlarge;      // x86-64 only
 const EnlargeKernels& best_enlarge_kernels();  // that this machine has
 
 }  // namespace offramp

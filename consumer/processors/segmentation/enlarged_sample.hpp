@@ -11,12 +11,12 @@
 
 namespace offramp {
 
-// Enlarges one sample of a low-res output on demand, as the model's left-out last step would have done it on a GPU: PyTorch's
-// upsample_bilinear2d(align_corners=False), in float32, to the bit (common/numerics/enlargement.hpp). 16-bit scores are widened
-// first.
-// Owns two enlarged lines and one result line of every class. Borrows the sample's bytes from begin() on. Thread: one.
+// Enlarges one sample of a low-res output on demand, as the model's left-out last step would have done it on a GPU:
+// PyTorch's upsample_bilinear2d(align_corners=False), in float32, to the bit (common/numerics/enlargement.hpp). 16-bit
+// scores are widened first. Owns two enlarged lines and one result line of every class. Borrows the sample's bytes from
+// begin() on. Thread: one.
 class EnlargedSample {
- public:
+  public:
     EnlargedSample();
     // For tests: the loops of one instruction set.
     explicit EnlargedSample(const EnlargeKernels& kernels) : kernels_(&kernels) {}
@@ -28,13 +28,13 @@ class EnlargedSample {
     std::int64_t height() const { return sample_.height * expansion_; }
     std::int64_t width() const { return sample_.width * expansion_; }
 
-    // Line y of every class: float32 [classes, width()], valid until the next call. Each source line is read and enlarged once
-    // when y ascends.
+    // Line y of every class: float32 [classes, width()], valid until the next call. Each source line is read and
+    // enlarged once when y ascends.
     std::span<const float> line(std::int64_t y);
     // All lines: float32 [classes, height(), width()].
     void all(std::span<float> to);
 
- private:
+  private:
     const float* enlarged_across(std::int32_t source_line);
     void read(std::int64_t c, std::int64_t source_line);
 
@@ -43,9 +43,9 @@ class EnlargedSample {
     std::int64_t expansion_ = 1;
     float scale_ = 1;
     std::vector<Taps> columns_;
-    std::vector<float> source_;                                  // a line of one class
-    std::array<std::vector<float>, 2> across_;                   // lines enlarged across, [classes, width()]; even ones, odd ones
-    std::array<std::int32_t, 2> across_of_{-1, -1};              // of which source lines
+    std::vector<float> source_;                      // a line of one class
+    std::array<std::vector<float>, 2> across_;       // lines enlarged across, [classes, width()]; even ones, odd ones
+    std::array<std::int32_t, 2> across_of_{-1, -1};  // of which source lines
     std::vector<float> result_;
 };
 

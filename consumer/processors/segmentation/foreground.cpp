@@ -26,7 +26,8 @@ std::uint8_t alpha_of(float score, const ForegroundScale& scale) {
 
 }  // namespace
 
-std::span<const std::uint8_t> Foreground::of(const SegmentationOutput& output, const SampleView& sample, const Progress& progress) {
+std::span<const std::uint8_t> Foreground::of(const SegmentationOutput& output, const SampleView& sample,
+                                             const Progress& progress) {
     alpha_.resize(std::size_t{output.width()} * output.height());
     if (output.has_scores())
         weigh_scores(output, sample, progress);
@@ -55,7 +56,8 @@ void Foreground::weigh_scores(const SegmentationOutput& output, const SampleView
 void Foreground::weigh_ids(const SegmentationOutput& output, std::size_t row) {
     const auto ids = plane_of(*output.tensor, row, ids_);
     if (output.confidence == nullptr) {
-        std::ranges::transform(ids, alpha_.begin(), [](std::uint8_t id) { return id != 0 ? std::uint8_t{255} : std::uint8_t{0}; });
+        std::ranges::transform(ids, alpha_.begin(),
+                               [](std::uint8_t id) { return id != 0 ? std::uint8_t{255} : std::uint8_t{0}; });
         return;
     }
     const auto confidence = plane_of(*output.confidence, row, confidence_);

@@ -13,8 +13,8 @@ namespace offramp {
 // Says how much of each pixel of a sample is not background (class 0), 0 to 255.
 //   scores                       1 - softmax's probability of class 0: soft edges
 //   scores of one channel        the probability that they say: soft edges
-//   class ids with confidence    the probability of the pixel's class, or of not being background where that is its class
-//   class ids alone              0 or 255: hard edges
+//   class ids with confidence    the probability of the pixel's class, or of not being background where that is its
+//   class class ids alone              0 or 255: hard edges
 // A pixel whose scores are not numbers is background. Owns its scratch memory. Thread: one. Errors: those of
 // SegmentationOutput::scores().
 class Foreground {
@@ -22,7 +22,8 @@ class Foreground {
     explicit Foreground(const ForegroundScale& scale) : scale_(scale) {}
 
     // height() times width() bytes of `output`, row by row; valid until the next call.
-    std::span<const std::uint8_t> of(const SegmentationOutput& output, const SampleView& sample, const Progress& progress);
+    std::span<const std::uint8_t> of(const SegmentationOutput& output, const SampleView& sample,
+                                     const Progress& progress);
 
   private:
     void weigh_scores(const SegmentationOutput& output, const SampleView& sample, const Progress& progress);

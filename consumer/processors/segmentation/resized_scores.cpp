@@ -43,7 +43,8 @@ const float* ResizedScores::brought_across(std::int32_t source_line) {
     if (across_of_[place] == source_line) return to;
     const std::span<const float> from = sample_.line(source_line);
     for (std::size_t c = 0; c < classes_; ++c)
-        kernels_->across(from.data() + c * static_cast<std::size_t>(sample_.width()), columns_.data(), columns_.size(), to + c * columns_.size());
+        kernels_->across(from.data() + c * static_cast<std::size_t>(sample_.width()), columns_.data(), columns_.size(),
+                         to + c * columns_.size());
     across_of_[place] = source_line;
     return to;
 }

@@ -12,15 +12,17 @@
 
 namespace offramp {
 
-// Brings the scores of one sample, enlarged where they are to be, to the size of a picture, as torch.nn.functional.interpolate(size=...,
-// mode="bilinear") does, which is how masks in a picture's own size are made. Line by line, of some columns at a time.
-// Owns three lines of these columns of every class, and those of an EnlargedSample. Borrows the sample's bytes from begin() on. Thread: one.
+// Brings the scores of one sample, enlarged where they are to be, to the size of a picture, as
+// torch.nn.functional.interpolate(size=..., mode="bilinear") does, which is how masks in a picture's own size are made.
+// Line by line, of some columns at a time. Owns three lines of these columns of every class, and those of an
+// EnlargedSample. Borrows the sample's bytes from begin() on. Thread: one.
 class ResizedScores {
   public:
     void begin(const ClassScores& sample, std::uint32_t expansion, ImageSize size);
     // The columns that line() is of from now on, `count` of them.
     void take_columns(std::uint32_t first, std::uint32_t count);
-    // Line y of every class: float32 [classes, count], valid until the next call. Each line of the sample is read once when y ascends.
+    // Line y of every class: float32 [classes, count], valid until the next call. Each line of the sample is read once
+    // when y ascends.
     std::span<const float> line(std::uint32_t y);
 
   private:
@@ -31,8 +33,8 @@ class ResizedScores {
     ImageSize size_;
     std::size_t classes_ = 0;
     std::vector<Taps> columns_;
-    std::array<std::vector<float>, 2> across_;         // lines of the sample in the new width; even ones, odd ones
-    std::array<std::int32_t, 2> across_of_{-1, -1};    // of which of its lines
+    std::array<std::vector<float>, 2> across_;       // lines of the sample in the new width; even ones, odd ones
+    std::array<std::int32_t, 2> across_of_{-1, -1};  // of which of its lines
     std::vector<float> result_;
 };
 

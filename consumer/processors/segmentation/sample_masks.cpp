@@ -9,16 +9,19 @@ namespace offramp {
 namespace {
 
 bool wants_sizes_of_pictures(const RunConfig& config) {
-    return config.mask_size != "model" && !config.input.empty() && gives_pictures(source_of_input(config.source, config.input));
+    return config.mask_size != "model" && !config.input.empty() &&
+           gives_pictures(source_of_input(config.source, config.input));
 }
 
 }  // namespace
 
-SampleMasks::SampleMasks(const ProcessorOptions& options, std::string_view processor) : ids_(options.foreground_scale()) {
+SampleMasks::SampleMasks(const ProcessorOptions& options, std::string_view processor)
+    : ids_(options.foreground_scale()) {
     if (wants_sizes_of_pictures(*options.config)) originals_.emplace(*options.config, processor);
 }
 
-SampleMasks::Mask SampleMasks::of(const SegmentationOutput& output, const SampleView& sample, const Progress& progress) {
+SampleMasks::Mask SampleMasks::of(const SegmentationOutput& output, const SampleView& sample,
+                                  const Progress& progress) {
     if (!originals_) return {.ids = ids_.of(output, sample, progress), .size = output.size()};
     const OriginalImages::Image picture = originals_->size_of(sample.key);
     progress();

@@ -39,7 +39,8 @@ std::vector<SegmentationOutput> find_outputs(const SlabContents& slab, std::stri
         else if (is_class_scores(tensor.spec))
             fitting.push_back({.tensor = &tensor, .confidence = nullptr, .expansion = slab.expansion, .suffix = {}});
         else
-            fitting.push_back({.tensor = &tensor, .confidence = confidence_of(slab, tensor.spec), .expansion = 1, .suffix = {}});
+            fitting.push_back(
+                {.tensor = &tensor, .confidence = confidence_of(slab, tensor.spec), .expansion = 1, .suffix = {}});
     }
     if (fitting.size() > 1)
         for (SegmentationOutput& output : fitting)
@@ -76,8 +77,8 @@ std::vector<SegmentationOutput> segmentation_outputs(const SlabContents& slab, s
     std::string reasons;
     std::vector<SegmentationOutput> fitting = find_outputs(slab, reasons);
     if (fitting.empty())
-        throw ConfigError("processor " + std::string(processor) + " finds no output of model '" + slab.model + "' to make masks of" +
-                              reasons,
+        throw ConfigError("processor " + std::string(processor) + " finds no output of model '" + slab.model +
+                              "' to make masks of" + reasons,
                           "Choose a segmentation model or another --processor");
     return fitting;
 }
@@ -87,9 +88,11 @@ std::vector<SegmentationOutput> segmentation_outputs_if_any(const SlabContents& 
     return find_outputs(slab, reasons);
 }
 
-std::vector<std::string> segmentation_files(const SlabContents& slab, const SampleView& sample, std::string_view extension) {
+std::vector<std::string> segmentation_files(const SlabContents& slab, const SampleView& sample,
+                                            std::string_view extension) {
     std::vector<std::string> files;
-    for (const SegmentationOutput& output : segmentation_outputs_if_any(slab)) files.push_back(sample_name(sample.key, output.suffix + std::string(extension)));
+    for (const SegmentationOutput& output : segmentation_outputs_if_any(slab))
+        files.push_back(sample_name(sample.key, output.suffix + std::string(extension)));
     return files;
 }
 
@@ -99,7 +102,8 @@ std::span<const std::uint8_t> plane_of(const TensorView& tensor, std::size_t row
     const auto* values = reinterpret_cast<const std::uint8_t*>(bytes.data());
     const std::int64_t height = spec.shape[1];
     const std::int64_t width = spec.shape[2];
-    if (width == 1 || (spec.strides[2] == 1 && (height == 1 || spec.strides[1] == width))) return {values, bytes.size()};
+    if (width == 1 || (spec.strides[2] == 1 && (height == 1 || spec.strides[1] == width)))
+        return {values, bytes.size()};
     scratch.resize(bytes.size());
     std::size_t next = 0;
     for (std::int64_t y = 0; y < height; ++y)

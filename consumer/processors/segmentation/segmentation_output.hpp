@@ -12,8 +12,9 @@
 
 namespace offramp {
 
-// An output that says of each pixel which class it is of: class ids, uint8 [N, H, W], or class scores, float32, float16 or bfloat16
-// [N, C, H, W], which may have to be enlarged first; of one channel, [N, 1, H, W], how sure the network is that it is foreground. Borrows the slab.
+// An output that says of each pixel which class it is of: class ids, uint8 [N, H, W], or class scores, float32, float16
+// or bfloat16 [N, C, H, W], which may have to be enlarged first; of one channel, [N, 1, H, W], how sure the network is
+// that it is foreground. Borrows the slab.
 struct SegmentationOutput {
     const TensorView* tensor = nullptr;
     const TensorView* confidence = nullptr;  // the plane beside class ids: how probable each pixel's class is, 0 to 255
@@ -29,18 +30,19 @@ struct SegmentationOutput {
     ClassScores scores(std::size_t row) const;
 };
 
-// The outputs of a slab that fit. Errors: ConfigError when there is none, with what stands in the way of each, and `processor`, who
-// asks.
+// The outputs of a slab that fit. Errors: ConfigError when there is none, with what stands in the way of each, and
+// `processor`, who asks.
 std::vector<SegmentationOutput> segmentation_outputs(const SlabContents& slab, std::string_view processor);
 
 // The same, none when there is none.
 std::vector<SegmentationOutput> segmentation_outputs_if_any(const SlabContents& slab);
 
 // The files of a sample, KEY+EXTENSION, of a processor that makes one of each of these outputs (Processor::files_of).
-std::vector<std::string> segmentation_files(const SlabContents& slab, const SampleView& sample, std::string_view extension);
+std::vector<std::string> segmentation_files(const SlabContents& slab, const SampleView& sample,
+                                            std::string_view extension);
 
-// A plane of bytes, uint8 [N, H, W], of one sample, row by row: the slab's own bytes where they lie so, else put together in
-// `scratch`.
+// A plane of bytes, uint8 [N, H, W], of one sample, row by row: the slab's own bytes where they lie so, else put
+// together in `scratch`.
 std::span<const std::uint8_t> plane_of(const TensorView& tensor, std::size_t row, std::vector<std::uint8_t>& scratch);
 
 }  // namespace offramp

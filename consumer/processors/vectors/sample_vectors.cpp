@@ -34,7 +34,10 @@ float number_at(const std::byte* bytes, DType dtype) {
 }  // namespace
 
 SampleVectors::SampleVectors(const RunConfig& config, std::string_view processor)
-    : processor_(processor), normalizes_(config.normalize), to_float16_(config.vector_dtype == "fp16"), truncate_dim_(config.truncate_dim) {}
+    : processor_(processor),
+      normalizes_(config.normalize),
+      to_float16_(config.vector_dtype == "fp16"),
+      truncate_dim_(config.truncate_dim) {}
 
 std::vector<VectorOutput> SampleVectors::outputs(const SlabContents& slab) const {
     std::vector<VectorOutput> fitting;
@@ -46,8 +49,9 @@ std::vector<VectorOutput> SampleVectors::outputs(const SlabContents& slab) const
         }
         const auto numbers = static_cast<std::uint32_t>(tensor.spec.shape[1]);
         if (truncate_dim_ > numbers)
-            throw ConfigError("--truncate-dim is " + std::to_string(truncate_dim_) + ", but " + describe_output(tensor.spec) + " of model '" +
-                                  slab.model + "' has only " + std::to_string(numbers) + " numbers",
+            throw ConfigError("--truncate-dim is " + std::to_string(truncate_dim_) + ", but " +
+                                  describe_output(tensor.spec) + " of model '" + slab.model + "' has only " +
+                                  std::to_string(numbers) + " numbers",
                               "Give at most so many, or 0 for all");
         fitting.push_back({.tensor = &tensor, .dimensions = truncate_dim_ == 0 ? numbers : truncate_dim_});
     }
@@ -75,10 +79,13 @@ std::span<const std::byte> SampleVectors::of(const VectorOutput& output, std::si
     if (!to_float16_) return std::as_bytes(std::span(numbers_));
     const auto is_beyond = [](float number) { return std::isfinite(number) && std::abs(number) >= kBeyondFloat16; };
     if (std::ranges::any_of(numbers_, is_beyond) && ++overflowed_ == 1)
-        spdlog::warn("{}: vectors of output '{}' have numbers beyond 65504, which --vector-dtype fp16 makes infinite. Store them as fp32, or with --normalize",
-                     processor_, output.name());
+        spdlog::warn(
+            "{}: vectors of output '{}' have numbers beyond 65504, which --vector-dtype fp16 makes infinite. Store "
+            "them as fp32, or with --normalize",
+            processor_, output.name());
     halves_.resize(numbers_.size());
-    std::ranges::transform(numbers_, halves_.begin(), [](float number) { return float16_bits(std::bit_cast<std::uint32_t>(number)); });
+    std::ranges::transform(numbers_, halves_.begin(),
+                           [](float number) { return float16_bits(std::bit_cast<std::uint32_t>(number)); });
     return std::as_bytes(std::span(halves_));
 }
 

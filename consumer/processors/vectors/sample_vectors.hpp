@@ -20,16 +20,15 @@ struct VectorOutput {
     const std::string& name() const { return tensor->spec.name; }
 };
 
-// Makes of each sample's vector what is stored: the first --truncate-dim numbers, with --normalize brought to length 1 (a vector of
-// length 0 stays as it is), in --vector-dtype.
-// Owns its scratch memory. Thread: one.
+// Makes of each sample's vector what is stored: the first --truncate-dim numbers, with --normalize brought to length 1
+// (a vector of length 0 stays as it is), in --vector-dtype. Owns its scratch memory. Thread: one.
 class SampleVectors {
   public:
     // `processor`: who asks, for errors.
     SampleVectors(const RunConfig& config, std::string_view processor);
 
-    // The outputs of a slab that fit. Errors: ConfigError when there is none, with what stands in the way of each, and when one is
-    // shorter than --truncate-dim.
+    // The outputs of a slab that fit. Errors: ConfigError when there is none, with what stands in the way of each, and
+    // when one is shorter than --truncate-dim.
     std::vector<VectorOutput> outputs(const SlabContents& slab) const;
     // The stored bytes of one sample's vector, little endian; valid until the next call.
     std::span<const std::byte> of(const VectorOutput& output, std::size_t row);

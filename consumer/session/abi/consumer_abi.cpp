@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "common/abi/guarded.hpp"
 #include <offramp.h>
+#include "common/abi/guarded.hpp"
 #include "common/abi/quiet_log.hpp"
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
@@ -31,16 +31,18 @@ constexpr std::chrono::nanoseconds kWait = std::chrono::seconds(10);
 
 // The caller's function failed: the slab stays with this process.
 class CallbackFailed : public Error {
- public:
+  public:
     explicit CallbackFailed(std::int32_t code)
-        : Error(ExitCode::Internal, "the consumer's function returned " + std::to_string(code) + ": its slab stays with this process until it ends, and then goes to another consumer") {}
+        : Error(ExitCode::Internal,
+                "the consumer's function returned " + std::to_string(code) +
+                    ": its slab stays with this process until it ends, and then goes to another consumer") {}
 };
 
 }  // namespace
 
 // A slab as C sees it.
 class SlabForC {
- public:
+  public:
     const offramp_slab& of(const SlabContents& slab) {
         samples_.clear();
         tensors_.clear();
@@ -70,7 +72,7 @@ class SlabForC {
         return slab_;
     }
 
- private:
+  private:
     std::vector<offramp_sample> samples_;
     std::vector<offramp_tensor> tensors_;
     offramp_slab slab_{};
@@ -80,7 +82,9 @@ namespace {
 
 std::chrono::nanoseconds seconds_or(double seconds, const char* name) {
     if (seconds == 0) return kWait;
-    if (!(seconds > 0 && seconds <= 1e9)) throw ConfigError(std::string(name) + " is " + std::to_string(seconds), "Give seconds, more than 0, or 0 for the default");
+    if (!(seconds > 0 && seconds <= 1e9))
+        throw ConfigError(std::string(name) + " is " + std::to_string(seconds),
+                          "Give seconds, more than 0, or 0 for the default");
     return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
 }
 
@@ -91,7 +95,7 @@ struct offramp_consumer final : offramp::SlabProcessor {
     std::string run_dir;
     offramp::ConsumerOptions options;
     std::chrono::nanoseconds wait_for_run{};
-    offramp::UniqueFd stop;                    // an eventfd
+    offramp::UniqueFd stop;  // an eventfd
     pid_t process_id = ::getpid();
     std::atomic<bool> running{false};
     // While a slab is processed.
@@ -101,7 +105,8 @@ struct offramp_consumer final : offramp::SlabProcessor {
     const offramp::StillCurrent* still_current = nullptr;
     offramp::abi::SlabForC slab;
 
-    void process(const offramp::SlabContents& contents, const offramp::Progress& at_work, const offramp::StillCurrent& current) override {
+    void process(const offramp::SlabContents& contents, const offramp::Progress& at_work,
+                 const offramp::StillCurrent& current) override {
         const struct AtWork {
             offramp_consumer& of;
             ~AtWork() { of.progress = nullptr, of.still_current = nullptr; }
@@ -110,7 +115,9 @@ struct offramp_consumer final : offramp::SlabProcessor {
         still_current = &current;
         const std::int32_t code = function(user, &slab.of(contents));
         if (code == OFFRAMP_OK) return;
-        if (code == OFFRAMP_RETRY) throw offramp::Error(offramp::ExitCode::SinkUnavailable, "the consumer's function asked to try again later");
+        if (code == OFFRAMP_RETRY)
+            throw offramp::Error(offramp::ExitCode::SinkUnavailable,
+                                 "the consumer's function asked to try again later");
         throw offramp::abi::CallbackFailed(code);
     }
 };
@@ -119,9 +126,12 @@ namespace offramp::abi {
 namespace {
 
 std::int32_t on(offramp_consumer* consumer, offramp_error* error, const std::function<std::int32_t()>& body) noexcept {
-    if (consumer == nullptr) return refused(error, OFFRAMP_BAD_ARGUMENT, "the consumer is null. Give the one that offramp_consumer_open() made");
+    if (consumer == nullptr)
+        return refused(error, OFFRAMP_BAD_ARGUMENT,
+                       "the consumer is null. Give the one that offramp_consumer_open() made");
     if (consumer->process_id != ::getpid())
-        return refused(error, OFFRAMP_WRONG_PROCESS, "the consumer belongs to the process that opened it, and this is a child of it. Open one here");
+        return refused(error, OFFRAMP_WRONG_PROCESS,
+                       "the consumer belongs to the process that opened it, and this is a child of it. Open one here");
     return guarded(error, body);
 }
 
@@ -140,28 +150,37 @@ std::int32_t run(offramp_consumer& consumer) {
 
 std::string text_of(std::int32_t code) {
     switch (code) {
-        case OFFRAMP_STOPPED: return "offramp_consumer_stop() was called";
-        case OFFRAMP_RETRY: return "the consumer's function asked to try again later: its slab went back. Run it again when its sink is there";
-        case OFFRAMP_PRODUCER_GONE: return "the producer is dead, and no other took over. Start the producer, then this consumer again";
-        default: return "the consumer ended";
+        case OFFRAMP_STOPPED:
+            return "offramp_consumer_stop() was called";
+        case OFFRAMP_RETRY:
+            return "the consumer's function asked to try again later: its slab went back. Run it again when its sink "
+                   "is there";
+        case OFFRAMP_PRODUCER_GONE:
+            return "the producer is dead, and no other took over. Start the producer, then this consumer again";
+        default:
+            return "the consumer ended";
     }
 }
 
 }  // namespace
 }  // namespace offramp::abi
 
-using namespace offramp;        // NOLINT: of this file's functions alone
-using namespace offramp::abi;   // NOLINT
+using namespace offramp;       // NOLINT: of this file's functions alone
+using namespace offramp::abi;  // NOLINT
 
 extern "C" {
 
-std::int32_t offramp_consumer_open(const offramp_consumer_options* options, offramp_consumer** consumer, offramp_error* error) {
-    if (consumer == nullptr) return refused(error, OFFRAMP_BAD_ARGUMENT, "there is nowhere to put the consumer. Give the address of an offramp_consumer*");
+std::int32_t offramp_consumer_open(const offramp_consumer_options* options, offramp_consumer** consumer,
+                                   offramp_error* error) {
+    if (consumer == nullptr)
+        return refused(error, OFFRAMP_BAD_ARGUMENT,
+                       "there is nowhere to put the consumer. Give the address of an offramp_consumer*");
     *consumer = nullptr;
     return guarded(error, [&] {
         quiet_log();
         const auto given = known_part(options, kLeastOptions, "offramp_consumer_options");
-        if (given.run_dir == nullptr || *given.run_dir == '\0') throw ConfigError("no run directory was given", "Give the one that the producer has");
+        if (given.run_dir == nullptr || *given.run_dir == '\0')
+            throw ConfigError("no run directory was given", "Give the one that the producer has");
         auto opened = std::make_unique<offramp_consumer>();
         opened->run_dir = given.run_dir;
         opened->options.window = given.window;
@@ -174,10 +193,12 @@ std::int32_t offramp_consumer_open(const offramp_consumer_options* options, offr
     });
 }
 
-std::int32_t offramp_consumer_run(offramp_consumer* consumer, offramp_process process, void* user, offramp_error* error) {
+std::int32_t offramp_consumer_run(offramp_consumer* consumer, offramp_process process, void* user,
+                                  offramp_error* error) {
     return on(consumer, error, [&] {
         if (process == nullptr) throw ConfigError("the consumer's function is null", "Give one that takes a slab");
-        if (consumer->running.exchange(true)) throw ConfigError("this consumer runs already, on another thread", "Open one for each thread");
+        if (consumer->running.exchange(true))
+            throw ConfigError("this consumer runs already, on another thread", "Open one for each thread");
         struct Running {
             std::atomic<bool>& flag;
             ~Running() { flag = false; }
@@ -212,8 +233,8 @@ std::int32_t offramp_consumer_still_current(offramp_consumer* consumer) {
 
 std::int32_t offramp_consumer_stop(offramp_consumer* consumer) {
     if (consumer == nullptr) return OFFRAMP_BAD_ARGUMENT;
-    if (consumer->process_id != ::getpid()) return OFFRAMP_WRONG_PROCESS;   // a child has the same eventfd
-    const int before = errno;   // it may be called in a signal handler
+    if (consumer->process_id != ::getpid()) return OFFRAMP_WRONG_PROCESS;  // a child has the same eventfd
+    const int before = errno;                                              // it may be called in a signal handler
     const std::uint64_t one = 1;
     const bool told = ::write(consumer->stop.get(), &one, sizeof one) == sizeof one || errno == EAGAIN;
     errno = before;
@@ -223,7 +244,9 @@ std::int32_t offramp_consumer_stop(offramp_consumer* consumer) {
 std::int32_t offramp_consumer_close(offramp_consumer* consumer, offramp_error* error) {
     if (consumer == nullptr) return OFFRAMP_OK;
     return on(consumer, error, [&] {
-        if (consumer->running) throw ConfigError("the consumer runs", "Call offramp_consumer_stop(), and close it when offramp_consumer_run() has returned");
+        if (consumer->running)
+            throw ConfigError("the consumer runs",
+                              "Call offramp_consumer_stop(), and close it when offramp_consumer_run() has returned");
         delete consumer;
         return std::int32_t{OFFRAMP_OK};
     });

@@ -23,9 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string temporary_prefix() {
-    return std::string(kReservedPrefix) + "tmp-";
-}
+std::string temporary_prefix() { return std::string(kReservedPrefix) + "tmp-"; }
 
 std::string next_temporary(const std::string& path) {
     static std::atomic<std::uint64_t> counter{0};
@@ -151,8 +149,7 @@ std::size_t remove_stale_temporaries(const std::string& folder) {
     for (; !failure && entry != fs::recursive_directory_iterator(); entry.increment(failure)) {
         if (!entry->path().filename().string().starts_with(temporary_prefix())) continue;
         std::error_code unknown;
-        if (entry->symlink_status(unknown).type() == fs::file_type::regular &&
-            remove_if_abandoned(entry->path()))
+        if (entry->symlink_status(unknown).type() == fs::file_type::regular && remove_if_abandoned(entry->path()))
             ++removed;
     }
     if (failure) throw cannot_write("looking for leftovers in " + folder, failure.value());

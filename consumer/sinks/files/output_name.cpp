@@ -16,7 +16,8 @@ constexpr std::size_t kLongestFileName = 255;
                 "Keys are relative paths without '.' and '..'; rename the item in the input");
 }
 
-// The bytes of the character that the text begins with, where it may not be shown as it is; else 0. What is no UTF-8 is left as it is.
+// The bytes of the character that the text begins with, where it may not be shown as it is; else 0. What is no UTF-8 is
+// left as it is.
 std::size_t unprintable_bytes(std::string_view text) {
     const std::size_t bytes = utf8_character_bytes(text);
     return is_printable(text.substr(0, std::max<std::size_t>(bytes, 1))) ? 0 : std::max<std::size_t>(bytes, 1);
@@ -52,7 +53,8 @@ std::string sample_path(const std::string& folder, std::string_view key, std::st
 
 std::string_view checked_output_name(std::string_view name) {
     bool plain = !name.empty();
-    for (std::size_t at = 0; at < name.size(); ++at) plain = plain && name[at] != '/' && unprintable_bytes(name.substr(at)) == 0;
+    for (std::size_t at = 0; at < name.size(); ++at)
+        plain = plain && name[at] != '/' && unprintable_bytes(name.substr(at)) == 0;
     if (!plain)
         throw Error(ExitCode::BadInput, "output name '" + escaped(name) + "' cannot be part of a file name",
                     "Outputs are named without '/' and control characters");
@@ -62,7 +64,7 @@ std::string_view checked_output_name(std::string_view name) {
 std::string escaped(std::string_view text) {
     static constexpr std::string_view kDigits = "0123456789abcdef";
     std::string result;
-    std::size_t hidden = 0;   // bytes of a character that is not shown
+    std::size_t hidden = 0;  // bytes of a character that is not shown
     for (std::size_t at = 0; at < text.size(); ++at) {
         const char character = text[at];
         if (hidden == 0) hidden = unprintable_bytes(text.substr(at));

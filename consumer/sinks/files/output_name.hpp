@@ -7,8 +7,8 @@
 
 namespace offramp {
 
-// KEY+SUFFIX, the name of one sample's result. A key may hold '/': it is then a path. A last part that would be longer than a file's
-// name can be (255 bytes) is cut in front of the suffix, and ends in a hash of what it was.
+// KEY+SUFFIX, the name of one sample's result. A key may hold '/': it is then a path. A last part that would be longer
+// than a file's name can be (255 bytes) is cut in front of the suffix, and ends in a hash of what it was.
 std::string sample_name(std::string_view key, std::string_view suffix);
 
 // The path FOLDER/NAME of it.

@@ -16,8 +16,7 @@ namespace offramp {
 namespace {
 
 Error no_reader(const std::string& path) {
-    return {ExitCode::SinkUnavailable, "the FIFO " + path + " has no reader",
-            "Start the program that reads it first"};
+    return {ExitCode::SinkUnavailable, "the FIFO " + path + " has no reader", "Start the program that reads it first"};
 }
 
 // Keeps the SIGPIPE of a FIFO without reader from ending the process: it is blocked for the call, and taken
@@ -52,9 +51,8 @@ StreamFile::StreamFile(std::string path) : path_(std::move(path)) {
     if (::stat(path_.c_str(), &status) != 0) throw cannot_write(path_, errno);
     fifo_ = S_ISFIFO(status.st_mode);
     if (!fifo_ && !S_ISCHR(status.st_mode))
-        throw ConfigError(
-            "'" + path_ + "' is neither a folder, a FIFO nor a character device",
-            "Several consumers would overwrite one another there: give a folder, a FIFO or /dev/null");
+        throw ConfigError("'" + path_ + "' is neither a folder, a FIFO nor a character device",
+                          "Several consumers would overwrite one another there: give a folder, a FIFO or /dev/null");
     // Opening a FIFO that nobody reads would block for ever: not blocking, it says so.
     file_ = UniqueFd(::open(path_.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | (fifo_ ? O_NONBLOCK : 0)));
     if (!file_ && fifo_ && errno == ENXIO) throw no_reader(path_);

@@ -15,7 +15,8 @@ namespace {
 constexpr std::uint64_t kLargestFile = 1 << 16;
 
 // What each request has of its own.
-constexpr std::string_view kOurs[] = {"content-type", "content-length", "transfer-encoding", "expect", "idempotency-key", "offramp-sample", "offramp-output"};
+constexpr std::string_view kOurs[] = {"content-type",    "content-length", "transfer-encoding", "expect",
+                                      "idempotency-key", "offramp-sample", "offramp-output"};
 
 bool is_name(std::string_view text) {
     static constexpr std::string_view kOthers = "!#$%&'*+-.^_`|~";
@@ -34,10 +35,13 @@ std::string lower(std::string_view text) {
 
 void require_header(std::string_view line, const std::string& origin) {
     const std::size_t colon = line.find(':');
-    if (colon == std::string_view::npos || !is_name(line.substr(0, colon)) || http_header_value(line).empty() || std::ranges::any_of(line, is_control))
-        throw ConfigError(origin + " is no header (its text is not shown: it may hold a secret)", "Accepted: 'NAME: VALUE', or @FILE with one a line");
+    if (colon == std::string_view::npos || !is_name(line.substr(0, colon)) || http_header_value(line).empty() ||
+        std::ranges::any_of(line, is_control))
+        throw ConfigError(origin + " is no header (its text is not shown: it may hold a secret)",
+                          "Accepted: 'NAME: VALUE', or @FILE with one a line");
     const std::string name = lower(line.substr(0, colon));
-    if (std::ranges::find(kOurs, name) != std::end(kOurs)) throw ConfigError(origin + " sets '" + name + "', which each request has of its own", "Leave it out");
+    if (std::ranges::find(kOurs, name) != std::end(kOurs))
+        throw ConfigError(origin + " sets '" + name + "', which each request has of its own", "Leave it out");
 }
 
 std::string read_file(const std::string& path) {
@@ -45,10 +49,12 @@ std::string read_file(const std::string& path) {
         const RegularFile file(path);
         std::string text(std::min(file.size(), kLargestFile + 1), '\0');
         text.resize(file.read_at(0, std::as_writable_bytes(std::span(text))));
-        if (text.size() > kLargestFile) throw Error(ExitCode::BadInput, "larger than " + std::to_string(kLargestFile) + " bytes");
+        if (text.size() > kLargestFile)
+            throw Error(ExitCode::BadInput, "larger than " + std::to_string(kLargestFile) + " bytes");
         return text;
     } catch (const Error& problem) {
-        throw Error(problem.exit_code(), "--http-header: file '" + path + "': " + problem.what(), "Give a file with one header a line, NAME: VALUE");
+        throw Error(problem.exit_code(), "--http-header: file '" + path + "': " + problem.what(),
+                    "Give a file with one header a line, NAME: VALUE");
     }
 }
 
@@ -56,8 +62,9 @@ std::string read_file(const std::string& path) {
 
 void require_no_credentials(const std::string& url) {
     if (has_credentials(url))
-        throw ConfigError("--http-url " + shown_url(url) + " has a user or a password in it, which lists of processes show",
-                          "Take them out, and give 'Authorization: Basic ...' as --http-header @FILE");
+        throw ConfigError(
+            "--http-url " + shown_url(url) + " has a user or a password in it, which lists of processes show",
+            "Take them out, and give 'Authorization: Basic ...' as --http-header @FILE");
 }
 
 std::string_view http_header_value(std::string_view header) {

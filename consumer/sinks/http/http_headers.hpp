@@ -6,10 +6,10 @@
 
 namespace offramp {
 
-// The headers that a user wants sent: "NAME: VALUE" is one, "@FILE" means those of a file, one a line; empty lines and a carriage return at
-// a line's end do not count. No error shows a value.
-// Errors: ConfigError for a line that is no header (which line, of what) and for a header that is ours to set; Error with NoInput or BadInput
-// for a file that cannot be read.
+// The headers that a user wants sent: "NAME: VALUE" is one, "@FILE" means those of a file, one a line; empty lines and
+// a carriage return at a line's end do not count. No error shows a value. Errors: ConfigError for a line that is no
+// header (which line, of what) and for a header that is ours to set; Error with NoInput or BadInput for a file that
+// cannot be read.
 std::vector<std::string> read_http_headers(const std::string& setting);
 
 // Errors: ConfigError where the URL has a user or a password in it, which is not shown.

@@ -32,7 +32,8 @@ constexpr std::size_t kLeastSecret = 4;
 
 void start_library() {
     static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);
-    if (started != CURLE_OK) throw Error(ExitCode::System, std::string("libcurl does not start: ") + curl_easy_strerror(started));
+    if (started != CURLE_OK)
+        throw Error(ExitCode::System, std::string("libcurl does not start: ") + curl_easy_strerror(started));
 }
 
 // What another try cannot mend: the URL, the certificate, the library.
@@ -64,8 +65,8 @@ std::string on_one_line(std::string_view text) {
 // How one request ended.
 struct HttpSink::Outcome {
     bool answered = false;
-    bool lasting = false;  // not answered, and never will be
-    bool unwanted = false; // given up: nobody wants the message taken any more
+    bool lasting = false;   // not answered, and never will be
+    bool unwanted = false;  // given up: nobody wants the message taken any more
     long status = 0;
     std::chrono::seconds retry_after{0};
     std::string reason;  // why there is no answer
@@ -93,17 +94,18 @@ class HttpSink::Connection {
         set(CURLOPT_WRITEDATA, this);
         set(CURLOPT_HEADERFUNCTION, &Connection::note_answer);
         set(CURLOPT_HEADERDATA, this);
-        set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);   // a proxy's word is no answer of the server's
+        set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);  // a proxy's word is no answer of the server's
         set(CURLOPT_XFERINFOFUNCTION, &Connection::tell);
         set(CURLOPT_XFERINFODATA, this);
         set(CURLOPT_NOPROGRESS, 0L);
         set(CURLOPT_URL, target.url.c_str());
         if (target.ca_file.empty()) return;
         set(CURLOPT_CAINFO, target.ca_file.c_str());
-        set(CURLOPT_CAPATH, static_cast<const char*>(nullptr));   // the system's folder, which would count beside it
+        set(CURLOPT_CAPATH, static_cast<const char*>(nullptr));  // the system's folder, which would count beside it
     }
 
-    Outcome request(const HttpTarget& target, const HttpMessage& message, const std::function<void()>& progress, const std::function<bool()>& wanted) {
+    Outcome request(const HttpTarget& target, const HttpMessage& message, const std::function<void()>& progress,
+                    const std::function<bool()>& wanted) {
         Outcome outcome;
         answer_.clear();
         received_ = 0;
@@ -125,7 +127,9 @@ class HttpSink::Connection {
         curl_easy_getinfo(handle_.get(), CURLINFO_RESPONSE_CODE, &outcome.status);
         outcome.unwanted = unwanted_;
         // Of an answer that does not end the status counts, which stands at its beginning.
-        outcome.answered = result == CURLE_OK || ((received_ > kLongestAnswer || (answer_is_overdue() && headers_are_there_)) && outcome.status >= 200);
+        outcome.answered =
+            result == CURLE_OK ||
+            ((received_ > kLongestAnswer || (answer_is_overdue() && headers_are_there_)) && outcome.status >= 200);
         // A proxy that does not let the request through to the server.
         long of_proxy = 0;
         if (outcome.status == 0) curl_easy_getinfo(handle_.get(), CURLINFO_HTTP_CONNECTCODE, &of_proxy);
@@ -155,7 +159,8 @@ class HttpSink::Connection {
     void set(CURLoption option, Value value) {
         const CURLcode result = (curl_easy_setopt)(handle_.get(), option, value);
         if (result != CURLE_OK)
-            throw Error(ExitCode::System, "libcurl refuses its option " + std::to_string(option) + ": " + curl_easy_strerror(result));
+            throw Error(ExitCode::System,
+                        "libcurl refuses its option " + std::to_string(option) + ": " + curl_easy_strerror(result));
     }
 
     void add_header(const std::string& header) {
@@ -188,7 +193,8 @@ class HttpSink::Connection {
     }
 
     bool answer_is_overdue() const {
-        return answer_until_ != std::chrono::steady_clock::time_point{} && std::chrono::steady_clock::now() >= answer_until_;
+        return answer_until_ != std::chrono::steady_clock::time_point{} &&
+               std::chrono::steady_clock::now() >= answer_until_;
     }
 
     std::unique_ptr<CURL, Cleanup> handle_;
@@ -202,10 +208,11 @@ class HttpSink::Connection {
     bool headers_are_there_ = false;
     // Counted from its first line: how long a server may work on it before is the timeout's affair.
     std::chrono::seconds longest_answer_{};
-    std::chrono::steady_clock::time_point answer_until_;   // the epoch: it has not begun
+    std::chrono::steady_clock::time_point answer_until_;  // the epoch: it has not begun
 };
 
-HttpSink::HttpSink(HttpTarget target) : target_(std::move(target)), shown_(shown_url(target_.url)), delay_(std::random_device{}()) {
+HttpSink::HttpSink(HttpTarget target)
+    : target_(std::move(target)), shown_(shown_url(target_.url)), delay_(std::random_device{}()) {
     if (target_.url.empty()) throw ConfigError("no --http-url", "Give the address that results are posted to");
     require_no_credentials(target_.url);
     for (const std::string& header : target_.headers) {
@@ -220,7 +227,8 @@ HttpSink::HttpSink(HttpTarget target) : target_(std::move(target)), shown_(shown
 
 HttpSink::~HttpSink() = default;
 
-bool HttpSink::post(const HttpMessage& message, const std::function<void()>& progress, const std::function<bool()>& wanted) {
+bool HttpSink::post(const HttpMessage& message, const std::function<void()>& progress,
+                    const std::function<bool()>& wanted) {
     delay_.reset();
     auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(target_.patience);
     for (int tries = 1;; ++tries) {
@@ -236,17 +244,21 @@ bool HttpSink::post(const HttpMessage& message, const std::function<void()>& pro
         left -= std::chrono::steady_clock::now() - began + delay;
         if (left.count() <= 0)
             throw Error(ExitCode::SinkUnavailable,
-                        "http: " + shown_ + " " + described(outcome) + " to " + std::string(message.what) + ", posted " + std::to_string(tries) +
-                            (tries == 1 ? " time" : " times") + answer_of(outcome),
+                        "http: " + shown_ + " " + described(outcome) + " to " + std::string(message.what) +
+                            ", posted " + std::to_string(tries) + (tries == 1 ? " time" : " times") +
+                            answer_of(outcome),
                         "The run waits for it; is the server up and the address right?");
         if (tries == 1)
             spdlog::warn("http: {} {} to {}: trying again{}", shown_, described(outcome), message.what,
-                         outcome.retry_after.count() > 0 ? fmt::format(", in {} s as it asks for", outcome.retry_after.count()) : "");
+                         outcome.retry_after.count() > 0
+                             ? fmt::format(", in {} s as it asks for", outcome.retry_after.count())
+                             : "");
         if (!pause(std::max<milliseconds>(delay, outcome.retry_after), progress, wanted)) return false;
     }
 }
 
-bool HttpSink::pause(milliseconds length, const std::function<void()>& progress, const std::function<bool()>& wanted) const {
+bool HttpSink::pause(milliseconds length, const std::function<void()>& progress,
+                     const std::function<bool()>& wanted) const {
     for (; length.count() > 0; length -= std::min(length, kStep)) {
         std::this_thread::sleep_for(std::min(length, kStep));
         progress();
@@ -264,16 +276,20 @@ std::string HttpSink::described(const Outcome& outcome) const {
 std::string HttpSink::answer_of(const Outcome& outcome) const {
     std::string answer = outcome.answer;
     for (const std::string& secret : secrets_)
-        for (std::size_t at = answer.find(secret); at != std::string::npos; at = answer.find(secret, at)) answer.replace(at, secret.size(), "***");
+        for (std::size_t at = answer.find(secret); at != std::string::npos; at = answer.find(secret, at))
+            answer.replace(at, secret.size(), "***");
     return answer.empty() ? "" : ": '" + on_one_line(answer.substr(0, kShownOfAnswer)) + "'";
 }
 
 void HttpSink::refuse(const HttpMessage& message, const Outcome& outcome) const {
-    const std::string what_happened = "http: " + shown_ + " " + described(outcome) + " to " + std::string(message.what) + answer_of(outcome);
+    const std::string what_happened =
+        "http: " + shown_ + " " + described(outcome) + " to " + std::string(message.what) + answer_of(outcome);
     if (outcome.answered && verdict_of(outcome.status) == HttpVerdict::NotThisOne)
-        throw Error(ExitCode::System, what_happened, "It refuses this result; the batch is set aside when it refuses it three times");
-    throw ConfigError(what_happened, outcome.answered && outcome.status < 400 ? "Redirects are not followed: give the address it leads to as --http-url"
-                                                                             : "Check --http-url, --http-header, --http-body and --http-ca-file");
+        throw Error(ExitCode::System, what_happened,
+                    "It refuses this result; the batch is set aside when it refuses it three times");
+    throw ConfigError(what_happened, outcome.answered && outcome.status < 400
+                                         ? "Redirects are not followed: give the address it leads to as --http-url"
+                                         : "Check --http-url, --http-header, --http-body and --http-ca-file");
 }
 
 }  // namespace offramp

@@ -20,7 +20,8 @@ struct HttpTarget {
     std::vector<std::string> headers;  // "NAME: VALUE", sent with each request; values are never shown
     std::string ca_file;               // the authorities that may vouch for the server, in PEM; empty: the system's
     std::chrono::seconds timeout{30};  // nothing moves for so long: the request is given up and tried again
-    std::chrono::seconds patience{20};  // with one message: requests and the pauses between them, but for those that the server asked for
+    // with one message: requests and the pauses between them, but for those that the server asked for
+    std::chrono::seconds patience{20};
 };
 
 // One result on its way. Borrows everything.
@@ -32,13 +33,15 @@ struct HttpMessage {
 
 // Posts messages to one server over one connection, which is kept open.
 //
-// A message that the server cannot take now (408, 425, 429, 5xx), that it does not answer, or that does not reach it, is sent again: after RetryDelay, and
-// not before a Retry-After has passed (of which five minutes are waited for). So the server may get a message several times, also one that it
-// answered. An answer that is not complete after the patience counts by its status, or, where not even its headers are there, as none.
+// A message that the server cannot take now (408, 425, 429, 5xx), that it does not answer, or that does not reach it,
+// is sent again: after RetryDelay, and not before a Retry-After has passed (of which five minutes are waited for). So
+// the server may get a message several times, also one that it answered. An answer that is not complete after the
+// patience counts by its status, or, where not even its headers are there, as none.
 //
-// Owns the connection. Thread: one. Blocks: on the network, no longer than patience, timeout and what Retry-After asks for; `progress` is told meanwhile.
-// Errors: Error with SinkUnavailable when patience is over; ConfigError for a URL or a file of authorities that cannot be used, a certificate that does
-// not hold, and an answer that every message would get; Error with System for an answer that refuses this message. They name status, URL (without credentials and
+// Owns the connection. Thread: one. Blocks: on the network, no longer than patience, timeout and what Retry-After asks
+// for; `progress` is told meanwhile. Errors: Error with SinkUnavailable when patience is over; ConfigError for a URL or
+// a file of authorities that cannot be used, a certificate that does not hold, and an answer that every message would
+// get; Error with System for an answer that refuses this message. They name status, URL (without credentials and
 // query), message and the first bytes of the answer, in which headers' values are blotted out.
 class HttpSink {
   public:
@@ -47,8 +50,8 @@ class HttpSink {
     HttpSink(const HttpSink&) = delete;
     HttpSink& operator=(const HttpSink&) = delete;
 
-    // Returns true when the server has taken it; false when it is given up because `wanted`, asked before each request, while it lasts and during
-    // pauses, says so.
+    // Returns true when the server has taken it; false when it is given up because `wanted`, asked before each request,
+    // while it lasts and during pauses, says so.
     bool post(const HttpMessage& message, const std::function<void()>& progress, const std::function<bool()>& wanted);
 
   private:
@@ -58,7 +61,8 @@ class HttpSink {
     std::string described(const Outcome& outcome) const;
     std::string answer_of(const Outcome& outcome) const;
     [[noreturn]] void refuse(const HttpMessage& message, const Outcome& outcome) const;
-    bool pause(std::chrono::milliseconds length, const std::function<void()>& progress, const std::function<bool()>& wanted) const;
+    bool pause(std::chrono::milliseconds length, const std::function<void()>& progress,
+               const std::function<bool()>& wanted) const;
 
     HttpTarget target_;
     std::string shown_;

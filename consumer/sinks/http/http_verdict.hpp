@@ -4,10 +4,12 @@ namespace offramp {
 
 // What an answer's status says of a request.
 enum class HttpVerdict {
-    Done,         // 2xx
-    TryAgain,     // 408, 425, 429, 5xx: the server is busy or ill
-    NotThisOne,   // it refuses this body: any other 4xx
-    NothingEver,  // it would refuse every body: the address, the method, the type or the right to send is wrong; and redirects, which are not followed
+    Done,        // 2xx
+    TryAgain,    // 408, 425, 429, 5xx: the server is busy or ill
+    NotThisOne,  // it refuses this body: any other 4xx
+    // it would refuse every body: the address, the method, the type or the right to send is wrong; and redirects, which
+    // are not followed
+    NothingEver,
 };
 
 HttpVerdict verdict_of(long status);

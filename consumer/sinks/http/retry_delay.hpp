@@ -5,9 +5,9 @@
 
 namespace offramp {
 
-// How long to wait before something is tried again: doubles from 100 ms to 5 s, and of each a random part, between half and all, so that
-// consumers that failed together do not come back together.
-// Pure but for its random numbers. Thread: one.
+// How long to wait before something is tried again: doubles from 100 ms to 5 s, and of each a random part, between half
+// and all, so that consumers that failed together do not come back together. Pure but for its random numbers. Thread:
+// one.
 class RetryDelay {
   public:
     explicit RetryDelay(std::uint32_t seed) : random_(seed) {}

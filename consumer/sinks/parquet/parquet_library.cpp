@@ -11,8 +11,10 @@ namespace offramp {
 namespace {
 
 constexpr const char* kFix =
-    "It is built when the Python package pyarrow is there: ./launch/offramp run --processor embeddings-parquet installs it into the set-up's own Python and "
-    "builds again; for a Python of your own, install it there (pip install pyarrow) and build with -DOFFRAMP_PYTHON= that Python. --processor embeddings-sqlite "
+    "It is built when the Python package pyarrow is there: ./launch/offramp run --processor embeddings-parquet "
+    "installs it into the set-up's own Python and "
+    "builds again; for a Python of your own, install it there (pip install pyarrow) and build with -DOFFRAMP_PYTHON= "
+    "that Python. --processor embeddings-sqlite "
     "needs none";
 
 std::string last_loader_error() {
@@ -30,13 +32,15 @@ const ParquetModule& open_module() {
     const std::string file = (folder.parent_path() / "lib" / "libofframp_parquet.so").string();
     if (!std::filesystem::exists(file, failure)) throw ConfigError("no module for Parquet at '" + file + "'", kFix);
     void* handle = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) throw ConfigError("the module for Parquet '" + file + "' cannot be loaded: " + last_loader_error(), kFix);
+    if (handle == nullptr)
+        throw ConfigError("the module for Parquet '" + file + "' cannot be loaded: " + last_loader_error(), kFix);
     void* symbol = ::dlsym(handle, kParquetModuleSymbol);
-    if (symbol == nullptr) throw ConfigError("'" + file + "' is not a module for Parquet of this version: " + last_loader_error(), kFix);
+    if (symbol == nullptr)
+        throw ConfigError("'" + file + "' is not a module for Parquet of this version: " + last_loader_error(), kFix);
     const ParquetModule* module = reinterpret_cast<ParquetModuleFunction*>(symbol)();
     if (module->abi != kParquetModuleAbi)
-        throw ConfigError("the module for Parquet '" + file + "' has interface version " + std::to_string(module->abi) + ", this program needs version " +
-                              std::to_string(kParquetModuleAbi),
+        throw ConfigError("the module for Parquet '" + file + "' has interface version " + std::to_string(module->abi) +
+                              ", this program needs version " + std::to_string(kParquetModuleAbi),
                           "Build program and module together: ./launch/offramp setup");
     return *module;
 }

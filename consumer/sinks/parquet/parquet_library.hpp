@@ -4,9 +4,9 @@
 
 namespace offramp {
 
-// Opens libofframp_parquet.so, in the folder lib beside the one of the running program, once a process. It brings Arrow's libraries along, those of the
-// Python package pyarrow that it was built against.
-// Thread: one. Errors: ConfigError when there is none, when it cannot be loaded, or when it is another version's; with how to get it.
+// Opens libofframp_parquet.so, in the folder lib beside the one of the running program, once a process. It brings
+// Arrow's libraries along, those of the Python package pyarrow that it was built against. Thread: one. Errors:
+// ConfigError when there is none, when it cannot be loaded, or when it is another version's; with how to get it.
 const ParquetModule& parquet_library();
 
 }  // namespace offramp

@@ -29,7 +29,8 @@ Value checked(arrow::Result<Value> result, const std::string& tried) {
     return std::move(result).ValueUnsafe();
 }
 
-// Hands what Arrow writes on. What `write` throws is kept until Arrow, which knows no exceptions of ours, has come back.
+// Hands what Arrow writes on. What `write` throws is kept until Arrow, which knows no exceptions of ours, has come
+// back.
 class HandedOn final : public arrow::io::OutputStream {
   public:
     explicit HandedOn(const std::function<void(std::span<const std::byte>)>& write) : write_(write) {}
@@ -62,13 +63,17 @@ class HandedOn final : public arrow::io::OutputStream {
     bool closed_ = false;
 };
 
-std::shared_ptr<arrow::DataType> number_of(const VectorKind& kind) { return kind.halves ? arrow::float16() : arrow::float32(); }
+std::shared_ptr<arrow::DataType> number_of(const VectorKind& kind) {
+    return kind.halves ? arrow::float16() : arrow::float32();
+}
 
 std::shared_ptr<arrow::Schema> schema_of(const VectorKind& kind) {
-    const auto vector = arrow::fixed_size_list(arrow::field("element", number_of(kind), false), static_cast<std::int32_t>(kind.dimensions));
+    const auto vector = arrow::fixed_size_list(arrow::field("element", number_of(kind), false),
+                                               static_cast<std::int32_t>(kind.dimensions));
     return arrow::schema({arrow::field("key", arrow::utf8(), false), arrow::field("output", arrow::utf8(), false),
                           arrow::field("item", arrow::int64(), false), arrow::field("vector", vector, false)},
-                         arrow::key_value_metadata({"model", "normalized"}, {std::string(kind.model), kind.normalized ? "true" : "false"}));
+                         arrow::key_value_metadata({"model", "normalized"},
+                                                   {std::string(kind.model), kind.normalized ? "true" : "false"}));
 }
 
 // Parquet's texts are UTF-8; each byte that is none becomes U+FFFD.
@@ -98,10 +103,14 @@ class Group {
 
     std::shared_ptr<arrow::Table> finish(const std::shared_ptr<arrow::Schema>& schema) {
         const std::int64_t count = rows_ * static_cast<std::int64_t>(kind_.dimensions);
-        const auto numbers = arrow::MakeArray(arrow::ArrayData::Make(number_of(kind_), count, {nullptr, checked(numbers_.Finish(), "the vectors")}, 0));
+        const auto numbers = arrow::MakeArray(
+            arrow::ArrayData::Make(number_of(kind_), count, {nullptr, checked(numbers_.Finish(), "the vectors")}, 0));
         const auto vectors = std::make_shared<arrow::FixedSizeListArray>(schema->field(3)->type(), rows_, numbers);
-        const auto table = arrow::Table::Make(schema, {checked(keys_.Finish(), "the keys"), checked(outputs_.Finish(), "the outputs"),
-                                                       checked(items_.Finish(), "the items"), vectors}, rows_);
+        const auto table =
+            arrow::Table::Make(schema,
+                               {checked(keys_.Finish(), "the keys"), checked(outputs_.Finish(), "the outputs"),
+                                checked(items_.Finish(), "the items"), vectors},
+                               rows_);
         rows_ = 0;
         return table;
     }
@@ -116,13 +125,16 @@ class Group {
     std::int64_t rows_ = 0;
 };
 
-void write_all(const VectorKind& kind, const std::function<std::string_view()>& next, const std::shared_ptr<HandedOn>& file) {
+void write_all(const VectorKind& kind, const std::function<std::string_view()>& next,
+               const std::shared_ptr<HandedOn>& file) {
     const auto schema = schema_of(kind);
     parquet::WriterProperties::Builder properties;
-    properties.disable_dictionary()->enable_dictionary("output")->created_by("offramp")->max_row_group_length(kRowsInGroup);
-    const auto writer = checked(parquet::arrow::FileWriter::Open(*schema, arrow::default_memory_pool(), file, properties.build(),
-                                                                 parquet::ArrowWriterProperties::Builder().store_schema()->build()),
-                                "beginning a file");
+    properties.disable_dictionary()->enable_dictionary("output")->created_by("offramp")->max_row_group_length(
+        kRowsInGroup);
+    const auto writer =
+        checked(parquet::arrow::FileWriter::Open(*schema, arrow::default_memory_pool(), file, properties.build(),
+                                                 parquet::ArrowWriterProperties::Builder().store_schema()->build()),
+                "beginning a file");
     Group group(kind);
     const auto write_group = [&] { check(writer->WriteTable(*group.finish(schema), kRowsInGroup), "writing rows"); };
     VectorRow row;
@@ -139,7 +151,8 @@ void write_all(const VectorKind& kind, const std::function<std::string_view()>& 
     check(writer->Close(), "ending a file");
 }
 
-void write_rows(const VectorKind& kind, const std::function<std::string_view()>& next, const std::function<void(std::span<const std::byte>)>& write) {
+void write_rows(const VectorKind& kind, const std::function<std::string_view()>& next,
+                const std::function<void(std::span<const std::byte>)>& write) {
     const auto file = std::make_shared<HandedOn>(write);
     try {
         write_all(kind, next, file);
@@ -154,7 +167,9 @@ template <class Array>
 const Array& column_of(const arrow::RecordBatch& batch, const char* name, const std::string& path) {
     const auto column = batch.GetColumnByName(name);
     const auto* array = dynamic_cast<const Array*>(column.get());
-    if (array == nullptr) throw Error(ExitCode::System, "Parquet: " + path + " has no column '" + name + "' as this program writes it", "Move it away");
+    if (array == nullptr)
+        throw Error(ExitCode::System, "Parquet: " + path + " has no column '" + name + "' as this program writes it",
+                    "Move it away");
     return *array;
 }
 
@@ -177,11 +192,13 @@ void read_rows(const std::string& path, const std::function<void(const VectorRow
                               .normalized = normalized,
                               .model = model};
         if (!kind.halves && vectors.list_type()->value_type()->id() != arrow::Type::FLOAT)
-            throw Error(ExitCode::System, "Parquet: " + path + " has vectors of another type than this program writes", "Move it away");
+            throw Error(ExitCode::System, "Parquet: " + path + " has vectors of another type than this program writes",
+                        "Move it away");
         const auto& numbers = static_cast<const arrow::PrimitiveArray&>(*vectors.values());
         const auto* bytes = reinterpret_cast<const std::byte*>(numbers.values()->data());
         for (std::int64_t i = 0; i < batch->num_rows(); ++i) {
-            const std::size_t at = static_cast<std::size_t>(vectors.value_offset(i) + numbers.offset()) * (kind.halves ? 2 : 4);
+            const std::size_t at =
+                static_cast<std::size_t>(vectors.value_offset(i) + numbers.offset()) * (kind.halves ? 2 : 4);
             found({.item = static_cast<std::uint64_t>(items.Value(i)),
                    .kind = kind,
                    .key = keys.GetView(i),

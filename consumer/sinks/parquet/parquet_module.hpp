@@ -8,19 +8,21 @@
 
 #include "consumer/sinks/parquet/vector_rows.hpp"
 
-// What libofframp_parquet.so offers to the one who opens it: a single C symbol. Everything else in the module is local to it. It alone knows Arrow.
+// What libofframp_parquet.so offers to the one who opens it: a single C symbol. Everything else in the module is local
+// to it. It alone knows Arrow.
 namespace offramp {
 
 // Raised whenever this file or vector_rows.hpp changes in a way that a module built before would not understand.
 inline constexpr std::uint32_t kParquetModuleAbi = 2;
 inline constexpr const char* kParquetModuleSymbol = "offramp_parquet_v1";
 
-// Lives as long as the process: the module is never closed. `abi` stays the first field in every version. Errors of both functions: Error with System,
-// or what `next`, `write` and `found` throw.
+// Lives as long as the process: the module is never closed. `abi` stays the first field in every version. Errors of
+// both functions: Error with System, or what `next`, `write` and `found` throw.
 struct ParquetModule {
     std::uint32_t abi = kParquetModuleAbi;
-    // Rows, as append_row() makes them and all of `kind`, become a Parquet file, whose bytes are handed to `write` in order. `next` gives some
-    // rows at a time, valid until the next call, and nothing when there are no more. Equal rows make equal bytes. Memory: a row group.
+    // Rows, as append_row() makes them and all of `kind`, become a Parquet file, whose bytes are handed to `write` in
+    // order. `next` gives some rows at a time, valid until the next call, and nothing when there are no more. Equal
+    // rows make equal bytes. Memory: a row group.
     void (*write_rows)(const VectorKind& kind, const std::function<std::string_view()>& next,
                        const std::function<void(std::span<const std::byte>)>& write);
     // Every row of a file of ours, in order.

@@ -63,14 +63,14 @@ class RowsOfOneKind {
 
   private:
     [[noreturn]] void refuse(const VectorRow& row) const {
-        throw ConfigError("vectors for " + path_ + " are of two kinds: output '" + output_ + "' has " + kind_.describe() + ", output '" + std::string(row.output) +
-                              "' " + row.kind.describe(),
+        throw ConfigError("vectors for " + path_ + " are of two kinds: output '" + output_ + "' has " +
+                              kind_.describe() + ", output '" + std::string(row.output) + "' " + row.kind.describe(),
                           "Give --start-over instead of --resume, or another --output");
     }
 
     const NextRecords& next_;
     std::string path_;
-    std::string_view rows_;     // the first item's, until they are handed on
+    std::string_view rows_;  // the first item's, until they are handed on
     bool any_ = false;
     std::string model_, output_;
     VectorKind kind_;
@@ -79,14 +79,17 @@ class RowsOfOneKind {
 void write_file(const std::string& path, const NextRecords& next, Durability durability) {
     RowsOfOneKind rows(next, path);
     AtomicFile file(path, durability);
-    parquet_library().write_rows(rows.kind(), [&rows] { return rows.next(); }, [&file](std::span<const std::byte> bytes) { file.write(bytes); });
+    parquet_library().write_rows(
+        rows.kind(), [&rows] { return rows.next(); }, [&file](std::span<const std::byte> bytes) { file.write(bytes); });
     file.commit();
 }
 
 }  // namespace
 
-MergeOutcome merge_vectors(const std::string& folder, std::string_view name, const std::string& output_file, Durability durability) {
-    return merge_segments(folder, name, output_file, durability, {.first = &first_of, .records_of = &rows_of, .write = &write_file});
+MergeOutcome merge_vectors(const std::string& folder, std::string_view name, const std::string& output_file,
+                           Durability durability) {
+    return merge_segments(folder, name, output_file, durability,
+                          {.first = &first_of, .records_of = &rows_of, .write = &write_file});
 }
 
 }  // namespace offramp

@@ -26,13 +26,14 @@ constexpr std::uint32_t kNormalized = 2;
 }  // namespace
 
 std::string VectorKind::describe() const {
-    return std::to_string(dimensions) + (halves ? " float16" : " float32") + " numbers" + (normalized ? ", normalized," : "") + " of model '" +
-           std::string(model) + "'";
+    return std::to_string(dimensions) + (halves ? " float16" : " float32") + " numbers" +
+           (normalized ? ", normalized," : "") + " of model '" + std::string(model) + "'";
 }
 
 void append_row(std::string& rows, const VectorRow& row) {
     expect(row.vector.size() == row.kind.vector_bytes(), "a vector has the bytes that its kind says");
-    const std::size_t bytes = sizeof(RowHead) + row.key.size() + row.output.size() + row.kind.model.size() + row.vector.size();
+    const std::size_t bytes =
+        sizeof(RowHead) + row.key.size() + row.output.size() + row.kind.model.size() + row.vector.size();
     expect(bytes <= std::numeric_limits<std::uint32_t>::max(), "a row is below 4 GiB");
     const RowHead head{.bytes = static_cast<std::uint32_t>(bytes),
                        .dimensions = row.kind.dimensions,
@@ -50,8 +51,11 @@ std::size_t first_row(std::string_view rows, VectorRow& row) {
     RowHead head;
     if (rows.size() < sizeof head) return 0;
     std::memcpy(&head, rows.data(), sizeof head);
-    const VectorKind kind{.dimensions = head.dimensions, .halves = (head.flags & kHalves) != 0, .normalized = (head.flags & kNormalized) != 0};
-    const std::uint64_t bytes = sizeof head + std::uint64_t{head.key_bytes} + head.output_bytes + head.model_bytes + kind.vector_bytes();
+    const VectorKind kind{.dimensions = head.dimensions,
+                          .halves = (head.flags & kHalves) != 0,
+                          .normalized = (head.flags & kNormalized) != 0};
+    const std::uint64_t bytes =
+        sizeof head + std::uint64_t{head.key_bytes} + head.output_bytes + head.model_bytes + kind.vector_bytes();
     if (head.bytes != bytes || bytes > rows.size()) return 0;
     std::string_view rest = rows.substr(sizeof head);
     const auto take = [&rest](std::size_t size) {

@@ -31,9 +31,11 @@ struct VectorRow {
 
 // A row as bytes, one after another, in segments:
 //
-//     u32 bytes of all | u32 dimensions | u64 item | u32 flags: 1 halves, 2 normalized | u32 bytes of key, of output, of model | key | output | model | vector
+//     u32 bytes of all | u32 dimensions | u64 item | u32 flags: 1 halves, 2 normalized | u32 bytes of key, of output,
+//     of model | key | output | model | vector
 //
-// little endian, without gaps. A file of them is never read by another version: it lives from a run's start to its end or resumption.
+// little endian, without gaps. A file of them is never read by another version: it lives from a run's start to its end
+// or resumption.
 void append_row(std::string& rows, const VectorRow& row);
 // The row that `rows` begins with, and how many bytes it takes; 0: damaged, `row` is not touched.
 std::size_t first_row(std::string_view rows, VectorRow& row);

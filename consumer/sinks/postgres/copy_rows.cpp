@@ -13,7 +13,8 @@ constexpr std::uint32_t kNull = 0xffffffff;
 
 static_assert(std::endian::native == std::endian::little, "numbers are little endian here and big endian there");
 
-// Each of the numbers with its bytes the other way round. False when one has all bits of its exponent set: it is infinite, or no number.
+// Each of the numbers with its bytes the other way round. False when one has all bits of its exponent set: it is
+// infinite, or no number.
 template <class Number>
 bool reversed(std::span<const std::byte> numbers, std::byte* to) {
     constexpr Number kExponent = sizeof(Number) == 4 ? 0x7f800000 : 0x7c00;
@@ -23,7 +24,8 @@ bool reversed(std::span<const std::byte> numbers, std::byte* to) {
         std::memcpy(&bits, numbers.data() + at, sizeof bits);
         all_finite &= (bits & kExponent) != kExponent;
         Number other = 0;
-        for (std::size_t byte = 0; byte < sizeof(Number); ++byte) other = static_cast<Number>(other << 8 | (bits >> 8 * byte & 0xff));
+        for (std::size_t byte = 0; byte < sizeof(Number); ++byte)
+            other = static_cast<Number>(other << 8 | (bits >> 8 * byte & 0xff));
         std::memcpy(to + at, &other, sizeof other);
     }
     return all_finite;
@@ -78,8 +80,9 @@ bool CopyRows::vector(std::span<const std::byte> numbers, std::size_t bytes_each
     put(numbers.size() / bytes_each, 2);
     put(0, 2);
     bytes_.resize(bytes_.size() + numbers.size());
-    const bool held = bytes_each == 4 ? reversed<std::uint32_t>(numbers, bytes_.data() + bytes_.size() - numbers.size())
-                                      : reversed<std::uint16_t>(numbers, bytes_.data() + bytes_.size() - numbers.size());
+    const bool held = bytes_each == 4
+                          ? reversed<std::uint32_t>(numbers, bytes_.data() + bytes_.size() - numbers.size())
+                          : reversed<std::uint16_t>(numbers, bytes_.data() + bytes_.size() - numbers.size());
     if (held) return true;
     bytes_.resize(begin);
     null();

@@ -14,8 +14,9 @@ namespace offramp {
 //   a row: fields (int16), then of each its bytes (int32; -1: NULL) and these
 //   end: -1 (int16)
 //
-// A jsonb is 1 (one byte), the version of its form, and then the text. A pgvector is its numbers (int16), 0 (int16), then float32 each in `vector`, float16 each in `halfvec`.
-// Owns its memory, which is kept from one use to the next. Thread: one.
+// A jsonb is 1 (one byte), the version of its form, and then the text. A pgvector is its numbers (int16), 0 (int16),
+// then float32 each in `vector`, float16 each in `halfvec`. Owns its memory, which is kept from one use to the next.
+// Thread: one.
 class CopyRows {
   public:
     CopyRows() { clear(); }
@@ -28,7 +29,8 @@ class CopyRows {
     void number(std::int64_t number);
     void json(std::string_view text);
     void null();
-    // `numbers`: little endian, `bytes_each` 4 or 2. False, and NULL is put, when one is infinite or no number, which pgvector does not hold.
+    // `numbers`: little endian, `bytes_each` 4 or 2. False, and NULL is put, when one is infinite or no number, which
+    // pgvector does not hold.
     bool vector(std::span<const std::byte> numbers, std::size_t bytes_each);
     // Puts the end; what follows is clear(). Valid until then.
     std::span<const std::byte> finished();

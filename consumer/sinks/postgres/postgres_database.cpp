@@ -17,9 +17,10 @@ namespace {
 
 constexpr int kPatienceSeconds = 10;
 constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
-constexpr int kStepMilliseconds = 50;   // from one sign of life to the next
+constexpr int kStepMilliseconds = 50;  // from one sign of life to the next
 
-// What is done about a refusal, by its SQLSTATE (PostgreSQL's appendix A): the whole code, or its class, the first two characters.
+// What is done about a refusal, by its SQLSTATE (PostgreSQL's appendix A): the whole code, or its class, the first two
+// characters.
 struct Verdict {
     std::string_view state;
     ExitCode exit_code;
@@ -73,13 +74,15 @@ struct FreeOptions {
 
 }  // namespace
 
-PostgresDatabase::PostgresDatabase(const std::string& sink, std::optional<std::chrono::seconds> patience) : patience_(patience) {
+PostgresDatabase::PostgresDatabase(const std::string& sink, std::optional<std::chrono::seconds> patience)
+    : patience_(patience) {
     char* problem = nullptr;
     const std::unique_ptr<PQconninfoOption, FreeOptions> parsed(PQconninfoParse(sink.c_str(), &problem));
-    PQfreemem(problem);   // may hold the password
+    PQfreemem(problem);  // may hold the password
     if (!parsed)
         throw ConfigError("--sink cannot be understood as a PostgreSQL",
-                          "Accepted: postgres://USER:PASSWORD@HOST:PORT/DATABASE, or key words: 'host=/run/postgresql dbname=vectors'");
+                          "Accepted: postgres://USER:PASSWORD@HOST:PORT/DATABASE, or key words: 'host=/run/postgresql "
+                          "dbname=vectors'");
     std::vector<const char*> words;
     std::vector<const char*> values;
     int patience_seconds = kPatienceSeconds;
@@ -96,7 +99,8 @@ PostgresDatabase::PostgresDatabase(const std::string& sink, std::optional<std::c
     for (const PQconninfoOption* option = parsed.get(); option->keyword != nullptr; ++option) {
         if (option->val == nullptr) continue;
         say(option->keyword, option->val);
-        if (std::string_view(option->keyword) == "connect_timeout" && std::atoi(option->val) > 0) patience_seconds = std::max(std::atoi(option->val), 2);
+        if (std::string_view(option->keyword) == "connect_timeout" && std::atoi(option->val) > 0)
+            patience_seconds = std::max(std::atoi(option->val), 2);
     }
     say("client_encoding", "UTF8");
     say(nullptr, nullptr);
@@ -104,12 +108,13 @@ PostgresDatabase::PostgresDatabase(const std::string& sink, std::optional<std::c
     if (!connection_) throw SystemError("connecting to PostgreSQL", ENOMEM);
     const auto text_of = [](const char* text) { return std::string(text == nullptr ? "" : text); };
     const std::string host = text_of(PQhost(connection_.get()));
-    name_ = "PostgreSQL database '" + text_of(PQdb(connection_.get())) + "' on " + (host.empty() ? "localhost" : host) + ":" +
-            text_of(PQport(connection_.get()));
+    name_ = "PostgreSQL database '" + text_of(PQdb(connection_.get())) + "' on " + (host.empty() ? "localhost" : host) +
+            ":" + text_of(PQport(connection_.get()));
     connect(patience_seconds);
     PQsetErrorVerbosity(connection_.get(), PQERRORS_DEFAULT);
     PQsetNoticeProcessor(
-        connection_.get(), [](void*, const char* notice) { spdlog::debug("PostgreSQL: {}", in_one_line(notice)); }, nullptr);
+        connection_.get(), [](void*, const char* notice) { spdlog::debug("PostgreSQL: {}", in_one_line(notice)); },
+        nullptr);
     if (PQsetnonblocking(connection_.get(), 1) != 0) fail("waiting without blocking", nullptr);
     notice_death_of_clients();
 }
@@ -124,8 +129,11 @@ void PostgresDatabase::connect(int patience_seconds) {
     PostgresPollingStatusType step = PGRES_POLLING_WRITING;
     if (PQstatus(connection_.get()) == CONNECTION_BAD) step = PGRES_POLLING_FAILED;
     while (step == PGRES_POLLING_READING || step == PGRES_POLLING_WRITING) {
-        pollfd wanted{.fd = PQsocket(connection_.get()), .events = static_cast<short>(step == PGRES_POLLING_READING ? POLLIN : POLLOUT), .revents = 0};
-        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+        pollfd wanted{.fd = PQsocket(connection_.get()),
+                      .events = static_cast<short>(step == PGRES_POLLING_READING ? POLLIN : POLLOUT),
+                      .revents = 0};
+        const auto left =
+            std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
         if (left <= 0) fail_to_connect("no answer in " + std::to_string(patience_seconds) + " s");
         const int ready = ::poll(&wanted, 1, static_cast<int>(left));
         if (ready < 0 && errno != EINTR) throw SystemError("waiting for " + name_, errno);
@@ -137,20 +145,23 @@ void PostgresDatabase::connect(int patience_seconds) {
 void PostgresDatabase::fail_to_connect(const std::string& found) const {
     const std::string state = state_in(found);
     const Verdict verdict = state.empty() ? Verdict{{}, ExitCode::SinkUnavailable, kComeBack} : verdict_on(state);
-    throw PostgresError(verdict.exit_code, state, name_ + " cannot be connected to: " + in_one_line(found), verdict.hint);
+    throw PostgresError(verdict.exit_code, state, name_ + " cannot be connected to: " + in_one_line(found),
+                        verdict.hint);
 }
 
 void PostgresDatabase::fail(const std::string& tried, const pg_result* result) const {
     const char* given = result == nullptr ? nullptr : PQresultErrorField(result, PG_DIAG_SQLSTATE);
     const std::string state = given == nullptr ? "" : given;
-    const std::string text = in_one_line(result != nullptr && given != nullptr ? PQresultErrorMessage(result) : PQerrorMessage(connection_.get()));
+    const std::string text = in_one_line(result != nullptr && given != nullptr ? PQresultErrorMessage(result)
+                                                                               : PQerrorMessage(connection_.get()));
     const bool gone = PQstatus(connection_.get()) == CONNECTION_BAD;
     const Verdict verdict = gone ? Verdict{{}, ExitCode::SinkUnavailable, kComeBack} : verdict_on(state);
-    throw PostgresError(verdict.exit_code, state, name_ + (gone ? " went away: " : ": ") + tried + ": " + text, verdict.hint);
+    throw PostgresError(verdict.exit_code, state, name_ + (gone ? " went away: " : ": ") + tried + ": " + text,
+                        verdict.hint);
 }
 
-// Whoever is killed or gives up while a statement waits has its locks given back, instead of the statement going on for nobody. What a server does not know before
-// version 14, and not on every system.
+// Whoever is killed or gives up while a statement waits has its locks given back, instead of the statement going on for
+// nobody. What a server does not know before version 14, and not on every system.
 void PostgresDatabase::notice_death_of_clients() {
     try {
         run("SET client_connection_check_interval = '5s'");
@@ -175,11 +186,14 @@ bool PostgresDatabase::wait(short events, const std::string& tried) {
 // Nothing more can be done by this connection: the answer may still come.
 void PostgresDatabase::give_up(const std::string& tried) {
     connection_.reset();
-    throw PostgresError(ExitCode::SinkUnavailable, {}, name_ + " has not answered for " + std::to_string(patience_->count()) + " s: " + tried,
-                        "See what it waits for (pg_stat_activity): another's lock, a disk? What was done so far is kept; --sink-patience-seconds waits longer");
+    throw PostgresError(ExitCode::SinkUnavailable, {},
+                        name_ + " has not answered for " + std::to_string(patience_->count()) + " s: " + tried,
+                        "See what it waits for (pg_stat_activity): another's lock, a disk? What was done so far is "
+                        "kept; --sink-patience-seconds waits longer");
 }
 
-// What the server has sent meanwhile is read, for it may take nothing before. That the connection broke says the next result.
+// What the server has sent meanwhile is read, for it may take nothing before. That the connection broke says the next
+// result.
 void PostgresDatabase::flush(const std::string& tried) {
     while (PQflush(connection_.get()) == 1)
         if (wait(POLLIN | POLLOUT, tried) && PQconsumeInput(connection_.get()) == 0) return;
@@ -193,7 +207,8 @@ PostgresDatabase::Result PostgresDatabase::next_result(const std::string& tried)
     return Result(PQgetResult(connection_.get()));
 }
 
-// The first result of a statement that libpq has `sent`, or not. Of one that begins a COPY others follow; else nothing is left to read.
+// The first result of a statement that libpq has `sent`, or not. Of one that begins a COPY others follow; else nothing
+// is left to read.
 PostgresDatabase::Result PostgresDatabase::answer(const std::string& tried, int sent) {
     if (sent != 1) fail(tried, nullptr);
     flush(tried);
@@ -204,11 +219,12 @@ PostgresDatabase::Result PostgresDatabase::answer(const std::string& tried, int 
     return first;
 }
 
-std::vector<PostgresDatabase::Row> PostgresDatabase::rows(const std::string& sql, const std::vector<std::string>& values) {
+std::vector<PostgresDatabase::Row> PostgresDatabase::rows(const std::string& sql,
+                                                          const std::vector<std::string>& values) {
     std::vector<const char*> texts;
     for (const std::string& value : values) texts.push_back(value.c_str());
-    const Result result =
-        answer(sql, PQsendQueryParams(connection_.get(), sql.c_str(), static_cast<int>(texts.size()), nullptr, texts.data(), nullptr, nullptr, 0));
+    const Result result = answer(sql, PQsendQueryParams(connection_.get(), sql.c_str(), static_cast<int>(texts.size()),
+                                                        nullptr, texts.data(), nullptr, nullptr, 0));
     const ExecStatusType status = PQresultStatus(result.get());
     if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK) fail(sql, result.get());
     std::vector<Row> rows(static_cast<std::size_t>(PQntuples(result.get())));
@@ -224,11 +240,16 @@ std::vector<PostgresDatabase::Row> PostgresDatabase::rows(const std::string& sql
 }
 
 void PostgresDatabase::copy(const std::string& sql, std::span<const std::byte> bytes) {
-    if (const Result begun = answer(sql, PQsendQuery(connection_.get(), sql.c_str())); PQresultStatus(begun.get()) != PGRES_COPY_IN) fail(sql, begun.get());
-    for (; !bytes.empty() && PQstatus(connection_.get()) == CONNECTION_OK; bytes = bytes.subspan(std::min(bytes.size(), kCopyBytes))) {
+    if (const Result begun = answer(sql, PQsendQuery(connection_.get(), sql.c_str()));
+        PQresultStatus(begun.get()) != PGRES_COPY_IN)
+        fail(sql, begun.get());
+    for (; !bytes.empty() && PQstatus(connection_.get()) == CONNECTION_OK;
+         bytes = bytes.subspan(std::min(bytes.size(), kCopyBytes))) {
         const auto part = bytes.first(std::min(bytes.size(), kCopyBytes));
         int put = 0;
-        while ((put = PQputCopyData(connection_.get(), reinterpret_cast<const char*>(part.data()), static_cast<int>(part.size()))) == 0) flush(sql);
+        while ((put = PQputCopyData(connection_.get(), reinterpret_cast<const char*>(part.data()),
+                                    static_cast<int>(part.size()))) == 0)
+            flush(sql);
         if (put < 0) break;
         flush(sql);
     }
@@ -238,7 +259,7 @@ void PostgresDatabase::copy(const std::string& sql, std::span<const std::byte> b
     Result failed;
     for (Result ended = next_result(sql); ended; ended = next_result(sql)) {
         if (PQresultStatus(ended.get()) != PGRES_COMMAND_OK && !failed) failed = std::move(ended);
-        if (PQresultStatus(failed.get()) == PGRES_COPY_IN) break;   // its end could not be sent
+        if (PQresultStatus(failed.get()) == PGRES_COPY_IN) break;  // its end could not be sent
     }
     if (failed || PQstatus(connection_.get()) == CONNECTION_BAD) fail(sql, failed.get());
 }
@@ -259,7 +280,7 @@ void PostgresDatabase::roll_back() {
     try {
         run("ROLLBACK");
     } catch (const Error& error) {
-        spdlog::debug("{}", error.what());   // what went wrong before is told
+        spdlog::debug("{}", error.what());  // what went wrong before is told
     }
 }
 

@@ -28,14 +28,15 @@ class PostgresError final : public Error {
     std::string sqlstate_;
 };
 
-// One connection to a PostgreSQL. It is not made anew: whoever loses it ends, and comes again. A password is never part of name() or of
-// an error.
+// One connection to a PostgreSQL. It is not made anew: whoever loses it ends, and comes again. A password is never part
+// of name() or of an error.
 //
-// Owns the connection. Thread: one, and never one side of a fork. Blocks: on the server; while connecting at most `connect_timeout`
-// seconds (of the sink, else 10), and later for as long as it has patience with a server by which nothing moves. Errors, all PostgresError, but ConfigError for a sink that cannot be understood: SinkUnavailable when the server is
-// absent, starting, full of connections, goes away or does not answer, and when another one has what is wanted; NotPermitted for a refused password or a
-// missing right; CannotWrite for a full or failing disk and a server that only reads; Usage for a database or schema that does not
-// exist; System for everything else.
+// Owns the connection. Thread: one, and never one side of a fork. Blocks: on the server; while connecting at most
+// `connect_timeout` seconds (of the sink, else 10), and later for as long as it has patience with a server by which
+// nothing moves. Errors, all PostgresError, but ConfigError for a sink that cannot be understood: SinkUnavailable when
+// the server is absent, starting, full of connections, goes away or does not answer, and when another one has what is
+// wanted; NotPermitted for a refused password or a missing right; CannotWrite for a full or failing disk and a server
+// that only reads; Usage for a database or schema that does not exist; System for everything else.
 class PostgresDatabase {
   public:
     // NULL is nothing.
@@ -44,7 +45,9 @@ class PostgresDatabase {
     // While it lives, `progress` is told whenever the server keeps this thread waiting. Borrows both.
     class Telling {
       public:
-        Telling(PostgresDatabase& database, const std::function<void()>& progress) : database_(&database) { database.progress_ = &progress; }
+        Telling(PostgresDatabase& database, const std::function<void()>& progress) : database_(&database) {
+            database.progress_ = &progress;
+        }
         Telling(const Telling&) = delete;
         Telling& operator=(const Telling&) = delete;
         ~Telling() { database_->progress_ = nullptr; }
@@ -53,8 +56,9 @@ class PostgresDatabase {
         PostgresDatabase* database_;
     };
 
-    // `sink`: a URI, postgres://USER:PASSWORD@HOST:PORT/DATABASE, or key words, "host=/run/postgresql dbname=vectors". What is not said comes
-    // from where libpq takes it: PGPASSWORD, ~/.pgpass, and so on. `patience`: with a server that neither takes nor sends anything; nothing: for as long as it takes.
+    // `sink`: a URI, postgres://USER:PASSWORD@HOST:PORT/DATABASE, or key words, "host=/run/postgresql dbname=vectors".
+    // What is not said comes from where libpq takes it: PGPASSWORD, ~/.pgpass, and so on. `patience`: with a server
+    // that neither takes nor sends anything; nothing: for as long as it takes.
     explicit PostgresDatabase(const std::string& sink, std::optional<std::chrono::seconds> patience = std::nullopt);
     PostgresDatabase(const PostgresDatabase&) = delete;
     PostgresDatabase& operator=(const PostgresDatabase&) = delete;

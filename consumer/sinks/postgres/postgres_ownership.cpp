@@ -14,10 +14,13 @@ constexpr const char* kPatience = "SET lock_timeout = '30s'";
 constexpr std::string_view kEnded = " ended ";
 
 // "offramp embeddings 1 5f0c...", or "offramp embeddings 1 ended 5f0c...": what our tables' comments begin with.
-std::string beginning_of_comment(const PostgresLayout& layout) { return "offramp " + std::string(layout.contents) + " "; }
+std::string beginning_of_comment(const PostgresLayout& layout) {
+    return "offramp " + std::string(layout.contents) + " ";
+}
 
 FoundTable find(PostgresDatabase& database, const PostgresLayout& layout, const std::string& relation) {
-    const auto rows = database.rows("SELECT to_regclass($1), obj_description(to_regclass($1)::oid, 'pg_class')", {relation});
+    const auto rows =
+        database.rows("SELECT to_regclass($1), obj_description(to_regclass($1)::oid, 'pg_class')", {relation});
     const std::string comment = rows.at(0).at(1).value_or("");
     const std::string beginning = beginning_of_comment(layout);
     FoundTable found{.there = rows.at(0).at(0).has_value(), .ours = comment.starts_with(beginning)};
@@ -42,9 +45,13 @@ std::optional<PostgresMark> read_postgres_mark(const std::string& path) {
     return mark;
 }
 
-std::string named(const PostgresMark& mark) { return "table '" + mark.table + "' of " + (mark.database.empty() ? "its --sink" : mark.database); }
+std::string named(const PostgresMark& mark) {
+    return "table '" + mark.table + "' of " + (mark.database.empty() ? "its --sink" : mark.database);
+}
 
-std::string named(const std::string& table, const PostgresDatabase& database) { return "table '" + table + "' of " + database.name(); }
+std::string named(const std::string& table, const PostgresDatabase& database) {
+    return "table '" + table + "' of " + database.name();
+}
 
 std::string comment_of(const PostgresLayout& layout, const std::string& number) {
     return beginning_of_comment(layout) + std::string(layout.version) + " " + number;
@@ -64,7 +71,8 @@ FoundTable find_ours(PostgresDatabase& database, const PostgresLayout& layout, c
     for (const std::string& suffix : suffixes_of(layout)) {
         const FoundTable found = find(database, layout, table_in_sql(table, suffix));
         if (found.there && !found.ours)
-            throw ConfigError(named(table + suffix, database) + " was made by another program, or holds other results", "Rename it, or give another --sink-table");
+            throw ConfigError(named(table + suffix, database) + " was made by another program, or holds other results",
+                              "Rename it, or give another --sink-table");
         if (suffix.empty()) rows = found;
     }
     return rows;
@@ -73,30 +81,38 @@ FoundTable find_ours(PostgresDatabase& database, const PostgresLayout& layout, c
 void fail_taken_away(const std::string& table, const PostgresDatabase& database, const std::string& mark) {
     const PostgresMark made = read_postgres_mark(mark).value_or(PostgresMark{});
     if (!made.database.empty() && made.database != database.name())
-        throw ConfigError("the results of an earlier run into this --output are in " + named(made) + ", and --sink leads to " + database.name() + ", which does not have them",
-                          "Give the --sink of that run, and --resume; or give this run another --output; or remove " + mark + " to give those results up");
-    throw Error(ExitCode::SinkUnavailable, named(table, database) + " is gone, and with it results that count as done",
-                "Bring it back; or give --start-over instead of --resume; or remove " + mark + " to go on without them");
+        throw ConfigError("the results of an earlier run into this --output are in " + named(made) +
+                              ", and --sink leads to " + database.name() + ", which does not have them",
+                          "Give the --sink of that run, and --resume; or give this run another --output; or remove " +
+                              mark + " to give those results up");
+    throw Error(
+        ExitCode::SinkUnavailable, named(table, database) + " is gone, and with it results that count as done",
+        "Bring it back; or give --start-over instead of --resume; or remove " + mark + " to go on without them");
 }
 
-void require_marked(const FoundTable& found, const PostgresLayout& layout, const std::string& table, const PostgresDatabase& database, const std::string& mark) {
+void require_marked(const FoundTable& found, const PostgresLayout& layout, const std::string& table,
+                    const PostgresDatabase& database, const std::string& mark) {
     if (found.version != layout.version)
-        throw ConfigError(named(table, database) + " is of version " + found.version + "; this program knows " + std::string(layout.version),
+        throw ConfigError(named(table, database) + " is of version " + found.version + "; this program knows " +
+                              std::string(layout.version),
                           "Rename it, or give another --sink-table");
     const auto made = read_postgres_mark(mark);
     if (made && made->number != found.number)
-        throw ConfigError(named(table, database) + " was begun anew by another run, and this one's results in it are gone",
-                          "Give each run a --sink-table of its own; --start-over instead of --resume makes all anew");
+        throw ConfigError(
+            named(table, database) + " was begun anew by another run, and this one's results in it are gone",
+            "Give each run a --sink-table of its own; --start-over instead of --resume makes all anew");
 }
 
-FoundTable find_marked(PostgresDatabase& database, const PostgresLayout& layout, const std::string& mark, const std::string& table) {
+FoundTable find_marked(PostgresDatabase& database, const PostgresLayout& layout, const std::string& mark,
+                       const std::string& table) {
     const FoundTable found = find_ours(database, layout, table);
     if (!found.there) fail_taken_away(table, database, mark);
     require_marked(found, layout, table, database, mark);
     return found;
 }
 
-std::string where_rows_are(PostgresDatabase& database, const PostgresLayout& layout, const std::string& mark, const PostgresTarget& target) {
+std::string where_rows_are(PostgresDatabase& database, const PostgresLayout& layout, const std::string& mark,
+                           const PostgresTarget& target) {
     const std::string& wanted = target.next_table.empty() ? target.table : target.next_table;
     const auto made = read_postgres_mark(mark);
     if (!made) return wanted;
@@ -117,14 +133,16 @@ void lock_alone(PostgresDatabase& database, const PostgresLayout& layout, const 
         database.run("SELECT pg_advisory_lock(hashtextextended($1, 0))", {lock_of(database, layout, table)});
     } catch (const PostgresError& error) {
         if (error.sqlstate() != "55P03") throw;
-        throw Error(ExitCode::RunInUse, "another run writes to " + named(table, database), "Wait for its end, or give this run another --sink-table");
+        throw Error(ExitCode::RunInUse, "another run writes to " + named(table, database),
+                    "Wait for its end, or give this run another --sink-table");
     }
 }
 
 std::string table_in_sql(const std::string& table, std::string_view suffix) {
     const std::size_t dot = table.find('.');
-    const std::string name = table.substr(dot + 1) + std::string(suffix);   // from the beginning where there is no '.'
-    return dot == std::string::npos ? quoted_identifier(name) : quoted_identifier(table.substr(0, dot)) + "." + quoted_identifier(name);
+    const std::string name = table.substr(dot + 1) + std::string(suffix);  // from the beginning where there is no '.'
+    return dot == std::string::npos ? quoted_identifier(name)
+                                    : quoted_identifier(table.substr(0, dot)) + "." + quoted_identifier(name);
 }
 
 std::string with_schema(PostgresDatabase& database, const std::string& table) {

@@ -8,7 +8,8 @@
 
 #include "consumer/sinks/postgres/postgres_database.hpp"
 
-// Whose a table in a PostgreSQL is: its comment and the mark in the output folder say it (postgres_table.hpp). For those who write to tables, finish and replace them.
+// Whose a table in a PostgreSQL is: its comment and the mark in the output folder say it (postgres_table.hpp). For
+// those who write to tables, finish and replace them.
 namespace offramp {
 
 // What all tables of one kind of results have in common. Its texts outlive whoever uses it.
@@ -18,28 +19,28 @@ struct PostgresLayout {
         std::string_view columns;  // in SQL
     };
 
-    std::string_view contents;        // "embeddings"
-    std::string_view version;         // another number is another layout
-    std::string_view columns;         // of the rows, by name, with ", " between
+    std::string_view contents;  // "embeddings"
+    std::string_view version;   // another number is another layout
+    std::string_view columns;   // of the rows, by name, with ", " between
     bool needs_pgvector = false;
-    Second second;                    // of a few rows that say what the others are
-    std::string_view indexed;         // columns of a further index; empty: there is none
+    Second second;             // of a few rows that say what the others are
+    std::string_view indexed;  // columns of a further index; empty: there is none
 };
 
 // Where a table is.
 struct PostgresTarget {
-    std::string sink;                   // as PostgresDatabase takes it
-    std::string table;                  // NAME or SCHEMA.NAME
-    std::string next_table{};           // where rows are until the run has come to its end; empty: there
-    std::chrono::seconds patience{300}; // PostgresDatabase's; not with what is done when the run has ended
+    std::string sink;                    // as PostgresDatabase takes it
+    std::string table;                   // NAME or SCHEMA.NAME
+    std::string next_table{};            // where rows are until the run has come to its end; empty: there
+    std::chrono::seconds patience{300};  // PostgresDatabase's; not with what is done when the run has ended
 };
 
 // What the mark says that a run leaves in its output folder. Lines that are not there are empty.
 struct PostgresMark {
     std::string number;
-    std::string table;      // SCHEMA.NAME, where it belongs
-    std::string begun_at;   // SCHEMA.NAME, where it was begun: there, or the next table
-    std::string database;   // as PostgresDatabase::name() calls it
+    std::string table;     // SCHEMA.NAME, where it belongs
+    std::string begun_at;  // SCHEMA.NAME, where it was begun: there, or the next table
+    std::string database;  // as PostgresDatabase::name() calls it
 };
 std::string postgres_mark_of(const PostgresLayout& layout, const std::string& folder);
 // "table 'public.embeddings' of PostgreSQL database ...", for errors.
@@ -51,7 +52,7 @@ std::optional<PostgresMark> read_postgres_mark(const std::string& path);
 struct FoundTable {
     bool there = false;
     bool ours = false;
-    bool ended = false;   // its run came to its end
+    bool ended = false;  // its run came to its end
     std::string version;
     std::string number;
 };
@@ -63,14 +64,17 @@ std::string comment_of_ended(const PostgresLayout& layout, const std::string& nu
 // All tables are ours, or are not there: the one with the rows. Errors: ConfigError for another's.
 FoundTable find_ours(PostgresDatabase& database, const PostgresLayout& layout, const std::string& table);
 // Errors: ConfigError for a table of another version, or of another run than the mark's.
-void require_marked(const FoundTable& found, const PostgresLayout& layout, const std::string& table, const PostgresDatabase& database, const std::string& mark);
+void require_marked(const FoundTable& found, const PostgresLayout& layout, const std::string& table,
+                    const PostgresDatabase& database, const std::string& mark);
 // The table of the run whose mark this is. Errors: as above; Error with SinkUnavailable when it is gone.
-FoundTable find_marked(PostgresDatabase& database, const PostgresLayout& layout, const std::string& mark, const std::string& table);
+FoundTable find_marked(PostgresDatabase& database, const PostgresLayout& layout, const std::string& mark,
+                       const std::string& table);
 // Errors: Error with SinkUnavailable; ConfigError where the mark names another database than this one.
 [[noreturn]] void fail_taken_away(const std::string& table, const PostgresDatabase& database, const std::string& mark);
-// The table that the mark's number is on: where it was begun, or in its place, which it may have taken since. Without a mark, and where it is in neither: the
-// target's next table, or else its table.
-std::string where_rows_are(PostgresDatabase& database, const PostgresLayout& layout, const std::string& mark, const PostgresTarget& target);
+// The table that the mark's number is on: where it was begun, or in its place, which it may have taken since. Without a
+// mark, and where it is in neither: the target's next table, or else its table.
+std::string where_rows_are(PostgresDatabase& database, const PostgresLayout& layout, const std::string& mark,
+                           const PostgresTarget& target);
 
 // What those who use the table lock, however it is named: consumers share it.
 std::string lock_of(PostgresDatabase& database, const PostgresLayout& layout, const std::string& table);

@@ -13,29 +13,36 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kLongestName = 63;   // of PostgreSQL's, in bytes
+constexpr std::size_t kLongestName = 63;  // of PostgreSQL's, in bytes
 
-// Where the tables of a mark in a folder for what is next were begun; of a mark that does not say it, in the schema of the table that they are to replace.
+// Where the tables of a mark in a folder for what is next were begun; of a mark that does not say it, in the schema of
+// the table that they are to replace.
 std::string next_of(const PostgresMark& mark, const PostgresTarget& target) {
     if (!mark.begun_at.empty()) return mark.begun_at;
-    return mark.table.substr(0, mark.table.find('.') + 1) + target.next_table.substr(target.next_table.find('.') + 1);   // from the beginning where there is no '.'
+    // from the beginning where there is no '.'
+    return mark.table.substr(0, mark.table.find('.') + 1) + target.next_table.substr(target.next_table.find('.') + 1);
 }
 
 std::string drop_of(const PostgresLayout& layout, const std::string& table) {
     std::string tables;
-    for (const std::string& suffix : suffixes_of(layout)) tables += (tables.empty() ? "" : ", ") + table_in_sql(table, suffix);
+    for (const std::string& suffix : suffixes_of(layout))
+        tables += (tables.empty() ? "" : ", ") + table_in_sql(table, suffix);
     return "DROP TABLE IF EXISTS " + tables;
 }
 
 std::string last_part(const std::string& table) { return table.substr(table.find('.') + 1); }
 
 // Indexes, and with them keys, are called after their table.
-void rename_indexes(PostgresDatabase& database, const std::string& table, const std::string& from, const std::string& to) {
-    for (const PostgresDatabase::Row& row : database.rows("SELECT relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid WHERE indrelid = to_regclass($1)", {table})) {
+void rename_indexes(PostgresDatabase& database, const std::string& table, const std::string& from,
+                    const std::string& to) {
+    for (const PostgresDatabase::Row& row : database.rows(
+             "SELECT relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid WHERE indrelid = to_regclass($1)",
+             {table})) {
         const std::string name = row.at(0).value_or("");
         if (!name.starts_with(from) || to.size() + name.size() - from.size() > kLongestName) continue;
         const std::string schema = table.substr(0, table.find('.') + 1);
-        database.run("ALTER INDEX " + schema + quoted_identifier(name) + " RENAME TO " + quoted_identifier(to + name.substr(from.size())));
+        database.run("ALTER INDEX " + schema + quoted_identifier(name) + " RENAME TO " +
+                     quoted_identifier(to + name.substr(from.size())));
     }
 }
 
@@ -44,7 +51,7 @@ void rename_indexes(PostgresDatabase& database, const std::string& table, const 
 void finish_postgres_table(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target,
                            const std::function<void(PostgresDatabase&, const std::string&)>& complete) {
     const std::string mark = postgres_mark_of(layout, folder);
-    if (!read_postgres_mark(mark)) return;   // no rows
+    if (!read_postgres_mark(mark)) return;  // no rows
     PostgresDatabase database(target.sink);
     const std::string table = where_rows_are(database, layout, mark, target);
     find_marked(database, layout, mark, table);
@@ -61,7 +68,7 @@ void mark_postgres_table_ended(const PostgresLayout& layout, const std::string& 
 }
 
 PostgresTableState look_at_postgres_table(const PostgresLayout& layout, const PostgresTarget& target) {
-    PostgresDatabase database(target.sink);   // waits for the lock alone, as long as that may take
+    PostgresDatabase database(target.sink);  // waits for the lock alone, as long as that may take
     lock_alone(database, layout, target.table);
     const FoundTable found = find_ours(database, layout, target.table);
     if (!found.there) return PostgresTableState::Absent;
@@ -76,18 +83,26 @@ std::string look_at_replaced_table(const PostgresLayout& layout, const PostgresT
     return what_goes_with(database, layout, target.table);
 }
 
-bool has_postgres_mark(const PostgresLayout& layout, const std::string& folder) { return read_postgres_mark(postgres_mark_of(layout, folder)).has_value(); }
-
-void require_continued_postgres_table(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target) {
-    PostgresDatabase database(target.sink);
-    if (!find_ours(database, layout, target.table).there || has_postgres_mark(layout, folder)) return;
-    throw ConfigError("--resume, but nothing in --output " + folder + " continues " + named(target.table, database) + ", which holds a run's results",
-                      "Give that run's --output; or --start-over instead of --resume to replace the table; or another --sink-table");
+bool has_postgres_mark(const PostgresLayout& layout, const std::string& folder) {
+    return read_postgres_mark(postgres_mark_of(layout, folder)).has_value();
 }
 
-std::string postgres_table_name(const PostgresTarget& target) { return named(target.table, PostgresDatabase(target.sink)); }
+void require_continued_postgres_table(const PostgresLayout& layout, const std::string& folder,
+                                      const PostgresTarget& target) {
+    PostgresDatabase database(target.sink);
+    if (!find_ours(database, layout, target.table).there || has_postgres_mark(layout, folder)) return;
+    throw ConfigError(
+        "--resume, but nothing in --output " + folder + " continues " + named(target.table, database) +
+            ", which holds a run's results",
+        "Give that run's --output; or --start-over instead of --resume to replace the table; or another --sink-table");
+}
 
-void put_postgres_table_in_place(const PostgresLayout& layout, const std::string& next, const std::string& folder, const PostgresTarget& target) {
+std::string postgres_table_name(const PostgresTarget& target) {
+    return named(target.table, PostgresDatabase(target.sink));
+}
+
+void put_postgres_table_in_place(const PostgresLayout& layout, const std::string& next, const std::string& folder,
+                                 const PostgresTarget& target) {
     const std::string mark = postgres_mark_of(layout, next);
     const auto made = read_postgres_mark(mark);
     if (!made) return;
@@ -105,7 +120,8 @@ void put_postgres_table_in_place(const PostgresLayout& layout, const std::string
                 database.run(drop_of(layout, table));
             }
             for (const std::string& suffix : suffixes_of(layout)) {
-                database.run("ALTER TABLE " + table_in_sql(from, suffix) + " RENAME TO " + quoted_identifier(last_part(table) + suffix));
+                database.run("ALTER TABLE " + table_in_sql(from, suffix) + " RENAME TO " +
+                             quoted_identifier(last_part(table) + suffix));
                 rename_indexes(database, table_in_sql(table, suffix), last_part(from), last_part(table));
             }
         });
@@ -125,7 +141,7 @@ void remove_next_postgres_table(const PostgresLayout& layout, const std::string&
     if (const FoundTable found = find_ours(database, layout, table); found.there && found.number == made->number)
         database.run(drop_of(layout, table));
     else if (!made->database.empty() && made->database != database.name())
-        return;   // it is there, and only its own --sink leads to it
+        return;  // it is there, and only its own --sink leads to it
     std::error_code failure;
     fs::remove(mark, failure);
     if (failure) throw cannot_write("removing " + mark, failure.value());

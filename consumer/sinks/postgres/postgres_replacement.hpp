@@ -10,8 +10,8 @@ namespace offramp {
 
 // What is done with the tables of runs (PostgresTable) before one begins, and when nobody writes any more.
 
-// When nobody writes any more: `complete` adds what a table has only when it is whole. A run without a table has nothing to finish. Errors: those of
-// PostgresTable and of `complete`.
+// When nobody writes any more: `complete` adds what a table has only when it is whole. A run without a table has
+// nothing to finish. Errors: those of PostgresTable and of `complete`.
 void finish_postgres_table(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target,
                            const std::function<void(PostgresDatabase& database, const std::string& table)>& complete);
 // The run has come to its end: its table says so, and is not replaced any more unless that is asked for.
@@ -20,24 +20,31 @@ void mark_postgres_table_ended(const PostgresLayout& layout, const std::string& 
 enum class PostgresTableState {
     Absent,
     Unfinished,
-    Ended,      // a run came to its end with it
+    Ended,  // a run came to its end with it
 };
-// What lies in the way of a new table: nothing, or one of ours. Changes nothing. Errors: those of PostgresTable; Error with RunInUse when a consumer of another
-// run is connected for it.
+// What lies in the way of a new table: nothing, or one of ours. Changes nothing. Errors: those of PostgresTable; Error
+// with RunInUse when a consumer of another run is connected for it.
 PostgresTableState look_at_postgres_table(const PostgresLayout& layout, const PostgresTarget& target);
-// Before a run whose tables will replace those that are there: looks that they can be, with their owner and the rights on them (replaced_table.hpp). Changes
-// nothing. Returns what will go with them, as what_goes_with(). Errors: ConfigError and NotPermitted, with what keeps them from it.
+// Before a run whose tables will replace those that are there: looks that they can be, with their owner and the rights
+// on them (replaced_table.hpp). Changes nothing. Returns what will go with them, as what_goes_with(). Errors:
+// ConfigError and NotPermitted, with what keeps them from it.
 std::string look_at_replaced_table(const PostgresLayout& layout, const PostgresTarget& target);
 // The folder's mark says that there is a table of its run's.
 bool has_postgres_mark(const PostgresLayout& layout, const std::string& folder);
 // Errors: ConfigError, for a table that is there and that no mark in the folder tells of.
-void require_continued_postgres_table(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target);
-std::string postgres_table_name(const PostgresTarget& target);   // "table 'embeddings' of PostgreSQL database ..."; connects
+void require_continued_postgres_table(const PostgresLayout& layout, const std::string& folder,
+                                      const PostgresTarget& target);
+std::string postgres_table_name(
+    const PostgresTarget& target);  // "table 'embeddings' of PostgreSQL database ..."; connects
 
-// The tables of the run whose mark lies in the folder `next` take the place of those that its mark names, in one transaction, and have their owner and the rights on them; then the mark that of the one in `folder`.
-// May be killed and called again. Nothing is done without a mark. Errors: those of PostgresTable, before anything is replaced; RunInUse as above.
-void put_postgres_table_in_place(const PostgresLayout& layout, const std::string& next, const std::string& folder, const PostgresTarget& target);
-// Removes the tables beside that the mark in `next` tells of, and which nobody can continue any more; then the mark. What lies in a database that only another
+// The tables of the run whose mark lies in the folder `next` take the place of those that its mark names, in one
+// transaction, and have their owner and the rights on them; then the mark that of the one in `folder`. May be killed
+// and called again. Nothing is done without a mark. Errors: those of PostgresTable, before anything is replaced;
+// RunInUse as above.
+void put_postgres_table_in_place(const PostgresLayout& layout, const std::string& next, const std::string& folder,
+                                 const PostgresTarget& target);
+// Removes the tables beside that the mark in `next` tells of, and which nobody can continue any more; then the mark.
+// What lies in a database that only another
 // --sink leads to stays, and its mark.
 void remove_next_postgres_table(const PostgresLayout& layout, const std::string& next, const PostgresTarget& target);
 

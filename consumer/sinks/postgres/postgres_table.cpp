@@ -28,20 +28,23 @@ void make_pgvector(PostgresDatabase& database) {
     } catch (const PostgresError& error) {
         if (error.exit_code() == ExitCode::SinkUnavailable) throw;
         throw ConfigError(database.name() + " has no pgvector, and it cannot be made: " + error.what(),
-                          "Install pgvector on the server (Debian: postgresql-NN-pgvector), and have a superuser run: CREATE EXTENSION vector");
+                          "Install pgvector on the server (Debian: postgresql-NN-pgvector), and have a superuser run: "
+                          "CREATE EXTENSION vector");
     }
 }
 
 }  // namespace
 
-PostgresTable::PostgresTable(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target, Durability durability)
+PostgresTable::PostgresTable(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target,
+                             Durability durability)
     : layout_(layout),
       mark_(postgres_mark_of(layout, folder)),
       table_(target.table),
       durability_(durability),
       database_(target.sink, target.patience) {
     // A commit that the server may still forget would be of rows that count as done.
-    database_.run("SELECT set_config('synchronous_commit', 'local', false) WHERE current_setting('synchronous_commit') = 'off'");
+    database_.run(
+        "SELECT set_config('synchronous_commit', 'local', false) WHERE current_setting('synchronous_commit') = 'off'");
     database_.run("SELECT pg_advisory_lock_shared(hashtextextended($1, 0))", {lock_of(database_, layout_, table_)});
     at_ = where_rows_are(database_, layout_, mark_, target);
     rows_ = table_in_sql(at_);
@@ -70,7 +73,8 @@ void PostgresTable::make(const PostgresColumns& columns) {
 
 void PostgresTable::open(const PostgresColumns& columns) {
     if (!find_ours(database_, layout_, at_).there) {
-        // Before the transaction, which would not see what was made while it waited. A consumer that fails here ends, and its lock with it.
+        // Before the transaction, which would not see what was made while it waited. A consumer that fails here ends,
+        // and its lock with it.
         database_.run(kLockMaking);
         database_.transact([&] { make(columns); });
         database_.run(kUnlockMaking);
@@ -79,20 +83,23 @@ void PostgresTable::open(const PostgresColumns& columns) {
     if (!found.there) fail_taken_away(at_, database_, mark_);
     require_marked(found, layout_, at_, database_, mark_);
     if (!read_postgres_mark(mark_)) {
-        const std::string mark = found.number + "\n" + with_schema(database_, table_) + "\n" + with_schema(database_, at_) + "\n" + database_.name() + "\n";
+        const std::string mark = found.number + "\n" + with_schema(database_, table_) + "\n" +
+                                 with_schema(database_, at_) + "\n" + database_.name() + "\n";
         write_atomically(mark_, std::as_bytes(std::span(mark)), durability_);
     }
     database_.run("CREATE TEMPORARY TABLE offramp_rows (" + columns.copied + ") ON COMMIT DELETE ROWS");
     opened_ = true;
 }
 
-void PostgresTable::transact(const PostgresColumns& columns, const std::function<void()>& progress, const std::function<void(PostgresDatabase&)>& work) {
+void PostgresTable::transact(const PostgresColumns& columns, const std::function<void()>& progress,
+                             const std::function<void(PostgresDatabase&)>& work) {
     const PostgresDatabase::Telling telling(database_, progress);
     try {
         if (!opened_) open(columns);
         database_.transact([&] { work(database_); });
     } catch (const PostgresError& error) {
-        if (error.sqlstate() == "42P01" && !find_ours(database_, layout_, at_).there) fail_taken_away(at_, database_, mark_);
+        if (error.sqlstate() == "42P01" && !find_ours(database_, layout_, at_).there)
+            fail_taken_away(at_, database_, mark_);
         throw;
     }
 }

@@ -15,39 +15,46 @@ struct PostgresColumns {
     std::string copied;  // of the temporary table that rows are copied to
 };
 
-// The results of a run in a PostgreSQL, which all its consumers write to: a table NAME, perhaps with a second one; made with the first rows. That it is ours, what
-// it holds, the layout's version and a number of its own stand in the tables' comments: "offramp embeddings 1 5f0c...".
+// The results of a run in a PostgreSQL, which all its consumers write to: a table NAME, perhaps with a second one; made
+// with the first rows. That it is ours, what it holds, the layout's version and a number of its own stand in the
+// tables' comments: "offramp embeddings 1 5f0c...".
 //
-// In the output folder lies a hidden mark, ".offramp-made-embeddings-postgres", with that number: when the mark is there and the table is
-// not, somebody took it away with results that count as done, and another must not be begun in its place. Its other lines name the table where it belongs, where it was begun, and the database: whoever has the mark finds the
-// table by its number, before it took its place and after.
+// In the output folder lies a hidden mark, ".offramp-made-embeddings-postgres", with that number: when the mark is
+// there and the table is not, somebody took it away with results that count as done, and another must not be begun in
+// its place. Its other lines name the table where it belongs, where it was begun, and the database: whoever has the
+// mark finds the table by its number, before it took its place and after.
 //
-// Where a former run's table is, a new run's rows go beside it, into PostgresTarget::next_table, which takes its place when the run has come to its end.
+// Where a former run's table is, a new run's rows go beside it, into PostgresTarget::next_table, which takes its place
+// when the run has come to its end.
 //
-// Owns the connection, which holds a shared advisory lock on the table's name: nobody starts over beneath a consumer. Thread, blocks: as
-// PostgresDatabase. Errors: those of PostgresDatabase; Error with SinkUnavailable when the table was taken away; ConfigError when it is
-// not one of ours, or holds other results, when another run has begun it anew, and without pgvector.
+// Owns the connection, which holds a shared advisory lock on the table's name: nobody starts over beneath a consumer.
+// Thread, blocks: as PostgresDatabase. Errors: those of PostgresDatabase; Error with SinkUnavailable when the table was
+// taken away; ConfigError when it is not one of ours, or holds other results, when another run has begun it anew, and
+// without pgvector.
 class PostgresTable {
   public:
     // Connects, and looks at a table that is there.
-    PostgresTable(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target, Durability durability);
+    PostgresTable(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target,
+                  Durability durability);
 
-    // Runs `work` in a transaction (PostgresDatabase::transact), in which the temporary table `offramp_rows` is there and empty. `columns`: of a table that is
-    // made now; those that are copied are the first call's. `progress` is told while the server works.
-    void transact(const PostgresColumns& columns, const std::function<void()>& progress, const std::function<void(PostgresDatabase& database)>& work);
+    // Runs `work` in a transaction (PostgresDatabase::transact), in which the temporary table `offramp_rows` is there
+    // and empty. `columns`: of a table that is made now; those that are copied are the first call's. `progress` is told
+    // while the server works.
+    void transact(const PostgresColumns& columns, const std::function<void()>& progress,
+                  const std::function<void(PostgresDatabase& database)>& work);
 
     // "table 'embeddings' of PostgreSQL database ...", for errors.
     std::string name() const;
     // As they stand in SQL.
     const std::string& rows() const { return rows_; }
-    const std::string& second() const { return second_; }   // empty: there is none
+    const std::string& second() const { return second_; }  // empty: there is none
 
   private:
     void open(const PostgresColumns& columns);
     void make(const PostgresColumns& columns);
 
     PostgresLayout layout_;
-    std::string mark_, table_, at_, rows_, second_;   // at_: where the rows are now
+    std::string mark_, table_, at_, rows_, second_;  // at_: where the rows are now
     Durability durability_;
     PostgresDatabase database_;
     bool opened_ = false;

@@ -8,11 +8,13 @@
 namespace offramp {
 
 std::string postgres_text(std::string_view text) {
-    if (is_utf8(text) && text.find('\0') == std::string_view::npos && text.find("\\x") == std::string_view::npos) return std::string(text);
+    if (is_utf8(text) && text.find('\0') == std::string_view::npos && text.find("\\x") == std::string_view::npos)
+        return std::string(text);
     std::string held;
     while (!text.empty()) {
         const std::size_t bytes = text.front() == '\0' || text.front() == '\\' ? 0 : utf8_character_bytes(text);
-        held += bytes > 0 ? std::string(text.substr(0, bytes)) : fmt::format("\\x{:02x}", static_cast<unsigned char>(text.front()));
+        held += bytes > 0 ? std::string(text.substr(0, bytes))
+                          : fmt::format("\\x{:02x}", static_cast<unsigned char>(text.front()));
         text.remove_prefix(std::max<std::size_t>(bytes, 1));
     }
     return held;
@@ -28,7 +30,7 @@ std::string postgres_json(std::string_view json) {
             at += kNul.size();
             continue;
         }
-        const std::size_t characters = json[at] == '\\' ? 2 : 1;   // what is escaped begins no other escape
+        const std::size_t characters = json[at] == '\\' ? 2 : 1;  // what is escaped begins no other escape
         held += json.substr(at, characters);
         at += characters;
     }

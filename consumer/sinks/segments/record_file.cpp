@@ -38,7 +38,7 @@ std::string_view RecordFile::from(std::uint64_t at, std::uint64_t least) {
 }
 
 void RecordFile::read_window(std::uint64_t at, std::uint64_t bytes) {
-    window_ = std::string();    // until another is filled
+    window_ = std::string();  // until another is filled
     std::string window(bytes, '\0');
     std::size_t got = 0;
     try {

@@ -11,8 +11,9 @@
 namespace offramp {
 
 // A file of records, of which a window is in memory: what lies near what was read last costs no call to the kernel.
-// Owns the open file and the window: a mebibyte, or as much more as the longest piece that was asked for. Thread: one. Blocks: on the disk. Units: bytes.
-// Errors: Error with the path when it cannot be opened or read, or has become shorter since it was opened.
+// Owns the open file and the window: a mebibyte, or as much more as the longest piece that was asked for. Thread: one.
+// Blocks: on the disk. Units: bytes. Errors: Error with the path when it cannot be opened or read, or has become
+// shorter since it was opened.
 class RecordFile {
   public:
     explicit RecordFile(std::string path);
@@ -34,7 +35,8 @@ class RecordFile {
 // Owns an AtomicFile. Thread: one. Blocks and errors: as there.
 class RecordWriter {
   public:
-    explicit RecordWriter(const std::string& path, Durability durability = Durability::Process) : file_(path, durability) {}
+    explicit RecordWriter(const std::string& path, Durability durability = Durability::Process)
+        : file_(path, durability) {}
 
     void add(std::string_view records);
     // The last call.

@@ -13,7 +13,8 @@ namespace offramp {
 std::string segment_folder(const std::string& folder, std::string_view name);
 
 // Collects the lines of one delivery and commits them as one immutable file, for formats that are appended
-// to. A line is "item<TAB>field<TAB>field...", or {"item":N,...}: the item's number in the source stands for its batch and row.
+// to. A line is "item<TAB>field<TAB>field...", or {"item":N,...}: the item's number in the source stands for its batch
+// and row.
 //
 // The file is named BATCH-ROW-CONTENT.tsv: where its first sample lies in the run's input, and the XXH3 of
 // its bytes. So the same samples, delivered again, replace the file by itself, differently grouped they make
@@ -30,7 +31,8 @@ class SegmentFile {
     // Fields may hold anything: tabs, newlines and backslashes are escaped. All lines of an item follow one
     // another.
     void add_line(std::uint64_t item, std::initializer_list<std::string_view> fields);
-    // A line of JSON instead: an object that begins with "item", followed by these members, "key":"a","size":[2,3]. No newlines.
+    // A line of JSON instead: an object that begins with "item", followed by these members, "key":"a","size":[2,3]. No
+    // newlines.
     void add_json(std::uint64_t item, std::string_view members);
     // A record of another form, for a merge that knows it (SegmentForm).
     void add_record(std::string_view record) { text_ += record; }

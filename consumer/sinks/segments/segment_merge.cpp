@@ -58,7 +58,8 @@ std::vector<Segment> list_segments(const fs::path& folder) {
     fs::directory_iterator entry(folder, failure);
     if (failure == std::errc::no_such_file_or_directory) return segments;
     for (; !failure && entry != fs::directory_iterator(); entry.increment(failure))
-        if (is_segment_name(entry->path().filename().string())) segments.push_back({.path = entry->path(), .written = entry->last_write_time()});
+        if (is_segment_name(entry->path().filename().string()))
+            segments.push_back({.path = entry->path(), .written = entry->last_write_time()});
     if (failure) throw cannot_write("reading the segments in " + folder.string(), failure.value());
     std::sort(segments.begin(), segments.end(), [](const Segment& a, const Segment& b) {
         return a.written != b.written ? a.written > b.written : a.path < b.path;
@@ -90,7 +91,8 @@ SegmentRecord record_at(RecordFile& file, std::uint64_t begin, const SegmentForm
     return record;
 }
 
-void add_entries(RecordFile& file, const std::string& path, std::size_t rank, const SegmentForm& form, std::vector<Entry>& entries) {
+void add_entries(RecordFile& file, const std::string& path, std::size_t rank, const SegmentForm& form,
+                 std::vector<Entry>& entries) {
     bool first_of_segment = true;
     for (std::uint64_t begin = 0; begin < file.size();) {
         const auto [item, bytes, damage] = record_at(file, begin, form);
@@ -113,7 +115,9 @@ std::vector<Entry> entries_of(const std::vector<Segment>& segments, std::size_t 
         if (rank != former_rank) require_whole(path, file.from(0, file.size()));
         add_entries(file, path, rank, form, entries);
     }
-    std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return std::tie(a.item, a.rank, a.begin) < std::tie(b.item, b.rank, b.begin); });
+    std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+        return std::tie(a.item, a.rank, a.begin) < std::tie(b.item, b.rank, b.begin);
+    });
     return entries;
 }
 
@@ -121,7 +125,8 @@ std::vector<Entry> entries_of(const std::vector<Segment>& segments, std::size_t 
 class Merging {
   public:
     // Borrows all.
-    Merging(const std::vector<Segment>& segments, const std::vector<Entry>& entries, std::size_t former_rank, const SegmentForm& form, MergeOutcome& outcome)
+    Merging(const std::vector<Segment>& segments, const std::vector<Entry>& entries, std::size_t former_rank,
+            const SegmentForm& form, MergeOutcome& outcome)
         : segments_(segments), entries_(entries), former_rank_(former_rank), form_(form), outcome_(outcome) {}
 
     std::string_view next() {
@@ -148,7 +153,8 @@ class Merging {
     };
 
     std::string_view read(const Entry& entry) {
-        auto found = std::find_if(open_.begin(), open_.end(), [&](const Open& open) { return open.rank == entry.rank; });
+        auto found =
+            std::find_if(open_.begin(), open_.end(), [&](const Open& open) { return open.rank == entry.rank; });
         if (found == open_.end()) {
             if (open_.size() == kMostOpen) open_.pop_back();
             open_.push_front({entry.rank, RecordFile(segments_[entry.rank].path)});
@@ -206,11 +212,14 @@ void remove_merged(const fs::path& pending, const std::vector<Segment>& segments
 
 const SegmentForm& lines_form() {
     static constexpr SegmentForm kLines{
-        .first = &first_line, .records_of = [](const std::string& merged, const std::string&) { return merged; }, .write = &write_lines};
+        .first = &first_line,
+        .records_of = [](const std::string& merged, const std::string&) { return merged; },
+        .write = &write_lines};
     return kLines;
 }
 
-MergeOutcome merge_segments(const std::string& folder, std::string_view name, const std::string& output_file, Durability durability, const SegmentForm& form) {
+MergeOutcome merge_segments(const std::string& folder, std::string_view name, const std::string& output_file,
+                            Durability durability, const SegmentForm& form) {
     const fs::path pending = segment_folder(folder, name);
     std::vector<Segment> segments = list_segments(pending);
     MergeOutcome outcome{.segments = segments.size()};
@@ -225,7 +234,8 @@ MergeOutcome merge_segments(const std::string& folder, std::string_view name, co
     const std::vector<Entry> entries = entries_of(segments, outcome.segments, form);
     Merging merging(segments, entries, outcome.segments, form, outcome);
     failpoint("merge.write");
-    form.write(output_file, [&merging] { return merging.next(); }, durability);
+    form.write(
+        output_file, [&merging] { return merging.next(); }, durability);
     std::error_code failure;
     fs::remove(former, failure);
     remove_merged(pending, merged);
@@ -237,9 +247,11 @@ void remove_segments(const std::string& folder, std::string_view name) {
     std::error_code failure;
     fs::remove_all(pending, failure);
     if (failure) throw cannot_write("removing the segments in " + pending.string(), failure.value());
-    fs::remove(pending.parent_path(), failure);   // unless other series remain
+    fs::remove(pending.parent_path(), failure);  // unless other series remain
 }
 
-bool has_segments(const std::string& folder, std::string_view name) { return !list_segments(segment_folder(folder, name)).empty(); }
+bool has_segments(const std::string& folder, std::string_view name) {
+    return !list_segments(segment_folder(folder, name)).empty();
+}
 
 }  // namespace offramp

@@ -12,7 +12,7 @@ namespace offramp {
 
 struct MergeOutcome {
     std::size_t segments = 0;
-    std::size_t kept = 0;       // items of the former output
+    std::size_t kept = 0;  // items of the former output
     std::size_t items = 0;
     std::size_t repeats = 0;    // items that were there already, with the same lines
     std::size_t conflicts = 0;  // items that were there with other lines: the latest segment's are kept
@@ -25,7 +25,8 @@ struct SegmentRecord {
     const char* damage = nullptr;  // what is wrong, when it is no record
 };
 
-// The records of the next item, each item once, in the order of their numbers; empty: there are no more. Valid until the next call.
+// The records of the next item, each item once, in the order of their numbers; empty: there are no more. Valid until
+// the next call.
 using NextRecords = std::function<std::string_view()>;
 
 // What the records of a series are, and what the merged file is made of them; by default lines, and lines.
@@ -39,14 +40,15 @@ struct SegmentForm {
 };
 const SegmentForm& lines_form();
 
-// Makes one file of all segments of a series: every item once, sorted by number; then removes those segments, and none that came since.
-// What `output_file` has is the same work's, of a merge before this one: each item stays, unless a segment has it.
-// Without segments it leaves `output_file` as it is. Deliveries of the same samples, however often and
+// Makes one file of all segments of a series: every item once, sorted by number; then removes those segments, and none
+// that came since. What `output_file` has is the same work's, of a merge before this one: each item stays, unless a
+// segment has it. Without segments it leaves `output_file` as it is. Deliveries of the same samples, however often and
 // however grouped, merge to the same bytes.
 //
-// Killed at any point and called again, the result is the same: the file is replaced whole, then one segment after the other is removed,
-// and those that are left are merged into it once more, to no effect. Call it when nobody writes segments any more.
-// Memory: an index of 32 to 64 bytes an item, the largest segment, and of each of 16 files a mebibyte or its longest item; segments are read twice. Errors: SystemError with CannotWrite; Error for a segment that
+// Killed at any point and called again, the result is the same: the file is replaced whole, then one segment after the
+// other is removed, and those that are left are merged into it once more, to no effect. Call it when nobody writes
+// segments any more. Memory: an index of 32 to 64 bytes an item, the largest segment, and of each of 16 files a
+// mebibyte or its longest item; segments are read twice. Errors: SystemError with CannotWrite; Error for a segment that
 // cannot be read; ProtocolError for a damaged one, by name.
 MergeOutcome merge_segments(const std::string& folder, std::string_view name, const std::string& output_file,
                             Durability durability = Durability::Process, const SegmentForm& form = lines_form());

@@ -7,18 +7,20 @@
 
 namespace offramp {
 
-// A wait for a lock that somebody else has, by looking at it again and again: when to look next, and when it has been enough. Looks come after 0.1 ms at
-// first and then after 1 ms, since what is waited for is a short transaction.
+// A wait for a lock that somebody else has, by looking at it again and again: when to look next, and when it has been
+// enough. Looks come after 0.1 ms at first and then after 1 ms, since what is waited for is a short transaction.
 //
-// What lies between two looks counts for at most kLongestLook: in more than that this process was stopped (SIGSTOP, a machine that slept) or had no core, and
-// perhaps so was whoever it waits for. So a wait lasts for `patience` or, on such a machine, longer.
+// What lies between two looks counts for at most kLongestLook: in more than that this process was stopped (SIGSTOP, a
+// machine that slept) or had no core, and perhaps so was whoever it waits for. So a wait lasts for `patience` or, on
+// such a machine, longer.
 //
 // Pure but for the clock, which it borrows. Thread: one.
 class LockWait {
   public:
     static constexpr std::chrono::milliseconds kLongestLook{50};
 
-    explicit LockWait(std::chrono::nanoseconds patience, const Clock& clock = kSteadyClock) : patience_(patience), clock_(&clock) {}
+    explicit LockWait(std::chrono::nanoseconds patience, const Clock& clock = kSteadyClock)
+        : patience_(patience), clock_(&clock) {}
 
     // The next look is the first of another wait.
     void begin();

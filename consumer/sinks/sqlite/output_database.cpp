@@ -20,12 +20,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In the header of every database that is ours: "OFFR". And as its user_version the version of our tables in the lowest byte, where another number is another
-// layout; above it a number of the database's own, which its mark has too. 0, as the mark's empty text: of one that was begun before they had numbers.
+// In the header of every database that is ours: "OFFR". And as its user_version the version of our tables in the lowest
+// byte, where another number is another layout; above it a number of the database's own, which its mark has too. 0, as
+// the mark's empty text: of one that was begun before they had numbers.
 constexpr std::int64_t kApplication = 0x4f464652;
 constexpr std::int64_t kVersion = 2;
 constexpr int kVersionBits = 8;
-constexpr std::uint32_t kLargestNumber = (1U << 23U) - 1;   // user_version is signed
+constexpr std::uint32_t kLargestNumber = (1U << 23U) - 1;  // user_version is signed
 
 std::string path_of(const std::string& folder, const std::string& name) { return folder + "/" + name + ".sqlite"; }
 
@@ -41,7 +42,9 @@ bool is_there(const std::string& path) {
 
 [[noreturn]] void fail_taken_away(const std::string& path, const std::string& mark) {
     throw Error(ExitCode::SinkUnavailable, "database " + path + " is gone, and with it results that count as done",
-                "Put it back: the run goes on when it is there; or end the run, and give --start-over instead of --resume; or remove " + mark + " to go on without them");
+                "Put it back: the run goes on when it is there; or end the run, and give --start-over instead of "
+                "--resume; or remove " +
+                    mark + " to go on without them");
 }
 
 std::int64_t number_of(SqliteDatabase& database, const char* question) {
@@ -57,15 +60,18 @@ bool names_us(SqliteDatabase& database) { return number_of(database, "PRAGMA app
 void require_ours(SqliteDatabase& database) {
     if (is_empty(database)) return;
     if (!names_us(database))
-        throw ConfigError("database " + database.path() + " was made by another program", "Move it away, or give another --output");
+        throw ConfigError("database " + database.path() + " was made by another program",
+                          "Move it away, or give another --output");
     const std::int64_t version = number_of(database, "PRAGMA user_version") & ((1 << kVersionBits) - 1);
     if (version != kVersion)
-        throw ConfigError("database " + database.path() + " has tables of version " + std::to_string(version) + "; this program knows " +
-                              std::to_string(kVersion),
+        throw ConfigError("database " + database.path() + " has tables of version " + std::to_string(version) +
+                              "; this program knows " + std::to_string(kVersion),
                           "Move it away, or give another --output");
 }
 
-std::int64_t own_number_of(SqliteDatabase& database) { return number_of(database, "PRAGMA user_version") >> kVersionBits; }
+std::int64_t own_number_of(SqliteDatabase& database) {
+    return number_of(database, "PRAGMA user_version") >> kVersionBits;
+}
 
 std::int64_t new_user_version() {
     std::random_device random;
@@ -77,14 +83,19 @@ void require_marked(SqliteDatabase& database, const std::string& mark) {
     std::ifstream file(mark);
     std::int64_t number = 0;
     if (!(file >> number) || number == own_number_of(database)) return;
-    throw ConfigError("database " + database.path() + " is not the one that this run began, whose results count as done",
-                      "Put that one back, and go on with --resume; or give --start-over instead of --resume; or remove " + mark + " to go on with the one that is there");
+    throw ConfigError(
+        "database " + database.path() + " is not the one that this run began, whose results count as done",
+        "Put that one back, and go on with --resume; or give --start-over instead of --resume; or remove " + mark +
+            " to go on with the one that is there");
 }
 
 // What SQLite keeps beside a database while it is open, or was when its program was killed.
-std::array<std::string, 3> logs_of(const std::string& path) { return {path + "-journal", path + "-wal", path + "-shm"}; }
+std::array<std::string, 3> logs_of(const std::string& path) {
+    return {path + "-journal", path + "-wal", path + "-shm"};
+}
 
-// A file's header names its maker, as far as it was brought there from the log; damage behind it does not matter. Otherwise SQLite is asked.
+// A file's header names its maker, as far as it was brought there from the log; damage behind it does not matter.
+// Otherwise SQLite is asked.
 bool is_file_of_ours(const std::string& path) {
     constexpr std::string_view kMagic("SQLite format 3\0", 16);
     constexpr std::size_t kApplicationAt = 68;
@@ -96,14 +107,16 @@ bool is_file_of_ours(const std::string& path) {
     if (file.gcount() == 0) return true;
     if (!std::string_view(header.data(), header.size()).starts_with(kMagic)) return false;
     std::int64_t application = 0;
-    for (std::size_t at = kApplicationAt; at < kApplicationAt + 4; ++at) application = application << 8 | static_cast<unsigned char>(header[at]);
+    for (std::size_t at = kApplicationAt; at < kApplicationAt + 4; ++at)
+        application = application << 8 | static_cast<unsigned char>(header[at]);
     if (application == kApplication) return true;
     SqliteDatabase database = SqliteDatabase::opened_to_read(path);
     return is_empty(database) || names_us(database);
 }
 
 [[noreturn]] void fail_in_the_way(const std::string& file) {
-    throw ConfigError(file + " is where this run's database goes, and was made by another program", "Move it away, or give another --output");
+    throw ConfigError(file + " is where this run's database goes, and was made by another program",
+                      "Move it away, or give another --output");
 }
 
 }  // namespace
@@ -167,8 +180,8 @@ bool has_database(const std::string& folder, const std::string& name) {
     return is_there(path) || is_there(mark_of(folder, name)) || std::any_of(logs.begin(), logs.end(), is_there);
 }
 
-// A former database's log goes before it is replaced, for SQLite would read it into the new one; killed in between, this is called again before anybody opens
-// either. The database goes last: as long as it lies there, this is not over.
+// A former database's log goes before it is replaced, for SQLite would read it into the new one; killed in between,
+// this is called again before anybody opens either. The database goes last: as long as it lies there, this is not over.
 bool put_database_in_place(const std::string& next, const std::string& folder, const std::string& name) {
     const std::string from = path_of(next, name), to = path_of(folder, name);
     const std::string mark = mark_of(next, name);
@@ -178,7 +191,8 @@ bool put_database_in_place(const std::string& next, const std::string& folder, c
     }
     const auto logs = logs_of(from);
     if (std::any_of(logs.begin(), logs.end(), is_there))
-        throw Error(ExitCode::SinkUnavailable, "database " + from + " is open in another program, and cannot take the place of " + to,
+        throw Error(ExitCode::SinkUnavailable,
+                    "database " + from + " is open in another program, and cannot take the place of " + to,
                     "End that program, and go on with --resume");
     require_replaceable(folder, name);
     for (const std::string& log : logs_of(to)) {

@@ -10,14 +10,15 @@
 
 namespace offramp {
 
-// The database of an output folder, FOLDER/NAME.sqlite, which all consumers of a run write to; made with its first rows.
+// The database of an output folder, FOLDER/NAME.sqlite, which all consumers of a run write to; made with its first
+// rows.
 //
-// Beside it lies a hidden mark, ".offramp-made-NAME", as long as the work goes on that it holds: when the mark is there and the database
-// is not, somebody took it away with results that count as done, and another must not be begun in its place. Both have a number: another
-// run's, or an empty file, is refused where it lies in its place.
+// Beside it lies a hidden mark, ".offramp-made-NAME", as long as the work goes on that it holds: when the mark is there
+// and the database is not, somebody took it away with results that count as done, and another must not be begun in its
+// place. Both have a number: another run's, or an empty file, is refused where it lies in its place.
 //
-// Owns the connection. Thread, blocks: as SqliteDatabase. Errors: those of SqliteDatabase; Error with SinkUnavailable when the database
-// was taken away; ConfigError when it is not one of ours.
+// Owns the connection. Thread, blocks: as SqliteDatabase. Errors: those of SqliteDatabase; Error with SinkUnavailable
+// when the database was taken away; ConfigError when it is not one of ours.
 class OutputDatabase {
   public:
     // `schema` makes the tables, and changes nothing where they are. A database that is there is opened and looked at.
@@ -36,17 +37,17 @@ class OutputDatabase {
     std::optional<SqliteDatabase> database_;
 };
 
-// When nobody writes any more: makes the database one file, without a log beside it. Without one nothing is done. Errors: those of
-// OutputDatabase.
+// When nobody writes any more: makes the database one file, without a log beside it. Without one nothing is done.
+// Errors: those of OutputDatabase.
 void finish_database(const std::string& folder, const std::string& name);
-// What would lie in the way of a new database: nothing, or one of ours in whatever state. Changes nothing. Errors: ConfigError when it
-// is somebody else's; those of SqliteDatabase when that cannot be told.
+// What would lie in the way of a new database: nothing, or one of ours in whatever state. Changes nothing. Errors:
+// ConfigError when it is somebody else's; those of SqliteDatabase when that cannot be told.
 void require_replaceable(const std::string& folder, const std::string& name);
 // Nothing lies in the place of a new database, not even what a death left of one.
 bool has_database(const std::string& folder, const std::string& name);
-// The database of `next`, which is finished, takes the place of the one in `folder`, if any. May be killed and called again. Returns whether there was one.
-// Errors: those of require_replaceable(), before anything is replaced; Error with SinkUnavailable when it was taken away, or somebody still has it open;
-// SystemError with CannotWrite.
+// The database of `next`, which is finished, takes the place of the one in `folder`, if any. May be killed and called
+// again. Returns whether there was one. Errors: those of require_replaceable(), before anything is replaced; Error with
+// SinkUnavailable when it was taken away, or somebody still has it open; SystemError with CannotWrite.
 bool put_database_in_place(const std::string& next, const std::string& folder, const std::string& name);
 
 }  // namespace offramp

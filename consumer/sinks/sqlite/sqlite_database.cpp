@@ -19,9 +19,10 @@ namespace {
 
 // Vectors of a thousand numbers fit a page several times over.
 constexpr const char* kPageSize = "PRAGMA page_size = 16384";
-constexpr std::uint64_t kAtOnce = 16384 + 24;   // a page with its head in the log
+constexpr std::uint64_t kAtOnce = 16384 + 24;  // a page with its head in the log
 
-// A write past the limit was refused, or one right before it: SQLite forgets that errno while it takes back what it had begun.
+// A write past the limit was refused, or one right before it: SQLite forgets that errno while it takes back what it had
+// begun.
 bool is_at_the_limit_of_files(const std::string& path) {
     rlimit limit{};
     if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return false;
@@ -46,8 +47,8 @@ int errno_of(sqlite3* connection, int result, const std::string& path) {
 
 SqliteStatement::SqliteStatement(SqliteDatabase& database, const std::string& sql) : database_(&database) {
     sqlite3_stmt* statement = nullptr;
-    const int result = sqlite3_prepare_v3(database.connection_.get(), sql.c_str(), static_cast<int>(sql.size()), SQLITE_PREPARE_PERSISTENT,
-                                          &statement, nullptr);
+    const int result = sqlite3_prepare_v3(database.connection_.get(), sql.c_str(), static_cast<int>(sql.size()),
+                                          SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
     statement_.reset(statement);
     if (result != SQLITE_OK) database.fail("preparing '" + sql + "'", result);
 }
@@ -61,7 +62,8 @@ SqliteStatement& SqliteStatement::bind(int place, std::int64_t number) {
 }
 
 SqliteStatement& SqliteStatement::bind(int place, std::string_view text) {
-    const int result = sqlite3_bind_text64(statement_.get(), place, text.data(), text.size(), SQLITE_STATIC, SQLITE_UTF8);
+    const int result =
+        sqlite3_bind_text64(statement_.get(), place, text.data(), text.size(), SQLITE_STATIC, SQLITE_UTF8);
     if (result != SQLITE_OK) database_->fail("binding a text of " + std::to_string(text.size()) + " bytes", result);
     return *this;
 }
@@ -96,7 +98,9 @@ std::int64_t SqliteStatement::number(int column) const { return sqlite3_column_i
 
 std::string SqliteStatement::text(int column) const {
     const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement_.get(), column));
-    return text == nullptr ? std::string() : std::string(text, static_cast<std::size_t>(sqlite3_column_bytes(statement_.get(), column)));
+    return text == nullptr
+               ? std::string()
+               : std::string(text, static_cast<std::size_t>(sqlite3_column_bytes(statement_.get(), column)));
 }
 
 // --- the database ---
@@ -104,7 +108,8 @@ std::string SqliteStatement::text(int column) const {
 SqliteDatabase::SqliteDatabase(std::string path, int open_flags, std::chrono::milliseconds patience)
     : path_(std::move(path)), wait_(patience) {
     sqlite3* connection = nullptr;
-    const int result = sqlite3_open_v2(path_.c_str(), &connection, open_flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nullptr);
+    const int result =
+        sqlite3_open_v2(path_.c_str(), &connection, open_flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nullptr);
     connection_.reset(connection);
     if (result != SQLITE_OK) fail("opening it", result);
     wait_for_others();
@@ -117,13 +122,16 @@ SqliteDatabase::SqliteDatabase(std::string path, Durability durability, std::chr
     execute(durability == Durability::PowerCut ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL");
 }
 
-SqliteDatabase SqliteDatabase::opened_to_read(std::string path) { return {std::move(path), SQLITE_OPEN_READONLY, kPatience}; }
+SqliteDatabase SqliteDatabase::opened_to_read(std::string path) {
+    return {std::move(path), SQLITE_OPEN_READONLY, kPatience};
+}
 
 SqliteDatabase::~SqliteDatabase() { statements_.clear(); }
 
 void SqliteDatabase::Close::operator()(sqlite3* connection) const noexcept { sqlite3_close_v2(connection); }
 
-// SQLite's own handler sleeps for up to a tenth of a second between two looks: among writers of short transactions that is far too long.
+// SQLite's own handler sleeps for up to a tenth of a second between two looks: among writers of short transactions that
+// is far too long.
 void SqliteDatabase::wait_for_others() {
     sqlite3_busy_handler(
         connection_.get(),
@@ -141,7 +149,8 @@ bool SqliteDatabase::wait_on() {
     return sleep.has_value();
 }
 
-// When several processes begin at once, some are told that the database is locked without being asked to wait. So all waiting is done here.
+// When several processes begin at once, some are told that the database is locked without being asked to wait. So all
+// waiting is done here.
 void SqliteDatabase::start_log() {
     sqlite3_busy_handler(connection_.get(), nullptr, nullptr);
     wait_.begin();
@@ -156,8 +165,10 @@ void SqliteDatabase::start_log() {
             &mode, nullptr);
         if (result == SQLITE_OK && mode == "wal") break;
         if (result == SQLITE_OK)
-            throw Error(ExitCode::CannotWrite, "database " + path_ + ": its file system has no memory that processes share, which its log needs",
-                        "Give an output on a local disk");
+            throw Error(
+                ExitCode::CannotWrite,
+                "database " + path_ + ": its file system has no memory that processes share, which its log needs",
+                "Give an output on a local disk");
         if ((result & 0xff) != SQLITE_BUSY || !wait_on()) fail("starting its log", result);
     }
     wait_for_others();
@@ -170,7 +181,8 @@ void SqliteDatabase::execute(const char* sql) {
 
 SqliteStatement& SqliteDatabase::prepared(const std::string& sql) {
     const auto found = statements_.find(sql);
-    return found != statements_.end() ? found->second : statements_.emplace(sql, SqliteStatement(*this, sql)).first->second;
+    return found != statements_.end() ? found->second
+                                      : statements_.emplace(sql, SqliteStatement(*this, sql)).first->second;
 }
 
 void SqliteDatabase::transact(const std::function<void()>& work) {
@@ -180,7 +192,8 @@ void SqliteDatabase::transact(const std::function<void()>& work) {
         execute("COMMIT");
     } catch (...) {
         // Some errors have ended the transaction by themselves.
-        if (sqlite3_get_autocommit(connection_.get()) == 0) sqlite3_exec(connection_.get(), "ROLLBACK", nullptr, nullptr, nullptr);
+        if (sqlite3_get_autocommit(connection_.get()) == 0)
+            sqlite3_exec(connection_.get(), "ROLLBACK", nullptr, nullptr, nullptr);
         throw;
     }
     require_in_place();
@@ -189,8 +202,10 @@ void SqliteDatabase::transact(const std::function<void()>& work) {
 // An open file can be written to long after its name is gone: what was committed then is lost when it is closed.
 void SqliteDatabase::require_in_place() {
     int moved = 0;
-    if (sqlite3_file_control(connection_.get(), "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK && moved == 0) return;
-    throw Error(ExitCode::SinkUnavailable, "database " + path_ + " was moved or removed while it was written to", "Put it back: the run goes on when it is there");
+    if (sqlite3_file_control(connection_.get(), "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK && moved == 0)
+        return;
+    throw Error(ExitCode::SinkUnavailable, "database " + path_ + " was moved or removed while it was written to",
+                "Put it back: the run goes on when it is there");
 }
 
 void SqliteDatabase::close_log() {
@@ -206,24 +221,31 @@ void SqliteDatabase::fail(const std::string& tried, int result) const {
         case SQLITE_BUSY:
         case SQLITE_LOCKED:
         case SQLITE_PROTOCOL:
-            throw Error(ExitCode::SinkUnavailable, "database " + path_ + " is kept locked by another program: " + tried + " waited " +
-                                                       std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(wait_.patience()).count()) + " ms",
-                        "End that program's transaction");
+            throw Error(
+                ExitCode::SinkUnavailable,
+                "database " + path_ + " is kept locked by another program: " + tried + " waited " +
+                    std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(wait_.patience()).count()) +
+                    " ms",
+                "End that program's transaction");
         case SQLITE_FULL:
         case SQLITE_READONLY:
         case SQLITE_CANTOPEN:
         case SQLITE_IOERR:
         case SQLITE_PERM:
-            throw cannot_write("database " + path_ + " (" + tried + "; SQLite: " + text + ")", errno_of(connection_.get(), result, path_));
+            throw cannot_write("database " + path_ + " (" + tried + "; SQLite: " + text + ")",
+                               errno_of(connection_.get(), result, path_));
         case SQLITE_NOTADB:
         case SQLITE_CORRUPT:
             throw Error(ExitCode::CannotWrite, "database " + path_ + " cannot be used: " + text,
                         "Move the file away, or give another output");
         default:
             if (text.starts_with("no such table"))
-                throw ConfigError("database " + path_ + ": " + text + ": it is gone, and with it results that count as done",
-                                  "Put a copy of the database back that has it, and go on with --resume; or give --start-over instead of --resume");
-            throw Error(ExitCode::System, "database " + path_ + ": " + tried + ": " + text + " (SQLite's " + std::to_string(result) + ")",
+                throw ConfigError(
+                    "database " + path_ + ": " + text + ": it is gone, and with it results that count as done",
+                    "Put a copy of the database back that has it, and go on with --resume; or give --start-over "
+                    "instead of --resume");
+            throw Error(ExitCode::System,
+                        "database " + path_ + ": " + tried + ": " + text + " (SQLite's " + std::to_string(result) + ")",
                         "Is it a database of another program, or of another version?");
     }
 }

@@ -22,8 +22,9 @@ namespace offramp {
 
 class SqliteDatabase;
 
-// One statement of a database, to be run as often as wanted: bind all values, run it, read rows. Places are counted from 1, columns
-// from 0. Bound text and bytes are borrowed until run() or the last step(). Errors: those of the database.
+// One statement of a database, to be run as often as wanted: bind all values, run it, read rows. Places are counted
+// from 1, columns from 0. Bound text and bytes are borrowed until run() or the last step(). Errors: those of the
+// database.
 class SqliteStatement {
   public:
     SqliteStatement(SqliteDatabase& database, const std::string& sql);
@@ -48,13 +49,14 @@ class SqliteStatement {
     std::unique_ptr<sqlite3_stmt, Finalize> statement_;
 };
 
-// A SQLite database that several processes write to: a write-ahead log, transactions that are short, patience while another one writes.
-// With Durability::PowerCut a commit is on the disk when it returns; without, a power cut may cost the last commits, never the database.
+// A SQLite database that several processes write to: a write-ahead log, transactions that are short, patience while
+// another one writes. With Durability::PowerCut a commit is on the disk when it returns; without, a power cut may cost
+// the last commits, never the database.
 //
-// Owns the connection. Thread: one, and never one side of a fork. Blocks: on the file system, and up to `patience` for others (LockWait).
-// Errors: Error with SinkUnavailable when somebody else keeps the database locked for longer, or when its file was moved or removed;
-// SystemError with CannotWrite when the disk is full, read-only or failing; Error with CannotWrite for a file that is no sound database; ConfigError
-// when a table is gone.
+// Owns the connection. Thread: one, and never one side of a fork. Blocks: on the file system, and up to `patience` for
+// others (LockWait). Errors: Error with SinkUnavailable when somebody else keeps the database locked for longer, or
+// when its file was moved or removed; SystemError with CannotWrite when the disk is full, read-only or failing; Error
+// with CannotWrite for a file that is no sound database; ConfigError when a table is gone.
 class SqliteDatabase {
   public:
     static constexpr std::chrono::milliseconds kPatience{10'000};
@@ -72,10 +74,11 @@ class SqliteDatabase {
     void execute(const char* sql);
     // The statement, made at the first call; ready for new values.
     SqliteStatement& prepared(const std::string& sql);
-    // Runs `work` in a transaction of its own, which nobody sees half of. When this returns, the database is still where it was.
+    // Runs `work` in a transaction of its own, which nobody sees half of. When this returns, the database is still
+    // where it was.
     void transact(const std::function<void()>& work);
-    // Brings what the log holds into the database's file and ends the log, so that the database is one file. Nothing is done while
-    // somebody else has it open.
+    // Brings what the log holds into the database's file and ends the log, so that the database is one file. Nothing is
+    // done while somebody else has it open.
     void close_log();
 
     [[noreturn]] void fail(const std::string& tried, int result) const;

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "common/abi/guarded.hpp"
 #include <offramp.h>
+#include "common/abi/guarded.hpp"
 #include "common/abi/quiet_log.hpp"
 #include "common/base/error.hpp"
 #include "common/wire/slab_header.hpp"
@@ -40,7 +40,7 @@ constexpr double kMostSeconds = 1e9;
 
 // Threads of ours that begin meanwhile take no signals: those are the program's.
 class SignalsBlocked {
- public:
+  public:
     SignalsBlocked() {
         sigset_t all;
         ::sigfillset(&all);
@@ -50,13 +50,15 @@ class SignalsBlocked {
     SignalsBlocked(const SignalsBlocked&) = delete;
     SignalsBlocked& operator=(const SignalsBlocked&) = delete;
 
- private:
+  private:
     sigset_t before_{};
 };
 
 std::chrono::nanoseconds seconds_or(double seconds, std::chrono::nanoseconds otherwise, const char* name) {
     if (seconds == 0) return otherwise;
-    if (!(seconds > 0 && seconds <= kMostSeconds)) throw ConfigError(std::string(name) + " is " + std::to_string(seconds), "Give seconds, more than 0, or 0 for the default");
+    if (!(seconds > 0 && seconds <= kMostSeconds))
+        throw ConfigError(std::string(name) + " is " + std::to_string(seconds),
+                          "Give seconds, more than 0, or 0 for the default");
     return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
 }
 
@@ -64,11 +66,17 @@ TensorSpec spec_of(const offramp_tensor* given, std::uint32_t index) {
     const std::string which = "tensor " + std::to_string(index);
     const offramp_tensor tensor = known_part(given, kLeastTensor, which.c_str());
     if (tensor.name == nullptr) throw ConfigError(which + " has no name", "Name it: consumers find it by that");
-    if (tensor.dims < 1 || tensor.dims > kMaxDims) throw ConfigError(which + " has " + std::to_string(tensor.dims) + " dimensions", "Give 1 to " + std::to_string(kMaxDims));
+    if (tensor.dims < 1 || tensor.dims > kMaxDims)
+        throw ConfigError(which + " has " + std::to_string(tensor.dims) + " dimensions",
+                          "Give 1 to " + std::to_string(kMaxDims));
     if (tensor.shape == nullptr) throw ConfigError(which + " has no shape", "Give the address of its dimensions");
     for (std::uint32_t i = 0; i < tensor.dims; ++i)
-        if (tensor.shape[i] < 1) throw ConfigError("dimension " + std::to_string(i) + " of " + which + " is " + std::to_string(tensor.shape[i]), "Give 1 or more");
-    TensorSpec spec = TensorSpec::contiguous(tensor.name, DType{tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes}, {tensor.shape, tensor.dims});
+        if (tensor.shape[i] < 1)
+            throw ConfigError(
+                "dimension " + std::to_string(i) + " of " + which + " is " + std::to_string(tensor.shape[i]),
+                "Give 1 or more");
+    TensorSpec spec = TensorSpec::contiguous(
+        tensor.name, DType{tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes}, {tensor.shape, tensor.dims});
     if (tensor.strides != nullptr) std::copy_n(tensor.strides, tensor.dims, spec.strides.begin());
     return spec;
 }
@@ -76,7 +84,8 @@ TensorSpec spec_of(const offramp_tensor* given, std::uint32_t index) {
 EgressRunOptions options_of(const offramp_egress_options* given) {
     const auto options = known_part(given, kLeastOptions, "offramp_egress_options");
     if (options.tensors == nullptr || options.tensor_count < 1 || options.tensor_count > kMaxTensorsPerSlab)
-        throw ConfigError(std::to_string(options.tensors == nullptr ? 0 : options.tensor_count) + " tensors", "Describe 1 to " + std::to_string(kMaxTensorsPerSlab));
+        throw ConfigError(std::to_string(options.tensors == nullptr ? 0 : options.tensor_count) + " tensors",
+                          "Describe 1 to " + std::to_string(kMaxTensorsPerSlab));
     EgressRunOptions wanted{.run_dir = text_or(options.run_dir, ""),
                             .run_id = text_or(options.run_id, ""),
                             .name = text_or(options.name, ""),
@@ -94,27 +103,32 @@ EgressRunOptions options_of(const offramp_egress_options* given) {
     if (options.max_consumers != 0) wanted.max_consumers = options.max_consumers;
     if (options.max_charges != 0) wanted.max_charges = options.max_charges;
     wanted.max_delay = seconds_or(options.max_delay_seconds, wanted.max_delay, "max_delay_seconds");
-    wanted.visibility_timeout = seconds_or(options.visibility_timeout_seconds, wanted.visibility_timeout, "visibility_timeout_seconds");
+    wanted.visibility_timeout =
+        seconds_or(options.visibility_timeout_seconds, wanted.visibility_timeout, "visibility_timeout_seconds");
     return wanted;
 }
 
 // On a handle that may be null, or another process's.
 std::int32_t on(offramp_egress* egress, offramp_error* error, const std::function<std::int32_t()>& body) noexcept {
-    if (egress == nullptr) return refused(error, OFFRAMP_BAD_ARGUMENT, "the egress is null. Give the one that offramp_egress_open() made");
+    if (egress == nullptr)
+        return refused(error, OFFRAMP_BAD_ARGUMENT, "the egress is null. Give the one that offramp_egress_open() made");
     if (egress->process != ::getpid())
-        return refused(error, OFFRAMP_WRONG_PROCESS, "the egress belongs to the process that opened it, and this is a child of it. Submit there");
+        return refused(error, OFFRAMP_WRONG_PROCESS,
+                       "the egress belongs to the process that opened it, and this is a child of it. Submit there");
     return guarded(error, body);
 }
 
 EgressRun::Batch batch_of(const offramp_batch& given, std::uint32_t tensors) {
     if (given.tensors == nullptr || given.tensor_count != tensors)
-        throw ConfigError(std::to_string(given.tensors == nullptr ? 0 : given.tensor_count) + " tensors were submitted, the run was opened with " + std::to_string(tensors),
+        throw ConfigError(std::to_string(given.tensors == nullptr ? 0 : given.tensor_count) +
+                              " tensors were submitted, the run was opened with " + std::to_string(tensors),
                           "Submit one of each");
     EgressRun::Batch batch{.tensors = {given.tensors, given.tensor_count}, .rows = given.rows, .stream = given.stream};
-    if (given.rows > kMaxSamplesPerSlab) return batch;   // refused for that
+    if (given.rows > kMaxSamplesPerSlab) return batch;  // refused for that
     if (given.keys != nullptr)
         for (std::uint32_t row = 0; row < given.rows; ++row) {
-            if (given.keys[row] == nullptr) throw ConfigError("key " + std::to_string(row) + " is null", "Give one a row, or no keys at all");
+            if (given.keys[row] == nullptr)
+                throw ConfigError("key " + std::to_string(row) + " is null", "Give one a row, or no keys at all");
             batch.keys.emplace_back(given.keys[row]);
         }
     if (given.items != nullptr) batch.items.assign(given.items, given.items + given.rows);
@@ -133,13 +147,15 @@ struct Owner {
 }  // namespace
 }  // namespace offramp::abi
 
-using namespace offramp;        // NOLINT: of this file's functions alone
-using namespace offramp::abi;   // NOLINT
+using namespace offramp;       // NOLINT: of this file's functions alone
+using namespace offramp::abi;  // NOLINT
 
 extern "C" {
 
 std::int32_t offramp_egress_open(const offramp_egress_options* options, offramp_egress** egress, offramp_error* error) {
-    if (egress == nullptr) return refused(error, OFFRAMP_BAD_ARGUMENT, "there is nowhere to put the egress. Give the address of an offramp_egress*");
+    if (egress == nullptr)
+        return refused(error, OFFRAMP_BAD_ARGUMENT,
+                       "there is nowhere to put the egress. Give the address of an offramp_egress*");
     *egress = nullptr;
     return guarded(error, [&] {
         quiet_log();
@@ -160,7 +176,8 @@ std::int32_t offramp_egress_submit(offramp_egress* egress, const offramp_batch* 
         const auto owner = std::make_shared<Owner>();
         taken.owner = owner;
         egress->run->submit(std::move(taken));
-        // Only now: a batch that was refused releases nothing. This holds the owner as well, so that nobody else can be the last before.
+        // Only now: a batch that was refused releases nothing. This holds the owner as well, so that nobody else can be
+        // the last before.
         owner->owner = given.owner;
         owner->release = given.release;
         return std::int32_t{OFFRAMP_OK};
@@ -170,8 +187,11 @@ std::int32_t offramp_egress_submit(offramp_egress* egress, const offramp_batch* 
 std::int32_t offramp_egress_drain(offramp_egress* egress, double timeout_seconds, offramp_error* error) {
     return on(egress, error, [&] {
         std::optional<std::chrono::nanoseconds> timeout;
-        if (std::isnan(timeout_seconds)) throw ConfigError("the timeout is not a number", "Give seconds, or a negative number to wait for ever");
-        if (timeout_seconds >= 0) timeout = std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(timeout_seconds, kMostSeconds) * 1e9));
+        if (std::isnan(timeout_seconds))
+            throw ConfigError("the timeout is not a number", "Give seconds, or a negative number to wait for ever");
+        if (timeout_seconds >= 0)
+            timeout =
+                std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(timeout_seconds, kMostSeconds) * 1e9));
         if (egress->run->drain(timeout)) return std::int32_t{OFFRAMP_OK};
         return refused(error, OFFRAMP_TIMEOUT, "consumers are not done yet. Call it again, or start more of them");
     });

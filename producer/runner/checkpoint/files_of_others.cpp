@@ -30,10 +30,13 @@ std::string chosen(const std::string& processor, std::span<const TensorSpec> out
     return std::ranges::any_of(outputs, becomes_masks) ? "mask-png" : "npy";
 }
 
-// What follows an item's key in the names of its files. Of several outputs each has its name in that, unless there is but one that fits.
-std::vector<std::string> suffixes_of(const ProcessorResults& results, const RunConfig& config, std::span<const TensorSpec> outputs) {
-    const std::string ending = results.processor != "image"            ? std::string(results.endings.front())
-                               : config.image_format == "jpeg" ? ".jpg" : "." + config.image_format;
+// What follows an item's key in the names of its files. Of several outputs each has its name in that, unless there is
+// but one that fits.
+std::vector<std::string> suffixes_of(const ProcessorResults& results, const RunConfig& config,
+                                     std::span<const TensorSpec> outputs) {
+    const std::string ending = results.processor != "image"    ? std::string(results.endings.front())
+                               : config.image_format == "jpeg" ? ".jpg"
+                                                               : "." + config.image_format;
     std::vector<std::string> suffixes;
     if (!results.output_in_name) suffixes.push_back(ending);
     if (!results.one_for_all_outputs)
@@ -51,8 +54,10 @@ class FilesThere {
         const auto [found, added] = read_.try_emplace(std::string(subfolder));
         if (!added) return found->second;
         std::error_code problem;
-        for (fs::directory_iterator entry(folder_ + "/" + found->first, problem); !problem && entry != fs::directory_iterator(); entry.increment(problem))
-            if (std::string name = entry->path().filename().string(); name.ends_with(ending_)) found->second.insert(std::move(name));
+        for (fs::directory_iterator entry(folder_ + "/" + found->first, problem);
+             !problem && entry != fs::directory_iterator(); entry.increment(problem))
+            if (std::string name = entry->path().filename().string(); name.ends_with(ending_))
+                found->second.insert(std::move(name));
         return found->second;
     }
 
@@ -69,33 +74,40 @@ class OwnResults {
         try {
             former_ = read_manifest(config.output + "/" + kManifestName);
         } catch (const Error&) {
-            return;   // nobody can tell what it accounts for
+            return;  // nobody can tell what it accounts for
         }
         if (!former_) return;
         names_.insert(former_->names.begin(), former_->names.end());
         results_.insert(former_->results.begin(), former_->results.end());
         processors_ = FilesOfRun::of(former_->identity).where_they_go(config);
         for (auto& [files, items] : ReplacedItems::by_files(config.output, former_->seal))
-            replaced_.push_back({.of_any = !files, .processors = files ? files->where_they_go(config) : std::vector<std::string>(), .items = items});
+            replaced_.push_back({.of_any = !files,
+                                 .processors = files ? files->where_they_go(config) : std::vector<std::string>(),
+                                 .items = items});
     }
 
     bool has(const std::string& processor, std::uint64_t item) {
         if (!former_) return false;
         if (was_there(item) && std::ranges::find(processors_, processor) != processors_.end()) return true;
-        return !replaced_.empty() && std::ranges::any_of(replaced_, [&, result = hash_of_result_name(source_.key(item), item)](const Replaced& replaced) {
-            return (replaced.of_any || std::ranges::find(replaced.processors, processor) != replaced.processors.end()) && replaced.items.contains(result);
-        });
+        return !replaced_.empty() &&
+               std::ranges::any_of(
+                   replaced_, [&, result = hash_of_result_name(source_.key(item), item)](const Replaced& replaced) {
+                       return (replaced.of_any ||
+                               std::ranges::find(replaced.processors, processor) != replaced.processors.end()) &&
+                              replaced.items.contains(result);
+                   });
     }
 
   private:
     // By runs that noted nothing done.
     struct Replaced {
-        bool of_any;   // processor: it is not known of which
+        bool of_any;  // processor: it is not known of which
         std::vector<std::string> processors;
         ReplacedItems::Hashes items;
     };
 
-    // In that run's input. Without names its items went by their numbers, and only such a source's are the same; or they are by the word of --resume.
+    // In that run's input. Without names its items went by their numbers, and only such a source's are the same; or
+    // they are by the word of --resume.
     bool was_there(std::uint64_t item) {
         if (names_.empty()) return resumes_ || (source_.max_key_bytes() == 0 && item < former_->items());
         const std::uint64_t result = hash_of_result_name(source_.key(item), item);
@@ -108,9 +120,10 @@ class OwnResults {
     const bool resumes_;
     std::optional<Manifest> former_;
     std::vector<std::string> processors_;
-    std::unordered_set<std::uint64_t> names_, results_;   // results_: none where names_ are the same, or nobody wrote it down
+    // results_: none where names_ are the same, or nobody wrote it down
+    std::unordered_set<std::uint64_t> names_, results_;
     std::vector<Replaced> replaced_;
-    std::vector<std::uint64_t> items_;   // of the source, once they are needed
+    std::vector<std::uint64_t> items_;  // of the source, once they are needed
 };
 
 // "12" of "12.scores.npy", whose suffix is ".scores.npy".
@@ -119,41 +132,50 @@ std::optional<std::uint64_t> number_before(std::string_view suffix, std::string_
     const std::string_view digits = file.substr(0, file.size() - suffix.size());
     std::uint64_t number = 0;
     const auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-    if (problem != std::errc() || end != digits.data() + digits.size() || std::to_string(number) != digits) return std::nullopt;
+    if (problem != std::errc() || end != digits.data() + digits.size() || std::to_string(number) != digits)
+        return std::nullopt;
     return number;
 }
 
-[[noreturn]] void refuse(const std::string& place, const std::string& file, const std::string& key, const std::string& processor) {
-    throw ConfigError(place + ": " + printable(file) + " is there, by no run of these items that a manifest tells of: the result of " + processor + " for the item '" + printable(key) +
-                          "' would replace it",
+[[noreturn]] void refuse(const std::string& place, const std::string& file, const std::string& key,
+                         const std::string& processor) {
+    throw ConfigError(place + ": " + printable(file) +
+                          " is there, by no run of these items that a manifest tells of: the result of " + processor +
+                          " for the item '" + printable(key) + "' would replace it",
                       "Give " + place + " another folder, move the file away, or replace it with --start-over");
 }
 
 }  // namespace
 
-void require_no_files_of_others(const RunConfig& config, const BatchSource& source, std::span<const TensorSpec> outputs, std::uint32_t expansion) {
+void require_no_files_of_others(const RunConfig& config, const BatchSource& source, std::span<const TensorSpec> outputs,
+                                std::uint32_t expansion) {
     if (config.output.empty() || config.start_over) return;
     const std::vector<std::string> processors = config.processors();
     std::optional<OwnResults> own;
     for (const std::string& processor : processors) {
         const ProcessorResults* const results = ProcessorResults::of(chosen(processor, outputs, expansion));
         if (results == nullptr || !makes_files_of_items(results->processor, config.write_path)) continue;
-        const std::string folder = results->in_write_path ? config.write_path : processors.size() > 1 ? config.output + "/" + processor : config.output;
+        const std::string folder = results->in_write_path  ? config.write_path
+                                   : processors.size() > 1 ? config.output + "/" + processor
+                                                           : config.output;
         const std::vector<std::string> suffixes = suffixes_of(*results, config, outputs);
         FilesThere there(folder, std::string_view(suffixes.front()).substr(suffixes.front().rfind('.')));
         const auto refuse_others = [&](std::uint64_t item, const std::string& key, const std::string& suffix) {
             if (!own) own.emplace(config, source);
-            if (!own->has(processor, item)) refuse(results->in_write_path ? "--write-path" : "--output", folder + "/" + key + suffix, key, processor);
+            if (!own->has(processor, item))
+                refuse(results->in_write_path ? "--write-path" : "--output", folder + "/" + key + suffix, key,
+                       processor);
         };
-        if (source.max_key_bytes() == 0) {   // numbered, as many as anybody asked for
+        if (source.max_key_bytes() == 0) {  // numbered, as many as anybody asked for
             for (const std::string& file : there.in(""))
                 for (const std::string& suffix : suffixes)
-                    if (const auto item = number_before(suffix, file); item && *item < source.items()) refuse_others(*item, std::to_string(*item), suffix);
+                    if (const auto item = number_before(suffix, file); item && *item < source.items())
+                        refuse_others(*item, std::to_string(*item), suffix);
             continue;
         }
         for (std::uint64_t item = 0; item < source.items(); ++item) {
             const std::string key = source.key(item).empty() ? std::to_string(item) : std::string(source.key(item));
-            const std::size_t name_at = key.rfind('/') + 1;   // 0 where there is none
+            const std::size_t name_at = key.rfind('/') + 1;  // 0 where there is none
             const auto& files = there.in(std::string_view(key).substr(0, name_at));
             if (files.empty()) continue;
             for (const std::string& suffix : suffixes)

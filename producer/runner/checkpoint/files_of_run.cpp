@@ -19,7 +19,7 @@ std::vector<std::string> FilesOfRun::where_they_go(const RunConfig& config) cons
     RunConfig of_run;
     of_run.processor = processors;
     std::vector<std::string> names = of_run.processors();
-    const bool same_folders = (names.size() > 1) == (config.processors().size() > 1);   // of several each has its own
+    const bool same_folders = (names.size() > 1) == (config.processors().size() > 1);  // of several each has its own
     std::error_code unknown;
     const bool same_path = std::filesystem::equivalent(write_path, config.write_path, unknown);
     std::erase_if(names, [&](const std::string& name) {

@@ -32,7 +32,8 @@ bool add_ranges(const json& ranges, std::uint64_t items, ItemRanges& done) {
     if (!ranges.is_array()) return false;
     std::vector<ItemRange> found;
     for (const json& range : ranges) {
-        if (!range.is_array() || range.size() != 2 || !range[0].is_number_unsigned() || !range[1].is_number_unsigned()) return false;
+        if (!range.is_array() || range.size() != 2 || !range[0].is_number_unsigned() || !range[1].is_number_unsigned())
+            return false;
         found.push_back({range[0].get<std::uint64_t>(), range[1].get<std::uint64_t>()});
         if (found.back().begin >= found.back().end || found.back().end > items) return false;
     }
@@ -44,14 +45,18 @@ bool add_ranges(const json& ranges, std::uint64_t items, ItemRanges& done) {
 bool add_names(const json& line, Manifest& manifest) {
     if (!line["names"].is_string() || !line.contains("from") || line["from"] != manifest.names.size()) return false;
     std::vector<std::uint64_t> results;
-    if (line.contains("results") && (!line["results"].is_string() || !add_from_digits(line["results"].get_ref<const std::string&>(), results))) return false;
+    if (line.contains("results") &&
+        (!line["results"].is_string() || !add_from_digits(line["results"].get_ref<const std::string&>(), results)))
+        return false;
     if (!add_from_digits(line["names"].get_ref<const std::string&>(), manifest.names)) return false;
     manifest.results.insert(manifest.results.end(), results.begin(), results.end());
     return true;
 }
 
 std::uint64_t version_of(const json& header) {
-    return header.contains("finished") ? kVersionOfFinished : header.contains("next") ? kVersionWithNextPlace : kVersion;
+    return header.contains("finished") ? kVersionOfFinished
+           : header.contains("next")   ? kVersionWithNextPlace
+                                       : kVersion;
 }
 
 bool read_header(std::string_view line, Manifest& manifest) {
@@ -85,8 +90,10 @@ std::string Manifest::names_lines() const {
     std::string text;
     for (std::size_t from = 0; from < names.size(); from += kNamesALine) {
         const std::size_t end = std::min(from + kNamesALine, names.size());
-        std::string body = fmt::format("\"from\":{},\"names\":\"{}\"", from, as_digits(names.data() + from, names.data() + end));
-        if (!results.empty()) body += fmt::format(",\"results\":\"{}\"", as_digits(results.data() + from, results.data() + end));
+        std::string body =
+            fmt::format("\"from\":{},\"names\":\"{}\"", from, as_digits(names.data() + from, names.data() + end));
+        if (!results.empty())
+            body += fmt::format(",\"results\":\"{}\"", as_digits(results.data() + from, results.data() + end));
         text += sealed_line(body + "}");
     }
     return text;
@@ -105,7 +112,8 @@ std::string done_lines(std::span<const ItemRange> ranges) {
     while (!ranges.empty()) {
         const auto now = ranges.first(std::min(ranges.size(), kRangesALine));
         std::string body = "\"done\":[";
-        for (const ItemRange& range : now) body += fmt::format("{}[{},{}]", body.back() == '[' ? "" : ",", range.begin, range.end);
+        for (const ItemRange& range : now)
+            body += fmt::format("{}[{},{}]", body.back() == '[' ? "" : ",", range.begin, range.end);
         text += sealed_line(body + "]}");
         ranges = ranges.subspan(now.size());
     }
@@ -128,10 +136,11 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
     const std::uint64_t items = manifest.items();
     while (!text.empty()) {
         const json line = opened_line(next_line());
-        const bool says_something = line.is_object() && (line.contains("done")    ? add_ranges(line["done"], items, manifest.done)
-                                                         : line.contains("names") ? add_names(line, manifest)
-                                                         : line.contains("ended") ? (manifest.ended = line["ended"] == true)
-                                                                                  : false);
+        const bool says_something =
+            line.is_object() && (line.contains("done")    ? add_ranges(line["done"], items, manifest.done)
+                                 : line.contains("names") ? add_names(line, manifest)
+                                 : line.contains("ended") ? (manifest.ended = line["ended"] == true)
+                                                          : false);
         if (!says_something) ++manifest.ignored_lines;
     }
     if (manifest.names.size() != items) manifest.names.clear();
@@ -142,7 +151,9 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
 std::optional<std::string> text_of_own_file(const std::string& path, const char* what) {
     const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     if (!file && errno == ENOENT) return std::nullopt;
-    const auto fail = [&](int problem, const char* remedy) { throw SystemError(std::string("reading ") + what + " " + path, problem, remedy); };
+    const auto fail = [&](int problem, const char* remedy) {
+        throw SystemError(std::string("reading ") + what + " " + path, problem, remedy);
+    };
     constexpr const char* kReadable = "Make it a file that this user may read, or remove it";
     if (!file) fail(errno, kReadable);
     struct stat found {};

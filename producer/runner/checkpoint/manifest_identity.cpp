@@ -30,7 +30,8 @@ std::string hash_of_file(const std::string& path) {
     for (;;) {
         const ssize_t got = ::read(file.get(), block.data(), block.size());
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) throw SystemError("reading " + path, errno, "Check the file system that it lies on", ExitCode::NoInput);
+        if (got < 0)
+            throw SystemError("reading " + path, errno, "Check the file system that it lies on", ExitCode::NoInput);
         if (got == 0) return fmt::format("{:016x}", XXH3_64bits_digest(state.get()));
         XXH3_64bits_update(state.get(), block.data(), static_cast<std::size_t>(got));
     }

@@ -7,16 +7,18 @@
 
 namespace offramp {
 
-// What a run's outputs are made from and by: two runs with the same identity give the same outputs, so that one may finish what the
-// other began. Which settings count, each of them says itself (common/settings/effect.hpp).
-// Pure.
+// What a run's outputs are made from and by: two runs with the same identity give the same outputs, so that one may
+// finish what the other began. Which settings count, each of them says itself (common/settings/effect.hpp). Pure.
 struct ManifestIdentity {
     static constexpr const char* kItems = "items";
     static constexpr const char* kNamesOfItems = "names of the items";
-    static constexpr const char* kItemsOfTheWhole = "items of the whole input";   // where they have no names: of which --limit takes the first
-    std::map<std::string, std::string> facts;   // settings by flag ("--batch"), "items", "names of the items", "weights" (hashes)
+    // where they have no names: of which --limit takes the first
+    static constexpr const char* kItemsOfTheWhole = "items of the whole input";
+    std::map<std::string, std::string>
+        facts;  // settings by flag ("--batch"), "items", "names of the items", "weights" (hashes)
 
-    // `config` is resolved. `source`: the fingerprint of the items. Reads the weights. Errors: SystemError when they cannot be read.
+    // `config` is resolved. `source`: the fingerprint of the items. Reads the weights. Errors: SystemError when they
+    // cannot be read.
     static ManifestIdentity of(const RunConfig& config, std::uint64_t items, const std::string& source);
 
     // "--batch was 4 and is 8, ..."; empty when the two are the same.

@@ -23,14 +23,18 @@ constexpr std::chrono::milliseconds kBetweenWrites{20};
 
 SystemError cannot_write(const std::string& path, int problem) {
     return SystemError("cannot write the manifest " + path, problem,
-                       way_to_write(problem, "Make the output folder writable") + "; --resume then goes on from here", ExitCode::CannotWrite);
+                       way_to_write(problem, "Make the output folder writable") + "; --resume then goes on from here",
+                       ExitCode::CannotWrite);
 }
 
 }  // namespace
 
 ManifestWriter::ManifestWriter(std::string path, Manifest manifest, Durability durability,
                                std::function<void(std::exception_ptr)> on_failure)
-    : path_(std::move(path)), durability_(durability), on_failure_(std::move(on_failure)), manifest_(std::move(manifest)) {
+    : path_(std::move(path)),
+      durability_(durability),
+      on_failure_(std::move(on_failure)),
+      manifest_(std::move(manifest)) {
     expect(path_.find('/') != std::string::npos, "a manifest lies in a folder");
     thread_ = std::thread([this] { write_noted(); });
 }
@@ -78,7 +82,8 @@ void ManifestWriter::end() {
     manifest_.ended = true;
     if (!file_) return write_anew();
     const std::string line = ended_line();
-    write_all(file_.get(), std::as_bytes(std::span(line)), [this](int problem) { return cannot_write(path_, problem); });
+    write_all(file_.get(), std::as_bytes(std::span(line)),
+              [this](int problem) { return cannot_write(path_, problem); });
     if (durability_ == Durability::PowerCut && ::fdatasync(file_.get()) != 0) throw cannot_write(path_, errno);
 }
 
@@ -120,7 +125,8 @@ void ManifestWriter::append(const std::vector<ItemRange>& items) {
     if (!file_) return write_anew();
     const std::string lines = done_lines(news.list());
     try {
-        write_all(file_.get(), std::as_bytes(std::span(lines)), [this](int problem) { return cannot_write(path_, problem); });
+        write_all(file_.get(), std::as_bytes(std::span(lines)),
+                  [this](int problem) { return cannot_write(path_, problem); });
         if (durability_ == Durability::PowerCut && ::fdatasync(file_.get()) != 0) throw cannot_write(path_, errno);
     } catch (...) {
         file_.reset();
@@ -131,7 +137,8 @@ void ManifestWriter::append(const std::vector<ItemRange>& items) {
 }
 
 void ManifestWriter::write_anew() {
-    const std::string text = manifest_.header_line() + manifest_.names_lines() + done_lines(manifest_.done.list()) + (manifest_.ended ? ended_line() : "");
+    const std::string text = manifest_.header_line() + manifest_.names_lines() + done_lines(manifest_.done.list()) +
+                             (manifest_.ended ? ended_line() : "");
     file_.reset();
     WholeFile file(path_, 0644, [this](int problem) { return cannot_write(path_, problem); });
     file.write(text);

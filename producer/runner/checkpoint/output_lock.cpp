@@ -36,9 +36,10 @@ json read_holder(int fd) {
         const json value = holder.value(key, json("?"));
         return value.is_string() ? value.get<std::string>() : value.dump();
     };
-    throw Error(ExitCode::RunInUse,
-                "run " + text_of("run") + " (process " + text_of("pid") + ", or a program that it started) writes to " + folder,
-                "Wait for its end, end it (offramp stop), or give this run another --output");
+    throw Error(
+        ExitCode::RunInUse,
+        "run " + text_of("run") + " (process " + text_of("pid") + ", or a program that it started) writes to " + folder,
+        "Wait for its end, end it (offramp stop), or give this run another --output");
 }
 
 }  // namespace
@@ -57,13 +58,15 @@ bool OutputLock::try_lock(const std::string& folder, const std::string& run_id) 
     UniqueFd file(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, kMode));
     if (!file) {
         // The launch script's, made as another user: it can be read.
-        if (errno == EACCES || errno == EROFS) file = UniqueFd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+        if (errno == EACCES || errno == EROFS)
+            file = UniqueFd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
         if (!file) fail(path_);
     }
     struct stat opened {};
     if (::fstat(file.get(), &opened) != 0) fail(path_);
-    if (!S_ISREG(opened.st_mode) || opened.st_nlink > 1)   // laid there by somebody: what it leads to is not ours
-        throw Error(ExitCode::CannotWrite, path_ + " is not a lock of ours: it is no ordinary file, or one of several names", "Remove it");
+    if (!S_ISREG(opened.st_mode) || opened.st_nlink > 1)  // laid there by somebody: what it leads to is not ours
+        throw Error(ExitCode::CannotWrite,
+                    path_ + " is not a lock of ours: it is no ordinary file, or one of several names", "Remove it");
     if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
         if (errno == EINTR) return false;
         if (errno != EWOULDBLOCK) {
@@ -76,7 +79,8 @@ bool OutputLock::try_lock(const std::string& folder, const std::string& run_id) 
     }
     struct stat locked {};
     struct stat there {};
-    if (::fstat(file.get(), &locked) != 0 || ::stat(path_.c_str(), &there) != 0 || locked.st_ino != there.st_ino) return false;
+    if (::fstat(file.get(), &locked) != 0 || ::stat(path_.c_str(), &there) != 0 || locked.st_ino != there.st_ino)
+        return false;
     const std::string holder = json{{"run", run_id}, {"pid", ::getpid()}}.dump();
     if (::ftruncate(file.get(), 0) != 0 || ::pwrite(file.get(), holder.data(), holder.size(), 0) < 0) {
         ::unlink(path_.c_str());

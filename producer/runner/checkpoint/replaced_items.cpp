@@ -24,7 +24,9 @@ constexpr std::size_t kItemsALine = 4096;
 std::string path_in(const std::string& folder) { return folder + "/" + std::string(kReservedPrefix) + "replaced"; }
 
 SystemError cannot_note(const std::string& path, int problem) {
-    return SystemError("writing " + path, problem, way_to_write(problem, "Give --output a folder that this user may write to"), ExitCode::CannotWrite);
+    return SystemError("writing " + path, problem,
+                       way_to_write(problem, "Give --output a folder that this user may write to"),
+                       ExitCode::CannotWrite);
 }
 
 // Nothing: there is no such file, or it is about another manifest.
@@ -39,10 +41,13 @@ std::optional<ReplacedItems::ByFiles> items_in(const std::string& folder, const 
         rest.remove_prefix(std::min(end + 1, rest.size()));
         if (!line.is_object()) continue;
         if (line.contains("former") && line["former"] == seal) items.emplace();
-        const auto text_of = [&](const char* key) { return line.contains(key) && line[key].is_string() ? line[key].get<std::string>() : std::string(); };
+        const auto text_of = [&](const char* key) {
+            return line.contains(key) && line[key].is_string() ? line[key].get<std::string>() : std::string();
+        };
         if (line.contains("processors")) files = FilesOfRun{text_of("processors"), text_of("write-path")};
         std::vector<std::uint64_t> hashes;
-        if (items && line.contains("items") && line["items"].is_string() && add_from_digits(line["items"].get_ref<const std::string&>(), hashes))
+        if (items && line.contains("items") && line["items"].is_string() &&
+            add_from_digits(line["items"].get_ref<const std::string&>(), hashes))
             (*items)[files].insert(hashes.begin(), hashes.end());
     }
     return items;
@@ -76,9 +81,13 @@ ReplacedItems::Hashes ReplacedItems::of(const std::string& folder, const std::st
     return all;
 }
 
-ReplacedItems::ByFiles ReplacedItems::by_files(const std::string& folder, const std::string& seal) { return items_in(folder, seal).value_or(ByFiles()); }
+ReplacedItems::ByFiles ReplacedItems::by_files(const std::string& folder, const std::string& seal) {
+    return items_in(folder, seal).value_or(ByFiles());
+}
 
-bool ReplacedItems::counts(const std::string& folder, const std::string& seal) { return items_in(folder, seal).has_value(); }
+bool ReplacedItems::counts(const std::string& folder, const std::string& seal) {
+    return items_in(folder, seal).has_value();
+}
 
 void ReplacedItems::remove(const std::string& folder) {
     const std::string path = path_in(folder);
@@ -94,7 +103,7 @@ void ReplacedItems::add(std::span<const std::uint64_t> hashes) {
         write_all(file_.get(), std::as_bytes(std::span(lines)), failure);
         if (flush_ && ::fdatasync(file_.get()) != 0) throw failure(errno);
     } catch (...) {
-        file_.reset();   // what is torn is left out the next time
+        file_.reset();  // what is torn is left out the next time
         throw;
     }
 }
@@ -102,7 +111,7 @@ void ReplacedItems::add(std::span<const std::uint64_t> hashes) {
 // With what others added: they may be gone, what they replaced is as it is.
 void ReplacedItems::begin() {
     std::string text = first_line(seal_);
-    for (const auto& [files, items] : by_files(folder_, seal_))   // those of any processor are the first
+    for (const auto& [files, items] : by_files(folder_, seal_))  // those of any processor are the first
         text += (files ? files_line(*files) : "") + items_lines(std::vector<std::uint64_t>(items.begin(), items.end()));
     WholeFile file(path_, 0644, [this](int problem) { return cannot_note(path_, problem); });
     file.write(text + files_line(files_));

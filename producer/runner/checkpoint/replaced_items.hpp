@@ -14,24 +14,29 @@
 
 namespace offramp {
 
-// OUTPUT/.offramp-replaced: files of which single items a run may have put in the place of the former run's, before its own manifest takes the place
-// of the former's. Text, sealed lines (producer/runner/checkpoint/sealed_line.hpp):
+// OUTPUT/.offramp-replaced: files of which single items a run may have put in the place of the former run's, before its
+// own manifest takes the place of the former's. Text, sealed lines (producer/runner/checkpoint/sealed_line.hpp):
 //
-//   {"xxh3":"HASH","former":"SEAL"}                  first, only there: the seal of the former's header, as long as whose manifest is there this counts
-//   {"xxh3":"HASH","processors":"npy,write","write-path":"/results"}    which of their files: those of a run of these processors. Of the items below it
+//   {"xxh3":"HASH","former":"SEAL"}                  first, only there: the seal of the former's header, as long as
+//   whose manifest is there this counts
+//   {"xxh3":"HASH","processors":"npy,write","write-path":"/results"}    which of their files: those of a run of these
+//   processors. Of the items below it
 //   {"xxh3":"HASH","items":"0123456789abcdef..."}    hashes of the items' names, 16 digits each
 //
-// Items above the first line of processors, as in files that were written without such lines, are of any processor. Whoever continues the former makes these items again: a file of that name may be another run's. Runs that come to nothing one after the other add
-// to it. A line is written before anybody can have its items; a torn one is of items that nobody had.
+// Items above the first line of processors, as in files that were written without such lines, are of any processor.
+// Whoever continues the former makes these items again: a file of that name may be another run's. Runs that come to
+// nothing one after the other add to it. A line is written before anybody can have its items; a torn one is of items
+// that nobody had.
 //
-// Owns the file, once it has items. Thread: add() from any. Blocks: on the file. Errors: SystemError with CannotWrite, ConfigError when it is no
-// ordinary file.
+// Owns the file, once it has items. Thread: add() from any. Blocks: on the file. Errors: SystemError with CannotWrite,
+// ConfigError when it is no ordinary file.
 class ReplacedItems {
   public:
     using Hashes = std::unordered_set<std::uint64_t>;
-    using ByFiles = std::map<std::optional<FilesOfRun>, Hashes>;   // nothing: those of any processor
+    using ByFiles = std::map<std::optional<FilesOfRun>, Hashes>;  // nothing: those of any processor
 
-    // `seal`: of the manifest that lies in the folder. `files`: of this run. `flush`: what is added survives a power cut.
+    // `seal`: of the manifest that lies in the folder. `files`: of this run. `flush`: what is added survives a power
+    // cut.
     ReplacedItems(const std::string& folder, std::string seal, FilesOfRun files, bool flush);
 
     // Those that were added before, for the same manifest; nothing when there is no such file.
@@ -49,7 +54,7 @@ class ReplacedItems {
     const std::string folder_, path_, seal_;
     const FilesOfRun files_;
     const bool flush_;
-    std::mutex mutex_;   // guards the file
+    std::mutex mutex_;  // guards the file
     UniqueFd file_;
 };
 

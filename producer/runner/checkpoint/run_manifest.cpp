@@ -26,13 +26,15 @@ const std::string& made_folder(const std::string& folder) {
     std::error_code problem;
     std::filesystem::create_directories(folder, problem);
     if (problem)
-        throw SystemError("making the output folder " + folder, problem.value(), "Give --output a folder that this user may write to",
-                          ExitCode::CannotWrite);
+        throw SystemError("making the output folder " + folder, problem.value(),
+                          "Give --output a folder that this user may write to", ExitCode::CannotWrite);
     return folder;
 }
 
 // Nothing tells the first ones of more such items from others.
-bool is_known_as_a_whole(const BatchSource& source) { return source.max_key_bytes() == 0 && !source.grows_at_its_end(); }
+bool is_known_as_a_whole(const BatchSource& source) {
+    return source.max_key_bytes() == 0 && !source.grows_at_its_end();
+}
 
 bool is_of_the_same_whole(const Manifest& former, const BatchSource& source) {
     const auto whole = former.identity.facts.find(ManifestIdentity::kItemsOfTheWhole);
@@ -61,31 +63,39 @@ std::string what_is_missing(const Manifest& former, const BatchSource& source) {
     if (former.names.empty()) return {};
     std::vector<std::uint64_t> now = hashes_of_items(source);
     std::sort(now.begin(), now.end());
-    const auto missing = std::count_if(former.names.begin(), former.names.end(),
-                                       [&](std::uint64_t name) { return !std::binary_search(now.begin(), now.end(), name); });
+    const auto missing = std::count_if(former.names.begin(), former.names.end(), [&](std::uint64_t name) {
+        return !std::binary_search(now.begin(), now.end(), name);
+    });
     if (missing == 0) return {};
-    return fmt::format(". Of its {} items {} {} gone, or called otherwise (an item whose name another one shares now has its extension in its key)",
-                       former.names.size(), missing, missing == 1 ? "is" : "are");
+    return fmt::format(
+        ". Of its {} items {} {} gone, or called otherwise (an item whose name another one shares now has its "
+        "extension in its key)",
+        former.names.size(), missing, missing == 1 ? "is" : "are");
 }
 
 // Says what there is to continue. Errors: ConfigError when the folder's manifest is of other work.
-void check_same_work(const std::optional<Manifest>& former, ManifestIdentity identity, const BatchSource& source, const std::string& folder,
-                     const std::string& flag) {
+void check_same_work(const std::optional<Manifest>& former, ManifestIdentity identity, const BatchSource& source,
+                     const std::string& folder, const std::string& flag) {
     if (!former) {
         spdlog::warn("{}: {} has no manifest of earlier work", flag, folder);
         return;
     }
-    if (!former->identity.facts.contains(ManifestIdentity::kItemsOfTheWhole)) identity.facts.erase(ManifestIdentity::kItemsOfTheWhole);
+    if (!former->identity.facts.contains(ManifestIdentity::kItemsOfTheWhole))
+        identity.facts.erase(ManifestIdentity::kItemsOfTheWhole);
     if (grew(*former, source)) {
-        spdlog::info("{}: {} items joined the {} that were there", flag, source.items() - former->items(), former->items());
-        for (const char* fact : {ManifestIdentity::kItems, ManifestIdentity::kNamesOfItems}) identity.facts[fact] = former->identity.facts.at(fact);
+        spdlog::info("{}: {} items joined the {} that were there", flag, source.items() - former->items(),
+                     former->items());
+        for (const char* fact : {ManifestIdentity::kItems, ManifestIdentity::kNamesOfItems})
+            identity.facts[fact] = former->identity.facts.at(fact);
     }
     if (const std::string difference = identity.difference_from(former->identity); !difference.empty())
-        throw ConfigError(flag + ": " + folder + " holds other work, of run " + former->run_id + ": " + difference + what_is_missing(*former, source),
-                          "Repeat that run's input and settings, give another --output, or --start-over instead of " + flag);
+        throw ConfigError(
+            flag + ": " + folder + " holds other work, of run " + former->run_id + ": " + difference +
+                what_is_missing(*former, source),
+            "Repeat that run's input and settings, give another --output, or --start-over instead of " + flag);
     if (former->ignored_lines > 0)
-        spdlog::warn("{}: {} lines of {}/{} were torn: what they stood for is made again", flag, former->ignored_lines, folder,
-                     kManifestName);
+        spdlog::warn("{}: {} lines of {}/{} were torn: what they stood for is made again", flag, former->ignored_lines,
+                     folder, kManifestName);
     spdlog::info("{}: {} of {} items are done, the last of them by run {}", flag, former->done.items(), former->items(),
                  former->run_id);
 }
@@ -98,10 +108,12 @@ RunManifest::RunManifest(const RunConfig& config, const BatchSource& source, For
     const std::string path = folder_ + "/" + kManifestName;
     ManifestIdentity identity = ManifestIdentity::of(config, source.items(), source_fingerprint(source));
     // Of the same whole a higher --limit only takes more.
-    if (is_known_as_a_whole(source)) identity.facts[ManifestIdentity::kItemsOfTheWhole] = std::to_string(source.items_of_the_whole());
+    if (is_known_as_a_whole(source))
+        identity.facts[ManifestIdentity::kItemsOfTheWhole] = std::to_string(source.items_of_the_whole());
     const std::optional<Manifest> found = former == Former::StartOver ? if_readable(path) : read_manifest(path);
     // A producer of this run that died before any of its slabs was done left another run's manifest there.
-    const bool is_anothers = former == Former::StartOver || (former == Former::TakeOver && found && ReplacedItems::counts(folder_, found->seal));
+    const bool is_anothers = former == Former::StartOver ||
+                             (former == Former::TakeOver && found && ReplacedItems::counts(folder_, found->seal));
     bool finished_before = false;
     if (found && is_anothers) {
         replaces(*found, config, identity, source);
@@ -115,14 +127,26 @@ RunManifest::RunManifest(const RunConfig& config, const BatchSource& source, For
     }
     writer_ = std::make_unique<ManifestWriter>(
         path,
-        Manifest{.run_id = config.run_id, .pid = static_cast<std::uint64_t>(::getpid()), .before = items_before_, .identity = identity,
-                 .names = hashes_of_items(source), .results = hashes_of_result_names(source), .done = done_, .ignored_lines = 0, .next_place = next_place_of(folder_), .finished_before = finished_before},
-        config.durable ? ManifestWriter::Durability::PowerCut : ManifestWriter::Durability::Process, std::move(on_failure));
+        Manifest{.run_id = config.run_id,
+                 .pid = static_cast<std::uint64_t>(::getpid()),
+                 .before = items_before_,
+                 .identity = identity,
+                 .names = hashes_of_items(source),
+                 .results = hashes_of_result_names(source),
+                 .done = done_,
+                 .ignored_lines = 0,
+                 .next_place = next_place_of(folder_),
+                 .finished_before = finished_before},
+        config.durable ? ManifestWriter::Durability::PowerCut : ManifestWriter::Durability::Process,
+        std::move(on_failure));
 }
 
-void RunManifest::replaces(const Manifest& former, const RunConfig& config, const ManifestIdentity& identity, const BatchSource& source) {
+void RunManifest::replaces(const Manifest& former, const RunConfig& config, const ManifestIdentity& identity,
+                           const BatchSource& source) {
     replaced_ = std::make_unique<ReplacedItems>(folder_, former.seal, FilesOfRun::of(identity), config.durable);
-    if (std::ranges::any_of(config.processors(), [&](const std::string& name) { return makes_files_of_items(name, config.write_path); })) replacing_ = &source;
+    if (std::ranges::any_of(config.processors(),
+                            [&](const std::string& name) { return makes_files_of_items(name, config.write_path); }))
+        replacing_ = &source;
 }
 
 // What another run may have put in the place of what was done is made again.
@@ -134,8 +158,10 @@ ItemRanges RunManifest::without_replaced(const Manifest& former, const BatchSour
         for (std::uint64_t item = range.begin; item < range.end; ++item)
             if (!replaced.contains(hash_of_result_name(source.key(item), item))) left.add({item, item + 1});
     if (left.items() < former.done.items())
-        spdlog::info("{} items are made again: a run that was to replace run {}, and noted nothing done, may have begun with them",
-                     former.done.items() - left.items(), former.run_id);
+        spdlog::info(
+            "{} items are made again: a run that was to replace run {}, and noted nothing done, may have begun with "
+            "them",
+            former.done.items() - left.items(), former.run_id);
     return left;
 }
 
@@ -144,8 +170,9 @@ std::unique_ptr<BatchSource> in_order_of_former_runs(std::unique_ptr<BatchSource
     return former ? in_former_order(std::move(source), former->names) : std::move(source);
 }
 
-// Whoever has a slab may replace files of single items by its own, before any completion is noted, and a kill may come in between. So of each item that
-// is handed out it is written first that its file may be another's, until the manifest is this run's: then that promises nothing that is not there.
+// Whoever has a slab may replace files of single items by its own, before any completion is noted, and a kill may come
+// in between. So of each item that is handed out it is written first that its file may be another's, until the manifest
+// is this run's: then that promises nothing that is not there.
 void RunManifest::begin(const PublishedSlab& slab) {
     if (writer_->begun() || slab.items.empty()) return;
     failpoint("run.first_result");

@@ -34,7 +34,8 @@ json opened_line(std::string_view line) {
 }
 
 std::string_view seal_of(std::string_view line) {
-    return line.size() > kFront && line.starts_with(kBeforeHash) ? line.substr(kBeforeHash.size(), kDigits) : std::string_view();
+    return line.size() > kFront && line.starts_with(kBeforeHash) ? line.substr(kBeforeHash.size(), kDigits)
+                                                                 : std::string_view();
 }
 
 std::string as_digits(const std::uint64_t* begin, const std::uint64_t* end) {

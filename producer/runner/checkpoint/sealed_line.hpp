@@ -8,8 +8,8 @@
 
 namespace offramp {
 
-// A JSON object on a line that bears itself out: {"xxh3":"HASH",REST, where HASH is that of REST. Torn or damaged it says nothing.
-// Pure.
+// A JSON object on a line that bears itself out: {"xxh3":"HASH",REST, where HASH is that of REST. Torn or damaged it
+// says nothing. Pure.
 
 // `body`: an object's text without its opening brace. With the end of the line.
 std::string sealed_line(std::string_view body);

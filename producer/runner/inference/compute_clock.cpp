@@ -6,8 +6,7 @@ namespace offramp {
 
 ComputeClock::ComputeClock(Device& device, DeviceTimeline& timeline, std::size_t depth, std::size_t every)
     : timeline_(timeline), every_(every), pairs_(depth / every) {
-    for (Pair& pair : pairs_)
-        pair = {device.make_event(Device::Timing::On), device.make_event(Device::Timing::On)};
+    for (Pair& pair : pairs_) pair = {device.make_event(Device::Timing::On), device.make_event(Device::Timing::On)};
 }
 
 void ComputeClock::begin(Stream& stream, std::uint64_t batch) {
@@ -29,7 +28,7 @@ void ComputeClock::end(Stream& stream) {
 
 void ComputeClock::settle() {
     for (Pair& pair : pairs_) close(pair);
-    batches_ = 0;   // the next batch is timed, whichever it is
+    batches_ = 0;  // the next batch is timed, whichever it is
 }
 
 ComputeTime ComputeClock::so_far() const {

@@ -11,16 +11,16 @@
 namespace offramp {
 
 struct ComputeTime {
-    double seconds = 0;          // of the device
-    std::uint64_t batches = 0;   // whose time that is
+    double seconds = 0;         // of the device
+    std::uint64_t batches = 0;  // whose time that is
 };
 
-// Adds up the time that a stream spends on batches, from pairs of events on the device, not from guesses on the host. Of small batches
-// only every n-th is timed, and stands for those up to the next one.
-// Borrows: device, timeline. Thread: begin() and end() from the stream's; so_far() from any. Blocks: begin() when a timed batch
-// `depth` batches ago is unfinished: it then waits for that one, which also bounds how far the host runs ahead of the device.
+// Adds up the time that a stream spends on batches, from pairs of events on the device, not from guesses on the host.
+// Of small batches only every n-th is timed, and stands for those up to the next one. Borrows: device, timeline.
+// Thread: begin() and end() from the stream's; so_far() from any. Blocks: begin() when a timed batch `depth` batches
+// ago is unfinished: it then waits for that one, which also bounds how far the host runs ahead of the device.
 class ComputeClock {
- public:
+  public:
     // `depth` is a multiple of `every`.
     ComputeClock(Device& device, DeviceTimeline& timeline, std::size_t depth, std::size_t every);
 
@@ -30,11 +30,11 @@ class ComputeClock {
     void settle();
     ComputeTime so_far() const;
 
- private:
+  private:
     struct Pair {
         std::unique_ptr<Event> begun, ended;
         std::uint64_t batch = 0;
-        std::uint64_t first = 0;   // batches_ when it began
+        std::uint64_t first = 0;  // batches_ when it began
         bool open = false;
     };
     void close(Pair& pair);
@@ -43,8 +43,8 @@ class ComputeClock {
     const std::size_t every_;
     std::vector<Pair> pairs_;
     std::size_t next_ = 0;
-    std::uint64_t batches_ = 0;   // since the start, or since the last settle()
-    mutable std::mutex mutex_;    // so_far_'s
+    std::uint64_t batches_ = 0;  // since the start, or since the last settle()
+    mutable std::mutex mutex_;   // so_far_'s
     ComputeTime so_far_;
 };
 

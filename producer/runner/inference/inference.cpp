@@ -12,13 +12,14 @@ namespace offramp {
 namespace {
 
 std::uint32_t unreadable_in(const InputBatch& batch) {
-    return static_cast<std::uint32_t>(std::ranges::count_if(batch.rows(), [](const RowInfo& row) { return row.hole && !row.done; }));
+    return static_cast<std::uint32_t>(
+        std::ranges::count_if(batch.rows(), [](const RowInfo& row) { return row.hole && !row.done; }));
 }
 
 }  // namespace
 
-Inference::Inference(Device& device, Model& model, OutputTransformer& transformer, Stream& compute, DeviceTimeline& timeline,
-                     const SlabLayout& layout, Pace pace, Unread unread, RowReview* review)
+Inference::Inference(Device& device, Model& model, OutputTransformer& transformer, Stream& compute,
+                     DeviceTimeline& timeline, const SlabLayout& layout, Pace pace, Unread unread, RowReview* review)
     : device_(device),
       model_(model),
       transformer_(transformer),
@@ -83,8 +84,9 @@ OutputBatch Inference::compute_batch(InputBatch input) {
     for (std::size_t i = 0; i < output.tensors.size(); ++i) {
         const TensorSpec& made = output.tensors[i].spec;
         if (i >= layout_.tensors.size() || made.with_rows(layout_.rows) != layout_.tensors[i])
-            throw Error(ExitCode::Internal, "the model gave " + made.describe() + ", the slabs were laid out for " +
-                                                (i < layout_.tensors.size() ? layout_.tensors[i].describe() : "nothing"));
+            throw Error(ExitCode::Internal,
+                        "the model gave " + made.describe() + ", the slabs were laid out for " +
+                            (i < layout_.tensors.size() ? layout_.tensors[i].describe() : "nothing"));
     }
     return output;
 }

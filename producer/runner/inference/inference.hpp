@@ -16,30 +16,30 @@
 
 namespace offramp {
 
-// Runs model and transform on every batch of input and hands the outputs to the sink. Never waits for the device but where a bound on
-// what is in flight asks for it.
-// Borrows all of its parts. Thread: run() on the model's thread; the figures from any. Blocks: run() to the end of the input.
-// Errors: the model's, the prefetcher's and the sink's.
+// Runs model and transform on every batch of input and hands the outputs to the sink. Never waits for the device but
+// where a bound on what is in flight asks for it. Borrows all of its parts. Thread: run() on the model's thread; the
+// figures from any. Blocks: run() to the end of the input. Errors: the model's, the prefetcher's and the sink's.
 class Inference {
- public:
+  public:
     // `depth`: batches that may be submitted and unfinished; `timed`: every n-th is timed on the device.
     struct Pace {
         std::size_t depth = 3;
         std::size_t timed = 1;
     };
     // What becomes of a batch of which nothing could be read. Nothing is computed for it either way.
-    enum class Unread { LeaveOut, HandOn };   // HandOn: its rows go to the sink, as holes
+    enum class Unread { LeaveOut, HandOn };  // HandOn: its rows go to the sink, as holes
     Inference(Device& device, Model& model, OutputTransformer& transformer, Stream& compute, DeviceTimeline& timeline,
               const SlabLayout& layout, Pace pace, Unread unread = Unread::LeaveOut, RowReview* review = nullptr);
 
-    // At most so many batches, without those of which nothing could be read; false when there is no more input, or the sink takes none. Their device time is known on return.
+    // At most so many batches, without those of which nothing could be read; false when there is no more input, or the
+    // sink takes none. Their device time is known on return.
     bool run(Prefetcher& input, OutputSink& sink, std::uint64_t batches = kAllBatches);
     static constexpr std::uint64_t kAllBatches = ~std::uint64_t{0};
 
     ComputeTime computed() const { return clock_.so_far(); }
     double output_wait_seconds() const { return static_cast<double>(output_wait_ns_) / 1e9; }
 
- private:
+  private:
     std::optional<InputBatch> get_batch(Prefetcher& input);
     OutputBatch describe(const InputBatch& input);
     OutputBatch compute_batch(InputBatch input);
@@ -51,8 +51,8 @@ class Inference {
     Stream& compute_;
     const SlabLayout& layout_;
     const Unread unread_;
-    RowReview* const review_;   // of the outputs, where they need one
-    std::uint32_t unreadable_left_out_ = 0;   // since the last batch that was computed
+    RowReview* const review_;                // of the outputs, where they need one
+    std::uint32_t unreadable_left_out_ = 0;  // since the last batch that was computed
     ComputeClock clock_;
     LendingPool<Event> events_;
     std::atomic<std::uint64_t> output_wait_ns_{0};

@@ -7,12 +7,13 @@
 
 namespace offramp {
 
-// Which batches of a source are made, and which of their rows. Batch k is the items [k*batch, (k+1)*batch), whatever was done before: a
-// row whose item is done already is a hole where it stood, and a batch of nothing else is left out. So a sample's place in its batch,
-// and with it the bits that a model computes, is the same as in a run that nothing disturbed.
-// Thread: any, once made. Blocks: never. Memory: nothing without `done`; 8 bytes a batch that is made otherwise.
+// Which batches of a source are made, and which of their rows. Batch k is the items [k*batch, (k+1)*batch), whatever
+// was done before: a row whose item is done already is a hole where it stood, and a batch of nothing else is left out.
+// So a sample's place in its batch, and with it the bits that a model computes, is the same as in a run that nothing
+// disturbed. Thread: any, once made. Blocks: never. Memory: nothing without `done`; 8 bytes a batch that is made
+// otherwise.
 class BatchPlan {
- public:
+  public:
     BatchPlan(std::uint64_t items, std::uint32_t batch, ItemRanges done = {});
 
     // How many are made; each has at least one row that is wanted.
@@ -27,12 +28,12 @@ class BatchPlan {
     // The first row of a batch, from `row` on, that is not done yet; rows(number) when there is none.
     std::uint32_t next_wanted(std::uint64_t number, std::uint32_t row) const;
 
- private:
+  private:
     std::uint64_t items_;
     std::uint32_t batch_;
     ItemRanges done_;
     std::uint64_t batches_ = 0;
-    std::vector<std::uint64_t> numbers_;   // empty: every batch is made
+    std::vector<std::uint64_t> numbers_;  // empty: every batch is made
 };
 
 }  // namespace offramp

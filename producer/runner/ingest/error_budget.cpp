@@ -20,21 +20,24 @@ ErrorBudget::ErrorBudget(std::string_view setting, std::uint64_t items)
 
 Error ErrorBudget::failure(std::uint64_t failed, std::span<const SkippedItem> first) const {
     const bool none_read = nothing_was_read(failed);
-    const bool unreadable = std::ranges::none_of(first, &SkippedItem::was_read);   // all of them
+    const bool unreadable = std::ranges::none_of(first, &SkippedItem::was_read);  // all of them
     std::string text;
     if (none_read)
-        text = unreadable ? "none of the " + std::to_string(items_) + " items could be read" : "none of the " + std::to_string(items_) + " items has a result";
+        text = unreadable ? "none of the " + std::to_string(items_) + " items could be read"
+                          : "none of the " + std::to_string(items_) + " items has a result";
     else
-        text = std::to_string(failed) + " of " + std::to_string(items_) + (unreadable ? " items could not be read" : " items had to be skipped") +
-               ", and --max-errors " + setting_ + " allows " + std::to_string(limit_.allowed(items_));
+        text = std::to_string(failed) + " of " + std::to_string(items_) +
+               (unreadable ? " items could not be read" : " items had to be skipped") + ", and --max-errors " +
+               setting_ + " allows " + std::to_string(limit_.allowed(items_));
     text += ": ";
     const std::size_t shown = std::min(first.size(), kReasonsShown);
-    for (std::size_t i = 0; i < shown; ++i)
-        text += (i == 0 ? "" : "; ") + first[i].origin + ": " + first[i].reason;
+    for (std::size_t i = 0; i < shown; ++i) text += (i == 0 ? "" : "; ") + first[i].origin + ": " + first[i].reason;
     if (failed > shown) text += "; and " + std::to_string(failed - shown) + " more";
-    const char* const remedy = !none_read  ? "Mend them, or allow more (--max-errors 100% skips all that cannot be read); --resume goes on with what is done"
-                               : unreadable ? "Look whether --input is what was meant. Pictures are read as JPEG, PNG or WebP"
-                                            : "Look whether model, weights and --precision are what was meant";
+    const char* const remedy = !none_read ? "Mend them, or allow more (--max-errors 100% skips all that cannot be "
+                                            "read); --resume goes on with what is done"
+                               : unreadable
+                                   ? "Look whether --input is what was meant. Pictures are read as JPEG, PNG or WebP"
+                                   : "Look whether model, weights and --precision are what was meant";
     return Error(ExitCode::BadInput, text, remedy);
 }
 

@@ -11,9 +11,9 @@
 
 namespace offramp {
 
-// Decides when skipped items fail a run. "25": more than 25 do; "1%": more than 1 % of all items do, counted against the whole input
-// from the first item on, so that a run ends as soon as no later item can save it; "100%": never. Whatever it says, a run of which no item
-// at all comes to a result has failed. Pure.
+// Decides when skipped items fail a run. "25": more than 25 do; "1%": more than 1 % of all items do, counted against
+// the whole input from the first item on, so that a run ends as soon as no later item can save it; "100%": never.
+// Whatever it says, a run of which no item at all comes to a result has failed. Pure.
 class ErrorBudget {
   public:
     // Errors: ConfigError when `setting` is neither a number nor a percentage from 0 to 100.

@@ -70,11 +70,7 @@ InputBatch::InputBatch(std::uint64_t number, std::vector<RowInfo> rows, const vo
 
 InputBatch::InputBatch(std::uint64_t number, std::vector<RowInfo> rows, std::shared_ptr<InputSlots> slots,
                        InputSlot& slot)
-    : number_(number),
-      rows_(std::move(rows)),
-      data_(slot.memory->data()),
-      slots_(std::move(slots)),
-      slot_(&slot) {}
+    : number_(number), rows_(std::move(rows)), data_(slot.memory->data()), slots_(std::move(slots)), slot_(&slot) {}
 
 InputBatch InputBatch::left_out(std::uint64_t number, std::vector<RowInfo> rows) {
     InputBatch batch(number, std::move(rows), nullptr);
@@ -103,9 +99,7 @@ InputBatch& InputBatch::operator=(InputBatch&& other) noexcept {
     return *this;
 }
 
-InputBatch::~InputBatch() {
-    release();
-}
+InputBatch::~InputBatch() { release(); }
 
 std::size_t InputBatch::holes() const {
     return static_cast<std::size_t>(

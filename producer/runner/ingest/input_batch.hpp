@@ -65,8 +65,7 @@ class InputBatch {
   public:
     // Without a buffer of its own: `data` is resident, ready, and never overwritten; or null.
     InputBatch(std::uint64_t number, std::vector<RowInfo> rows, const void* data);
-    InputBatch(std::uint64_t number, std::vector<RowInfo> rows, std::shared_ptr<InputSlots> slots,
-               InputSlot& slot);
+    InputBatch(std::uint64_t number, std::vector<RowInfo> rows, std::shared_ptr<InputSlots> slots, InputSlot& slot);
     static InputBatch left_out(std::uint64_t number, std::vector<RowInfo> rows);
     InputBatch(InputBatch&& other) noexcept;
     InputBatch& operator=(InputBatch&& other) noexcept;

@@ -10,9 +10,7 @@
 namespace offramp {
 namespace {
 
-std::size_t rows_of(const ModelInput& input) {
-    return static_cast<std::size_t>(input.tensor.rows());
-}
+std::size_t rows_of(const ModelInput& input) { return static_cast<std::size_t>(input.tensor.rows()); }
 
 // Ids of 0, which every vocabulary has, and none of them masked: as long as a text can be.
 void fill_tokens(std::span<std::int32_t> row) {
@@ -27,7 +25,8 @@ InputUpload::InputUpload(Device& device, const ModelInput& input, RowKind rows) 
     expect(input.kind != InputKind::None && rows != RowKind::Nothing, "there is something to upload");
     if (rows == RowKind::Arrays || input.kind == InputKind::Arrays) {
         if (rows != RowKind::Arrays)
-            throw ConfigError("the model takes " + describe_parts(input.parts) + ", and the source gives no arrays", kGiveArrays);
+            throw ConfigError("the model takes " + describe_parts(input.parts) + ", and the source gives no arrays",
+                              kGiveArrays);
         expect(input.kind == InputKind::Arrays && tensor.dense_rows(), "arrays go where arrays are taken");
         staged_row_bytes_ = tensor.row_bytes();
         return;
@@ -56,9 +55,7 @@ InputUpload::InputUpload(Device& device, const ModelInput& input, RowKind rows) 
     }
 }
 
-std::size_t InputUpload::input_bytes() const {
-    return input_.tensor.row_bytes() * rows_of(input_);
-}
+std::size_t InputUpload::input_bytes() const { return input_.tensor.row_bytes() * rows_of(input_); }
 
 void InputUpload::submit(Stream& copies, const std::byte* staged, std::byte* to, Event& uploaded) {
     std::byte* const target = between_ ? between_->data() : to;
@@ -66,9 +63,9 @@ void InputUpload::submit(Stream& copies, const std::byte* staged, std::byte* to,
     copies.record(uploaded);
     if (rows_ == RowKind::Pixels) {
         kernels::PixelInput pixels{.pixels = reinterpret_cast<const std::uint8_t*>(target),
-                                  .rows = input_.tensor.shape[0],
-                                  .height = input_.tensor.shape[2],
-                                  .width = input_.tensor.shape[3]};
+                                   .rows = input_.tensor.shape[0],
+                                   .height = input_.tensor.shape[2],
+                                   .width = input_.tensor.shape[3]};
         std::copy(input_.mean.begin(), input_.mean.end(), pixels.mean);
         std::copy(input_.std.begin(), input_.std.end(), pixels.std);
         kernels::normalize(copies, to, input_.tensor, pixels);
@@ -77,16 +74,14 @@ void InputUpload::submit(Stream& copies, const std::byte* staged, std::byte* to,
     }
 }
 
-std::unique_ptr<DeviceBuffer> make_resident_input(Device& device, const ModelInput& input,
-                                                  std::uint64_t seed) {
+std::unique_ptr<DeviceBuffer> make_resident_input(Device& device, const ModelInput& input, std::uint64_t seed) {
     const bool arrays = input.kind == InputKind::Arrays;
     const bool tokens = input.tensor.dtype == kInt32;
     InputUpload upload(device, input, arrays ? RowKind::Arrays : tokens ? RowKind::Tokens : RowKind::Float32);
     const std::unique_ptr<Stream> copies = device.make_stream("resident input");
     const std::unique_ptr<Event> uploaded = device.make_event();
     const std::size_t row_bytes = upload.staged_row_bytes();
-    const auto staged =
-        device.allocate_pinned_host(row_bytes * rows_of(input), "the resident batch's staging");
+    const auto staged = device.allocate_pinned_host(row_bytes * rows_of(input), "the resident batch's staging");
     const NormalNoise noise(seed);
     for (std::size_t row = 0; row < rows_of(input); ++row) {
         std::byte* const to = staged->data() + row * row_bytes;

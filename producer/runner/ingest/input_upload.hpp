@@ -11,10 +11,10 @@
 namespace offramp {
 
 // Knows how staged rows become a model's input: 8-bit pixels are copied and normalised on the device, float32
-// rows are copied, and converted when the model wants bfloat16, tokens and rows of arrays are copied. Float32 rows are taken as they lie in
-// the model's input, whatever its strides. Owns the device memory in between, of one batch: uploads follow one
-// another on one stream. Thread: one. Blocks: never. Errors: ConfigError when source and model do not fit;
-// CudaError.
+// rows are copied, and converted when the model wants bfloat16, tokens and rows of arrays are copied. Float32 rows are
+// taken as they lie in the model's input, whatever its strides. Owns the device memory in between, of one batch:
+// uploads follow one another on one stream. Thread: one. Blocks: never. Errors: ConfigError when source and model do
+// not fit; CudaError.
 class InputUpload {
   public:
     InputUpload(Device& device, const ModelInput& input, RowKind rows);
@@ -33,8 +33,8 @@ class InputUpload {
     std::unique_ptr<DeviceBuffer> between_;
 };
 
-// A model input of seeded N(0, 1) numbers, zeros where arrays are no floats, or of tokens without meaning, that stays on the device for good. Blocks until it is there.
-std::unique_ptr<DeviceBuffer> make_resident_input(Device& device, const ModelInput& input,
-                                                  std::uint64_t seed);
+// A model input of seeded N(0, 1) numbers, zeros where arrays are no floats, or of tokens without meaning, that stays
+// on the device for good. Blocks until it is there.
+std::unique_ptr<DeviceBuffer> make_resident_input(Device& device, const ModelInput& input, std::uint64_t seed);
 
 }  // namespace offramp

@@ -10,8 +10,9 @@
 namespace offramp {
 namespace {
 
-// Batches that cost nothing to make lie ready in this number: a model of microseconds a batch must not wait for a thread to wake up, and those that are left
-// out must not keep others from being uploaded. How many are uploaded is bounded by their memory.
+// Batches that cost nothing to make lie ready in this number: a model of microseconds a batch must not wait for a
+// thread to wake up, and those that are left out must not keep others from being uploaded. How many are uploaded is
+// bounded by their memory.
 constexpr std::size_t kBatchesAhead = 128;
 
 bool needs_upload(BatchSource& source, const ModelInput& input) {
@@ -30,8 +31,7 @@ Prefetcher::Prefetcher(Device& device, BatchSource& source, PrefetchSettings set
       skipped_(SkippedItems::kKept, settings_.skipped_before),
       queue_(std::max<std::size_t>(settings_.depth + 1, kBatchesAhead), clock) {
     const ModelInput& input = settings_.input;
-    expect(settings_.batch > 0 && settings_.decode_workers > 0,
-           "a prefetcher makes batches with at least one worker");
+    expect(settings_.batch > 0 && settings_.decode_workers > 0, "a prefetcher makes batches with at least one worker");
     expect(input.kind == InputKind::None || input.tensor.rows() == settings_.batch,
            "the model's input is one full batch");
     device_.use_on_this_thread();
@@ -39,8 +39,8 @@ Prefetcher::Prefetcher(Device& device, BatchSource& source, PrefetchSettings set
     if (uploads) {
         const std::uint32_t buffers = settings_.depth + 1;
         upload_.emplace(device_, input, source_.row_kind());
-        staging_.emplace(
-            device_, StagingWindow::Shape{upload_->staged_row_bytes(), settings_.batch, buffers, &plan_}, clock);
+        staging_.emplace(device_, StagingWindow::Shape{upload_->staged_row_bytes(), settings_.batch, buffers, &plan_},
+                         clock);
         inputs_ = std::make_shared<InputSlots>(device_, upload_->input_bytes(), buffers, clock);
         copies_ = device_.make_stream("h2d");
         upload_began_ = device_.make_event(Device::Timing::On);
@@ -58,9 +58,7 @@ Prefetcher::Prefetcher(Device& device, BatchSource& source, PrefetchSettings set
     }
 }
 
-Prefetcher::~Prefetcher() {
-    stop();
-}
+Prefetcher::~Prefetcher() { stop(); }
 
 std::optional<InputBatch> Prefetcher::next() {
     if (finished_) return std::nullopt;
@@ -87,7 +85,9 @@ bool Prefetcher::skip(std::uint64_t item, const std::string& reason) {
     return budget_.exceeded_by(failed) || budget_.nothing_was_read(failed);
 }
 
-void Prefetcher::end_for_skipped() { fail(std::make_exception_ptr(budget_.failure(unreadable_.total(), unreadable_.list()))); }
+void Prefetcher::end_for_skipped() {
+    fail(std::make_exception_ptr(budget_.failure(unreadable_.total(), unreadable_.list())));
+}
 
 void Prefetcher::require_good() {
     if (!finished_) rethrow_failure();
@@ -108,11 +108,12 @@ void Prefetcher::book(std::span<const RowInfo> rows) {
 }
 
 std::vector<SkippedItem> Prefetcher::unreadable_ahead() const {
-    const std::vector<SkippedItem> given_out = skipped_.list();   // before the others, of which more may come
+    const std::vector<SkippedItem> given_out = skipped_.list();  // before the others, of which more may come
     if (unreadable_.total() > SkippedItems::kKept) return {};
     const std::vector<SkippedItem> found = unreadable_.list();
     std::vector<SkippedItem> ahead;
-    std::ranges::set_difference(found, given_out, std::back_inserter(ahead), {}, &SkippedItem::item, &SkippedItem::item);
+    std::ranges::set_difference(found, given_out, std::back_inserter(ahead), {}, &SkippedItem::item,
+                                &SkippedItem::item);
     return ahead;
 }
 
@@ -162,7 +163,8 @@ void Prefetcher::load_row(const StagingWindow::Claim& claim) {
         std::fill(claim.row.begin(), claim.row.end(), std::byte{0});
         row.hole = true;
         row.reason = unreadable.what();
-        const std::uint64_t failed = unreadable_.record({.item = claim.item, .origin = source_.origin(claim.item), .reason = row.reason});
+        const std::uint64_t failed =
+            unreadable_.record({.item = claim.item, .origin = source_.origin(claim.item), .reason = row.reason});
         if (budget_.exceeded_by(failed)) throw budget_.failure(failed, unreadable_.list());
     }
     staging_->done(std::move(row));
@@ -194,11 +196,11 @@ void Prefetcher::upload_batches() {
         if (leave_out(*batch)) continue;
         for (std::size_t row = 0; row < batch->rows.size(); ++row)
             if (batch->rows[row].done)
-                std::ranges::fill(batch->memory.subspan(row * upload_->staged_row_bytes(), upload_->staged_row_bytes()), std::byte{0});
+                std::ranges::fill(batch->memory.subspan(row * upload_->staged_row_bytes(), upload_->staged_row_bytes()),
+                                  std::byte{0});
         // The rows that a short last batch lacks: a model of a fixed shape computes on them as well.
         const std::size_t filled = batch->rows.size() * upload_->staged_row_bytes();
-        std::fill(batch->memory.begin() + static_cast<std::ptrdiff_t>(filled), batch->memory.end(),
-                  std::byte{0});
+        std::fill(batch->memory.begin() + static_cast<std::ptrdiff_t>(filled), batch->memory.end(), std::byte{0});
         upload_one(std::move(*batch));
     }
 }
@@ -231,8 +233,7 @@ void Prefetcher::upload_one(StagingWindow::Batch batch) {
     uploaded_->wait();
     h2d_ns_ += static_cast<std::uint64_t>(uploaded_->seconds_since(*upload_began_) * 1e9);
     if (settings_.timeline != nullptr) settings_.timeline->add("h2d", number, *upload_began_, *uploaded_);
-    if (last_use != nullptr)
-        last_use->wait();  // done, as the upload came after it; may be armed again from here on
+    if (last_use != nullptr) last_use->wait();  // done, as the upload came after it; may be armed again from here on
     staging_->recycle();
 }
 
@@ -247,8 +248,7 @@ void Prefetcher::queue_resident_batches() {
             row.done = row.hole = plan_.is_done(item);
             row.key = source_.key(item++);
         }
-        if (!queue_.push(InputBatch(number, std::move(rows), resident_ ? resident_->data() : nullptr)))
-            return;
+        if (!queue_.push(InputBatch(number, std::move(rows), resident_ ? resident_->data() : nullptr))) return;
     }
 }
 

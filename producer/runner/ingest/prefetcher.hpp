@@ -30,7 +30,7 @@ struct PrefetchSettings {
     std::uint32_t decode_workers = 1;
     std::uint32_t depth = 2;  // batches made ahead of the one that is computed on
     std::string max_errors = "100%";
-    std::uint64_t seed = 0;  // of a resident input
+    std::uint64_t seed = 0;              // of a resident input
     DeviceTimeline* timeline = nullptr;  // where uploads are recorded; null: nowhere
     ItemRanges done;                     // earlier, by runs and producers before: these are not made again (BatchPlan)
     std::uint64_t skipped_before = 0;    // of them: unreadable
@@ -48,16 +48,16 @@ struct PrefetchSettings {
 // than max_errors allows, or all were.
 class Prefetcher {
   public:
-    Prefetcher(Device& device, BatchSource& source, PrefetchSettings settings,
-               const Clock& clock = kSteadyClock);
+    Prefetcher(Device& device, BatchSource& source, PrefetchSettings settings, const Clock& clock = kSteadyClock);
     ~Prefetcher();
     Prefetcher(const Prefetcher&) = delete;
     Prefetcher& operator=(const Prefetcher&) = delete;
 
-    // Also batches of which nothing could be read (InputBatch::left_out), in their turn. Nothing: the source is exhausted, or finish_early()
-    // or stop() was called.
+    // Also batches of which nothing could be read (InputBatch::left_out), in their turn. Nothing: the source is
+    // exhausted, or finish_early() or stop() was called.
     std::optional<InputBatch> next();
-    // The number of the batch that next() waits for, before it is there. Nothing: all were given out. Thread: that of next().
+    // The number of the batch that next() waits for, before it is there. Nothing: all were given out. Thread: that of
+    // next().
     std::optional<std::uint64_t> upcoming() const;
 
     // Gives out no further batch; those that were given out stay good. Does not wait.
@@ -68,7 +68,7 @@ class Prefetcher {
     // Where batches are and which stage waits for which, for the status page. Seconds include waits that
     // still last.
     struct Progress {
-        std::uint64_t batches_delivered = 0;   // without those that were left out
+        std::uint64_t batches_delivered = 0;  // without those that were left out
         // Rows that were wanted, holes included, of all that next() gave.
         std::uint64_t items_delivered = 0;
         std::uint64_t holes_delivered = 0;  // of those: unreadable
@@ -80,17 +80,19 @@ class Prefetcher {
         double h2d_seconds = 0;                      // device time of the uploads, from event pairs
     };
     Progress progress() const;
-    // An item that could be read came to nothing later on: it is skipped like those that could not. True: more are skipped by now than
-    // max_errors allows, or all. Thread: any.
+    // An item that could be read came to nothing later on: it is skipped like those that could not. True: more are
+    // skipped by now than max_errors allows, or all. Thread: any.
     bool skip(std::uint64_t item, const std::string& reason);
     // Ends the input for that: next() and require_good() throw it from now on. Thread: any.
     void end_for_skipped();
     // Errors: those of next(), also once it has given out everything.
     void require_good();
 
-    // Those of holes_delivered, and by skip(). Of a batch that is not given out any more nothing is skipped: all of it is left to do.
+    // Those of holes_delivered, and by skip(). Of a batch that is not given out any more nothing is skipped: all of it
+    // is left to do.
     const SkippedItems& skipped() const { return skipped_; }
-    // Found unreadable besides, in batches that were not given out, or not yet. Nothing where more were found than are kept.
+    // Found unreadable besides, in batches that were not given out, or not yet. Nothing where more were found than are
+    // kept.
     std::vector<SkippedItem> unreadable_ahead() const;
 
   private:
@@ -122,7 +124,7 @@ class Prefetcher {
     std::unique_ptr<Event> upload_began_, uploaded_;
 
     BoundedQueue<InputBatch> queue_;
-    std::uint64_t next_turn_ = 0;   // of the thread that calls next()
+    std::uint64_t next_turn_ = 0;  // of the thread that calls next()
     std::atomic<bool> finished_{false};
     std::atomic<std::uint64_t> batches_delivered_{0}, items_delivered_{0}, holes_delivered_{0};
     std::atomic<std::uint64_t> h2d_ns_{0};

@@ -30,8 +30,8 @@ class StagingWindow {
   public:
     struct Shape {
         std::size_t row_bytes = 0;
-        std::uint32_t batch = 1;    // rows of a full batch
-        std::uint32_t batches = 1;  // of the window
+        std::uint32_t batch = 1;          // rows of a full batch
+        std::uint32_t batches = 1;        // of the window
         const BatchPlan* plan = nullptr;  // outlives the window
     };
     struct Claim {
@@ -80,8 +80,8 @@ class StagingWindow {
     std::condition_variable window_moved_, batch_complete_;
     std::vector<Slot> slots_;
     // Batches are counted by their turn in the plan.
-    std::uint64_t claiming_ = 0;   // the batch whose rows are given out
-    std::uint32_t next_row_ = 0;   // of it; 0: none of its rows was given out
+    std::uint64_t claiming_ = 0;  // the batch whose rows are given out
+    std::uint32_t next_row_ = 0;  // of it; 0: none of its rows was given out
     std::uint64_t taken_ = 0;
     std::uint64_t recycled_ = 0;
     bool closed_ = false;

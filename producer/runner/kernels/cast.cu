@@ -1,8 +1,8 @@
 #include <cuda_fp16.h>
 
 #include "common/numerics/bfloat16_bits.hpp"
-#include "producer/runner/kernels/launches.hpp"
 #include "producer/runner/kernels/launch.cuh"
+#include "producer/runner/kernels/launches.hpp"
 
 namespace offramp {
 namespace {

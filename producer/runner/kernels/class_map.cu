@@ -1,13 +1,13 @@
 #include "common/numerics/enlargement.hpp"
 #include "producer/runner/kernels/class_confidence.hpp"
-#include "producer/runner/kernels/launches.hpp"
 #include "producer/runner/kernels/launch.cuh"
+#include "producer/runner/kernels/launches.hpp"
 
 namespace offramp {
 namespace {
 
-// A thread finds the classes of a square of pixels that lie between the same four scores, so that each class costs it four
-// loads, whatever the square's side. The large scores exist in registers only.
+// A thread finds the classes of a square of pixels that lie between the same four scores, so that each class costs it
+// four loads, whatever the square's side. The large scores exist in registers only.
 
 template <unsigned kSide>
 struct Square {
@@ -63,8 +63,7 @@ __device__ void for_each_score(const Square<kSide>& square, const ClassMapPlan& 
 #pragma unroll
             for (unsigned y = 0; y < kSide; ++y)
 #pragma unroll
-                for (unsigned x = 0; x < kSide; ++x)
-                    take(c, y * kSide + x, blend(upper[x], lower[x], square.rows[y]));
+                for (unsigned x = 0; x < kSide; ++x) take(c, y * kSide + x, blend(upper[x], lower[x], square.rows[y]));
         }
     }
 }
@@ -136,11 +135,12 @@ __global__ void map_foreground(std::uint8_t* ids, std::uint8_t* confidence, floa
 }
 
 template <bool kEnlarges>
-cudaError_t launch_pixels(cudaStream_t stream, std::uint8_t* ids, std::uint8_t* confidence, float* outliers, const float* scores,
-                          const ForegroundPlan& plan) {
+cudaError_t launch_pixels(cudaStream_t stream, std::uint8_t* ids, std::uint8_t* confidence, float* outliers,
+                          const float* scores, const ForegroundPlan& plan) {
     const auto pixels = static_cast<std::uint64_t>(plan.map.pixels());
     if (confidence == nullptr)
-        return launch(stream, pixels, map_foreground<kEnlarges, false>, ids, confidence, outliers, scores, plan, pixels);
+        return launch(stream, pixels, map_foreground<kEnlarges, false>, ids, confidence, outliers, scores, plan,
+                      pixels);
     return launch(stream, pixels, map_foreground<kEnlarges, true>, ids, confidence, outliers, scores, plan, pixels);
 }
 

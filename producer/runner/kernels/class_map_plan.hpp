@@ -6,8 +6,8 @@
 
 namespace offramp {
 
-// What kernels::map_classes is asked for, checked and reduced to what a loop needs. Sizes are those of the scores, before they are
-// enlarged.
+// What kernels::map_classes is asked for, checked and reduced to what a loop needs. Sizes are those of the scores,
+// before they are enlarged.
 struct ClassMapPlan {
     std::int64_t rows = 0;
     std::int32_t classes = 0;
@@ -23,7 +23,7 @@ struct ClassMapPlan {
 
 // What kernels::map_foreground is asked for.
 struct ForegroundPlan {
-    ClassMapPlan map;   // of one class
+    ClassMapPlan map;  // of one class
     ForegroundScale scale;
 };
 

@@ -39,8 +39,7 @@ std::uint8_t confidence_in(const float* scores, std::size_t step, int classes, i
     const float most = scores[static_cast<std::size_t>(best) * step];
     if (!std::isfinite(most)) return 0;
     float sum = 0;
-    for (int c = 0; c < classes; ++c)
-        sum += exp_of_nonpositive(scores[static_cast<std::size_t>(c) * step] - most);
+    for (int c = 0; c < classes; ++c) sum += exp_of_nonpositive(scores[static_cast<std::size_t>(c) * step] - most);
     return confidence_of(sum);
 }
 
@@ -84,7 +83,8 @@ void map_foreground_on_cpu(std::uint8_t* ids, std::uint8_t* confidence, float* o
     for (std::int64_t row = 0; row < map.rows; ++row) {
         outliers[row] = 0;
         for (std::int32_t y = 0; y < height; ++y) {
-            enlarge_line(line.data(), scores + row * map.plane(), bilinear_taps(y, map.height, map.scale), columns, map);
+            enlarge_line(line.data(), scores + row * map.plane(), bilinear_taps(y, map.height, map.scale), columns,
+                         map);
             for (const float score : line) {
                 if (!plan.scale.allows(score)) outliers[row] = score;
                 const bool foreground = score >= plan.scale.least;

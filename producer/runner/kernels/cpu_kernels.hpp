@@ -15,8 +15,7 @@ void normalize_on_cpu(void* to, const std::uint8_t* pixels, const NormalizePlan&
 // `type`: float16 or bfloat16.
 void cast_on_cpu(void* to, DType type, const void* from, std::size_t elements);
 // `confidence` may be null.
-void map_classes_on_cpu(std::uint8_t* ids, std::uint8_t* confidence, const float* scores,
-                        const ClassMapPlan& plan);
+void map_classes_on_cpu(std::uint8_t* ids, std::uint8_t* confidence, const float* scores, const ClassMapPlan& plan);
 // `confidence` may be null.
 void map_foreground_on_cpu(std::uint8_t* ids, std::uint8_t* confidence, float* outliers, const float* scores,
                            const ForegroundPlan& plan);

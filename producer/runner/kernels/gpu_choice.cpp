@@ -13,8 +13,9 @@ void require_kernels(const DeviceInfo& device) {
     if (is_sticky(static_cast<int>(result))) check(result, "cudaFuncGetAttributes");
     static_cast<void>(cudaGetLastError());
     throw CudaError(ExitCode::DeviceUnsupported,
-                    "GPU " + std::to_string(device.index) + " (" + device.name + ") cannot run this build: it has compute capability " +
-                        std::to_string(device.compute_major) + "." + std::to_string(device.compute_minor) +
+                    "GPU " + std::to_string(device.index) + " (" + device.name +
+                        ") cannot run this build: it has compute capability " + std::to_string(device.compute_major) +
+                        "." + std::to_string(device.compute_minor) +
                         ", device code was built for " OFFRAMP_CUDA_ARCHITECTURES ": " + describe(result),
                     "Build with -DOFFRAMP_CUDA_ARCHITECTURES for this GPU, or run on the CPU (--device cpu)",
                     cause_of(result, "cudaFuncGetAttributes"));

@@ -13,14 +13,16 @@ void cast_on_gpu(void* stream, void* to, DType type, const void* from, std::size
     check(launch_cast(static_cast<cudaStream_t>(stream), to, type, from, elements), "cast kernel");
 }
 
-void map_classes_on_gpu(void* stream, std::uint8_t* ids, std::uint8_t* confidence, const float* scores, const ClassMapPlan& plan) {
+void map_classes_on_gpu(void* stream, std::uint8_t* ids, std::uint8_t* confidence, const float* scores,
+                        const ClassMapPlan& plan) {
     check(launch_map_classes(static_cast<cudaStream_t>(stream), ids, confidence, scores, plan), "class map kernel");
 }
 
-void map_foreground_on_gpu(void* stream, std::uint8_t* ids, std::uint8_t* confidence, float* outliers, const float* scores,
-                           const ForegroundPlan& plan) {
+void map_foreground_on_gpu(void* stream, std::uint8_t* ids, std::uint8_t* confidence, float* outliers,
+                           const float* scores, const ForegroundPlan& plan) {
     auto* const queue = static_cast<cudaStream_t>(stream);
-    check(cudaMemsetAsync(outliers, 0, static_cast<std::size_t>(plan.map.rows) * sizeof *outliers, queue), "cudaMemsetAsync");
+    check(cudaMemsetAsync(outliers, 0, static_cast<std::size_t>(plan.map.rows) * sizeof *outliers, queue),
+          "cudaMemsetAsync");
     check(launch_map_foreground(queue, ids, confidence, outliers, scores, plan), "foreground kernel");
 }
 

@@ -35,16 +35,19 @@ void map_classes(Stream& stream, std::uint8_t* ids, std::uint8_t* confidence, co
     if (on_gpu(stream))
         map_classes_on_gpu(stream.native(), ids, confidence, input.scores, plan);
     else
-        stream.run_on_host([ids, confidence, plan, scores = input.scores] { map_classes_on_cpu(ids, confidence, scores, plan); });
+        stream.run_on_host(
+            [ids, confidence, plan, scores = input.scores] { map_classes_on_cpu(ids, confidence, scores, plan); });
 }
 
-void map_foreground(Stream& stream, std::uint8_t* ids, std::uint8_t* confidence, float* outliers, const ForegroundScores& input) {
+void map_foreground(Stream& stream, std::uint8_t* ids, std::uint8_t* confidence, float* outliers,
+                    const ForegroundScores& input) {
     const ForegroundPlan plan = plan_foreground(input);
     if (plan.map.pixels() == 0) return;
     if (on_gpu(stream))
         map_foreground_on_gpu(stream.native(), ids, confidence, outliers, input.scores, plan);
     else
-        stream.run_on_host([=, scores = input.scores] { map_foreground_on_cpu(ids, confidence, outliers, scores, plan); });
+        stream.run_on_host(
+            [=, scores = input.scores] { map_foreground_on_cpu(ids, confidence, outliers, scores, plan); });
 }
 
 }  // namespace offramp::kernels

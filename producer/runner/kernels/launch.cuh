@@ -15,19 +15,15 @@ constexpr std::uint64_t kMaxBlocks = 8192;
 inline __device__ std::uint64_t first_index() {
     return static_cast<std::uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
-inline __device__ std::uint64_t index_step() {
-    return static_cast<std::uint64_t>(gridDim.x) * blockDim.x;
-}
+inline __device__ std::uint64_t index_step() { return static_cast<std::uint64_t>(gridDim.x) * blockDim.x; }
 
 inline unsigned blocks_for(std::uint64_t threads) {
-    return static_cast<unsigned>(
-        std::clamp<std::uint64_t>((threads + kThreads - 1) / kThreads, 1, kMaxBlocks));
+    return static_cast<unsigned>(std::clamp<std::uint64_t>((threads + kThreads - 1) / kThreads, 1, kMaxBlocks));
 }
 
 // The launch's own result: the thread's last error, which <<<>>> leaves behind, may be somebody else's.
 template <class... Parameters, class... Arguments>
-cudaError_t launch(cudaStream_t stream, std::uint64_t threads, void (*kernel)(Parameters...),
-                   Arguments... arguments) {
+cudaError_t launch(cudaStream_t stream, std::uint64_t threads, void (*kernel)(Parameters...), Arguments... arguments) {
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(blocks_for(threads));
     config.blockDim = dim3(kThreads);

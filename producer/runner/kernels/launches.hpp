@@ -11,15 +11,14 @@
 
 namespace offramp {
 
-// What the .cu files offer to gpu_kernels.cpp: each puts one kernel on the stream and gives back the launch's own result. Nothing empty
-// is launched: the caller leaves that out.
-cudaError_t launch_normalize(cudaStream_t stream, void* to, const std::uint8_t* pixels,
-                             const NormalizePlan& plan);
+// What the .cu files offer to gpu_kernels.cpp: each puts one kernel on the stream and gives back the launch's own
+// result. Nothing empty is launched: the caller leaves that out.
+cudaError_t launch_normalize(cudaStream_t stream, void* to, const std::uint8_t* pixels, const NormalizePlan& plan);
 // `type`: float16 or bfloat16.
 cudaError_t launch_cast(cudaStream_t stream, void* to, DType type, const void* from, std::size_t elements);
 // `confidence` may be null.
-cudaError_t launch_map_classes(cudaStream_t stream, std::uint8_t* ids, std::uint8_t* confidence,
-                               const float* scores, const ClassMapPlan& plan);
+cudaError_t launch_map_classes(cudaStream_t stream, std::uint8_t* ids, std::uint8_t* confidence, const float* scores,
+                               const ClassMapPlan& plan);
 // `confidence` may be null.
 cudaError_t launch_map_foreground(cudaStream_t stream, std::uint8_t* ids, std::uint8_t* confidence, float* outliers,
                                   const float* scores, const ForegroundPlan& plan);

@@ -1,6 +1,6 @@
 #include "common/numerics/bfloat16_bits.hpp"
-#include "producer/runner/kernels/launches.hpp"
 #include "producer/runner/kernels/launch.cuh"
+#include "producer/runner/kernels/launches.hpp"
 
 namespace offramp {
 namespace {
@@ -43,8 +43,7 @@ __device__ float of_channel(const float (&values)[3], unsigned channel) {
 template <class Output>
 __device__ Output normalized_at(const std::uint8_t* pixels, std::uint64_t index, unsigned channel,
                                 const NormalizePlan& plan) {
-    return to_output<Output>(
-        normalized(pixels[index], of_channel(plan.mean, channel), of_channel(plan.std, channel)));
+    return to_output<Output>(normalized(pixels[index], of_channel(plan.mean, channel), of_channel(plan.std, channel)));
 }
 
 // Channels-last: output element i is pixel byte i. Four at a time, the tail one by one.
@@ -95,15 +94,14 @@ __global__ void normalize_planar_by_four(Output* to, const std::uint8_t* pixels,
             out.y = to_output<Output>(normalized(planes[channel][1], plan.mean[channel], plan.std[channel]));
             out.z = to_output<Output>(normalized(planes[channel][2], plan.mean[channel], plan.std[channel]));
             out.w = to_output<Output>(normalized(planes[channel][3], plan.mean[channel], plan.std[channel]));
-            reinterpret_cast<typename Vector4<Output>::Type*>(
-                to)[(row * 3 + channel) * groups_per_row + group] = out;
+            reinterpret_cast<typename Vector4<Output>::Type*>(to)[(row * 3 + channel) * groups_per_row + group] = out;
         }
     }
 }
 
 template <class Output>
-__global__ void normalize_planar(Output* to, const std::uint8_t* pixels,
-                                 const __grid_constant__ NormalizePlan plan, std::uint64_t elements) {
+__global__ void normalize_planar(Output* to, const std::uint8_t* pixels, const __grid_constant__ NormalizePlan plan,
+                                 std::uint64_t elements) {
     const auto per_plane = static_cast<std::uint64_t>(plan.pixels_per_row);
     for (std::uint64_t i = first_index(); i < elements; i += index_step()) {
         const std::uint64_t plane = i / per_plane;
@@ -120,21 +118,17 @@ cudaError_t launch_normalize_to(cudaStream_t stream, Output* to, const std::uint
     const auto elements = static_cast<std::uint64_t>(plan.elements());
     const bool vectors = aligned(pixels, 4) && aligned(to, 4 * sizeof(Output));
     if (plan.order == NormalizePlan::Order::ChannelsLast) {
-        return vectors ? launch(stream, elements / 4, normalize_channels_last<Output, true>, to, pixels, plan,
-                                elements)
-                       : launch(stream, elements, normalize_channels_last<Output, false>, to, pixels, plan,
-                                elements);
+        return vectors ? launch(stream, elements / 4, normalize_channels_last<Output, true>, to, pixels, plan, elements)
+                       : launch(stream, elements, normalize_channels_last<Output, false>, to, pixels, plan, elements);
     }
     if (vectors && plan.pixels_per_row % 4 == 0)
-        return launch(stream, elements / 12, normalize_planar_by_four<Output>, to, pixels, plan,
-                      elements / 12);
+        return launch(stream, elements / 12, normalize_planar_by_four<Output>, to, pixels, plan, elements / 12);
     return launch(stream, elements, normalize_planar<Output>, to, pixels, plan, elements);
 }
 
 }  // namespace
 
-cudaError_t launch_normalize(cudaStream_t stream, void* to, const std::uint8_t* pixels,
-                             const NormalizePlan& plan) {
+cudaError_t launch_normalize(cudaStream_t stream, void* to, const std::uint8_t* pixels, const NormalizePlan& plan) {
     if (plan.output == NormalizePlan::Output::Float32)
         return launch_normalize_to(stream, static_cast<float*>(to), pixels, plan);
     return launch_normalize_to(stream, static_cast<std::uint16_t*>(to), pixels, plan);

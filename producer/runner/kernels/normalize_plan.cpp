@@ -17,10 +17,9 @@ bool strides_are(const TensorSpec& spec, const std::array<std::int64_t, 4>& want
 }  // namespace
 
 NormalizePlan plan_normalize(const TensorSpec& spec, const kernels::PixelInput& input) {
-    expect(input.rows >= 0 && input.height > 0 && input.width > 0,
-           "pixels to normalize have a height and a width");
-    expect(spec.dims == 4 && spec.shape[0] >= input.rows && spec.shape[1] == 3 &&
-               spec.shape[2] == input.height && spec.shape[3] == input.width,
+    expect(input.rows >= 0 && input.height > 0 && input.width > 0, "pixels to normalize have a height and a width");
+    expect(spec.dims == 4 && spec.shape[0] >= input.rows && spec.shape[1] == 3 && spec.shape[2] == input.height &&
+               spec.shape[3] == input.width,
            "the normalized tensor is [rows, 3, height, width] of the pixels");
     expect(spec.dtype == kFloat32 || spec.dtype == kBFloat16, "the normalized tensor is float32 or bfloat16");
 

@@ -22,7 +22,8 @@ std::unique_ptr<Device> open_device_for_kernels(const std::string& which) {
     if (which == "auto") return open_cpu_device();
     std::unique_ptr<Device> device = open_device(which);
     if (!device->is_gpu()) return device;
-    throw CudaError(ExitCode::DeviceUnsupported, "Device '" + which + "' cannot be used: " + find_gpus_for_kernels().obstacle,
+    throw CudaError(ExitCode::DeviceUnsupported,
+                    "Device '" + which + "' cannot be used: " + find_gpus_for_kernels().obstacle,
                     "Run on the CPU with --device cpu, or mend what is missing");
 }
 
@@ -32,6 +33,8 @@ void stop_profiler(const Device&) {}
 void normalize_on_gpu(void*, void*, const std::uint8_t*, const NormalizePlan&) { no_kernels(); }
 void cast_on_gpu(void*, void*, DType, const void*, std::size_t) { no_kernels(); }
 void map_classes_on_gpu(void*, std::uint8_t*, std::uint8_t*, const float*, const ClassMapPlan&) { no_kernels(); }
-void map_foreground_on_gpu(void*, std::uint8_t*, std::uint8_t*, float*, const float*, const ForegroundPlan&) { no_kernels(); }
+void map_foreground_on_gpu(void*, std::uint8_t*, std::uint8_t*, float*, const float*, const ForegroundPlan&) {
+    no_kernels();
+}
 
 }  // namespace offramp

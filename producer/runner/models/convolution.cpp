@@ -23,9 +23,7 @@ constexpr double kBatchNormEpsilon = 1e-5;
 #ifdef OFFRAMP_TORCH_HAS_CUDA
 using Sides = std::array<std::int64_t, 2>;
 
-Sides both(std::int64_t value) {
-    return {value, value};
-}
+Sides both(std::int64_t value) { return {value, value}; }
 #endif
 
 }  // namespace
@@ -48,9 +46,7 @@ void append_demands(const ConvolutionPlan& plan, std::vector<TensorDemand>& dema
 }
 
 Convolution fold(const ConvolutionPlan& plan, const Weights& weights) {
-    const auto wide = [&weights](const std::string& name) {
-        return weights.find(name)->second.to(at::kDouble);
-    };
+    const auto wide = [&weights](const std::string& name) { return weights.find(name)->second.to(at::kDouble); };
     Convolution folded{.weight = wide(plan.name + ".weight"),
                        .bias = {},
                        .stride = plan.stride,
@@ -73,8 +69,7 @@ void move_bias(Convolution& from, Convolution& to) {
 }
 
 void place(Convolution& c, const Execution& execution) {
-    c.weight =
-        c.weight.to(execution.compute_type()).to(execution.device()).contiguous(execution.memory_format());
+    c.weight = c.weight.to(execution.compute_type()).to(execution.device()).contiguous(execution.memory_format());
     if (c.bias.defined()) c.bias = c.bias.to(execution.compute_type()).to(execution.device());
 }
 
@@ -85,8 +80,7 @@ at::Tensor convolve(const at::Tensor& x, const Convolution& c) {
 at::Tensor convolve_relu(const at::Tensor& x, const Convolution& c, const Execution& execution) {
 #ifdef OFFRAMP_TORCH_HAS_CUDA
     if (fuses(execution))
-        return at::cudnn_convolution_relu(x, c.weight, c.bias, both(c.stride), both(c.padding),
-                                          both(c.dilation), 1);
+        return at::cudnn_convolution_relu(x, c.weight, c.bias, both(c.stride), both(c.padding), both(c.dilation), 1);
 #endif
     return convolve(x, c).relu_();
 }

@@ -11,8 +11,7 @@ namespace {
 
 constexpr std::size_t kShift = 512;  // bytes between the starts of two batches
 constexpr std::uint64_t kStarts = 64;
-constexpr std::size_t kPattern =
-    (std::size_t{16} << 20) + 192;  // not a power of two: rows do not repeat one another
+constexpr std::size_t kPattern = (std::size_t{16} << 20) + 192;  // not a power of two: rows do not repeat one another
 
 std::uint64_t mix(std::uint64_t value) {  // splitmix64
     value += 0x9e3779b97f4a7c15ULL;
@@ -40,9 +39,7 @@ std::vector<TensorSpec> outputs_of(const ModelOptions& options) {
     return outputs;
 }
 
-std::size_t bytes_of(const TensorSpec& output) {
-    return output.row_bytes() * static_cast<std::size_t>(output.rows());
-}
+std::size_t bytes_of(const TensorSpec& output) { return output.row_bytes() * static_cast<std::size_t>(output.rows()); }
 
 class CopyModel final : public Model {
   public:
@@ -56,8 +53,7 @@ class CopyModel final : public Model {
         }
         const auto stream = device.make_stream("copy-model");
         for (std::size_t at = 0; at < buffer_->bytes(); at += kPattern)
-            stream->copy_to_device(buffer_->data() + at, pattern->data(),
-                                   std::min(kPattern, buffer_->bytes() - at));
+            stream->copy_to_device(buffer_->data() + at, pattern->data(), std::min(kPattern, buffer_->bytes() - at));
         stream->synchronize();
     }
 
@@ -94,8 +90,8 @@ class CopyModel final : public Model {
 
 std::unique_ptr<Model> make_copy_model(const ModelOptions& options, Device& device) {
     if (options.copy_outputs.empty() && (options.copy_bytes == 0 || options.copy_bytes % options.batch != 0))
-        throw ConfigError("--copy-bytes " + std::to_string(options.copy_bytes) +
-                              " is no multiple of --batch " + std::to_string(options.batch),
+        throw ConfigError("--copy-bytes " + std::to_string(options.copy_bytes) + " is no multiple of --batch " +
+                              std::to_string(options.batch),
                           "Give a size that every sample has an equal share of");
     return std::make_unique<CopyModel>(options, device);
 }

@@ -27,22 +27,28 @@ struct KnownType {
 
 constexpr std::string_view kOfTorchScript = "in the TorchScript interpreter";
 
-constexpr std::array<KnownType, 10> kTypes{{{kFloat32, at::kFloat}, {kBFloat16, at::kBFloat16}, {kFloat16, at::kHalf}, {kFloat64, at::kDouble},
-                                            {kInt64, at::kLong}, {kInt32, at::kInt}, {kInt16, at::kShort}, {kInt8, at::kChar},
-                                            {kUInt8, at::kByte}, {kBool, at::kBool}}};
+constexpr std::array<KnownType, 10> kTypes{{{kFloat32, at::kFloat},
+                                            {kBFloat16, at::kBFloat16},
+                                            {kFloat16, at::kHalf},
+                                            {kFloat64, at::kDouble},
+                                            {kInt64, at::kLong},
+                                            {kInt32, at::kInt},
+                                            {kInt16, at::kShort},
+                                            {kInt8, at::kChar},
+                                            {kUInt8, at::kByte},
+                                            {kBool, at::kBool}}};
 
 std::string gibibytes(std::size_t bytes) {
     const std::size_t hundredths = bytes / (std::size_t{1} << 20) * 100 / 1024;
-    return std::to_string(hundredths / 100) + (hundredths % 100 < 10 ? ".0" : ".") +
-           std::to_string(hundredths % 100) + " GiB";
+    return std::to_string(hundredths / 100) + (hundredths % 100 < 10 ? ".0" : ".") + std::to_string(hundredths % 100) +
+           " GiB";
 }
 
 void check_options(const ModelOptions& options) {
     if (options.precision != "fp32" && options.precision != "tf32" && options.precision != "bf16")
         throw ConfigError("unknown precision '" + options.precision + "'", "Known: fp32, tf32, bf16");
     if (options.memory_format != "contiguous" && options.memory_format != "channels-last")
-        throw ConfigError("unknown memory format '" + options.memory_format + "'",
-                          "Known: contiguous, channels-last");
+        throw ConfigError("unknown memory format '" + options.memory_format + "'", "Known: contiguous, channels-last");
     if (options.batch == 0) throw ConfigError("the batch size is 0", "Give --batch 1 or more");
     if (options.precision == "tf32" && options.device_index < 0)
         throw ConfigError("the precision tf32 exists on a GPU only, and this model runs on the CPU",
@@ -55,21 +61,18 @@ at::Device choose_device(const ModelOptions& options) {
         "the model '" + options.name + "' is to run on cuda:" + std::to_string(options.device_index);
 #ifdef OFFRAMP_TORCH_HAS_CUDA
     const int devices = c10::cuda::device_count();
-    if (options.device_index < devices)
-        return {at::kCUDA, static_cast<c10::DeviceIndex>(options.device_index)};
+    if (options.device_index < devices) return {at::kCUDA, static_cast<c10::DeviceIndex>(options.device_index)};
     int driver = 0;
     (void)cudaDriverGetVersion(&driver);
     throw ConfigError(wanted + ", but LibTorch " TORCH_VERSION " sees " + std::to_string(devices) +
                           " CUDA devices; driver for CUDA " + std::to_string(driver / 1000) + "." +
-                          std::to_string(driver % 1000 / 10) + " found, CUDA " +
-                          std::to_string(CUDART_VERSION / 1000) + "." +
-                          std::to_string(CUDART_VERSION % 1000 / 10) + " needed",
+                          std::to_string(driver % 1000 / 10) + " found, CUDA " + std::to_string(CUDART_VERSION / 1000) +
+                          "." + std::to_string(CUDART_VERSION % 1000 / 10) + " needed",
                       "Update the NVIDIA driver, choose another --device, or run with --device cpu",
                       ExitCode::DeviceUnsupported);
 #else
     throw ConfigError(wanted + ", but this LibTorch " TORCH_VERSION " was built without CUDA",
-                      "Build against a LibTorch with CUDA, or run with --device cpu",
-                      ExitCode::DeviceUnsupported);
+                      "Build against a LibTorch with CUDA, or run with --device cpu", ExitCode::DeviceUnsupported);
 #endif
 }
 
@@ -130,7 +133,8 @@ std::string cause_in(const std::string& text) {
     for (std::size_t begin = 0; begin < text.size();) {
         const std::size_t end = std::min(text.find('\n', begin), text.size());
         const std::string line = text.substr(begin, end - begin);
-        const bool is_head = line.find(kOfTorchScript) != std::string::npos || line.starts_with("Traceback of TorchScript");
+        const bool is_head =
+            line.find(kOfTorchScript) != std::string::npos || line.starts_with("Traceback of TorchScript");
         if (!line.empty() && line.front() != ' ' && !is_head) return line;
         begin = end + 1;
     }
@@ -183,8 +187,7 @@ void Execution::rethrow_as_error() const {
     } catch (const c10::Error& error) {
         fail(what, error.what_without_backtrace());
     } catch (const std::bad_alloc&) {
-        throw Error(ExitCode::System, what + " does not fit in this machine's memory",
-                    "Use a smaller --batch");
+        throw Error(ExitCode::System, what + " does not fit in this machine's memory", "Use a smaller --batch");
     } catch (const std::exception& error) {  // compiled models keep no types
         fail(what, error.what());
     }
@@ -202,8 +205,8 @@ void Execution::fail(const std::string& what, const std::string& whole_text) con
         throw Error(ExitCode::DeviceOutOfMemory,
                     what + " does not fit on the GPU: needed " + amount_asked_for(whole_text) + " more, free " +
                         gibibytes(free_bytes) + " of " + gibibytes(total_bytes),
-                    "Use a smaller --batch, --image-size or fewer outputs in flight, --precision bf16, "
-                    "or a GPU with more memory");
+                    "Use a smaller --batch, --image-size or fewer outputs in flight, --precision bf16, or a GPU with "
+                    "more memory");
 #endif
     if (whole_text.find("can't allocate memory") != std::string::npos)
         throw Error(ExitCode::System, what + " does not fit in this machine's memory: " + text,

@@ -18,7 +18,8 @@ namespace offramp {
 
 // What an error of LibTorch's says before it goes on and on; some begin with empty lines.
 std::string first_line(const std::string& text);
-// Of an exception's text the line that says what happened: the first one, or, of TorchScript's, which begin with where it did, that behind it.
+// Of an exception's text the line that says what happened: the first one, or, of TorchScript's, which begin with where
+// it did, that behind it.
 std::string cause_in(const std::string& text);
 
 // What LibTorch calls it, and back; nothing: a model's tensors are not of that type.

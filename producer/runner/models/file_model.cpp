@@ -35,8 +35,8 @@ bool laid_out_as(const at::Tensor& tensor, const TensorSpec& spec) {
     return std::ranges::equal(tensor.strides(), std::span(spec.strides).first(spec.dims));
 }
 
-// Which outputs somebody holds beside `made`: a network's own buffer, into which the next batch may be written while this one is copied.
-// Outputs that lie in one memory hold it together.
+// Which outputs somebody holds beside `made`: a network's own buffer, into which the next batch may be written while
+// this one is copied. Outputs that lie in one memory hold it together.
 std::vector<bool> are_lent(const std::vector<FileNetwork::Output>& made) {
     std::vector<bool> lent;
     for (const FileNetwork::Output& output : made) {
@@ -57,7 +57,8 @@ class FileModel final : public Model {
     FileModel(const ModelOptions& options, const std::function<std::unique_ptr<FileNetwork>(const Execution&)>& load)
         : execution_(options), file_("the model '" + options.name + "'") {
         if ((options.precision == "bf16") != (options.notes.precision == "bf16"))
-            throw ConfigError("--precision " + options.precision + " does not go with --model '" + options.name + "', which was not made for it",
+            throw ConfigError("--precision " + options.precision + " does not go with --model '" + options.name +
+                                  "', which was not made for it",
                               "Leave --precision out, or export it anew with --precision " + options.precision);
         input_ = stated_input();
         execution_.in([&] {
@@ -68,8 +69,10 @@ class FileModel final : public Model {
     }
 
     std::string description() const override {
-        std::string text = std::filesystem::path(execution_.options().name).filename().string() + ", " + network_->description();
-        for (const TensorSpec& output : outputs_) text += (&output == &outputs_.front() ? ": " : ", ") + output.describe();
+        std::string text =
+            std::filesystem::path(execution_.options().name).filename().string() + ", " + network_->description();
+        for (const TensorSpec& output : outputs_)
+            text += (&output == &outputs_.front() ? ": " : ", ") + output.describe();
         return text;
     }
     std::uint64_t parameters() const override { return network_->parameters(); }
@@ -83,8 +86,8 @@ class FileModel final : public Model {
             const at::Tensor given = execution_.view(input, input_.tensor);
             std::vector<FileNetwork::Output> made = network_->run(inputs_of(given));
             if (made.size() != outputs_.size())
-                throw ConfigError(file_ + " gave " + std::to_string(made.size()) + " outputs where the first batch had " +
-                                      std::to_string(outputs_.size()),
+                throw ConfigError(file_ + " gave " + std::to_string(made.size()) +
+                                      " outputs where the first batch had " + std::to_string(outputs_.size()),
                                   "Only models can be run that always give the same outputs", ExitCode::BadInput);
             std::vector<DeviceTensor> tensors;
             tensors.reserve(outputs_.size());
@@ -103,8 +106,9 @@ class FileModel final : public Model {
         const DType dtype = notes().input_dtype == "bfloat16" ? kBFloat16 : notes().takes_tokens() ? kInt32 : kFloat32;
         ModelInput input{.kind = InputKind::Image, .mean = notes().mean, .std = notes().std};
         if (notes().batch != 0 && notes().batch != options.batch)
-            throw ConfigError("--batch " + std::to_string(options.batch) + " does not go with --model '" + options.name +
-                                  "', which takes batches of " + std::to_string(notes().batch) + " only (" + notes().file + ")",
+            throw ConfigError("--batch " + std::to_string(options.batch) + " does not go with --model '" +
+                                  options.name + "', which takes batches of " + std::to_string(notes().batch) +
+                                  " only (" + notes().file + ")",
                               "Use --batch " + std::to_string(notes().batch) + ", or export it with --batch " +
                                   std::to_string(options.batch));
         std::vector<std::int64_t> shape{options.batch};
@@ -140,12 +144,14 @@ class FileModel final : public Model {
         return input;
     }
 
-    // The tensors that the network takes, from the batch as it was uploaded. Those cut out of it have memory of their own.
+    // The tensors that the network takes, from the batch as it was uploaded. Those cut out of it have memory of their
+    // own.
     std::vector<at::Tensor> inputs_of(const at::Tensor& given) const {
         if (notes().inputs.empty()) return {in_its_colours(given)};
         std::vector<at::Tensor> inputs;
         for (const InputNotes& input : notes().inputs)
-            inputs.push_back(notes().takes_tokens() ? tokens_of(given, input) : array_of(given, input_.parts[inputs.size()], input.dtype));
+            inputs.push_back(notes().takes_tokens() ? tokens_of(given, input)
+                                                    : array_of(given, input_.parts[inputs.size()], input.dtype));
         return inputs;
     }
 
@@ -174,16 +180,18 @@ class FileModel final : public Model {
 
     at::Tensor dry_batch() const {
         const TensorSpec& spec = input_.tensor;
-        return at::zeros(at::IntArrayRef(spec.shape.data(), spec.dims), at::TensorOptions().dtype(scalar_type(spec.dtype)).device(execution_.device()))
+        return at::zeros(at::IntArrayRef(spec.shape.data(), spec.dims),
+                         at::TensorOptions().dtype(scalar_type(spec.dtype)).device(execution_.device()))
             .contiguous(input_.kind == InputKind::Image ? execution_.memory_format() : at::MemoryFormat::Contiguous);
     }
 
     void state_outputs(const std::vector<FileNetwork::Output>& made) {
         if (made.empty() || made.size() > kMostOutputs)
-            throw ConfigError(file_ + " gives " + std::to_string(made.size()) + " outputs", "A slab holds 1 to 16", ExitCode::BadInput);
+            throw ConfigError(file_ + " gives " + std::to_string(made.size()) + " outputs", "A slab holds 1 to 16",
+                              ExitCode::BadInput);
         if (!notes().outputs.empty() && notes().outputs.size() != made.size())
-            throw ConfigError(notes().file + " names " + std::to_string(notes().outputs.size()) + " outputs, and " + file_ + " gives " +
-                                  std::to_string(made.size()),
+            throw ConfigError(notes().file + " names " + std::to_string(notes().outputs.size()) + " outputs, and " +
+                                  file_ + " gives " + std::to_string(made.size()),
                               "Name each of them, in their order, or leave 'outputs' out", ExitCode::Config);
         std::vector<std::string> names = notes().outputs;
         if (names.empty())
@@ -197,11 +205,13 @@ class FileModel final : public Model {
         const std::int64_t batch = execution_.options().batch;
         if (tensor.dim() == 0 || tensor.size(0) != batch || tensor.numel() == 0)
             throw ConfigError(what + " is no batch of " + std::to_string(batch) + " samples",
-                              "Each output's first dimension counts the samples of the batch, and none is empty", ExitCode::BadInput);
-        if (tensor.dim() > static_cast<std::int64_t>(kMaxDims))
-            throw ConfigError(what + " has more than " + std::to_string(kMaxDims) + " dimensions", "A slab's tensor has at most so many",
+                              "Each output's first dimension counts the samples of the batch, and none is empty",
                               ExitCode::BadInput);
-        TensorSpec spec = TensorSpec::contiguous(name, output_dtype(tensor, what), {tensor.sizes().data(), tensor.sizes().size()});
+        if (tensor.dim() > static_cast<std::int64_t>(kMaxDims))
+            throw ConfigError(what + " has more than " + std::to_string(kMaxDims) + " dimensions",
+                              "A slab's tensor has at most so many", ExitCode::BadInput);
+        TensorSpec spec =
+            TensorSpec::contiguous(name, output_dtype(tensor, what), {tensor.sizes().data(), tensor.sizes().size()});
         TensorSpec as_it_lies = spec;
         std::ranges::copy(tensor.strides(), as_it_lies.strides.begin());
         return as_it_lies.dense_rows() ? as_it_lies : spec;
@@ -211,13 +221,15 @@ class FileModel final : public Model {
     DeviceTensor hand_out(at::Tensor tensor, std::size_t index, bool lent) const {
         const TensorSpec& spec = outputs_[index];
         if (!std::ranges::equal(tensor.sizes(), std::span(spec.shape).first(spec.dims)))
-            throw ConfigError(file_ + " gave the output '" + spec.name + "' of shape " + shape_of(tensor) + " where the first batch's was " +
-                                  spec.describe(),
-                              "Only models can be run whose outputs have the same shape for every input", ExitCode::BadInput);
-        if (output_dtype(tensor, file_) != spec.dtype)
-            throw ConfigError(file_ + " gave the output '" + spec.name + "' of type " + c10::toString(tensor.scalar_type()) +
+            throw ConfigError(file_ + " gave the output '" + spec.name + "' of shape " + shape_of(tensor) +
                                   " where the first batch's was " + spec.describe(),
-                              "Only models can be run whose outputs have the same type for every input", ExitCode::BadInput);
+                              "Only models can be run whose outputs have the same shape for every input",
+                              ExitCode::BadInput);
+        if (output_dtype(tensor, file_) != spec.dtype)
+            throw ConfigError(
+                file_ + " gave the output '" + spec.name + "' of type " + c10::toString(tensor.scalar_type()) +
+                    " where the first batch's was " + spec.describe(),
+                "Only models can be run whose outputs have the same type for every input", ExitCode::BadInput);
         if (lent || tensor.device().type() != execution_.device().type() || !laid_out_as(tensor, spec)) {
             at::Tensor packed = at::empty_strided(at::IntArrayRef(spec.shape.data(), spec.dims),
                                                   at::IntArrayRef(spec.strides.data(), spec.dims),
@@ -238,8 +250,8 @@ class FileModel final : public Model {
 
 }  // namespace
 
-std::unique_ptr<Model> make_file_model(const ModelOptions& options,
-                                       const std::function<std::unique_ptr<FileNetwork>(const Execution& execution)>& load) {
+std::unique_ptr<Model> make_file_model(
+    const ModelOptions& options, const std::function<std::unique_ptr<FileNetwork>(const Execution& execution)>& load) {
     return std::make_unique<FileModel>(options, load);
 }
 

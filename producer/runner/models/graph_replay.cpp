@@ -57,7 +57,8 @@ class GraphReplay final : public Model {
         } catch (const Error& problem) {
             end_capture_of(*graph);
             throw Error(ExitCode::Internal,
-                        "the model '" + execution_.options().name + "' could not be recorded as a CUDA graph: " + problem.what(),
+                        "the model '" + execution_.options().name +
+                            "' could not be recorded as a CUDA graph: " + problem.what(),
                         "Run with --cuda-graphs off");
         }
         graph->capture_end();
@@ -68,7 +69,7 @@ class GraphReplay final : public Model {
     static void end_capture_of(at::cuda::CUDAGraph& graph) {
         try {
             graph.capture_end();
-        } catch (const std::exception&) {   // of a recording that failed this is the expected answer
+        } catch (const std::exception&) {  // of a recording that failed this is the expected answer
         }
     }
 
@@ -76,7 +77,7 @@ class GraphReplay final : public Model {
     std::unique_ptr<Model> model_;
     TensorSpec input_spec_;
     int before_ = 0;
-    at::Tensor input_;                       // where the graph reads, and below where it writes
+    at::Tensor input_;  // where the graph reads, and below where it writes
     std::vector<DeviceTensor> outputs_;
     std::unique_ptr<at::cuda::CUDAGraph> graph_;
 };

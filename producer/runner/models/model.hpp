@@ -30,7 +30,7 @@ struct ModelInput {
     TensorSpec tensor;                                  // a full batch
     std::array<float, 3> mean{0.485F, 0.456F, 0.406F};  // of images in [0, 1], RGB
     std::array<float, 3> std{0.229F, 0.224F, 0.225F};
-    std::vector<InputPart> parts;                       // of Arrays, in the order in which the model takes them; else none
+    std::vector<InputPart> parts;  // of Arrays, in the order in which the model takes them; else none
 };
 
 // What a model is asked to be.
@@ -57,8 +57,7 @@ struct ModelOptions {
 class Model {
   public:
     virtual ~Model() = default;
-    virtual std::string description()
-        const = 0;  // "deeplabv3-resnet50, 39638869 parameters, random weights (seed 0)"
+    virtual std::string description() const = 0;   // "deeplabv3-resnet50, 39638869 parameters, random weights (seed 0)"
     virtual std::uint64_t parameters() const = 0;  // 0: unknown
     virtual bool random_weights() const = 0;
     // What its user should know; empty: nothing.
@@ -67,8 +66,8 @@ class Model {
     virtual std::vector<TensorSpec> outputs() const = 0;  // of a full batch; dense rows
     // What the outputs' height and width are to be enlarged by, bilinearly, where that was left out; else 1.
     virtual std::uint32_t expansion() const { return 1; }
-    // Says which batch the next run() is of. What a model gives depends on its input alone, so that a batch that is computed again
-    // gives the same; to a model without input the number is the input.
+    // Says which batch the next run() is of. What a model gives depends on its input alone, so that a batch that is
+    // computed again gives the same; to a model without input the number is the input.
     virtual void begin_batch(std::uint64_t number) { static_cast<void>(number); }
     // Submits one batch. `input` lies on the device in the form that input() states (null for
     // InputKind::None) and stays untouched until work submitted to the stream afterwards starts.
@@ -83,7 +82,8 @@ struct ModelEntry {
     static std::span<const ModelEntry> all();
 };
 
-// One line of the table of files that hold a model, from producer/runner/models/formats: named after their extension ("pt2").
+// One line of the table of files that hold a model, from producer/runner/models/formats: named after their extension
+// ("pt2").
 struct ModelFormat {
     std::string_view name;
     std::unique_ptr<Model> (*make)(const ModelOptions& options);

@@ -35,24 +35,28 @@ bool can_be_architecture(std::string_view name) {
 std::string model_of(const SafetensorsFile& file) {
     if (const auto note = file.metadata().find(kNote); note != file.metadata().end()) {
         if (can_be_architecture(note->second)) return note->second;
-        throw ConfigError("--model '" + file.path() + "' says that its architecture is '" + note->second + "', which is no model with weights",
+        throw ConfigError("--model '" + file.path() + "' says that its architecture is '" + note->second +
+                              "', which is no model with weights",
                           "Name the model (--list) and give the file as its --weights", ExitCode::BadInput);
     }
     const std::string wrapper = wrapper_of(file.tensors());
     for (const Clue& clue : kClues)
         if (file.find(wrapper + clue.tensor) != nullptr) return clue.model;
-    throw ConfigError("--model '" + file.path() + "' does not say which model its weights are of, and its tensors are not those of any",
-                      "Name the model and give the file as its --weights, or write it with metadata={\"architecture\": NAME}",
-                      ExitCode::BadInput);
+    throw ConfigError(
+        "--model '" + file.path() +
+            "' does not say which model its weights are of, and its tensors are not those of any",
+        "Name the model and give the file as its --weights, or write it with metadata={\"architecture\": NAME}",
+        ExitCode::BadInput);
 }
 
 void require_file(const std::string& model, const std::string& weights, const char* holds, const char* instead) {
     std::error_code failure;
     if (!weights.empty())
-        throw ConfigError("--model '" + model + "' holds " + holds + ", and --weights '" + weights + "' was given too", instead);
+        throw ConfigError("--model '" + model + "' holds " + holds + ", and --weights '" + weights + "' was given too",
+                          instead);
     if (!std::filesystem::exists(model, failure))
-        throw ConfigError("--model '" + model + "' does not exist", "Give a .pt2, .pt or .safetensors file, or a model's name (--list)",
-                          ExitCode::NoInput);
+        throw ConfigError("--model '" + model + "' does not exist",
+                          "Give a .pt2, .pt or .safetensors file, or a model's name (--list)", ExitCode::NoInput);
 }
 
 }  // namespace
@@ -68,7 +72,8 @@ ModelChoice choose_model(const std::string& model, const std::string& weights, c
         return {.name = model_of(SafetensorsFile(model)), .weights = model};
     }
     if (is_model_file(model)) {
-        require_file(model, weights, "a whole model", "Leave --weights out; ./launch/offramp export takes other weights");
+        require_file(model, weights, "a whole model",
+                     "Leave --weights out; ./launch/offramp export takes other weights");
         return {.name = model, .weights = {}};
     }
     if (!weights.empty()) return {.name = model, .weights = weights};
@@ -77,10 +82,10 @@ ModelChoice choose_model(const std::string& model, const std::string& weights, c
 }
 
 ConfigError no_weights(const std::string& model) {
-    return ConfigError(
-            "the model '" + model + "' is shipped without weights, and none were given",
-            "Give them with --weights FILE.safetensors, or run a model that has them: `--model cutout`, which is shipped with its own, or a .pt2 that "
-            "./launch/offramp export made of a network and its weights. For measuring: --random-weights, whose outputs mean nothing");
+    return ConfigError("the model '" + model + "' is shipped without weights, and none were given",
+                       "Give them with --weights FILE.safetensors, or run a model that has them: `--model cutout`, "
+                       "which is shipped with its own, or a .pt2 that ./launch/offramp export made of a network and "
+                       "its weights. For measuring: --random-weights, whose outputs mean nothing");
 }
 
 }  // namespace offramp

@@ -15,10 +15,9 @@ namespace offramp {
 namespace {
 
 constexpr const char* kFix =
-    "It needs LibTorch 2.7 or later, the one of the Python that it was built against: run ./launch/offramp "
-    "setup, or build "
-    "again with -DOFFRAMP_PYTHON= that Python, or put its torch/lib into LD_LIBRARY_PATH; the model 'copy' "
-    "needs none";
+    "It needs LibTorch 2.7 or later, the one of the Python that it was built against: run ./launch/offramp setup, or "
+    "build again with -DOFFRAMP_PYTHON= that Python, or put its torch/lib into LD_LIBRARY_PATH; the model 'copy' needs "
+    "none";
 
 std::string last_loader_error() {
     const char* text = ::dlerror();
@@ -42,25 +41,21 @@ ModelLibrary ModelLibrary::open(const std::string& path) {
     const std::string file = path.empty() ? default_path() : path;
     std::error_code failure;
     if (!std::filesystem::exists(file, failure))
-        refuse("no module of models at '" + file +
-               "': it was not built (OFFRAMP_MODELS=OFF) or not brought along");
-    // Where models run on the CPU, decoding and consumers want the same cores: OpenMP's threads are to wait for one another asleep. Read once,
-    // when its library is loaded.
+        refuse("no module of models at '" + file + "': it was not built (OFFRAMP_MODELS=OFF) or not brought along");
+    // Where models run on the CPU, decoding and consumers want the same cores: OpenMP's threads are to wait for one
+    // another asleep. Read once, when its library is loaded.
     ::setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/0);
     // RTLD_LOCAL keeps LibTorch's symbols out of the program's own lookups.
     void* handle = ::dlopen(std::filesystem::absolute(file).c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr)
-        refuse("the module of models '" + file + "' cannot be loaded: " + last_loader_error());
+    if (handle == nullptr) refuse("the module of models '" + file + "' cannot be loaded: " + last_loader_error());
     void* symbol = ::dlsym(handle, kModelModuleSymbol);
-    if (symbol == nullptr)
-        refuse("'" + file + "' is not a module of models of this version: " + last_loader_error());
+    if (symbol == nullptr) refuse("'" + file + "' is not a module of models of this version: " + last_loader_error());
     const ModelModule* module = reinterpret_cast<ModelModuleFunction*>(symbol)();
     if (module->abi != kModelModuleAbi || module->options_bytes != sizeof(ModelOptions))
-        throw ConfigError(
-            "the module of models '" + file + "' has interface version " + std::to_string(module->abi) +
-                ", this program needs version " + std::to_string(kModelModuleAbi) +
-                (module->abi == kModelModuleAbi ? " with other options" : ""),
-            "Build program and module together: cmake --build build", ExitCode::DeviceUnsupported);
+        throw ConfigError("the module of models '" + file + "' has interface version " + std::to_string(module->abi) +
+                              ", this program needs version " + std::to_string(kModelModuleAbi) +
+                              (module->abi == kModelModuleAbi ? " with other options" : ""),
+                          "Build program and module together: cmake --build build", ExitCode::DeviceUnsupported);
     return {file, module};
 }
 
@@ -71,16 +66,15 @@ std::vector<std::string> ModelLibrary::names() const {
 }
 
 bool ModelLibrary::has(std::string_view name) const {
-    return std::ranges::any_of(module_->entries,
-                               [name](const ModelEntry& entry) { return entry.name == name; });
+    return std::ranges::any_of(module_->entries, [name](const ModelEntry& entry) { return entry.name == name; });
 }
 
-std::unique_ptr<Model> ModelLibrary::make(const ModelOptions& options,
-                                          std::span<const std::string> also_known) const {
+std::unique_ptr<Model> ModelLibrary::make(const ModelOptions& options, std::span<const std::string> also_known) const {
     for (const ModelEntry& entry : module_->entries)
         if (entry.name == options.name) return entry.make(options);
     for (const ModelFormat& format : module_->formats)
-        if (std::filesystem::path(options.name).extension() == "." + std::string(format.name)) return format.make(options);
+        if (std::filesystem::path(options.name).extension() == "." + std::string(format.name))
+            return format.make(options);
     std::vector<std::string> known = names();
     known.insert(known.end(), also_known.begin(), also_known.end());
     std::ranges::sort(known);
@@ -89,12 +83,8 @@ std::unique_ptr<Model> ModelLibrary::make(const ModelOptions& options,
     throw ConfigError("unknown model '" + options.name + "'", "Known models: " + list);
 }
 
-std::string ModelLibrary::libtorch_version() const {
-    return module_->libtorch_version;
-}
+std::string ModelLibrary::libtorch_version() const { return module_->libtorch_version; }
 
-bool ModelLibrary::has_cuda() const {
-    return module_->has_cuda != 0;
-}
+bool ModelLibrary::has_cuda() const { return module_->has_cuda != 0; }
 
 }  // namespace offramp

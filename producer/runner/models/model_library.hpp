@@ -27,8 +27,7 @@ class ModelLibrary {
     bool has(std::string_view name) const;
     // `also_known`: names of models that the caller makes itself, for the list in the error about an unknown
     // name.
-    std::unique_ptr<Model> make(const ModelOptions& options,
-                                std::span<const std::string> also_known = {}) const;
+    std::unique_ptr<Model> make(const ModelOptions& options, std::span<const std::string> also_known = {}) const;
 
     const std::string& path() const { return path_; }
     std::string libtorch_version() const;

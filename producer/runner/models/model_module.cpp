@@ -12,7 +12,9 @@ extern "C" __attribute__((visibility("default"))) const offramp::ModelModule* of
 #else
     constexpr std::uint32_t has_cuda = 0;
 #endif
-    static const offramp::ModelModule module{
-        .has_cuda = has_cuda, .entries = offramp::ModelEntry::all(), .formats = offramp::ModelFormat::all(), .libtorch_version = TORCH_VERSION};
+    static const offramp::ModelModule module{.has_cuda = has_cuda,
+                                             .entries = offramp::ModelEntry::all(),
+                                             .formats = offramp::ModelFormat::all(),
+                                             .libtorch_version = TORCH_VERSION};
     return &module;
 }

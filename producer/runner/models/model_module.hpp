@@ -17,9 +17,8 @@ inline constexpr const char* kModelModuleSymbol = "offramp_models_v1";
 // Lives as long as the process: the module is never closed. `abi` stays the first field in every version.
 struct ModelModule {
     std::uint32_t abi = kModelModuleAbi;
-    std::uint32_t has_cuda = 0;  // 1: LibTorch was built with CUDA
-    std::size_t options_bytes =
-        sizeof(ModelOptions);  // catches a module left over from a build with other options
+    std::uint32_t has_cuda = 0;                        // 1: LibTorch was built with CUDA
+    std::size_t options_bytes = sizeof(ModelOptions);  // catches a module left over from a build with other options
     std::span<const ModelEntry> entries;
     std::span<const ModelFormat> formats;
     const char* libtorch_version = "";  // that the module was compiled against, "2.11.0"

@@ -22,7 +22,8 @@ void require_model_name(const std::string& model) {
     const auto nearest = nearest_word(model, known);
     std::string list;
     for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
-    throw ConfigError("--model '" + model + "' is unknown", (nearest ? "Did you mean " + *nearest + "? " : "") + "Known: " + list +
+    throw ConfigError("--model '" + model + "' is unknown", (nearest ? "Did you mean " + *nearest + "? " : "") +
+                                                                "Known: " + list +
                                                                 "; or the path of a .pt2, .pt or .safetensors file");
 }
 

@@ -12,35 +12,36 @@
 
 namespace offramp {
 
-inline constexpr std::size_t kMostInputs = 16;   // of a model
+inline constexpr std::size_t kMostInputs = 16;  // of a model
 
 // One of a model's inputs, where it takes several or none of the usual ones: a table [[input]] of the notes.
 struct InputNotes {
-    std::string name;                  // that of the network's own parameter, and of the array's file
-    std::string tokens;                // of a text's tokens: "ids"; "mask", 1 where the text is; "types", zeros. Empty: an array
-    std::vector<std::int64_t> shape;   // of one sample; of tokens [length]; empty: one number a sample
-    DType dtype = kFloat32;            // what the model takes; of tokens int64
+    std::string name;    // that of the network's own parameter, and of the array's file
+    std::string tokens;  // of a text's tokens: "ids"; "mask", 1 where the text is; "types", zeros. Empty: an array
+    std::vector<std::int64_t> shape;  // of one sample; of tokens [length]; empty: one number a sample
+    DType dtype = kFloat32;           // what the model takes; of tokens int64
 };
 
-// What a model's file does not say about what goes into it: the TOML file beside it, model.toml beside model.pt2, all of whose keys may
-// be left out. The defaults are torchvision's.
+// What a model's file does not say about what goes into it: the TOML file beside it, model.toml beside model.pt2, all
+// of whose keys may be left out. The defaults are torchvision's.
 struct ModelNotes {
-    std::string file;                           // where they stand, or would: all of them are defaults then
-    std::uint32_t batch = 0;                    // the one batch that the model takes; 0: the user's
-    std::uint32_t height = 0;                   // of the pictures; 0: the user's
+    std::string file;          // where they stand, or would: all of them are defaults then
+    std::uint32_t batch = 0;   // the one batch that the model takes; 0: the user's
+    std::uint32_t height = 0;  // of the pictures; 0: the user's
     std::uint32_t width = 0;
-    std::uint32_t resize_size = 0;              // of a picture's shorter side, before its middle is cut out; 0: all of it is taken
-    std::string interpolation = "bilinear";     // or "bicubic"
-    std::vector<std::int64_t> input_shape;      // of a sample that is no picture; empty: pictures
-    std::string input_dtype = "float32";        // "bfloat16"; "int32": tokens, [2, length]
-    std::vector<InputNotes> inputs;             // all of them tokens of one length, or none; empty: the one input that the keys above say
+    std::uint32_t resize_size = 0;  // of a picture's shorter side, before its middle is cut out; 0: all of it is taken
+    std::string interpolation = "bilinear";  // or "bicubic"
+    std::vector<std::int64_t> input_shape;   // of a sample that is no picture; empty: pictures
+    std::string input_dtype = "float32";     // "bfloat16"; "int32": tokens, [2, length]
+    // all of them tokens of one length, or none; empty: the one input that the keys above say
+    std::vector<InputNotes> inputs;
     std::array<float, 3> mean{0.485F, 0.456F, 0.406F};  // in the model's order of colours, of values in [0, 1]
     std::array<float, 3> std{0.229F, 0.224F, 0.225F};
-    std::string colour_order = "rgb";           // or "bgr"
-    std::string memory_format = "contiguous";   // or "channels-last"
-    std::string precision;                      // that it was made to compute in: "fp32", "tf32", "bf16"; empty: not said
-    std::vector<std::string> outputs;           // their names; empty: those that the file knows
-    std::string scores;                         // what an output of one channel gives: "probability", "logit"; empty: not said
+    std::string colour_order = "rgb";          // or "bgr"
+    std::string memory_format = "contiguous";  // or "channels-last"
+    std::string precision;             // that it was made to compute in: "fp32", "tf32", "bf16"; empty: not said
+    std::vector<std::string> outputs;  // their names; empty: those that the file knows
+    std::string scores;                // what an output of one channel gives: "probability", "logit"; empty: not said
     bool random_weights = false;
 
     bool takes_pictures() const { return input_shape.empty() && inputs.empty(); }
@@ -50,8 +51,9 @@ struct ModelNotes {
     std::int64_t token_length() const { return inputs.empty() ? input_shape.back() : inputs.front().shape.front(); }
 };
 
-// The notes beside `model_file`, links followed; the defaults when there are none. Blocks: on the disk. Errors: ConfigError (Config) names file, line, key
-// and what is accepted; SystemError when the file is there and cannot be read.
+// The notes beside `model_file`, links followed; the defaults when there are none. Blocks: on the disk. Errors:
+// ConfigError (Config) names file, line, key and what is accepted; SystemError when the file is there and cannot be
+// read.
 ModelNotes read_model_notes(const std::string& model_file);
 
 // The same from the text of such a file; `name` is what errors call it.

@@ -11,24 +11,29 @@ namespace {
 std::string as_toml(const InputNotes& input) {
     std::string shape;
     for (const std::int64_t side : input.shape) shape += (shape.empty() ? "" : "x") + std::to_string(side);
-    return (input.tokens.empty() ? "" : "tokens = \"" + input.tokens + "\"\n") + (shape.empty() ? "" : "shape = \"" + shape + "\"\n") + "dtype = \"" +
-           to_string(input.dtype) + "\"";
+    return (input.tokens.empty() ? "" : "tokens = \"" + input.tokens + "\"\n") +
+           (shape.empty() ? "" : "shape = \"" + shape + "\"\n") + "dtype = \"" + to_string(input.dtype) + "\"";
 }
 
 // Text models' inputs are called the same everywhere.
 std::string guessed_toml(const std::string& name) {
-    for (const auto& [usual, tokens] : {std::pair{"input_ids", "ids"}, {"attention_mask", "mask"}, {"token_type_ids", "types"}})
+    for (const auto& [usual, tokens] :
+         {std::pair{"input_ids", "ids"}, {"attention_mask", "mask"}, {"token_type_ids", "types"}})
         if (name == usual) return std::string("tokens = \"") + tokens + "\"\nshape = LENGTH";
     return "shape = \"SHAPE\"\ndtype = \"float32\"";
 }
 
 // Names from the file, the rest from the notes that are there, by name; by place where the file knows no name.
 std::string table_for(const std::string& name, std::size_t place, const ModelNotes& notes) {
-    const auto known = !name.empty()                  ? std::ranges::find(notes.inputs, name, &InputNotes::name)
+    const auto known = !name.empty()                 ? std::ranges::find(notes.inputs, name, &InputNotes::name)
                        : place < notes.inputs.size() ? notes.inputs.begin() + static_cast<std::ptrdiff_t>(place)
                                                      : notes.inputs.end();
     const bool is_known = known != notes.inputs.end();
-    return "\n[[input]]\nname = \"" + (!name.empty() ? name : is_known ? known->name : "NAME") + "\"\n" + (is_known ? as_toml(*known) : guessed_toml(name));
+    return "\n[[input]]\nname = \"" +
+           (!name.empty() ? name
+            : is_known    ? known->name
+                          : "NAME") +
+           "\"\n" + (is_known ? as_toml(*known) : guessed_toml(name));
 }
 
 std::string tables_for(const NetworkInputs& inputs, const ModelNotes& notes) {
@@ -43,20 +48,24 @@ std::string tables_for(const NetworkInputs& inputs, const ModelNotes& notes) {
 void check_inputs(const NetworkInputs& inputs, const ModelNotes& notes, const std::string& model_file) {
     const std::string model = "the model '" + model_file + "'";
     const std::size_t most = inputs.names.size();
-    if (most == 0) throw ConfigError(model + " takes no input", "Only models that take input can be fed", ExitCode::BadInput);
+    if (most == 0)
+        throw ConfigError(model + " takes no input", "Only models that take input can be fed", ExitCode::BadInput);
     if (inputs.needed > kMostInputs)
-        throw ConfigError(model + " takes " + std::to_string(inputs.needed) + " inputs", "A model of 1 to 16 inputs can be fed", ExitCode::BadInput);
+        throw ConfigError(model + " takes " + std::to_string(inputs.needed) + " inputs",
+                          "A model of 1 to 16 inputs can be fed", ExitCode::BadInput);
     const std::size_t said = std::max<std::size_t>(notes.inputs.size(), 1);
     if (said < inputs.needed || said > most)
-        throw ConfigError(model + " takes " + std::to_string(inputs.needed) + (most > inputs.needed ? " to " + std::to_string(most) : "") +
-                              (most == 1 ? " input" : " inputs") + ", and " + notes.file +
-                              (notes.inputs.empty() ? " has no tables [[input]]" : " has " + std::to_string(said) + " [[input]]"),
-                          tables_for(inputs, notes), ExitCode::Config);
+        throw ConfigError(
+            model + " takes " + std::to_string(inputs.needed) +
+                (most > inputs.needed ? " to " + std::to_string(most) : "") + (most == 1 ? " input" : " inputs") +
+                ", and " + notes.file +
+                (notes.inputs.empty() ? " has no tables [[input]]" : " has " + std::to_string(said) + " [[input]]"),
+            tables_for(inputs, notes), ExitCode::Config);
     // Of one alone nothing can be mixed up.
     for (std::size_t i = 0; i < said && said > 1; ++i)
         if (const std::string& name = inputs.names[i]; !name.empty() && name != notes.inputs[i].name)
-            throw ConfigError("the input number " + std::to_string(i + 1) + " of " + model + " is '" + name + "', and " + notes.file + " calls it '" +
-                                  notes.inputs[i].name + "'",
+            throw ConfigError("the input number " + std::to_string(i + 1) + " of " + model + " is '" + name +
+                                  "', and " + notes.file + " calls it '" + notes.inputs[i].name + "'",
                               tables_for(inputs, notes), ExitCode::Config);
 }
 

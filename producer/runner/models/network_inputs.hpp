@@ -10,12 +10,12 @@ namespace offramp {
 
 // What a model's file says of the inputs that its network takes.
 struct NetworkInputs {
-    std::vector<std::string> names;     // in their order; an empty one where the file knows none
-    std::size_t needed = 0;             // those behind so many may be left out
+    std::vector<std::string> names;  // in their order; an empty one where the file knows none
+    std::size_t needed = 0;          // those behind so many may be left out
 };
 
-// Whether the notes say what goes into each. Errors: ConfigError: another number of inputs, or other names, with the tables [[input]] that
-// would do, as far as anybody knows (Config); a network that takes none (BadInput).
+// Whether the notes say what goes into each. Errors: ConfigError: another number of inputs, or other names, with the
+// tables [[input]] that would do, as far as anybody knows (Config); a network that takes none (BadInput).
 void check_inputs(const NetworkInputs& inputs, const ModelNotes& notes, const std::string& model_file);
 
 }  // namespace offramp

@@ -16,7 +16,8 @@ inline std::string plain_output_name(std::string name) {
     return name.substr(0, kMaxTensorName);
 }
 
-// Plain names, no two of them equal: one that an earlier output has gets its own place behind it, or the next number that nobody has.
+// Plain names, no two of them equal: one that an earlier output has gets its own place behind it, or the next number
+// that nobody has.
 inline std::vector<std::string> distinct_output_names(std::vector<std::string> names) {
     constexpr std::size_t kRoomForNumber = 8;
     for (std::string& name : names) name = plain_output_name(std::move(name));
@@ -26,7 +27,8 @@ inline std::vector<std::string> distinct_output_names(std::vector<std::string> n
         if (std::find(names.begin(), others_end, wanted[i]) == others_end) continue;
         std::size_t number = i;
         do names[i] = wanted[i].substr(0, kMaxTensorName - kRoomForNumber) + "-" + std::to_string(number++);
-        while (std::find(names.begin(), others_end, names[i]) != others_end || std::ranges::find(wanted, names[i]) != wanted.end());
+        while (std::find(names.begin(), others_end, names[i]) != others_end ||
+               std::ranges::find(wanted, names[i]) != wanted.end());
     }
     return names;
 }

@@ -63,8 +63,7 @@ std::optional<at::ScalarType> float_type(std::string_view dtype) {
 
 at::Tensor copy_of(const StoredTensor& stored, at::ScalarType type) {
     at::Tensor tensor = at::empty(stored.shape, type);
-    if (!stored.bytes.empty())
-        std::memcpy(tensor.mutable_data_ptr(), stored.bytes.data(), stored.bytes.size());
+    if (!stored.bytes.empty()) std::memcpy(tensor.mutable_data_ptr(), stored.bytes.data(), stored.bytes.size());
     return tensor.to(at::kFloat);
 }
 
@@ -76,8 +75,7 @@ class Complaints {
     }
     std::size_t count() const { return count_; }
     std::string text() const {
-        return count_ <= kNamesListed ? text_
-                                      : text_ + "; and " + std::to_string(count_ - kNamesListed) + " more";
+        return count_ <= kNamesListed ? text_ : text_ + "; and " + std::to_string(count_ - kNamesListed) + " more";
     }
 
   private:
@@ -101,8 +99,7 @@ Weights read(const std::string& path, std::span<const TensorDemand> demands,
         }
         const std::optional<at::ScalarType> type = float_type(stored->dtype);
         if (!type || stored->shape != demand.shape)
-            wrong.add("'" + demand.name + "': wanted " + describe(demand) + ", found " +
-                      offramp::describe(*stored));
+            wrong.add("'" + demand.name + "': wanted " + describe(demand) + ", found " + offramp::describe(*stored));
         else
             weights.emplace(demand.name, copy_of(*stored, *type));
     }
@@ -114,8 +111,7 @@ Weights read(const std::string& path, std::span<const TensorDemand> demands,
     }
     if (missing.count() + wrong.count() + unexpected.count() == 0) return weights;
     std::string text = "the weights '" + path + "' do not fit the model";
-    if (wrong.count() != 0)
-        text += ": " + std::to_string(wrong.count()) + " of another shape or type: " + wrong.text();
+    if (wrong.count() != 0) text += ": " + std::to_string(wrong.count()) + " of another shape or type: " + wrong.text();
     if (missing.count() != 0) text += ": " + std::to_string(missing.count()) + " missing: " + missing.text();
     if (unexpected.count() != 0)
         text += ": " + std::to_string(unexpected.count()) + " unexpected: " + unexpected.text();

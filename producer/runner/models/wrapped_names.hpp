@@ -7,9 +7,10 @@
 
 namespace offramp {
 
-// What stands in front of every name of a state dict that was taken from a wrapped network: "module." of DataParallel and its like,
-// "_orig_mod." of torch.compile, "model." of Lightning, also one behind another. Nothing where not all names have it. `tensors` is a map by
-// name.
+// What stands in front of every name of a state dict that was taken from a wrapped network: "module." of DataParallel
+// and its like,
+// "_orig_mod." of torch.compile, "model." of Lightning, also one behind another. Nothing where not all names have it.
+// `tensors` is a map by name.
 template <typename Tensors>
 std::string wrapper_of(const Tensors& tensors) {
     constexpr std::array<std::string_view, 3> kWrappers{"module.", "_orig_mod.", "model."};
@@ -17,7 +18,8 @@ std::string wrapper_of(const Tensors& tensors) {
     while (!tensors.empty()) {
         const auto all_have = [&](std::string_view next) {
             return std::ranges::all_of(tensors, [&](const auto& tensor) {
-                return std::string_view(tensor.first).starts_with(wrapper) && std::string_view(tensor.first).substr(wrapper.size()).starts_with(next);
+                return std::string_view(tensor.first).starts_with(wrapper) &&
+                       std::string_view(tensor.first).substr(wrapper.size()).starts_with(next);
             });
         };
         const auto next = std::ranges::find_if(kWrappers, all_have);

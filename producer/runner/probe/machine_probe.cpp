@@ -59,16 +59,15 @@ Json describe_device(const Device& device) {
 Json prove_pinning(Device& device) {
     try {
         std::random_device random;
-        const std::string name = "/offramp-probe-" + std::to_string(::getpid()) + "-" +
-                                 std::to_string(random()) + std::to_string(random());
+        const std::string name =
+            "/offramp-probe-" + std::to_string(::getpid()) + "-" + std::to_string(random()) + std::to_string(random());
         SharedRegion region = SharedRegion::create(name, kProbeBytes);
         region.unlink();  // whatever happens from here on, nothing stays behind
         region.populate(0, kProbeBytes);
         const std::unique_ptr<PinnedRegistration> registration = device.pin(region.bytes());
         const PinningProof proof = device.prove_pinned(region.bytes());
-        return {{"registered", proof.registered},
-                {"gigabytes_per_second", proof.gigabytes_per_second},
-                {"error", nullptr}};
+        return {
+            {"registered", proof.registered}, {"gigabytes_per_second", proof.gigabytes_per_second}, {"error", nullptr}};
     } catch (const std::exception& error) {
         return {{"registered", false}, {"gigabytes_per_second", 0.0}, {"error", error.what()}};
     }
@@ -100,8 +99,7 @@ int numa_nodes() {
     std::error_code missing;
     for (const auto& entry : std::filesystem::directory_iterator("/sys/devices/system/node", missing)) {
         const std::string name = entry.path().filename().string();
-        if (name.starts_with("node") && name.size() > 4 &&
-            std::isdigit(static_cast<unsigned char>(name[4])) != 0)
+        if (name.starts_with("node") && name.size() > 4 && std::isdigit(static_cast<unsigned char>(name[4])) != 0)
             ++nodes;
     }
     return std::max(1, nodes);

@@ -13,7 +13,9 @@ void DroppedLog::note(std::uint64_t batch, std::span<const RowInfo> rows) {
         spdlog::warn("no slab is free: outputs are dropped from now on whenever that is so, and listed in {}", path_);
     nlohmann::json samples = nlohmann::json::array();
     for (const RowInfo& row : rows)
-        if (!row.hole) samples.push_back({{"item", row.item}, {"key", row.key.empty() ? std::to_string(row.item) : std::string(row.key)}});
+        if (!row.hole)
+            samples.push_back(
+                {{"item", row.item}, {"key", row.key.empty() ? std::to_string(row.item) : std::string(row.key)}});
     if (!file_.is_open()) file_.open(path_, std::ios::app);
     const nlohmann::json line{{"batch", batch}, {"samples", std::move(samples)}};
     file_ << line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';

@@ -11,12 +11,14 @@
 namespace offramp {
 
 // Lists what --when-full drop-newest dropped: RUN_DIR/dropped.jsonl, a line for each part of a batch,
-// {"batch": 3, "samples": [{"item": 12, "key": "a.jpg"}, ...]}. Lines stay when the producer dies; the next one goes on behind them.
+// {"batch": 3, "samples": [{"item": 12, "key": "a.jpg"}, ...]}. Lines stay when the producer dies; the next one goes on
+// behind them.
 //
 // Owns the file, which is made with the first line. Thread: note() one; failed() any. Blocks: on the file system.
-// Errors: a line that cannot be written is logged once and counted; the run goes on, its summary has the number of samples.
+// Errors: a line that cannot be written is logged once and counted; the run goes on, its summary has the number of
+// samples.
 class DroppedLog {
- public:
+  public:
     explicit DroppedLog(const std::string& run_dir) : path_(run_dir + "/dropped.jsonl") {}
 
     void note(std::uint64_t batch, std::span<const RowInfo> rows);
@@ -24,7 +26,7 @@ class DroppedLog {
     std::uint64_t failed() const { return failed_; }
     const std::string& path() const { return path_; }
 
- private:
+  private:
     std::string path_;
     std::ofstream file_;
     bool told_ = false;

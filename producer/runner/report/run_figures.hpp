@@ -15,7 +15,7 @@ namespace offramp {
 struct RunFacts {
     RunConfig config;
     DeviceInfo device;
-    std::string model;              // descriptions, for people
+    std::string model;  // descriptions, for people
     std::string source;
     bool random_weights = false;
     std::uint64_t items = 0;        // of the source
@@ -24,8 +24,8 @@ struct RunFacts {
     std::uint64_t samples_per_slab = 0;
     std::uint32_t batches_per_slab = 1;
     std::uint32_t slabs = 0;
-    std::uint64_t began_ns = 0;     // CLOCK_MONOTONIC at the start of the run's first producer
-    std::uint64_t producers = 1;    // that have served the run, this one included
+    std::uint64_t began_ns = 0;   // CLOCK_MONOTONIC at the start of the run's first producer
+    std::uint64_t producers = 1;  // that have served the run, this one included
 };
 
 // The rates that delivery is compared with; 0 where they were not measured.
@@ -37,35 +37,35 @@ struct Limits {
 // What the measured batches cost: those behind a warm-up that was delivered entirely before they started.
 struct MeasuredFigures {
     std::uint64_t at_ns = 0;
-    std::uint64_t batches = 0;         // delivered
+    std::uint64_t batches = 0;  // delivered
     std::uint64_t copy_bytes = 0;
-    double compute_seconds = 0, copy_seconds = 0, h2d_seconds = 0;   // of the device
+    double compute_seconds = 0, copy_seconds = 0, h2d_seconds = 0;  // of the device
     double producer_cpu_seconds = 0;
 };
 
 // How the run stands at one moment.
 struct RunFigures {
-    std::string state = "starting";    // starting, running, draining, ended, failed
+    std::string state = "starting";  // starting, running, draining, ended, failed
     BrokerReport broker;
-    std::uint64_t sourced = 0;         // items taken from the source
-    std::uint64_t skipped = 0;         // of them: unreadable
-    Amount dropped;                    // read, but never published: the run was stopped, or drops what finds no slab
-    Amount dropped_when_full;          // of them: the latter
-    std::vector<SkippedItem> skipped_items;   // the first of them
-    std::vector<SkippedItem> unreadable_ahead;   // not among them: their batches are left to do
-    double compute_busy_seconds = 0;   // of the device
-    std::uint64_t compute_busy_batches = 0;   // whose time that is: those of the last few batches are not known yet
-    double copy_seconds = 0;           // of the copy engine
-    double input_wait_seconds = 0;     // the model waited for input
-    double slab_wait_seconds = 0;      // the egress waited for a free slab
-    double output_wait_seconds = 0;    // the model waited for the egress to take its output
+    std::uint64_t sourced = 0;  // items taken from the source
+    std::uint64_t skipped = 0;  // of them: unreadable
+    Amount dropped;             // read, but never published: the run was stopped, or drops what finds no slab
+    Amount dropped_when_full;   // of them: the latter
+    std::vector<SkippedItem> skipped_items;     // the first of them
+    std::vector<SkippedItem> unreadable_ahead;  // not among them: their batches are left to do
+    double compute_busy_seconds = 0;            // of the device
+    std::uint64_t compute_busy_batches = 0;     // whose time that is: those of the last few batches are not known yet
+    double copy_seconds = 0;                    // of the copy engine
+    double input_wait_seconds = 0;              // the model waited for input
+    double slab_wait_seconds = 0;               // the egress waited for a free slab
+    double output_wait_seconds = 0;             // the model waited for the egress to take its output
     double seconds_to_first_slab = 0;
     double seconds_to_all_slabs = 0;
-    MeasuredFigures measured_from;     // at_ns 0: the warm-up was not drained
+    MeasuredFigures measured_from;  // at_ns 0: the warm-up was not drained
     MeasuredFigures so_far;
     PinningProof pinning;
     Limits limits;
-    std::string failure;               // empty: none
+    std::string failure;  // empty: none
     std::uint64_t at_ns = 0;
 };
 

@@ -18,7 +18,8 @@ namespace {
 
 using nlohmann::json;
 
-// Rates and shares are those of the last ten seconds: batches that take seconds each would otherwise show as nothing, then as a jump.
+// Rates and shares are those of the last ten seconds: batches that take seconds each would otherwise show as nothing,
+// then as a jump.
 constexpr std::uint64_t kRateNs = 10'000'000'000;
 constexpr std::uint64_t kMomentsKept = 40;
 
@@ -103,12 +104,13 @@ json consumers_json(const BrokerReport& broker, bool past_too) {
 
 json items_json(const std::vector<SkippedItem>& items) {
     json list = json::array();
-    for (const SkippedItem& item : items) list.push_back({{"item", item.item}, {"origin", item.origin}, {"reason", item.reason}});
+    for (const SkippedItem& item : items)
+        list.push_back({{"item", item.item}, {"origin", item.origin}, {"reason", item.reason}});
     return list;
 }
 
-// What was released after the warm-up, over the time since: where the warm-up was drained, that from idle to idle. All of the run, its start
-// included, when it was too short for that.
+// What was released after the warm-up, over the time since: where the warm-up was drained, that from idle to idle. All
+// of the run, its start included, when it was too short for that.
 struct Rate {
     bool is_steady = false;
     double seconds = 0, batches = 0, samples = 0, bytes = 0;
@@ -119,7 +121,8 @@ Rate rate_of(const RunFacts& facts, const RunFigures& figures) {
     const Amount from = is_steady ? broker.before_steady : Amount{};
     const std::uint64_t since = figures.measured_from.at_ns != 0 ? figures.measured_from.at_ns : broker.steady_since_ns;
     Rate rate{.is_steady = is_steady,
-              .seconds = is_steady ? seconds_between(since, broker.last_release_ns) : seconds_between(facts.began_ns, figures.at_ns)};
+              .seconds = is_steady ? seconds_between(since, broker.last_release_ns)
+                                   : seconds_between(facts.began_ns, figures.at_ns)};
     rate.batches = per_second(static_cast<double>(broker.completed.batches - from.batches), rate.seconds);
     rate.samples = per_second(static_cast<double>(broker.completed.samples - from.samples), rate.seconds);
     rate.bytes = per_second(static_cast<double>(broker.completed.bytes - from.bytes), rate.seconds);
@@ -131,13 +134,15 @@ std::size_t consumers_at_work(const RunFigures& before, const RunFigures& now) {
     std::set<std::uint64_t> gone;
     for (const ConsumerReport& consumer : before.broker.consumers)
         if (!consumer.end.empty()) gone.insert(consumer.session);
-    return static_cast<std::size_t>(std::count_if(now.broker.consumers.begin(), now.broker.consumers.end(),
-                                                  [&](const ConsumerReport& consumer) { return !gone.contains(consumer.session); }));
+    return static_cast<std::size_t>(
+        std::count_if(now.broker.consumers.begin(), now.broker.consumers.end(),
+                      [&](const ConsumerReport& consumer) { return !gone.contains(consumer.session); }));
 }
 
 // Of the run's input nothing is on its way to a slab any more.
 bool everything_is_published(const RunFacts& facts, const RunFigures& now) {
-    const bool all_is_read = now.state == "draining" || (facts.items > 0 && facts.done_before + now.sourced >= facts.items);
+    const bool all_is_read =
+        now.state == "draining" || (facts.items > 0 && facts.done_before + now.sourced >= facts.items);
     return all_is_read && now.sourced == now.skipped + now.dropped.samples + now.broker.published.samples;
 }
 
@@ -162,15 +167,17 @@ std::string wall_clock() {
 }  // namespace
 
 RunReport::RunReport(std::string run_dir, RunFacts facts) : run_dir_(std::move(run_dir)), facts_(std::move(facts)) {
-    if (facts_.producers > 1) return;   // its predecessors' figures are known from the first status on
+    if (facts_.producers > 1) return;  // its predecessors' figures are known from the first status on
     earlier_.emplace_back();
     earlier_.back().at_ns = now_ns();
 }
 
 void RunReport::write_status(const RunFigures& figures) {
     while (earlier_.size() > 1 && earlier_.front().at_ns + kRateNs < figures.at_ns) earlier_.pop_front();
-    write_or_warn(run_dir_ + "/status.json", status_json(facts_, earlier_.empty() ? figures : earlier_.front(), figures));
-    if (earlier_.empty() || figures.at_ns >= earlier_.back().at_ns + kRateNs / kMomentsKept) earlier_.push_back(figures);
+    write_or_warn(run_dir_ + "/status.json",
+                  status_json(facts_, earlier_.empty() ? figures : earlier_.front(), figures));
+    if (earlier_.empty() || figures.at_ns >= earlier_.back().at_ns + kRateNs / kMomentsKept)
+        earlier_.push_back(figures);
 }
 
 void RunReport::write_summary(const RunFigures& figures, std::optional<ExitCode> exit) {
@@ -181,7 +188,8 @@ std::string RunReport::limiting_stage(const RunFacts& facts, const RunFigures& b
     const double seconds = seconds_between(before.at_ns, now.at_ns);
     if (seconds <= 0) return "starting";
     // Whatever else was waited for until now: only these are at work any more.
-    if (everything_is_published(facts, now) && now.broker.in_flight.samples + now.broker.spilled.samples > 0) return "consumers";
+    if (everything_is_published(facts, now) && now.broker.in_flight.samples + now.broker.spilled.samples > 0)
+        return "consumers";
     struct Wait {
         const char* stage;
         double share;
@@ -223,9 +231,12 @@ std::string RunReport::status_json(const RunFacts& facts, const RunFigures& befo
          per_second(static_cast<double>(now.broker.completed.samples - before.broker.completed.samples), seconds)},
         {"compute_busy_seconds", now.compute_busy_seconds},
         {"compute_busy_batches", now.compute_busy_batches},
-        {"gpu_share", share_of(now.compute_busy_seconds - before.compute_busy_seconds, seconds, !everything_is_published(facts, now))},
-        {"consumer_share", share_of(busy - busy_before, seconds * static_cast<double>(std::max<std::size_t>(1, consumers_at_work(before, now))),
-                                    now.broker.in_flight.samples > 0)},
+        {"gpu_share", share_of(now.compute_busy_seconds - before.compute_busy_seconds, seconds,
+                               !everything_is_published(facts, now))},
+        {"consumer_share",
+         share_of(busy - busy_before,
+                  seconds * static_cast<double>(std::max<std::size_t>(1, consumers_at_work(before, now))),
+                  now.broker.in_flight.samples > 0)},
         {"limiting_stage", limiting_stage(facts, before, now)},
         {"slabs", slabs},
         {"consumers", consumers_json(now.broker, false)},
@@ -256,9 +267,12 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& fig
     json batches = in_unit(figures, &Amount::batches);
     json given_up = json::array();
     for (const QuarantinedSlab& slab : broker.given_up)
-        given_up.push_back(
-            {{"batch", slab.first_batch}, {"samples", slab.samples}, {"deaths", slab.deaths}, {"pids", slab.pids},
-             {"payload", slab.payload}, {"error", slab.error}});
+        given_up.push_back({{"batch", slab.first_batch},
+                            {"samples", slab.samples},
+                            {"deaths", slab.deaths},
+                            {"pids", slab.pids},
+                            {"payload", slab.payload},
+                            {"error", slab.error}});
 
     json limits = nullptr;
     if (figures.limits.compute_batches_per_second > 0 || figures.limits.copy_bytes_per_second > 0) {

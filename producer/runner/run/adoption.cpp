@@ -13,11 +13,13 @@
 namespace offramp {
 namespace {
 
-PublishedSlab read_slab(std::span<const std::byte> bytes, std::uint64_t nonce, const SlabTicket& ticket, std::uint32_t batch,
-                        std::uint64_t items) {
+PublishedSlab read_slab(std::span<const std::byte> bytes, std::uint64_t nonce, const SlabTicket& ticket,
+                        std::uint32_t batch, std::uint64_t items) {
     const SlabContents contents = SlabContents::read(bytes, nonce, ticket);
-    if (contents.batches.empty()) throw ProtocolError("slab " + std::to_string(ticket.slab) + " was published without a batch");
-    PublishedSlab slab{.slab = ticket.slab, .first_batch = contents.batches.front().batch, .filled_at_ns = contents.filled_at_ns};
+    if (contents.batches.empty())
+        throw ProtocolError("slab " + std::to_string(ticket.slab) + " was published without a batch");
+    PublishedSlab slab{
+        .slab = ticket.slab, .first_batch = contents.batches.front().batch, .filled_at_ns = contents.filled_at_ns};
     for (const BatchRecord& piece : contents.batches) {
         const std::uint64_t begin = piece.batch * batch;
         if (begin >= items)
@@ -43,8 +45,9 @@ Endpoint endpoint_to_adopt(const std::string& run_dir, const std::string& run_id
         throw Error(ExitCode::NoSuchRun, "there is no run to take over in " + run_dir + ": it has no file 'endpoint'",
                     "Start without --adopt, or check --run-dir");
     if (endpoint->names.run_id != run_id)
-        throw ConfigError("--run-id '" + run_id + "' is not that of the run to take over, '" + endpoint->names.run_id + "'",
-                          "Give --run-id " + endpoint->names.run_id);
+        throw ConfigError(
+            "--run-id '" + run_id + "' is not that of the run to take over, '" + endpoint->names.run_id + "'",
+            "Give --run-id " + endpoint->names.run_id);
     return *endpoint;
 }
 
@@ -54,15 +57,19 @@ void require_kept_settings(const std::string& run_dir, const RunConfig& config) 
     for (const Setting& setting : make_settings()) {
         if (!setting.effect.outlives_producer()) continue;
         const std::string then = setting.compared(kept), now = setting.compared(config);
-        if (then != now) differing += (differing.empty() ? "--" : ", --") + setting.flag + " was '" + then + "' and is '" + now + "'";
+        if (then != now)
+            differing +=
+                (differing.empty() ? "--" : ", --") + setting.flag + " was '" + then + "' and is '" + now + "'";
     }
     if (!differing.empty())
-        throw ConfigError("the run in " + run_dir + " was started with other settings: " + differing,
-                          "Give the same as in " + kept_settings_path(run_dir) + ", or start another run without --adopt");
+        throw ConfigError(
+            "the run in " + run_dir + " was started with other settings: " + differing,
+            "Give the same as in " + kept_settings_path(run_dir) + ", or start another run without --adopt");
 }
 
-std::vector<PublishedSlab> read_slabs(std::initializer_list<SlabState> states, const SlabLedger& ledger, const RunNames& names,
-                                      const SpanPlan& spans, std::uint32_t batch, std::uint64_t items) {
+std::vector<PublishedSlab> read_slabs(std::initializer_list<SlabState> states, const SlabLedger& ledger,
+                                      const RunNames& names, const SpanPlan& spans, std::uint32_t batch,
+                                      std::uint64_t items) {
     std::vector<PublishedSlab> found;
     std::optional<SharedRegionView> span;
     std::uint32_t mapped = 0;
@@ -71,26 +78,30 @@ std::vector<PublishedSlab> read_slabs(std::initializer_list<SlabState> states, c
         if (std::find(states.begin(), states.end(), word.state) == states.end()) continue;
         if (!span || mapped != spans.span_of(slab)) {
             mapped = spans.span_of(slab);
-            span = SharedRegionView::attach(names.span(mapped), SharedRegionView::Access::ReadOnly, spans.span_bytes(mapped));
+            span = SharedRegionView::attach(names.span(mapped), SharedRegionView::Access::ReadOnly,
+                                            spans.span_bytes(mapped));
         }
-        const SlabTicket ticket{.epoch = ledger.epoch(), .slab = slab, .generation = word.generation, .attempt = word.attempt};
-        found.push_back(
-            read_slab(span->bytes().subspan(spans.offset_in_span(slab), spans.slab_bytes), names.nonce, ticket, batch, items));
+        const SlabTicket ticket{
+            .epoch = ledger.epoch(), .slab = slab, .generation = word.generation, .attempt = word.attempt};
+        found.push_back(read_slab(span->bytes().subspan(spans.offset_in_span(slab), spans.slab_bytes), names.nonce,
+                                  ticket, batch, items));
     }
     std::sort(found.begin(), found.end(),
               [](const PublishedSlab& a, const PublishedSlab& b) { return a.items_through < b.items_through; });
     return found;
 }
 
-std::vector<SpilledSlab> read_spilled(const SpillStore& store, const SlabLedger& ledger, const RunNames& names, std::uint32_t batch,
-                                      std::uint64_t items, const std::vector<PublishedSlab>& in_flight) {
+std::vector<SpilledSlab> read_spilled(const SpillStore& store, const SlabLedger& ledger, const RunNames& names,
+                                      std::uint32_t batch, std::uint64_t items,
+                                      const std::vector<PublishedSlab>& in_flight) {
     std::vector<SpilledSlab> spilled;
     for (const SpilledFile& file : store.left_there()) {
         if (file.slab >= ledger.slab_count())
             throw ProtocolError(file.path + " is of slab " + std::to_string(file.slab) + ", but the run has " +
                                 std::to_string(ledger.slab_count()));
         const MappedFile bytes(file.path);
-        const SlabTicket ticket{.epoch = ledger.epoch(), .slab = file.slab, .generation = file.generation, .attempt = 0};
+        const SlabTicket ticket{
+            .epoch = ledger.epoch(), .slab = file.slab, .generation = file.generation, .attempt = 0};
         const PublishedSlab published = read_slab(bytes.bytes(), names.nonce, ticket, batch, items);
         const bool waits_in_memory =
             ledger.word(file.slab).generation == file.generation ||
@@ -125,12 +136,13 @@ void require_conserved(const ProgressLog::Totals& totals, const std::vector<Publ
     }();
     if (!adds_up)
         throw Error(ExitCode::Conservation,
-                    "the run to take over does not add up: " + std::to_string(totals.published.samples) + " samples in " +
-                        std::to_string(totals.published.slabs) + " slabs published through item " +
-                        std::to_string(totals.items_through) + ", " + std::to_string(totals.completed.samples) + " in " +
-                        std::to_string(totals.completed.slabs) + " completed, " + std::to_string(totals.given_up.samples) +
-                        " given up, but " + std::to_string(there.samples) + " in " + std::to_string(there.slabs) +
-                        " are in flight, through item " + std::to_string(through));
+                    "the run to take over does not add up: " + std::to_string(totals.published.samples) +
+                        " samples in " + std::to_string(totals.published.slabs) + " slabs published through item " +
+                        std::to_string(totals.items_through) + ", " + std::to_string(totals.completed.samples) +
+                        " in " + std::to_string(totals.completed.slabs) + " completed, " +
+                        std::to_string(totals.given_up.samples) + " given up, but " + std::to_string(there.samples) +
+                        " in " + std::to_string(there.slabs) + " are in flight, through item " +
+                        std::to_string(through));
 }
 
 }  // namespace offramp

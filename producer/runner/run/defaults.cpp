@@ -23,18 +23,25 @@ std::uint32_t resize_size_for(std::uint32_t image_size, const ModelNotes& notes)
 
 }  // namespace
 
-RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const ModelNotes& notes, const EgressTraits& traits) {
+RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const ModelNotes& notes,
+                           const EgressTraits& traits) {
     const bool gpu = machine.has_gpu;
     const bool copy = config.model == "copy";
     const bool file = is_model_file(config.model);
     const bool pictures = file ? notes.takes_pictures() : !copy && config.model != "encoder";
     const auto cores = static_cast<std::uint32_t>(machine.cores);
     if (notes.takes_tokens() && !config.input.empty()) settle<std::string>(config.source, "auto", "text");
-    if (notes.takes_arrays() && !config.input.empty()) settle<std::string>(config.source, "auto", "npy");   // a folder of them
+    // a folder of them
+    if (notes.takes_arrays() && !config.input.empty()) settle<std::string>(config.source, "auto", "npy");
     config.source = source_of_input(config.source, config.input);
-    settle<std::uint32_t>(config.batch, 0, notes.batch != 0 ? notes.batch : gpu || notes.takes_tokens() ? 64 : copy ? 8 : 4);
+    settle<std::uint32_t>(config.batch, 0,
+                          notes.batch != 0              ? notes.batch
+                          : gpu || notes.takes_tokens() ? 64
+                          : copy                        ? 8
+                                                        : 4);
     // The size that `cutout` was trained for.
-    if (notes.height == 0) settle<std::uint32_t>(config.image_size, 0, config.model == "cutout" ? 256 : gpu ? 512 : 224);
+    if (notes.height == 0)
+        settle<std::uint32_t>(config.image_size, 0, config.model == "cutout" ? 256 : gpu ? 512 : 224);
     if (pictures) settle<std::uint32_t>(config.resize_size, 0, resize_size_for(config.image_size, notes));
     settle<std::string>(config.interpolation, "auto", notes.interpolation);
     // Consumers know the middle of an original by it.
@@ -46,7 +53,10 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
     settle<std::uint32_t>(config.decode_workers, 0, gpu ? std::clamp(cores / 2, 2U, 8U) : std::clamp(cores, 1U, 4U));
     settle<std::string>(config.precision, "auto", !notes.precision.empty() ? notes.precision : gpu ? "tf32" : "fp32");
     // Only a model of images has a choice, and one that a file holds has made it.
-    settle<std::string>(config.memory_format, "auto", file ? notes.memory_format : pictures ? "channels-last" : "contiguous");
+    settle<std::string>(config.memory_format, "auto",
+                        file       ? notes.memory_format
+                        : pictures ? "channels-last"
+                                   : "contiguous");
     settle<std::string>(config.scores, "auto", !notes.scores.empty() ? notes.scores : "probability");
     const char* vectors = config.has_postgres_sink() ? "embeddings-postgres" : "embeddings-sqlite";
     // What a file's model makes of pictures shows when it has been loaded: consumers choose by what they get.

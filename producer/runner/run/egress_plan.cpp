@@ -21,8 +21,9 @@ EgressPlan EgressPlan::make(const RunConfig& config, const EgressTraits& traits,
     EgressPlan plan;
     plan.layout = slabs.layout;
     // A segment of its own for every slab where each is made anew.
-    plan.spans = traits.slabs == EgressTraits::Slabs::MadePerFilling ? SpanPlan::make(slabs.slab_count, plan.layout.slab_bytes, slabs.slab_count)
-                                                           : SpanPlan::make(slabs.slab_count, plan.layout.slab_bytes);
+    plan.spans = traits.slabs == EgressTraits::Slabs::MadePerFilling
+                     ? SpanPlan::make(slabs.slab_count, plan.layout.slab_bytes, slabs.slab_count)
+                     : SpanPlan::make(slabs.slab_count, plan.layout.slab_bytes);
     plan.queue_depth = slabs.batches_ahead;
     // Who records a run, or measures it from a drained start, wants every batch's time.
     const bool measured = config.drain_warmup || !config.trace_dir.empty();

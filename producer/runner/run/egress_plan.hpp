@@ -11,12 +11,12 @@
 
 namespace offramp {
 
-// How a run's outputs are cut into slabs (producer/egress/slab_plan.hpp), and how far its stages may run ahead of one another: what the settings
-// leave open follows from the size of a batch.
+// How a run's outputs are cut into slabs (producer/egress/slab_plan.hpp), and how far its stages may run ahead of one
+// another: what the settings leave open follows from the size of a batch.
 struct EgressPlan {
     SlabLayout layout;
     SpanPlan spans;
-    std::size_t queue_depth = 1;       // batches between the model and the copies
+    std::size_t queue_depth = 1;  // batches between the model and the copies
     Inference::Pace pace;
 
     // `outputs`: of a full batch, as they are copied. Errors: ConfigError, see SlabLayout::make.

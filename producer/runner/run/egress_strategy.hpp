@@ -27,7 +27,7 @@ struct EgressParts {
     const SlabLayout& layout;
     DeviceTimeline& timeline;
     EgressStream::Options options;
-    std::function<void()> on_failure;          // from a thread of the sink's
+    std::function<void()> on_failure;  // from a thread of the sink's
 };
 
 // What the books of a run without consumers are made of.
@@ -40,10 +40,11 @@ struct LocalDeliveryParts {
 // How a run's outputs leave the device. The program gives one to its run, which knows no more of it than this.
 // Thread: the model's. Blocks: never.
 class EgressStrategy {
- public:
+  public:
     virtual ~EgressStrategy() = default;
     virtual const EgressTraits& traits() const = 0;
-    // Called once, before make_sink(), where there are no consumers; the sink may borrow it. Elsewhere there is none: null.
+    // Called once, before make_sink(), where there are no consumers; the sink may borrow it. Elsewhere there is none:
+    // null.
     virtual std::unique_ptr<Delivery> make_local_delivery(LocalDeliveryParts) { return nullptr; }
     // Called once. Errors: ConfigError from what processes outputs in the producer.
     virtual std::unique_ptr<OutputSink> make_sink(EgressParts parts) = 0;

@@ -7,16 +7,17 @@ namespace offramp {
 // What a run has to know of the way its outputs leave the device.
 struct EgressTraits {
     enum class Slabs {
-        PageLockedPool,   // shared memory made ahead, page-locked
-        Pool,             // the same, not page-locked
-        MadePerFilling,   // a shared-memory object of its own for each slab, made anew by the sink whenever the slab is filled
-        None,             // no other process sees an output, so there are no consumers
+        PageLockedPool,  // shared memory made ahead, page-locked
+        Pool,            // the same, not page-locked
+        // a shared-memory object of its own for each slab, made anew by the sink whenever the slab is filled
+        MadePerFilling,
+        None,  // no other process sees an output, so there are no consumers
     };
 
     Slabs slabs = Slabs::PageLockedPool;
-    bool outputs_dropped = false;      // on the device: nothing is read, written or kept of them
-    bool batches_share_slabs = true;   // several small ones, in one slab
-    std::string caution;               // said in the log of each run; empty: nothing
+    bool outputs_dropped = false;     // on the device: nothing is read, written or kept of them
+    bool batches_share_slabs = true;  // several small ones, in one slab
+    std::string caution;              // said in the log of each run; empty: nothing
 
     bool has_consumers() const { return slabs != Slabs::None; }
     bool has_pool() const { return slabs == Slabs::PageLockedPool || slabs == Slabs::Pool; }

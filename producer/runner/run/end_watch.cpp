@@ -39,7 +39,7 @@ void EndWatch::watch(int signals_fd, int lifeline_fd) {
                 ++signals_seen == 1 ? actions_.drain("asked to") : actions_.abandon("asked to twice");
         }
         if (ready > 0 && (entries[2].revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) {
-            entries[2].fd = -1;   // once
+            entries[2].fd = -1;  // once
             actions_.drain(kLauncherGone);
         }
         try {

@@ -13,11 +13,11 @@ namespace offramp {
 // Why a run is drained when its launcher has died.
 inline constexpr const char* kLauncherGone = "the launcher is gone";
 
-// Waits, on a thread of its own, for what may end a run from outside: SIGINT and SIGTERM (the first drains, the second abandons),
-// and the end of the launcher's lifeline (drains). Also keeps the beat of the status file.
-// Borrows: signals. Thread: the constructor's. Blocks: the destructor, shortly.
+// Waits, on a thread of its own, for what may end a run from outside: SIGINT and SIGTERM (the first drains, the second
+// abandons), and the end of the launcher's lifeline (drains). Also keeps the beat of the status file. Borrows: signals.
+// Thread: the constructor's. Blocks: the destructor, shortly.
 class EndWatch {
- public:
+  public:
     struct Actions {
         std::function<void(const char* why)> drain;
         std::function<void(const char* why)> abandon;
@@ -30,7 +30,7 @@ class EndWatch {
     EndWatch(const EndWatch&) = delete;
     EndWatch& operator=(const EndWatch&) = delete;
 
- private:
+  private:
     void watch(int signals_fd, int lifeline_fd);
 
     Actions actions_;

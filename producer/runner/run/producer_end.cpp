@@ -33,8 +33,8 @@ void ProducerRun::abandon(const char* why) {
     stop_parts();
 }
 
-// The model's thread ends, and learns why; consumers are told nothing yet, for the error decides whether a successor may go on
-// with them.
+// The model's thread ends, and learns why; consumers are told nothing yet, for the error decides whether a successor
+// may go on with them.
 void ProducerRun::halt(const char* why) {
     if (halted_.exchange(true)) return;
     spdlog::warn("stopping at once: {}", why);
@@ -113,17 +113,19 @@ RunFigures ProducerRun::figures() const {
                        .seconds_to_all_slabs = pool_ ? pool_->seconds_to_all() : 0,
                        .so_far = figures_so_far(),
                        .at_ns = now_ns()};
-    figures.dropped = {.batches = output.batches_unpublished(), .samples = former_.dropped + output.samples_unpublished()};
-    figures.dropped_when_full = {.batches = output.batches_dropped, .samples = former_.dropped + output.samples_dropped};
+    figures.dropped = {.batches = output.batches_unpublished(),
+                       .samples = former_.dropped + output.samples_unpublished()};
+    figures.dropped_when_full = {.batches = output.batches_dropped,
+                                 .samples = former_.dropped + output.samples_dropped};
     const std::lock_guard lock(mutex_);
     figures.measured_from = before_measured_;
     figures.pinning = pinning_;
     figures.limits = limits_;
     figures.failure = failure_;
-    figures.state = !failure_.empty() ? "failed"
-                    : ended_          ? (abandoned_ ? "abandoned" : "ended")
-                    : draining_       ? "draining"
-                    : figures.broker.ended ? "ending"   // consumers have left, the limits are still measured
+    figures.state = !failure_.empty()      ? "failed"
+                    : ended_               ? (abandoned_ ? "abandoned" : "ended")
+                    : draining_            ? "draining"
+                    : figures.broker.ended ? "ending"  // consumers have left, the limits are still measured
                                            : "running";
     return figures;
 }
@@ -141,17 +143,19 @@ std::optional<ExitCode> ProducerRun::end_of(const RunFigures& figures) {
     }
 }
 
-// From independent records: what the prefetcher gave out, what the egress dropped, what the broker saw published and done.
+// From independent records: what the prefetcher gave out, what the egress dropped, what the broker saw published and
+// done.
 ExitCode ProducerRun::outcome(const RunFigures& figures) const {
     const BrokerReport& broker = figures.broker;
     const bool nothing_abandoned = abandoned_ || figures.dropped.samples == figures.dropped_when_full.samples;
     if (!broker.conserved() || !nothing_abandoned ||
         figures.sourced != figures.skipped + figures.dropped.samples + broker.published.samples) {
         spdlog::critical(
-            "samples are not accounted for: {} sourced, {} skipped, {} dropped ({} of them for want of a slab), {} published, "
-            "{} completed, {} in flight, {} spilled, {} quarantined",
-            figures.sourced, figures.skipped, figures.dropped.samples, figures.dropped_when_full.samples, broker.published.samples,
-            broker.completed.samples, broker.in_flight.samples, broker.spilled.samples, broker.quarantined.samples);
+            "samples are not accounted for: {} sourced, {} skipped, {} dropped ({} of them for want of a slab), {} "
+            "published, {} completed, {} in flight, {} spilled, {} quarantined",
+            figures.sourced, figures.skipped, figures.dropped.samples, figures.dropped_when_full.samples,
+            broker.published.samples, broker.completed.samples, broker.in_flight.samples, broker.spilled.samples,
+            broker.quarantined.samples);
         return ExitCode::Conservation;
     }
     if (abandoned_ || (draining_ && figures.sourced + done_before() < source_->items())) return ExitCode::Interrupted;

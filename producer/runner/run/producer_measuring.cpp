@@ -45,7 +45,7 @@ void ProducerRun::flow_measured() {
         {
             const TraceRange range(TraceName::Capture);
             more = inference_->run(*input_, *egress_, config_.profile_batches);
-            wait_until_delivered();   // the captured steps' copies belong to them, by whatever way
+            wait_until_delivered();  // the captured steps' copies belong to them, by whatever way
         }
         stop_profiler(*device_);
         if (!more) return;
@@ -85,8 +85,8 @@ void ProducerRun::measure_limits_before() {
     const double compute =
         measure_compute_alone(*model_, *transformer_, *device_, *compute_, input, kLimitWarmup, config_.measure_limits);
     const double copy = !pool_ ? 0
-                               : measure_copy_ceiling(*model_, *transformer_, *device_, *compute_, input, plan_.layout, *exchange_,
-                                                      plan_.spans.slab_count, config_.measure_limits);
+                               : measure_copy_ceiling(*model_, *transformer_, *device_, *compute_, input, plan_.layout,
+                                                      *exchange_, plan_.spans.slab_count, config_.measure_limits);
     const std::lock_guard lock(mutex_);
     limits_ = {compute, copy};
 }
@@ -94,8 +94,9 @@ void ProducerRun::measure_limits_before() {
 // Once more when the device is as warm as the run made it; the faster of the two is what delivery is held against.
 void ProducerRun::measure_limits_after() {
     const auto resident = input_for_limits();
-    const double compute = measure_compute_alone(*model_, *transformer_, *device_, *compute_, resident ? resident->data() : nullptr,
-                                                 kLimitWarmup, config_.measure_limits);
+    const double compute =
+        measure_compute_alone(*model_, *transformer_, *device_, *compute_, resident ? resident->data() : nullptr,
+                              kLimitWarmup, config_.measure_limits);
     const std::lock_guard lock(mutex_);
     limits_.compute_batches_per_second = std::max(limits_.compute_batches_per_second, compute);
 }

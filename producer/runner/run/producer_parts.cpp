@@ -51,12 +51,15 @@ bool makes_a_file_of_each_result(const RunConfig& config) {
 
 // Takes an output of one channel for the foreground's.
 bool reads_foreground(const RunConfig& config) {
-    constexpr std::array<std::string_view, 7> kSuch{"auto", "mask-png", "cut-out", "mask-rle", "overlay", "records", "records-postgres"};
+    constexpr std::array<std::string_view, 7> kSuch{"auto",    "mask-png", "cut-out",         "mask-rle",
+                                                    "overlay", "records",  "records-postgres"};
     return std::ranges::any_of(kSuch, [&](std::string_view name) { return config.has_processor(name); });
 }
 
 // Each skipped item becomes a row.
-bool tells_of_skipped_items(const RunConfig& config) { return config.has_processor("records") || config.has_processor("records-postgres"); }
+bool tells_of_skipped_items(const RunConfig& config) {
+    return config.has_processor("records") || config.has_processor("records-postgres");
+}
 
 }  // namespace
 
@@ -77,29 +80,34 @@ void ProducerRun::open_model() {
                          .copy_outputs = config_.copy_outputs,
                          .notes = is_model_file(config_.model) ? read_model_notes(config_.model) : ModelNotes{}};
     const std::string built_in[] = {"copy"};
-    model_ = config_.model == "copy" ? make_copy_model(options, *device_)
-                                     : ModelLibrary::open().make(options, built_in);
-    transformer_ = std::make_unique<OutputTransformer>(*device_, model_->outputs(), model_->expansion(),
-                                                       TransformSettings{.transform = config_.transform,
-                                                                         .output_dtype = config_.output_dtype,
-                                                                         .confidence = config_.confidence,
-                                                                         .foreground = ForegroundScale::of(config_.scores, config_.threshold)});
+    model_ =
+        config_.model == "copy" ? make_copy_model(options, *device_) : ModelLibrary::open().make(options, built_in);
+    transformer_ = std::make_unique<OutputTransformer>(
+        *device_, model_->outputs(), model_->expansion(),
+        TransformSettings{.transform = config_.transform,
+                          .output_dtype = config_.output_dtype,
+                          .confidence = config_.confidence,
+                          .foreground = ForegroundScale::of(config_.scores, config_.threshold)});
     spdlog::info("model: {}", model_->description());
     tell_of_chosen_processor();
     if (!traits_.outputs_dropped) require_readable_outputs(config_, transformer_->outputs(), transformer_->expansion());
     if (const std::string caution = model_->caution(); !caution.empty()) spdlog::warn("{}", caution);
     if (model_->random_weights())
-        spdlog::warn("the weights are random: the outputs mean nothing. {} for real ones",
-                     is_model_file(config_.model) ? "Export the model with --weights FILE" : "Give --weights FILE.safetensors");
+        spdlog::warn(
+            "the weights are random: the outputs mean nothing. {} for real ones",
+            is_model_file(config_.model) ? "Export the model with --weights FILE" : "Give --weights FILE.safetensors");
 }
 
 // Consumers choose by the same rule (consumer/processors/processor.cpp).
 void ProducerRun::tell_of_chosen_processor() const {
-    const auto becomes_masks = [this](const TensorSpec& output) { return obstacle_to_masks(output, transformer_->expansion()).empty(); };
+    const auto becomes_masks = [this](const TensorSpec& output) {
+        return obstacle_to_masks(output, transformer_->expansion()).empty();
+    };
     if (config_.processor != "auto" || std::ranges::any_of(transformer_->outputs(), becomes_masks)) return;
-    spdlog::warn("no output of the model can become masks ({}): each is written as an array, as by --processor npy. Another --processor is "
-                 "chosen by its name",
-                 transformer_->outputs().front().describe());
+    spdlog::warn(
+        "no output of the model can become masks ({}): each is written as an array, as by --processor npy. Another "
+        "--processor is chosen by its name",
+        transformer_->outputs().front().describe());
 }
 
 void ProducerRun::open_source() {
@@ -112,7 +120,8 @@ void ProducerRun::open_source() {
                                  .still_wanted = [this] { check_not_stopped(); },
                                  .pictures = std::exchange(pictures_, nullptr)}),
                       config_);
-    if (!config_.output.empty() && config_.resume) source_ = in_order_of_former_runs(std::move(source_), config_.output);
+    if (!config_.output.empty() && config_.resume)
+        source_ = in_order_of_former_runs(std::move(source_), config_.output);
     require_results_apart(config_, *source_);
     if (makes_a_file_of_each_result(config_)) require_distinct_results(*source_, transformer_->outputs());
     if (!config_.adopt && !traits_.outputs_dropped)
@@ -125,12 +134,14 @@ void ProducerRun::open_manifest() {
     if (config_.resume && config_.output.empty())
         throw ConfigError("--resume needs --output", "Give the output folder of the run that is to be continued");
     if (config_.output.empty() || traits_.outputs_dropped) return;
-    // A producer that died before it published any sample may have left another run's manifest there: slabs of holes alone are noted by nobody.
+    // A producer that died before it published any sample may have left another run's manifest there: slabs of holes
+    // alone are noted by nobody.
     const bool takes_over = config_.adopt && former_.published.samples > 0;
     const auto former = takes_over       ? RunManifest::Former::TakeOver
                         : config_.resume ? RunManifest::Former::Continue
                                          : RunManifest::Former::StartOver;
-    manifest_ = std::make_unique<RunManifest>(config_, *source_, former, [this](std::exception_ptr error) { fail(error); });
+    manifest_ =
+        std::make_unique<RunManifest>(config_, *source_, former, [this](std::exception_ptr error) { fail(error); });
     exchange_->before_publishing([this](const PublishedSlab& slab) { manifest_->begin(slab); });
 }
 
@@ -154,25 +165,28 @@ void ProducerRun::make_pool() {
     pool_ = std::make_unique<SlabPool>(
         endpoint_.names, plan_.spans, [this](std::span<std::byte> span) { return pin_span(span); },
         !config_.consumer_user.empty(),
-        SlabPool::News{[this] { exchange_->wake(); }, [this](std::exception_ptr error) { fail(error); }}, SlabPool::Threads{},
-        config_.adopt ? SlabPool::Objects::Adopted : SlabPool::Objects::Made);
+        SlabPool::News{[this] { exchange_->wake(); }, [this](std::exception_ptr error) { fail(error); }},
+        SlabPool::Threads{}, config_.adopt ? SlabPool::Objects::Adopted : SlabPool::Objects::Made);
 }
 
 std::shared_ptr<void> ProducerRun::pin_span(std::span<std::byte> span) {
     device_->use_on_this_thread();
     std::shared_ptr<void> registration;
-    if (traits_.slabs == EgressTraits::Slabs::PageLockedPool && !config_.allow_unpinned) registration = device_->pin(span);
+    if (traits_.slabs == EgressTraits::Slabs::PageLockedPool && !config_.allow_unpinned)
+        registration = device_->pin(span);
     const std::lock_guard lock(mutex_);
     if (!pinning_proved_) prove_pinning(span);
     return registration;
 }
 
-// CUDA's own word on the first span, and a timed copy: memory that only seems page-locked costs three quarters of the bandwidth.
+// CUDA's own word on the first span, and a timed copy: memory that only seems page-locked costs three quarters of the
+// bandwidth.
 void ProducerRun::prove_pinning(std::span<std::byte> span) {
     pinning_ = device_->prove_pinned(span.first(std::min<std::size_t>(span.size(), std::size_t{256} << 20)));
     const bool wanted = traits_.slabs == EgressTraits::Slabs::PageLockedPool && !config_.allow_unpinned;
     if (device_->is_gpu() && !pinning_.registered && wanted)
-        throw Error(ExitCode::DeviceUnsupported, "the slabs could not be page-locked: CUDA does not know them as host memory",
+        throw Error(ExitCode::DeviceUnsupported,
+                    "the slabs could not be page-locked: CUDA does not know them as host memory",
                     "Run offramp doctor; or accept slow copies with --allow-unpinned");
     spdlog::info("slabs are {}: {:.1f} GB/s into them", pinning_.registered ? "page-locked" : "ordinary memory",
                  pinning_.gigabytes_per_second);
@@ -182,9 +196,10 @@ void ProducerRun::prove_pinning(std::span<std::byte> span) {
 void ProducerRun::start_delivery() {
     if (!traits_.has_consumers()) {
         delivery_ = strategy_->make_local_delivery({.warmup_batches = config_.warmup_batches,
-                                                    .begin = [this](const PublishedSlab& slab) {
-                                                        if (manifest_) manifest_->begin(slab);
-                                                    },
+                                                    .begin =
+                                                        [this](const PublishedSlab& slab) {
+                                                            if (manifest_) manifest_->begin(slab);
+                                                        },
                                                     .on_completed = completion_noter()});
         return;
     }
@@ -217,8 +232,8 @@ std::unique_ptr<Delivery> ProducerRun::start_broker() {
         [this, options, memory] {
             BrokerThread::Parts parts;
             parts.port = make_zmq_broker_port(endpoint_, !config_.consumer_user.empty());
-            parts.broker = std::make_unique<Broker>(*ledger_, *parts.port, *exchange_, watch_, clock_, cells_->cells(), memory,
-                                                    options);
+            parts.broker = std::make_unique<Broker>(*ledger_, *parts.port, *exchange_, watch_, clock_, cells_->cells(),
+                                                    memory, options);
             if (config_.adopt) parts.broker->adopt(in_flight_, given_up_, spilled_);
             return parts;
         },
@@ -229,13 +244,14 @@ std::unique_ptr<Delivery> ProducerRun::start_broker() {
 std::shared_ptr<QuarantineWriter> ProducerRun::make_quarantine() {
     const auto bytes_of = [this](std::uint32_t slab) -> QuarantineWriter::SlabBytes {
         if (pool_ && pool_->usable(slab)) return {pool_->bytes_of(slab), nullptr};
-        // Given up by a former producer, and not mapped by this one's pool yet; or, without a pool, a segment of its own for each slab:
-        // whoever filled it goes on to others, the segment stays until the slab is filled again.
+        // Given up by a former producer, and not mapped by this one's pool yet; or, without a pool, a segment of its
+        // own for each slab: whoever filled it goes on to others, the segment stays until the slab is filled again.
         const std::uint32_t span = pool_ ? plan_.spans.span_of(slab) : slab;
         const std::size_t span_bytes = pool_ ? plan_.spans.span_bytes(span) : plan_.layout.slab_bytes;
         auto region = std::make_shared<SharedRegionView>(
             SharedRegionView::attach(endpoint_.names.span(span), SharedRegionView::Access::ReadOnly, span_bytes));
-        const auto bytes = region->bytes().subspan(pool_ ? plan_.spans.offset_in_span(slab) : 0, plan_.layout.slab_bytes);
+        const auto bytes =
+            region->bytes().subspan(pool_ ? plan_.spans.offset_in_span(slab) : 0, plan_.layout.slab_bytes);
         return {bytes, std::move(region)};
     };
     return std::make_shared<QuarantineWriter>(QuarantineWriter::Settings{.folder = directory_.path() + "/quarantine",
@@ -248,9 +264,10 @@ std::shared_ptr<QuarantineWriter> ProducerRun::make_quarantine() {
 // In the run's directory, or, on a disk of its own, in a folder that bears the run's name.
 std::shared_ptr<SpillStore> ProducerRun::make_spill() const {
     if (config_.when_full != "spill") return nullptr;
-    const std::string name = endpoint_.names.lock();   // "/offramp-RUNID-NONCE.lock"
-    const std::string folder = config_.spill_dir.empty() ? directory_.path() + "/spill"
-                                                         : config_.spill_dir + name.substr(0, name.rfind('.')) + ".spill";
+    const std::string name = endpoint_.names.lock();  // "/offramp-RUNID-NONCE.lock"
+    const std::string folder = config_.spill_dir.empty()
+                                   ? directory_.path() + "/spill"
+                                   : config_.spill_dir + name.substr(0, name.rfind('.')) + ".spill";
     return std::make_shared<SpillStore>(folder, [this] { exchange_->wake(); });
 }
 
@@ -290,17 +307,21 @@ void ProducerRun::start_pipeline() {
                                     .options = std::move(options),
                                     .on_failure = [this] { halt("the egress failed"); }});
     review_ = make_review();
-    inference_ = std::make_unique<Inference>(*device_, *model_, *transformer_, *compute_, *timeline_, plan_.layout, plan_.pace,
-                                             tells_of_skipped_items(config_) ? Inference::Unread::HandOn : Inference::Unread::LeaveOut, review_.get());
+    inference_ = std::make_unique<Inference>(
+        *device_, *model_, *transformer_, *compute_, *timeline_, plan_.layout, plan_.pace,
+        tells_of_skipped_items(config_) ? Inference::Unread::HandOn : Inference::Unread::LeaveOut, review_.get());
 }
 
 std::unique_ptr<ScoreReview> ProducerRun::make_review() {
     if (!reads_foreground(config_) && transformer_->transform() != OutputTransform::ClassMap) return nullptr;
-    return std::make_unique<ScoreReview>(plan_.layout, ScoreReview::Settings{.scale = ForegroundScale::of(config_.scores, config_.threshold),
-                                                                             .in_slabs = reads_foreground(config_),
-                                                                             .passed_before = done_earlier().items(),
-                                                                             .skip = [this](std::uint64_t item, const std::string& reason) { return input_->skip(item, reason); },
-                                                                             .too_many = [this] { input_->end_for_skipped(); }});
+    return std::make_unique<ScoreReview>(
+        plan_.layout,
+        ScoreReview::Settings{
+            .scale = ForegroundScale::of(config_.scores, config_.threshold),
+            .in_slabs = reads_foreground(config_),
+            .passed_before = done_earlier().items(),
+            .skip = [this](std::uint64_t item, const std::string& reason) { return input_->skip(item, reason); },
+            .too_many = [this] { input_->end_for_skipped(); }});
 }
 
 }  // namespace offramp

@@ -26,7 +26,8 @@ Endpoint endpoint_of(const RunConfig& config, const std::string& run_dir) {
 
 }  // namespace
 
-ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strategy, const EndSignals& signals, std::uint64_t began_ns)
+ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strategy, const EndSignals& signals,
+                         std::uint64_t began_ns)
     : config_(std::move(config)),
       strategy_(std::move(strategy)),
       traits_(strategy_->traits()),
@@ -51,7 +52,7 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
                      config_.device == "cpu" ? "" : ": " + find_gpus_for_kernels().obstacle);
     compute_ = device_->make_stream("compute");
     timeline_ = std::make_unique<DeviceTimeline>(*device_, *compute_);
-    pictures_ = open_input(config_, [this] { check_not_stopped(); });   // told before a model is loaded for it
+    pictures_ = open_input(config_, [this] { check_not_stopped(); });  // told before a model is loaded for it
     open_model();
     check_not_stopped();
     open_source();
@@ -62,20 +63,20 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
     start_pipeline();
     check_not_stopped();
     directory_.begin();
-    report_ = std::make_unique<RunReport>(
-        directory_.path(), RunFacts{.config = config_,
-                                    .device = device,
-                                    .model = model_->description(),
-                                    .source = source_->description(),
-                                    .random_weights = model_->random_weights(),
-                                    .items = source_->items(),
-                                    .done_before = done_before(),
-                                    .slab_payload_bytes = plan_.layout.payload_bytes,
-                                    .samples_per_slab = static_cast<std::uint64_t>(plan_.layout.rows),
-                                    .batches_per_slab = plan_.layout.batches,
-                                    .slabs = plan_.spans.slab_count,
-                                    .began_ns = memory_ ? memory_->progress().began_ns : began_ns_,
-                                    .producers = memory_ ? memory_->progress().producers : 1});
+    report_ = std::make_unique<RunReport>(directory_.path(),
+                                          RunFacts{.config = config_,
+                                                   .device = device,
+                                                   .model = model_->description(),
+                                                   .source = source_->description(),
+                                                   .random_weights = model_->random_weights(),
+                                                   .items = source_->items(),
+                                                   .done_before = done_before(),
+                                                   .slab_payload_bytes = plan_.layout.payload_bytes,
+                                                   .samples_per_slab = static_cast<std::uint64_t>(plan_.layout.rows),
+                                                   .batches_per_slab = plan_.layout.batches,
+                                                   .slabs = plan_.spans.slab_count,
+                                                   .began_ns = memory_ ? memory_->progress().began_ns : began_ns_,
+                                                   .producers = memory_ ? memory_->progress().producers : 1});
 }
 
 // Backwards through the parts: nothing may be copied into a slab, or read the broker's memory, when its owner goes.
@@ -114,7 +115,7 @@ ExitCode ProducerRun::execute() {
     } catch (...) {
         fail(std::current_exception());
     }
-    if (halted_) abandon("a part failed");   // if nobody said which
+    if (halted_) abandon("a part failed");  // if nobody said which
     if (abandoned_) {
         // What is still being copied is published or given back before the books are closed.
         try {
@@ -140,7 +141,7 @@ ExitCode ProducerRun::execute() {
     if (last.measured_from.at_ns != 0)
         record_range("measure_end", 0, last.broker.last_release_ns, last.broker.last_release_ns);
     report_->write_status(last);
-    if (spill_) SpillStore::remove_folder(spill_->folder());   // before the account: nobody comes after it
+    if (spill_) SpillStore::remove_folder(spill_->folder());  // before the account: nobody comes after it
     const auto exit = first_error_ ? std::nullopt : end_of(last);
     report_->write_summary(last, exit);
     failpoint("run.ended");
@@ -150,7 +151,7 @@ ExitCode ProducerRun::execute() {
 
 void ProducerRun::flow() {
     if (pool_) pool_->wait_until_first_usable();
-    if (config_.adopt) {   // figures of a run that was interrupted mean nothing
+    if (config_.adopt) {  // figures of a run that was interrupted mean nothing
         inference_->run(*input_, *egress_);
         finish_egress();
         return;

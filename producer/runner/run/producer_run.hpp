@@ -39,22 +39,24 @@
 
 namespace offramp {
 
-// One run of the producer: builds the parts in the order in which they need one another, lets the input flow through them to its
-// end, and tears them down backwards. The first error of any part ends the run.
+// One run of the producer: builds the parts in the order in which they need one another, lets the input flow through
+// them to its end, and tears them down backwards. The first error of any part ends the run.
 //
-// Owns: every part. Borrows: signals. Thread: main's, which becomes the model's thread. Blocks: execute() for the whole run.
-// Errors: the constructor and execute() throw what a part threw; a summary is written in any case once the parts are there.
+// Owns: every part. Borrows: signals. Thread: main's, which becomes the model's thread. Blocks: execute() for the whole
+// run. Errors: the constructor and execute() throw what a part threw; a summary is written in any case once the parts
+// are there.
 class ProducerRun {
- public:
+  public:
     // `config` is resolved (defaults.hpp).
     // `strategy`: taken over; one that survives its producer where `config.adopt` is set.
     // `began_ns`: CLOCK_MONOTONIC when the program started.
-    ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strategy, const EndSignals& signals, std::uint64_t began_ns);
+    ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strategy, const EndSignals& signals,
+                std::uint64_t began_ns);
     ~ProducerRun();
 
     ExitCode execute();
 
- private:
+  private:
     void open_model();
     void tell_of_chosen_processor() const;
     void open_source();
@@ -101,21 +103,21 @@ class ProducerRun {
 
     const RunConfig config_;
     const std::unique_ptr<EgressStrategy> strategy_;
-    const EgressTraits& traits_;               // its own
+    const EgressTraits& traits_;  // its own
     const std::uint64_t began_ns_;
 
     // What other threads may touch at any time goes last, and comes first.
-    mutable std::mutex mutex_;                 // guards the next six
-    MeasuredFigures before_measured_;          // at_ns 0: nothing is measured yet
+    mutable std::mutex mutex_;         // guards the next six
+    MeasuredFigures before_measured_;  // at_ns 0: nothing is measured yet
     PinningProof pinning_;
     bool pinning_proved_ = false;
     Limits limits_;
     std::exception_ptr first_error_;
     std::string failure_;
-    std::shared_mutex parts_lifetime_;         // held while the parts below are used from another thread
-    bool parts_ready_ = false;                 // guarded by it
+    std::shared_mutex parts_lifetime_;  // held while the parts below are used from another thread
+    bool parts_ready_ = false;          // guarded by it
     std::atomic<bool> draining_{false};
-    std::atomic<bool> halted_{false};          // nothing flows any more, but consumers go on
+    std::atomic<bool> halted_{false};  // nothing flows any more, but consumers go on
     std::atomic<bool> abandoned_{false};
     std::atomic<bool> launcher_gone_{false};
     std::atomic<bool> ended_{false};
@@ -127,7 +129,7 @@ class ProducerRun {
     // Goes after the lock: whoever leaves a run last removes what carries its name.
     struct LastSweep {
         const RunNames& names;
-        std::atomic<bool> armed;               // not while a run is taken over: who fails at that leaves it as it was
+        std::atomic<bool> armed;  // not while a run is taken over: who fails at that leaves it as it was
         ~LastSweep() {
             if (armed) sweep_run(names);
         }
@@ -138,30 +140,30 @@ class ProducerRun {
     std::unique_ptr<DeviceTimeline> timeline_;
     std::unique_ptr<Model> model_;
     std::unique_ptr<OutputTransformer> transformer_;
-    std::shared_ptr<PictureList> pictures_;   // until the source has them
+    std::shared_ptr<PictureList> pictures_;  // until the source has them
     std::unique_ptr<BatchSource> source_;
-    std::unique_ptr<RunManifest> manifest_;    // null: nothing of this run is kept
+    std::unique_ptr<RunManifest> manifest_;  // null: nothing of this run is kept
     EgressPlan plan_;
     SteadyClock clock_;
     PidfdWatch watch_;
-    std::unique_ptr<RunMemory> memory_;        // memory, pool and ledger: of strategies that have them
-    std::unique_ptr<CellsCopy> cells_;         // for the broker
+    std::unique_ptr<RunMemory> memory_;  // memory, pool and ledger: of strategies that have them
+    std::unique_ptr<CellsCopy> cells_;   // for the broker
     std::unique_ptr<SlabPool> pool_;
     std::unique_ptr<SlabLedger> ledger_;
-    std::unique_ptr<ProgressLog> progress_;    // goes on from former_
-    ProgressLog::Totals former_;               // what earlier producers of this run did
-    std::uint64_t sourced_before_ = 0;         // items that they read for it
-    std::vector<PublishedSlab> in_flight_;     // and left
-    std::vector<PublishedSlab> given_up_;      // and had not let go yet
-    std::shared_ptr<SpillStore> spill_;        // null: the run does not spill
-    std::vector<SpilledSlab> spilled_;         // by former producers
-    std::unique_ptr<DroppedLog> dropped_;      // null: the run does not drop
+    std::unique_ptr<ProgressLog> progress_;  // goes on from former_
+    ProgressLog::Totals former_;             // what earlier producers of this run did
+    std::uint64_t sourced_before_ = 0;       // items that they read for it
+    std::vector<PublishedSlab> in_flight_;   // and left
+    std::vector<PublishedSlab> given_up_;    // and had not let go yet
+    std::shared_ptr<SpillStore> spill_;      // null: the run does not spill
+    std::vector<SpilledSlab> spilled_;       // by former producers
+    std::unique_ptr<DroppedLog> dropped_;    // null: the run does not drop
     std::unique_ptr<Delivery> delivery_;
     std::unique_ptr<Prefetcher> input_;
-    std::unique_ptr<ScoreReview> review_;      // of what the egress takes; null: none is needed
+    std::unique_ptr<ScoreReview> review_;  // of what the egress takes; null: none is needed
     std::unique_ptr<OutputSink> egress_;
     std::unique_ptr<Inference> inference_;
-    std::unique_ptr<RunReport> report_;        // written by the beat, then, when the parts are retired, by the end
+    std::unique_ptr<RunReport> report_;  // written by the beat, then, when the parts are retired, by the end
 };
 
 }  // namespace offramp

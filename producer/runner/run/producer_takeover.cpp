@@ -18,8 +18,8 @@ constexpr std::uint32_t kConsumerCapacity = 64;
 }  // namespace
 
 void ProducerRun::make_memory() {
-    memory_ = std::make_unique<RunMemory>(endpoint_.names, plan_.layout, plan_.spans, kConsumerCapacity, endpoint_.epoch,
-                                          !config_.consumer_user.empty());
+    memory_ = std::make_unique<RunMemory>(endpoint_.names, plan_.layout, plan_.spans, kConsumerCapacity,
+                                          endpoint_.epoch, !config_.consumer_user.empty());
     ledger_ = std::make_unique<SlabLedger>(SlabLedger::format(memory_->ledger(), endpoint_.epoch));
     RunProgress& progress = memory_->progress();
     progress.began_ns = began_ns_;
@@ -33,7 +33,8 @@ void ProducerRun::make_memory() {
 
 // Nothing is changed before it is clear that this producer would go on exactly where the other one stopped.
 void ProducerRun::adopt_memory() {
-    memory_ = std::make_unique<RunMemory>(RunMemory::adopt(endpoint_.names, plan_.layout, plan_.spans, kConsumerCapacity));
+    memory_ =
+        std::make_unique<RunMemory>(RunMemory::adopt(endpoint_.names, plan_.layout, plan_.spans, kConsumerCapacity));
     endpoint_.epoch = memory_->epoch();
     RunProgress& progress = memory_->progress();
     if (progress.items != source_->items() || progress.keys_hash != source_hash(*source_))
@@ -43,13 +44,15 @@ void ProducerRun::adopt_memory() {
                           "Put the input back as it was, or start another run without --adopt");
     progress_ = std::make_unique<ProgressLog>(progress);
     former_ = progress_->totals();
-    ledger_ = std::make_unique<SlabLedger>(SlabLedger::adopt(memory_->ledger(), endpoint_.epoch, progress_->last_step()));
+    ledger_ =
+        std::make_unique<SlabLedger>(SlabLedger::adopt(memory_->ledger(), endpoint_.epoch, progress_->last_step()));
     const auto read = [this](std::initializer_list<SlabState> states) {
         return read_slabs(states, *ledger_, endpoint_.names, plan_.spans, config_.batch, source_->items());
     };
     in_flight_ = read({SlabState::Ready, SlabState::Leased});
     given_up_ = read({SlabState::Quarantined});
-    if (spill_) spilled_ = read_spilled(*spill_, *ledger_, endpoint_.names, config_.batch, source_->items(), in_flight_);
+    if (spill_)
+        spilled_ = read_spilled(*spill_, *ledger_, endpoint_.names, config_.batch, source_->items(), in_flight_);
     require_conserved(former_, in_flight_, spilled_);
     open_manifest();
     if (done_before() != progress.done_before)
@@ -60,9 +63,10 @@ void ProducerRun::adopt_memory() {
     sourced_before_ = sourced_by_former();
     note_completed_by_former();
     ++progress.producers;
-    spdlog::info("taking over run '{}' as epoch {}: {} samples published through item {}, {} completed, {} slabs in flight",
-                 endpoint_.names.run_id, endpoint_.epoch, former_.published.samples, former_.items_through,
-                 former_.completed.samples, in_flight_.size());
+    spdlog::info(
+        "taking over run '{}' as epoch {}: {} samples published through item {}, {} completed, {} slabs in flight",
+        endpoint_.names.run_id, endpoint_.epoch, former_.published.samples, former_.items_through,
+        former_.completed.samples, in_flight_.size());
 }
 
 // What need not be made: earlier runs did it, or this run's former producers published it (or could not read it).
@@ -72,8 +76,8 @@ ItemRanges ProducerRun::done_earlier() const {
     return done;
 }
 
-// Everything before the frontier that earlier runs had not done. What the manifest holds behind the frontier is theirs: this run
-// has published nothing there.
+// Everything before the frontier that earlier runs had not done. What the manifest holds behind the frontier is theirs:
+// this run has published nothing there.
 std::uint64_t ProducerRun::sourced_by_former() const {
     if (!manifest_) return former_.items_through;
     std::uint64_t behind = 0;
@@ -82,10 +86,11 @@ std::uint64_t ProducerRun::sourced_by_former() const {
     return former_.items_through - (manifest_->items_before() - behind);
 }
 
-// What the dead producer had accepted and not written into the manifest yet: everything before the frontier that waits neither in memory
-// nor on the disk. That is so only if everything else was completed, which the account tells: items that could not be read, were dropped
-// or were given up are none of it, and which they were nobody knows any more. With such, it stays unwritten, and a later --resume
-// makes it again to no effect: the manifest may lag behind the outputs, and never leads.
+// What the dead producer had accepted and not written into the manifest yet: everything before the frontier that waits
+// neither in memory nor on the disk. That is so only if everything else was completed, which the account tells: items
+// that could not be read, were dropped or were given up are none of it, and which they were nobody knows any more. With
+// such, it stays unwritten, and a later --resume makes it again to no effect: the manifest may lag behind the outputs,
+// and never leads.
 void ProducerRun::note_completed_by_former() {
     if (!manifest_) return;
     ItemRanges waiting;
@@ -105,8 +110,9 @@ void ProducerRun::note_completed_by_former() {
     manifest_->completed(completed);
 }
 
-// A device that is lost takes this process with it, and nothing else: consumers, slabs and account stay for the next producer.
-// So it ends as if it had been killed, without a word to anyone; unwinding would wait for a device that never answers.
+// A device that is lost takes this process with it, and nothing else: consumers, slabs and account stay for the next
+// producer. So it ends as if it had been killed, without a word to anyone; unwinding would wait for a device that never
+// answers.
 void ProducerRun::leave_to_successor(std::exception_ptr error) {
     ExitCode code = ExitCode::Ok;
     try {

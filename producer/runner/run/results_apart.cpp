@@ -52,15 +52,18 @@ class WithinFolder {
 };
 
 [[noreturn]] void refuse(const std::string& input, const std::string& folder, const std::string& processor) {
-    throw ConfigError("--output " + printable(folder) + ": '" + printable(input) + "' is read from there, and results of " + processor +
-                          " could replace it",
+    throw ConfigError("--output " + printable(folder) + ": '" + printable(input) +
+                          "' is read from there, and results of " + processor + " could replace it",
                       "Give --output another folder");
 }
 
-void require_apart(const std::string& folder, const std::string& processor, const RunConfig& config, const BatchSource& source) {
+void require_apart(const std::string& folder, const std::string& processor, const RunConfig& config,
+                   const BatchSource& source) {
     std::error_code ignored;
-    if (!config.input.empty() && fs::is_directory(config.input, ignored) && WithinFolder(config.input).name_of(folder + "/result"))
-        throw ConfigError("--output: results in " + printable(folder) + " lie in the --input folder " + printable(config.input) +
+    if (!config.input.empty() && fs::is_directory(config.input, ignored) &&
+        WithinFolder(config.input).name_of(folder + "/result"))
+        throw ConfigError("--output: results in " + printable(folder) + " lie in the --input folder " +
+                              printable(config.input) +
                               ": they could replace what they are made from, and would be input of the next run",
                           "Give --output a folder beside it");
     WithinFolder within(folder);
@@ -69,7 +72,8 @@ void require_apart(const std::string& folder, const std::string& processor, cons
     std::vector<std::string> read;
     for (std::uint64_t item = 0; item < source.items(); ++item)
         if (const std::string file = source.file(item); !file.empty())
-            if (auto name = within.name_of(file); name && may_end_result(processor, *name)) read.push_back(std::move(*name));
+            if (auto name = within.name_of(file); name && may_end_result(processor, *name))
+                read.push_back(std::move(*name));
     if (read.empty()) return;
     std::sort(read.begin(), read.end());
     for (std::uint64_t item = 0; item < source.items(); ++item) {
@@ -85,7 +89,8 @@ void require_results_apart(const RunConfig& config, const BatchSource& source) {
     if (config.output.empty()) return;
     const std::vector<std::string> processors = config.processors();
     for (const std::string& processor : processors)
-        require_apart(processors.size() > 1 ? config.output + "/" + processor : config.output, processor, config, source);
+        require_apart(processors.size() > 1 ? config.output + "/" + processor : config.output, processor, config,
+                      source);
 }
 
 }  // namespace offramp

@@ -33,7 +33,8 @@ void print_names() {
     std::printf("models: copy");
     for (const std::string& name : ModelLibrary::open().names()) std::printf(" %s", name.c_str());
     std::printf("\nsources:");
-    for (const SourceEntry& entry : SourceEntry::all()) std::printf(" %.*s", static_cast<int>(entry.name.size()), entry.name.data());
+    for (const SourceEntry& entry : SourceEntry::all())
+        std::printf(" %.*s", static_cast<int>(entry.name.size()), entry.name.data());
     std::printf("\n");
 }
 
@@ -42,10 +43,12 @@ RunConfig resolve(RunConfig config, const EgressTraits& traits) {
     config.model = std::move(choice.name);
     config.weights = std::move(choice.weights);
     require_model_name(config.model);
-    if (!config.weights.empty()) static_cast<void>(SafetensorsFile(config.weights));   // told before a library is loaded
+    if (!config.weights.empty()) static_cast<void>(SafetensorsFile(config.weights));  // told before a library is loaded
     if (!config.input.empty()) require_input(config.input);
-    const MachineSize machine{.has_gpu = open_device_for_kernels(config.device)->is_gpu(), .cores = std::thread::hardware_concurrency()};
-    config = resolve_defaults(config, machine, is_model_file(config.model) ? read_model_notes(config.model) : ModelNotes{}, traits);
+    const MachineSize machine{.has_gpu = open_device_for_kernels(config.device)->is_gpu(),
+                              .cores = std::thread::hardware_concurrency()};
+    config = resolve_defaults(config, machine,
+                              is_model_file(config.model) ? read_model_notes(config.model) : ModelNotes{}, traits);
     source_named(config.source);
     return config;
 }
@@ -59,11 +62,13 @@ int run(int argc, const char* const* argv, const ProducerProgram& program) {
     auto strategy = parsed->sweep ? nullptr : program.choose_egress(*parsed);
     // Said of any --rung: by the answer the launch script chooses the program.
     if (parsed->print_config)
-        return std::printf("%s\n", to_json(resolve(*parsed, strategy ? strategy->traits() : EgressTraits{})).c_str()), to_int(ExitCode::Ok);
+        return std::printf("%s\n", to_json(resolve(*parsed, strategy ? strategy->traits() : EgressTraits{})).c_str()),
+               to_int(ExitCode::Ok);
     if (!parsed->sweep && !strategy)
         throw ConfigError("--rung '" + parsed->rung + "' is run by offramp-ladder, which takes the same flags");
     if (!parsed->sweep && (parsed->run_dir.empty() || parsed->run_id.empty()))
-        throw ConfigError("a producer needs --run-dir and --run-id", "Start runs with launch/offramp run, which chooses both");
+        throw ConfigError("a producer needs --run-dir and --run-id",
+                          "Start runs with launch/offramp run, which chooses both");
 
     start_logging("producer", parsed->log_level, parsed->log_format, parsed->log_file);
     // A run that is about to be taken over may have nobody left who holds it.
@@ -71,10 +76,11 @@ int run(int argc, const char* const* argv, const ProducerProgram& program) {
         for (const std::string& name : sweep_dead_runs()) spdlog::info("removed {}, left by a dead run", name);
     if (parsed->sweep) return to_int(ExitCode::Ok);
     if (!parsed->trace_dir.empty()) start_recording(parsed->trace_dir, "producer", parsed->rung);
-    raise_descriptor_limit();   // each consumer takes three
+    raise_descriptor_limit();  // each consumer takes three
     const EndSignals signals;
     const RunConfig config = resolve(*parsed, strategy->traits());
-    if (config.weights.empty() && !config.random_weights && config.model != "copy" && !is_model_file(config.model)) throw no_weights(config.model);
+    if (config.weights.empty() && !config.random_weights && config.model != "copy" && !is_model_file(config.model))
+        throw no_weights(config.model);
     const ExitCode code = ProducerRun(config, std::move(strategy), signals, began_ns).execute();
     failpoint("run.swept");
     save_recording();

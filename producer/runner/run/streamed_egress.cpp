@@ -5,8 +5,8 @@
 namespace offramp {
 
 std::unique_ptr<OutputSink> StreamedEgress::make_sink(EgressParts parts) {
-    return std::make_unique<EgressStream>(parts.device, std::move(parts.exchange), parts.layout, parts.timeline, std::move(parts.options),
-                                          std::move(parts.on_failure));
+    return std::make_unique<EgressStream>(parts.device, std::move(parts.exchange), parts.layout, parts.timeline,
+                                          std::move(parts.options), std::move(parts.on_failure));
 }
 
 }  // namespace offramp

@@ -6,11 +6,11 @@ namespace offramp {
 
 // Copies on a stream of their own into page-locked slabs, for consumers: EgressStream, and no choice.
 class StreamedEgress final : public EgressStrategy {
- public:
+  public:
     const EgressTraits& traits() const override { return traits_; }
     std::unique_ptr<OutputSink> make_sink(EgressParts parts) override;
 
- private:
+  private:
     const EgressTraits traits_;
 };
 

@@ -37,17 +37,21 @@ class BatchSource {
     virtual std::string description() const = 0;  // "images: 1200 files under /data/photos"
     virtual std::uint64_t items() const = 0;      // all of them: --limit and --shard come behind (part_of())
     virtual RowKind row_kind() const = 0;
-    // The item's stable name: a relative path without its extension, unique within the run, never empty or absolute, without
+    // The item's stable name: a relative path without its extension, unique within the run, never empty or absolute,
+    // without
     // "..", at most kMaxKeyBytes bytes; or empty: the item's number stands for it.
     virtual std::string_view key(std::uint64_t item) const = 0;
     virtual std::size_t max_key_bytes() const = 0;
-    // A hash of what results depend on beside an item's name and its bytes: columns of a manifest, an array's shape. 0: nothing.
+    // A hash of what results depend on beside an item's name and its bytes: columns of a manifest, an array's shape. 0:
+    // nothing.
     virtual std::uint64_t note_hash(std::uint64_t) const { return 0; }
     // False: note_hash is 0 for every item, and nobody need ask each.
     virtual bool has_notes() const { return true; }
-    // True where items have no keys, and notes tell what they hold: more of them behind those that were there are known as such.
+    // True where items have no keys, and notes tell what they hold: more of them behind those that were there are known
+    // as such.
     virtual bool grows_at_its_end() const { return false; }
-    // Where it is a part of another (part_of()): of how many items. What has no names is known to be the same by that, too.
+    // Where it is a part of another (part_of()): of how many items. What has no names is known to be the same by that,
+    // too.
     virtual std::uint64_t items_of_the_whole() const { return items(); }
     // What to name in the list of skipped items: the file's path.
     virtual std::string origin(std::uint64_t item) const = 0;
@@ -59,16 +63,18 @@ class BatchSource {
 };
 
 // What to do about a model that takes arrays, and a source that gives none.
-inline constexpr const char* kGiveArrays = "Use --source npy, with --input FOLDER, which has a file of each; or --source synthetic";
+inline constexpr const char* kGiveArrays =
+    "Use --source npy, with --input FOLDER, which has a file of each; or --source synthetic";
 
 // What a source needs to know besides the settings.
 struct SourceOptions {
     const RunConfig* config = nullptr;  // resolved
     TensorSpec model_input;             // of a full batch; dims 0 when the model needs none
     bool model_takes_images = false;
-    std::vector<InputPart> parts;       // of a model of arrays: what is where in a row; else none
-    StillWanted still_wanted;           // where listing takes long
-    std::shared_ptr<PictureList> pictures = nullptr;   // that were listed before (open_input()); null: a source of pictures lists them
+    std::vector<InputPart> parts;  // of a model of arrays: what is where in a row; else none
+    StillWanted still_wanted;      // where listing takes long
+    // that were listed before (open_input()); null: a source of pictures lists them
+    std::shared_ptr<PictureList> pictures = nullptr;
 };
 
 struct SourceEntry {

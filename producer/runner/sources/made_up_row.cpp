@@ -22,15 +22,19 @@ std::byte* put(Number number, std::byte* to) {
 
 void fill(DType dtype, std::span<const float> values, std::byte* to) {
     for (const float value : values) {
-        if (dtype.bits == 64) to = put(static_cast<double>(value), to);
-        else if (dtype.bits == 16) to = put(float16_bits(std::bit_cast<std::uint32_t>(value)), to);
-        else to = put(value, to);
+        if (dtype.bits == 64)
+            to = put(static_cast<double>(value), to);
+        else if (dtype.bits == 16)
+            to = put(float16_bits(std::bit_cast<std::uint32_t>(value)), to);
+        else
+            to = put(value, to);
     }
 }
 
 }  // namespace
 
-void fill_made_up_row(const NormalNoise& noise, std::uint64_t item, std::span<const InputPart> parts, std::span<std::byte> row) {
+void fill_made_up_row(const NormalNoise& noise, std::uint64_t item, std::span<const InputPart> parts,
+                      std::span<std::byte> row) {
     std::ranges::fill(row, std::byte{0});
     std::size_t floats = 0;
     for (const InputPart& part : parts) floats += is_float(part) ? numbers_of(part) : 0;

@@ -21,7 +21,8 @@ std::optional<std::string> nearest_beside(const std::filesystem::path& path) {
     std::vector<std::string> names;
     std::error_code failure;
     const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
-    for (std::filesystem::directory_iterator entry(folder, failure); !failure && entry != std::filesystem::directory_iterator{}; entry.increment(failure)) {
+    for (std::filesystem::directory_iterator entry(folder, failure);
+         !failure && entry != std::filesystem::directory_iterator{}; entry.increment(failure)) {
         const std::string name = entry->path().filename().string();
         if (is_utf8(name)) names.push_back(name);
         if (names.size() == kNamesLookedAt) break;
@@ -42,17 +43,19 @@ const SourceEntry& source_named(const std::string& name) {
         list += (list.empty() ? "" : ", ") + known.back();
     }
     const auto nearest = nearest_word(name, known);
-    throw ConfigError("--source '" + name + "' is unknown", (nearest ? "Did you mean " + *nearest + "? " : "") + "Known: " + list);
+    throw ConfigError("--source '" + name + "' is unknown",
+                      (nearest ? "Did you mean " + *nearest + "? " : "") + "Known: " + list);
 }
 
 void require_input(const std::string& input) {
     std::filesystem::path path = input;
     std::error_code failure;
     if (std::filesystem::exists(path, failure)) return;
-    if (!path.has_filename()) path = path.parent_path();   // a folder's name may end in '/'
+    if (!path.has_filename()) path = path.parent_path();  // a folder's name may end in '/'
     const auto nearest = nearest_beside(path);
     throw ConfigError("--input '" + input + "': " + std::strerror(failure ? failure.value() : ENOENT),
-                      nearest ? "Did you mean " + *nearest + "?" : "Give a folder of images or a file that is there", ExitCode::NoInput);
+                      nearest ? "Did you mean " + *nearest + "?" : "Give a folder of images or a file that is there",
+                      ExitCode::NoInput);
 }
 
 }  // namespace offramp

@@ -74,8 +74,7 @@ void NormalNoise::fill(std::uint64_t stream, std::span<float> values) const {
         to[3] = quantiles[bits >> 48];
     }
     std::uint64_t bits = mix(counter + kGolden);
-    for (float* const end = values.data() + values.size(); to != end; ++to, bits >>= 16)
-        *to = quantiles[bits & 0xffff];
+    for (float* const end = values.data() + values.size(); to != end; ++to, bits >>= 16) *to = quantiles[bits & 0xffff];
 }
 
 }  // namespace offramp

@@ -14,13 +14,14 @@
 namespace offramp {
 namespace {
 
-constexpr std::uint64_t kLookedAtRows = 64;           // whose fronts tell one array from another of its shape
+constexpr std::uint64_t kLookedAtRows = 64;  // whose fronts tell one array from another of its shape
 
 RegularFile opened(const std::string& path) {
     try {
         return RegularFile(path);
     } catch (const Error& problem) {
-        throw ConfigError("--input '" + printable(path) + "': " + problem.what(), "It must be a .npy file that this user may read", problem.exit_code());
+        throw ConfigError("--input '" + printable(path) + "': " + problem.what(),
+                          "It must be a .npy file that this user may read", problem.exit_code());
     }
 }
 
@@ -42,9 +43,11 @@ NpyFile::NpyFile(std::string path) : path_(std::move(path)), file_(opened(path_)
     } catch (const ConfigError& problem) {
         refuse(problem.what(), "");
     }
-    if (header_.fortran_order && header_.shape.size() > 1) refuse("it is stored in Fortran order", "Save numpy.ascontiguousarray(array)");
+    if (header_.fortran_order && header_.shape.size() > 1)
+        refuse("it is stored in Fortran order", "Save numpy.ascontiguousarray(array)");
     if (header_.shape.empty() || header_.shape.front() == 0)
-        refuse("an array of shape " + shape_text(header_.shape) + " has no rows", "Its first dimension counts the items", ExitCode::NoInput);
+        refuse("an array of shape " + shape_text(header_.shape) + " has no rows",
+               "Its first dimension counts the items", ExitCode::NoInput);
     rows_ = static_cast<std::uint64_t>(header_.shape.front());
     note_ = XXH3_64bits(header_.descr.data(), header_.descr.size());
     note_ = XXH3_64bits_withSeed(row_shape().data(), row_shape().size_bytes(), note_);
@@ -61,8 +64,8 @@ void NpyFile::settle(std::size_t element_bytes) {
     for (const std::int64_t side : row_shape()) row_bytes_ *= static_cast<std::size_t>(side);
     const std::uint64_t there = (file_.size() - header_.bytes) / row_bytes_;
     if (rows_ > there)
-        refuse("truncated: its header promises " + std::to_string(rows_) + " rows of " + std::to_string(row_bytes_) + " bytes, and there are " +
-                   std::to_string(there) + " whole ones",
+        refuse("truncated: its header promises " + std::to_string(rows_) + " rows of " + std::to_string(row_bytes_) +
+                   " bytes, and there are " + std::to_string(there) + " whole ones",
                "Copy the file again");
 }
 
@@ -71,14 +74,16 @@ std::uint64_t NpyFile::note_hash(std::uint64_t row) const {
     std::array<std::byte, 4096> front;
     const std::size_t bytes = std::min<std::size_t>(front.size(), row_bytes_);
     try {
-        return XXH3_64bits_withSeed(front.data(), read_some(header_.bytes + row * row_bytes_, std::span(front).first(bytes)), note_);
+        return XXH3_64bits_withSeed(front.data(),
+                                    read_some(header_.bytes + row * row_bytes_, std::span(front).first(bytes)), note_);
     } catch (const UnreadableItem&) {
-        return note_;   // it is skipped with this reason when its turn comes
+        return note_;  // it is skipped with this reason when its turn comes
     }
 }
 
 void NpyFile::read(std::uint64_t row, std::size_t from, std::span<std::byte> to) const {
-    if (read_some(header_.bytes + row * row_bytes_ + from, to) < to.size()) throw UnreadableItem("the file became shorter while it was read");
+    if (read_some(header_.bytes + row * row_bytes_ + from, to) < to.size())
+        throw UnreadableItem("the file became shorter while it was read");
 }
 
 std::size_t NpyFile::read_some(std::uint64_t offset, std::span<std::byte> to) const {

@@ -11,9 +11,9 @@
 
 namespace offramp {
 
-// An array in a .npy file, [rows, ...], of which rows are read. They are read, not mapped: as fast from the page cache, and a file that
-// shrinks is an error, not a SIGBUS. Owns the open file. Thread: any, and several at once, once settle() was called. Blocks: on the disk.
-// Units: bytes. Errors: ConfigError (NoInput, BadInput) names the file.
+// An array in a .npy file, [rows, ...], of which rows are read. They are read, not mapped: as fast from the page cache,
+// and a file that shrinks is an error, not a SIGBUS. Owns the open file. Thread: any, and several at once, once
+// settle() was called. Blocks: on the disk. Units: bytes. Errors: ConfigError (NoInput, BadInput) names the file.
 class NpyFile {
   public:
     // Errors: no file, no array, no rows, or rows that do not lie one after another.
@@ -28,7 +28,8 @@ class NpyFile {
     std::string describe() const;
     [[noreturn]] void refuse(const std::string& why, const std::string& hint, ExitCode code = ExitCode::BadInput) const;
 
-    // How much a row is, once its shape is known to be what is wanted: a header may claim anything. Errors: the file holds fewer rows.
+    // How much a row is, once its shape is known to be what is wanted: a header may claim anything. Errors: the file
+    // holds fewer rows.
     void settle(std::size_t element_bytes);
 
     // A hash of type and shape; of some rows also of how they begin: no names would tell one array from another.

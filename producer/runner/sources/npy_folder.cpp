@@ -35,13 +35,14 @@ class PartFile {
         const std::string& found = file_.header().descr;
         widened_ = part.tensor.dtype == kFloat32 && found == "<f2";
         if (!widened_ && found != wanted && !(part.tensor.dtype.bits == 8 && found == "<" + wanted.substr(1)))
-            file_.refuse("its elements are " + printable(found) + ", and the input '" + part.tensor.name + "' of the model '" + model + "' takes " +
-                             to_string(part.tensor.dtype),
+            file_.refuse("its elements are " + printable(found) + ", and the input '" + part.tensor.name +
+                             "' of the model '" + model + "' takes " + to_string(part.tensor.dtype),
                          "Save array.astype('" + wanted + "')");
         const std::span<const std::int64_t> shape(part.tensor.shape.data() + 1, part.tensor.dims - 1);
         if (!std::ranges::equal(file_.row_shape(), shape))
-            file_.refuse("an array " + file_.describe() + " has rows of " + shape_text(file_.row_shape()) + ", and the input '" + part.tensor.name +
-                             "' of the model '" + model + "' takes " + shape_text(shape),
+            file_.refuse("an array " + file_.describe() + " has rows of " + shape_text(file_.row_shape()) +
+                             ", and the input '" + part.tensor.name + "' of the model '" + model + "' takes " +
+                             shape_text(shape),
                          "Bring it to that shape");
         file_.settle(widened_ ? 2 : part.tensor.dtype.bytes());
     }
@@ -79,14 +80,15 @@ class PartFile {
 
 class NpyFolder final : public BatchSource {
   public:
-    explicit NpyFolder(const SourceOptions& options) : folder_(options.config->input), row_bytes_(options.model_input.row_bytes()) {
+    explicit NpyFolder(const SourceOptions& options)
+        : folder_(options.config->input), row_bytes_(options.model_input.row_bytes()) {
         check_folder(options);
         for (const InputPart& part : options.parts) files_.emplace_back(folder_, part, options.config->model);
         const NpyFile& first = files_.front().file();
         for (const PartFile& other : files_)
             if (other.file().rows() != first.rows())
-                other.file().refuse("it has " + std::to_string(other.file().rows()) + " rows, and '" + printable(first.path()) + "' has " +
-                                        std::to_string(first.rows()),
+                other.file().refuse("it has " + std::to_string(other.file().rows()) + " rows, and '" +
+                                        printable(first.path()) + "' has " + std::to_string(first.rows()),
                                     "Row i of each file belongs to item i: all have as many");
         description_ = "npy: " + std::to_string(items()) + " rows of " + names_ + " in " + printable(folder_);
     }
@@ -96,7 +98,9 @@ class NpyFolder final : public BatchSource {
     RowKind row_kind() const override { return RowKind::Arrays; }
     std::string_view key(std::uint64_t) const override { return {}; }
     std::size_t max_key_bytes() const override { return 0; }
-    std::string origin(std::uint64_t item) const override { return printable(folder_) + " row " + std::to_string(item); }
+    std::string origin(std::uint64_t item) const override {
+        return printable(folder_) + " row " + std::to_string(item);
+    }
 
     // Of all the files.
     std::uint64_t note_hash(std::uint64_t item) const override {
@@ -120,19 +124,22 @@ class NpyFolder final : public BatchSource {
             const std::string name = part.tensor.name + ".npy";
             names_ += (names_.empty() ? "" : ", ") + name;
             std::error_code ignored;
-            if (!std::filesystem::exists(std::filesystem::path(folder_) / name, ignored)) missing += (missing.empty() ? "" : ", ") + name;
+            if (!std::filesystem::exists(std::filesystem::path(folder_) / name, ignored))
+                missing += (missing.empty() ? "" : ", ") + name;
         }
         std::error_code ignored;
         const bool folder = std::filesystem::is_directory(folder_, ignored);
         if (!folder || !missing.empty())
-            throw ConfigError("--input '" + printable(folder_) + "' " + (folder ? "has no " + missing : std::string("is no folder")),
-                              "The model '" + options.config->model + "' takes its arrays from a folder with " + names_, ExitCode::NoInput);
+            throw ConfigError(
+                "--input '" + printable(folder_) + "' " + (folder ? "has no " + missing : std::string("is no folder")),
+                "The model '" + options.config->model + "' takes its arrays from a folder with " + names_,
+                ExitCode::NoInput);
     }
 
     std::string folder_;
     std::size_t row_bytes_;
     std::string names_;
-    std::deque<PartFile> files_;    // they stay where they are
+    std::deque<PartFile> files_;  // they stay where they are
     std::string description_;
 };
 

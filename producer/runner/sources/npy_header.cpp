@@ -14,7 +14,8 @@ using namespace std::string_view_literals;
     throw ConfigError("no sound .npy file: " + why, "Write it with numpy.save()", ExitCode::BadInput);
 }
 
-// The header's text, a Python dictionary of three entries: {'descr': '<f4', 'fortran_order': False, 'shape': (100, 3, 64, 64), }
+// The header's text, a Python dictionary of three entries: {'descr': '<f4', 'fortran_order': False, 'shape': (100, 3,
+// 64, 64), }
 class Dictionary {
   public:
     explicit Dictionary(std::string_view text) : left_(text) {}

@@ -15,7 +15,8 @@ namespace {
 
 bool has_arrays(const std::string& folder) {
     std::error_code problem;
-    for (std::filesystem::directory_iterator entry(folder, std::filesystem::directory_options::skip_permission_denied, problem);
+    for (std::filesystem::directory_iterator entry(folder, std::filesystem::directory_options::skip_permission_denied,
+                                                   problem);
          !problem && entry != std::filesystem::directory_iterator(); entry.increment(problem))
         if (entry->path().extension() == ".npy") return true;
     return false;
@@ -24,7 +25,8 @@ bool has_arrays(const std::string& folder) {
 void require_arrays(const std::string& input) {
     if (!std::filesystem::is_directory(input)) return static_cast<void>(NpyFile(input));
     if (!has_arrays(input))
-        throw ConfigError("--input '" + printable(input) + "': no .npy file in this folder", "Give a .npy file, or a folder that has one for each of the model's inputs",
+        throw ConfigError("--input '" + printable(input) + "': no .npy file in this folder",
+                          "Give a .npy file, or a folder that has one for each of the model's inputs",
                           ExitCode::NoInput);
 }
 

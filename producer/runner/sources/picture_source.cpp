@@ -17,8 +17,7 @@ class Decoders {
   public:
     class Loan {
       public:
-        Loan(Decoders& owner, std::unique_ptr<ImageDecoder> decoder)
-            : owner_(owner), decoder_(std::move(decoder)) {}
+        Loan(Decoders& owner, std::unique_ptr<ImageDecoder> decoder) : owner_(owner), decoder_(std::move(decoder)) {}
         ~Loan() {
             const std::lock_guard lock(owner_.mutex_);
             owner_.idle_.push_back(std::move(decoder_));
@@ -51,9 +50,11 @@ class Decoders {
 
 class PictureSource final : public BatchSource {
   public:
-    PictureSource(std::string_view name, std::shared_ptr<PictureList> pictures, const PictureFrame& frame, bool columns_are_read)
+    PictureSource(std::string_view name, std::shared_ptr<PictureList> pictures, const PictureFrame& frame,
+                  bool columns_are_read)
         : name_(name), pictures_(std::move(pictures)), frame_(frame), columns_are_read_(columns_are_read) {
-        for (std::uint64_t item = 0; item < items(); ++item) max_key_bytes_ = std::max(max_key_bytes_, key(item).size());
+        for (std::uint64_t item = 0; item < items(); ++item)
+            max_key_bytes_ = std::max(max_key_bytes_, key(item).size());
     }
 
     std::string description() const override { return name_ + ": " + pictures_->description(); }
@@ -67,7 +68,7 @@ class PictureSource final : public BatchSource {
             PicturePlace place = pictures_->place(item);
             return place.bytes ? std::string() : std::move(place.path);
         } catch (const UnreadableItem&) {
-            return {};     // it is skipped with this reason when its turn comes
+            return {};  // it is skipped with this reason when its turn comes
         }
     }
     std::uint64_t note_hash(std::uint64_t item) const override { return pictures_->columns_hash(item); }
@@ -81,7 +82,7 @@ class PictureSource final : public BatchSource {
     std::shared_ptr<PictureList> pictures_;
     std::size_t max_key_bytes_ = 0;
     PictureFrame frame_;
-    bool columns_are_read_;   // by a processor, which has no place for an item without them
+    bool columns_are_read_;  // by a processor, which has no place for an item without them
     Decoders decoders_;
 };
 
@@ -91,10 +92,13 @@ PictureFrame frame_of(const RunConfig& config, ImageSize size) {
     const Interpolation way = config.interpolation == "bicubic" ? Interpolation::Bicubic : Interpolation::Bilinear;
     if (shorter == 0) return {size, 0, way};
     if (size.width != size.height || size.width != config.image_size || shorter < size.width)
-        throw ConfigError("--resize-size " + std::to_string(shorter) + " leaves the middle of a picture, and the model takes " +
-                              std::to_string(size.height) + " x " + std::to_string(size.width) + " pixels",
-                          "Accepted with it: a square --image-size of " + std::to_string(kSmallestImageSize) + " to " + std::to_string(shorter) +
-                              " (both may stand in the notes beside the model). Without it, all of a picture is squeezed into any size");
+        throw ConfigError("--resize-size " + std::to_string(shorter) +
+                              " leaves the middle of a picture, and the model takes " + std::to_string(size.height) +
+                              " x " + std::to_string(size.width) + " pixels",
+                          "Accepted with it: a square --image-size of " + std::to_string(kSmallestImageSize) + " to " +
+                              std::to_string(shorter) +
+                              " (both may stand in the notes beside the model). Without it, all of a picture is "
+                              "squeezed into any size");
     return {size, shorter, way};
 }
 
@@ -103,14 +107,19 @@ PictureFrame frame_of(const RunConfig& config, ImageSize size) {
 std::unique_ptr<BatchSource> make_picture_source(std::string_view name, const SourceOptions& options) {
     const TensorSpec& input = options.model_input;
     if (!options.model_takes_images || input.dims != 4)
-        throw ConfigError("source '" + std::string(name) + "' gives pictures, and the model '" + options.config->model + "' takes " +
-                              (input.dims == 0 ? "no input" : options.parts.empty() ? input.describe() : describe_parts(options.parts)),
-                          options.parts.empty() ? "Use --source synthetic, or a model that takes pictures" : kGiveArrays);
+        throw ConfigError(
+            "source '" + std::string(name) + "' gives pictures, and the model '" + options.config->model + "' takes " +
+                (input.dims == 0         ? "no input"
+                 : options.parts.empty() ? input.describe()
+                                         : describe_parts(options.parts)),
+            options.parts.empty() ? "Use --source synthetic, or a model that takes pictures" : kGiveArrays);
     const ImageSize size{static_cast<std::uint32_t>(input.shape[3]), static_cast<std::uint32_t>(input.shape[2])};
     expect(size.pixels() > 0 && input.shape[1] == 3, "a model's picture is [rows, 3, height, width]");
-    std::shared_ptr<PictureList> pictures = options.pictures ? options.pictures : open_pictures(name, options.config->input, options.still_wanted);
-    return std::make_unique<PictureSource>(name, std::move(pictures), frame_of(*options.config, size),
-                                           options.config->has_processor("records") || options.config->has_processor("records-postgres"));
+    std::shared_ptr<PictureList> pictures =
+        options.pictures ? options.pictures : open_pictures(name, options.config->input, options.still_wanted);
+    return std::make_unique<PictureSource>(
+        name, std::move(pictures), frame_of(*options.config, size),
+        options.config->has_processor("records") || options.config->has_processor("records-postgres"));
 }
 
 }  // namespace offramp

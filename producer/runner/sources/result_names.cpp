@@ -13,7 +13,7 @@ namespace {
 // `longer` is BETWEEN.SHORTER.
 struct Nested {
     std::string_view longer, shorter;
-    std::string between;   // with a dot in front
+    std::string between;  // with a dot in front
 };
 
 std::vector<Nested> nested_names(std::span<const TensorSpec> outputs) {
@@ -21,7 +21,8 @@ std::vector<Nested> nested_names(std::span<const TensorSpec> outputs) {
     for (const TensorSpec& longer : outputs)
         for (const TensorSpec& shorter : outputs)
             if (longer.name.size() > shorter.name.size() + 1 && longer.name.ends_with("." + shorter.name))
-                nested.push_back({longer.name, shorter.name, "." + longer.name.substr(0, longer.name.size() - shorter.name.size() - 1)});
+                nested.push_back({longer.name, shorter.name,
+                                  "." + longer.name.substr(0, longer.name.size() - shorter.name.size() - 1)});
     return nested;
 }
 
@@ -36,9 +37,12 @@ void require_distinct_results(const BatchSource& source, std::span<const TensorS
         for (const Nested& names : nested) {
             const std::string key(source.key(item));
             if (!keys.contains(key + names.between)) continue;
-            throw ConfigError("two results would be called '" + key + "." + std::string(names.longer) + "': the output '" + std::string(names.longer) +
-                                  "' of the item '" + key + "', and the output '" + std::string(names.shorter) + "' of the item '" + key + names.between + "'",
-                              "Rename one of the two items, or give the outputs other names (outputs = \"...\" in the notes beside the model)");
+            throw ConfigError("two results would be called '" + key + "." + std::string(names.longer) +
+                                  "': the output '" + std::string(names.longer) + "' of the item '" + key +
+                                  "', and the output '" + std::string(names.shorter) + "' of the item '" + key +
+                                  names.between + "'",
+                              "Rename one of the two items, or give the outputs other names (outputs = \"...\" in the "
+                              "notes beside the model)");
         }
 }
 

@@ -18,7 +18,8 @@ std::uint64_t hash_of_first(const BatchSource& source, std::uint64_t items) {
             hash = XXH3_64bits_withSeed(key.data(), key.size(), hash);
         }
     for (std::uint64_t item = 0; item < (source.has_notes() ? items : 0); ++item)
-        if (const std::uint64_t note = source.note_hash(item); note != 0) hash = XXH3_64bits_withSeed(&note, sizeof note, hash ^ item);
+        if (const std::uint64_t note = source.note_hash(item); note != 0)
+            hash = XXH3_64bits_withSeed(&note, sizeof note, hash ^ item);
     return hash;
 }
 
@@ -28,7 +29,9 @@ std::uint64_t source_hash(const BatchSource& source) { return hash_of_first(sour
 
 std::string source_fingerprint(const BatchSource& source) { return source_fingerprint(source, source.items()); }
 
-std::string source_fingerprint(const BatchSource& source, std::uint64_t items) { return fmt::format("{:016x}", hash_of_first(source, items)); }
+std::string source_fingerprint(const BatchSource& source, std::uint64_t items) {
+    return fmt::format("{:016x}", hash_of_first(source, items));
+}
 
 std::vector<std::uint64_t> hashes_of_items(const BatchSource& source) {
     std::vector<std::uint64_t> hashes;

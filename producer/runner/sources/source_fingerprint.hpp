@@ -9,8 +9,9 @@
 
 namespace offramp {
 
-// A hash of how many items a source has, what they are called, and what it notes of them (note_hash), in their order: equal for the same
-// list of names, wherever it lies. What the items hold is not looked at: a picture that was replaced under its name is taken for the same.
+// A hash of how many items a source has, what they are called, and what it notes of them (note_hash), in their order:
+// equal for the same list of names, wherever it lies. What the items hold is not looked at: a picture that was replaced
+// under its name is taken for the same.
 std::uint64_t source_hash(const BatchSource& source);
 // The same in 16 hexadecimal digits.
 std::string source_fingerprint(const BatchSource& source);

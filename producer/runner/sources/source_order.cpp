@@ -12,7 +12,8 @@ namespace {
 
 class RenumberedSource final : public BatchSource {
   public:
-    RenumberedSource(std::unique_ptr<BatchSource> source, std::vector<std::uint64_t> order) : source_(std::move(source)), order_(std::move(order)) {}
+    RenumberedSource(std::unique_ptr<BatchSource> source, std::vector<std::uint64_t> order)
+        : source_(std::move(source)), order_(std::move(order)) {}
 
     std::string description() const override { return source_->description(); }
     std::uint64_t items() const override { return source_->items(); }
@@ -27,14 +28,16 @@ class RenumberedSource final : public BatchSource {
 
   private:
     std::unique_ptr<BatchSource> source_;
-    std::vector<std::uint64_t> order_;   // the source's number of each item
+    std::vector<std::uint64_t> order_;  // the source's number of each item
 };
 
 }  // namespace
 
-std::unique_ptr<BatchSource> in_former_order(std::unique_ptr<BatchSource> source, std::span<const std::uint64_t> former) {
+std::unique_ptr<BatchSource> in_former_order(std::unique_ptr<BatchSource> source,
+                                             std::span<const std::uint64_t> former) {
     const std::vector<std::uint64_t> now = hashes_of_items(*source);
-    if (former.empty() || now.size() < former.size() || std::equal(former.begin(), former.end(), now.begin())) return source;
+    if (former.empty() || now.size() < former.size() || std::equal(former.begin(), former.end(), now.begin()))
+        return source;
     std::unordered_map<std::uint64_t, std::uint64_t> numbers;
     numbers.reserve(now.size());
     for (std::uint64_t item = 0; item < now.size(); ++item) numbers.emplace(now[item], item);

@@ -44,7 +44,8 @@ class SourcePart final : public BatchSource {
         numbers_.resize(items_ * number_bytes_, '\0');
         for (std::uint64_t item = 0; item < items_; ++item) {
             const std::string number = std::to_string(begin_ + item);
-            std::copy(number.begin(), number.end(), numbers_.begin() + static_cast<std::ptrdiff_t>(item * number_bytes_));
+            std::copy(number.begin(), number.end(),
+                      numbers_.begin() + static_cast<std::ptrdiff_t>(item * number_bytes_));
         }
     }
 
@@ -53,8 +54,8 @@ class SourcePart final : public BatchSource {
     std::uint64_t items_;
     std::string said_;
     std::size_t max_key_bytes_ = 0;
-    std::size_t number_bytes_ = 0;   // 0: keys are the whole's
-    std::vector<char> numbers_;      // so many bytes an item
+    std::size_t number_bytes_ = 0;  // 0: keys are the whole's
+    std::vector<char> numbers_;     // so many bytes an item
 };
 
 }  // namespace

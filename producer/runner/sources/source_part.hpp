@@ -6,9 +6,10 @@
 
 namespace offramp {
 
-// What --limit and --shard leave of a source: the first items up to the limit, and of these the shard's. So the shards of a limited
-// input make up the limited input, and every item keeps the key that it has in the whole: items that are named by their number keep the
-// number. Returns `whole` itself when neither is set. Errors: ConfigError (NoInput) when nothing is left.
+// What --limit and --shard leave of a source: the first items up to the limit, and of these the shard's. So the shards
+// of a limited input make up the limited input, and every item keeps the key that it has in the whole: items that are
+// named by their number keep the number. Returns `whole` itself when neither is set. Errors: ConfigError (NoInput) when
+// nothing is left.
 std::unique_ptr<BatchSource> part_of(std::unique_ptr<BatchSource> whole, const RunConfig& config);
 
 }  // namespace offramp

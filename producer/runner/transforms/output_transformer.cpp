@@ -37,7 +37,8 @@ DType type_after(OutputTransform transform, const std::string& name) {
                       casts ? "Accepted: auto, fp16, bf16" : "Accepted: auto, fp32, fp16, bf16");
 }
 
-// Row-major. A dimension of one element has no say: the stride of a single channel is any, as that of a network compiled for channels-last.
+// Row-major. A dimension of one element has no say: the stride of a single channel is any, as that of a network
+// compiled for channels-last.
 bool is_scores(const TensorSpec& output) {
     if (output.dims != 4 || output.dtype != kFloat32) return false;
     const TensorSpec plain = TensorSpec::contiguous(output.name, kFloat32, std::span(output.shape).first(output.dims));
@@ -55,7 +56,8 @@ OutputTransformer::OutputTransformer(Device& device, const std::vector<TensorSpe
       transform_(transform_named(settings.transform)),
       expansion_(expansion),
       outliers_([&device, rows = outputs.empty() ? 0 : outputs.front().shape[0]] {
-          return device.allocate_pinned_host(static_cast<std::size_t>(rows) * sizeof(float), "what is wrong with scores of one channel");
+          return device.allocate_pinned_host(static_cast<std::size_t>(rows) * sizeof(float),
+                                             "what is wrong with scores of one channel");
       }) {
     if (settings.confidence && transform_ != OutputTransform::ClassMap)
         throw ConfigError("--confidence does not go with --transform " + settings.transform,
@@ -86,7 +88,8 @@ void OutputTransformer::check_fits(const std::vector<TensorSpec>& outputs) const
             continue;
         }
         if (!is_scores(output))
-            throw ConfigError(what, "Accepted: contiguous float32 outputs [B, classes, height, width]; use --transform none");
+            throw ConfigError(what,
+                              "Accepted: contiguous float32 outputs [B, classes, height, width]; use --transform none");
         if (transform_ == OutputTransform::ClassMap && (output.shape[1] < 1 || output.shape[1] > kMostClasses))
             throw ConfigError(what, "Accepted: 1 to 256 classes; use --transform none or cast");
     }
@@ -99,7 +102,8 @@ void OutputTransformer::plan_cast(const TensorSpec& output, DType type) {
 }
 
 void OutputTransformer::plan_class_map(const TensorSpec& output, const std::string& prefix) {
-    const std::array<std::int64_t, 3> shape{output.shape[0], output.shape[2] * expansion_, output.shape[3] * expansion_};
+    const std::array<std::int64_t, 3> shape{output.shape[0], output.shape[2] * expansion_,
+                                            output.shape[3] * expansion_};
     for (const char* plane : {"classes", "confidence"}) {
         if (plane == std::string_view("confidence") && !settings_.confidence) continue;
         const TensorSpec& made = made_.emplace_back(TensorSpec::contiguous(prefix + plane, kUInt8, shape));
@@ -108,12 +112,14 @@ void OutputTransformer::plan_class_map(const TensorSpec& output, const std::stri
 }
 
 void OutputTransformer::add_pool(std::size_t bytes, const std::string& output) {
-    pools_.emplace_back([device = &device_, bytes, purpose = "the output '" + output + "' of --transform " + settings_.transform] {
-        return device->allocate(bytes, purpose);
-    });
+    pools_.emplace_back(
+        [device = &device_, bytes, purpose = "the output '" + output + "' of --transform " + settings_.transform] {
+            return device->allocate(bytes, purpose);
+        });
 }
 
-std::vector<DeviceTensor> OutputTransformer::apply(Stream& compute, std::vector<DeviceTensor> native, std::vector<RowOutliers>& outliers) {
+std::vector<DeviceTensor> OutputTransformer::apply(Stream& compute, std::vector<DeviceTensor> native,
+                                                   std::vector<RowOutliers>& outliers) {
     if (pools_.empty()) return native;
     std::vector<DeviceTensor> made;
     made.reserve(made_.size());
@@ -137,13 +143,17 @@ DeviceTensor OutputTransformer::take_made(std::size_t index) {
 
 void OutputTransformer::cast(Stream& compute, const DeviceTensor& from, std::vector<DeviceTensor>& made) {
     DeviceTensor to = take_made(made.size());
-    expect(from.spec.elements() == to.spec.elements() && from.spec.dtype == kFloat32, "an output is as the model stated it");
+    expect(from.spec.elements() == to.spec.elements() && from.spec.dtype == kFloat32,
+           "an output is as the model stated it");
     kernels::cast(compute, const_cast<void*>(to.data), to.spec.dtype, from.data, to.spec.elements());
     made.push_back(std::move(to));
 }
 
-void OutputTransformer::map_classes(Stream& compute, const DeviceTensor& from, std::vector<DeviceTensor>& made, std::vector<RowOutliers>& outliers) {
-    const auto bytes = [](const DeviceTensor& tensor) { return static_cast<std::uint8_t*>(const_cast<void*>(tensor.data)); };
+void OutputTransformer::map_classes(Stream& compute, const DeviceTensor& from, std::vector<DeviceTensor>& made,
+                                    std::vector<RowOutliers>& outliers) {
+    const auto bytes = [](const DeviceTensor& tensor) {
+        return static_cast<std::uint8_t*>(const_cast<void*>(tensor.data));
+    };
     DeviceTensor classes = take_made(made.size());
     expect(is_scores(from.spec) && from.spec.shape[1] * static_cast<std::int64_t>(classes.spec.elements()) ==
                                        static_cast<std::int64_t>(from.spec.elements()) * expansion_ * expansion_,
@@ -155,21 +165,21 @@ void OutputTransformer::map_classes(Stream& compute, const DeviceTensor& from, s
     if (from.spec.shape[1] == 1) {
         outliers.push_back({.output = describe_output(from.spec), .memory = outliers_.take()});
         kernels::map_foreground(compute, ids, confidence, reinterpret_cast<float*>(outliers.back().memory->data()),
-                                 {.scores = static_cast<const float*>(from.data),
-                                  .rows = from.spec.shape[0],
-                                  .height = from.spec.shape[2],
-                                  .width = from.spec.shape[3],
-                                  .expansion = expansion_,
-                                  .scale = settings_.foreground});
+                                {.scores = static_cast<const float*>(from.data),
+                                 .rows = from.spec.shape[0],
+                                 .height = from.spec.shape[2],
+                                 .width = from.spec.shape[3],
+                                 .expansion = expansion_,
+                                 .scale = settings_.foreground});
         return;
     }
     kernels::map_classes(compute, ids, confidence,
-                          {.scores = static_cast<const float*>(from.data),
-                           .rows = from.spec.shape[0],
-                           .classes = from.spec.shape[1],
-                           .height = from.spec.shape[2],
-                           .width = from.spec.shape[3],
-                           .expansion = expansion_});
+                         {.scores = static_cast<const float*>(from.data),
+                          .rows = from.spec.shape[0],
+                          .classes = from.spec.shape[1],
+                          .height = from.spec.shape[2],
+                          .width = from.spec.shape[3],
+                          .expansion = expansion_});
 }
 
 }  // namespace offramp

@@ -27,21 +27,25 @@ struct TransformSettings {
 //
 //   none       float32 [B, C, S, S]          as they are: no work, no memory
 //   cast       any float32 output            float16 or bfloat16, in the same shape and order
-//   class-map  float32 [B, C, h, w], by e    "classes" uint8 [B, h*e, w*e]; with confidence "confidence" in the same shape, both
-//                                            named after their output ("aux.classes") when there are several. One channel is the
-//                                            foreground's: class 1 from a threshold on
+//   class-map  float32 [B, C, h, w], by e    "classes" uint8 [B, h*e, w*e]; with confidence "confidence" in the same
+//   shape, both
+//                                            named after their output ("aux.classes") when there are several. One
+//                                            channel is the foreground's: class 1 from a threshold on
 //   low-res    float32 [B, C, h, w], by e    as they are or cast, for consumers to enlarge
 //
 // Owns the memory of what it makes. Borrows the device. Thread: the inference thread.
 // Errors: ConfigError, from the constructor, names the output or setting that does not fit and what is accepted.
 class OutputTransformer {
- public:
-    // `outputs` and `expansion` are the model's, which was asked to leave its enlargement out where this transform wants it so.
+  public:
+    // `outputs` and `expansion` are the model's, which was asked to leave its enlargement out where this transform
+    // wants it so.
     OutputTransformer(Device& device, const std::vector<TensorSpec>& outputs, std::uint32_t expansion,
                       const TransformSettings& settings);
 
     // Whether a transform starts from what a model has before its last enlargement.
-    static bool wants_small_outputs(std::string_view transform) { return transform == "class-map" || transform == "low-res"; }
+    static bool wants_small_outputs(std::string_view transform) {
+        return transform == "class-map" || transform == "low-res";
+    }
 
     // Of a full batch.
     const std::vector<TensorSpec>& outputs() const { return made_; }
@@ -49,14 +53,16 @@ class OutputTransformer {
     // What consumers are to enlarge by: low-res only; else 1.
     std::uint32_t expansion() const { return transform_ == OutputTransform::LowRes ? expansion_ : 1; }
 
-    // Submits the work on one batch to the stream that `native` is computed on, always the same one. What is given back is
-    // complete once that work is; its memory is used again, for work on the same stream, when its owners are dropped.
-    // Lets go of `native` at once: its memory is used again in the order of this stream, as LibTorch's is, so that nobody writes
-    // to it before this work is done. Blocks: on the CPU, where memory has no such order, until the work is done.
-    // Where the scores of one channel are mapped, `outliers` gets what they are to be looked at with, once the work is done.
-    std::vector<DeviceTensor> apply(Stream& compute, std::vector<DeviceTensor> native, std::vector<RowOutliers>& outliers);
+    // Submits the work on one batch to the stream that `native` is computed on, always the same one. What is given back
+    // is complete once that work is; its memory is used again, for work on the same stream, when its owners are
+    // dropped. Lets go of `native` at once: its memory is used again in the order of this stream, as LibTorch's is, so
+    // that nobody writes to it before this work is done. Blocks: on the CPU, where memory has no such order, until the
+    // work is done. Where the scores of one channel are mapped, `outliers` gets what they are to be looked at with,
+    // once the work is done.
+    std::vector<DeviceTensor> apply(Stream& compute, std::vector<DeviceTensor> native,
+                                    std::vector<RowOutliers>& outliers);
 
- private:
+  private:
     void plan_cast(const TensorSpec& output, DType type);
     void plan_class_map(const TensorSpec& output, const std::string& prefix);
     void check_fits(const std::vector<TensorSpec>& outputs) const;
@@ -64,7 +70,8 @@ class OutputTransformer {
     void add_pool(std::size_t bytes, const std::string& output);
     DeviceTensor take_made(std::size_t index);
     void cast(Stream& compute, const DeviceTensor& from, std::vector<DeviceTensor>& made);
-    void map_classes(Stream& compute, const DeviceTensor& from, std::vector<DeviceTensor>& made, std::vector<RowOutliers>& outliers);
+    void map_classes(Stream& compute, const DeviceTensor& from, std::vector<DeviceTensor>& made,
+                     std::vector<RowOutliers>& outliers);
 
     Device& device_;
     TransformSettings settings_;

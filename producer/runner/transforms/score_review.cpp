@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::size_t kAtOnce = 1024;
 
-// The first number that `allowed` says no to, or 0, which none says no to. In pieces of one form, for vector instructions.
+// The first number that `allowed` says no to, or 0, which none says no to. In pieces of one form, for vector
+// instructions.
 template <class Number, class Value, class Allowed>
 float first_outlier(std::span<const std::byte> bytes, Value value, Allowed allowed) {
     Number piece[kAtOnce];
@@ -37,21 +38,26 @@ template <class Allowed>
 float first_outlier(std::span<const std::byte> bytes, DType dtype, Allowed allowed) {
     if (dtype == kFloat16) return first_outlier<std::uint16_t>(bytes, float_of_float16, allowed);
     if (dtype == kBFloat16) return first_outlier<std::uint16_t>(bytes, float_of_bfloat16, allowed);
-    return first_outlier<float>(bytes, [](float number) { return number; }, allowed);
+    return first_outlier<float>(
+        bytes, [](float number) { return number; }, allowed);
 }
 
 float first_outlier(std::span<const std::byte> bytes, DType dtype, const ForegroundScale& scale) {
     if (scale.logit) return first_outlier(bytes, dtype, [](float score) { return score == score; });
-    return first_outlier(bytes, dtype, [](float score) { return (score >= -ForegroundScale::kSlack) & (score <= 1.0F + ForegroundScale::kSlack); });
+    return first_outlier(bytes, dtype, [](float score) {
+        return (score >= -ForegroundScale::kSlack) & (score <= 1.0F + ForegroundScale::kSlack);
+    });
 }
 
 }  // namespace
 
-ScoreReview::ScoreReview(const SlabLayout& layout, Settings settings) : settings_(std::move(settings)), looked_at_(settings_.passed_before) {
+ScoreReview::ScoreReview(const SlabLayout& layout, Settings settings)
+    : settings_(std::move(settings)), looked_at_(settings_.passed_before) {
     if (!settings_.in_slabs) return;
     for (std::size_t i = 0; i < layout.tensors.size(); ++i) {
         const TensorSpec& spec = layout.tensors[i];
-        if (is_class_scores(spec) && spec.shape[1] == 1) outputs_.push_back({.tensor = i, .dtype = spec.dtype, .described = describe_output(spec)});
+        if (is_class_scores(spec) && spec.shape[1] == 1)
+            outputs_.push_back({.tensor = i, .dtype = spec.dtype, .described = describe_output(spec)});
     }
 }
 
@@ -61,7 +67,9 @@ bool ScoreReview::passes(const OutputBatch& batch, std::uint32_t row, SlabWriter
     for (const RowOutliers& outliers : batch.outliers)
         if (rejects(info, outliers.output, outliers.of(row))) return false;
     for (const Output& output : outputs_)
-        if (rejects(info, output.described, first_outlier(slab.tensor_rows(output.tensor, slab_row, 1), output.dtype, settings_.scale))) return false;
+        if (rejects(info, output.described,
+                    first_outlier(slab.tensor_rows(output.tensor, slab_row, 1), output.dtype, settings_.scale)))
+            return false;
     return true;
 }
 
@@ -77,9 +85,11 @@ bool ScoreReview::rejects(const RowInfo& row, const std::string& output, float o
 void ScoreReview::end_slab() {
     const bool none_is_one = no_probability_ == looked_at_ && no_probability_ >= kAllWrong;
     if (none_is_one || (too_many_ && 2 * no_probability_ > looked_at_))
-        throw ConfigError(first_ + "; so it is with " + std::to_string(no_probability_) + " of " + std::to_string(looked_at_) + " items",
-                          "If the network gives logits, give --scores logit (or write scores = \"logit\" into the notes beside the model). If its one "
-                          "channel is no foreground, choose another --processor, such as npy");
+        throw ConfigError(
+            first_ + "; so it is with " + std::to_string(no_probability_) + " of " + std::to_string(looked_at_) +
+                " items",
+            "If the network gives logits, give --scores logit (or write scores = \"logit\" into the notes beside the "
+            "model). If its one channel is no foreground, choose another --processor, such as npy");
     if (std::exchange(too_many_, false)) settings_.too_many();
 }
 

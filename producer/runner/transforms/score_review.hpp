@@ -12,21 +12,23 @@
 
 namespace offramp {
 
-// Looks at what networks of one channel gave, once it is in a slab and before anybody gets it. An item with a score that cannot be means nothing: its row
-// becomes a hole, and it is skipped like one that could not be read. Scores that are no probabilities from the first item on, or in most items when too many
-// are skipped, are logits that nobody told of: that ends the run.
+// Looks at what networks of one channel gave, once it is in a slab and before anybody gets it. An item with a score
+// that cannot be means nothing: its row becomes a hole, and it is skipped like one that could not be read. Scores that
+// are no probabilities from the first item on, or in most items when too many are skipped, are logits that nobody told
+// of: that ends the run.
 //
 // Borrows what its functions name. Thread: one at a time, that which sees copies done. Blocks: never.
 class ScoreReview final : public RowReview {
- public:
+  public:
     // So many in a row are no accident.
     static constexpr std::uint64_t kAllWrong = 8;
 
     struct Settings {
         ForegroundScale scale;
-        // Whether processors take outputs of one channel for the foreground's. What the device made class maps of is looked at in any case.
+        // Whether processors take outputs of one channel for the foreground's. What the device made class maps of is
+        // looked at in any case.
         bool in_slabs = false;
-        std::uint64_t passed_before = 0;   // items, in runs and by producers before
+        std::uint64_t passed_before = 0;  // items, in runs and by producers before
         // One more item is skipped. True: more are by now than may be.
         std::function<bool(std::uint64_t item, const std::string& reason)> skip;
         // Ends the run for that.
@@ -38,7 +40,7 @@ class ScoreReview final : public RowReview {
     // Errors: ConfigError when scores are no probabilities, with the flag that says so.
     void end_slab() override;
 
- private:
+  private:
     struct Output {
         std::size_t tensor = 0;
         DType dtype;
@@ -47,10 +49,10 @@ class ScoreReview final : public RowReview {
     bool rejects(const RowInfo& row, const std::string& output, float outlier);
 
     const Settings settings_;
-    std::vector<Output> outputs_;          // of the layout: those of one channel
-    std::uint64_t looked_at_;              // items, with those that passed before
-    std::uint64_t no_probability_ = 0;     // of them
-    std::string first_;                    // the first of these
+    std::vector<Output> outputs_;       // of the layout: those of one channel
+    std::uint64_t looked_at_;           // items, with those that passed before
+    std::uint64_t no_probability_ = 0;  // of them
+    std::string first_;                 // the first of these
     bool too_many_ = false;
 };
 

@@ -35,7 +35,7 @@ void receive_and_answer(const std::string& address) {
 }
 
 class Receiver {
- public:
+  public:
     explicit Receiver(const std::string& address) : pid_(::fork()) {
         if (pid_ < 0) throw SystemError("fork", errno);
         if (pid_ != 0) return;
@@ -50,19 +50,20 @@ class Receiver {
     Receiver(const Receiver&) = delete;
     Receiver& operator=(const Receiver&) = delete;
 
- private:
+  private:
     pid_t pid_;
 };
 
 }  // namespace
 
-std::vector<std::uint64_t> bare_channel_latencies_ns(std::chrono::duration<double> length, std::chrono::duration<double> pause) {
+std::vector<std::uint64_t> bare_channel_latencies_ns(std::chrono::duration<double> length,
+                                                     std::chrono::duration<double> pause) {
     std::string folder = std::filesystem::temp_directory_path() / "offramp-bench-XXXXXX";
     if (::mkdtemp(folder.data()) == nullptr) throw SystemError("making the folder " + folder, errno);
     const std::string address = "ipc://" + folder + "/work";
     std::vector<std::uint64_t> latencies;
     {
-        const Receiver receiver(address);   // before this process has libzmq's threads
+        const Receiver receiver(address);  // before this process has libzmq's threads
         zmq::context_t context;
         zmq::socket_t router(context, zmq::socket_type::router);
         router.bind(address);
@@ -74,7 +75,8 @@ std::vector<std::uint64_t> bare_channel_latencies_ns(std::chrono::duration<doubl
         };
         zmq::message_t identity;
         next(identity);
-        for (const std::uint64_t end_ns = now_ns() + static_cast<std::uint64_t>(length.count() * 1e9); now_ns() < end_ns;) {
+        for (const std::uint64_t end_ns = now_ns() + static_cast<std::uint64_t>(length.count() * 1e9);
+             now_ns() < end_ns;) {
             std::this_thread::sleep_for(pause);
             const std::uint64_t sent_ns = now_ns();
             router.send(identity, zmq::send_flags::sndmore);

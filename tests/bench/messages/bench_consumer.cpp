@@ -29,7 +29,7 @@ std::uint64_t cpu_ns() {
 
 // Counts, and stamps when it is asked to; the payload is not touched.
 class Stamping final : public Processor {
- public:
+  public:
     explicit Stamping(bool records_latencies) : records_(records_latencies) {
         if (records_) figures_.latencies_ns.reserve(1 << 20);
     }
@@ -43,7 +43,7 @@ class Stamping final : public Processor {
         return figures_;
     }
 
- private:
+  private:
     const bool records_;
     std::uint64_t first_cpu_ns_ = 0;
     ConsumerFigures figures_;
@@ -66,7 +66,8 @@ std::vector<std::uint64_t> read_words(int fd) {
     while (true) {
         const std::size_t capacity = words.size() * sizeof words[0];
         if (got == capacity) words.resize(words.size() * 2);
-        const ssize_t more = ::read(fd, reinterpret_cast<char*>(words.data()) + got, words.size() * sizeof words[0] - got);
+        const ssize_t more =
+            ::read(fd, reinterpret_cast<char*>(words.data()) + got, words.size() * sizeof words[0] - got);
         if (more < 0 && errno == EINTR) continue;
         if (more < 0) throw SystemError("reading a consumer's figures", errno);
         if (more == 0) break;
@@ -85,8 +86,13 @@ BenchConsumer::BenchConsumer(const std::string& run_dir, std::uint32_t credits, 
     const UniqueFd writing(ends[1]);
     const std::string credits_text = std::to_string(credits);
     const std::string fd_text = std::to_string(writing.get());
-    const char* const arguments[] = {"offramp-message-bench", kAsConsumer, run_dir.c_str(), credits_text.c_str(),
-                                     fd_text.c_str(), records_latencies ? "latency" : "rate", nullptr};
+    const char* const arguments[] = {"offramp-message-bench",
+                                     kAsConsumer,
+                                     run_dir.c_str(),
+                                     credits_text.c_str(),
+                                     fd_text.c_str(),
+                                     records_latencies ? "latency" : "rate",
+                                     nullptr};
     pid_ = ::fork();
     if (pid_ < 0) throw SystemError("fork", errno);
     if (pid_ == 0) {

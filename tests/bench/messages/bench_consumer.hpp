@@ -14,15 +14,15 @@ namespace offramp {
 // What one consumer process has measured of itself.
 struct ConsumerFigures {
     std::uint64_t slabs = 0;
-    std::uint64_t cpu_ns = 0;                   // of the whole process, from its first slab to its last
-    std::vector<std::uint64_t> latencies_ns;    // filled_at_ns to the moment at which the lease was open
+    std::uint64_t cpu_ns = 0;                 // of the whole process, from its first slab to its last
+    std::vector<std::uint64_t> latencies_ns;  // filled_at_ns to the moment at which the lease was open
 };
 
 // Starts this binary anew as a consumer, with the real session, loop and leases, and a processor that reads nothing.
 // Owns: the process (killed when it is not waited for) and the pipe through which its figures come.
 // Thread: one. Blocks: finish(). Errors: SystemError.
 class BenchConsumer {
- public:
+  public:
     BenchConsumer(const std::string& run_dir, std::uint32_t credits, bool records_latencies);
     ~BenchConsumer();
     BenchConsumer(BenchConsumer&& other) noexcept;
@@ -31,7 +31,7 @@ class BenchConsumer {
     // Reads to the pipe's end, then waits for the process. Errors: Error when it did not end with 0.
     ConsumerFigures finish();
 
- private:
+  private:
     pid_t pid_ = -1;
     UniqueFd figures_;
 };

@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint32_t kConsumerCapacity = 64;
 
 std::string make_folder() {
-    std::string path = std::filesystem::temp_directory_path() / "offramp-bench-XXXXXX";   // honours TMPDIR
+    std::string path = std::filesystem::temp_directory_path() / "offramp-bench-XXXXXX";  // honours TMPDIR
     if (::mkdtemp(path.data()) == nullptr) throw SystemError("making the run directory " + path, errno);
     return path;
 }

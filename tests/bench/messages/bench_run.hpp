@@ -16,10 +16,10 @@
 
 namespace offramp {
 
-// A producer without model and device: pool, ledger, exchange and a broker on its thread, over real sockets in a folder of its own.
-// Owns: all of it, and removes it. Thread: one; feed() from one other.
+// A producer without model and device: pool, ledger, exchange and a broker on its thread, over real sockets in a folder
+// of its own. Owns: all of it, and removes it. Thread: one; feed() from one other.
 class BenchRun {
- public:
+  public:
     BenchRun(std::uint32_t slabs, std::size_t payload_bytes);
     ~BenchRun();
 
@@ -34,7 +34,7 @@ class BenchRun {
     BrokerReport report() const { return broker_->report(); }
     const MessageCounts& messages() const { return counts_; }
 
- private:
+  private:
     std::string run_dir_;
     Endpoint endpoint_;
     HeldRun held_run_;

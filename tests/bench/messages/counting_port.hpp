@@ -13,13 +13,13 @@ namespace offramp {
 // Messages of the run, by kind, and when the last tickets went. Read while the broker runs.
 struct MessageCounts {
     std::atomic<std::uint64_t> ticket_messages{0}, acknowledgements{0}, release_messages{0}, steps{0};
-    std::atomic<std::uint64_t> woke_at_ns{0};           // the broker, before it sent the last tickets
+    std::atomic<std::uint64_t> woke_at_ns{0};  // the broker, before it sent the last tickets
     std::atomic<std::uint64_t> tickets_sent_at_ns{0};
 };
 
 // A broker's port that counts what passes.
 class CountingPort final : public BrokerPort {
- public:
+  public:
     CountingPort(std::unique_ptr<BrokerPort> port, MessageCounts& counts) : port_(std::move(port)), counts_(counts) {}
 
     SendOutcome send(const std::string& peer, std::span<const std::byte> bytes) override {
@@ -46,7 +46,7 @@ class CountingPort final : public BrokerPort {
         awake_since_ns_ = now_ns();
     }
 
- private:
+  private:
     std::unique_ptr<BrokerPort> port_;
     MessageCounts& counts_;
     std::uint64_t awake_since_ns_ = 0;

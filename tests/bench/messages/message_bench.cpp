@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <CLI/CLI.hpp>
 #include <chrono>
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -16,8 +16,8 @@
 #include "tests/bench/messages/bench_consumer.hpp"
 #include "tests/bench/messages/bench_run.hpp"
 
-// offramp-message-bench: how many slabs a second go through work and free-list channel, and how long one takes from filled to
-// opened. One line of JSON on standard output.
+// offramp-message-bench: how many slabs a second go through work and free-list channel, and how long one takes from
+// filled to opened. One line of JSON on standard output.
 //   offramp-message-bench --consumers 4 --slabs 64 --credits 16 --seconds 3
 //   offramp-message-bench --latency --seconds 5
 //   offramp-message-bench --latency --bare --seconds 5
@@ -33,7 +33,7 @@ struct Settings {
     std::size_t payload_bytes = 4096;
     double seconds = 3;
     double warm_up_seconds = 0.5;
-    double pause_seconds = 0.0005;   // with --latency: from one release to the next publication
+    double pause_seconds = 0.0005;  // with --latency: from one release to the next publication
     bool latency = false;
     bool bare = false;
 };
@@ -43,14 +43,17 @@ std::optional<Settings> parse(int argc, char** argv, int& code) {
     CLI::App app("Measures the messages between one producer and N consumer processes");
     app.add_option("--consumers", settings.consumers)->capture_default_str()->check(CLI::Range(1, 64));
     app.add_option("--slabs", settings.slabs)->capture_default_str()->check(CLI::Range(1, 4096));
-    app.add_option("--credits", settings.credits, "Slabs that a consumer holds at once; 0: as in a run without settings")->capture_default_str();
+    app.add_option("--credits", settings.credits,
+                   "Slabs that a consumer holds at once; 0: as in a run without settings")
+        ->capture_default_str();
     app.add_option("--payload-bytes", settings.payload_bytes)->capture_default_str();
     app.add_option("--seconds", settings.seconds)->capture_default_str();
     app.add_option("--warm-up", settings.warm_up_seconds)->capture_default_str();
     app.add_option("--pause", settings.pause_seconds, "With --latency: seconds from a release to the next slab")
         ->capture_default_str();
     app.add_flag("--latency", settings.latency, "One slab at a time into an idle system");
-    app.add_flag("--bare", settings.bare, "With --latency: libzmq alone, without broker, ledger and lease")->needs("--latency");
+    app.add_flag("--bare", settings.bare, "With --latency: libzmq alone, without broker, ledger and lease")
+        ->needs("--latency");
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& problem) {
@@ -74,8 +77,9 @@ struct Moment {
 
 Moment look(const BenchRun& run) {
     const MessageCounts& counts = run.messages();
-    return {run.report(), process_cpu_seconds(), counts.ticket_messages, counts.release_messages, counts.acknowledgements,
-            counts.steps};
+    return {
+        run.report(), process_cpu_seconds(), counts.ticket_messages, counts.release_messages, counts.acknowledgements,
+        counts.steps};
 }
 
 double microseconds(std::uint64_t ns) { return static_cast<double>(ns) / 1e3; }
@@ -84,7 +88,8 @@ nlohmann::json describe_latencies(std::vector<std::uint64_t> all) {
     if (all.empty()) return {};
     std::sort(all.begin(), all.end());
     const auto at = [&](double share) {
-        return microseconds(all[std::min(all.size() - 1, static_cast<std::size_t>(share * static_cast<double>(all.size())))]);
+        return microseconds(
+            all[std::min(all.size() - 1, static_cast<std::size_t>(share * static_cast<double>(all.size())))]);
     };
     // Eight steps to a doubling: bars are 9 % wide, whatever the scale.
     nlohmann::json histogram = nlohmann::json::array();
@@ -97,14 +102,18 @@ nlohmann::json describe_latencies(std::vector<std::uint64_t> all) {
         begin = end;
         upper *= 1.0905077326652577;
     }
-    return {{"count", all.size()}, {"p50_us", at(0.5)}, {"p99_us", at(0.99)}, {"p999_us", at(0.999)},
-            {"max_us", microseconds(all.back())}, {"histogram", histogram}};
+    return {{"count", all.size()},
+            {"p50_us", at(0.5)},
+            {"p99_us", at(0.99)},
+            {"p999_us", at(0.999)},
+            {"max_us", microseconds(all.back())},
+            {"histogram", histogram}};
 }
 
 // The two halves of the way that the producer sees, in the order of the slabs.
 struct Hops {
-    std::vector<std::uint64_t> filled_to_awake_ns;   // the broker's thread runs
-    std::vector<std::uint64_t> awake_to_sent_ns;     // its step, until libzmq has the tickets
+    std::vector<std::uint64_t> filled_to_awake_ns;  // the broker's thread runs
+    std::vector<std::uint64_t> awake_to_sent_ns;    // its step, until libzmq has the tickets
 };
 
 void feed_until(BenchRun& run, const Settings& settings, const std::atomic<bool>& stopping, Hops& hops) {
@@ -112,8 +121,9 @@ void feed_until(BenchRun& run, const Settings& settings, const std::atomic<bool>
     while (!stopping && run.feed()) {
         if (!settings.latency) continue;
         std::this_thread::sleep_for(pause);
-        const std::uint64_t filled = run.filled_at_ns(), woke = run.messages().woke_at_ns, sent = run.messages().tickets_sent_at_ns;
-        if (woke < filled || sent < woke) continue;   // not sent yet, or it was awake
+        const std::uint64_t filled = run.filled_at_ns(), woke = run.messages().woke_at_ns,
+                            sent = run.messages().tickets_sent_at_ns;
+        if (woke < filled || sent < woke) continue;  // not sent yet, or it was awake
         hops.filled_to_awake_ns.push_back(woke - filled);
         hops.awake_to_sent_ns.push_back(sent - woke);
     }
@@ -133,7 +143,8 @@ nlohmann::json measure(const Settings& settings) {
     BenchRun run(slabs, settings.payload_bytes);
     for (std::uint32_t i = 0; i < settings.consumers; ++i)
         consumers.emplace_back(run.run_dir(), settings.credits, settings.latency);
-    while (run.report().consumers.size() < settings.consumers) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    while (run.report().consumers.size() < settings.consumers)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
 
     std::atomic<bool> stopping{false};
     Hops hops;
@@ -169,7 +180,8 @@ nlohmann::json measure(const Settings& settings) {
         {"tickets_per_message", per(static_cast<double>(end.report.deliveries - begin.report.deliveries),
                                     static_cast<double>(end.ticket_messages - begin.ticket_messages))},
         {"releases_per_message", per(released, static_cast<double>(end.release_messages - begin.release_messages))},
-        {"acknowledgements_per_slab", per(static_cast<double>(end.acknowledgements - begin.acknowledgements), released)},
+        {"acknowledgements_per_slab",
+         per(static_cast<double>(end.acknowledgements - begin.acknowledgements), released)},
         {"slabs_per_broker_step", per(released, static_cast<double>(end.steps - begin.steps))},
         {"repeated_releases", books.repeated_releases},
         {"conserved", books.conserved() && books.completed.slabs == consumed && books.published.slabs == consumed}};

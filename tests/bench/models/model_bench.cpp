@@ -46,13 +46,13 @@ Settings read(int argc, char** argv) {
     app.add_option("--model", settings.options.name)->capture_default_str();
     app.add_option("--module", settings.module, "libofframp_models.so; default: ../lib beside this program");
     app.add_option("--weights", settings.options.weights);
-    app.add_option("--device", settings.options.device_index, "CUDA device, or -1 for the CPU")
-        ->capture_default_str();
+    app.add_option("--device", settings.options.device_index, "CUDA device, or -1 for the CPU")->capture_default_str();
     app.add_option("--batch", settings.options.batch)->capture_default_str();
     app.add_option("--image-size", settings.options.image_size)->capture_default_str();
     app.add_option("--precision", settings.options.precision)->capture_default_str();
     app.add_option("--memory-format", settings.options.memory_format)->capture_default_str();
-    app.add_flag("--leave-out-enlargement", settings.options.leave_out_enlargement, "Outputs before a last enlargement");
+    app.add_flag("--leave-out-enlargement", settings.options.leave_out_enlargement,
+                 "Outputs before a last enlargement");
     app.add_flag("--deterministic", settings.options.deterministic);
     app.add_flag("!--no-cuda-graphs", settings.options.cuda_graphs, "Launch every kernel of a small model");
     app.add_option("--warm-up", settings.warm_up)->capture_default_str()->check(CLI::Range(1, 1'000'000));
@@ -81,8 +81,7 @@ class Machine {
     explicit Machine(ModelOptions& options) : index_(options.device_index) {
 #ifdef OFFRAMP_TORCH_HAS_CUDA
         if (index_ < 0) return;
-        stream_ =
-            c10::cuda::getStreamFromPool(/*isHighPriority=*/false, static_cast<c10::DeviceIndex>(index_));
+        stream_ = c10::cuda::getStreamFromPool(/*isHighPriority=*/false, static_cast<c10::DeviceIndex>(index_));
         options.stream = stream_->stream();
 #endif
     }
@@ -94,15 +93,13 @@ class Machine {
     }
 
     at::Device device() const {
-        return index_ < 0 ? at::Device(at::kCPU)
-                          : at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(index_));
+        return index_ < 0 ? at::Device(at::kCPU) : at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(index_));
     }
 
     std::string name() const {
 #ifdef OFFRAMP_TORCH_HAS_CUDA
         cudaDeviceProp properties{};
-        if (index_ >= 0 && cudaGetDeviceProperties(&properties, index_) == cudaSuccess)
-            return properties.name;
+        if (index_ >= 0 && cudaGetDeviceProperties(&properties, index_) == cudaSuccess) return properties.name;
 #endif
         return cpu_name() + ", " + std::to_string(std::thread::hardware_concurrency()) + " threads";
     }
@@ -124,15 +121,13 @@ class Machine {
 #endif
 };
 
-double seconds(Clock::duration duration) {
-    return std::chrono::duration<double>(duration).count();
-}
+double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 std::vector<float> on_host(const DeviceTensor& tensor, const at::Device& device) {
-    const at::Tensor copy = at::from_blob(const_cast<void*>(tensor.data),
-                                          at::IntArrayRef(tensor.spec.shape.data(), tensor.spec.dims),
-                                          at::TensorOptions().dtype(at::kFloat).device(device))
-                                .cpu();
+    const at::Tensor copy =
+        at::from_blob(const_cast<void*>(tensor.data), at::IntArrayRef(tensor.spec.shape.data(), tensor.spec.dims),
+                      at::TensorOptions().dtype(at::kFloat).device(device))
+            .cpu();
     return {copy.const_data_ptr<float>(), copy.const_data_ptr<float>() + copy.numel()};
 }
 
@@ -145,17 +140,15 @@ void compare(const offramp::ModelLibrary& library, ModelOptions options, const a
     options.memory_format = "contiguous";
     const std::unique_ptr<Model> reference = library.make(options);
     const at::Tensor host_input = input.cpu();
-    const std::vector<float> expected =
-        on_host(reference->run(host_input.const_data_ptr()).front(), at::kCPU);
+    const std::vector<float> expected = on_host(reference->run(host_input.const_data_ptr()).front(), at::kCPU);
     double difference = 0;
     double largest = 0;
     for (std::size_t i = 0; i < expected.size(); ++i) {
-        difference =
-            std::max(difference, std::abs(static_cast<double>(expected[i]) - static_cast<double>(found[i])));
+        difference = std::max(difference, std::abs(static_cast<double>(expected[i]) - static_cast<double>(found[i])));
         largest = std::max(largest, std::abs(static_cast<double>(expected[i])));
     }
-    std::printf("largest difference from fp32 on the CPU: %.2e of the largest number, %.3g\n",
-                difference / largest, largest);
+    std::printf("largest difference from fp32 on the CPU: %.2e of the largest number, %.3g\n", difference / largest,
+                largest);
 }
 
 void measure(Settings& settings) {
@@ -189,8 +182,8 @@ void measure(Settings& settings) {
                 o.precision.c_str(), o.memory_format.c_str(), model->outputs().front().describe().c_str(),
                 o.deterministic ? ", deterministic" : "");
     std::printf(
-        "%.2f batches/s, %.0f samples/s over %d batches; made in %.1f s, first batch %.1f s; "
-        "submitting took %.0f %% of the time; %lld driver allocations while measured\n",
+        "%.2f batches/s, %.0f samples/s over %d batches; made in %.1f s, first batch %.1f s; submitting took %.0f %% "
+        "of the time; %lld driver allocations while measured\n",
         settings.batches / took, settings.batches * static_cast<double>(o.batch) / took, settings.batches,
         seconds(made - started), seconds(first_done - made), 100 * seconds(submitted - begin) / took,
         static_cast<long long>(machine.driver_allocations() - allocations));

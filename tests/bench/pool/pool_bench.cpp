@@ -20,7 +20,8 @@
 #include "producer/pool/slab_pool.hpp"
 #include "tests/support/held_run.hpp"
 
-// offramp-pool-bench: seconds until the first slab, and until all, may be filled. Three ways in turn, several rounds, one line of JSON:
+// offramp-pool-bench: seconds until the first slab, and until all, may be filled. Three ways in turn, several rounds,
+// one line of JSON:
 //   pool           SlabPool as the producer makes it
 //   span-by-span   one span after the other, every core on each
 //   one-object     all slabs in one object: reserved, then registered as a whole, which faults it in
@@ -50,7 +51,9 @@ std::optional<Settings> parse(int argc, char** argv, int& code) {
     app.add_option("--slab-bytes", settings.slab_bytes)->capture_default_str();
     app.add_option("--max-spans", settings.max_spans, "0: as the producer chooses")->capture_default_str();
     app.add_option("--first-span-threads", settings.threads.first_span, "0: one a core")->capture_default_str();
-    app.add_option("--other-span-threads", settings.threads.other_spans)->capture_default_str()->check(CLI::Range(1, 256));
+    app.add_option("--other-span-threads", settings.threads.other_spans)
+        ->capture_default_str()
+        ->check(CLI::Range(1, 256));
     app.add_option("--spans-at-once", settings.threads.spans_at_once, "0: one a core")->capture_default_str();
     app.add_option("--rounds", settings.rounds)->capture_default_str()->check(CLI::Range(1, 1000));
     app.add_option("--device", settings.device, "auto, cpu, cuda, cuda:N")->capture_default_str();
@@ -67,7 +70,7 @@ std::optional<Settings> parse(int argc, char** argv, int& code) {
 double seconds_since(std::uint64_t began_ns) { return static_cast<double>(now_ns() - began_ns) / 1e9; }
 
 class PoolBench {
- public:
+  public:
     explicit PoolBench(const Settings& settings)
         : settings_(settings),
           plan_(SpanPlan::make(settings.slabs, settings.slab_bytes, settings.max_spans)),
@@ -101,7 +104,7 @@ class PoolBench {
         if (device_->is_gpu())
             registration = device_->pin(region.bytes());
         else
-            region.populate(0, plan_.total_bytes());   // by one thread, as a registration does
+            region.populate(0, plan_.total_bytes());  // by one thread, as a registration does
         const double seconds = seconds_since(began);
         registration.reset();
         return {seconds, seconds};
@@ -127,7 +130,7 @@ class PoolBench {
         return result;
     }
 
- private:
+  private:
     static nlohmann::json describe(const std::vector<Times>& times) {
         std::vector<double> first, all;
         for (const Times& time : times) {

@@ -1,5 +1,5 @@
-// Every argument of the C ABI null, too small, too large, out of order, after the end, from a child: a code and a text, never a crash, and an open run
-// undisturbed.
+// Every argument of the C ABI null, too small, too large, out of order, after the end, from a child: a code and a text,
+// never a crash, and an open run undisturbed.
 
 #include <gmock/gmock.h>
 #include <sys/wait.h>
@@ -18,7 +18,7 @@ namespace {
 using testing::HasSubstr;
 
 class Arguments : public AbiWorld {
- protected:
+  protected:
     void SetUp() override {
         AbiWorld::SetUp();
         ASSERT_EQ(offramp_egress_open(&options_, &egress_, &error_), OFFRAMP_OK) << error_.text;
@@ -33,7 +33,7 @@ class Arguments : public AbiWorld {
         good_.release = [](void* owner) { ++*static_cast<int*>(owner); };
     }
     void TearDown() override {
-        if (egress_ != nullptr) {   // undisturbed
+        if (egress_ != nullptr) {  // undisturbed
             EXPECT_EQ(offramp_egress_submit(egress_, &good_, &error_), OFFRAMP_OK) << error_.text;
             std::uint32_t rows = 0;
             std::thread consumer([&] { rows = consumed_rows(); });
@@ -100,7 +100,7 @@ TEST_F(Arguments, OfOpeningAnEgress) {
     with([&] { options_.size = 0; }, "sizeof");
     with([&] { options_.size = 8; }, "at least");
     with([&] { options_.size = 1 << 20; }, "sizeof");
-    with([&] { options_.size = 36; }, "sizeof");   // half of a pointer
+    with([&] { options_.size = 36; }, "sizeof");  // half of a pointer
     with([&] { options_.slabs = 0xffffffff; }, "4294967295 slabs");
     with([&] { options_.run_dir = nullptr; }, "no run directory");
     with([&] { options_.run_dir = ""; }, "no run directory");
@@ -112,7 +112,8 @@ TEST_F(Arguments, OfOpeningAnEgress) {
     with([&] { options_.max_key_bytes = 5000; }, "5000 bytes");
     with([&] { options_.max_consumers = 65; }, "65 consumers");
     with([&] { options_.max_delay_seconds = -1; }, "max_delay_seconds");
-    with([&] { options_.visibility_timeout_seconds = std::numeric_limits<double>::quiet_NaN(); }, "visibility_timeout_seconds");
+    with([&] { options_.visibility_timeout_seconds = std::numeric_limits<double>::quiet_NaN(); },
+         "visibility_timeout_seconds");
     const std::string long_name(64, 'n');
     with([&] { options_.name = long_name.c_str(); }, "64 bytes");
     const offramp_tensor good = tensors_[0];
@@ -133,7 +134,7 @@ TEST_F(Arguments, OfOpeningAnEgress) {
     with_tensor([&] { tensors_[0].strides = gaps.data(); }, "dense");
     with_tensor([&] { tensors_[0].dtype = {2, 3, 1}; }, "scores");
     EXPECT_FALSE(std::filesystem::exists(other + "/endpoint")) << "nothing was begun";
-    options_.samples_per_slab = 0xffffffff;   // a batch has fewer: a slab a batch
+    options_.samples_per_slab = 0xffffffff;  // a batch has fewer: a slab a batch
     EXPECT_EQ(offramp_egress_open(&options_, &opened, &error_), OFFRAMP_OK) << error_.text;
     EXPECT_EQ(offramp_egress_close(opened, &error_), OFFRAMP_OK);
 }
@@ -154,7 +155,7 @@ TEST_F(Arguments, OfSubmitting) {
     const char* empty_keys[kRows] = {"a", "b", "", "d"};
     const std::uint64_t same[kRows] = {1, 2, 2, 3};
     with([](offramp_batch& batch) { batch.size = 3; }, "offramp_batch");
-    with([](offramp_batch& batch) { batch.size = 28; }, "offramp_batch");   // half of a pointer
+    with([](offramp_batch& batch) { batch.size = 28; }, "offramp_batch");  // half of a pointer
     with([](offramp_batch& batch) { batch.tensors = nullptr; }, "0 tensors were submitted");
     with([](offramp_batch& batch) { batch.tensor_count = 1; }, "1 tensors were submitted");
     with([&](offramp_batch& batch) { batch.tensors = holes; }, "address of a tensor is null");
@@ -181,7 +182,8 @@ TEST_F(Arguments, OfDrainingAndFigures) {
         std::uint64_t batches;
         std::uint64_t beyond;
     } old{.size = sizeof(std::size_t) + 8, .batches = 99, .beyond = 0x5a5a};
-    EXPECT_EQ(offramp_egress_get_figures(egress_, reinterpret_cast<offramp_egress_figures*>(&old), &error_), OFFRAMP_OK) << error_.text;
+    EXPECT_EQ(offramp_egress_get_figures(egress_, reinterpret_cast<offramp_egress_figures*>(&old), &error_), OFFRAMP_OK)
+        << error_.text;
     EXPECT_EQ(old.batches, 0U);
     EXPECT_EQ(old.beyond, 0x5a5aU) << "of a caller of another time no more is written than it has";
     EXPECT_EQ(offramp_egress_close(nullptr, nullptr), OFFRAMP_OK);
@@ -238,7 +240,8 @@ TEST_F(Arguments, OfAForkedChildAreAnothersAndTheRunGoesOn) {
     ASSERT_EQ(offramp_consumer_open(&options, &consumer, nullptr), OFFRAMP_OK);
     const pid_t child = ::fork();
     if (child == 0) {
-        const bool refused = offramp_consumer_stop(consumer) == OFFRAMP_WRONG_PROCESS && offramp_consumer_close(consumer, nullptr) == OFFRAMP_WRONG_PROCESS &&
+        const bool refused = offramp_consumer_stop(consumer) == OFFRAMP_WRONG_PROCESS &&
+                             offramp_consumer_close(consumer, nullptr) == OFFRAMP_WRONG_PROCESS &&
                              offramp_egress_submit(egress_, &good_, nullptr) == OFFRAMP_WRONG_PROCESS &&
                              offramp_egress_drain(egress_, 0, nullptr) == OFFRAMP_WRONG_PROCESS &&
                              offramp_egress_close(egress_, nullptr) == OFFRAMP_WRONG_PROCESS;
@@ -252,9 +255,11 @@ TEST_F(Arguments, OfAForkedChildAreAnothersAndTheRunGoesOn) {
 
 TEST(Codes, HaveNamesOfTheirOwn) {
     std::set<std::string> names;
-    for (const int code : {OFFRAMP_OK, OFFRAMP_INTERNAL, OFFRAMP_TIMEOUT, OFFRAMP_WRONG_PROCESS, OFFRAMP_CALLBACK_FAILED, OFFRAMP_BAD_ARGUMENT, OFFRAMP_NO_SUCH_RUN,
-                           OFFRAMP_SYSTEM, OFFRAMP_CANNOT_WRITE, OFFRAMP_RETRY, OFFRAMP_PROTOCOL, OFFRAMP_NOT_PERMITTED, OFFRAMP_SHARED_MEMORY_FULL,
-                           OFFRAMP_DEVICE_OUT_OF_MEMORY, OFFRAMP_DEVICE_BROKEN, OFFRAMP_DEVICE_UNSUPPORTED, OFFRAMP_RUN_IN_USE, OFFRAMP_PRODUCER_GONE, OFFRAMP_STOPPED})
+    for (const int code : {OFFRAMP_OK, OFFRAMP_INTERNAL, OFFRAMP_TIMEOUT, OFFRAMP_WRONG_PROCESS,
+                           OFFRAMP_CALLBACK_FAILED, OFFRAMP_BAD_ARGUMENT, OFFRAMP_NO_SUCH_RUN, OFFRAMP_SYSTEM,
+                           OFFRAMP_CANNOT_WRITE, OFFRAMP_RETRY, OFFRAMP_PROTOCOL, OFFRAMP_NOT_PERMITTED,
+                           OFFRAMP_SHARED_MEMORY_FULL, OFFRAMP_DEVICE_OUT_OF_MEMORY, OFFRAMP_DEVICE_BROKEN,
+                           OFFRAMP_DEVICE_UNSUPPORTED, OFFRAMP_RUN_IN_USE, OFFRAMP_PRODUCER_GONE, OFFRAMP_STOPPED})
         names.emplace(offramp_code_name(code));
     EXPECT_EQ(names.size(), 19U);
     EXPECT_STREQ(offramp_code_name(12345), "?");

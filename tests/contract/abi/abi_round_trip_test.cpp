@@ -22,7 +22,10 @@ using testing::ElementsAre;
 using RoundTrip = AbiWorld;
 
 EgressOptions small_run(const std::string& run_dir) {
-    return {.run_dir = run_dir, .tensors = {{"scores", float32, {4, 3}}, {"ids", uint8, {4, 2}}}, .device = "cpu", .name = "made up"};
+    return {.run_dir = run_dir,
+            .tensors = {{"scores", float32, {4, 3}}, {"ids", uint8, {4, 2}}},
+            .device = "cpu",
+            .name = "made up"};
 }
 
 TEST_F(RoundTrip, EveryRowArrivesOnceWithItsKeyAndItsBytes) {
@@ -41,7 +44,8 @@ TEST_F(RoundTrip, EveryRowArrivesOnceWithItsKeyAndItsBytes) {
             for (std::uint32_t row = 0; row < slab.size(); ++row) {
                 const auto numbers = slab.row<float>(row);
                 const auto bytes = slab.row<std::uint8_t>(row, 1);
-                EXPECT_TRUE(scores.emplace(slab.key(row), std::vector<float>(numbers.begin(), numbers.end())).second) << "twice";
+                EXPECT_TRUE(scores.emplace(slab.key(row), std::vector<float>(numbers.begin(), numbers.end())).second)
+                    << "twice";
                 ids.emplace(slab.key(row), std::vector<std::uint8_t>(bytes.begin(), bytes.end()));
                 EXPECT_FALSE(slab.sample(row).hole);
             }
@@ -50,14 +54,15 @@ TEST_F(RoundTrip, EveryRowArrivesOnceWithItsKeyAndItsBytes) {
     std::thread first(consume), second(consume);
     std::atomic<int> let_go{0};
     for (std::uint64_t number = 0; number < kBatches; ++number) {
-        const std::uint32_t rows = number % 3 == 0 ? 2 : kRows;   // rows vary
+        const std::uint32_t rows = number % 3 == 0 ? 2 : kRows;  // rows vary
         const auto made = std::shared_ptr<Batch>(new Batch(batch(number)), [&](Batch* gone) {
-            std::ranges::fill(gone->scores, -1.0F);   // whoever reads it now reads nonsense
+            std::ranges::fill(gone->scores, -1.0F);  // whoever reads it now reads nonsense
             ++let_go;
             delete gone;
         });
         std::vector<std::string> keys;
-        for (std::uint32_t row = 0; row < rows; ++row) keys.push_back("b" + std::to_string(number) + "/r" + std::to_string(row));
+        for (std::uint32_t row = 0; row < rows; ++row)
+            keys.push_back("b" + std::to_string(number) + "/r" + std::to_string(row));
         egress.submit({made->scores.data(), made->ids.data()}, rows, nullptr, made, keys);
     }
     EXPECT_TRUE(egress.drain());
@@ -69,7 +74,9 @@ TEST_F(RoundTrip, EveryRowArrivesOnceWithItsKeyAndItsBytes) {
         for (std::uint32_t row = 0; row < (number % 3 == 0 ? 2 : kRows); ++row, ++rows) {
             const std::string key = "b" + std::to_string(number) + "/r" + std::to_string(row);
             const Batch made = batch(number);
-            EXPECT_THAT(scores[key], ElementsAre(made.scores[row * 3], made.scores[row * 3 + 1], made.scores[row * 3 + 2])) << key;
+            EXPECT_THAT(scores[key],
+                        ElementsAre(made.scores[row * 3], made.scores[row * 3 + 1], made.scores[row * 3 + 2]))
+                << key;
             EXPECT_THAT(ids[key], ElementsAre(made.ids[row * 2], made.ids[row * 2 + 1])) << key;
         }
     EXPECT_EQ(scores.size(), rows);
@@ -108,7 +115,8 @@ TEST_F(RoundTrip, WhatADeadConsumerHeldGoesToAnother) {
         options.run_dir = run_dir_.c_str();
         offramp_consumer* consumer = nullptr;
         if (offramp_consumer_open(&options, &consumer, nullptr) != OFFRAMP_OK) ::_exit(1);
-        offramp_consumer_run(consumer, [](void*, const offramp_slab*) -> std::int32_t { ::_exit(7); }, nullptr, nullptr);
+        offramp_consumer_run(
+            consumer, [](void*, const offramp_slab*) -> std::int32_t { ::_exit(7); }, nullptr, nullptr);
         ::_exit(2);
     }
     int status = 0;

@@ -14,7 +14,7 @@ namespace offramp::test {
 
 // A folder for a run, and an egress of two small tensors on the CPU.
 class AbiWorld : public ::testing::Test {
- protected:
+  protected:
     static constexpr std::uint32_t kRows = 4;
 
     void SetUp() override {
@@ -34,8 +34,13 @@ class AbiWorld : public ::testing::Test {
     void TearDown() override { std::filesystem::remove_all(folder_); }
 
     static offramp_tensor tensor(const char* name, const std::vector<std::int64_t>& shape) {
-        return {.size = sizeof(offramp_tensor), .name = name, .dtype = {2, 32, 1}, .dims = static_cast<std::uint32_t>(shape.size()), .shape = shape.data(),
-                .strides = nullptr, .data = nullptr};
+        return {.size = sizeof(offramp_tensor),
+                .name = name,
+                .dtype = {2, 32, 1},
+                .dims = static_cast<std::uint32_t>(shape.size()),
+                .shape = shape.data(),
+                .strides = nullptr,
+                .data = nullptr};
     }
     // What batch `number` holds.
     struct Batch {

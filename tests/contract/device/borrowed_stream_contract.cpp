@@ -1,5 +1,5 @@
-// A caller's own stream, on every device: what is recorded behind the caller's work waits for it, and the stream stays the caller's. On the
-// CPU there is none: the caller's work is done when it says so.
+// A caller's own stream, on every device: what is recorded behind the caller's work waits for it, and the stream stays
+// the caller's. On the CPU there is none: the caller's work is done when it says so.
 #include <cstring>
 #include <thread>
 
@@ -9,7 +9,7 @@ namespace offramp {
 namespace {
 
 constexpr std::size_t kOutputBytes = std::size_t{8} << 20;
-constexpr int kWork = 8;   // copies of that size before the one that counts: whoever does not wait comes too early
+constexpr int kWork = 8;  // copies of that size before the one that counts: whoever does not wait comes too early
 
 class BorrowedStreamContract : public DeviceContract {
   protected:

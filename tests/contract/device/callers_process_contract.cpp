@@ -103,7 +103,7 @@ TEST_F(CallersProcess, OurThreadsDoNotDisturbACapture) {
     const auto callers = device_->make_stream("caller");
     on_a_callers_thread([&] {
         begin_capture(callers->native());
-        std::vector<std::unique_ptr<DeviceBuffer>> buffers;   // kept until the capture has ended
+        std::vector<std::unique_ptr<DeviceBuffer>> buffers;  // kept until the capture has ended
         std::jthread([&] {
             device_->use_on_this_thread();
             buffers.push_back(device_->allocate(kSmallBytes, "memory"));

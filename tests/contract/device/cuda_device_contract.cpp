@@ -4,9 +4,7 @@
 
 namespace offramp {
 
-std::vector<std::string> devices_under_test() {
-    return {"cuda"};
-}
+std::vector<std::string> devices_under_test() { return {"cuda"}; }
 
 namespace {
 

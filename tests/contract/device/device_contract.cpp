@@ -19,10 +19,8 @@ class MappedRange {
   public:
     explicit MappedRange(std::size_t bytes) : bytes_(bytes) {
         const UniqueFd file(::memfd_create("device-contract", MFD_CLOEXEC));
-        if (!file || ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)
-            throw std::runtime_error("memfd_create");
-        void* const memory =
-            ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file.get(), 0);
+        if (!file || ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) throw std::runtime_error("memfd_create");
+        void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file.get(), 0);
         if (memory == MAP_FAILED) throw std::runtime_error("mmap");
         memory_ = static_cast<std::byte*>(memory);
     }
@@ -365,8 +363,7 @@ TEST_P(DeviceContract, DescribesItself) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Device, DeviceContract, testing::ValuesIn(devices_under_test()), device_name);
-INSTANTIATE_TEST_SUITE_P(Device, DeviceContractDeathTest, testing::ValuesIn(devices_under_test()),
-                         device_name);
+INSTANTIATE_TEST_SUITE_P(Device, DeviceContractDeathTest, testing::ValuesIn(devices_under_test()), device_name);
 
 }  // namespace
 }  // namespace offramp

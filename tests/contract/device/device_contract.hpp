@@ -37,9 +37,7 @@ using DeviceContractDeathTest = DeviceContract;
 std::vector<std::string> devices_under_test();
 
 // Names a case by its device: "cpu".
-inline std::string device_name(const testing::TestParamInfo<std::string>& parameter) {
-    return parameter.param;
-}
+inline std::string device_name(const testing::TestParamInfo<std::string>& parameter) { return parameter.param; }
 
 // Bytes that differ from seed to seed and from place to place.
 std::vector<std::byte> patterned_bytes(std::size_t count, std::uint32_t seed);

@@ -30,9 +30,7 @@ class PciDevices {
     PciDevices& operator=(const PciDevices&) = delete;
 
     const std::filesystem::path& root() const { return root_; }
-    void write(const std::string& file, const std::string& text) {
-        std::ofstream(device() / file) << text << '\n';
-    }
+    void write(const std::string& file, const std::string& text) { std::ofstream(device() / file) << text << '\n'; }
 
   private:
     std::filesystem::path device() const { return root_ / "0000:1b:00.0"; }
@@ -54,8 +52,8 @@ TEST(PciLink, ReadsGenerationWidthAndNumaNode) {
 TEST(PciLink, KnowsEveryGeneration) {
     PciDevices devices;
     int generation = 1;
-    for (const char* const speed : {"2.5 GT/s PCIe", "5.0 GT/s PCIe", "8.0 GT/s PCIe", "16.0 GT/s PCIe",
-                                    "32.0 GT/s PCIe", "64.0 GT/s PCIe"}) {
+    for (const char* const speed :
+         {"2.5 GT/s PCIe", "5.0 GT/s PCIe", "8.0 GT/s PCIe", "16.0 GT/s PCIe", "32.0 GT/s PCIe", "64.0 GT/s PCIe"}) {
         devices.write("current_link_speed", speed);
         EXPECT_EQ(read_pci_link("0000:1b:00.0", devices.root()).generation, generation++) << speed;
     }

@@ -16,8 +16,7 @@ void DeviceContract::SetUp() {
 }
 
 std::unique_ptr<DeviceBuffer> DeviceContract::upload(std::span<const std::byte> bytes) {
-    std::unique_ptr<DeviceBuffer> buffer =
-        device().allocate(std::max<std::size_t>(bytes.size(), 1), "test input");
+    std::unique_ptr<DeviceBuffer> buffer = device().allocate(std::max<std::size_t>(bytes.size(), 1), "test input");
     const std::unique_ptr<Stream> stream = device().make_stream("upload");
     stream->copy_to_device(buffer->data(), bytes.data(), bytes.size());
     stream->synchronize();

@@ -19,7 +19,8 @@ class GpuSearchDeathTest : public testing::Test {
   protected:
     void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 
-    static void expect_found(const char* driver, const Environment& environment, int runtime_version, const std::string& said) {
+    static void expect_found(const char* driver, const Environment& environment, int runtime_version,
+                             const std::string& said) {
         const char* const before = std::getenv("LD_LIBRARY_PATH");
         ::setenv("LD_LIBRARY_PATH", (driver + std::string(":") + (before == nullptr ? "" : before)).c_str(), 1);
         for (const auto& [name, value] : environment) ::setenv(name, value.c_str(), 1);
@@ -43,9 +44,11 @@ TEST_F(GpuSearchDeathTest, CountsWhatTheDriverHas) {
 
 TEST_F(GpuSearchDeathTest, SaysWhichDriverWasFoundAndWhichIsNeeded) {
     expect_found(OFFRAMP_MADE_UP_DRIVER, {{"MADE_UP_VERSION", "12040"}}, 13000,
-                 "0: the NVIDIA driver is too old: found one for CUDA 12\\.4, needed one for CUDA 13\\.0 or later \\(release 580 or later\\)\\.");
+                 "0: the NVIDIA driver is too old: found one for CUDA 12\\.4, needed one for CUDA 13\\.0 or later "
+                 "\\(release 580 or later\\)\\.");
     expect_found(OFFRAMP_MADE_UP_OLD_DRIVER, {{"MADE_UP_VERSION", "11080"}}, 0,
-                 "0: the NVIDIA driver is too old: found one for CUDA 11\\.8, needed one for CUDA 12\\.0 or later \\(release 525 or later\\)\\.");
+                 "0: the NVIDIA driver is too old: found one for CUDA 11\\.8, needed one for CUDA 12\\.0 or later "
+                 "\\(release 525 or later\\)\\.");
 }
 
 TEST_F(GpuSearchDeathTest, SaysThatNoGpuIsSeen) {
@@ -56,11 +59,13 @@ TEST_F(GpuSearchDeathTest, SaysThatNoGpuIsSeen) {
 }
 
 TEST_F(GpuSearchDeathTest, TellsCudasOwnWordWhereItCannotStart) {
-    expect_found(OFFRAMP_MADE_UP_DRIVER, {{"MADE_UP_INIT", "803"}}, 0, "0: CUDA cannot start: CUDA_ERROR_MADE_UP \\(803\\), a made-up error\\.");
+    expect_found(OFFRAMP_MADE_UP_DRIVER, {{"MADE_UP_INIT", "803"}}, 0,
+                 "0: CUDA cannot start: CUDA_ERROR_MADE_UP \\(803\\), a made-up error\\.");
 }
 
 TEST_F(GpuSearchDeathTest, NamesAFunctionThatTheDriverLacks) {
-    expect_found(OFFRAMP_MADE_UP_DRIVER, {{"MADE_UP_LACKS", "cuLaunchHostFunc"}}, 0, "0: the NVIDIA driver \\(libcuda.so.1\\) has no function cuLaunchHostFunc\\.");
+    expect_found(OFFRAMP_MADE_UP_DRIVER, {{"MADE_UP_LACKS", "cuLaunchHostFunc"}}, 0,
+                 "0: the NVIDIA driver \\(libcuda.so.1\\) has no function cuLaunchHostFunc\\.");
 }
 
 TEST(GpuSearch, SaysThatNoDriverIsInstalled) {
@@ -71,7 +76,8 @@ TEST(GpuSearch, SaysThatNoDriverIsInstalled) {
     const GpuSearch search = find_gpus(13000);
     EXPECT_EQ(search.count, 0);
     EXPECT_EQ(search.obstacle,
-              "no NVIDIA driver is installed here (libcuda.so.1 is missing); one for CUDA 13.0 or later is needed (release 580 or later)");
+              "no NVIDIA driver is installed here (libcuda.so.1 is missing); one for CUDA 13.0 or later is needed "
+              "(release 580 or later)");
 }
 
 }  // namespace

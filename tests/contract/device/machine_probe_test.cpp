@@ -28,8 +28,8 @@ TEST(MachineProbe, SaysWhatThisMachineHas) {
     EXPECT_GE(probe.at("numa_nodes").get<int>(), 1);
     EXPECT_GE(probe.at("shm").at("total").get<std::size_t>(), probe.at("shm").at("free").get<std::size_t>());
     EXPECT_TRUE(probe.at("memlock_bytes").is_null() || probe.at("memlock_bytes").is_number_unsigned());
-    for (const char* const key : {"driver_version", "runtime_version", "compute", "pcie_generation",
-                                  "pcie_width", "pci_address", "numa_node", "free_bytes"})
+    for (const char* const key : {"driver_version", "runtime_version", "compute", "pcie_generation", "pcie_width",
+                                  "pci_address", "numa_node", "free_bytes"})
         EXPECT_TRUE(probe.at("device").contains(key)) << key;
 }
 
@@ -43,8 +43,7 @@ TEST(MachineProbe, PageLocksARealSlab) {
 TEST(MachineProbe, LeavesNothingBehind) {
     static_cast<void>(machine_probe());
     for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
-        EXPECT_FALSE(
-            entry.path().filename().string().starts_with("offramp-probe-" + std::to_string(::getpid()) + "-"))
+        EXPECT_FALSE(entry.path().filename().string().starts_with("offramp-probe-" + std::to_string(::getpid()) + "-"))
             << entry.path();
 }
 

@@ -8,8 +8,8 @@ namespace offramp {
 namespace {
 
 TEST(OpenDevice, RefusesOtherWordsWithTheValueAndTheKnownOnes) {
-    for (const std::string word : {"", "gpu", "CUDA", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cuda: 1",
-                                   "cuda:99999999999", "cpu:0"}) {
+    for (const std::string word :
+         {"", "gpu", "CUDA", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cuda: 1", "cuda:99999999999", "cpu:0"}) {
         try {
             static_cast<void>(open_device(word));
             ADD_FAILURE() << "'" << word << "' was accepted";

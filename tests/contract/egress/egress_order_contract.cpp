@@ -1,5 +1,5 @@
-// What the egress promises of bytes: whoever takes a published slab finds the batch's bytes in it, every time. Shown on each device, and
-// shown to be a promise that breaks when either of the two waits behind it is left out.
+// What the egress promises of bytes: whoever takes a published slab finds the batch's bytes in it, every time. Shown on
+// each device, and shown to be a promise that breaks when either of the two waits behind it is left out.
 
 #include <gtest/gtest.h>
 
@@ -17,18 +17,18 @@
 
 namespace offramp {
 
-std::string device_under_test();   // defined by each program that the suite is built into
+std::string device_under_test();  // defined by each program that the suite is built into
 
 namespace {
 
-constexpr std::uint32_t kParts = 16;                              // of a batch: a slab each
+constexpr std::uint32_t kParts = 16;  // of a batch: a slab each
 constexpr std::size_t kPartBytes = std::size_t{256} << 10;
 constexpr std::size_t kBatchBytes = kParts * kPartBytes;
 constexpr std::uint32_t kSlabs = 8;
-constexpr std::uint64_t kPatterns = 37;                           // no multiple of slabs or buffers: what lay there before differs
+constexpr std::uint64_t kPatterns = 37;  // no multiple of slabs or buffers: what lay there before differs
 constexpr std::size_t kShift = 4096 + 8;
 constexpr std::size_t kDeviceBuffers = 3;
-constexpr int kRounds = 100;                                      // in which a race has to show
+constexpr int kRounds = 100;  // in which a race has to show
 
 SlabLayout one_part_a_slab() {
     const std::int64_t shape[] = {kParts, static_cast<std::int64_t>(kPartBytes)};
@@ -67,8 +67,8 @@ class EgressOrder : public testing::Test {
         if (device_under_test() == "cuda" && !find_gpus().obstacle.empty()) GTEST_SKIP() << find_gpus().obstacle;
     }
 
-    // Sends so many batches through an egress and counts the parts whose bytes were not the batch's when they were taken.
-    // `work`: copies of a batch's size that keep the compute stream busy before it writes the outputs.
+    // Sends so many batches through an egress and counts the parts whose bytes were not the batch's when they were
+    // taken. `work`: copies of a batch's size that keep the compute stream busy before it writes the outputs.
     std::uint64_t mismatches(Fault fault, std::uint64_t batches, int work = 3) {
         const std::unique_ptr<Device> device = make_faulty_device(open_device(device_under_test()), fault);
         device->use_on_this_thread();
@@ -125,7 +125,8 @@ class EgressOrder : public testing::Test {
     const std::byte* pattern_of(std::uint64_t batch) const { return pattern_->data() + (batch % kPatterns) * kShift; }
 
     // The broker's and a consumer's place at once: looks at every slab as soon as it is published, then lends it again.
-    std::uint64_t read_all(SlabExchange& exchange, const DeviceBuffer& memory, const SlabLayout& layout, std::uint64_t parts) {
+    std::uint64_t read_all(SlabExchange& exchange, const DeviceBuffer& memory, const SlabLayout& layout,
+                           std::uint64_t parts) {
         std::vector<std::uint64_t> generation(kSlabs, 1);
         std::uint64_t wrong = 0;
         for (std::uint64_t seen = 0; seen < parts;) {
@@ -153,7 +154,7 @@ TEST_F(EgressOrder, NoPublishedPartEverHasOtherBytes) {
     RecordProperty("parts", std::to_string(parts));
 }
 
-#if !defined(__SANITIZE_THREAD__)   // the two are races by design
+#if !defined(__SANITIZE_THREAD__)  // the two are races by design
 
 TEST_F(EgressOrder, PublishingBeforeTheEventShows) { EXPECT_TRUE(shows(Fault::DoneTooEarly, 100, 3)); }
 

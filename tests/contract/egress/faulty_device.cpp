@@ -30,8 +30,12 @@ class FaultyStream final : public Stream {
   public:
     FaultyStream(std::unique_ptr<Stream> real, bool waits) : real_(std::move(real)), waits_(waits) {}
 
-    void copy_to_host(std::byte* to, const void* from, std::size_t bytes) override { real_->copy_to_host(to, from, bytes); }
-    void copy_to_device(void* to, const std::byte* from, std::size_t bytes) override { real_->copy_to_device(to, from, bytes); }
+    void copy_to_host(std::byte* to, const void* from, std::size_t bytes) override {
+        real_->copy_to_host(to, from, bytes);
+    }
+    void copy_to_device(void* to, const std::byte* from, std::size_t bytes) override {
+        real_->copy_to_device(to, from, bytes);
+    }
     void run_on_host(std::function<void()> work) override { real_->run_on_host(std::move(work)); }
     void record(Event& event) override { real_->record(real(event)); }
     void wait_for(Event& event) override {

@@ -7,8 +7,8 @@
 
 namespace offramp {
 
-// A device that leaves out one of the two waits on which the egress rests; everything else is the real one's. It shows that the test
-// which sees no mismatch with the real device would see them.
+// A device that leaves out one of the two waits on which the egress rests; everything else is the real one's. It shows
+// that the test which sees no mismatch with the real device would see them.
 enum class Fault {
     None,
     DoneTooEarly,       // waiting for an event returns at once: slabs are published while they are still being copied

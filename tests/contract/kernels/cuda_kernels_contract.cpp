@@ -7,9 +7,7 @@
 
 namespace offramp {
 
-std::vector<std::string> devices_under_test() {
-    return {"cuda"};
-}
+std::vector<std::string> devices_under_test() { return {"cuda"}; }
 
 namespace {
 
@@ -39,8 +37,7 @@ class GpuKernelsDeathTest : public testing::Test {
 }
 
 TEST_F(GpuKernelsDeathTest, CallsALostContextBroken) {
-    EXPECT_EXIT(exit_with_the_code_of_a_bad_address(),
-                testing::ExitedWithCode(to_int(ExitCode::DeviceBroken)),
+    EXPECT_EXIT(exit_with_the_code_of_a_bad_address(), testing::ExitedWithCode(to_int(ExitCode::DeviceBroken)),
                 "CUDA_ERROR_ILLEGAL_ADDRESS \\(700\\).*only a new process");
 }
 

@@ -1,4 +1,5 @@
-// What the kernels make of a model's outputs, against references written here: every device gives these bits and no others.
+// What the kernels make of a model's outputs, against references written here: every device gives these bits and no
+// others.
 #include <gmock/gmock.h>
 #include <rapidcheck.h>
 
@@ -38,8 +39,7 @@ double value_of(std::uint16_t magnitude, const Format& format) {
 std::uint16_t reference_cast(float value, const Format& format) {
     if (std::isnan(value)) return format.not_a_number;
     const auto sign = static_cast<std::uint16_t>(std::signbit(value) ? 0x8000 : 0);
-    const auto infinity =
-        static_cast<std::uint16_t>(((1 << format.exponent_bits) - 1) << format.mantissa_bits);
+    const auto infinity = static_cast<std::uint16_t>(((1 << format.exponent_bits) - 1) << format.mantissa_bits);
     const double wanted = std::abs(static_cast<double>(value));
     if (wanted >= value_of(infinity, format)) return sign | infinity;
     std::uint16_t below = 0;
@@ -73,8 +73,18 @@ class CastContract : public DeviceContract {
 };
 
 TEST_P(CastContract, RoundsToNearestEvenAndKeepsWhatIsNoNumber) {
-    std::vector<float> values{0.0F, 1.0F, Limits::infinity(), Limits::quiet_NaN(), Limits::max(), Limits::min(),
-                              Limits::denorm_min(), 65504.0F, 65519.99F, 65520.0F, 65535.0F, 65536.0F};
+    std::vector<float> values{0.0F,
+                              1.0F,
+                              Limits::infinity(),
+                              Limits::quiet_NaN(),
+                              Limits::max(),
+                              Limits::min(),
+                              Limits::denorm_min(),
+                              65504.0F,
+                              65519.99F,
+                              65520.0F,
+                              65535.0F,
+                              65536.0F};
     for (const std::uint32_t bits :
          {0x7f800001U, 0x7fffffffU, 0x3f808000U, 0x3f818000U, 0x3f808001U, 0x3f807fffU, 0x00008000U, 0x00018000U,
           0x7f7f8000U, 0x3f801000U, 0x3f803000U, 0x3f801001U, 0x33000000U, 0x33000001U, 0x32ffffffU, 0x33800000U,
@@ -192,7 +202,8 @@ Reference reference_map(const Scores& scores) {
                 for (std::size_t c = 1; c < rounded.size(); ++c)
                     if (!std::isnan(rounded[best]) && (std::isnan(rounded[c]) || rounded[c] > rounded[best])) best = c;
                 reference.ids.push_back(static_cast<std::uint8_t>(best));
-                reference.near_ties += std::ranges::max_element(exact) - exact.begin() != static_cast<std::ptrdiff_t>(best);
+                reference.near_ties +=
+                    std::ranges::max_element(exact) - exact.begin() != static_cast<std::ptrdiff_t>(best);
                 double sum = 0;
                 for (const double score : exact) sum += std::exp(score - exact[best]);
                 reference.probabilities.push_back(1 / sum);
@@ -289,9 +300,7 @@ TEST_P(ClassMapContract, ANaNIsTheLargestAndHasNoConfidence) {
     EXPECT_EQ(result.confidence, (std::vector<std::uint8_t>{0, 0, 225, 0}));  // 255 / (1 + e^-2) is 224.6
 }
 
-TEST_P(ClassMapContract, MapsNothing) {
-    EXPECT_TRUE(map(made_up(0, 3, 4, 4, 8), true).ids.empty());
-}
+TEST_P(ClassMapContract, MapsNothing) { EXPECT_TRUE(map(made_up(0, 3, 4, 4, 8), true).ids.empty()); }
 
 using ClassMapContractDeathTest = ClassMapContract;
 
@@ -314,12 +323,14 @@ class ForegroundMapContract : public DeviceContract {
         const auto from = upload(bytes_of(scores.values));
         const auto ids = upload(std::vector<std::byte>(scores.pixels() + 1, std::byte{0xab}));
         const auto confidence = upload(std::vector<std::byte>(scores.pixels() + 1, std::byte{0xab}));
-        const auto outliers = device().allocate_pinned_host(static_cast<std::size_t>(scores.rows + 1) * sizeof(float), "outliers");
+        const auto outliers =
+            device().allocate_pinned_host(static_cast<std::size_t>(scores.rows + 1) * sizeof(float), "outliers");
         auto* const outlier_of_row = reinterpret_cast<float*>(outliers->data());
         std::fill_n(outlier_of_row, scores.rows + 1, kUntouched);
         const auto stream = device().make_stream("foreground map");
         kernels::map_foreground(*stream, reinterpret_cast<std::uint8_t*>(ids->data()),
-                                with_confidence ? reinterpret_cast<std::uint8_t*>(confidence->data()) : nullptr, outlier_of_row,
+                                with_confidence ? reinterpret_cast<std::uint8_t*>(confidence->data()) : nullptr,
+                                outlier_of_row,
                                 {.scores = reinterpret_cast<const float*>(from->data()),
                                  .rows = scores.rows,
                                  .height = scores.height,
@@ -327,7 +338,9 @@ class ForegroundMapContract : public DeviceContract {
                                  .expansion = scores.expansion,
                                  .scale = scale});
         stream->synchronize();
-        return {bytes_before_guard(download(*ids)), bytes_before_guard(download(*confidence)), {outlier_of_row, outlier_of_row + scores.rows + 1}};
+        return {bytes_before_guard(download(*ids)),
+                bytes_before_guard(download(*confidence)),
+                {outlier_of_row, outlier_of_row + scores.rows + 1}};
     }
 
     static std::vector<float> of_rows(const Result& result) {
@@ -339,7 +352,8 @@ class ForegroundMapContract : public DeviceContract {
 
     // `scores` as they are or, of probabilities, brought between 0 and 1.
     void expect_reference(Scores scores, const ForegroundScale& scale) {
-        SCOPED_TRACE(std::to_string(scores.height) + "x" + std::to_string(scores.width) + " by " + std::to_string(scores.expansion));
+        SCOPED_TRACE(std::to_string(scores.height) + "x" + std::to_string(scores.width) + " by " +
+                     std::to_string(scores.expansion));
         if (!scale.logit)
             for (float& value : scores.values) value = (value + 8) / 16;
         const Result plain = map(scores, scale, false);
@@ -353,8 +367,10 @@ class ForegroundMapContract : public DeviceContract {
                     const auto rounded = enlarged<float>(scores.plane(row, 0), scores, y, x);
                     const bool foreground = rounded >= scale.least;
                     ASSERT_EQ(result.ids[at], foreground ? 1 : 0) << rounded;
-                    const double probability = probability_of(enlarged<double>(scores.plane(row, 0), scores, y, x), scale.logit);
-                    worst = std::max(worst, std::abs(result.confidence[at] - 255 * (foreground ? probability : 1 - probability)));
+                    const double probability =
+                        probability_of(enlarged<double>(scores.plane(row, 0), scores, y, x), scale.logit);
+                    worst = std::max(
+                        worst, std::abs(result.confidence[at] - 255 * (foreground ? probability : 1 - probability)));
                 }
         EXPECT_LE(worst, 0.5 + 1e-3);
         EXPECT_THAT(of_rows(result), testing::Each(0.0F));
@@ -394,7 +410,8 @@ TEST_P(ForegroundMapContract, WhatCannotBeIsToldOfItsRowAlone) {
         scores.values[2 * 4 + 1] = 7.5F;
         scores.values[3 * 4] = Limits::quiet_NaN();
         const Result probabilities = map(scores, ForegroundScale::of("probability", 0.5), true);
-        EXPECT_THAT(std::vector(probabilities.outliers.begin(), probabilities.outliers.begin() + 2), testing::Each(0.0F));
+        EXPECT_THAT(std::vector(probabilities.outliers.begin(), probabilities.outliers.begin() + 2),
+                    testing::Each(0.0F));
         EXPECT_GT(probabilities.outliers[2], 1.0F);
         EXPECT_TRUE(std::isnan(probabilities.outliers[3]));
         EXPECT_EQ(probabilities.outliers[4], kUntouched) << "behind the last row";
@@ -404,7 +421,8 @@ TEST_P(ForegroundMapContract, WhatCannotBeIsToldOfItsRowAlone) {
     }
 }
 
-// Whoever drops a batch does not wait for its work: what that finds is not to show in the next batch, which gets the same memory.
+// Whoever drops a batch does not wait for its work: what that finds is not to show in the next batch, which gets the
+// same memory.
 TEST_P(ForegroundMapContract, WhatEarlierWorkOfTheStreamFoundInTheSameMemoryDoesNotShow) {
     Scores wrong = made_up(64, 1, 64, 64, 8);
     std::ranges::fill(wrong.values, Limits::quiet_NaN());

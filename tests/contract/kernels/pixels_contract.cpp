@@ -20,11 +20,9 @@ std::uint16_t reference_bfloat16(float value) {
     const std::uint32_t lower = bits & 0xffff0000U;
     if (std::isinf(value) || lower == bits) return static_cast<std::uint16_t>(bits >> 16);
     const std::uint32_t upper = lower + 0x10000U;
-    const double above = std::isinf(std::bit_cast<float>(upper))
-                             ? std::copysign(std::ldexp(1.0, 128), value)
-                             : static_cast<double>(std::bit_cast<float>(upper));
-    const double to_lower =
-        std::abs(static_cast<double>(value) - static_cast<double>(std::bit_cast<float>(lower)));
+    const double above = std::isinf(std::bit_cast<float>(upper)) ? std::copysign(std::ldexp(1.0, 128), value)
+                                                                 : static_cast<double>(std::bit_cast<float>(upper));
+    const double to_lower = std::abs(static_cast<double>(value) - static_cast<double>(std::bit_cast<float>(lower)));
     const double to_upper = std::abs(above - static_cast<double>(value));
     const bool lower_is_even = (lower >> 16) % 2 == 0;
     const bool take_lower = to_lower < to_upper || (to_lower == to_upper && lower_is_even);
@@ -55,9 +53,8 @@ std::vector<std::byte> reference_normalize(const std::vector<std::byte>& pixels,
                     value = value / 255.0F;
                     value = value - input.mean[channel];
                     value = value / input.std[channel];
-                    const auto at =
-                        static_cast<std::size_t>(row * spec.strides[0] + channel * spec.strides[1] +
-                                                 y * spec.strides[2] + x * spec.strides[3]);
+                    const auto at = static_cast<std::size_t>(row * spec.strides[0] + channel * spec.strides[1] +
+                                                             y * spec.strides[2] + x * spec.strides[3]);
                     const std::uint16_t half = reference_bfloat16(value);
                     if (spec.dtype == kFloat32)
                         std::memcpy(&result[at * 4], &value, 4);
@@ -73,15 +70,13 @@ std::vector<std::byte> reference_normalize(const std::vector<std::byte>& pixels,
 class NormalizeContract : public DeviceContract {
   protected:
     // `pixel_offset`: bytes by which the pixels miss the start of their buffer.
-    void expect_reference(const Picture& picture, DType dtype, bool channels_last,
-                          std::size_t pixel_offset = 0) {
+    void expect_reference(const Picture& picture, DType dtype, bool channels_last, std::size_t pixel_offset = 0) {
         SCOPED_TRACE(to_string(dtype) + (channels_last ? " channels-last " : " contiguous ") +
                      std::to_string(picture.rows) + "x" + std::to_string(picture.height) + "x" +
                      std::to_string(picture.width) + "+" + std::to_string(pixel_offset));
         const auto bytes = static_cast<std::size_t>(picture.rows * picture.height * picture.width * 3);
         std::vector<std::byte> pixels = patterned_bytes(bytes, 11);
-        for (std::size_t i = 0; i < std::min<std::size_t>(bytes, 256); ++i)
-            pixels[i] = static_cast<std::byte>(i);
+        for (std::size_t i = 0; i < std::min<std::size_t>(bytes, 256); ++i) pixels[i] = static_cast<std::byte>(i);
         std::vector<std::byte> shifted(pixel_offset);
         shifted.insert(shifted.end(), pixels.begin(), pixels.end());
 
@@ -100,8 +95,8 @@ class NormalizeContract : public DeviceContract {
 TEST_P(NormalizeContract, GivesTorchvisionsBits) {
     for (const DType dtype : {kFloat32, kBFloat16})
         for (const bool channels_last : {false, true})
-            for (const Picture picture : {Picture{3, 16, 24}, Picture{2, 7, 5}, Picture{1, 1, 1},
-                                          Picture{5, 1, 3}, Picture{2, 33, 64}, Picture{1, 256, 512}})
+            for (const Picture picture : {Picture{3, 16, 24}, Picture{2, 7, 5}, Picture{1, 1, 1}, Picture{5, 1, 3},
+                                          Picture{2, 33, 64}, Picture{1, 256, 512}})
                 expect_reference(picture, dtype, channels_last);
 }
 
@@ -143,16 +138,14 @@ TEST_P(NormalizeContractDeathTest, RefusesTensorsThatAreNoInput) {
         kernels::normalize(*device().make_stream("normalize"), nullptr, spec, input);
     };
     EXPECT_DEATH(normalize(input_spec(kFloat16, {2, 4, 4}, false)), "float32 or bfloat16");
-    EXPECT_DEATH(normalize(input_spec(kFloat32, {1, 4, 4}, false)),
-                 "\\[rows, 3, height, width\\] of the pixels");
+    EXPECT_DEATH(normalize(input_spec(kFloat32, {1, 4, 4}, false)), "\\[rows, 3, height, width\\] of the pixels");
     TensorSpec padded = input_spec(kFloat32, {2, 4, 4}, false);
     padded.strides[2] = 8;
     EXPECT_DEATH(normalize(padded), "contiguous or channels-last");
 }
 
 INSTANTIATE_TEST_SUITE_P(Device, NormalizeContract, testing::ValuesIn(devices_under_test()), device_name);
-INSTANTIATE_TEST_SUITE_P(Device, NormalizeContractDeathTest, testing::ValuesIn(devices_under_test()),
-                         device_name);
+INSTANTIATE_TEST_SUITE_P(Device, NormalizeContractDeathTest, testing::ValuesIn(devices_under_test()), device_name);
 
 }  // namespace
 }  // namespace offramp

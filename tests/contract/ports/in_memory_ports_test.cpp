@@ -19,8 +19,7 @@ class HubPlace final : public PortsPlace {
 };
 
 INSTANTIATE_TEST_SUITE_P(InMemory, PortsContract,
-                         ::testing::Values(PortsImplementation{"hub",
-                                                               [] { return std::make_unique<HubPlace>(); }}));
+                         ::testing::Values(PortsImplementation{"hub", [] { return std::make_unique<HubPlace>(); }}));
 
 // Twins differ in what is a matter of luck over sockets and a certainty here.
 TEST(InMemoryPorts, HoldExactlyTheirCapacity) {

@@ -41,8 +41,7 @@ Bytes bytes_of(std::string_view text) {
 
 std::string text_of(const Bytes& bytes) {
     std::string text(bytes.size(), '\0');
-    std::transform(bytes.begin(), bytes.end(), text.begin(),
-                   [](std::byte b) { return static_cast<char>(b); });
+    std::transform(bytes.begin(), bytes.end(), text.begin(), [](std::byte b) { return static_cast<char>(b); });
     return text;
 }
 
@@ -147,8 +146,7 @@ TEST_P(PortsContract, SaysThatAPeerHasGone) {
     auto met = meet(*place_, *broker);
     ASSERT_EQ(broker->send(met.peer, bytes_of("x")), SendOutcome::Sent);
     met.port.reset();
-    EXPECT_TRUE(
-        wait_for(*broker, [&] { return broker->send(met.peer, bytes_of("x")) == SendOutcome::PeerGone; }));
+    EXPECT_TRUE(wait_for(*broker, [&] { return broker->send(met.peer, bytes_of("x")) == SendOutcome::PeerGone; }));
 }
 
 TEST_P(PortsContract, FillsTheQueueOfAPeerThatNeverReads) {
@@ -166,11 +164,9 @@ TEST_P(PortsContract, FillsTheQueueOfAPeerThatNeverReads) {
 
     // What was said to be sent arrives, all of it; then there is room again.
     for (std::size_t i = 0; i < sent; ++i) ASSERT_TRUE(next(*slow.port)) << i << " of " << sent;
-    EXPECT_TRUE(
-        wait_for(*broker, [&] { return broker->send(slow.peer, bytes_of("last")) == SendOutcome::Sent; }));
+    EXPECT_TRUE(wait_for(*broker, [&] { return broker->send(slow.peer, bytes_of("last")) == SendOutcome::Sent; }));
     Bytes last;
-    ASSERT_TRUE(
-        wait_for(*slow.port, [&] { return slow.port->try_receive(last) && text_of(last) == "last"; }));
+    ASSERT_TRUE(wait_for(*slow.port, [&] { return slow.port->try_receive(last) && text_of(last) == "last"; }));
 }
 
 TEST_P(PortsContract, FillsTheQueueOfABrokerThatNeverReads) {
@@ -192,8 +188,7 @@ TEST_P(PortsContract, FillsTheQueueOfABrokerThatNeverReads) {
     bool last_release = false;
     EXPECT_TRUE(wait_for(*broker, [&] {
         while (broker->try_receive_work(inbound)) last_work = last_work || text_of(inbound.bytes) == "last";
-        while (broker->try_receive_release(inbound))
-            last_release = last_release || text_of(inbound.bytes) == "last";
+        while (broker->try_receive_release(inbound)) last_release = last_release || text_of(inbound.bytes) == "last";
         return last_work && last_release;
     }));
 }
@@ -216,8 +211,7 @@ TEST_P(PortsContract, KeepsTheOrderOfEachPeer) {
         EXPECT_EQ(text_of(inbound->bytes), std::to_string(seen[inbound->peer]++));
     }
     for (auto& consumer : consumers)
-        for (int i = 0; i < kMessages; ++i)
-            EXPECT_EQ(text_of(next(*consumer.port).value()), std::to_string(i));
+        for (int i = 0; i < kMessages; ++i) EXPECT_EQ(text_of(next(*consumer.port).value()), std::to_string(i));
 }
 
 TEST_P(PortsContract, CarriesAnyBytes) {

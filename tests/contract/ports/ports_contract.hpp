@@ -28,9 +28,7 @@ struct PortsImplementation {
 };
 
 // What a test's name shows; its address and bytes would differ from run to run.
-inline void PrintTo(const PortsImplementation& implementation, std::ostream* out) {
-    *out << implementation.name;
-}
+inline void PrintTo(const PortsImplementation& implementation, std::ostream* out) { *out << implementation.name; }
 
 class PortsContract : public ::testing::TestWithParam<PortsImplementation> {
   protected:

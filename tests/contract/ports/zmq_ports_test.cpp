@@ -24,9 +24,7 @@ class RunDirectoryPlace final : public PortsPlace {
   public:
     std::unique_ptr<BrokerPort> broker() override { return make_zmq_broker_port(endpoint()); }
     std::unique_ptr<ConsumerPort> consumer() override { return make_zmq_consumer_port(endpoint()); }
-    PeerCredentials credentials() const override {
-        return {.pid = ::getpid(), .uid = ::geteuid(), .gid = ::getegid()};
-    }
+    PeerCredentials credentials() const override { return {.pid = ::getpid(), .uid = ::geteuid(), .gid = ::getegid()}; }
     Endpoint endpoint() const { return {folder_.path(), {"r", 1}, 1, 1}; }
 
   private:
@@ -34,14 +32,13 @@ class RunDirectoryPlace final : public PortsPlace {
 };
 
 INSTANTIATE_TEST_SUITE_P(Zmq, PortsContract,
-                         ::testing::Values(PortsImplementation{
-                             "run_directory", [] { return std::make_unique<RunDirectoryPlace>(); }}));
+                         ::testing::Values(PortsImplementation{"run_directory",
+                                                               [] { return std::make_unique<RunDirectoryPlace>(); }}));
 
 // libzmq's sockets as anyone may use them: what our own ports never send.
 class RawSocket {
   public:
-    RawSocket(int type, const std::string& address)
-        : context_(::zmq_ctx_new()), socket_(::zmq_socket(context_, type)) {
+    RawSocket(int type, const std::string& address) : context_(::zmq_ctx_new()), socket_(::zmq_socket(context_, type)) {
         const int linger = 0;
         ::zmq_setsockopt(socket_, ZMQ_LINGER, &linger, sizeof linger);
         EXPECT_EQ(::zmq_connect(socket_, address.c_str()), 0);
@@ -54,8 +51,7 @@ class RawSocket {
     }
     void send(const std::vector<std::string>& frames) {
         for (std::size_t i = 0; i < frames.size(); ++i)
-            EXPECT_GE(::zmq_send(socket_, frames[i].data(), frames[i].size(),
-                                 i + 1 < frames.size() ? ZMQ_SNDMORE : 0),
+            EXPECT_GE(::zmq_send(socket_, frames[i].data(), frames[i].size(), i + 1 < frames.size() ? ZMQ_SNDMORE : 0),
                       0);
     }
 
@@ -160,7 +156,8 @@ TEST(ZmqPorts, ASuccessorHasSocketsOfItsOwnAndTheDeadOnesAreGone) {
         return 0;
     });
     ASSERT_TRUE(dead.heard());
-    const auto consumer = place.consumer();   // it will connect again by itself, to whoever listens where the dead one did
+    // it will connect again by itself, to whoever listens where the dead one did
+    const auto consumer = place.consumer();
     dead.kill();
     dead.wait();
     ASSERT_TRUE(consumer->send_release(bytes_of("meant for the dead")));
@@ -238,8 +235,7 @@ TEST(ZmqPorts, SurviveWhoDoesNotSpeakZmqAtAll) {
         ASSERT_EQ(::connect(stranger.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
         const std::string garbage(3000, '\xff');
         // The broker may close at once: that the rest cannot be written is no failure.
-        [[maybe_unused]] const auto sent =
-            ::send(stranger.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
+        [[maybe_unused]] const auto sent = ::send(stranger.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
     }
     const auto met = meet(place, *broker);
     EXPECT_EQ(broker->send(met.peer, bytes_of("x")), SendOutcome::Sent);

@@ -1,4 +1,5 @@
-// What embeddings-postgres does that no other processor can: a table that others may change, vectors that pgvector does not hold, an index.
+// What embeddings-postgres does that no other processor can: a table that others may change, vectors that pgvector does
+// not hold, an index.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -40,7 +41,11 @@ class EmbeddingsPostgres : public PostgresTest {
         HandMade slab;
         for (std::uint32_t row = 0; row < keys.size(); ++row)
             slab.contents.samples.push_back({.item = row, .batch = 0, .row = row, .hole = false, .key = keys[row]});
-        slab.contents.batches.push_back({.batch = 0, .first_row = 0, .rows = static_cast<std::uint32_t>(keys.size()), .first_sample = 0, .reserved = 0});
+        slab.contents.batches.push_back({.batch = 0,
+                                         .first_row = 0,
+                                         .rows = static_cast<std::uint32_t>(keys.size()),
+                                         .first_sample = 0,
+                                         .reserved = 0});
         slab.add(spec_of("v", kFloat32, {static_cast<std::int64_t>(keys.size()), 3}));
         for (std::size_t row = 0; row < keys.size(); ++row) slab.storage[0][3 * row] = number;
         slab.contents.model = "the model";
@@ -51,16 +56,19 @@ class EmbeddingsPostgres : public PostgresTest {
 TEST_F(EmbeddingsPostgres, OfRowsThatAreThereInPartTheOthersAreAdded) {
     process(config_, slab_of({"b", "a"}, 1).contents);
     const auto at_work = make_processor(config_.processor, {&config_});
-    for (int delivered = 0; delivered < 2; ++delivered) at_work->process(slab_of({"c", "b", "a"}, 2).contents, kNoProgress, kCurrent);
+    for (int delivered = 0; delivered < 2; ++delivered)
+        at_work->process(slab_of({"c", "b", "a"}, 2).contents, kNoProgress, kCurrent);
     at_work->process(slab_of({"e", "d"}, 3).contents, kNoProgress, kCurrent);
-    EXPECT_EQ(value("SELECT string_agg(key || ' ' || (vector::real[])[1], ', ' ORDER BY key) FROM " + config_.sink_table), "a 1, b 1, c 2, d 3, e 3");
+    EXPECT_EQ(
+        value("SELECT string_agg(key || ' ' || (vector::real[])[1], ', ' ORDER BY key) FROM " + config_.sink_table),
+        "a 1, b 1, c 2, d 3, e 3");
 }
 
 // A third has a row of the slab and is not sure yet. When it goes, neither of the two has what the other one waits for.
 TEST_F(EmbeddingsPostgres, TwoThatPutTheSameRowsDoNotStandInEachOthersWay) {
     process(config_, slab_of({"0"}, 1).contents);
     const std::string table = config_.sink_table;
-    for (const bool first_is_there : {false, true}) {   // so that all are copied, or those that are missing added
+    for (const bool first_is_there : {false, true}) {  // so that all are copied, or those that are missing added
         PostgresDatabase third(config_.sink);
         third.run("BEGIN");
         third.run("INSERT INTO " + table + " VALUES ('m', 'v', 0, NULL)");
@@ -77,7 +85,8 @@ TEST_F(EmbeddingsPostgres, TwoThatPutTheSameRowsDoNotStandInEachOthersWay) {
                     failures[backwards ? 1 : 0] = std::current_exception();
                 }
             });
-        while (value("SELECT count(*) FROM pg_locks WHERE NOT granted") != "2" && !failures[0] && !failures[1]) std::this_thread::yield();
+        while (value("SELECT count(*) FROM pg_locks WHERE NOT granted") != "2" && !failures[0] && !failures[1])
+            std::this_thread::yield();
         third.run("ROLLBACK");
         for (std::thread& one : two) one.join();
         for (const std::exception_ptr& failure : failures)
@@ -92,7 +101,8 @@ TEST_F(EmbeddingsPostgres, ATableThatHasLostItsKeyIsRefused) {
     database_->run("ALTER TABLE " + config_.sink_table + " DROP CONSTRAINT " + config_.sink_table + "_pkey");
     const Refusal refused = refusal_of([&] { process(config_, slab_of({"a"}, 1).contents); });
     EXPECT_EQ(refused.code, ExitCode::Usage);
-    EXPECT_THAT(refused.text, AllOf(HasSubstr(config_.sink_table), HasSubstr("lost its key"), HasSubstr("ADD PRIMARY KEY (key, output)")));
+    EXPECT_THAT(refused.text, AllOf(HasSubstr(config_.sink_table), HasSubstr("lost its key"),
+                                    HasSubstr("ADD PRIMARY KEY (key, output)")));
     EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "1");
     database_->run("ALTER TABLE " + config_.sink_table + " ADD PRIMARY KEY (key, output)");
     EXPECT_NO_THROW(process(config_, slab_of({"a", "b"}, 1).contents));
@@ -103,7 +113,9 @@ TEST_F(EmbeddingsPostgres, ColumnsMayBeGivenOtherTypes) {
     for (const std::string change : {"vector TYPE halfvec(3)", "item TYPE integer", "key TYPE varchar"})
         database_->run("ALTER TABLE " + config_.sink_table + " ALTER COLUMN " + change);
     process(config_, slab_of({"b", "a"}, 2).contents);
-    EXPECT_EQ(value("SELECT string_agg(key || ' ' || item || ' ' || vector::text, ', ' ORDER BY key) FROM " + config_.sink_table), "a 0 [1,0,0], b 0 [2,0,0]");
+    EXPECT_EQ(value("SELECT string_agg(key || ' ' || item || ' ' || vector::text, ', ' ORDER BY key) FROM " +
+                    config_.sink_table),
+              "a 0 [1,0,0], b 0 [2,0,0]");
 }
 
 TEST_F(EmbeddingsPostgres, ATableOfOtherVectorsIsRefusedAndLeftAsItIs) {
@@ -115,15 +127,16 @@ TEST_F(EmbeddingsPostgres, ATableOfOtherVectorsIsRefusedAndLeftAsItIs) {
         return refusal.text;
     };
     EXPECT_THAT(refused(config_, {spec_of("v", kFloat32, {1, 7})}),
-                AllOf(HasSubstr(config_.sink_table), HasSubstr("vectors of 8 float32 numbers of output 'v'"), HasSubstr("makes 7 float32 numbers"),
-                      HasSubstr("another --sink-table")));
+                AllOf(HasSubstr(config_.sink_table), HasSubstr("vectors of 8 float32 numbers of output 'v'"),
+                      HasSubstr("makes 7 float32 numbers"), HasSubstr("another --sink-table")));
     RunConfig other = config_;
     other.vector_dtype = "fp16";
     EXPECT_THAT(refused(other, {spec_of("v", kFloat32, {1, 8})}), HasSubstr("makes 8 float16 numbers"));
     other = config_;
     other.normalize = true;
     EXPECT_THAT(refused(other, {spec_of("v", kFloat32, {1, 8})}), HasSubstr("makes 8 float32 numbers, normalized"));
-    EXPECT_THAT(refused(config_, {spec_of("w", kFloat32, {1, 8}), spec_of("v", kFloat32, {1, 7})}), HasSubstr("makes 7"));
+    EXPECT_THAT(refused(config_, {spec_of("w", kFloat32, {1, 8}), spec_of("v", kFloat32, {1, 7})}),
+                HasSubstr("makes 7"));
     EXPECT_EQ(read_tree(folder_.path()), before);
 }
 
@@ -148,7 +161,8 @@ TEST_F(EmbeddingsPostgres, VectorsThatAreTooLongForPgvectorAreRefused) {
     const auto refused = [&](std::int64_t numbers) {
         return refusal_of([&] { process(config_, made({spec_of("v", kFloat32, {1, numbers})}).contents); }).text;
     };
-    EXPECT_THAT(refused(16'001), AllOf(HasSubstr("16001 float32 numbers"), HasSubstr("at most 16000"), HasSubstr("--truncate-dim")));
+    EXPECT_THAT(refused(16'001),
+                AllOf(HasSubstr("16001 float32 numbers"), HasSubstr("at most 16000"), HasSubstr("--truncate-dim")));
     config_.index = "hnsw";
     EXPECT_THAT(refused(2'001), AllOf(HasSubstr("at most 2000 with --index hnsw"), HasSubstr("leave --index out")));
     EXPECT_EQ(refused(2'000), "no error");
@@ -161,9 +175,12 @@ TEST_F(EmbeddingsPostgres, AnothersTableIsRefusedAndLeftAsItIs) {
         database_->run("CREATE TABLE " + table + " (a text)");
         database_->run("INSERT INTO " + table + " VALUES ('precious')");
         for (const bool starts : {true, false}) {
-            const Refusal refused = refusal_of([&] { starts ? prepare_run(config_) : process(config_, made({spec_of("v", kFloat32, {1, 8})}).contents); });
+            const Refusal refused = refusal_of([&] {
+                starts ? prepare_run(config_) : process(config_, made({spec_of("v", kFloat32, {1, 8})}).contents);
+            });
             EXPECT_EQ(refused.code, ExitCode::Usage);
-            EXPECT_THAT(refused.text, AllOf(HasSubstr("'" + table + "'"), HasSubstr("made by another program"), HasSubstr("--sink-table")));
+            EXPECT_THAT(refused.text, AllOf(HasSubstr("'" + table + "'"), HasSubstr("made by another program"),
+                                            HasSubstr("--sink-table")));
         }
         EXPECT_EQ(value("SELECT a FROM " + table), "precious");
         database_->run("DROP TABLE " + table);
@@ -176,10 +193,12 @@ TEST_F(EmbeddingsPostgres, ATableThatWasTakenAwayIsWaitedForAndNotBegunAnew) {
     at_work->process(sample.contents, kNoProgress, kCurrent);
     database_->run("ALTER TABLE " + config_.sink_table + " RENAME TO away");
     for (const auto& work : {std::function<void()>([&] { at_work->process(sample.contents, kNoProgress, kCurrent); }),
-                             std::function<void()>([&] { make_processor(config_.processor, {&config_}); }), std::function<void()>([&] { finish_run(config_); })}) {
+                             std::function<void()>([&] { make_processor(config_.processor, {&config_}); }),
+                             std::function<void()>([&] { finish_run(config_); })}) {
         const Refusal refused = refusal_of(work);
         EXPECT_EQ(refused.code, ExitCode::SinkUnavailable);
-        EXPECT_THAT(refused.text, AllOf(HasSubstr(config_.sink_table), HasSubstr("is gone"), HasSubstr("Bring it back")));
+        EXPECT_THAT(refused.text,
+                    AllOf(HasSubstr(config_.sink_table), HasSubstr("is gone"), HasSubstr("Bring it back")));
     }
     EXPECT_EQ(value("SELECT to_regclass('" + config_.sink_table + "')"), "NULL");
     database_->run("ALTER TABLE away RENAME TO " + config_.sink_table);
@@ -195,7 +214,8 @@ TEST_F(EmbeddingsPostgres, ARunWhoseTableAnotherHasBegunAnewIsToldSo) {
     other.output = another.path();
     prepare_run(other);
     process(other, sample.contents);
-    EXPECT_EQ(refusal_of([&] { process(config_, sample.contents); }).text, "no error") << "the other one's rows lie beside";
+    EXPECT_EQ(refusal_of([&] { process(config_, sample.contents); }).text, "no error")
+        << "the other one's rows lie beside";
     note_run(other, Came::ToItsEnd);
     finish_run(other);
     const Refusal refused = refusal_of([&] { process(config_, sample.contents); });
@@ -206,8 +226,10 @@ TEST_F(EmbeddingsPostgres, ARunWhoseTableAnotherHasBegunAnewIsToldSo) {
 TEST_F(EmbeddingsPostgres, AnIndexIsMadeOfOneLengthOrOfEach) {
     config_.index = "hnsw";
     const auto indexes = [&] {
-        return value("SELECT string_agg(indexname || ' ' || indexdef, '; ' ORDER BY indexname) FROM pg_indexes WHERE indexdef LIKE '%hnsw%' AND tablename = '" +
-                     config_.sink_table + "'");
+        return value(
+            "SELECT string_agg(indexname || ' ' || indexdef, '; ' ORDER BY indexname) FROM pg_indexes WHERE indexdef "
+            "LIKE '%hnsw%' AND tablename = '" +
+            config_.sink_table + "'");
     };
     process(config_, made({spec_of("v", kFloat32, {1, 8})}).contents);
     for (int i = 0; i < 2; ++i) finish_run(config_);
@@ -218,7 +240,8 @@ TEST_F(EmbeddingsPostgres, AnIndexIsMadeOfOneLengthOrOfEach) {
     config_.vector_dtype = "fp16";
     process(config_, made({spec_of("it's", kFloat32, {1, 8}), spec_of("w", kFloat32, {1, 5})}).contents);
     finish_run(config_);
-    EXPECT_THAT(indexes(), AllOf(HasSubstr("_hnsw_1 "), HasSubstr("halfvec(8)"), HasSubstr("it''s"), HasSubstr("_hnsw_2 "), HasSubstr("halfvec(5)")));
+    EXPECT_THAT(indexes(), AllOf(HasSubstr("_hnsw_1 "), HasSubstr("halfvec(8)"), HasSubstr("it''s"),
+                                 HasSubstr("_hnsw_2 "), HasSubstr("halfvec(5)")));
     EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "2");
 }
 
@@ -233,7 +256,8 @@ TEST_F(EmbeddingsPostgres, ATableOfARunThatCameToItsEndIsReplacedWhenThatIsAsked
         if (!same_folder) other.output = another.path();
         const Refusal refused = refusal_of([&] { prepare_run(other); });
         EXPECT_EQ(refused.code, ExitCode::Usage);
-        EXPECT_THAT(refused.text, AllOf(HasSubstr("table '" + config_.sink_table + "'"), HasSubstr("--start-over"), HasSubstr("--sink-table")));
+        EXPECT_THAT(refused.text, AllOf(HasSubstr("table '" + config_.sink_table + "'"), HasSubstr("--start-over"),
+                                        HasSubstr("--sink-table")));
         other.start_over = true;
         prepare_run(other);
         process(other, slab_of({"b"}, 1).contents);
@@ -249,23 +273,30 @@ TEST_F(EmbeddingsPostgres, ATableThatOthersDependOnIsNotReplaced) {
     note_run(config_, Came::ToItsEnd);
     finish_run(config_);
     config_.start_over = true;
-    const std::string view = "view " + table + "_seen", key = "constraint " + table + "_its on table " + table + "_labels", column = "column label of table " + table;
+    const std::string view = "view " + table + "_seen",
+                      key = "constraint " + table + "_its on table " + table + "_labels",
+                      column = "column label of table " + table;
     const struct {
         std::string make, unmake, told;
     } obstacles[] = {
         {"CREATE VIEW " + table + "_seen AS SELECT key FROM " + table, "DROP VIEW " + table + "_seen", view},
-        {"CREATE MATERIALIZED VIEW " + table + "_seen AS SELECT output FROM " + table + "_outputs", "DROP MATERIALIZED VIEW " + table + "_seen", "materialized " + view},
-        {"CREATE TABLE " + table + "_labels (key text, output text, CONSTRAINT " + table + "_its FOREIGN KEY (key, output) REFERENCES " + table + ")",
+        {"CREATE MATERIALIZED VIEW " + table + "_seen AS SELECT output FROM " + table + "_outputs",
+         "DROP MATERIALIZED VIEW " + table + "_seen", "materialized " + view},
+        {"CREATE TABLE " + table + "_labels (key text, output text, CONSTRAINT " + table +
+             "_its FOREIGN KEY (key, output) REFERENCES " + table + ")",
          "DROP TABLE " + table + "_labels", key},
-        {"CREATE FUNCTION " + table + "_of(" + table + ") RETURNS int LANGUAGE sql AS 'SELECT 1'", "DROP FUNCTION " + table + "_of", "function " + table + "_of("},
+        {"CREATE FUNCTION " + table + "_of(" + table + ") RETURNS int LANGUAGE sql AS 'SELECT 1'",
+         "DROP FUNCTION " + table + "_of", "function " + table + "_of("},
         {"ALTER TABLE " + table + " ADD COLUMN label text", "ALTER TABLE " + table + " DROP COLUMN label", column},
-        {"ALTER TABLE " + table + " ENABLE ROW LEVEL SECURITY", "ALTER TABLE " + table + " DISABLE ROW LEVEL SECURITY", "row security of table " + table},
+        {"ALTER TABLE " + table + " ENABLE ROW LEVEL SECURITY", "ALTER TABLE " + table + " DISABLE ROW LEVEL SECURITY",
+         "row security of table " + table},
     };
     for (const auto& [make, unmake, told] : obstacles) {
         database_->run(make);
         const Refusal refused = refusal_of([&] { prepare_run(config_); });
         EXPECT_EQ(refused.code, ExitCode::Usage) << told;
-        EXPECT_THAT(refused.text, AllOf(HasSubstr("table '" + table + "'"), HasSubstr(told), HasSubstr("RENAME TO"), HasSubstr("--sink-table")));
+        EXPECT_THAT(refused.text, AllOf(HasSubstr("table '" + table + "'"), HasSubstr(told), HasSubstr("RENAME TO"),
+                                        HasSubstr("--sink-table")));
         database_->run(unmake);
         prepare_run(config_);
     }
@@ -288,9 +319,13 @@ TEST_F(EmbeddingsPostgres, ATableThatOthersDependOnIsNotReplaced) {
 TEST_F(EmbeddingsPostgres, ATableThatIsReplacedLeavesItsOwnerAndTheRightsOnItToTheNewOne) {
     const std::string table = config_.sink_table, reader = table + "_reader", owner = table + "_owner";
     const auto rights = [&](const std::string& of) {
-        return value("SELECT coalesce(string_agg(pg_get_userbyid(grantee) || ' ' || privilege_type || ' ' || is_grantable, ', ' ORDER BY 1), '') || ' ' || "
-                     "(SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = '" + of + "'::regclass) || (SELECT string_agg(attname || attacl::text, ' ') "
-                     "FROM pg_attribute WHERE attrelid = '" + of + "'::regclass AND attacl IS NOT NULL) FROM pg_class, aclexplode(relacl) WHERE oid = '" + of + "'::regclass");
+        return value(
+            "SELECT coalesce(string_agg(pg_get_userbyid(grantee) || ' ' || privilege_type || ' ' || is_grantable, ', ' "
+            "ORDER BY 1), '') || ' ' || (SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = '" +
+            of +
+            "'::regclass) || (SELECT string_agg(attname || attacl::text, ' ') FROM pg_attribute WHERE attrelid = '" +
+            of + "'::regclass AND attacl IS NOT NULL) FROM pg_class, aclexplode(relacl) WHERE oid = '" + of +
+            "'::regclass");
     };
     process(config_, slab_of({"a"}, 1).contents);
     note_run(config_, Came::ToItsEnd);
@@ -305,7 +340,8 @@ TEST_F(EmbeddingsPostgres, ATableThatIsReplacedLeavesItsOwnerAndTheRightsOnItToT
     }
     database_->run("ALTER DEFAULT PRIVILEGES GRANT DELETE ON TABLES TO " + reader);
     const std::string before = rights(table), before_of_outputs = rights(table + "_outputs");
-    EXPECT_THAT(before, AllOf(HasSubstr(reader + " SELECT true"), HasSubstr(owner), HasSubstr("output{" + reader + "=w/")));
+    EXPECT_THAT(before,
+                AllOf(HasSubstr(reader + " SELECT true"), HasSubstr(owner), HasSubstr("output{" + reader + "=w/")));
     config_.start_over = true;
     prepare_run(config_);
     process(config_, slab_of({"b"}, 1).contents);
@@ -342,17 +378,21 @@ TEST_F(EmbeddingsPostgres, WhatGoesWithATableThatIsReplacedIsToldBefore) {
     database_->run("CREATE INDEX " + table + "_by_item ON " + table + " (item)");
     database_->run("ALTER TABLE " + table + " ADD CONSTRAINT " + table + "_checked CHECK (item >= 0)");
     database_->run("CREATE RULE " + table + "_kept AS ON DELETE TO " + table + " DO INSTEAD NOTHING");
-    EXPECT_THAT(told(), AllOf(HasSubstr("index " + table + "_by_item"), HasSubstr("constraint " + table + "_checked on table " + table),
-                              HasSubstr("rule " + table + "_kept on table " + table), HasSubstr("when this run has come to its end"),
-                              ::testing::Not(HasSubstr("_hnsw")), ::testing::Not(HasSubstr("_pkey")), ::testing::Not(HasSubstr("type "))));
+    EXPECT_THAT(told(), AllOf(HasSubstr("index " + table + "_by_item"),
+                              HasSubstr("constraint " + table + "_checked on table " + table),
+                              HasSubstr("rule " + table + "_kept on table " + table),
+                              HasSubstr("when this run has come to its end"), ::testing::Not(HasSubstr("_hnsw")),
+                              ::testing::Not(HasSubstr("_pkey")), ::testing::Not(HasSubstr("type "))));
     EXPECT_EQ(value("SELECT count(*) FROM pg_tables WHERE tablename LIKE '%rehearsal%'"), "0");
 }
 
 // A name that fits beside other names, keys and indexes that are called after it, and no table but the one.
 TEST_F(EmbeddingsPostgres, ATableThatTookAnothersPlaceIsAsIfItHadBeenMadeThere) {
     const auto catalog = [&] {
-        return value("SELECT string_agg(relname || ' ' || relkind::text, ', ' ORDER BY relname) FROM pg_class WHERE relname LIKE '" + config_.sink_table +
-                     "%' OR relname LIKE '%offramp_next%'");
+        return value(
+            "SELECT string_agg(relname || ' ' || relkind::text, ', ' ORDER BY relname) FROM pg_class WHERE relname "
+            "LIKE '" +
+            config_.sink_table + "%' OR relname LIKE '%offramp_next%'");
     };
     config_.index = "hnsw";
     process(config_, slab_of({"a"}, 1).contents);
@@ -449,7 +489,7 @@ TEST_F(EmbeddingsPostgres, ASchemaMayBeNamedAndMustBeThere) {
     finish_run(config_);
     EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "2");
     database_->run("DROP TABLE " + config_.sink_table + ", " + config_.sink_table + "_outputs");
-    database_->run("DROP SCHEMA elsewhere");   // nothing is left in it
+    database_->run("DROP SCHEMA elsewhere");  // nothing is left in it
 }
 
 }  // namespace

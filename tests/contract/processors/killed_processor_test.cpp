@@ -110,13 +110,15 @@ TEST_P(KilledProcessor, AtEverySystemCallOfReplacing) {
         fate = killed_at_syscall(n, [&] { finish_run(config); });
         if (!fate) GTEST_SKIP() << "this machine does not let a process trace its child";
         const Tree there = results_in(folder.path());
-        EXPECT_TRUE(there == before || there == wanted) << "killed at system call " << n << ": " << ::testing::PrintToString(there);
+        EXPECT_TRUE(there == before || there == wanted)
+            << "killed at system call " << n << ": " << ::testing::PrintToString(there);
         config.start_over = false;
         config.resume = true;
         prepare_run(config);
         finish_run(config);
         EXPECT_EQ(results_in(folder.path()), wanted) << "killed at system call " << n;
-        for (const auto& [name, text] : read_tree(folder.path())) EXPECT_THAT(name, ::testing::Not(::testing::HasSubstr(".offramp-next"))) << n;
+        for (const auto& [name, text] : read_tree(folder.path()))
+            EXPECT_THAT(name, ::testing::Not(::testing::HasSubstr(".offramp-next"))) << n;
     }
     EXPECT_EQ(fate, Fate::Finished);
     EXPECT_GT(n, 20);

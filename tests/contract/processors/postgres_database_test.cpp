@@ -58,11 +58,13 @@ TEST_F(WaitingForPostgres, RowsThatTheServerIsSlowToTakeArriveWhole) {
         if (++told == 5) ::kill(server, SIGCONT);
     };
     const PostgresDatabase::Telling telling(*patient_, progress);
-    const std::unique_ptr<const pid_t, void (*)(const pid_t*)> continued(&server, [](const pid_t* pid) { ::kill(*pid, SIGCONT); });
+    const std::unique_ptr<const pid_t, void (*)(const pid_t*)> continued(
+        &server, [](const pid_t* pid) { ::kill(*pid, SIGCONT); });
     ASSERT_EQ(::kill(server, SIGSTOP), 0);
     patient_->transact([&] { patient_->copy(kCopy, rows.finished()); });
     EXPECT_GE(told, 5U);
-    EXPECT_EQ(patient_->rows("SELECT count(*), sum(length(key)) FROM rows").at(0), (PostgresDatabase::Row{"300", "30000000"}));
+    EXPECT_EQ(patient_->rows("SELECT count(*), sum(length(key)) FROM rows").at(0),
+              (PostgresDatabase::Row{"300", "30000000"}));
 }
 
 TEST_F(WaitingForPostgres, PatienceEndsAndTheServerForgetsWhoWaited) {
@@ -71,13 +73,16 @@ TEST_F(WaitingForPostgres, PatienceEndsAndTheServerForgetsWhoWaited) {
     const std::string waiting = impatient.rows("SELECT pg_backend_pid()").at(0).at(0).value();
     database_->transact([&] {
         database_->run("LOCK TABLE " + config_.sink_table);
-        const Refusal refused = refusal_of([&] { impatient.transact([&] { impatient.run("SELECT * FROM " + config_.sink_table); }); });
+        const Refusal refused =
+            refusal_of([&] { impatient.transact([&] { impatient.run("SELECT * FROM " + config_.sink_table); }); });
         EXPECT_EQ(refused.code, ExitCode::SinkUnavailable);
-        EXPECT_THAT(refused.text, AllOf(HasSubstr("has not answered for 3 s: SELECT"), HasSubstr("pg_stat_activity"), HasSubstr("--sink-patience-seconds")));
+        EXPECT_THAT(refused.text, AllOf(HasSubstr("has not answered for 3 s: SELECT"), HasSubstr("pg_stat_activity"),
+                                        HasSubstr("--sink-patience-seconds")));
         const Refusal closed = refusal_of([&] { impatient.run("SELECT 1"); });
         EXPECT_EQ(closed.code, ExitCode::SinkUnavailable);
         database_->run("SELECT pg_sleep(0.1)");
-        while (value("SELECT count(*) FROM pg_stat_activity WHERE pid = " + waiting) != "0") database_->run("SELECT pg_stat_clear_snapshot(), pg_sleep(0.1)");
+        while (value("SELECT count(*) FROM pg_stat_activity WHERE pid = " + waiting) != "0")
+            database_->run("SELECT pg_stat_clear_snapshot(), pg_sleep(0.1)");
     });
     database_->run("DROP TABLE " + config_.sink_table);
 }
@@ -86,10 +91,12 @@ TEST_F(WaitingForPostgres, WhatTheServerRefusesLeavesTheConnectionInOrder) {
     patient_->run("CREATE TEMPORARY TABLE numbers (a integer)");
     for (const char* copy : {"COPY numbers FROM STDIN (FORMAT binary)", "COPY nowhere FROM STDIN (FORMAT binary)"}) {
         CopyRows rows = rows_of(3, "no number of four bytes");
-        EXPECT_NE(refusal_of([&] { patient_->transact([&] { patient_->copy(copy, rows.finished()); }); }).text, "no error");
+        EXPECT_NE(refusal_of([&] { patient_->transact([&] { patient_->copy(copy, rows.finished()); }); }).text,
+                  "no error");
         EXPECT_EQ(patient_->rows("SELECT count(*) FROM numbers").at(0), (PostgresDatabase::Row{"0"}));
     }
-    EXPECT_THAT(refusal_of([&] { patient_->transact([&] { patient_->run("SELECT 1 / 0"); }); }).text, HasSubstr("division by zero"));
+    EXPECT_THAT(refusal_of([&] { patient_->transact([&] { patient_->run("SELECT 1 / 0"); }); }).text,
+                HasSubstr("division by zero"));
     EXPECT_EQ(patient_->rows("SELECT 1").at(0), (PostgresDatabase::Row{"1"}));
 }
 

@@ -24,9 +24,12 @@ class ProcessorContract : public ::testing::TestWithParam<std::string> {
 
     bool leaves_files() const { return GetParam() != "none"; }
     bool posts() const { return GetParam() == "http"; }
-    bool needs_originals() const { return GetParam() == "cut-out" || GetParam() == "overlay" || GetParam() == "mask-png"; }
+    bool needs_originals() const {
+        return GetParam() == "cut-out" || GetParam() == "overlay" || GetParam() == "mask-png";
+    }
     bool names_files_by_key() const {
-        return GetParam() == "write" || GetParam() == "image" || GetParam() == "npy" || GetParam() == "safetensors" || needs_originals();
+        return GetParam() == "write" || GetParam() == "image" || GetParam() == "npy" || GetParam() == "safetensors" ||
+               needs_originals();
     }
 
     std::vector<MemorySlab> grouped(const std::vector<std::uint64_t>& sizes) const {
@@ -83,9 +86,12 @@ TEST_P(ProcessorContract, WhatItLeavesIsWhatTheTableOfResultsSays) {
     const Tree originals = results_in(folder.path());
     run_over(config, folder.path(), grouped({4, 8}));
     Tree left = results_in(folder.path());
-    std::erase_if(left, [&](const auto& file) { return originals.contains(file.first) || !std::filesystem::is_regular_file(folder.path() + "/" + file.first); });
+    std::erase_if(left, [&](const auto& file) {
+        return originals.contains(file.first) || !std::filesystem::is_regular_file(folder.path() + "/" + file.first);
+    });
     EXPECT_EQ(left.contains(std::string(results->whole)), !results->whole.empty());
-    for (const auto& [name, text] : left) EXPECT_TRUE(name == results->whole || may_end_result(GetParam(), name)) << name;
+    for (const auto& [name, text] : left)
+        EXPECT_TRUE(name == results->whole || may_end_result(GetParam(), name)) << name;
     const auto is_of_item = [&](const auto& file) { return file.first != results->whole; };
     EXPECT_EQ(std::any_of(left.begin(), left.end(), is_of_item), results->has_files_of_items());
 }
@@ -113,11 +119,14 @@ TEST_P(ProcessorContract, AtTheEndNoLogAndNoSegmentIsLeft) {
     process_all_and_die(config);
     finish_run(config);
     for (const std::string& name : names_in(folder.path()))
-        EXPECT_THAT(name, ::testing::Not(::testing::AnyOf(::testing::HasSubstr("-wal"), ::testing::HasSubstr("-shm"), ::testing::HasSubstr("-journal"),
-                                                          ::testing::HasSubstr(".offramp-segments"), ::testing::HasSubstr(".offramp-tmp"))));
+        EXPECT_THAT(name,
+                    ::testing::Not(::testing::AnyOf(
+                        ::testing::HasSubstr("-wal"), ::testing::HasSubstr("-shm"), ::testing::HasSubstr("-journal"),
+                        ::testing::HasSubstr(".offramp-segments"), ::testing::HasSubstr(".offramp-tmp"))));
 }
 
-// Files of single samples are replaced one by one, as they are made; what all consumers append to as a whole, by another whole.
+// Files of single samples are replaced one by one, as they are made; what all consumers append to as a whole, by
+// another whole.
 TEST_P(ProcessorContract, AFormerRunsResultsStayUntilAnotherHasComeToItsEnd) {
     if (!leaves_files() || posts()) return;
     const ScratchFolder folder, fresh;
@@ -128,8 +137,10 @@ TEST_P(ProcessorContract, AFormerRunsResultsStayUntilAnotherHasComeToItsEnd) {
     finish_run(config);
     const Tree former = results_in(folder.path());
     const auto stays = [&] { return names_files_by_key() || results_in(folder.path()) == former; };
-    EXPECT_THAT(refusal_of_preparing(config), ::testing::AllOf(::testing::HasSubstr("the-run, which came to its end"), ::testing::HasSubstr("--resume"),
-                                                               ::testing::HasSubstr("--start-over"), ::testing::HasSubstr("--output")));
+    EXPECT_THAT(
+        refusal_of_preparing(config),
+        ::testing::AllOf(::testing::HasSubstr("the-run, which came to its end"), ::testing::HasSubstr("--resume"),
+                         ::testing::HasSubstr("--start-over"), ::testing::HasSubstr("--output")));
     EXPECT_TRUE(stays());
     config.start_over = true;
     std::vector<MemorySlab> slabs;
@@ -160,7 +171,8 @@ TEST_P(ProcessorContract, AFormerRunsResultsStayUntilAnotherHasComeToItsEnd) {
     slabs.insert(slabs.begin(), make_slab(0, 4));
     run_over(config_for(GetParam(), fresh.path()), fresh.path(), slabs);
     EXPECT_TRUE(names_files_by_key() || results_in(folder.path()) == results_in(fresh.path()));
-    for (const std::string& name : names_in(folder.path())) EXPECT_THAT(name, ::testing::Not(::testing::HasSubstr(".offramp-next")));
+    for (const std::string& name : names_in(folder.path()))
+        EXPECT_THAT(name, ::testing::Not(::testing::HasSubstr(".offramp-next")));
 }
 
 // Nobody knows any more whether the run came to its end.
@@ -220,8 +232,7 @@ TEST_P(ProcessorContract, WorkThatAnotherHasTakenOverIsLeftWithoutError) {
     const RunConfig config = config_for(GetParam(), folder.path());
     const auto processor = make_processor(GetParam(), {&config});
     EXPECT_NO_THROW(processor->process(make_slab(0, 12).contents(), kNoProgress, [] { return false; }));
-    for (const auto& [name, text] : read_tree(folder.path()))
-        EXPECT_TRUE(text.empty()) << name << " was committed";
+    for (const auto& [name, text] : read_tree(folder.path())) EXPECT_TRUE(text.empty()) << name << " was committed";
     // The processor is as good as new.
     EXPECT_EQ(run_over(config, folder.path(), grouped({12})), fresh_run({12}));
 }
@@ -268,8 +279,7 @@ TEST_P(ProcessorContract, KeysThatLeaveTheOutputFolderAreRefused) {
         } else {
             EXPECT_NO_THROW(processor->process(slab.contents(), kNoProgress, kCurrent));
         }
-        for (const auto& [name, text] : read_tree(outside.path()))
-            EXPECT_TRUE(name.starts_with("output")) << name;
+        for (const auto& [name, text] : read_tree(outside.path())) EXPECT_TRUE(name.starts_with("output")) << name;
     }
 }
 
@@ -284,8 +294,8 @@ TEST_P(ProcessorContract, KeysOfAnyOtherBytesAreTaken) {
         slabs.push_back(make_slab(0, 2, key));
         const Tree tree = run_over(config, folder.path(), slabs);
         if (!names_files_by_key()) continue;
-        const bool there = std::any_of(tree.begin(), tree.end(),
-                                       [&](const auto& file) { return file.first.starts_with(key + "."); });
+        const bool there =
+            std::any_of(tree.begin(), tree.end(), [&](const auto& file) { return file.first.starts_with(key + "."); });
         EXPECT_TRUE(there) << key;
     }
 }
@@ -334,12 +344,11 @@ std::vector<std::string> all_names() {
     return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ProcessorContract, ::testing::ValuesIn(all_names()),
-                         [](const auto& param_info) {
-                             std::string name = param_info.param;
-                             std::replace(name.begin(), name.end(), '-', '_');
-                             return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(All, ProcessorContract, ::testing::ValuesIn(all_names()), [](const auto& param_info) {
+    std::string name = param_info.param;
+    std::replace(name.begin(), name.end(), '-', '_');
+    return name;
+});
 
 TEST(ProcessorTable, HasTheFilesOfThePluginsFolder) {
     EXPECT_THAT(all_names(), ::testing::IsSupersetOf({"none", "write", "checksum", "mask-png", "cut-out", "overlay"}));
@@ -352,8 +361,8 @@ TEST(ProcessorTable, UnknownNamesAreRefusedWithTheKnownOnes) {
             make_processor(name, {&config});
             FAIL() << name;
         } catch (const ConfigError& error) {
-            EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("'" + name + "'"),
-                                                       ::testing::HasSubstr("mask-png")));
+            EXPECT_THAT(error.what(),
+                        ::testing::AllOf(::testing::HasSubstr("'" + name + "'"), ::testing::HasSubstr("mask-png")));
         }
     }
 }
@@ -367,7 +376,8 @@ TEST(SeveralProcessors, EachLeavesInItsFolderWhatItLeavesAlone) {
     for (const std::string& name : names) {
         const ScratchFolder folder;
         wanted[name] = "";
-        for (const auto& [file, text] : run_over(config_for(name, folder.path()), folder.path(), slabs)) wanted[name + "/" + file] = text;
+        for (const auto& [file, text] : run_over(config_for(name, folder.path()), folder.path(), slabs))
+            wanted[name + "/" + file] = text;
     }
     const ScratchFolder folder;
     const RunConfig config = config_for("mask-png,cut-out,checksum", folder.path());
@@ -380,8 +390,9 @@ TEST(SeveralProcessors, ResultsOfOtherProcessorsAndFilesOfTheUsersStay) {
     slabs.push_back(make_slab(0, 12));
     const ScratchFolder folder;
     run_over(config_for("mask-rle", folder.path()), folder.path(), slabs);
-    process_all(config_for("checksum", folder.path()), slabs);   // killed before its end
-    for (const char* name : {"embeddings.parquet", "notes.txt"}) std::ofstream(folder.path() + "/" + name) << "precious";
+    process_all(config_for("checksum", folder.path()), slabs);  // killed before its end
+    for (const char* name : {"embeddings.parquet", "notes.txt"})
+        std::ofstream(folder.path() + "/" + name) << "precious";
     note_run(config_for("mask-rle", folder.path()), Came::ToItsEnd);
     const Tree before = read_tree(folder.path());
     for (const std::string names : {"npy", "records", "mask-png,overlay"}) {
@@ -397,10 +408,15 @@ TEST(SeveralProcessors, ResultsOfOtherProcessorsAndFilesOfTheUsersStay) {
     }
 }
 
-// A folder's one manifest is the only word that files of single items are finished, and what an unfinished run goes on by.
+// A folder's one manifest is the only word that files of single items are finished, and what an unfinished run goes on
+// by.
 TEST(SeveralProcessors, AnotherRunDoesNotTakeTheManifestOfResultsThatNeedIt) {
-    const std::pair<const char*, Came> former[] = {{"cut-out", Came::ToItsEnd}, {"mask-png,records", Came::ToItsEnd}, {"mask-rle", Came::ToAResult},
-                                                    {"mask-rle", Came::ToItsEndButForSome}, {"checksum", Came::ToItsEndButForSome}, {"cut-out", Came::ToItsEndButForSome}};
+    const std::pair<const char*, Came> former[] = {{"cut-out", Came::ToItsEnd},
+                                                   {"mask-png,records", Came::ToItsEnd},
+                                                   {"mask-rle", Came::ToAResult},
+                                                   {"mask-rle", Came::ToItsEndButForSome},
+                                                   {"checksum", Came::ToItsEndButForSome},
+                                                   {"cut-out", Came::ToItsEndButForSome}};
     for (const auto& [names, came] : former) {
         const ScratchFolder folder;
         note_run(config_for(names, folder.path()), came);
@@ -410,10 +426,14 @@ TEST(SeveralProcessors, AnotherRunDoesNotTakeTheManifestOfResultsThatNeedIt) {
             prepare_run(next);
             ADD_FAILURE() << names;
         } catch (const ConfigError& error) {
-            EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr(std::string("of --processor ") + names),
-                                                       ::testing::HasSubstr(came == Came::ToItsEnd ? "which came to its end" : "has not finished"),
-                                                       ::testing::HasSubstr("another --output"), ::testing::HasSubstr("--start-over")));
-            EXPECT_EQ(came == Came::ToItsEndButForSome, std::string(error.what()).find(": 7 of its items are left") != std::string::npos) << error.what();
+            EXPECT_THAT(error.what(),
+                        ::testing::AllOf(
+                            ::testing::HasSubstr(std::string("of --processor ") + names),
+                            ::testing::HasSubstr(came == Came::ToItsEnd ? "which came to its end" : "has not finished"),
+                            ::testing::HasSubstr("another --output"), ::testing::HasSubstr("--start-over")));
+            EXPECT_EQ(came == Came::ToItsEndButForSome,
+                      std::string(error.what()).find(": 7 of its items are left") != std::string::npos)
+                << error.what();
         }
         EXPECT_EQ(read_tree(folder.path()), before) << names;
         next.start_over = true;
@@ -472,7 +492,8 @@ TEST(SeveralProcessors, WhatWasWrittenNeedsItsManifestWhereItIsInAFolder) {
 }
 
 TEST(SeveralProcessors, AFileOfTheUsersWhereResultsGoIsRefused) {
-    for (const auto& [processor, name] : {std::pair("checksum", "checksums.tsv"), std::pair("mask-rle", "masks.jsonl"), std::pair("embeddings-parquet", "embeddings.parquet")}) {
+    for (const auto& [processor, name] : {std::pair("checksum", "checksums.tsv"), std::pair("mask-rle", "masks.jsonl"),
+                                          std::pair("embeddings-parquet", "embeddings.parquet")}) {
         for (const std::string text : {"precious\n", "1\t2\n", "{\"item\":\"a\"}\n", "PAR1 0000PAR1"}) {
             const ScratchFolder folder;
             RunConfig config = config_for(processor, folder.path());

@@ -25,7 +25,8 @@ namespace fs = std::filesystem;
 
 ScratchFolder::ScratchFolder(On place) {
     const bool in_memory = place == On::Memory && ::access("/dev/shm", W_OK) == 0;
-    std::string pattern = in_memory ? "/dev/shm/scratch-of-offramp-test-XXXXXX" : (fs::temp_directory_path() / "offramp-test-XXXXXX").string();
+    std::string pattern = in_memory ? "/dev/shm/scratch-of-offramp-test-XXXXXX"
+                                    : (fs::temp_directory_path() / "offramp-test-XXXXXX").string();
     if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp " + pattern);
     path_ = pattern;
 }
@@ -68,7 +69,8 @@ std::string read_database(const std::string& path) {
         std::string order;
         std::istringstream names(rows_of(opened, "SELECT name FROM pragma_table_info('" + table + "')"));
         for (std::string name; std::getline(names, name);) {
-            columns += (columns.empty() ? "" : ", ") + ("CASE typeof(" + name + ") WHEN 'blob' THEN hex(" + name + ") ELSE " + name + " END");
+            columns += (columns.empty() ? "" : ", ") +
+                       ("CASE typeof(" + name + ") WHEN 'blob' THEN hex(" + name + ") ELSE " + name + " END");
             order += (order.empty() ? "" : ", ") + name;
         }
         text += rows_of(opened, "SELECT '" + table + "', " + columns + " FROM " + table + " ORDER BY " + order);
@@ -89,11 +91,16 @@ void read_table(const std::string& folder, Tree& tree) {
     std::string& text = tree["rows in PostgreSQL"];
     for (const std::string& name : {table, table + "_outputs"}) {
         const std::string columns = database
-                                        .rows("SELECT string_agg(quote_ident(attname) || '::text', ', ' ORDER BY attnum) FROM pg_attribute "
-                                              "WHERE attrelid = to_regclass($1) AND attnum > 0", {name})
-                                        .at(0).at(0).value_or("");
+                                        .rows(
+                                            "SELECT string_agg(quote_ident(attname) || '::text', ', ' ORDER BY attnum) "
+                                            "FROM pg_attribute WHERE attrelid = to_regclass($1) AND attnum > 0",
+                                            {name})
+                                        .at(0)
+                                        .at(0)
+                                        .value_or("");
         if (columns.empty()) continue;
-        for (const PostgresDatabase::Row& row : database.rows("SELECT " + columns + " FROM " + name + " ORDER BY " + columns)) {
+        for (const PostgresDatabase::Row& row :
+             database.rows("SELECT " + columns + " FROM " + name + " ORDER BY " + columns)) {
             for (const auto& value : row) text += (value ? escaped(*value) : "nothing") + "\t";
             text += '\n';
         }
@@ -118,7 +125,7 @@ Tree read_tree(const std::string& folder) {
             text = read_database(entry.path());
             continue;
         }
-        if (entry.path().filename().string().starts_with(".offramp-made-")) continue;   // names a table by chance
+        if (entry.path().filename().string().starts_with(".offramp-made-")) continue;  // names a table by chance
         std::ifstream file(entry.path(), std::ios::binary);
         text.assign(std::istreambuf_iterator<char>(file), {});
     }
@@ -126,9 +133,7 @@ Tree read_tree(const std::string& folder) {
     return tree;
 }
 
-SlabContents MemorySlab::contents() const {
-    return SlabContents::read({storage.get(), bytes}, 7, ticket);
-}
+SlabContents MemorySlab::contents() const { return SlabContents::read({storage.get(), bytes}, 7, ticket); }
 
 std::string key_of(std::uint64_t item) {
     return "folder " + std::to_string(item % 3) + "/image\\" + std::to_string(item) + ".jpg";
@@ -146,20 +151,20 @@ std::vector<TensorSpec> outputs() {
 
 void fill_row(SlabWriter& writer, std::uint32_t row, std::uint64_t item) {
     float scores[3 * 5 * 7];
-    for (std::size_t i = 0; i < std::size(scores); ++i)
-        scores[i] = static_cast<float>((i * 37 + item * 11) % 101);
+    for (std::size_t i = 0; i < std::size(scores); ++i) scores[i] = static_cast<float>((i * 37 + item * 11) % 101);
     std::memcpy(writer.tensor_rows(0, row, 1).data(), scores, sizeof scores);
     std::memset(writer.tensor_rows(1, row, 1).data(), static_cast<int>(item), 10);
     float vector[kDimensions];
-    for (std::size_t i = 0; i < std::size(vector); ++i) vector[i] = static_cast<float>(item) + static_cast<float>(i) / 8;
+    for (std::size_t i = 0; i < std::size(vector); ++i)
+        vector[i] = static_cast<float>(item) + static_cast<float>(i) / 8;
     std::memcpy(writer.tensor_rows(2, row, 1).data(), vector, sizeof vector);
 }
 
 }  // namespace
 
 MemorySlab make_slab(std::uint64_t first, std::uint64_t count, const std::string& key) {
-    const auto layout = SlabLayout::make(outputs(), static_cast<std::int64_t>(count),
-                                         static_cast<std::uint32_t>(count), kMaxKeyBytes);
+    const auto layout =
+        SlabLayout::make(outputs(), static_cast<std::int64_t>(count), static_cast<std::uint32_t>(count), kMaxKeyBytes);
     // The writer stands on a page, as every slab does.
     MemorySlab slab{.storage = std::make_unique<std::byte[]>(layout.slab_bytes), .bytes = layout.slab_bytes};
     slab.ticket = {.epoch = 1, .slab = 2, .generation = first + 3, .attempt = 1};
@@ -168,8 +173,7 @@ MemorySlab make_slab(std::uint64_t first, std::uint64_t count, const std::string
     for (std::uint64_t item = first; item < first + count; ++item) {
         const std::string own_key = item == first && !key.empty() ? key : key_of(item);
         const SampleEntry sample{.item = item, .key = own_key, .hole = item == kHole};
-        if (!writer.add_batch(item / kItemsInBatch, static_cast<std::uint32_t>(item % kItemsInBatch),
-                              {&sample, 1}))
+        if (!writer.add_batch(item / kItemsInBatch, static_cast<std::uint32_t>(item % kItemsInBatch), {&sample, 1}))
             throw std::runtime_error("the slab is too small for its samples");
         fill_row(writer, writer.rows() - 1, item);
     }
@@ -204,13 +208,14 @@ std::string what_is_missing_for(const std::string& processor) {
 
 namespace {
 
-// The port of a server that keeps what it is sent in the folder that the URL's path names (tests/support/http_receiver.py); started once, and gone
-// with this process, whose pipe it reads.
+// The port of a server that keeps what it is sent in the folder that the URL's path names
+// (tests/support/http_receiver.py); started once, and gone with this process, whose pipe it reads.
 int receivers_port() {
     static const int port = [] {
         int to_server[2];
         int from_server[2];
-        if (::pipe2(to_server, O_CLOEXEC) != 0 || ::pipe2(from_server, O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
+        if (::pipe2(to_server, O_CLOEXEC) != 0 || ::pipe2(from_server, O_CLOEXEC) != 0)
+            throw std::runtime_error("pipe2");
         const pid_t server = ::fork();
         if (server < 0) throw std::runtime_error("fork");
         if (server == 0) {
@@ -223,7 +228,8 @@ int receivers_port() {
         ::close(from_server[1]);
         const std::unique_ptr<FILE, decltype(&std::fclose)> said(::fdopen(from_server[0], "r"), &std::fclose);
         int number = 0;
-        if (std::fscanf(said.get(), "%d", &number) != 1) throw std::runtime_error("python3 " OFFRAMP_HTTP_RECEIVER " gives no port");
+        if (std::fscanf(said.get(), "%d", &number) != 1)
+            throw std::runtime_error("python3 " OFFRAMP_HTTP_RECEIVER " gives no port");
         ::setenv("NO_PROXY", "127.0.0.1", 1);
         return number;
     }();
@@ -242,12 +248,12 @@ RunConfig config_for(const std::string& processor, const std::string& folder) {
     RunConfig config;
     if (processor == "http") {
         std::error_code ignored;
-        fs::create_directories(folder, ignored);    // the server makes none
+        fs::create_directories(folder, ignored);  // the server makes none
         config.http_url = url_of(folder);
     }
     config.input = originals();
-    if (processor == "image") config.image_range = "0:255";        // of the scores
-    if (processor == "mask-rle") config.mask_size = "model";       // its samples' keys may be any
+    if (processor == "image") config.image_range = "0:255";   // of the scores
+    if (processor == "mask-rle") config.mask_size = "model";  // its samples' keys may be any
     config.processor = processor;
     config.output = folder;
     config.write_path = folder;
@@ -271,11 +277,21 @@ void note_run(const RunConfig& config, Came came) {
     const std::string next_place = next_place_of(config.output);
     std::ofstream manifest(config.output + "/.offramp-manifest", std::ios::trunc);
     manifest << R"({"xxh3":"0","before":0,"identity":{"--processor":")" << config.processor
-             << (config.has_processor("write") ? R"(","--write-path":")" + config.write_path : "") << R"(","items":"12"},"manifest":1,)"
-             << (next_place.empty() ? "" : R"("next":")" + next_place + R"(",)") << R"("pid":42,"run":"the-run"})" "\n";
-    if (came == Came::ToItsEnd) manifest << R"({"xxh3":"0","done":[[0,8]]})" "\n" << R"({"xxh3":"0","done":[[8,12]]})" "\n";
-    if (came == Came::ToItsEndButForSome) manifest << R"({"xxh3":"0","done":[[0,4],[8,9]]})" "\n";
-    if (came != Came::ToAResult) manifest << R"({"xxh3":"0","ended":true})" "\n";
+             << (config.has_processor("write") ? R"(","--write-path":")" + config.write_path : "")
+             << R"(","items":"12"},"manifest":1,)" << (next_place.empty() ? "" : R"("next":")" + next_place + R"(",)")
+             << R"("pid":42,"run":"the-run"})"
+                "\n";
+    if (came == Came::ToItsEnd)
+        manifest << R"({"xxh3":"0","done":[[0,8]]})"
+                    "\n"
+                 << R"({"xxh3":"0","done":[[8,12]]})"
+                    "\n";
+    if (came == Came::ToItsEndButForSome)
+        manifest << R"({"xxh3":"0","done":[[0,4],[8,9]]})"
+                    "\n";
+    if (came != Came::ToAResult)
+        manifest << R"({"xxh3":"0","ended":true})"
+                    "\n";
 }
 
 Tree results_in(const std::string& folder) {

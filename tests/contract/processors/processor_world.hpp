@@ -14,7 +14,8 @@
 
 namespace offramp::test {
 
-// A folder that is removed with everything in it. In memory nothing waits for a disk's flushes, of which databases make many.
+// A folder that is removed with everything in it. In memory nothing waits for a disk's flushes, of which databases make
+// many.
 class ScratchFolder {
   public:
     enum class On { Disk, Memory };
@@ -28,8 +29,8 @@ class ScratchFolder {
     std::string path_;
 };
 
-// Every file below a folder by its relative path, with its bytes, and every folder with an empty text. Of a database its rows, for
-// its bytes depend on who wrote first. The rows of the folder's table in PostgreSQL are one more file.
+// Every file below a folder by its relative path, with its bytes, and every folder with an empty text. Of a database
+// its rows, for its bytes depend on who wrote first. The rows of the folder's table in PostgreSQL are one more file.
 using Tree = std::map<std::string, std::string>;
 Tree read_tree(const std::string& folder);
 
@@ -42,8 +43,8 @@ struct MemorySlab {
     SlabContents contents() const;
 };
 
-// Items of one input: class scores [3, 5, 7] (float32), an output of ten bytes and a vector of float32, all made from the
-// item's number. Item 4 is a hole. Batches hold four items.
+// Items of one input: class scores [3, 5, 7] (float32), an output of ten bytes and a vector of float32, all made from
+// the item's number. Item 4 is a hole. Batches hold four items.
 inline constexpr std::uint64_t kItems = 12;
 inline constexpr std::uint64_t kItemsInBatch = 4;
 inline constexpr std::uint64_t kHole = 4;
@@ -54,16 +55,17 @@ std::string key_of(std::uint64_t item);
 // A slab of items [first, first + count); `key` replaces the key of the first one.
 MemorySlab make_slab(std::uint64_t first, std::uint64_t count, const std::string& key = {});
 
-// A list of images in this size, the originals of all samples of make_slab() and of some other keys that images can have. Made once, in
-// a folder of the process's own.
+// A list of images in this size, the originals of all samples of make_slab() and of some other keys that images can
+// have. Made once, in a folder of the process's own.
 inline constexpr ImageSize kOriginalSize{9, 6};
 const std::string& originals();
 
-// Why a processor cannot be tested here: those that write to a PostgreSQL want OFFRAMP_TEST_POSTGRES to name a server (tests/contract/postgres has
-// one), embeddings-parquet a build with pyarrow. Else empty.
+// Why a processor cannot be tested here: those that write to a PostgreSQL want OFFRAMP_TEST_POSTGRES to name a server
+// (tests/contract/postgres has one), embeddings-parquet a build with pyarrow. Else empty.
 std::string what_is_missing_for(const std::string& processor);
 
-// The settings with which a processor leaves results in `folder`: `http` by way of a server that keeps there what it is sent.
+// The settings with which a processor leaves results in `folder`: `http` by way of a server that keeps there what it is
+// sent.
 RunConfig config_for(const std::string& processor, const std::string& folder);
 
 // Processes the slabs as one consumer would, which is gone afterwards.
@@ -71,7 +73,8 @@ void process_all(const RunConfig& config, const std::vector<MemorySlab>& slabs);
 // The same, then finishes the run; returns what lies in the folder.
 Tree run_over(const RunConfig& config, const std::string& folder, const std::vector<MemorySlab>& slabs);
 
-// Writes the manifest that the producer of a run with these settings writes: with its first result, and when it has come to its end.
+// Writes the manifest that the producer of a run with these settings writes: with its first result, and when it has
+// come to its end.
 enum class Came { ToAResult, ToItsEnd, ToItsEndButForSome };
 void note_run(const RunConfig& config, Came came);
 // read_tree() without what is the programs' own: what a user of the folder sees.

@@ -32,7 +32,8 @@ class RecordsPostgres : public PostgresTest {
     // The columns of the only row, as text.
     std::vector<std::string> row() {
         std::vector<std::string> texts;
-        const auto rows = database_->rows("SELECT item, key, status, files, classes, columns, model FROM " + config_.sink_table);
+        const auto rows =
+            database_->rows("SELECT item, key, status, files, classes, columns, model FROM " + config_.sink_table);
         EXPECT_EQ(rows.size(), 1U);
         for (const auto& value : rows.at(0)) texts.push_back(value.value_or("NULL"));
         return texts;
@@ -55,7 +56,7 @@ TEST_F(RecordsPostgres, OfAModelWithoutClassesHaveNone) {
 }
 
 TEST_F(RecordsPostgres, ListTheFilesOfTheOthersWhereverTheyStandInTheRow) {
-    config_.mask_size = "model";   // the sample is of no picture
+    config_.mask_size = "model";  // the sample is of no picture
     for (const std::string names : {"records-postgres,mask-png,npy", "mask-png,npy,records-postgres"}) {
         config_.processor = names;
         clear();
@@ -86,8 +87,9 @@ TEST_F(RecordsPostgres, WhatWasSkippedAndIsDoneLaterIsDoneAndStaysSo) {
 
 TEST_F(RecordsPostgres, HaveTheColumnsOfAManifestAlsoWhatPostgresqlDoesNotHold) {
     TempFolder inputs;
-    config_.input = inputs.write("list.jsonl", R"({"id":"chair","uri":"a.png","price":12,"name":"a\u0000b\\u0000\u00fc"})"
-                                               "\n");
+    config_.input =
+        inputs.write("list.jsonl", R"({"id":"chair","uri":"a.png","price":12,"name":"a\u0000b\\u0000\u00fc"})"
+                                   "\n");
     process(config_, mapped("chair").contents);
     EXPECT_EQ(value("SELECT columns ->> 'name' FROM " + config_.sink_table), "a\\x00b\\u0000\u00fc");
     EXPECT_EQ(value("SELECT columns -> 'price' FROM " + config_.sink_table), "12");
@@ -96,10 +98,12 @@ TEST_F(RecordsPostgres, HaveTheColumnsOfAManifestAlsoWhatPostgresqlDoesNotHold) 
 TEST_F(RecordsPostgres, AnothersTableAndOneOfVectorsAreRefusedAndLeftAsTheyAre) {
     const auto refused_and_left = [&](const std::string& question, const std::string& wanted) {
         for (const bool starts : {true, false}) {
-            const Refusal refused = refusal_of([&] { starts ? prepare_run(config_) : process(config_, mapped().contents); });
+            const Refusal refused =
+                refusal_of([&] { starts ? prepare_run(config_) : process(config_, mapped().contents); });
             EXPECT_EQ(refused.code, ExitCode::Usage);
-            EXPECT_THAT(refused.text, AllOf(HasSubstr("'" + config_.sink_table + "'"), HasSubstr("made by another program, or holds other results"),
-                                            HasSubstr("--sink-table")));
+            EXPECT_THAT(refused.text,
+                        AllOf(HasSubstr("'" + config_.sink_table + "'"),
+                              HasSubstr("made by another program, or holds other results"), HasSubstr("--sink-table")));
         }
         EXPECT_EQ(value(question), wanted);
     };
@@ -124,10 +128,12 @@ TEST_F(RecordsPostgres, ATableThatWasTakenAwayIsWaitedForAndNotBegunAnew) {
     at_work->process(made.contents, kNoProgress, kCurrent);
     database_->run("ALTER TABLE " + config_.sink_table + " RENAME TO records_away");
     for (const auto& work : {std::function<void()>([&] { at_work->process(made.contents, kNoProgress, kCurrent); }),
-                             std::function<void()>([&] { make_processor(config_.processor, {&config_}); }), std::function<void()>([&] { finish_run(config_); })}) {
+                             std::function<void()>([&] { make_processor(config_.processor, {&config_}); }),
+                             std::function<void()>([&] { finish_run(config_); })}) {
         const Refusal refused = refusal_of(work);
         EXPECT_EQ(refused.code, ExitCode::SinkUnavailable);
-        EXPECT_THAT(refused.text, AllOf(HasSubstr(config_.sink_table), HasSubstr("is gone"), HasSubstr("Bring it back")));
+        EXPECT_THAT(refused.text,
+                    AllOf(HasSubstr(config_.sink_table), HasSubstr("is gone"), HasSubstr("Bring it back")));
     }
     database_->run("ALTER TABLE records_away RENAME TO " + config_.sink_table);
     EXPECT_NO_THROW(process(config_, made.contents));

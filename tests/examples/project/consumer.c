@@ -17,7 +17,8 @@ int main(int argc, char** argv) {
     offramp_error error = {0};
     offramp_consumer* consumer = NULL;
     const offramp_consumer_options options = {.size = sizeof options, .run_dir = argc > 1 ? argv[1] : ""};
-    if (offramp_consumer_open(&options, &consumer, &error) == OFFRAMP_OK) offramp_consumer_run(consumer, print_sums, NULL, &error);
+    if (offramp_consumer_open(&options, &consumer, &error) == OFFRAMP_OK)
+        offramp_consumer_run(consumer, print_sums, NULL, &error);
     if (error.code != OFFRAMP_OK) fprintf(stderr, "%s\n", error.text);
     offramp_consumer_close(consumer, NULL);
     return error.code;

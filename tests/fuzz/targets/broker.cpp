@@ -1,5 +1,5 @@
-// The broker behind its port: whatever one consumer says, and writes into cells, no slab of another is lost, reused or completed.
-// An input is a history: a byte says what happens, the bytes behind it with which contents.
+// The broker behind its port: whatever one consumer says, and writes into cells, no slab of another is lost, reused or
+// completed. An input is a history: a byte says what happens, the bytes behind it with which contents.
 
 #include "common/base/error.hpp"
 #include "tests/fuzz/byte_source.hpp"
@@ -20,18 +20,37 @@ class History {
 
     void step() {
         switch (source_.byte() % 12) {
-            case 0: if (fixture_.can_fill()) fixture_.publish(batches_++); break;
-            case 1: say_bytes(); break;
-            case 2: release_bytes(); break;
+            case 0:
+                if (fixture_.can_fill()) fixture_.publish(batches_++);
+                break;
+            case 1:
+                say_bytes();
+                break;
+            case 2:
+                release_bytes();
+                break;
             case 3:
-            case 4: say_well_formed(); break;
+            case 4:
+                say_well_formed();
+                break;
             case 5:
-            case 6: release_tickets(); break;
-            case 7: write_cells(); break;
-            case 8: fixture_.clock.advance(std::chrono::milliseconds(source_.number<std::uint16_t>())); break;
-            case 9: honest_does_its_work(); break;
-            case 10: hostile_.receive(); break;
-            case 11: break;
+            case 6:
+                release_tickets();
+                break;
+            case 7:
+                write_cells();
+                break;
+            case 8:
+                fixture_.clock.advance(std::chrono::milliseconds(source_.number<std::uint16_t>()));
+                break;
+            case 9:
+                honest_does_its_work();
+                break;
+            case 10:
+                hostile_.receive();
+                break;
+            case 11:
+                break;
         }
         fixture_.broker->step();
         check();
@@ -44,7 +63,8 @@ class History {
         for (int round = 0; round < 200 && !fixture_.broker->ended(); ++round) {
             if (!welcome_back()) break;
             honest_does_its_work();
-            if (honest_.drain && honest_.tickets.empty()) honest_.port->send_work(encode(Goodbye{honest_.welcome->session}));
+            if (honest_.drain && honest_.tickets.empty())
+                honest_.port->send_work(encode(Goodbye{honest_.welcome->session}));
             fixture_.clock.advance(std::chrono::seconds(1));
             fixture_.broker->step();
             check();
@@ -88,7 +108,10 @@ class History {
     void release_tickets() {
         std::vector<ReleaseRecord> records(source_.byte() % 4);
         for (ReleaseRecord& record : records) {
-            SlabTicket ticket{.epoch = 1, .slab = source_.byte() % 6U, .generation = source_.byte() % 8U, .attempt = source_.byte() % 4U};
+            SlabTicket ticket{.epoch = 1,
+                              .slab = source_.byte() % 6U,
+                              .generation = source_.byte() % 8U,
+                              .attempt = source_.byte() % 4U};
             const std::uint8_t whose = source_.byte();
             const auto& from = whose % 3 == 0 ? hostile_.tickets : honest_.tickets;
             if (whose % 3 != 2 && !from.empty()) ticket = from[whose / 3 % from.size()];
@@ -121,7 +144,8 @@ class History {
         honest_.receive();
         const ConsumerRef honest{honest_.welcome->slot, honest_.welcome->session};
         for (const SlabTicket& ticket : honest_.tickets) {
-            expect(fixture_.ledger.word(ticket.slab).generation == ticket.generation, "no slab is reused under its holder");
+            expect(fixture_.ledger.word(ticket.slab).generation == ticket.generation,
+                   "no slab is reused under its holder");
             expect(fixture_.ledger.holds(ticket.slab, honest), "no hold of another is taken away");
         }
     }
@@ -147,10 +171,12 @@ FuzzTarget make_broker() {
     const std::string publish(1, '\0');
     const std::string own("\x05\x01\0\0\0\0\x01\x01\x01"s);
     const std::string others("\x05\x01\0\0\0\x01\x01\x01\x01"s);
-    return {feed,
-            {publish + publish + publish + "\x0a" + own + others + own, publish + "\x03\x06\x50" + std::string(16, '\0') + publish + own,
-             publish + "\x07\x01" + std::string(25, '\x01') + "\x08\xff\xff" + publish + "\x09",
-             publish + "\x02\x20" + as_seed(encode(Releases{1, 1})) + "\x01\x20" + as_seed(encode(Goodbye{1})) + publish}};
+    return {
+        feed,
+        {publish + publish + publish + "\x0a" + own + others + own,
+         publish + "\x03\x06\x50" + std::string(16, '\0') + publish + own,
+         publish + "\x07\x01" + std::string(25, '\x01') + "\x08\xff\xff" + publish + "\x09",
+         publish + "\x02\x20" + as_seed(encode(Releases{1, 1})) + "\x01\x20" + as_seed(encode(Goodbye{1})) + publish}};
 }
 
 }  // namespace offramp

@@ -1,5 +1,5 @@
-// A consumer's session, told anything by what claims to be a producer: it works on what it was given, once, and never ends otherwise than
-// by a refusal in words.
+// A consumer's session, told anything by what claims to be a producer: it works on what it was given, once, and never
+// ends otherwise than by a refusal in words.
 
 #include "consumer/session/consumer_session.hpp"
 
@@ -48,7 +48,7 @@ void feed(std::span<const std::byte> input) {
         for (int step = 0; step < kMostSteps && !source.empty(); ++step) {
             const std::uint8_t action = source.byte();
             if (action % 4 == 0) {
-                records_sent += kMaxTicketsPerMessage;   // as many as may be in it
+                records_sent += kMaxTicketsPerMessage;  // as many as may be in it
                 producer->send(hello.peer, source.take(source.byte()));
             } else {
                 producer->send(hello.peer, well_formed(source, records_sent));
@@ -85,8 +85,10 @@ FuzzTarget make_consumer_session() {
     const std::string three = say(MessageType::Tickets, 3, 1, std::string(3 * sizeof(SlabTicket), '\1'));
     const std::string drain = say(MessageType::Drain, 0, 2);
     return {feed,
-            {welcome + three + drain, welcome + three + say(MessageType::Tickets, 0, 1) + say(MessageType::ReleaseAck, 0, 1),
-             say(MessageType::Challenge, 0, 5) + welcome + three + say(MessageType::Tickets, 1, 4, std::string(sizeof(SlabTicket), '\2')),
+            {welcome + three + drain,
+             welcome + three + say(MessageType::Tickets, 0, 1) + say(MessageType::ReleaseAck, 0, 1),
+             say(MessageType::Challenge, 0, 5) + welcome + three +
+                 say(MessageType::Tickets, 1, 4, std::string(sizeof(SlabTicket), '\2')),
              "\0\x18"s + as_seed(encode(Challenge{5})) + welcome}};
 }
 

@@ -18,11 +18,13 @@ FuzzTarget make_endpoint() {
             const auto endpoint = Endpoint::read(folder->path());
             RunNames::check_run_id(endpoint.value().names.run_id);
         } catch (const ProtocolError& refused) {
-            expect(std::string_view(refused.what()).find(folder->path()) != std::string_view::npos, "a refusal names the file");
+            expect(std::string_view(refused.what()).find(folder->path()) != std::string_view::npos,
+                   "a refusal names the file");
         }
     };
     return {feed,
-            {"offramp-endpoint=1\nrun_id=nightly-7\nnonce=0000000000c0ffee\nproducer_pid=4711\nepoch=1\n", "localhost:1000:1000:4711"}};
+            {"offramp-endpoint=1\nrun_id=nightly-7\nnonce=0000000000c0ffee\nproducer_pid=4711\nepoch=1\n",
+             "localhost:1000:1000:4711"}};
 }
 
 }  // namespace offramp

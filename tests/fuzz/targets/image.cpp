@@ -35,9 +35,11 @@ FuzzTarget make_image() {
     const ImageSize small{20, 14};
     const ImageSize line{1, 90};
     return {feed,
-            {encode_png(kWanted, gradient(kWanted)), encode_png(small, gradient(small)), encode_png(line, gradient(line)), encode_jpeg(kWanted, gradient(kWanted)),
+            {encode_png(kWanted, gradient(kWanted)), encode_png(small, gradient(small)),
+             encode_png(line, gradient(line)), encode_jpeg(kWanted, gradient(kWanted)),
              encode_jpeg(small, gradient(small), JpegColors::Gray, JpegScans::Progressive), png_header({60000, 60000}),
-             encode_webp(kWanted, gradient(kWanted)), webp_with_exif(encode_webp(small, gradient(small)), small, exif_of(8)),
+             encode_webp(kWanted, gradient(kWanted)),
+             webp_with_exif(encode_webp(small, gradient(small)), small, exif_of(8)),
              with_exif(encode_jpeg(small, gradient(small)), exif_of(6))}};
 }
 

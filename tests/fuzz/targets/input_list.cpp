@@ -12,7 +12,8 @@ namespace offramp {
 namespace {
 
 void check_key(std::string_view key) {
-    expect(!key.empty() && key.size() <= kMaxKeyBytes && !key.starts_with('/'), "a key is a relative name of limited length");
+    expect(!key.empty() && key.size() <= kMaxKeyBytes && !key.starts_with('/'),
+           "a key is a relative name of limited length");
     for (std::size_t begin = 0; begin <= key.size();) {
         const std::size_t end = std::min(key.find('/', begin), key.size());
         const std::string_view part = key.substr(begin, end - begin);
@@ -35,7 +36,8 @@ FuzzTarget make_input_list() {
         try {
             const FileList list = list_image_files(path);
             for (const std::string& key : make_item_keys(list.key_names())) check_key(key);
-            for (std::size_t i = 0; i < list.names.size(); ++i) expect(!printable(list.path(i)).empty(), "a path can be shown");
+            for (std::size_t i = 0; i < list.names.size(); ++i)
+                expect(!printable(list.path(i)).empty(), "a path can be shown");
         } catch (const ConfigError&) {
         }
     };

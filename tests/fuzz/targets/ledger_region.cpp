@@ -25,11 +25,13 @@ void read_as_consumer(std::span<const std::byte> ledger) {
             const SlabWord word = view.slab_word(slab);
             view.may_complete({.epoch = 1, .slab = slab, .generation = word.generation, .attempt = word.attempt});
             expect(spans.span_of(slab) < spans.span_count, "a slab lies in a span");
-            expect(spans.offset_in_span(slab) + spans.slab_bytes <= spans.span_bytes(spans.span_of(slab)), "a span holds its slabs");
+            expect(spans.offset_in_span(slab) + spans.slab_bytes <= spans.span_bytes(spans.span_of(slab)),
+                   "a span holds its slabs");
         }
         for (std::uint32_t slot = 0; slot < view.header().consumer_capacity; ++slot) view.session_in(slot);
     } catch (const ProtocolError& refused) {
-        expect(std::string_view(refused.what()).starts_with("ledger: "), "a refusal says what is wrong with the ledger");
+        expect(std::string_view(refused.what()).starts_with("ledger: "),
+               "a refusal says what is wrong with the ledger");
     }
 }
 
@@ -54,13 +56,15 @@ void feed(std::span<const std::byte> input) {
     try {
         read_as_producer(copy.bytes());
     } catch (const ProtocolError& refused) {
-        expect(std::string_view(refused.what()).starts_with("ledger: "), "a refusal says what is wrong with the ledger");
+        expect(std::string_view(refused.what()).starts_with("ledger: "),
+               "a refusal says what is wrong with the ledger");
     }
 }
 
 // A ledger in the middle of a run: slabs free, ready, leased and retired.
 std::string ledger_at_work() {
-    std::vector<std::byte> bytes(sizeof(LedgerHeader) + kConsumers * sizeof(LedgerConsumer) + kSlabs * sizeof(LedgerSlot));
+    std::vector<std::byte> bytes(sizeof(LedgerHeader) + kConsumers * sizeof(LedgerConsumer) +
+                                 kSlabs * sizeof(LedgerSlot));
     LedgerHeader header{};
     header.magic = kLedgerMagic;
     header.version = kLedgerVersion;
@@ -75,7 +79,8 @@ std::string ledger_at_work() {
     put_text(header.run_id, kNames.run_id);
     std::memcpy(bytes.data(), &header, sizeof header);
     auto* const consumers = reinterpret_cast<LedgerConsumer*>(bytes.data() + sizeof header);
-    SlabLedger ledger = SlabLedger::format({{consumers, kConsumers}, {reinterpret_cast<LedgerSlot*>(consumers + kConsumers), kSlabs}}, 1);
+    SlabLedger ledger = SlabLedger::format(
+        {{consumers, kConsumers}, {reinterpret_cast<LedgerSlot*>(consumers + kConsumers), kSlabs}}, 1);
     const ConsumerRef one = *ledger.admit(100, 1, 0);
     const ConsumerRef other = *ledger.admit(101, 2, 0);
     for (int filled = 0; filled < 4; ++filled) ledger.publish(*ledger.acquire([](std::uint32_t) { return true; }));

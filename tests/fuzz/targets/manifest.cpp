@@ -1,5 +1,5 @@
-// The manifest in an output folder, torn or written by somebody else. A first byte of 's' has the harness put the right hash in front of
-// each line, so that what is behind the hash is reached as well.
+// The manifest in an output folder, torn or written by somebody else. A first byte of 's' has the harness put the right
+// hash in front of each line, so that what is behind the hash is reached as well.
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -16,7 +16,8 @@ namespace {
 
 std::string sealed(std::string_view body) {
     std::array<char, 17> hash{};
-    std::snprintf(hash.data(), hash.size(), "%016llx", static_cast<unsigned long long>(XXH3_64bits(body.data(), body.size())));
+    std::snprintf(hash.data(), hash.size(), "%016llx",
+                  static_cast<unsigned long long>(XXH3_64bits(body.data(), body.size())));
     return "{\"xxh3\":\"" + std::string(hash.data()) + "\"," + std::string(body) + "\n";
 }
 
@@ -36,7 +37,8 @@ void feed(std::span<const std::byte> input) {
         for (const ItemRange& range : manifest.done.list())
             expect(range.begin < range.end && range.end <= manifest.items(), "what is done is of the source");
         // Refusing what it wrote itself would cost a run its progress.
-        parse_manifest(manifest.header_line() + manifest.names_lines() + done_lines(manifest.done.list()), "the same again");
+        parse_manifest(manifest.header_line() + manifest.names_lines() + done_lines(manifest.done.list()),
+                       "the same again");
     } catch (const Error& refused) {
         expect(refused.exit_code() == ExitCode::BadInput, "a refusal is one of input");
     }

@@ -50,10 +50,12 @@ FuzzTarget make_message() {
     Refused refused{1, 0, {}};
     put_text(refused.text, "another version");
     return {feed,
-            {as_seed(encode(Hello{.run_nonce = 7, .window = 2})), as_seed(encode(Hello{.run_nonce = 7, .holding = 1}, tickets)),
-             as_seed(encode(Challenge{5})), as_seed(encode(Answer{5})), as_seed(encode(Welcome{1, 0, 1})), as_seed(encode(refused)),
-             as_seed(encode(Credit{1, 4, 0})), as_seed(encode(Tickets{1, 1}, tickets)), as_seed(encode(Releases{1, 1}, releases)),
-             as_seed(encode(ReleaseAck{1, 2})), as_seed(encode(Drain{1, 2, 0})), as_seed(encode(Goodbye{1}))}};
+            {as_seed(encode(Hello{.run_nonce = 7, .window = 2})),
+             as_seed(encode(Hello{.run_nonce = 7, .holding = 1}, tickets)), as_seed(encode(Challenge{5})),
+             as_seed(encode(Answer{5})), as_seed(encode(Welcome{1, 0, 1})), as_seed(encode(refused)),
+             as_seed(encode(Credit{1, 4, 0})), as_seed(encode(Tickets{1, 1}, tickets)),
+             as_seed(encode(Releases{1, 1}, releases)), as_seed(encode(ReleaseAck{1, 2})),
+             as_seed(encode(Drain{1, 2, 0})), as_seed(encode(Goodbye{1}))}};
 }
 
 }  // namespace offramp

@@ -30,7 +30,8 @@ std::string with_front(const std::string& header) {
 
 FuzzTarget make_npy() {
     return {feed,
-            {with_front("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }"), with_front("{'shape': (-1,), 'fortran_order': True, 'descr': '|u1'}"),
+            {with_front("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }"),
+             with_front("{'shape': (-1,), 'fortran_order': True, 'descr': '|u1'}"),
              std::string("\x93NUMPY\x02\x00\x10\x00\x00\x00", 12) + "{'descr': [('a',"}};
 }
 

@@ -1,4 +1,5 @@
-// Lines that consumers left for the merger. The first byte chooses whether the file that an earlier merge made is foreign too.
+// Lines that consumers left for the merger. The first byte chooses whether the file that an earlier merge made is
+// foreign too.
 
 #include "common/base/error.hpp"
 #include "consumer/sinks/segments/segment_file.hpp"
@@ -15,19 +16,23 @@ FuzzTarget make_segment() {
         const auto lines = input.subspan(std::min<std::size_t>(1, input.size()));
         const std::string segments = segment_folder(folder->path(), "series");
         std::filesystem::create_directories(segments);
-        folder->write(segments.substr(folder->path().size() + 1) + "/" + segment_file_name(0, 0, as_text(lines)), lines);
+        folder->write(segments.substr(folder->path().size() + 1) + "/" + segment_file_name(0, 0, as_text(lines)),
+                      lines);
         if (kept) folder->write("series.tsv", lines);
         try {
             const MergeOutcome outcome = merge_segments(folder->path(), "series", folder->path() + "/series.tsv");
             expect(outcome.segments == 1 && outcome.conflicts <= lines.size(), "the segment was merged");
         } catch (const ProtocolError& refused) {
-            expect(std::string_view(refused.what()).find("damaged") != std::string_view::npos, "a refusal names what is damaged");
+            expect(std::string_view(refused.what()).find("damaged") != std::string_view::npos,
+                   "a refusal names what is damaged");
         }
         remove_segments(folder->path(), "series");
         std::filesystem::remove(folder->path() + "/series.tsv");
     };
     return {feed,
-            {std::string("\0", 1) + "0\ta\tb\n1\tc\n1\td\n", "\x01" "5\tx\n3\ty\\t\n",
+            {std::string("\0", 1) + "0\ta\tb\n1\tc\n1\td\n",
+             "\x01"
+             "5\tx\n3\ty\\t\n",
              "\x01{\"item\":7,\"a\":1}\n{\"item\":12}\n"}};
 }
 

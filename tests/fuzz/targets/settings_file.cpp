@@ -25,25 +25,31 @@ FuzzTarget make_settings_file() {
         }
         try {
             const ModelNotes notes = parse_model_notes(as_text(input), "model.toml");
-            expect(notes.batch <= 65536 && notes.height <= 8192 && notes.width <= 8192, "sizes are within their bounds");
-            expect(notes.inputs.size() <= 16 && (notes.inputs.empty() || notes.input_shape.empty()), "inputs are said in one way");
+            expect(notes.batch <= 65536 && notes.height <= 8192 && notes.width <= 8192,
+                   "sizes are within their bounds");
+            expect(notes.inputs.size() <= 16 && (notes.inputs.empty() || notes.input_shape.empty()),
+                   "inputs are said in one way");
             for (const InputNotes& one : notes.inputs) {
-                expect(!one.name.empty() && !one.name.starts_with('.') && one.name.find('/') == std::string::npos, "a name is that of a file");
+                expect(!one.name.empty() && !one.name.starts_with('.') && one.name.find('/') == std::string::npos,
+                       "a name is that of a file");
                 expect(one.tokens.empty() == notes.takes_arrays(), "all are arrays, or none");
-                if (notes.takes_tokens()) expect(one.shape == std::vector<std::int64_t>{notes.token_length()}, "tokens have one length");
+                if (notes.takes_tokens())
+                    expect(one.shape == std::vector<std::int64_t>{notes.token_length()}, "tokens have one length");
             }
             for (const float deviation : notes.std) expect(deviation > 0, "nothing is divided by zero");
         } catch (const ConfigError& refused) {
             expect(!std::string_view(refused.what()).empty(), "a refusal says why");
         }
     };
-    return {feed,
-            {"# nightly\nbatch = 64\nmodel = \"copy\"\nlease-seconds = 0.5\nkill-overdue = true\n", "max-errors = \"1%\"\n",
-             "96x256x256,192x128x128", "0.5%", "run-id = 'a'\noutput = \"\\u00e9\\n\"\n",
-             "image-size = \"384x512\"\nmean = \"0.1, 0.2,0.3\"\nstd = \"1,2,3\"\noutputs = \"out, aux\"\n",
-             "batch = 4\nimage-size = 520\ncolour-order = \"bgr\"\nrandom-weights = true\ninput-shape = \"128x256\"\n",
-             "[[input]]\nname = \"features\"\nshape = \"3x16\"\n[[input]]\nname = \"ids\"\nshape = 5\ndtype = \"int64\"\n",
-             "[[input]]\nname = \"input_ids\"\ntokens = \"ids\"\nshape = 128\n[[input]]\nname = \"m\"\ntokens = \"mask\"\nshape = 128\n"}};
+    return {
+        feed,
+        {"# nightly\nbatch = 64\nmodel = \"copy\"\nlease-seconds = 0.5\nkill-overdue = true\n", "max-errors = \"1%\"\n",
+         "96x256x256,192x128x128", "0.5%", "run-id = 'a'\noutput = \"\\u00e9\\n\"\n",
+         "image-size = \"384x512\"\nmean = \"0.1, 0.2,0.3\"\nstd = \"1,2,3\"\noutputs = \"out, aux\"\n",
+         "batch = 4\nimage-size = 520\ncolour-order = \"bgr\"\nrandom-weights = true\ninput-shape = \"128x256\"\n",
+         "[[input]]\nname = \"features\"\nshape = \"3x16\"\n[[input]]\nname = \"ids\"\nshape = 5\ndtype = \"int64\"\n",
+         "[[input]]\nname = \"input_ids\"\ntokens = \"ids\"\nshape = 128\n[[input]]\nname = \"m\"\ntokens = "
+         "\"mask\"\nshape = 128\n"}};
 }
 
 }  // namespace offramp

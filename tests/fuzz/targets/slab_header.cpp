@@ -14,7 +14,8 @@ void touch(const SlabContents& slab, std::span<const std::byte> memory) {
         expect(tensor.bytes.empty() || (tensor.bytes.data() >= memory.data() + sizeof(SlabHeader) &&
                                         tensor.bytes.data() + tensor.bytes.size() <= memory.data() + memory.size()),
                "a tensor lies in its slab");
-        expect(tensor.bytes.size() == slab.samples.size() * tensor.spec.row_bytes(), "a tensor has a row for each sample");
+        expect(tensor.bytes.size() == slab.samples.size() * tensor.spec.row_bytes(),
+               "a tensor has a row for each sample");
         unsigned sum = 0;
         for (std::size_t row = 0; row < slab.samples.size(); ++row)
             for (const std::byte byte : tensor.row(row)) sum += std::to_integer<unsigned>(byte);
@@ -33,7 +34,8 @@ void feed(std::span<const std::byte> input) {
     try {
         touch(SlabContents::read(copy.bytes(), FilledSlab::kNonce, ticket), copy.bytes());
     } catch (const ProtocolError& refused) {
-        expect(std::string_view(refused.what()).starts_with("slab header: "), "a refusal says what is wrong with the header");
+        expect(std::string_view(refused.what()).starts_with("slab header: "),
+               "a refusal says what is wrong with the header");
     }
 }
 

@@ -18,14 +18,16 @@ void feed(std::span<const std::byte> input) {
     const auto bytes = copy.bytes();
     std::uint64_t last_end = 0;
     const auto read_at = [&](std::uint64_t offset, char* to, std::size_t count) {
-        const std::size_t there = offset < bytes.size() ? std::min<std::size_t>(count, bytes.size() - static_cast<std::size_t>(offset)) : 0;
+        const std::size_t there =
+            offset < bytes.size() ? std::min<std::size_t>(count, bytes.size() - static_cast<std::size_t>(offset)) : 0;
         if (there > 0) std::memcpy(to, bytes.data() + offset, there);
         return there;
     };
     TarLeftOut left_out;
     const auto take = [&](const TarMember& member) {
         expect(!member.name.empty() && member.name.find('\0') == std::string::npos, "a member has a name");
-        expect(member.offset >= last_end + 512 && member.offset % 512 == 0 && member.offset <= bytes.size(), "members follow one another");
+        expect(member.offset >= last_end + 512 && member.offset % 512 == 0 && member.offset <= bytes.size(),
+               "members follow one another");
         expect(member.bytes <= (std::uint64_t{1} << 62), "a size can be counted with");
         last_end = member.offset + member.bytes;
     };
@@ -37,10 +39,12 @@ void feed(std::span<const std::byte> input) {
 }  // namespace
 
 FuzzTarget make_tar() {
-    const std::string endless = test::tar_header({.name = "a", .size_field = std::string("\x80\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff", 12)});
+    const std::string endless =
+        test::tar_header({.name = "a", .size_field = std::string("\x80\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff", 12)});
     return {feed,
-            {test::tar_member("a.jpg", "one") + test::tar_member("a.json", "{}") + test::tar_end(), test::gnu_member(std::string(130, 'n') + ".jpg", "two"),
-             test::pax_member("b.jpg", "three"), endless + endless}};
+            {test::tar_member("a.jpg", "one") + test::tar_member("a.json", "{}") + test::tar_end(),
+             test::gnu_member(std::string(130, 'n') + ".jpg", "two"), test::pax_member("b.jpg", "three"),
+             endless + endless}};
 }
 
 }  // namespace offramp

@@ -10,12 +10,15 @@
 #include <string_view>
 #include <vector>
 
-// What happens at a failpoint (common/base/failpoint.hpp), for tests: preloaded (LD_PRELOAD) into the programs as users run them.
+// What happens at a failpoint (common/base/failpoint.hpp), for tests: preloaded (LD_PRELOAD) into the programs as users
+// run them.
 //   OFFRAMP_FAILPOINT=NAME#N:ACTION[,NAME#N:ACTION...]   the N-th time (from 1) that a process comes by NAME
 //     kill, segv, abort   dies of SIGKILL, SIGSEGV, SIGABRT        exit          ends with 3, without clearing up
-//     stop                SIGSTOP: whoever tests continues it       kill-parent   SIGKILL for the process that started this one
-//   OFFRAMP_FAILPOINT_ONCE=FOLDER  each failpoint acts once among all processes, the first that creates FOLDER/NAME, which then holds its pid
-//   OFFRAMP_FAILPOINT_SEEN=FILE    every name is added to FILE each time that a process comes by it
+//     stop                SIGSTOP: whoever tests continues it       kill-parent   SIGKILL for the process that started
+//     this one
+//   OFFRAMP_FAILPOINT_ONCE=FOLDER  each failpoint acts once among all processes, the first that creates FOLDER/NAME,
+//   which then holds its pid OFFRAMP_FAILPOINT_SEEN=FILE    every name is added to FILE each time that a process comes
+//   by it
 // A wrong setting ends the program with 64: a test must not pass because nothing happened.
 namespace {
 
@@ -39,13 +42,14 @@ struct Order {
     }
 
     [[noreturn]] static void bad(std::string_view text) {
-        std::fprintf(stderr, "OFFRAMP_FAILPOINT: '%.*s' is not NAME#N:ACTION\n", static_cast<int>(text.size()), text.data());
+        std::fprintf(stderr, "OFFRAMP_FAILPOINT: '%.*s' is not NAME#N:ACTION\n", static_cast<int>(text.size()),
+                     text.data());
         std::_Exit(64);
     }
 };
 
 std::vector<Order*> read_orders() {
-    std::vector<Order*> orders;   // never freed: failpoints are passed until the very end
+    std::vector<Order*> orders;  // never freed: failpoints are passed until the very end
     const char* const setting = std::getenv("OFFRAMP_FAILPOINT");
     std::string_view rest = setting == nullptr ? "" : setting;
     while (!rest.empty()) {

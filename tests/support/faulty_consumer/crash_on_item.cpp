@@ -25,8 +25,7 @@ constexpr std::uint64_t kEveryTime = std::numeric_limits<std::uint64_t>::max();
 
 std::string choice(const char* variable, const std::string& otherwise, const std::set<std::string>& known) {
     const std::string value = text_setting(variable, otherwise);
-    if (!known.contains(value))
-        throw ConfigError(std::string(variable) + " is '" + value + "', which is unknown");
+    if (!known.contains(value)) throw ConfigError(std::string(variable) + " is '" + value + "', which is unknown");
     return value;
 }
 
@@ -41,14 +40,14 @@ std::string choice(const char* variable, const std::string& otherwise, const std
 
 CrashOnItem::CrashOnItem(std::unique_ptr<Processor> inner)
     : inner_(std::move(inner)),
-      item_(required_setting("OFFRAMP_TEST_CRASH_ITEM") == "any" ? kAnyItem : number_setting("OFFRAMP_TEST_CRASH_ITEM", 0)),
+      item_(required_setting("OFFRAMP_TEST_CRASH_ITEM") == "any" ? kAnyItem
+                                                                 : number_setting("OFFRAMP_TEST_CRASH_ITEM", 0)),
       how_(choice("OFFRAMP_TEST_CRASH_HOW", "kill", {"kill", "segv", "abort", "exit", "throw", "sink"})),
       when_(choice("OFFRAMP_TEST_CRASH_WHEN", "before", {"before", "after"})),
       times_(number_setting("OFFRAMP_TEST_CRASH_TIMES", kEveryTime)),
       count_file_(times_ == kEveryTime ? "" : required_setting("OFFRAMP_TEST_CRASH_FILE")) {}
 
-void CrashOnItem::process(const SlabContents& slab, const Progress& progress,
-                          const StillCurrent& still_current) {
+void CrashOnItem::process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) {
     const bool met = std::any_of(slab.samples.begin(), slab.samples.end(),
                                  [&](const SampleView& sample) { return item_ == kAnyItem || sample.item == item_; });
     if (met && when_ == "before" && may_crash()) crash();

@@ -20,8 +20,7 @@ class CrashOnItem final : public Processor {
     // Errors: ConfigError for a setting that is missing or unknown.
     explicit CrashOnItem(std::unique_ptr<Processor> inner);
 
-    void process(const SlabContents& slab, const Progress& progress,
-                 const StillCurrent& still_current) override;
+    void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override;
 
   private:
     bool may_crash() const;

@@ -23,9 +23,7 @@ UniqueFd open_fifo(const char* variable) {
 }  // namespace
 
 Gated::Gated(std::unique_ptr<Processor> inner)
-    : inner_(std::move(inner)),
-      entered_(open_fifo("OFFRAMP_TEST_ENTERED")),
-      gate_(open_fifo("OFFRAMP_TEST_GATE")) {}
+    : inner_(std::move(inner)), entered_(open_fifo("OFFRAMP_TEST_ENTERED")), gate_(open_fifo("OFFRAMP_TEST_GATE")) {}
 
 void Gated::process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) {
     if (!open_) {

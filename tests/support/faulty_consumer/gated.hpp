@@ -11,7 +11,8 @@ namespace offramp::faulty {
 
 // Holds its consumer in the middle of a slab until the test lets it go, without any sleep:
 //   OFFRAMP_TEST_ENTERED   a FIFO that the test reads: one line "PID FIRST_ITEM\n" for each slab that has been begun
-//   OFFRAMP_TEST_GATE      a FIFO that the test writes: each 'g' lets one slab go; 'p' makes a sign of life and waits on;
+//   OFFRAMP_TEST_GATE      a FIFO that the test writes: each 'g' lets one slab go; 'p' makes a sign of life and waits
+//   on;
 //                          'o' opens the gate for good, for every consumer: no slab waits or is told of any more
 // Then does what `inner` does.
 class Gated final : public Processor {
@@ -19,8 +20,7 @@ class Gated final : public Processor {
     // Blocks: no. Errors: ConfigError for a missing setting, SystemError for a FIFO that cannot be opened.
     explicit Gated(std::unique_ptr<Processor> inner);
 
-    void process(const SlabContents& slab, const Progress& progress,
-                 const StillCurrent& still_current) override;
+    void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override;
 
   private:
     void announce(std::uint64_t item) const;

@@ -1,6 +1,7 @@
-// offramp-consumer with a processor more, "crash-on-item", which does what the processor named in OFFRAMP_TEST_THEN does (default: none)
-// when it does not die. With OFFRAMP_TEST_GATE any processor's slabs wait at a gate, with OFFRAMP_TEST_RECHECK_FILE they are read again
-// while they are held. A run that was not told to have such a processor takes it for the one in OFFRAMP_TEST_STANDS_FOR.
+// offramp-consumer with a processor more, "crash-on-item", which does what the processor named in OFFRAMP_TEST_THEN
+// does (default: none) when it does not die. With OFFRAMP_TEST_GATE any processor's slabs wait at a gate, with
+// OFFRAMP_TEST_RECHECK_FILE they are read again while they are held. A run that was not told to have such a processor
+// takes it for the one in OFFRAMP_TEST_STANDS_FOR.
 
 #include <algorithm>
 #include <array>
@@ -28,7 +29,8 @@ std::unique_ptr<Processor> make_faulty_processor(const RunConfig& config) {
         return std::make_unique<CrashOnItem>(make_processor(text_setting("OFFRAMP_TEST_THEN", "none"), options));
     auto processor = make_processor(config.processor, options);
     if (!text_setting("OFFRAMP_TEST_GATE", "").empty()) return std::make_unique<Gated>(std::move(processor));
-    if (!text_setting("OFFRAMP_TEST_RECHECK_FILE", "").empty()) return std::make_unique<Rechecked>(std::move(processor));
+    if (!text_setting("OFFRAMP_TEST_RECHECK_FILE", "").empty())
+        return std::make_unique<Rechecked>(std::move(processor));
     return processor;
 }
 
@@ -40,8 +42,10 @@ int main(int argc, char** argv) {
     std::vector<const char*> words(argv, argv + argc);
     const std::string then = offramp::faulty::text_setting("OFFRAMP_TEST_THEN", "none");
     const auto is = [](std::string_view wanted) { return [wanted](const char* word) { return word == wanted; }; };
-    if (std::ranges::any_of(words, is("--finish"))) std::ranges::replace_if(words, is(offramp::faulty::kCrashOnItem), then.c_str());
-    return offramp::run_consumer(argc, words.data(), {.make = offramp::faulty::make_faulty_processor,
-                                                      .besides = offramp::faulty::kMadeBesides,
-                                                      .stands_for = offramp::faulty::text_setting("OFFRAMP_TEST_STANDS_FOR", "")});
+    if (std::ranges::any_of(words, is("--finish")))
+        std::ranges::replace_if(words, is(offramp::faulty::kCrashOnItem), then.c_str());
+    return offramp::run_consumer(argc, words.data(),
+                                 {.make = offramp::faulty::make_faulty_processor,
+                                  .besides = offramp::faulty::kMadeBesides,
+                                  .stands_for = offramp::faulty::text_setting("OFFRAMP_TEST_STANDS_FOR", "")});
 }

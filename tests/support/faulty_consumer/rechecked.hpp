@@ -9,8 +9,8 @@
 
 namespace offramp::faulty {
 
-// Does what `inner` does, and reads the slab again and again while it holds it: its bytes must not change under a holder, whoever
-// died or was stopped meanwhile.
+// Does what `inner` does, and reads the slab again and again while it holds it: its bytes must not change under a
+// holder, whoever died or was stopped meanwhile.
 //   OFFRAMP_TEST_RECHECK_FILE   a line is added to it for a slab that changed, before this program aborts
 //   OFFRAMP_TEST_RECHECK_TIMES  how often a slab is read again; 20 unless said
 class Rechecked final : public Processor {

@@ -1,14 +1,16 @@
-// Notes what a program tells NVTX, without a profiler: NVTX_INJECTION64_PATH=libofframp_nvtx_recorder.so, and NVTX_RECORDER_DIR, a folder.
-// Each process writes PID.jsonl there, a line an event in the order in which they were told:
+// Notes what a program tells NVTX, without a profiler: NVTX_INJECTION64_PATH=libofframp_nvtx_recorder.so, and
+// NVTX_RECORDER_DIR, a folder. Each process writes PID.jsonl there, a line an event in the order in which they were
+// told:
 //
 //   {"event":"push","program":"offramp-producer","thread":12,"domain":"offramp","name":"compute","registered":true,"argb":"ff00ff00","payload":7,"ns":1}
 //   {"event":"pop","program":"offramp-producer","thread":12,"domain":"offramp","ns":2}
 //   {"event":"thread","program":"offramp-producer","thread":12,"name":"main","ns":3}
 //
-// "start" and "end" bear a range's "id". With LD_PRELOAD, too, it notes CUDA's profiler calls ("profiler_start", "profiler_stop") and the kernels that
-// the program itself launches, each once, by its mangled name ({"event":"kernel", ..., "name":"_ZN..."}), and hands all of them on.
+// "start" and "end" bear a range's "id". With LD_PRELOAD, too, it notes CUDA's profiler calls ("profiler_start",
+// "profiler_stop") and the kernels that the program itself launches, each once, by its mangled name ({"event":"kernel",
+// ..., "name":"_ZN..."}), and hands all of them on.
 
-#define NVTX_NO_IMPL   // only the types, and those of what NVTX exports to tools
+#define NVTX_NO_IMPL  // only the types, and those of what NVTX exports to tools
 #include <dlfcn.h>
 #include <nvtx3/nvToolsExt.h>
 #include <sys/syscall.h>
@@ -62,9 +64,10 @@ struct Recorder {
         timespec now{};
         ::clock_gettime(CLOCK_MONOTONIC, &now);
         const std::lock_guard lock(mutex);
-        std::fprintf(file, "{\"event\":\"%s\",\"program\":%s,\"thread\":%ld%s,\"ns\":%lld}\n", event, quoted(program_invocation_short_name).c_str(),
-                     ::syscall(SYS_gettid), more.c_str(), static_cast<long long>(now.tv_sec) * 1'000'000'000 + now.tv_nsec);
-        std::fflush(file);   // a program that is killed has told what it told
+        std::fprintf(file, "{\"event\":\"%s\",\"program\":%s,\"thread\":%ld%s,\"ns\":%lld}\n", event,
+                     quoted(program_invocation_short_name).c_str(), ::syscall(SYS_gettid), more.c_str(),
+                     static_cast<long long>(now.tv_sec) * 1'000'000'000 + now.tv_nsec);
+        std::fflush(file);  // a program that is killed has told what it told
     }
 };
 
@@ -73,18 +76,21 @@ Recorder& recorder() {
     return *instance;
 }
 
-std::string in_domain(nvtxDomainHandle_t domain) { return ",\"domain\":" + quoted(domain == nullptr ? "" : domain->text.c_str()); }
+std::string in_domain(nvtxDomainHandle_t domain) {
+    return ",\"domain\":" + quoted(domain == nullptr ? "" : domain->text.c_str());
+}
 
 std::string described(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attributes) {
     const bool registered = attributes->messageType == NVTX_MESSAGE_TYPE_REGISTERED;
-    const char* const name = registered                                                ? attributes->message.registered->text.c_str()
+    const char* const name = registered ? attributes->message.registered->text.c_str()
                              : attributes->messageType == NVTX_MESSAGE_TYPE_ASCII ? attributes->message.ascii
-                                                                                       : "";
+                                                                                  : "";
     char color[16] = "";
     if (attributes->colorType == NVTX_COLOR_ARGB) std::snprintf(color, sizeof color, "%08x", attributes->color);
-    std::string text = in_domain(domain) + ",\"name\":" + quoted(name) + ",\"registered\":" + (registered ? "true" : "false") +
-                       ",\"argb\":" + quoted(color);
-    if (attributes->payloadType == NVTX_PAYLOAD_TYPE_UNSIGNED_INT64) text += ",\"payload\":" + std::to_string(attributes->payload.ullValue);
+    std::string text = in_domain(domain) + ",\"name\":" + quoted(name) +
+                       ",\"registered\":" + (registered ? "true" : "false") + ",\"argb\":" + quoted(color);
+    if (attributes->payloadType == NVTX_PAYLOAD_TYPE_UNSIGNED_INT64)
+        text += ",\"payload\":" + std::to_string(attributes->payload.ullValue);
     return text;
 }
 
@@ -105,7 +111,9 @@ nvtxRangeId_t NVTX_API start(nvtxDomainHandle_t domain, const nvtxEventAttribute
     recorder().note("start", described(domain, attributes) + ",\"id\":" + std::to_string(id));
     return id;
 }
-void NVTX_API end(nvtxDomainHandle_t domain, nvtxRangeId_t id) { recorder().note("end", in_domain(domain) + ",\"id\":" + std::to_string(id)); }
+void NVTX_API end(nvtxDomainHandle_t domain, nvtxRangeId_t id) {
+    recorder().note("end", in_domain(domain) + ",\"id\":" + std::to_string(id));
+}
 
 nvtxDomainHandle_t NVTX_API create_domain(const char* name) {
     const std::lock_guard lock(recorder().mutex);
@@ -144,7 +152,8 @@ void note_kernel(const void* kernel) {
         if (!recorder().kernels.insert(kernel).second) return;
     }
     const char* name = nullptr;
-    if (behind<int (*)(const char**, const void*)>("cudaFuncGetName")(&name, kernel) == 0) recorder().note("kernel", ",\"name\":" + quoted(name));
+    if (behind<int (*)(const char**, const void*)>("cudaFuncGetName")(&name, kernel) == 0)
+        recorder().note("kernel", ",\"name\":" + quoted(name));
 }
 
 }  // namespace
@@ -172,7 +181,8 @@ __attribute__((visibility("default"))) int cudaProfilerStop() {
     recorder().note("profiler_stop", "");
     return behind<int (*)()>("cudaProfilerStop")();
 }
-__attribute__((visibility("default"))) int cudaLaunchKernelExC(const void* configuration, const void* kernel, void** arguments) {
+__attribute__((visibility("default"))) int cudaLaunchKernelExC(const void* configuration, const void* kernel,
+                                                               void** arguments) {
     note_kernel(kernel);
     return behind<int (*)(const void*, const void*, void**)>("cudaLaunchKernelExC")(configuration, kernel, arguments);
 }

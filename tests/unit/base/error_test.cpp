@@ -19,8 +19,7 @@ TEST(Error, EachKindHasItsExitCodeUnlessToldOtherwise) {
     EXPECT_EQ(ProtocolError("x").exit_code(), ExitCode::Protocol);
     EXPECT_EQ(ProtocolError("x", "", ExitCode::NotPermitted).exit_code(), ExitCode::NotPermitted);
     EXPECT_EQ(SystemError("x", EIO).exit_code(), ExitCode::System);
-    EXPECT_EQ(SystemError("x", ENOSPC, "", ExitCode::SharedMemoryFull).exit_code(),
-              ExitCode::SharedMemoryFull);
+    EXPECT_EQ(SystemError("x", ENOSPC, "", ExitCode::SharedMemoryFull).exit_code(), ExitCode::SharedMemoryFull);
 }
 
 TEST(Error, ASystemErrorAppendsTheSystemsWordAndNumber) {
@@ -44,9 +43,7 @@ TEST(ExitCode, KeepsItsNumbers) {
     EXPECT_EQ(to_int(ExitCode::ProducerGone), 86);
 }
 
-TEST(Expect, PassesWhatHolds) {
-    expect(true, "always");
-}
+TEST(Expect, PassesWhatHolds) { expect(true, "always"); }
 
 TEST(ExpectDeathTest, EndsTheProcessWithPlaceAndContract) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");

@@ -112,8 +112,7 @@ TEST_F(Log, UnknownWordsAreRefusedWithTheKnownOnes) {
         parse_log_format("xml");
         ADD_FAILURE();
     } catch (const ConfigError& error) {
-        EXPECT_THAT(error.what(),
-                    testing::AllOf(testing::HasSubstr("'xml'"), testing::HasSubstr("text, json")));
+        EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("'xml'"), testing::HasSubstr("text, json")));
     }
     EXPECT_EQ(parse_log_format("json"), LogFormat::Json);
     EXPECT_EQ(parse_log_format("text"), LogFormat::Text);

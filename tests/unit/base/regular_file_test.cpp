@@ -92,7 +92,7 @@ TEST_F(RegularFileTest, WhatIsNoFileIsRefusedAndNotWaitedFor) {
     std::strncpy(address.sun_path, (folder / "socket").c_str(), sizeof address.sun_path - 1);
     const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     ASSERT_EQ(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-    EXPECT_EQ(refusal(folder / "socket", ExitCode::BadInput), "not a regular file");   // which cannot even be opened
+    EXPECT_EQ(refusal(folder / "socket", ExitCode::BadInput), "not a regular file");  // which cannot even be opened
     fs::create_symlink("loop", folder / "loop");
     EXPECT_EQ(refusal(folder / "loop", ExitCode::NoInput), "cannot be opened: Too many levels of symbolic links");
 }
@@ -102,7 +102,7 @@ TEST_F(RegularFileTest, NoPermissionIsSaid) {
     const std::string file = write("a", "x");
     fs::create_directory(folder / "locked");
     for (const fs::path& path : {fs::path(file), folder / "locked"}) fs::permissions(path, fs::perms::none);
-    const auto user = static_cast<uid_t>(::setfsuid(65534));   // this thread alone, and only when it is root's
+    const auto user = static_cast<uid_t>(::setfsuid(65534));  // this thread alone, and only when it is root's
     const std::string file_reason = refusal(file, ExitCode::NoInput);
     const std::string folder_reason = refusal(folder / "locked", ExitCode::NoInput);
     ::setfsuid(user);

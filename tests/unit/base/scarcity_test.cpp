@@ -29,7 +29,8 @@ std::string told(std::exception_ptr error, ExitCode code) {
 
 TEST(Scarcity, WantOfAThreadAndOfMemoryNameTheLimitsToRaise) {
     const std::system_error no_thread(std::make_error_code(std::errc::resource_unavailable_try_again));
-    EXPECT_THAT(told(std::make_exception_ptr(no_thread), ExitCode::System), ::testing::AllOf(::testing::HasSubstr("thread"), ::testing::HasSubstr("ulimit -u")));
+    EXPECT_THAT(told(std::make_exception_ptr(no_thread), ExitCode::System),
+                ::testing::AllOf(::testing::HasSubstr("thread"), ::testing::HasSubstr("ulimit -u")));
     EXPECT_THAT(told(std::make_exception_ptr(std::bad_alloc()), ExitCode::System), ::testing::HasSubstr("memory"));
 }
 

@@ -33,10 +33,12 @@ TEST(TraceRecording, KeepsWhatHappenedWhileItWasOnAndWritesItOnce) {
     std::ifstream file(folder / ("producer-" + std::to_string(::getpid()) + ".jsonl"));
     std::stringstream text;
     text << file.rdbuf();
-    EXPECT_THAT(text.str(), HasSubstr(R"({"process":"producer","pid":)" + std::to_string(::getpid()) + R"(,"rung":"async","not_kept":0})"));
+    EXPECT_THAT(text.str(), HasSubstr(R"({"process":"producer","pid":)" + std::to_string(::getpid()) +
+                                      R"(,"rung":"async","not_kept":0})"));
     EXPECT_THAT(text.str(), HasSubstr(R"({"lane":"main","name":"compute","batch":7,)"));
     EXPECT_THAT(text.str(), HasSubstr(R"({"lane":"egress-done","name":"publish","batch":8,)"));
-    EXPECT_THAT(text.str(), HasSubstr(R"({"lane":"d2h","name":"d2h","batch":9,"begin_ns":100,"end_ns":200,"clock":"device"})"));
+    EXPECT_THAT(text.str(),
+                HasSubstr(R"({"lane":"d2h","name":"d2h","batch":9,"begin_ns":100,"end_ns":200,"clock":"device"})"));
     EXPECT_THAT(text.str(), Not(HasSubstr("\"map\"")));
     std::filesystem::remove_all(folder);
 }

@@ -12,12 +12,8 @@ namespace {
 static_assert(!std::is_copy_constructible_v<UniqueFd> && !std::is_copy_assignable_v<UniqueFd>);
 static_assert(std::is_nothrow_move_constructible_v<UniqueFd> && std::is_nothrow_move_assignable_v<UniqueFd>);
 
-int open_null() {
-    return ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-}
-bool is_open(int fd) {
-    return ::fcntl(fd, F_GETFD) != -1;
-}
+int open_null() { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); }
+bool is_open(int fd) { return ::fcntl(fd, F_GETFD) != -1; }
 
 TEST(UniqueFd, HoldsNothingByDefault) {
     const UniqueFd none;

@@ -26,7 +26,8 @@ class WholeFileTest : public ::testing::Test {
     ~WholeFileTest() override { fs::remove_all(folder); }
 
     WriteFailure failure() const {
-        return [](int problem) { return SystemError("writing the page", problem, "Do something", ExitCode::CannotWrite); };
+        return
+            [](int problem) { return SystemError("writing the page", problem, "Do something", ExitCode::CannotWrite); };
     }
 
     static std::string text_of(const std::string& file) {
@@ -49,9 +50,10 @@ TEST_F(WholeFileTest, WhatHasItsTemporaryNameIsNeitherWrittenToNorWaitedFor) {
     const std::string other = (folder / "other").string();
     std::ofstream(other) << "mine";
     const std::string temporary = path + ".new";
-    for (const auto& lay : {+[](const std::string& from, const std::string& to) { fs::create_symlink(from, to); },
-                            +[](const std::string& from, const std::string& to) { fs::create_hard_link(from, to); },
-                            +[](const std::string&, const std::string& to) { EXPECT_EQ(::mkfifo(to.c_str(), 0600), 0); }}) {
+    for (const auto& lay :
+         {+[](const std::string&from, const std::string&to) { fs::create_symlink(from, to); },
+          +[](const std::string&from, const std::string&to) { fs::create_hard_link(from, to); },
+          +[](const std::string&, const std::string&to) { EXPECT_EQ(::mkfifo(to.c_str(), 0600), 0); }}) {
         lay(other, temporary);
         WholeFile file(path, 0600, failure());
         file.write("ours");

@@ -17,7 +17,7 @@ namespace offramp {
 
 // Deaths at a test's word: one eventfd a process.
 class ScriptedWatch final : public PeerWatch {
- public:
+  public:
     std::optional<WatchedProcess> open(pid_t pid) override {
         if (dead_.count(pid) != 0) return std::nullopt;
         UniqueFd fd(::eventfd(0, EFD_CLOEXEC));
@@ -31,16 +31,17 @@ class ScriptedWatch final : public PeerWatch {
     }
     int kill(int pidfd) override {
         const std::uint64_t one = 1;
-        if (kill_refusal == 0) [[maybe_unused]] const auto put = ::write(pidfd, &one, sizeof one);
+        if (kill_refusal == 0) [[maybe_unused]]
+            const auto put = ::write(pidfd, &one, sizeof one);
         return kill_refusal;
     }
-    int kill_refusal = 0;   // an errno, for a process that may not be killed
+    int kill_refusal = 0;  // an errno, for a process that may not be killed
     ~ScriptedWatch() override {
         for (const auto& [pid, fds] : ends_)
             for (const int fd : fds) ::close(fd);
     }
 
- private:
+  private:
     std::map<pid_t, bool> dead_;
     std::map<pid_t, std::vector<int>> ends_;
 };
@@ -53,8 +54,8 @@ struct ScriptedConsumer {
 
     void hello(std::uint64_t nonce);
     void hello();
-    bool join();                    // hello, challenge, answer, welcome
-    void receive();                 // takes what has arrived
+    bool join();     // hello, challenge, answer, welcome
+    void receive();  // takes what has arrived
     void release(const SlabTicket& ticket, ReleaseKind kind = ReleaseKind::Completed);
     void send_releases(std::uint64_t first, const std::vector<ReleaseRecord>& records);
     void work_on(const SlabTicket& ticket);
@@ -68,7 +69,7 @@ struct ScriptedConsumer {
     std::optional<Welcome> welcome;
     std::optional<Refused> refused;
     std::optional<Drain> drain;
-    std::vector<SlabTicket> tickets;   // received, in order
+    std::vector<SlabTicket> tickets;  // received, in order
     std::uint64_t acknowledged = 0;
     std::uint64_t sent = 0;
 };
@@ -76,23 +77,30 @@ struct ScriptedConsumer {
 // A broker over memory, stepped by the test: time, deaths and messages come when the test says.
 struct BrokerFixture {
     explicit BrokerFixture(std::uint32_t slabs = 4, BrokerOptions options = {})
-        : places(16), slots(slabs), cells(16), bytes(slabs * kSlabBytes), exchange(SlabExchange::make(1)),
-          ledger(SlabLedger::format({places, slots}, 1)), port(hub.broker_port()) {
+        : places(16),
+          slots(slabs),
+          cells(16),
+          bytes(slabs * kSlabBytes),
+          exchange(SlabExchange::make(1)),
+          ledger(SlabLedger::format({places, slots}, 1)),
+          port(hub.broker_port()) {
         options.run_nonce = kNonce;
         options.allowed_uids = {1000};
-        broker = std::make_unique<Broker>(
-            ledger, *port, *exchange, watch, clock, cells,
-            Broker::SlabMemory{[](std::uint32_t) { return true; },
-                               [this](std::uint32_t slab) { return bytes_of(slab); }},
-            options);
+        broker = std::make_unique<Broker>(ledger, *port, *exchange, watch, clock, cells,
+                                          Broker::SlabMemory{[](std::uint32_t) { return true; },
+                                                             [this](std::uint32_t slab) { return bytes_of(slab); }},
+                                          options);
     }
 
     // One filled slab of `samples` samples, as batch `batch`.
     void publish(std::uint64_t batch, std::uint32_t samples = 4) {
         broker->step();
         auto lease = exchange->wait_for_slab();
-        exchange->publish(std::move(*lease),
-                          {.first_batch = batch, .samples = samples, .batches_ended = 1, .bytes = samples * 10U, .items_through = (batch + 1) * 4});
+        exchange->publish(std::move(*lease), {.first_batch = batch,
+                                              .samples = samples,
+                                              .batches_ended = 1,
+                                              .bytes = samples * 10U,
+                                              .items_through = (batch + 1) * 4});
         broker->step();
     }
     // Time in which the broker runs: it looks at the clock now and then.

@@ -1,5 +1,5 @@
-// Random histories of a broker with consumers that are killed, hang, repeat and lie: nothing is lost, and a slab is written only
-// while nobody may read it.
+// Random histories of a broker with consumers that are killed, hang, repeat and lie: nothing is lost, and a slab is
+// written only while nobody may read it.
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -50,7 +50,9 @@ RC_GTEST_PROP(BrokerHistories, LoseNothingAndEnd, ()) {
     for (int step = 0; step < 150 && batches < to_publish; ++step) {
         const auto held = holdings();
         switch (*rc::gen::inRange(0, 10)) {
-            case 0: if (living.size() < 5) add_consumer(); break;
+            case 0:
+                if (living.size() < 5) add_consumer();
+                break;
             case 1:
             case 2:
                 if (f.can_fill()) f.publish(batches++);
@@ -63,7 +65,7 @@ RC_GTEST_PROP(BrokerHistories, LoseNothingAndEnd, ()) {
                 if (!held.empty()) finish(*rc::gen::elementOf(held), ReleaseKind::Returned);
                 break;
             case 6:
-                if (!held.empty()) {   // killed at work
+                if (!held.empty()) {  // killed at work
                     const Holding victim = *rc::gen::elementOf(held);
                     victim.consumer->work_on(victim.ticket);
                 }
@@ -76,9 +78,11 @@ RC_GTEST_PROP(BrokerHistories, LoseNothingAndEnd, ()) {
                     living.erase(living.begin() + static_cast<std::ptrdiff_t>(index));
                 }
                 break;
-            case 8: f.let_pass(std::chrono::seconds(*rc::gen::element(1, 31))); break;
+            case 8:
+                f.let_pass(std::chrono::seconds(*rc::gen::element(1, 31)));
+                break;
             case 9:
-                if (!held.empty()) {   // a release of what somebody else holds, and one repeated
+                if (!held.empty()) {  // a release of what somebody else holds, and one repeated
                     const Holding other = *rc::gen::elementOf(held);
                     const auto liar = *rc::gen::elementOf(living);
                     if (liar.get() != other.consumer) {

@@ -16,29 +16,30 @@ namespace {
 using std::chrono::seconds;
 using testing::HasSubstr;
 
-// A broker whose quarantine is a real folder. Slabs are described as FilledSlab describes them, in whatever generation is asked for.
+// A broker whose quarantine is a real folder. Slabs are described as FilledSlab describes them, in whatever generation
+// is asked for.
 class BrokerQuarantine : public testing::Test {
   protected:
     void SetUp() override { std::filesystem::create_directories(root_); }
     ~BrokerQuarantine() override {
-        writer_.reset();   // with its thread, which may be at a file yet
+        writer_.reset();  // with its thread, which may be at a file yet
         std::filesystem::remove_all(root_);
     }
 
     BrokerOptions with_folder(BrokerOptions options = {}) {
-        writer_ = std::make_shared<QuarantineWriter>(QuarantineWriter::Settings{
-            .folder = folder_,
-            .run_id = "made-up",
-            .run_nonce = FilledSlab::kNonce,
-            .bytes_of =
-                [this](std::uint32_t slab) {
-                    // The disk is slow until the test lets it go.
-                    std::unique_lock lock(gate_mutex_);
-                    gate_.wait(lock, [this] { return open_; });
-                    auto filled = std::make_shared<FilledSlab>(slab, 1);
-                    return QuarantineWriter::SlabBytes{filled->memory, filled};
-                },
-            .on_outcome = [] {}});
+        writer_ = std::make_shared<QuarantineWriter>(
+            QuarantineWriter::Settings{.folder = folder_,
+                                       .run_id = "made-up",
+                                       .run_nonce = FilledSlab::kNonce,
+                                       .bytes_of =
+                                           [this](std::uint32_t slab) {
+                                               // The disk is slow until the test lets it go.
+                                               std::unique_lock lock(gate_mutex_);
+                                               gate_.wait(lock, [this] { return open_; });
+                                               auto filled = std::make_shared<FilledSlab>(slab, 1);
+                                               return QuarantineWriter::SlabBytes{filled->memory, filled};
+                                           },
+                                       .on_outcome = [] {}});
         options.quarantine = writer_;
         return options;
     }
@@ -64,7 +65,9 @@ class BrokerQuarantine : public testing::Test {
             consumer.die();
         }
     }
-    static std::uint32_t count(const BrokerReport& report, SlabState state) { return report.slabs[static_cast<std::size_t>(state)]; }
+    static std::uint32_t count(const BrokerReport& report, SlabState state) {
+        return report.slabs[static_cast<std::size_t>(state)];
+    }
 
     const std::string root_ = testing::TempDir() + "broker_quarantine_test." + std::to_string(::getpid());
     const std::string folder_ = root_ + "/quarantine";
@@ -191,17 +194,20 @@ TEST_F(BrokerQuarantine, WhatADeadProducerHadGivenUpIsSetAsideByTheNext) {
     ASSERT_EQ(count(f.report(), SlabState::Quarantined), 2U) << "one at the writer, one waiting for it";
     open_gate();
     writer_->wait_until_idle();
-    f.broker.reset();   // dead before it heard of either
+    f.broker.reset();  // dead before it heard of either
     std::filesystem::remove_all(folder_);
 
     SlabLedger adopted = SlabLedger::adopt({f.places, f.slots}, 2, progress.last_step());
     BrokerOptions next = with_folder();
     next.progress = &progress;
     next.allowed_uids = {1000};
-    Broker successor(adopted, *f.port, *f.exchange, f.watch, f.clock, f.cells,
-                     Broker::SlabMemory{[](std::uint32_t) { return true; }, [](std::uint32_t) { return std::span<std::byte>{}; }}, next);
-    const std::vector<PublishedSlab> given_up{{.slab = 0, .first_batch = 0, .samples = 4, .batches_ended = 1, .bytes = 40},
-                                              {.slab = 1, .first_batch = 1, .samples = 4, .batches_ended = 1, .bytes = 40}};
+    Broker successor(
+        adopted, *f.port, *f.exchange, f.watch, f.clock, f.cells,
+        Broker::SlabMemory{[](std::uint32_t) { return true; }, [](std::uint32_t) { return std::span<std::byte>{}; }},
+        next);
+    const std::vector<PublishedSlab> given_up{
+        {.slab = 0, .first_batch = 0, .samples = 4, .batches_ended = 1, .bytes = 40},
+        {.slab = 1, .first_batch = 1, .samples = 4, .batches_ended = 1, .bytes = 40}};
     successor.adopt({}, given_up);
     for (int round = 0; round < 3; ++round) {
         successor.step();
@@ -296,7 +302,7 @@ TEST_F(BrokerQuarantine, AnOverdueConsumerIsKilledAndItsMemoryWaitsForItsDeath) 
     hung.receive();
     hung.work_on(hung.tickets[0]);
     f.clock.advance(seconds(1));
-    f.broker->step();   // its last sign of life is seen
+    f.broker->step();  // its last sign of life is seen
     f.let_pass(seconds(29));
     f.broker->step();
     EXPECT_EQ(f.report().overdue_killed, 0U);

@@ -33,7 +33,11 @@ struct SuccessionFixture : BrokerFixture {
     void fill(std::uint64_t batch) {
         broker->step();
         auto lease = exchange->wait_for_slab();
-        PublishedSlab slab{.slab = lease->slab(), .first_batch = batch, .samples = 4, .batches_ended = 1, .bytes = 40,
+        PublishedSlab slab{.slab = lease->slab(),
+                           .first_batch = batch,
+                           .samples = 4,
+                           .batches_ended = 1,
+                           .bytes = 40,
                            .items_through = 4 * (batch + 1)};
         exchange->publish(std::move(*lease), slab);
         filled.push_back(slab);
@@ -48,7 +52,8 @@ struct SuccessionFixture : BrokerFixture {
         for (std::uint32_t slab = 0; slab < ledger.slab_count(); ++slab) {
             const SlabState state = ledger.word(slab).state;
             if (state != SlabState::Ready && state != SlabState::Leased && state != SlabState::Quarantined) continue;
-            const auto last = std::find_if(filled.rbegin(), filled.rend(), [&](const auto& one) { return one.slab == slab; });
+            const auto last =
+                std::find_if(filled.rbegin(), filled.rend(), [&](const auto& one) { return one.slab == slab; });
             (state == SlabState::Quarantined ? given_up : in_flight).push_back(*last);
         }
         exchange = SlabExchange::make(1);
@@ -64,7 +69,8 @@ struct SuccessionFixture : BrokerFixture {
 };
 
 // Comes back with what it says that it holds, or has released; false when it is not let in.
-bool come_back(SuccessionFixture& f, ScriptedConsumer& consumer, const std::vector<SlabTicket>& kept, std::uint64_t session) {
+bool come_back(SuccessionFixture& f, ScriptedConsumer& consumer, const std::vector<SlabTicket>& kept,
+               std::uint64_t session) {
     consumer.port = f.hub.consumer_port({consumer.pid, 1000, 1000});
     consumer.challenge.reset();
     consumer.welcome.reset();
@@ -103,7 +109,7 @@ TEST(BrokerReconnect, ASessionGoesOnWithWhatItHolds) {
     EXPECT_EQ(consumer.welcome->session, session);
     EXPECT_EQ(consumer.welcome->epoch, 2U);
     EXPECT_EQ(f.report().consumers.size(), 1U);
-    consumer.release(held[0]);   // a ticket of the former epoch
+    consumer.release(held[0]);  // a ticket of the former epoch
     EXPECT_EQ(f.report().completed.samples, 4U);
     EXPECT_EQ(f.state(held[0].slab), SlabState::Free);
     ASSERT_EQ(consumer.tickets.size(), 1U) << "and gets the next";
@@ -115,7 +121,7 @@ TEST(BrokerReconnect, ADeliveryThatNeverArrivedGoesOutAgain) {
     ScriptedConsumer consumer(f, 11);
     ASSERT_TRUE(consumer.join());
     const auto session = consumer.welcome->session;
-    f.fill(0);   // its ticket lies in the dead one's socket
+    f.fill(0);  // its ticket lies in the dead one's socket
     ASSERT_EQ(f.report().slabs[static_cast<std::size_t>(SlabState::Leased)], 1U);
     f.succeed();
     ASSERT_TRUE(come_back(f, consumer, {}, session));
@@ -191,7 +197,7 @@ TEST(BrokerReconnect, OneThatStaysAwayLosesItsLeaseButKeepsItsHold) {
 TEST(BrokerReconnect, WhatWasGivenUpAndNotLetGoIsNotDeliveredAgain) {
     SuccessionFixture f(2);
     f.fill(0);
-    f.progress.count(CountedStep::GiveUp, f.filled[0], 1);   // and died of the next store
+    f.progress.count(CountedStep::GiveUp, f.filled[0], 1);  // and died of the next store
     f.succeed();
     EXPECT_EQ(f.state(f.filled[0].slab), SlabState::Free);
     EXPECT_EQ(f.report().quarantined.samples, 4U);
@@ -202,7 +208,7 @@ TEST(BrokerReconnect, WhatWasGivenUpAndNotLetGoIsNotDeliveredAgain) {
 TEST(BrokerReconnect, AProcessThatBeginsAnewHasNothingOfItsFormerSession) {
     SuccessionFixture f;
     ScriptedConsumer consumer(f, 11);
-    ASSERT_TRUE(consumer.join());   // but its Welcome never reached it
+    ASSERT_TRUE(consumer.join());  // but its Welcome never reached it
     const auto session = consumer.welcome->session;
     f.fill(0);
     f.succeed();
@@ -216,8 +222,12 @@ TEST(BrokerReconnect, AProcessThatBeginsAnewHasNothingOfItsFormerSession) {
 TEST(BrokerReconnect, AHelloWithMoreHoldingsThanRecordsIsCountedOnly) {
     SuccessionFixture f;
     ScriptedConsumer consumer(f, 11);
-    const Hello hello{
-        .run_nonce = BrokerFixture::kNonce, .former_session = 1, .last_delivery = 0, .holding = 3, .window = 1, .program_version = {}};
+    const Hello hello{.run_nonce = BrokerFixture::kNonce,
+                      .former_session = 1,
+                      .last_delivery = 0,
+                      .holding = 3,
+                      .window = 1,
+                      .program_version = {}};
     consumer.port->send_work(encode(hello));
     f.broker->step();
     consumer.receive();
@@ -251,7 +261,7 @@ TEST(ProgressLog, ARecordThatWasNotMadeCurrentDoesNotCount) {
     log.count(CountedStep::Publish, {.slab = 0, .samples = 5}, 1);
     RunProgress torn = memory;
     ProgressLog(memory).count(CountedStep::Publish, {.slab = 1, .samples = 7}, 1);
-    torn.records = memory.records;   // written, and its writer died before the one store that counts
+    torn.records = memory.records;  // written, and its writer died before the one store that counts
     EXPECT_EQ(ProgressLog(torn).totals().published.samples, 5U);
 }
 
@@ -298,7 +308,7 @@ RC_GTEST_PROP(BrokerReconnectHistories, LoseNothingAndCountEverythingOnce, ()) {
                 if (f.can_fill()) f.fill(batches++);
                 break;
             case 2:
-            case 3:   // a release that is taken, or lies unheard in the socket of a producer that dies first
+            case 3:  // a release that is taken, or lies unheard in the socket of a producer that dies first
                 if (!person.held.empty()) {
                     const SlabTicket ticket = person.held.back();
                     person.held.pop_back();
@@ -308,8 +318,10 @@ RC_GTEST_PROP(BrokerReconnectHistories, LoseNothingAndCountEverythingOnce, ()) {
                         person.unacknowledged.push_back(ticket);
                 }
                 break;
-            case 4: succeed(); break;
-            case 5: {   // between the count of a step and the step
+            case 4:
+                succeed();
+                break;
+            case 5: {  // between the count of a step and the step
                 take_in();
                 if (person.held.empty()) break;
                 const SlabTicket ticket = person.held.back();

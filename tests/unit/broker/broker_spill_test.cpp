@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 // A broker that may spill to a real folder. The egress is a thread that waits for one slab.
 class BrokerSpill : public testing::Test {
- protected:
+  protected:
     ~BrokerSpill() override {
         if (f_) f_->exchange->stop();
         if (egress_.joinable()) egress_.join();
@@ -47,7 +47,9 @@ class BrokerSpill : public testing::Test {
         egress_ = std::thread([this] {
             auto lease = f_->exchange->wait_for_slab();
             if (!lease) return;
-            f_->exchange->publish(std::move(*lease), {.first_batch = 99, .samples = 4, .batches_ended = 1, .bytes = 40, .items_through = 400});
+            f_->exchange->publish(
+                std::move(*lease),
+                {.first_batch = 99, .samples = 4, .batches_ended = 1, .bytes = 40, .items_through = 400});
             got_ = true;
         });
         while (!f_->exchange->waiting()) std::this_thread::yield();
@@ -57,9 +59,12 @@ class BrokerSpill : public testing::Test {
         for (int seen = outcomes_; seen < outcomes; seen = outcomes_) outcomes_.wait(seen);
     }
     std::size_t files() const {
-        return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder_), std::filesystem::directory_iterator()));
+        return static_cast<std::size_t>(
+            std::distance(std::filesystem::directory_iterator(folder_), std::filesystem::directory_iterator()));
     }
-    static std::uint32_t count(const BrokerReport& report, SlabState state) { return report.slabs[static_cast<std::size_t>(state)]; }
+    static std::uint32_t count(const BrokerReport& report, SlabState state) {
+        return report.slabs[static_cast<std::size_t>(state)];
+    }
 
     const std::string folder_ = testing::TempDir() + "broker_spill_test." + std::to_string(::getpid());
     std::atomic<int> outcomes_{0};
@@ -89,7 +94,7 @@ TEST_F(BrokerSpill, TheOldestGoesToTheDiskForTheEgressAndComesBackForTheConsumer
     EXPECT_EQ(f.report().spilled.samples, 4U);
     EXPECT_EQ(f.report().ever_spilled.slabs, 1U);
     EXPECT_TRUE(f.report().conserved());
-    fill(0, 30);   // as the egress does
+    fill(0, 30);  // as the egress does
 
     f.exchange->finish();
     f.broker->step();
@@ -219,7 +224,7 @@ TEST_F(BrokerSpill, AnAbortLeavesWhatIsOnTheDiskInTheBooks) {
     ASSERT_EQ(consumer.tickets.size(), 1U);
     consumer.release(consumer.tickets[0]);
     f.broker->step();
-    f.broker->abort();   // while it is read back, or just after
+    f.broker->abort();  // while it is read back, or just after
     wait_for_the_disk(2);
     f.broker->step();
     EXPECT_EQ(count(f.report(), SlabState::Filling), 0U);

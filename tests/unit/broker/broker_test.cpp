@@ -310,7 +310,8 @@ TEST(Broker, NobodyReleasesInAnothersName) {
     thief.receive();
     ScriptedConsumer& owner = holder.tickets.empty() ? thief : holder;
     ScriptedConsumer& other = holder.tickets.empty() ? holder : thief;
-    other.port->send_release(encode(Releases{owner.welcome->session, 1}, std::vector<ReleaseRecord>{{owner.tickets[0], 1, 0}}));
+    other.port->send_release(
+        encode(Releases{owner.welcome->session, 1}, std::vector<ReleaseRecord>{{owner.tickets[0], 1, 0}}));
     f.broker->step();
     EXPECT_EQ(f.report().refused.at("release in another's name"), 1U);
     EXPECT_EQ(f.ledger.word(owner.tickets[0].slab).state, SlabState::Leased);
@@ -482,7 +483,7 @@ TEST(Broker, WhoIsDoneFirstCompletesASlabThatTakesLongerThanALease) {
         ASSERT_EQ(slow.back()->tickets.size(), 1U) << pid;
         slow.back()->work_on(slow.back()->tickets[0]);
         f.clock.advance(seconds(1));
-        f.broker->step();   // its last sign of life is seen
+        f.broker->step();  // its last sign of life is seen
         f.let_pass(seconds(31));
         f.broker->step();
     }
@@ -514,7 +515,7 @@ TEST(Broker, TimeInWhichTheBrokerItselfDidNotRunCountsForNobodysLease) {
     }
     EXPECT_EQ(f.report().leases_expired, 0U);
     EXPECT_EQ(f.report().overdue_killed, 0U);
-    f.let_pass(seconds(31));   // it runs, and the consumer does not
+    f.let_pass(seconds(31));  // it runs, and the consumer does not
     EXPECT_EQ(f.report().leases_expired, 1U);
     EXPECT_EQ(f.report().overdue_killed, 1U);
 }

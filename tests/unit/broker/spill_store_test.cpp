@@ -17,7 +17,7 @@ namespace {
 using testing::HasSubstr;
 
 class SpillStoreTest : public testing::Test {
- protected:
+  protected:
     ~SpillStoreTest() override { std::filesystem::remove_all(folder_); }
 
     SpillStore::Outcome outcome() {
@@ -53,7 +53,8 @@ TEST_F(SpillStoreTest, BytesComeBackAsTheyWent) {
 }
 
 TEST_F(SpillStoreTest, WhatAFormerProducerLeftIsFoundAndWhatItDidNotFinishIsRemoved) {
-    for (const char* name : {"slab-3-12.spill", "slab-0-1.spill", "slab-3-13.spill.new", "slab-3.spill", "slab-x-1.spill", "notes.txt"})
+    for (const char* name :
+         {"slab-3-12.spill", "slab-0-1.spill", "slab-3-13.spill.new", "slab-3.spill", "slab-x-1.spill", "notes.txt"})
         std::ofstream(folder_ + "/" + name) << "x";
     std::vector<std::pair<std::uint32_t, std::uint64_t>> found;
     for (const SpilledFile& file : store_.left_there()) found.emplace_back(file.slab, file.generation);

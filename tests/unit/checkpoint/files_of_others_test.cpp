@@ -23,7 +23,9 @@ using Former = RunManifest::Former;
 using test::Items;
 using test::Numbered;
 
-TensorSpec output_of(const std::string& name, std::vector<std::int64_t> shape) { return TensorSpec::contiguous(name, kFloat32, shape); }
+TensorSpec output_of(const std::string& name, std::vector<std::int64_t> shape) {
+    return TensorSpec::contiguous(name, kFloat32, shape);
+}
 
 class FilesOfOthers : public ::testing::Test {
   protected:
@@ -54,9 +56,13 @@ class FilesOfOthers : public ::testing::Test {
         }
         return "";
     }
-    std::string refused(const std::string& processor, const Keys& keys) const { return refused(config_of(processor), keys); }
+    std::string refused(const std::string& processor, const Keys& keys) const {
+        return refused(config_of(processor), keys);
+    }
     // A run of these items that was broken off, `done` of which were.
-    void left(const std::string& processor, const Keys& keys, ItemRange done) const { left(config_of(processor), keys, done); }
+    void left(const std::string& processor, const Keys& keys, ItemRange done) const {
+        left(config_of(processor), keys, done);
+    }
     void left(const RunConfig& config, const Keys& keys, ItemRange done) const { left(config, Items(keys), done); }
     static void left(const RunConfig& config, const Items& items, ItemRange done) {
         PublishedSlab slab;
@@ -132,7 +138,12 @@ TEST_F(FilesOfOthers, NorWhatItAccountsForOfItemsWhoseColumnsChanged) {
 // As it was written before it told what results are called by.
 TEST_F(FilesOfOthers, NorWhatAnOlderManifestAccountsFor) {
     const RunConfig config = config_of("mask-png");
-    Manifest manifest{.run_id = "a", .pid = 1, .before = 0, .identity = {{{"--processor", "mask-png"}, {"items", "2"}}}, .names = {}, .done = {}};
+    Manifest manifest{.run_id = "a",
+                      .pid = 1,
+                      .before = 0,
+                      .identity = {{{"--processor", "mask-png"}, {"items", "2"}}},
+                      .names = {},
+                      .done = {}};
     Items items({"noted", "bag"});
     manifest.names = hashes_of_items(items);
     std::ofstream(folder.path() + "/" + kManifestName) << manifest.header_line() + manifest.names_lines();
@@ -150,7 +161,9 @@ TEST_F(FilesOfOthers, NorWhatARunMadeThatNotedNothingDone) {
         const Items items({"ball", "cat"});
         PublishedSlab slab;
         slab.items = {{0, 1}};
-        RunManifest(config_of("mask-png"), items, Former::StartOver, [](const std::exception_ptr&) { ADD_FAILURE(); }).begin(slab);
+        RunManifest(config_of("mask-png"), items, Former::StartOver, [](const std::exception_ptr&) {
+            ADD_FAILURE();
+        }).begin(slab);
     }
     lay("ball.png");
     EXPECT_EQ(refused("mask-png", {"ball", "cat"}), "");
@@ -163,12 +176,15 @@ TEST_F(FilesOfOthers, ThatLieBesideNumberedItemsAreStillOthers) {
     const Numbered ten(10), twenty(20);
     PublishedSlab slab;
     slab.items = {{0, 4}};
-    RunManifest(config_of("npy"), ten, Former::StartOver, [](const std::exception_ptr&) { ADD_FAILURE(); }).completed(slab);
+    RunManifest(config_of("npy"), ten, Former::StartOver, [](const std::exception_ptr&) {
+        ADD_FAILURE();
+    }).completed(slab);
     lay("3.scores.npy");
     EXPECT_NO_THROW(require_no_files_of_others(config_of("npy"), twenty, outputs, 1)) << "that run may have made it";
     lay("12.scores.npy");
     EXPECT_NO_THROW(require_no_files_of_others(config_of("npy"), ten, outputs, 1)) << "no item has that number";
-    EXPECT_THROW(require_no_files_of_others(config_of("npy"), twenty, outputs, 1), ConfigError) << "that run had ten items";
+    EXPECT_THROW(require_no_files_of_others(config_of("npy"), twenty, outputs, 1), ConfigError)
+        << "that run had ten items";
     lay("bag.scores.npy");
     EXPECT_EQ(refused("npy", {"bag"}), "bag.scores.npy");
 }
@@ -213,7 +229,9 @@ TEST_F(FilesOfOthers, ThereOnlyOfTheRunsThatMayHaveReplacedSomethingThere) {
         config.write_path = folder.path() + where;
         PublishedSlab slab;
         slab.items = {items};
-        RunManifest(config, Items({"bag", "ball"}), Former::StartOver, [](const std::exception_ptr&) { ADD_FAILURE(); }).begin(slab);
+        RunManifest(config, Items({"bag", "ball"}), Former::StartOver, [](const std::exception_ptr&) {
+            ADD_FAILURE();
+        }).begin(slab);
     };
     config.write_path = folder.path() + "/first";
     left(config, {"bag"}, {0, 1});
@@ -247,13 +265,17 @@ TEST_F(FilesOfOthers, NorWhatIsNotedWithoutProcessors) {
     left("mask-png", {"ball"}, {0, 1});
     const std::string seal = read_manifest(folder.path() + "/" + kManifestName)->seal;
     const std::uint64_t hash = hash_of_result_name("bag", 0);
-    std::ofstream(folder.path() + "/.offramp-replaced") << sealed_line("\"former\":\"" + seal + "\"}") + sealed_line("\"items\":\"" + as_digits(&hash, &hash + 1) + "\"}");
+    std::ofstream(folder.path() + "/.offramp-replaced")
+        << sealed_line("\"former\":\"" + seal + "\"}") +
+               sealed_line("\"items\":\"" + as_digits(&hash, &hash + 1) + "\"}");
     lay("bag.scores.npy");
     EXPECT_EQ(refused("npy", {"bag"}), "");
     {
         PublishedSlab slab;
         slab.items = {{0, 1}};
-        RunManifest(config_of("checksum,overlay"), Items({"cat"}), Former::StartOver, [](const std::exception_ptr&) { ADD_FAILURE(); }).begin(slab);
+        RunManifest(config_of("checksum,overlay"), Items({"cat"}), Former::StartOver, [](const std::exception_ptr&) {
+            ADD_FAILURE();
+        }).begin(slab);
     }
     EXPECT_EQ(refused("npy", {"bag"}), "") << "nor when others add to it";
 }
@@ -285,7 +307,8 @@ TEST_F(FilesOfOthers, OfItemsWithoutKeysToo) {
 TEST_F(FilesOfOthers, OfAsManyItemsAsWereAskedFor) {
     const Numbered numbered(1'000'000'000'000);
     const RunConfig config = config_of("npy");
-    for (const char* name : {"bag.scores.npy", "012.scores.npy", "12.npy", "-1.scores.npy", "1000000000000.scores.npy"}) lay(name);
+    for (const char* name : {"bag.scores.npy", "012.scores.npy", "12.npy", "-1.scores.npy", "1000000000000.scores.npy"})
+        lay(name);
     EXPECT_NO_THROW(require_no_files_of_others(config, numbered, outputs, 1));
     lay("999999999999.scores.npy");
     EXPECT_THROW(require_no_files_of_others(config, numbered, outputs, 1), ConfigError);

@@ -27,7 +27,8 @@ TEST(ManifestIdentity, WhatChangesTheOutputsIsNamedWithBothValues) {
     other.seed = 3;
     EXPECT_EQ(of(other).difference_from(of(base())), "--batch was 8 and is 4, --seed was 0 and is 3");
     EXPECT_EQ(ManifestIdentity::of(base(), 99, "hash").difference_from(of(base())), "items was 100 and is 99");
-    EXPECT_EQ(ManifestIdentity::of(base(), 100, "other").difference_from(of(base())), "names of the items was hash and is other");
+    EXPECT_EQ(ManifestIdentity::of(base(), 100, "other").difference_from(of(base())),
+              "names of the items was hash and is other");
 }
 
 TEST(ManifestIdentity, WhichPartOfTheInputIsDoneCounts) {
@@ -89,7 +90,7 @@ TEST(ManifestIdentity, SettingsOfTheProcessorThatIsChosenCount) {
         EXPECT_EQ(of(other).difference_from(of(config)), "--truncate-dim was 0 and is 64");
     }
     config.processor = other.processor = "embeddings-postgres";
-    other.sink = "postgres://u:secret@elsewhere/d";   // consumers know their table wherever it is
+    other.sink = "postgres://u:secret@elsewhere/d";  // consumers know their table wherever it is
     EXPECT_EQ(of(other).difference_from(of(config)), "--truncate-dim was 0 and is 64");
     other = config;
     other.sink_table = "others";
@@ -113,7 +114,7 @@ TEST(ManifestIdentity, ABatchCountsWhereResultsShowIt) {
     RunConfig other = config;
     other.batch = 2;
     EXPECT_EQ(of(other), of(config));
-    config.processor = other.processor = "mask-png,checksum";   // whose lines have the batch's number
+    config.processor = other.processor = "mask-png,checksum";  // whose lines have the batch's number
     EXPECT_EQ(of(other).difference_from(of(config)), "--batch was 8 and is 2");
 }
 

@@ -21,7 +21,12 @@ using test::ScratchFolder;
 using Durability = ManifestWriter::Durability;
 
 Manifest of_run(std::uint64_t items, ItemRanges done = {}) {
-    return {.run_id = "the-run", .pid = 42, .before = 7, .identity = {{{"items", std::to_string(items)}}}, .done = std::move(done), .ignored_lines = 0};
+    return {.run_id = "the-run",
+            .pid = 42,
+            .before = 7,
+            .identity = {{{"items", std::to_string(items)}}},
+            .done = std::move(done),
+            .ignored_lines = 0};
 }
 
 void note(ManifestWriter& writer, ItemRange range) { writer.note(std::span(&range, 1)); }
@@ -96,7 +101,8 @@ TEST(ManifestWriter, AKillCostsOnlyWhatWasNotWrittenYet) {
         ManifestWriter writer(path, of_run(kItems), Durability::Process, [](const std::exception_ptr&) {});
         for (std::uint64_t i = 0;; i = (i + 2) % kItems) {
             note(writer, {i, i + 1});
-            if (i % 1024 == 0 && std::filesystem::exists(path) && read_manifest(path)->done.items() > 3000) ::kill(::getpid(), SIGKILL);
+            if (i % 1024 == 0 && std::filesystem::exists(path) && read_manifest(path)->done.items() > 3000)
+                ::kill(::getpid(), SIGKILL);
         }
     }
     int status = 0;
@@ -110,7 +116,7 @@ TEST(ManifestWriter, AKillCostsOnlyWhatWasNotWrittenYet) {
 
 // Every item is noted a dozen times, in an order that leaves gaps wherever they can be.
 TEST(ManifestWriter, ItsSizeIsBoundedByTheGapsNotByTheRun) {
-    constexpr std::uint64_t kItems = 100'003;   // a prime
+    constexpr std::uint64_t kItems = 100'003;  // a prime
     const ScratchFolder folder;
     const std::string path = folder.path() + "/.offramp-manifest";
     ManifestWriter writer(path, of_run(kItems), Durability::Process, kNoFailure);
@@ -133,7 +139,8 @@ TEST(ManifestWriter, ALimitOnTheSizeOfFilesIsToldOnceAndLosesNothingThatWasWritt
         std::signal(SIGXFSZ, SIG_IGN);
         int told = 0;
         bool clear = false;
-        ManifestWriter writer(path, of_run(1'000'000), Durability::Process, [&told](const std::exception_ptr&) { ++told; });
+        ManifestWriter writer(path, of_run(1'000'000), Durability::Process,
+                              [&told](const std::exception_ptr&) { ++told; });
         note(writer, {0, 10});
         while (!std::filesystem::exists(path) || read_manifest(path)->done.empty()) std::this_thread::yield();
         const rlimit limit{400, 400};
@@ -143,7 +150,8 @@ TEST(ManifestWriter, ALimitOnTheSizeOfFilesIsToldOnceAndLosesNothingThatWasWritt
             writer.close();
         } catch (const SystemError& problem) {
             const std::string what = problem.what();
-            clear = problem.exit_code() == ExitCode::CannotWrite && what.find(path) != std::string::npos && what.find("ulimit -f") != std::string::npos;
+            clear = problem.exit_code() == ExitCode::CannotWrite && what.find(path) != std::string::npos &&
+                    what.find("ulimit -f") != std::string::npos;
         }
         ::_exit(clear && told == 1 ? 0 : 1);
     }
@@ -157,7 +165,9 @@ TEST(ManifestWriter, ALimitOnTheSizeOfFilesIsToldOnceAndLosesNothingThatWasWritt
 
 TEST(ManifestWriter, AFolderThatCannotBeWrittenIsAClearError) {
     const ScratchFolder folder;
-    const auto begins = [&](const std::string& path) { ManifestWriter(path, of_run(1), Durability::Process, [](const std::exception_ptr&) {}).begin(); };
+    const auto begins = [&](const std::string& path) {
+        ManifestWriter(path, of_run(1), Durability::Process, [](const std::exception_ptr&) {}).begin();
+    };
     EXPECT_THROW(begins(folder.path() + "/none/.offramp-manifest"), SystemError);
     std::filesystem::create_directories(folder.path() + "/.offramp-manifest.new/in the way");
     EXPECT_THROW(begins(folder.path() + "/.offramp-manifest"), SystemError);

@@ -50,7 +50,9 @@ TEST(OutputLock, WhatTheLaunchScriptHoldsForThisRunIsNotTakenAgain) {
 TEST(OutputLock, AFileThatADeadRunLeftIsNoObstacle) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/" + OutputLock::kName;
-    for (const char* text : {R"({"run": "dead", "pid": 7} and a tail that is longer than what comes now, by far, by far, by far)", "", "[1", "[]"}) {
+    for (const char* text :
+         {R"({"run": "dead", "pid": 7} and a tail that is longer than what comes now, by far, by far, by far)", "",
+          "[1", "[]"}) {
         std::ofstream(path) << text;
         const OutputLock lock(folder.path(), "mine");
         EXPECT_THROW(OutputLock(folder.path(), "another"), Error);

@@ -45,7 +45,7 @@ class RunManifestTest : public ::testing::Test {
 
 TEST_F(RunManifestTest, ARunContinuesWhatOthersDid) {
     {
-        RunManifest first = run("a", Former::Continue);   // nothing is there yet
+        RunManifest first = run("a", Former::Continue);  // nothing is there yet
         EXPECT_TRUE(first.done().empty());
         complete(first, {0, 4});
     }
@@ -85,9 +85,11 @@ TEST_F(RunManifestTest, WithoutContinuingARunStartsOver) {
     {
         RunManifest second = run("b", Former::StartOver);
         EXPECT_TRUE(second.done().empty());
-        EXPECT_EQ(read_manifest(config_of("a").output + "/" + kManifestName)->done.items(), 20U) << "it has no result yet";
+        EXPECT_EQ(read_manifest(config_of("a").output + "/" + kManifestName)->done.items(), 20U)
+            << "it has no result yet";
         second.begin(slab_of({0, 4}));
-        EXPECT_EQ(read_manifest(config_of("a").output + "/" + kManifestName)->run_id, "a") << "nothing of it is done yet";
+        EXPECT_EQ(read_manifest(config_of("a").output + "/" + kManifestName)->run_id, "a")
+            << "nothing of it is done yet";
     }
     EXPECT_EQ(run("c", Former::Continue).done().items(), 20U) << "what it appended to lies elsewhere";
     {
@@ -137,11 +139,15 @@ TEST_F(RunManifestTest, OfARunThatNotedNothingDoneTheFormerOneMakesAgainWhatItMa
 TEST(ReplacedItems, TheirBytesAreFrozen) {
     const test::ScratchFolder folder;
     const std::array<std::uint64_t, 2> items{1, 0xffffffffffffffff};
-    ReplacedItems(folder.path(), "0123456789abcdef", {.processors = "npy,write", .write_path = "/results"}, false).add(items);
+    ReplacedItems(folder.path(), "0123456789abcdef", {.processors = "npy,write", .write_path = "/results"}, false)
+        .add(items);
     EXPECT_EQ(test::read_tree(folder.path()).at(".offramp-replaced"),
-              R"({"xxh3":"5c53e61a831d474c","former":"0123456789abcdef"})" "\n"
-              R"({"xxh3":"97e0bc27b6694b97","processors":"npy,write","write-path":"/results"})" "\n"
-              R"({"xxh3":"c82a2fc2962abace","items":"0000000000000001ffffffffffffffff"})" "\n");
+              R"({"xxh3":"5c53e61a831d474c","former":"0123456789abcdef"})"
+              "\n"
+              R"({"xxh3":"97e0bc27b6694b97","processors":"npy,write","write-path":"/results"})"
+              "\n"
+              R"({"xxh3":"c82a2fc2962abace","items":"0000000000000001ffffffffffffffff"})"
+              "\n");
 }
 
 TEST_F(RunManifestTest, OtherNamesOfItemsAreOtherWork) {
@@ -176,14 +182,17 @@ class GrowingInput : public RunManifestTest {
         const std::unique_ptr<BatchSource> ordered = in_order_of_former_runs(std::move(items), config_of("b").output);
         order.clear();
         for (std::uint64_t item = 0; item < ordered->items(); ++item) order.emplace_back(ordered->key(item));
-        RunManifest manifest(config_of("b"), *ordered, Former::Continue, [](const std::exception_ptr&) { ADD_FAILURE(); });
+        RunManifest manifest(config_of("b"), *ordered, Former::Continue,
+                             [](const std::exception_ptr&) { ADD_FAILURE(); });
         manifest.begin(slab_of({0, 1}));
         std::vector<std::string> done;
         for (const ItemRange& range : manifest.done().list())
             for (std::uint64_t item = range.begin; item < range.end; ++item) done.emplace_back(ordered->key(item));
         return done;
     }
-    std::vector<std::string> done_of(const std::vector<std::string>& keys) { return done_of(std::make_unique<Items>(keys)); }
+    std::vector<std::string> done_of(const std::vector<std::string>& keys) {
+        return done_of(std::make_unique<Items>(keys));
+    }
     void begin_with(const std::vector<std::string>& keys, ItemRange done) {
         const Items items(keys);
         RunManifest first(config_of("a"), items, Former::StartOver, [](const std::exception_ptr&) { ADD_FAILURE(); });
@@ -223,8 +232,10 @@ TEST_F(GrowingInput, ARunThatGoesOnWithAFinishedOneAndIsBrokenOffIsAsFinishedAsT
     begin_with({"b", "d"}, {0, 2});
     EXPECT_NO_THROW(prepare_run(config_of("x"))) << "a run that was broken off may be replaced";
     const auto broken_off = [this](const Keys& keys) {
-        const std::unique_ptr<BatchSource> ordered = in_order_of_former_runs(std::make_unique<Items>(keys), config_of("b").output);
-        RunManifest manifest(config_of("b"), *ordered, Former::Continue, [](const std::exception_ptr&) { ADD_FAILURE(); });
+        const std::unique_ptr<BatchSource> ordered =
+            in_order_of_former_runs(std::make_unique<Items>(keys), config_of("b").output);
+        RunManifest manifest(config_of("b"), *ordered, Former::Continue,
+                             [](const std::exception_ptr&) { ADD_FAILURE(); });
         manifest.begin(slab_of({0, 1}));
         complete(manifest, {ordered->items() - 1, ordered->items()});
     };
@@ -242,7 +253,8 @@ TEST_F(GrowingInput, ARunThatGoesOnWithAFinishedOneAndIsBrokenOffIsAsFinishedAsT
             ADD_FAILURE() << "finished results would be replaced";
         } catch (const ConfigError& problem) {
             EXPECT_NE(std::string(problem.what()).find("which came to its end"), std::string::npos) << problem.what();
-            EXPECT_NE(std::string(problem.what()).find("--resume to make what is missing or new"), std::string::npos) << problem.what();
+            EXPECT_NE(std::string(problem.what()).find("--resume to make what is missing or new"), std::string::npos)
+                << problem.what();
         }
         RunConfig config = config_of("c");
         config.start_over = true;
@@ -262,7 +274,8 @@ TEST_F(GrowingInput, ARunThatGoesOnWithAFinishedOneAndIsBrokenOffIsAsFinishedAsT
 TEST_F(GrowingInput, ItemsThatAreGoneOrCalledOtherwiseAreRefused) {
     begin_with({"b", "d", "plain"}, {0, 3});
     for (const Keys& keys : {Keys{"b", "d"}, Keys{"b", "d", "plain.jpg", "plain.png"}, Keys{"a", "b", "d", "e"}})
-        EXPECT_NE(refusal_of(keys).find("Of its 3 items 1 is gone, or called otherwise"), std::string::npos) << refusal_of(keys);
+        EXPECT_NE(refusal_of(keys).find("Of its 3 items 1 is gone, or called otherwise"), std::string::npos)
+            << refusal_of(keys);
     auto changed = std::make_unique<Items>(Keys{"noted", "b"});
     begin_with({"noted"}, {0, 1});
     changed->note = 2;
@@ -291,11 +304,13 @@ class Lines final : public BatchSource {
 
 TEST_F(GrowingInput, LinesJoinAtTheEndAlone) {
     const auto run = [this](const std::vector<std::uint64_t>& lines, bool grows, Former former) {
-        return std::make_unique<RunManifest>(config_of("a"), Lines(lines, grows), former, [](const std::exception_ptr&) { ADD_FAILURE(); });
+        return std::make_unique<RunManifest>(config_of("a"), Lines(lines, grows), former,
+                                             [](const std::exception_ptr&) { ADD_FAILURE(); });
     };
     complete(*run({7, 8, 9}, true, Former::StartOver), {0, 3});
     EXPECT_THROW(run({6, 7, 8, 9}, true, Former::Continue), ConfigError);
-    EXPECT_THROW(run({7, 8, 9, 10}, false, Former::Continue), ConfigError) << "nobody knows whether the first ones are the same";
+    EXPECT_THROW(run({7, 8, 9, 10}, false, Former::Continue), ConfigError)
+        << "nobody knows whether the first ones are the same";
     EXPECT_THROW(run({7, 8}, true, Former::Continue), ConfigError);
     EXPECT_EQ(run({7, 8, 9, 10}, true, Former::Continue)->done().items(), 3U);
 }

@@ -31,16 +31,15 @@ class EgressStreamTest : public testing::Test {
             const SlabExchange::Grant grant{slab, 1, slab_of(slab)};
             exchange_->grant({&grant, 1});
         }
-        egress_ = std::make_unique<EgressStream>(
-            *device_, exchange_, layout_, timeline_,
-            EgressStream::Options{.stamp = {.run_nonce = kNonce, .epoch = 1},
-                                  .slab_count = kSlabs,
-                                  .batch = kBatch,
-                                  .queue_depth = 4,
-                                  .max_delay = max_delay,
-                                  .when_none = when_none_,
-                                  .on_dropped = on_dropped_},
-            [] {});
+        egress_ = std::make_unique<EgressStream>(*device_, exchange_, layout_, timeline_,
+                                                 EgressStream::Options{.stamp = {.run_nonce = kNonce, .epoch = 1},
+                                                                       .slab_count = kSlabs,
+                                                                       .batch = kBatch,
+                                                                       .queue_depth = 4,
+                                                                       .max_delay = max_delay,
+                                                                       .when_none = when_none_,
+                                                                       .on_dropped = on_dropped_},
+                                                 [] {});
     }
 
     // Batch `number`, all of whose bytes are its number; `rows` fewer than full in a last one.
@@ -51,7 +50,8 @@ class EgressStreamTest : public testing::Test {
         const std::int64_t shape[] = {kBatch, kSampleBytes};
         batch.tensors.push_back({TensorSpec::contiguous("payload", kUInt8, shape), bytes->data(), bytes});
         if (review_ != nullptr) {
-            const auto found = std::shared_ptr<DeviceBuffer>(device_->allocate_pinned_host(kBatch * sizeof(float), "outliers"));
+            const auto found =
+                std::shared_ptr<DeviceBuffer>(device_->allocate_pinned_host(kBatch * sizeof(float), "outliers"));
             std::memcpy(found->data(), outliers_.data(), kBatch * sizeof(float));
             batch.outliers.push_back({.output = "mask", .memory = found});
             batch.review = review_;
@@ -131,7 +131,8 @@ TEST_F(EgressStreamTest, BatchesShareASlabUntilItIsFull) {
 TEST_F(EgressStreamTest, ARowWhoseScoresCannotBeIsAHoleOfItsSlabAndCounted) {
     start(kBatch, 1, kForever);
     std::vector<std::uint64_t> skipped;
-    ScoreReview review(layout_, {.skip = [&](std::uint64_t item, const std::string&) { return skipped.push_back(item), false; }});
+    ScoreReview review(
+        layout_, {.skip = [&](std::uint64_t item, const std::string&) { return skipped.push_back(item), false; }});
     review_ = &review;
     outliers_ = {0, 0, 9, 0};
     submit(0);
@@ -169,7 +170,8 @@ TEST_F(EgressStreamTest, ABatchWithoutOutputsIsHolesOverZerosAndShiftsNoOther) {
     EXPECT_EQ(slab.bytes, 2U * kBatch * kSampleBytes) << "as the slab's own tables say: who takes over counts by these";
     EXPECT_THAT(holes_in(slab), ElementsAre(false, false, false, false, true, true, true, true));
     const auto rows = slab_of(slab.slab).subspan(layout_.header_bytes, 2 * kBatch * kSampleBytes);
-    EXPECT_THAT(rows.subspan(kBatch * kSampleBytes), testing::Each(std::byte{0})) << "nothing of whoever had the slab before";
+    EXPECT_THAT(rows.subspan(kBatch * kSampleBytes), testing::Each(std::byte{0}))
+        << "nothing of whoever had the slab before";
     EXPECT_THAT(batches_in(next()), ElementsAre(2, 2, 2, 2));
     EXPECT_EQ(egress_->figures().bytes_copied, 2 * kBatch * kSampleBytes);
     EXPECT_EQ(egress_->figures().batches_published, 3U);
@@ -225,7 +227,7 @@ TEST_F(EgressStreamTest, WhatFindsNoSlabIsDroppedAndToldToWhoeverComesNext) {
     for (std::uint64_t batch = 0; batch < kSlabs; ++batch) submit(batch);
     for (std::uint32_t slab = 0; slab < kSlabs; ++slab) next();
     submit(kSlabs);
-    while (egress_->figures().batches_dropped < 1) exchange_->note_shortage();   // the broker's answer
+    while (egress_->figures().batches_dropped < 1) exchange_->note_shortage();  // the broker's answer
     const SlabExchange::Grant grant{3, 1, slab_of(3)};
     exchange_->grant({&grant, 1});
     submit(kSlabs + 1);

@@ -67,7 +67,8 @@ TEST_F(RunDirectoryTest, AnEmptyOneAndOneOfAnEarlierRunAreTakenAsTheyAre) {
 
 TEST_F(RunDirectoryTest, AnEarlierRunsAccountStaysUntilTheRunBegins) {
     { const RunDirectory made(in("run"), false, Former::Replaced); }
-    const std::vector<std::string> account{"run/status.json", "run/producer-summary.json", "run/summary.json", "run/dropped.jsonl"};
+    const std::vector<std::string> account{"run/status.json", "run/producer-summary.json", "run/summary.json",
+                                           "run/dropped.jsonl"};
     for (const std::string& name : account) put(name);
     {
         const RunDirectory taken_over(in("run"), false, Former::Kept);
@@ -75,9 +76,11 @@ TEST_F(RunDirectoryTest, AnEarlierRunsAccountStaysUntilTheRunBegins) {
     }
     for (const std::string& name : account) EXPECT_TRUE(std::filesystem::exists(in(name))) << name;
     const RunDirectory again(in("run"), false, Former::Replaced);
-    for (const std::string& name : account) EXPECT_TRUE(std::filesystem::exists(in(name))) << name << ": this one may still be refused";
+    for (const std::string& name : account)
+        EXPECT_TRUE(std::filesystem::exists(in(name))) << name << ": this one may still be refused";
     again.begin();
-    for (const std::string& name : account) EXPECT_FALSE(std::filesystem::exists(in(name))) << name << " was the earlier run's";
+    for (const std::string& name : account)
+        EXPECT_FALSE(std::filesystem::exists(in(name))) << name << " was the earlier run's";
 }
 
 TEST_F(RunDirectoryTest, ALinkOfALocksNameIsNoLock) {

@@ -28,12 +28,10 @@ Error error_of(Action action) {
 
 TEST(FileList, AFolderIsWalkedAndSortedBytewise) {
     const TempFolder folder;
-    for (const char* name :
-         {"b.jpg", "B.JPG", "a/z.png", "a.jpg", "a/deep/x.webp", "\xc3\xa4.gif", "a-b.tif"})
+    for (const char* name : {"b.jpg", "B.JPG", "a/z.png", "a.jpg", "a/deep/x.webp", "\xc3\xa4.gif", "a-b.tif"})
         folder.write(name, "x");
-    EXPECT_THAT(
-        list_image_files(folder.path()).names,
-        ElementsAre("B.JPG", "a-b.tif", "a.jpg", "a/deep/x.webp", "a/z.png", "b.jpg", "\xc3\xa4.gif"));
+    EXPECT_THAT(list_image_files(folder.path()).names,
+                ElementsAre("B.JPG", "a-b.tif", "a.jpg", "a/deep/x.webp", "a/z.png", "b.jpg", "\xc3\xa4.gif"));
 }
 
 TEST(FileList, HiddenAndOtherFilesAreLeftOut) {
@@ -67,7 +65,8 @@ TEST(FileList, LinksThatFanOutLeadToEachFolderOnce) {
     for (int depth = 0; depth < 40; ++depth) {
         const auto here = folder.path() / "in" / std::to_string(depth);
         folder.write("in/" + std::to_string(depth) + "/a.jpg", "x");
-        for (const char* link : {"x", "y"}) std::filesystem::create_directory_symlink("../" + std::to_string(depth + 1), here / link);
+        for (const char* link : {"x", "y"})
+            std::filesystem::create_directory_symlink("../" + std::to_string(depth + 1), here / link);
     }
     folder.write("in/40/a.jpg", "x");
     EXPECT_EQ(list_image_files(folder / "in").names.size(), 41U);
@@ -107,8 +106,7 @@ TEST(FileList, AFolderThatCannotBeListedStandsInTheList) {
 
 TEST(FileList, AListFileIsRelativeToItsFolder) {
     const TempFolder folder;
-    const std::string list =
-        folder.write("lists/some.txt", "\xef\xbb\xbf../z.jpg\r\n\n  \n# no\n/abs/b.png\na b.jpg");
+    const std::string list = folder.write("lists/some.txt", "\xef\xbb\xbf../z.jpg\r\n\n  \n# no\n/abs/b.png\na b.jpg");
     const FileList files = list_image_files(list);
     EXPECT_THAT(files.names, ElementsAre("../z.jpg", "/abs/b.png", "a b.jpg"));
     EXPECT_EQ(std::filesystem::path(files.path(0)).lexically_normal(), folder / "z.jpg");
@@ -153,8 +151,7 @@ TEST(FileList, AListWithoutPathsNamesTheValue) {
     const Error error = error_of([&] { list_image_files(list); });
     EXPECT_EQ(error.exit_code(), ExitCode::NoInput);
     EXPECT_THAT(error.what(), AllOf(HasSubstr(list), HasSubstr("no path")));
-    EXPECT_EQ(error_of([&] { list_image_files(folder.write("empty.txt", "")); }).exit_code(),
-              ExitCode::NoInput);
+    EXPECT_EQ(error_of([&] { list_image_files(folder.write("empty.txt", "")); }).exit_code(), ExitCode::NoInput);
 }
 
 TEST(FileList, SomethingElseIsBadInput) {

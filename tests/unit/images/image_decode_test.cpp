@@ -32,9 +32,7 @@ Rgb decode_in(const PictureFrame& frame, const std::string& file) {
     return pixels;
 }
 
-Rgb decode(const std::string& file, ImageSize size = kSize) {
-    return decode_in(size, file);
-}
+Rgb decode(const std::string& file, ImageSize size = kSize) { return decode_in(size, file); }
 
 template <typename Decode>
 std::string reason_of_refusal(Decode decode_it) {
@@ -55,20 +53,17 @@ std::string reason_of(const std::string& path) {
 
 int largest_difference(const Rgb& a, const Rgb& b) {
     int largest = a.size() == b.size() ? 0 : 256;
-    for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
-        largest = std::max(largest, std::abs(a[i] - b[i]));
+    for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
     return largest;
 }
 
-TEST(ImageDecode, PngIsExact) {
-    EXPECT_EQ(decode(encode_png(kSize, gradient(kSize))), gradient(kSize));
-}
+TEST(ImageDecode, PngIsExact) { EXPECT_EQ(decode(encode_png(kSize, gradient(kSize))), gradient(kSize)); }
 
 TEST(ImageDecode, JpegIsNearlyExact) {
     for (const JpegScans scans : {JpegScans::Baseline, JpegScans::Progressive})
-        EXPECT_LE(largest_difference(decode(encode_jpeg(kSize, gradient(kSize), JpegColors::Color, scans)),
-                                     gradient(kSize)),
-                  6);
+        EXPECT_LE(
+            largest_difference(decode(encode_jpeg(kSize, gradient(kSize), JpegColors::Color, scans)), gradient(kSize)),
+            6);
 }
 
 // The middle, cut out of what Resizer makes of all of it.
@@ -79,8 +74,10 @@ Rgb middle_of(const Rgb& pixels, ImageSize size, const PictureFrame& frame) {
 }
 
 TEST(ImageDecode, TheMiddleOfAPicture) {
-    for (const ImageSize size : {kSize, ImageSize{32, 48}, ImageSize{40, 40}, ImageSize{32, 32}, ImageSize{3, 90}, ImageSize{1, 1}})
-        for (const PictureFrame& frame : {PictureFrame({32, 32}, 32), PictureFrame({32, 32}, 40), PictureFrame({40, 40}, 41)})
+    for (const ImageSize size :
+         {kSize, ImageSize{32, 48}, ImageSize{40, 40}, ImageSize{32, 32}, ImageSize{3, 90}, ImageSize{1, 1}})
+        for (const PictureFrame& frame :
+             {PictureFrame({32, 32}, 32), PictureFrame({32, 32}, 40), PictureFrame({40, 40}, 41)})
             EXPECT_EQ(decode_in(frame, encode_png(size, noise(size))), middle_of(noise(size), size, frame))
                 << frame.size.width << " of " << frame.shorter_side << " of " << size.width << " x " << size.height;
 }
@@ -96,8 +93,8 @@ Rgb middle_of_jpeg(const std::string& file, ImageSize size, ImageSize at_scale, 
     return middle;
 }
 
-// Never below the frame's shorter side: 64 of 100 is decoded at a half, where a quarter would do for 64 alone. Half of 403 x 301 is 202 x 151, whose
-// middle would be another one. A cubic makes the last halving itself.
+// Never below the frame's shorter side: 64 of 100 is decoded at a half, where a quarter would do for 64 alone. Half of
+// 403 x 301 is 202 x 151, whose middle would be another one. A cubic makes the last halving itself.
 TEST(ImageDecode, TheMiddleOfALargePhotographIsThatOfItsOwnSize) {
     const ImageSize size{403, 301};
     const std::string file = encode_jpeg(size, noise(size));
@@ -105,18 +102,23 @@ TEST(ImageDecode, TheMiddleOfALargePhotographIsThatOfItsOwnSize) {
         PictureFrame frame;
         ImageSize at_scale;
     };
-    for (const Case& c : {Case{PictureFrame({64, 64}, 75), {101, 76}}, Case{PictureFrame({64, 64}, 100), {202, 151}}, Case{PictureFrame({150, 150}, 151), {202, 151}},
-                          Case{PictureFrame({150, 150}, 152), size}, Case{PictureFrame({32, 32}, 37, Interpolation::Bicubic), {101, 76}},
-                          Case{PictureFrame({32, 32}, 40, Interpolation::Bicubic), {202, 151}}, Case{PictureFrame({64, 64}, 0, Interpolation::Bicubic), {202, 151}}})
-        EXPECT_EQ(decode_in(c.frame, file), middle_of_jpeg(file, size, c.at_scale, c.frame)) << c.frame.size.width << " of " << c.frame.shorter_side;
-    EXPECT_NE(PictureFrame({64, 64}, 75).part_of(size), PictureFrame({64, 64}, 75).part_of({101, 76})) << "the two sizes have one middle: nothing is shown";
+    for (const Case& c : {Case{PictureFrame({64, 64}, 75), {101, 76}}, Case{PictureFrame({64, 64}, 100), {202, 151}},
+                          Case{PictureFrame({150, 150}, 151), {202, 151}}, Case{PictureFrame({150, 150}, 152), size},
+                          Case{PictureFrame({32, 32}, 37, Interpolation::Bicubic), {101, 76}},
+                          Case{PictureFrame({32, 32}, 40, Interpolation::Bicubic), {202, 151}},
+                          Case{PictureFrame({64, 64}, 0, Interpolation::Bicubic), {202, 151}}})
+        EXPECT_EQ(decode_in(c.frame, file), middle_of_jpeg(file, size, c.at_scale, c.frame))
+            << c.frame.size.width << " of " << c.frame.shorter_side;
+    EXPECT_NE(PictureFrame({64, 64}, 75).part_of(size), PictureFrame({64, 64}, 75).part_of({101, 76}))
+        << "the two sizes have one middle: nothing is shown";
 }
 
 TEST(ImageDecode, LosslessWebpIsExact) {
     EXPECT_EQ(decode(encode_webp(kSize, gradient(kSize))), gradient(kSize));
     const TempFolder folder;
     Rgb pixels;
-    EXPECT_EQ(ImageDecoder().decode_file_in_full(folder.write("a.jpg", encode_webp(kSize, gradient(kSize))), pixels), kSize);
+    EXPECT_EQ(ImageDecoder().decode_file_in_full(folder.write("a.jpg", encode_webp(kSize, gradient(kSize))), pixels),
+              kSize);
     EXPECT_EQ(pixels, gradient(kSize));
 }
 
@@ -130,8 +132,7 @@ TEST(ImageDecode, GrayJpegBecomesRgb) {
 TEST(ImageDecode, LargeJpegIsDecodedAtAScaleAndStillTheSamePicture) {
     for (const std::uint32_t factor : {2U, 3U, 5U, 8U, 16U}) {
         const ImageSize large{kSize.width * factor, kSize.height * factor};
-        EXPECT_LE(largest_difference(decode(encode_jpeg(large, gradient(large))), gradient(kSize)), 8)
-            << factor;
+        EXPECT_LE(largest_difference(decode(encode_jpeg(large, gradient(large))), gradient(kSize)), 8) << factor;
     }
 }
 
@@ -148,9 +149,11 @@ TEST(ImageDecode, InFullAnImageKeepsItsSize) {
     const TempFolder folder;
     const ImageSize size{71, 33};
     Rgb pixels;
-    EXPECT_EQ(ImageDecoder().decode_file_in_full(folder.write("a.png", encode_png(size, gradient(size))), pixels), size);
+    EXPECT_EQ(ImageDecoder().decode_file_in_full(folder.write("a.png", encode_png(size, gradient(size))), pixels),
+              size);
     EXPECT_EQ(pixels, gradient(size));
-    EXPECT_EQ(ImageDecoder().decode_file_in_full(folder.write("a.jpg", encode_jpeg(size, gradient(size))), pixels), size);
+    EXPECT_EQ(ImageDecoder().decode_file_in_full(folder.write("a.jpg", encode_jpeg(size, gradient(size))), pixels),
+              size);
     EXPECT_LE(largest_difference(pixels, gradient(size)), 6);
     EXPECT_THROW(ImageDecoder().decode_file_in_full(folder.write("b.jpg", "no image"), pixels), UnreadableItem);
 }
@@ -159,25 +162,22 @@ TEST(ImageDecode, PaletteIsExpandedAndItsTransparencyDropped) {
     const PngLayout layout{
         .color_type = PNG_COLOR_TYPE_PALETTE, .palette = {10, 20, 30, 200, 100, 50}, .transparency = {0}};
     EXPECT_EQ(decode(encode_png({2, 1}, layout, {0, 1}), {2, 1}), (Rgb{10, 20, 30, 200, 100, 50}));
-    const PngLayout packed{
-        .color_type = PNG_COLOR_TYPE_PALETTE, .bit_depth = 1, .palette = {1, 2, 3, 4, 5, 6}};
+    const PngLayout packed{.color_type = PNG_COLOR_TYPE_PALETTE, .bit_depth = 1, .palette = {1, 2, 3, 4, 5, 6}};
     EXPECT_EQ(decode(encode_png({2, 1}, packed, {0b01000000}), {2, 1}), (Rgb{1, 2, 3, 4, 5, 6}));
 }
 
 TEST(ImageDecode, GrayIsExpanded) {
     EXPECT_EQ(decode(encode_png({2, 1}, {.color_type = PNG_COLOR_TYPE_GRAY}, {7, 250}), {2, 1}),
               (Rgb{7, 7, 7, 250, 250, 250}));
-    EXPECT_EQ(
-        decode(encode_png({2, 1}, {.color_type = PNG_COLOR_TYPE_GRAY, .bit_depth = 2}, {0b01110000}), {2, 1}),
-        (Rgb{85, 85, 85, 255, 255, 255}));
+    EXPECT_EQ(decode(encode_png({2, 1}, {.color_type = PNG_COLOR_TYPE_GRAY, .bit_depth = 2}, {0b01110000}), {2, 1}),
+              (Rgb{85, 85, 85, 255, 255, 255}));
 }
 
 TEST(ImageDecode, AlphaIsDroppedNotBlended) {
     EXPECT_EQ(decode(encode_png({1, 1}, {.color_type = PNG_COLOR_TYPE_RGB_ALPHA}, {9, 8, 7, 0}), {1, 1}),
               (Rgb{9, 8, 7}));
     EXPECT_EQ(decode(encode_webp_rgba({2, 1}, {9, 8, 7, 0, 1, 2, 3, 128}), {2, 1}), (Rgb{9, 8, 7, 1, 2, 3}));
-    EXPECT_EQ(decode(encode_png({1, 1}, {.color_type = PNG_COLOR_TYPE_GRAY_ALPHA}, {9, 128}), {1, 1}),
-              (Rgb{9, 9, 9}));
+    EXPECT_EQ(decode(encode_png({1, 1}, {.color_type = PNG_COLOR_TYPE_GRAY_ALPHA}, {9, 128}), {1, 1}), (Rgb{9, 9, 9}));
 }
 
 TEST(ImageDecode, InterlacedPngIsExact) {
@@ -210,9 +210,7 @@ TEST(BadImage, ZeroBytes) {
     EXPECT_EQ(reason_of(folder.write("a.jpg", "")), "an empty file (0 bytes)");
 }
 
-TEST(BadImage, Missing) {
-    EXPECT_EQ(reason_of("/no/such.jpg"), "cannot be opened: No such file or directory");
-}
+TEST(BadImage, Missing) { EXPECT_EQ(reason_of("/no/such.jpg"), "cannot be opened: No such file or directory"); }
 
 TEST(BadImage, AFolder) {
     const TempFolder folder;
@@ -231,8 +229,7 @@ TEST(BadImage, NoPermission) {
     const std::string file = folder.write("a.jpg", encode_jpeg(kSize, gradient(kSize)));
     const std::string locked = folder / "locked";
     std::filesystem::create_directory(locked);
-    for (const std::string& path : {file, locked})
-        std::filesystem::permissions(path, std::filesystem::perms::none);
+    for (const std::string& path : {file, locked}) std::filesystem::permissions(path, std::filesystem::perms::none);
     const auto user = static_cast<uid_t>(::setfsuid(65534));  // this thread alone, and only when it is root's
     const std::string file_reason = reason_of(file);
     const std::string folder_reason = reason_of(locked);
@@ -262,8 +259,7 @@ TEST(BadImage, OtherFormatsAreNamed) {
 // Wherever a file is cut, it is refused; and called truncated as long as there is enough to know it by.
 TEST(BadImage, TruncatedAtAnyPlace) {
     const std::string jpeg = encode_jpeg(kSize, gradient(kSize));
-    const std::string progressive =
-        encode_jpeg(kSize, gradient(kSize), JpegColors::Color, JpegScans::Progressive);
+    const std::string progressive = encode_jpeg(kSize, gradient(kSize), JpegColors::Color, JpegScans::Progressive);
     const std::string png = encode_png(kSize, gradient(kSize));
     const std::string webp = encode_webp(kSize, gradient(kSize));
     for (const std::string& whole : {jpeg, progressive, png, webp})
@@ -282,8 +278,7 @@ TEST(BadImage, TruncatedJpegWithAThumbnailThatIsWhole) {
     const std::string file = jpeg.substr(0, 2) + segment + thumbnail + jpeg.substr(2);
     EXPECT_EQ(decode(file), decode(jpeg));
     const TempFolder folder;
-    EXPECT_THAT(reason_of(folder.write("a.jpg", file.substr(0, file.size() - 100))),
-                StartsWith("truncated JPEG"));
+    EXPECT_THAT(reason_of(folder.write("a.jpg", file.substr(0, file.size() - 100))), StartsWith("truncated JPEG"));
 }
 
 TEST(BadImage, DamagedData) {
@@ -297,8 +292,7 @@ TEST(BadImage, DamagedData) {
 }
 
 TEST(BadImage, BytesBehindTheEndDoNoHarm) {
-    EXPECT_EQ(decode(encode_jpeg(kSize, gradient(kSize)) + "trailer"),
-              decode(encode_jpeg(kSize, gradient(kSize))));
+    EXPECT_EQ(decode(encode_jpeg(kSize, gradient(kSize)) + "trailer"), decode(encode_jpeg(kSize, gradient(kSize))));
     EXPECT_EQ(decode(encode_png(kSize, gradient(kSize)) + "trailer"), gradient(kSize));
 }
 
@@ -309,10 +303,10 @@ TEST(BadImage, WebpOfManyPicturesOrPixels) {
     std::string animated = file;
     animated[20] = '\x02';
     EXPECT_EQ(reason_of(folder.write("a.webp", animated)), "an animated WebP; only still ones are read");
-    file[24] = file[27] = '\x1f';   // 19,999 and one
+    file[24] = file[27] = '\x1f';  // 19,999 and one
     file[25] = file[28] = '\x4e';
-    EXPECT_NE(reason_of(folder.write("a.webp", file)), "it was read");   // frame and canvas differ
-    std::string large = encode_webp(one, {9, 9, 9});   // 14 bits a side: a WebP has at most 16,384 x 16,384
+    EXPECT_NE(reason_of(folder.write("a.webp", file)), "it was read");  // frame and canvas differ
+    std::string large = encode_webp(one, {9, 9, 9});  // 14 bits a side: a WebP has at most 16,384 x 16,384
     for (const std::size_t at : {21U, 22U, 23U}) large[at] = '\xff';
     large[24] = static_cast<char>(large[24] | 0x0f);
     EXPECT_THAT(reason_of(folder.write("a.webp", large)), HasSubstr("at most 100 megapixels"));
@@ -320,8 +314,7 @@ TEST(BadImage, WebpOfManyPicturesOrPixels) {
 
 TEST(BadImage, SixteenBits) {
     const TempFolder folder;
-    const std::string file =
-        encode_png({2, 1}, {.color_type = PNG_COLOR_TYPE_GRAY, .bit_depth = 16}, {1, 2, 3, 4});
+    const std::string file = encode_png({2, 1}, {.color_type = PNG_COLOR_TYPE_GRAY, .bit_depth = 16}, {1, 2, 3, 4});
     EXPECT_EQ(reason_of(folder.write("a.png", file)), "PNG with 16 bits a channel; only 8 bits are read");
 }
 
@@ -336,8 +329,7 @@ TEST(BadImage, HugeDimensionsAreRefusedByTheHeaderAlone) {
     EXPECT_EQ(reason_of(folder.write("a.png", png_header({60'000, 60'000}))),
               "an image of 60000 x 60000 pixels; at most 100 megapixels are read");
     std::string jpeg = encode_jpeg(kSize, gradient(kSize));
-    const std::size_t frame =
-        jpeg.find("\xff\xc0");  // height and width stand 5 bytes into the frame's header
+    const std::size_t frame = jpeg.find("\xff\xc0");  // height and width stand 5 bytes into the frame's header
     for (const std::size_t at : {5U, 6U, 7U, 8U}) jpeg[frame + at] = static_cast<char>(0xee);
     EXPECT_EQ(reason_of(folder.write("a.jpg", jpeg)),
               "an image of 61166 x 61166 pixels; at most 100 megapixels are read");
@@ -369,15 +361,15 @@ TEST(ImageDecode, ASinglePixelFillsThePicture) {
     EXPECT_LE(largest_difference(decode(encode_jpeg({1, 1}, pixel)), wanted), 6);
     const TempFolder folder;
     Rgb found;
-    EXPECT_EQ(ImageDecoder().decode_file_in_full(folder.write("a.png", encode_png({1, 1}, pixel)), found), (ImageSize{1, 1}));
+    EXPECT_EQ(ImageDecoder().decode_file_in_full(folder.write("a.png", encode_png({1, 1}, pixel)), found),
+              (ImageSize{1, 1}));
     EXPECT_EQ(found, pixel);
 }
 
 TEST(BadImage, AnyFlippedByteIsReadOrRefusedAndNothingElse) {
-    const std::string files[] = {
-        encode_jpeg(kSize, gradient(kSize)),
-        encode_jpeg(kSize, gradient(kSize), JpegColors::Color, JpegScans::Progressive),
-        encode_png(kSize, gradient(kSize)), encode_webp(kSize, gradient(kSize))};
+    const std::string files[] = {encode_jpeg(kSize, gradient(kSize)),
+                                 encode_jpeg(kSize, gradient(kSize), JpegColors::Color, JpegScans::Progressive),
+                                 encode_png(kSize, gradient(kSize)), encode_webp(kSize, gradient(kSize))};
     rc::check([&] {
         std::string file = *rc::gen::elementOf(std::vector<std::string>(std::begin(files), std::end(files)));
         const int flips = *rc::gen::inRange(1, 5);

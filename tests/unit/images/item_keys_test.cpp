@@ -40,7 +40,8 @@ TEST(ItemKeys, AreRelativeAndWithoutDots) {
 }
 
 TEST(ItemKeys, IdsKeepWhatLooksLikeAnExtension) {
-    EXPECT_THAT(make_item_keys({"a.jpg", "a.png", "b", "x/../b"}, NamesAre::Ids), ElementsAre("a.jpg", "a.png", "b", "b-2"));
+    EXPECT_THAT(make_item_keys({"a.jpg", "a.png", "b", "x/../b"}, NamesAre::Ids),
+                ElementsAre("a.jpg", "a.png", "b", "b-2"));
 }
 
 TEST(ItemKeys, LeaveNamesOfOursAlone) {
@@ -55,15 +56,14 @@ TEST(ItemKeys, KeepSpacesAndLettersOfAnyScript) {
     EXPECT_EQ(make_item_keys(files), names);
 }
 
-TEST(ItemKeys, HiddenFilesAreNotAllExtension) {
-    EXPECT_THAT(make_item_keys({".jpg"}), ElementsAre(".jpg"));
-}
+TEST(ItemKeys, HiddenFilesAreNotAllExtension) { EXPECT_THAT(make_item_keys({".jpg"}), ElementsAre(".jpg")); }
 
 TEST(ItemKeys, ReplaceWhatIsNotPrintable) {
     EXPECT_THAT(make_item_keys({"a\nb\x7f.jpg", "c\xff\xc3.jpg", "\xc3\xa4.jpg"}),
                 ElementsAre("a_b_", "c__", "\xc3\xa4"));
     // C1 (CSI), a turn of direction, a line separator; and neighbours of theirs that are text.
-    EXPECT_THAT(make_item_keys({"a\u009b31m.jpg", "b\u202egpj.exe", "c\u2028", "d\u2066\u061c", "\u00a0\u2027\u202f\u2065\u00e9"}),
+    EXPECT_THAT(make_item_keys(
+                    {"a\u009b31m.jpg", "b\u202egpj.exe", "c\u2028", "d\u2066\u061c", "\u00a0\u2027\u202f\u2065\u00e9"}),
                 ElementsAre("a_31m", "b_gpj.exe", "c_", "d__", "\u00a0\u2027\u202f\u2065\u00e9"));
 }
 
@@ -88,21 +88,23 @@ TEST(ItemKeys, CutOnlyBetweenCharacters) {
 // a.jpg's mask would be the file a.png where b.png's needs a folder of that name.
 TEST(ItemKeys, NoResultOfAnItemIsAFolderOfAnother) {
     EXPECT_THAT(make_item_keys({"a.jpg", "a.png/b.png"}), ElementsAre("a-2", "a.png/b"));
-    EXPECT_THAT(make_item_keys({"a.jpg", "a.scores.npy/b.png", "x/a.jpg"}), ElementsAre("a-2", "a.scores.npy/b", "x/a"));
-    EXPECT_THAT(make_item_keys({"x/a.jpg", "x/a.jpg/1.jpg", "x/a-2.jpg", "x/a-3.png/1.jpg"}), ElementsAre("x/a-4", "x/a.jpg/1", "x/a-2", "x/a-3.png/1"));
-    EXPECT_THAT(make_item_keys({"a.jpg", "a.backup/b.png", "c.png/d.png"}), ElementsAre("a", "a.backup/b", "c.png/d")) << "nothing meets";
+    EXPECT_THAT(make_item_keys({"a.jpg", "a.scores.npy/b.png", "x/a.jpg"}),
+                ElementsAre("a-2", "a.scores.npy/b", "x/a"));
+    EXPECT_THAT(make_item_keys({"x/a.jpg", "x/a.jpg/1.jpg", "x/a-2.jpg", "x/a-3.png/1.jpg"}),
+                ElementsAre("x/a-4", "x/a.jpg/1", "x/a-2", "x/a-3.png/1"));
+    EXPECT_THAT(make_item_keys({"a.jpg", "a.backup/b.png", "c.png/d.png"}), ElementsAre("a", "a.backup/b", "c.png/d"))
+        << "nothing meets";
 }
 
 TEST(ItemKeys, AnyListGivesUniqueCleanKeys) {
     rc::check([] {
         // Few letters, so that names often meet.
-        const auto name =
-            rc::gen::container<std::string>(rc::gen::elementOf(std::string("ab./-2\xc3\xa4\n")));
-        const auto ending = rc::gen::elementOf(Names{"", "/.offramp-a", ".jpg", ".png", "-2", ".jpg-2", ".png/a.jpg", ".b.png/a"});
+        const auto name = rc::gen::container<std::string>(rc::gen::elementOf(std::string("ab./-2\xc3\xa4\n")));
+        const auto ending =
+            rc::gen::elementOf(Names{"", "/.offramp-a", ".jpg", ".png", "-2", ".jpg-2", ".png/a.jpg", ".b.png/a"});
         Names names;
         for (const auto& [front, back] :
-             *rc::gen::container<std::vector<std::pair<std::string, std::string>>>(
-                 rc::gen::pair(name, ending)))
+             *rc::gen::container<std::vector<std::pair<std::string, std::string>>>(rc::gen::pair(name, ending)))
             names.push_back(front + back);
         const Names keys = make_item_keys(names);
         RC_ASSERT(keys.size() == names.size());

@@ -50,9 +50,10 @@ class Jsonl : public ::testing::Test {
 };
 
 TEST_F(Jsonl, IdsNameAndUrisPlaceAndTheRestAreColumns) {
-    const auto pictures = list("{\"id\": \"chair 7\", \"uri\": \"photos/a.jpg\", \"price\": 9.5, \"label\": \"chaise \\u00e9\"}\n"
-                               "{\"uri\": \"/else/where.jpg\", \"id\": 12}\n"
-                               "{\"uri\": \"photos/b.JPG\", \"tags\": [1, {\"x\": null}]}\n");
+    const auto pictures = list(
+        "{\"id\": \"chair 7\", \"uri\": \"photos/a.jpg\", \"price\": 9.5, \"label\": \"chaise \\u00e9\"}\n"
+        "{\"uri\": \"/else/where.jpg\", \"id\": 12}\n"
+        "{\"uri\": \"photos/b.JPG\", \"tags\": [1, {\"x\": null}]}\n");
     EXPECT_THAT(keys(pictures), ElementsAre("chair 7", "12", "photos/b"));
     EXPECT_EQ(pictures.place(0).path, folder / "photos/a.jpg");
     EXPECT_EQ(pictures.place(1).path, "/else/where.jpg");
@@ -72,13 +73,17 @@ TEST_F(Jsonl, BlankLinesAndTheWaysToEndALineMakeNoDifference) {
 }
 
 TEST_F(Jsonl, FileUrisArePaths) {
-    const auto pictures = list("{\"uri\":\"file:///data/a%20b.jpg\"}\n{\"uri\":\"file://localhost/c.jpg\"}\n{\"uri\":\"d%20e.jpg\"}\n{\"uri\":\"odd/a://b.jpg\"}\n");
+    const auto pictures = list(
+        "{\"uri\":\"file:///data/a%20b.jpg\"}\n{\"uri\":\"file://localhost/"
+        "c.jpg\"}\n{\"uri\":\"d%20e.jpg\"}\n{\"uri\":\"odd/a://b.jpg\"}\n");
     EXPECT_EQ(pictures.place(0).path, "/data/a b.jpg");
     EXPECT_EQ(pictures.place(1).path, "/c.jpg");
     EXPECT_EQ(pictures.place(2).path, folder / "d%20e.jpg");
     EXPECT_EQ(pictures.place(3).path, folder / "odd/a://b.jpg");
-    EXPECT_EQ(reason("{\"uri\":\"https://example.com/a.jpg\"}"), "line 1: its \"uri\" is of 'https'; only files are read");
-    EXPECT_EQ(reason("{\"uri\":\"file://server/a.jpg\"}"), "line 1: its \"uri\" is on another machine; only files are read");
+    EXPECT_EQ(reason("{\"uri\":\"https://example.com/a.jpg\"}"),
+              "line 1: its \"uri\" is of 'https'; only files are read");
+    EXPECT_EQ(reason("{\"uri\":\"file://server/a.jpg\"}"),
+              "line 1: its \"uri\" is on another machine; only files are read");
 }
 
 TEST_F(Jsonl, BadLinesArePicturesThatCannotBeRead) {
@@ -91,7 +96,8 @@ TEST_F(Jsonl, BadLinesArePicturesThatCannotBeRead) {
     EXPECT_EQ(reason("{\"uri\":\"\"}"), "line 1: its \"uri\" is no text");
     EXPECT_EQ(reason("{\"uri\":\"a.jpg\\u0000\"}"), "line 1: its \"uri\" holds a NUL");
     for (const char* const id : {"1.5", "null", "\"\"", "[]", "true"})
-        EXPECT_EQ(reason(std::string("{\"uri\":\"a.jpg\",\"id\":") + id + "}"), "line 1: its \"id\" is neither text nor a whole number");
+        EXPECT_EQ(reason(std::string("{\"uri\":\"a.jpg\",\"id\":") + id + "}"),
+                  "line 1: its \"id\" is neither text nor a whole number");
 }
 
 // Deeper than any stack is: what copies and writes JSON goes down level by level.
@@ -105,8 +111,10 @@ TEST_F(Jsonl, LinesThatAreNestedTooDeepAreRefused) {
         return text + "0" + std::string(levels, '}');
     };
     for (const std::size_t levels : {65U, 200'000U, 8'000'000U})
-        for (const std::string& line : {nested(levels), nested(levels).substr(0, levels + 20)}) EXPECT_EQ(reason(line), "line 1: nested deeper than 64 levels");
-    for (const std::size_t levels : {65U, 200'000U}) EXPECT_EQ(reason(objects(levels)), "line 1: nested deeper than 64 levels");
+        for (const std::string& line : {nested(levels), nested(levels).substr(0, levels + 20)})
+            EXPECT_EQ(reason(line), "line 1: nested deeper than 64 levels");
+    for (const std::size_t levels : {65U, 200'000U})
+        EXPECT_EQ(reason(objects(levels)), "line 1: nested deeper than 64 levels");
     const auto pictures = list(nested(200'000) + "\n" + nested(64) + "\n" + objects(64) + "\n");
     EXPECT_EQ(reason(pictures, 0), "line 1: nested deeper than 64 levels");
     EXPECT_EQ(reason(pictures, 1), "");
@@ -127,7 +135,8 @@ TEST_F(Jsonl, WhatOnlyLooksDeepIsRead) {
 
 TEST_F(Jsonl, WholeNumbersBeyond64BitsStayWhatTheyAreAsTexts) {
     const std::string large = "123456789012345678901234567890";
-    const auto pictures = list("{\"uri\":\"a.jpg\",\"id\":" + large + ",\"v\":[-" + large + ",18446744073709551615,-9223372036854775808,18446744073709551616,1e20],\"text\":\"" +
+    const auto pictures = list("{\"uri\":\"a.jpg\",\"id\":" + large + ",\"v\":[-" + large +
+                               ",18446744073709551615,-9223372036854775808,18446744073709551616,1e20],\"text\":\"" +
                                large + "\\\"" + large + "\"}\n");
     EXPECT_EQ(reason(pictures, 0), "");
     EXPECT_THAT(keys(pictures), ElementsAre(large));
@@ -138,9 +147,11 @@ TEST_F(Jsonl, WholeNumbersBeyond64BitsStayWhatTheyAreAsTexts) {
 TEST_F(Jsonl, NumbersThatNoDoubleHoldsAreRefused) {
     EXPECT_EQ(reason("{\"uri\":\"a.jpg\",\"v\":1e999}"), "line 1: a number that no double holds: '1e999'");
     EXPECT_EQ(reason("{\"uri\":\"a.jpg\",\"v\":[-1e999]}"), "line 1: a number that no double holds: '-1e999'");
-    EXPECT_EQ(reason("{\"uri\":\"a.jpg\",\"v\":" + std::string(400, '9') + ".0}"), "line 1: a number that no double holds: '" + std::string(40, '9') + "...'");
+    EXPECT_EQ(reason("{\"uri\":\"a.jpg\",\"v\":" + std::string(400, '9') + ".0}"),
+              "line 1: a number that no double holds: '" + std::string(40, '9') + "...'");
     EXPECT_EQ(reason("{\"uri\":\"a.jpg\",\"id\":1e999}"), "line 1: a number that no double holds: '1e999'");
-    const auto pictures = list("{\"uri\":\"a.jpg\"}\n{\"uri\":\"b.jpg\",\"v\":1e999}\n{\"uri\":\"c.jpg\",\"v\":1e-999}\n");
+    const auto pictures =
+        list("{\"uri\":\"a.jpg\"}\n{\"uri\":\"b.jpg\",\"v\":1e999}\n{\"uri\":\"c.jpg\",\"v\":1e-999}\n");
     EXPECT_THAT(keys(pictures), ElementsAre("a", "line-2", "c"));
     EXPECT_EQ(pictures.description(), "3 lines of " + folder / "list.jsonl" + ", 1 of them unusable");
     EXPECT_EQ(pictures.columns(2), "{\"v\":0.0}");
@@ -157,16 +168,19 @@ TEST_F(Jsonl, ABadLineKeepsItsPlaceAndIsCounted) {
 }
 
 TEST_F(Jsonl, TheSecondOfTwoEqualIdsIsRefusedAndTheFirstKeepsItsName) {
-    const auto pictures = list("{\"id\":\"x\",\"uri\":\"1.jpg\"}\n{\"id\":\"x\",\"uri\":\"2.jpg\"}\n{\"id\":\"line-2\",\"uri\":\"3.jpg\"}\n");
+    const auto pictures = list(
+        "{\"id\":\"x\",\"uri\":\"1.jpg\"}\n{\"id\":\"x\",\"uri\":\"2.jpg\"}\n{\"id\":\"line-2\",\"uri\":\"3.jpg\"}\n");
     EXPECT_EQ(reason(pictures, 1), "line 2: its id 'x' is that of line 1, too");
     EXPECT_EQ(pictures.key(0), "x");
     EXPECT_EQ(reason(pictures, 0), "");
-    EXPECT_THAT(keys(pictures), ElementsAre("x", "line-2", "line-2-2"));   // unequal, whatever ids there are
+    EXPECT_THAT(keys(pictures), ElementsAre("x", "line-2", "line-2-2"));  // unequal, whatever ids there are
 }
 
 TEST_F(Jsonl, IdsBecomeNamesThatStayBelowTheOutput) {
-    const auto pictures = list("{\"id\":\"../../etc/passwd\",\"uri\":\"1.jpg\"}\n{\"id\":\"/root/a.jpg\",\"uri\":\"2.jpg\"}\n"
-                               "{\"id\":\"etc/passwd\",\"uri\":\"3.jpg\"}\n{\"id\":\"a\\nb\",\"uri\":\"4.jpg\"}\n{\"id\":\"..\",\"uri\":\"../../5.jpg\"}\n");
+    const auto pictures = list(
+        "{\"id\":\"../../etc/passwd\",\"uri\":\"1.jpg\"}\n{\"id\":\"/root/a.jpg\",\"uri\":\"2.jpg\"}\n"
+        "{\"id\":\"etc/passwd\",\"uri\":\"3.jpg\"}\n{\"id\":\"a\\nb\",\"uri\":\"4.jpg\"}\n{\"id\":\"..\",\"uri\":\"../"
+        "../5.jpg\"}\n");
     EXPECT_THAT(keys(pictures), ElementsAre("etc/passwd", "root/a.jpg", "etc/passwd-2", "a_b", "item"));
     for (std::uint64_t i = 0; i < pictures.size(); ++i) EXPECT_EQ(reason(pictures, i), "");
 }
@@ -176,7 +190,9 @@ TEST_F(Jsonl, TheSameUriMayStandTwice) {
 }
 
 TEST_F(Jsonl, ColumnsHaveAHashWhereThereAreSome) {
-    const auto pictures = list("{\"uri\":\"a.jpg\",\"x\":1,\"y\":2}\n{\"y\":2,\"x\":1,\"uri\":\"b.jpg\"}\n{\"uri\":\"a.jpg\",\"x\":2,\"y\":2}\n{\"uri\":\"a.jpg\"}\n");
+    const auto pictures = list(
+        "{\"uri\":\"a.jpg\",\"x\":1,\"y\":2}\n{\"y\":2,\"x\":1,\"uri\":\"b.jpg\"}\n{\"uri\":\"a.jpg\",\"x\":2,\"y\":2}"
+        "\n{\"uri\":\"a.jpg\"}\n");
     EXPECT_EQ(pictures.columns_hash(0), pictures.columns_hash(1));
     EXPECT_NE(pictures.columns_hash(0), pictures.columns_hash(2));
     EXPECT_NE(pictures.columns_hash(0), 0U);
@@ -185,7 +201,8 @@ TEST_F(Jsonl, ColumnsHaveAHashWhereThereAreSome) {
 
 TEST_F(Jsonl, LinesLongerThanABlockAreWhole) {
     const std::string value(3 << 20, 'v');
-    const auto pictures = list("{\"uri\":\"a.jpg\"}\n{\"uri\":\"b.jpg\",\"text\":\"" + value + "\"}\n{\"uri\":\"c.jpg\"}\n");
+    const auto pictures =
+        list("{\"uri\":\"a.jpg\"}\n{\"uri\":\"b.jpg\",\"text\":\"" + value + "\"}\n{\"uri\":\"c.jpg\"}\n");
     EXPECT_THAT(keys(pictures), ElementsAre("a", "b", "c"));
     EXPECT_EQ(pictures.columns(1), "{\"text\":\"" + value + "\"}");
     EXPECT_EQ(pictures.place(2).path, folder / "c.jpg");
@@ -208,8 +225,10 @@ TEST_F(Jsonl, WhatIsNoManifestIsRefused) {
     EXPECT_THAT(refusal("", ExitCode::NoInput), HasSubstr("none is given"));
     EXPECT_THAT(refusal(folder / "none.jsonl", ExitCode::NoInput), HasSubstr("No such file"));
     EXPECT_THAT(refusal(folder.write("e.jsonl", "\n\n"), ExitCode::NoInput), HasSubstr("no line in this manifest"));
-    EXPECT_THAT(refusal(folder.path().string(), ExitCode::BadInput), AllOf(HasSubstr("a folder, not a file"), HasSubstr("--source images")));
-    EXPECT_THAT(refusal("/proc/self/mem", ExitCode::NoInput), HasSubstr("'/proc/self/mem': cannot be read: Input/output error"));
+    EXPECT_THAT(refusal(folder.path().string(), ExitCode::BadInput),
+                AllOf(HasSubstr("a folder, not a file"), HasSubstr("--source images")));
+    EXPECT_THAT(refusal("/proc/self/mem", ExitCode::NoInput),
+                HasSubstr("'/proc/self/mem': cannot be read: Input/output error"));
     ASSERT_EQ(::mkfifo((folder / "p.jsonl").c_str(), 0644), 0);
     EXPECT_THAT(refusal(folder / "p.jsonl", ExitCode::BadInput), HasSubstr("not a regular file"));
 }

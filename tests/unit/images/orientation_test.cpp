@@ -19,8 +19,9 @@ struct Case {
     unsigned value;
     Side row0, column0;
 };
-const Case kCases[] = {{1, Side::Top, Side::Left},  {2, Side::Top, Side::Right},  {3, Side::Bottom, Side::Right}, {4, Side::Bottom, Side::Left},
-                       {5, Side::Left, Side::Top},  {6, Side::Right, Side::Top},  {7, Side::Right, Side::Bottom}, {8, Side::Left, Side::Bottom}};
+const Case kCases[] = {{1, Side::Top, Side::Left},     {2, Side::Top, Side::Right},  {3, Side::Bottom, Side::Right},
+                       {4, Side::Bottom, Side::Left},  {5, Side::Left, Side::Top},   {6, Side::Right, Side::Top},
+                       {7, Side::Right, Side::Bottom}, {8, Side::Left, Side::Bottom}};
 
 // How a camera that was held so stores the upright picture.
 Rgb stored_picture(const Rgb& upright, ImageSize size, const Case& held) {
@@ -38,12 +39,15 @@ Rgb stored_picture(const Rgb& upright, ImageSize size, const Case& held) {
             };
             put(held.row0, row);
             put(held.column0, column);
-            for (std::size_t channel = 0; channel < 3; ++channel) pixels.push_back(upright[(std::size_t{y} * size.width + x) * 3 + channel]);
+            for (std::size_t channel = 0; channel < 3; ++channel)
+                pixels.push_back(upright[(std::size_t{y} * size.width + x) * 3 + channel]);
         }
     return pixels;
 }
 
-ImageSize stored_size(ImageSize upright, const Case& held) { return upright_size(upright, static_cast<Orientation>(held.value)); }
+ImageSize stored_size(ImageSize upright, const Case& held) {
+    return upright_size(upright, static_cast<Orientation>(held.value));
+}
 
 // A photograph that was taken with the camera held so.
 std::string photograph(ImageSize upright, const Case& held, TiffOrder order = TiffOrder::LittleEndian) {
@@ -69,7 +73,8 @@ TEST(Orientation, EachOfTheEightIsUndoneToThePixel) {
         for (const ImageSize size : sizes) {
             const Rgb upright = gradient(size, 3);
             Rgb found(size.rgb_bytes());
-            bring_upright(stored_picture(upright, size, held).data(), stored_size(size, held), static_cast<Orientation>(held.value), found.data());
+            bring_upright(stored_picture(upright, size, held).data(), stored_size(size, held),
+                          static_cast<Orientation>(held.value), found.data());
             EXPECT_EQ(found, upright) << held.value << " of " << size.width << " x " << size.height;
         }
 }
@@ -77,7 +82,8 @@ TEST(Orientation, EachOfTheEightIsUndoneToThePixel) {
 TEST(Orientation, PhotographsComeOutUpright) {
     for (const Case& held : kCases)
         for (const TiffOrder order : {TiffOrder::LittleEndian, TiffOrder::BigEndian})
-            EXPECT_LE(largest_difference(decode(photograph(kUpright, held, order), kUpright), gradient(kUpright)), 6) << held.value;
+            EXPECT_LE(largest_difference(decode(photograph(kUpright, held, order), kUpright), gradient(kUpright)), 6)
+                << held.value;
 }
 
 // The upright sides decide about the scale, and the resize comes behind.
@@ -85,7 +91,8 @@ TEST(Orientation, LargePhotographsAreDecodedAtAScaleAndStillUpright) {
     for (const Case& held : kCases)
         for (const std::uint32_t factor : {2U, 3U, 8U}) {
             const std::string file = photograph({kUpright.width * factor, kUpright.height * factor}, held);
-            EXPECT_LE(largest_difference(decode(file, kUpright), gradient(kUpright)), 8) << held.value << " at " << factor;
+            EXPECT_LE(largest_difference(decode(file, kUpright), gradient(kUpright)), 8)
+                << held.value << " at " << factor;
         }
 }
 
@@ -97,7 +104,7 @@ TEST(Orientation, TheMiddleIsThatOfTheUprightPicture) {
             const std::string file = photograph(large, held);
             Rgb found(frame.size.rgb_bytes()), wanted(frame.size.rgb_bytes());
             ImageDecoder().decode(std::as_bytes(std::span(file)), frame, std::as_writable_bytes(std::span(found)));
-            const Rgb upright = decode(file, kUpright);     // at the scale at which the middle is decoded, too
+            const Rgb upright = decode(file, kUpright);  // at the scale at which the middle is decoded, too
             Resizer().resize_part(upright.data(), kUpright, frame.part_of(large), wanted.data(), frame.size);
             EXPECT_EQ(found, wanted) << held.value << " at " << factor;
         }
@@ -128,8 +135,11 @@ TEST(Orientation, OfWebpToo) {
     for (const Case& held : kCases) {
         const ImageSize stored = stored_size(kUpright, held);
         const std::string webp = encode_webp(stored, stored_picture(gradient(kUpright), kUpright, held));
-        EXPECT_EQ(decode(webp_with_exif(webp, stored, exif_of(held.value)), kUpright), gradient(kUpright)) << held.value;
-        EXPECT_EQ(decode(webp_with_exif(webp, stored, std::string("Exif\0\0", 6) + exif_of(held.value)), kUpright), gradient(kUpright)) << held.value;
+        EXPECT_EQ(decode(webp_with_exif(webp, stored, exif_of(held.value)), kUpright), gradient(kUpright))
+            << held.value;
+        EXPECT_EQ(decode(webp_with_exif(webp, stored, std::string("Exif\0\0", 6) + exif_of(held.value)), kUpright),
+                  gradient(kUpright))
+            << held.value;
     }
     const std::string webp = webp_with_exif(encode_webp(kUpright, gradient(kUpright)), kUpright, "no TIFF");
     EXPECT_EQ(decode(webp, kUpright), gradient(kUpright));
@@ -140,10 +150,12 @@ TEST(Orientation, WithoutASoundNoteAPictureIsUpright) {
     const auto of = [](const std::string& file) { return jpeg_orientation(std::as_bytes(std::span(file))); };
     EXPECT_EQ(of(jpeg), Orientation::Upright);
     EXPECT_EQ(of(with_exif(jpeg, exif_of(6))), Orientation::QuarterClockwise);
-    for (const unsigned value : {0U, 9U, 600U}) EXPECT_EQ(of(with_exif(jpeg, exif_of(value))), Orientation::Upright) << value;
+    for (const unsigned value : {0U, 9U, 600U})
+        EXPECT_EQ(of(with_exif(jpeg, exif_of(value))), Orientation::Upright) << value;
     EXPECT_EQ(of(with_exif(jpeg, "")), Orientation::Upright);
     EXPECT_EQ(of(with_exif(jpeg, "XX" + exif_of(6).substr(2))), Orientation::Upright);
-    for (std::size_t kept = 0; kept < 32; ++kept) EXPECT_EQ(of(with_exif(jpeg, exif_of(6).substr(0, kept))), Orientation::Upright) << kept;
+    for (std::size_t kept = 0; kept < 32; ++kept)
+        EXPECT_EQ(of(with_exif(jpeg, exif_of(6).substr(0, kept))), Orientation::Upright) << kept;
     // In front of another segment it is found as well; behind the first scan there are only bytes that look like it.
     EXPECT_EQ(of(with_exif(with_exif(jpeg, exif_of(3)), "nothing")), Orientation::Upright);
     EXPECT_EQ(of(jpeg + with_exif(jpeg, exif_of(3)).substr(2)), Orientation::Upright);
@@ -152,7 +164,9 @@ TEST(Orientation, WithoutASoundNoteAPictureIsUpright) {
 TEST(Orientation, NoBytesAreReadOutsideTheFile) {
     rc::check([] {
         const auto bytes = *rc::gen::container<std::string>(rc::gen::arbitrary<char>());
-        std::string file = with_exif(std::string("\xff\xd8\xff\xd9", 4), exif_of(6, *rc::gen::elementOf(std::vector{TiffOrder::LittleEndian, TiffOrder::BigEndian})) + bytes);
+        std::string file = with_exif(
+            std::string("\xff\xd8\xff\xd9", 4),
+            exif_of(6, *rc::gen::elementOf(std::vector{TiffOrder::LittleEndian, TiffOrder::BigEndian})) + bytes);
         for (int i = 0; i < 4; ++i) file[*rc::gen::inRange<std::size_t>(0, file.size())] = *rc::gen::arbitrary<char>();
         const std::vector<char> exact(file.begin(), file.end());
         const Orientation found = jpeg_orientation(std::as_bytes(std::span(exact)));

@@ -58,18 +58,16 @@ std::string encode_jpeg(ImageSize size, const Rgb& pixels, JpegColors colors, Jp
     int format = TJPF_RGB;
     if (colors == JpegColors::Cmyk) {
         for (std::size_t i = 0; i < size.pixels(); ++i)
-            for (const std::uint8_t value :
-                 {pixels[3 * i], pixels[3 * i + 1], pixels[3 * i + 2], std::uint8_t{255}})
+            for (const std::uint8_t value : {pixels[3 * i], pixels[3 * i + 1], pixels[3 * i + 2], std::uint8_t{255}})
                 cmyk.push_back(value);
         from = cmyk.data();
         format = TJPF_CMYK;
     }
     unsigned char* bytes = nullptr;
     unsigned long count = 0;
-    const int failed =
-        tjCompress2(encoder, from, static_cast<int>(size.width), 0, static_cast<int>(size.height), format,
-                    &bytes, &count, colors == JpegColors::Gray ? TJSAMP_GRAY : TJSAMP_444, 95,
-                    scans == JpegScans::Progressive ? TJFLAG_PROGRESSIVE : 0);
+    const int failed = tjCompress2(encoder, from, static_cast<int>(size.width), 0, static_cast<int>(size.height),
+                                   format, &bytes, &count, colors == JpegColors::Gray ? TJSAMP_GRAY : TJSAMP_444, 95,
+                                   scans == JpegScans::Progressive ? TJFLAG_PROGRESSIVE : 0);
     if (failed != 0) throw std::runtime_error(tjGetErrorStr2(encoder));
     std::string file(reinterpret_cast<char*>(bytes), count);
     tjFree(bytes);
@@ -79,8 +77,9 @@ std::string encode_jpeg(ImageSize size, const Rgb& pixels, JpegColors colors, Jp
 
 std::string encode_webp(ImageSize size, const Rgb& pixels) {
     std::uint8_t* bytes = nullptr;
-    const std::size_t count = WebPEncodeLosslessRGB(pixels.data(), static_cast<int>(size.width), static_cast<int>(size.height),
-                                                    static_cast<int>(size.width * 3), &bytes);
+    const std::size_t count =
+        WebPEncodeLosslessRGB(pixels.data(), static_cast<int>(size.width), static_cast<int>(size.height),
+                              static_cast<int>(size.width * 3), &bytes);
     std::string file(reinterpret_cast<char*>(bytes), count);
     WebPFree(bytes);
     return file;
@@ -90,7 +89,7 @@ std::string encode_webp_rgba(ImageSize size, const std::vector<std::uint8_t>& rg
     WebPConfig config;
     WebPConfigInit(&config);
     config.lossless = 1;
-    config.exact = 1;   // colours are kept where they cannot be seen
+    config.exact = 1;  // colours are kept where they cannot be seen
     WebPPicture picture;
     WebPPictureInit(&picture);
     picture.use_argb = 1;
@@ -114,8 +113,10 @@ std::string webp_with_exif(const std::string& webp, ImageSize size, const std::s
         for (unsigned i = 0; i < bytes; ++i) text += static_cast<char>((value >> (8 * i)) & 0xff);
         return text;
     };
-    const std::string front = "WEBPVP8X" + number(10, 4) + std::string("\x08\0\0\0", 4) + number(size.width - 1, 3) + number(size.height - 1, 3);
-    const std::string all = front + webp.substr(12) + "EXIF" + number(exif.size(), 4) + exif + (exif.size() % 2 == 1 ? std::string(1, '\0') : "");
+    const std::string front = "WEBPVP8X" + number(10, 4) + std::string("\x08\0\0\0", 4) + number(size.width - 1, 3) +
+                              number(size.height - 1, 3);
+    const std::string all = front + webp.substr(12) + "EXIF" + number(exif.size(), 4) + exif +
+                            (exif.size() % 2 == 1 ? std::string(1, '\0') : "");
     return "RIFF" + number(all.size(), 4) + all;
 }
 
@@ -126,8 +127,8 @@ std::string exif_of(unsigned orientation, TiffOrder order) {
             tiff += static_cast<char>(value >> (8 * (order == TiffOrder::BigEndian ? bytes - 1 - i : i)));
     };
     number(42, 2);
-    number(8, 4);                 // where the directory is
-    number(2, 2);                 // its entries: a camera's maker ahead of the orientation, as tags are sorted
+    number(8, 4);  // where the directory is
+    number(2, 2);  // its entries: a camera's maker ahead of the orientation, as tags are sorted
     for (const unsigned field : {271U, 2U}) number(field, 2);
     number(4, 4);
     tiff += std::string("us\0\0", 4);
@@ -135,7 +136,7 @@ std::string exif_of(unsigned orientation, TiffOrder order) {
     number(1, 4);
     number(orientation, 2);
     number(0, 2);
-    number(0, 4);                 // no further directory
+    number(0, 4);  // no further directory
     return tiff;
 }
 
@@ -150,8 +151,8 @@ std::string with_exif(const std::string& jpeg, const std::string& exif) {
 std::string encode_png(ImageSize size, const PngLayout& layout, const std::vector<std::uint8_t>& rows) {
     std::string file;
     png_structp png = png_create_write_struct(
-        PNG_LIBPNG_VER_STRING, nullptr,
-        [](png_structp, png_const_charp text) { throw std::runtime_error(text); }, nullptr);
+        PNG_LIBPNG_VER_STRING, nullptr, [](png_structp, png_const_charp text) { throw std::runtime_error(text); },
+        nullptr);
     png_infop info = png_create_info_struct(png);
     png_set_write_fn(
         png, &file,
@@ -169,12 +170,10 @@ std::string encode_png(ImageSize size, const PngLayout& layout, const std::vecto
         png_set_PLTE(png, info, colors.data(), static_cast<int>(colors.size()));
     }
     if (!layout.transparency.empty())
-        png_set_tRNS(png, info, layout.transparency.data(), static_cast<int>(layout.transparency.size()),
-                     nullptr);
+        png_set_tRNS(png, info, layout.transparency.data(), static_cast<int>(layout.transparency.size()), nullptr);
     std::vector<std::uint8_t> lines = rows;
     std::vector<png_bytep> starts;
-    for (std::uint32_t y = 0; y < size.height; ++y)
-        starts.push_back(lines.data() + y * (lines.size() / size.height));
+    for (std::uint32_t y = 0; y < size.height; ++y) starts.push_back(lines.data() + y * (lines.size() / size.height));
     png_write_info(png, info);
     png_write_image(png, starts.data());
     png_write_end(png, nullptr);

@@ -9,9 +9,7 @@
 namespace offramp {
 namespace {
 
-std::uint32_t side() {
-    return *rc::gen::inRange<std::uint32_t>(1, 9000);
-}
+std::uint32_t side() { return *rc::gen::inRange<std::uint32_t>(1, 9000); }
 
 TEST(PictureFrame, WithoutAShorterSideAllOfAPictureIsSqueezed) {
     const PictureFrame frame = ImageSize{64, 32};
@@ -19,7 +17,8 @@ TEST(PictureFrame, WithoutAShorterSideAllOfAPictureIsSqueezed) {
     EXPECT_EQ(frame.seen_of({1000, 10}), (PictureRect{.size = {1000, 10}}));
 }
 
-// What torchvision 0.26 makes of pictures of these sizes: of Resize(256) the size, of CenterCrop(224) the left upper corner.
+// What torchvision 0.26 makes of pictures of these sizes: of Resize(256) the size, of CenterCrop(224) the left upper
+// corner.
 TEST(PictureFrame, TheMiddleIsTorchvisions) {
     const PictureFrame frame({224, 224}, 256);
     EXPECT_EQ(frame.part_of({640, 480}), (ResizedPart{.width = 341, .height = 256, .left = 58, .top = 16}));

@@ -17,7 +17,8 @@ Rgb resize(const Rgb& from, ImageSize from_size, ImageSize to_size) {
     return to;
 }
 
-Rgb part_of(const Rgb& from, ImageSize from_size, const ResizedPart& part, ImageSize to_size, Interpolation interpolation) {
+Rgb part_of(const Rgb& from, ImageSize from_size, const ResizedPart& part, ImageSize to_size,
+            Interpolation interpolation) {
     Rgb to(to_size.rgb_bytes());
     Resizer().resize_part(from.data(), from_size, part, to.data(), to_size, interpolation);
     return to;
@@ -46,13 +47,12 @@ TEST(Resize, DoublesBetweenNeighbours) {
     EXPECT_EQ(resize(gray_line({0, 100}), {1, 2}, {1, 4}), gray_line({0, 25, 75, 100}));
 }
 
-TEST(Resize, ChannelsStayApart) {
-    EXPECT_EQ(resize({0, 100, 200, 100, 200, 0}, {2, 1}, {1, 1}), (Rgb{50, 150, 100}));
-}
+TEST(Resize, ChannelsStayApart) { EXPECT_EQ(resize({0, 100, 200, 100, 200, 0}, {2, 1}, {1, 1}), (Rgb{50, 150, 100})); }
 
 TEST(Resize, ACubicReachesBeyondItsNeighboursAndIsCutOffAtTheEndsOfTheScale) {
     // Of an edge, twice as long: weights of -9, 111, 29, -3 and the like, in 128ths.
-    EXPECT_EQ(part_of(gray_line({0, 0, 100, 100}), {4, 1}, {.width = 8, .height = 1}, {8, 1}, Interpolation::Bicubic), gray_line({0, 0, 0, 20, 80, 107, 102, 100}));
+    EXPECT_EQ(part_of(gray_line({0, 0, 100, 100}), {4, 1}, {.width = 8, .height = 1}, {8, 1}, Interpolation::Bicubic),
+              gray_line({0, 0, 0, 20, 80, 107, 102, 100}));
 }
 
 // FNV-1a of what PIL's Image.resize(), BILINEAR and BICUBIC, makes of the same noise, one direction after the other.
@@ -70,8 +70,8 @@ TEST(Resize, EqualsPilBitForBit) {
                                            {{500, 375}, {512, 512}, 0xbe7952ae6c095816ULL, 0xcc547375937d035fULL},
                                            {{33, 20}, {33, 7}, 0x0c92bf930ef0c8a2ULL, 0x1b9a411c8e54a813ULL},
                                            {{33, 20}, {8, 20}, 0x5bd25b8ee4167f38ULL, 0xe8784e3d012b1cf9ULL}}) {
-        const std::string sizes = std::to_string(c.from.width) + "x" + std::to_string(c.from.height) + " to " + std::to_string(c.to.width) + "x" +
-                                  std::to_string(c.to.height);
+        const std::string sizes = std::to_string(c.from.width) + "x" + std::to_string(c.from.height) + " to " +
+                                  std::to_string(c.to.width) + "x" + std::to_string(c.to.height);
         EXPECT_EQ(fnv1a(resize(noise(c.from), c.from, c.to)), c.bilinear) << sizes;
         const ResizedPart whole{.width = c.to.width, .height = c.to.height};
         EXPECT_EQ(fnv1a(part_of(noise(c.from), c.from, whole, c.to, Interpolation::Bicubic)), c.bicubic) << sizes;
@@ -82,17 +82,24 @@ TEST(Resize, EqualsPilBitForBit) {
 void expect_parts_of_the_whole(Interpolation interpolation) {
     const ImageSize from{41, 30};
     const Rgb picture = noise(from);
-    for (const ImageSize whole : {ImageSize{41, 30}, ImageSize{41, 17}, ImageSize{20, 30}, ImageSize{19, 14}, ImageSize{97, 71}}) {
-        const Rgb resized = part_of(picture, from, {.width = whole.width, .height = whole.height}, whole, interpolation);
+    for (const ImageSize whole :
+         {ImageSize{41, 30}, ImageSize{41, 17}, ImageSize{20, 30}, ImageSize{19, 14}, ImageSize{97, 71}}) {
+        const Rgb resized =
+            part_of(picture, from, {.width = whole.width, .height = whole.height}, whole, interpolation);
         for (const ImageSize size : {whole, ImageSize{7, 5}, ImageSize{1, whole.height}, ImageSize{whole.width, 1}})
             for (const bool far : {false, true}) {
-                const ResizedPart part{.width = whole.width, .height = whole.height, .left = far ? whole.width - size.width : 0,
+                const ResizedPart part{.width = whole.width,
+                                       .height = whole.height,
+                                       .left = far ? whole.width - size.width : 0,
                                        .top = far ? whole.height - size.height : 0};
                 const Rgb found = part_of(picture, from, part, size, interpolation);
                 for (std::uint32_t y = 0; y < size.height; ++y) {
-                    const auto row = resized.begin() + static_cast<std::ptrdiff_t>(((part.top + y) * whole.width + part.left) * 3);
-                    ASSERT_TRUE(std::equal(row, row + std::ptrdiff_t{size.width} * 3, found.begin() + std::ptrdiff_t{y} * size.width * 3))
-                        << whole.width << " x " << whole.height << ", " << size.width << " x " << size.height << " from " << part.left << ", line " << y;
+                    const auto row =
+                        resized.begin() + static_cast<std::ptrdiff_t>(((part.top + y) * whole.width + part.left) * 3);
+                    ASSERT_TRUE(std::equal(row, row + std::ptrdiff_t{size.width} * 3,
+                                           found.begin() + std::ptrdiff_t{y} * size.width * 3))
+                        << whole.width << " x " << whole.height << ", " << size.width << " x " << size.height
+                        << " from " << part.left << ", line " << y;
                 }
             }
     }

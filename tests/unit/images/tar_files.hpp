@@ -11,8 +11,11 @@ struct TarHeader {
     std::size_t bytes = 0;
     char type = '0';
     std::string prefix = {};
-    std::string size_field = {};   // instead of the octal size
-    std::string magic = std::string("ustar\0" "00", 8);
+    std::string size_field = {};  // instead of the octal size
+    std::string magic = std::string(
+        "ustar\0"
+        "00",
+        8);
 };
 
 inline std::string tar_header(const TarHeader& header) {
@@ -41,11 +44,14 @@ inline std::string tar_padded(std::string bytes) {
     return bytes;
 }
 
-inline std::string tar_member(const std::string& name, const std::string& bytes) { return tar_header({.name = name, .bytes = bytes.size()}) + tar_padded(bytes); }
+inline std::string tar_member(const std::string& name, const std::string& bytes) {
+    return tar_header({.name = name, .bytes = bytes.size()}) + tar_padded(bytes);
+}
 
 // A name that no header holds, as GNU tar writes it.
 inline std::string gnu_member(const std::string& name, const std::string& bytes) {
-    return tar_header({.name = "././@LongLink", .bytes = name.size() + 1, .type = 'L'}) + tar_padded(name + '\0') + tar_member(name.substr(0, 100), bytes);
+    return tar_header({.name = "././@LongLink", .bytes = name.size() + 1, .type = 'L'}) + tar_padded(name + '\0') +
+           tar_member(name.substr(0, 100), bytes);
 }
 
 inline std::string pax_record(const std::string& key, const std::string& value) {
@@ -56,8 +62,10 @@ inline std::string pax_record(const std::string& key, const std::string& value) 
 }
 
 inline std::string pax_member(const std::string& name, const std::string& bytes) {
-    const std::string records = pax_record("mtime", "1.5") + pax_record("path", name) + pax_record("size", std::to_string(bytes.size()));
-    return tar_header({.name = "PaxHeaders/x", .bytes = records.size(), .type = 'x'}) + tar_padded(records) + tar_header({.name = "short", .bytes = 0}) + tar_padded(bytes);
+    const std::string records =
+        pax_record("mtime", "1.5") + pax_record("path", name) + pax_record("size", std::to_string(bytes.size()));
+    return tar_header({.name = "PaxHeaders/x", .bytes = records.size(), .type = 'x'}) + tar_padded(records) +
+           tar_header({.name = "short", .bytes = 0}) + tar_padded(bytes);
 }
 
 inline std::string tar_end() { return std::string(1024, '\0'); }

@@ -41,13 +41,15 @@ Indexed index(const std::string& archive) {
     Indexed found;
     found.problem = index_tar(
         [&](std::uint64_t offset, char* to, std::size_t bytes) {
-            const std::size_t there = offset < archive.size() ? std::min(bytes, archive.size() - static_cast<std::size_t>(offset)) : 0;
+            const std::size_t there =
+                offset < archive.size() ? std::min(bytes, archive.size() - static_cast<std::size_t>(offset)) : 0;
             std::memcpy(to, archive.data() + (there > 0 ? offset : 0), there);
             return there;
         },
         [&](const TarMember& member) {
             found.names.push_back(member.name);
-            found.contents.push_back(archive.substr(std::min<std::size_t>(member.offset, archive.size()), member.bytes));
+            found.contents.push_back(
+                archive.substr(std::min<std::size_t>(member.offset, archive.size()), member.bytes));
         },
         &found.left_out);
     return found;
@@ -55,18 +57,24 @@ Indexed index(const std::string& archive) {
 
 TEST(TarIndex, FindsOrdinaryFilesAndTheirBytes) {
     const std::string long_name = std::string(180, 'd') + "/" + std::string(120, 'f') + ".jpg";
-    const Indexed found = index(tar_header({.name = "folder/", .type = '5'}) + tar_member("a.jpg", "one") + tar_member("empty", "") +
-                                tar_header({.name = "link", .bytes = 3, .type = '2'}) + gnu_member(long_name, "two") + pax_member("pax/\xc3\xa4.jpg", std::string(700, 'p')) +
-                                tar_header({.name = "b.jpg", .bytes = 5, .type = '\0', .prefix = "pre/fix"}) + tar_padded("three") +
-                                tar_header({.name = "big.jpg", .size_field = std::string("\x80\0\0\0\0\0\0\0\0\0\0\x04", 12)}) + tar_padded("four") +
-                                tar_header({.name = "gnu.jpg", .bytes = 4, .prefix = "12345670123", .magic = std::string("ustar  \0", 8)}) + tar_padded("five") + tar_end());
+    const Indexed found = index(
+        tar_header({.name = "folder/", .type = '5'}) + tar_member("a.jpg", "one") + tar_member("empty", "") +
+        tar_header({.name = "link", .bytes = 3, .type = '2'}) + gnu_member(long_name, "two") +
+        pax_member("pax/\xc3\xa4.jpg", std::string(700, 'p')) +
+        tar_header({.name = "b.jpg", .bytes = 5, .type = '\0', .prefix = "pre/fix"}) + tar_padded("three") +
+        tar_header({.name = "big.jpg", .size_field = std::string("\x80\0\0\0\0\0\0\0\0\0\0\x04", 12)}) +
+        tar_padded("four") +
+        tar_header({.name = "gnu.jpg", .bytes = 4, .prefix = "12345670123", .magic = std::string("ustar  \0", 8)}) +
+        tar_padded("five") + tar_end());
     EXPECT_FALSE(found.problem) << *found.problem;
-    EXPECT_THAT(found.names, ElementsAre("a.jpg", "empty", long_name, "pax/\xc3\xa4.jpg", "pre/fix/b.jpg", "big.jpg", "gnu.jpg"));
+    EXPECT_THAT(found.names,
+                ElementsAre("a.jpg", "empty", long_name, "pax/\xc3\xa4.jpg", "pre/fix/b.jpg", "big.jpg", "gnu.jpg"));
     EXPECT_THAT(found.contents, ElementsAre("one", "", "two", std::string(700, 'p'), "three", "four", "five"));
 }
 
 TEST(TarIndex, WhatIsPassedOverIsCounted) {
-    const std::string first = tar_member("a.jpg", "one") + tar_header({.name = "b.jpg", .type = '1'}) + tar_header({.name = "c.jpg", .type = '2'}) +
+    const std::string first = tar_member("a.jpg", "one") + tar_header({.name = "b.jpg", .type = '1'}) +
+                              tar_header({.name = "c.jpg", .type = '2'}) +
                               tar_header({.name = "d.jpg", .bytes = 3, .type = 'S'}) + tar_padded("two") + tar_end();
     const Indexed alone = index(first + std::string(8192, '\0'));
     EXPECT_THAT(alone.names, ElementsAre("a.jpg"));
@@ -94,9 +102,15 @@ TEST(TarIndex, WhatIsNoArchiveIsSaid) {
     spoilt[1024 + 3] = 'x';
     EXPECT_EQ(index(spoilt).problem, "no tar header at byte 1024");
     EXPECT_THAT(index(spoilt).names, ElementsAre("a"));
-    EXPECT_EQ(index(tar_header({.name = "x", .bytes = 6, .type = 'x'}) + tar_padded("9 a=b\n") + tar_end()).problem, "no sound pax records at byte 512");
-    EXPECT_EQ(index(tar_header({.name = "L", .bytes = 2 << 20, .type = 'L'})).problem, "a note of 2097152 bytes at byte 0");
-    EXPECT_EQ(index(tar_header({.name = "a", .size_field = std::string("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 12)}) + tar_end()).problem, "no tar header at byte 0");
+    EXPECT_EQ(index(tar_header({.name = "x", .bytes = 6, .type = 'x'}) + tar_padded("9 a=b\n") + tar_end()).problem,
+              "no sound pax records at byte 512");
+    EXPECT_EQ(index(tar_header({.name = "L", .bytes = 2 << 20, .type = 'L'})).problem,
+              "a note of 2097152 bytes at byte 0");
+    EXPECT_EQ(index(tar_header({.name = "a",
+                                .size_field = std::string("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 12)}) +
+                    tar_end())
+                  .problem,
+              "no tar header at byte 0");
 }
 
 class Shards : public ::testing::Test {
@@ -134,8 +148,10 @@ class Shards : public ::testing::Test {
 };
 
 TEST_F(Shards, SamplesAreMembersOfOneNameUpToTheFirstDot) {
-    folder.write("b.tar", tar_member("./x/7.png", picture(1)) + tar_member("./x/7.json", "{\"label\":\"chair\",\"n\":1}") + tar_member("./x/7.cls", "3\n") +
-                              tar_member("x/8.seg.png", picture(2)) + tar_member("x/8.PNG", picture(3)) + tar_end());
+    folder.write("b.tar", tar_member("./x/7.png", picture(1)) +
+                              tar_member("./x/7.json", "{\"label\":\"chair\",\"n\":1}") +
+                              tar_member("./x/7.cls", "3\n") + tar_member("x/8.seg.png", picture(2)) +
+                              tar_member("x/8.PNG", picture(3)) + tar_end());
     folder.write("a.tar", tar_member("7.txt", "two\nlines\n") + tar_member("7.jpg", picture(4)) + tar_end());
     folder.write("below/c.tar", tar_member("7.webp", encode_webp(kSize, gradient(kSize, 5))) + tar_end());
     folder.write("notes.txt", "no shard");
@@ -151,20 +167,22 @@ TEST_F(Shards, SamplesAreMembersOfOneNameUpToTheFirstDot) {
     EXPECT_NE(pictures.columns_hash(1), 0U);
     EXPECT_EQ(pictures.description(), "4 samples of 3 shards of " + folder.path().string());
     EXPECT_EQ(pictures.origin(1), folder / "b.tar (b/x/7)");
-    EXPECT_EQ(keys(TarPictures(folder / "b.tar")), (std::vector<std::string>{"b/x/7", "b/x/8"}));   // as among others
+    EXPECT_EQ(keys(TarPictures(folder / "b.tar")), (std::vector<std::string>{"b/x/7", "b/x/8"}));  // as among others
 }
 
 TEST_F(Shards, NamesStayBelowTheOutputAndApart) {
-    folder.write("s.tar", tar_member("../../../etc/a.png", picture(1)) + tar_member("/abs/b.png", picture(2)) + tar_member("c d/\xe5\x86\x99.png", picture(3)) +
-                              tar_member(".dot.png", picture(3)) + tar_member("__meta__", "x") + tar_member("nodot", "x") + tar_member("r.png", picture(4)) + tar_member("q.png", picture(4)) +
-                              tar_member("r.png", picture(5)) + tar_end());
+    folder.write("s.tar", tar_member("../../../etc/a.png", picture(1)) + tar_member("/abs/b.png", picture(2)) +
+                              tar_member("c d/\xe5\x86\x99.png", picture(3)) + tar_member(".dot.png", picture(3)) +
+                              tar_member("__meta__", "x") + tar_member("nodot", "x") + tar_member("r.png", picture(4)) +
+                              tar_member("q.png", picture(4)) + tar_member("r.png", picture(5)) + tar_end());
     const TarPictures pictures(folder / "s.tar");
     EXPECT_THAT(keys(pictures), ElementsAre("etc/a", "s/abs/b", "s/c d/\xe5\x86\x99", "s/r", "s/q", "s/r-2"));
     EXPECT_EQ(pixels_of(pictures, 5), gradient(kSize, 5));
 }
 
 TEST_F(Shards, ASampleWithoutAPictureIsCounted) {
-    folder.write("s.tar", tar_member("a.json", "{}") + tar_member("a.seg.npy", "x") + tar_member("b.png", picture(1)) + tar_member("b.json", "[]") + tar_end());
+    folder.write("s.tar", tar_member("a.json", "{}") + tar_member("a.seg.npy", "x") + tar_member("b.png", picture(1)) +
+                              tar_member("b.json", "[]") + tar_end());
     const TarPictures pictures(folder / "s.tar");
     EXPECT_EQ(reason(pictures, 0), "no picture among the sample's members (json, seg.npy)");
     EXPECT_EQ(reason(pictures, 1), "");
@@ -174,8 +192,9 @@ TEST_F(Shards, ASampleWithoutAPictureIsCounted) {
 
 TEST_F(Shards, ColumnsThatCannotBeReadAreToldAndEndNothing) {
     const std::string deep(200'000, '['), end(200'000, ']');
-    folder.write("s.tar", tar_member("a.png", picture(1)) + tar_member("a.json", "{\"v\":1e999}") + tar_member("b.png", picture(1)) +
-                              tar_member("b.json", "{\"v\":" + deep + end + "}") + tar_member("c.png", picture(1)) + tar_member("c.json", "{\"v\":") +
+    folder.write("s.tar", tar_member("a.png", picture(1)) + tar_member("a.json", "{\"v\":1e999}") +
+                              tar_member("b.png", picture(1)) + tar_member("b.json", "{\"v\":" + deep + end + "}") +
+                              tar_member("c.png", picture(1)) + tar_member("c.json", "{\"v\":") +
                               tar_member("d.png", picture(1)) + tar_member("d.json", "{\"v\":[[1e99]]}\n") + tar_end());
     const TarPictures pictures(folder / "s.tar");
     const auto complaint = [&](std::uint64_t picture) {
@@ -194,7 +213,7 @@ TEST_F(Shards, ColumnsThatCannotBeReadAreToldAndEndNothing) {
 
 TEST_F(Shards, ATruncatedShardGivesWhatItHasAndIsCounted) {
     const std::string whole = tar_member("a.png", picture(1)) + tar_member("b.png", picture(2)) + tar_end();
-    folder.write("0.tar", whole.substr(0, whole.size() - 1024 - 512));   // within the second picture's padding or bytes
+    folder.write("0.tar", whole.substr(0, whole.size() - 1024 - 512));  // within the second picture's padding or bytes
     folder.write("1.tar", whole);
     const TarPictures pictures(folder.path().string());
     EXPECT_THAT(keys(pictures), ElementsAre("0/a", "0/b", "0/(broken)", "1/a", "1/b"));
@@ -209,7 +228,7 @@ TEST_F(Shards, AShardThatCannotBeReadIsCounted) {
     folder.write("1.tar", tar_member("a.png", picture(1)) + tar_end());
     std::filesystem::create_symlink("/no/such/file", folder / "2.tar");
     ASSERT_EQ(::mkfifo((folder / "3.tar").c_str(), 0644), 0);
-    std::filesystem::create_symlink("/proc/self/mem", folder / "4.tar");   // a regular file, and nothing at its front
+    std::filesystem::create_symlink("/proc/self/mem", folder / "4.tar");  // a regular file, and nothing at its front
     const TarPictures pictures(folder.path().string());
     EXPECT_THAT(keys(pictures), ElementsAre("0/(broken)", "1/a", "2/(broken)", "3/(broken)", "4/(broken)"));
     EXPECT_THAT(reason(pictures, 0), HasSubstr("gunzip"));

@@ -24,7 +24,7 @@ TEST(BatchPlan, WithNothingDoneEveryBatchIsMade) {
 TEST(BatchPlan, BatchesKeepTheirNumbersAndRowsTheirPlaces) {
     const BatchPlan plan(22, 4, ranges({{0, 8}, {9, 12}, {13, 16}, {17, 20}}));
     ASSERT_EQ(plan.batches(), 4U);
-    EXPECT_EQ(plan.number(0), 2U);   // item 8, of row 0
+    EXPECT_EQ(plan.number(0), 2U);  // item 8, of row 0
     EXPECT_EQ(plan.number(1), 3U);
     EXPECT_EQ(plan.number(2), 4U);
     EXPECT_EQ(plan.number(3), 5U);

@@ -34,8 +34,7 @@ TEST(ErrorBudget, AllOfThemIsNeverTooManyButNothingReadIsAFailure) {
 }
 
 TEST(ErrorBudget, RefusesAnyOtherText) {
-    for (const char* setting :
-         {"", "%", "-1", "1 %", "some", "101%", "25.5", "1e3", "nan%", "99999999999999999999"})
+    for (const char* setting : {"", "%", "-1", "1 %", "some", "101%", "25.5", "1e3", "nan%", "99999999999999999999"})
         try {
             const ErrorBudget budget(setting, 10);
             ADD_FAILURE() << setting;
@@ -56,15 +55,16 @@ TEST(ErrorBudget, ItsErrorGivesCountLimitAndTheFirstReasons) {
                       HasSubstr("/data/0.jpg: reason 0; /data/1.jpg: reason 1; /data/2.jpg: reason 2; and 2 more"),
                       Not(HasSubstr("reason 3"))));
     EXPECT_THAT(ErrorBudget("10%", 12).failure(3, skipped).what(),
-                AllOf(HasSubstr("3 of 12 items could not be read, and --max-errors 10% allows 2"), HasSubstr("--max-errors 100%"),
-                      HasSubstr("--resume goes on")));
-    EXPECT_THAT(ErrorBudget("100%", 5).failure(5, skipped).what(),
-                HasSubstr("none of the 5 items could be read"));
+                AllOf(HasSubstr("3 of 12 items could not be read, and --max-errors 10% allows 2"),
+                      HasSubstr("--max-errors 100%"), HasSubstr("--resume goes on")));
+    EXPECT_THAT(ErrorBudget("100%", 5).failure(5, skipped).what(), HasSubstr("none of the 5 items could be read"));
 }
 
 TEST(ErrorBudget, WhatWasReadAndCameToNothingIsNotCalledUnreadable) {
-    const std::vector<SkippedItem> skipped{{.item = 0, .origin = "a.png", .reason = "torn"}, {.item = 1, .origin = "b.png", .reason = "NaN", .was_read = true}};
-    EXPECT_THAT(ErrorBudget("1", 9).failure(2, skipped).what(), HasSubstr("2 of 9 items had to be skipped, and --max-errors 1 allows 1: a.png: torn; b.png: NaN"));
+    const std::vector<SkippedItem> skipped{{.item = 0, .origin = "a.png", .reason = "torn"},
+                                           {.item = 1, .origin = "b.png", .reason = "NaN", .was_read = true}};
+    EXPECT_THAT(ErrorBudget("1", 9).failure(2, skipped).what(),
+                HasSubstr("2 of 9 items had to be skipped, and --max-errors 1 allows 1: a.png: torn; b.png: NaN"));
     EXPECT_THAT(ErrorBudget("100%", 2).failure(2, skipped).what(), HasSubstr("none of the 2 items has a result: "));
 }
 

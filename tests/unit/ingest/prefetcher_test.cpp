@@ -25,8 +25,7 @@ ModelInput features(std::uint32_t batch, DType dtype = kFloat32) {
 
 class PrefetcherTest : public ::testing::Test {
   protected:
-    static PrefetchSettings settings(std::uint32_t batch, std::uint32_t workers = 3,
-                                     std::uint32_t depth = 1) {
+    static PrefetchSettings settings(std::uint32_t batch, std::uint32_t workers = 3, std::uint32_t depth = 1) {
         return {.input = features(batch), .batch = batch, .decode_workers = workers, .depth = depth};
     }
 
@@ -78,9 +77,8 @@ TEST_F(PrefetcherTest, PixelsAreNormalisedOnTheDevice) {
         for (std::size_t i = 0; i < row.size(); ++i) row[i] = static_cast<std::byte>(10 * item + i);
     };
     PrefetchSettings wanted{.batch = 2, .decode_workers = 2, .depth = 1};
-    wanted.input = {
-        .kind = InputKind::Image,
-        .tensor = TensorSpec::contiguous("image", kFloat32, std::vector<std::int64_t>{2, 3, 2, 3})};
+    wanted.input = {.kind = InputKind::Image,
+                    .tensor = TensorSpec::contiguous("image", kFloat32, std::vector<std::int64_t>{2, 3, 2, 3})};
     Prefetcher prefetcher(*device, source, wanted);
     const auto batch = prefetcher.next();
     const std::vector<float> values = contents(*batch, 2 * 18);
@@ -163,17 +161,20 @@ TEST_F(PrefetcherTest, AResidentInputIsOneBufferOfSeededNumbers) {
 TEST_F(PrefetcherTest, ResidentTokensAreOfAnyVocabularyAndNoneIsMasked) {
     FakeSource source(2, RowKind::Nothing);
     PrefetchSettings wanted{.batch = 2};
-    wanted.input = {.kind = InputKind::Feature, .tensor = TensorSpec::contiguous("tokens", kInt32, std::vector<std::int64_t>{2, 2, 3})};
+    wanted.input = {.kind = InputKind::Feature,
+                    .tensor = TensorSpec::contiguous("tokens", kInt32, std::vector<std::int64_t>{2, 2, 3})};
     Prefetcher prefetcher(*device, source, wanted);
-    EXPECT_EQ(contents<std::int32_t>(*prefetcher.next(), 12), (std::vector<std::int32_t>{0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1}));
+    EXPECT_EQ(contents<std::int32_t>(*prefetcher.next(), 12),
+              (std::vector<std::int32_t>{0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1}));
 }
 
 // features float32 [2, 3] and ids int64 [2, 1], in rows of 32 bytes.
 ModelInput arrays() {
     return {.kind = InputKind::Arrays,
             .tensor = TensorSpec::contiguous("inputs", kUInt8, std::vector<std::int64_t>{2, 32}),
-            .parts = {{.tensor = TensorSpec::contiguous("features", kFloat32, std::vector<std::int64_t>{2, 3}), .offset = 0},
-                      {.tensor = TensorSpec::contiguous("ids", kInt64, std::vector<std::int64_t>{2, 1}), .offset = 16}}};
+            .parts = {
+                {.tensor = TensorSpec::contiguous("features", kFloat32, std::vector<std::int64_t>{2, 3}), .offset = 0},
+                {.tensor = TensorSpec::contiguous("ids", kInt64, std::vector<std::int64_t>{2, 1}), .offset = 16}}};
 }
 
 TEST_F(PrefetcherTest, RowsOfArraysAreCopiedAsTheyAre) {
@@ -244,8 +245,7 @@ TEST_F(PrefetcherTest, AModelThatDoesNotTakeBatchesHoldsTheWorkersBack) {
     Prefetcher prefetcher(*device, source, settings(kBatch, 4, kDepth));
     while (true) {
         // As far ahead as there are buffers, or to the end.
-        yield_until(
-            [&] { return source.loads == std::min<std::uint64_t>(60, (released + kAhead) * kBatch); });
+        yield_until([&] { return source.loads == std::min<std::uint64_t>(60, (released + kAhead) * kBatch); });
         auto batch = prefetcher.next();
         if (!batch) break;
         contents(*batch, kRowFloats);
@@ -283,13 +283,12 @@ TEST_F(PrefetcherTest, ALongRunWithoutWaitingComputesOnTheRightBytes) {
     Prefetcher prefetcher(*device, source, settings(3, 2, 1));
     while (auto batch = prefetcher.next()) {
         batch->wait_ready(*compute);
-        compute->copy_to_host(reinterpret_cast<std::byte*>(&seen[batch->number() * 3 * kRowFloats]),
-                              batch->data(), 3 * kRowFloats * sizeof(float));
+        compute->copy_to_host(reinterpret_cast<std::byte*>(&seen[batch->number() * 3 * kRowFloats]), batch->data(),
+                              3 * kRowFloats * sizeof(float));
         batch->release_after(*compute);
     }
     compute->synchronize();
-    for (std::uint64_t i = 0; i < seen.size(); ++i)
-        ASSERT_EQ(seen[i], static_cast<float>(i / kRowFloats + 1));
+    for (std::uint64_t i = 0; i < seen.size(); ++i) ASSERT_EQ(seen[i], static_cast<float>(i / kRowFloats + 1));
 }
 
 TEST_F(PrefetcherTest, AnyOtherExceptionOfAWorkerEndsInNext) {
@@ -325,12 +324,14 @@ TEST_F(PrefetcherTest, MoreUnreadableItemsThanAllowedFailTheRun) {
         FAIL() << "it ended well";
     } catch (const Error& error) {
         EXPECT_EQ(error.exit_code(), ExitCode::BadInput);
-        EXPECT_THAT(error.what(), AllOf(HasSubstr("of 1000 items"), HasSubstr("--max-errors 2"),
-                                        HasSubstr("/fake/3: torn")));
+        EXPECT_THAT(error.what(),
+                    AllOf(HasSubstr("of 1000 items"), HasSubstr("--max-errors 2"), HasSubstr("/fake/3: torn")));
     }
     EXPECT_LT(source.loads, 100U);
-    EXPECT_EQ(prefetcher.skipped().list().size(), prefetcher.progress().holes_delivered) << "what was only read ahead is left to do";
-    EXPECT_GE(prefetcher.skipped().list().size() + prefetcher.unreadable_ahead().size(), 3U) << "and nothing that was found is lost";
+    EXPECT_EQ(prefetcher.skipped().list().size(), prefetcher.progress().holes_delivered)
+        << "what was only read ahead is left to do";
+    EXPECT_GE(prefetcher.skipped().list().size() + prefetcher.unreadable_ahead().size(), 3U)
+        << "and nothing that was found is lost";
 }
 
 TEST_F(PrefetcherTest, ARunOfWhichNothingCouldBeReadFailsBeforeItsLastBatch) {
@@ -412,8 +413,7 @@ TEST_F(PrefetcherTest, WhateverTheShapeEveryItemComesOnceInItsPlace) {
     rc::check([&] {
         const auto items = *rc::gen::inRange<std::uint64_t>(0, 40);
         const auto batch_rows = *rc::gen::inRange<std::uint32_t>(1, 9);
-        const auto unreadable =
-            *rc::gen::container<std::set<std::uint64_t>>(rc::gen::inRange<std::uint64_t>(0, 40));
+        const auto unreadable = *rc::gen::container<std::set<std::uint64_t>>(rc::gen::inRange<std::uint64_t>(0, 40));
         FakeSource source(items, RowKind::Float32);
         source.on_load = [&](std::uint64_t item, std::span<std::byte> row) {
             if (unreadable.contains(item)) throw UnreadableItem("torn");
@@ -424,7 +424,8 @@ TEST_F(PrefetcherTest, WhateverTheShapeEveryItemComesOnceInItsPlace) {
         RC_PRE(items == 0 || expected_holes < items);
         const PrefetchSettings wanted = settings(batch_rows, *rc::gen::inRange(1U, 5U), *rc::gen::inRange(0U, 4U));
         const auto is_left_out = [&](std::uint64_t number) {
-            for (std::uint64_t i = number * batch_rows; i < std::min<std::uint64_t>(items, (number + 1) * batch_rows); ++i)
+            for (std::uint64_t i = number * batch_rows; i < std::min<std::uint64_t>(items, (number + 1) * batch_rows);
+                 ++i)
                 if (!unreadable.contains(i)) return false;
             return true;
         };
@@ -435,7 +436,8 @@ TEST_F(PrefetcherTest, WhateverTheShapeEveryItemComesOnceInItsPlace) {
             const bool left_out = is_left_out(number++);
             RC_ASSERT(batch->left_out() == left_out);
             RC_ASSERT((batch->data() == nullptr) == left_out);
-            const std::vector<float> values = left_out ? std::vector<float>(batch_rows * kRowFloats) : contents(*batch, std::size_t{batch_rows} * kRowFloats);
+            const std::vector<float> values = left_out ? std::vector<float>(batch_rows * kRowFloats)
+                                                       : contents(*batch, std::size_t{batch_rows} * kRowFloats);
             computed += left_out ? 0 : 1;
             for (std::size_t row = 0; row < batch->rows().size(); ++row, ++item) {
                 const bool hole = unreadable.contains(item);

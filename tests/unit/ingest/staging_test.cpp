@@ -25,10 +25,8 @@ TEST_F(Staging, GivesOutRowsInOrderAndNeverAByteTwice) {
         EXPECT_EQ(claims.back().item, item);
         EXPECT_EQ(claims.back().row.size(), 16U);
     }
-    std::sort(claims.begin(), claims.end(),
-              [](const auto& a, const auto& b) { return a.row.data() < b.row.data(); });
-    for (std::size_t i = 1; i < claims.size(); ++i)
-        EXPECT_LE(claims[i - 1].row.data() + 16, claims[i].row.data());
+    std::sort(claims.begin(), claims.end(), [](const auto& a, const auto& b) { return a.row.data() < b.row.data(); });
+    for (std::size_t i = 1; i < claims.size(); ++i) EXPECT_LE(claims[i - 1].row.data() + 16, claims[i].row.data());
 }
 
 TEST_F(Staging, ABatchIsCompleteWithItsLastRowWhateverTheOrder) {

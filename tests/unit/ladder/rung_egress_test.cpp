@@ -27,7 +27,8 @@ TEST(RungEgress, TellsTheRunWhereItsSlabsAre) {
 }
 
 TEST(RungEgress, OnlyTheModelAloneDropsItsOutputs) {
-    for (const char* rung : {"sequential", "workers", "pool", "async", "streams"}) EXPECT_FALSE(traits_of(rung).outputs_dropped) << rung;
+    for (const char* rung : {"sequential", "workers", "pool", "async", "streams"})
+        EXPECT_FALSE(traits_of(rung).outputs_dropped) << rung;
     EXPECT_TRUE(traits_of("compute-alone").outputs_dropped);
 }
 

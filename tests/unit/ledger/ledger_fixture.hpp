@@ -10,9 +10,7 @@ namespace offramp {
 // A ledger over ordinary memory, with consumers already in.
 struct LedgerFixture {
     explicit LedgerFixture(std::uint32_t slabs = 3, std::uint32_t consumers = 4)
-        : places(8),
-          slots(slabs),
-          ledger(std::make_unique<SlabLedger>(SlabLedger::format({places, slots}, 1))) {
+        : places(8), slots(slabs), ledger(std::make_unique<SlabLedger>(SlabLedger::format({places, slots}, 1))) {
         for (std::uint32_t i = 0; i < consumers; ++i) admitted.push_back(*ledger->admit(100 + i, 1, 0));
     }
 

@@ -15,34 +15,54 @@ namespace {
 
 // What an outsider would write down: tickets in people's hands, and what became of each filling.
 class Account {
- public:
+  public:
     explicit Account(LedgerFixture& fixture) : f_(fixture) {}
 
     void step() {
         switch (*rc::gen::inRange(0, 11)) {
-            case 0: acquire(); break;
-            case 1: publish(); break;
-            case 2: abandon(); break;
+            case 0:
+                acquire();
+                break;
+            case 1:
+                publish();
+                break;
+            case 2:
+                abandon();
+                break;
             case 3:
-            case 4: lease(); break;
-            case 5: expire(); break;
-            case 6: release(ReleaseKind::Completed); break;
-            case 7: release(ReleaseKind::Returned); break;
-            case 8: die_and_return(); break;
-            case 9: give_up(); break;
-            case 10: replay(); break;
+            case 4:
+                lease();
+                break;
+            case 5:
+                expire();
+                break;
+            case 6:
+                release(ReleaseKind::Completed);
+                break;
+            case 7:
+                release(ReleaseKind::Returned);
+                break;
+            case 8:
+                die_and_return();
+                break;
+            case 9:
+                give_up();
+                break;
+            case 10:
+                replay();
+                break;
         }
         check();
     }
 
- private:
+  private:
     SlabLedger& ledger() { return *f_.ledger; }
 
     void acquire() {
         const auto slab = ledger().acquire([](std::uint32_t) { return true; });
         if (!slab) return;
-        RC_ASSERT(filling_.insert(*slab).second);   // nobody else may write it
-        RC_ASSERT(held_[*slab].empty());            // and nobody reads it
+        RC_ASSERT(filling_.insert(*slab).second);  // nobody else may write it
+        RC_ASSERT(held_[*slab].empty());           // and nobody reads it
     }
     void publish() {
         if (filling_.empty()) return;
@@ -89,15 +109,15 @@ class Account {
         const auto hold = any_hold();
         std::uint64_t work = 0;
         if (hold && hold->first == who)
-            work = WorkWord{hold->second.slab, hold->second.attempt,
-                            static_cast<std::uint32_t>(hold->second.generation)}
-                       .pack();
+            work =
+                WorkWord{hold->second.slab, hold->second.attempt, static_cast<std::uint32_t>(hold->second.generation)}
+                    .pack();
         int charged = 0;
         for (const auto& revoked : ledger().revoke(who, work)) {
             charged += revoked.charged ? 1 : 0;
             RC_ASSERT(held_[revoked.slab].erase(who.session) == 1U);
         }
-        RC_ASSERT(charged == (work != 0 ? 1 : 0));   // one death, at most one suspect
+        RC_ASSERT(charged == (work != 0 ? 1 : 0));  // one death, at most one suspect
         f_.admitted[index] = *ledger().admit(who.session + 1000, 1, 0);
     }
     void give_up() {
@@ -107,7 +127,8 @@ class Account {
         ledger().discard(slab);
         ++quarantined_;
     }
-    // Any ticket that ever was, from anyone: only the holder's own, of this generation and its attempt, may change anything.
+    // Any ticket that ever was, from anyone: only the holder's own, of this generation and its attempt, may change
+    // anything.
     void replay() {
         if (seen_.empty()) return;
         const auto& [owner, ticket] = *rc::gen::elementOf(seen_);
@@ -138,7 +159,7 @@ class Account {
             const SlabWord word = ledger().word(slab);
             RC_ASSERT((word.state == SlabState::Filling) == (filling_.count(slab) == 1));
             if (word.state == SlabState::Free || word.state == SlabState::Filling)
-                RC_ASSERT(held_[slab].empty());   // memory is written only when nobody reads it
+                RC_ASSERT(held_[slab].empty());  // memory is written only when nobody reads it
             RC_ASSERT(ledger().holders(slab).size() == held_[slab].size());
             RC_ASSERT(word.generation >= generations_[slab]);
             generations_[slab] = word.generation;
@@ -157,7 +178,7 @@ class Account {
 
     LedgerFixture& f_;
     std::set<std::uint32_t> filling_;
-    std::map<std::uint32_t, std::map<std::uint64_t, SlabTicket>> held_;   // slab → session → ticket
+    std::map<std::uint32_t, std::map<std::uint64_t, SlabTicket>> held_;  // slab → session → ticket
     std::vector<std::pair<ConsumerRef, SlabTicket>> seen_;
     std::map<std::uint32_t, std::uint64_t> generations_;
     std::uint64_t published_ = 0, completed_ = 0, quarantined_ = 0;

@@ -296,7 +296,7 @@ TEST(SlabLedgerAdopt, AbandonsFillingAndKeepsTheRest) {
 }
 
 TEST(SlabLedgerAdopt, MendsEveryHalfDoneStep) {
-    {   // lease: the holder was stored, the state not yet
+    {  // lease: the holder was stored, the state not yet
         LedgerFixture f(1);
         f.make_ready();
         store_word(f.slots[0].holders[0], HolderWord{true, 1, f.admitted[0].slot, f.admitted[0].session}.pack());
@@ -305,13 +305,13 @@ TEST(SlabLedgerAdopt, MendsEveryHalfDoneStep) {
         EXPECT_TRUE(adopted.holds(0, f.admitted[0])) << "kept until its consumer is asked or dead";
         EXPECT_TRUE(adopted.can_lease(0, f.admitted[1]));
     }
-    {   // return: the holder was cleared, the state not yet
+    {  // return: the holder was cleared, the state not yet
         LedgerFixture f(1);
         f.ledger->lease(f.make_ready(), f.admitted[0]);
         store_word(f.slots[0].holders[0], 0);
         EXPECT_EQ(SlabLedger::adopt({f.places, f.slots}, 2).word(0).state, SlabState::Ready);
     }
-    {   // complete: Retired and without holders, Free not yet
+    {  // complete: Retired and without holders, Free not yet
         LedgerFixture f(1);
         f.ledger->lease(f.make_ready(), f.admitted[0]);
         store_word(f.slots[0].word, SlabWord{SlabState::Retired, 1, 1}.pack());
@@ -322,13 +322,13 @@ TEST(SlabLedgerAdopt, MendsEveryHalfDoneStep) {
 }
 
 TEST(SlabLedgerAdopt, TakesTheStepThatWasCountedAndNotTaken) {
-    {   // published: the bytes are there
+    {  // published: the bytes are there
         LedgerFixture f(1);
         const auto slab = *f.ledger->acquire(kAny);
         EXPECT_EQ(SlabLedger::adopt({f.places, f.slots}, 2, {CountedStep::Publish, slab, 1}).word(slab),
                   (SlabWord{SlabState::Ready, 0, 1}));
     }
-    {   // completed: its holder repeats the release, which completes nothing a second time
+    {  // completed: its holder repeats the release, which completes nothing a second time
         LedgerFixture f(1);
         const auto ticket = f.ledger->lease(f.make_ready(), f.admitted[0]);
         auto adopted = SlabLedger::adopt({f.places, f.slots}, 2, {CountedStep::Complete, 0, 1});
@@ -336,13 +336,13 @@ TEST(SlabLedgerAdopt, TakesTheStepThatWasCountedAndNotTaken) {
         EXPECT_EQ(adopted.release(f.admitted[0], ticket, ReleaseKind::Completed), ReleaseOutcome::HolderRemoved);
         EXPECT_EQ(adopted.word(0), (SlabWord{SlabState::Free, 0, 2}));
     }
-    {   // given up: what was counted as such is never delivered again
+    {  // given up: what was counted as such is never delivered again
         LedgerFixture f(1);
         f.make_ready();
         const auto adopted = SlabLedger::adopt({f.places, f.slots}, 2, {CountedStep::GiveUp, 0, 1});
         EXPECT_EQ(adopted.word(0).state, SlabState::Quarantined);
     }
-    {   // taken already, and gone on since
+    {  // taken already, and gone on since
         LedgerFixture f(1);
         const auto ticket = f.ledger->lease(f.make_ready(), f.admitted[0]);
         f.ledger->release(f.admitted[0], ticket, ReleaseKind::Completed);
@@ -388,13 +388,20 @@ TEST(SlabLedgerAdopt, RefusesWordsThatNoProducerLeaves) {
     EXPECT_EQ(refusal([](LedgerFixture&) {}), "");
     EXPECT_THAT(refusal([](LedgerFixture& f) { store_word(f.slots[0].word, std::uint64_t{9} << 60); }),
                 testing::StartsWith("ledger: slab 0: state is 9, wanted 0 to 5"));
-    EXPECT_THAT(refusal([](LedgerFixture& f) { store_word(f.slots[0].holders[3], HolderWord{true, 1, 2000, 1}.pack()); }),
+    EXPECT_THAT(refusal([](LedgerFixture& f) {
+                    store_word(f.slots[0].holders[3], HolderWord{true, 1, 2000, 1}.pack());
+                }),
                 testing::StartsWith("ledger: slab 0: a holder's place is 2000, wanted below 8"));
-    EXPECT_THAT(refusal([](LedgerFixture& f) { store_word(f.slots[1].holders[0], HolderWord{true, 1, 1, 1}.pack()); }),
-                testing::StartsWith("ledger: slab 1: a holder's word is ")) << "of a free slab";
+    EXPECT_THAT(refusal([](LedgerFixture& f) {
+                    store_word(f.slots[1].holders[0], HolderWord{true, 1, 1, 1}.pack());
+                }),
+                testing::StartsWith("ledger: slab 1: a holder's word is "))
+        << "of a free slab";
     EXPECT_THAT(refusal([](LedgerFixture& f) { store_word(f.slots[0].holders[3], 5); }),
-                testing::StartsWith("ledger: slab 0: a holder's word is 5")) << "of no use";
-    EXPECT_THAT(refusal([](LedgerFixture& f) { store_word(f.places[4].session, ~0ULL); }), testing::StartsWith("ledger: consumer 4: session is "));
+                testing::StartsWith("ledger: slab 0: a holder's word is 5"))
+        << "of no use";
+    EXPECT_THAT(refusal([](LedgerFixture& f) { store_word(f.places[4].session, ~0ULL); }),
+                testing::StartsWith("ledger: consumer 4: session is "));
 }
 
 }  // namespace

@@ -60,7 +60,8 @@ TEST_F(CutoutGolden, ComparisonFailsForOtherWeights) {
 }
 
 TEST(Cutout, DescribesItself) {
-    const std::unique_ptr<Model> model = open_models().make({.name = "cutout", .seed = 7, .batch = 3, .image_size = 64});
+    const std::unique_ptr<Model> model =
+        open_models().make({.name = "cutout", .seed = 7, .batch = 3, .image_size = 64});
     EXPECT_EQ(model->parameters(), 512'050U);
     EXPECT_TRUE(model->random_weights());
     EXPECT_EQ(model->description(), "cutout, 512050 parameters, random weights (seed 7)");
@@ -82,8 +83,9 @@ TEST(Cutout, AnImageSizeThatIsNoMultipleIsRefusedWithTheNextThatIs) {
             (void)open_models().make({.name = "cutout", .image_size = size});
             FAIL() << "made";
         } catch (const ConfigError& error) {
-            EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("image size " + std::to_string(size)),
-                                                     testing::HasSubstr(size == 31 ? "--image-size 32" : "--image-size 256")));
+            EXPECT_THAT(error.what(),
+                        testing::AllOf(testing::HasSubstr("image size " + std::to_string(size)),
+                                       testing::HasSubstr(size == 31 ? "--image-size 32" : "--image-size 256")));
         }
     }
 }

@@ -5,16 +5,11 @@ namespace {
 
 constexpr std::size_t kClasses = 21;
 
-ModelOptions small_options() {
-    return {.name = "deeplabv3-resnet50", .batch = 1, .image_size = 64};
-}
+ModelOptions small_options() { return {.name = "deeplabv3-resnet50", .batch = 1, .image_size = 64}; }
 
 // torchvision's weights and images.
 ModelOptions golden_options() {
-    return {.name = "deeplabv3-resnet50",
-            .weights = golden_path("deeplabv3_weights"),
-            .batch = 2,
-            .image_size = 128};
+    return {.name = "deeplabv3-resnet50", .weights = golden_path("deeplabv3_weights"), .batch = 2, .image_size = 128};
 }
 
 class DeepLabV3Golden : public testing::Test {
@@ -34,9 +29,7 @@ class DeepLabV3Golden : public testing::Test {
     std::vector<float> logits_;
 };
 
-TEST_F(DeepLabV3Golden, GivesTorchvisionsLogits) {
-    EXPECT_LE(difference(golden_options()), 1e-4);
-}
+TEST_F(DeepLabV3Golden, GivesTorchvisionsLogits) { EXPECT_LE(difference(golden_options()), 1e-4); }
 
 TEST_F(DeepLabV3Golden, GivesTorchvisionsLogitsInChannelsLast) {
     ModelOptions options = golden_options();
@@ -151,8 +144,7 @@ TEST_P(DeepLabV3BadOption, IsRefusedWithTheValue) {
 }
 
 constexpr BadOption kBadOptions[] = {
-    {"Precision", [](ModelOptions& o) { o.precision = "fp8"; },
-     "unknown precision 'fp8'. Known: fp32, tf32, bf16"},
+    {"Precision", [](ModelOptions& o) { o.precision = "fp8"; }, "unknown precision 'fp8'. Known: fp32, tf32, bf16"},
     {"PrecisionOfGpu", [](ModelOptions& o) { o.precision = "tf32"; }, "tf32 exists on a GPU only"},
     {"MemoryFormat", [](ModelOptions& o) { o.memory_format = "nhwc"; }, "unknown memory format 'nhwc'"},
     {"ImageSizeOfNoWholeFactor",

@@ -38,8 +38,7 @@ TEST(Encoder, HasNoEnlargementToLeaveOut) {
 }
 
 TEST(Encoder, RefusesWhatConcernsImagesOnly) {
-    EXPECT_THROW((void)open_models().make({.name = "encoder", .memory_format = "channels-last"}),
-                 ConfigError);
+    EXPECT_THROW((void)open_models().make({.name = "encoder", .memory_format = "channels-last"}), ConfigError);
 }
 
 }  // namespace

@@ -25,9 +25,11 @@ class ModelFile : public testing::Test {
     void TearDown() override { std::filesystem::remove_all(folder_); }
 
     // A file with one tensor of four zeros.
-    std::string write(const std::string& name, const std::string& tensor, const std::map<std::string, std::string>& notes = {}) {
+    std::string write(const std::string& name, const std::string& tensor,
+                      const std::map<std::string, std::string>& notes = {}) {
         const TensorEntry entry{.name = tensor, .dtype = "F32", .shape = {1}, .bytes = 4};
-        std::ofstream(folder_ + "/" + name, std::ios::binary) << safetensors_header({&entry, 1}, notes) << std::string(4, '\0');
+        std::ofstream(folder_ + "/" + name, std::ios::binary)
+            << safetensors_header({&entry, 1}, notes) << std::string(4, '\0');
         return folder_ + "/" + name;
     }
 
@@ -64,7 +66,8 @@ TEST_F(ModelFile, AFileSaysWhichModelItIsOf) {
 TEST_F(ModelFile, ANoteThatIsNoModelWithWeightsIsRefused) {
     for (const char* note : {"Foo_Bar", "", "copy"}) {
         const std::string noted = write("a.safetensors", "encoder.0.weight", {{"architecture", note}});
-        EXPECT_THAT(error_of(noted, "", ExitCode::BadInput), testing::HasSubstr("says that its architecture is '" + std::string(note) + "'"));
+        EXPECT_THAT(error_of(noted, "", ExitCode::BadInput),
+                    testing::HasSubstr("says that its architecture is '" + std::string(note) + "'"));
     }
 }
 
@@ -88,8 +91,9 @@ TEST_F(ModelFile, ThePrefixOfAWrappedNetworkDoesNotHideWhichModelItIs) {
 TEST_F(ModelFile, AModelWithoutWeightsIsToldWithEveryWayOut) {
     const ConfigError refused = no_weights("encoder");
     EXPECT_EQ(refused.exit_code(), ExitCode::Usage);
-    EXPECT_THAT(refused.what(), testing::AllOf(testing::HasSubstr("'encoder' is shipped without weights"), testing::HasSubstr("--weights FILE"),
-                                               testing::HasSubstr("export"), testing::HasSubstr("--random-weights")));
+    EXPECT_THAT(refused.what(), testing::AllOf(testing::HasSubstr("'encoder' is shipped without weights"),
+                                               testing::HasSubstr("--weights FILE"), testing::HasSubstr("export"),
+                                               testing::HasSubstr("--random-weights")));
 }
 
 TEST_F(ModelFile, AFileWithAWholeModelIsTheModel) {

@@ -18,17 +18,13 @@
 // What the tests of single models share: the module as the producer opens it, and PyTorch's answers.
 namespace offramp {
 
-inline ModelLibrary open_models() {
-    return ModelLibrary::open(OFFRAMP_MODELS_MODULE);
-}
+inline ModelLibrary open_models() { return ModelLibrary::open(OFFRAMP_MODELS_MODULE); }
 
 inline std::string golden_path(const std::string& name) {
     return std::string(OFFRAMP_GOLDEN) + "/" + name + ".safetensors";
 }
 
-inline bool has_golden() {
-    return std::filesystem::exists(golden_path("encoder_golden"));
-}
+inline bool has_golden() { return std::filesystem::exists(golden_path("encoder_golden")); }
 
 inline std::vector<float> floats_of(const StoredTensor& tensor) {
     std::vector<float> values(tensor.bytes.size() / sizeof(float));
@@ -68,8 +64,7 @@ inline double relative_difference(const std::vector<float>& expected, const std:
     double largest = 0;
     for (std::size_t i = 0; i < expected.size(); ++i) {
         if (!std::isfinite(found[i])) return kNoMatch;
-        difference =
-            std::max(difference, std::abs(static_cast<double>(expected[i]) - static_cast<double>(found[i])));
+        difference = std::max(difference, std::abs(static_cast<double>(expected[i]) - static_cast<double>(found[i])));
         largest = std::max(largest, std::abs(static_cast<double>(expected[i])));
     }
     return largest == 0 ? kNoMatch : difference / largest;

@@ -29,8 +29,8 @@ ConfigError refusal(const std::string& path) {
 
 TEST(ModelLibrary, TellsAbsentModuleByPathAndFix) {
     const ConfigError error = refusal("/nowhere/libofframp_models.so");
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("/nowhere/libofframp_models.so"), HasSubstr("LibTorch 2.7"),
-                                    HasSubstr("setup")));
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("/nowhere/libofframp_models.so"), HasSubstr("LibTorch 2.7"), HasSubstr("setup")));
     EXPECT_EQ(error.exit_code(), ExitCode::DeviceUnsupported);
 }
 
@@ -47,7 +47,8 @@ TEST(ModelLibrary, RefusesLibraryWithoutTheSymbol) {
 
 TEST(ModelLibrary, RefusesAnotherInterfaceVersion) {
     EXPECT_THAT(refusal(OFFRAMP_FAKE_OTHER_ABI).what(),
-                AllOf(HasSubstr("version " + std::to_string(kModelModuleAbi + 41)), HasSubstr("needs version " + std::to_string(kModelModuleAbi))));
+                AllOf(HasSubstr("version " + std::to_string(kModelModuleAbi + 41)),
+                      HasSubstr("needs version " + std::to_string(kModelModuleAbi))));
 }
 
 TEST(ModelLibrary, LooksBesideTheProgramByDefault) {

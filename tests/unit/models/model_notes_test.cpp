@@ -43,7 +43,8 @@ TEST(ModelNotes, AreTorchvisionsDefaultsWhereNothingIsSaid) {
 TEST(ModelNotes, EveryKeyIsRead) {
     const ModelNotes notes = parse_model_notes(
         "batch = 8\nimage-size = \"384x512\"\ninput-dtype = \"bfloat16\"\nmean = \"0, 0.5,1\"\nstd = \"1,2, 3\"\n"
-        "precision = \"bf16\"\ncolour-order = \"bgr\"\nmemory-format = \"channels-last\"\noutputs = \"out, aux\"\nscores = \"logit\"\nrandom-weights = true\n",
+        "precision = \"bf16\"\ncolour-order = \"bgr\"\nmemory-format = \"channels-last\"\noutputs = \"out, "
+        "aux\"\nscores = \"logit\"\nrandom-weights = true\n",
         "net.toml");
     EXPECT_EQ(notes.file, "net.toml");
     EXPECT_EQ(notes.batch, 8U);
@@ -67,18 +68,42 @@ TEST(ModelNotes, EveryKeyIsRead) {
 }
 
 TEST(ModelNotes, WhatIsWrongIsNamedWithItsLineAndWhatIsAccepted) {
-    EXPECT_THAT(error_of("batch = 4\nmeen = \"0,0,0\""), AllOf(HasSubstr("net.toml:2"), HasSubstr("'meen'"), HasSubstr("Did you mean mean?")));
+    EXPECT_THAT(error_of("batch = 4\nmeen = \"0,0,0\""),
+                AllOf(HasSubstr("net.toml:2"), HasSubstr("'meen'"), HasSubstr("Did you mean mean?")));
     EXPECT_THAT(error_of("crop = 224"), AllOf(HasSubstr("'crop'"), HasSubstr("image-size")));
-    for (const char* line : {"batch = 0", "batch = \"4\"", "batch = 65537", "image-size = 0", "image-size = \"8193\"", "image-size = \"12x\"",
-                             "image-size = \"x12\"", "resize-size = 31", "resize-size = 8193", "resize-size = \"256\"", "interpolation = \"nearest\"", "mean = \"0.5, 0.5\"", "mean = \"a,b,c\"", "mean = \"nan,0,0\"", "mean = 0.5", "std = \"1,0,1\"",
-                             "std = \"-1,1,1\"", "colour-order = \"grb\"", "memory-format = \"planes\"", "precision = \"fp16\"", "input-dtype = \"float64\"",
-                             "input-shape = \"128,256\"", "outputs = \"\"", "outputs = \"out,,aux\"", "random-weights = 1", "scores = \"sigmoid\""})
+    for (const char* line : {"batch = 0",
+                             "batch = \"4\"",
+                             "batch = 65537",
+                             "image-size = 0",
+                             "image-size = \"8193\"",
+                             "image-size = \"12x\"",
+                             "image-size = \"x12\"",
+                             "resize-size = 31",
+                             "resize-size = 8193",
+                             "resize-size = \"256\"",
+                             "interpolation = \"nearest\"",
+                             "mean = \"0.5, 0.5\"",
+                             "mean = \"a,b,c\"",
+                             "mean = \"nan,0,0\"",
+                             "mean = 0.5",
+                             "std = \"1,0,1\"",
+                             "std = \"-1,1,1\"",
+                             "colour-order = \"grb\"",
+                             "memory-format = \"planes\"",
+                             "precision = \"fp16\"",
+                             "input-dtype = \"float64\"",
+                             "input-shape = \"128,256\"",
+                             "outputs = \"\"",
+                             "outputs = \"out,,aux\"",
+                             "random-weights = 1",
+                             "scores = \"sigmoid\""})
         EXPECT_THAT(error_of(line), AllOf(HasSubstr("net.toml:1: "), HasSubstr("Accepted: "))) << line;
 }
 
 TEST(ModelNotes, AMiddleIsASquareWithinThePicture) {
     EXPECT_THAT(error_of("batch = 1\nresize-size = 48\nimage-size = 64"),
-                AllOf(HasSubstr("net.toml:2: resize-size is 48, and image-size 64x64 is no middle of that"), HasSubstr("a square image-size of 32 to 48")));
+                AllOf(HasSubstr("net.toml:2: resize-size is 48, and image-size 64x64 is no middle of that"),
+                      HasSubstr("a square image-size of 32 to 48")));
     EXPECT_THAT(error_of("image-size = \"384x512\"\nresize-size = 520"), HasSubstr("net.toml:2: "));
     EXPECT_THAT(error_of("image-size = 31\nresize-size = 520"), HasSubstr("31x31 is no middle"));
     EXPECT_EQ(error_of("image-size = 520\nresize-size = 520"), "no error");
@@ -89,7 +114,8 @@ TEST(ModelNotes, TokensAreIdsAndMask) {
     const ModelNotes notes = parse_model_notes("input-dtype = \"int32\"\ninput-shape = \"2x128\"", "net.toml");
     EXPECT_TRUE(notes.takes_tokens());
     EXPECT_THAT(notes.input_shape, ElementsAre(2, 128));
-    for (const char* shape : {"", "\ninput-shape = \"128\"", "\ninput-shape = \"3x128\"", "\ninput-shape = \"2x2x128\""})
+    for (const char* shape :
+         {"", "\ninput-shape = \"128\"", "\ninput-shape = \"3x128\"", "\ninput-shape = \"2x2x128\""})
         EXPECT_THAT(error_of(std::string("batch = 1\ninput-dtype = \"int32\"") + shape),
                     AllOf(HasSubstr("net.toml:2: "), HasSubstr("input-shape"), HasSubstr("2xLENGTH")))
             << shape;
@@ -97,7 +123,8 @@ TEST(ModelNotes, TokensAreIdsAndMask) {
 
 TEST(ModelNotes, SeveralInputsAreTablesInTheirOrder) {
     const ModelNotes arrays = parse_model_notes(
-        "batch = 4\n[[input]]\nname = \"features\"\nshape = \"3x16\"\n[[input]]\nname = \"ids\"\nshape = 5\ndtype = \"int64\"\n[[input]]\nname = \"scale\"\ndtype = \"bool\"",
+        "batch = 4\n[[input]]\nname = \"features\"\nshape = \"3x16\"\n[[input]]\nname = \"ids\"\nshape = 5\ndtype = "
+        "\"int64\"\n[[input]]\nname = \"scale\"\ndtype = \"bool\"",
         "net.toml");
     EXPECT_TRUE(arrays.takes_arrays());
     EXPECT_FALSE(arrays.takes_tokens());
@@ -110,7 +137,8 @@ TEST(ModelNotes, SeveralInputsAreTablesInTheirOrder) {
     EXPECT_EQ(arrays.inputs[1].dtype, kInt64);
     EXPECT_THAT(arrays.inputs[2].shape, ElementsAre()) << "one number a sample";
     const ModelNotes tokens = parse_model_notes(
-        "[[input]]\nname = \"input_ids\"\ntokens = \"ids\"\nshape = 128\n[[input]]\nname = \"mask\"\ntokens = \"mask\"\nshape = 128\ndtype = \"float32\"\n",
+        "[[input]]\nname = \"input_ids\"\ntokens = \"ids\"\nshape = 128\n[[input]]\nname = \"mask\"\ntokens = "
+        "\"mask\"\nshape = 128\ndtype = \"float32\"\n",
         "net.toml");
     EXPECT_TRUE(tokens.takes_tokens());
     EXPECT_FALSE(tokens.takes_arrays());
@@ -118,28 +146,41 @@ TEST(ModelNotes, SeveralInputsAreTablesInTheirOrder) {
     EXPECT_EQ(tokens.inputs[0].dtype, kInt64) << "what tokenizers give";
     EXPECT_EQ(tokens.inputs[1].dtype, kFloat32);
     EXPECT_EQ(parse_model_notes("input-dtype = \"int32\"\ninput-shape = \"2x77\"", "n").token_length(), 77);
-    for (const char* const name : {"float32", "float16", "bfloat16", "float64", "int8", "int16", "int32", "int64", "uint8", "bool"})
+    for (const char* const name :
+         {"float32", "float16", "bfloat16", "float64", "int8", "int16", "int32", "int64", "uint8", "bool"})
         EXPECT_TRUE(input_dtype_named(name)) << name;
 }
 
 TEST(ModelNotes, WhatIsWrongWithAnInputIsNamedWithItsLineAndWhatIsAccepted) {
     const std::string begun = "[[input]]\nname = \"x\"\n";
-    for (const char* const line : {"name = \"\"", "name = \".x\"", "name = \"a/b\"", "name = 3", "tokens = \"words\"", "shape = \"3x\"", "shape = 0", "shape = 65537",
-                                   "shape = \"65536x65536\"", "shape = \"2,3\"", "shape = 1.5", "dtype = \"complex64\"", "dtype = 32"})
-        EXPECT_THAT(error_of(std::string("[[input]]\n") + line), AllOf(HasSubstr("net.toml:2: "), HasSubstr("Accepted: "))) << line;
-    EXPECT_THAT(error_of(begun + "dtyp = \"int64\""), AllOf(HasSubstr("net.toml:3: 'dtyp' says nothing about an input"), HasSubstr("Did you mean dtype?")));
-    EXPECT_THAT(error_of(begun + "precision = \"fp32\""), AllOf(HasSubstr("net.toml:3: 'precision'"), HasSubstr("above the first [[input]]")));
+    for (const char* const line : {"name = \"\"", "name = \".x\"", "name = \"a/b\"", "name = 3", "tokens = \"words\"",
+                                   "shape = \"3x\"", "shape = 0", "shape = 65537", "shape = \"65536x65536\"",
+                                   "shape = \"2,3\"", "shape = 1.5", "dtype = \"complex64\"", "dtype = 32"})
+        EXPECT_THAT(error_of(std::string("[[input]]\n") + line),
+                    AllOf(HasSubstr("net.toml:2: "), HasSubstr("Accepted: ")))
+            << line;
+    EXPECT_THAT(error_of(begun + "dtyp = \"int64\""),
+                AllOf(HasSubstr("net.toml:3: 'dtyp' says nothing about an input"), HasSubstr("Did you mean dtype?")));
+    EXPECT_THAT(error_of(begun + "precision = \"fp32\""),
+                AllOf(HasSubstr("net.toml:3: 'precision'"), HasSubstr("above the first [[input]]")));
     EXPECT_THAT(error_of("\n[[input]]\nshape = 3"), AllOf(HasSubstr("net.toml:2: "), HasSubstr("has no name")));
     EXPECT_THAT(error_of(begun + begun), AllOf(HasSubstr("net.toml:3: "), HasSubstr("a second input is called 'x'")));
     EXPECT_THAT(error_of("[input]"), AllOf(HasSubstr("net.toml:1: "), HasSubstr("Known: [[input]]")));
-    for (const char* const key : {"input-shape = \"3\"", "input-dtype = \"float32\"", "image-size = 32", "mean = \"0,0,0\"", "colour-order = \"bgr\""})
-        EXPECT_THAT(error_of(std::string(key) + "\n" + begun), AllOf(HasSubstr("net.toml:1: "), HasSubstr("does not go with [[input]] in line 2"))) << key;
+    for (const char* const key : {"input-shape = \"3\"", "input-dtype = \"float32\"", "image-size = 32",
+                                  "mean = \"0,0,0\"", "colour-order = \"bgr\""})
+        EXPECT_THAT(error_of(std::string(key) + "\n" + begun),
+                    AllOf(HasSubstr("net.toml:1: "), HasSubstr("does not go with [[input]] in line 2")))
+            << key;
     const std::string ids = "[[input]]\nname = \"ids\"\ntokens = \"ids\"\n";
-    EXPECT_THAT(error_of(ids), AllOf(HasSubstr("net.toml:1: "), HasSubstr("shape is not given"), HasSubstr("shape = LENGTH")));
+    EXPECT_THAT(error_of(ids),
+                AllOf(HasSubstr("net.toml:1: "), HasSubstr("shape is not given"), HasSubstr("shape = LENGTH")));
     EXPECT_THAT(error_of(ids + "shape = \"2x3\""), HasSubstr("of another form"));
-    EXPECT_THAT(error_of(ids + "shape = 3\ndtype = \"float32\""), AllOf(HasSubstr("dtype is float32"), HasSubstr("int64, int32")));
-    EXPECT_THAT(error_of(ids + "shape = 3\n" + begun), AllOf(HasSubstr("net.toml:5: "), HasSubstr("one is of tokens and one is an array")));
-    EXPECT_THAT(error_of(ids + "shape = 3\n[[input]]\nname = \"m\"\ntokens = \"mask\"\nshape = 4"), AllOf(HasSubstr("net.toml:5: "), HasSubstr("has 4 tokens, and 'ids' has 3")));
+    EXPECT_THAT(error_of(ids + "shape = 3\ndtype = \"float32\""),
+                AllOf(HasSubstr("dtype is float32"), HasSubstr("int64, int32")));
+    EXPECT_THAT(error_of(ids + "shape = 3\n" + begun),
+                AllOf(HasSubstr("net.toml:5: "), HasSubstr("one is of tokens and one is an array")));
+    EXPECT_THAT(error_of(ids + "shape = 3\n[[input]]\nname = \"m\"\ntokens = \"mask\"\nshape = 4"),
+                AllOf(HasSubstr("net.toml:5: "), HasSubstr("has 4 tokens, and 'ids' has 3")));
     std::string many;
     for (int i = 0; i < 17; ++i) many += "[[input]]\nname = \"x" + std::to_string(i) + "\"\n";
     EXPECT_THAT(error_of(many), AllOf(HasSubstr("net.toml:33: "), HasSubstr("more than 16")));
@@ -159,12 +200,14 @@ TEST(ModelNotes, StandBesideTheModel) {
     EXPECT_EQ(linked.batch, 3U);
     EXPECT_EQ(linked.file, pattern + "/snapshot/net.toml");
     std::filesystem::remove(pattern + "/net.toml");
-    EXPECT_THROW((void)read_model_notes(pattern + "/snapshot/net.pt2"), SystemError) << "a link to nothing is no absence of notes";
+    EXPECT_THROW((void)read_model_notes(pattern + "/snapshot/net.pt2"), SystemError)
+        << "a link to nothing is no absence of notes";
     std::filesystem::remove_all(pattern);
 }
 
 TEST(ModelNotes, FillWhatTheFlagsDidNotSay) {
-    const ModelNotes notes = parse_model_notes("batch = 7\nimage-size = 384\nprecision = \"bf16\"\nmemory-format = \"channels-last\"", "net.toml");
+    const ModelNotes notes = parse_model_notes(
+        "batch = 7\nimage-size = 384\nprecision = \"bf16\"\nmemory-format = \"channels-last\"", "net.toml");
     RunConfig config;
     config.model = "net.pt2";
     const RunConfig filled = resolve_defaults(config, {}, notes);
@@ -184,7 +227,8 @@ TEST(ModelNotes, FillWhatTheFlagsDidNotSay) {
     EXPECT_EQ(said.memory_format, "contiguous");
 
     // Consumers must know the middle, and so the size.
-    const ModelNotes middle = parse_model_notes("image-size = 224\nresize-size = 256\ninterpolation = \"bicubic\"", "net.toml");
+    const ModelNotes middle =
+        parse_model_notes("image-size = 224\nresize-size = 256\ninterpolation = \"bicubic\"", "net.toml");
     config = {};
     config.model = "net.pt2";
     EXPECT_EQ(resolve_defaults(config, {}, middle).image_size, 224U);
@@ -213,7 +257,10 @@ TEST(ModelNotes, FillWhatTheFlagsDidNotSay) {
     config.input = "arrays";
     EXPECT_EQ(resolve_defaults(config, {}, arrays).source, "npy");
     EXPECT_EQ(resolve_defaults(config, {}, arrays).processor, "checksum");
-    EXPECT_EQ(resolve_defaults(config, {}, parse_model_notes("[[input]]\nname = \"x\"\ntokens = \"ids\"\nshape = 8", "n")).source, "text");
+    EXPECT_EQ(
+        resolve_defaults(config, {}, parse_model_notes("[[input]]\nname = \"x\"\ntokens = \"ids\"\nshape = 8", "n"))
+            .source,
+        "text");
 }
 
 }  // namespace

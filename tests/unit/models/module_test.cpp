@@ -5,9 +5,7 @@
 namespace offramp {
 namespace {
 
-bool has_libtorch() {
-    return ::dlopen("libtorch_cpu.so", RTLD_NOW | RTLD_NOLOAD) != nullptr;
-}
+bool has_libtorch() { return ::dlopen("libtorch_cpu.so", RTLD_NOW | RTLD_NOLOAD) != nullptr; }
 
 const bool kHadLibTorchAtStart = has_libtorch();
 

@@ -23,7 +23,8 @@ std::string error_of(const NetworkInputs& inputs, const std::string& notes, Exit
 
 std::string arrays(const std::vector<std::string>& names) {
     std::string text;
-    for (const std::string& name : names) text += "[[input]]\nname = \"" + name + "\"\nshape = \"3x4\"\ndtype = \"int8\"\n";
+    for (const std::string& name : names)
+        text += "[[input]]\nname = \"" + name + "\"\nshape = \"3x4\"\ndtype = \"int8\"\n";
     return text;
 }
 
@@ -39,15 +40,20 @@ TEST(NetworkInputs, FitByNumberAndName) {
 TEST(NetworkInputs, WhatWouldFitIsShownAsFarAsItIsKnown) {
     EXPECT_THAT(error_of({.names = {"x", "y"}, .needed = 2}, arrays({"y"})),
                 AllOf(HasSubstr("'net.pt2' takes 2 inputs, and net.toml has 1 [[input]]"),
-                      HasSubstr("\n[[input]]\nname = \"x\"\nshape = \"SHAPE\"\ndtype = \"float32\"\n[[input]]\nname = \"y\"\nshape = \"3x4\"\ndtype = \"int8\"")));
+                      HasSubstr("\n[[input]]\nname = \"x\"\nshape = \"SHAPE\"\ndtype = \"float32\"\n[[input]]\nname = "
+                                "\"y\"\nshape = \"3x4\"\ndtype = \"int8\"")));
     EXPECT_THAT(error_of({.names = {"input_ids", "attention_mask"}, .needed = 2}, ""),
-                AllOf(HasSubstr("net.toml has no tables [[input]]"), HasSubstr("name = \"input_ids\"\ntokens = \"ids\"\nshape = LENGTH"),
+                AllOf(HasSubstr("net.toml has no tables [[input]]"),
+                      HasSubstr("name = \"input_ids\"\ntokens = \"ids\"\nshape = LENGTH"),
                       HasSubstr("name = \"attention_mask\"\ntokens = \"mask\"")));
     EXPECT_THAT(error_of({.names = {"x", "y"}, .needed = 2}, arrays({"y", "x"})),
-                AllOf(HasSubstr("the input number 1 of the model 'net.pt2' is 'x', and net.toml calls it 'y'"), HasSubstr("in this order")));
-    EXPECT_THAT(error_of({.names = {"", ""}, .needed = 2}, arrays({"a"})), AllOf(HasSubstr("name = \"a\"\nshape = \"3x4\""), HasSubstr("name = \"NAME\"")));
+                AllOf(HasSubstr("the input number 1 of the model 'net.pt2' is 'x', and net.toml calls it 'y'"),
+                      HasSubstr("in this order")));
+    EXPECT_THAT(error_of({.names = {"", ""}, .needed = 2}, arrays({"a"})),
+                AllOf(HasSubstr("name = \"a\"\nshape = \"3x4\""), HasSubstr("name = \"NAME\"")));
     EXPECT_THAT(error_of({.names = {"x", "y", "z"}, .needed = 2}, ""), HasSubstr("takes 2 to 3 inputs"));
-    EXPECT_THAT(error_of({.names = {"x"}, .needed = 1}, arrays({"x", "y"})), HasSubstr("takes 1 input, and net.toml has 2 [[input]]"));
+    EXPECT_THAT(error_of({.names = {"x"}, .needed = 1}, arrays({"x", "y"})),
+                HasSubstr("takes 1 input, and net.toml has 2 [[input]]"));
     EXPECT_THAT(error_of({}, "", ExitCode::BadInput), HasSubstr("takes no input"));
 }
 

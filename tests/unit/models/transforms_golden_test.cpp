@@ -5,7 +5,8 @@
 #include "producer/runner/transforms/output_transformer.hpp"
 #include "tests/unit/models/model_fixture.hpp"
 
-// What is done to outputs, on the device and by a consumer, against PyTorch's own functions on the same logits of a real network.
+// What is done to outputs, on the device and by a consumer, against PyTorch's own functions on the same logits of a
+// real network.
 namespace offramp {
 namespace {
 
@@ -39,7 +40,8 @@ class TransformsGolden : public testing::Test {
         const std::int64_t side = wants_small ? kSmall : kSide;
         const std::int64_t shape[] = {kRows, kClasses, side, side};
         const TensorSpec spec = TensorSpec::contiguous("logits", kFloat32, shape);
-        transformer_ = std::make_unique<OutputTransformer>(*device_, std::vector{spec}, wants_small ? kExpansion : 1, settings);
+        transformer_ =
+            std::make_unique<OutputTransformer>(*device_, std::vector{spec}, wants_small ? kExpansion : 1, settings);
         const auto& values = wants_small ? small_ : logits_;
         std::vector<RowOutliers> unread;
         return transformer_->apply(*stream_, {{.spec = spec, .data = values.data(), .owner = {}}}, unread);
@@ -62,7 +64,8 @@ class TransformsGolden : public testing::Test {
         EnlargedSample enlarged;
         for (std::int64_t row = 0; row < kRows; ++row) {
             enlarged.begin(sample(tensor, row), kExpansion);
-            enlarged.all(std::span(all).subspan(static_cast<std::size_t>(row) * all.size() / kRows, all.size() / kRows));
+            enlarged.all(
+                std::span(all).subspan(static_cast<std::size_t>(row) * all.size() / kRows, all.size() / kRows));
         }
         return all;
     }
@@ -109,8 +112,7 @@ TEST_F(TransformsGolden, ClassMapIsPyTorchsButForNearTies) {
     const auto classes = numbers_of<std::uint8_t>(made.at(0));
     const auto expected = numbers_of<std::uint8_t>(*golden_->find("classes"));
     ASSERT_EQ(classes.size(), expected.size());
-    for (std::size_t i = 0; i < classes.size(); ++i)
-        EXPECT_TRUE(classes[i] == expected[i] || is_near_tie(i)) << i;
+    for (std::size_t i = 0; i < classes.size(); ++i) EXPECT_TRUE(classes[i] == expected[i] || is_near_tie(i)) << i;
     const auto confidence = numbers_of<std::uint8_t>(made.at(1));
     const auto probability = numbers_of<std::uint8_t>(*golden_->find("confidence"));
     std::size_t different = 0;
@@ -119,8 +121,10 @@ TEST_F(TransformsGolden, ClassMapIsPyTorchsButForNearTies) {
         different += confidence[i] != probability[i];
     }
     EXPECT_LE(different * 1000, confidence.size());
-    const std::size_t differing_classes = classes.size() - static_cast<std::size_t>(std::ranges::count_if(
-        std::views::iota(std::size_t{0}, classes.size()), [&](std::size_t i) { return classes[i] == expected[i]; }));
+    const std::size_t differing_classes =
+        classes.size() -
+        static_cast<std::size_t>(std::ranges::count_if(std::views::iota(std::size_t{0}, classes.size()),
+                                                       [&](std::size_t i) { return classes[i] == expected[i]; }));
     RecordProperty("classes_that_differ", static_cast<int>(differing_classes));
     RecordProperty("confidences_that_differ", static_cast<int>(different));
 }

@@ -39,8 +39,7 @@ class EncoderWeights : public testing::Test {
     }
     void TearDown() override { std::filesystem::remove(path_); }
 
-    void add(const std::string& name, const std::vector<std::int64_t>& shape,
-             const std::string& dtype = "F32") {
+    void add(const std::string& name, const std::vector<std::int64_t>& shape, const std::string& dtype = "F32") {
         tensors_[name] = {{"dtype", dtype}, {"shape", shape}};
     }
 
@@ -100,8 +99,7 @@ TEST_F(EncoderWeights, ConvertsOtherFloats) {
 TEST_F(EncoderWeights, NamesWantedAndFoundShape) {
     add("project.weight", {256, 1024});
     EXPECT_THAT(complaint(),
-                AllOf(HasSubstr("'project.weight': wanted F32 [1024, 256], found F32 [256, 1024]"),
-                      HasSubstr(path_)));
+                AllOf(HasSubstr("'project.weight': wanted F32 [1024, 256], found F32 [256, 1024]"), HasSubstr(path_)));
 }
 
 TEST_F(EncoderWeights, RefusesWholeNumbers) {
@@ -112,16 +110,16 @@ TEST_F(EncoderWeights, RefusesWholeNumbers) {
 TEST_F(EncoderWeights, ListsMissingAndUnexpected) {
     tensors_.erase("norm.bias");
     add("norm.beta", {256});
-    EXPECT_THAT(complaint(), AllOf(HasSubstr("1 missing: 'norm.bias' F32 [256]"),
-                                   HasSubstr("1 unexpected: 'norm.beta' F32 [256]")));
+    EXPECT_THAT(complaint(),
+                AllOf(HasSubstr("1 missing: 'norm.bias' F32 [256]"), HasSubstr("1 unexpected: 'norm.beta' F32 [256]")));
 }
 
 TEST_F(EncoderWeights, ListsTheFirstFewAndCountsTheRest) {
     for (int i = 0; i < 4; ++i) tensors_.erase("layers." + std::to_string(i) + ".linear1.bias");
     tensors_.erase("norm.bias");
     tensors_.erase("norm.weight");
-    EXPECT_THAT(complaint(), AllOf(HasSubstr("6 missing"), HasSubstr("layers.3.linear1.bias"),
-                                   HasSubstr("and 2 more"), Not(HasSubstr("'norm.weight'"))));
+    EXPECT_THAT(complaint(), AllOf(HasSubstr("6 missing"), HasSubstr("layers.3.linear1.bias"), HasSubstr("and 2 more"),
+                                   Not(HasSubstr("'norm.weight'"))));
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ TEST(SlabExchange, AMovedLeaseIsAbandonedOnce) {
 
 TEST(SlabExchange, WhoDoesNotWaitAsksAnewWhetherThereIsNone) {
     const auto exchange = SlabExchange::make();
-    exchange->note_shortage();   // of some time ago
+    exchange->note_shortage();  // of some time ago
     std::thread asker([&] {
         const auto lease = exchange->wait_for_slab(SlabExchange::WhenNone::Return);
         ASSERT_TRUE(lease) << "what was said before does not count";
@@ -63,7 +63,7 @@ TEST(SlabExchange, WhoDoesNotWaitAsksAnewWhetherThereIsNone) {
     });
     while (!exchange->waiting()) std::this_thread::yield();
     exchange->grant(one(4, 1));
-    while (exchange->take().abandoned.empty()) {   // the lease is forgotten behind the second answer
+    while (exchange->take().abandoned.empty()) {  // the lease is forgotten behind the second answer
         if (exchange->waiting()) exchange->note_shortage();
         std::this_thread::yield();
     }
@@ -145,7 +145,8 @@ TEST(SlabExchange, NothingIsSleptThrough) {
         const auto news = exchange->take();
         taken += static_cast<std::uint32_t>(news.published.size());
         finished = news.finished;
-        for (std::uint32_t wanted = exchange->grants_wanted(kPool); wanted > 0; --wanted) exchange->grant(one(granted++, 1));
+        for (std::uint32_t wanted = exchange->grants_wanted(kPool); wanted > 0; --wanted)
+            exchange->grant(one(granted++, 1));
         if (finished || exchange->listen()) continue;
         pollfd entry{exchange->wake_fd(), POLLIN, 0};
         ASSERT_EQ(::poll(&entry, 1, 60'000), 1) << "asleep beside " << kSlabs - taken << " slabs";

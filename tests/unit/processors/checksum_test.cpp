@@ -20,10 +20,9 @@ TEST(RowHash, IsXxh3OfTheBytes) {
     RowHash hash;
     std::vector<std::byte> bytes(70'000);
     for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 31 + (i >> 8U));
-    for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{17}, std::size_t{240},
-                                   std::size_t{241}, std::size_t{1024}, bytes.size()})
-        EXPECT_EQ(hash.of(std::span(bytes).first(size), test::kNoProgress), XXH3_64bits(bytes.data(), size))
-            << size;
+    for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{17}, std::size_t{240}, std::size_t{241},
+                                   std::size_t{1024}, bytes.size()})
+        EXPECT_EQ(hash.of(std::span(bytes).first(size), test::kNoProgress), XXH3_64bits(bytes.data(), size)) << size;
 }
 
 TEST(RowHash, OfALongRowIsTheSameAndTellsProgress) {
@@ -47,9 +46,8 @@ TEST(Checksum, WritesALineForEverySampleAndOutput) {
             char hash[17];
             std::snprintf(hash, sizeof hash, "%016llx",
                           static_cast<unsigned long long>(XXH3_64bits(row.data(), row.size())));
-            wanted += std::to_string(item) + "\t" + std::to_string(item / 4) + "\tfolder " +
-                      std::to_string(item % 3) + "/image\\\\" + std::to_string(item) + ".jpg\t" +
-                      tensor.spec.name + "\t" + hash + "\n";
+            wanted += std::to_string(item) + "\t" + std::to_string(item / 4) + "\tfolder " + std::to_string(item % 3) +
+                      "/image\\\\" + std::to_string(item) + ".jpg\t" + tensor.spec.name + "\t" + hash + "\n";
         }
     }
     const auto tree = test::run_over(test::config_for("checksum", folder.path()), folder.path(), slabs);

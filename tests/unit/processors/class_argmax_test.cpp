@@ -18,8 +18,7 @@ float to_float(std::uint16_t bits, DType dtype) {
     const float fraction = static_cast<float>(bits & 1023U);
     const float sign = (bits & 0x8000U) != 0 ? -1.0F : 1.0F;
     if (exponent == 31)
-        return fraction != 0 ? std::numeric_limits<float>::quiet_NaN()
-                             : sign * std::numeric_limits<float>::infinity();
+        return fraction != 0 ? std::numeric_limits<float>::quiet_NaN() : sign * std::numeric_limits<float>::infinity();
     if (exponent == 0) return sign * std::ldexp(fraction, -24);
     return sign * std::ldexp(1024.0F + fraction, exponent - 25);
 }
@@ -64,8 +63,7 @@ Image make_image(DType dtype, std::int64_t classes, std::int64_t height, std::in
     image.scores = {.dtype = dtype, .classes = classes, .height = height, .width = width};
     // `order`: which of class (0), row (1), column (2) varies slowest to fastest.
     const std::int64_t extents[] = {classes, height, width};
-    std::int64_t* const strides[] = {&image.scores.class_stride, &image.scores.row_stride,
-                                     &image.scores.column_stride};
+    std::int64_t* const strides[] = {&image.scores.class_stride, &image.scores.row_stride, &image.scores.column_stride};
     std::int64_t stride = 1;
     for (std::size_t d = 3; d-- > 0;) {
         *strides[order[d]] = stride;
@@ -136,8 +134,7 @@ RC_GTEST_PROP(ClassArgmax, IsTheNaiveOneForAllTypesAndStrides, ()) {
     const auto width = *rc::gen::inRange<std::int64_t>(1, 90);
     const auto seed = *rc::gen::arbitrary<std::uint32_t>();
     const auto few = *rc::gen::arbitrary<bool>();
-    check(make_image(dtype, classes, height, width, order, seed, few),
-          *rc::gen::inRange<std::int64_t>(1, 21));
+    check(make_image(dtype, classes, height, width, order, seed, few), *rc::gen::inRange<std::int64_t>(1, 21));
 }
 
 TEST(ClassArgmax, KeepsAllIdsOf256Classes) {

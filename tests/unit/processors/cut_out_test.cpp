@@ -88,7 +88,8 @@ TEST_F(CutOut, ThePictureThatItIsMadeFromIsNotReplacedThroughALinkEither) {
     EXPECT_EQ(test::read_tree(output_.path()), before);
 }
 
-// The model saw the middle 4 x 4 of a picture that was brought to 8 pixels: of this one's 16 x 8 those from 6, 2 on. Its answer is half as large.
+// The model saw the middle 4 x 4 of a picture that was brought to 8 pixels: of this one's 16 x 8 those from 6, 2 on.
+// Its answer is half as large.
 TEST_F(CutOut, AroundTheMiddleThatTheModelSawAllIsBackground) {
     give_original({16, 8});
     image_size_ = 4;
@@ -100,15 +101,18 @@ TEST_F(CutOut, AroundTheMiddleThatTheModelSawAllIsBackground) {
     std::memcpy(made.storage[0].data(), ids, sizeof ids);
     const std::vector<int> alpha = alpha_of(made.contents);
     for (std::size_t y = 0; y < 8; ++y)
-        for (std::size_t x = 0; x < 16; ++x) EXPECT_EQ(alpha[y * 16 + x], x >= 6 && x < 10 && y >= 2 && y < 6 ? 255 : 0) << x << " " << y;
+        for (std::size_t x = 0; x < 16; ++x)
+            EXPECT_EQ(alpha[y * 16 + x], x >= 6 && x < 10 && y >= 2 && y < 6 ? 255 : 0) << x << " " << y;
 }
 
 TEST_F(CutOut, APhotographTakenWithATurnedCameraIsCutOutUpright) {
     // Stored lying on its side, 32 x 16: upright it is 16 x 32, and its left half is a thing.
     const ImageSize stored{32, 16};
     Rgb pixels(stored.rgb_bytes());
-    for (std::size_t i = 0; i < stored.pixels(); ++i) pixels[3 * i] = i < stored.pixels() / 2 ? 240 : 20;   // the upright picture's right half is red
-    std::ofstream(input_.path() + "/sample.jpg", std::ios::binary) << with_exif(encode_jpeg(stored, pixels), exif_of(6));
+    // the upright picture's right half is red
+    for (std::size_t i = 0; i < stored.pixels(); ++i) pixels[3 * i] = i < stored.pixels() / 2 ? 240 : 20;
+    std::ofstream(input_.path() + "/sample.jpg", std::ios::binary)
+        << with_exif(encode_jpeg(stored, pixels), exif_of(6));
     HandMade made = one_sample();
     made.add(spec_of("classes", kUInt8, {1, 1, 2}));
     made.contents.transform = OutputTransform::ClassMap;
@@ -171,7 +175,8 @@ TEST_F(CutOut, LowResScoresAreEnlargedBeforeTheyAreWeighed) {
     const float planes[] = {4, -4, /**/ 0, 0};  // enlarged: 4, 2, -2, -4
     std::memcpy(made.storage[0].data(), planes, sizeof planes);
     const auto alpha = [](double score) { return static_cast<int>(255 - 255 / (1 + std::exp(-score)) + 0.5); };
-    EXPECT_THAT(alpha_of(made.contents), testing::ElementsAre(alpha(4), alpha(2), alpha(-2), alpha(-4), alpha(4), alpha(2), alpha(-2), alpha(-4)));
+    EXPECT_THAT(alpha_of(made.contents), testing::ElementsAre(alpha(4), alpha(2), alpha(-2), alpha(-4), alpha(4),
+                                                              alpha(2), alpha(-2), alpha(-4)));
 }
 
 TEST_F(CutOut, OfSeveralFittingOutputsEachGetsItsOwn) {
@@ -199,22 +204,27 @@ TEST_F(CutOut, AnOriginalThatIsGoneOrSpoiltIsNamed) {
     HandMade made = one_sample();
     made.add(spec_of("classes", kUInt8, {1, 2, 4}));
     made.contents.samples[0].key = "other";
-    EXPECT_THAT(error_of([&] { run_over(made.contents); }, ExitCode::NoInput), testing::HasSubstr("the sample 'other'"));
+    EXPECT_THAT(error_of([&] { run_over(made.contents); }, ExitCode::NoInput),
+                testing::HasSubstr("the sample 'other'"));
     made.contents.samples[0].key = "sample";
     std::ofstream(input_.path() + "/sample.png") << "no image";
-    EXPECT_THAT(error_of([&] { run_over(made.contents); }, ExitCode::NoInput), testing::HasSubstr("sample.png, cannot be read any more"));
+    EXPECT_THAT(error_of([&] { run_over(made.contents); }, ExitCode::NoInput),
+                testing::HasSubstr("sample.png, cannot be read any more"));
     EXPECT_TRUE(test::read_tree(output_.path()).empty());
 }
 
 TEST_F(CutOut, ARunWithoutImagesIsRefusedAtTheStart) {
     RunConfig config = test::config_for("cut-out", output_.path());
     config.input.clear();
-    EXPECT_THAT(error_of([&] { make_processor("cut-out", {&config}); }, ExitCode::Usage), testing::HasSubstr("--input"));
+    EXPECT_THAT(error_of([&] { make_processor("cut-out", {&config}); }, ExitCode::Usage),
+                testing::HasSubstr("--input"));
     config.input = input_.path();
     config.source = "npy";
-    EXPECT_THAT(error_of([&] { make_processor("cut-out", {&config}); }, ExitCode::Usage), testing::HasSubstr("--input"));
+    EXPECT_THAT(error_of([&] { make_processor("cut-out", {&config}); }, ExitCode::Usage),
+                testing::HasSubstr("--input"));
     config.source = "auto";
-    EXPECT_THAT(error_of([&] { make_processor("cut-out", {&config}); }, ExitCode::NoInput), testing::HasSubstr(input_.path()));
+    EXPECT_THAT(error_of([&] { make_processor("cut-out", {&config}); }, ExitCode::NoInput),
+                testing::HasSubstr(input_.path()));
 }
 
 }  // namespace

@@ -37,8 +37,7 @@ DecodedPng decode_png(std::span<const std::byte> file) {
     png_colorp colours = nullptr;
     int count = 0;
     png_get_PLTE(png, info, &colours, &count);
-    for (int i = 0; i < count; ++i)
-        decoded.palette.push_back({colours[i].red, colours[i].green, colours[i].blue});
+    for (int i = 0; i < count; ++i) decoded.palette.push_back({colours[i].red, colours[i].green, colours[i].blue});
     png_destroy_read_struct(&png, &info, nullptr);
     return decoded;
 }

@@ -57,7 +57,8 @@ TEST(SampleVectorsInHalves, NumbersThatBecomeInfiniteAreCounted) {
     config.vector_dtype = "fp16";
     SampleVectors vectors(config, "embeddings-sqlite");
     auto sample = made({spec_of("v", kFloat32, {1, 2})});
-    for (const auto& [number, overflows] : {std::pair{65519.0F, 0U}, std::pair{-65520.0F, 1U}, std::pair{std::numeric_limits<float>::infinity(), 1U}}) {
+    for (const auto& [number, overflows] :
+         {std::pair{65519.0F, 0U}, std::pair{-65520.0F, 1U}, std::pair{std::numeric_limits<float>::infinity(), 1U}}) {
         const float numbers[] = {1.0F, number};
         std::memcpy(sample.storage[0].data(), numbers, sizeof numbers);
         const auto outputs = vectors.outputs(sample.contents);
@@ -73,15 +74,18 @@ TEST(EmbeddingsSqlite, ATableOfOtherVectorsIsRefusedAndLeftAsItIs) {
     const test::Tree before = test::read_tree(folder.path());
     RunConfig other = config;
     EXPECT_THAT(error_for(other, made({spec_of("v", kFloat32, {1, 7})}).contents),
-                AllOf(HasSubstr("embeddings.sqlite"), HasSubstr("vectors of 8 float32 numbers of output 'v'"), HasSubstr("makes 7 float32 numbers"),
-                      HasSubstr("another --output")));
+                AllOf(HasSubstr("embeddings.sqlite"), HasSubstr("vectors of 8 float32 numbers of output 'v'"),
+                      HasSubstr("makes 7 float32 numbers"), HasSubstr("another --output")));
     other.vector_dtype = "fp16";
-    EXPECT_THAT(error_for(other, made({spec_of("v", kFloat32, {1, 8})}).contents), HasSubstr("makes 8 float16 numbers"));
+    EXPECT_THAT(error_for(other, made({spec_of("v", kFloat32, {1, 8})}).contents),
+                HasSubstr("makes 8 float16 numbers"));
     other = config;
     other.normalize = true;
-    EXPECT_THAT(error_for(other, made({spec_of("v", kFloat32, {1, 8})}).contents), HasSubstr("makes 8 float32 numbers, normalized"));
+    EXPECT_THAT(error_for(other, made({spec_of("v", kFloat32, {1, 8})}).contents),
+                HasSubstr("makes 8 float32 numbers, normalized"));
     // One vector that fits does not carry the other in.
-    EXPECT_THAT(error_for(config, made({spec_of("w", kFloat32, {1, 3}), spec_of("v", kFloat32, {1, 7})}).contents), HasSubstr("makes 7"));
+    EXPECT_THAT(error_for(config, made({spec_of("w", kFloat32, {1, 3}), spec_of("v", kFloat32, {1, 7})}).contents),
+                HasSubstr("makes 7"));
     EXPECT_EQ(test::read_tree(folder.path()), before);
     // Another output is another row of the same table, and of any length.
     EXPECT_EQ(error_for(config, made({spec_of("w", kFloat32, {1, 3})}).contents), "no error");
@@ -92,7 +96,8 @@ TEST(EmbeddingsSqlite, ARunThatStartsOverBeginsANewDatabase) {
     for (const std::string names : {"embeddings-sqlite", "checksum,embeddings-sqlite"}) {
         const ScratchFolder folder;
         RunConfig config = test::config_for(names, folder.path());
-        const std::string database = names.find(',') == std::string::npos ? "embeddings.sqlite" : "embeddings-sqlite/embeddings.sqlite";
+        const std::string database =
+            names.find(',') == std::string::npos ? "embeddings.sqlite" : "embeddings-sqlite/embeddings.sqlite";
         ASSERT_EQ(error_for(config, made({spec_of("v", kFloat32, {1, 8})}).contents), "no error");
         finish_run(config);
         const std::string former = test::results_in(folder.path()).at(database);

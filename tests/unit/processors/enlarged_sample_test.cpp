@@ -14,7 +14,7 @@ namespace {
 // Scores of made-up numbers, kept as float and as they are stored.
 struct Sample {
     ClassScores scores;
-    std::vector<float> values;   // [classes, height, width]
+    std::vector<float> values;  // [classes, height, width]
     std::vector<std::byte> bytes;
 };
 
@@ -23,7 +23,11 @@ Sample made_up(DType dtype, std::int64_t classes, std::int64_t height, std::int6
     Sample sample;
     sample.values.resize(static_cast<std::size_t>(classes * height * width));
     sample.bytes.resize(sample.values.size() * dtype.bytes());
-    sample.scores = {.data = sample.bytes.data(), .dtype = dtype, .classes = classes, .height = height, .width = width,
+    sample.scores = {.data = sample.bytes.data(),
+                     .dtype = dtype,
+                     .classes = classes,
+                     .height = height,
+                     .width = width,
                      .class_stride = channels_last ? 1 : height * width,
                      .row_stride = channels_last ? width * classes : width,
                      .column_stride = channels_last ? classes : 1};
@@ -113,22 +117,44 @@ TEST(EnlargedSample, LinesComeInAnyOrder) {
         const auto line = enlarged.line(y);
         ASSERT_EQ(line.size(), 24U);
         for (std::size_t c = 0; c < 2; ++c)
-            EXPECT_TRUE(std::equal(line.begin() + static_cast<std::ptrdiff_t>(c) * 12, line.begin() + static_cast<std::ptrdiff_t>(c + 1) * 12,
-                                   all.begin() + static_cast<std::ptrdiff_t>(c) * 144 + y * 12)) << y;
+            EXPECT_TRUE(std::equal(line.begin() + static_cast<std::ptrdiff_t>(c) * 12,
+                                   line.begin() + static_cast<std::ptrdiff_t>(c + 1) * 12,
+                                   all.begin() + static_cast<std::ptrdiff_t>(c) * 144 + y * 12))
+                << y;
     }
 }
 
 TEST(EnlargedSample, WidensEverySixteenBitNumber) {
     const std::uint16_t halves[] = {0x0001, 0x03ff, 0x0400, 0x3555, 0x7bff, 0x7c00, 0x8000, 0xc000};
-    const float expected[] = {std::ldexp(1.0F, -24), std::ldexp(1023.0F, -24), std::ldexp(1.0F, -14), 1365.0F / 4096,
-                              65504.0F, std::numeric_limits<float>::infinity(), -0.0F, -2.0F};
+    const float expected[] = {std::ldexp(1.0F, -24),
+                              std::ldexp(1023.0F, -24),
+                              std::ldexp(1.0F, -14),
+                              1365.0F / 4096,
+                              65504.0F,
+                              std::numeric_limits<float>::infinity(),
+                              -0.0F,
+                              -2.0F};
     EnlargedSample enlarged;
-    enlarged.begin({.data = reinterpret_cast<const std::byte*>(halves), .dtype = kFloat16, .classes = 1, .height = 1, .width = 8,
-                    .class_stride = 8, .row_stride = 8, .column_stride = 1}, 1);
+    enlarged.begin({.data = reinterpret_cast<const std::byte*>(halves),
+                    .dtype = kFloat16,
+                    .classes = 1,
+                    .height = 1,
+                    .width = 8,
+                    .class_stride = 8,
+                    .row_stride = 8,
+                    .column_stride = 1},
+                   1);
     EXPECT_THAT(enlarged.line(0), ::testing::ElementsAreArray(expected));
     const std::uint16_t nan = 0x7e01;
-    enlarged.begin({.data = reinterpret_cast<const std::byte*>(&nan), .dtype = kFloat16, .classes = 1, .height = 1, .width = 1,
-                    .class_stride = 1, .row_stride = 1, .column_stride = 1}, 1);
+    enlarged.begin({.data = reinterpret_cast<const std::byte*>(&nan),
+                    .dtype = kFloat16,
+                    .classes = 1,
+                    .height = 1,
+                    .width = 1,
+                    .class_stride = 1,
+                    .row_stride = 1,
+                    .column_stride = 1},
+                   1);
     EXPECT_TRUE(std::isnan(enlarged.line(0)[0]));
 }
 

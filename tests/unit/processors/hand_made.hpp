@@ -19,8 +19,7 @@ struct HandMade {
 
     void add(TensorSpec spec) {
         storage.emplace_back(spec.elements() + 1);
-        const auto bytes =
-            std::as_bytes(std::span(storage.back())).first(spec.elements() * spec.dtype.bytes());
+        const auto bytes = std::as_bytes(std::span(storage.back())).first(spec.elements() * spec.dtype.bytes());
         contents.tensors.push_back({std::move(spec), bytes});
     }
 };
@@ -28,8 +27,7 @@ struct HandMade {
 inline HandMade one_sample() {
     HandMade made;
     made.contents.samples.push_back({.item = 0, .batch = 0, .row = 0, .hole = false, .key = "sample"});
-    made.contents.batches.push_back(
-        {.batch = 0, .first_row = 0, .rows = 1, .first_sample = 0, .reserved = 0});
+    made.contents.batches.push_back({.batch = 0, .first_row = 0, .rows = 1, .first_sample = 0, .reserved = 0});
     return made;
 }
 

@@ -87,7 +87,8 @@ TEST_F(ImageProcessor, GrayAndAlphaHaveTheirForms) {
     run_over(picture({1, 0, /**/ 0, 1, /**/ 0, 0, /**/ 0.2F, 1}).contents);
     const std::string file = test::read_tree(output_.path()).at("sample.png");
     using Pixel = std::array<std::uint8_t, 4>;
-    EXPECT_THAT(test::decode_rgba_png(std::as_bytes(std::span(file))).pixels, ElementsAre(Pixel{255, 0, 0, 51}, Pixel{0, 255, 0, 255}));
+    EXPECT_THAT(test::decode_rgba_png(std::as_bytes(std::span(file))).pixels,
+                ElementsAre(Pixel{255, 0, 0, 51}, Pixel{0, 255, 0, 255}));
 }
 
 TEST_F(ImageProcessor, JpegAndWebpHoldTheSameByTheirQuality) {
@@ -105,7 +106,8 @@ TEST_F(ImageProcessor, JpegAndWebpHoldTheSameByTheirQuality) {
             if (quality < 90) continue;
             const auto found = rgb_of(name);
             ASSERT_EQ(found.size(), 3U * 32 * 32);
-            for (std::size_t i = 0; i < found.size(); ++i) ASSERT_LE(std::abs(found[i] - static_cast<int>(i / 3 % 32) * 255 / 31), 12) << format << i;
+            for (std::size_t i = 0; i < found.size(); ++i)
+                ASSERT_LE(std::abs(found[i] - static_cast<int>(i / 3 % 32) * 255 / 31), 12) << format << i;
         }
     EXPECT_LT(bytes["jpeg10"], bytes["jpeg95"]);
     EXPECT_LT(bytes["webp10"], bytes["webp95"]);
@@ -116,7 +118,8 @@ TEST_F(ImageProcessor, JpegAndWebpHoldTheSameByTheirQuality) {
         run_over(made.contents);
     }
     const auto gray = rgb_of("sample.webp");
-    for (std::size_t i = 0; i < gray.size(); ++i) ASSERT_LE(std::abs(gray[i] - static_cast<int>(i / 3 % 32) * 255 / 31), 12) << i;
+    for (std::size_t i = 0; i < gray.size(); ++i)
+        ASSERT_LE(std::abs(gray[i] - static_cast<int>(i / 3 % 32) * 255 / 31), 12) << i;
 }
 
 TEST_F(ImageProcessor, OfSeveralFittingOutputsEachHasItsFile) {
@@ -128,12 +131,16 @@ TEST_F(ImageProcessor, OfSeveralFittingOutputsEachHasItsFile) {
 
 TEST_F(ImageProcessor, WhatIsNotAPictureIsRefusedWithItsNumber) {
     EXPECT_THAT(refusal(picture({0, 200, 0, 0, 0, 0}).contents),
-                AllOf(HasSubstr("picture float32 [1, 3, 1, 2]"), HasSubstr("'sample'"), HasSubstr("200"), HasSubstr("--image-range")));
-    EXPECT_THAT(refusal(picture({0, -0.9F, 0, 0, 0, 0}).contents), HasSubstr("-0.9")) << "as of a network that gives -1 to 1";
+                AllOf(HasSubstr("picture float32 [1, 3, 1, 2]"), HasSubstr("'sample'"), HasSubstr("200"),
+                      HasSubstr("--image-range")));
+    EXPECT_THAT(refusal(picture({0, -0.9F, 0, 0, 0, 0}).contents), HasSubstr("-0.9"))
+        << "as of a network that gives -1 to 1";
     EXPECT_THAT(refusal(picture({0, NAN, 0, 0, 0, 0}).contents), HasSubstr("NaN"));
-    EXPECT_THAT(refusal(picture({0, 0, 0, 0}).contents), AllOf(HasSubstr("picture float32 [1, 2, 1, 2]"), HasSubstr("[N, 3, H, W]")));
+    EXPECT_THAT(refusal(picture({0, 0, 0, 0}).contents),
+                AllOf(HasSubstr("picture float32 [1, 2, 1, 2]"), HasSubstr("[N, 3, H, W]")));
     config_.image_format = "jpeg";
-    EXPECT_THAT(refusal(picture({0, 0, 0, 0, 0, 0, 0, 0}).contents), AllOf(HasSubstr("alpha"), HasSubstr("png or webp")));
+    EXPECT_THAT(refusal(picture({0, 0, 0, 0, 0, 0, 0, 0}).contents),
+                AllOf(HasSubstr("alpha"), HasSubstr("png or webp")));
 }
 
 // The default of a model from a file.

@@ -19,8 +19,10 @@ class OfAManifest : public testing::Test {
     OfAManifest() {
         folder.write("photos/a.png", encode_png({8, 4}, gradient({8, 4}, 1)));
         folder.write("photos/b.png", encode_png({5, 5}, gradient({5, 5}, 2)));
-        config.input = folder.write("list.jsonl",
-                                    "{\"id\":\"7/chair\",\"uri\":\"photos/b.png\",\"label\":\"chair\",\"price\":12}\nbad\n{\"id\":\"8\",\"uri\":\"photos/a.png\"}\n");
+        config.input =
+            folder.write("list.jsonl",
+                         "{\"id\":\"7/chair\",\"uri\":\"photos/"
+                         "b.png\",\"label\":\"chair\",\"price\":12}\nbad\n{\"id\":\"8\",\"uri\":\"photos/a.png\"}\n");
     }
 
     template <class Work>

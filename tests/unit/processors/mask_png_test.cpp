@@ -116,7 +116,8 @@ std::string error_for(const SlabContents& contents) {
 }
 
 // The mask of one sample over a picture of this size.
-test::DecodedPng mask_over(ImageSize size, const SlabContents& contents, std::uint32_t image_size = 0, std::uint32_t resize_size = 0) {
+test::DecodedPng mask_over(ImageSize size, const SlabContents& contents, std::uint32_t image_size = 0,
+                           std::uint32_t resize_size = 0) {
     const ScratchFolder input, output;
     std::ofstream(input.path() + "/sample.png", std::ios::binary) << encode_png(size, gradient(size));
     RunConfig config = test::config_for("mask-png", output.path());
@@ -173,15 +174,15 @@ TEST(MaskPng, AroundTheMiddleThatTheModelSawAllIsBackground) {
     std::memcpy(made.storage[0].data(), &id, 1);
     const auto mask = mask_over({128, 64}, made.contents, 32, 64);
     for (std::size_t y = 0; y < 64; ++y)
-        for (std::size_t x = 0; x < 128; ++x) ASSERT_EQ(mask.ids[y * 128 + x], x >= 48 && x < 80 && y >= 16 && y < 48 ? 5 : 0) << x << " " << y;
+        for (std::size_t x = 0; x < 128; ++x)
+            ASSERT_EQ(mask.ids[y * 128 + x], x >= 48 && x < 80 && y >= 16 && y < 48 ? 5 : 0) << x << " " << y;
 }
 
 TEST(MaskPng, AnOutputThatDoesNotFitIsNamedWithShapeAndNeed) {
     HandMade embedding = one_sample();
     embedding.add(spec_of("embedding", kFloat32, {1, 64, 32}));
-    EXPECT_THAT(error_for(embedding.contents),
-                ::testing::AllOf(::testing::HasSubstr("embedding float32 [1, 64, 32]"),
-                                 ::testing::HasSubstr("uint8 [N, H, W]")));
+    EXPECT_THAT(error_for(embedding.contents), ::testing::AllOf(::testing::HasSubstr("embedding float32 [1, 64, 32]"),
+                                                                ::testing::HasSubstr("uint8 [N, H, W]")));
     HandMade many = one_sample();
     many.add(spec_of("scores", kFloat32, {1, 257, 2, 2}));
     EXPECT_THAT(error_for(many.contents),

@@ -45,7 +45,8 @@ class OneChannel : public testing::Test {
     std::vector<int> alpha_of(const SlabContents& contents) {
         const std::string file = run_over("cut-out", contents).at("sample.png");
         std::vector<int> alpha;
-        for (const auto& pixel : test::decode_rgba_png(std::as_bytes(std::span(file))).pixels) alpha.push_back(pixel[3]);
+        for (const auto& pixel : test::decode_rgba_png(std::as_bytes(std::span(file))).pixels)
+            alpha.push_back(pixel[3]);
         return alpha;
     }
 
@@ -66,7 +67,7 @@ TEST_F(OneChannel, ALogitIsForegroundFromTheThresholdsLogitOn) {
     config_.scores = "logit";
     const HandMade made = sample_of({-9, -0.1F, 0, 1, 2, 9});
     EXPECT_THAT(mask_of(made.contents), ElementsAre(0, 0, 1, 1, 1, 1));
-    config_.threshold = 0.8;   // log(0.8 / 0.2) is 1.386
+    config_.threshold = 0.8;  // log(0.8 / 0.2) is 1.386
     EXPECT_THAT(mask_of(made.contents), ElementsAre(0, 0, 0, 0, 1, 1));
 }
 
@@ -85,7 +86,7 @@ TEST_F(OneChannel, SixteenBitsAndEnlargedOnesAreReadTheSame) {
     const std::uint16_t halves[] = {0x3266, 0x38cd};
     std::memcpy(made.storage[0].data(), halves, sizeof halves);
     EXPECT_THAT(mask_of(made.contents), ElementsAre(0, 1));
-    HandMade small = sample_of({0, 1});   // enlarged: 0, 0.25, 0.75, 1
+    HandMade small = sample_of({0, 1});  // enlarged: 0, 0.25, 0.75, 1
     small.contents.transform = OutputTransform::LowRes;
     small.contents.expansion = 2;
     // The original is one line, as half of the enlarged ones are.

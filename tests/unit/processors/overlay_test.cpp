@@ -19,7 +19,8 @@ using test::one_sample;
 using test::ScratchFolder;
 using test::spec_of;
 
-// The original of 64 x 32 pixels, and what became of it where the classes are 0 in its left half, or that of what the model saw, and 15 in the other.
+// The original of 64 x 32 pixels, and what became of it where the classes are 0 in its left half, or that of what the
+// model saw, and 15 in the other.
 struct Overlaid {
     Rgb original, found;
 };
@@ -47,7 +48,8 @@ Overlaid overlaid(std::uint32_t image_size, std::uint32_t resize_size, const Han
     return made_of;
 }
 
-// JPEG smears the borders of the rectangle; elsewhere its inside is half covered with the colour of its class, and nothing else.
+// JPEG smears the borders of the rectangle; elsewhere its inside is half covered with the colour of its class, and
+// nothing else.
 void expect_covered(const Overlaid& made, PictureRect covered, std::size_t of_class = 15) {
     const auto colour = voc_palette()[of_class];
     const auto near = [](std::uint32_t at, std::uint32_t border) { return at + 6 > border && at < border + 6; };
@@ -55,7 +57,8 @@ void expect_covered(const Overlaid& made, PictureRect covered, std::size_t of_cl
         for (std::uint32_t x = 0; x < 64; ++x) {
             const std::uint32_t right = covered.left + covered.size.width;
             const std::uint32_t bottom = covered.top + covered.size.height;
-            const bool smeared = near(x, covered.left) || (right < 64 && near(x, right)) || (covered.top > 0 && near(y, covered.top)) || (bottom < 32 && near(y, bottom));
+            const bool smeared = near(x, covered.left) || (right < 64 && near(x, right)) ||
+                                 (covered.top > 0 && near(y, covered.top)) || (bottom < 32 && near(y, bottom));
             if (smeared) continue;
             const bool inside = x >= covered.left && x < right && y >= covered.top && y < bottom;
             for (std::size_t c = 0; c < 3; ++c) {

@@ -29,8 +29,8 @@ TEST(VocPalette, IsThatOfPascalVoc) {
 RC_GTEST_PROP(PalettePng, IsReadBackAsItWas, ()) {
     const auto width = *rc::gen::inRange<std::uint32_t>(1, 80);
     const auto height = *rc::gen::inRange<std::uint32_t>(1, 40);
-    const auto ids = *rc::gen::container<std::vector<std::uint8_t>>(std::size_t{width} * height,
-                                                                    rc::gen::arbitrary<std::uint8_t>());
+    const auto ids =
+        *rc::gen::container<std::vector<std::uint8_t>>(std::size_t{width} * height, rc::gen::arbitrary<std::uint8_t>());
     PalettePng png(*rc::gen::inRange(0, 10));
     const DecodedPng read = decode_png(png.encode(ids, width, height, kNoProgress));
     RC_ASSERT(read.width == width);

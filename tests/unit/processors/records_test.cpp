@@ -41,28 +41,33 @@ TEST(Records, SayWhatShareOfThePixelsIsOfWhichClass) {
     const ScratchFolder folder;
     HandMade made = mapped();
     const RunConfig config = test::config_for("records", folder.path());
-    EXPECT_EQ(rows_after(config, {made.contents}), "records\t0\tsample\tdone\t{}\t{\"0\":0.25,\"255\":0.25,\"7\":0.5}\t{}\tm\n");
+    EXPECT_EQ(rows_after(config, {made.contents}),
+              "records\t0\tsample\tdone\t{}\t{\"0\":0.25,\"255\":0.25,\"7\":0.5}\t{}\tm\n");
     made.add(spec_of("scores", kFloat32, {1, 2, 1, 1}));
-    EXPECT_THAT(rows_after(config, {made.contents}), HasSubstr("\t{\"map\":{\"0\":0.25,\"255\":0.25,\"7\":0.5},\"scores\":{\"0\":1.0}}\t"));
+    EXPECT_THAT(rows_after(config, {made.contents}),
+                HasSubstr("\t{\"map\":{\"0\":0.25,\"255\":0.25,\"7\":0.5},\"scores\":{\"0\":1.0}}\t"));
 }
 
 TEST(Records, OfAModelWithoutClassesHaveNone) {
     const ScratchFolder folder;
     HandMade made = test::one_sample();
     made.add(spec_of("v", kFloat32, {1, 8}));
-    EXPECT_EQ(rows_after(test::config_for("records", folder.path()), {made.contents}), "records\t0\tsample\tdone\t{}\tnothing\t{}\t\n");
+    EXPECT_EQ(rows_after(test::config_for("records", folder.path()), {made.contents}),
+              "records\t0\tsample\tdone\t{}\tnothing\t{}\t\n");
 }
 
 TEST(Records, ListTheFilesOfTheOthersWhereverTheyStandInTheRow) {
-    for (const std::string names : {"records,mask-png,npy,safetensors,checksum", "mask-png,npy,safetensors,checksum,records"}) {
+    for (const std::string names :
+         {"records,mask-png,npy,safetensors,checksum", "mask-png,npy,safetensors,checksum,records"}) {
         const ScratchFolder folder;
         HandMade made = mapped();
         made.contents.samples[0].key = "a b/c\"d";
         RunConfig config = test::config_for(names, folder.path());
-        config.mask_size = "model";   // no picture has such a key
+        config.mask_size = "model";  // no picture has such a key
         const std::string rows = rows_after(config, {made.contents});
-        EXPECT_THAT(rows, HasSubstr("\t{\"mask-png\":[\"mask-png/a b/c\\\\\"d.png\"],\"npy\":[\"npy/a b/c\\\\\"d.map.npy\"],"
-                                    "\"safetensors\":[\"safetensors/a b/c\\\\\"d.safetensors\"]}\t"));
+        EXPECT_THAT(rows,
+                    HasSubstr("\t{\"mask-png\":[\"mask-png/a b/c\\\\\"d.png\"],\"npy\":[\"npy/a "
+                              "b/c\\\\\"d.map.npy\"],\"safetensors\":[\"safetensors/a b/c\\\\\"d.safetensors\"]}\t"));
         const test::Tree tree = test::read_tree(folder.path());
         for (const char* file : {"mask-png/a b/c\"d.png", "npy/a b/c\"d.map.npy", "safetensors/a b/c\"d.safetensors"})
             EXPECT_TRUE(tree.contains(file)) << file;
@@ -87,9 +92,10 @@ class RecordsOfAManifest : public ::testing::Test {
   protected:
     RecordsOfAManifest() {
         config = test::config_for("records", "");
-        config.input = inputs.write("list.jsonl",
-                                    "{\"id\":\"chair\",\"uri\":\"a.png\",\"price\":12,\"names\":[\"Stuhl\",\"chaise\"]}\nbad\n"
-                                    "{\"id\":\"gone\",\"uri\":\"gone.png\",\"price\":9}\n{\"id\":\"plain\",\"uri\":\"a.png\"}\n");
+        config.input =
+            inputs.write("list.jsonl",
+                         "{\"id\":\"chair\",\"uri\":\"a.png\",\"price\":12,\"names\":[\"Stuhl\",\"chaise\"]}\nbad\n"
+                         "{\"id\":\"gone\",\"uri\":\"gone.png\",\"price\":9}\n{\"id\":\"plain\",\"uri\":\"a.png\"}\n");
         made = mapped();
     }
 
@@ -109,7 +115,10 @@ class RecordsOfAManifest : public ::testing::Test {
 };
 
 TEST_F(RecordsOfAManifest, HaveItsColumns) {
-    EXPECT_THAT(row_of("chair", 0), HasSubstr("\tdone\t{}\t{\"0\":0.25,\"255\":0.25,\"7\":0.5}\t{\"names\":[\"Stuhl\",\"chaise\"],\"price\":12}\tm\n"));
+    EXPECT_THAT(
+        row_of("chair", 0),
+        HasSubstr(
+            "\tdone\t{}\t{\"0\":0.25,\"255\":0.25,\"7\":0.5}\t{\"names\":[\"Stuhl\",\"chaise\"],\"price\":12}\tm\n"));
     EXPECT_THAT(row_of("plain", 3), HasSubstr("\t{}\tm\n"));
 }
 
@@ -131,11 +140,13 @@ TEST_F(RecordsOfAManifest, AnInputThatChangedIsSaid) {
 }
 
 TEST_F(RecordsOfAManifest, AnInputThatIsNoListHasNone) {
-    for (const auto& [source, input] : {std::pair("synthetic", ""), std::pair("auto", ""), std::pair("auto", "/nowhere/rows.npy"),
-                                        std::pair("text", "/nowhere/lines.txt"), std::pair("images", "/nowhere")}) {
+    for (const auto& [source, input] :
+         {std::pair("synthetic", ""), std::pair("auto", ""), std::pair("auto", "/nowhere/rows.npy"),
+          std::pair("text", "/nowhere/lines.txt"), std::pair("images", "/nowhere")}) {
         config.source = source;
         config.input = input;
-        EXPECT_THAT(row_of("0", 0), HasSubstr("\tdone\t{}\t{\"0\":0.25,\"255\":0.25,\"7\":0.5}\t{}\tm\n")) << source << " " << input;
+        EXPECT_THAT(row_of("0", 0), HasSubstr("\tdone\t{}\t{\"0\":0.25,\"255\":0.25,\"7\":0.5}\t{}\tm\n"))
+            << source << " " << input;
     }
 }
 

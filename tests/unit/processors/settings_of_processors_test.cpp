@@ -28,12 +28,15 @@ TEST(SettingsOfProcessors, WhatIsMadeWithThePicturesAtHandFollowsFromWhatTheMode
         config.processor = processor;
         std::vector<std::string> flags;
         for (const Setting& setting : make_settings())
-            if (setting.effect.in_processing != nullptr && setting.effect.makes_work(config)) flags.push_back(setting.flag);
+            if (setting.effect.in_processing != nullptr && setting.effect.makes_work(config))
+                flags.push_back(setting.flag);
         return flags;
     };
     using Flags = std::vector<std::string>;
-    EXPECT_EQ(count_for("mask-png"), (Flags{"source", "input", "image-size", "resize-size", "processor", "mask-size", "scores", "threshold"}));
-    EXPECT_EQ(count_for("overlay"), (Flags{"source", "input", "image-size", "resize-size", "processor", "scores", "threshold"}));
+    EXPECT_EQ(count_for("mask-png"),
+              (Flags{"source", "input", "image-size", "resize-size", "processor", "mask-size", "scores", "threshold"}));
+    EXPECT_EQ(count_for("overlay"),
+              (Flags{"source", "input", "image-size", "resize-size", "processor", "scores", "threshold"}));
     EXPECT_EQ(count_for("records"), (Flags{"source", "input", "processor", "scores", "threshold"}));
     EXPECT_EQ(count_for("embeddings-parquet"), (Flags{"processor", "normalize", "vector-dtype", "truncate-dim"}));
     EXPECT_EQ(count_for("npy,http"), (Flags{"processor", "http-url", "http-body"}));

@@ -11,14 +11,15 @@
 
 namespace offramp {
 
-// A slab as the egress leaves it: rows 2 and 3 of batch 7, with a channels-last tensor, one of 3 bytes a sample that leaves the
-// next one misaligned in a packed file, and one of a type that .safetensors does not know.
+// A slab as the egress leaves it: rows 2 and 3 of batch 7, with a channels-last tensor, one of 3 bytes a sample that
+// leaves the next one misaligned in a packed file, and one of a type that .safetensors does not know.
 class FilledSlab {
- public:
+  public:
     static constexpr std::uint64_t kNonce = 77;
 
     explicit FilledSlab(std::uint32_t slab = 5, std::uint64_t generation = 9) {
-        TensorSpec scores{.name = "scores", .dtype = kFloat16, .dims = 4, .shape = {2, 3, 2, 4}, .strides = {24, 1, 12, 3}};
+        TensorSpec scores{
+            .name = "scores", .dtype = kFloat16, .dims = 4, .shape = {2, 3, 2, 4}, .strides = {24, 1, 12, 3}};
         const std::array<std::int64_t, 2> three{2, 3};
         const std::array<std::int64_t, 2> pair{2, 2};
         const auto layout = SlabLayout::make({TensorSpec::contiguous("bytes", kUInt8, three), scores,
@@ -26,9 +27,16 @@ class FilledSlab {
                                              2, 1, 16);
         memory.resize(layout.slab_bytes);
         SlabWriter writer(memory, layout);
-        writer.begin({.run_nonce = kNonce, .epoch = 1, .slab = slab, .generation = generation, .transform = OutputTransform::Cast,
-                      .model = "made-up", .precision = "fp32", .memory_format = "channels-last"});
-        const std::array<SampleEntry, 2> samples{SampleEntry{.item = 30, .key = "photos/cat"}, SampleEntry{.item = 31, .hole = true}};
+        writer.begin({.run_nonce = kNonce,
+                      .epoch = 1,
+                      .slab = slab,
+                      .generation = generation,
+                      .transform = OutputTransform::Cast,
+                      .model = "made-up",
+                      .precision = "fp32",
+                      .memory_format = "channels-last"});
+        const std::array<SampleEntry, 2> samples{SampleEntry{.item = 30, .key = "photos/cat"},
+                                                 SampleEntry{.item = 31, .hole = true}};
         writer.add_batch(7, 2, samples);
         for (std::size_t tensor = 0; tensor < 3; ++tensor) {
             std::uint8_t value = static_cast<std::uint8_t>(tensor * 50);

@@ -56,7 +56,8 @@ TEST_F(Payload, IsReadBackAsTheSlabThatItWas) {
     for (std::size_t i = 0; i < before.tensors.size(); ++i) {
         EXPECT_EQ(after.tensors[i].spec, before.tensors[i].spec);
         EXPECT_TRUE(std::ranges::equal(after.tensors[i].bytes, before.tensors[i].bytes)) << after.tensors[i].spec.name;
-        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(after.tensors[i].bytes.data()) % after.tensors[i].spec.dtype.bytes(), 0U);
+        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(after.tensors[i].bytes.data()) % after.tensors[i].spec.dtype.bytes(),
+                  0U);
     }
 }
 
@@ -78,10 +79,12 @@ TEST_F(Payload, AFileWithoutOrWithBrokenNotesIsRefusedByName) {
         return notes;
     };
     for (const std::string& notes :
-         {std::string("no json"), std::string("{}"), with("\"format\":1", "\"format\":2"), with("[2,3,2,4]", "[2,3,2,5]"),
-          with("[2,3,2,4]", "[2,4611686018427387904,2,4]"), with("[2,3,2,4]", "[2,-3,2,4]"), with("[24,1,12,3]", "[24,1,12,4]"),
-          with("[[7,2,2]]", "[[7,2,3]]"), with("[[7,2,2]]", "[[7,2,4294967295]]"), with("\"stored_as\":\"scores\"", "\"stored_as\":\"none\""),
-          with("[2,16]", "[2,0]"), with("\"expansion\":1", "\"expansion\":0"), with("\"transform\":1", "\"transform\":9")}) {
+         {std::string("no json"), std::string("{}"), with("\"format\":1", "\"format\":2"),
+          with("[2,3,2,4]", "[2,3,2,5]"), with("[2,3,2,4]", "[2,4611686018427387904,2,4]"),
+          with("[2,3,2,4]", "[2,-3,2,4]"), with("[24,1,12,3]", "[24,1,12,4]"), with("[[7,2,2]]", "[[7,2,3]]"),
+          with("[[7,2,2]]", "[[7,2,4294967295]]"), with("\"stored_as\":\"scores\"", "\"stored_as\":\"none\""),
+          with("[2,16]", "[2,0]"), with("\"expansion\":1", "\"expansion\":0"),
+          with("\"transform\":1", "\"transform\":9")}) {
         write_with_notes(notes);
         EXPECT_THROW(PayloadFile{path_}, Error) << notes;
     }

@@ -29,7 +29,10 @@ class Writer : public testing::Test {
         return {.folder = folder_,
                 .run_id = "made-up",
                 .run_nonce = FilledSlab::kNonce,
-                .bytes_of = [this](std::uint32_t) { return QuarantineWriter::SlabBytes{slab_.memory, nullptr}; },
+                .bytes_of =
+                    [this](std::uint32_t) {
+                        return QuarantineWriter::SlabBytes{slab_.memory, nullptr};
+                    },
                 .on_outcome = [this] { ++told_; }};
     }
     QuarantineJob job() const {
@@ -37,8 +40,13 @@ class Writer : public testing::Test {
                 .first_batch = 7,
                 .reason = "it took down 3 consumers",
                 .deaths = 3,
-                .deliveries = {{.attempt = 1, .pid = 4711, .session = 2, .delivered_at_ns = 1'000'000'000,
-                                .ended_at_ns = 3'500'000'000, .end = "died", .charged = true}}};
+                .deliveries = {{.attempt = 1,
+                                .pid = 4711,
+                                .session = 2,
+                                .delivered_at_ns = 1'000'000'000,
+                                .ended_at_ns = 3'500'000'000,
+                                .end = "died",
+                                .charged = true}}};
     }
     std::vector<QuarantineOutcome> outcomes_of(QuarantineWriter& writer, QuarantineJob what) {
         writer.set_aside(std::move(what));

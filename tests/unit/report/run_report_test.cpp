@@ -16,11 +16,12 @@ namespace {
 constexpr std::uint64_t kSecond = 1'000'000'000;
 
 class RunReportTest : public ::testing::Test {
- protected:
+  protected:
     nlohmann::json status() const { return nlohmann::json::parse(std::ifstream(folder_.file("status.json"))); }
 
     // `seconds` after now.
-    static RunFigures figures(std::uint64_t seconds, std::uint64_t samples, std::initializer_list<double> consumers_busy, const char* end = "") {
+    static RunFigures figures(std::uint64_t seconds, std::uint64_t samples,
+                              std::initializer_list<double> consumers_busy, const char* end = "") {
         RunFigures figures;
         figures.state = "running";
         figures.at_ns = now_ns() + seconds * kSecond;
@@ -39,8 +40,9 @@ class RunReportTest : public ::testing::Test {
 };
 
 TEST_F(RunReportTest, AFirstStatusIsAboutWhatWasDoneSinceWorkBegan) {
-    RunReport report(folder_.path(), RunFacts{.began_ns = now_ns() - 100 * kSecond});   // a model that takes long to load
-    RunFigures now = figures(10, 50, {2.0, 4.0}, "goodbye");                      // it is the last one, too
+    // a model that takes long to load
+    RunReport report(folder_.path(), RunFacts{.began_ns = now_ns() - 100 * kSecond});
+    RunFigures now = figures(10, 50, {2.0, 4.0}, "goodbye");  // it is the last one, too
     now.state = "ended";
     now.compute_busy_seconds = 5;
     now.input_wait_seconds = 4;
@@ -64,7 +66,8 @@ TEST_F(RunReportTest, ConsumersThatWereGoneAlreadyHaveNoShare) {
     before.broker.consumers[1].end = "died";
     RunFigures now = figures(20, 70, {7.0, 4.0});
     now.broker.consumers[1].end = "died";
-    EXPECT_NEAR(0.5, nlohmann::json::parse(RunReport::status_json({}, before, now))["consumer_share"].get<double>(), 0.01);
+    EXPECT_NEAR(0.5, nlohmann::json::parse(RunReport::status_json({}, before, now))["consumer_share"].get<double>(),
+                0.01);
 }
 
 TEST_F(RunReportTest, WhoTakesARunOverDoesNotClaimWhatItsPredecessorDid) {
@@ -135,7 +138,7 @@ TEST_F(RunReportTest, ARunThatIsShorterThanItsWarmUpHasNoSteadyRate) {
         report.write_summary(now, ExitCode::Ok);
         return nlohmann::json::parse(std::ifstream(folder_.file("producer-summary.json")));
     };
-    for (const std::uint64_t since : {0, 8}) {   // the warm-up did not end, or was all
+    for (const std::uint64_t since : {0, 8}) {  // the warm-up did not end, or was all
         const nlohmann::json whole = told(since, 0);
         EXPECT_FALSE(whole["steady"].get<bool>());
         EXPECT_DOUBLE_EQ(4, whole["samples_per_second"].get<double>());

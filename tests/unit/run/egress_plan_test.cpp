@@ -86,7 +86,9 @@ TEST(EgressPlan, BatchesShareSlabsOnlyWhereTheStrategyCanDoIt) {
 }
 
 TEST(EgressPlan, EverySegmentIsItsOwnWhereEachIsMadeAnew) {
-    EXPECT_EQ(plan_of(with_batch(64), std::int64_t{21} << 20, {.slabs = EgressTraits::Slabs::MadePerFilling}).spans.slabs_per_span, 1U);
+    EXPECT_EQ(plan_of(with_batch(64), std::int64_t{21} << 20, {.slabs = EgressTraits::Slabs::MadePerFilling})
+                  .spans.slabs_per_span,
+              1U);
 }
 
 }  // namespace

@@ -35,8 +35,8 @@ class ResultsApart : public ::testing::Test {
         std::filesystem::create_directory_symlink(in("photos"), in("link"));
     }
     std::string in(const std::string& name) const { return folder.path() + "/" + name; }
-    bool refused(const std::string& output, const std::string& processor, const std::vector<std::pair<std::string, std::string>>& items,
-                 const std::string& input = "") {
+    bool refused(const std::string& output, const std::string& processor,
+                 const std::vector<std::pair<std::string, std::string>>& items, const std::string& input = "") {
         RunConfig config;
         config.output = output;
         config.processor = processor;
@@ -59,7 +59,8 @@ TEST_F(ResultsApart, AResultWithTheNameOfAPictureThatIsRead) {
     EXPECT_TRUE(refused(in("photos"), "overlay", {{"cat", in("photos/cat.jpg")}}));
     EXPECT_TRUE(refused(in("photos"), "of-a-plug-in", {{"cat", in("photos/cat.webp")}}));
     EXPECT_TRUE(refused(in("photos"), "cut-out", {{"2024/cat", in("photos/2024/cat.png")}}));
-    EXPECT_TRUE(refused(in("photos"), "cut-out", {{"dog", in("photos/dog.jpg")}, {"x", in("photos/dog.aux.png")}})) << "another item's";
+    EXPECT_TRUE(refused(in("photos"), "cut-out", {{"dog", in("photos/dog.jpg")}, {"x", in("photos/dog.aux.png")}}))
+        << "another item's";
 }
 
 TEST_F(ResultsApart, ALinkLeadsToTheSameFolder) {
@@ -75,7 +76,8 @@ TEST_F(ResultsApart, EachOfSeveralProcessorsHasAFolder) {
 
 TEST_F(ResultsApart, NamesThatNoResultHasAreNoHindrance) {
     EXPECT_FALSE(refused(in("photos"), "cut-out", {{"cat", in("photos/cat.jpg")}})) << "cat.png joins it";
-    EXPECT_FALSE(refused(in("photos"), "cut-out", {{"cat.png", in("photos/cat.png")}, {"cat.jpg", in("photos/cat.jpg")}}));
+    EXPECT_FALSE(
+        refused(in("photos"), "cut-out", {{"cat.png", in("photos/cat.png")}, {"cat.jpg", in("photos/cat.jpg")}}));
     EXPECT_FALSE(refused(folder.path(), "cut-out", {{"cat", in("photos/cat.png")}}));
     EXPECT_FALSE(refused(in("photos"), "mask-rle", {{"cat", in("photos/cat.png")}}));
     EXPECT_FALSE(refused(in("photos/new"), "cut-out", {{"cat", in("photos/cat.png")}}));
@@ -86,7 +88,8 @@ TEST_F(ResultsApart, ResultsInTheInputsFolderWouldBeInput) {
     for (const char* output : {"photos", "photos/masks", "photos/2024", "link", "link/new/deep", "photos/x/.."})
         EXPECT_TRUE(refused(in(output), "mask-rle", {}, in("photos"))) << output;
     EXPECT_TRUE(refused(folder.path(), "records,photos", {}, in("photos")));
-    for (const char* output : {"masks", "photos-masks", "photos/.."}) EXPECT_FALSE(refused(in(output), "mask-rle", {}, in("photos"))) << output;
+    for (const char* output : {"masks", "photos-masks", "photos/.."})
+        EXPECT_FALSE(refused(in(output), "mask-rle", {}, in("photos"))) << output;
 }
 
 TEST_F(ResultsApart, NorIsTheInputItselfReplaced) {

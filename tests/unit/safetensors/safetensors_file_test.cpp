@@ -32,8 +32,7 @@ class WeightFile : public testing::Test {
         write_bytes(bytes);
     }
 
-    std::string path_ =
-        testing::TempDir() + "safetensors_test." + std::to_string(::getpid()) + ".safetensors";
+    std::string path_ = testing::TempDir() + "safetensors_test." + std::to_string(::getpid()) + ".safetensors";
 };
 
 TEST_F(WeightFile, ReadsWhatTheHeaderSays) {
@@ -59,8 +58,9 @@ TEST_F(WeightFile, TellsWhatTorchSaveWroteAndHowToConvertIt) {
         FAIL() << "a ZIP archive was read";
     } catch (const ConfigError& error) {
         EXPECT_EQ(error.exit_code(), ExitCode::BadInput);
-        EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("it is a ZIP archive, as torch.save writes it"), HasSubstr("torch.load('" + path_ + "'"),
-                                                 HasSubstr("export --weights")));
+        EXPECT_THAT(error.what(),
+                    testing::AllOf(HasSubstr("it is a ZIP archive, as torch.save writes it"),
+                                   HasSubstr("torch.load('" + path_ + "'"), HasSubstr("export --weights")));
     }
 }
 
@@ -74,9 +74,7 @@ TEST_F(WeightFile, TellsAbsentFile) {
     }
 }
 
-TEST_F(WeightFile, RefusesFolder) {
-    EXPECT_THROW(SafetensorsFile(testing::TempDir()), ConfigError);
-}
+TEST_F(WeightFile, RefusesFolder) { EXPECT_THROW(SafetensorsFile(testing::TempDir()), ConfigError); }
 
 TEST_F(WeightFile, RefusesFileTooShortForItsLength) {
     for (const std::string bytes : {"", "1234567", "12345678"}) {
@@ -121,8 +119,8 @@ constexpr BrokenFile kBrokenFiles[] = {
     {"NotUtf8", "{\"\xff\xfe\":1}", 4, "no JSON"},
     {"List", "[]", 4, "not a JSON object"},
     {"NameTwice",
-     R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})",
-     4, "named twice"},
+     R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})", 4,
+     "named twice"},
     {"MetadataIsList", R"({"__metadata__":[]})", 4, "__metadata__ is no object"},
     {"MetadataIsNumber", R"({"__metadata__":{"n":7}})", 4, "'n' is no text"},
     {"EntryIsNumber", R"({"a":7})", 4, "no description"},
@@ -135,17 +133,14 @@ constexpr BrokenFile kBrokenFiles[] = {
     {"OverflowingShape", R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", 0,
      "beyond any memory"},
     {"NoOffsets", R"({"a":{"dtype":"F32","shape":[1]}})", 4, "no list 'data_offsets'"},
-    {"NegativeOffset", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[-4,0]}})", 4,
-     "'data_offsets' [-4,0]"},
-    {"HugeOffset",
-     R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[18446744073709551612,18446744073709551615]}})", 4,
+    {"NegativeOffset", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[-4,0]}})", 4, "'data_offsets' [-4,0]"},
+    {"HugeOffset", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[18446744073709551612,18446744073709551615]}})", 4,
      "2^62"},
     {"OneOffset", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0]}})", 4, "data_offsets [0]"},
     {"BackwardOffsets", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", 4, "data_offsets [4,0]"},
     {"Truncated", R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 7, "holds 7 bytes"},
     {"ShapeLargerThanBytes", R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4, "takes 8 bytes"},
-    {"DtypeSmallerThanBytes", R"({"a":{"dtype":"F16","shape":[1],"data_offsets":[0,4]}})", 4,
-     "takes 2 bytes"},
+    {"DtypeSmallerThanBytes", R"({"a":{"dtype":"F16","shape":[1],"data_offsets":[0,4]}})", 4, "takes 2 bytes"},
     {"Overlap",
      R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})",
      12, "tensor 'b' overlaps"},

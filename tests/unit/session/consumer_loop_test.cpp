@@ -38,8 +38,7 @@ struct TestPipe {
 // Records the first items of what it is given, and does as the test says.
 class ScriptedProcessor final : public SlabProcessor {
   public:
-    void process(const SlabContents& slab, const Progress& progress,
-                 const StillCurrent& still_current) override {
+    void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         items.push_back(slab.samples.front().item);
         if (behaviour) behaviour(progress, still_current);
     }
@@ -90,8 +89,7 @@ class ConsumerLoopTest : public ::testing::Test {
     ManualClock clock_;
     ScriptedProducer producer_{hub_};
     std::unique_ptr<ConsumerPort> port_ = hub_.consumer_port({.pid = 1000, .uid = 1, .gid = 1});
-    ConsumerSession session_{
-        *port_, clock_, {.run_nonce = run_.names().nonce, .window = 3, .program_version = "1"}};
+    ConsumerSession session_{*port_, clock_, {.run_nonce = run_.names().nonce, .window = 3, .program_version = "1"}};
     ScriptedProcessor processor_;
     int made_ = 0;
     bool sink_is_away_ = false;
@@ -167,7 +165,8 @@ TEST_F(ConsumerLoopTest, ProgressAndCurrencyAreToldWithoutAMessage) {
     deliver({ticket});
     ASSERT_FALSE(settle());
     EXPECT_EQ(processor_.items.size(), 1U);
-    EXPECT_EQ(hear_kinds(), std::vector{ReleaseKind::Returned}) << "what it was told not to commit, it must not complete";
+    EXPECT_EQ(hear_kinds(), std::vector{ReleaseKind::Returned})
+        << "what it was told not to commit, it must not complete";
 }
 
 TEST_F(ConsumerLoopTest, WhatNobodyElseWasGivenIsCommittedAfterItsLeaseToo) {
@@ -229,8 +228,7 @@ TEST_F(ConsumerLoopTest, ASignalFinishesTheSlabAtHandAndReturnsTheOthers) {
     deliver({run_.lease_filled(0, 10), run_.lease_filled(1, 11), run_.lease_filled(2, 12)});
     ASSERT_FALSE(settle());
     EXPECT_EQ(processor_.items.size(), 1U);
-    EXPECT_EQ(hear_kinds(),
-              (std::vector{ReleaseKind::Completed, ReleaseKind::Returned, ReleaseKind::Returned}));
+    EXPECT_EQ(hear_kinds(), (std::vector{ReleaseKind::Completed, ReleaseKind::Returned, ReleaseKind::Returned}));
     EXPECT_EQ(producer_.hear<Credit>()->window, 0U);
     acknowledge_all();
     const auto end = settle();
@@ -311,9 +309,7 @@ TEST_F(ConsumerLoopTest, WithoutALauncherItLeavesButDoesNotWaitForEverForAnAnswe
 
 TEST_F(ConsumerLoopTest, AProcessorsExceptionLeavesTheSlabChargedAndHeld) {
     welcome();
-    processor_.behaviour = [](const Progress&, const StillCurrent&) {
-        throw std::runtime_error("broken pixels");
-    };
+    processor_.behaviour = [](const Progress&, const StillCurrent&) { throw std::runtime_error("broken pixels"); };
     deliver({run_.lease_filled(0, 10)});
     EXPECT_THROW(settle(), std::runtime_error);
     EXPECT_NE(work_word(), 0U);
@@ -388,12 +384,10 @@ TEST_P(RefusedConsumerTest, EndsWithTheReasonsExitCode) {
     }
 }
 INSTANTIATE_TEST_SUITE_P(Reasons, RefusedConsumerTest,
-                         ::testing::Values(RefusalCase{1, ExitCode::Protocol},
-                                           RefusalCase{2, ExitCode::NoSuchRun},
+                         ::testing::Values(RefusalCase{1, ExitCode::Protocol}, RefusalCase{2, ExitCode::NoSuchRun},
                                            RefusalCase{3, ExitCode::NotPermitted},
-                                           RefusalCase{4, ExitCode::NotPermitted},
-                                           RefusalCase{5, ExitCode::NoSuchRun}, RefusalCase{6, ExitCode::Ok},
-                                           RefusalCase{99, ExitCode::Protocol}));
+                                           RefusalCase{4, ExitCode::NotPermitted}, RefusalCase{5, ExitCode::NoSuchRun},
+                                           RefusalCase{6, ExitCode::Ok}, RefusalCase{99, ExitCode::Protocol}));
 
 // The loop on a thread of its own, as in the program; everything it waits for is rung from here.
 TEST_F(ConsumerLoopTest, WakesForMessagesAndForSignals) {

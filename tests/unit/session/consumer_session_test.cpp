@@ -42,7 +42,8 @@ class ConsumerSessionTest : public ::testing::Test {
     ManualClock clock_;
     ScriptedProducer producer_{hub_};
     std::unique_ptr<ConsumerPort> port_ = hub_.consumer_port({.pid = 1000, .uid = 1, .gid = 1});
-    ConsumerSession session_{*port_, clock_, {.run_nonce = kNonce, .window = 2, .program_version = "9.9.9", .work = 21}};
+    ConsumerSession session_{
+        *port_, clock_, {.run_nonce = kNonce, .window = 2, .program_version = "9.9.9", .work = 21}};
 };
 
 TEST_F(ConsumerSessionTest, SaysHelloOnceAndAnswersTheChallenge) {
@@ -72,7 +73,8 @@ TEST_F(ConsumerSessionTest, SaysHelloOnceAndAnswersTheChallenge) {
 }
 
 TEST_F(ConsumerSessionTest, AsksForSlabsWhenItIsReadyForThem) {
-    ConsumerSession later(*port_, clock_, {.run_nonce = kNonce, .window = 2, .first_window = 0, .program_version = "9.9.9"});
+    ConsumerSession later(*port_, clock_,
+                          {.run_nonce = kNonce, .window = 2, .first_window = 0, .program_version = "9.9.9"});
     later.step();
     EXPECT_EQ(producer_.hear<Hello>()->window, 0U);
     producer_.say(Welcome{kSession, 3, 1});
@@ -336,9 +338,9 @@ TEST_F(ConsumerSessionTest, HostileBytesChangeNothing) {
                                      encode(ReleaseAck{kSession, 1}), encode(Credit{kSession, 1, 0}),
                                      encode(Goodbye{kSession})};
     const bool holds = rc::check("mutated and random messages", [&] {
-        Bytes bytes = *rc::gen::oneOf(rc::gen::elementOf(samples),
-                                      rc::gen::container<Bytes>(rc::gen::map(
-                                          rc::gen::inRange(0, 256), [](int v) { return std::byte(v); })));
+        Bytes bytes = *rc::gen::oneOf(
+            rc::gen::elementOf(samples),
+            rc::gen::container<Bytes>(rc::gen::map(rc::gen::inRange(0, 256), [](int v) { return std::byte(v); })));
         if (!bytes.empty()) {
             const auto at = *rc::gen::inRange<std::size_t>(0, bytes.size());
             bytes[at] = std::byte(*rc::gen::inRange(0, 256));

@@ -60,8 +60,8 @@ SlabTicket FakeRun::lease_filled(std::uint32_t index, std::uint64_t batch, std::
 }
 
 void FakeRun::set_word(std::uint32_t index, SlabWord word) const {
-    auto* slots = reinterpret_cast<LedgerSlot*>(ledger_.bytes().data() + sizeof(LedgerHeader) +
-                                                kPlaces * sizeof(LedgerConsumer));
+    auto* slots =
+        reinterpret_cast<LedgerSlot*>(ledger_.bytes().data() + sizeof(LedgerHeader) + kPlaces * sizeof(LedgerConsumer));
     store_word(slots[index].word, word.pack());
 }
 

@@ -102,7 +102,8 @@ class ProducerSuccessionTest : public ::testing::TestWithParam<bool> {
         ASSERT_EQ(producer_->send(peer_, encode(body)), SendOutcome::Sent);
     }
     void deliver(std::uint64_t first, const std::vector<SlabTicket>& tickets) {
-        ASSERT_EQ(producer_->send(peer_, encode(Tickets{kSession, first}, std::span<const SlabTicket>(tickets))), SendOutcome::Sent);
+        ASSERT_EQ(producer_->send(peer_, encode(Tickets{kSession, first}, std::span<const SlabTicket>(tickets))),
+                  SendOutcome::Sent);
     }
     void welcome(std::uint32_t epoch = 1) { say(Welcome{kSession, kSlot, epoch}); }
     void begin() {
@@ -167,7 +168,7 @@ TEST_P(ProducerSuccessionTest, FinishesWhatItHoldsAndComesBackWithIt) {
     EXPECT_TRUE(session_.away());
 
     next_producer();
-    hear_releases();   // the hub, unlike a socket, keeps what was sent to the dead
+    hear_releases();  // the hub, unlike a socket, keeps what was sent to the dead
     ASSERT_FALSE(settle());
     const auto heard = hear_hello();
     ASSERT_TRUE(heard);
@@ -184,7 +185,7 @@ TEST_P(ProducerSuccessionTest, FinishesWhatItHoldsAndComesBackWithIt) {
     ASSERT_FALSE(releases.empty());
     EXPECT_EQ(releases[0].first_sequence, 1U) << "numbered from 1 again";
     EXPECT_EQ(records.size(), 2U);
-    deliver(1, {run_.lease_filled(2, 12)});   // as are deliveries
+    deliver(1, {run_.lease_filled(2, 12)});  // as are deliveries
     ASSERT_FALSE(settle());
     EXPECT_EQ(processor_.items.size(), 3U);
 }
@@ -195,7 +196,7 @@ TEST_P(ProducerSuccessionTest, NamesWhatItHasNotBegunFirst) {
     const SlabTicket second = run_.lease_filled(1, 11);
     const SlabTicket third = run_.lease_filled(2, 12);
     deliver(1, {first, second, third});
-    processor_.behaviour = [&] {   // dead and succeeded while the first slab is at work
+    processor_.behaviour = [&] {  // dead and succeeded while the first slab is at work
         if (processor_.items.size() == 1) {
             kill_producer();
             next_producer();
@@ -203,8 +204,8 @@ TEST_P(ProducerSuccessionTest, NamesWhatItHasNotBegunFirst) {
         clock_.advance(ConsumerLoop::kSearchEvery);
     };
     ASSERT_FALSE(loop_.turn());
-    ASSERT_FALSE(loop_.turn());   // sees the death, and works on
-    ASSERT_FALSE(loop_.turn());   // sees the next producer, and works on
+    ASSERT_FALSE(loop_.turn());  // sees the death, and works on
+    ASSERT_FALSE(loop_.turn());  // sees the next producer, and works on
     const auto heard = hear_hello();
     ASSERT_TRUE(heard);
     EXPECT_EQ(heard->hello.holding, 1U);

@@ -52,8 +52,7 @@ class ReadLeaseTest : public ::testing::Test {
     ManualClock clock_;
     ScriptedProducer producer_{hub_};
     std::unique_ptr<ConsumerPort> port_ = hub_.consumer_port({.pid = 1000, .uid = 1, .gid = 1});
-    ConsumerSession session_{
-        *port_, clock_, {.run_nonce = run_.names().nonce, .window = 2, .program_version = "1"}};
+    ConsumerSession session_{*port_, clock_, {.run_nonce = run_.names().nonce, .window = 2, .program_version = "1"}};
     WorkCell cell_{run_.cell(kSlot), kSession};
     SlabTicket ticket_;
     SlabContents contents_;
@@ -120,8 +119,7 @@ TEST_F(ReadLeaseTest, UsingItTwiceIsACallersBug) {
 }
 
 TEST(WorkCell, BelievedOnlyAfterWhatAFormerSessionLeftIsCleared) {
-    ConsumerCell bytes{
-        .work = 1, .progress = 2, .session = 3, .busy_ns = 4, .slabs = 5, .samples = 6, .bytes = 7};
+    ConsumerCell bytes{.work = 1, .progress = 2, .session = 3, .busy_ns = 4, .slabs = 5, .samples = 6, .bytes = 7};
     WorkCell cell(bytes, 9);
     EXPECT_EQ(bytes.session, 9U);
     EXPECT_EQ(bytes.work, 0U);

@@ -83,8 +83,7 @@ TEST(ReleaseLog, AcknowledgementsAreCumulativeAndSenselessOnesChangeNothing) {
 TEST(ReleaseLog, CutsWhatIsDueIntoMessages) {
     ManualClock clock;
     ReleaseLog log;
-    for (std::uint32_t i = 0; i < kMaxTicketsPerMessage + 10; ++i)
-        log.add(ticket_of(i), ReleaseKind::Completed);
+    for (std::uint32_t i = 0; i < kMaxTicketsPerMessage + 10; ++i) log.add(ticket_of(i), ReleaseKind::Completed);
     const auto first = log.due(clock.now());
     ASSERT_TRUE(first);
     EXPECT_EQ(first->records.size(), kMaxTicketsPerMessage);

@@ -46,15 +46,12 @@ class ScriptedProducer {
         return HeardReleases{message.as<Releases>(), message.records_of<Releases>()};
     }
 
-    void say_bytes(std::span<const std::byte> bytes) {
-        ASSERT_EQ(port_->send(peer_, bytes), SendOutcome::Sent);
-    }
+    void say_bytes(std::span<const std::byte> bytes) { ASSERT_EQ(port_->send(peer_, bytes), SendOutcome::Sent); }
     template <class Body>
     void say(const Body& body) {
         say_bytes(encode(body));
     }
-    void say_tickets(std::uint64_t session, std::uint64_t first_delivery,
-                     const std::vector<SlabTicket>& tickets) {
+    void say_tickets(std::uint64_t session, std::uint64_t first_delivery, const std::vector<SlabTicket>& tickets) {
         say_bytes(encode(Tickets{session, first_delivery}, std::span<const SlabTicket>(tickets)));
     }
 

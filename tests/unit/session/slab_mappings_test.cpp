@@ -27,7 +27,8 @@ TEST(SlabMappings, CanMapEverythingAtOnceSoThatNoNameIsNeededLater) {
     auto run = std::make_unique<FakeRun>();
     run->slab(4)[1] = std::byte{77};
     SlabMappings mappings = SlabMappings::attach(run->names());
-    while (mappings.map_next()) {}
+    while (mappings.map_next()) {
+    }
     run.reset();  // names gone, mappings kept
     EXPECT_EQ(mappings.slab(4)[1], std::byte{77});
 }
@@ -74,8 +75,7 @@ TEST(LedgerView, ABrokenHeaderIsRefusedByName) {
         {"half a page", "slab_bytes", [](LedgerHeader& h) { h.slab_bytes += 512; }},
         {"no bytes", "slab_bytes", [](LedgerHeader& h) { h.slab_bytes = 0; }},
         {"bytes that overflow", "slab_bytes", [](LedgerHeader& h) { h.slab_bytes = ~std::uint64_t{4095}; }},
-        {"a header beyond the slab", "header_bytes",
-         [](LedgerHeader& h) { h.header_bytes = h.slab_bytes + 1; }},
+        {"a header beyond the slab", "header_bytes", [](LedgerHeader& h) { h.header_bytes = h.slab_bytes + 1; }},
         {"no header", "header_bytes", [](LedgerHeader& h) { h.header_bytes = 0; }},
     };
     for (const BrokenHeader& broken : cases) {
@@ -105,10 +105,9 @@ TEST(LedgerView, OnlyTheDeliveryThatTheLedgerWaitsForIsCurrent) {
     const SlabTicket ticket{.epoch = 1, .slab = 3, .generation = 7, .attempt = 2};
     run.set_word(3, {SlabState::Leased, 2, 7});
     EXPECT_TRUE(ledger.is_current(ticket));
-    for (const SlabWord other :
-         {SlabWord{SlabState::Leased, 3, 7}, SlabWord{SlabState::Leased, 2, 8},
-          SlabWord{SlabState::Ready, 2, 7}, SlabWord{SlabState::Free, 2, 7},
-          SlabWord{SlabState::Retired, 2, 7}, SlabWord{SlabState::Quarantined, 2, 7}}) {
+    for (const SlabWord other : {SlabWord{SlabState::Leased, 3, 7}, SlabWord{SlabState::Leased, 2, 8},
+                                 SlabWord{SlabState::Ready, 2, 7}, SlabWord{SlabState::Free, 2, 7},
+                                 SlabWord{SlabState::Retired, 2, 7}, SlabWord{SlabState::Quarantined, 2, 7}}) {
         run.set_word(3, other);
         EXPECT_FALSE(ledger.is_current(ticket));
         EXPECT_EQ(ledger.may_complete(ticket),

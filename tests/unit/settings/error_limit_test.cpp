@@ -36,8 +36,8 @@ TEST(ErrorLimit, OfAFewItemsAShareBearsOne) {
 }
 
 TEST(ErrorLimit, AnythingElseIsNone) {
-    for (const char* text : {"", "%", "-1", "+1", "1.5", "1 %", "101%", "-0.1%", "nan%", "inf%", "1%%", "a",
-                             "99999999999999999999"})
+    for (const char* text :
+         {"", "%", "-1", "+1", "1.5", "1 %", "101%", "-0.1%", "nan%", "inf%", "1%%", "a", "99999999999999999999"})
         EXPECT_FALSE(ErrorLimit::parse(text)) << text;
 }
 

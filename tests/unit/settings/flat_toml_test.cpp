@@ -75,8 +75,7 @@ TEST(FlatToml, RefusesWhatItDoesNotReadAndSaysWhere) {
         {"= 1", "f:1: a key is expected before '= 1'"},
         {"a = 1\nb = 2\na = 3", "f:3: 'a' is set a second time. The first is in line 1"},
         {"a = word",
-         "f:1: 'a' has the value word, which is no string, number or boolean. Strings stand in quotes: a = "
-         "\"word\""},
+         "f:1: 'a' has the value word, which is no string, number or boolean. Strings stand in quotes: a = \"word\""},
         {"a = 1979-05-27", "f:1: 'a' has the value 1979-05-27"},
         {"a = 01", "f:1: 'a' has the value 01"},
         {"a = 1__0", "f:1: 'a' has the value 1__0"},
@@ -113,7 +112,8 @@ TEST(FlatToml, RefusesWhatItDoesNotReadAndSaysWhere) {
 }
 
 TEST(FlatToml, TablesOfOneNameStandBelowTheRest) {
-    const TomlDocument document = read_toml_of_tables("a = 1\n[[input]]\nname = \"x\"\n\n [[ \"input\" ]] # the second\nname = 'y'\na = 2\n[[input]]", "f", "input");
+    const TomlDocument document = read_toml_of_tables(
+        "a = 1\n[[input]]\nname = \"x\"\n\n [[ \"input\" ]] # the second\nname = 'y'\na = 2\n[[input]]", "f", "input");
     ASSERT_EQ(document.top.size(), 1U);
     ASSERT_EQ(document.tables.size(), 3U);
     EXPECT_EQ(document.tables[0].line, 2U);
@@ -122,7 +122,8 @@ TEST(FlatToml, TablesOfOneNameStandBelowTheRest) {
     ASSERT_EQ(document.tables[1].entries.size(), 2U) << "a key of the top may stand in a table, too";
     EXPECT_EQ(document.tables[1].entries[0].line, 6U);
     EXPECT_TRUE(document.tables[2].entries.empty());
-    for (const char* const text : {"[input]", "[[output]]", "[[input]", "[[", "[[input]] a", "[[input.more]]", "[[input]]\na = 1\na = 2", "[[]]"})
+    for (const char* const text : {"[input]", "[[output]]", "[[input]", "[[", "[[input]] a", "[[input.more]]",
+                                   "[[input]]\na = 1\na = 2", "[[]]"})
         EXPECT_THROW((void)read_toml_of_tables(text, "f", "input"), ConfigError) << text;
 }
 
@@ -144,8 +145,8 @@ RC_GTEST_PROP(FlatToml, AQuotedStringReadsBackAsItself, ()) {
 }
 
 RC_GTEST_PROP(FlatToml, AnyTextIsReadOrRefused, ()) {
-    const auto text = *rc::gen::container<std::string>(
-        rc::gen::elementOf(std::string("ab=\"'\\#.-_+0x1eu\n\r\t []{}\xc3\xa9")));
+    const auto text =
+        *rc::gen::container<std::string>(rc::gen::elementOf(std::string("ab=\"'\\#.-_+0x1eu\n\r\t []{}\xc3\xa9")));
     try {
         for (const TomlEntry& entry : read_flat_toml(text, "f")) RC_ASSERT(entry.line >= 1U);
     } catch (const ConfigError& error) {

@@ -73,7 +73,8 @@ TEST_F(KeptSettings, WhatItWasToldCountsAndWhatIsItsOwnIsNotTheRuns) {
     EXPECT_EQ(taken.image_size, 192U);
     EXPECT_EQ(taken.threshold, 0.5);
     EXPECT_EQ(taken.png_level, 9U);
-    EXPECT_EQ(SlabWork::difference(taken, run), "--image-size is '192' and was to be '224', --threshold is '0.5' and was to be '0.25'");
+    EXPECT_EQ(SlabWork::difference(taken, run),
+              "--image-size is '192' and was to be '224', --threshold is '0.5' and was to be '0.25'");
     EXPECT_EQ(taken.run_dir, "");
     EXPECT_EQ(taken.log_file, "");
     EXPECT_EQ(taken.lifeline_fd, -1);
@@ -82,15 +83,19 @@ TEST_F(KeptSettings, WhatItWasToldCountsAndWhatIsItsOwnIsNotTheRuns) {
 
 TEST_F(KeptSettings, WhatItLeavesOpenTheRunHasSettled) {
     const RunConfig run = a_run();
-    const RunConfig taken = consumer(run, {"--processor", "auto", "--image-size", "0", "--scores=auto", "--source", "auto"});
+    const RunConfig taken =
+        consumer(run, {"--processor", "auto", "--image-size", "0", "--scores=auto", "--source", "auto"});
     EXPECT_EQ(SlabWork::difference(taken, run), "");
-    EXPECT_EQ(SlabWork::difference(consumer(run, {"--output", "auto"}), run).find("--output is '"), 0U) << "a folder of that name";
+    EXPECT_EQ(SlabWork::difference(consumer(run, {"--output", "auto"}), run).find("--output is '"), 0U)
+        << "a folder of that name";
 }
 
 TEST_F(KeptSettings, AProfileThatItWasToldStandsForItsSettings) {
     RunConfig run = a_run();
     run.processor = "checksum";
-    EXPECT_EQ(SlabWork::difference(consumer(run, {"--profile", "embeddings"}), run).find("--processor is 'embeddings-sqlite' and was to be 'checksum'"), 0U);
+    EXPECT_EQ(SlabWork::difference(consumer(run, {"--profile", "embeddings"}), run)
+                  .find("--processor is 'embeddings-sqlite' and was to be 'checksum'"),
+              0U);
 }
 
 TEST_F(KeptSettings, PathsLeadToTheSameFromAnyFolder) {

@@ -15,8 +15,8 @@ TEST(OutputShapes, AreReadAsTheyAreWritten) {
 }
 
 TEST(OutputShapes, AnythingElseIsNone) {
-    for (const char* text : {"", ",", "3,", ",3", "3x", "x3", "3xx4", "3 x4", "0", "-1", "65537", "3;4", "1x1x1x1x1x1x1x1",
-                             "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"})
+    for (const char* text : {"", ",", "3,", ",3", "3x", "x3", "3xx4", "3 x4", "0", "-1", "65537", "3;4",
+                             "1x1x1x1x1x1x1x1", "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"})
         EXPECT_FALSE(OutputShapes::parse(text)) << text;
 }
 

@@ -48,16 +48,13 @@ class Parsing : public testing::Test {
         return parse_run_config(static_cast<int>(argv.size()), argv.data(), program);
     }
 
-    static RunConfig parse(const std::vector<std::string>& arguments = {}) {
-        return try_parse(arguments).value();
-    }
+    static RunConfig parse(const std::vector<std::string>& arguments = {}) { return try_parse(arguments).value(); }
 
     struct Refusal {
         std::string text;
         ExitCode exit_code = ExitCode::Ok;
     };
-    static Refusal refusal(const std::vector<std::string>& arguments,
-                           const std::string& program = "offramp-producer") {
+    static Refusal refusal(const std::vector<std::string>& arguments, const std::string& program = "offramp-producer") {
         try {
             try_parse(arguments, program);
         } catch (const ConfigError& error) {

@@ -23,18 +23,15 @@ std::uint32_t zero_or(std::uint32_t least, std::uint32_t most) {
     return *rc::gen::arbitrary<bool>() ? 0 : any_of(least, most);
 }
 
-std::string any_word(const std::vector<std::string>& words) {
-    return *rc::gen::elementOf(words);
-}
+std::string any_word(const std::vector<std::string>& words) { return *rc::gen::elementOf(words); }
 
 // Paths of all sorts: quotes, comment signs, commas, brackets, control characters, several bytes a character.
 std::string any_path() {
-    static const std::vector<std::string> kPieces{
-        "a",  "/",    " ",    "#",      "\"",     "'",          "\\",   ",",  "[", "]",  "=", "\n",
-        "\t", "\x01", "\x7f", "\u00e9", "\u65e5", "\U0001F600", "true", "12", "%", "--", "{"};
+    static const std::vector<std::string> kPieces{"a",      "/",          " ",    "#",  "\"", "'",    "\\",   ",",
+                                                  "[",      "]",          "=",    "\n", "\t", "\x01", "\x7f", "\u00e9",
+                                                  "\u65e5", "\U0001F600", "true", "12", "%",  "--",   "{"};
     std::string text;
-    for (const std::string& piece :
-         *rc::gen::container<std::vector<std::string>>(rc::gen::elementOf(kPieces)))
+    for (const std::string& piece : *rc::gen::container<std::vector<std::string>>(rc::gen::elementOf(kPieces)))
         text += piece;
     return text;
 }
@@ -133,13 +130,15 @@ RC_GTEST_FIXTURE_PROP(RoundTrip, TheTomlFormReadsBackToTheSameConfiguration, ())
 }
 
 TEST_F(RoundTrip, SecretsOfTheCommandLineAreInNeitherForm) {
-    const RunConfig config = parse({"--http-url", "https://me:the-word@host/in?key=the-word", "--http-header", "Authorization: Bearer the-word"});
+    const RunConfig config = parse(
+        {"--http-url", "https://me:the-word@host/in?key=the-word", "--http-header", "Authorization: Bearer the-word"});
     EXPECT_EQ(config.http_header, "Authorization: Bearer the-word");
     for (const std::string& text : {to_toml(config), to_json(config)}) {
         EXPECT_EQ(text.find("the-word"), std::string::npos) << text;
         EXPECT_NE(text.find("https://host/in"), std::string::npos) << text;
     }
-    EXPECT_NE(to_toml(parse({"--http-header", "@/run/secrets/header"})).find("@/run/secrets/header"), std::string::npos);
+    EXPECT_NE(to_toml(parse({"--http-header", "@/run/secrets/header"})).find("@/run/secrets/header"),
+              std::string::npos);
 }
 
 RC_GTEST_FIXTURE_PROP(RoundTrip, TheJsonFormSaysTheSameAsTheTomlForm, ()) {

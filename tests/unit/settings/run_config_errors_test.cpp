@@ -138,8 +138,8 @@ TEST_F(Parsing, EveryBadValueIsRefusedWithFlagValueAndWhatIsAccepted) {
         const std::string flag = std::string("--") + bad.flag;
         const Refusal refused = refusal({flag + "=" + bad.value});
         EXPECT_EQ(refused.exit_code, ExitCode::Usage) << flag << " " << bad.value;
-        EXPECT_THAT(refused.text, AllOf(HasSubstr(flag), HasSubstr("'" + std::string(bad.value) + "'"),
-                                        HasSubstr(bad.accepted)));
+        EXPECT_THAT(refused.text,
+                    AllOf(HasSubstr(flag), HasSubstr("'" + std::string(bad.value) + "'"), HasSubstr(bad.accepted)));
     }
 }
 
@@ -148,8 +148,11 @@ TEST_F(Parsing, AModelThatIsWeightsAloneIsToldApart) {
     for (const char* file : {"folder/x.pth", "last.ckpt", "pytorch_model.bin"}) {
         const Refusal refused = refusal({std::string("--model=") + file});
         EXPECT_EQ(refused.exit_code, ExitCode::Usage);
-        EXPECT_THAT(refused.text, AllOf(HasSubstr("without a network"), HasSubstr("./launch/offramp export NETWORK --weights " + std::string(file) + " "),
-                                        HasSubstr("torch.load('" + std::string(file) + "'"), HasSubstr("--weights weights.safetensors"), Not(HasSubstr("such a name"))));
+        EXPECT_THAT(refused.text,
+                    AllOf(HasSubstr("without a network"),
+                          HasSubstr("./launch/offramp export NETWORK --weights " + std::string(file) + " "),
+                          HasSubstr("torch.load('" + std::string(file) + "'"),
+                          HasSubstr("--weights weights.safetensors"), Not(HasSubstr("such a name"))));
     }
     EXPECT_THAT(refusal({"--model=x.onnx"}).text, AllOf(HasSubstr("is not such a name"), Not(HasSubstr("network"))));
 }
@@ -162,9 +165,8 @@ TEST_F(Parsing, TheEnvironmentsBadValuesNameTheVariableToo) {
         const Refusal refused = refusal({});
         ::unsetenv(variable.c_str());
         EXPECT_EQ(refused.exit_code, ExitCode::Usage) << variable << " " << bad.value;
-        EXPECT_THAT(refused.text,
-                    AllOf(HasSubstr(variable), HasSubstr("--" + std::string(bad.flag)),
-                          HasSubstr("'" + std::string(bad.value) + "'"), HasSubstr(bad.accepted)));
+        EXPECT_THAT(refused.text, AllOf(HasSubstr(variable), HasSubstr("--" + std::string(bad.flag)),
+                                        HasSubstr("'" + std::string(bad.value) + "'"), HasSubstr(bad.accepted)));
     }
 }
 
@@ -180,8 +182,7 @@ TEST_F(Parsing, EverySettingHasABadValueInThisTest) {
 TEST_F(Parsing, UnknownFlagsAreRefusedWithTheNearestKnownOne) {
     const Refusal refused = refusal({"--image-sise", "512"});
     EXPECT_EQ(refused.exit_code, ExitCode::Usage);
-    EXPECT_THAT(refused.text,
-                AllOf(HasSubstr("unknown flag --image-sise"), HasSubstr("Did you mean --image-size?")));
+    EXPECT_THAT(refused.text, AllOf(HasSubstr("unknown flag --image-sise"), HasSubstr("Did you mean --image-size?")));
     EXPECT_THAT(refusal({"--bacth=4"}).text, HasSubstr("Did you mean --batch?"));
     EXPECT_THAT(refusal({"-batch", "4"}).text, HasSubstr("Did you mean --batch?"));
     EXPECT_THAT(refusal({"--xyzzyplugh"}).text,
@@ -209,8 +210,7 @@ TEST_F(Parsing, TheFilesErrorsNameFileLineAndKey) {
         {"model = 1", ":1: model (--model) is an integer ('1'), wanted a string"},
         {"max-errors = 0.5", ":1: max-errors (--max-errors) is a float ('0.5'), wanted a string"},
         {"\n\nbatch = 65537", ":3: batch (--batch) '65537' is out of range. Accepted: 1 to 65536"},
-        {"print-config = true",
-         ":1: print-config is no setting of a file. Give --print-config on the command line"},
+        {"print-config = true", ":1: print-config is no setting of a file. Give --print-config on the command line"},
         {"config = 'other.toml'", ":1: config is an unknown key"},
         {"[run]\nbatch = 4", ":1: tables are not used here"},
         {"profile = 'none'", ":1: profile (--profile) 'none' is unknown. Accepted: default, article, embeddings"},
@@ -234,30 +234,32 @@ TEST_F(Parsing, AFileThatCannotBeReadIsRefused) {
 
 TEST_F(Parsing, ActionsStandOnTheCommandLineOnly) {
     set_environment("OFFRAMP_SWEEP", "1");
-    EXPECT_THAT(refusal({}).text, AllOf(HasSubstr("OFFRAMP_SWEEP sets nothing"), HasSubstr("--sweep on the command line")));
+    EXPECT_THAT(refusal({}).text,
+                AllOf(HasSubstr("OFFRAMP_SWEEP sets nothing"), HasSubstr("--sweep on the command line")));
 }
 
 TEST_F(Parsing, AVariableThatIsNoSettingIsRefusedLikeAFlag) {
     set_environment("OFFRAMP_BATHC", "a secret");
     const Refusal refused = refusal({"--batch", "4"});
     EXPECT_EQ(refused.exit_code, ExitCode::Usage);
-    EXPECT_THAT(refused.text, AllOf(HasSubstr("OFFRAMP_BATHC is not a setting"), HasSubstr("Did you mean OFFRAMP_BATCH?"),
-                                    Not(HasSubstr("secret"))));
+    EXPECT_THAT(refused.text, AllOf(HasSubstr("OFFRAMP_BATHC is not a setting"),
+                                    HasSubstr("Did you mean OFFRAMP_BATCH?"), Not(HasSubstr("secret"))));
     EXPECT_EQ(refusal({}, "offramp-consumer").exit_code, ExitCode::Usage);
     set_environment("OFFRAMP_BATHC", "");
     EXPECT_EQ(parse().batch, 0U) << "an empty one is none";
 }
 
 TEST_F(Parsing, VariablesOfTheLaunchScriptAndOfTestsArePassedOver) {
-    for (const char* name : {"OFFRAMP_BIN_DIR", "OFFRAMP_BUILD_DIR", "OFFRAMP_SKIP_PACKAGES", "OFFRAMP_PYTHON", "OFFRAMP_TORCH_DIR",
-                             "OFFRAMP_CUDA_DIR", "OFFRAMP_TOKENIZER_PYTHON", "OFFRAMP_REVISION", "OFFRAMP_TEST_ANYTHING", "OFFRAMP_BENCH_ENCODER",
-                             "OFFRAMP_CRASH_HISTORIES"})
+    for (const char* name : {"OFFRAMP_BIN_DIR", "OFFRAMP_BUILD_DIR", "OFFRAMP_SKIP_PACKAGES", "OFFRAMP_PYTHON",
+                             "OFFRAMP_TORCH_DIR", "OFFRAMP_CUDA_DIR", "OFFRAMP_TOKENIZER_PYTHON", "OFFRAMP_REVISION",
+                             "OFFRAMP_TEST_ANYTHING", "OFFRAMP_BENCH_ENCODER", "OFFRAMP_CRASH_HISTORIES"})
         set_environment(name, "x");
     EXPECT_EQ(parse(), RunConfig{});
 }
 
 TEST_F(Parsing, TheWordThatWasMeantIsTold) {
-    EXPECT_THAT(refusal({"--profile", "embedings"}).text, HasSubstr("Did you mean embeddings? Accepted: default, article, embeddings"));
+    EXPECT_THAT(refusal({"--profile", "embedings"}).text,
+                HasSubstr("Did you mean embeddings? Accepted: default, article, embeddings"));
     EXPECT_THAT(refusal({"--config", write_file("rung = 'stream'")}).text, HasSubstr("Did you mean streams?"));
     EXPECT_THAT(refusal({"--profile", "zzzzzzzzz"}).text, Not(HasSubstr("Did you mean")));
 }
@@ -285,15 +287,18 @@ TEST_F(Parsing, SettingsOfATransformGoWithThatTransformOnly) {
 }
 
 TEST_F(Parsing, WhatToDoWithoutASlabBelongsToTheEgressThatKnowsHow) {
-    EXPECT_THAT(refusal({"--when-full=spill", "--rung=pool"}).text, AllOf(HasSubstr("--when-full 'spill'"), HasSubstr("--rung streams")));
-    EXPECT_THAT(refusal({"--spill-dir=/disk"}).text, AllOf(HasSubstr("--spill-dir '/disk'"), HasSubstr("--when-full spill")));
+    EXPECT_THAT(refusal({"--when-full=spill", "--rung=pool"}).text,
+                AllOf(HasSubstr("--when-full 'spill'"), HasSubstr("--rung streams")));
+    EXPECT_THAT(refusal({"--spill-dir=/disk"}).text,
+                AllOf(HasSubstr("--spill-dir '/disk'"), HasSubstr("--when-full spill")));
     EXPECT_EQ(parse({"--when-full=spill", "--spill-dir=/disk"}).spill_dir, "/disk");
     EXPECT_EQ(parse({"--when-full=drop-newest"}).when_full, "drop-newest");
 }
 
 TEST_F(Parsing, ASinkIsOfAKnownKindGoesWithItsProcessorAndIsNeverShown) {
-    for (const Refusal& refused : {refusal({"--sink=mysql://u:secret@h/d"}), refusal({"--sink=postgres://u:secret@h/d", "--processor=checksum"}),
-                                   refusal({"--sink=password=secret", "--profile=embeddings", "--processor=embeddings-sqlite"})}) {
+    for (const Refusal& refused :
+         {refusal({"--sink=mysql://u:secret@h/d"}), refusal({"--sink=postgres://u:secret@h/d", "--processor=checksum"}),
+          refusal({"--sink=password=secret", "--profile=embeddings", "--processor=embeddings-sqlite"})}) {
         EXPECT_EQ(refused.exit_code, ExitCode::Usage);
         EXPECT_THAT(refused.text, AllOf(HasSubstr("--sink"), ::testing::Not(HasSubstr("secret"))));
     }
@@ -307,7 +312,9 @@ TEST_F(Parsing, ANamedTableIsOneProcessors) {
     const Refusal refused = refusal({flags[0], flags[1], "--sink-table=own"});
     EXPECT_EQ(refused.exit_code, ExitCode::Usage);
     EXPECT_THAT(refused.text, AllOf(HasSubstr("--sink-table 'own' is one table"), HasSubstr("search_path")));
-    EXPECT_EQ(parse({"--sink=dbname=d", "--processor=npy,records-postgres", "--sink-table=own"}).postgres_table_of("records"), "own");
+    EXPECT_EQ(
+        parse({"--sink=dbname=d", "--processor=npy,records-postgres", "--sink-table=own"}).postgres_table_of("records"),
+        "own");
 }
 
 TEST_F(Parsing, WeightsThatCannotBeReadAreMissingInput) {

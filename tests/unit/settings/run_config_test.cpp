@@ -10,9 +10,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST_F(Parsing, WithoutAnySettingTheDefaultsStand) {
-    EXPECT_EQ(parse(), RunConfig{});
-}
+TEST_F(Parsing, WithoutAnySettingTheDefaultsStand) { EXPECT_EQ(parse(), RunConfig{}); }
 
 // Each source of settings is stronger than the ones below it, whatever combination of them speaks.
 TEST_F(Parsing, CommandLineBeatsEnvironmentBeatsFileBeatsProfileBeatsDefault) {
@@ -304,9 +302,7 @@ TEST_F(Parsing, WordsForZeroAndSuffixesOfBytesAreUnderstood) {
     EXPECT_EQ(parse({"--config", write_file("lease-seconds = 12")}).lease_seconds, 12);
 }
 
-TEST_F(Parsing, TheLastOfARepeatedFlagCounts) {
-    EXPECT_EQ(parse({"--batch", "2", "--batch", "3"}).batch, 3U);
-}
+TEST_F(Parsing, TheLastOfARepeatedFlagCounts) { EXPECT_EQ(parse({"--batch", "2", "--batch", "3"}).batch, 3U); }
 
 TEST_F(Parsing, ValuesThatLookLikeSomethingElseStayText) {
     EXPECT_EQ(parse({"--input", "[a,b]"}).input, "[a,b]");
@@ -331,8 +327,7 @@ TEST_F(Parsing, HelpNamesEveryFlagAndAnswersAlone) {
 TEST_F(Parsing, VersionNamesProgramAndVersion) {
     testing::internal::CaptureStdout();
     EXPECT_EQ(try_parse({"--version"}, "offramp-consumer"), std::nullopt);
-    EXPECT_EQ(testing::internal::GetCapturedStdout(),
-              "offramp-consumer " + std::string(program_version()) + "\n");
+    EXPECT_EQ(testing::internal::GetCapturedStdout(), "offramp-consumer " + std::string(program_version()) + "\n");
 }
 
 TEST_F(Parsing, ProcessorsAreSplitAtTheirCommas) {
@@ -348,9 +343,12 @@ TEST_F(Parsing, EmbeddingsGoWhereTheSinkIsUnlessAProcessorIsNamed) {
     EXPECT_EQ(parse({"--profile", "embeddings"}).processor, "embeddings-sqlite");
     for (const char* sink : {"postgres://u@h/d", "postgresql:///d?host=/run/p", "dbname=d"}) {
         EXPECT_EQ(parse({"--sink", sink, "--profile", "embeddings"}).processor, "embeddings-postgres");
-        EXPECT_EQ(parse({"--profile", "embeddings", "--sink", sink, "--processor", "checksum,embeddings-postgres"}).processor, "checksum,embeddings-postgres");
+        EXPECT_EQ(
+            parse({"--profile", "embeddings", "--sink", sink, "--processor", "checksum,embeddings-postgres"}).processor,
+            "checksum,embeddings-postgres");
     }
-    EXPECT_EQ(parse({"--config", write_file("sink = 'dbname=d'\nprofile = 'embeddings'\n")}).processor, "embeddings-postgres");
+    EXPECT_EQ(parse({"--config", write_file("sink = 'dbname=d'\nprofile = 'embeddings'\n")}).processor,
+              "embeddings-postgres");
 }
 
 TEST_F(Parsing, AModelMayBeAFile) {

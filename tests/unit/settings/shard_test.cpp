@@ -10,7 +10,8 @@ TEST(ShardOfAnInput, IsWrittenAsNumberAndCount) {
     ASSERT_TRUE(shard);
     EXPECT_EQ(shard->number, 2U);
     EXPECT_EQ(shard->count, 4U);
-    for (const char* const text : {"", "/", "1", "1/", "/1", "0/1", "2/1", "-1/2", "1/2 ", "+1/2", "1/2/3", "a/b", "1/99999999999999999999"})
+    for (const char* const text :
+         {"", "/", "1", "1/", "/1", "0/1", "2/1", "-1/2", "1/2 ", "+1/2", "1/2/3", "a/b", "1/99999999999999999999"})
         EXPECT_FALSE(Shard::parse(text)) << text;
 }
 
@@ -21,7 +22,8 @@ TEST(ShardOfAnInput, AllTogetherAreTheWholeAndAsLargeAsOneAnother) {
             for (std::uint64_t number = 1; number <= count; ++number) {
                 const Shard::Range range = Shard{number, count}.of(items);
                 EXPECT_EQ(range.begin, end);
-                EXPECT_TRUE(range.end - range.begin == items / count || range.end - range.begin == items / count + 1) << items << " " << count;
+                EXPECT_TRUE(range.end - range.begin == items / count || range.end - range.begin == items / count + 1)
+                    << items << " " << count;
                 end = range.end;
             }
             EXPECT_EQ(end, items);

@@ -19,7 +19,7 @@ TEST(SlabWork, WhatChangesNoResultIsNoneOfIt) {
     config.consumers = 7;
     config.credits = 3;
     config.png_level = 9;
-    config.normalize = true;   // of vectors, which this processor does not make
+    config.normalize = true;  // of vectors, which this processor does not make
     config.run_dir = "/tmp/run";
     EXPECT_EQ(SlabWork::of(config), SlabWork::of(masks()));
     EXPECT_EQ(SlabWork::of(config).hash(), SlabWork::of(masks()).hash());
@@ -57,7 +57,8 @@ TEST(SlabWork, TheInputCountsWhereResultsAreMadeWithItsPictures) {
         config.processor = other.processor = processor;
         config.input = "/tmp/pictures";
         other.input = "/tmp/others";
-        EXPECT_EQ(SlabWork::difference(other, config), "--input is '/tmp/others' and was to be '/tmp/pictures'") << processor;
+        EXPECT_EQ(SlabWork::difference(other, config), "--input is '/tmp/others' and was to be '/tmp/pictures'")
+            << processor;
         config.mask_size = other.mask_size = "model";
         EXPECT_EQ(SlabWork::of(other) == SlabWork::of(config), config.processor != "cut-out") << processor;
     }
@@ -105,7 +106,8 @@ TEST(SlabWork, AUrlsQueryNeitherCountsNorIsShown) {
     other.http_url = "https://host/in?key=OTHER";
     EXPECT_EQ(SlabWork::of(other).hash(), SlabWork::of(config).hash());
     other.http_url = "https://host/other?key=SECRET";
-    EXPECT_EQ(SlabWork::difference(other, config), "--http-url is 'https://host/other' and was to be 'https://host/in'");
+    EXPECT_EQ(SlabWork::difference(other, config),
+              "--http-url is 'https://host/other' and was to be 'https://host/in'");
 }
 
 }  // namespace

@@ -22,8 +22,7 @@ class ChildProcess {
             ::close(ends[0]);
             const rlimit no_core{0, 0};
             ::setrlimit(RLIMIT_CORE, &no_core);
-            for (const int fault : {SIGSEGV, SIGBUS, SIGABRT})
-                std::signal(fault, SIG_DFL);  // a sanitizer's handlers
+            for (const int fault : {SIGSEGV, SIGBUS, SIGABRT}) std::signal(fault, SIG_DFL);  // a sanitizer's handlers
             ::_exit(body(ends[1]));
         }
         ::close(ends[1]);

@@ -54,8 +54,7 @@ TEST_F(CgroupMemoryRoom, CountsTheCacheOfFilesAsFree) {
     write("membership", "0::/\n");
     write("mount/memory.max", "1000000\n");
     write("mount/memory.current", "900000\n");
-    write("mount/memory.stat",
-          "anon 1\nshmem 500000\ninactive_file 200000\nactive_file 100000\ntotal_active_file 9\n");
+    write("mount/memory.stat", "anon 1\nshmem 500000\ninactive_file 200000\nactive_file 100000\ntotal_active_file 9\n");
     ASSERT_TRUE(room());
     EXPECT_EQ(room()->free_bytes, 400000U);
 }

@@ -23,9 +23,7 @@ void expect_faulted_in(void (*fault_in)(std::span<std::byte>), const char* what)
     EXPECT_EQ(region.bytes()[8191], std::byte{0});
 }
 
-TEST(PageFaulting, MakesEveryPagePresent) {
-    expect_faulted_in(&fault_in_pages, "fault");
-}
+TEST(PageFaulting, MakesEveryPagePresent) { expect_faulted_in(&fault_in_pages, "fault"); }
 
 TEST(PageFaulting, TouchesEveryPageWhereTheKernelCannot) {
     expect_faulted_in([](std::span<std::byte> pages) { touch_pages(pages); }, "touch");

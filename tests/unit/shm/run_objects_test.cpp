@@ -29,13 +29,9 @@ using testing::objects_of;
 using testing::own_run;
 using ::testing::SizeIs;
 
-void make_object(const std::string& name) {
-    SharedRegion::create(name, 4096).keep_name();
-}
+void make_object(const std::string& name) { SharedRegion::create(name, 4096).keep_name(); }
 
-void remove_object(const std::string& name) {
-    ::unlink(("/dev/shm" + name).c_str());
-}
+void remove_object(const std::string& name) { ::unlink(("/dev/shm" + name).c_str()); }
 
 template <class Call>
 ExitCode exit_code_of(Call call) {
@@ -83,14 +79,11 @@ TEST(RunNames, CarryRunIdAndNonce) {
 TEST(RunNames, AcceptPlainRunIdsOnly) {
     for (const std::string good : {"a", "run_1.2-x", "0123456789abcdef0123456789abcdef0123456789abcdef"})
         EXPECT_NO_THROW(RunNames::check_run_id(good)) << good;
-    for (const std::string bad :
-         {"", "a/b", "a b", "a\n", "ä", "0123456789abcdef0123456789abcdef0123456789abcdefX"})
+    for (const std::string bad : {"", "a/b", "a b", "a\n", "ä", "0123456789abcdef0123456789abcdef0123456789abcdefX"})
         EXPECT_EQ(exit_code_of([&] { RunNames::check_run_id(bad); }), ExitCode::Usage) << bad;
 }
 
-TEST(RunNames, HaveNoncesThatDiffer) {
-    EXPECT_NE(RunNames::random_nonce(), RunNames::random_nonce());
-}
+TEST(RunNames, HaveNoncesThatDiffer) { EXPECT_NE(RunNames::random_nonce(), RunNames::random_nonce()); }
 
 TEST(RunLock, IsHeldByMany) {
     const auto names = own_run("many");
@@ -205,8 +198,7 @@ TEST(Sweep, SparesALiveRunAndRemovesADeadOne) {
     holder.kill();
     const auto removed = sweep_dead_runs();
     // Another program that starts at this moment may sweep the same run first, or be at it.
-    const std::vector<std::string> all = {names.lock(), names.ledger(), names.cells(), names.span(0),
-                                          names.span(11)};
+    const std::vector<std::string> all = {names.lock(), names.ledger(), names.cells(), names.span(0), names.span(11)};
     EXPECT_THAT(removed, AnyOf(IsSupersetOf(all), Not(Contains(names.lock()))));
     while (!sweep_run(names)) std::this_thread::yield();
     EXPECT_THAT(objects_of(names), IsEmpty());
@@ -223,8 +215,7 @@ TEST(Sweep, SparesARunWhoseConsumerOutlivesItsProducer) {
     EXPECT_THAT(sweep_dead_runs(), Not(Contains(names.lock())));
     EXPECT_NO_THROW(RunLock::hold(names, false));
     remove_object(names.lock());
-    for (const auto& name : {names.ledger(), names.cells(), names.span(0), names.span(11)})
-        remove_object(name);
+    for (const auto& name : {names.ledger(), names.cells(), names.span(0), names.span(11)}) remove_object(name);
 }
 
 TEST(Sweep, OfOneRunLeavesTheOther) {
@@ -287,19 +278,16 @@ TEST(Sweep, LeavesWhatIsNotNamedLikeOurs) {
     const auto names = own_run("unlike");
     const std::string base = names.lock().substr(0, names.lock().size() - 4);
     { const auto lock = RunLock::hold(names, true); }
-    for (const char* suffix : {"sx", "s", "s1x", "lock2", "other", "s00000000001"})
-        make_object(base + suffix);
+    for (const char* suffix : {"sx", "s", "s1x", "lock2", "other", "s00000000001"}) make_object(base + suffix);
     EXPECT_TRUE(sweep_run(names));
     EXPECT_THAT(objects_of(names), SizeIs(6));
-    for (const char* suffix : {"sx", "s", "s1x", "lock2", "other", "s00000000001"})
-        remove_object(base + suffix);
+    for (const char* suffix : {"sx", "s", "s1x", "lock2", "other", "s00000000001"}) remove_object(base + suffix);
 }
 
 // Whatever the run's id and nonce: its names are found again, and found to be its own.
 RC_GTEST_PROP(Sweep, FindsTheObjectsOfAnyRun, ()) {
     const std::string bytes = "abcXYZ0189._-";
-    const auto id =
-        *rc::gen::resize(48, rc::gen::nonEmpty(rc::gen::container<std::string>(rc::gen::elementOf(bytes))));
+    const auto id = *rc::gen::resize(48, rc::gen::nonEmpty(rc::gen::container<std::string>(rc::gen::elementOf(bytes))));
     const RunNames names{id.substr(0, 48), *rc::gen::arbitrary<std::uint64_t>() ^ RunNames::random_nonce()};
     const auto index = *rc::gen::arbitrary<std::uint32_t>();
     {

@@ -48,8 +48,8 @@ TEST(SharedRegion, ShowsItsBytesToAView) {
     const auto region = SharedRegion::create(names.ledger(), kBytes);
     ASSERT_EQ(region.bytes().size(), kBytes);
     EXPECT_EQ(region.name(), names.ledger());
-    EXPECT_TRUE(std::all_of(region.bytes().begin(), region.bytes().end(),
-                            [](std::byte b) { return b == std::byte{0}; }));
+    EXPECT_TRUE(
+        std::all_of(region.bytes().begin(), region.bytes().end(), [](std::byte b) { return b == std::byte{0}; }));
 
     const auto view = SharedRegionView::attach(names.ledger(), Access::ReadOnly, kBytes);
     region.bytes()[kBytes - 1] = std::byte{42};
@@ -83,7 +83,7 @@ TEST(SharedRegion, IsTakenOverAsItIs) {
     const auto names = own_run("adopt");
     auto made = SharedRegion::create(names.span(0), kBytes);
     made.bytes()[kBytes - 1] = std::byte{42};
-    made.keep_name();   // as when its creator was killed
+    made.keep_name();  // as when its creator was killed
     {
         const auto adopted = SharedRegion::adopt(names.span(0), kBytes);
         EXPECT_EQ(adopted.bytes().size(), kBytes);
@@ -106,8 +106,7 @@ TEST(SharedRegion, IsStillMappedAfterUnlink) {
     EXPECT_TRUE(objects_of(names).empty());
     region.bytes()[17] = std::byte{1};
     EXPECT_EQ(region.bytes()[17], std::byte{1});
-    EXPECT_EQ(exit_code_of([&] { SharedRegionView::attach(names.span(0), Access::ReadOnly, 1); }),
-              ExitCode::NoSuchRun);
+    EXPECT_EQ(exit_code_of([&] { SharedRegionView::attach(names.span(0), Access::ReadOnly, 1); }), ExitCode::NoSuchRun);
 }
 
 TEST(SharedRegion, LeavesANameAloneThatAnotherObjectHasTaken) {
@@ -165,15 +164,13 @@ TEST(SharedRegion, SaysBeforeAnythingIsMadeThatItDoesNotFit) {
     const auto names = own_run("huge");
     const std::size_t wanted = shared_memory_room().free_bytes + (std::size_t{1} << 40);
     std::string text;
-    EXPECT_EQ(exit_code_of([&] { SharedRegion::create(names.span(0), wanted); }, &text),
-              ExitCode::SharedMemoryFull);
+    EXPECT_EQ(exit_code_of([&] { SharedRegion::create(names.span(0), wanted); }, &text), ExitCode::SharedMemoryFull);
     EXPECT_TRUE(objects_of(names).empty());
     EXPECT_NE(text.find(std::to_string(wanted)), std::string::npos) << text;
     EXPECT_NE(text.find("free "), std::string::npos) << text;
     EXPECT_NE(text.find("--shm-size"), std::string::npos) << text;
     EXPECT_NE(text.find("emptyDir"), std::string::npos) << text;
-    EXPECT_EQ(exit_code_of([&] { require_shared_memory(wanted, "9 slabs"); }, &text),
-              ExitCode::SharedMemoryFull);
+    EXPECT_EQ(exit_code_of([&] { require_shared_memory(wanted, "9 slabs"); }, &text), ExitCode::SharedMemoryFull);
     EXPECT_NE(text.find("9 slabs"), std::string::npos) << text;
     EXPECT_NO_THROW(require_shared_memory(1, "one byte"));
 }
@@ -182,13 +179,13 @@ TEST(SharedRegion, LeavesNothingWhenReservingFails) {
     const auto names = own_run("limited");
     ChildProcess child([&](int) {
         std::signal(SIGXFSZ, SIG_IGN);
-        const rlimit limit{kBytes / 2,
-                           kBytes / 2};  // the file may not grow to the size: fallocate says EFBIG
+        const rlimit limit{kBytes / 2, kBytes / 2};  // the file may not grow to the size: fallocate says EFBIG
         if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return 1;
         try {
             SharedRegion::create(names.span(0), kBytes);
         } catch (const SystemError& problem) {
-            const bool clear = problem.exit_code() == ExitCode::CannotWrite && std::string(problem.what()).find("ulimit -f") != std::string::npos;
+            const bool clear = problem.exit_code() == ExitCode::CannotWrite &&
+                               std::string(problem.what()).find("ulimit -f") != std::string::npos;
             return problem.errno_value() == EFBIG && clear ? 0 : 2;
         }
         return 3;
@@ -282,9 +279,8 @@ TEST(SharedRegionView, RefusesAnObjectThatIsTooSmall) {
     const auto names = own_run("small");
     const auto region = SharedRegion::create(names.span(0), kBytes);
     std::string text;
-    EXPECT_EQ(
-        exit_code_of([&] { SharedRegionView::attach(names.span(0), Access::ReadOnly, kBytes + 1); }, &text),
-        ExitCode::Protocol);
+    EXPECT_EQ(exit_code_of([&] { SharedRegionView::attach(names.span(0), Access::ReadOnly, kBytes + 1); }, &text),
+              ExitCode::Protocol);
     EXPECT_NE(text.find(std::to_string(kBytes)), std::string::npos) << text;
     EXPECT_NE(text.find(std::to_string(kBytes + 1)), std::string::npos) << text;
 }
@@ -293,8 +289,7 @@ TEST(SharedRegionView, RefusesAnEmptyObject) {
     const auto names = own_run("empty");
     const std::string path = "/dev/shm" + names.span(0);
     std::ofstream(path).close();
-    EXPECT_EQ(exit_code_of([&] { SharedRegionView::attach(names.span(0), Access::ReadOnly, 0); }),
-              ExitCode::Protocol);
+    EXPECT_EQ(exit_code_of([&] { SharedRegionView::attach(names.span(0), Access::ReadOnly, 0); }), ExitCode::Protocol);
     ::unlink(path.c_str());
 }
 

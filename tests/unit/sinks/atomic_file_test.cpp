@@ -22,9 +22,7 @@ using test::read_tree;
 using test::ScratchFolder;
 using test::Tree;
 
-std::span<const std::byte> bytes_of(std::string_view text) {
-    return std::as_bytes(std::span(text));
-}
+std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
 TEST(AtomicFile, AppearsWholeWithItsFolders) {
     const ScratchFolder folder;
@@ -96,9 +94,8 @@ TEST(AtomicFile, AWriteThatFailsInTheMidstNamesThePathAndLeavesNothing) {
             write_atomically(folder.path() + "/file", bytes_of(std::string(10'000, 'x')));
             ::_exit(1);
         } catch (const SystemError& error) {
-            const bool clear =
-                error.errno_value() == EFBIG && error.exit_code() == ExitCode::CannotWrite &&
-                std::string_view(error.what()).find(folder.path() + "/file") != std::string_view::npos;
+            const bool clear = error.errno_value() == EFBIG && error.exit_code() == ExitCode::CannotWrite &&
+                               std::string_view(error.what()).find(folder.path() + "/file") != std::string_view::npos;
             ::_exit(clear ? 0 : 2);
         }
     }

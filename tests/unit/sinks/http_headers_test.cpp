@@ -49,7 +49,8 @@ TEST(HttpHeaders, AFileHasOneALine) {
 }
 
 TEST(HttpHeaders, WhatIsNoneIsRefusedWithoutBeingShown) {
-    for (const std::string bad : {"the-secret", ": the-secret", "A B: the-secret", "A:", "A:  ", "A: the-secret\r\nB: c", "A: the-secret\x01"}) {
+    for (const std::string bad : {"the-secret", ": the-secret", "A B: the-secret",
+                                  "A:", "A:  ", "A: the-secret\r\nB: c", "A: the-secret\x01"}) {
         EXPECT_THAT(refusal(bad), HasSubstr("--http-header is no header"));
         EXPECT_THAT(refusal(bad), Not(HasSubstr("the-secret")));
     }
@@ -90,9 +91,12 @@ TEST(KeptHeader, OfOneInTheClearOnlyThatThereWasOne) {
 
 TEST(HttpVerdict, OfEveryKindOfAnswer) {
     for (const long status : {200L, 201L, 202L, 204L, 299L}) EXPECT_EQ(verdict_of(status), HttpVerdict::Done) << status;
-    for (const long status : {408L, 425L, 429L, 500L, 502L, 503L, 504L, 599L}) EXPECT_EQ(verdict_of(status), HttpVerdict::TryAgain) << status;
-    for (const long status : {400L, 409L, 412L, 413L, 422L, 451L}) EXPECT_EQ(verdict_of(status), HttpVerdict::NotThisOne) << status;
-    for (const long status : {301L, 302L, 304L, 307L, 308L, 401L, 403L, 404L, 405L, 410L, 415L}) EXPECT_EQ(verdict_of(status), HttpVerdict::NothingEver) << status;
+    for (const long status : {408L, 425L, 429L, 500L, 502L, 503L, 504L, 599L})
+        EXPECT_EQ(verdict_of(status), HttpVerdict::TryAgain) << status;
+    for (const long status : {400L, 409L, 412L, 413L, 422L, 451L})
+        EXPECT_EQ(verdict_of(status), HttpVerdict::NotThisOne) << status;
+    for (const long status : {301L, 302L, 304L, 307L, 308L, 401L, 403L, 404L, 405L, 410L, 415L})
+        EXPECT_EQ(verdict_of(status), HttpVerdict::NothingEver) << status;
 }
 
 }  // namespace

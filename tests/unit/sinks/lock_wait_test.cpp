@@ -22,7 +22,7 @@ TEST(LockWait, LastsAsLongAsItsPatienceEachTime) {
     for (int time = 0; time < 3; ++time) {
         wait.begin();
         EXPECT_EQ(wait_to_the_end(wait, clock), 30ms);
-        clock.advance(1h);   // between two waits
+        clock.advance(1h);  // between two waits
     }
 }
 
@@ -38,7 +38,7 @@ TEST(LockWait, TimeInWhichItWasStoppedIsNoWaiting) {
     LockWait wait(200ms, clock);
     ASSERT_TRUE(wait.next());
     clock.advance(1h);
-    ASSERT_TRUE(wait.next());   // 50 ms have been waited
+    ASSERT_TRUE(wait.next());  // 50 ms have been waited
     const std::chrono::nanoseconds more = wait_to_the_end(wait, clock);
     EXPECT_GE(more, 150ms);
     EXPECT_LT(more, 151ms);

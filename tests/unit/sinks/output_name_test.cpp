@@ -60,8 +60,7 @@ RC_GTEST_PROP(Escaped, IsOneLineAndTellsTextsApart, (const std::string& a, const
 
 TEST(CheckedOutputName, RefusesWhatCannotBePartOfAName) {
     EXPECT_EQ(checked_output_name("layer4.conv1"), "layer4.conv1");
-    for (const std::string_view name : {"", "a/b", "a\nb"})
-        EXPECT_THROW(checked_output_name(name), Error) << name;
+    for (const std::string_view name : {"", "a/b", "a\nb"}) EXPECT_THROW(checked_output_name(name), Error) << name;
 }
 
 }  // namespace

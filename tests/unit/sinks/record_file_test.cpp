@@ -16,8 +16,8 @@ namespace offramp {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::HasSubstr;
 using test::ScratchFolder;
+using ::testing::HasSubstr;
 
 // Bytes of which none of a mebibyte's pieces equals another.
 std::string numbers(std::size_t bytes) {
@@ -43,13 +43,14 @@ std::string error_of(const std::function<void()>& body) {
 }
 
 RC_GTEST_PROP(RecordFile, GivesWhatTheFileHasWhereverItIsRead, ()) {
-    static const std::string text = numbers(5 << 19);   // two windows and a half
+    static const std::string text = numbers(5 << 19);  // two windows and a half
     const ScratchFolder folder;
     RecordFile file(write_file(folder, text));
     RC_ASSERT(file.size() == text.size());
     for (int reads = *rc::gen::inRange(1, 12); reads > 0; --reads) {
         const auto at = *rc::gen::inRange<std::size_t>(0, text.size() + 1);
-        const auto least = *rc::gen::oneOf(rc::gen::inRange<std::size_t>(0, 1000), rc::gen::inRange<std::size_t>(0, 2 * text.size()));
+        const auto least =
+            *rc::gen::oneOf(rc::gen::inRange<std::size_t>(0, 1000), rc::gen::inRange<std::size_t>(0, 2 * text.size()));
         const std::string_view found = file.from(at, least);
         RC_ASSERT(found.size() >= std::min(least, text.size() - at));
         RC_ASSERT(found == std::string_view(text).substr(at, found.size()));
@@ -63,8 +64,10 @@ TEST(RecordFile, OfNothingGivesNothing) {
 
 TEST(RecordFile, WhatIsNoFileIsRefusedByItsPath) {
     const ScratchFolder folder;
-    EXPECT_THAT(error_of([&] { RecordFile file(folder.path()); }), HasSubstr("cannot read " + folder.path() + ": a folder, not a file"));
-    EXPECT_THAT(error_of([&] { RecordFile file(folder.path() + "/none"); }), HasSubstr("/none: cannot be opened: No such file"));
+    EXPECT_THAT(error_of([&] { RecordFile file(folder.path()); }),
+                HasSubstr("cannot read " + folder.path() + ": a folder, not a file"));
+    EXPECT_THAT(error_of([&] { RecordFile file(folder.path() + "/none"); }),
+                HasSubstr("/none: cannot be opened: No such file"));
 }
 
 TEST(RecordFile, AFileThatBecomesShorterIsAnErrorAndNoCrash) {
@@ -74,7 +77,8 @@ TEST(RecordFile, AFileThatBecomesShorterIsAnErrorAndNoCrash) {
     file.from(0, 1);
     fs::resize_file(path, 2 << 20);
     for (int tries = 0; tries < 2; ++tries)
-        EXPECT_THAT(error_of([&] { file.from(5 << 19, 1); }), HasSubstr(path + ": it has become shorter than the 3145728 bytes"));
+        EXPECT_THAT(error_of([&] { file.from(5 << 19, 1); }),
+                    HasSubstr(path + ": it has become shorter than the 3145728 bytes"));
 }
 
 }  // namespace

@@ -11,8 +11,9 @@ namespace {
 using std::chrono::milliseconds;
 
 // The longest each may be; the shortest is half of it.
-const std::vector<milliseconds> kWhole{milliseconds(100),  milliseconds(200),  milliseconds(400),  milliseconds(800), milliseconds(1600),
-                                       milliseconds(3200), milliseconds(5000), milliseconds(5000), milliseconds(5000)};
+const std::vector<milliseconds> kWhole{milliseconds(100),  milliseconds(200),  milliseconds(400),
+                                       milliseconds(800),  milliseconds(1600), milliseconds(3200),
+                                       milliseconds(5000), milliseconds(5000), milliseconds(5000)};
 
 TEST(RetryDelay, DoublesUpToFiveSecondsAndVariesInItsUpperHalf) {
     std::set<milliseconds> seconds;

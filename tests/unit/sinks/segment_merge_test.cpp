@@ -21,8 +21,7 @@ using test::ScratchFolder;
 using test::Tree;
 
 // Items [first, last) in one segment, two lines each, in batches of ten.
-void deliver(const std::string& folder, std::uint64_t first, std::uint64_t last,
-             const std::string& value = "v") {
+void deliver(const std::string& folder, std::uint64_t first, std::uint64_t last, const std::string& value = "v") {
     SegmentFile segment(folder, "series");
     segment.begin(first / 10, static_cast<std::uint32_t>(first % 10));
     for (std::uint64_t item = first; item < last; ++item) {
@@ -36,15 +35,13 @@ std::string expected_lines(std::uint64_t first, std::uint64_t last, const std::s
     std::string text;
     for (std::uint64_t item = first; item < last; ++item) {
         const std::string number = std::to_string(item);
-        text += number + "\tkey " + number + "\ta\t" + value + "\n" + number + "\tkey\\t" + number + "\tb\t" +
-                value + "\n";
+        text +=
+            number + "\tkey " + number + "\ta\t" + value + "\n" + number + "\tkey\\t" + number + "\tb\t" + value + "\n";
     }
     return text;
 }
 
-MergeOutcome merge(const std::string& folder) {
-    return merge_segments(folder, "series", folder + "/all.tsv");
-}
+MergeOutcome merge(const std::string& folder) { return merge_segments(folder, "series", folder + "/all.tsv"); }
 
 fs::path only_segment(const std::string& folder) {
     return fs::directory_iterator(segment_folder(folder, "series"))->path();
@@ -175,7 +172,9 @@ TEST(MergeSegments, ItemsMayLieScatteredOverManySegments) {
 TEST(MergeSegments, LinesMayBeLongerThanWhatIsReadAtATime) {
     const ScratchFolder folder;
     const std::string file = folder.path() + "/all.tsv";
-    const auto long_line = [](std::uint64_t item) { return std::string((item + 1) << 20, static_cast<char>('a' + item)); };
+    const auto long_line = [](std::uint64_t item) {
+        return std::string((item + 1) << 20, static_cast<char>('a' + item));
+    };
     std::string wanted;
     for (std::uint64_t item = 0; item < 4; ++item) {
         SegmentFile segment(folder.path(), "series");
@@ -207,7 +206,8 @@ TEST(MergeSegments, ASegmentThatChangesMeanwhileIsNamedAndItsBytesAreNotTaken) {
         merge_segments(folder.path(), "series", folder.path() + "/all.tsv", Durability::Process, form);
         FAIL();
     } catch (const ProtocolError& error) {
-        EXPECT_THAT(error.what(), ::testing::HasSubstr(segment.string() + " is damaged: its bytes have changed while it was merged"));
+        EXPECT_THAT(error.what(),
+                    ::testing::HasSubstr(segment.string() + " is damaged: its bytes have changed while it was merged"));
     }
     EXPECT_FALSE(fs::exists(folder.path() + "/all.tsv"));
     EXPECT_TRUE(fs::exists(segment));
@@ -237,7 +237,8 @@ TEST(MergeSegments, WhatIsDeliveredMeanwhileStaysForTheNextMerge) {
         deliver(fs::path(merged).parent_path(), 3, 6);
         lines_form().write(merged, next, durability);
     };
-    EXPECT_EQ(merge_segments(folder.path(), "series", folder.path() + "/all.tsv", Durability::Process, form).segments, 1U);
+    EXPECT_EQ(merge_segments(folder.path(), "series", folder.path() + "/all.tsv", Durability::Process, form).segments,
+              1U);
     EXPECT_EQ(merge(folder.path()).kept, 3U);
     EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", expected_lines(0, 6)}}));
 }

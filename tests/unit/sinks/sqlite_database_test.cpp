@@ -51,7 +51,9 @@ class Stranger {
     ~Stranger() { sqlite3_close(connection_); }
     Stranger(const Stranger&) = delete;
     Stranger& operator=(const Stranger&) = delete;
-    void execute(const char* sql) { EXPECT_EQ(sqlite3_exec(connection_, sql, nullptr, nullptr, nullptr), SQLITE_OK) << sql; }
+    void execute(const char* sql) {
+        EXPECT_EQ(sqlite3_exec(connection_, sql, nullptr, nullptr, nullptr), SQLITE_OK) << sql;
+    }
 
   private:
     sqlite3* connection_ = nullptr;
@@ -63,7 +65,11 @@ TEST(SqliteDatabase, ATransactionIsAllOrNothing) {
     database.execute("CREATE TABLE t (a INTEGER PRIMARY KEY, b BLOB, c TEXT)");
     const std::byte bytes[] = {std::byte{0}, std::byte{255}};
     const auto add = [&](std::int64_t a) {
-        database.prepared("INSERT INTO t VALUES (?, ?, ?)").bind(1, a).bind_bytes(2, bytes).bind(3, std::string_view("x\0y", 3)).run();
+        database.prepared("INSERT INTO t VALUES (?, ?, ?)")
+            .bind(1, a)
+            .bind_bytes(2, bytes)
+            .bind(3, std::string_view("x\0y", 3))
+            .run();
     };
     database.transact([&] {
         add(1);
@@ -116,7 +122,7 @@ TEST(SqliteDatabase, WhoeverBeginsWaitsForAnotherAndThenSaysSo) {
         const ScratchFolder folder;
         const std::string path = folder.path() + "/d.sqlite";
         Stranger other(path);
-        other.execute("CREATE TABLE t (a)");   // without a log
+        other.execute("CREATE TABLE t (a)");  // without a log
         other.execute(lock);
         const auto begin = [&] { SqliteDatabase(path, Durability::Process, std::chrono::milliseconds(30)); };
         const Refusal refused = refusal_of(begin);
@@ -137,7 +143,8 @@ TEST(SqliteDatabase, AFileThatIsMovedOrRemovedIsNotWrittenToUnnoticed) {
             std::filesystem::rename(path, folder.path() + "/elsewhere");
         else
             std::filesystem::remove(path);
-        const Refusal refused = refusal_of([&] { database.transact([&] { database.execute("INSERT INTO t VALUES (1)"); }); });
+        const Refusal refused =
+            refusal_of([&] { database.transact([&] { database.execute("INSERT INTO t VALUES (1)"); }); });
         EXPECT_EQ(refused.code, ExitCode::SinkUnavailable);
         EXPECT_THAT(refused.text, AllOf(HasSubstr(path), HasSubstr("moved or removed")));
         if (moved) std::filesystem::rename(folder.path() + "/elsewhere", path);
@@ -150,7 +157,8 @@ TEST(SqliteDatabase, AFullDiskIsACannotWriteAndHarmsNothing) {
     database.execute("CREATE TABLE t (a BLOB)");
     database.execute("INSERT INTO t VALUES (zeroblob(100))");
     database.execute("PRAGMA max_page_count = 4");
-    const Refusal refused = refusal_of([&] { database.transact([&] { database.execute("INSERT INTO t VALUES (zeroblob(1000000))"); }); });
+    const Refusal refused =
+        refusal_of([&] { database.transact([&] { database.execute("INSERT INTO t VALUES (zeroblob(1000000))"); }); });
     EXPECT_EQ(refused.code, ExitCode::CannotWrite);
     EXPECT_THAT(refused.text, AllOf(HasSubstr("d.sqlite"), HasSubstr("No space left on device")));
     EXPECT_EQ(number(database, "SELECT count(*) FROM t"), 1);
@@ -252,7 +260,8 @@ TEST(OutputDatabase, OneWhoseTableWasDroppedIsRefused) {
     Stranger(folder.path() + "/rows.sqlite").execute("DROP TABLE t");
     const Refusal refused = refusal_of([&] { add(database, 2); });
     EXPECT_EQ(refused.code, ExitCode::Usage);
-    EXPECT_THAT(refused.text, AllOf(HasSubstr("rows.sqlite"), HasSubstr("no such table: t"), HasSubstr("--start-over instead of --resume")));
+    EXPECT_THAT(refused.text, AllOf(HasSubstr("rows.sqlite"), HasSubstr("no such table: t"),
+                                    HasSubstr("--start-over instead of --resume")));
 }
 
 TEST(OutputDatabase, AnotherOneInItsPlaceIsRefusedAndLeftAsItIs) {
@@ -264,7 +273,7 @@ TEST(OutputDatabase, AnotherOneInItsPlaceIsRefusedAndLeftAsItIs) {
     };
     for (const std::string& each : {folder.path(), other.path()}) {
         begin(each);
-        finish_database(each, "rows");   // nothing of it is in a log
+        finish_database(each, "rows");  // nothing of it is in a log
     }
     std::filesystem::rename(path, folder.path() + "/away");
     for (const bool empty : {false, true}) {
@@ -273,10 +282,12 @@ TEST(OutputDatabase, AnotherOneInItsPlaceIsRefusedAndLeftAsItIs) {
         else
             std::filesystem::copy_file(other.path() + "/rows.sqlite", path);
         for (const bool ends : {false, true}) {
-            const Refusal refused = refusal_of([&] { ends ? finish_database(folder.path(), "rows") : begin(folder.path()); });
+            const Refusal refused =
+                refusal_of([&] { ends ? finish_database(folder.path(), "rows") : begin(folder.path()); });
             EXPECT_EQ(refused.code, ExitCode::Usage);
-            EXPECT_THAT(refused.text, AllOf(HasSubstr(path), HasSubstr("not the one that this run began"), HasSubstr("--start-over instead of --resume"),
-                                            HasSubstr(".offramp-made-rows")));
+            EXPECT_THAT(refused.text,
+                        AllOf(HasSubstr(path), HasSubstr("not the one that this run began"),
+                              HasSubstr("--start-over instead of --resume"), HasSubstr(".offramp-made-rows")));
         }
         SqliteDatabase there = SqliteDatabase::opened_to_read(path);
         EXPECT_EQ(number(there, "SELECT count(*) FROM sqlite_master"), empty ? 0 : 1);
@@ -290,7 +301,9 @@ TEST(OutputDatabase, AnotherOneInItsPlaceIsRefusedAndLeftAsItIs) {
 
 TEST(OutputDatabase, AnothersDatabaseIsRefused) {
     const ScratchFolder folder;
-    const auto refused = [&] { return refusal_of([&] { OutputDatabase(folder.path(), "rows", kSchema, Durability::Process); }); };
+    const auto refused = [&] {
+        return refusal_of([&] { OutputDatabase(folder.path(), "rows", kSchema, Durability::Process); });
+    };
     Stranger(folder.path() + "/rows.sqlite").execute("CREATE TABLE t (a INTEGER PRIMARY KEY)");
     EXPECT_EQ(refused().code, ExitCode::Usage);
     EXPECT_THAT(refused().text, HasSubstr("made by another program"));
@@ -309,7 +322,8 @@ std::string bytes_of(const std::filesystem::path& path) {
 std::map<std::string, std::string> files_in(const std::string& folder) {
     std::map<std::string, std::string> files;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
-        if (entry.is_regular_file()) files[std::filesystem::relative(entry.path(), folder).string()] = bytes_of(entry.path());
+        if (entry.is_regular_file())
+            files[std::filesystem::relative(entry.path(), folder).string()] = bytes_of(entry.path());
     return files;
 }
 
@@ -318,8 +332,9 @@ void copy_files(const std::string& from, const std::string& to) {
 }
 
 TEST(StartOver, AnothersDatabaseStaysAndIsSaid) {
-    for (const auto& [processor, path] : {std::pair("records", "records.sqlite"), std::pair("embeddings-sqlite", "embeddings.sqlite"),
-                                          std::pair("checksum,records", "records/records.sqlite")}) {
+    for (const auto& [processor, path] :
+         {std::pair("records", "records.sqlite"), std::pair("embeddings-sqlite", "embeddings.sqlite"),
+          std::pair("checksum,records", "records/records.sqlite")}) {
         const ScratchFolder folder;
         const RunConfig config = test::config_for(processor, folder.path());
         const std::string database = folder.path() + "/" + path;
@@ -329,7 +344,8 @@ TEST(StartOver, AnothersDatabaseStaysAndIsSaid) {
         const auto before = files_in(folder.path());
         const Refusal refused = refusal_of([&] { prepare_run(config); });
         EXPECT_EQ(refused.code, ExitCode::Usage) << processor;
-        EXPECT_THAT(refused.text, AllOf(HasSubstr(database), HasSubstr("made by another program"), HasSubstr("Move it away"), HasSubstr("--output")));
+        EXPECT_THAT(refused.text, AllOf(HasSubstr(database), HasSubstr("made by another program"),
+                                        HasSubstr("Move it away"), HasSubstr("--output")));
         EXPECT_TRUE(files_in(folder.path()) == before) << processor;
     }
 }
@@ -340,7 +356,7 @@ TEST(StartOver, WhatAnotherWroteToItsLogStays) {
     {
         Stranger other(making.path() + "/records.sqlite");
         other.execute("PRAGMA journal_mode = WAL; CREATE TABLE t (a); INSERT INTO t VALUES ('precious')");
-        copy_files(making.path(), folder.path());   // as a killed program leaves it
+        copy_files(making.path(), folder.path());  // as a killed program leaves it
     }
     // A mark says that a database was begun here, not that this one is it.
     std::ofstream(folder.path() + "/.offramp-made-records") << "";
@@ -348,7 +364,8 @@ TEST(StartOver, WhatAnotherWroteToItsLogStays) {
     EXPECT_THAT(before["records.sqlite-wal"], HasSubstr("precious"));
     EXPECT_EQ(refusal_of([&] { prepare_run(test::config_for("records", folder.path())); }).code, ExitCode::Usage);
     auto after = files_in(folder.path());
-    for (auto* files : {&before, &after}) files->erase("records.sqlite-shm");   // an index of the log, in which readers note themselves
+    // an index of the log, in which readers note themselves
+    for (auto* files : {&before, &after}) files->erase("records.sqlite-shm");
     EXPECT_TRUE(after == before);
     EXPECT_TRUE(std::filesystem::exists(folder.path() + "/records.sqlite-shm"));
 }
@@ -363,7 +380,7 @@ TEST(StartOver, WhatIsNoDatabaseStaysAndIsSaid) {
         EXPECT_THAT(refused().text, AllOf(HasSubstr(path), HasSubstr("made by another program")));
         EXPECT_EQ(bytes_of(path), text);
     }
-    std::filesystem::rename(path, path + "-wal");   // of a database that somebody has moved
+    std::filesystem::rename(path, path + "-wal");  // of a database that somebody has moved
     EXPECT_THAT(refused().text, HasSubstr(path + "-wal"));
     EXPECT_TRUE(std::filesystem::exists(path + "-wal"));
     std::filesystem::remove(path + "-wal");
@@ -379,19 +396,20 @@ TEST(StartOver, ReplacesOursHoweverItWasLeft) {
     slabs.push_back(test::make_slab(0, 4));
     test::run_over(test::config_for("records", fresh.path()), fresh.path(), slabs);
     const test::Tree wanted = test::results_in(fresh.path());
-    const auto expect_replaced = [&](const char* how, const std::function<void(const std::string& folder, const std::string& path)>& leave) {
-        const ScratchFolder folder;
-        leave(folder.path(), folder.path() + "/records.sqlite");
-        RunConfig config = test::config_for("records", folder.path());
-        config.start_over = true;
-        prepare_run(config);
-        test::process_all(config, slabs);
-        test::note_run(config, test::Came::ToItsEnd);
-        finish_run(config);
-        EXPECT_EQ(test::results_in(folder.path()), wanted) << how;
-        auto files = files_in(folder.path());
-        EXPECT_EQ(files.size(), 3U) << how << ": database, mark and manifest";
-    };
+    const auto expect_replaced =
+        [&](const char* how, const std::function<void(const std::string& folder, const std::string& path)>& leave) {
+            const ScratchFolder folder;
+            leave(folder.path(), folder.path() + "/records.sqlite");
+            RunConfig config = test::config_for("records", folder.path());
+            config.start_over = true;
+            prepare_run(config);
+            test::process_all(config, slabs);
+            test::note_run(config, test::Came::ToItsEnd);
+            finish_run(config);
+            EXPECT_EQ(test::results_in(folder.path()), wanted) << how;
+            auto files = files_in(folder.path());
+            EXPECT_EQ(files.size(), 3U) << how << ": database, mark and manifest";
+        };
     OutputDatabase database(making.path(), "records", kSchema, Durability::Process);
     add(database, 1);
     const auto ours = [&](const std::string& folder) { copy_files(making.path(), folder); };
@@ -400,7 +418,10 @@ TEST(StartOver, ReplacesOursHoweverItWasLeft) {
         EXPECT_EQ(bytes_of(path).substr(68, 4), std::string(4, '\0'));
     });
     expect_replaced("damaged", [&](const std::string& folder, const std::string& path) {
-        { OutputDatabase another(folder, "records", kSchema, Durability::Process); add(another, 1); }
+        {
+            OutputDatabase another(folder, "records", kSchema, Durability::Process);
+            add(another, 1);
+        }
         EXPECT_EQ(bytes_of(path).substr(68, 4), "OFFR");
         std::filesystem::resize_file(path, 5000);
     });
@@ -408,9 +429,11 @@ TEST(StartOver, ReplacesOursHoweverItWasLeft) {
         ours(folder);
         Stranger(path).execute("PRAGMA user_version = 99");
     });
-    expect_replaced("killed before anything stood in it", [](const std::string&, const std::string& path) { std::ofstream(path) << ""; });
+    expect_replaced("killed before anything stood in it",
+                    [](const std::string&, const std::string& path) { std::ofstream(path) << ""; });
     expect_replaced("removed in part", [](const std::string& folder, const std::string&) {
-        for (const char* left : {"records.sqlite-wal", ".offramp-made-records"}) std::ofstream(folder + "/" + left) << "";
+        for (const char* left : {"records.sqlite-wal", ".offramp-made-records"})
+            std::ofstream(folder + "/" + left) << "";
     });
 }
 
@@ -418,12 +441,20 @@ TEST(StartOver, ReplacesOursHoweverItWasLeft) {
 TEST(PutDatabaseInPlace, IsFinishedByAnotherCall) {
     for (const std::string moved : {"", ".offramp-made-rows", "rows.sqlite"}) {
         const ScratchFolder folder, next;
-        { OutputDatabase database(folder.path(), "rows", kSchema, Durability::Process); add(database, 1); }
-        { OutputDatabase database(next.path(), "rows", kSchema, Durability::Process); add(database, 2); }
+        {
+            OutputDatabase database(folder.path(), "rows", kSchema, Durability::Process);
+            add(database, 1);
+        }
+        {
+            OutputDatabase database(next.path(), "rows", kSchema, Durability::Process);
+            add(database, 2);
+        }
         finish_database(next.path(), "rows");
         const auto wanted = files_in(next.path());
-        if (!moved.empty()) std::filesystem::rename(next.path() + "/.offramp-made-rows", folder.path() + "/.offramp-made-rows");
-        if (moved == "rows.sqlite") std::filesystem::rename(next.path() + "/rows.sqlite", folder.path() + "/rows.sqlite");
+        if (!moved.empty())
+            std::filesystem::rename(next.path() + "/.offramp-made-rows", folder.path() + "/.offramp-made-rows");
+        if (moved == "rows.sqlite")
+            std::filesystem::rename(next.path() + "/rows.sqlite", folder.path() + "/rows.sqlite");
         EXPECT_EQ(put_database_in_place(next.path(), folder.path(), "rows"), moved != "rows.sqlite");
         EXPECT_FALSE(put_database_in_place(next.path(), folder.path(), "rows"));
         EXPECT_TRUE(files_in(folder.path()) == wanted) << moved;
@@ -435,9 +466,14 @@ TEST(PutDatabaseInPlace, AnotherProgramsStaysAndOneThatIsReadWaits) {
     const ScratchFolder folder, next;
     OutputDatabase database(next.path(), "rows", kSchema, Durability::Process);
     add(database, 2);
-    EXPECT_EQ(refusal_of([&] { put_database_in_place(next.path(), folder.path(), "rows"); }).code, ExitCode::SinkUnavailable) << "its log is there";
+    EXPECT_EQ(refusal_of([&] { put_database_in_place(next.path(), folder.path(), "rows"); }).code,
+              ExitCode::SinkUnavailable)
+        << "its log is there";
     const ScratchFolder copied;
-    { OutputDatabase whole(copied.path(), "rows", kSchema, Durability::Process); add(whole, 2); }
+    {
+        OutputDatabase whole(copied.path(), "rows", kSchema, Durability::Process);
+        add(whole, 2);
+    }
     finish_database(copied.path(), "rows");
     Stranger(folder.path() + "/rows.sqlite").execute("CREATE TABLE t (a); INSERT INTO t VALUES ('precious')");
     const auto before = files_in(folder.path());

@@ -27,9 +27,7 @@ ExitCode code_of(const std::function<void()>& call) {
     return ExitCode::Ok;
 }
 
-TEST(StreamFile, TakesADevice) {
-    EXPECT_NO_THROW(StreamFile("/dev/null").write(kBytes));
-}
+TEST(StreamFile, TakesADevice) { EXPECT_NO_THROW(StreamFile("/dev/null").write(kBytes)); }
 
 TEST(StreamFile, AFullDeviceCannotBeWritten) {
     StreamFile full("/dev/full");

@@ -66,13 +66,15 @@ TEST_F(ImagesSource, ResizesAsItIsTold) {
     const ImageSize size{32, 32};
     config.interpolation = "bicubic";
     Rgb wanted(size.rgb_bytes());
-    Resizer().resize_part(gradient(kSize, 3).data(), kSize, {.width = 32, .height = 32}, wanted.data(), size, Interpolation::Bicubic);
+    Resizer().resize_part(gradient(kSize, 3).data(), kSize, {.width = 32, .height = 32}, wanted.data(), size,
+                          Interpolation::Bicubic);
     EXPECT_EQ(test::row_of(*make(config, test::picture_input(size)), 3, size), wanted);
     config.interpolation = "bilinear";
     EXPECT_NE(test::row_of(*make(config, test::picture_input(size)), 3, size), wanted);
 }
 
-// 64 x 64 with a --resize-size below; another size than the settings', which are all that consumers know; two different sides.
+// 64 x 64 with a --resize-size below; another size than the settings', which are all that consumers know; two different
+// sides.
 TEST_F(ImagesSource, RefusesAMiddleThatIsNone) {
     const auto reason = [&](ImageSize size, std::uint32_t image_size) -> std::string {
         config.image_size = image_size;
@@ -85,7 +87,8 @@ TEST_F(ImagesSource, RefusesAMiddleThatIsNone) {
         }
         return "it was made";
     };
-    EXPECT_THAT(reason({64, 64}, 64), AllOf(HasSubstr("--resize-size 48"), HasSubstr("64 x 64"), HasSubstr("a square --image-size of 32 to 48")));
+    EXPECT_THAT(reason({64, 64}, 64), AllOf(HasSubstr("--resize-size 48"), HasSubstr("64 x 64"),
+                                            HasSubstr("a square --image-size of 32 to 48")));
     EXPECT_THAT(reason({16, 16}, 0), HasSubstr("16 x 16"));
     EXPECT_THAT(reason({40, 32}, 0), HasSubstr("32 x 40"));
     EXPECT_EQ(reason({48, 48}, 48), "it was made");
@@ -116,7 +119,7 @@ TEST_F(ImagesSource, ALimitCutsTheListAndChangesNoKey) {
 }
 
 TEST_F(ImagesSource, AShardHasItsPixelsUnderTheKeysOfTheWhole) {
-    config.shard = "2/5";   // 3, 3, 2, 2, 2
+    config.shard = "2/5";  // 3, 3, 2, 2, 2
     const auto source = part_of(make(config, picture_input()), config);
     ASSERT_EQ(source->items(), 3U);
     for (unsigned i = 0; i < 3; ++i) {
@@ -127,8 +130,7 @@ TEST_F(ImagesSource, AShardHasItsPixelsUnderTheKeysOfTheWhole) {
 }
 
 TEST_F(ImagesSource, AListMayNameFilesOutsideItsFolder) {
-    config.input =
-        folder.write("lists/list.txt", "../sub/b.png\n" + (folder / "sub/a.png") + "\n../sub/b.png\n");
+    config.input = folder.write("lists/list.txt", "../sub/b.png\n" + (folder / "sub/a.png") + "\n../sub/b.png\n");
     const auto source = make(config, picture_input());
     ASSERT_EQ(source->items(), 3U);
     EXPECT_EQ(source->key(0), "sub/b.png");

@@ -9,16 +9,17 @@
 namespace offramp {
 namespace {
 
-using ::testing::HasSubstr;
 using test::make_source;
 using test::picture_input;
+using ::testing::HasSubstr;
 
 constexpr ImageSize kSize{40, 24};
 
 class JsonlSource : public ::testing::Test {
   protected:
     JsonlSource() {
-        for (unsigned i = 0; i < 4; ++i) folder.write("photos/" + std::to_string(i) + ".png", encode_png(kSize, gradient(kSize, i)));
+        for (unsigned i = 0; i < 4; ++i)
+            folder.write("photos/" + std::to_string(i) + ".png", encode_png(kSize, gradient(kSize, i)));
     }
 
     std::unique_ptr<BatchSource> make(const std::string& text) {
@@ -59,13 +60,19 @@ TEST_F(JsonlSource, ColumnsEnterTheFingerprintAndPathsDoNot) {
         config.shard.clear();
         return source_fingerprint(*source);
     };
-    const std::string former = print("{\"id\":1,\"uri\":\"photos/0.png\",\"x\":1}\n{\"id\":2,\"uri\":\"photos/1.png\",\"x\":2}\n");
-    EXPECT_EQ(print("{\"id\":1,\"uri\":\"moved/0.png\",\"x\":1}\n{\"id\":2,\"uri\":\"photos/1.png\",\"x\":2}\n"), former);
-    EXPECT_NE(print("{\"id\":1,\"uri\":\"photos/0.png\",\"x\":1}\n{\"id\":2,\"uri\":\"photos/1.png\",\"x\":3}\n"), former);
-    EXPECT_NE(print("{\"id\":1,\"uri\":\"photos/0.png\",\"x\":1}\n{\"id\":3,\"uri\":\"photos/1.png\",\"x\":2}\n"), former);
+    const std::string former =
+        print("{\"id\":1,\"uri\":\"photos/0.png\",\"x\":1}\n{\"id\":2,\"uri\":\"photos/1.png\",\"x\":2}\n");
+    EXPECT_EQ(print("{\"id\":1,\"uri\":\"moved/0.png\",\"x\":1}\n{\"id\":2,\"uri\":\"photos/1.png\",\"x\":2}\n"),
+              former);
+    EXPECT_NE(print("{\"id\":1,\"uri\":\"photos/0.png\",\"x\":1}\n{\"id\":2,\"uri\":\"photos/1.png\",\"x\":3}\n"),
+              former);
+    EXPECT_NE(print("{\"id\":1,\"uri\":\"photos/0.png\",\"x\":1}\n{\"id\":3,\"uri\":\"photos/1.png\",\"x\":2}\n"),
+              former);
     // Of a shard those of its own items alone.
-    EXPECT_EQ(print("{\"id\":1,\"uri\":\"a\",\"x\":1}\n{\"id\":2,\"uri\":\"b\",\"x\":2}\n", "1/2"), print("{\"id\":1,\"uri\":\"a\",\"x\":1}\n{\"id\":2,\"uri\":\"b\"}\n", "1/2"));
-    EXPECT_NE(print("{\"id\":1,\"uri\":\"a\",\"x\":1}\n{\"id\":2,\"uri\":\"b\",\"x\":2}\n", "2/2"), print("{\"id\":1,\"uri\":\"a\",\"x\":1}\n{\"id\":2,\"uri\":\"b\"}\n", "2/2"));
+    EXPECT_EQ(print("{\"id\":1,\"uri\":\"a\",\"x\":1}\n{\"id\":2,\"uri\":\"b\",\"x\":2}\n", "1/2"),
+              print("{\"id\":1,\"uri\":\"a\",\"x\":1}\n{\"id\":2,\"uri\":\"b\"}\n", "1/2"));
+    EXPECT_NE(print("{\"id\":1,\"uri\":\"a\",\"x\":1}\n{\"id\":2,\"uri\":\"b\",\"x\":2}\n", "2/2"),
+              print("{\"id\":1,\"uri\":\"a\",\"x\":1}\n{\"id\":2,\"uri\":\"b\"}\n", "2/2"));
 }
 
 }  // namespace

@@ -13,12 +13,15 @@
 // Sources by their names in the table, and what comes out of them.
 namespace offramp::test {
 
-inline std::unique_ptr<BatchSource> make_source(std::string_view name, const RunConfig& config, TensorSpec input, bool takes_images,
-                                                std::vector<InputPart> parts = {}) {
+inline std::unique_ptr<BatchSource> make_source(std::string_view name, const RunConfig& config, TensorSpec input,
+                                                bool takes_images, std::vector<InputPart> parts = {}) {
     const auto entries = SourceEntry::all();
     const auto entry = std::find_if(entries.begin(), entries.end(), [&](const auto& e) { return e.name == name; });
     if (entry == entries.end()) throw std::runtime_error("not in the table");
-    return entry->make({.config = &config, .model_input = std::move(input), .model_takes_images = takes_images, .parts = std::move(parts)});
+    return entry->make({.config = &config,
+                        .model_input = std::move(input),
+                        .model_takes_images = takes_images,
+                        .parts = std::move(parts)});
 }
 
 // What a model of pictures takes, four at a time.

@@ -81,9 +81,8 @@ TEST(NormalNoise, BitsAreFrozen) {
     EXPECT_EQ(hash, 13384660639437776403ULL);
     std::uint64_t table = 0xcbf29ce484222325ULL;
     for (int i = 0; i < 65536; ++i)
-        table =
-            (table ^ std::bit_cast<std::uint32_t>(static_cast<float>(normal_quantile((i + 0.5) / 65536)))) *
-            0x100000001b3ULL;
+        table = (table ^ std::bit_cast<std::uint32_t>(static_cast<float>(normal_quantile((i + 0.5) / 65536)))) *
+                0x100000001b3ULL;
     EXPECT_EQ(table, 7991787816808883395ULL);
 }
 

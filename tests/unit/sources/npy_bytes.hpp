@@ -7,7 +7,8 @@
 namespace offramp::test {
 
 // A file as numpy.save() writes it.
-inline std::string npy(const std::string& descr, const std::string& shape, const std::string& numbers, const std::string& order = "False") {
+inline std::string npy(const std::string& descr, const std::string& shape, const std::string& numbers,
+                       const std::string& order = "False") {
     std::string header = "{'descr': '" + descr + "', 'fortran_order': " + order + ", 'shape': " + shape + ", }";
     while ((10 + header.size() + 1) % 64 != 0) header += ' ';
     header += '\n';

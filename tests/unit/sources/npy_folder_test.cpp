@@ -14,12 +14,12 @@
 namespace offramp {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using test::bytes_of;
 using test::counting;
 using test::npy;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 // Three arrays: features float32 [2, 3], ids int64 [2], flag bool.
 class NpyFolder : public ::testing::Test {
@@ -104,17 +104,22 @@ TEST_F(NpyFolder, OtherNumbersInAnyFileAreOtherInput) {
 
 TEST_F(NpyFolder, WhatDoesNotFitIsRefusedWithFileFoundAndWanted) {
     folder.write("ids.npy", npy("<i4", "(3, 2)", std::string(24, '\0')));
-    EXPECT_THAT(error(ExitCode::BadInput), AllOf(HasSubstr("ids.npy': its elements are <i4"), HasSubstr("the input 'ids'"), HasSubstr("takes int64"), HasSubstr("astype('<i8')")));
+    EXPECT_THAT(error(ExitCode::BadInput),
+                AllOf(HasSubstr("ids.npy': its elements are <i4"), HasSubstr("the input 'ids'"),
+                      HasSubstr("takes int64"), HasSubstr("astype('<i8')")));
     folder.write("ids.npy", npy("<i8", "(3, 3)", std::string(72, '\0')));
     EXPECT_THAT(error(ExitCode::BadInput), AllOf(HasSubstr("rows of [3]"), HasSubstr("takes [2]")));
     folder.write("ids.npy", npy("<i8", "(2, 2)", std::string(32, '\0')));
-    EXPECT_THAT(error(ExitCode::BadInput), AllOf(HasSubstr("ids.npy': it has 2 rows"), HasSubstr("features.npy' has 3")));
+    EXPECT_THAT(error(ExitCode::BadInput),
+                AllOf(HasSubstr("ids.npy': it has 2 rows"), HasSubstr("features.npy' has 3")));
     folder.write("ids.npy", npy("<i8", "(3, 2)", std::string(47, '\0')));
     EXPECT_THAT(error(ExitCode::BadInput), HasSubstr("truncated"));
     std::filesystem::remove(folder / "ids.npy");
-    EXPECT_THAT(error(ExitCode::NoInput), AllOf(HasSubstr("has no ids.npy"), HasSubstr("features.npy, ids.npy, flag.npy")));
+    EXPECT_THAT(error(ExitCode::NoInput),
+                AllOf(HasSubstr("has no ids.npy"), HasSubstr("features.npy, ids.npy, flag.npy")));
     config.input = folder / "features.npy";
-    EXPECT_THAT(error(ExitCode::NoInput), AllOf(HasSubstr("is no folder"), HasSubstr("features.npy, ids.npy, flag.npy")));
+    EXPECT_THAT(error(ExitCode::NoInput),
+                AllOf(HasSubstr("is no folder"), HasSubstr("features.npy, ids.npy, flag.npy")));
     config.input.clear();
     EXPECT_THAT(error(ExitCode::NoInput), HasSubstr("none is given"));
 }
@@ -144,7 +149,8 @@ TEST_F(NpyFolder, MadeUpRowsAreNoiseInFloatsAndZerosElsewhere) {
     config.batch = 8;
     config.synthetic_on = "host";
     const std::int64_t shape[] = {8, static_cast<std::int64_t>(bytes.size())};
-    const auto source = test::make_source("synthetic", config, TensorSpec::contiguous("inputs", kUInt8, shape), false, parts());
+    const auto source =
+        test::make_source("synthetic", config, TensorSpec::contiguous("inputs", kUInt8, shape), false, parts());
     EXPECT_EQ(source->row_kind(), RowKind::Arrays);
     EXPECT_NE(part<float>(row(*source, 0), 0), part<float>(row(*source, 1), 0));
     EXPECT_THAT(part<std::int64_t>(row(*source, 1), 1), ElementsAre(0, 0));

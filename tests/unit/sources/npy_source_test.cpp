@@ -47,7 +47,9 @@ class NpyArray : public ::testing::Test {
         source.load(item, std::as_writable_bytes(std::span(row)));
         return row;
     }
-    static TensorSpec takes(std::vector<std::int64_t> shape) { return TensorSpec::contiguous("input", kFloat32, shape); }
+    static TensorSpec takes(std::vector<std::int64_t> shape) {
+        return TensorSpec::contiguous("input", kFloat32, shape);
+    }
 
     TempFolder folder;
     RunConfig config;
@@ -61,29 +63,34 @@ TEST_F(NpyArray, GivesItsRowsAsTheModelsInput) {
     EXPECT_EQ(source->row_kind(), RowKind::Float32);
     EXPECT_EQ(source->key(3), "");
     EXPECT_EQ(source->max_key_bytes(), 0U);
-    for (std::uint64_t item = 0; item < 4; ++item) EXPECT_EQ(floats(*source, item), counting(6, 6.0F * static_cast<float>(item)));
+    for (std::uint64_t item = 0; item < 4; ++item)
+        EXPECT_EQ(floats(*source, item), counting(6, 6.0F * static_cast<float>(item)));
     EXPECT_EQ(source->description(), "npy: 4 rows of [2, 3] <f4 in " + folder / "array.npy");
     EXPECT_EQ(source->origin(2), folder / "array.npy row 2");
 }
 
 TEST_F(NpyArray, HalfFloatsAreWidened) {
-    const std::vector<std::uint16_t> halves{0x0000, 0x8000, 0x3c00, 0xc000, 0x7bff, 0x0001, 0x0400, 0x7c00, 0xfc00, 0x3555, 0x83ff, 0x7e00};
+    const std::vector<std::uint16_t> halves{0x0000, 0x8000, 0x3c00, 0xc000, 0x7bff, 0x0001,
+                                            0x0400, 0x7c00, 0xfc00, 0x3555, 0x83ff, 0x7e00};
     const auto source = make(npy("<f2", "(2, 2, 3)", bytes_of(halves)));
     EXPECT_THAT(floats(*source, 0), ElementsAre(0.0F, -0.0F, 1.0F, -2.0F, 65504.0F, 0x1p-24F));
     const auto second = floats(*source, 1);
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
-    EXPECT_THAT(std::vector<float>(second.begin(), second.end() - 1), ElementsAre(0x1p-14F, kInfinity, -kInfinity, 0x1.554p-2F, -0x1.ff8p-15F));
+    EXPECT_THAT(std::vector<float>(second.begin(), second.end() - 1),
+                ElementsAre(0x1p-14F, kInfinity, -kInfinity, 0x1.554p-2F, -0x1.ff8p-15F));
     EXPECT_NE(second[5], second[5]);
 }
 
 TEST_F(NpyArray, BytesAreNumbersToAModelThatTakesNoPictures) {
-    EXPECT_THAT(floats(*make(npy("|u1", "(1, 2, 3)", std::string("\x00\x01\x7f\x80\xfe\xff", 6))), 0), ElementsAre(0, 1, 127, 128, 254, 255));
+    EXPECT_THAT(floats(*make(npy("|u1", "(1, 2, 3)", std::string("\x00\x01\x7f\x80\xfe\xff", 6))), 0),
+                ElementsAre(0, 1, 127, 128, 254, 255));
 }
 
 TEST_F(NpyArray, RowsTakeTheOrderInWhichTheModelWantsThem) {
     input = takes({8, 3, 2, 2});
-    input.strides = {12, 1, 6, 3};   // channels-last
-    EXPECT_THAT(floats(*make(npy("<f4", "(1, 3, 2, 2)", bytes_of(counting(12)))), 0), ElementsAre(0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11));
+    input.strides = {12, 1, 6, 3};  // channels-last
+    EXPECT_THAT(floats(*make(npy("<f4", "(1, 3, 2, 2)", bytes_of(counting(12)))), 0),
+                ElementsAre(0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11));
 }
 
 TEST_F(NpyArray, BytesArePixelsToAModelOfPictures) {
@@ -138,7 +145,9 @@ TEST_F(NpyArray, WhatIsNoFileIsRefused) {
         return std::string("it was made");
     };
     EXPECT_THAT(refusal("", ExitCode::NoInput), HasSubstr("none is given"));
-    EXPECT_EQ(refusal("/no/array.npy", ExitCode::NoInput), "--input '/no/array.npy': cannot be opened: No such file or directory. It must be a .npy file that this user may read");
+    EXPECT_EQ(refusal("/no/array.npy", ExitCode::NoInput),
+              "--input '/no/array.npy': cannot be opened: No such file or directory. It must be a .npy file that this "
+              "user may read");
     EXPECT_THAT(refusal(folder.path().string(), ExitCode::BadInput), HasSubstr("a folder, not a file"));
     ASSERT_EQ(::mkfifo((folder / "p.npy").c_str(), 0644), 0);
     EXPECT_THAT(refusal(folder / "p.npy", ExitCode::BadInput), HasSubstr("not a regular file"));
@@ -146,15 +155,18 @@ TEST_F(NpyArray, WhatIsNoFileIsRefused) {
 }
 
 TEST_F(NpyArray, WhatDoesNotFitTheModelIsRefusedWithBothShapes) {
-    EXPECT_THAT(error(npy("<f4", "(4, 3, 2)", bytes_of(counting(24)))), AllOf(HasSubstr("<f4 [4, 3, 2]"), HasSubstr("rows of [3, 2]"), HasSubstr("takes [2, 3]")));
+    EXPECT_THAT(error(npy("<f4", "(4, 3, 2)", bytes_of(counting(24)))),
+                AllOf(HasSubstr("<f4 [4, 3, 2]"), HasSubstr("rows of [3, 2]"), HasSubstr("takes [2, 3]")));
     EXPECT_THAT(error(npy("<f4", "(24,)", bytes_of(counting(24)))), HasSubstr("rows of []"));
     EXPECT_THAT(error(npy("<f8", "(4, 2, 3)", "")), AllOf(HasSubstr("<f8"), HasSubstr("astype")));
     EXPECT_THAT(error(npy(">f4", "(4, 2, 3)", "")), HasSubstr(">f4"));
-    EXPECT_THAT(error(npy("<f4", "(4, 2, 3)", bytes_of(counting(24)), "True")), AllOf(HasSubstr("Fortran"), HasSubstr("ascontiguousarray")));
+    EXPECT_THAT(error(npy("<f4", "(4, 2, 3)", bytes_of(counting(24)), "True")),
+                AllOf(HasSubstr("Fortran"), HasSubstr("ascontiguousarray")));
     EXPECT_THAT(error(npy("<f4", "(0, 2, 3)", ""), ExitCode::NoInput), HasSubstr("no rows"));
     EXPECT_THAT(error(npy("<f4", "()", "1234"), ExitCode::NoInput), HasSubstr("no rows"));
     input.dtype = kInt32;
-    EXPECT_THAT(error(npy("<f4", "(4, 2, 3)", bytes_of(counting(24))), ExitCode::Usage), HasSubstr("takes input int32 [8, 2, 3]"));
+    EXPECT_THAT(error(npy("<f4", "(4, 2, 3)", bytes_of(counting(24))), ExitCode::Usage),
+                HasSubstr("takes input int32 [8, 2, 3]"));
     takes_images = true;
     input = test::picture_input({64, 64});
     EXPECT_THAT(error(npy("<f4", "(1, 3, 32, 32)", bytes_of(counting(3072)))), HasSubstr("--image-size"));
@@ -164,9 +176,11 @@ TEST_F(NpyArray, WhatDoesNotFitTheModelIsRefusedWithBothShapes) {
 
 TEST_F(NpyArray, ATruncatedFileIsRefusedAtTheStart) {
     const std::string whole = npy("<f4", "(4, 2, 3)", bytes_of(counting(24)));
-    EXPECT_THAT(error(whole.substr(0, whole.size() - 1)), AllOf(HasSubstr("4 rows of 24 bytes"), HasSubstr("3 whole ones")));
+    EXPECT_THAT(error(whole.substr(0, whole.size() - 1)),
+                AllOf(HasSubstr("4 rows of 24 bytes"), HasSubstr("3 whole ones")));
     EXPECT_THAT(error(npy("<f4", "(9000000000000000000, 2, 3)", "x")), HasSubstr("truncated"));
-    for (std::size_t kept = 0; kept < 80; ++kept) EXPECT_THAT(error(whole.substr(0, kept)), HasSubstr("no sound .npy file")) << kept;
+    for (std::size_t kept = 0; kept < 80; ++kept)
+        EXPECT_THAT(error(whole.substr(0, kept)), HasSubstr("no sound .npy file")) << kept;
     config.input = folder / "none.npy";
     EXPECT_THROW(test::make_source("npy", config, input, false), ConfigError);
     config.input = folder.path().string();
@@ -196,10 +210,14 @@ TEST(NpyHeaderText, IsReadInAllItsForms) {
         EXPECT_THAT(header.shape, ElementsAre(7, 2));
     }
     EXPECT_THAT(read("{\"shape\":(5,),\"fortran_order\":True,\"descr\":\"|u1\"}").shape, ElementsAre(5));
-    for (const char* const bad : {"", "{}", "{'descr': '<f4', 'fortran_order': False, 'shape': (7, 2)", "{'descr': '<f4', 'fortran_order': False, 'shape': (-7, 2)}",
-                                  "{'descr': '<f4', 'fortran_order': 0, 'shape': (7,)}", "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (7,)}",
-                                  "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (7,)}", "{'descr': '<f4', 'fortran_order': False, 'shape': (7 2)}",
-                                  "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}", "{'descr': '<f4', 'fortran_order': False, 'shape': (7,)} x"})
+    for (const char* const bad : {"", "{}", "{'descr': '<f4', 'fortran_order': False, 'shape': (7, 2)",
+                                  "{'descr': '<f4', 'fortran_order': False, 'shape': (-7, 2)}",
+                                  "{'descr': '<f4', 'fortran_order': 0, 'shape': (7,)}",
+                                  "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (7,)}",
+                                  "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (7,)}",
+                                  "{'descr': '<f4', 'fortran_order': False, 'shape': (7 2)}",
+                                  "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}",
+                                  "{'descr': '<f4', 'fortran_order': False, 'shape': (7,)} x"})
         EXPECT_THROW(read(bad), ConfigError) << bad;
     EXPECT_THROW(read("{'descr': '<f4', 'fortran_order': False, 'shape': (7, 2), }", 4), ConfigError);
 }

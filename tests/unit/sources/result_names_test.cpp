@@ -34,8 +34,9 @@ TEST_F(ResultNames, AKeyAndAnOutputWithDotsThatMeetOthersAreRefusedByName) {
         FAIL() << "two results have one name";
     } catch (const ConfigError& refused) {
         EXPECT_EQ(refused.exit_code(), ExitCode::Usage);
-        EXPECT_THAT(refused.what(), ::testing::AllOf(::testing::HasSubstr("'cat.aux.classes'"), ::testing::HasSubstr("item 'cat'"),
-                                                     ::testing::HasSubstr("item 'cat.aux'"), ::testing::HasSubstr("Rename one")));
+        EXPECT_THAT(refused.what(),
+                    ::testing::AllOf(::testing::HasSubstr("'cat.aux.classes'"), ::testing::HasSubstr("item 'cat'"),
+                                     ::testing::HasSubstr("item 'cat.aux'"), ::testing::HasSubstr("Rename one")));
     }
 }
 

@@ -14,11 +14,14 @@ using ::testing::ElementsAre;
 // Items with keys of their own, or without any; a row holds its item's number.
 class Numbered final : public BatchSource {
   public:
-    explicit Numbered(std::uint64_t items, std::vector<std::string> keys = {}) : items_(items), keys_(std::move(keys)) {}
+    explicit Numbered(std::uint64_t items, std::vector<std::string> keys = {})
+        : items_(items), keys_(std::move(keys)) {}
     std::string description() const override { return "numbers"; }
     std::uint64_t items() const override { return items_; }
     RowKind row_kind() const override { return RowKind::Float32; }
-    std::string_view key(std::uint64_t item) const override { return keys_.empty() ? std::string_view{} : keys_.at(item); }
+    std::string_view key(std::uint64_t item) const override {
+        return keys_.empty() ? std::string_view{} : keys_.at(item);
+    }
     std::size_t max_key_bytes() const override {
         std::size_t most = 0;
         for (const std::string& one : keys_) most = std::max(most, one.size());
@@ -58,7 +61,8 @@ TEST(SourcePart, WithoutLimitAndShardTheSourceIsItself) {
 TEST(SourcePart, ShardsOfALimitedInputMakeUpTheLimitedInput) {
     for (const bool keyed : {false, true}) {
         const auto whole = [&] {
-            return std::make_unique<Numbered>(120, keyed ? std::vector<std::string>(120, "same") : std::vector<std::string>{});
+            return std::make_unique<Numbered>(
+                120, keyed ? std::vector<std::string>(120, "same") : std::vector<std::string>{});
         };
         const std::vector<std::string> wanted = names(*part_of(whole(), part(107, "")));
         EXPECT_EQ(wanted.size(), 107U);
@@ -88,7 +92,9 @@ TEST(SourcePart, NumbersAreThoseOfTheWhole) {
 }
 
 TEST(SourcePart, OnlyKeysThatAreLeftNeedRoom) {
-    EXPECT_EQ(part_of(std::make_unique<Numbered>(3, std::vector<std::string>{"a", "bb", "ccc"}), part(2, ""))->max_key_bytes(), 2U);
+    EXPECT_EQ(part_of(std::make_unique<Numbered>(3, std::vector<std::string>{"a", "bb", "ccc"}), part(2, ""))
+                  ->max_key_bytes(),
+              2U);
 }
 
 TEST(SourcePart, SaysWhatItIs) {
@@ -97,7 +103,9 @@ TEST(SourcePart, SaysWhatItIs) {
 }
 
 TEST(SourcePart, PartsOfOneSourceHaveFingerprintsOfTheirOwn) {
-    const auto print = [](const char* shard) { return source_fingerprint(*part_of(std::make_unique<Numbered>(12), part(0, shard))); };
+    const auto print = [](const char* shard) {
+        return source_fingerprint(*part_of(std::make_unique<Numbered>(12), part(0, shard)));
+    };
     EXPECT_NE(print("1/3"), print("2/3"));
     EXPECT_NE(print("2/3"), print("3/3"));
     EXPECT_NE(print("1/3"), print(""));

@@ -37,7 +37,9 @@ std::vector<std::string> lines_of(const std::string& text) {
 TEST(TextLines, AreWhatStandsBetweenTheirEnds) {
     EXPECT_THAT(lines_of("one\ntwo\r\n\n four "), ElementsAre("one", "two", "", " four "));
     EXPECT_THAT(lines_of("one\n"), ElementsAre("one"));
-    EXPECT_THAT(lines_of("\xef\xbb\xbf" "one"), ElementsAre("one"));
+    EXPECT_THAT(lines_of("\xef\xbb\xbf"
+                         "one"),
+                ElementsAre("one"));
     EXPECT_THAT(lines_of(""), ElementsAre());
     EXPECT_THAT(lines_of("\n"), ElementsAre(""));
 }
@@ -67,7 +69,8 @@ TEST(TextLines, AreFoundAcrossBlocks) {
 }
 
 TEST(TextLines, SayWhichFileCannotBeRead) {
-    for (const auto& [path, code] : {std::pair{"/nowhere/text.txt", ExitCode::NoInput}, std::pair{"/tmp", ExitCode::BadInput}}) {
+    for (const auto& [path, code] :
+         {std::pair{"/nowhere/text.txt", ExitCode::NoInput}, std::pair{"/tmp", ExitCode::BadInput}}) {
         try {
             TextLines lines(path);
             FAIL() << "it was opened";
@@ -131,7 +134,8 @@ class MadeRows : public ::testing::Test {
     }
     template <class Holds>
     static bool soon(Holds&& holds) {
-        for (const auto until = std::chrono::steady_clock::now() + kPatience; std::chrono::steady_clock::now() < until;) {
+        for (const auto until = std::chrono::steady_clock::now() + kPatience;
+             std::chrono::steady_clock::now() < until;) {
             if (holds()) return true;
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
@@ -208,7 +212,7 @@ TEST_F(TokenBlocksTest, WhatIsAskedForGoesBeforeWhatIsBehindIt) {
         EXPECT_LE(made, 4) << "the block that was in the making, and one that was begun behind the first";
     });
     EXPECT_TRUE(soon([&] { return made >= 2; }));
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));     // for the thread beside to ask
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // for the thread beside to ask
     {
         const std::lock_guard lock(mutex);
         go = true;
@@ -242,7 +246,7 @@ TEST_F(TokenBlocksTest, OthersJoinWhileThereIsWorkForThem) {
 }
 
 TEST_F(TokenBlocksTest, NoOthersJoinWhileMakersIdle) {
-    clock.step = 1000;     // work is one step of three, and waiting the others
+    clock.step = 1000;  // work is one step of three, and waiting the others
     const auto of = blocks(kRows * 60, 3);
     for (std::uint64_t block = 0; block < 60; ++block) expect_row(*of, block * kRows);
     EXPECT_EQ(opened, 0);

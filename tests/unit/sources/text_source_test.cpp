@@ -88,7 +88,8 @@ class TokenizedText : public TextSource {
   protected:
     void SetUp() override {
         TextSource::SetUp();
-        if (::system("'" OFFRAMP_TEST_PYTHON "' -c 'import tokenizers' 2>/dev/null") != 0) GTEST_SKIP() << "no PyPI package `tokenizers`";
+        if (::system("'" OFFRAMP_TEST_PYTHON "' -c 'import tokenizers' 2>/dev/null") != 0)
+            GTEST_SKIP() << "no PyPI package `tokenizers`";
     }
 };
 
@@ -108,7 +109,8 @@ TEST_F(TokenizedText, IsTheSameOfManyTokenizers) {
     const auto word = [](std::uint64_t line, std::uint64_t place) { return (line * 7 + line / 11 + place * 5) % 3; };
     std::string text;
     for (std::uint64_t line = 0; line < kLines; ++line)
-        for (std::uint64_t place = 0; place < 100; ++place) text += words[word(line, place)] + (place < 99 ? " " : "\n");
+        for (std::uint64_t place = 0; place < 100; ++place)
+            text += words[word(line, place)] + (place < 99 ? " " : "\n");
     config.input = write("many.txt", text);
     const auto source = make();
     std::atomic<std::uint64_t> next = 0;
@@ -153,7 +155,8 @@ TEST_F(TokenizedText, TheTokenizerLiesBesideTheModel) {
 
 TEST_F(TokenizedText, WhatIsNoTokenizerIsSaidInTheLibrarysWords) {
     config.tokenizer = write("words.json", "{}");
-    EXPECT_THAT(error(ExitCode::BadInput), AllOf(HasSubstr("words.json"), HasSubstr("Exception: "), HasSubstr("Wanted is a tokenizer.json")));
+    EXPECT_THAT(error(ExitCode::BadInput),
+                AllOf(HasSubstr("words.json"), HasSubstr("Exception: "), HasSubstr("Wanted is a tokenizer.json")));
 }
 
 TEST_F(TextSource, APythonThatIsNotThereIsNamed) {

@@ -49,8 +49,9 @@ class TokenizerStandIn : public ::testing::Test {
 };
 
 TEST_F(TokenizerStandIn, HasNoneOfTheProducersDescriptors) {
-    const UniqueFd kept_by_children(::open("/dev/null", O_RDONLY));     // as a run's lock is
-    TokenizerProcess tokenizer(program("reply(0, struct.pack('<I', len(os.listdir('/proc/self/fd'))))\nsys.stdin.read()\n"));
+    const UniqueFd kept_by_children(::open("/dev/null", O_RDONLY));  // as a run's lock is
+    TokenizerProcess tokenizer(
+        program("reply(0, struct.pack('<I', len(os.listdir('/proc/self/fd'))))\nsys.stdin.read()\n"));
     EXPECT_EQ(tokenizer.open(), 4U) << "standard input, output and error, and the folder that is looked at";
 }
 
@@ -72,7 +73,8 @@ TEST_F(TokenizerStandIn, ItsDeathInMidRunIsSaid) {
 }
 
 TEST_F(TokenizerStandIn, WhatItGivesUpInMidRunIsNoFaultOfTheTokenizersFile) {
-    TokenizerProcess tokenizer(program("reply(0, struct.pack('<I', 5))\nos.read(0, 4096)\nreply(1, b'MemoryError: ')\n"));
+    TokenizerProcess tokenizer(
+        program("reply(0, struct.pack('<I', 5))\nos.read(0, 4096)\nreply(1, b'MemoryError: ')\n"));
     tokenizer.open();
     EXPECT_THAT(error_of_encoding(tokenizer), HasSubstr("gave up: MemoryError"));
 }
@@ -97,13 +99,14 @@ TEST_F(TokenizerStandIn, IsOfTheFileThatTheRunBeganWith) {
     EXPECT_EQ(first.tokens(), 5U);
     std::ofstream(file) << "{ }";
     LineTokenizer second(lines, settings, hash);
-    EXPECT_THAT([&second] { second.open(); }, ::testing::ThrowsMessage<Error>(HasSubstr("was replaced by another tokenizer")));
+    EXPECT_THAT([&second] { second.open(); },
+                ::testing::ThrowsMessage<Error>(HasSubstr("was replaced by another tokenizer")));
     std::filesystem::remove(text);
     std::filesystem::remove(file);
 }
 
 TEST_F(TokenizerStandIn, WhoWaitsForOneThatEndsIsToldSo) {
-    TokenizerProcess tokenizer(program("sys.stdin.read()\n"));     // never says that it is up
+    TokenizerProcess tokenizer(program("sys.stdin.read()\n"));  // never says that it is up
     std::thread beside([&tokenizer] { EXPECT_THROW(tokenizer.open(), Error); });
     tokenizer.end_input();
     beside.join();

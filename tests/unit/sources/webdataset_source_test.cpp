@@ -17,12 +17,15 @@ class WebdatasetSource : public ::testing::Test {
     WebdatasetSource() {
         for (unsigned shard = 0; shard < 2; ++shard) {
             std::string tar;
-            for (unsigned i = 0; i < 3; ++i) tar += test::tar_member(std::to_string(i) + ".png", encode_png(kSize, gradient(kSize, 3 * shard + i)));
+            for (unsigned i = 0; i < 3; ++i)
+                tar += test::tar_member(std::to_string(i) + ".png", encode_png(kSize, gradient(kSize, 3 * shard + i)));
             folder.write("shard-" + std::to_string(shard) + ".tar", tar + test::tar_end());
         }
         config.input = folder.path();
     }
-    std::unique_ptr<BatchSource> make() { return part_of(test::make_source("webdataset", config, test::picture_input(kSize), true), config); }
+    std::unique_ptr<BatchSource> make() {
+        return part_of(test::make_source("webdataset", config, test::picture_input(kSize), true), config);
+    }
 
     TempFolder folder;
     RunConfig config;
@@ -48,14 +51,18 @@ TEST_F(WebdatasetSource, APartOfItKeepsItsKeys) {
 
 TEST_F(WebdatasetSource, WhereColumnsAreWrittenASampleWithoutReadableOnesIsSkipped) {
     const std::string picture = encode_png(kSize, gradient(kSize));
-    folder.write("shard-1.tar", test::tar_member("0.png", picture) + test::tar_member("0.json", R"({"label": "ca)") + test::tar_member("1.png", picture) +
-                                    test::tar_member("1.txt", std::string((std::size_t{16} << 20) + 1, 'x')) + test::tar_member("2.png", picture) +
+    folder.write("shard-1.tar", test::tar_member("0.png", picture) + test::tar_member("0.json", R"({"label": "ca)") +
+                                    test::tar_member("1.png", picture) +
+                                    test::tar_member("1.txt", std::string((std::size_t{16} << 20) + 1, 'x')) +
+                                    test::tar_member("2.png", picture) +
                                     test::tar_member("2.json", R"({"label": "cat"})") + test::tar_end());
     const auto without = make();
-    for (std::uint64_t item = 3; item < 6; ++item) EXPECT_EQ(test::row_of(*without, item, kSize), gradient(kSize)) << "nobody wants its columns";
+    for (std::uint64_t item = 3; item < 6; ++item)
+        EXPECT_EQ(test::row_of(*without, item, kSize), gradient(kSize)) << "nobody wants its columns";
     config.processor = "mask-png,records";
     const auto source = make();
-    for (const auto& [item, reason] : {std::pair{3, "its .json: no JSON"}, std::pair{4, "its .txt has 16777217 bytes"}}) {
+    for (const auto& [item, reason] :
+         {std::pair{3, "its .json: no JSON"}, std::pair{4, "its .txt has 16777217 bytes"}}) {
         try {
             test::row_of(*source, static_cast<std::uint64_t>(item), kSize);
             ADD_FAILURE() << item;
@@ -69,7 +76,8 @@ TEST_F(WebdatasetSource, WhereColumnsAreWrittenASampleWithoutReadableOnesIsSkipp
 TEST_F(WebdatasetSource, ColumnsThatComeOrGoChangeTheFingerprint) {
     const std::string former = source_fingerprint(*make());
     EXPECT_EQ(source_fingerprint(*make()), former);
-    folder.write("shard-1.tar", test::tar_member("0.png", encode_png(kSize, gradient(kSize))) + test::tar_member("0.json", "{}") + test::tar_member("1.png", "") +
+    folder.write("shard-1.tar", test::tar_member("0.png", encode_png(kSize, gradient(kSize))) +
+                                    test::tar_member("0.json", "{}") + test::tar_member("1.png", "") +
                                     test::tar_member("2.png", "") + test::tar_end());
     EXPECT_NE(source_fingerprint(*make()), former);
 }

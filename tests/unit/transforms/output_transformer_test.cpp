@@ -29,7 +29,8 @@ const std::vector<float> kValues{0, 5, 1, 4, 2, 3, /**/ -1, -1, 3, 0, -1, -1};
 
 class OutputTransformerTest : public testing::Test {
   protected:
-    OutputTransformer make(const std::vector<TensorSpec>& outputs, std::uint32_t expansion, const TransformSettings& settings) {
+    OutputTransformer make(const std::vector<TensorSpec>& outputs, std::uint32_t expansion,
+                           const TransformSettings& settings) {
         return {*device_, outputs, expansion, settings};
     }
 
@@ -37,7 +38,8 @@ class OutputTransformerTest : public testing::Test {
         return transformer.apply(*stream_, {{.spec = kScores, .data = kValues.data(), .owner = {}}}, outliers_);
     }
 
-    std::string refusal(const std::vector<TensorSpec>& outputs, std::uint32_t expansion, const TransformSettings& settings) {
+    std::string refusal(const std::vector<TensorSpec>& outputs, std::uint32_t expansion,
+                        const TransformSettings& settings) {
         try {
             make(outputs, expansion, settings);
         } catch (const ConfigError& error) {
@@ -99,9 +101,11 @@ TEST_F(OutputTransformerTest, MapsClassesWithAndWithoutConfidence) {
 
 TEST_F(OutputTransformerTest, OneChannelIsTheForegroundsAndItsScoresAreLookedAt) {
     const TensorSpec one_channel = spec_of("mask", kFloat32, {2, 1, 1, 3});
-    OutputTransformer map = make({one_channel}, 1, {.transform = "class-map", .confidence = true, .foreground = ForegroundScale::of("probability", 0.5)});
+    OutputTransformer map =
+        make({one_channel}, 1,
+             {.transform = "class-map", .confidence = true, .foreground = ForegroundScale::of("probability", 0.5)});
     const auto classes_of = [&](const std::vector<float>& values) {
-        outliers_.clear();   // their memory is used again
+        outliers_.clear();  // their memory is used again
         const auto made = map.apply(*stream_, {{.spec = one_channel, .data = values.data(), .owner = {}}}, outliers_);
         const auto ids = bytes_of(made.at(0));
         return std::vector<int>(ids.begin(), ids.end());
@@ -126,7 +130,9 @@ class DeviceThatIsBusy final : public Device {
     std::unique_ptr<Stream> make_stream(const std::string& name) override { return real_->make_stream(name); }
     std::unique_ptr<Stream> borrow_stream(void* native) override { return real_->borrow_stream(native); }
     std::unique_ptr<Event> make_event(Timing timing) override { return real_->make_event(timing); }
-    std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& purpose) override { return real_->allocate(bytes, purpose); }
+    std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& purpose) override {
+        return real_->allocate(bytes, purpose);
+    }
     std::unique_ptr<DeviceBuffer> allocate_pinned_host(std::size_t bytes, const std::string& purpose) override {
         return real_->allocate_pinned_host(bytes, purpose);
     }
@@ -141,7 +147,8 @@ class DeviceThatIsBusy final : public Device {
 TEST_F(OutputTransformerTest, WhatADroppedBatchsWorkFindsLaterIsNotTheNextBatchs) {
     DeviceThatIsBusy device;
     const TensorSpec one_channel = spec_of("mask", kFloat32, {2, 1, 1, 3});
-    OutputTransformer map(device, {one_channel}, 1, {.transform = "class-map", .foreground = ForegroundScale::of("probability", 0.5)});
+    OutputTransformer map(device, {one_channel}, 1,
+                          {.transform = "class-map", .foreground = ForegroundScale::of("probability", 0.5)});
     const std::vector<float> wrong{7, 7, 7, 7, 7, 7}, right{0, 0, 0, 1, 1, 1};
     CpuEvent gate(Device::Timing::Off);
     const std::uint64_t opened = gate.progress()->begin_recording();
@@ -160,7 +167,8 @@ TEST_F(OutputTransformerTest, WhatADroppedBatchsWorkFindsLaterIsNotTheNextBatchs
     EXPECT_EQ(next.at(0).of(1), 0);
 }
 
-// As PyTorch compiles a network for channels-last: the stride of the only channel is 1, and the values lie as they always do.
+// As PyTorch compiles a network for channels-last: the stride of the only channel is 1, and the values lie as they
+// always do.
 TEST_F(OutputTransformerTest, ADimensionOfOneElementMayHaveAnyStride) {
     TensorSpec one_channel = spec_of("mask", kFloat32, {2, 1, 4, 3});
     one_channel.strides[1] = 1;
@@ -228,7 +236,8 @@ TEST_F(OutputTransformerTest, WhatDoesNotFitIsRefusedWithWhatIsAccepted) {
                 AllOf(HasSubstr("embedding float32 [2, 64]"), HasSubstr("[B, classes, height, width]")));
     EXPECT_THAT(refusal({spec_of("output", kFloat32, {2, 64})}, 1, {.transform = "class-map"}),
                 AllOf(HasSubstr("the output float32 [2, 64]"), Not(HasSubstr("output output"))));
-    EXPECT_THAT(refusal({spec_of("logits", kBFloat16, {2, 3, 4, 4})}, 1, {.transform = "class-map"}), HasSubstr("float32 outputs"));
+    EXPECT_THAT(refusal({spec_of("logits", kBFloat16, {2, 3, 4, 4})}, 1, {.transform = "class-map"}),
+                HasSubstr("float32 outputs"));
     TensorSpec channels_last = spec_of("logits", kFloat32, {2, 3, 4, 4});
     channels_last.strides = {48, 1, 12, 3};
     EXPECT_THAT(refusal({channels_last}, 1, {.transform = "class-map"}), HasSubstr("contiguous float32"));
@@ -236,16 +245,20 @@ TEST_F(OutputTransformerTest, WhatDoesNotFitIsRefusedWithWhatIsAccepted) {
                 AllOf(HasSubstr("[2, 257, 4, 4]"), HasSubstr("1 to 256 classes")));
     EXPECT_THAT(refusal({kScores}, 1, {.transform = "low-res"}), HasSubstr("no last enlargement"));
     EXPECT_THAT(refusal({embedding}, 8, {.transform = "low-res"}), HasSubstr("embedding"));
-    EXPECT_THAT(refusal({spec_of("payload", kUInt8, {2, 64})}, 1, {.transform = "cast"}), HasSubstr("payload uint8 [2, 64]"));
+    EXPECT_THAT(refusal({spec_of("payload", kUInt8, {2, 64})}, 1, {.transform = "cast"}),
+                HasSubstr("payload uint8 [2, 64]"));
     EXPECT_THAT(refusal({kScores}, 1, {.transform = "softmax"}), HasSubstr("none, cast, class-map, low-res"));
 }
 
 TEST_F(OutputTransformerTest, SettingsOfAnotherTransformAreRefused) {
-    EXPECT_THAT(refusal({kScores}, 1, {.confidence = true}), HasSubstr("--confidence does not go with --transform none"));
-    EXPECT_THAT(refusal({kScores}, 1, {.output_dtype = "fp16"}), HasSubstr("--output-dtype fp16 does not go with --transform none"));
+    EXPECT_THAT(refusal({kScores}, 1, {.confidence = true}),
+                HasSubstr("--confidence does not go with --transform none"));
+    EXPECT_THAT(refusal({kScores}, 1, {.output_dtype = "fp16"}),
+                HasSubstr("--output-dtype fp16 does not go with --transform none"));
     EXPECT_THAT(refusal({kScores}, 1, {.transform = "class-map", .output_dtype = "bf16"}), HasSubstr("class-map"));
     EXPECT_THAT(refusal({kScores}, 1, {.transform = "cast", .output_dtype = "fp32"}), HasSubstr("auto, fp16, bf16"));
-    EXPECT_THAT(refusal({kScores}, 8, {.transform = "low-res", .output_dtype = "int8"}), HasSubstr("auto, fp32, fp16, bf16"));
+    EXPECT_THAT(refusal({kScores}, 8, {.transform = "low-res", .output_dtype = "int8"}),
+                HasSubstr("auto, fp32, fp16, bf16"));
 }
 
 }  // namespace

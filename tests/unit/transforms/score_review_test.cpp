@@ -20,16 +20,18 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr std::int64_t kScores = 3000;   // more than are looked at in one piece
+constexpr std::int64_t kScores = 3000;  // more than are looked at in one piece
 
 // Items come one by one, each with an output of one channel and others, in a slab of one row.
 class ScoreReviewTest : public testing::Test {
   protected:
     void begin(DType dtype, ScoreReview::Settings settings) {
         const std::int64_t mask[] = {1, 1, 3, kScores / 3}, vector[] = {1, 8}, classes[] = {1, 2, 1, 1};
-        layout_ = SlabLayout::make({TensorSpec::contiguous("vector", kFloat32, vector), TensorSpec::contiguous("mask", dtype, mask),
-                                    TensorSpec::contiguous("classes", kFloat32, classes)}, 1);
-        memory_.assign(layout_.slab_bytes, std::byte{0xff});   // NaN where nothing is looked at
+        layout_ = SlabLayout::make(
+            {TensorSpec::contiguous("vector", kFloat32, vector), TensorSpec::contiguous("mask", dtype, mask),
+             TensorSpec::contiguous("classes", kFloat32, classes)},
+            1);
+        memory_.assign(layout_.slab_bytes, std::byte{0xff});  // NaN where nothing is looked at
         settings.skip = [this](std::uint64_t item, const std::string& reason) {
             skipped_.push_back(std::to_string(item) + ": " + reason);
             return skipped_.size() > allowed_;
@@ -92,8 +94,10 @@ TEST_F(ScoreReviewTest, AnItemWithAScoreThatCannotBeIsSkippedWithIt) {
         EXPECT_FALSE(passes(1.5F, 0));
         EXPECT_FALSE(passes(NAN, 1023));
         EXPECT_FALSE(passes(kInf, 1024));
-        EXPECT_THAT(skipped_, ElementsAre(AllOf(HasSubstr("4: output mask "), HasSubstr("[1, 1, 3, 1000] holds -3.25 as the foreground's probability")),
-                                          HasSubstr("5: "), AllOf(HasSubstr("6: "), HasSubstr("NaN")), HasSubstr("inf")))
+        EXPECT_THAT(skipped_,
+                    ElementsAre(AllOf(HasSubstr("4: output mask "),
+                                      HasSubstr("[1, 1, 3, 1000] holds -3.25 as the foreground's probability")),
+                                HasSubstr("5: "), AllOf(HasSubstr("6: "), HasSubstr("NaN")), HasSubstr("inf")))
             << layout_.tensors[1].describe();
     }
 }
@@ -112,7 +116,8 @@ TEST_F(ScoreReviewTest, WhatNobodyTakesForTheForegroundIsNotLookedAt) {
 
 TEST_F(ScoreReviewTest, WhatTheDeviceFoundCounts) {
     begin(kFloat32, {});
-    const auto memory = std::shared_ptr<DeviceBuffer>(open_cpu_device()->allocate_pinned_host(sizeof(float), "outliers"));
+    const auto memory =
+        std::shared_ptr<DeviceBuffer>(open_cpu_device()->allocate_pinned_host(sizeof(float), "outliers"));
     batch_.outliers = {{.output = "output matte float32 [1, 1, 4, 4]", .memory = memory}};
     const float outlier = 7;
     std::memcpy(memory->data(), &outlier, sizeof outlier);
@@ -123,7 +128,8 @@ TEST_F(ScoreReviewTest, WhatTheDeviceFoundCounts) {
 TEST_F(ScoreReviewTest, LogitsFromTheFirstItemOnAreARefusal) {
     begin(kFloat32, {.in_slabs = true});
     for (std::uint64_t i = 1; i < ScoreReview::kAllWrong; ++i) EXPECT_FALSE(passes(-2));
-    EXPECT_THAT(refusal(-2), AllOf(HasSubstr("the item '0'"), HasSubstr("holds -2"), HasSubstr("8 of 8 items"), HasSubstr("--scores logit")));
+    EXPECT_THAT(refusal(-2), AllOf(HasSubstr("the item '0'"), HasSubstr("holds -2"), HasSubstr("8 of 8 items"),
+                                   HasSubstr("--scores logit")));
     EXPECT_EQ(too_many_, 0);
 }
 
@@ -131,7 +137,7 @@ TEST_F(ScoreReviewTest, WhereOneItemPassedTheyAreNone) {
     begin(kFloat32, {.in_slabs = true});
     EXPECT_TRUE(passes(0.5F));
     for (int i = 0; i < 20; ++i) EXPECT_FALSE(passes(-2));
-    begin(kFloat32, {.in_slabs = true, .passed_before = 1});   // in the run that is continued
+    begin(kFloat32, {.in_slabs = true, .passed_before = 1});  // in the run that is continued
     for (int i = 0; i < 20; ++i) EXPECT_FALSE(passes(-2));
     begin(kFloat32, {.in_slabs = true});
     for (int i = 0; i < 20; ++i) EXPECT_FALSE(passes(NAN)) << "no logits either";

@@ -55,7 +55,7 @@ TEST(ConnectionLimit, WhatIsDisconnectedMakesRoom) {
     EXPECT_FALSE(limit.accepted(pairs[1].ours.get()));
     limit.disconnected(pairs[1].ours.get());
     limit.disconnected(pairs[0].ours.get());
-    limit.disconnected(pairs[0].ours.get());   // twice is as once
+    limit.disconnected(pairs[0].ours.get());  // twice is as once
     EXPECT_TRUE(limit.accepted(pairs[2].ours.get()));
     EXPECT_EQ(limit.connections(), 1U);
 }

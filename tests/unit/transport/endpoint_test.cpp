@@ -18,8 +18,7 @@ namespace {
 
 using testing::TemporaryFolder;
 
-constexpr const char* kValid =
-    "offramp-endpoint=1\nrun_id=r\nnonce=00000000000000ff\nproducer_pid=7\nepoch=3\n";
+constexpr const char* kValid = "offramp-endpoint=1\nrun_id=r\nnonce=00000000000000ff\nproducer_pid=7\nepoch=3\n";
 
 ExitCode exit_code_of(const std::function<void()>& call, std::string* text = nullptr) {
     try {
@@ -65,8 +64,7 @@ TEST(Endpoint, IsReplacedAsAWhole) {
     EXPECT_EQ(Endpoint::read(folder.path())->epoch, 2U);
     // Who had opened the former file still reads it to its end: nothing was written into it.
     EXPECT_NE(std::string(std::istreambuf_iterator<char>(before), {}).find("epoch=1\n"), std::string::npos);
-    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1)
-        << "no temporary file stays";
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "no temporary file stays";
 }
 
 TEST(Endpoint, IsNothingBeforeItIsThere) {
@@ -130,17 +128,13 @@ TEST(Endpoint, IsNoLinkAndNoFifo) {
 TEST(Endpoint, SaysWhereItCannotBeWritten) {
     const TemporaryFolder folder;
     std::string text;
-    EXPECT_EQ(exit_code_of(
-                  [&] {
-                      Endpoint{folder.file("none"), {"r", 1}, 1, 1}.publish();
-                  },
-                  &text),
-              ExitCode::System);
+    EXPECT_EQ(exit_code_of([&] { Endpoint{folder.file("none"), {"r", 1}, 1, 1}.publish(); }, &text), ExitCode::System);
     EXPECT_NE(text.find(folder.file("none")), std::string::npos) << text;
 }
 
 TEST(Endpoint, AcceptsRunDirectoriesWhoseSocketsHaveAnAddress) {
-    const std::string longest = "/" + std::string(107 - 1 - 21, 'x');  // the last epoch's "/work-4294967295.sock" has 21 bytes
+    const std::string longest =
+        "/" + std::string(107 - 1 - 21, 'x');  // the last epoch's "/work-4294967295.sock" has 21 bytes
     EXPECT_NO_THROW(Endpoint::check_run_dir(longest));
     EXPECT_NO_THROW(Endpoint::check_run_dir("/tmp/a run"));
     std::string text;
@@ -153,8 +147,7 @@ TEST(Endpoint, AcceptsRunDirectoriesWhoseSocketsHaveAnAddress) {
 RC_GTEST_PROP(Endpoint, IsReadBack, (std::uint64_t nonce, std::uint32_t epoch)) {
     const TemporaryFolder folder;
     const auto pid = *rc::gen::inRange<std::uint64_t>(1, 4194304);
-    const auto id =
-        *rc::gen::nonEmpty(rc::gen::container<std::string>(rc::gen::elementOf(std::string("azAZ09._-"))));
+    const auto id = *rc::gen::nonEmpty(rc::gen::container<std::string>(rc::gen::elementOf(std::string("azAZ09._-"))));
     const Endpoint written{folder.path(), {id.substr(0, 48), nonce}, pid, epoch};
     written.publish();
     const auto read = Endpoint::read(folder.path());

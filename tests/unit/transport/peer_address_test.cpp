@@ -35,8 +35,8 @@ TEST(PeerAddress, IsNobodyWhenItIsAnythingElse) {
 
 RC_GTEST_PROP(PeerAddress, IsReadBack, (std::uint32_t uid, std::uint32_t gid)) {
     const auto pid = *rc::gen::inRange<pid_t>(1, std::numeric_limits<pid_t>::max());
-    const auto peer = parse_peer_address("localhost:" + std::to_string(uid) + ":" + std::to_string(gid) +
-                                         ":" + std::to_string(pid));
+    const auto peer =
+        parse_peer_address("localhost:" + std::to_string(uid) + ":" + std::to_string(gid) + ":" + std::to_string(pid));
     RC_ASSERT(peer.uid == uid);
     RC_ASSERT(peer.gid == gid);
     RC_ASSERT(peer.pid == pid);

@@ -12,8 +12,8 @@ namespace offramp {
 
 // A tensor of 1 to 4 dimensions whose samples are dense, their dimensions in a random order in memory.
 inline TensorSpec any_dense_tensor(const std::string& name, std::int64_t rows) {
-    const DType dtype = *rc::gen::element(kInt64, kInt32, kUInt8, kFloat32, kFloat16, kBFloat16,
-                                          DType{5, 128, 1}, kBool);
+    const DType dtype =
+        *rc::gen::element(kInt64, kInt32, kUInt8, kFloat32, kFloat16, kBFloat16, DType{5, 128, 1}, kBool);
     TensorSpec spec{.name = name, .dtype = dtype, .dims = *rc::gen::inRange<std::size_t>(1, 5)};
     spec.shape[0] = rows;
     std::vector<std::size_t> order;

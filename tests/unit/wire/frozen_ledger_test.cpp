@@ -11,13 +11,9 @@ namespace offramp {
 namespace {
 
 // A word whose bytes tell where it lies.
-constexpr std::uint64_t word(std::uint64_t i) {
-    return 0x0101010101010101 * i + i;
-}
+constexpr std::uint64_t word(std::uint64_t i) { return 0x0101010101010101 * i + i; }
 
-TEST(FrozenLedger, Version) {
-    EXPECT_EQ(kLedgerVersion, 2U);
-}
+TEST(FrozenLedger, Version) { EXPECT_EQ(kLedgerVersion, 2U); }
 
 TEST(FrozenLedger, Header) {
     LedgerHeader header{};
@@ -127,7 +123,11 @@ TEST(FrozenLedger, ProgressRecord) {
 }
 
 TEST(FrozenLedger, Progress) {
-    RunProgress progress{.began_ns = word(1), .items = word(2), .keys_hash = word(3), .producers = word(4), .current = word(5),
+    RunProgress progress{.began_ns = word(1),
+                         .items = word(2),
+                         .keys_hash = word(3),
+                         .producers = word(4),
+                         .current = word(5),
                          .done_before = word(6)};
     progress.records[0].sequence = word(25);
     progress.records[1].sequence = word(45);

@@ -11,9 +11,8 @@ namespace {
 constexpr std::uint64_t kSession = 0x5152535455565758;
 constexpr SlabTicket kTicket{0x01020304, 0x11121314, 0x2122232425262728, 0x31323334, 0x41424344};
 constexpr SlabTicket kTickets[] = {kTicket, kTicket};
-constexpr ReleaseRecord kReleases[] = {
-    {kTicket, static_cast<std::uint32_t>(ReleaseKind::Completed), 0x61626364},
-    {kTicket, static_cast<std::uint32_t>(ReleaseKind::Returned), 0x61626364}};
+constexpr ReleaseRecord kReleases[] = {{kTicket, static_cast<std::uint32_t>(ReleaseKind::Completed), 0x61626364},
+                                       {kTicket, static_cast<std::uint32_t>(ReleaseKind::Returned), 0x61626364}};
 
 template <std::size_t N>
 std::array<char, N> text(std::string_view value) {
@@ -22,13 +21,11 @@ std::array<char, N> text(std::string_view value) {
     return field;
 }
 
-TEST(FrozenMessages, Version) {
-    EXPECT_EQ(kMessageVersion, 2U);
-}
+TEST(FrozenMessages, Version) { EXPECT_EQ(kMessageVersion, 2U); }
 
 TEST(FrozenMessages, Hello) {
-    EXPECT_EQ(hex_dump(encode(Hello{0x0102030405060708, 0x1112131415161718, 0x2122232425262728, 0x5152535455565758, 0x31323334,
-                                    0x41424344, text<16>("0.1.0")},
+    EXPECT_EQ(hex_dump(encode(Hello{0x0102030405060708, 0x1112131415161718, 0x2122232425262728, 0x5152535455565758,
+                                    0x31323334, 0x41424344, text<16>("0.1.0")},
                               kTickets)),
               "0000: 4f 46 46 4d 02 00 01 00 78 00 00 00 02 00 00 00\n"
               "0010: 08 07 06 05 04 03 02 01 18 17 16 15 14 13 12 11\n"
@@ -59,10 +56,10 @@ TEST(FrozenMessages, Welcome) {
 }
 
 TEST(FrozenMessages, Refused) {
-    EXPECT_EQ(hex_dump(encode(Refused{static_cast<std::uint32_t>(RefusalReason::Full), 0x01020304,
-                                      text<240>("no place")})),
-              "0000: 4f 46 46 4d 02 00 05 00 08 01 00 00 00 00 00 00\n"
-              "0010: 05 00 00 00 04 03 02 01 6e 6f 20 70 6c 61 63 65\n");
+    EXPECT_EQ(
+        hex_dump(encode(Refused{static_cast<std::uint32_t>(RefusalReason::Full), 0x01020304, text<240>("no place")})),
+        "0000: 4f 46 46 4d 02 00 05 00 08 01 00 00 00 00 00 00\n"
+        "0010: 05 00 00 00 04 03 02 01 6e 6f 20 70 6c 61 63 65\n");
 }
 
 TEST(FrozenMessages, Credit) {

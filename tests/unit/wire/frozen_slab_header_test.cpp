@@ -9,9 +9,7 @@
 namespace offramp {
 namespace {
 
-TEST(FrozenSlabHeader, Version) {
-    EXPECT_EQ(kSlabHeaderVersion, 1U);
-}
+TEST(FrozenSlabHeader, Version) { EXPECT_EQ(kSlabHeaderVersion, 1U); }
 
 TEST(FrozenSlabHeader, Header) {
     SlabHeader header{};

@@ -16,11 +16,9 @@ class GuardedSlab {
   public:
     explicit GuardedSlab(std::size_t bytes) : bytes_(bytes) {
         expect(bytes % kPageBytes == 0, "whole pages");
-        start_ =
-            ::mmap(nullptr, bytes + kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        start_ = ::mmap(nullptr, bytes + kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         expect(start_ != MAP_FAILED, "memory for a test");
-        expect(::mprotect(static_cast<std::byte*>(start_) + bytes, kPageBytes, PROT_NONE) == 0,
-               "a guard page");
+        expect(::mprotect(static_cast<std::byte*>(start_) + bytes, kPageBytes, PROT_NONE) == 0, "a guard page");
     }
     ~GuardedSlab() { ::munmap(start_, bytes_ + kPageBytes); }
     GuardedSlab(const GuardedSlab&) = delete;

@@ -21,8 +21,8 @@ inline std::string hex_dump(std::span<const std::byte> bytes) {
             zeros = zeros && value == 0;
         }
         if (!zeros)
-            text += std::string{digit(start >> 12), digit(start >> 8), digit(start >> 4), digit(start), ':'} +
-                    line + "\n";
+            text +=
+                std::string{digit(start >> 12), digit(start >> 8), digit(start >> 4), digit(start), ':'} + line + "\n";
     }
     return text;
 }

@@ -24,15 +24,12 @@ const std::map<std::uint16_t, Form> kForms{{1, {56, 24}}, {2, {8, 0}},   {3, {8,
 Bytes any_message() {
     const auto type = *rc::gen::inRange<std::uint16_t>(1, 12);
     const Form form = kForms.at(type);
-    const std::uint32_t count =
-        form.record == 0 ? 0 : *rc::gen::inRange<std::uint32_t>(0, kMaxTicketsPerMessage + 1);
+    const std::uint32_t count = form.record == 0 ? 0 : *rc::gen::inRange<std::uint32_t>(0, kMaxTicketsPerMessage + 1);
     Bytes bytes(kHeaderBytes + form.body + count * form.record);
-    const MessageHeader header{kMessageMagic, kMessageVersion, type, static_cast<std::uint32_t>(bytes.size()),
-                               count};
+    const MessageHeader header{kMessageMagic, kMessageVersion, type, static_cast<std::uint32_t>(bytes.size()), count};
     std::memcpy(bytes.data(), &header, sizeof header);
     const auto seed = *rc::gen::arbitrary<std::uint8_t>();
-    for (std::size_t i = kHeaderBytes; i < bytes.size(); ++i)
-        bytes[i] = static_cast<std::byte>(seed + i * 31);
+    for (std::size_t i = kHeaderBytes; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(seed + i * 31);
     return bytes;
 }
 
@@ -67,8 +64,8 @@ RC_GTEST_PROP(Messages, AMutatedMessageIsRefusedOrStillExact, ()) {
         // Most changes hit the header, where the decisions are.
         const auto reach = *rc::gen::weightedElement<std::size_t>({{4, kHeaderBytes}, {1, bytes.size()}});
         if (kind <= 1 && !bytes.empty())
-            bytes[*rc::gen::inRange<std::size_t>(0, std::min(reach, bytes.size()))] = *rc::gen::map(
-                rc::gen::arbitrary<std::uint8_t>(), [](std::uint8_t b) { return std::byte{b}; });
+            bytes[*rc::gen::inRange<std::size_t>(0, std::min(reach, bytes.size()))] =
+                *rc::gen::map(rc::gen::arbitrary<std::uint8_t>(), [](std::uint8_t b) { return std::byte{b}; });
         else if (kind == 2)
             bytes.resize(*rc::gen::inRange<std::size_t>(0, bytes.size() + 1));
         else
@@ -133,15 +130,13 @@ TEST(Messages, EachWrongFieldHasItsReason) {
 }
 
 TEST(Messages, TheLargestMessageFits) {
-    EXPECT_LE(encode(Releases{1, 1}, std::vector<ReleaseRecord>(kMaxTicketsPerMessage)).size(),
-              kMaxMessageBytes);
+    EXPECT_LE(encode(Releases{1, 1}, std::vector<ReleaseRecord>(kMaxTicketsPerMessage)).size(), kMaxMessageBytes);
     EXPECT_LE(encode(Hello{}, std::vector<SlabTicket>(kMaxTicketsPerMessage)).size(), kMaxMessageBytes);
 }
 
 TEST(MessagesDeathTest, TooManyRecordsBreakTheContract) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
-    EXPECT_DEATH(encode(Tickets{1, 1}, std::vector<SlabTicket>(kMaxTicketsPerMessage + 1)),
-                 "kMaxTicketsPerMessage");
+    EXPECT_DEATH(encode(Tickets{1, 1}, std::vector<SlabTicket>(kMaxTicketsPerMessage + 1)), "kMaxTicketsPerMessage");
 }
 
 TEST(TextField, IsCutToFitAndAlwaysEnds) {

@@ -98,9 +98,7 @@ class Corruption : public testing::Test {
     std::size_t used = 0;
 };
 
-TEST_F(Corruption, TheUntouchedSlabIsAccepted) {
-    EXPECT_TRUE(follow());
-}
+TEST_F(Corruption, TheUntouchedSlabIsAccepted) { EXPECT_TRUE(follow()); }
 
 TEST_F(Corruption, AnyByteMayHaveAnyValue) {
     int refused = 0;
@@ -116,8 +114,8 @@ TEST_F(Corruption, AnyWordMayHaveAnExtremeValue) {
     for (const std::size_t width : {std::size_t{2}, std::size_t{4}, std::size_t{8}})
         for (std::size_t offset = 0; offset + width <= used; offset += width)
             for (unsigned bit = 0; bit < width * 8; ++bit)
-                for (const std::uint64_t value : {std::uint64_t{1} << bit, (std::uint64_t{1} << bit) - 1,
-                                                  ~(std::uint64_t{1} << bit), kMost})
+                for (const std::uint64_t value :
+                     {std::uint64_t{1} << bit, (std::uint64_t{1} << bit) - 1, ~(std::uint64_t{1} << bit), kMost})
                     follow_with(offset, value, width);
     EXPECT_TRUE(follow());
 }
@@ -136,8 +134,7 @@ TEST_F(Corruption, WhatReachesBeyondTheSlabIsRefused) {
         {"header_bytes 0", offsetof(SlabHeader, header_bytes), 0, 4},
         {"header_bytes not whole pages", offsetof(SlabHeader, header_bytes), layout.header_bytes + 8, 4},
         {"header_bytes beyond", offsetof(SlabHeader, header_bytes), layout.slab_bytes + kPageBytes, 4},
-        {"payload_bytes", offsetof(SlabHeader, payload_bytes), layout.slab_bytes - layout.header_bytes + 1,
-         8},
+        {"payload_bytes", offsetof(SlabHeader, payload_bytes), layout.slab_bytes - layout.header_bytes + 1, 8},
         {"payload_bytes too few", offsetof(SlabHeader, payload_bytes), 8, 8},
         {"tensor_count", offsetof(SlabHeader, tensor_count), kMaxTensorsPerSlab + 1, 4},
         {"batch_count", offsetof(SlabHeader, batch_count), 0, 4},

@@ -32,8 +32,7 @@ RC_GTEST_PROP(SlabLayout, NothingOverlapsAndEverythingIsAligned, ()) {
     RC_ASSERT(layout.tensors_offset >= sizeof(SlabHeader));
     RC_ASSERT(layout.batches_offset >= layout.tensors_offset + outputs.size() * sizeof(TensorRecord));
     RC_ASSERT(layout.samples_offset >= layout.batches_offset + batches * sizeof(BatchRecord));
-    RC_ASSERT(layout.keys_offset >=
-              layout.samples_offset + static_cast<std::size_t>(rows) * sizeof(SampleRecord));
+    RC_ASSERT(layout.keys_offset >= layout.samples_offset + static_cast<std::size_t>(rows) * sizeof(SampleRecord));
     RC_ASSERT(layout.key_capacity == static_cast<std::size_t>(rows) * key_bytes);
     RC_ASSERT(layout.header_bytes >= layout.keys_offset + layout.key_capacity);
     RC_ASSERT(layout.tensors_offset % 8 == 0U);
@@ -63,8 +62,7 @@ TEST(SlabLayout, MendsTheStrideOfASingleSample) {
     EXPECT_EQ(SlabLayout::make({one}, 3).tensors[0].strides[0], 4);
 }
 
-std::string refusal(const std::vector<TensorSpec>& outputs, std::int64_t rows = 1,
-                    std::uint32_t batches = 1) {
+std::string refusal(const std::vector<TensorSpec>& outputs, std::int64_t rows = 1, std::uint32_t batches = 1) {
     try {
         SlabLayout::make(outputs, rows, batches);
     } catch (const ConfigError& error) {
@@ -108,8 +106,7 @@ TEST(SlabLayout, RefusesWhatCannotBeLaidOut) {
 
 TEST(SlabLayout, RefusesSizesThatWouldOverflow) {
     for (const std::int64_t extent : {std::int64_t{1} << 31, std::int64_t{1} << 40, std::int64_t{1} << 62}) {
-        const TensorSpec huge{
-            .name = "t", .dims = 4, .shape = {1, extent, extent, 4}, .strides = {0, 1, extent, 0}};
+        const TensorSpec huge{.name = "t", .dims = 4, .shape = {1, extent, extent, 4}, .strides = {0, 1, extent, 0}};
         EXPECT_THAT(refusal({huge}), HasSubstr("too large for a slab")) << extent;
     }
     const std::int64_t shape[] = {1, std::int64_t{1} << 30};

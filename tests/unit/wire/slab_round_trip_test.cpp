@@ -21,9 +21,8 @@ struct Piece {
 Piece any_piece(std::size_t samples, std::size_t max_key_bytes) {
     Piece piece{*rc::gen::arbitrary<std::uint64_t>(), *rc::gen::inRange<std::uint32_t>(0, 1'000'000), {}, {}};
     for (std::size_t i = 0; i < samples; ++i) {
-        SampleView sample{.item = *rc::gen::arbitrary<std::uint64_t>(),
-                          .batch = piece.batch,
-                          .hole = *rc::gen::arbitrary<bool>()};
+        SampleView sample{
+            .item = *rc::gen::arbitrary<std::uint64_t>(), .batch = piece.batch, .hole = *rc::gen::arbitrary<bool>()};
         const auto key_bytes = *rc::gen::inRange<std::size_t>(0, max_key_bytes + 1);
         piece.keys.push_back(std::string(key_bytes, static_cast<char>('a' + i % 26)));
         sample.key = key_bytes == 0 ? std::to_string(sample.item) : piece.keys.back();
@@ -68,8 +67,7 @@ RC_GTEST_PROP(SlabRoundTrip, WhatIsWrittenIsRead, ()) {
     std::size_t used = 0;
     for (int tries = *rc::gen::inRange(0, 8); tries > 0; --tries) {
         Piece piece = any_piece(*rc::gen::inRange<std::size_t>(0, 8), max_key_bytes);
-        const bool room =
-            written.size() < batches && used + piece.samples.size() <= static_cast<std::size_t>(rows);
+        const bool room = written.size() < batches && used + piece.samples.size() <= static_cast<std::size_t>(rows);
         RC_ASSERT(add(writer, piece) == room);
         if (!room) continue;
         used += piece.samples.size();
@@ -84,8 +82,7 @@ RC_GTEST_PROP(SlabRoundTrip, WhatIsWrittenIsRead, ()) {
     writer.finish(1234);
     writer.stamp_filled(5678);
 
-    const auto contents =
-        SlabContents::read(memory.bytes(), 7, {.epoch = 4, .slab = 3, .generation = 9, .attempt = 1});
+    const auto contents = SlabContents::read(memory.bytes(), 7, {.epoch = 4, .slab = 3, .generation = 9, .attempt = 1});
     RC_ASSERT(contents.generation == 9U);
     RC_ASSERT(contents.epoch == 2U);
     RC_ASSERT(contents.transform == OutputTransform::ClassMap);
@@ -119,8 +116,7 @@ RC_GTEST_PROP(SlabRoundTrip, WhatIsWrittenIsRead, ()) {
         RC_ASSERT(tensor.spec == expected);
         RC_ASSERT(tensor.bytes.size() == used * outputs[t].row_bytes());
         for (std::size_t r = 0; r < used; ++r)
-            for (std::size_t i = 0; i < tensor.row(r).size(); ++i)
-                RC_ASSERT(tensor.row(r)[i] == pattern(t, r, i));
+            for (std::size_t i = 0; i < tensor.row(r).size(); ++i) RC_ASSERT(tensor.row(r)[i] == pattern(t, r, i));
     }
 }
 
@@ -160,9 +156,8 @@ TEST_F(OneTensor, IsReadByItsTicketOnly) {
 TEST_F(OneTensor, ASlabThatIsTooSmallIsRefused) {
     EXPECT_THROW(SlabContents::read(memory.bytes().first(100), 7, {.epoch = 2, .slab = 3, .generation = 9}),
                  ProtocolError);
-    EXPECT_THROW(
-        SlabContents::read(memory.bytes().first(kPageBytes), 7, {.epoch = 2, .slab = 3, .generation = 9}),
-        ProtocolError);
+    EXPECT_THROW(SlabContents::read(memory.bytes().first(kPageBytes), 7, {.epoch = 2, .slab = 3, .generation = 9}),
+                 ProtocolError);
 }
 
 TEST_F(OneTensor, InAnotherSlabItIsTheSameUnderANewNumber) {

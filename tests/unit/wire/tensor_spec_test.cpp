@@ -100,8 +100,7 @@ TEST(DType, OnlyWholeBytesOfOneLaneAreStored) {
 
 TEST(TensorSpec, DescribesItself) {
     const std::int64_t shape[] = {64, 21, 512, 512};
-    EXPECT_EQ(TensorSpec::contiguous("logits", kFloat32, shape).describe(),
-              "logits float32 [64, 21, 512, 512]");
+    EXPECT_EQ(TensorSpec::contiguous("logits", kFloat32, shape).describe(), "logits float32 [64, 21, 512, 512]");
 }
 
 }  // namespace

@@ -6,9 +6,7 @@
 namespace offramp {
 namespace {
 
-constexpr std::uint64_t low_bits(unsigned bits) {
-    return (std::uint64_t{1} << bits) - 1;
-}
+constexpr std::uint64_t low_bits(unsigned bits) { return (std::uint64_t{1} << bits) - 1; }
 
 TEST(PackedWords, KeepTheirBits) {
     EXPECT_EQ((SlabWord{SlabState::Quarantined, 0xabc, 0x123456789abc}.pack()), 0x5abc'1234'5678'9abcULL);

@@ -24,17 +24,19 @@ struct Retry : std::runtime_error {
 
 // One slab, read-only; valid in the call that it is given to.
 class Slab {
- public:
+  public:
     explicit Slab(const offramp_slab& slab) : slab_(&slab) {}
 
     std::uint32_t size() const { return slab_->sample_count; }
     const offramp_sample& sample(std::uint32_t index) const {
-        return *reinterpret_cast<const offramp_sample*>(reinterpret_cast<const char*>(slab_->samples) + index * slab_->sample_size);
+        return *reinterpret_cast<const offramp_sample*>(reinterpret_cast<const char*>(slab_->samples) +
+                                                        index * slab_->sample_size);
     }
     std::string_view key(std::uint32_t index) const { return {sample(index).key, sample(index).key_bytes}; }
     std::uint32_t tensors() const { return slab_->tensor_count; }
     const offramp_tensor& tensor(std::uint32_t index = 0) const {
-        return *reinterpret_cast<const offramp_tensor*>(reinterpret_cast<const char*>(slab_->tensors) + index * slab_->tensor_size);
+        return *reinterpret_cast<const offramp_tensor*>(reinterpret_cast<const char*>(slab_->tensors) +
+                                                        index * slab_->tensor_size);
     }
     // A sample's numbers, in the order of the tensor's strides. `T` has the tensor's size.
     template <typename T>
@@ -42,18 +44,19 @@ class Slab {
         const offramp_tensor& values = tensor(of_tensor);
         std::size_t count = 1;
         for (std::uint32_t i = 1; i < values.dims; ++i) count *= static_cast<std::size_t>(values.shape[i]);
-        if (sizeof(T) * 8 != values.dtype.bits) throw std::invalid_argument("the tensor has numbers of " + std::to_string(values.dtype.bits) + " bits");
+        if (sizeof(T) * 8 != values.dtype.bits)
+            throw std::invalid_argument("the tensor has numbers of " + std::to_string(values.dtype.bits) + " bits");
         return {static_cast<const T*>(values.data) + count * sample(index).row, count};
     }
     const offramp_slab& raw() const { return *slab_; }
 
- private:
+  private:
     const offramp_slab* slab_;
 };
 
 // Reads a run's slabs: offramp.h says how. Thread: one; stop() from any, and from a signal handler.
 class Consumer {
- public:
+  public:
     explicit Consumer(const std::string& run_dir, double wait_for_run_seconds = 0) {
         offramp_consumer_options options{};
         options.size = sizeof options;
@@ -64,8 +67,8 @@ class Consumer {
         consumer_.reset(opened);
     }
 
-    // Calls `work(slab)` for one slab after another to the run's end (true), or until stop() (false). What `work` throws comes out here; the slab then
-    // stays with this process until it ends.
+    // Calls `work(slab)` for one slab after another to the run's end (true), or until stop() (false). What `work`
+    // throws comes out here; the slab then stays with this process until it ends.
     template <typename Work>
     bool for_each(Work work) {
         struct Call {
@@ -95,7 +98,7 @@ class Consumer {
     bool still_current() noexcept { return offramp_consumer_still_current(consumer_.get()) == 1; }
     void stop() noexcept { offramp_consumer_stop(consumer_.get()); }
 
- private:
+  private:
     struct Close {
         void operator()(offramp_consumer* consumer) const noexcept { offramp_consumer_close(consumer, nullptr); }
     };

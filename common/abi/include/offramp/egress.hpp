@@ -33,14 +33,16 @@ struct EgressOptions {
     double visibility_timeout_seconds = 0;
 };
 
-// Outputs off the device, for a loop of one's own: offramp.h says what each call does. Move-only. Thread: any; calls take turns.
+// Outputs off the device, for a loop of one's own: offramp.h says what each call does. Move-only. Thread: any; calls
+// take turns.
 class Egress {
- public:
+  public:
     explicit Egress(const EgressOptions& options) {
         std::vector<offramp_tensor> tensors;
         for (const TensorSpec& tensor : options.tensors)
-            tensors.push_back({sizeof(offramp_tensor), tensor.name.c_str(), tensor.dtype, static_cast<std::uint32_t>(tensor.shape.size()),
-                               tensor.shape.data(), tensor.strides.empty() ? nullptr : tensor.strides.data(), nullptr});
+            tensors.push_back({sizeof(offramp_tensor), tensor.name.c_str(), tensor.dtype,
+                               static_cast<std::uint32_t>(tensor.shape.size()), tensor.shape.data(),
+                               tensor.strides.empty() ? nullptr : tensor.strides.data(), nullptr});
         offramp_egress_options given{};
         given.size = sizeof given;
         given.run_dir = options.run_dir.c_str();
@@ -62,10 +64,11 @@ class Egress {
         egress_.reset(opened);
     }
 
-    // `tensors`: addresses on the device, in the options' order; `stream`: the cudaStream_t that they are written on; `owner` is held until the
-    // copies are done. `keys` and `items`: one a row, or none.
-    void submit(std::vector<const void*> tensors, std::uint32_t rows, void* stream = nullptr, std::shared_ptr<const void> owner = nullptr,
-                const std::vector<std::string>& keys = {}, const std::vector<std::uint64_t>& items = {}) {
+    // `tensors`: addresses on the device, in the options' order; `stream`: the cudaStream_t that they are written on;
+    // `owner` is held until the copies are done. `keys` and `items`: one a row, or none.
+    void submit(std::vector<const void*> tensors, std::uint32_t rows, void* stream = nullptr,
+                std::shared_ptr<const void> owner = nullptr, const std::vector<std::string>& keys = {},
+                const std::vector<std::uint64_t>& items = {}) {
         std::vector<const char*> names;
         for (const std::string& key : keys) names.push_back(key.c_str());
         auto held = std::make_unique<std::shared_ptr<const void>>(std::move(owner));
@@ -86,23 +89,27 @@ class Egress {
     // True when consumers are done with everything; false when the time was over before.
     bool drain(std::optional<std::chrono::duration<double>> timeout = std::nullopt) {
         const double seconds = timeout ? timeout->count() : -1;
-        return detail::checked([&](offramp_error* error) { return offramp_egress_drain(egress_.get(), seconds, error); }, OFFRAMP_TIMEOUT) == OFFRAMP_OK;
+        return detail::checked(
+                   [&](offramp_error* error) { return offramp_egress_drain(egress_.get(), seconds, error); },
+                   OFFRAMP_TIMEOUT) == OFFRAMP_OK;
     }
 
     offramp_egress_figures figures() const {
         offramp_egress_figures figures{};
         figures.size = sizeof figures;
-        detail::checked([&](offramp_error* error) { return offramp_egress_get_figures(egress_.get(), &figures, error); });
+        detail::checked(
+            [&](offramp_error* error) { return offramp_egress_get_figures(egress_.get(), &figures, error); });
         return figures;
     }
 
- private:
+  private:
     template <typename Value>
     static const Value* require_one_a_row(const std::vector<Value>& values, std::uint32_t rows, const char* what) {
         if (values.empty()) return nullptr;
         if (values.size() == rows) return values.data();
         offramp_error error{OFFRAMP_BAD_ARGUMENT, {}};
-        const std::string text = std::to_string(values.size()) + " " + what + " for " + std::to_string(rows) + " samples. Give one a sample, or none";
+        const std::string text = std::to_string(values.size()) + " " + what + " for " + std::to_string(rows) +
+                                 " samples. Give one a sample, or none";
         text.copy(error.text, sizeof error.text - 1);
         throw Error(error);
     }

@@ -10,11 +10,11 @@ namespace offramp {
 
 // What went wrong, in a sentence with a remedy; code() is one of offramp_code.
 class Error : public std::runtime_error {
- public:
+  public:
     explicit Error(const offramp_error& error) : std::runtime_error(error.text), code_(error.code) {}
     int code() const noexcept { return code_; }
 
- private:
+  private:
     int code_;
 };
 

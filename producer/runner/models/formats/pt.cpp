@@ -20,7 +20,8 @@ std::string first_sentence(const std::string& text) {
 }
 
 // The tensors of an answer, one after the other, each named by where it stands: "out", "1", "features.0".
-void collect(const c10::IValue& value, const std::string& name, const std::string& file, std::vector<FileNetwork::Output>& outputs) {
+void collect(const c10::IValue& value, const std::string& name, const std::string& file,
+             std::vector<FileNetwork::Output>& outputs) {
     const auto below = [&name](const std::string& part) { return name.empty() ? part : name + "." + part; };
     if (value.isTensor()) {
         outputs.push_back({name.empty() ? "output" : name, value.toTensor()});
@@ -28,18 +29,21 @@ void collect(const c10::IValue& value, const std::string& name, const std::strin
         const auto tuple = value.toTuple();
         const auto schema = tuple->type()->schema();
         for (std::size_t i = 0; i < tuple->elements().size(); ++i)
-            collect(tuple->elements()[i], below(schema ? schema->arguments().at(i).name() : std::to_string(i)), file, outputs);
+            collect(tuple->elements()[i], below(schema ? schema->arguments().at(i).name() : std::to_string(i)), file,
+                    outputs);
     } else if (value.isList()) {
         const auto list = value.toListRef();
         for (std::size_t i = 0; i < list.size(); ++i) collect(list[i], below(std::to_string(i)), file, outputs);
     } else if (value.isGenericDict()) {
         for (const auto& entry : value.toGenericDict()) {
             const c10::IValue key = entry.key();
-            collect(entry.value(), below(key.isString() ? key.toStringRef() : std::to_string(outputs.size())), file, outputs);
+            collect(entry.value(), below(key.isString() ? key.toStringRef() : std::to_string(outputs.size())), file,
+                    outputs);
         }
     } else if (!value.isNone()) {
         throw ConfigError("the model '" + file + "' gives, beside tensors, a value of type " + value.tagKind(),
-                          "A model's outputs are tensors, alone or in tuples, lists and dictionaries", ExitCode::BadInput);
+                          "A model's outputs are tensors, alone or in tuples, lists and dictionaries",
+                          ExitCode::BadInput);
     }
 }
 
@@ -49,19 +53,22 @@ class ScriptNetwork final : public FileNetwork {
         module_.eval();
         const auto forward = module_.find_method("forward");
         if (!forward)
-            throw ConfigError("the model '" + file_ + "' has no forward()", "Save a module whose forward() takes the input and gives the outputs",
+            throw ConfigError("the model '" + file_ + "' has no forward()",
+                              "Save a module whose forward() takes the input and gives the outputs",
                               ExitCode::BadInput);
         const auto& arguments = forward->function().getSchema().arguments();
-        for (std::size_t i = 1; i < arguments.size(); ++i) {    // the first is the module itself
+        for (std::size_t i = 1; i < arguments.size(); ++i) {  // the first is the module itself
             inputs_.names.push_back(arguments[i].name());
             if (!arguments[i].default_value()) inputs_.needed = i;
         }
-        for (const at::Tensor& parameter : module_.parameters()) parameters_ += static_cast<std::uint64_t>(parameter.numel());
+        for (const at::Tensor& parameter : module_.parameters())
+            parameters_ += static_cast<std::uint64_t>(parameter.numel());
     }
 
     std::string description() const override { return "TorchScript, " + std::to_string(parameters_) + " parameters"; }
     std::string caution() const override {
-        return "TorchScript is deprecated in PyTorch, and slower than a compiled model: ./launch/offramp export makes a .pt2 of the same network";
+        return "TorchScript is deprecated in PyTorch, and slower than a compiled model: ./launch/offramp export makes "
+               "a .pt2 of the same network";
     }
     std::uint64_t parameters() const override { return parameters_; }
 
@@ -90,9 +97,10 @@ class ScriptNetwork final : public FileNetwork {
     }
 
     [[noreturn]] static void refuse(const std::string& file, const std::string& reason) {
-        throw ConfigError("--model '" + file + "' is no TorchScript that this LibTorch reads: " + first_sentence(reason),
-                          "A file of weights alone (torch.save) holds no network: ./launch/offramp export makes a model of both",
-                          ExitCode::BadInput);
+        throw ConfigError(
+            "--model '" + file + "' is no TorchScript that this LibTorch reads: " + first_sentence(reason),
+            "A file of weights alone (torch.save) holds no network: ./launch/offramp export makes a model of both",
+            ExitCode::BadInput);
     }
 
     std::string file_;
@@ -104,7 +112,8 @@ class ScriptNetwork final : public FileNetwork {
 }  // namespace
 
 std::unique_ptr<Model> make_pt(const ModelOptions& options) {
-    return make_file_model(options, [](const Execution& execution) { return std::make_unique<ScriptNetwork>(execution); });
+    return make_file_model(options,
+                           [](const Execution& execution) { return std::make_unique<ScriptNetwork>(execution); });
 }
 
 }  // namespace offramp

@@ -72,26 +72,32 @@ std::optional<long long> number_behind(const std::string& text, std::string_view
 // "input_handles[0]: unmatched dim value at 0, expected: 4, but got: 2".
 std::string fix_for(const std::string& refusal, const ModelNotes& notes) {
     const auto input = number_behind(refusal, "input_handles[");
-    const bool of_the_batch = refusal.find("dim value") != std::string::npos && refusal.find(" at 0,") != std::string::npos;
+    const bool of_the_batch =
+        refusal.find("dim value") != std::string::npos && refusal.find(" at 0,") != std::string::npos;
     if (!of_the_batch && input && *input >= 0 && static_cast<std::size_t>(*input) < notes.inputs.size())
-        return "Say what it takes in " + notes.file + ": shape and dtype of the [[input]] '" + notes.inputs[static_cast<std::size_t>(*input)].name +
+        return "Say what it takes in " + notes.file + ": shape and dtype of the [[input]] '" +
+               notes.inputs[static_cast<std::size_t>(*input)].name +
                "'; what is given is contiguous, and the model must have been made for that";
     if (refusal.find("unmatched dtype") != std::string::npos)
-        return "Say what it takes in the TOML file beside it: input-dtype = \"bfloat16\" or \"int32\", and any other type in a table [[input]]";
+        return "Say what it takes in the TOML file beside it: input-dtype = \"bfloat16\" or \"int32\", and any other "
+               "type in a table [[input]]";
     if (refusal.find("stride") != std::string::npos)
-        return "Give the other --memory-format (contiguous, channels-last), or say it in the TOML file beside the model";
+        return "Give the other --memory-format (contiguous, channels-last), or say it in the TOML file beside the "
+               "model";
     const auto dimension = number_behind(refusal, "at ");
     const auto exact = number_behind(refusal, "expected: ");
     const auto least = number_behind(refusal, "expected it to be >= ");
     const auto most = number_behind(refusal, "expected to be <= ");
-    const std::string wanted = exact ? std::to_string(*exact)
+    const std::string wanted = exact   ? std::to_string(*exact)
                                : least ? "of " + std::to_string(*least) + " or more"
                                : most  ? "of " + std::to_string(*most) + " or less"
                                        : "";
     if (!dimension || wanted.empty()) return "See what the model was exported for";
     if (*dimension == 0) return "Use --batch " + wanted + ", or export it for this one";
-    if (*dimension == 1) return "Pictures have 3 channels; a model of other inputs says input-shape in the TOML file beside it";
-    return "Use --image-size " + wanted + ", or say image-size in the TOML file beside the model, or export it for this one";
+    if (*dimension == 1)
+        return "Pictures have 3 channels; a model of other inputs says input-shape in the TOML file beside it";
+    return "Use --image-size " + wanted +
+           ", or say image-size in the TOML file beside the model, or export it for this one";
 }
 
 // Names of the leaves of a tree of outputs, as torch.utils._pytree writes it.
@@ -102,7 +108,8 @@ void name_leaves(const nlohmann::json& tree, const std::string& name, std::vecto
         return;
     }
     nlohmann::json keys;
-    if (tree.at("context").is_string()) keys = nlohmann::json::parse(tree.at("context").get<std::string>(), nullptr, false);
+    if (tree.at("context").is_string())
+        keys = nlohmann::json::parse(tree.at("context").get<std::string>(), nullptr, false);
     for (std::size_t i = 0; i < children.size(); ++i) {
         const bool named = keys.is_array() && keys.size() == children.size() && keys[i].is_string();
         const std::string part = named ? keys[i].get<std::string>() : std::to_string(i);
@@ -110,7 +117,8 @@ void name_leaves(const nlohmann::json& tree, const std::string& name, std::vecto
     }
 }
 
-// The name of an input, from where it stands in (arguments, keyword arguments): "1.input_ids" is input_ids, "0.0" has none.
+// The name of an input, from where it stands in (arguments, keyword arguments): "1.input_ids" is input_ids, "0.0" has
+// none.
 std::string input_name(std::string place) {
     while (!place.empty() && std::isdigit(static_cast<unsigned char>(place.front()))) {
         const std::size_t point = place.find('.');
@@ -150,7 +158,8 @@ bool is_zip(const std::string& file) {
     return stream && std::string_view(magic.data(), magic.size()) == "PK\x03\x04";
 }
 
-[[noreturn]] void refuse_device(const std::string& file, const std::string& made_for, const std::string& here, const std::string& fix) {
+[[noreturn]] void refuse_device(const std::string& file, const std::string& made_for, const std::string& here,
+                                const std::string& fix) {
     throw ConfigError("--model '" + file + "' was compiled for " + made_for + ", and this run is on " + here, fix,
                       ExitCode::DeviceUnsupported);
 }
@@ -159,11 +168,13 @@ bool is_zip(const std::string& file) {
 void check_processor(const std::string& file, const Metadata& metadata) {
 #ifdef __x86_64__
     const std::string machine = value_of(metadata, "AOTI_MACHINE");
-    if (!machine.empty() && machine != "x86_64") refuse_device(file, "a processor of type " + machine, "x86_64", kExportAnew);
+    if (!machine.empty() && machine != "x86_64")
+        refuse_device(file, "a processor of type " + machine, "x86_64", kExportAnew);
     const std::string isa = value_of(metadata, "AOTI_CPU_ISA");
     const auto wants = [&isa](std::string_view name) { return isa.find(name) != std::string::npos; };
     const bool fits = (!wants("AVX512") || (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw"))) &&
-                      (!wants("AVX512_VNNI") || __builtin_cpu_supports("avx512vnni")) && (!wants("AVX2") || __builtin_cpu_supports("avx2"));
+                      (!wants("AVX512_VNNI") || __builtin_cpu_supports("avx512vnni")) &&
+                      (!wants("AVX2") || __builtin_cpu_supports("avx2"));
     if (!fits) refuse_device(file, "a processor with " + isa, "one without", kExportAnew);
 #else
     static_cast<void>(file), static_cast<void>(metadata);
@@ -180,7 +191,8 @@ void check_architecture(const std::string& file, const std::string& made_for, co
         return;
     const auto made = number_behind("=" + made_for, "=");
     if (made && (*made / 10 != major || *made % 10 > minor))
-        refuse_device(file, "a GPU of compute capability " + std::to_string(*made / 10) + "." + std::to_string(*made % 10),
+        refuse_device(file,
+                      "a GPU of compute capability " + std::to_string(*made / 10) + "." + std::to_string(*made % 10),
                       "one of " + std::to_string(major) + "." + std::to_string(minor), kExportAnew);
 #else
     static_cast<void>(file), static_cast<void>(made_for), static_cast<void>(execution);
@@ -192,14 +204,15 @@ void check_made_for_this(const std::string& file, const Metadata& metadata, cons
     const std::string here = execution.on_cuda() ? "cuda" : "cpu";
     if (!device.empty() && device != here)
         refuse_device(file, device, here,
-                      device == "cuda" || device == "cpu" ? std::string(kExportAnew) + " --device " + here + ", or run it with --device " + device
-                                                          : kExportAnew);
+                      device == "cuda" || device == "cpu"
+                          ? std::string(kExportAnew) + " --device " + here + ", or run it with --device " + device
+                          : kExportAnew);
     if (device == "cpu") check_processor(file, metadata);
     if (device == "cuda") check_architecture(file, value_of(metadata, "AOTI_COMPUTE_CAPABILITY"), execution);
 }
 
-// LibTorch unpacks a package below /tmp and removes that when it ends, not when it is killed. On a CPU nothing is read from there
-// any more once the code is mapped; on a GPU kernels are, at their first launch.
+// LibTorch unpacks a package below /tmp and removes that when it ends, not when it is killed. On a CPU nothing is read
+// from there any more once the code is mapped; on a GPU kernels are, at their first launch.
 void remove_unpacked() {
     std::ifstream maps("/proc/self/maps");
     for (std::string line; std::getline(maps, line);) {
@@ -211,7 +224,8 @@ void remove_unpacked() {
 
 class CompiledNetwork final : public FileNetwork {
   public:
-    explicit CompiledNetwork(const Execution& execution) : file_(execution.options().name), notes_(execution.options().notes) {
+    explicit CompiledNetwork(const Execution& execution)
+        : file_(execution.options().name), notes_(execution.options().notes) {
         // Without it, compiled code reads beyond an input that is smaller than it thinks. Asked once a process.
         ::setenv("AOTI_RUNTIME_CHECK_INPUTS", "1", 1);
         on_cuda_ = execution.on_cuda();
@@ -227,7 +241,8 @@ class CompiledNetwork final : public FileNetwork {
     }
 
     std::optional<NetworkInputs> inputs() const override {
-        return inputs_.empty() ? std::nullopt : std::optional(NetworkInputs{.names = inputs_, .needed = inputs_.size()});
+        return inputs_.empty() ? std::nullopt
+                               : std::optional(NetworkInputs{.names = inputs_, .needed = inputs_.size()});
     }
 
     std::vector<Output> run(std::span<const at::Tensor> inputs) override {
@@ -237,7 +252,10 @@ class CompiledNetwork final : public FileNetwork {
         outputs.reserve(tensors.size());
         const bool named = names_.size() == tensors.size();
         for (std::size_t i = 0; i < tensors.size(); ++i)
-            outputs.push_back({named ? names_[i] : tensors.size() == 1 ? "output" : std::to_string(i), std::move(tensors[i])});
+            outputs.push_back({named                 ? names_[i]
+                               : tensors.size() == 1 ? "output"
+                                                     : std::to_string(i),
+                               std::move(tensors[i])});
         return outputs;
     }
 
@@ -245,13 +263,15 @@ class CompiledNetwork final : public FileNetwork {
     std::unique_ptr<Loader> load(const Execution& execution) const {
         if (!is_zip(file_))
             throw ConfigError("--model '" + file_ + "' is no model: a .pt2 file is a zip archive, and this is not one",
-                              "Make one with ./launch/offramp export, or torch._inductor.aoti_compile_and_package", ExitCode::BadInput);
+                              "Make one with ./launch/offramp export, or torch._inductor.aoti_compile_and_package",
+                              ExitCode::BadInput);
         Metadata metadata;
         try {
             metadata = metadata_of(file_);
             check_made_for_this(file_, metadata, execution);
             // One runner, and nobody else asks for it: no locks, and no waiting for the batch before.
-            return std::make_unique<Loader>(file_, kModel, true, 1, execution.on_cuda() ? execution.device().index() : c10::DeviceIndex{-1});
+            return std::make_unique<Loader>(file_, kModel, true, 1,
+                                            execution.on_cuda() ? execution.device().index() : c10::DeviceIndex{-1});
         } catch (const Error&) {
             throw;
         } catch (const c10::Error& error) {
@@ -265,12 +285,14 @@ class CompiledNetwork final : public FileNetwork {
         const std::string maker = value_of(metadata, "torch");
         if (metadata.empty())
             throw ConfigError("--model '" + file_ + "' holds no compiled model: " + reason,
-                              "An exported program (torch.export.save) is compiled by torch._inductor.aoti_compile_and_package; TorchScript is "
-                              "called .pt",
+                              "An exported program (torch.export.save) is compiled by "
+                              "torch._inductor.aoti_compile_and_package; TorchScript is called .pt",
                               ExitCode::BadInput);
-        throw ConfigError("--model '" + file_ + "', made by " + (maker.empty() ? "a PyTorch that it does not name" : "PyTorch " + maker) +
+        throw ConfigError("--model '" + file_ + "', made by " +
+                              (maker.empty() ? "a PyTorch that it does not name" : "PyTorch " + maker) +
                               ", does not load with LibTorch " TORCH_VERSION ": " + reason,
-                          "Export it with the PyTorch of this set-up: ./launch/offramp export", ExitCode::DeviceUnsupported);
+                          "Export it with the PyTorch of this set-up: ./launch/offramp export",
+                          ExitCode::DeviceUnsupported);
     }
 
     std::vector<at::Tensor> first_run(const std::vector<at::Tensor>& inputs) {
@@ -284,7 +306,8 @@ class CompiledNetwork final : public FileNetwork {
             const std::string text = refusal.text();
             if (text.empty()) throw;
             if (text.find("input_handles") == std::string::npos) throw std::runtime_error(text);
-            throw ConfigError("the model '" + file_ + "' does not take the input of this run: " + text, fix_for(text, notes_));
+            throw ConfigError("the model '" + file_ + "' does not take the input of this run: " + text,
+                              fix_for(text, notes_));
         }
     }
 
@@ -300,7 +323,8 @@ class CompiledNetwork final : public FileNetwork {
 }  // namespace
 
 std::unique_ptr<Model> make_pt2(const ModelOptions& options) {
-    return make_file_model(options, [](const Execution& execution) { return std::make_unique<CompiledNetwork>(execution); });
+    return make_file_model(options,
+                           [](const Execution& execution) { return std::make_unique<CompiledNetwork>(execution); });
 }
 
 }  // namespace offramp

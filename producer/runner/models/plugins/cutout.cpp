@@ -7,8 +7,9 @@
 #include "producer/runner/models/execution.hpp"
 #include "producer/runner/models/weights.hpp"
 
-// A small encoder-decoder that tells things from their background: launch/demo/network.py in C++, under its state-dict names, with the
-// weights that launch/demo/train.py made of it. Batch normalisation was folded away when they were written.
+// A small encoder-decoder that tells things from their background: launch/demo/network.py in C++, under its state-dict
+// names, with the weights that launch/demo/train.py made of it. Batch normalisation was folded away when they were
+// written.
 namespace offramp {
 namespace {
 
@@ -53,8 +54,7 @@ class Cutout final : public Model {
         if (options.image_size < kCoarsest || options.image_size % kCoarsest != 0)
             throw ConfigError("the image size " + std::to_string(options.image_size) + " is no multiple of " +
                                   std::to_string(kCoarsest) + ", which the model 'cutout' needs",
-                              "Give --image-size " +
-                                  std::to_string((options.image_size / kCoarsest + 1) * kCoarsest) +
+                              "Give --image-size " + std::to_string((options.image_size / kCoarsest + 1) * kCoarsest) +
                                   "; it was trained for 160 to 256");
         const std::vector<ConvolutionPlan> plans = plan_network();
         std::vector<TensorDemand> demands;
@@ -70,8 +70,7 @@ class Cutout final : public Model {
     }
 
     std::string description() const override {
-        return "cutout, " + std::to_string(parameters_) + " parameters, " +
-               describe_weights(execution_.options());
+        return "cutout, " + std::to_string(parameters_) + " parameters, " + describe_weights(execution_.options());
     }
     std::uint64_t parameters() const override { return parameters_; }
     bool random_weights() const override { return execution_.options().weights.empty(); }
@@ -112,8 +111,7 @@ class Cutout final : public Model {
         }
         kept.pop_back();  // the deepest is where the decoder begins
         x = convolve_relu(x, *layer++, execution_);
-        for (; !kept.empty(); kept.pop_back())
-            x = convolve_relu(enlarged(x).add_(kept.back()), *layer++, execution_);
+        for (; !kept.empty(); kept.pop_back()) x = convolve_relu(enlarged(x).add_(kept.back()), *layer++, execution_);
         return convolve(x, *layer);
     }
 
@@ -124,8 +122,6 @@ class Cutout final : public Model {
 
 }  // namespace
 
-std::unique_ptr<Model> make_cutout(const ModelOptions& options) {
-    return std::make_unique<Cutout>(options);
-}
+std::unique_ptr<Model> make_cutout(const ModelOptions& options) { return std::make_unique<Cutout>(options); }
 
 }  // namespace offramp

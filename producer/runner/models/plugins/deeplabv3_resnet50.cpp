@@ -40,13 +40,8 @@ void plan_backbone(Network& network) {
     // Layers 3 and 4 keep their resolution: dilation replaces the stride.
     static constexpr Stage kStages[] = {{64, 3, 1, 1}, {128, 4, 2, 1}, {256, 6, 1, 2}, {512, 3, 1, 4}};
     auto& plans = network.convolutions;
-    plans.push_back({.name = "backbone.conv1",
-                     .norm = "backbone.bn1",
-                     .in = 3,
-                     .out = 64,
-                     .kernel = 7,
-                     .stride = 2,
-                     .padding = 3});
+    plans.push_back(
+        {.name = "backbone.conv1", .norm = "backbone.bn1", .in = 3, .out = 64, .kernel = 7, .stride = 2, .padding = 3});
     std::int64_t in = 64;
     std::int64_t previous_dilation = 1;
     for (std::size_t s = 0; s < std::size(kStages); ++s) {
@@ -66,11 +61,8 @@ void plan_backbone(Network& network) {
                              .stride = stride,
                              .padding = dilation,
                              .dilation = dilation});
-            plans.push_back({.name = name + "conv3",
-                             .norm = name + "bn3",
-                             .in = stage.width,
-                             .out = out,
-                             .gain = kBranchGain});
+            plans.push_back(
+                {.name = name + "conv3", .norm = name + "bn3", .in = stage.width, .out = out, .gain = kBranchGain});
             if (b == 0)
                 plans.push_back({.name = name + "downsample.0",
                                  .norm = name + "downsample.1",
@@ -103,8 +95,7 @@ void plan_classifier(Network& network) {
                      .norm = "classifier.0.project.1",
                      .in = kPyramidWidth + kPooledWidth,
                      .out = 256});
-    plans.push_back(
-        {.name = "classifier.1", .norm = "classifier.2", .in = 256, .out = 256, .kernel = 3, .padding = 1});
+    plans.push_back({.name = "classifier.1", .norm = "classifier.2", .in = 256, .out = 256, .kernel = 3, .padding = 1});
     plans.push_back({.name = "classifier.4", .norm = "", .in = 256, .out = kClasses});
 }
 
@@ -131,8 +122,9 @@ class DeepLabV3 final : public Model {
             throw ConfigError("the image size " + std::to_string(options.image_size) + " is no multiple of " +
                                   std::to_string(kOutputStride) +
                                   ", so that the logits cannot be enlarged by a whole factor afterwards",
-                              "Give --image-size " + std::to_string(options.image_size / kOutputStride * kOutputStride) +
-                                  " or " + std::to_string((options.image_size / kOutputStride + 1) * kOutputStride) +
+                              "Give --image-size " +
+                                  std::to_string(options.image_size / kOutputStride * kOutputStride) + " or " +
+                                  std::to_string((options.image_size / kOutputStride + 1) * kOutputStride) +
                                   ", or use --transform none or cast");
         const Network network = plan_network();
         std::vector<TensorDemand> demands;
@@ -178,8 +170,8 @@ class DeepLabV3 final : public Model {
                 logits = logits.as_strided(at::IntArrayRef(spec.shape.data(), spec.dims),
                                            at::IntArrayRef(spec.strides.data(), spec.dims));
             else
-                logits = at::upsample_bilinear2d(logits, {image_side(), image_side()}, /*align_corners=*/false)
-                             .contiguous();
+                logits =
+                    at::upsample_bilinear2d(logits, {image_side(), image_side()}, /*align_corners=*/false).contiguous();
             return std::vector{Execution::hand_out(std::move(logits), spec)};
         });
     }
@@ -189,8 +181,7 @@ class DeepLabV3 final : public Model {
     void arrange() {
         for (const Block& block : blocks_)
             if (block.downsamples)
-                move_bias(convolutions_.at(block.name + "downsample.0"),
-                          convolutions_.at(block.name + "conv3"));
+                move_bias(convolutions_.at(block.name + "downsample.0"), convolutions_.at(block.name + "conv3"));
         const Convolution& project = convolution("classifier.0.project.0");
         projection_of_pyramid_ = {.weight = project.weight.narrow(1, 0, kPyramidWidth), .bias = project.bias};
         projection_of_pooled_ = {.weight = project.weight.narrow(1, kPyramidWidth, kPooledWidth), .bias = {}};
@@ -214,8 +205,7 @@ class DeepLabV3 final : public Model {
                                 /*copy=*/false, execution_.memory_format());
         x = at::max_pool2d(relu_of(x, "backbone.conv1"), {3, 3}, {2, 2}, {1, 1});
         for (const Block& block : blocks_) {
-            const at::Tensor skip =
-                block.downsamples ? convolve(x, convolution(block.name + "downsample.0")) : x;
+            const at::Tensor skip = block.downsamples ? convolve(x, convolution(block.name + "downsample.0")) : x;
             const at::Tensor narrow = relu_of(x, block.name + "conv1");
             const at::Tensor spread = relu_of(narrow, block.name + "conv2");
             x = convolve_add_relu(spread, convolution(block.name + "conv3"), skip, execution_);

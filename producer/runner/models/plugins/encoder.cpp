@@ -31,8 +31,7 @@ Filling linear_filling(std::int64_t fan_in) {
 
 std::vector<TensorDemand> demands() {
     std::vector<TensorDemand> all;
-    const auto linear = [&all](const std::string& weight, const std::string& bias, std::int64_t in,
-                               std::int64_t out) {
+    const auto linear = [&all](const std::string& weight, const std::string& bias, std::int64_t in, std::int64_t out) {
         all.push_back({.name = weight, .shape = {out, in}, .filling = linear_filling(in)});
         all.push_back({.name = bias, .shape = {out}, .filling = linear_filling(in)});
     };
@@ -71,8 +70,7 @@ class Encoder final : public Model {
     }
 
     std::string description() const override {
-        return "encoder, " + std::to_string(parameters_) + " parameters, " +
-               describe_weights(execution_.options());
+        return "encoder, " + std::to_string(parameters_) + " parameters, " + describe_weights(execution_.options());
     }
     std::uint64_t parameters() const override { return parameters_; }
     bool random_weights() const override { return execution_.options().weights.empty(); }
@@ -89,12 +87,11 @@ class Encoder final : public Model {
 
     std::vector<DeviceTensor> run(const void* input) override {
         return execution_.in([&] {
-            at::Tensor x = execution_.view(input, this->input().tensor).to(execution_.compute_type()) +
-                           weight("position");
+            at::Tensor x =
+                execution_.view(input, this->input().tensor).to(execution_.compute_type()) + weight("position");
             for (std::int64_t i = 0; i < kLayers; ++i) x = layer(x, "layers." + std::to_string(i) + ".");
             x = norm(x, "norm").mean(1);
-            at::Tensor embedding =
-                at::linear(x, weight("project.weight"), weight("project.bias")).to(at::kFloat);
+            at::Tensor embedding = at::linear(x, weight("project.weight"), weight("project.bias")).to(at::kFloat);
             return std::vector{Execution::hand_out(std::move(embedding), outputs().front())};
         });
     }
@@ -112,12 +109,13 @@ class Encoder final : public Model {
                                    .view({batch, kTokens, 3, kHeads, kWidth / kHeads})
                                    .permute({2, 0, 3, 1, 4});
         const at::Tensor mixed = at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2]);
-        return at::linear(mixed.transpose(1, 2).reshape({batch, kTokens, kWidth}),
-                          weight(name + "out_proj.weight"), weight(name + "out_proj.bias"));
+        return at::linear(mixed.transpose(1, 2).reshape({batch, kTokens, kWidth}), weight(name + "out_proj.weight"),
+                          weight(name + "out_proj.bias"));
     }
 
-    // In half precision on a GPU the GELU is the product's epilogue, which saves writing and reading 16 MiB a layer. It is GELU's tanh
-    // form, off by 5e-4 at most: below what bfloat16 resolves there. torch.nn.TransformerEncoder does the same when it infers.
+    // In half precision on a GPU the GELU is the product's epilogue, which saves writing and reading 16 MiB a layer. It
+    // is GELU's tanh form, off by 5e-4 at most: below what bfloat16 resolves there. torch.nn.TransformerEncoder does
+    // the same when it infers.
     at::Tensor widened(const at::Tensor& x, const std::string& name) const {
         const at::Tensor& matrix = weight(name + "linear1.weight");
         const at::Tensor& bias = weight(name + "linear1.bias");

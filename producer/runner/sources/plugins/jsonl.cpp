@@ -3,8 +3,6 @@
 namespace offramp {
 
 // A manifest of pictures, one JSON object a line.
-std::unique_ptr<BatchSource> make_jsonl(const SourceOptions& options) {
-    return make_picture_source("jsonl", options);
-}
+std::unique_ptr<BatchSource> make_jsonl(const SourceOptions& options) { return make_picture_source("jsonl", options); }
 
 }  // namespace offramp

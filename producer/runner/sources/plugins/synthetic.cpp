@@ -10,7 +10,8 @@
 namespace offramp {
 namespace {
 
-// Gives numbered items of seeded N(0, 1) numbers, of arrays that are no floats zeros, or none at all when the batch is resident on the device.
+// Gives numbered items of seeded N(0, 1) numbers, of arrays that are no floats zeros, or none at all when the batch is
+// resident on the device.
 class SyntheticSource final : public BatchSource {
   public:
     SyntheticSource(std::uint64_t items, RowKind row_kind, std::vector<InputPart> parts, std::uint64_t seed)
@@ -55,8 +56,7 @@ std::uint64_t count_items(const RunConfig& config) {
 std::unique_ptr<BatchSource> make_synthetic(const SourceOptions& options) {
     const RunConfig& config = *options.config;
     if (config.synthetic_on != "host" && config.synthetic_on != "device")
-        throw ConfigError("--synthetic-on '" + config.synthetic_on + "' is not known",
-                          "Known are: host, device");
+        throw ConfigError("--synthetic-on '" + config.synthetic_on + "' is not known", "Known are: host, device");
     const bool uploads = config.synthetic_on == "host" && options.model_input.dims > 0;
     const RowKind rows = !uploads ? RowKind::Nothing : options.parts.empty() ? RowKind::Float32 : RowKind::Arrays;
     return std::make_unique<SyntheticSource>(count_items(config), rows, options.parts, config.seed);

@@ -24,12 +24,14 @@ class TextSource final : public BatchSource {
         : path_(path), lines_(path), tokenizer_hash_(hash_of_tokenizer(settings.tokenizer)) {
         auto first = std::make_unique<LineTokenizer>(lines_, settings, tokenizer_hash_);
         first->open();
-        description_ = "text: " + std::to_string(lines_.size()) + " lines of '" + path + "', at most " + std::to_string(settings.length) +
-                       " tokens each of " + std::to_string(first->tokens());
-        rows_.emplace(TokenBlocks::Settings{.rows = lines_.size(),
-                                            .row_numbers = 2 * std::size_t{settings.length},
-                                            .most = std::clamp(std::thread::hardware_concurrency(), 1U, kMostTokenizers)},
-                      std::move(first), [this, settings] { return std::make_unique<LineTokenizer>(lines_, settings, tokenizer_hash_); });
+        description_ = "text: " + std::to_string(lines_.size()) + " lines of '" + path + "', at most " +
+                       std::to_string(settings.length) + " tokens each of " + std::to_string(first->tokens());
+        rows_.emplace(
+            TokenBlocks::Settings{.rows = lines_.size(),
+                                  .row_numbers = 2 * std::size_t{settings.length},
+                                  .most = std::clamp(std::thread::hardware_concurrency(), 1U, kMostTokenizers)},
+            std::move(first),
+            [this, settings] { return std::make_unique<LineTokenizer>(lines_, settings, tokenizer_hash_); });
     }
 
     std::string description() const override { return description_; }
@@ -44,13 +46,15 @@ class TextSource final : public BatchSource {
             const std::string line = lines_.line(item);
             return XXH3_64bits_withSeed(line.data(), line.size(), tokenizer_hash_);
         } catch (const UnreadableItem&) {
-            return tokenizer_hash_;     // it is skipped with this reason when its turn comes
+            return tokenizer_hash_;  // it is skipped with this reason when its turn comes
         }
     }
     bool grows_at_its_end() const override { return true; }
-    std::string origin(std::uint64_t item) const override { return path_ + " line " + std::to_string(item + 1) + " (key " + std::to_string(item) + ")"; }
+    std::string origin(std::uint64_t item) const override {
+        return path_ + " line " + std::to_string(item + 1) + " (key " + std::to_string(item) + ")";
+    }
     void load(std::uint64_t item, std::span<std::byte> row) override {
-        lines_.text(item);      // throws where there is none
+        lines_.text(item);  // throws where there is none
         rows_->copy_row(item, row);
     }
 
@@ -59,7 +63,7 @@ class TextSource final : public BatchSource {
     TextLines lines_;
     std::uint64_t tokenizer_hash_;
     std::string description_;
-    std::optional<TokenBlocks> rows_;   // whose makers borrow the lines
+    std::optional<TokenBlocks> rows_;  // whose makers borrow the lines
 };
 
 // minilm.tokenizer.json beside minilm.pt2, where `offramp export` puts it.
@@ -83,8 +87,12 @@ std::unique_ptr<BatchSource> make_text(const SourceOptions& options) {
     const TensorSpec& wanted = options.model_input;
     if (wanted.dims != 3 || wanted.dtype != kInt32 || wanted.shape[1] != 2)
         throw ConfigError("--source text gives tokens, int32 [batch, 2, length], and the model takes " +
-                              (wanted.dims == 0 ? std::string("no input") : options.parts.empty() ? wanted.describe() : describe_parts(options.parts)),
-                          options.parts.empty() ? "Use a model of texts, made with ./launch/offramp export sentence:FOLDER, or with --input NAME=ids:LENGTH" : kGiveArrays,
+                              (wanted.dims == 0        ? std::string("no input")
+                               : options.parts.empty() ? wanted.describe()
+                                                       : describe_parts(options.parts)),
+                          options.parts.empty() ? "Use a model of texts, made with ./launch/offramp export "
+                                                  "sentence:FOLDER, or with --input NAME=ids:LENGTH"
+                                                : kGiveArrays,
                           ExitCode::BadInput);
     if (config.input.empty())
         throw ConfigError("--source text needs --input FILE", "Give a text file, one text a line", ExitCode::NoInput);

@@ -14,11 +14,17 @@ std::uint64_t hash_of_tokenizer(const std::string& path) try {
     std::vector<std::byte> bytes(file.size());
     return XXH3_64bits(bytes.data(), file.read_at(0, bytes));
 } catch (const Error& reason) {
-    throw ConfigError("--tokenizer '" + path + "' " + reason.what(), "Give the tokenizer.json that the model was trained with", reason.exit_code());
+    throw ConfigError("--tokenizer '" + path + "' " + reason.what(),
+                      "Give the tokenizer.json that the model was trained with", reason.exit_code());
 }
 
-LineTokenizer::LineTokenizer(const TextLines& lines, const TokenizerProcess::Settings& settings, std::uint64_t file_hash)
-    : lines_(lines), file_(settings.tokenizer), file_hash_(file_hash), row_numbers_(2 * std::size_t{settings.length}), process_(settings) {}
+LineTokenizer::LineTokenizer(const TextLines& lines, const TokenizerProcess::Settings& settings,
+                             std::uint64_t file_hash)
+    : lines_(lines),
+      file_(settings.tokenizer),
+      file_hash_(file_hash),
+      row_numbers_(2 * std::size_t{settings.length}),
+      process_(settings) {}
 
 void LineTokenizer::open() {
     tokens_ = process_.open();

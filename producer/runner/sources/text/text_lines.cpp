@@ -16,12 +16,11 @@ constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
 
 [[noreturn]] void refuse(const std::string& path, const Error& reason) {
-    throw ConfigError("--input '" + path + "' " + reason.what(), "Give a text file, one text a line", reason.exit_code());
+    throw ConfigError("--input '" + path + "' " + reason.what(), "Give a text file, one text a line",
+                      reason.exit_code());
 }
 
-RegularFile open(const std::string& path) try {
-    return RegularFile(path);
-} catch (const Error& reason) {
+RegularFile open(const std::string& path) try { return RegularFile(path); } catch (const Error& reason) {
     refuse(path, reason);
 }
 
@@ -33,7 +32,8 @@ std::vector<std::uint64_t> line_begins(const RegularFile& file) {
     while (const std::size_t got = file.read_at(at, block)) {
         const std::string_view text(reinterpret_cast<const char*>(block.data()), got);
         if (at == 0) begins.push_back(text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0);
-        for (std::size_t end = text.find('\n', at == 0 ? begins.front() : 0); end != std::string_view::npos; end = text.find('\n', end + 1))
+        for (std::size_t end = text.find('\n', at == 0 ? begins.front() : 0); end != std::string_view::npos;
+             end = text.find('\n', end + 1))
             begins.push_back(at + end + 1);
         at += got;
     }
@@ -61,13 +61,15 @@ void require_lines(const std::string& path) {
         refuse(path, reason);
     }
     if (text.empty() || text == kByteOrderMark)
-        throw ConfigError("--input '" + path + "' has no lines", "Give a text file, one text a line", ExitCode::NoInput);
+        throw ConfigError("--input '" + path + "' has no lines", "Give a text file, one text a line",
+                          ExitCode::NoInput);
 }
 
 std::string TextLines::line(std::uint64_t number) const {
     std::string line(bytes(number), '\0');
     try {
-        if (file_.read_at(begins_[number], std::as_writable_bytes(std::span(line))) < line.size()) throw UnreadableItem("the file became shorter");
+        if (file_.read_at(begins_[number], std::as_writable_bytes(std::span(line))) < line.size())
+            throw UnreadableItem("the file became shorter");
     } catch (const Error& reason) {
         throw UnreadableItem(reason.what());
     }

@@ -8,9 +8,9 @@
 
 namespace offramp {
 
-// The lines of a text file, without their ends (LF, CRLF) and without a byte-order mark. A last line needs no end. The file is gone through
-// once, and each line read when it is wanted. Owns the open file; eight bytes a line.
-// Thread: any. Blocks: on the disk. Errors: ConfigError (NoInput, BadInput) with the path when it cannot be opened or read.
+// The lines of a text file, without their ends (LF, CRLF) and without a byte-order mark. A last line needs no end. The
+// file is gone through once, and each line read when it is wanted. Owns the open file; eight bytes a line. Thread: any.
+// Blocks: on the disk. Errors: ConfigError (NoInput, BadInput) with the path when it cannot be opened or read.
 class TextLines {
   public:
     explicit TextLines(const std::string& path);
@@ -19,20 +19,23 @@ class TextLines {
     // Bytes of a line, its end included.
     std::uint64_t bytes(std::uint64_t number) const { return begins_[number + 1] - begins_[number]; }
     // Too long for text(), whatever its end is.
-    bool is_too_long(std::uint64_t number) const { return bytes(number) > kLongest + 2; }   // a carriage return and a line feed
+    bool is_too_long(std::uint64_t number) const {
+        return bytes(number) > kLongest + 2;
+    }  // a carriage return and a line feed
     // Errors: UnreadableItem when the file became shorter, or cannot be read any more.
     std::string line(std::uint64_t number) const;
     // The same, for a tokenizer. Errors: UnreadableItem, too, when it is longer than kLongest, or not UTF-8.
     std::string text(std::uint64_t number) const;
 
-    static constexpr std::uint64_t kLongest = std::uint64_t{1} << 20;   // bytes, without its end
+    static constexpr std::uint64_t kLongest = std::uint64_t{1} << 20;  // bytes, without its end
 
   private:
     RegularFile file_;
-    std::vector<std::uint64_t> begins_;     // of each line, and the end of the last
+    std::vector<std::uint64_t> begins_;  // of each line, and the end of the last
 };
 
-// Errors: ConfigError (NoInput, BadInput) where the file has none, or cannot be opened or read. Only its beginning is looked at.
+// Errors: ConfigError (NoInput, BadInput) where the file has none, or cannot be opened or read. Only its beginning is
+// looked at.
 void require_lines(const std::string& path);
 
 }  // namespace offramp

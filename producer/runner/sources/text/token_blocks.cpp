@@ -10,8 +10,13 @@
 
 namespace offramp {
 
-TokenBlocks::TokenBlocks(const Settings& settings, std::unique_ptr<RowMaker> first, NewMaker another, const Clock& clock)
-    : settings_(settings), another_(std::move(another)), clock_(clock), most_(std::max<std::size_t>(settings.most, 1)), counted_from_(clock.now()) {
+TokenBlocks::TokenBlocks(const Settings& settings, std::unique_ptr<RowMaker> first, NewMaker another,
+                         const Clock& clock)
+    : settings_(settings),
+      another_(std::move(another)),
+      clock_(clock),
+      most_(std::max<std::size_t>(settings.most, 1)),
+      counted_from_(clock.now()) {
     expect(settings_.row_numbers > 0, "a row has tokens");
     makers_.push_back(std::move(first));
     threads_.emplace_back([this, maker = makers_.front().get()] {
@@ -33,7 +38,8 @@ TokenBlocks::~TokenBlocks() {
 }
 
 void TokenBlocks::copy_row(std::uint64_t row, std::span<std::byte> to) {
-    expect(row < settings_.rows && to.size() == settings_.row_numbers * sizeof(std::int32_t), "a row of this text, and place for it");
+    expect(row < settings_.rows && to.size() == settings_.row_numbers * sizeof(std::int32_t),
+           "a row of this text, and place for it");
     const std::uint64_t number = row / kRows;
     Lock lock(mutex_);
     const auto found = blocks_.find(number);
@@ -153,7 +159,7 @@ std::shared_ptr<TokenBlocks::Block> TokenBlocks::add(std::uint64_t number) {
     blocks_.insert_or_assign(number, block);
     order_.push_back(number);
     if (order_.size() > kKept) {
-        blocks_.erase(order_.front());      // who waits for it, makes it or reads it has it still
+        blocks_.erase(order_.front());  // who waits for it, makes it or reads it has it still
         order_.pop_front();
     }
     return block;
@@ -177,7 +183,7 @@ void TokenBlocks::grow() {
             threads_.emplace_back([this, makers] { join_in(makers); });
             ++coming_up_;
         } catch (const std::system_error&) {
-            most_ = there_;     // the machine has no thread for it
+            most_ = there_;  // the machine has no thread for it
         }
     }
 }

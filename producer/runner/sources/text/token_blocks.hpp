@@ -33,11 +33,12 @@ class RowMaker {
     virtual void end() noexcept = 0;
 };
 
-// Rows of tokens by number, made a block at a time, ahead of whoever reads them. There is one maker at first; when those that there are were at
-// work most of the time over so many rows, as many others join them, up to `most`. When no other can be had, those that are there go on.
-// Blocks that were made or asked for last are kept, so that workers which go through the rows together find them.
-// Owns the makers, and a thread for each. Thread: any. Blocks: until the row's block is there; the destructor, until makers have ended.
-// Errors: what a maker threw, for everyone who waits or comes later for a block that is not made.
+// Rows of tokens by number, made a block at a time, ahead of whoever reads them. There is one maker at first; when
+// those that there are were at work most of the time over so many rows, as many others join them, up to `most`. When no
+// other can be had, those that are there go on. Blocks that were made or asked for last are kept, so that workers which
+// go through the rows together find them. Owns the makers, and a thread for each. Thread: any. Blocks: until the row's
+// block is there; the destructor, until makers have ended. Errors: what a maker threw, for everyone who waits or comes
+// later for a block that is not made.
 class TokenBlocks {
   public:
     using NewMaker = std::function<std::unique_ptr<RowMaker>()>;
@@ -45,22 +46,23 @@ class TokenBlocks {
     struct Settings {
         std::uint64_t rows = 0;
         std::size_t row_numbers = 0;
-        std::size_t most = 1;                    // makers
-        std::uint64_t worth_another = 4096;      // rows
+        std::size_t most = 1;                // makers
+        std::uint64_t worth_another = 4096;  // rows
     };
 
     // `first` is open. Borrows the clock.
-    TokenBlocks(const Settings& settings, std::unique_ptr<RowMaker> first, NewMaker another, const Clock& clock = kSteadyClock);
+    TokenBlocks(const Settings& settings, std::unique_ptr<RowMaker> first, NewMaker another,
+                const Clock& clock = kSteadyClock);
     TokenBlocks(const TokenBlocks&) = delete;
     TokenBlocks& operator=(const TokenBlocks&) = delete;
     ~TokenBlocks();
 
     void copy_row(std::uint64_t row, std::span<std::byte> to);
-    std::size_t makers() const;     // at work, or waiting for it
+    std::size_t makers() const;  // at work, or waiting for it
 
-    static constexpr std::uint64_t kRows = 64;      // of a block: what a maker is asked for at once
-    static constexpr std::uint64_t kAhead = 48;     // blocks behind the last one that was asked for
-    static constexpr std::size_t kKept = 96;        // blocks
+    static constexpr std::uint64_t kRows = 64;   // of a block: what a maker is asked for at once
+    static constexpr std::uint64_t kAhead = 48;  // blocks behind the last one that was asked for
+    static constexpr std::size_t kKept = 96;     // blocks
 
   private:
     struct Block {
@@ -85,24 +87,24 @@ class TokenBlocks {
     const Clock& clock_;
 
     mutable std::mutex mutex_;
-    std::condition_variable wanted_;    // a block, or the end
+    std::condition_variable wanted_;  // a block, or the end
     std::condition_variable made_;
     // Guarded by mutex_:
     std::map<std::uint64_t, std::shared_ptr<Block>> blocks_;
-    std::deque<std::uint64_t> order_;                                               // in which they were added
-    std::deque<std::pair<std::uint64_t, std::shared_ptr<Block>>> asked_for_;        // and not begun
-    std::optional<std::uint64_t> furthest_;                                         // that was asked for
+    std::deque<std::uint64_t> order_;                                         // in which they were added
+    std::deque<std::pair<std::uint64_t, std::shared_ptr<Block>>> asked_for_;  // and not begun
+    std::optional<std::uint64_t> furthest_;                                   // that was asked for
     std::exception_ptr failure_;
     bool ending_ = false;
     std::vector<std::thread> threads_;
     std::vector<std::unique_ptr<RowMaker>> makers_;
-    std::size_t there_ = 1;         // of them: those that are open
-    std::size_t coming_up_ = 0;     // the others, and those to be
+    std::size_t there_ = 1;      // of them: those that are open
+    std::size_t coming_up_ = 0;  // the others, and those to be
     std::size_t most_;
     // What they did lately:
     TimePoint counted_from_;
     std::uint64_t rows_made_ = 0;
-    std::chrono::nanoseconds busy_{};       // of all together
+    std::chrono::nanoseconds busy_{};  // of all together
 };
 
 }  // namespace offramp

@@ -27,11 +27,12 @@ namespace {
 constexpr std::uint32_t kRefused = 1;
 constexpr std::size_t kMaxReason = 4096;
 constexpr std::chrono::milliseconds kLook{2};
-constexpr std::chrono::milliseconds kPatience{5000};    // with one whose input has ended
+constexpr std::chrono::milliseconds kPatience{5000};  // with one whose input has ended
 constexpr timeval kAnswerWithin{.tv_sec = 300, .tv_usec = 0};
 
-// A socket on its standard input and output; of the producer's other descriptors none, since locks hang on some, and none of its signals
-// blocked. A session of its own: a terminal's Ctrl-C means the producer, which still needs it to drain.
+// A socket on its standard input and output; of the producer's other descriptors none, since locks hang on some, and
+// none of its signals blocked. A session of its own: a terminal's Ctrl-C means the producer, which still needs it to
+// drain.
 class SpawnSettings {
   public:
     explicit SpawnSettings(int socket) {
@@ -104,10 +105,11 @@ void TokenizerProcess::start() {
     const UniqueFd theirs(pair[1]);
     const std::string length = std::to_string(settings_.length);
     // argv wants char*, and changes nothing.
-    std::array<char*, 5> words{settings_.python.data(), settings_.server.data(), settings_.tokenizer.data(), const_cast<char*>(length.c_str()),
-                               nullptr};
+    std::array<char*, 5> words{settings_.python.data(), settings_.server.data(), settings_.tokenizer.data(),
+                               const_cast<char*>(length.c_str()), nullptr};
     const SpawnSettings spawn(theirs.get());
-    const int failed = ::posix_spawnp(&child_.pid, settings_.python.c_str(), spawn.files(), spawn.attributes(), words.data(), environ);
+    const int failed =
+        ::posix_spawnp(&child_.pid, settings_.python.c_str(), spawn.files(), spawn.attributes(), words.data(), environ);
     if (failed != 0) {
         child_.pid = -1;
         throw SystemError("the tokenizer's Python '" + settings_.python + "' cannot be started", failed,
@@ -131,7 +133,7 @@ void TokenizerProcess::send(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
         const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR) continue;
-        if (sent < 0) return;    // the reply says why, or that it is gone
+        if (sent < 0) return;  // the reply says why, or that it is gone
         bytes = bytes.subspan(static_cast<std::size_t>(sent));
     }
 }
@@ -140,7 +142,8 @@ void TokenizerProcess::receive(std::span<std::byte> bytes) {
     while (!bytes.empty()) {
         const ssize_t received = ::recv(socket_.get(), bytes.data(), bytes.size(), 0);
         if (received < 0 && errno == EINTR) continue;
-        if (received < 0 && errno == EAGAIN) fail("gave no answer within " + std::to_string(kAnswerWithin.tv_sec) + " s");
+        if (received < 0 && errno == EAGAIN)
+            fail("gave no answer within " + std::to_string(kAnswerWithin.tv_sec) + " s");
         if (received <= 0) fail("ended in the middle of its work; what it said stands above, in the producer's log");
         bytes = bytes.subspan(static_cast<std::size_t>(received));
     }
@@ -152,7 +155,7 @@ void TokenizerProcess::receive_reply(std::span<std::byte> payload) {
     if (front[0] == kRefused) {
         std::string reason(std::min<std::size_t>(front[1], kMaxReason), '\0');
         receive(std::as_writable_bytes(std::span(reason)));
-        if (tokens_ > 0) fail("gave up: " + reason);     // in mid-run; its file is sound
+        if (tokens_ > 0) fail("gave up: " + reason);  // in mid-run; its file is sound
         const bool no_library = reason.starts_with("ModuleNotFoundError") || reason.starts_with("ImportError");
         throw ConfigError("tokenizer '" + settings_.tokenizer + "': " + reason,
                           no_library ? "Install the PyPI package `tokenizers` for '" + settings_.python +
@@ -166,7 +169,8 @@ void TokenizerProcess::receive_reply(std::span<std::byte> payload) {
 }
 
 void TokenizerProcess::fail(const std::string& what) {
-    throw Error(ExitCode::System, "the tokenizer ('" + settings_.python + "' '" + settings_.server + "' '" + settings_.tokenizer + "') " + what);
+    throw Error(ExitCode::System, "the tokenizer ('" + settings_.python + "' '" + settings_.server + "' '" +
+                                      settings_.tokenizer + "') " + what);
 }
 
 }  // namespace offramp

@@ -13,21 +13,22 @@
 
 namespace offramp {
 
-// Tokens of texts, made by the `tokenizers` library in a process of its own (tokenizer_server.py, which also says what goes over the
-// socket). Owns the process: it ends with this object, and by itself when this process dies.
-// Thread: one at a time; end_input(): any. Blocks: until the answer is there. Errors: ConfigError (BadInput) with the library's words when the
-// tokenizer's file cannot be used; Error (System) when the process cannot be started, died, or gives no answer for minutes. It is of no use
-// after one.
+// Tokens of texts, made by the `tokenizers` library in a process of its own (tokenizer_server.py, which also says what
+// goes over the socket). Owns the process: it ends with this object, and by itself when this process dies. Thread: one
+// at a time; end_input(): any. Blocks: until the answer is there. Errors: ConfigError (BadInput) with the library's
+// words when the tokenizer's file cannot be used; Error (System) when the process cannot be started, died, or gives no
+// answer for minutes. It is of no use after one.
 class TokenizerProcess {
   public:
     struct Settings {
-        std::string python;      // the interpreter that has the `tokenizers` package; found on the PATH when it has no slash
-        std::string server;      // path of tokenizer_server.py
-        std::string tokenizer;   // path of a tokenizer.json
-        std::uint32_t length;    // tokens of a row
+        // the interpreter that has the `tokenizers` package; found on the PATH when it has no slash
+        std::string python;
+        std::string server;     // path of tokenizer_server.py
+        std::string tokenizer;  // path of a tokenizer.json
+        std::uint32_t length;   // tokens of a row
     };
 
-    explicit TokenizerProcess(Settings settings);    // does not wait for it to come up
+    explicit TokenizerProcess(Settings settings);  // does not wait for it to come up
     TokenizerProcess(const TokenizerProcess&) = delete;
     TokenizerProcess& operator=(const TokenizerProcess&) = delete;
 
@@ -54,7 +55,7 @@ class TokenizerProcess {
 
     Settings settings_;
     Child child_;
-    UniqueFd socket_;    // behind the child: closed before it is waited for
+    UniqueFd socket_;  // behind the child: closed before it is waited for
     std::uint32_t tokens_ = 0;
 };
 
