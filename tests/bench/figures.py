@@ -138,16 +138,15 @@ def documents(measured, read):
 
     import bench_figures
     return (Document("README.md", ("Why the GPU waits", "Measured"),
-                     (*ladder_sources(ladder, again, bench), *bench_sources(bench), *other_sources(bench, cores, cited))),
-            Document("tests/bench/results.md", ("Measured", "Two cores, no GPU"), bench_figures.sources(bench, cores)))
+                     (*ladder_sources(ladder), *bench_sources(bench), *other_sources(bench, cited))),
+            Document("tests/bench/article.md", ("How it was measured",), article_sources(ladder, again)),
+            Document("tests/bench/results.md", ("Measured", "Beside the rates", "Two cores, no GPU"),
+                     (*bench_figures.sources(bench, cores), *beside_sources(bench, cores))))
 
 
-def ladder_sources(ladder, again, bench):
-    gigabytes = Figure("1.41", ladder.bytes / 1e9)
-    unit = ladder.saved["workload"]
-    gone = ladder.ms("sequential", "process")
+def ladder_sources(ladder):
     return (
-        Source("One batch of DeepLabV3's logits", (gigabytes, *given("2026"))),
+        Source("One batch of DeepLabV3's logits", (Figure("1.41", ladder.bytes / 1e9), *given("2026"))),
         Source("| `sequential`", (*ladder.row("sequential", "0.92", "12.1", "88.2", "1.8"), *ladder.article("sequential", "0.45"))),
         Source("| `workers`", (*ladder.row("workers", "0.95", "12.5", "87.8", "1.8"), gain("+3", ladder.gain("workers")),
                                *ladder.article("workers", "0.71", "+58"))),
@@ -161,15 +160,13 @@ def ladder_sources(ladder, again, bench):
         Source("| compute alone", (Figure("7.60", ladder.alone), percent("100", ladder.share("compute-alone")),
                                    percent("0", ladder.rungs["compute-alone"]["gpu_idle_share"]))),
         Source("In all", (Figure("8.1", ladder.rungs["streams"]["gain_in_all"]), *given("4"), Figure("18", ladder.copy("async-pageable")),
-                          Figure("54.7", ladder.copy("async")), Figure("55.4", ladder.copies))),
-        Source("**Why `workers` gains", (
-            gain("3", ladder.gain("workers")), *given("58"), Figure("138", gone), Figure("1,083", ladder.ms("sequential", "step")),
-            gain("15", ladder.ms("sequential", "step") / ladder.rest("sequential", "process")),
-            Figure("0.81", 1 / ladder.saved["article"]["sequential"]["steps_per_second"] - 1 / ladder.saved["article"]["workers"]["steps_per_second"]),
-            Figure("1.8", ladder.copy("workers")), Figure("782", ladder.ms("sequential", "d2h")), Figure("773", ladder.ms("workers", "d2h")),
-            Figure("344,000", ladder.bytes / PAGE, 1000), *given("4"), Figure("138", gone),
-            Figure("32", ladder.rest("sequential", "compute", "d2h", "h2d", "process")),
-            Figure("146", ladder.rest("workers", "compute", "d2h", "h2d")))),
+                          Figure("54.7", ladder.copy("async")), Figure("55.4", ladder.copies))))
+
+
+def article_sources(ladder, again):
+    unit = ladder.saved["workload"]
+    gone = ladder.ms("sequential", "process")
+    return (
         Source("One NVIDIA H200", (
             *given("5", "16"), Figure("580", bench_driver(ladder.saved["machine"])), Figure("16", ladder.saved["probe"]["cores"]),
             Figure("2026-11-21", ladder.saved["made"].split()[0]), Figure("64", unit["batch"]), *given("3"), Figure("512", unit["image-size"]),
@@ -178,7 +175,15 @@ def ladder_sources(ladder, again, bench):
             Figure("192", ladder.saved["results"]["rungs"]["streams"]["rows"]), percent("1.4", 1 - ladder.share("streams")),
             Figure("7.33", again.rate("streams")), Figure("7.48", again.alone), percent("97.9", again.share("streams")),
             Figure("10.2", again.rungs["streams"]["gain_in_all"]), Figure("15", again.copy("pool")), gain("14", again.gain("workers")),
-            Figure("885", again.ms("workers", "d2h")), Figure("1,042", again.ms("sequential", "d2h")))))
+            Figure("885", again.ms("workers", "d2h")), Figure("1,042", again.ms("sequential", "d2h")))),
+        Source("**Why `workers` gains", (
+            gain("3", ladder.gain("workers")), *given("58"), Figure("138", gone), Figure("1,083", ladder.ms("sequential", "step")),
+            gain("15", ladder.ms("sequential", "step") / ladder.rest("sequential", "process")),
+            Figure("0.81", 1 / ladder.saved["article"]["sequential"]["steps_per_second"] - 1 / ladder.saved["article"]["workers"]["steps_per_second"]),
+            Figure("1.8", ladder.copy("workers")), Figure("782", ladder.ms("sequential", "d2h")), Figure("773", ladder.ms("workers", "d2h")),
+            Figure("344,000", ladder.bytes / PAGE, 1000), *given("4"), Figure("138", gone),
+            Figure("32", ladder.rest("sequential", "compute", "d2h", "h2d", "process")),
+            Figure("146", ladder.rest("workers", "compute", "d2h", "h2d")))))
 
 
 def bench_driver(machine):
@@ -208,31 +213,15 @@ def bench_sources(bench):
             Figure("1.41", bench.median("W1-host-write", "bytes_per_batch") / 1e9), consumers("8", "W1-host-write"),
             *delivered("W1-host-write", "10.76", "15.2", ALONE, "10.77", ("1.002", "0.990", "1.013")),
             Figure("1.72", bench.ratio("W1-host-write", RUNG_4_PINNED)), *given("4"), Figure("2.46", bench.ratio("W1-host-write", RUNG_4)))),
-        Source("| the same, 8 consumers", (
-            consumers("8", "W1-host-read"), *delivered("W1-host-read", "10.79", "15.2", ALONE, "10.91", ("0.993", "0.976", "1.006")),
-            Figure("1.51", bench.ratio("W1-host-read", RUNG_4_PINNED)), bench.model("W1-host-read", "1.53"), bench.egress("W1-host-read", "0.99"))),
         Source("| DeepLabV3 bf16, 12 consumers", (
             consumers("12", "W2-device"), *delivered("W2-device", "21.24", "29.9", ALONE, "21.23", ("1.000", "0.988", "1.008")),
             Figure("1.77", bench.ratio("W2-device", RUNG_4_PINNED)), bench.model("W2-device", "1.77"), bench.egress("W2-device", "1.00"))),
-        Source("| the same, class map", (
-            consumers("4", "W3-class-map"), *delivered("W3-class-map", "21.65", "0.36", TRANSFORMED, "21.66", ("0.999", "0.998", "1.001")))),
-        Source("| DeepLabV3 bf16, fp32 from the host", (
-            consumers("12", "W2-host"), *delivered("W2-host", "21.47", "30.3", ALONE, "21.61", ("0.993", "0.991", "1.001")),
-            Figure("1.77", bench.ratio("W2-host", RUNG_4_PINNED)), bench.model("W2-host", "1.78"), bench.egress("W2-host", "0.99"))),
         Source("| made JPEG files", (*pipeline("W7", "1,407", TRANSFORMED, "1,419"), *bench.over("W7", TRANSFORMED, ("0.991", "0.980", "1.007")),
                                      Figure("1.92", bench.ratio("W7", "plain PyTorch")))),
-        Source("| rendered JPEG pictures", (
-            Figure("885", bench.rate("W10-cut-out") * bench.batch("W10-cut-out")), consumers("12", "W10-cut-out"),
-            Figure("973", bench.rate("W10-cut-out", "encode limit") * bench.batch("W10-cut-out")),
-            *bench.over("W10-cut-out", "encode limit", ("0.910", "0.865", "0.963")), Figure("2.10", bench.ratio("W10-cut-out", "plain PyTorch")))),
         Source("| lines of text in", (
             *pipeline("W11-sqlite", "111,400", "executemany from a file", "107,000", 100),
             *bench.over("W11-sqlite", "executemany from a file", ("1.041", "0.978", "1.129")),
             Figure("12.8", bench.ratio("W11-sqlite", "sentence-transformers")))),
-        Source("| the same into PostgreSQL", (
-            *pipeline("W11-postgres", "102,400", "COPY from memory", "87,400", 100),
-            *bench.over("W11-postgres", "COPY from memory", ("1.047", "0.977", "1.221")),
-            Figure("39.0", bench.ratio("W11-postgres", "sentence-transformers")))),
         Source("| no model: the link", (
             consumers("12", "W6"), Figure("54.7", bench.gigabytes("W6")), Figure("55.4", bench.gigabytes("W6", COPIES)),
             *bench.over("W6", COPIES, ("0.990", "0.987", "0.997")), Figure("1.27", bench.ratio("W6", RUNG_4_PINNED)))),
@@ -240,10 +229,6 @@ def bench_sources(bench):
             Figure("256", bench.median("W4a-4-readers", "bytes_per_batch") / 1024), consumers("4", "W4a-4-readers"),
             Figure("95,100", bench.rate("W4a-4-readers"), 100), Figure("10.1", bench.ratio("W4a-4-readers", RUNG_4_PINNED)),
             Figure("0.15", bench.target("W4a-4-readers", "producer's CPU")))),
-        Source("| a small encoder", (
-            consumers("4", "W4b"), Figure("2,639", bench.rate("W4b")), Figure("2,655", bench.rate("W4b", ALONE)),
-            *bench.over("W4b", ALONE, ("0.994", "0.993", "0.995")), Figure("0.99", bench.ratio("W4b", RUNG_4_PINNED)),
-            bench.model("W4b", "1.00"), bench.egress("W4b", "0.99"), Figure("0.52", bench.cpu("W4b") / bench.cpu("W4b", RUNG_4_PINNED)))),
         Source("| messages alone", (
             consumers("4", "W8-4-readers"), Figure("1.18", bench.rate("W8-4-readers") / 1e6),
             Figure("18", bench.ratio("W8-4-readers", "multiprocessing.Queue")))))
@@ -254,25 +239,14 @@ COPIED = ("W1-host-write", "W1-device-write", "W1-device-write, windows of 7 s",
 DEEPLAB = tuple(row for row in IN_PLACE + COPIED if row != "W6")
 
 
-def other_sources(bench, cores, cited):
-    latency = {name: contestant["figures"]["p50_us"]["median"] for name, contestant in bench.row("latency")["contestants"].items()}
+def beside_sources(bench, cores):
     in_all = IN_PLACE + COPIED
     return (
         Source("The peer is the article's last rung", (
             Figure("344,000", bench.median("W1-host-write", "readers_faults_per_batch", RUNG_4_PINNED), 1000),)),
-        Source("The copy ceiling is", (
-            Figure("96", latency["ours"]), Figure("74", latency["libzmq alone"]), Figure("74", latency["multiprocessing.Queue"]),
-            Figure("3.1", bench.target("W6", "producer's CPU")), Figure("2.6", bench.cpu("W6")),
-            Figure("8", bench.batch("W6") / bench.row("W6")["contestants"]["ours"]["facts"]["samples_per_slab"]),
-            Figure("1.21", bench.target("start", "first batch")), *given("1.1"))),
         Source("Without a GPU, on two cores", (
             Figure("112", cores.rate("W10-cut-out") * cores.batch("W10-cut-out")), Figure("0.955", cores.target("W10-cut-out", "rate over what 2 cores")),
             Figure("2.1", cores.ratio("W10-cut-out", "plain PyTorch")))),
-        Source("One consumer killed a second", (
-            cited("0.998", "8 consumers that write a copy | 0.998"), cited("1.000", "12 consumers that read every byte | 1.000"),
-            cited("55", "copies back to back, 55 GB/s"), cited("1.39", "median 1.39 s"), cited("11", "a pool of 11 GB"), cited("1.94", "worst 1.94"),
-            cited("0.40", "until the pidfd says so 0.40"), cited("261", "median 261 ms"), cited("32", "8 slabs of 4 MiB"),
-            cited("50", "50 deaths in 2 runs"), cited("45", "45 of them with slabs being filled"), cited("12", "12 of them with slabs being filled"))),
         Source("Page faults a batch", (
             Figure("1.41", bench.median("W6", "bytes_per_batch") / 1e9),
             Figure("0.16", bench.least(in_all, "producer_faults_per_batch")), Figure("0.35", bench.most(in_all, "producer_faults_per_batch")),
@@ -282,3 +256,18 @@ def other_sources(bench, cores, cited):
             Figure("8.9", bench.least(IN_PLACE, "readers_private_mib")), Figure("22.0", bench.most(IN_PLACE, "readers_private_mib")),
             Figure("70", bench.least(COPIED, "readers_private_mib")), Figure("79", bench.most(COPIED, "readers_private_mib")),
             Figure("1,314", bench.median("W10-cut-out", "readers_private_mib")), Figure("12", bench.readers("W10-cut-out")))))
+
+
+def other_sources(bench, cited):
+    latency = {name: contestant["figures"]["p50_us"]["median"] for name, contestant in bench.row("latency")["contestants"].items()}
+    return (
+        Source("The copy ceiling is", (
+            Figure("96", latency["ours"]), Figure("74", latency["libzmq alone"]), Figure("74", latency["multiprocessing.Queue"]),
+            Figure("3.1", bench.target("W6", "producer's CPU")), Figure("2.6", bench.cpu("W6")),
+            Figure("8", bench.batch("W6") / bench.row("W6")["contestants"]["ours"]["facts"]["samples_per_slab"]),
+            Figure("1.21", bench.target("start", "first batch")), *given("1.1"))),
+        Source("One consumer killed a second", (
+            cited("0.998", "8 consumers that write a copy | 0.998"), cited("1.000", "12 consumers that read every byte | 1.000"),
+            cited("55", "copies back to back, 55 GB/s"), cited("1.39", "median 1.39 s"), cited("11", "a pool of 11 GB"), cited("1.94", "worst 1.94"),
+            cited("0.40", "until the pidfd says so 0.40"), cited("261", "median 261 ms"), cited("32", "8 slabs of 4 MiB"),
+            cited("50", "50 deaths in 2 runs"), cited("45", "45 of them with slabs being filled"), cited("12", "12 of them with slabs being filled"))))
