@@ -14,7 +14,7 @@ struct TarMember {
     std::uint64_t bytes = 0;
 };
 
-// What an archive has that is no ordinary file with bytes of its own there.
+// What an archive has that is not an ordinary file with bytes of its own there.
 struct TarLeftOut {
     std::uint64_t links = 0;          // hard or symbolic, to other members
     std::uint64_t sparse = 0;         // files with holes, as GNU tar writes them

@@ -27,7 +27,7 @@ PayloadFile::PayloadFile(const std::string& path)
     const auto notes = file_.metadata().find(kPayloadNotes);
     if (notes == file_.metadata().end())
         throw ProtocolError(
-            "'" + path + "' is no payload that a run set aside: its metadata has no '" + kPayloadNotes + "'",
+            "'" + path + "' is not a payload that a run set aside: its metadata has no '" + kPayloadNotes + "'",
             "Give a file of a run's folder quarantine/");
     NotedSlab noted = read_payload_notes(notes->second);
     slab_ = std::move(noted.slab);

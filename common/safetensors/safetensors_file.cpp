@@ -112,9 +112,9 @@ StoredTensor read_entry(const Subject& file, const std::string& name, const Json
 }
 
 void read_metadata(const Subject& file, const Json& entry, std::map<std::string, std::string, std::less<>>& metadata) {
-    if (!entry.is_object()) refuse(file, "its __metadata__ is no object");
+    if (!entry.is_object()) refuse(file, "its __metadata__ is not an object");
     for (const auto& [name, text] : entry.items()) {
-        if (!text.is_string()) refuse(file, "its __metadata__ '" + name + "' is no text");
+        if (!text.is_string()) refuse(file, "its __metadata__ '" + name + "' is not text");
         metadata.emplace(name, text.get<std::string>());
     }
 }

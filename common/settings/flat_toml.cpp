@@ -114,7 +114,7 @@ class LineReader {
         if (word == "true" || word == "false") {
             entry.type = TomlType::Boolean;
         } else if (!number(word, entry)) {
-            fail("'" + entry.key + "' has the value " + word + ", which is no string, number or boolean",
+            fail("'" + entry.key + "' has the value " + word + ", which is not a string, number or boolean",
                  "Strings stand in quotes: " + entry.key + " = " + quote_toml(word));
         }
     }

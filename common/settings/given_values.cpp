@@ -50,7 +50,7 @@ std::string help_of(const Setting& setting) {
 
 [[noreturn]] void refuse_argument(const std::string& argument, const std::vector<Setting>& settings) {
     if (!argument.starts_with('-'))
-        throw ConfigError("'" + argument + "' is no flag", "Every setting is a flag: --name value; see --help");
+        throw ConfigError("'" + argument + "' is not a flag", "Every setting is a flag: --name value; see --help");
     std::vector<std::string> known = flags_of(settings);
     known.insert(known.end(), {"help", "version"});
     const std::size_t dashes = std::min(argument.find_first_not_of('-'), argument.size());
@@ -163,7 +163,7 @@ const Setting& setting_for(const TomlEntry& entry, const std::string& place, con
         if (!setting.command_line_only) keys.push_back(setting.flag);
         if (setting.flag != entry.key) continue;
         if (setting.command_line_only)
-            throw ConfigError(place + " is no setting of a file", "Give --" + entry.key + " on the command line",
+            throw ConfigError(place + " is not a setting of a file", "Give --" + entry.key + " on the command line",
                               ExitCode::Config);
         return setting;
     }

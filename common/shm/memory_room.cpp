@@ -14,7 +14,7 @@
 namespace offramp {
 namespace {
 
-// The number that a control file holds; nothing for "max", for what is no number and for a file that is not
+// The number that a control file holds; nothing for "max", for what is not a number and for a file that is not
 // there.
 std::optional<std::uint64_t> read_number(const std::string& file) {
     std::ifstream in(file);

@@ -65,7 +65,7 @@ class EndpointText {
         const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value, base);
         const bool has_right_length = base != 16 || text.size() == 16;
         if (problem != std::errc{} || end != text.data() + text.size() || value > most || !has_right_length)
-            fail("has '" + text + "' for " + key + ", which is no number in range");
+            fail("has '" + text + "' for " + key + ", which is not a number in range");
         return value;
     }
     void expect_nothing_else() const {

@@ -17,7 +17,7 @@ constexpr std::int64_t kMaxTensorBytes = std::int64_t{1} << 44;
 std::int64_t elements_of_row(const TensorSpec& output, std::int64_t rows) {
     if (output.dims == 0) throw ConfigError("output '" + output.name + "' has no dimension");
     if (!output.dtype.whole_bytes())
-        throw ConfigError(describe_output(output) + " has elements that are no whole bytes",
+        throw ConfigError(describe_output(output) + " has elements that are not whole bytes",
                           "Cast it on the device first");
     const std::int64_t room = kMaxTensorBytes / static_cast<std::int64_t>(output.dtype.bytes()) / rows;
     std::int64_t elements = 1;

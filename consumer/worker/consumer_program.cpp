@@ -28,7 +28,7 @@ constexpr std::chrono::seconds kStartPatience{300};
 void check_lifeline(int fd) {
     if (fd == -1) return;
     if (fd < 0 || ::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
-        throw ConfigError("--lifeline-fd is " + std::to_string(fd) + ", which is no open file",
+        throw ConfigError("--lifeline-fd is " + std::to_string(fd) + ", which is not an open file",
                           "The launcher sets it; leave it out when starting a consumer by hand");
 }
 

@@ -60,7 +60,7 @@ def network_input(text):
 def sides(text, shape):
     found = shape.split("x")
     if len(found) > MOST_DIMENSIONS or not all(side.isascii() and side.isdigit() and 1 <= int(side) <= MOST_SIDE for side in found):
-        raise argparse.ArgumentTypeError(f"'{text}': '{shape}' is no shape, as 3x16, of 1 to {MOST_DIMENSIONS} sides of 1 to {MOST_SIDE}")
+        raise argparse.ArgumentTypeError(f"'{text}': '{shape}' is not a shape, as 3x16, of 1 to {MOST_DIMENSIONS} sides of 1 to {MOST_SIDE}")
     return tuple(map(int, found))
 
 

@@ -176,5 +176,5 @@ def state_dict(file):
         if isinstance(found, dict) and isinstance(found.get(wrapping), dict):
             found = found[wrapping]
     if not isinstance(found, dict) or not all(isinstance(value, torch.Tensor) for value in found.values()):
-        raise LaunchError(f"--weights {file} is no state dict", "torch.save(network.state_dict(), FILE) writes one", ExitCode.BAD_INPUT)
+        raise LaunchError(f"--weights {file} is not a state dict", "torch.save(network.state_dict(), FILE) writes one", ExitCode.BAD_INPUT)
     return {name.removeprefix("module."): value for name, value in found.items()}

@@ -37,7 +37,7 @@ def read(folder, max_tokens):
     folder = pathlib.Path(folder)
     tokenizer = folder / "tokenizer.json"
     if not tokenizer.is_file():
-        raise LaunchError(f"{folder} is no sentence encoder: it has no tokenizer.json", "Give the folder of a sentence-transformers model",
+        raise LaunchError(f"{folder} is not a sentence encoder: it has no tokenizer.json", "Give the folder of a sentence-transformers model",
                           ExitCode.NO_INPUT)
     try:
         from transformers import AutoModel

@@ -104,7 +104,7 @@ class OutputLock:
 
     @staticmethod
     def _not_ours(folder):
-        return LaunchError(f"{pathlib.Path(folder) / LOCK} is not a lock of ours: it is no ordinary file, or one of several names", "Remove it",
+        return LaunchError(f"{pathlib.Path(folder) / LOCK} is not a lock of ours: it is not an ordinary file, or one of several names", "Remove it",
                            ExitCode.CANNOT_WRITE)
 
     @staticmethod

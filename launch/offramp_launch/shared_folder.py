@@ -1,6 +1,6 @@
 """
 Files in a folder that others may write to: the output folder may belong to --consumer-user. Nothing there is followed or waited for: a
-link, a pipe, a device or a file without end of somebody's is no file of ours.
+link, a pipe, a device or a file without end of somebody's is not a file of ours.
 """
 
 import contextlib

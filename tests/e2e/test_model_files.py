@@ -297,7 +297,7 @@ class ModelFiles(unittest.TestCase):
         torch.jit.script(self.networks.two()).save(str(self.folder / "two.pt"))
         self.refused(78, "takes 2 inputs", "has no tables [[input]]", model="two.pt")
         torch.jit.script(self.networks.of_nothing()).save(str(self.folder / "nothing.pt"))
-        self.refused(65, "the output 'output'", "is no batch of 4 samples", model="nothing.pt", flags=("--batch", "4"))
+        self.refused(65, "the output 'output'", "is not a batch of 4 samples", model="nothing.pt", flags=("--batch", "4"))
         torch.jit.script(self.networks.Growing()).save(str(self.folder / "growing.pt"))
         self.refused(65, "where the first batch's was output float32", "same shape for every input", model="growing.pt",
                      flags=("--image-size", "32", "--batch", "4"))

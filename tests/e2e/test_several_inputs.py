@@ -242,7 +242,7 @@ class ExportOfSeveralInputs(unittest.TestCase):
                 (64, of, (*ARRAYS, "--input", "ids=int64:7"), ("names one parameter twice",)),
                 (64, of, ("--input", "ids=ids:7", "--input", "scale=float32"), ("all tokens of one length, or all arrays",)),
                 (64, of, ("--input", "ids=int47:7"), ("'ids=int47:7' is not NAME=TYPE:SHAPE",)),
-                (64, of, ("--input", "ids=int64:7x"), ("is no shape",)),
+                (64, of, ("--input", "ids=int64:7x"), ("is not a shape",)),
                 (64, of, ("--input", "ids=ids"), ("is not NAME=ids:LENGTH",)),
                 (64, of, ("--input", "ids=ids:7:float32"), ("with int64, int32",)),
                 (64, of, (*ARRAYS, "--image-size", "32"), ("--image-size does not go with --input",)),

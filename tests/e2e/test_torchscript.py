@@ -182,7 +182,7 @@ class TorchScript(unittest.TestCase):
         self.saved(self.networks.Mean(), "mean.pt", "image-size = 64\nresize-size = 48\n")
         with LaunchedRun("--model", str(self.folder / "mean.pt"), "--input", str(self.images), "--device", DEVICE, "--processor", "none") as run:
             self.assertEqual(run.start().wait(), 78, run.said())
-            self.assertIn("mean.toml:2: resize-size is 48, and image-size 64x64 is no middle of that", run.said())
+            self.assertIn("mean.toml:2: resize-size is 48, and image-size 64x64 cannot be cut from its middle", run.said())
         self.saved(self.networks.Mean(), "mean.pt")
         with LaunchedRun("--model", str(self.folder / "mean.pt"), "--input", str(self.images), "--device", DEVICE, "--processor", "none", "--image-size", "64",
                          "--resize-size", "48") as run:

@@ -299,7 +299,7 @@ class Launched(unittest.TestCase):
     def test_settings_that_cannot_be_used_are_said_without_secrets(self):
         consumer = os.path.join(os.environ["OFFRAMP_TEST_BIN"], "offramp-consumer")
         for flags, said in ((("--http-url", "http://me:word@127.0.0.1/in"), "http://127.0.0.1/in has a user or a password"),
-                            (("--http-url", "http://127.0.0.1/in", "--http-header", "Authorization word"), "is no header"),
+                            (("--http-url", "http://127.0.0.1/in", "--http-header", "Authorization word"), "is not a header"),
                             (("--http-url", "http://127.0.0.1/in", "--http-header", "Idempotency-Key: word"), "'idempotency-key', which each request has"),
                             (("--http-url", "http://127.0.0.1/in", "--http-header", "@/no/such/file"), "'/no/such/file': cannot be opened")):
             with self.subTest(flags):

@@ -62,7 +62,7 @@ ClassScores SegmentationOutput::scores(std::size_t row) const {
     const TensorSpec& spec = tensor->spec;
     const auto bytes = tensor->row(row);
     if (reinterpret_cast<std::uintptr_t>(bytes.data()) % spec.dtype.bytes() != 0)
-        throw ProtocolError(describe_output(spec) + " lies at an address that is no multiple of its element's size");
+        throw ProtocolError(describe_output(spec) + " lies at an address that is not a multiple of its element's size");
     return {.data = bytes.data(),
             .dtype = spec.dtype,
             .classes = spec.shape[1],

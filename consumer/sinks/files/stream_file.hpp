@@ -8,7 +8,7 @@
 
 namespace offramp {
 
-// Writes bytes one after another to something that is no file of its own: a character device (/dev/null) or a
+// Writes bytes one after another to something that is not a file of its own: a character device (/dev/null) or a
 // FIFO. Nothing written can be taken back, and several writers' bytes are mixed: it serves to measure and to
 // feed another program.
 //

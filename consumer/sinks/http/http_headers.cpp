@@ -37,7 +37,7 @@ void require_header(std::string_view line, const std::string& origin) {
     const std::size_t colon = line.find(':');
     if (colon == std::string_view::npos || !is_name(line.substr(0, colon)) || http_header_value(line).empty() ||
         std::ranges::any_of(line, is_control))
-        throw ConfigError(origin + " is no header (its text is not shown: it may hold a secret)",
+        throw ConfigError(origin + " is not a header (its text is not shown: it may hold a secret)",
                           "Accepted: 'NAME: VALUE', or @FILE with one a line");
     const std::string name = lower(line.substr(0, colon));
     if (std::ranges::find(kOurs, name) != std::end(kOurs))

@@ -44,7 +44,7 @@ class Trace:
 
 
 def read_trace(folder):
-    """Errors: LaunchError (BAD_INPUT) names the file that is no trace."""
+    """Errors: LaunchError (BAD_INPUT) names the file that is not a trace."""
     programs = [_read_program(file) for file in sorted(folder.glob("*.jsonl"))]
     # The producer comes first, then consumers as they were started.
     programs.sort(key=lambda program: (program.process != "producer", program.pid))
@@ -64,7 +64,7 @@ def _read_program(file):
             ranges = tuple(_range(json.loads(line)) for line in lines if line.strip())
             return Program(head["process"], head["pid"], ranges)
         except (ValueError, KeyError, TypeError) as problem:
-            raise LaunchError(f"'{file}' is no trace ({problem!r})", "Measure again: ./launch/offramp ladder",
+            raise LaunchError(f"'{file}' is not a trace ({problem!r})", "Measure again: ./launch/offramp ladder",
                               ExitCode.BAD_INPUT) from problem
 
 

@@ -131,7 +131,7 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
         return line;
     };
     if (!read_header(next_line(), manifest))
-        throw Error(ExitCode::BadInput, path + " is no manifest of a run, or one of another version",
+        throw Error(ExitCode::BadInput, path + " is not a manifest of a run, or one of another version",
                     "Remove it and leave --resume out: every item is then made anew");
     const std::uint64_t items = manifest.items();
     while (!text.empty()) {

@@ -61,7 +61,7 @@ std::string done_lines(std::span<const ItemRange> ranges);
 std::string ended_line();
 
 // Nothing when there is no such file. Errors: Error with BadInput when its first line is none of a manifest of this
-// version; SystemError when it cannot be read, or is no ordinary file. Never follows a symbolic link.
+// version; SystemError when it cannot be read, or is not an ordinary file. Never follows a symbolic link.
 std::optional<Manifest> read_manifest(const std::string& path);
 // Text of a file that only programs of ours write, `what`. Errors: SystemError, as above.
 std::optional<std::string> text_of_own_file(const std::string& path, const char* what);

@@ -66,7 +66,7 @@ bool OutputLock::try_lock(const std::string& folder, const std::string& run_id) 
     if (::fstat(file.get(), &opened) != 0) fail(path_);
     if (!S_ISREG(opened.st_mode) || opened.st_nlink > 1)  // laid there by somebody: what it leads to is not ours
         throw Error(ExitCode::CannotWrite,
-                    path_ + " is not a lock of ours: it is no ordinary file, or one of several names", "Remove it");
+                    path_ + " is not a lock of ours: it is not an ordinary file, or one of several names", "Remove it");
     if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
         if (errno == EINTR) return false;
         if (errno != EWOULDBLOCK) {

@@ -29,7 +29,7 @@ namespace offramp {
 // that nobody had.
 //
 // Owns the file, once it has items. Thread: add() from any. Blocks: on the file. Errors: SystemError with CannotWrite,
-// ConfigError when it is no ordinary file.
+// ConfigError when it is not an ordinary file.
 class ReplacedItems {
   public:
     using Hashes = std::unordered_set<std::uint64_t>;

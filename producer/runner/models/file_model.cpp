@@ -204,7 +204,7 @@ class FileModel final : public Model {
         const std::string what = "the output '" + name + "' of " + file_ + ", " + shape_of(tensor) + ",";
         const std::int64_t batch = execution_.options().batch;
         if (tensor.dim() == 0 || tensor.size(0) != batch || tensor.numel() == 0)
-            throw ConfigError(what + " is no batch of " + std::to_string(batch) + " samples",
+            throw ConfigError(what + " is not a batch of " + std::to_string(batch) + " samples",
                               "Each output's first dimension counts the samples of the batch, and none is empty",
                               ExitCode::BadInput);
         if (tensor.dim() > static_cast<std::int64_t>(kMaxDims))

@@ -36,7 +36,7 @@ std::string model_of(const SafetensorsFile& file) {
     if (const auto note = file.metadata().find(kNote); note != file.metadata().end()) {
         if (can_be_architecture(note->second)) return note->second;
         throw ConfigError("--model '" + file.path() + "' says that its architecture is '" + note->second +
-                              "', which is no model with weights",
+                              "', which is not a model with weights",
                           "Name the model (--list) and give the file as its --weights", ExitCode::BadInput);
     }
     const std::string wrapper = wrapper_of(file.tensors());

@@ -319,7 +319,7 @@ void check_middle(const ModelNotes& notes, std::size_t line) {
     if (notes.height == notes.width && notes.height >= kSmallestImageSize && notes.height <= notes.resize_size) return;
     throw ConfigError(notes.file + ":" + std::to_string(line) + ": resize-size is " +
                           std::to_string(notes.resize_size) + ", and image-size " + std::to_string(notes.height) + "x" +
-                          std::to_string(notes.width) + " is no middle of that",
+                          std::to_string(notes.width) + " cannot be cut from its middle",
                       "Accepted with it: a square image-size of " + std::to_string(kSmallestImageSize) + " to " +
                           std::to_string(notes.resize_size),
                       ExitCode::Config);

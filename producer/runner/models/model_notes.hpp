@@ -31,7 +31,7 @@ struct ModelNotes {
     std::uint32_t width = 0;
     std::uint32_t resize_size = 0;  // of a picture's shorter side, before its middle is cut out; 0: all of it is taken
     std::string interpolation = "bilinear";  // or "bicubic"
-    std::vector<std::int64_t> input_shape;   // of a sample that is no picture; empty: pictures
+    std::vector<std::int64_t> input_shape;   // of a sample that is not a picture; empty: pictures
     std::string input_dtype = "float32";     // "bfloat16"; "int32": tokens, [2, length]
     // all of them tokens of one length, or none; empty: the one input that the keys above say
     std::vector<InputNotes> inputs;

@@ -89,7 +89,7 @@ void ScoreReview::end_slab() {
             first_ + "; so it is with " + std::to_string(no_probability_) + " of " + std::to_string(looked_at_) +
                 " items",
             "If the network gives logits, give --scores logit (or write scores = \"logit\" into the notes beside the "
-            "model). If its one channel is no foreground, choose another --processor, such as npy");
+            "model). If its one channel is not a foreground, choose another --processor, such as npy");
     if (std::exchange(too_many_, false)) settings_.too_many();
 }
 

@@ -92,8 +92,8 @@ TEST_F(Jsonl, BadLinesArePicturesThatCannotBeRead) {
     EXPECT_EQ(reason("{\"uri\":\"\xff.jpg\"}"), "line 1: no JSON: it breaks at byte 9");
     EXPECT_EQ(reason("[\"a.jpg\"]"), "line 1: no JSON object, but array");
     EXPECT_EQ(reason("{\"id\":\"a\"}"), "line 1: no \"uri\" in it");
-    EXPECT_EQ(reason("{\"uri\":7}"), "line 1: its \"uri\" is no text");
-    EXPECT_EQ(reason("{\"uri\":\"\"}"), "line 1: its \"uri\" is no text");
+    EXPECT_EQ(reason("{\"uri\":7}"), "line 1: its \"uri\" is not text");
+    EXPECT_EQ(reason("{\"uri\":\"\"}"), "line 1: its \"uri\" is not text");
     EXPECT_EQ(reason("{\"uri\":\"a.jpg\\u0000\"}"), "line 1: its \"uri\" holds a NUL");
     for (const char* const id : {"1.5", "null", "\"\"", "[]", "true"})
         EXPECT_EQ(reason(std::string("{\"uri\":\"a.jpg\",\"id\":") + id + "}"),
@@ -217,7 +217,7 @@ TEST_F(Jsonl, ALineWithoutAnEndIsRefusedInBoundedMemory) {
 TEST_F(Jsonl, AManifestThatChangesMeanwhileIsNoticed) {
     const auto pictures = list("{\"uri\":\"a.jpg\"}\n{\"uri\":\"b.jpg\"}\n");
     folder.write("list.jsonl", "{\"uri\":5      }\n");
-    EXPECT_EQ(reason(pictures, 0), "line 1 was changed: its \"uri\" is no text");
+    EXPECT_EQ(reason(pictures, 0), "line 1 was changed: its \"uri\" is not text");
     EXPECT_THAT(reason(pictures, 1), HasSubstr("line 2 is gone: the manifest became shorter"));
 }
 

@@ -152,7 +152,7 @@ constexpr BadOption kBadOptions[] = {
          o.image_size = 70;
          o.leave_out_enlargement = true;
      },
-     "image size 70 is no multiple of 8"},
+     "image size 70 is not a multiple of 8"},
     {"Batch", [](ModelOptions& o) { o.batch = 0; }, "batch size is 0"},
     {"ImageSize", [](ModelOptions& o) { o.image_size = 7; }, "image size 7"},
     {"Device", [](ModelOptions& o) { o.device_index = 99; }, "cuda:99", ExitCode::DeviceUnsupported},

@@ -102,7 +102,7 @@ TEST(ModelNotes, WhatIsWrongIsNamedWithItsLineAndWhatIsAccepted) {
 
 TEST(ModelNotes, AMiddleIsASquareWithinThePicture) {
     EXPECT_THAT(error_of("batch = 1\nresize-size = 48\nimage-size = 64"),
-                AllOf(HasSubstr("net.toml:2: resize-size is 48, and image-size 64x64 is no middle of that"),
+                AllOf(HasSubstr("net.toml:2: resize-size is 48, and image-size 64x64 cannot be cut from its middle"),
                       HasSubstr("a square image-size of 32 to 48")));
     EXPECT_THAT(error_of("image-size = \"384x512\"\nresize-size = 520"), HasSubstr("net.toml:2: "));
     EXPECT_THAT(error_of("image-size = 31\nresize-size = 520"), HasSubstr("31x31 is no middle"));

@@ -95,7 +95,7 @@ TEST_F(Payload, AFileWithoutOrWithBrokenNotesIsRefusedByName) {
 TEST_F(Payload, WhatCannotBeWrittenIsTold) {
     try {
         write_payload("/dev/full/batch.safetensors", slab_.contents());
-        FAIL() << "a device is no folder";
+        FAIL() << "a device is not a folder";
     } catch (const SystemError& problem) {
         EXPECT_EQ(problem.exit_code(), ExitCode::CannotWrite);
         EXPECT_THAT(problem.what(), HasSubstr("/dev/full/batch.safetensors"));

@@ -190,7 +190,7 @@ TEST_F(Parsing, UnknownFlagsAreRefusedWithTheNearestKnownOne) {
 }
 
 TEST_F(Parsing, WhatIsNoFlagOrHasNoValueIsRefused) {
-    EXPECT_THAT(refusal({"images"}).text, HasSubstr("'images' is no flag"));
+    EXPECT_THAT(refusal({"images"}).text, HasSubstr("'images' is not a flag"));
     const Refusal refused = refusal({"--batch"});
     EXPECT_EQ(refused.exit_code, ExitCode::Usage);
     EXPECT_THAT(refused.text, HasSubstr("--batch"));
@@ -210,7 +210,7 @@ TEST_F(Parsing, TheFilesErrorsNameFileLineAndKey) {
         {"model = 1", ":1: model (--model) is an integer ('1'), wanted a string"},
         {"max-errors = 0.5", ":1: max-errors (--max-errors) is a float ('0.5'), wanted a string"},
         {"\n\nbatch = 65537", ":3: batch (--batch) '65537' is out of range. Accepted: 1 to 65536"},
-        {"print-config = true", ":1: print-config is no setting of a file. Give --print-config on the command line"},
+        {"print-config = true", ":1: print-config is not a setting of a file. Give --print-config on the command line"},
         {"config = 'other.toml'", ":1: config is an unknown key"},
         {"[run]\nbatch = 4", ":1: tables are not used here"},
         {"profile = 'none'", ":1: profile (--profile) 'none' is unknown. Accepted: default, article, embeddings"},

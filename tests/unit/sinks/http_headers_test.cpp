@@ -41,7 +41,7 @@ TEST(HttpHeaders, AFileHasOneALine) {
     std::ofstream(path, std::ios::binary) << "A: 1\r\n\n  \nB:2: 3\nC: last";
     EXPECT_THAT(read_http_headers("@" + path), ElementsAre("A: 1", "B:2: 3", "C: last"));
     std::ofstream(path, std::ios::binary) << "A: 1\nthe-secret\n";
-    EXPECT_THAT(refusal("@" + path), HasSubstr("line 2 of --http-header's file '" + path + "' is no header"));
+    EXPECT_THAT(refusal("@" + path), HasSubstr("line 2 of --http-header's file '" + path + "' is not a header"));
     std::ofstream(path, std::ios::binary) << std::string(70000, 'a');
     EXPECT_THROW(read_http_headers("@" + path), Error);
     EXPECT_THROW(read_http_headers("@" + folder.path()), Error);
@@ -51,7 +51,7 @@ TEST(HttpHeaders, AFileHasOneALine) {
 TEST(HttpHeaders, WhatIsNoneIsRefusedWithoutBeingShown) {
     for (const std::string bad : {"the-secret", ": the-secret", "A B: the-secret",
                                   "A:", "A:  ", "A: the-secret\r\nB: c", "A: the-secret\x01"}) {
-        EXPECT_THAT(refusal(bad), HasSubstr("--http-header is no header"));
+        EXPECT_THAT(refusal(bad), HasSubstr("--http-header is not a header"));
         EXPECT_THAT(refusal(bad), Not(HasSubstr("the-secret")));
     }
     EXPECT_THAT(refusal("idempotency-KEY: the-secret"), HasSubstr("'idempotency-key'"));

@@ -119,7 +119,7 @@ TEST_F(NpyFolder, WhatDoesNotFitIsRefusedWithFileFoundAndWanted) {
                 AllOf(HasSubstr("has no ids.npy"), HasSubstr("features.npy, ids.npy, flag.npy")));
     config.input = folder / "features.npy";
     EXPECT_THAT(error(ExitCode::NoInput),
-                AllOf(HasSubstr("is no folder"), HasSubstr("features.npy, ids.npy, flag.npy")));
+                AllOf(HasSubstr("is not a folder"), HasSubstr("features.npy, ids.npy, flag.npy")));
     config.input.clear();
     EXPECT_THAT(error(ExitCode::NoInput), HasSubstr("none is given"));
 }

@@ -101,7 +101,7 @@ TEST(SlabLayout, RefusesWhatCannotBeLaidOut) {
     EXPECT_THAT(refusal({bad}), HasSubstr("is not dense. Pack it on the device first"));
     bad = good;
     bad.dtype.bits = 4;
-    EXPECT_THAT(refusal({bad}), HasSubstr("t float4 [2, 3] has elements that are no whole bytes"));
+    EXPECT_THAT(refusal({bad}), HasSubstr("t float4 [2, 3] has elements that are not whole bytes"));
 }
 
 TEST(SlabLayout, RefusesSizesThatWouldOverflow) {

@@ -52,7 +52,7 @@ class Cutout final : public Model {
   public:
     explicit Cutout(const ModelOptions& options) : execution_(options) {
         if (options.image_size < kCoarsest || options.image_size % kCoarsest != 0)
-            throw ConfigError("the image size " + std::to_string(options.image_size) + " is no multiple of " +
+            throw ConfigError("the image size " + std::to_string(options.image_size) + " is not a multiple of " +
                                   std::to_string(kCoarsest) + ", which the model 'cutout' needs",
                               "Give --image-size " + std::to_string((options.image_size / kCoarsest + 1) * kCoarsest) +
                                   "; it was trained for 160 to 256");

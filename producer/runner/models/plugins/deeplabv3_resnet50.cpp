@@ -119,7 +119,7 @@ class DeepLabV3 final : public Model {
                               "Give --image-size " + std::to_string(kSmallestImage) + " or more");
         // torchvision enlarges to the image's size, which is a whole factor only then.
         if (options.leave_out_enlargement && options.image_size % kOutputStride != 0)
-            throw ConfigError("the image size " + std::to_string(options.image_size) + " is no multiple of " +
+            throw ConfigError("the image size " + std::to_string(options.image_size) + " is not a multiple of " +
                                   std::to_string(kOutputStride) +
                                   ", so that the logits cannot be enlarged by a whole factor afterwards",
                               "Give --image-size " +
