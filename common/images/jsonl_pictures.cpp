@@ -79,7 +79,8 @@ Entry parse(std::string_view text) {
     entry.columns = parse_input_object(text);
     const auto uri = entry.columns.find("uri");
     if (uri == entry.columns.end()) throw UnreadableItem("no \"uri\" in it");
-    if (!uri->is_string() || uri->get_ref<const std::string&>().empty()) throw UnreadableItem("its \"uri\" is not text");
+    if (!uri->is_string() || uri->get_ref<const std::string&>().empty())
+        throw UnreadableItem("its \"uri\" is not text");
     entry.uri = uri->get<std::string>();
     entry.columns.erase(uri);
     if (const auto id = entry.columns.find("id"); id != entry.columns.end()) {

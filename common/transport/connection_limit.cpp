@@ -36,7 +36,7 @@ bool ConnectionLimit::accepted(int fd) {
     ::shutdown(fd, SHUT_RDWR);
     if (refused_++ % kRefusalsALogLine == 0)
         spdlog::warn(
-            "a connection of process {} was refused ({} so far): it has {}, all have {}, at most {} and {} are borne",
+            "a connection of process {} was refused ({} so far): it has {}, all have {}, at most {} and {} are allowed",
             pid, refused_, of_this_process, pids_.size(), kMostOfOneProcess, most_);
     return false;
 }

@@ -130,10 +130,10 @@ class NpyFolder final : public BatchSource {
         std::error_code ignored;
         const bool folder = std::filesystem::is_directory(folder_, ignored);
         if (!folder || !missing.empty())
-            throw ConfigError(
-                "--input '" + printable(folder_) + "' " + (folder ? "has no " + missing : std::string("is not a folder")),
-                "The model '" + options.config->model + "' takes its arrays from a folder with " + names_,
-                ExitCode::NoInput);
+            throw ConfigError("--input '" + printable(folder_) + "' " +
+                                  (folder ? "has no " + missing : std::string("is not a folder")),
+                              "The model '" + options.config->model + "' takes its arrays from a folder with " + names_,
+                              ExitCode::NoInput);
     }
 
     std::string folder_;

@@ -75,7 +75,8 @@ TEST(FlatToml, RefusesWhatItDoesNotReadAndSaysWhere) {
         {"= 1", "f:1: a key is expected before '= 1'"},
         {"a = 1\nb = 2\na = 3", "f:3: 'a' is set a second time. The first is in line 1"},
         {"a = word",
-         "f:1: 'a' has the value word, which is not a string, number or boolean. Strings stand in quotes: a = \"word\""},
+         "f:1: 'a' has the value word, which is not a string, number or boolean. Strings stand in quotes: a = "
+         "\"word\""},
         {"a = 1979-05-27", "f:1: 'a' has the value 1979-05-27"},
         {"a = 01", "f:1: 'a' has the value 01"},
         {"a = 1__0", "f:1: 'a' has the value 1__0"},

@@ -262,9 +262,10 @@ class CompiledNetwork final : public FileNetwork {
   private:
     std::unique_ptr<Loader> load(const Execution& execution) const {
         if (!is_zip(file_))
-            throw ConfigError("--model '" + file_ + "' is not a model: a .pt2 file is a zip archive, and this is not one",
-                              "Make one with ./launch/offramp export, or torch._inductor.aoti_compile_and_package",
-                              ExitCode::BadInput);
+            throw ConfigError(
+                "--model '" + file_ + "' is not a model: a .pt2 file is a zip archive, and this is not one",
+                "Make one with ./launch/offramp export, or torch._inductor.aoti_compile_and_package",
+                ExitCode::BadInput);
         Metadata metadata;
         try {
             metadata = metadata_of(file_);
