@@ -23,6 +23,9 @@ NAMES_NO_STREAM = r"(?!.*\bstream_name\.cpp)"
 
 # Where libofframp.so's objects are, which are compiled from the rooms' sources once more.
 SHARED_OBJECTS = "CMakeFiles/offramp_shared.dir/"
+# What would end or disturb the process that the library lives in. abort() stays for what would be a fault of the library's own.
+DISTURBING = {"exit", "_exit", "_Exit", "quick_exit", "raise", "kill", "tgkill", "pthread_kill", "signal", "sigaction", "signalfd", "system", "fork", "vfork",
+              "execv", "execve", "execvp", "posix_spawn", "puts", "printf", "vprintf", "perror", "_ZSt4cout", "_ZSt4cerr", "_ZSt4clog"}
 DECLARED = re.compile(r"^OFFRAMP_API\b[^;{]*?\b(offramp_\w+)\s*\(", re.MULTILINE)
 
 
@@ -126,16 +129,24 @@ def not_needed(program, forbidden, why):
     return [f"{program}: needs {library}: {why}" for library in needed if forbidden(library)]
 
 
+def symbols_of(library, which):
+    """Each symbol's name, kind and the rest: ["offramp_version@@OFFRAMP_1", "T", ...]."""
+    done = subprocess.run(["nm", "--dynamic", which, "--format=posix", str(library)], capture_output=True, text=True)
+    return [line.split() for line in done.stdout.splitlines() if line]
+
+
 def check_symbols(library, golden, header):
-    """The library exports the golden list, no more and no less, and the installed header declares the same."""
-    done = subprocess.run(["nm", "--dynamic", "--defined-only", "--format=posix", str(library)], capture_output=True, text=True)
-    # "offramp_version@@OFFRAMP_1 T 1234 56"; the version's own name is an absolute symbol.
-    exported = {line.split()[0].partition("@")[0] for line in done.stdout.splitlines() if line and line.split()[1] != "A"}
-    if done.returncode != 0 or not exported:
-        return [f"{library}: nm finds no symbol that it exports: {done.stderr.strip() or 'none'}"]
+    """The library exports the golden list, no more and no less, the installed header declares the same, and nothing that it calls is felt by the
+    process that it lives in."""
+    # The version's own name is an absolute symbol.
+    exported = {symbol.partition("@")[0] for symbol, kind, *_ in symbols_of(library, "--defined-only") if kind != "A"}
+    if not exported:
+        return [f"{library}: nm finds no symbol that it exports"]
+    imported = {symbol.partition("@")[0] for symbol, kind, *_ in symbols_of(library, "--undefined-only")}
     listed = {line for line in golden.read_text().splitlines() if line}
     declared = set(DECLARED.findall(header.read_text()))
-    return [*(f"{library}: exports {name}, which {golden.name} does not list" for name in sorted(exported - listed)),
+    return [*(f"{library}: calls {name}: a library ends no process, handles no signal and prints nothing" for name in sorted(imported & DISTURBING)),
+            *(f"{library}: exports {name}, which {golden.name} does not list" for name in sorted(exported - listed)),
             *(f"{library}: does not export {name}, which {golden.name} lists" for name in sorted(listed - exported)),
             *(f"{header}: declares {name}, which {golden.name} does not list" for name in sorted(declared - listed)),
             *(f"{header}: does not declare {name}, which {golden.name} lists" for name in sorted(listed - declared))]

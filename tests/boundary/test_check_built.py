@@ -172,10 +172,10 @@ class Needed(Project):
 class Symbols(Project):
     LISTED = ("offramp_open", "offramp_close")
 
-    def arguments(self, exported=LISTED, declared=LISTED, listed=LISTED, hidden=()):
+    def arguments(self, exported=LISTED, declared=LISTED, listed=LISTED, hidden=(), calls=""):
         """A library with a version script as the real one's, its header and the golden list."""
         names = [*exported, *hidden]
-        source = self.write("library.cpp", "".join(f'extern "C" int {name}() {{ return 0; }}\n' for name in names))
+        source = self.write("library.cpp", "#include <csignal>\n#include <cstdio>\n#include <cstdlib>\n#include <iostream>\n#include <unistd.h>\n" + "".join(f'extern "C" int {name}() {{ {calls} return 0; }}\n' for name in names))
         exports = "".join(f"{name}; " for name in exported)
         script = self.write("library.map", f"OFFRAMP_1 {{ {f'global: {exports}' if exports else ''}local: *; }};\n")
         library = self.folder / "libofframp.so.1"
@@ -195,6 +195,13 @@ class Symbols(Project):
         self.assert_crossed(self.arguments(declared=more), "offramp.h: declares offramp_more, which")
         self.assert_crossed(self.arguments(declared=fewer), "offramp.h: does not declare offramp_close, which")
         self.assert_crossed(self.arguments(listed=fewer), "exports offramp_close, which", "declares offramp_close, which")
+
+    def test_what_the_process_around_it_would_feel_is_found(self):
+        for calls, name in (("std::exit(1);", "exit"), ("::_exit(1);", "_exit"), ("std::raise(SIGTERM);", "raise"), ("::kill(::getpid(), SIGKILL);", "kill"),
+                            ("std::signal(SIGTERM, SIG_IGN);", "signal"), ("std::puts(\"a\");", "puts"), ("std::cerr << 1;", "_ZSt4cerr")):
+            with self.subTest(calls=name):
+                self.assert_crossed(self.arguments(calls=calls), f"libofframp.so.1: calls {name}: a library ends no process")
+        self.assert_clean(*self.arguments(calls="std::fprintf(stderr, \"%d\", 1); std::abort();"))
 
     def test_a_library_without_symbols_is_no_success(self):
         self.assert_crossed(self.arguments(exported=(), hidden=["internal"]), "nm finds no symbol that it exports")
