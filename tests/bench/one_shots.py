@@ -59,7 +59,7 @@ class MessageBench:
 
     def start(self):
         if not self._program.exists():
-            raise ContestantError(f"{self.name}: {self._program} does not exist; ./launch/offramp bench builds it")
+            raise ContestantError(f"{self.name}: {self._program} does not exist; ninja -C {self._binaries.parent} {self._program.name} builds it")
 
     def wait_until_warm(self, samples):
         pass

@@ -6,17 +6,22 @@ SMALL = "small sizes, no measurement"
 MULTIPLES = (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3))
 
 
-def header(machine, build, pace, small):
+def header(about, pace, small):
+    machine, build, other = about["machine"], about["build"], about.get("other_build")
     gpu = (f"{machine['device']}, driver {machine['driver']}, CUDA {machine['cuda']}, {machine['link'] or 'link unknown'}" if machine["gpu"]
            else "no GPU")
     lines = ["# Offramp's benchmark" + (f": {SMALL}" if small else ""), "",
              f"- machine: {gpu}; {machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB, Linux {machine['kernel']}",
-             f"- build: {build['version']}, revision {build['revision'] or 'unknown'}, {flags_of(build)}; Python {build['python']}, "
-             f"PyTorch {build['torch']}",
+             f"- build: {described(build)}; Python {build['python']}, PyTorch {build['torch']}",
+             *([f"- other build: {described(other)}"] if other else []),
              f"- {pace.windows} windows of ≥ {pace.seconds:g} s each, alternating; after {pace.warmup_batches} batches of warm-up; rates are "
              "medians (min–max); ratios are taken between neighbouring windows, median [95 % t-interval of the mean]",
              "- sizes and settings: below each row, as each contestant was started"]
     return "\n".join(lines) + "\n"
+
+
+def described(build):
+    return f"{build['version']}, revision {build['revision'] or 'unknown'}, {flags_of(build)}"
 
 
 def flags_of(build):

@@ -13,6 +13,7 @@ from contestants import ContestantError, OfframpRun, Peer
 from intervals import ratio, spread
 from materials import Materials, Wanting
 from one_shots import MessageBench, run_python_for_json
+from other_build import flags_it_lacks, program_of
 from specs import Messages, Ours, PeerProgram
 
 PER_WINDOW = ("bytes_per_batch", "producer_cpu_ms_per_batch", "readers_cpu_ms_per_batch", "producer_faults_per_batch",
@@ -71,10 +72,10 @@ class RowBuilder:
 
     def make(self, spec):
         if isinstance(spec, Messages):
-            program = MessageBench(spec.name, self._places, spec.consumers, spec.slabs, spec.bare)
+            program = MessageBench(spec.name, self._places_of(spec), spec.consumers, spec.slabs, spec.bare)
         elif isinstance(spec, Ours):
-            program = OfframpRun(spec.name, self._places, self._materials.fill_in(spec.flags), spec.consumers,
-                                 self._materials.fill_in(spec.consumer_flags, spec.flags), spec.program)
+            program = OfframpRun(spec.name, self._places_of(spec), self._materials.fill_in(spec.flags), spec.consumers,
+                                 self._materials.fill_in(spec.consumer_flags, spec.flags), program_of(spec), self._lacking(spec))
         else:
             program = Peer(spec.name, self._places, spec.program, self._materials.fill_in(self._with_reader(spec)), spec.readers)
         self._stack.callback(program.close)
@@ -82,12 +83,28 @@ class RowBuilder:
 
     def describe(self, spec):
         """What a reader must know to judge a contestant's figures: program, flags, how many readers and how those read."""
-        program = "offramp-message-bench" if isinstance(spec, Messages) else spec.program
+        program = "offramp-message-bench" if isinstance(spec, Messages) else program_of(spec) if isinstance(spec, Ours) else spec.program
         flags = {"slabs": spec.slabs, "bare": spec.bare} if isinstance(spec, Messages) else {name: value for name, value in spec.flags.items() if value is not None}
         readers = spec.readers if isinstance(spec, PeerProgram) else spec.consumers
         native = "our consumers' loop" if self._places.native_reader() else "NumPy"
         return {"program": program, "flags": flags, "readers": readers, "reads_with": native if reads_all(spec) else None,
                 "readers_flags": spec.consumer_flags if isinstance(spec, Ours) else {}}
+
+    def _places_of(self, spec):
+        return dataclasses.replace(self._places, binaries=spec.build) if spec.build else self._places
+
+    def _lacking(self, spec):
+        """How flags that an older program does not know are found and told of; nothing for a program of this build."""
+        def lacks(program, flags):
+            lacking = sorted(flags_it_lacks(program, flags, {*spec.flags, *spec.consumer_flags}))
+            if lacking:
+                self._note(f"{spec.name}: {program.name} knows no {', '.join(f'--{name}' for name in lacking)}, and ran without")
+            return lacking
+        return lacks if spec.build else None
+
+    def _note(self, note):
+        if note not in self.notes:
+            self.notes.append(note)
 
     def _with_reader(self, spec):
         if not reads_all(spec):
@@ -95,9 +112,7 @@ class RowBuilder:
         library = self._places.native_reader()
         if library:
             return {**spec.flags, "native-reader": library}
-        note = "peers read with NumPy's sum: the native reader was not built"
-        if note not in self.notes:
-            self.notes.append(note)
+        self._note("peers read with NumPy's sum: the native reader was not built")
         return spec.flags
 
 

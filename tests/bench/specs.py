@@ -1,6 +1,7 @@
 """What a row of the benchmark is made of: its contestants, its sizes, and what stands for files that are made when the row runs."""
 
 import dataclasses
+import pathlib
 
 ARTICLE_BYTES = 64 * 21 * 512 * 512 * 4     # one batch's logits in float32
 FEATURE_MAPS = "96x256x256,192x128x128,384x64x64,768x32x32"
@@ -29,6 +30,7 @@ class Ours:
     consumers: int = 0
     consumer_flags: dict = dataclasses.field(default_factory=dict)   # that consumers have and the producer has not
     program: str = "offramp-producer"
+    build: pathlib.Path | None = None    # the folder of another build's programs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +49,7 @@ class Messages:
     consumers: int
     slabs: int
     bare: bool = False
+    build: pathlib.Path | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -44,6 +44,19 @@ class Ratio:
 
 
 @dataclasses.dataclass(frozen=True)
+class Reaches:
+    """Our rate is not below another contestant's, as far as the windows can tell: the ratio's interval reaches 1."""
+    over: str
+
+    def judge(self, result):
+        ratio = result["ratios_of"].get(result["ours"], {}).get(self.over)
+        what, wanted = f"rate over {self.over}", "interval to ≥ 1"
+        if not ratio:
+            return verdict(what, wanted, None, False)
+        return verdict(what, wanted, ratio["median"], ratio["high"] >= 1, f"{ratio['median']:.4g} [{ratio['low']:.4g}, {ratio['high']:.4g}]")
+
+
+@dataclasses.dataclass(frozen=True)
 class Rate:
     at_least: float
 

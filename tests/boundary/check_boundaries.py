@@ -3,7 +3,9 @@
     check_boundaries.py --source DIR includes
     check_boundaries.py --source DIR --header-sets FILE headers
     check_boundaries.py --source DIR --build DIR [--ninja NINJA] objects
-    check_boundaries.py --consumer PROGRAM --producer PROGRAM needed
+    check_boundaries.py --build DIR [--ninja NINJA] --consumer PROGRAM --producer PROGRAM archives
+    check_boundaries.py --consumer PROGRAM --producer PROGRAM --library LIBRARY needed
+    check_boundaries.py --library LIBRARY --symbols FILE --abi-header FILE symbols
 
 Several checks may be named at once. Every crossing is one line on standard error, and the exit status is 1. A check that
 finds nothing to look at fails too.
@@ -12,9 +14,10 @@ finds nothing to look at fails too.
 import argparse
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
+
+from check_built import check_archives, check_needed, check_objects, check_symbols, object_rules
 
 FOLDERS = ("common", "producer", "consumer")
 SOURCES = {".hpp", ".cpp", ".inl", ".h", ".cu", ".cuh"}
@@ -90,17 +93,6 @@ INCLUDE_RULES = [
     *room_rules(),
 ]
 
-# What no object of common/ and consumer/ may have read, by whatever road it came in.
-GPU_HEADER = re.compile(r"/(nvidia/cu[0-9]+|cuda[^/]*|torch|ATen|c10|producer/device|producer/runner/kernels)/")
-# NVTX is header-only and needs no GPU. The compiler may name it by its place in the CUDA Toolkit.
-NVTX_HEADER = re.compile(r"/nvtx3/")
-
-GPU_LIBRARY = re.compile(r"^lib(cu(da|dart|blas|dnn|fft|rand|solver|sparse|pti)|torch|c10|nccl|nv(rtc|JitLink|idia))")
-
-# What consumers' results go to: of the producer's side only the ladder's program, which runs a processor itself, links it.
-SINK_LIBRARY = re.compile(r"^lib(curl|pq|sqlite3?)\b")
-
-
 def sources_under(source):
     return [path for folder in FOLDERS for path in sorted((source / folder).rglob("*")) if path.suffix in SOURCES]
 
@@ -143,67 +135,26 @@ def check_headers(source, header_sets):
             for path in headers if Path(os.path.normpath(path)) not in listed]
 
 
-def check_objects(source, build, ninja):
-    # -n: a reader must not compact the log under the ninja that may be running this check.
-    done = subprocess.run([ninja, "-C", str(build), "-n", "-t", "deps"], capture_output=True, text=True)
-    if done.returncode != 0:
-        return [f"'{ninja} -t deps' failed: {done.stderr.strip()}"]
-    problems = []
-    looked_at = set()
-    target = None
-    for line in done.stdout.splitlines():
-        if line and not line.startswith(" "):
-            target = line.split(":")[0]
-            folder = target.split("/")[0]
-            watched = folder in ("common", "consumer")
-            if watched:
-                looked_at.add(folder)
-        elif line.strip() and target and watched:
-            header = "/" + place_of(line.strip(), source, build)
-            if GPU_HEADER.search(header) and not NVTX_HEADER.search(header):
-                problems.append(f"{target}: has read {header}: common/ and consumer/ see no CUDA and no LibTorch")
-    problems += [f"no object under {build}/{folder} is known to ninja: nothing was checked"
-                 for folder in ("common", "consumer") if folder not in looked_at]
-    return problems
-
-
-def place_of(path, source, build):
-    """The path below source or build, so that their own names ("~/cuda/offramp") cannot look like a toolkit's."""
-    absolute = os.path.normpath(os.path.join(build, path))
-    for root in (build, source):
-        if absolute.startswith(f"{root}/"):
-            return os.path.relpath(absolute, root)
-    return absolute.lstrip("/")
-
-
-def check_needed(consumer, producer):
-    return [*not_needed(consumer, GPU_LIBRARY, "the consumer links no GPU library"),
-            *not_needed(producer, SINK_LIBRARY, "the producer links nothing that results are written to")]
-
-
-def not_needed(program, forbidden, why):
-    done = subprocess.run(["readelf", "--wide", "--dynamic", str(program)], capture_output=True, text=True)
-    needed = re.findall(r"\(NEEDED\).*\[(.+)\]", done.stdout)
-    if done.returncode != 0 or not needed:
-        return [f"{program}: readelf finds no shared library that it needs: {done.stderr.strip() or 'not a dynamic program'}"]
-    return [f"{program}: needs {library}: {why}" for library in needed if forbidden.match(library)]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--source", type=lambda text: Path(os.path.abspath(text)))
     parser.add_argument("--build", type=lambda text: Path(os.path.abspath(text)))
     parser.add_argument("--ninja", default="ninja")
     parser.add_argument("--header-sets", type=Path)
-    parser.add_argument("--consumer", type=Path)
-    parser.add_argument("--producer", type=Path)
-    parser.add_argument("checks", nargs="+", choices=["includes", "headers", "objects", "needed"])
+    parser.add_argument("--consumer", type=lambda text: Path(os.path.abspath(text)))
+    parser.add_argument("--producer", type=lambda text: Path(os.path.abspath(text)))
+    parser.add_argument("--library", type=Path)
+    parser.add_argument("--symbols", type=Path)
+    parser.add_argument("--abi-header", type=Path)
+    parser.add_argument("checks", nargs="+", choices=["includes", "headers", "objects", "archives", "needed", "symbols"])
     given = parser.parse_args()
     run = {
         "includes": lambda: check_includes(given.source),
         "headers": lambda: check_headers(given.source, given.header_sets),
-        "objects": lambda: check_objects(given.source, given.build, given.ninja),
-        "needed": lambda: check_needed(given.consumer, given.producer),
+        "objects": lambda: check_objects(given.source, given.build, given.ninja, object_rules(LIBRARIES, ROOMS_OF_COMMON, FOR_PROGRAMS)),
+        "archives": lambda: check_archives(given.build, given.ninja, given.consumer, given.producer),
+        "needed": lambda: check_needed(given.consumer, given.producer, given.library),
+        "symbols": lambda: check_symbols(given.library, given.symbols, given.abi_header),
     }
     problems = [problem for check in given.checks for problem in run[check]()]
     for problem in problems:

@@ -1,47 +1,14 @@
-"""Twins of the boundary checks: each rule is crossed once in a small project of its own, and the same checker must say so."""
+"""Twins of the boundary checks: each rule is crossed once in a small project of its own, and the same checker must say so. Those of what was
+built are in test_check_built.py."""
 
 import os
 import shutil
 import subprocess
-import sys
-import tempfile
 import unittest
-from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
-CXX = os.environ.get("OFFRAMP_TEST_CXX") or "c++"
-NINJA = os.environ.get("OFFRAMP_TEST_NINJA") or "ninja"
+from boundary_project import CXX, NINJA, ROOT, Project
+
 CMAKE = os.environ.get("OFFRAMP_TEST_CMAKE") or "cmake"
-CUDA_INCLUDE = os.environ.get("OFFRAMP_TEST_CUDA_INCLUDE", "")
-
-
-class Project(unittest.TestCase):
-    def setUp(self):
-        self.folder = Path(tempfile.mkdtemp(prefix="offramp-boundary-")).resolve()
-        self.addCleanup(shutil.rmtree, self.folder)
-
-    def write(self, name, text=""):
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        return path
-
-    def check(self, *arguments):
-        """Exit status and standard error of the checker."""
-        command = [sys.executable, HERE / "check_boundaries.py", "--source", self.folder, *arguments]
-        done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
-        self.assertNotIn("Traceback", done.stderr)
-        return done.returncode, done.stderr
-
-    def assert_clean(self, *arguments):
-        self.assertEqual(self.check(*arguments), (0, ""))
-
-    def assert_crossed(self, arguments, *words):
-        status, said = self.check(*arguments)
-        self.assertEqual(status, 1, said)
-        for word in words:
-            self.assertIn(word, said)
 
 
 class Includes(Project):
@@ -188,99 +155,6 @@ class Headers(Project):
 
     def test_a_tree_without_headers_is_no_success(self):
         self.assert_crossed(["--header-sets", self.write("header_sets.txt"), "headers"], "no headers")
-
-
-class Objects(Project):
-    """Compiles one file of common/ and one of consumer/ with ninja."""
-
-    def build(self, common="", consumer="", includes=()):
-        self.write("common/one.cpp", common + "int one;\n")
-        self.write("consumer/two.cpp", consumer + "int two;\n")
-        flags = " ".join(f"-isystem {folder}" for folder in includes)
-        self.write("build/build.ninja", "rule cxx\n"
-                   f"  command = {CXX} {flags} -I{self.folder} -MD -MF $out.d -c $in -o $out\n"
-                   "  deps = gcc\n  depfile = $out.d\n"
-                   "build common/one.o: cxx ../common/one.cpp\nbuild consumer/two.o: cxx ../consumer/two.cpp\n")
-        subprocess.run([NINJA, "-C", str(self.folder / "build")], check=True, capture_output=True)
-        return ["--build", self.folder / "build", "--ninja", NINJA, "objects"]
-
-    def test_clean_objects_pass(self):
-        self.write("common/own.hpp")
-        self.assert_clean(*self.build('#include "common/own.hpp"\n', "#include <vector>\n"))
-
-    def test_a_gpu_header_is_found_in_whatever_toolkit_it_lies(self):
-        for place in ("nvidia/cu13/include/cuda_runtime.h", "usr/local/cuda/include/cuda_runtime.h", "usr/local/cuda-12.8/include/x.h",
-                      "site-packages/torch/include/y.h", "elsewhere/ATen/core.h", "elsewhere/c10/macros.h"):
-            with self.subTest(header=place):
-                header = self.write("outside/" + place)
-                arguments = self.build(consumer=f"#include <{header.name}>\n", includes=[header.parent])
-                self.assert_crossed(arguments, "consumer/two.o", place)
-
-    def test_a_gpu_header_behind_a_header_of_the_project_is_found(self):
-        header = self.write("outside/nvidia/cu13/include/cuda_runtime.h")
-        self.write("common/innocent.hpp", "#include <cuda_runtime.h>\n")
-        self.assert_crossed(self.build(common='#include "common/innocent.hpp"\n', includes=[header.parent]), "common/one.o")
-
-    @unittest.skipUnless(CUDA_INCLUDE, "this build has no CUDA Toolkit")
-    def test_the_real_cuda_runtime_is_found(self):
-        self.assert_crossed(self.build(common="#include <cuda_runtime.h>\n", includes=[CUDA_INCLUDE]), "common/one.o", "cuda_runtime.h")
-
-    def test_the_projects_own_device_and_kernels_are_found(self):
-        for header in ("producer/device/device.hpp", "producer/runner/kernels/kernels.hpp"):
-            with self.subTest(header=header):
-                self.write(header)
-                self.assert_crossed(self.build(consumer=f'#include "{header}"\n'), f"/{header}")
-
-    def test_nvtx_passes_wherever_it_lies(self):
-        header = self.write("outside/nvidia/cu13/include/nvtx3/nvToolsExt.h")
-        self.assert_clean(*self.build(common="#include <nvtx3/nvToolsExt.h>\n", includes=[header.parent.parent]))
-
-    def test_a_checkout_in_a_folder_called_cuda_passes(self):
-        self.folder = self.folder / "cuda"
-        self.write("common/own.hpp")
-        self.assert_clean(*self.build('#include "common/own.hpp"\n'))
-
-    def test_a_build_without_objects_is_no_success(self):
-        self.write("build/build.ninja", "rule none\n  command = true\n")
-        self.assert_crossed(["--build", self.folder / "build", "--ninja", NINJA, "objects"], "nothing was checked")
-
-
-class Needed(Project):
-    def program(self, library):
-        """A program that needs a library of this name."""
-        source = self.write("empty.cpp", "int answer() { return 0; }\n")
-        main = self.write("main.cpp", "int answer();\nint main() { return answer(); }\n")
-        made, program = self.folder / library, self.folder / f"needs-{library}"
-        if program.exists():
-            return program
-        subprocess.run([CXX, "-shared", "-fPIC", f"-Wl,-soname,{library}", source, "-o", made], check=True)
-        subprocess.run([CXX, main, made, "-o", program], check=True)
-        return program
-
-    def arguments(self, consumer="libzmq.so.5", producer="libzmq.so.5"):
-        return ["--consumer", self.program(consumer), "--producer", self.program(producer), "needed"]
-
-    def test_gpu_libraries_of_a_consumer_are_found(self):
-        for library in ("libcudart.so.13", "libcuda.so.1", "libtorch_cpu.so", "libc10.so", "libcublas.so.13", "libnvrtc.so.13"):
-            with self.subTest(library=library):
-                self.assert_crossed(self.arguments(consumer=library), library, "the consumer links no GPU library")
-
-    def test_what_a_producer_does_not_write_to_is_found(self):
-        for library in ("libcurl.so.4", "libcurl-gnutls.so.4", "libpq.so.5", "libsqlite3.so.0"):
-            with self.subTest(library=library):
-                self.assert_crossed(self.arguments(producer=library), library, "the producer links nothing that results are written to")
-
-    def test_other_libraries_pass(self):
-        for library in ("libzmq.so.5", "libcurl.so.4", "libpq.so.5", "libnuma.so.1"):
-            self.assert_clean(*self.arguments(consumer=library))
-        for library in ("libcudart.so.13", "libpng16.so.16", "libpqueue.so.1"):
-            self.assert_clean(*self.arguments(producer=library))
-
-    def test_what_is_no_program_is_no_success(self):
-        program = self.program("libzmq.so.5")
-        for broken in (self.write("text", "no program"), self.folder / "absent"):
-            self.assert_crossed(["--consumer", broken, "--producer", program, "needed"], f"{broken}: readelf finds no")
-            self.assert_crossed(["--consumer", program, "--producer", broken, "needed"], f"{broken}: readelf finds no")
 
 
 class HeadersAlone(Project):

@@ -2,15 +2,16 @@
 
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 import tempfile
 import unittest
 
+from tests.boundary.check_built import check_library_needs, check_symbols
 from tests.support.real_run import left_behind, shared_memory
 
 HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 BUILD = pathlib.Path(os.environ["OFFRAMP_BUILD"])
 # Of a Python whose packages have LibTorch and the CUDA Toolkit; empty: those examples are left out.
 SITE = os.environ.get("OFFRAMP_SITE", "")
@@ -18,11 +19,6 @@ TORCH, CUDA = (pathlib.Path(SITE, part) if SITE and pathlib.Path(SITE, part, "in
 ON_GPU = os.environ.get("OFFRAMP_TEST_DEVICE", "cpu") != "cpu"
 MOST_LINES = 25
 EXPECTED = sorted(f"batch-{batch}/row-{row} {batch * 1000}" for batch in range(10) for row in range(8))
-# What the library may need: of CUDA, LibTorch, curl, pq, sqlite and png it knows nothing.
-NEEDED = {"libzmq.so.5", "librt.so.1", "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "libstdc++.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"}
-EXPORTED = {"offramp_code_name", "offramp_version",
-            *(f"offramp_egress_{verb}" for verb in ("open", "submit", "drain", "get_figures", "close")),
-            *(f"offramp_consumer_{verb}" for verb in ("open", "run", "progress", "still_current", "stop", "close"))}
 
 
 def run(*command, **options):
@@ -32,12 +28,12 @@ def run(*command, **options):
     return done.stdout
 
 
-def needed_by(library):
-    return set(re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-d", str(library))))
-
-
-def exported_by(library):
-    return {line.split()[-1].partition("@")[0] for line in run("nm", "-D", "--defined-only", str(library)).splitlines() if " A " not in line}
+def too_long(folder):
+    """The programs of this folder that a reader does not take in at a glance."""
+    programs = [path for path in sorted(folder.iterdir()) if path.suffix in (".c", ".cpp", ".cu", ".py")]
+    if not programs:
+        raise AssertionError(f"no programs in {folder}")
+    return [path.name for path in programs if len(path.read_text().splitlines()) > MOST_LINES]
 
 
 class Package(unittest.TestCase):
@@ -84,17 +80,34 @@ class Package(unittest.TestCase):
         self.assert_each_sample_is_done_once("cuda_loop", "consumer", "consumer_in_c")
 
     def test_the_examples_are_short(self):
-        for path in sorted((HERE / "project").iterdir()):
-            if path.suffix in (".c", ".cpp"):
-                self.assertLessEqual(len(path.read_text().splitlines()), MOST_LINES, path.name)
+        self.assertEqual([], too_long(HERE / "project"))
 
-    def test_the_library_needs_and_exports_what_its_page_says(self):
-        library = self.prefix / "lib" / "libofframp.so.1"
-        library = library if library.exists() else next(self.prefix.rglob("libofframp.so.1"))
-        self.assertEqual(set(), needed_by(library) - NEEDED)
-        self.assertEqual(EXPORTED, exported_by(library))
+    def test_an_example_that_is_too_long_is_found(self):
+        with tempfile.TemporaryDirectory() as name:
+            with self.assertRaises(AssertionError):
+                too_long(pathlib.Path(name))
+            pathlib.Path(name, "short.cpp").write_text("\n" * MOST_LINES)
+            pathlib.Path(name, "long.c").write_text("\n" * (MOST_LINES + 1))
+            self.assertEqual(["long.c"], too_long(pathlib.Path(name)))
+
+    def test_the_installed_library_needs_and_exports_what_the_built_one_does(self):
+        golden = ROOT / "tests" / "boundary" / "exported_symbols.txt"
+        library, header = (next(self.prefix.rglob(name)) for name in ("libofframp.so.1", "offramp.h"))
+        self.assertEqual([], [*check_library_needs(library), *check_symbols(library, golden, header)])
         # The same look at a program of ours finds what it links.
-        self.assertIn("libcurl.so.4", needed_by(BUILD / "bin" / "offramp-consumer"))
+        self.assertTrue(any("libcurl" in problem for problem in check_library_needs(BUILD / "bin" / "offramp-consumer")))
+
+    def test_a_package_that_needs_the_tree_builds_nothing(self):
+        """It is the package alone that the examples are built from, wherever it lies: one whose header names a file of the tree is found out."""
+        with tempfile.TemporaryDirectory() as name:
+            prefix, build = pathlib.Path(name, "elsewhere"), pathlib.Path(name, "build")
+            shutil.copytree(self.prefix, prefix, symlinks=True)
+            run("cmake", "-S", str(HERE / "project"), "-B", str(build), f"-DCMAKE_PREFIX_PATH={prefix}")
+            run("cmake", "--build", str(build), "--target", "consumer")
+            header = next(prefix.rglob("offramp/consumer.hpp"))
+            header.write_text(header.read_text() + '#include "common/base/error.hpp"\n')
+            with self.assertRaisesRegex(AssertionError, "common/base/error.hpp: No such file"):
+                run("cmake", "--build", str(build), "--target", "consumer")
 
     @unittest.skipUnless(shutil.which("pkg-config"), "skipped: no pkg-config")
     def test_pkg_config_knows_it(self):

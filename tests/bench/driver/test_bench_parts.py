@@ -450,8 +450,8 @@ class ReportTest(unittest.TestCase):
     build = {"version": "v", "revision": None, "compiler_flags": None, "python": "3", "torch": "2"}
 
     def test_the_header_says_that_small_sizes_measure_nothing(self):
-        self.assertIn(report.SMALL, report.header(self.machine, self.build, contest.Pace(), True))
-        self.assertNotIn(report.SMALL, report.header(self.machine, self.build, contest.Pace(), False))
+        self.assertIn(report.SMALL, report.header({"machine": self.machine, "build": self.build}, contest.Pace(), True))
+        self.assertNotIn(report.SMALL, report.header({"machine": self.machine, "build": self.build}, contest.Pace(), False))
 
     def test_a_row_shows_every_contestant_and_every_target(self):
         verdict = {"what": "rate over limit", "wanted": "≥ 0.995", "found": "0.99", "value": 0.99, "reached": False, "reason": "why not"}

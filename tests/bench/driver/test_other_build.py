@@ -1,0 +1,169 @@
+"""A second build as a contestant: found, started with the flags that it knows, run by turns with ours, compared; and refused where it cannot
+do the same work. The older builds here are scripts in front of this build's programs."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import machine
+import other_build
+import report
+import workloads
+from contest import Pace
+from contestants import ContestantError
+from left_behind import objects_of_dead_runs
+from one_shots import MessageBench
+from specs import Ours
+from targets import Reaches
+
+BENCH = pathlib.Path(__file__).resolve().parents[1] / "bench.py"
+BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"])
+
+
+def row_named(name):
+    row, = workloads.choose(workloads.make_rows(True), [name])
+    return row
+
+
+class OlderBuild(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="offramp-test-bench-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def program(self, name, lacks=(), folder=""):
+        """This build's program but for these flags, which its help does not list and which it refuses."""
+        path = self.folder / folder / name
+        path.parent.mkdir(exist_ok=True)
+        hidden = "".join(f"s/--{flag}/flag/g;" for flag in lacks)
+        refused = "".join(f'    *" --{flag} "*) echo "no --{flag} here" >&2; exit 64 ;;\n' for flag in lacks)
+        path.write_text(f'#!/bin/sh\ncase " $* " in\n    *" --help "*) {BIN / name} --help | sed "{hidden}"; exit 0 ;;\n{refused}esac\nexec {BIN / name} "$@"\n')
+        path.chmod(0o755)
+        return path
+
+    def bench(self, *arguments):
+        return subprocess.run([sys.executable, str(BENCH), "--bin", str(BIN), "--small", *map(str, arguments)], capture_output=True, text=True,
+                              timeout=300, check=False, env={**os.environ, "TMPDIR": str(self.folder)})
+
+    def results(self, *arguments):
+        """By row, of a benchmark that ends well and leaves nothing behind."""
+        before, file = objects_of_dead_runs(), self.folder / "bench.json"
+        done = self.bench("--json", file, *arguments)
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        self.assertEqual(set(), objects_of_dead_runs() - before)
+        self.whole, self.said = json.loads(file.read_text()), done.stdout
+        return {row["row"]: row for row in self.whole["rows"]}
+
+    def assert_compared(self, row):
+        self.assertEqual(["ours", other_build.NAME], list(row["contestants"]))
+        ratio = row["ratios_of"]["ours"][other_build.NAME]
+        self.assertEqual(self.whole["pace"]["windows"], len(ratio["rounds"]))
+        for name in row["contestants"]:
+            self.assertTrue(all(window["batches"] > 0 for window in row["contestants"][name]["windows"]), name)
+        verdict = row["targets"][-1]
+        self.assertEqual((f"rate over {other_build.NAME}", ratio["median"], ratio["high"] >= 1), (verdict["what"], verdict["value"], verdict["reached"]))
+
+
+class Runs(OlderBuild):
+    others = ("--without", "article*", "--without", "copy ceiling", "--without", "multiprocessing.Queue")
+
+    def test_producers_with_consumers_and_messages_are_run_by_turns_and_compared(self):
+        found = self.results("W6", "W8-4-readers", "--beside", BIN.parent, *self.others)
+        self.assertEqual(["W6", "W8-4-readers"], list(found))
+        for row in found.values():
+            self.assert_compared(row)
+        self.assertEqual({"revision", "version", "compiler_flags"}, set(self.whole["other_build"]))
+        self.assertIn("\n- other build: offramp-producer ", self.said)
+        self.assertIn("| other build | ", self.said)
+        self.assertIn("| W6 | rate over other build | interval to ≥ 1 |", self.said)
+
+    def test_an_older_build_runs_without_the_flags_of_the_drivers_own_that_it_does_not_know(self):
+        self.program("offramp-producer", lacks=["log-format"])
+        self.program("offramp-consumer", lacks=["log-format", "lease-seconds"])
+        row = self.results("W4a-4-readers", "--beside", self.folder, *self.others)["W4a-4-readers"]
+        self.assert_compared(row)
+        self.assertEqual(["other build: offramp-producer knows no --log-format, and ran without",
+                          "other build: offramp-consumer knows no --lease-seconds, --log-format, and ran without"], row["notes"])
+
+    def test_a_build_that_cannot_do_the_rows_work_fails_the_row_and_says_why(self):
+        self.program("offramp-producer", lacks=["samples-per-slab"], folder="bin")
+        self.program("offramp-consumer", folder="bin")
+        done = self.bench("W6", "--beside", self.folder, *self.others)
+        self.assertEqual(1, done.returncode, done.stderr)
+        self.assertRegex(done.stdout, r"FAILED: other build: .*/bin/offramp-producer knows no --samples-per-slab, which this row is run with")
+
+    def test_a_build_without_the_message_benchmark_fails_that_row(self):
+        self.program("offramp-producer")
+        done = self.bench("W8-1-reader", "--beside", self.folder, *self.others)
+        self.assertEqual(1, done.returncode, done.stderr)
+        self.assertRegex(done.stdout, r"FAILED: other build: .*/offramp-message-bench does not exist; ninja -C .* offramp-message-bench builds it")
+
+    def test_what_is_no_build_and_rows_that_take_none_are_refused_before_anything_runs(self):
+        done = self.bench("W6", "--beside", self.folder)
+        self.assertEqual(64, done.returncode)
+        self.assertIn(f"--beside: no offramp-producer in {self.folder} or {self.folder}/bin", done.stderr)
+        done = self.bench("E", "--beside", BIN.parent)
+        self.assertEqual(64, done.returncode)
+        self.assertIn("--beside: E takes no second build", done.stderr)
+
+
+class Parts(OlderBuild):
+    def test_programs_are_found_in_the_build_and_in_a_folder_of_their_own(self):
+        self.program("offramp-producer")
+        self.assertEqual(self.folder, other_build.programs_in(self.folder))
+        self.program("offramp-producer", folder="bin")
+        self.assertEqual(self.folder / "bin", other_build.programs_in(self.folder))
+
+    def test_it_stands_behind_ours_and_in_front_of_all_others(self):
+        row = row_named("W2-device")
+        with_it = other_build.with_other_build(row, self.folder)
+        self.assertEqual(["ours", other_build.NAME, *(spec.name for spec in row.contestants[1:])], [spec.name for spec in with_it.contestants])
+        first, other = with_it.contestants[:2]
+        self.assertEqual((first.flags, first.consumers, self.folder), (other.flags, other.consumers, other.build))
+        self.assertIsNone(first.build)
+        self.assertEqual((*row.targets, Reaches(other_build.NAME)), with_it.targets)
+
+    def test_the_rungs_of_a_build_without_a_ladder_are_its_producers(self):
+        spec = Ours("limit", {"rung": "compute-alone"}, program="offramp-ladder", build=self.folder)
+        self.assertEqual("offramp-producer", other_build.program_of(spec))
+        self.program("offramp-ladder")
+        self.assertEqual("offramp-ladder", other_build.program_of(spec))
+
+    def test_flags_are_read_from_the_help(self):
+        program = self.program("offramp-producer", lacks=["log-format"])
+        self.assertEqual({"log-format"}, other_build.flags_it_lacks(program, {"batch", "log-format"}, {"batch"}))
+        with self.assertRaisesRegex(ContestantError, "knows no --log-format, which this row is run with"):
+            other_build.flags_it_lacks(program, {"batch", "log-format"}, {"batch", "log-format"})
+        with self.assertRaisesRegex(ContestantError, "which flags .*/absent knows cannot be found out"):
+            other_build.flags_known_by(self.folder / "absent")
+
+    def test_its_interval_has_to_reach_one(self):
+        def judged(low, high):
+            return Reaches("other").judge({"ours": "ours", "ratios_of": {"ours": {"other": {"median": 0.99, "low": low, "high": high}}}})
+        self.assertEqual((True, "0.99 [0.98, 1]"), (judged(0.98, 1.0).reached, judged(0.98, 1.0).found))
+        self.assertFalse(judged(0.98, 0.999).reached)
+        self.assertEqual("not measured", Reaches("other").judge({"ours": "ours", "ratios_of": {}}).found)
+
+    def test_a_build_is_described_from_its_cache_and_sources(self):
+        told = machine.describe_other_build(BIN)
+        self.assertRegex(told["version"], r"^offramp-producer \d")
+        self.assertIn("CMAKE_BUILD_TYPE", told["compiler_flags"])
+        self.program("offramp-producer", folder="bin")
+        told = machine.describe_other_build(self.folder / "bin")
+        self.assertEqual((None, None), (told["revision"], told["compiler_flags"]))
+        about = {"machine": {"gpu": False, "processor": "P", "cores": 2, "memory_gib": 8, "kernel": "6"},
+                 "build": {**told, "python": "3", "torch": "2"}, "other_build": {**told, "revision": "old"}}
+        self.assertIn(f"- other build: {told['version']}, revision old, compiler flags unknown\n", report.header(about, Pace(), False))
+
+    def test_the_message_benchmark_of_the_other_build_is_its_own(self):
+        bench = MessageBench(other_build.NAME, type("Places", (), {"binaries": self.folder})(), 1, 2)
+        with self.assertRaisesRegex(ContestantError, f"{self.folder}/offramp-message-bench does not exist"):
+            bench.start()
+
+
+if __name__ == "__main__":
+    unittest.main()

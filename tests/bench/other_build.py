@@ -1,0 +1,63 @@
+"""A second build of ours as a contestant (--beside): an older revision, or the same one built otherwise.
+
+It runs what the row's first contestant runs, by turns with it, so that the ratio says what changed between the builds and nothing of the
+machine. Its programs may lie in DIR/bin or in DIR, and may know fewer flags: those that the driver itself adds are left out with a note,
+while one that the row is about fails the row.
+"""
+
+import dataclasses
+import pathlib
+import re
+import subprocess
+
+from contestants import ContestantError
+from specs import Messages, Ours
+from targets import Reaches
+
+NAME = "other build"
+LADDER, PRODUCER = "offramp-ladder", "offramp-producer"   # older builds have no ladder: their producer knows its rungs
+HELP_SECONDS = 60
+
+
+def programs_in(folder):
+    """The folder of a build's programs."""
+    for programs in (pathlib.Path(folder, "bin"), pathlib.Path(folder)):
+        if (programs / PRODUCER).is_file():
+            return programs.absolute()
+    raise ValueError(f"--beside: no {PRODUCER} in {folder} or {folder}/bin; name the folder of a build: build/release")
+
+
+def with_other_build(row, programs):
+    """The row with the other build behind its first contestant."""
+    first, *others = row.contestants
+    if row.curve or not isinstance(first, (Ours, Messages)):
+        raise ValueError(f"--beside: {row.id} takes no second build; name rows that do, as W2 W6")
+    other = dataclasses.replace(first, name=NAME, build=programs)
+    targets = (*row.targets, Reaches(NAME)) if row.kind == "contest" else row.targets
+    return dataclasses.replace(row, contestants=(first, other, *others), targets=targets)
+
+
+def program_of(spec):
+    """What the build calls the contestant's program."""
+    if spec.build and spec.program == LADDER and not (spec.build / LADDER).exists():
+        return PRODUCER
+    return spec.program
+
+
+def flags_known_by(program):
+    """As its help lists them."""
+    try:
+        told = subprocess.run([str(program), "--help"], capture_output=True, text=True, check=True, timeout=HELP_SECONDS).stdout
+    except (OSError, subprocess.SubprocessError) as problem:
+        raise ContestantError(f"{NAME}: which flags {program} knows cannot be found out: {problem}") from problem
+    return set(re.findall(r"--([a-z][a-z0-9-]*)", told))
+
+
+def flags_it_lacks(program, wanted, of_the_row):
+    """Those of the driver's own that the program does not know. Errors: ContestantError where it is one of the row's."""
+    lacking = set(wanted) - flags_known_by(program)
+    missed = sorted(lacking & set(of_the_row))
+    if missed:
+        raise ContestantError(f"{NAME}: {program} knows no {', '.join(f'--{name}' for name in missed)}, which this row is run with: "
+                              "the two builds cannot do the same work")
+    return lacking

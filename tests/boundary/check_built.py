@@ -1,0 +1,152 @@
+"""The boundaries that only what was built can show: what objects have read, what programs link and need, what the library exports.
+check_boundaries.py runs these; README.md has the list."""
+
+import os
+import re
+import subprocess
+
+# Toolkits that common/, consumer/ and the libraries never see, by whatever road they came in.
+GPU_TOOLKIT = re.compile(r"/(nvidia/cu[0-9]+|cuda[^/]*|torch|ATen|c10)/")
+# NVTX is header-only and needs no GPU. The compiler may name it by its place in the CUDA Toolkit.
+NVTX_HEADER = re.compile(r"/nvtx3/")
+
+GPU_LIBRARY = re.compile(r"^lib(cu(da|dart|blas|dnn|fft|rand|solver|sparse|pti)|torch|c10|nccl|nv(rtc|JitLink|idia))")
+# What consumers' results go to: of the producer's side only the ladder's program, which runs a processor itself, links it.
+SINK_LIBRARY = re.compile(r"^lib(curl|pq|sqlite3?)\b")
+# All that libofframp.so may need: libzmq, and what every C++ program has. glibc has had librt, libdl and libpthread inside since 2.34.
+NEEDED_BY_THE_LIBRARY = {"libzmq.so.5", "libstdc++.so.6", "libgcc_s.so.1", "libc.so.6", "libm.so.6", "librt.so.1", "libdl.so.2", "libpthread.so.0",
+                         "ld-linux-x86-64.so.2"}
+SANITIZER_LIBRARY = re.compile(r"^lib(a|t|ub)san\.so")
+
+# NVTX's names of streams, which are for profilers alone, need NVIDIA's types where a toolkit is at hand.
+NAMES_NO_STREAM = r"(?!.*\bstream_name\.cpp)"
+
+# Where libofframp.so's objects are, which are compiled from the rooms' sources once more.
+SHARED_OBJECTS = "CMakeFiles/offramp_shared.dir/"
+# What would end or disturb the process that the library lives in. abort() stays for what would be a fault of the library's own.
+DISTURBING = {"exit", "_exit", "_Exit", "quick_exit", "raise", "kill", "tgkill", "pthread_kill", "signal", "sigaction", "signalfd", "system", "fork", "vfork",
+              "execv", "execve", "execvp", "posix_spawn", "puts", "printf", "vprintf", "perror", "_ZSt4cout", "_ZSt4cerr", "_ZSt4clog"}
+DECLARED = re.compile(r"^OFFRAMP_API\b[^;{]*?\b(offramp_\w+)\s*\(", re.MULTILINE)
+
+
+def closure(table):
+    """Which rooms the files of each may come to know through those that it may include."""
+    short = {folder.rstrip("/").split("/")[1]: set(others) for folder, others in table.items()}
+    grown = True
+    while grown:
+        grown = False
+        for others in short.values():
+            more = set().union(*(short.get(other, set()) for other in others)) - others
+            others |= more
+            grown = grown or bool(more)
+    return {folder: {name, *short[name]} for folder in table for name in [folder.rstrip("/").split("/")[1]]}
+
+
+def object_rules(libraries, rooms_of_common, for_programs):
+    """(objects in these folders, what they may not have read, why)"""
+    rules = [
+        (r"(common|consumer)/", GPU_TOOLKIT, "common/ and consumer/ see no CUDA and no LibTorch"),
+        (r"common/", re.compile(r"^/(producer|consumer|tests)/"), "common/ knows no one else of the project"),
+        (r"consumer/", re.compile(r"^/(producer|tests)/"), "consumer/ knows only common/"),
+        (r"producer/(?!ladder/)", re.compile(r"^/(consumer|tests|producer/ladder)/"), "of the producer only ladder/ may know consumers, and nobody knows ladder/"),
+    ]
+    for folder, known in closure(libraries).items():
+        side, others = folder.split("/")[0], "|".join(sorted(known))
+        rules.append((re.escape(folder), re.compile(rf"^/{side}/(?!({others})/)"), f"{folder} is a library: it knows no program"))
+        rules.append((re.escape(folder), re.compile(f"^/{for_programs}"), f"{folder} is a library: settings/ and images/ are for programs"))
+        rules.append((re.escape(folder) + NAMES_NO_STREAM, GPU_TOOLKIT, f"{folder} is a library: it sees no CUDA and no LibTorch"))
+    for folder, known in closure(rooms_of_common).items():
+        rules.append((re.escape(folder), re.compile(rf"^/common/(?!({'|'.join(sorted(known))})/)"), f"{folder} knows {', '.join(sorted(known))} of common/"))
+    inside = "|".join(re.escape(folder) for folder in (*libraries, *(room for room in rooms_of_common if not re.match(for_programs, room))))
+    rules.append((re.escape(SHARED_OBJECTS), re.compile(rf"^/(?!({inside}))(common|producer|consumer|tests)/"),
+                  "libofframp.so is made of libraries alone"))
+    rules.append((re.escape(SHARED_OBJECTS), GPU_TOOLKIT, "libofframp.so sees no CUDA and no LibTorch"))
+    return [(re.compile(objects), forbidden, why) for objects, forbidden, why in rules]
+
+
+def check_objects(source, build, ninja, rules):
+    """What each object has read, by ninja's record of the compilers' dependency files."""
+    # -n: a reader must not compact the log under the ninja that may be running this check.
+    done = subprocess.run([ninja, "-C", str(build), "-n", "-t", "deps"], capture_output=True, text=True)
+    if done.returncode != 0:
+        return [f"'{ninja} -t deps' failed: {done.stderr.strip()}"]
+    problems, looked_at, target, watching = [], set(), "", []
+    for line in done.stdout.splitlines():
+        if line and not line.startswith(" "):
+            target = line.split(":")[0]
+            watching = [(forbidden, why) for objects, forbidden, why in rules if objects.match(target)]
+            looked_at.add(target.split("/")[0])
+        elif line.strip() and watching:
+            header = "/" + place_of(line.strip(), source, build)
+            problems += [f"{target}: has read {header}: {why}" for forbidden, why in watching
+                         if forbidden.search(header) and not NVTX_HEADER.search(header)]
+    problems += [f"no object under {build}/{folder} is known to ninja: nothing was checked"
+                 for folder in ("common", "producer", "consumer") if folder not in looked_at]
+    return problems
+
+
+def place_of(path, source, build):
+    """The path below source or build, so that their own names ("~/cuda/offramp") cannot look like a toolkit's."""
+    absolute = os.path.normpath(os.path.join(build, path))
+    for root in (build, source):
+        if absolute.startswith(f"{root}/"):
+            return os.path.relpath(absolute, root)
+    return absolute.lstrip("/")
+
+
+def check_archives(build, ninja, consumer, producer):
+    """Which archives of the tree each program is linked from."""
+    return [*not_linked(build, ninja, consumer, ("producer/", "tests/"), "the consumer is linked from nothing of the producer"),
+            *not_linked(build, ninja, producer, ("consumer/", "producer/ladder/", "tests/"), "the producer is linked from nothing of consumers and of the ladder")]
+
+
+def not_linked(build, ninja, program, forbidden, why):
+    target = place_of(str(program), build, build)
+    done = subprocess.run([ninja, "-C", str(build), "-n", "-t", "query", target], capture_output=True, text=True)
+    inputs = [line.strip().lstrip("| ") for line in done.stdout.partition("outputs:")[0].splitlines()]
+    archives = [place_of(name, build, build) for name in inputs if name.endswith((".a", ".o"))]
+    if done.returncode != 0 or not archives:
+        return [f"{program}: ninja knows nothing that it is linked from: {done.stderr.strip() or 'no archives'}"]
+    return [f"{program}: is linked from {archive}: {why}" for archive in dict.fromkeys(archives) if archive.startswith(forbidden)]
+
+
+def check_needed(consumer, producer, library):
+    return [*not_needed(consumer, GPU_LIBRARY.match, "the consumer links no GPU library"),
+            *not_needed(producer, SINK_LIBRARY.match, "the producer links nothing that results are written to"),
+            *check_library_needs(library)]
+
+
+def check_library_needs(library):
+    return not_needed(library, lambda name: name not in NEEDED_BY_THE_LIBRARY and not SANITIZER_LIBRARY.match(name),
+                      "the library needs libzmq and the system's own, and no other")
+
+
+def not_needed(program, forbidden, why):
+    done = subprocess.run(["readelf", "--wide", "--dynamic", str(program)], capture_output=True, text=True)
+    needed = re.findall(r"\(NEEDED\).*\[(.+)\]", done.stdout)
+    if done.returncode != 0 or not needed:
+        return [f"{program}: readelf finds no shared library that it needs: {done.stderr.strip() or 'not a dynamic program'}"]
+    return [f"{program}: needs {library}: {why}" for library in needed if forbidden(library)]
+
+
+def symbols_of(library, which):
+    """Each symbol's name, kind and the rest: ["offramp_version@@OFFRAMP_1", "T", ...]."""
+    done = subprocess.run(["nm", "--dynamic", which, "--format=posix", str(library)], capture_output=True, text=True)
+    return [line.split() for line in done.stdout.splitlines() if line]
+
+
+def check_symbols(library, golden, header):
+    """The library exports the golden list, no more and no less, the installed header declares the same, and nothing that it calls is felt by the
+    process that it lives in."""
+    # The version's own name is an absolute symbol.
+    exported = {symbol.partition("@")[0] for symbol, kind, *_ in symbols_of(library, "--defined-only") if kind != "A"}
+    if not exported:
+        return [f"{library}: nm finds no symbol that it exports"]
+    imported = {symbol.partition("@")[0] for symbol, kind, *_ in symbols_of(library, "--undefined-only")}
+    listed = {line for line in golden.read_text().splitlines() if line}
+    declared = set(DECLARED.findall(header.read_text()))
+    return [*(f"{library}: calls {name}: a library ends no process, handles no signal and prints nothing" for name in sorted(imported & DISTURBING)),
+            *(f"{library}: exports {name}, which {golden.name} does not list" for name in sorted(exported - listed)),
+            *(f"{library}: does not export {name}, which {golden.name} lists" for name in sorted(listed - exported)),
+            *(f"{header}: declares {name}, which {golden.name} does not list" for name in sorted(declared - listed)),
+            *(f"{header}: does not declare {name}, which {golden.name} lists" for name in sorted(listed - declared))]

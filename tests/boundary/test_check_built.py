@@ -1,0 +1,222 @@
+"""Twins of the boundary checks that look at what was built: each rule is crossed once in a small project of its own, built with ninja, and the
+same checker must say so."""
+
+import os
+import subprocess
+import unittest
+
+from boundary_project import CXX, NINJA, ROOT, Project
+
+CUDA_INCLUDE = os.environ.get("OFFRAMP_TEST_CUDA_INCLUDE", "")
+SHARED = "CMakeFiles/offramp_shared.dir/Unity/unity_device"
+
+
+class Objects(Project):
+    """Compiles a file of each side, and further ones, with ninja."""
+
+    def build(self, files=(), includes=()):
+        """`files`: what objects include, by the objects' names without .o: {"consumer/two": "<vector>"}."""
+        objects = {"common/one": "<cstddef>", "consumer/two": "<cstddef>", "producer/three": "<cstddef>", **dict(files)}
+        flags = " ".join(f"-isystem {folder}" for folder in includes)
+        lines = [f"rule cxx\n  command = {CXX} {flags} -I{self.folder} -MD -MF $out.d -c $in -o $out\n  deps = gcc\n  depfile = $out.d\n"]
+        for number, (name, included) in enumerate(objects.items()):
+            source = self.folder / f"sources/{number}.cpp"
+            if not source.exists() or source.read_text() != f"#include {included}\n":   # what has not changed is not compiled again
+                self.write(f"sources/{number}.cpp", f"#include {included}\n")
+            lines.append(f"build {name}.o: cxx ../sources/{number}.cpp\n")
+        self.write("build/build.ninja", "".join(lines))
+        subprocess.run([NINJA, "-C", str(self.folder / "build")], check=True, capture_output=True)
+        return ["--build", self.folder / "build", "--ninja", NINJA, "objects"]
+
+    # (object, a header that it may read, one that it may not, why)
+    CROSSINGS = [
+        ("common/base/a", "common/base/error.hpp", "producer/pool/slab_pool.hpp", "knows no one else"),
+        ("common/base/a", "common/base/error.hpp", "tests/support/manual_clock.hpp", "knows no one else"),
+        ("common/wire/a", "common/base/error.hpp", "common/shm/run_objects.hpp", "common/wire/ knows base, wire of common/"),
+        ("common/transport/a", "common/shm/run_objects.hpp", "common/quarantine/payload_file.hpp", "common/transport/ knows base, shm, transport, wire"),
+        ("common/images/a", "common/shm/run_objects.hpp", "common/transport/ports.hpp", "common/images/ knows base, images, settings, shm, wire"),
+        ("consumer/worker/a", "consumer/session/read_lease.hpp", "producer/broker/broker.hpp", "knows only common/"),
+        ("consumer/session/a", "common/transport/ports.hpp", "consumer/processors/processor.hpp", "consumer/session/ is a library: it knows no program"),
+        ("consumer/session/a", "common/transport/ports.hpp", "common/settings/run_config.hpp", "settings/ and images/ are for programs"),
+        ("producer/runner/run/a", "producer/egress/egress.hpp", "consumer/session/read_lease.hpp", "only ladder/ may know consumers"),
+        ("producer/runner/run/a", "common/settings/run_config.hpp", "producer/ladder/rung.hpp", "nobody knows ladder/"),
+        ("producer/device/a", "producer/device/device.hpp", "producer/egress/egress.hpp", "producer/device/ is a library: it knows no program"),
+        ("producer/pool/a", "producer/ledger/slab_ledger.hpp", "producer/broker/broker.hpp", "producer/pool/ is a library: it knows no program"),
+        ("producer/broker/a", "producer/ledger/slab_ledger.hpp", "producer/runner/report/run_report.hpp", "producer/broker/ is a library: it knows no program"),
+        ("producer/egress/a", "producer/broker/broker.hpp", "producer/runner/models/model.hpp", "producer/egress/ is a library: it knows no program"),
+        ("producer/egress/a", "producer/broker/broker.hpp", "common/images/file_list.hpp", "settings/ and images/ are for programs"),
+        (SHARED, "producer/device/device.hpp", "producer/runner/kernels/kernels.hpp", "is made of libraries alone"),
+        (SHARED, "consumer/session/read_lease.hpp", "consumer/sinks/files/atomic_file.hpp", "is made of libraries alone"),
+        (SHARED, "common/abi/guarded.hpp", "common/settings/run_config.hpp", "is made of libraries alone"),
+        (SHARED, "common/abi/guarded.hpp", "producer/ladder/rung.hpp", "is made of libraries alone"),
+    ]
+
+    def test_each_crossing_is_found_behind_an_innocent_header(self):
+        for name, allowed, forbidden, why in self.CROSSINGS:
+            with self.subTest(object=name, reads=forbidden):
+                self.write(allowed, "#pragma once\n")
+                self.write(forbidden, "#pragma once\n")
+                self.assert_clean(*self.build({name: f'"{allowed}"'}))
+                self.write(allowed, f'#pragma once\n#include "{forbidden}"\n')
+                self.assert_crossed(self.build({name: f'"{allowed}"'}), f"{name}.o: has read /{forbidden}", why)
+                self.write(allowed, "#pragma once\n")
+
+    def test_the_ladder_may_know_both_sides(self):
+        self.write("consumer/processors/processor.hpp")
+        self.assert_clean(*self.build({"producer/ladder/a": '"consumer/processors/processor.hpp"'}))
+
+    def test_a_gpu_header_is_found_in_whatever_toolkit_it_lies(self):
+        for place in ("nvidia/cu13/include/cuda_runtime.h", "usr/local/cuda/include/cuda_runtime.h", "usr/local/cuda-12.8/include/x.h",
+                      "site-packages/torch/include/y.h", "elsewhere/ATen/core.h", "elsewhere/c10/macros.h"):
+            header = self.write("outside/" + place)
+            for name in ("common/a", "consumer/a", "producer/device/cuda_stream.cpp", "producer/egress/a", SHARED):
+                with self.subTest(header=place, object=name):
+                    self.assert_crossed(self.build({name: f"<{header.name}>"}, [header.parent]), f"{name}.o", place, "no CUDA and no LibTorch")
+
+    def test_the_names_of_streams_and_the_runner_may_know_nvidias_types(self):
+        header = self.write("outside/nvidia/cu13/include/cuda.h")
+        for name in ("producer/device/stream_name.cpp", "producer/runner/kernels/a"):
+            self.assert_clean(*self.build({name: "<cuda.h>"}, [header.parent]))
+
+    @unittest.skipUnless(CUDA_INCLUDE, "this build has no CUDA Toolkit")
+    def test_the_real_cuda_runtime_is_found(self):
+        self.assert_crossed(self.build({"common/a": "<cuda_runtime.h>"}, [CUDA_INCLUDE]), "common/a.o", "cuda_runtime.h")
+
+    def test_nvtx_passes_wherever_it_lies(self):
+        header = self.write("outside/nvidia/cu13/include/nvtx3/nvToolsExt.h")
+        self.assert_clean(*self.build({"common/a": "<nvtx3/nvToolsExt.h>"}, [header.parent.parent]))
+
+    def test_a_checkout_in_a_folder_called_cuda_passes(self):
+        self.folder = self.folder / "cuda"
+        self.write("common/base/own.hpp")
+        self.assert_clean(*self.build({"common/base/a": '"common/base/own.hpp"'}))
+
+    def test_a_build_without_objects_is_no_success(self):
+        self.write("build/build.ninja", "rule none\n  command = true\n")
+        self.assert_crossed(["--build", self.folder / "build", "--ninja", NINJA, "objects"], "nothing was checked")
+
+
+class Archives(Project):
+    def arguments(self, consumer="common/base/libbase.a", producer="common/base/libbase.a"):
+        """Two programs that are linked from these archives."""
+        lines = ["rule link\n  command = touch $out\n"]
+        for number, (program, archive) in enumerate((("consumer", consumer), ("producer", producer))):
+            lines.append(f"build bin/{program}: link main-{number}.o | {archive}\n")
+            self.write(f"build/{archive}")
+            self.write(f"build/main-{number}.o")
+        self.write("build/build.ninja", "".join(lines))
+        programs = [self.folder / "build/bin" / name for name in ("consumer", "producer")]
+        return ["--build", self.folder / "build", "--ninja", NINJA, "--consumer", programs[0], "--producer", programs[1], "archives"]
+
+    def test_programs_of_their_own_side_pass(self):
+        self.assert_clean(*self.arguments("consumer/sinks/libsinks.a", "producer/runner/run/librun.a"))
+
+    def test_what_belongs_to_another_program_is_found(self):
+        for archive in ("producer/egress/libegress.a", "tests/support/libsupport.a"):
+            self.assert_crossed(self.arguments(consumer=archive), f"bin/consumer: is linked from {archive}")
+        for archive in ("consumer/session/libsession.a", "consumer/processors/libprocessors.a", "producer/ladder/libladder.a", "tests/support/libsupport.a"):
+            self.assert_crossed(self.arguments(producer=archive), f"bin/producer: is linked from {archive}")
+
+    def test_programs_that_ninja_does_not_know_are_no_success(self):
+        arguments = self.arguments()
+        arguments[arguments.index("--producer") + 1] = self.folder / "build/bin/absent"
+        self.assert_crossed(arguments, "bin/absent: ninja knows nothing that it is linked from")
+
+
+class Needed(Project):
+    def program(self, library):
+        """A program that needs a library of this name."""
+        source = self.write("empty.cpp", "int answer() { return 0; }\n")
+        main = self.write("main.cpp", "int answer();\nint main() { return answer(); }\n")
+        made, program = self.folder / library, self.folder / f"needs-{library}"
+        if program.exists():
+            return program
+        subprocess.run([CXX, "-shared", "-fPIC", f"-Wl,-soname,{library}", source, "-o", made], check=True)
+        subprocess.run([CXX, main, made, "-o", program], check=True)
+        return program
+
+    def arguments(self, consumer="libzmq.so.5", producer="libzmq.so.5", library="libzmq.so.5"):
+        return ["--consumer", self.program(consumer), "--producer", self.program(producer), "--library", self.program(library), "needed"]
+
+    def test_gpu_libraries_of_a_consumer_are_found(self):
+        for library in ("libcudart.so.13", "libcuda.so.1", "libtorch_cpu.so", "libc10.so", "libcublas.so.13", "libnvrtc.so.13"):
+            with self.subTest(library=library):
+                self.assert_crossed(self.arguments(consumer=library), library, "the consumer links no GPU library")
+
+    def test_what_a_producer_does_not_write_to_is_found(self):
+        for library in ("libcurl.so.4", "libcurl-gnutls.so.4", "libpq.so.5", "libsqlite3.so.0"):
+            with self.subTest(library=library):
+                self.assert_crossed(self.arguments(producer=library), library, "the producer links nothing that results are written to")
+
+    def test_what_the_library_does_not_need_is_found(self):
+        for library in ("libcudart.so.13", "libcuda.so.1", "libtorch_cpu.so", "libcurl.so.4", "libpq.so.5", "libsqlite3.so.0", "libpng16.so.16", "libspdlog.so.1.10",
+                        "libfmt.so.9"):
+            with self.subTest(library=library):
+                self.assert_crossed(self.arguments(library=library), f"needs {library}", "the library needs libzmq and the system's own, and no other")
+
+    def test_other_libraries_pass(self):
+        for library in ("libzmq.so.5", "libcurl.so.4", "libpq.so.5", "libnuma.so.1"):
+            self.assert_clean(*self.arguments(consumer=library))
+        for library in ("libcudart.so.13", "libpng16.so.16", "libpqueue.so.1"):
+            self.assert_clean(*self.arguments(producer=library))
+        self.assert_clean(*self.arguments(library="libasan.so.8"))
+
+    def test_what_is_no_program_is_no_success(self):
+        program = self.program("libzmq.so.5")
+        for broken in (self.write("text", "no program"), self.folder / "absent"):
+            for role in ("--consumer", "--producer", "--library"):
+                roles = {"--consumer": program, "--producer": program, "--library": program, role: broken}
+                self.assert_crossed([*(part for pair in roles.items() for part in pair), "needed"], f"{broken}: readelf finds no")
+
+
+class Symbols(Project):
+    LISTED = ("offramp_open", "offramp_close")
+
+    def arguments(self, exported=LISTED, declared=LISTED, listed=LISTED, hidden=(), calls=""):
+        """A library with a version script as the real one's, its header and the golden list."""
+        names = [*exported, *hidden]
+        source = self.write("library.cpp", "#include <csignal>\n#include <cstdio>\n#include <cstdlib>\n#include <iostream>\n#include <unistd.h>\n" + "".join(f'extern "C" int {name}() {{ {calls} return 0; }}\n' for name in names))
+        exports = "".join(f"{name}; " for name in exported)
+        script = self.write("library.map", f"OFFRAMP_1 {{ {f'global: {exports}' if exports else ''}local: *; }};\n")
+        library = self.folder / "libofframp.so.1"
+        subprocess.run([CXX, "-shared", "-fPIC", f"-Wl,--version-script={script}", source, "-o", library], check=True)
+        header = self.write("offramp.h", "".join(f"OFFRAMP_API int {name}(void);\n" for name in declared) + "int offramp_of_nobody(void);\n")
+        golden = self.write("exported_symbols.txt", "".join(f"{name}\n" for name in listed))
+        return ["--library", library, "--symbols", golden, "--abi-header", header, "symbols"]
+
+    def test_the_list_passes_whatever_is_hidden(self):
+        self.assert_clean(*self.arguments(hidden=["internal"]))
+
+    def test_a_symbol_too_many_or_too_few_is_found_in_library_and_header(self):
+        more, fewer = (*self.LISTED, "offramp_more"), self.LISTED[:1]
+        self.assert_crossed(self.arguments(exported=more), "exports offramp_more, which exported_symbols.txt does not list")
+        self.assert_crossed(self.arguments(exported=(*self.LISTED, "internal")), "exports internal, which")
+        self.assert_crossed(self.arguments(exported=fewer), "does not export offramp_close, which exported_symbols.txt lists")
+        self.assert_crossed(self.arguments(declared=more), "offramp.h: declares offramp_more, which")
+        self.assert_crossed(self.arguments(declared=fewer), "offramp.h: does not declare offramp_close, which")
+        self.assert_crossed(self.arguments(listed=fewer), "exports offramp_close, which", "declares offramp_close, which")
+
+    def test_what_the_process_around_it_would_feel_is_found(self):
+        for calls, name in (("std::exit(1);", "exit"), ("::_exit(1);", "_exit"), ("std::raise(SIGTERM);", "raise"), ("::kill(::getpid(), SIGKILL);", "kill"),
+                            ("std::signal(SIGTERM, SIG_IGN);", "signal"), ("std::puts(\"a\");", "puts"), ("std::cerr << 1;", "_ZSt4cerr")):
+            with self.subTest(calls=name):
+                self.assert_crossed(self.arguments(calls=calls), f"libofframp.so.1: calls {name}: a library ends no process")
+        self.assert_clean(*self.arguments(calls="std::fprintf(stderr, \"%d\", 1); std::abort();"))
+
+    def test_a_library_without_symbols_is_no_success(self):
+        self.assert_crossed(self.arguments(exported=(), hidden=["internal"]), "nm finds no symbol that it exports")
+        arguments = self.arguments()
+        arguments[1] = self.folder / "absent"
+        self.assert_crossed(arguments, "nm finds no symbol that it exports")
+
+    def test_the_real_header_declares_the_real_list(self):
+        golden = ROOT / "tests/boundary/exported_symbols.txt"
+        names = golden.read_text().split()
+        self.assertEqual(sorted(names), names)
+        arguments = self.arguments(exported=names)
+        arguments[3], arguments[5] = golden, ROOT / "common/abi/include/offramp.h"
+        self.assert_clean(*arguments)
+
+
+if __name__ == "__main__":
+    unittest.main()
