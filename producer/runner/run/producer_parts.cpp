@@ -117,7 +117,7 @@ void ProducerRun::open_source() {
                                  .model_input = input.tensor,
                                  .model_takes_images = input.kind == InputKind::Image,
                                  .parts = input.parts,
-                                 .still_wanted = [this] { check_not_stopped(); },
+                                 .still_wanted = [this] { lifecycle_.require_not_stopped(); },
                                  .pictures = std::exchange(pictures_, nullptr)}),
                       config_);
     if (!config_.output.empty() && config_.resume)
@@ -237,7 +237,7 @@ std::unique_ptr<Delivery> ProducerRun::start_broker() {
             if (config_.adopt) parts.broker->adopt(in_flight_, given_up_, spilled_);
             return parts;
         },
-        *exchange_, [this] { abandon("the broker failed"); });
+        *exchange_, [this] { lifecycle_.stop(StopMode::Abandon, "the broker failed"); });
 }
 
 // What is given up is kept in the run's directory, where the launch script finds it.
@@ -305,7 +305,7 @@ void ProducerRun::start_pipeline() {
                                     .layout = plan_.layout,
                                     .timeline = *timeline_,
                                     .options = std::move(options),
-                                    .on_failure = [this] { halt("the egress failed"); }});
+                                    .on_failure = [this] { lifecycle_.stop(StopMode::Halt, "the egress failed"); }});
     review_ = make_review();
     inference_ = std::make_unique<Inference>(
         *device_, *model_, *transformer_, *compute_, *timeline_, plan_.layout, plan_.pace,

@@ -2,9 +2,9 @@
 
 #include <atomic>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
-#include <shared_mutex>
 #include <string>
 #include <vector>
 
@@ -33,6 +33,7 @@
 #include "producer/runner/run/egress_plan.hpp"
 #include "producer/runner/run/egress_strategy.hpp"
 #include "producer/runner/run/end_watch.hpp"
+#include "producer/runner/run/run_lifecycle.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 #include "producer/runner/transforms/output_transformer.hpp"
 #include "producer/runner/transforms/score_review.hpp"
@@ -45,14 +46,14 @@ namespace offramp {
 // Owns: every part. Borrows: signals. Thread: main's, which becomes the model's thread. Blocks: execute() for the whole
 // run. Errors: the constructor and execute() throw what a part threw; a summary is written in any case once the parts
 // are there.
-class ProducerRun {
+class ProducerRun final : private StoppableRun {
   public:
     // `config` is resolved (defaults.hpp).
     // `strategy`: taken over; one that survives its producer where `config.adopt` is set.
     // `began_ns`: CLOCK_MONOTONIC when the program started.
     ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strategy, const EndSignals& signals,
                 std::uint64_t began_ns);
-    ~ProducerRun();
+    ~ProducerRun() override;
 
     ExitCode execute();
 
@@ -73,7 +74,6 @@ class ProducerRun {
     std::unique_ptr<ScoreReview> make_review();
     std::shared_ptr<void> pin_span(std::span<std::byte> span);
     void prove_pinning(std::span<std::byte> span);
-    void check_not_stopped() const;
     void flow();
     void flow_measured();
     void finish_egress();
@@ -82,15 +82,14 @@ class ProducerRun {
     std::unique_ptr<DeviceBuffer> input_for_limits();
     void measure_limits_before();
     void measure_limits_after();
-    void drain(const char* why);
-    void abandon(const char* why);
-    void halt(const char* why);
-    void leave_to_successor(std::exception_ptr error);
-    void finish_what_was_read();
+    void refuse_slabs() override;
+    void end_input() override;
+    void stop_outputs() override;
+    void send_consumers_away() override;
     void fail(std::exception_ptr error);
-    void note(std::exception_ptr error);
-    void stop_parts();
-    void retire_parts();
+    void leave_to_successor(std::exception_ptr error);
+    void attempt(const std::function<void()>& step);
+    void flow_or_deliver_what_was_read();
     void beat();
     RunFigures figures() const;
     ExitCode outcome(const RunFigures& figures) const;
@@ -107,20 +106,12 @@ class ProducerRun {
     const std::uint64_t began_ns_;
 
     // What other threads may touch at any time goes last, and comes first.
-    mutable std::mutex mutex_;         // guards the next six
+    RunLifecycle lifecycle_{*this};
+    mutable std::mutex mutex_;         // guards the next four
     MeasuredFigures before_measured_;  // at_ns 0: nothing is measured yet
     PinningProof pinning_;
     bool pinning_proved_ = false;
     Limits limits_;
-    std::exception_ptr first_error_;
-    std::string failure_;
-    std::shared_mutex parts_lifetime_;  // held while the parts below are used from another thread
-    bool parts_ready_ = false;          // guarded by it
-    std::atomic<bool> draining_{false};
-    std::atomic<bool> halted_{false};  // nothing flows any more, but consumers go on
-    std::atomic<bool> abandoned_{false};
-    std::atomic<bool> launcher_gone_{false};
-    std::atomic<bool> ended_{false};
     std::shared_ptr<SlabExchange> exchange_;
     EndWatch end_watch_;
 

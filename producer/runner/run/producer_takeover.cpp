@@ -123,8 +123,8 @@ void ProducerRun::leave_to_successor(std::exception_ptr error) {
         return;
     }
     const bool device_is_lost = code == ExitCode::DeviceBroken || code == ExitCode::DeviceOutOfMemory;
-    if (!device_is_lost || !last_sweep_.armed || !traits_.survives_producer() || abandoned_ || launcher_gone_) return;
-    spdlog::critical("{}. What is in flight is left to another producer (--adopt)", failure_);
+    if (!device_is_lost || !last_sweep_.armed || !traits_.survives_producer() || !lifecycle_.may_be_succeeded()) return;
+    spdlog::critical("{}. What is in flight is left to another producer (--adopt)", lifecycle_.failure());
     save_recording();
     std::_Exit(to_int(code));
 }
