@@ -48,7 +48,7 @@ RunFigures ProducerRun::figures() const {
     const ComputeTime computed = inference_->computed();
     RunFigures figures{.broker = delivery_->report(),
                        .sourced = sourced_before_ + input.items_delivered,
-                       .skipped = former_.holes + input.holes_delivered + output.samples_rejected,
+                       .skipped = predecessor_.totals.holes + input.holes_delivered + output.samples_rejected,
                        .skipped_items = input_->skipped().list(),
                        .unreadable_ahead = input_->unreadable_ahead(),
                        .compute_busy_seconds = computed.seconds,
@@ -62,9 +62,9 @@ RunFigures ProducerRun::figures() const {
                        .so_far = figures_so_far(),
                        .at_ns = now_ns()};
     figures.dropped = {.batches = output.batches_unpublished(),
-                       .samples = former_.dropped + output.samples_unpublished()};
+                       .samples = predecessor_.totals.dropped + output.samples_unpublished()};
     figures.dropped_when_full = {.batches = output.batches_dropped,
-                                 .samples = former_.dropped + output.samples_dropped};
+                                 .samples = predecessor_.totals.dropped + output.samples_dropped};
     figures.failure = lifecycle_.failure();
     figures.state = lifecycle_.word(figures.broker.ended);
     const std::lock_guard lock(mutex_);

@@ -5,8 +5,9 @@
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
 #include "common/base/trace_recording.hpp"
+#include "producer/recovery/run_recovery.hpp"
 #include "producer/runner/kernels/gpu_choice.hpp"
-#include "producer/runner/run/adoption.hpp"
+#include "producer/runner/run/recovery_checks.hpp"
 #include "producer/runner/sources/opened_input.hpp"
 
 namespace offramp {
@@ -14,7 +15,7 @@ namespace {
 
 Endpoint endpoint_of(const RunConfig& config, const std::string& run_dir) {
     if (config.adopt) {
-        Endpoint endpoint = endpoint_to_adopt(run_dir, config.run_id);
+        Endpoint endpoint = RunRecovery::find(run_dir, config.run_id);
         require_kept_settings(run_dir, config);
         endpoint.producer_pid = static_cast<std::uint64_t>(::getpid());
         return endpoint;
@@ -62,20 +63,20 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
     start_pipeline();
     lifecycle_.require_not_stopped();
     directory_.begin();
-    report_ = std::make_unique<RunReport>(directory_.path(),
-                                          RunFacts{.config = config_,
-                                                   .device = device,
-                                                   .model = model_->description(),
-                                                   .source = source_->description(),
-                                                   .random_weights = model_->random_weights(),
-                                                   .items = source_->items(),
-                                                   .done_before = done_before(),
-                                                   .slab_payload_bytes = plan_.layout.payload_bytes,
-                                                   .samples_per_slab = static_cast<std::uint64_t>(plan_.layout.rows),
-                                                   .batches_per_slab = plan_.layout.batches,
-                                                   .slabs = plan_.spans.slab_count,
-                                                   .began_ns = memory_ ? memory_->progress().began_ns : began_ns_,
-                                                   .producers = memory_ ? memory_->progress().producers : 1});
+    report_ = std::make_unique<RunReport>(
+        directory_.path(), RunFacts{.config = config_,
+                                    .device = device,
+                                    .model = model_->description(),
+                                    .source = source_->description(),
+                                    .random_weights = model_->random_weights(),
+                                    .items = source_->items(),
+                                    .done_before = done_before(),
+                                    .slab_payload_bytes = plan_.layout.payload_bytes,
+                                    .samples_per_slab = static_cast<std::uint64_t>(plan_.layout.rows),
+                                    .batches_per_slab = plan_.layout.batches,
+                                    .slabs = plan_.spans.slab_count,
+                                    .began_ns = records_ ? records_->memory.progress().began_ns : began_ns_,
+                                    .producers = records_ ? records_->memory.progress().producers : 1});
 }
 
 // Backwards through the parts: nothing may be copied into a slab, or read the broker's memory, when its owner goes.

@@ -6,7 +6,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "common/base/end_signals.hpp"
 #include "common/settings/run_config.hpp"
@@ -14,16 +13,16 @@
 #include "common/transport/endpoint.hpp"
 #include "common/wire/slab_layout.hpp"
 #include "producer/broker/broker_thread.hpp"
-#include "producer/broker/progress_log.hpp"
+#include "producer/broker/run_records.hpp"
 #include "producer/broker/spill_store.hpp"
 #include "producer/device/device.hpp"
 #include "producer/device/device_timeline.hpp"
 #include "producer/egress/output_sink.hpp"
 #include "producer/egress/run_directory.hpp"
 #include "producer/pool/cells_copy.hpp"
-#include "producer/pool/run_memory.hpp"
 #include "producer/pool/slab_exchange.hpp"
 #include "producer/pool/slab_pool.hpp"
+#include "producer/recovery/predecessor.hpp"
 #include "producer/runner/checkpoint/run_manifest.hpp"
 #include "producer/runner/inference/inference.hpp"
 #include "producer/runner/ingest/prefetcher.hpp"
@@ -64,7 +63,7 @@ class ProducerRun final : private StoppableRun {
     void open_manifest();
     void lay_out_slabs();
     void make_memory();
-    void adopt_memory();
+    void recover_memory();
     void make_pool();
     void start_delivery();
     std::unique_ptr<Delivery> start_broker();
@@ -96,8 +95,6 @@ class ProducerRun final : private StoppableRun {
     std::optional<ExitCode> end_of(const RunFigures& figures);
     std::uint64_t done_before() const { return manifest_ ? manifest_->items_before() : 0; }
     ItemRanges done_earlier() const;
-    std::uint64_t sourced_by_former() const;
-    void note_completed_by_former();
     std::function<void(const PublishedSlab&)> completion_noter();
 
     const RunConfig config_;
@@ -137,18 +134,13 @@ class ProducerRun final : private StoppableRun {
     EgressPlan plan_;
     SteadyClock clock_;
     PidfdWatch watch_;
-    std::unique_ptr<RunMemory> memory_;  // memory, pool and ledger: of strategies that have them
-    std::unique_ptr<CellsCopy> cells_;   // for the broker
+    std::unique_ptr<RunRecords> records_;  // records and pool: of strategies that have them
+    std::unique_ptr<CellsCopy> cells_;     // for the broker
     std::unique_ptr<SlabPool> pool_;
-    std::unique_ptr<SlabLedger> ledger_;
-    std::unique_ptr<ProgressLog> progress_;  // goes on from former_
-    ProgressLog::Totals former_;             // what earlier producers of this run did
-    std::uint64_t sourced_before_ = 0;       // items that they read for it
-    std::vector<PublishedSlab> in_flight_;   // and left
-    std::vector<PublishedSlab> given_up_;    // and had not let go yet
-    std::shared_ptr<SpillStore> spill_;      // null: the run does not spill
-    std::vector<SpilledSlab> spilled_;       // by former producers
-    std::unique_ptr<DroppedLog> dropped_;    // null: the run does not drop
+    Predecessor predecessor_;
+    std::uint64_t sourced_before_ = 0;     // items that earlier producers read for this run
+    std::shared_ptr<SpillStore> spill_;    // null: the run does not spill
+    std::unique_ptr<DroppedLog> dropped_;  // null: the run does not drop
     std::unique_ptr<Delivery> delivery_;
     std::unique_ptr<Prefetcher> input_;
     std::unique_ptr<ScoreReview> review_;  // of what the egress takes; null: none is needed
