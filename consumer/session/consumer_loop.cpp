@@ -29,8 +29,7 @@ ConsumerLoop::ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMap
           told_overtaken_ = told_overtaken_ || !mappings_->ledger().may_complete(current_);
           return !told_overtaken_;
       }),
-      succession_(succession),
-      has_launcher_(fds.lifeline >= 0) {}
+      loss_(session, clock, succession, fds.lifeline >= 0) {}
 
 ConsumerLoop::End ConsumerLoop::run() {
     while (true) {
@@ -77,48 +76,26 @@ void ConsumerLoop::look_at_fds() {
         session_->leave();
     }
     if (has_input(fds_.producer)) {
-        // What it said last counts.
-        session_->step();
         fds_.producer = -1;
-        producer_gone_since_ = clock_->now();
+        loss_.see_death();
     }
 }
 
-// Its connection goes first: nothing of what was meant for the dead may reach the next.
-void ConsumerLoop::lose_producer() {
-    if (session_->away() && port_ == nullptr) return;
-    if (session_->settled())
-        spdlog::info("the producer has ended: waiting for another one, or for the word to end");
-    else
-        spdlog::warn("the producer is dead: finishing what is held, and waiting for another one");
-    session_->lose_producer();
-    port_ = nullptr;
-    succession_.search->forget();
-    failpoint("consumer.producer_lost");
-}
-
 void ConsumerLoop::look_for_producer() {
-    if (!producer_gone_since_ || port_ != nullptr) return;
-    const TimePoint now = clock_->now();
-    if (now - searched_at_ < kSearchEvery) return;
-    searched_at_ = now;
-    const auto found = succession_.search->look();
+    const auto found = loss_.look_for_next();
     if (!found) return;
-    spdlog::info("another producer has taken over");
     port_ = found->port;
     fds_.producer = found->producer;
-    producer_gone_since_.reset();
-    session_->meet(*port_);
-    failpoint("consumer.producer_met");
 }
 
 std::optional<ConsumerLoop::End> ConsumerLoop::end_if_over() {
     if (session_->state() == ConsumerSession::State::Refused) return refused_end();
     const bool launcher_gone = launcher_gone_since_.has_value();
     if (session_->state() == ConsumerSession::State::Ended) return End{.code = code_, .launcher_gone = launcher_gone};
-    if (producer_gone_since_) {
-        if (auto end = end_if_orphaned()) return end;
-        lose_producer();
+    if (loss_.producer_is_dead()) {
+        if (auto end = end_with_producer()) return end;
+        loss_.let_go();
+        port_ = nullptr;
     }
     if (launcher_gone && clock_->now() - *launcher_gone_since_ >= kOrphanPatience) {
         spdlog::warn("the launcher is gone and the producer does not answer: ending without a goodbye");
@@ -127,21 +104,17 @@ std::optional<ConsumerLoop::End> ConsumerLoop::end_if_over() {
     return std::nullopt;
 }
 
-// The producer is dead. Whoever was leaving leaves: its death says the rest. Whoever owes it nothing, and is asked to
-// end or drained, ends in order: most often the producer came to its end before it let this consumer in.
-std::optional<ConsumerLoop::End> ConsumerLoop::end_if_orphaned() {
-    const bool draining = session_->state() == ConsumerSession::State::Draining;
-    const bool over = (draining || asked_to_end_) && session_->settled();
-    const bool leaving = draining || asked_to_end_ || launcher_gone_since_;
-    const bool patience_is_over = succession_.search == nullptr ||
-                                  (!has_launcher_ && clock_->now() - *producer_gone_since_ >= succession_.patience);
-    const bool at_work = session_->has_pending() && succession_.search != nullptr;
-    if (!leaving && (!patience_is_over || at_work)) return std::nullopt;
-    if (over)
-        spdlog::info("the producer has ended, and nothing of it is held: ending");
-    else
-        spdlog::error("the producer is dead{}", leaving ? "" : ", and no other took over");
-    return End{.code = over ? code_ : ExitCode::ProducerGone, .launcher_gone = launcher_gone_since_.has_value()};
+std::optional<ConsumerLoop::End> ConsumerLoop::end_with_producer() {
+    const bool launcher_gone = launcher_gone_since_.has_value();
+    switch (loss_.verdict({.asked_to_end = asked_to_end_, .launcher_gone = launcher_gone})) {
+        case ProducerLoss::Verdict::GoOn:
+            break;
+        case ProducerLoss::Verdict::EndInOrder:
+            return End{.code = code_, .launcher_gone = launcher_gone};
+        case ProducerLoss::Verdict::EndAlone:
+            return End{.code = ExitCode::ProducerGone, .launcher_gone = launcher_gone};
+    }
+    return std::nullopt;
 }
 
 std::optional<ConsumerLoop::End> ConsumerLoop::refused_end() const {
@@ -245,7 +218,7 @@ void ConsumerLoop::wait() {
     if (port_ != nullptr)
         port_->wait(fds, timeout);
     else
-        wait_readable(fds, std::min<std::chrono::nanoseconds>(timeout, kSearchEvery));
+        wait_readable(fds, std::min<std::chrono::nanoseconds>(timeout, ProducerLoss::kSearchEvery));
 }
 
 }  // namespace offramp

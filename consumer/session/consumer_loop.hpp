@@ -12,7 +12,7 @@
 #include "common/transport/ports.hpp"
 #include "common/wire/slab_ticket.hpp"
 #include "consumer/session/consumer_session.hpp"
-#include "consumer/session/producer_search.hpp"
+#include "consumer/session/producer_loss.hpp"
 #include "consumer/session/slab_mappings.hpp"
 #include "consumer/session/slab_processor.hpp"
 #include "consumer/session/watched_fds.hpp"
@@ -44,13 +44,7 @@ class ConsumerLoop {
         bool launcher_gone = false;  // perhaps nobody else is left to clean up
     };
 
-    // What follows a producer's death: it is waited for a new one, for so long when no launcher is there that would
-    // start it. Without a search, a producer's death is the end.
-    struct Succession {
-        ProducerSearch* search = nullptr;
-        std::chrono::nanoseconds patience{};
-    };
-    static constexpr std::chrono::milliseconds kSearchEvery{50};
+    using Succession = ProducerLoss::Succession;  // what follows a producer's death
 
     ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMappings& mappings, const MakeOnEntry& make,
                  const Clock& clock, const WatchedFds& fds)
@@ -71,9 +65,8 @@ class ConsumerLoop {
   private:
     void look_at_fds();
     std::optional<End> end_if_over();
-    std::optional<End> end_if_orphaned();
+    std::optional<End> end_with_producer();
     std::optional<End> refused_end() const;
-    void lose_producer();
     void look_for_producer();
     void settle_in();
     void sink_is_away(const Error& problem);
@@ -96,10 +89,7 @@ class ConsumerLoop {
     Progress progress_;
     StillCurrent still_current_;
     std::optional<TimePoint> launcher_gone_since_;
-    Succession succession_;
-    std::optional<TimePoint> producer_gone_since_;
-    TimePoint searched_at_{};
-    bool has_launcher_ = false;
+    ProducerLoss loss_;
     bool asked_to_end_ = false;
     bool idle_ = false;
     ExitCode code_ = ExitCode::Ok;  // of an end in order

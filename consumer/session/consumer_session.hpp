@@ -19,7 +19,7 @@ namespace offramp {
 // until they are acknowledged, and says goodbye. common/messages.md has the sequence. Stepped: never waits,
 // holds no thread, reads no memory.
 //
-// A producer's death does not end it: see lose_producer().
+// A producer's death does not end it: see lose_producer(), which ProducerLoss calls.
 //
 // Borrows: port and clock. Thread: one. Blocks: never.
 // Errors: ProtocolError when going on could lose a batch: a delivery is missing, or the producer speaks

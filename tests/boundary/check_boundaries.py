@@ -33,6 +33,7 @@ LIBRARIES = {
     "producer/ledger/": (),
     "producer/pool/": ("ledger",),
     "producer/broker/": ("ledger", "pool"),
+    "producer/recovery/": ("ledger", "pool", "broker"),
     "producer/egress/": ("device", "pool", "ledger", "broker"),
     "consumer/session/": (),
 }
@@ -93,6 +94,13 @@ INCLUDE_RULES = [
     *room_rules(),
 ]
 
+# (what is called, where its own code is, who may call it, why). A line that calls it from anywhere else crosses the boundary.
+CALL_RULES = [
+    (r"\b(RunMemory|SlabLedger)::adopt\(|\bbroker(\.|->)adopt\(|\bSlabPool::Objects::Adopted\b", r"producer/(pool|ledger|broker)/", r"producer/recovery/",
+     "a dead producer's run is recovered in producer/recovery/ only"),
+]
+
+
 def sources_under(source):
     return [path for folder in FOLDERS for path in sorted((source / folder).rglob("*")) if path.suffix in SOURCES]
 
@@ -108,9 +116,11 @@ def check_includes(source):
             problems.append(f"{name}: device code lies under {KERNELS} only")
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
             match = INCLUDE.match(line)
-            if not match:
-                continue
             place = f"{name}:{number}"
+            if not match:
+                problems += [f"{place}: {why}" for called, own, callers, why in CALL_RULES
+                             if not re.match(own, name) and not re.match(callers, name) and re.search(called, line)]
+                continue
             if match["macro"]:
                 problems.append(f"{place}: includes through the macro {match['macro']}: write the header's name")
                 continue

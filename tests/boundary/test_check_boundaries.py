@@ -55,6 +55,10 @@ class Includes(Project):
         ("common/abi/guarded.cpp", '"common/wire/tensor_spec.hpp"', "common/abi/ may know abi, base of"),
         ("common/abi/include/offramp/egress.hpp", '"common/base/error.hpp"', "installed headers include nothing of the tree"),
         ("producer/broker/broker.cpp", '"producer/runner/models/model.hpp"', "no program"),
+        ("producer/broker/broker.cpp", '"producer/recovery/run_recovery.hpp"', "may know broker, ledger, pool"),
+        ("producer/recovery/run_recovery.cpp", '"producer/egress/egress_run.hpp"', "may know recovery, ledger, pool, broker"),
+        ("producer/recovery/run_recovery.cpp", '"producer/runner/models/model.hpp"', "no program"),
+        ("producer/recovery/run_recovery.cpp", '"common/settings/run_config.hpp"', "for programs"),
         ("producer/broker/broker.hpp", '"producer/egress/egress_stream.hpp"', "may know broker, ledger, pool"),
         ("producer/runner/inference/inference.cpp", "<cuda_runtime.h>", "producer/runner/kernels/ only"),
         ("producer/runner/inference/inference.cpp", "<cuda.h>", "producer/runner/kernels/ only"),
@@ -129,6 +133,17 @@ class Includes(Project):
             with self.subTest(file=name):
                 path = self.write(name)
                 self.assert_crossed(["includes"], f"{name}: device code lies under producer/runner/kernels/ only")
+                path.unlink()
+
+    def test_only_its_room_recovers_a_run(self):
+        for call in ("auto memory = RunMemory::adopt(names);", "return SlabLedger::adopt(memory, 2);", "parts.broker->adopt(slabs, {});",
+                     "SlabPool pool(names, SlabPool::Objects::Adopted);"):
+            with self.subTest(call=call):
+                for allowed in ("producer/recovery/run_recovery.cpp", "producer/pool/run_memory.cpp"):
+                    self.write(allowed, call + "\n")
+                self.assert_clean("includes")
+                path = self.write("producer/runner/run/producer_run.cpp", "// its start\n" + call + "\n")
+                self.assert_crossed(["includes"], "producer/runner/run/producer_run.cpp:2", "in producer/recovery/ only")
                 path.unlink()
 
     def test_a_tree_without_sources_is_no_success(self):

@@ -14,8 +14,8 @@
 
 namespace offramp {
 
-EndWatch::EndWatch(const EndSignals& signals, int lifeline_fd, Actions actions)
-    : actions_(std::move(actions)), stop_(::eventfd(0, EFD_CLOEXEC)) {
+EndWatch::EndWatch(const EndSignals& signals, int lifeline_fd, RunLifecycle& lifecycle, Beat beat)
+    : lifecycle_(lifecycle), beat_(std::move(beat)), stop_(::eventfd(0, EFD_CLOEXEC)) {
     if (!stop_) throw SystemError("eventfd", errno, "Raise the limit of open files (ulimit -n)");
     thread_ = std::thread([this, signals_fd = signals.fd(), lifeline_fd] { watch(signals_fd, lifeline_fd); });
 }
@@ -31,19 +31,20 @@ void EndWatch::watch(int signals_fd, int lifeline_fd) {
     std::array<pollfd, 3> entries{{{stop_.get(), POLLIN, 0}, {signals_fd, POLLIN, 0}, {lifeline_fd, 0, 0}}};
     int signals_seen = 0;
     while (true) {
-        const int ready = ::poll(entries.data(), entries.size(), static_cast<int>(actions_.beat_interval.count()));
+        const int ready = ::poll(entries.data(), entries.size(), static_cast<int>(beat_.interval.count()));
         if (ready > 0 && entries[0].revents != 0) return;
         if (ready > 0 && (entries[1].revents & POLLIN) != 0) {
             signalfd_siginfo signal{};
             while (::read(signals_fd, &signal, sizeof signal) == static_cast<ssize_t>(sizeof signal))
-                ++signals_seen == 1 ? actions_.drain("asked to") : actions_.abandon("asked to twice");
+                ++signals_seen == 1 ? lifecycle_.stop(StopMode::Drain, "asked to")
+                                    : lifecycle_.stop(StopMode::Abandon, "asked to twice");
         }
         if (ready > 0 && (entries[2].revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) {
             entries[2].fd = -1;  // once
-            actions_.drain(kLauncherGone);
+            lifecycle_.launcher_gone();
         }
         try {
-            actions_.beat();
+            beat_.work();
         } catch (const std::exception& problem) {
             spdlog::warn("the status file: {}", problem.what());
         }

@@ -7,25 +7,22 @@
 
 #include "common/base/end_signals.hpp"
 #include "common/base/unique_fd.hpp"
+#include "producer/runner/run/run_lifecycle.hpp"
 
 namespace offramp {
 
-// Why a run is drained when its launcher has died.
-inline constexpr const char* kLauncherGone = "the launcher is gone";
-
 // Waits, on a thread of its own, for what may end a run from outside: SIGINT and SIGTERM (the first drains, the second
-// abandons), and the end of the launcher's lifeline (drains). Also keeps the beat of the status file. Borrows: signals.
-// Thread: the constructor's. Blocks: the destructor, shortly.
+// abandons), and the end of the launcher's lifeline. Also keeps the beat of the status file. Borrows: signals,
+// lifecycle. Thread: the constructor's. Blocks: the destructor, shortly. Errors: SystemError from the constructor; what
+// the beat throws is logged.
 class EndWatch {
   public:
-    struct Actions {
-        std::function<void(const char* why)> drain;
-        std::function<void(const char* why)> abandon;
-        std::function<void()> beat;
-        std::chrono::milliseconds beat_interval{500};
+    struct Beat {
+        std::function<void()> work;  // called on the watch's thread
+        std::chrono::milliseconds interval{500};
     };
-    // `lifeline_fd`: -1 for none. The actions are called on the watch's thread; what they throw is logged.
-    EndWatch(const EndSignals& signals, int lifeline_fd, Actions actions);
+    // `lifeline_fd`: -1 for none.
+    EndWatch(const EndSignals& signals, int lifeline_fd, RunLifecycle& lifecycle, Beat beat);
     ~EndWatch();
     EndWatch(const EndWatch&) = delete;
     EndWatch& operator=(const EndWatch&) = delete;
@@ -33,7 +30,8 @@ class EndWatch {
   private:
     void watch(int signals_fd, int lifeline_fd);
 
-    Actions actions_;
+    RunLifecycle& lifecycle_;
+    const Beat beat_;
     UniqueFd stop_;
     std::thread thread_;
 };

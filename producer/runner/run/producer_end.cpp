@@ -4,94 +4,42 @@
 
 #include "common/base/clock.hpp"
 #include "common/base/log.hpp"
-#include "common/base/scarcity.hpp"
 #include "producer/runner/run/producer_run.hpp"
 
 namespace offramp {
 
-// Too many items were unreadable: the run fails, but what could be read and was computed is delivered.
-void ProducerRun::finish_what_was_read() {
-    note(std::current_exception());
+void ProducerRun::refuse_slabs() { exchange_->stop(); }
+
+void ProducerRun::end_input() { input_->finish_early(); }
+
+void ProducerRun::stop_outputs() { egress_->stop(); }
+
+void ProducerRun::send_consumers_away() { delivery_->abort(); }
+
+// What the step throws ends the run.
+void ProducerRun::attempt(const std::function<void()>& step) {
     try {
-        egress_->finish();
+        step();
     } catch (...) {
         fail(std::current_exception());
     }
 }
 
-void ProducerRun::drain(const char* why) {
-    if (std::string_view(why) == kLauncherGone) launcher_gone_ = true;
-    if (draining_.exchange(true)) return;
-    spdlog::warn("draining, {}: batches in flight are finished, no more input is read", why);
-    const std::shared_lock lock(parts_lifetime_);
-    if (parts_ready_) input_->finish_early();
-}
-
-void ProducerRun::abandon(const char* why) {
-    if (abandoned_.exchange(true)) return;
-    halt(why);
-    stop_parts();
-}
-
-// The model's thread ends, and learns why; consumers are told nothing yet, for the error decides whether a successor
-// may go on with them.
-void ProducerRun::halt(const char* why) {
-    if (halted_.exchange(true)) return;
-    spdlog::warn("stopping at once: {}", why);
-    draining_ = true;
-    exchange_->stop();
-    const std::shared_lock lock(parts_lifetime_);
-    if (!parts_ready_) return;
-    input_->finish_early();
-    egress_->stop();
-}
-
-void ProducerRun::stop_parts() {
-    const std::shared_lock lock(parts_lifetime_);
-    if (!parts_ready_) return;
-    input_->finish_early();
-    egress_->stop();
-    delivery_->abort();
-}
-
-// From here on no other thread touches a part.
-void ProducerRun::retire_parts() {
-    const std::unique_lock lock(parts_lifetime_);
-    parts_ready_ = false;
-}
-
 void ProducerRun::fail(std::exception_ptr error) {
-    note(error);
+    lifecycle_.note(error);
     leave_to_successor(error);
-    abandon("a part failed");
-}
-
-// The first error is the run's.
-void ProducerRun::note(std::exception_ptr error) {
-    const std::lock_guard lock(mutex_);
-    if (first_error_) return;
-    first_error_ = with_limits_named(error);
-    try {
-        std::rethrow_exception(first_error_);
-    } catch (const std::exception& problem) {
-        failure_ = problem.what();
-    } catch (...) {
-        failure_ = "an exception of an unknown kind";
-    }
+    lifecycle_.stop(StopMode::Abandon, "a part failed");
 }
 
 void ProducerRun::beat() {
     bool anyone = true;
-    {
-        const std::shared_lock lock(parts_lifetime_);
-        if (!parts_ready_) return;
+    lifecycle_.while_under_way([&] {
         const RunFigures now = figures();
         report_->write_status(now);
         anyone = std::any_of(now.broker.consumers.begin(), now.broker.consumers.end(),
                              [](const ConsumerReport& consumer) { return consumer.end.empty(); });
-    }
-    // Nobody is left to start another consumer: what is in flight can never be taken.
-    if (launcher_gone_ && !anyone) abandon("the launcher and all consumers are gone");
+    });
+    if (!anyone) lifecycle_.no_consumers();
 }
 
 RunFigures ProducerRun::figures() const {
@@ -100,7 +48,7 @@ RunFigures ProducerRun::figures() const {
     const ComputeTime computed = inference_->computed();
     RunFigures figures{.broker = delivery_->report(),
                        .sourced = sourced_before_ + input.items_delivered,
-                       .skipped = former_.holes + input.holes_delivered + output.samples_rejected,
+                       .skipped = predecessor_.totals.holes + input.holes_delivered + output.samples_rejected,
                        .skipped_items = input_->skipped().list(),
                        .unreadable_ahead = input_->unreadable_ahead(),
                        .compute_busy_seconds = computed.seconds,
@@ -114,19 +62,15 @@ RunFigures ProducerRun::figures() const {
                        .so_far = figures_so_far(),
                        .at_ns = now_ns()};
     figures.dropped = {.batches = output.batches_unpublished(),
-                       .samples = former_.dropped + output.samples_unpublished()};
+                       .samples = predecessor_.totals.dropped + output.samples_unpublished()};
     figures.dropped_when_full = {.batches = output.batches_dropped,
-                                 .samples = former_.dropped + output.samples_dropped};
+                                 .samples = predecessor_.totals.dropped + output.samples_dropped};
+    figures.failure = lifecycle_.failure();
+    figures.state = lifecycle_.word(figures.broker.ended);
     const std::lock_guard lock(mutex_);
     figures.measured_from = before_measured_;
     figures.pinning = pinning_;
     figures.limits = limits_;
-    figures.failure = failure_;
-    figures.state = !failure_.empty()      ? "failed"
-                    : ended_               ? (abandoned_ ? "abandoned" : "ended")
-                    : draining_            ? "draining"
-                    : figures.broker.ended ? "ending"  // consumers have left, the limits are still measured
-                                           : "running";
     return figures;
 }
 
@@ -138,7 +82,7 @@ std::optional<ExitCode> ProducerRun::end_of(const RunFigures& figures) {
         manifest_->end();
         return exit;
     } catch (...) {
-        note(std::current_exception());
+        lifecycle_.note(std::current_exception());
         return std::nullopt;
     }
 }
@@ -147,7 +91,8 @@ std::optional<ExitCode> ProducerRun::end_of(const RunFigures& figures) {
 // done.
 ExitCode ProducerRun::outcome(const RunFigures& figures) const {
     const BrokerReport& broker = figures.broker;
-    const bool nothing_abandoned = abandoned_ || figures.dropped.samples == figures.dropped_when_full.samples;
+    const bool abandoned = lifecycle_.is_stopped(StopMode::Abandon);
+    const bool nothing_abandoned = abandoned || figures.dropped.samples == figures.dropped_when_full.samples;
     if (!broker.conserved() || !nothing_abandoned ||
         figures.sourced != figures.skipped + figures.dropped.samples + broker.published.samples) {
         spdlog::critical(
@@ -158,7 +103,8 @@ ExitCode ProducerRun::outcome(const RunFigures& figures) const {
             broker.quarantined.samples);
         return ExitCode::Conservation;
     }
-    if (abandoned_ || (draining_ && figures.sourced + done_before() < source_->items())) return ExitCode::Interrupted;
+    const bool input_is_left = figures.sourced + done_before() < source_->items();
+    if (abandoned || (lifecycle_.stopped() && input_is_left)) return ExitCode::Interrupted;
     return broker.quarantined.slabs == 0 ? ExitCode::Ok : ExitCode::SetAside;
 }
 

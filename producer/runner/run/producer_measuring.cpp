@@ -57,7 +57,8 @@ void ProducerRun::wait_until_delivered() const {
     for (;;) {
         const std::uint64_t submitted = egress_->figures().samples_submitted;
         const BrokerReport report = delivery_->report();
-        if (halted_ || abandoned_ || report.completed.samples + report.quarantined.samples >= submitted) return;
+        if (lifecycle_.is_stopped(StopMode::Halt) || report.completed.samples + report.quarantined.samples >= submitted)
+            return;
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
 }

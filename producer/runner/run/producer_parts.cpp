@@ -12,6 +12,7 @@
 #include "common/settings/slab_work.hpp"
 #include "common/shm/shared_region.hpp"
 #include "common/wire/mask_form.hpp"
+#include "producer/recovery/run_recovery.hpp"
 #include "producer/runner/checkpoint/files_of_others.hpp"
 #include "producer/runner/models/copy_model.hpp"
 #include "producer/runner/models/model_file.hpp"
@@ -117,7 +118,7 @@ void ProducerRun::open_source() {
                                  .model_input = input.tensor,
                                  .model_takes_images = input.kind == InputKind::Image,
                                  .parts = input.parts,
-                                 .still_wanted = [this] { check_not_stopped(); },
+                                 .still_wanted = [this] { lifecycle_.require_not_stopped(); },
                                  .pictures = std::exchange(pictures_, nullptr)}),
                       config_);
     if (!config_.output.empty() && config_.resume)
@@ -136,7 +137,7 @@ void ProducerRun::open_manifest() {
     if (config_.output.empty() || traits_.outputs_dropped) return;
     // A producer that died before it published any sample may have left another run's manifest there: slabs of holes
     // alone are noted by nobody.
-    const bool takes_over = config_.adopt && former_.published.samples > 0;
+    const bool takes_over = config_.adopt && predecessor_.totals.published.samples > 0;
     const auto former = takes_over       ? RunManifest::Former::TakeOver
                         : config_.resume ? RunManifest::Former::Continue
                                          : RunManifest::Former::StartOver;
@@ -157,16 +158,17 @@ void ProducerRun::lay_out_slabs() {
                  static_cast<double>(plan_.layout.slab_bytes) / (1 << 20), plan_.layout.rows, plan_.spans.span_count);
     if (!traits_.caution.empty()) spdlog::warn("{}", traits_.caution);
     spill_ = make_spill();
-    if (traits_.has_consumers()) config_.adopt ? adopt_memory() : make_memory();
+    if (traits_.has_consumers()) config_.adopt ? recover_memory() : make_memory();
     if (traits_.has_pool()) make_pool();
 }
 
 void ProducerRun::make_pool() {
-    pool_ = std::make_unique<SlabPool>(
-        endpoint_.names, plan_.spans, [this](std::span<std::byte> span) { return pin_span(span); },
-        !config_.consumer_user.empty(),
-        SlabPool::News{[this] { exchange_->wake(); }, [this](std::exception_ptr error) { fail(error); }},
-        SlabPool::Threads{}, config_.adopt ? SlabPool::Objects::Adopted : SlabPool::Objects::Made);
+    const bool by_group = !config_.consumer_user.empty();
+    SlabPool::Pin pin = [this](std::span<std::byte> span) { return pin_span(span); };
+    SlabPool::News news{[this] { exchange_->wake(); }, [this](std::exception_ptr error) { fail(error); }};
+    pool_ = config_.adopt
+                ? RunRecovery::take_slabs(endpoint_.names, plan_.spans, std::move(pin), by_group, std::move(news))
+                : std::make_unique<SlabPool>(endpoint_.names, plan_.spans, std::move(pin), by_group, std::move(news));
 }
 
 std::shared_ptr<void> ProducerRun::pin_span(std::span<std::byte> span) {
@@ -217,12 +219,13 @@ std::unique_ptr<Delivery> ProducerRun::start_broker() {
         .lease = std::chrono::nanoseconds(static_cast<std::int64_t>(config_.lease_seconds * 1e9)),
         .max_charges = config_.max_charges,
         .warmup_batches = config_.warmup_batches,
-        .progress = progress_.get(),
+        .progress = &records_->progress,
         .on_completed = completion_noter(),
         .kill_overdue = config_.kill_overdue,
         .quarantine = make_quarantine(),
         .spill = spill_};
-    cells_ = std::make_unique<CellsCopy>(endpoint_.names.cells(), static_cast<std::uint32_t>(memory_->cells().size()));
+    cells_ = std::make_unique<CellsCopy>(endpoint_.names.cells(),
+                                         static_cast<std::uint32_t>(records_->memory.cells().size()));
     // Without a pool, each slab's memory is made when it is filled.
     const Broker::SlabMemory memory{
         [this](std::uint32_t slab) { return !pool_ || pool_->usable(slab); },
@@ -232,12 +235,12 @@ std::unique_ptr<Delivery> ProducerRun::start_broker() {
         [this, options, memory] {
             BrokerThread::Parts parts;
             parts.port = make_zmq_broker_port(endpoint_, !config_.consumer_user.empty());
-            parts.broker = std::make_unique<Broker>(*ledger_, *parts.port, *exchange_, watch_, clock_, cells_->cells(),
-                                                    memory, options);
-            if (config_.adopt) parts.broker->adopt(in_flight_, given_up_, spilled_);
+            parts.broker = std::make_unique<Broker>(records_->ledger, *parts.port, *exchange_, watch_, clock_,
+                                                    cells_->cells(), memory, options);
+            if (config_.adopt) RunRecovery::continue_in(*parts.broker, predecessor_);
             return parts;
         },
-        *exchange_, [this] { abandon("the broker failed"); });
+        *exchange_, [this] { lifecycle_.stop(StopMode::Abandon, "the broker failed"); });
 }
 
 // What is given up is kept in the run's directory, where the launch script finds it.
@@ -282,7 +285,7 @@ void ProducerRun::start_pipeline() {
                                                            .seed = config_.seed,
                                                            .timeline = timeline_.get(),
                                                            .done = done_earlier(),
-                                                           .skipped_before = former_.holes});
+                                                           .skipped_before = predecessor_.totals.holes});
     EgressStream::Options options{
         .stamp = {.run_nonce = endpoint_.names.nonce,
                   .epoch = endpoint_.epoch,
@@ -305,7 +308,7 @@ void ProducerRun::start_pipeline() {
                                     .layout = plan_.layout,
                                     .timeline = *timeline_,
                                     .options = std::move(options),
-                                    .on_failure = [this] { halt("the egress failed"); }});
+                                    .on_failure = [this] { lifecycle_.stop(StopMode::Halt, "the egress failed"); }});
     review_ = make_review();
     inference_ = std::make_unique<Inference>(
         *device_, *model_, *transformer_, *compute_, *timeline_, plan_.layout, plan_.pace,

@@ -5,8 +5,9 @@
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
 #include "common/base/trace_recording.hpp"
+#include "producer/recovery/run_recovery.hpp"
 #include "producer/runner/kernels/gpu_choice.hpp"
-#include "producer/runner/run/adoption.hpp"
+#include "producer/runner/run/recovery_checks.hpp"
 #include "producer/runner/sources/opened_input.hpp"
 
 namespace offramp {
@@ -14,7 +15,7 @@ namespace {
 
 Endpoint endpoint_of(const RunConfig& config, const std::string& run_dir) {
     if (config.adopt) {
-        Endpoint endpoint = endpoint_to_adopt(run_dir, config.run_id);
+        Endpoint endpoint = RunRecovery::find(run_dir, config.run_id);
         require_kept_settings(run_dir, config);
         endpoint.producer_pid = static_cast<std::uint64_t>(::getpid());
         return endpoint;
@@ -33,11 +34,9 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
       traits_(strategy_->traits()),
       began_ns_(began_ns),
       exchange_(SlabExchange::make()),
-      end_watch_(signals, config_.lifeline_fd,
-                 {.drain = [this](const char* why) { drain(why); },
-                  .abandon = [this](const char* why) { abandon(why); },
-                  .beat = [this] { beat(); },
-                  .beat_interval = std::chrono::milliseconds(static_cast<std::int64_t>(config_.status_seconds * 1e3))}),
+      end_watch_(signals, config_.lifeline_fd, lifecycle_,
+                 {.work = [this] { beat(); },
+                  .interval = std::chrono::milliseconds(static_cast<std::int64_t>(config_.status_seconds * 1e3))}),
       directory_(config_.run_dir, !config_.consumer_user.empty(),
                  config_.adopt ? RunDirectory::Former::Kept : RunDirectory::Former::Replaced),
       endpoint_(endpoint_of(config_, directory_.path())),
@@ -52,36 +51,37 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
                      config_.device == "cpu" ? "" : ": " + find_gpus_for_kernels().obstacle);
     compute_ = device_->make_stream("compute");
     timeline_ = std::make_unique<DeviceTimeline>(*device_, *compute_);
-    pictures_ = open_input(config_, [this] { check_not_stopped(); });  // told before a model is loaded for it
+    pictures_ =
+        open_input(config_, [this] { lifecycle_.require_not_stopped(); });  // told before a model is loaded for it
     open_model();
-    check_not_stopped();
+    lifecycle_.require_not_stopped();
     open_source();
     if (!config_.adopt) open_manifest();
     lay_out_slabs();
     start_delivery();
-    check_not_stopped();
+    lifecycle_.require_not_stopped();
     start_pipeline();
-    check_not_stopped();
+    lifecycle_.require_not_stopped();
     directory_.begin();
-    report_ = std::make_unique<RunReport>(directory_.path(),
-                                          RunFacts{.config = config_,
-                                                   .device = device,
-                                                   .model = model_->description(),
-                                                   .source = source_->description(),
-                                                   .random_weights = model_->random_weights(),
-                                                   .items = source_->items(),
-                                                   .done_before = done_before(),
-                                                   .slab_payload_bytes = plan_.layout.payload_bytes,
-                                                   .samples_per_slab = static_cast<std::uint64_t>(plan_.layout.rows),
-                                                   .batches_per_slab = plan_.layout.batches,
-                                                   .slabs = plan_.spans.slab_count,
-                                                   .began_ns = memory_ ? memory_->progress().began_ns : began_ns_,
-                                                   .producers = memory_ ? memory_->progress().producers : 1});
+    report_ = std::make_unique<RunReport>(
+        directory_.path(), RunFacts{.config = config_,
+                                    .device = device,
+                                    .model = model_->description(),
+                                    .source = source_->description(),
+                                    .random_weights = model_->random_weights(),
+                                    .items = source_->items(),
+                                    .done_before = done_before(),
+                                    .slab_payload_bytes = plan_.layout.payload_bytes,
+                                    .samples_per_slab = static_cast<std::uint64_t>(plan_.layout.rows),
+                                    .batches_per_slab = plan_.layout.batches,
+                                    .slabs = plan_.spans.slab_count,
+                                    .began_ns = records_ ? records_->memory.progress().began_ns : began_ns_,
+                                    .producers = records_ ? records_->memory.progress().producers : 1});
 }
 
 // Backwards through the parts: nothing may be copied into a slab, or read the broker's memory, when its owner goes.
 ProducerRun::~ProducerRun() {
-    retire_parts();
+    lifecycle_.end();
     if (input_) input_->stop();
     egress_.reset();
     inference_.reset();
@@ -90,63 +90,42 @@ ProducerRun::~ProducerRun() {
     pool_.reset();
 }
 
-// Before the parts are there, a stop has nothing to drain.
-void ProducerRun::check_not_stopped() const {
-    const std::lock_guard lock(mutex_);
-    if (first_error_) std::rethrow_exception(first_error_);
-    if (draining_) throw Error(ExitCode::Interrupted, "stopped while starting: nothing was read yet");
-}
-
 ExitCode ProducerRun::execute() {
-    {
-        const std::unique_lock lock(parts_lifetime_);
-        parts_ready_ = true;
-    }
     last_sweep_.armed = true;
-    if (abandoned_) stop_parts();
-    if (draining_) input_->finish_early();
-    try {
-        flow();
-    } catch (const Error& problem) {
-        if (problem.exit_code() == ExitCode::BadInput && !abandoned_)
-            finish_what_was_read();
-        else
-            fail(std::current_exception());
-    } catch (...) {
-        fail(std::current_exception());
-    }
-    if (halted_) abandon("a part failed");  // if nobody said which
-    if (abandoned_) {
+    lifecycle_.begin();
+    attempt([this] { flow_or_deliver_what_was_read(); });
+    if (lifecycle_.is_stopped(StopMode::Halt)) {
+        lifecycle_.stop(StopMode::Abandon, "a part failed");  // if nobody said which
         // What is still being copied is published or given back before the books are closed.
-        try {
-            egress_->finish();
-        } catch (...) {
-            fail(std::current_exception());
-        }
+        attempt([this] { egress_->finish(); });
     }
-    try {
-        delivery_->join();
-    } catch (...) {
-        fail(std::current_exception());
-    }
-    try {
+    attempt([this] { delivery_->join(); });
+    attempt([this] {
         if (manifest_) manifest_->close();
-    } catch (...) {
-        fail(std::current_exception());
-    }
+    });
     failpoint("run.joined");
-    ended_ = true;
-    retire_parts();
+    lifecycle_.end();
     const RunFigures last = figures();
     if (last.measured_from.at_ns != 0)
         record_range("measure_end", 0, last.broker.last_release_ns, last.broker.last_release_ns);
     report_->write_status(last);
     if (spill_) SpillStore::remove_folder(spill_->folder());  // before the account: nobody comes after it
-    const auto exit = first_error_ ? std::nullopt : end_of(last);
+    const auto exit = lifecycle_.error() ? std::nullopt : end_of(last);
     report_->write_summary(last, exit);
     failpoint("run.ended");
-    if (!exit) std::rethrow_exception(first_error_);
+    if (!exit) std::rethrow_exception(lifecycle_.error());
     return *exit;
+}
+
+// Where too many items were unreadable the run fails, but what could be read and was computed is delivered.
+void ProducerRun::flow_or_deliver_what_was_read() {
+    try {
+        flow();
+    } catch (const Error& problem) {
+        if (problem.exit_code() != ExitCode::BadInput || lifecycle_.is_stopped(StopMode::Abandon)) throw;
+        lifecycle_.note(std::current_exception());
+        egress_->finish();
+    }
 }
 
 void ProducerRun::flow() {
@@ -162,7 +141,7 @@ void ProducerRun::flow() {
     else
         inference_->run(*input_, *egress_);
     finish_egress();
-    if (config_.measure_limits > 0 && !abandoned_) measure_limits_after();
+    if (config_.measure_limits > 0 && !lifecycle_.is_stopped(StopMode::Abandon)) measure_limits_after();
 }
 
 // The last outputs, too, may have been such that too many items were skipped.

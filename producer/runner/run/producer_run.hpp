@@ -2,11 +2,10 @@
 
 #include <atomic>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
-#include <shared_mutex>
 #include <string>
-#include <vector>
 
 #include "common/base/end_signals.hpp"
 #include "common/settings/run_config.hpp"
@@ -14,16 +13,16 @@
 #include "common/transport/endpoint.hpp"
 #include "common/wire/slab_layout.hpp"
 #include "producer/broker/broker_thread.hpp"
-#include "producer/broker/progress_log.hpp"
+#include "producer/broker/run_records.hpp"
 #include "producer/broker/spill_store.hpp"
 #include "producer/device/device.hpp"
 #include "producer/device/device_timeline.hpp"
 #include "producer/egress/output_sink.hpp"
 #include "producer/egress/run_directory.hpp"
 #include "producer/pool/cells_copy.hpp"
-#include "producer/pool/run_memory.hpp"
 #include "producer/pool/slab_exchange.hpp"
 #include "producer/pool/slab_pool.hpp"
+#include "producer/recovery/predecessor.hpp"
 #include "producer/runner/checkpoint/run_manifest.hpp"
 #include "producer/runner/inference/inference.hpp"
 #include "producer/runner/ingest/prefetcher.hpp"
@@ -33,6 +32,7 @@
 #include "producer/runner/run/egress_plan.hpp"
 #include "producer/runner/run/egress_strategy.hpp"
 #include "producer/runner/run/end_watch.hpp"
+#include "producer/runner/run/run_lifecycle.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 #include "producer/runner/transforms/output_transformer.hpp"
 #include "producer/runner/transforms/score_review.hpp"
@@ -45,14 +45,14 @@ namespace offramp {
 // Owns: every part. Borrows: signals. Thread: main's, which becomes the model's thread. Blocks: execute() for the whole
 // run. Errors: the constructor and execute() throw what a part threw; a summary is written in any case once the parts
 // are there.
-class ProducerRun {
+class ProducerRun final : private StoppableRun {
   public:
     // `config` is resolved (defaults.hpp).
     // `strategy`: taken over; one that survives its producer where `config.adopt` is set.
     // `began_ns`: CLOCK_MONOTONIC when the program started.
     ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strategy, const EndSignals& signals,
                 std::uint64_t began_ns);
-    ~ProducerRun();
+    ~ProducerRun() override;
 
     ExitCode execute();
 
@@ -63,7 +63,7 @@ class ProducerRun {
     void open_manifest();
     void lay_out_slabs();
     void make_memory();
-    void adopt_memory();
+    void recover_memory();
     void make_pool();
     void start_delivery();
     std::unique_ptr<Delivery> start_broker();
@@ -73,7 +73,6 @@ class ProducerRun {
     std::unique_ptr<ScoreReview> make_review();
     std::shared_ptr<void> pin_span(std::span<std::byte> span);
     void prove_pinning(std::span<std::byte> span);
-    void check_not_stopped() const;
     void flow();
     void flow_measured();
     void finish_egress();
@@ -82,23 +81,20 @@ class ProducerRun {
     std::unique_ptr<DeviceBuffer> input_for_limits();
     void measure_limits_before();
     void measure_limits_after();
-    void drain(const char* why);
-    void abandon(const char* why);
-    void halt(const char* why);
-    void leave_to_successor(std::exception_ptr error);
-    void finish_what_was_read();
+    void refuse_slabs() override;
+    void end_input() override;
+    void stop_outputs() override;
+    void send_consumers_away() override;
     void fail(std::exception_ptr error);
-    void note(std::exception_ptr error);
-    void stop_parts();
-    void retire_parts();
+    void leave_to_successor(std::exception_ptr error);
+    void attempt(const std::function<void()>& step);
+    void flow_or_deliver_what_was_read();
     void beat();
     RunFigures figures() const;
     ExitCode outcome(const RunFigures& figures) const;
     std::optional<ExitCode> end_of(const RunFigures& figures);
     std::uint64_t done_before() const { return manifest_ ? manifest_->items_before() : 0; }
     ItemRanges done_earlier() const;
-    std::uint64_t sourced_by_former() const;
-    void note_completed_by_former();
     std::function<void(const PublishedSlab&)> completion_noter();
 
     const RunConfig config_;
@@ -107,20 +103,12 @@ class ProducerRun {
     const std::uint64_t began_ns_;
 
     // What other threads may touch at any time goes last, and comes first.
-    mutable std::mutex mutex_;         // guards the next six
+    RunLifecycle lifecycle_{*this};
+    mutable std::mutex mutex_;         // guards the next four
     MeasuredFigures before_measured_;  // at_ns 0: nothing is measured yet
     PinningProof pinning_;
     bool pinning_proved_ = false;
     Limits limits_;
-    std::exception_ptr first_error_;
-    std::string failure_;
-    std::shared_mutex parts_lifetime_;  // held while the parts below are used from another thread
-    bool parts_ready_ = false;          // guarded by it
-    std::atomic<bool> draining_{false};
-    std::atomic<bool> halted_{false};  // nothing flows any more, but consumers go on
-    std::atomic<bool> abandoned_{false};
-    std::atomic<bool> launcher_gone_{false};
-    std::atomic<bool> ended_{false};
     std::shared_ptr<SlabExchange> exchange_;
     EndWatch end_watch_;
 
@@ -146,18 +134,13 @@ class ProducerRun {
     EgressPlan plan_;
     SteadyClock clock_;
     PidfdWatch watch_;
-    std::unique_ptr<RunMemory> memory_;  // memory, pool and ledger: of strategies that have them
-    std::unique_ptr<CellsCopy> cells_;   // for the broker
+    std::unique_ptr<RunRecords> records_;  // records and pool: of strategies that have them
+    std::unique_ptr<CellsCopy> cells_;     // for the broker
     std::unique_ptr<SlabPool> pool_;
-    std::unique_ptr<SlabLedger> ledger_;
-    std::unique_ptr<ProgressLog> progress_;  // goes on from former_
-    ProgressLog::Totals former_;             // what earlier producers of this run did
-    std::uint64_t sourced_before_ = 0;       // items that they read for it
-    std::vector<PublishedSlab> in_flight_;   // and left
-    std::vector<PublishedSlab> given_up_;    // and had not let go yet
-    std::shared_ptr<SpillStore> spill_;      // null: the run does not spill
-    std::vector<SpilledSlab> spilled_;       // by former producers
-    std::unique_ptr<DroppedLog> dropped_;    // null: the run does not drop
+    Predecessor predecessor_;
+    std::uint64_t sourced_before_ = 0;     // items that earlier producers read for this run
+    std::shared_ptr<SpillStore> spill_;    // null: the run does not spill
+    std::unique_ptr<DroppedLog> dropped_;  // null: the run does not drop
     std::unique_ptr<Delivery> delivery_;
     std::unique_ptr<Prefetcher> input_;
     std::unique_ptr<ScoreReview> review_;  // of what the egress takes; null: none is needed

@@ -128,7 +128,7 @@ class ProducerSuccessionTest : public ::testing::TestWithParam<bool> {
     void next_producer() {
         producer_ = hub_.broker_port();
         search_.there = true;
-        clock_.advance(ConsumerLoop::kSearchEvery);
+        clock_.advance(ProducerLoss::kSearchEvery);
     }
 
     FakeRun run_;
@@ -201,7 +201,7 @@ TEST_P(ProducerSuccessionTest, NamesWhatItHasNotBegunFirst) {
             kill_producer();
             next_producer();
         }
-        clock_.advance(ConsumerLoop::kSearchEvery);
+        clock_.advance(ProducerLoss::kSearchEvery);
     };
     ASSERT_FALSE(loop_.turn());
     ASSERT_FALSE(loop_.turn());  // sees the death, and works on

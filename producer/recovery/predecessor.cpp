@@ -1,12 +1,13 @@
-#include "producer/runner/run/adoption.hpp"
+#include "producer/recovery/predecessor.hpp"
 
 #include <algorithm>
+#include <initializer_list>
 #include <optional>
+#include <span>
+#include <string>
 
 #include "common/base/error.hpp"
 #include "common/base/mapped_file.hpp"
-#include "common/settings/kept_settings.hpp"
-#include "common/settings/setting.hpp"
 #include "common/shm/shared_region.hpp"
 #include "common/wire/slab_view.hpp"
 
@@ -14,18 +15,19 @@ namespace offramp {
 namespace {
 
 PublishedSlab read_slab(std::span<const std::byte> bytes, std::uint64_t nonce, const SlabTicket& ticket,
-                        std::uint32_t batch, std::uint64_t items) {
+                        const BatchNumbers& numbers) {
     const SlabContents contents = SlabContents::read(bytes, nonce, ticket);
     if (contents.batches.empty())
         throw ProtocolError("slab " + std::to_string(ticket.slab) + " was published without a batch");
     PublishedSlab slab{
         .slab = ticket.slab, .first_batch = contents.batches.front().batch, .filled_at_ns = contents.filled_at_ns};
     for (const BatchRecord& piece : contents.batches) {
-        const std::uint64_t begin = piece.batch * batch;
-        if (begin >= items)
+        const std::uint64_t begin = piece.batch * numbers.batch;
+        if (begin >= numbers.items)
             throw ProtocolError("slab " + std::to_string(ticket.slab) + " holds batch " + std::to_string(piece.batch) +
-                                ", but the source has only " + std::to_string(items) + " items");
-        slab.batches_ended += piece.first_row + piece.rows == std::min<std::uint64_t>(batch, items - begin) ? 1U : 0U;
+                                ", but the source has only " + std::to_string(numbers.items) + " items");
+        slab.batches_ended +=
+            piece.first_row + piece.rows == std::min<std::uint64_t>(numbers.batch, numbers.items - begin) ? 1U : 0U;
         slab.items_through = std::max(slab.items_through, begin + piece.first_row + piece.rows);
     }
     for (const SampleView& sample : contents.samples) {
@@ -37,39 +39,8 @@ PublishedSlab read_slab(std::span<const std::byte> bytes, std::uint64_t nonce, c
     return slab;
 }
 
-}  // namespace
-
-Endpoint endpoint_to_adopt(const std::string& run_dir, const std::string& run_id) {
-    auto endpoint = Endpoint::read(run_dir);
-    if (!endpoint)
-        throw Error(ExitCode::NoSuchRun, "there is no run to take over in " + run_dir + ": it has no file 'endpoint'",
-                    "Start without --adopt, or check --run-dir");
-    if (endpoint->names.run_id != run_id)
-        throw ConfigError(
-            "--run-id '" + run_id + "' is not that of the run to take over, '" + endpoint->names.run_id + "'",
-            "Give --run-id " + endpoint->names.run_id);
-    return *endpoint;
-}
-
-void require_kept_settings(const std::string& run_dir, const RunConfig& config) {
-    const RunConfig kept = kept_settings(run_dir);
-    std::string differing;
-    for (const Setting& setting : make_settings()) {
-        if (!setting.effect.outlives_producer()) continue;
-        const std::string then = setting.compared(kept), now = setting.compared(config);
-        if (then != now)
-            differing +=
-                (differing.empty() ? "--" : ", --") + setting.flag + " was '" + then + "' and is '" + now + "'";
-    }
-    if (!differing.empty())
-        throw ConfigError(
-            "the run in " + run_dir + " was started with other settings: " + differing,
-            "Give the same as in " + kept_settings_path(run_dir) + ", or start another run without --adopt");
-}
-
 std::vector<PublishedSlab> read_slabs(std::initializer_list<SlabState> states, const SlabLedger& ledger,
-                                      const RunNames& names, const SpanPlan& spans, std::uint32_t batch,
-                                      std::uint64_t items) {
+                                      const RunNames& names, const SpanPlan& spans, const BatchNumbers& numbers) {
     std::vector<PublishedSlab> found;
     std::optional<SharedRegionView> span;
     std::uint32_t mapped = 0;
@@ -84,7 +55,7 @@ std::vector<PublishedSlab> read_slabs(std::initializer_list<SlabState> states, c
         const SlabTicket ticket{
             .epoch = ledger.epoch(), .slab = slab, .generation = word.generation, .attempt = word.attempt};
         found.push_back(read_slab(span->bytes().subspan(spans.offset_in_span(slab), spans.slab_bytes), names.nonce,
-                                  ticket, batch, items));
+                                  ticket, numbers));
     }
     std::sort(found.begin(), found.end(),
               [](const PublishedSlab& a, const PublishedSlab& b) { return a.items_through < b.items_through; });
@@ -92,8 +63,7 @@ std::vector<PublishedSlab> read_slabs(std::initializer_list<SlabState> states, c
 }
 
 std::vector<SpilledSlab> read_spilled(const SpillStore& store, const SlabLedger& ledger, const RunNames& names,
-                                      std::uint32_t batch, std::uint64_t items,
-                                      const std::vector<PublishedSlab>& in_flight) {
+                                      const BatchNumbers& numbers, const std::vector<PublishedSlab>& in_flight) {
     std::vector<SpilledSlab> spilled;
     for (const SpilledFile& file : store.left_there()) {
         if (file.slab >= ledger.slab_count())
@@ -102,7 +72,7 @@ std::vector<SpilledSlab> read_spilled(const SpillStore& store, const SlabLedger&
         const MappedFile bytes(file.path);
         const SlabTicket ticket{
             .epoch = ledger.epoch(), .slab = file.slab, .generation = file.generation, .attempt = 0};
-        const PublishedSlab published = read_slab(bytes.bytes(), names.nonce, ticket, batch, items);
+        const PublishedSlab published = read_slab(bytes.bytes(), names.nonce, ticket, numbers);
         const bool waits_in_memory =
             ledger.word(file.slab).generation == file.generation ||
             std::any_of(in_flight.begin(), in_flight.end(), [&](const PublishedSlab& slab) {
@@ -119,16 +89,38 @@ std::vector<SpilledSlab> read_spilled(const SpillStore& store, const SlabLedger&
     return spilled;
 }
 
-void require_conserved(const ProgressLog::Totals& totals, const std::vector<PublishedSlab>& in_flight,
-                       const std::vector<SpilledSlab>& spilled) {
+}  // namespace
+
+ItemRanges Predecessor::waiting() const {
+    ItemRanges waiting;
+    const auto note = [&waiting](const PublishedSlab& slab) {
+        for (const ItemRange& range : slab.items) waiting.add(range);
+    };
+    for (const PublishedSlab& slab : in_flight) note(slab);
+    for (const SpilledSlab& slab : spilled) note(slab.published);
+    return waiting;
+}
+
+Predecessor read_predecessor(const SlabLedger& ledger, const ProgressLog::Totals& totals, const RunNames& names,
+                             const SpanPlan& spans, const BatchNumbers& numbers, const SpillStore* spill) {
+    Predecessor predecessor{
+        .totals = totals,
+        .in_flight = read_slabs({SlabState::Ready, SlabState::Leased}, ledger, names, spans, numbers),
+        .given_up = read_slabs({SlabState::Quarantined}, ledger, names, spans, numbers)};
+    if (spill != nullptr) predecessor.spilled = read_spilled(*spill, ledger, names, numbers, predecessor.in_flight);
+    return predecessor;
+}
+
+void require_conserved(const Predecessor& predecessor) {
+    const ProgressLog::Totals& totals = predecessor.totals;
     Amount there;
     std::uint64_t through = 0;
     const auto count = [&](const PublishedSlab& slab) {
         there.add(slab);
         through = std::max(through, slab.items_through);
     };
-    for (const PublishedSlab& slab : in_flight) count(slab);
-    for (const SpilledSlab& slab : spilled) count(slab.published);
+    for (const PublishedSlab& slab : predecessor.in_flight) count(slab);
+    for (const SpilledSlab& slab : predecessor.spilled) count(slab.published);
     const bool adds_up = [&] {
         for (const auto unit : {&Amount::slabs, &Amount::batches, &Amount::samples, &Amount::bytes})
             if (totals.published.*unit != totals.completed.*unit + totals.given_up.*unit + there.*unit) return false;

@@ -1,0 +1,58 @@
+#include "consumer/session/producer_loss.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include "common/base/failpoint.hpp"
+
+namespace offramp {
+
+void ProducerLoss::see_death() {
+    session_.step();
+    died_at_ = clock_.now();
+}
+
+// Whoever was leaving leaves: its death says the rest. Whoever owes the dead one nothing, and is asked to end or
+// drained, ends in order: most often the producer came to its end before it let this consumer in.
+ProducerLoss::Verdict ProducerLoss::verdict(const Wishes& wishes) const {
+    const bool draining = session_.state() == ConsumerSession::State::Draining;
+    const bool over = (draining || wishes.asked_to_end) && session_.settled();
+    const bool leaving = draining || wishes.asked_to_end || wishes.launcher_gone;
+    const bool patience_is_over =
+        succession_.search == nullptr || (!has_launcher_ && clock_.now() - *died_at_ >= succession_.patience);
+    const bool at_work = session_.has_pending() && succession_.search != nullptr;
+    if (!leaving && (!patience_is_over || at_work)) return Verdict::GoOn;
+    if (over)
+        spdlog::info("the producer has ended, and nothing of it is held: ending");
+    else
+        spdlog::error("the producer is dead{}", leaving ? "" : ", and no other took over");
+    return over ? Verdict::EndInOrder : Verdict::EndAlone;
+}
+
+void ProducerLoss::let_go() {
+    if (let_go_) return;
+    if (session_.settled())
+        spdlog::info("the producer has ended: waiting for another one, or for the word to end");
+    else
+        spdlog::warn("the producer is dead: finishing what is held, and waiting for another one");
+    session_.lose_producer();
+    let_go_ = true;
+    succession_.search->forget();
+    failpoint("consumer.producer_lost");
+}
+
+std::optional<ProducerSearch::Found> ProducerLoss::look_for_next() {
+    if (!let_go_) return std::nullopt;
+    const TimePoint now = clock_.now();
+    if (now - searched_at_ < kSearchEvery) return std::nullopt;
+    searched_at_ = now;
+    const auto found = succession_.search->look();
+    if (!found) return std::nullopt;
+    spdlog::info("another producer has taken over");
+    died_at_.reset();
+    let_go_ = false;
+    session_.meet(*found->port);
+    failpoint("consumer.producer_met");
+    return found;
+}
+
+}  // namespace offramp

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include "common/base/clock.hpp"
+#include "consumer/session/consumer_session.hpp"
+#include "consumer/session/producer_search.hpp"
+
+namespace offramp {
+
+// What a consumer does when its producer dies: all of it, in this order. common/recovery.md is the whole story, with
+// what the next producer does meanwhile.
+//
+//   see_death()       Its pidfd says so. What it had said before still counts.
+//   verdict()         Whether this consumer ends with it: if it was leaving, or has nothing left to do and has waited
+//   for
+//                     long enough.
+//   let_go()          The connection goes, so that nothing meant for the dead reaches the next. Mappings, held slabs
+//   and
+//                     unacknowledged releases stay; held slabs are worked on.
+//   look_for_next()   A producer of a later epoch is met with a Hello: the session that this was, what it holds, what
+//   it
+//                     has released without an acknowledgement (ConsumerSession::meet).
+//
+// That one may die as well: then it begins again.
+//
+// Borrows: session, clock, search. Thread: the loop's. Blocks: let_go(), see ProducerSearch::forget(). Errors: the
+// search's.
+class ProducerLoss {
+  public:
+    static constexpr std::chrono::milliseconds kSearchEvery{50};
+
+    // Without a search a producer's death is the end. `patience`: how long it is waited for another producer where no
+    // launcher is there that would start it.
+    struct Succession {
+        ProducerSearch* search = nullptr;
+        std::chrono::nanoseconds patience{};
+    };
+    struct Wishes {
+        bool asked_to_end = false;
+        bool launcher_gone = false;
+    };
+    enum class Verdict {
+        GoOn,
+        EndInOrder,  // nothing of the dead one is held
+        EndAlone,    // nobody is left who would take back what is held
+    };
+
+    // `has_launcher`: when the consumer began.
+    ProducerLoss(ConsumerSession& session, const Clock& clock, const Succession& succession, bool has_launcher)
+        : session_(session), clock_(clock), succession_(succession), has_launcher_(has_launcher) {}
+
+    void see_death();
+    // From its death to the next producer's coming.
+    bool producer_is_dead() const { return died_at_.has_value(); }
+    Verdict verdict(const Wishes& wishes) const;
+    // Only with a search. Does nothing when it is called again.
+    void let_go();
+    // After let_go(), at most every kSearchEvery: the next producer, met.
+    std::optional<ProducerSearch::Found> look_for_next();
+
+  private:
+    ConsumerSession& session_;
+    const Clock& clock_;
+    const Succession succession_;
+    const bool has_launcher_;
+    std::optional<TimePoint> died_at_;
+    bool let_go_ = false;
+    TimePoint searched_at_{};
+};
+
+}  // namespace offramp

@@ -1,0 +1,72 @@
+#include "producer/runner/run/recovery_checks.hpp"
+
+#include <algorithm>
+
+#include "common/base/error.hpp"
+#include "common/settings/kept_settings.hpp"
+#include "common/settings/setting.hpp"
+#include "producer/runner/sources/source_fingerprint.hpp"
+
+namespace offramp {
+
+void require_kept_settings(const std::string& run_dir, const RunConfig& config) {
+    const RunConfig kept = kept_settings(run_dir);
+    std::string differing;
+    for (const Setting& setting : make_settings()) {
+        if (!setting.effect.outlives_producer()) continue;
+        const std::string then = setting.compared(kept), now = setting.compared(config);
+        if (then != now)
+            differing +=
+                (differing.empty() ? "--" : ", --") + setting.flag + " was '" + then + "' and is '" + now + "'";
+    }
+    if (!differing.empty())
+        throw ConfigError(
+            "the run in " + run_dir + " was started with other settings: " + differing,
+            "Give the same as in " + kept_settings_path(run_dir) + ", or start another run without --adopt");
+}
+
+void require_same_input(const RunProgress& progress, const BatchSource& source) {
+    if (progress.items == source.items() && progress.keys_hash == source_hash(source)) return;
+    throw ConfigError("the input is not what the run to take over began with: " + std::to_string(source.items()) +
+                          " items, there were " + std::to_string(progress.items) +
+                          (progress.items == source.items() ? " of other names" : ""),
+                      "Put the input back as it was, or start another run without --adopt");
+}
+
+void require_same_checkpoint(const RunProgress& progress, std::uint64_t done_before, const std::string& output) {
+    if (done_before == progress.done_before) return;
+    throw Error(ExitCode::BadInput,
+                "the manifest in " + output + " says that " + std::to_string(done_before) +
+                    " items were done before this run, its account says " + std::to_string(progress.done_before),
+                "Somebody changed it: end this run, and start it again with --resume");
+}
+
+// Everything before the high-water mark that earlier runs had not done. What the checkpoint holds behind the mark is
+// theirs: this run has published nothing there.
+std::uint64_t sourced_by(const Predecessor& predecessor, const RunManifest* checkpoint) {
+    const std::uint64_t through = predecessor.totals.items_through;
+    if (checkpoint == nullptr) return through;
+    std::uint64_t behind = 0;
+    for (const ItemRange& range : checkpoint->done().list())
+        if (range.end > through) behind += range.end - std::max(range.begin, through);
+    return through - (checkpoint->items_before() - behind);
+}
+
+// Everything before the high-water mark that waits neither in memory nor on the disk. That is so only if everything
+// else was completed, which the progress record tells: items that could not be read, were dropped or were given up are
+// none of it, and which they were nobody knows any more. With such, it stays unwritten, and a later --resume makes it
+// again to no effect: the checkpoint may lag behind the outputs, and never leads.
+void note_completed_by(const Predecessor& predecessor, RunManifest& checkpoint) {
+    const ItemRanges waiting = predecessor.waiting();
+    if (sourced_by(predecessor, &checkpoint) != predecessor.totals.completed.samples + waiting.items()) return;
+    PublishedSlab completed;
+    std::uint64_t from = 0;
+    for (const ItemRange& range : waiting.list()) {
+        if (range.begin > from) completed.items.push_back({from, range.begin});
+        from = range.end;
+    }
+    if (from < predecessor.totals.items_through) completed.items.push_back({from, predecessor.totals.items_through});
+    checkpoint.completed(completed);
+}
+
+}  // namespace offramp

@@ -1,0 +1,142 @@
+#include "producer/runner/run/run_lifecycle.hpp"
+
+#include <utility>
+
+#include "common/base/error.hpp"
+#include "common/base/log.hpp"
+#include "common/base/scarcity.hpp"
+
+namespace offramp {
+namespace {
+
+std::string text_of(const std::exception_ptr& error) {
+    try {
+        std::rethrow_exception(error);
+    } catch (const std::exception& problem) {
+        return problem.what();
+    } catch (...) {
+        return "an exception of an unknown kind";
+    }
+}
+
+}  // namespace
+
+void RunLifecycle::require_not_stopped() const {
+    const std::lock_guard lock(mutex_);
+    if (error_) std::rethrow_exception(error_);
+    if (stop_) throw Error(ExitCode::Interrupted, "stopped while starting: nothing was read yet");
+}
+
+void RunLifecycle::begin() {
+    std::optional<StopMode> waiting;
+    {
+        const std::unique_lock lifetime(lifetime_);
+        const std::lock_guard lock(mutex_);
+        expect(phase_ == Phase::Starting, "a run begins once");
+        phase_ = Phase::UnderWay;
+        waiting = stop_;
+    }
+    if (waiting) act(*waiting);
+}
+
+void RunLifecycle::end() {
+    const std::unique_lock lifetime(lifetime_);
+    const std::lock_guard lock(mutex_);
+    phase_ = Phase::Over;
+}
+
+void RunLifecycle::stop(StopMode mode, const std::string& why) {
+    std::optional<StopMode> before;
+    {
+        const std::lock_guard lock(mutex_);
+        if (phase_ == Phase::Over || (stop_ && *stop_ >= mode)) return;
+        before = std::exchange(stop_, mode);
+    }
+    if (mode == StopMode::Drain) {
+        spdlog::warn("draining, {}: batches in flight are finished, no more input is read", why);
+    } else if (before != StopMode::Halt) {
+        spdlog::warn("stopping at once: {}", why);
+        run_.refuse_slabs();
+    }
+    act(mode);
+}
+
+// Before begin() nothing is there to act on: it will.
+void RunLifecycle::act(StopMode mode) const {
+    while_under_way([&] {
+        run_.end_input();
+        if (mode >= StopMode::Halt) run_.stop_outputs();
+        if (mode == StopMode::Abandon) run_.send_consumers_away();
+    });
+}
+
+void RunLifecycle::launcher_gone() {
+    {
+        const std::lock_guard lock(mutex_);
+        launcher_gone_ = true;
+    }
+    stop(StopMode::Drain, "the launcher is gone");
+}
+
+void RunLifecycle::no_consumers() {
+    {
+        const std::lock_guard lock(mutex_);
+        if (!launcher_gone_ || phase_ != Phase::UnderWay) return;
+    }
+    stop(StopMode::Abandon, "the launcher and all consumers are gone");
+}
+
+void RunLifecycle::note(std::exception_ptr error) {
+    const std::lock_guard lock(mutex_);
+    if (error_) return;
+    error_ = with_limits_named(std::move(error));
+    failure_ = text_of(error_);
+}
+
+RunState RunLifecycle::state() const {
+    const std::lock_guard lock(mutex_);
+    if (phase_ == Phase::Starting) return RunState::Starting;
+    if (phase_ == Phase::Over) return RunState::Ended;
+    if (!stop_) return RunState::Running;
+    return *stop_ == StopMode::Drain ? RunState::Draining : RunState::Stopping;
+}
+
+std::optional<StopMode> RunLifecycle::stopped() const {
+    const std::lock_guard lock(mutex_);
+    return stop_;
+}
+
+bool RunLifecycle::is_stopped(StopMode at_least) const {
+    const auto stop = stopped();
+    return stop && *stop >= at_least;
+}
+
+bool RunLifecycle::may_be_succeeded() const {
+    const std::lock_guard lock(mutex_);
+    return phase_ != Phase::Over && stop_ != StopMode::Abandon && !launcher_gone_;
+}
+
+std::exception_ptr RunLifecycle::error() const {
+    const std::lock_guard lock(mutex_);
+    return error_;
+}
+
+std::string RunLifecycle::failure() const {
+    const std::lock_guard lock(mutex_);
+    return failure_;
+}
+
+const char* RunLifecycle::word(bool delivered) const {
+    const std::lock_guard lock(mutex_);
+    if (error_) return "failed";
+    if (phase_ == Phase::Over) return stop_ == StopMode::Abandon ? "abandoned" : "ended";
+    if (stop_) return "draining";
+    return delivered ? "ending" : "running";
+}
+
+bool RunLifecycle::under_way() const {
+    const std::lock_guard lock(mutex_);
+    return phase_ == Phase::UnderWay;
+}
+
+}  // namespace offramp

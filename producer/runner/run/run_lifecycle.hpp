@@ -1,0 +1,107 @@
+#pragma once
+
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <string>
+
+namespace offramp {
+
+enum class RunState {
+    Starting,  // the parts are being made
+    Running,
+    Draining,  // no more input is read; what is in flight is finished
+    Stopping,  // nothing flows any more
+    Ended,     // the parts are used by nobody but their owner
+};
+
+// How a run is stopped. Each does what the ones before it do.
+enum class StopMode {
+    Drain,
+    Halt,     // the model's thread ends and learns why; consumers go on, since a successor may go on with them
+    Abandon,  // consumers give back what they have not begun, and leave
+};
+
+// What a stop acts on. Every call may come more than once, from any thread, and returns soon.
+class StoppableRun {
+  public:
+    virtual ~StoppableRun() = default;
+    // Nobody waits for a slab any more. The only one that may come while the run starts.
+    virtual void refuse_slabs() = 0;
+    virtual void end_input() = 0;
+    virtual void stop_outputs() = 0;
+    virtual void send_consumers_away() = 0;
+};
+
+// The life of a run, from its start to its end: whatever may stop it is told here, and nowhere else.
+//
+//                 begin()           stop(Drain)              stop(Halt), stop(Abandon)
+//     Starting ────────────▶ Running ─────────▶ Draining ───────────────────────────▶ Stopping
+//        a stop waits          └──────────┬────────┴─────────────────┬──────────────────┘
+//        here for begin()                 ▼          end()           ▼
+//                                       Ended   takes no more stops
+//
+// A stop is never taken back, and a stronger one replaces a weaker one. The first error is the run's.
+//
+// Owns: the state. Borrows: the run, which outlives it. Thread: any; begin() and end() from the run's. Blocks: end(),
+// until nobody acts on the run any more. Errors: see require_not_stopped().
+class RunLifecycle {
+  public:
+    explicit RunLifecycle(StoppableRun& run) : run_(run) {}
+    RunLifecycle(const RunLifecycle&) = delete;
+    RunLifecycle& operator=(const RunLifecycle&) = delete;
+
+    // --- of the run ---
+    // For steps of the start. Errors: the first error; Interrupted when the run was stopped.
+    void require_not_stopped() const;
+    // The parts are there: a stop that came before acts on them now.
+    void begin();
+    // From here on nothing is asked of the run. May be repeated.
+    void end();
+
+    // --- of anyone ---
+    // `why` goes to the log, where the stop changes anything.
+    void stop(StopMode mode, const std::string& why);
+    // Drains the run. Nobody is left who would start another consumer.
+    void launcher_gone();
+    // Without a launcher and without consumers, what is in flight can never be taken: the run is abandoned.
+    void no_consumers();
+    // Keeps the error, if it is the first; stops nothing.
+    void note(std::exception_ptr error);
+
+    RunState state() const;
+    // The strongest that was asked for; nothing: none.
+    std::optional<StopMode> stopped() const;
+    bool is_stopped(StopMode at_least) const;
+    // A producer that dies now leaves a run that another one may go on with.
+    bool may_be_succeeded() const;
+    std::exception_ptr error() const;
+    std::string failure() const;  // the error's text; empty: none
+    // In a word, as the status file has it. `delivered`: everything is, and consumers have left.
+    const char* word(bool delivered) const;
+    // Calls work() while the parts are there; end() waits for it. False, and nothing was called: they are not.
+    template <class Work>
+    bool while_under_way(Work&& work) const {
+        const std::shared_lock lock(lifetime_);
+        if (!under_way()) return false;
+        work();
+        return true;
+    }
+
+  private:
+    enum class Phase { Starting, UnderWay, Over };
+    bool under_way() const;
+    void act(StopMode mode) const;
+
+    StoppableRun& run_;
+    mutable std::shared_mutex lifetime_;  // held while parts are used; taken before mutex_
+    mutable std::mutex mutex_;            // guards the rest
+    Phase phase_ = Phase::Starting;
+    std::optional<StopMode> stop_;
+    bool launcher_gone_ = false;
+    std::exception_ptr error_;
+    std::string failure_;
+};
+
+}  // namespace offramp

@@ -1,0 +1,298 @@
+#include "producer/runner/run/run_lifecycle.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/base/error.hpp"
+
+namespace offramp {
+namespace {
+
+// Writes down what is asked of it, a letter a call.
+class RecordedRun : public StoppableRun {
+  public:
+    void refuse_slabs() override { asked += 's'; }
+    void end_input() override { asked += 'i'; }
+    void stop_outputs() override { asked += 'o'; }
+    void send_consumers_away() override { asked += 'c'; }
+    std::string asked;
+};
+
+enum Event { Begin, Drain, Halt, Abandon, LauncherGone, NoConsumers, Note, End };
+constexpr std::array<const char*, 8> kEventNames{"begin",         "drain",        "halt", "abandon",
+                                                 "launcher gone", "no consumers", "note", "end"};
+
+void take(RunLifecycle& life, Event event) {
+    switch (event) {
+        case Begin:
+            return life.begin();
+        case Drain:
+            return life.stop(StopMode::Drain, "a test");
+        case Halt:
+            return life.stop(StopMode::Halt, "a test");
+        case Abandon:
+            return life.stop(StopMode::Abandon, "a test");
+        case LauncherGone:
+            return life.launcher_gone();
+        case NoConsumers:
+            return life.no_consumers();
+        case Note:
+            return life.note(std::make_exception_ptr(std::runtime_error("broken")));
+        case End:
+            return life.end();
+    }
+}
+
+constexpr std::optional<StopMode> kNone{};
+
+// Where a run can be, how it gets there, and what each event does there. An event that is not named changes nothing and
+// asks nothing of the run; begin comes once, before all that is under way.
+struct Change {
+    Event event;
+    const char* place;
+    const char* asked;
+};
+struct Place {
+    const char* name;
+    std::vector<Event> way;
+    RunState state;
+    std::optional<StopMode> stopped;
+    const char* word;
+    bool may_be_succeeded;
+    std::vector<Change> changes;
+};
+
+const std::vector<Place> kPlaces{
+    {"starting",
+     {},
+     RunState::Starting,
+     kNone,
+     "running",
+     true,
+     {{Begin, "running", ""},
+      {Drain, "starting, drained", ""},
+      {Halt, "starting, halted", "s"},
+      {Abandon, "starting, abandoned", "s"},
+      {LauncherGone, "starting, orphaned", ""},
+      {End, "ended", ""}}},
+    {"starting, drained",
+     {Drain},
+     RunState::Starting,
+     StopMode::Drain,
+     "draining",
+     true,
+     {{Begin, "draining", "i"},
+      {Halt, "starting, halted", "s"},
+      {Abandon, "starting, abandoned", "s"},
+      {LauncherGone, "starting, orphaned", ""},
+      {End, "ended, drained", ""}}},
+    {"starting, orphaned",
+     {LauncherGone},
+     RunState::Starting,
+     StopMode::Drain,
+     "draining",
+     false,
+     {{Begin, "orphaned", "i"},
+      {Halt, "starting, halted, orphaned", "s"},
+      {Abandon, "starting, abandoned", "s"},
+      {End, "ended, drained", ""}}},
+    {"starting, halted",
+     {Halt},
+     RunState::Starting,
+     StopMode::Halt,
+     "draining",
+     true,
+     {{Begin, "halted", "io"},
+      {Abandon, "starting, abandoned", ""},
+      {LauncherGone, "starting, halted, orphaned", ""},
+      {End, "ended, halted", ""}}},
+    {"starting, halted, orphaned",
+     {Halt, LauncherGone},
+     RunState::Starting,
+     StopMode::Halt,
+     "draining",
+     false,
+     {{Begin, "halted, orphaned", "io"}, {Abandon, "starting, abandoned", ""}, {End, "ended, halted", ""}}},
+    {"starting, abandoned",
+     {Abandon},
+     RunState::Starting,
+     StopMode::Abandon,
+     "draining",
+     false,
+     {{Begin, "abandoned", "ioc"}, {End, "ended, abandoned", ""}}},
+    {"running",
+     {Begin},
+     RunState::Running,
+     kNone,
+     "running",
+     true,
+     {{Drain, "draining", "i"},
+      {Halt, "halted", "sio"},
+      {Abandon, "abandoned", "sioc"},
+      {LauncherGone, "orphaned", "i"},
+      {End, "ended", ""}}},
+    {"draining",
+     {Begin, Drain},
+     RunState::Draining,
+     StopMode::Drain,
+     "draining",
+     true,
+     {{Halt, "halted", "sio"},
+      {Abandon, "abandoned", "sioc"},
+      {LauncherGone, "orphaned", ""},
+      {End, "ended, drained", ""}}},
+    {"orphaned",
+     {Begin, LauncherGone},
+     RunState::Draining,
+     StopMode::Drain,
+     "draining",
+     false,
+     {{Halt, "halted, orphaned", "sio"},
+      {Abandon, "abandoned", "sioc"},
+      {NoConsumers, "abandoned", "sioc"},
+      {End, "ended, drained", ""}}},
+    {"halted",
+     {Begin, Halt},
+     RunState::Stopping,
+     StopMode::Halt,
+     "draining",
+     true,
+     {{Abandon, "abandoned", "ioc"}, {LauncherGone, "halted, orphaned", ""}, {End, "ended, halted", ""}}},
+    {"halted, orphaned",
+     {Begin, Halt, LauncherGone},
+     RunState::Stopping,
+     StopMode::Halt,
+     "draining",
+     false,
+     {{Abandon, "abandoned", "ioc"}, {NoConsumers, "abandoned", "ioc"}, {End, "ended, halted", ""}}},
+    {"abandoned",
+     {Begin, Abandon},
+     RunState::Stopping,
+     StopMode::Abandon,
+     "draining",
+     false,
+     {{End, "ended, abandoned", ""}}},
+    {"ended", {Begin, End}, RunState::Ended, kNone, "ended", false, {}},
+    {"ended, drained", {Begin, Drain, End}, RunState::Ended, StopMode::Drain, "ended", false, {}},
+    {"ended, halted", {Begin, Halt, End}, RunState::Ended, StopMode::Halt, "ended", false, {}},
+    {"ended, abandoned", {Begin, Abandon, End}, RunState::Ended, StopMode::Abandon, "abandoned", false, {}},
+};
+
+Change change_at(const Place& place, Event event) {
+    for (const Change& change : place.changes)
+        if (change.event == event) return change;
+    return {event, place.name, ""};
+}
+
+const Place& place_named(const std::string& name) {
+    for (const Place& place : kPlaces)
+        if (place.name == name) return place;
+    throw std::logic_error("no place is called " + name);
+}
+
+void expect_at(const RunLifecycle& life, const Place& place) {
+    EXPECT_EQ(life.state(), place.state);
+    EXPECT_EQ(life.stopped(), place.stopped);
+    EXPECT_EQ(life.may_be_succeeded(), place.may_be_succeeded);
+    EXPECT_STREQ(life.word(false), life.error() ? "failed" : place.word);
+    EXPECT_EQ(life.while_under_way([] {}), place.state == RunState::Running || place.state == RunState::Draining ||
+                                               place.state == RunState::Stopping);
+}
+
+TEST(RunLifecycle, EveryEventInEveryPlaceLeadsWhereTheTableSays) {
+    for (const Place& place : kPlaces) {
+        for (const Event event : {Begin, Drain, Halt, Abandon, LauncherGone, NoConsumers, Note, End}) {
+            if (event == Begin && place.state != RunState::Starting) continue;
+            const Change change = change_at(place, event);
+            SCOPED_TRACE(std::string(place.name) + " --" + kEventNames[event] + "--> " + change.place);
+            RecordedRun run;
+            RunLifecycle life(run);
+            for (const Event step : place.way) take(life, step);
+            expect_at(life, place);
+            run.asked.clear();
+            take(life, event);
+            expect_at(life, place_named(change.place));
+            EXPECT_EQ(run.asked, change.asked);
+            EXPECT_EQ(life.error() != nullptr, event == Note);
+        }
+    }
+}
+
+TEST(RunLifecycle, OnceConsumersHaveLeftARunThatGoesOnIsEnding) {
+    RecordedRun run;
+    RunLifecycle life(run);
+    life.begin();
+    EXPECT_STREQ(life.word(true), "ending");
+    life.stop(StopMode::Drain, "a test");
+    EXPECT_STREQ(life.word(true), "draining");
+}
+
+TEST(RunLifecycle, TheFirstErrorIsTheRuns) {
+    RecordedRun run;
+    RunLifecycle life(run);
+    EXPECT_EQ(life.failure(), "");
+    EXPECT_EQ(life.error(), nullptr);
+    life.note(std::make_exception_ptr(Error(ExitCode::CannotWrite, "the first")));
+    life.note(std::make_exception_ptr(std::runtime_error("the second")));
+    EXPECT_EQ(life.failure(), "the first");
+    EXPECT_THROW(std::rethrow_exception(life.error()), Error);
+    EXPECT_EQ(life.state(), RunState::Starting) << "an error stops nothing by itself";
+}
+
+ExitCode refusal_of(const RunLifecycle& life) {
+    try {
+        life.require_not_stopped();
+    } catch (const Error& problem) {
+        return problem.exit_code();
+    }
+    return ExitCode::Ok;
+}
+
+TEST(RunLifecycle, AStartIsGivenUpForAStopAndRatherForAnError) {
+    RecordedRun run;
+    RunLifecycle life(run);
+    EXPECT_EQ(refusal_of(life), ExitCode::Ok);
+    life.stop(StopMode::Drain, "a test");
+    EXPECT_EQ(refusal_of(life), ExitCode::Interrupted);
+    life.note(std::make_exception_ptr(Error(ExitCode::CannotWrite, "a full disk")));
+    EXPECT_EQ(refusal_of(life), ExitCode::CannotWrite);
+}
+
+// Whatever another thread does with the parts is done when end() returns, and nothing is begun any more.
+TEST(RunLifecycle, TheEndWaitsForWhoeverUsesTheParts) {
+    RecordedRun run;
+    RunLifecycle life(run);
+    life.begin();
+    constexpr int kTurns = 10'000;  // for an end that does not wait to come first
+    std::atomic<bool> in_use{false}, ending_now{false}, ended{false};
+    bool ended_meanwhile = true;
+    std::thread user([&] {
+        life.while_under_way([&] {
+            in_use = true;
+            in_use.notify_all();
+            ending_now.wait(false);
+            for (int turn = 0; turn < kTurns && !ended; ++turn) std::this_thread::yield();
+            ended_meanwhile = ended;
+        });
+    });
+    in_use.wait(false);
+    std::thread ending([&] {
+        ending_now = true;
+        ending_now.notify_all();
+        life.end();
+        ended = true;
+    });
+    user.join();
+    ending.join();
+    EXPECT_FALSE(ended_meanwhile);
+    EXPECT_FALSE(life.while_under_way([] { FAIL() << "a part is used after the end"; }));
+}
+
+}  // namespace
+}  // namespace offramp
