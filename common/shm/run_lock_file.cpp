@@ -5,11 +5,14 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <thread>
 
 #include "common/base/error.hpp"
 
 namespace offramp {
 namespace {
+
+constexpr std::chrono::milliseconds kTurnLookEvery{5};
 
 std::string path_of(const RunNames& names) { return "/dev/shm" + names.lock(); }
 
@@ -25,10 +28,13 @@ RunLockFile::RunLockFile(UniqueFd fd, std::string path) : fd_(std::move(fd)), pa
     mode_ = opened.st_mode & 07777;
 }
 
-std::optional<RunLockFile> RunLockFile::open(const RunNames& names) {
+std::optional<RunLockFile> RunLockFile::open(const RunNames& names) { return open(names, O_RDONLY); }
+std::optional<RunLockFile> RunLockFile::open_to_sweep(const RunNames& names) { return open(names, O_RDWR); }
+
+std::optional<RunLockFile> RunLockFile::open(const RunNames& names, int access) {
     const std::string path = path_of(names);
     // Not blocking, in case someone planted a FIFO under the name.
-    UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+    UniqueFd fd(::open(path.c_str(), access | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
     if (!fd) {
         if (errno == ENOENT) return std::nullopt;
         throw SystemError("opening the run's lock " + path, errno,
@@ -62,6 +68,20 @@ bool RunLockFile::lock(int operation) {
 void RunLockFile::lock_shared() { lock(LOCK_SH); }
 bool RunLockFile::try_lock_shared() { return lock(LOCK_SH | LOCK_NB); }
 bool RunLockFile::try_lock_exclusive() { return lock(LOCK_EX | LOCK_NB); }
+
+bool RunLockFile::take_turn(std::chrono::milliseconds patience) {
+    const auto give_up_at = std::chrono::steady_clock::now() + patience;
+    while (true) {
+        struct flock whole_file = {};
+        whole_file.l_type = F_WRLCK;
+        whole_file.l_whence = SEEK_SET;
+        if (::fcntl(fd_.get(), F_OFD_SETLK, &whole_file) == 0) return true;
+        if (errno != EAGAIN && errno != EACCES && errno != EINTR)
+            throw SystemError("taking the turn to sweep by the run's lock " + path_, errno);
+        if (std::chrono::steady_clock::now() >= give_up_at) return false;
+        std::this_thread::sleep_for(kTurnLookEvery);
+    }
+}
 
 bool RunLockFile::still_named() const {
     struct stat named = {};

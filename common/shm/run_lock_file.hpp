@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,6 +21,8 @@ class RunLockFile {
     // Nothing when there is no such file. Never follows a link. Errors: SystemError, also when it is no
     // regular file.
     static std::optional<RunLockFile> open(const RunNames& names);
+    // The same to sweep the run: its owner's alone, as a turn needs the right to write.
+    static std::optional<RunLockFile> open_to_sweep(const RunNames& names);
     // Nothing when the name is taken.
     static std::optional<RunLockFile> create(const RunNames& names, mode_t mode);
 
@@ -27,6 +30,10 @@ class RunLockFile {
     void lock_shared();
     bool try_lock_shared();
     bool try_lock_exclusive();
+    // Sweeps take turns, by a second lock that the lives of a run do not touch. Who has the turn and is refused the
+    // exclusive lock knows that a life refuses it, and not another sweep, which may die before it is done. Given back
+    // as the other. False: another has it, after `patience` still. Of a file that is open to sweep.
+    bool take_turn(std::chrono::milliseconds patience);
     // The name stands for the file that is open here.
     bool still_named() const;
 
@@ -36,6 +43,7 @@ class RunLockFile {
 
   private:
     RunLockFile(UniqueFd fd, std::string path);
+    static std::optional<RunLockFile> open(const RunNames& names, int access);
     bool lock(int operation);
 
     UniqueFd fd_;

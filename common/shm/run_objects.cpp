@@ -23,6 +23,7 @@ namespace {
 constexpr std::string_view kPrefix = "offramp-";
 constexpr std::size_t kNonceDigits = 16;
 constexpr std::size_t kMaxRunIdBytes = 48;
+constexpr std::chrono::milliseconds kNoWait{0};
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_run_id_byte(char c) {
@@ -100,15 +101,19 @@ bool remove_own(const std::string& name) {
     return false;
 }
 
-void sweep_one(const RunNames& names, std::vector<std::string>& removed) {
-    auto file = RunLockFile::open(names);
+// False when another sweep of this run was at work all the time.
+bool sweep_one(const RunNames& names, std::chrono::milliseconds patience, std::vector<std::string>& removed) {
     // Without the lock object nothing proves that the run is dead.
-    if (!file || file->owner() != ::geteuid()) return;
-    if (!file->try_lock_exclusive() || !file->still_named()) return;
+    if (const auto seen = RunLockFile::open(names); !seen || seen->owner() != ::geteuid()) return true;
+    auto file = RunLockFile::open_to_sweep(names);
+    if (!file || file->owner() != ::geteuid()) return true;
+    if (!file->take_turn(patience)) return false;
+    if (!file->try_lock_exclusive() || !file->still_named()) return true;
     for (const auto& object : list_objects())
         if (of_run(object, names) && object.suffix != "lock" && remove_own(object.name)) removed.push_back(object.name);
     // The lock goes last: a sweep that dies half-way leaves a run that can be swept.
     if (file->still_named() && remove_own(names.lock())) removed.push_back(names.lock());
+    return true;
 }
 
 bool anything_left(const RunNames& names) {
@@ -183,7 +188,7 @@ std::vector<std::string> sweep_dead_runs() {
                     object.name);
             if (object.suffix != "lock") continue;
             try {
-                sweep_one(object.run, removed);
+                sweep_one(object.run, kNoWait, removed);  // who is at it does the same
             } catch (const SystemError& problem) {
                 // Another user's runs are swept by that user's.
                 spdlog::log(problem.errno_value() == EACCES ? spdlog::level::debug : spdlog::level::warn,
@@ -198,10 +203,12 @@ std::vector<std::string> sweep_dead_runs() {
     return removed;
 }
 
-bool sweep_run(const RunNames& names) {
+bool sweep_run(const RunNames& names, std::chrono::milliseconds patience) {
     try {
         std::vector<std::string> removed;
-        sweep_one(names, removed);
+        if (!sweep_one(names, patience, removed))
+            spdlog::warn("another process has been removing run '{}' for {} ms: what it leaves, the next start removes",
+                         names.run_id, patience.count());
         return !anything_left(names);
     } catch (const Error& problem) {
         spdlog::warn("sweep of run '{}' skipped: {}", names.run_id, problem.what());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -48,8 +49,10 @@ class RunLock {
 // never another run's. Returns the names removed. Errors are logged and skipped: a sweep never stops a start.
 std::vector<std::string> sweep_dead_runs();
 
-// The same for one run: true when nothing of it is left. A RunLock of the calling process counts as a life:
-// give it back first.
-bool sweep_run(const RunNames& names);
+// The same for one run, by who leaves it: true when nothing of it is left. A RunLock of the calling process counts as a
+// life: give it back first. Blocks: for `patience` at the most, while another process sweeps this run. That one may die
+// half-way, and then the rest is done here; only a life that is left, which will come here itself, is no reason to
+// wait.
+bool sweep_run(const RunNames& names, std::chrono::milliseconds patience = std::chrono::seconds(5));
 
 }  // namespace offramp

@@ -66,9 +66,9 @@ bool is_told_to_end(const Endpoint& endpoint, const WatchedFds& fds, const Clock
     return true;
 }
 
-}  // namespace
-
-ConsumerLoop::End consume_run(const Endpoint& endpoint, const ConsumerOptions& options, const MakeOnEntry& make) {
+// `let_in`: set once the producer has.
+ConsumerLoop::End serve(const Endpoint& endpoint, const ConsumerOptions& options, const MakeOnEntry& make,
+                        bool& let_in) {
     const SteadyClock clock;
     WatchedFds fds = options.fds;
     std::optional<Joined> joined;
@@ -97,7 +97,26 @@ ConsumerLoop::End consume_run(const Endpoint& endpoint, const ConsumerOptions& o
                              .first_window = 0,
                              .program_version = std::string(program_version()),
                              .work = options.work});
-    return ConsumerLoop(*found->port, session, mappings, make, clock, fds, succession_of(options, connection)).run();
+    const MakeOnEntry make_when_in = [&]() -> SlabProcessor& {
+        let_in = true;
+        return make();
+    };
+    return ConsumerLoop(*found->port, session, mappings, make_when_in, clock, fds, succession_of(options, connection))
+        .run();
+}
+
+}  // namespace
+
+// Who fails before it is let in held the run's lock, too, and its producer may have left meanwhile: then nobody else
+// comes to sweep. Who fails later leaves what a killed one leaves: all that another producer continues with.
+ConsumerLoop::End consume_run(const Endpoint& endpoint, const ConsumerOptions& options, const MakeOnEntry& make) {
+    bool let_in = false;
+    try {
+        return serve(endpoint, options, make, let_in);
+    } catch (...) {
+        if (!let_in) sweep_run(endpoint.names);
+        throw;
+    }
 }
 
 }  // namespace offramp

@@ -1,11 +1,15 @@
 #include "common/shm/run_objects.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 #include <sys/stat.h>
 
+#include <atomic>
+#include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -28,6 +32,8 @@ using ::testing::Not;
 using testing::objects_of;
 using testing::own_run;
 using ::testing::SizeIs;
+
+constexpr std::chrono::milliseconds kAtOnce{0};
 
 void make_object(const std::string& name) { SharedRegion::create(name, 4096).keep_name(); }
 
@@ -203,6 +209,59 @@ TEST(Sweep, SparesALiveRunAndRemovesADeadOne) {
     while (!sweep_run(names)) std::this_thread::yield();
     EXPECT_THAT(objects_of(names), IsEmpty());
     EXPECT_TRUE(sweep_run(names)) << "nothing is left of a run that was swept";
+}
+
+// How many files this process has open under the run's lock name to write.
+int open_to_sweep(const RunNames& names) {
+    int found = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+        std::error_code gone;
+        if (std::filesystem::read_symlink(entry.path(), gone) != "/dev/shm" + names.lock()) continue;
+        const int flags = ::fcntl(std::stoi(entry.path().filename()), F_GETFL);
+        found += flags >= 0 && (flags & O_ACCMODE) == O_RDWR ? 1 : 0;
+    }
+    return found;
+}
+
+// A start elsewhere on the machine begins to sweep the run at the moment when its last process leaves, and is killed
+// before it is done: the one that leaves must not have gone away on account of the other's lock.
+TEST(Sweep, ThatAnotherHasBegunIsDoneByWhoLeavesWhenThatOneDies) {
+    const auto names = own_run("turn");
+    { const auto lock = RunLock::hold(names, true); }
+    make_object(names.ledger());
+    make_object(names.span(0));
+    auto other = RunLockFile::open_to_sweep(names);
+    ASSERT_TRUE(other && other->take_turn(kAtOnce) && other->try_lock_exclusive());
+    EXPECT_THAT(sweep_dead_runs(), Not(Contains(names.ledger()))) << "a start does not wait for another's sweep";
+    EXPECT_FALSE(sweep_run(names, kAtOnce));
+    EXPECT_THAT(objects_of(names), SizeIs(3));
+
+    std::atomic<bool> left = false;
+    bool clean = false;
+    std::thread leaver([&] {
+        clean = sweep_run(names, std::chrono::minutes(2));
+        left = true;
+    });
+    while (!left && open_to_sweep(names) < 2) std::this_thread::yield();
+    EXPECT_FALSE(left) << "it went while another's sweep was half-way";
+    other.reset();
+    leaver.join();
+    EXPECT_TRUE(clean);
+    EXPECT_THAT(objects_of(names), IsEmpty());
+}
+
+TEST(Sweep, DoesNotWaitForALife) {
+    const auto names = own_run("life");
+    const auto lock = RunLock::hold(names, true);
+    auto sweep = RunLockFile::open_to_sweep(names);
+    auto another = RunLockFile::open_to_sweep(names);
+    ASSERT_TRUE(sweep && another);
+    EXPECT_TRUE(sweep->take_turn(kAtOnce)) << "a life takes no turn";
+    EXPECT_FALSE(sweep->try_lock_exclusive());
+    EXPECT_FALSE(another->take_turn(kAtOnce)) << "one sweep at a time";
+    sweep.reset();
+    EXPECT_TRUE(another->take_turn(kAtOnce));
+    remove_object(names.lock());
 }
 
 TEST(Sweep, SparesARunWhoseConsumerOutlivesItsProducer) {
