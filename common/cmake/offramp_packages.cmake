@@ -16,6 +16,7 @@ pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3)
 pkg_check_modules(LIBPQ REQUIRED IMPORTED_TARGET libpq)
 pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl>=7.85)
 find_path(OFFRAMP_XXHASH_INCLUDE xxhash.h REQUIRED)
+find_path(OFFRAMP_TOMLPLUSPLUS_INCLUDE toml++/toml.h REQUIRED)
 
 set(offramp_site "")
 if(OFFRAMP_PYTHON)

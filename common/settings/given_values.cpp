@@ -13,7 +13,7 @@
 #include <sstream>
 
 #include "common/base/version.hpp"
-#include "common/settings/flat_toml.hpp"
+#include "common/settings/toml.hpp"
 #include "common/settings/nearest_word.hpp"
 
 namespace offramp {
@@ -176,7 +176,7 @@ const Setting& setting_for(const TomlEntry& entry, const std::string& place, con
 
 GivenValues read_file(const std::string& path, const std::vector<Setting>& settings) {
     GivenValues given;
-    for (const TomlEntry& entry : read_flat_toml(read_whole_file(path), path)) {
+    for (const TomlEntry& entry : read_toml(read_whole_file(path), path)) {
         const std::string place = path + ":" + std::to_string(entry.line) + ": " + entry.key;
         const Setting& setting = setting_for(entry, place, settings);
         const auto& types = setting.toml_types;

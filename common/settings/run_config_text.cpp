@@ -1,6 +1,6 @@
 #include <nlohmann/json.hpp>
 
-#include "common/settings/flat_toml.hpp"
+#include "common/settings/toml.hpp"
 #include "common/settings/run_config.hpp"
 #include "common/settings/setting.hpp"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/settings/effect.hpp"
-#include "common/settings/flat_toml.hpp"
+#include "common/settings/toml.hpp"
 #include "common/settings/run_config.hpp"
 
 namespace offramp {

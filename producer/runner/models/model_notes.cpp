@@ -12,7 +12,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/mapped_file.hpp"
-#include "common/settings/flat_toml.hpp"
+#include "common/settings/toml.hpp"
 #include "common/settings/nearest_word.hpp"
 #include "common/settings/output_shapes.hpp"
 #include "common/settings/run_config.hpp"

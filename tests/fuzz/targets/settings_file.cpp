@@ -2,7 +2,7 @@
 
 #include "common/base/error.hpp"
 #include "common/settings/error_limit.hpp"
-#include "common/settings/flat_toml.hpp"
+#include "common/settings/toml.hpp"
 #include "common/settings/output_shapes.hpp"
 #include "common/settings/run_config.hpp"
 #include "producer/runner/models/model_notes.hpp"

@@ -212,7 +212,7 @@ TEST_F(Parsing, TheFilesErrorsNameFileLineAndKey) {
         {"\n\nbatch = 65537", ":3: batch (--batch) '65537' is out of range. Accepted: 1 to 65536"},
         {"print-config = true", ":1: print-config is not a setting of a file. Give --print-config on the command line"},
         {"config = 'other.toml'", ":1: config is an unknown key"},
-        {"[run]\nbatch = 4", ":1: tables are not used here"},
+        {"[run]\nbatch = 4", ":1: 'run' is a table that is not known"},
         {"profile = 'none'", ":1: profile (--profile) 'none' is unknown. Accepted: default, article, embeddings"},
     };
     for (const auto& one : cases) {

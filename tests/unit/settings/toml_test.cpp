@@ -1,4 +1,4 @@
-#include "common/settings/flat_toml.hpp"
+#include "common/settings/toml.hpp"
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
@@ -12,12 +12,12 @@ namespace {
 using testing::HasSubstr;
 
 TomlEntry only(const std::string& text) {
-    const auto entries = read_flat_toml(text, "f");
+    const auto entries = read_toml(text, "f");
     EXPECT_EQ(entries.size(), 1U) << text;
     return entries.empty() ? TomlEntry{} : entries.front();
 }
 
-TEST(FlatToml, ReadsEveryKindOfValue) {
+TEST(Toml, ReadsEveryKindOfValue) {
     const struct {
         const char* value;
         TomlType type;
@@ -37,10 +37,12 @@ TEST(FlatToml, ReadsEveryKindOfValue) {
         {"1.5", TomlType::Float, "1.5"},
         {"-0.25", TomlType::Float, "-0.25"},
         {"6.02e+23", TomlType::Float, "6.02e+23"},
-        {"1e3", TomlType::Float, "1e3"},
+        {"1e3", TomlType::Float, "1000.0"},
         {"inf", TomlType::Float, "inf"},
         {"true", TomlType::Boolean, "true"},
         {"false", TomlType::Boolean, "false"},
+        {"\"\"\"\nof\ntwo lines\"\"\"", TomlType::String, "of\ntwo lines"},
+        {"9223372036854775807", TomlType::Integer, "9223372036854775807"},
     };
     for (const auto& one : cases) {
         const TomlEntry entry = only(std::string("key=") + one.value + "# comment");
@@ -50,8 +52,8 @@ TEST(FlatToml, ReadsEveryKindOfValue) {
     }
 }
 
-TEST(FlatToml, ReadsLinesKeysAndComments) {
-    const auto entries = read_flat_toml("# first\r\n\r\n  a-b_1 =  1 \t# one\n\"quo ted\" = 2\n'lit'=3", "f");
+TEST(Toml, ReadsLinesKeysAndComments) {
+    const auto entries = read_toml("# first\r\n\r\n  a-b_1 =  1 \t# one\n\"quo ted\" = 2\n'lit'=3", "f");
     ASSERT_EQ(entries.size(), 3U);
     EXPECT_EQ(entries[0].key, "a-b_1");
     EXPECT_EQ(entries[0].line, 3U);
@@ -60,50 +62,51 @@ TEST(FlatToml, ReadsLinesKeysAndComments) {
     EXPECT_EQ(entries[2].line, 5U);
 }
 
-TEST(FlatToml, RefusesWhatItDoesNotReadAndSaysWhere) {
+TEST(Toml, RefusesWhatItDoesNotReadAndSaysWhere) {
     const struct {
         const char* text;
         const char* says;
     } cases[] = {
-        {"\n[table]", "f:2: tables are not used here"},
-        {"a.b = 1", "f:1: 'a.' is a dotted key"},
-        {"a = [1, 2]", "f:1: 'a' is an array or a table"},
-        {"a = {b = 1}", "f:1: 'a' is an array or a table"},
-        {"a", "f:1: '=' is missing behind 'a'"},
-        {"a =", "f:1: 'a' has no value"},
-        {"a = # none", "f:1: 'a' has no value"},
-        {"= 1", "f:1: a key is expected before '= 1'"},
-        {"a = 1\nb = 2\na = 3", "f:3: 'a' is set a second time. The first is in line 1"},
+        {"\n[table]", "f:2: 'table' is a table that is not known. All settings stand at the top level: key = value"},
+        {"\n[[table]]", "f:2: 'table' is a table that is not known"},
+        {"a.b = 1", "f:1: 'a' is a table that is not known"},
+        {"a = {b = 1}", "f:1: 'a' is a table that is not known"},
+        {"a = [1, 2]", "f:1: 'a' is an array. A setting has one value: a string in quotes, a number, true or false"},
+        {"a = 1979-05-27", "f:1: 'a' is a date or a time"},
+        {"b = 1\n\na = 07:32:00", "f:3: 'a' is a date or a time"},
+        {"z = [1]\na = [2]", "f:1: 'z' is an array"},
+        {"a", "f:1: this is not TOML: "},
+        {"a =", "f:1: this is not TOML: "},
+        {"a = # none", "f:1: this is not TOML: "},
+        {"= 1", "f:1: this is not TOML: "},
+        {"a = 1\nb = 2\na = 3", "f:3: this is not TOML: Error while parsing key-value pair: cannot redefine existing"},
         {"a = word",
-         "f:1: 'a' has the value word, which is not a string, number or boolean. Strings stand in quotes: a = "
-         "\"word\""},
-        {"a = 1979-05-27", "f:1: 'a' has the value 1979-05-27"},
-        {"a = 01", "f:1: 'a' has the value 01"},
-        {"a = 1__0", "f:1: 'a' has the value 1__0"},
-        {"a = _1", "f:1: 'a' has the value _1"},
-        {"a = 1.", "f:1: 'a' has the value 1."},
-        {"a = .5", "f:1: 'a' has the value .5"},
-        {"a = 1.e3", "f:1: 'a' has the value 1.e3"},
-        {"a = 0x", "f:1: 'a' has the value 0x"},
-        {"a = 0x-1", "f:1: 'a' has the value 0x-1"},
-        {"a = +0x1", "f:1: 'a' has the value +0x1"},
-        {"a = -", "f:1: 'a' has the value -"},
-        {"a = --1", "f:1: 'a' has the value --1"},
-        {"a = infinity", "f:1: 'a' has the value infinity"},
-        {"a = 1 2", "f:1: '2' is left over behind the value of 'a'"},
-        {"a = \"x", "f:1: 'a' has a string without its closing \""},
-        {"a = 'x", "f:1: 'a' has a string without its closing '"},
-        {"a = \"\"\"x\"\"\"", "f:1: 'a' is a string of several lines"},
-        {R"(a = "\x")", R"(f:1: 'a' has an unknown escape \x)"},
-        {R"(a = "\u12")", R"(f:1: 'a' has an unknown escape \u12)"},
-        {R"(a = "\ud800")", R"(f:1: 'a' has an unknown escape \ud800)"},
-        {R"(a = "\U00110000")", R"(f:1: 'a' has an unknown escape \U00110000)"},
-        {"a = \"\x01\"", "f:1: 'a' has a control character"},
-        {"a = \"\xff\"", "f:1: the line is not UTF-8"},
+         "f:1: this is not TOML: Error while parsing value: could not determine value type. "
+         "Write: key = value, with strings in quotes"},
+        {"a = 01", "f:1: this is not TOML: "},
+        {"a = 1__0", "f:1: this is not TOML: "},
+        {"a = 1.", "f:1: this is not TOML: "},
+        {"a = .5", "f:1: this is not TOML: "},
+        {"a = 0x", "f:1: this is not TOML: "},
+        {"a = +0x1", "f:1: this is not TOML: "},
+        {"a = --1", "f:1: this is not TOML: "},
+        {"a = infinity", "f:1: this is not TOML: "},
+        {"a = 9223372036854775808", "f:1: this is not TOML: "},
+        {"a = 1e999", "f:1: this is not TOML: "},
+        {"a = 1 2", "f:1: this is not TOML: "},
+        {"a = \"x", "f:1: this is not TOML: "},
+        {"a = 'x", "f:1: this is not TOML: "},
+        {R"(a = "\x")", "f:1: this is not TOML: "},
+        {R"(a = "\u12")", "f:1: this is not TOML: "},
+        {R"(a = "\ud800")", "f:1: this is not TOML: "},
+        {R"(a = "\U00110000")", "f:1: this is not TOML: "},
+        {"a = \"\x01\"", "f:1: this is not TOML: "},
+        {"b = 1\na = \"\xff\"", "f:2: this is not TOML: "},
+        {"a = \"\xc0\x80\"", "f:1: this is not TOML: "},
     };
     for (const auto& one : cases) {
         try {
-            read_flat_toml(one.text, "f");
+            read_toml(one.text, "f");
             ADD_FAILURE() << "taken: " << one.text;
         } catch (const ConfigError& error) {
             EXPECT_THAT(error.what(), HasSubstr(one.says));
@@ -112,7 +115,25 @@ TEST(FlatToml, RefusesWhatItDoesNotReadAndSaysWhere) {
     }
 }
 
-TEST(FlatToml, TablesOfOneNameStandBelowTheRest) {
+// toml++ takes a key's parts apart by recursion.
+TEST(Toml, RefusesALargeTextAndTakesTheDeepestOfTheRestApart) {
+    constexpr std::size_t kMost = std::size_t{128} << 10;
+    const auto deep = [](std::size_t bytes) {
+        std::string text;
+        while (text.size() + 5 < bytes) text += "a.";
+        return text + "a=1\n";
+    };
+    for (const auto& [text, says] : {std::pair(deep(kMost + 2), "f has 1310"), std::pair(deep(kMost), "f:1: 'a' is")})
+        try {
+            read_toml(text, "f");
+            ADD_FAILURE() << "taken: " << text.size();
+        } catch (const ConfigError& error) {
+            EXPECT_THAT(error.what(), HasSubstr(says));
+        }
+    EXPECT_EQ(read_toml("a = 1" + std::string(kMost - 5, ' '), "f").size(), 1U);
+}
+
+TEST(Toml, TablesOfOneNameStandBelowTheRest) {
     const TomlDocument document = read_toml_of_tables(
         "a = 1\n[[input]]\nname = \"x\"\n\n [[ \"input\" ]] # the second\nname = 'y'\na = 2\n[[input]]", "f", "input");
     ASSERT_EQ(document.top.size(), 1U);
@@ -135,21 +156,21 @@ std::string any_utf8_character() {
     return code < 128 ? std::string(1, static_cast<char>(code)) : kLonger[code - 128];
 }
 
-RC_GTEST_PROP(FlatToml, AQuotedStringReadsBackAsItself, ()) {
+RC_GTEST_PROP(Toml, AQuotedStringReadsBackAsItself, ()) {
     std::string text;
     for (int left = *rc::gen::inRange(0, 40); left > 0; --left) text += any_utf8_character();
     RC_ASSERT(is_utf8(text));
-    const auto entries = read_flat_toml("key = " + quote_toml(text), "f");
+    const auto entries = read_toml("key = " + quote_toml(text), "f");
     RC_ASSERT(entries.size() == 1U);
     RC_ASSERT(entries[0].text == text);
     RC_ASSERT(entries[0].type == TomlType::String);
 }
 
-RC_GTEST_PROP(FlatToml, AnyTextIsReadOrRefused, ()) {
+RC_GTEST_PROP(Toml, AnyTextIsReadOrRefused, ()) {
     const auto text =
         *rc::gen::container<std::string>(rc::gen::elementOf(std::string("ab=\"'\\#.-_+0x1eu\n\r\t []{}\xc3\xa9")));
     try {
-        for (const TomlEntry& entry : read_flat_toml(text, "f")) RC_ASSERT(entry.line >= 1U);
+        for (const TomlEntry& entry : read_toml(text, "f")) RC_ASSERT(entry.line >= 1U);
     } catch (const ConfigError& error) {
         RC_ASSERT(std::string(error.what()).starts_with("f:"));
     }
