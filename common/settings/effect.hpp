@@ -9,7 +9,7 @@ namespace offramp {
 //
 //   what must agree                                     | settings
 //   --resume: another run gives the same results        | makes_results()
-//   (producer/runner/checkpoint/manifest_identity)
+//   (producer/runner/checkpoint/checkpoint_identity)
 //   --adopt: another producer goes on with this memory  | outlives_producer()  (producer/runner/run/recovery_checks)
 //   Hello: a consumer's results are the run's           | makes_work()         (slab_work)
 //

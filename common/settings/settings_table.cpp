@@ -3,7 +3,7 @@
 #include <limits>
 #include <string_view>
 
-#include "common/base/shown_url.hpp"
+#include "common/base/redacted_url.hpp"
 #include "common/settings/profile.hpp"
 #include "common/settings/setting.hpp"
 #include "common/settings/setting_checks.hpp"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/base/error.hpp"
-#include "common/base/shown_url.hpp"
+#include "common/base/redacted_url.hpp"
 #include "common/settings/nearest_word.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/sinks/http/http_headers.hpp"

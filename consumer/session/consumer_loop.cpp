@@ -11,7 +11,7 @@
 #include "common/base/readiness.hpp"
 #include "common/base/trace.hpp"
 #include "common/base/trace_recording.hpp"
-#include "consumer/session/read_lease.hpp"
+#include "consumer/session/read_loan.hpp"
 
 namespace offramp {
 

@@ -12,11 +12,11 @@
 #include "common/transport/ports.hpp"
 #include "common/wire/slab_ticket.hpp"
 #include "consumer/session/consumer_session.hpp"
+#include "consumer/session/heartbeat.hpp"
 #include "consumer/session/producer_loss.hpp"
 #include "consumer/session/slab_mappings.hpp"
 #include "consumer/session/slab_processor.hpp"
 #include "consumer/session/watched_fds.hpp"
-#include "consumer/session/work_cell.hpp"
 
 namespace offramp {
 

@@ -3,7 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include "common/base/exit_code.hpp"
-#include "common/quarantine/payload_file.hpp"
+#include "common/dead_letters/payload_file.hpp"
 
 namespace offramp {
 

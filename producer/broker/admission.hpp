@@ -6,8 +6,8 @@
 #include "common/transport/ports.hpp"
 #include "common/wire/messages.hpp"
 #include "producer/broker/broker_state.hpp"
-#include "producer/broker/farewell.hpp"
 #include "producer/broker/recovery.hpp"
+#include "producer/broker/run_end.hpp"
 
 namespace offramp {
 

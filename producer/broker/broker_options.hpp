@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
+#include "producer/broker/dead_letter_writer.hpp"
 #include "producer/broker/progress_log.hpp"
-#include "producer/broker/quarantine_writer.hpp"
 #include "producer/broker/spill_store.hpp"
 #include "producer/pool/slab_exchange.hpp"
 

@@ -9,7 +9,7 @@
 #include "common/wire/messages.hpp"
 #include "producer/broker/broker_state.hpp"
 #include "producer/broker/dead_letters.hpp"
-#include "producer/broker/farewell.hpp"
+#include "producer/broker/run_end.hpp"
 #include "producer/broker/spill.hpp"
 
 namespace offramp {

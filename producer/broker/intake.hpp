@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "producer/broker/broker_state.hpp"
-#include "producer/broker/farewell.hpp"
+#include "producer/broker/run_end.hpp"
 #include "producer/pool/slab_exchange.hpp"
 
 namespace offramp {

@@ -4,7 +4,7 @@
 
 #include "common/wire/slab_ticket.hpp"
 #include "producer/broker/broker_state.hpp"
-#include "producer/broker/farewell.hpp"
+#include "producer/broker/run_end.hpp"
 #include "producer/ledger/slab_ledger.hpp"
 #include "producer/pool/slab_exchange.hpp"
 

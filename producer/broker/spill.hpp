@@ -8,7 +8,7 @@
 
 #include "common/base/clock.hpp"
 #include "producer/broker/broker_state.hpp"
-#include "producer/broker/farewell.hpp"
+#include "producer/broker/run_end.hpp"
 #include "producer/broker/spill_store.hpp"
 
 namespace offramp {

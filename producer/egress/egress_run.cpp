@@ -25,7 +25,7 @@
 #include "producer/egress/run_directory.hpp"
 #include "producer/egress/slab_plan.hpp"
 #include "producer/ledger/slab_ledger.hpp"
-#include "producer/pool/cells_copy.hpp"
+#include "producer/pool/heartbeats_copy.hpp"
 #include "producer/pool/run_memory.hpp"
 #include "producer/pool/slab_exchange.hpp"
 #include "producer/pool/slab_pool.hpp"

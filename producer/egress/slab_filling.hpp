@@ -11,9 +11,9 @@
 #include "producer/device/device.hpp"
 #include "producer/device/device_timeline.hpp"
 #include "producer/egress/output_batch.hpp"
-#include "producer/egress/output_books.hpp"
-#include "producer/pool/fill_lease.hpp"
+#include "producer/egress/output_counters.hpp"
 #include "producer/pool/slab_exchange.hpp"
+#include "producer/pool/write_loan.hpp"
 
 namespace offramp {
 

@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "common/wire/slab_layout.hpp"
-#include "producer/egress/output_books.hpp"
-#include "producer/egress/output_sink.hpp"
+#include "producer/egress/egress_path.hpp"
+#include "producer/egress/output_counters.hpp"
 #include "producer/ladder/slab_place.hpp"
 
 namespace offramp {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "common/wire/slab_layout.hpp"
-#include "producer/egress/output_books.hpp"
-#include "producer/egress/output_sink.hpp"
+#include "producer/egress/egress_path.hpp"
+#include "producer/egress/output_counters.hpp"
 #include "producer/egress/slab_completion.hpp"
 
 namespace offramp {

@@ -4,8 +4,8 @@
 #include <thread>
 
 #include "common/base/bounded_queue.hpp"
-#include "producer/egress/output_books.hpp"
-#include "producer/egress/output_sink.hpp"
+#include "producer/egress/egress_path.hpp"
+#include "producer/egress/output_counters.hpp"
 #include "producer/ladder/local_delivery.hpp"
 
 namespace offramp {

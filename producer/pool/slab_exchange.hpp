@@ -15,7 +15,7 @@
 
 #include "common/base/item_ranges.hpp"
 #include "common/base/unique_fd.hpp"
-#include "producer/pool/fill_lease.hpp"
+#include "producer/pool/write_loan.hpp"
 
 namespace offramp {
 

@@ -48,7 +48,7 @@ ROOMS_OF_COMMON = {
     "common/shm/": ("base",),
     "common/safetensors/": ("base",),
     "common/transport/": ("base", "shm", "wire"),
-    "common/quarantine/": ("base", "safetensors", "wire"),
+    "common/dead_letters/": ("base", "safetensors", "wire"),
     "common/settings/": ("base", "shm"),
     "common/images/": ("base", "settings", "wire"),
 }

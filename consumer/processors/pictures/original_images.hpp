@@ -8,7 +8,7 @@
 #include "common/images/image_decode.hpp"
 #include "common/images/picture_frame.hpp"
 #include "common/settings/run_config.hpp"
-#include "consumer/processors/pictures/listed_input.hpp"
+#include "consumer/processors/pictures/input_index.hpp"
 
 namespace offramp {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/base/error.hpp"
-#include "common/base/shown_url.hpp"
+#include "common/base/redacted_url.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/raw/json_array.hpp"
 #include "consumer/processors/raw/npy_array.hpp"

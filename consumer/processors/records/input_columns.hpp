@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "consumer/processors/pictures/listed_input.hpp"
+#include "consumer/processors/pictures/input_index.hpp"
 
 namespace offramp {
 

@@ -11,9 +11,9 @@
 #include "common/base/reserved_prefix.hpp"
 #include "common/settings/processor_results.hpp"
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/results/former_run.hpp"
+#include "consumer/processors/results/previous_run.hpp"
 #include "consumer/processors/results/run_output.hpp"
-#include "consumer/sinks/files/cannot_write.hpp"
+#include "consumer/sinks/files/write_error.hpp"
 
 namespace offramp {
 namespace {

@@ -15,8 +15,8 @@
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
 #include "common/base/whole_file.hpp"
-#include "consumer/sinks/files/cannot_write.hpp"
 #include "consumer/sinks/files/output_name.hpp"
+#include "consumer/sinks/files/write_error.hpp"
 
 namespace offramp {
 namespace {

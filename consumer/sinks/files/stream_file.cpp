@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "common/base/error.hpp"
-#include "consumer/sinks/files/cannot_write.hpp"
+#include "consumer/sinks/files/write_error.hpp"
 
 namespace offramp {
 namespace {

@@ -5,8 +5,8 @@
 #include <span>
 
 #include "common/base/error.hpp"
+#include "common/base/redacted_url.hpp"
 #include "common/base/regular_file.hpp"
-#include "common/base/shown_url.hpp"
 
 namespace offramp {
 namespace {

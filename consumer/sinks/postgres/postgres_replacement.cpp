@@ -5,7 +5,7 @@
 
 #include "common/base/error.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
-#include "consumer/sinks/files/cannot_write.hpp"
+#include "consumer/sinks/files/write_error.hpp"
 #include "consumer/sinks/postgres/replaced_table.hpp"
 
 namespace offramp {

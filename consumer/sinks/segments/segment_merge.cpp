@@ -13,7 +13,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
-#include "consumer/sinks/files/cannot_write.hpp"
+#include "consumer/sinks/files/write_error.hpp"
 #include "consumer/sinks/segments/record_file.hpp"
 #include "consumer/sinks/segments/segment_file.hpp"
 

@@ -12,8 +12,8 @@
 
 #include "common/base/error.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
-#include "consumer/sinks/files/cannot_write.hpp"
 #include "consumer/sinks/files/output_name.hpp"
+#include "consumer/sinks/files/write_error.hpp"
 
 namespace offramp {
 namespace {

@@ -12,7 +12,7 @@
 #include <thread>
 #include <utility>
 
-#include "consumer/sinks/files/cannot_write.hpp"
+#include "consumer/sinks/files/write_error.hpp"
 
 namespace offramp {
 namespace {

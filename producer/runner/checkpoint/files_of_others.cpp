@@ -14,8 +14,8 @@
 #include "common/images/item_keys.hpp"
 #include "common/settings/processor_results.hpp"
 #include "common/wire/mask_form.hpp"
+#include "producer/runner/checkpoint/checkpoint_file.hpp"
 #include "producer/runner/checkpoint/files_of_run.hpp"
-#include "producer/runner/checkpoint/manifest_file.hpp"
 #include "producer/runner/checkpoint/replaced_items.hpp"
 #include "producer/runner/sources/source_fingerprint.hpp"
 

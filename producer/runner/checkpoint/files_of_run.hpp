@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/settings/run_config.hpp"
-#include "producer/runner/checkpoint/manifest_identity.hpp"
+#include "producer/runner/checkpoint/checkpoint_identity.hpp"
 
 namespace offramp {
 

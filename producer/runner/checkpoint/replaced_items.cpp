@@ -13,7 +13,7 @@
 #include "common/base/reserved_prefix.hpp"
 #include "common/base/way_to_write.hpp"
 #include "common/base/whole_file.hpp"
-#include "producer/runner/checkpoint/manifest_file.hpp"
+#include "producer/runner/checkpoint/checkpoint_file.hpp"
 #include "producer/runner/checkpoint/sealed_line.hpp"
 
 namespace offramp {

@@ -8,7 +8,7 @@
 #include "producer/device/device.hpp"
 #include "producer/device/device_timeline.hpp"
 #include "producer/device/lending_pool.hpp"
-#include "producer/egress/output_sink.hpp"
+#include "producer/egress/egress_path.hpp"
 #include "producer/runner/inference/compute_clock.hpp"
 #include "producer/runner/ingest/prefetcher.hpp"
 #include "producer/runner/models/model.hpp"

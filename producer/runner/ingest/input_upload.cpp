@@ -4,8 +4,8 @@
 
 #include "common/base/error.hpp"
 #include "producer/runner/kernels/kernels.hpp"
-#include "producer/runner/sources/made_up_row.hpp"
 #include "producer/runner/sources/normal_noise.hpp"
+#include "producer/runner/sources/synthetic_row.hpp"
 
 namespace offramp {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/wire/tensor_spec.hpp"
-#include "producer/runner/models/model_notes.hpp"
+#include "producer/runner/models/model_metadata.hpp"
 
 namespace offramp {
 

@@ -11,7 +11,7 @@
 #include "common/wire/tensor_spec.hpp"
 #include "producer/device/device_tensor.hpp"
 #include "producer/runner/models/input_parts.hpp"
-#include "producer/runner/models/model_notes.hpp"
+#include "producer/runner/models/model_metadata.hpp"
 
 // What the program knows of a model: no LibTorch in sight. Models live in a module, libofframp_models.so,
 // that is opened at run time (model_library.hpp), so that a run without one (`copy`) never loads LibTorch.

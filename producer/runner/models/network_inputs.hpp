@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "producer/runner/models/model_notes.hpp"
+#include "producer/runner/models/model_metadata.hpp"
 
 namespace offramp {
 

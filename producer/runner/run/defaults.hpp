@@ -1,7 +1,7 @@
 #pragma once
 
 #include "common/settings/run_config.hpp"
-#include "producer/runner/models/model_notes.hpp"
+#include "producer/runner/models/model_metadata.hpp"
 #include "producer/runner/run/egress_traits.hpp"
 
 namespace offramp {

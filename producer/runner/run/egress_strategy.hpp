@@ -10,8 +10,8 @@
 #include "producer/broker/delivery.hpp"
 #include "producer/device/device.hpp"
 #include "producer/device/device_timeline.hpp"
+#include "producer/egress/egress_path.hpp"
 #include "producer/egress/egress_stream.hpp"
-#include "producer/egress/output_sink.hpp"
 #include "producer/pool/slab_exchange.hpp"
 #include "producer/runner/run/egress_traits.hpp"
 

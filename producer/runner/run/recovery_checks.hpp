@@ -6,7 +6,7 @@
 #include "common/settings/run_config.hpp"
 #include "common/wire/run_progress.hpp"
 #include "producer/recovery/predecessor.hpp"
-#include "producer/runner/checkpoint/run_manifest.hpp"
+#include "producer/runner/checkpoint/run_checkpoint.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 
 // What this program checks and keeps besides, where it goes on with a dead producer's run (--adopt). The rest of that

@@ -8,7 +8,7 @@
 #include <cstdio>
 
 #include "common/base/error.hpp"
-#include "producer/runner/checkpoint/manifest_file.hpp"
+#include "producer/runner/checkpoint/checkpoint_file.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 
 namespace offramp {

@@ -1,12 +1,12 @@
 // A set-aside payload: a .safetensors file with the project's notes in its metadata.
 
-#include "common/quarantine/payload_file.hpp"
+#include "common/dead_letters/payload_file.hpp"
 
 #include "common/base/error.hpp"
-#include "common/quarantine/payload_notes.hpp"
+#include "common/dead_letters/payload_metadata.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/fuzz/scratch_folder.hpp"
-#include "tests/unit/quarantine/filled_slab.hpp"
+#include "tests/unit/dead_letters/filled_slab.hpp"
 
 namespace offramp {
 namespace {

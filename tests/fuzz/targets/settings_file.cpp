@@ -2,10 +2,10 @@
 
 #include "common/base/error.hpp"
 #include "common/settings/error_limit.hpp"
-#include "common/settings/toml.hpp"
 #include "common/settings/output_shapes.hpp"
 #include "common/settings/run_config.hpp"
-#include "producer/runner/models/model_notes.hpp"
+#include "common/settings/toml.hpp"
+#include "producer/runner/models/model_metadata.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/fuzz/scratch_folder.hpp"
 

@@ -4,7 +4,7 @@
 #include "common/wire/slab_view.hpp"
 #include "tests/fuzz/exact_copy.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
-#include "tests/unit/quarantine/filled_slab.hpp"
+#include "tests/unit/dead_letters/filled_slab.hpp"
 
 namespace offramp {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/base/error.hpp"
-#include "producer/runner/checkpoint/run_manifest.hpp"
+#include "producer/runner/checkpoint/run_checkpoint.hpp"
 #include "producer/runner/checkpoint/sealed_line.hpp"
 #include "producer/runner/sources/source_fingerprint.hpp"
 #include "tests/contract/processors/processor_world.hpp"

@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "common/base/error.hpp"
-#include "common/base/shown_url.hpp"
+#include "common/base/redacted_url.hpp"
 #include "consumer/sinks/http/http_verdict.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 

@@ -6,8 +6,8 @@
 
 #include "common/base/error.hpp"
 #include "common/images/unreadable_item.hpp"
-#include "producer/runner/sources/made_up_row.hpp"
 #include "producer/runner/sources/source_fingerprint.hpp"
+#include "producer/runner/sources/synthetic_row.hpp"
 #include "tests/unit/sources/making.hpp"
 #include "tests/unit/sources/npy_bytes.hpp"
 

@@ -1,0 +1,184 @@
+#include "common/dead_letters/payload_metadata.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+
+#include "common/base/error.hpp"
+
+namespace offramp {
+namespace {
+
+using nlohmann::json;
+
+// The format's word for an element; empty when it has none.
+std::string word_of(DType dtype) {
+    const std::string bits = std::to_string(dtype.bits);
+    switch (dtype.code) {
+        case 0:
+            return dtype.bits <= 64 ? "I" + bits : "";
+        case 1:
+            return dtype.bits <= 64 ? "U" + bits : "";
+        case 2:
+            return dtype.bits >= 16 && dtype.bits <= 64 ? "F" + bits : "";
+        case 4:
+            return dtype.bits == 16 ? "BF16" : "";
+        case 6:
+            return dtype.bits == 8 ? "BOOL" : "";
+        default:
+            return "";
+    }
+}
+
+// The dimensions, from the slowest to the fastest.
+std::vector<std::size_t> order_in_memory(const TensorSpec& spec) {
+    std::vector<std::size_t> order(spec.dims);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    // Dimension 0 counts the samples, which follow one another whatever their own order.
+    std::stable_sort(order.begin() + 1, order.end(),
+                     [&](std::size_t a, std::size_t b) { return spec.strides[a] > spec.strides[b]; });
+    return order;
+}
+
+json spec_notes(const TensorSpec& spec, const std::string& stored_as) {
+    const auto dims = static_cast<std::ptrdiff_t>(spec.dims);
+    return {{"name", spec.name},
+            {"stored_as", stored_as},
+            {"dtype", {spec.dtype.code, spec.dtype.bits}},
+            {"shape", std::vector(spec.shape.begin(), spec.shape.begin() + dims)},
+            {"strides", std::vector(spec.strides.begin(), spec.strides.begin() + dims)}};
+}
+
+void require(bool holds, const char* field) {
+    if (!holds)
+        throw ProtocolError(std::string("the notes of a set-aside payload: '") + field + "' is not what it should be");
+}
+
+TensorSpec read_spec(const json& notes) {
+    TensorSpec spec;
+    spec.name = notes.at("name").get<std::string>();
+    const auto dtype = notes.at("dtype").get<std::vector<std::uint8_t>>();
+    const auto shape = notes.at("shape").get<std::vector<std::int64_t>>();
+    const auto strides = notes.at("strides").get<std::vector<std::int64_t>>();
+    require(dtype.size() == 2, "dtype");
+    spec.dtype = {dtype[0], dtype[1], 1};
+    require(spec.dtype.whole_bytes(), "dtype");
+    require(!shape.empty() && shape.size() <= kMaxDims && shape.size() == strides.size(), "shape");
+    spec.dims = shape.size();
+    // No product of the shape may overflow below.
+    std::uint64_t bytes = spec.dtype.bytes();
+    for (const std::int64_t extent : shape)
+        require(extent >= 1 && !__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes) &&
+                    bytes < 1ULL << 62,
+                "shape");
+    std::copy(shape.begin(), shape.end(), spec.shape.begin());
+    std::copy(strides.begin(), strides.end(), spec.strides.begin());
+    require(spec.dense_rows(), "strides");
+    return spec;
+}
+
+void read_rows(const json& notes, SlabContents& slab) {
+    for (const json& sample : notes.at("samples")) {
+        SampleView view;
+        view.item = sample.at(0).get<std::uint64_t>();
+        view.key = sample.at(1).get<std::string>();
+        view.hole = sample.at(2).get<bool>();
+        view.row = static_cast<std::uint32_t>(slab.samples.size());
+        require(slab.samples.size() < kMaxSamplesPerSlab && view.key.size() <= kMaxKeyBytes, "samples");
+        slab.samples.push_back(std::move(view));
+    }
+    std::size_t next = 0;
+    for (const json& batch : notes.at("batches")) {
+        const BatchRecord piece{.batch = batch.at(0).get<std::uint64_t>(),
+                                .first_row = batch.at(1).get<std::uint32_t>(),
+                                .rows = batch.at(2).get<std::uint32_t>(),
+                                .first_sample = static_cast<std::uint32_t>(next),
+                                .reserved = 0};
+        require(piece.rows <= slab.samples.size() - next, "batches");
+        for (std::uint32_t row = 0; row < piece.rows; ++row) slab.samples[next + row].batch = piece.batch;
+        next += piece.rows;
+        slab.batches.push_back(piece);
+    }
+    require(next == slab.samples.size(), "batches");
+}
+
+}  // namespace
+
+std::vector<TensorEntry> tensor_entries(const SlabContents& slab) {
+    std::vector<TensorEntry> entries;
+    std::set<std::string> taken;
+    for (const TensorView& tensor : slab.tensors) {
+        TensorEntry entry{
+            .name = tensor.spec.name, .dtype = word_of(tensor.spec.dtype), .shape = {}, .bytes = tensor.bytes.size()};
+        if (entry.name.empty() || entry.name == "__metadata__" || taken.contains(entry.name))
+            entry.name += "#" + std::to_string(entries.size());
+        for (const std::size_t d : order_in_memory(tensor.spec)) entry.shape.push_back(tensor.spec.shape[d]);
+        if (entry.dtype.empty()) {
+            entry.dtype = "U8";
+            entry.shape.push_back(static_cast<std::int64_t>(tensor.spec.dtype.bytes()));
+        }
+        taken.insert(entry.name);
+        entries.push_back(std::move(entry));
+    }
+    return entries;
+}
+
+std::string payload_notes(const SlabContents& slab) {
+    json tensors = json::array();
+    const std::vector<TensorEntry> entries = tensor_entries(slab);
+    for (std::size_t i = 0; i < entries.size(); ++i)
+        tensors.push_back(spec_notes(slab.tensors[i].spec, entries[i].name));
+    json samples = json::array();
+    for (const SampleView& sample : slab.samples) samples.push_back({sample.item, sample.key, sample.hole});
+    json batches = json::array();
+    for (const BatchRecord& piece : slab.batches) batches.push_back({piece.batch, piece.first_row, piece.rows});
+    const json notes = {{"format", kPayloadNotesFormat},
+                        {"epoch", slab.epoch},
+                        {"slab", slab.slab},
+                        {"generation", slab.generation},
+                        {"payload_bytes", slab.payload_bytes},
+                        {"transform", static_cast<std::uint32_t>(slab.transform)},
+                        {"expansion", slab.expansion},
+                        {"model", slab.model},
+                        {"precision", slab.precision},
+                        {"memory_format", slab.memory_format},
+                        {"batches", batches},
+                        {"samples", samples},
+                        {"tensors", tensors}};
+    return notes.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+NotedSlab read_payload_notes(const std::string& text) {
+    try {
+        const json notes = json::parse(text);
+        require(notes.at("format").get<int>() == kPayloadNotesFormat, "format");
+        NotedSlab noted;
+        SlabContents& slab = noted.slab;
+        slab.epoch = notes.at("epoch").get<std::uint32_t>();
+        slab.slab = notes.at("slab").get<std::uint32_t>();
+        slab.generation = notes.at("generation").get<std::uint64_t>();
+        slab.payload_bytes = notes.at("payload_bytes").get<std::uint64_t>();
+        const auto transform = notes.at("transform").get<std::uint32_t>();
+        require(transform <= static_cast<std::uint32_t>(OutputTransform::LowRes), "transform");
+        slab.transform = static_cast<OutputTransform>(transform);
+        slab.expansion = notes.at("expansion").get<std::uint32_t>();
+        require(slab.expansion >= 1 && slab.expansion <= kMaxExpansion, "expansion");
+        slab.model = notes.at("model").get<std::string>();
+        slab.precision = notes.at("precision").get<std::string>();
+        slab.memory_format = notes.at("memory_format").get<std::string>();
+        read_rows(notes, slab);
+        for (const json& tensor : notes.at("tensors")) {
+            const TensorSpec spec = read_spec(tensor);
+            require(static_cast<std::uint64_t>(spec.rows()) == slab.samples.size(), "shape");
+            slab.tensors.push_back({.spec = spec, .bytes = {}});
+            noted.stored_as.push_back(tensor.at("stored_as").get<std::string>());
+        }
+        require(slab.tensors.size() <= kMaxTensorsPerSlab, "tensors");
+        return noted;
+    } catch (const json::exception& problem) {
+        throw ProtocolError(std::string("the notes of a set-aside payload cannot be read: ") + problem.what());
+    }
+}
+
+}  // namespace offramp

@@ -1,0 +1,45 @@
+#include "consumer/processors/pictures/input_index.hpp"
+
+#include <string>
+
+#include "common/base/error.hpp"
+#include "common/images/open_pictures.hpp"
+#include "common/settings/source_of_input.hpp"
+#include "consumer/sinks/files/output_name.hpp"
+
+namespace offramp {
+namespace {
+
+// Synthetic items may stand for pictures that lie ready, by their numbers: so the processors' part is measured alone.
+std::unique_ptr<PictureList> listed(const RunConfig& config, std::string_view processor) {
+    const std::string source = source_of_input(config.source == "synthetic" ? "auto" : config.source, config.input);
+    if (config.input.empty() || !gives_pictures(source))
+        throw ConfigError("processor " + std::string(processor) +
+                              " needs the images that the run reads, and there is no --input with some",
+                          "Give --input a folder of images, or choose another --processor");
+    return open_pictures(source, config.input);
+}
+
+}  // namespace
+
+ListedInput::ListedInput(const RunConfig& config, std::string_view processor) : pictures_(listed(config, processor)) {
+    numbers_.reserve(pictures_->size());
+    for (std::uint64_t number = 0; number < pictures_->size(); ++number)
+        numbers_.emplace(pictures_->key(number), number);
+}
+
+std::optional<std::uint64_t> ListedInput::find(std::string_view key) const {
+    const auto found = numbers_.find(key);
+    return found == numbers_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::uint64_t ListedInput::number_of(std::string_view key) const {
+    const auto found = find(key);
+    if (!found)
+        throw Error(ExitCode::NoInput,
+                    "no image of " + pictures_->description() + " is the original of the sample '" + escaped(key) + "'",
+                    "Leave the input as it is while a run reads it");
+    return *found;
+}
+
+}  // namespace offramp

@@ -1,0 +1,104 @@
+#include "consumer/processors/results/previous_run.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "common/base/item_ranges.hpp"
+#include "common/base/next_place.hpp"
+#include "common/base/reserved_prefix.hpp"
+#include "common/base/unique_fd.hpp"
+#include "common/settings/run_config.hpp"
+
+namespace offramp {
+namespace {
+
+// As producer/runner/checkpoint/checkpoint_file.cpp writes them.
+constexpr std::string_view kEndedLine = "\"ended\":true}";
+
+std::string path_in(const std::string& output) { return output + "/" + std::string(kReservedPrefix) + "manifest"; }
+
+std::string text_of(const std::string& path) {
+    const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    struct stat facts {};
+    std::string text;
+    if (!file || ::fstat(file.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) return text;
+    text.resize(static_cast<std::size_t>(facts.st_size));
+    std::size_t there = 0;
+    while (there < text.size()) {
+        const ssize_t got = ::read(file.get(), text.data() + there, text.size() - there);
+        if (got <= 0) break;
+        there += static_cast<std::size_t>(got);
+    }
+    text.resize(there);
+    return text;
+}
+
+bool has_ended(std::string_view text) {
+    for (std::size_t at = text.find(kEndedLine); at != std::string_view::npos; at = text.find(kEndedLine, at + 1))
+        if (at + kEndedLine.size() < text.size() && text[at + kEndedLine.size()] == '\n') return true;
+    return false;
+}
+
+std::uint64_t number_in(const std::string& digits) {
+    std::uint64_t number = 0;
+    std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    return number;
+}
+
+// A line that is torn says nothing: what it stood for is made again.
+std::uint64_t items_done(std::string_view lines) {
+    ItemRanges done;
+    while (!lines.empty()) {
+        const std::size_t end = std::min(lines.find('\n'), lines.size());
+        const nlohmann::json line = nlohmann::json::parse(lines.substr(0, end), nullptr, false);
+        lines.remove_prefix(std::min(end + 1, lines.size()));
+        if (!line.is_object() || !line.contains("done") || !line["done"].is_array()) continue;
+        for (const nlohmann::json& range : line["done"])
+            if (range.is_array() && range.size() == 2 && range[0].is_number_unsigned() && range[1].is_number_unsigned())
+                done.add({range[0].get<std::uint64_t>(), range[1].get<std::uint64_t>()});
+    }
+    return done.items();
+}
+
+}  // namespace
+
+bool has_manifest(const std::string& output) {
+    struct stat facts {};
+    return ::lstat(path_in(output).c_str(), &facts) == 0;
+}
+
+std::optional<FormerRun> read_former_run(const std::string& output) {
+    const std::string path = path_in(output);
+    const std::string text = text_of(path);
+    const std::string_view first = std::string_view(text).substr(0, text.find('\n'));
+    const nlohmann::json header = nlohmann::json::parse(first, nullptr, false);
+    FormerRun run;
+    std::uint64_t items = 0;
+    try {
+        run.run_id = header.at("run").get<std::string>();
+        RunConfig config;
+        config.processor = header.at("identity").value("--processor", "");
+        run.processors = config.processors();
+        run.write_path = header.at("identity").value("--write-path", "");
+        run.next_place = header.value("next", "");
+        run.finished = header.value("finished", false);
+        items = number_in(header.at("identity").value("items", ""));
+    } catch (const nlohmann::json::exception&) {
+        return std::nullopt;
+    }
+    if (!run.next_place.empty()) checked_next_place(run.next_place, path);
+    const std::string_view others = std::string_view(text).substr(first.size());
+    run.ended = has_ended(others);
+    run.finished = run.finished || run.ended;
+    run.left = items - std::min(items, items_done(others));
+    return run;
+}
+
+}  // namespace offramp

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace offramp {
+
+// What OUTPUT/.offramp-manifest (producer/runner/checkpoint/checkpoint_file.hpp) says of the last run that had a
+// result: whose results are in what place.
+struct FormerRun {
+    std::string run_id;
+    std::vector<std::string> processors;
+    std::string write_path;  // of --processor write
+    std::string next_place;  // empty: in place
+    bool ended = false;      // it came to its end by itself
+    bool finished = false;   // so, or the run did that it goes on with, for items that joined
+    std::uint64_t left = 0;  // items of its source that are not done: dropped, unreadable or set aside where it ended
+};
+
+// Nothing when there is no manifest, or none that can be read: then nobody can continue it, either. Never follows a
+// link. Errors: ConfigError for a place that is not one of ours.
+std::optional<FormerRun> read_former_run(const std::string& output);
+bool has_manifest(const std::string& output);  // whether it can be read or not
+
+}  // namespace offramp

@@ -1,0 +1,64 @@
+#include "consumer/session/read_loan.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
+#include "common/base/trace.hpp"
+
+namespace offramp {
+
+ReadLease ReadLease::open(const SlabTicket& ticket, SlabMappings& mappings, WorkCell& cell, ConsumerSession& session,
+                          SlabContents& contents) {
+    const TraceRange range(TraceName::Map);
+    cell.begin(ticket);
+    failpoint("consumer.work_noted");
+    contents.read_anew(mappings.slab(ticket.slab), mappings.ledger().header().run_nonce, ticket);
+    return {ticket, contents, cell, session};
+}
+
+ReadLease::ReadLease(const SlabTicket& ticket, const SlabContents& contents, WorkCell& cell, ConsumerSession& session)
+    : ticket_(ticket), contents_(&contents), cell_(&cell), session_(&session) {}
+
+ReadLease::ReadLease(ReadLease&& other) noexcept
+    : ticket_(other.ticket_),
+      contents_(other.contents_),
+      cell_(other.cell_),
+      session_(std::exchange(other.session_, nullptr)) {}
+
+ReadLease::~ReadLease() {
+    if (session_ == nullptr) return;
+    try {
+        return_slab();
+    } catch (const std::exception& problem) {
+        // Out of memory: the slab stays held, and goes to another consumer when this process ends.
+        spdlog::error("slab {} could not be given back: {}", ticket_.slab, problem.what());
+    }
+}
+
+void ReadLease::complete(std::chrono::nanoseconds busy) && {
+    expect(session_ != nullptr, "a lease is used up once");
+    const auto holes = std::count_if(contents_->samples.begin(), contents_->samples.end(),
+                                     [](const SampleView& sample) { return sample.hole; });
+    const std::uint64_t samples = contents_->samples.size() - static_cast<std::size_t>(holes);
+    cell_->end({.busy = busy, .samples = samples, .bytes = contents_->payload_bytes});
+    failpoint("consumer.work_ended");
+    std::exchange(session_, nullptr)->release(ticket_, ReleaseKind::Completed, busy);
+}
+
+void ReadLease::give_back() && {
+    expect(session_ != nullptr, "a lease is used up once");
+    return_slab();
+}
+
+void ReadLease::keep_until_death() && noexcept { session_ = nullptr; }
+
+void ReadLease::return_slab() {
+    cell_->clear();
+    std::exchange(session_, nullptr)->release(ticket_, ReleaseKind::Returned);
+}
+
+}  // namespace offramp

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <chrono>
+
+#include "common/wire/slab_ticket.hpp"
+#include "common/wire/slab_view.hpp"
+#include "consumer/session/consumer_session.hpp"
+#include "consumer/session/heartbeat.hpp"
+#include "consumer/session/slab_mappings.hpp"
+
+namespace offramp {
+
+// The right to read one slab, and the only way to reach its payload. Exactly one of complete(), give_back()
+// and keep_until_death() uses it up; forgetting it gives the slab back as Returned. While it lives, this
+// process's death is charged to its delivery.
+//
+// Borrows: mappings, cell, session, and the memory of what it reads, which outlive it. Thread: the session's. Blocks:
+// while a span is mapped for the first time.
+class ReadLease {
+  public:
+    // `ticket` is one that session.take() gave. Errors: ProtocolError when the slab is not what the ticket
+    // says; the slab is then neither given back nor uncharged, so that a slab that nobody can read is given
+    // up in the end.
+    // `contents`: where the slab's description is read to; handed in so that its memory serves the next slab as well.
+    static ReadLease open(const SlabTicket& ticket, SlabMappings& mappings, WorkCell& cell, ConsumerSession& session,
+                          SlabContents& contents);
+
+    ReadLease(ReadLease&& other) noexcept;
+    ReadLease& operator=(ReadLease&& other) = delete;
+    ~ReadLease();
+
+    // Valid until the lease is used up.
+    const SlabContents& contents() const { return *contents_; }
+    const SlabTicket& ticket() const { return ticket_; }
+
+    // The results are committed. `busy`: time spent on it, for status pages.
+    void complete(std::chrono::nanoseconds busy) &&;
+    // Not processed, and not the slab's fault.
+    void give_back() &&;
+    // Processing failed and this process is about to end: it does so holding the slab, so that the delivery
+    // is charged.
+    void keep_until_death() && noexcept;
+
+  private:
+    ReadLease(const SlabTicket& ticket, const SlabContents& contents, WorkCell& cell, ConsumerSession& session);
+    void return_slab();
+
+    SlabTicket ticket_;
+    const SlabContents* contents_;
+    WorkCell* cell_;
+    ConsumerSession* session_;  // null once used up
+};
+
+}  // namespace offramp

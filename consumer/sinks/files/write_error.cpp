@@ -1,0 +1,38 @@
+#include "consumer/sinks/files/write_error.hpp"
+
+#include <cerrno>
+
+#include "common/base/way_to_write.hpp"
+
+namespace offramp {
+namespace {
+
+std::string way_out(int errno_value) {
+    switch (errno_value) {
+        case EROFS:
+            return "That file system is mounted read-only: give an output on another one";
+        case EACCES:
+        case EPERM:
+            return "Give an output that this user may write, or change its permissions";
+        case ENOTDIR:
+        case EEXIST:
+        case EISDIR:
+            return "A file stands where a folder is needed, or a folder where a file is: remove it, or give "
+                   "another output";
+        case ENAMETOOLONG:
+            return "The sample's key is too long for a file name there: shorten the input's file names";
+        case EMFILE:
+        case ENFILE:
+            return "Raise the limit of open files (ulimit -n)";
+        default:
+            return way_to_write(errno_value, "Check the output folder and its file system");
+    }
+}
+
+}  // namespace
+
+SystemError cannot_write(const std::string& tried, int errno_value) {
+    return {"cannot write: " + tried, errno_value, way_out(errno_value), ExitCode::CannotWrite};
+}
+
+}  // namespace offramp

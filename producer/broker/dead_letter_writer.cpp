@@ -1,0 +1,169 @@
+#include "producer/broker/dead_letter_writer.hpp"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
+#include "common/base/log.hpp"
+#include "common/base/trace.hpp"
+#include "common/dead_letters/dead_letter_file.hpp"
+#include "common/dead_letters/payload_file.hpp"
+
+namespace offramp {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kStoryFormat = 1;
+
+// A pair of files is named after the first row that it holds.
+std::string stem_of(const QuarantineJob& job, const SlabContents* slab) {
+    const bool known = slab != nullptr && !slab->batches.empty();
+    return "batch-" + std::to_string(known ? slab->batches.front().batch : job.first_batch) + "-row-" +
+           std::to_string(known ? slab->batches.front().first_row : 0);
+}
+
+json deliveries_json(const std::vector<DeliveryRecord>& deliveries) {
+    json list = json::array();
+    for (const DeliveryRecord& delivery : deliveries)
+        list.push_back({{"attempt", delivery.attempt},
+                        {"pid", delivery.pid},
+                        {"session", delivery.session},
+                        {"seconds", static_cast<double>(delivery.ended_at_ns - delivery.delivered_at_ns) / 1e9},
+                        {"end", delivery.end},
+                        {"charged", delivery.charged},
+                        // The launch script's to fill in: it reaps consumers and owns their logs.
+                        {"exit", nullptr},
+                        {"signal", nullptr},
+                        {"last_log_lines", json::array()}});
+    return list;
+}
+
+void describe_slab(const SlabContents& slab, json& story) {
+    for (const BatchRecord& piece : slab.batches)
+        story["batches"].push_back({{"batch", piece.batch}, {"first_row", piece.first_row}, {"rows", piece.rows}});
+    for (const SampleView& sample : slab.samples)
+        story["samples"].push_back({{"item", sample.item}, {"key", sample.key}, {"hole", sample.hole}});
+    for (const TensorView& tensor : slab.tensors) {
+        const auto dims = static_cast<std::ptrdiff_t>(tensor.spec.dims);
+        story["tensors"].push_back(
+            {{"name", tensor.spec.name},
+             {"dtype", to_string(tensor.spec.dtype)},
+             {"shape", std::vector(tensor.spec.shape.begin(), tensor.spec.shape.begin() + dims)},
+             {"strides", std::vector(tensor.spec.strides.begin(), tensor.spec.strides.begin() + dims)}});
+    }
+    story["payload_bytes"] = slab.payload_bytes;
+    story["model"] = slab.model;
+}
+
+}  // namespace
+
+QuarantineWriter::QuarantineWriter(Settings settings) : settings_(std::move(settings)), thread_([this] { run(); }) {}
+
+QuarantineWriter::~QuarantineWriter() {
+    {
+        const std::lock_guard lock(mutex_);
+        stopping_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+}
+
+void QuarantineWriter::set_aside(QuarantineJob job) {
+    {
+        const std::lock_guard lock(mutex_);
+        jobs_.push_back(std::move(job));
+    }
+    changed_.notify_all();
+}
+
+std::vector<QuarantineOutcome> QuarantineWriter::take_outcomes() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(outcomes_, {});
+}
+
+void QuarantineWriter::wait_until_idle() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return jobs_.empty() && !busy_; });
+}
+
+void QuarantineWriter::run() {
+    name_this_thread("quarantine");
+    std::unique_lock lock(mutex_);
+    while (true) {
+        changed_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+        if (stopping_) return;
+        const QuarantineJob job = std::move(jobs_.front());
+        jobs_.pop_front();
+        busy_ = true;
+        lock.unlock();
+        QuarantineOutcome outcome = write(job);
+        lock.lock();
+        outcomes_.push_back(std::move(outcome));
+        busy_ = false;
+        lock.unlock();
+        changed_.notify_all();
+        settings_.on_outcome();
+        lock.lock();
+    }
+}
+
+QuarantineOutcome QuarantineWriter::write(const QuarantineJob& job) const {
+    QuarantineOutcome outcome{.slab = job.ticket.slab, .generation = job.ticket.generation, .payload = {}, .error = {}};
+    std::optional<SlabContents> slab;
+    std::string stem = settings_.folder + "/" + stem_of(job, nullptr);
+    try {
+        if (::mkdir(settings_.folder.c_str(), 0700) != 0 && errno != EEXIST)
+            throw SystemError("making the folder " + settings_.folder, errno,
+                              "Make room there, or give the run another --run-dir", ExitCode::CannotWrite);
+        failpoint("quarantine.write");
+        const SlabBytes memory = settings_.bytes_of(job.ticket.slab);
+        slab = SlabContents::read(memory.bytes, settings_.run_nonce, job.ticket);
+        stem = settings_.folder + "/" + stem_of(job, &*slab);
+        write_payload(stem + ".safetensors", *slab);
+        outcome.payload = stem + ".safetensors";
+        write_quarantine_file(stem + ".json", story_of(job, &*slab, outcome));
+        spdlog::error("batch {} is set aside in {}: {}", job.first_batch, outcome.payload, job.reason);
+        return outcome;
+    } catch (const std::exception& problem) {
+        outcome.error = problem.what();
+    }
+    spdlog::error("batch {} is given up ({}), and {} be kept: {}", job.first_batch, job.reason,
+                  outcome.payload.empty() ? "its payload cannot" : "its story cannot", outcome.error);
+    if (!outcome.payload.empty()) return outcome;
+    try {
+        write_quarantine_file(stem + ".json", story_of(job, slab ? &*slab : nullptr, outcome));
+    } catch (const std::exception& problem) {
+        spdlog::error("{}", problem.what());
+    }
+    return outcome;
+}
+
+std::string QuarantineWriter::story_of(const QuarantineJob& job, const SlabContents* slab,
+                                       const QuarantineOutcome& outcome) const {
+    json story = {
+        {"format", kStoryFormat},
+        {"run_id", settings_.run_id},
+        {"set_aside_at", std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()},
+        {"batch", job.first_batch},
+        {"reason", job.reason},
+        {"deaths", job.deaths},
+        {"payload", nullptr},
+        {"error", nullptr},
+        {"batches", json::array()},
+        {"samples", json::array()},
+        {"tensors", json::array()},
+        {"deliveries", deliveries_json(job.deliveries)},
+        {"retries", json::array()}};
+    if (!outcome.payload.empty()) story["payload"] = outcome.payload.substr(outcome.payload.rfind('/') + 1);
+    if (!outcome.error.empty()) story["error"] = outcome.error;
+    if (slab != nullptr) describe_slab(*slab, story);
+    return story.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace offramp

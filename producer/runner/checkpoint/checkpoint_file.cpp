@@ -1,0 +1,179 @@
+#include "producer/runner/checkpoint/checkpoint_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "common/base/error.hpp"
+#include "common/base/log.hpp"
+#include "common/base/unique_fd.hpp"
+#include "producer/runner/checkpoint/sealed_line.hpp"
+
+namespace offramp {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::uint64_t kVersion = 1;
+constexpr std::uint64_t kVersionWithNextPlace = 2;
+constexpr std::uint64_t kVersionOfFinished = 3;
+constexpr std::size_t kRangesALine = 1000;
+constexpr std::size_t kNamesALine = 4096;
+
+// False, and nothing is added, unless every range lies within the source.
+bool add_ranges(const json& ranges, std::uint64_t items, ItemRanges& done) {
+    if (!ranges.is_array()) return false;
+    std::vector<ItemRange> found;
+    for (const json& range : ranges) {
+        if (!range.is_array() || range.size() != 2 || !range[0].is_number_unsigned() || !range[1].is_number_unsigned())
+            return false;
+        found.push_back({range[0].get<std::uint64_t>(), range[1].get<std::uint64_t>()});
+        if (found.back().begin >= found.back().end || found.back().end > items) return false;
+    }
+    for (const ItemRange& range : found) done.add(range);
+    return true;
+}
+
+// False, and nothing is added, unless they follow those that are there.
+bool add_names(const json& line, Manifest& manifest) {
+    if (!line["names"].is_string() || !line.contains("from") || line["from"] != manifest.names.size()) return false;
+    std::vector<std::uint64_t> results;
+    if (line.contains("results") &&
+        (!line["results"].is_string() || !add_from_digits(line["results"].get_ref<const std::string&>(), results)))
+        return false;
+    if (!add_from_digits(line["names"].get_ref<const std::string&>(), manifest.names)) return false;
+    manifest.results.insert(manifest.results.end(), results.begin(), results.end());
+    return true;
+}
+
+std::uint64_t version_of(const json& header) {
+    return header.contains("finished") ? kVersionOfFinished
+           : header.contains("next")   ? kVersionWithNextPlace
+                                       : kVersion;
+}
+
+bool read_header(std::string_view line, Manifest& manifest) {
+    const json header = opened_line(line);
+    if (!header.is_object() || !header.contains("manifest") || header["manifest"] != version_of(header)) return false;
+    try {
+        manifest.run_id = header.at("run").get<std::string>();
+        manifest.pid = header.at("pid").get<std::uint64_t>();
+        manifest.before = header.at("before").get<std::uint64_t>();
+        manifest.identity.facts = header.at("identity").get<std::map<std::string, std::string>>();
+        manifest.next_place = header.value("next", "");
+        manifest.finished_before = header.value("finished", false);
+        manifest.seal = seal_of(line);
+    } catch (const json::exception&) {
+        return false;
+    }
+    return true;
+}
+
+}  // namespace
+
+std::string Manifest::header_line() const {
+    json header = {{"run", run_id}, {"pid", pid}, {"before", before}, {"identity", identity.facts}};
+    if (!next_place.empty()) header["next"] = next_place;
+    if (finished_before) header["finished"] = true;
+    header["manifest"] = version_of(header);
+    return sealed_line(std::string_view(header.dump(-1, ' ', false, json::error_handler_t::replace)).substr(1));
+}
+
+std::string Manifest::names_lines() const {
+    std::string text;
+    for (std::size_t from = 0; from < names.size(); from += kNamesALine) {
+        const std::size_t end = std::min(from + kNamesALine, names.size());
+        std::string body =
+            fmt::format("\"from\":{},\"names\":\"{}\"", from, as_digits(names.data() + from, names.data() + end));
+        if (!results.empty())
+            body += fmt::format(",\"results\":\"{}\"", as_digits(results.data() + from, results.data() + end));
+        text += sealed_line(body + "}");
+    }
+    return text;
+}
+
+std::uint64_t Manifest::items() const {
+    std::uint64_t items = 0;
+    const auto found = identity.facts.find("items");
+    if (found != identity.facts.end())
+        std::from_chars(found->second.data(), found->second.data() + found->second.size(), items);
+    return items;
+}
+
+std::string done_lines(std::span<const ItemRange> ranges) {
+    std::string text;
+    while (!ranges.empty()) {
+        const auto now = ranges.first(std::min(ranges.size(), kRangesALine));
+        std::string body = "\"done\":[";
+        for (const ItemRange& range : now)
+            body += fmt::format("{}[{},{}]", body.back() == '[' ? "" : ",", range.begin, range.end);
+        text += sealed_line(body + "]}");
+        ranges = ranges.subspan(now.size());
+    }
+    return text;
+}
+
+std::string ended_line() { return sealed_line("\"ended\":true}"); }
+
+Manifest parse_manifest(std::string_view text, const std::string& path) {
+    Manifest manifest;
+    const auto next_line = [&text] {
+        const std::size_t end = text.find('\n');
+        const std::string_view line = text.substr(0, end);
+        text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+        return line;
+    };
+    if (!read_header(next_line(), manifest))
+        throw Error(ExitCode::BadInput, path + " is not a manifest of a run, or one of another version",
+                    "Remove it and leave --resume out: every item is then made anew");
+    const std::uint64_t items = manifest.items();
+    while (!text.empty()) {
+        const json line = opened_line(next_line());
+        const bool says_something =
+            line.is_object() && (line.contains("done")    ? add_ranges(line["done"], items, manifest.done)
+                                 : line.contains("names") ? add_names(line, manifest)
+                                 : line.contains("ended") ? (manifest.ended = line["ended"] == true)
+                                                          : false);
+        if (!says_something) ++manifest.ignored_lines;
+    }
+    if (manifest.names.size() != items) manifest.names.clear();
+    if (manifest.results.size() != manifest.names.size()) manifest.results.clear();
+    return manifest;
+}
+
+std::optional<std::string> text_of_own_file(const std::string& path, const char* what) {
+    const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (!file && errno == ENOENT) return std::nullopt;
+    const auto fail = [&](int problem, const char* remedy) {
+        throw SystemError(std::string("reading ") + what + " " + path, problem, remedy);
+    };
+    constexpr const char* kReadable = "Make it a file that this user may read, or remove it";
+    if (!file) fail(errno, kReadable);
+    struct stat found {};
+    if (::fstat(file.get(), &found) != 0) fail(errno, kReadable);
+    if (!S_ISREG(found.st_mode)) fail(EINVAL, "It is not an ordinary file: remove it");
+    std::string text;
+    std::array<char, 65536> block{};
+    for (;;) {
+        const ssize_t got = ::read(file.get(), block.data(), block.size());
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) fail(errno, kReadable);
+        if (got == 0) return text;
+        text.append(block.data(), static_cast<std::size_t>(got));
+    }
+}
+
+std::optional<Manifest> read_manifest(const std::string& path) {
+    const auto text = text_of_own_file(path, "the manifest");
+    if (!text) return std::nullopt;
+    return parse_manifest(*text, path);
+}
+
+}  // namespace offramp

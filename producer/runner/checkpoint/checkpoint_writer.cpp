@@ -1,0 +1,152 @@
+#include "producer/runner/checkpoint/checkpoint_writer.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "common/base/error.hpp"
+#include "common/base/log.hpp"
+#include "common/base/trace.hpp"
+#include "common/base/way_to_write.hpp"
+#include "common/base/whole_file.hpp"
+
+namespace offramp {
+namespace {
+
+// From one write to the next: a stream of small slabs is a few lines a second, and a death costs so much work.
+constexpr std::chrono::milliseconds kBetweenWrites{20};
+
+SystemError cannot_write(const std::string& path, int problem) {
+    return SystemError("cannot write the manifest " + path, problem,
+                       way_to_write(problem, "Make the output folder writable") + "; --resume then goes on from here",
+                       ExitCode::CannotWrite);
+}
+
+}  // namespace
+
+ManifestWriter::ManifestWriter(std::string path, Manifest manifest, Durability durability,
+                               std::function<void(std::exception_ptr)> on_failure)
+    : path_(std::move(path)),
+      durability_(durability),
+      on_failure_(std::move(on_failure)),
+      manifest_(std::move(manifest)) {
+    expect(path_.find('/') != std::string::npos, "a manifest lies in a folder");
+    thread_ = std::thread([this] { write_noted(); });
+}
+
+ManifestWriter::~ManifestWriter() {
+    try {
+        close();
+    } catch (const std::exception& problem) {
+        spdlog::error("{}", problem.what());
+    }
+}
+
+void ManifestWriter::begin() {
+    std::unique_lock lock(mutex_);
+    if (begun_) return;
+    beginning_ = true;
+    changed_.notify_one();
+    began_.wait(lock, [this] { return begun_.load() || failure_; });
+    if (failure_) std::rethrow_exception(failure_);
+}
+
+void ManifestWriter::note(std::span<const ItemRange> items) {
+    if (items.empty()) return;
+    bool first = false;
+    {
+        const std::lock_guard lock(mutex_);
+        first = noted_.empty();
+        noted_.insert(noted_.end(), items.begin(), items.end());
+    }
+    if (first) changed_.notify_one();
+}
+
+void ManifestWriter::close() {
+    {
+        const std::lock_guard lock(mutex_);
+        closing_ = true;
+    }
+    changed_.notify_one();
+    if (thread_.joinable()) thread_.join();
+    if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+void ManifestWriter::end() {
+    expect(!thread_.joinable(), "a manifest is closed before it ends");
+    manifest_.ended = true;
+    if (!file_) return write_anew();
+    const std::string line = ended_line();
+    write_all(file_.get(), std::as_bytes(std::span(line)),
+              [this](int problem) { return cannot_write(path_, problem); });
+    if (durability_ == Durability::PowerCut && ::fdatasync(file_.get()) != 0) throw cannot_write(path_, errno);
+}
+
+void ManifestWriter::write_noted() {
+    name_this_thread("manifest");
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        changed_.wait(lock, [this] { return closing_ || beginning_ || !noted_.empty(); });
+        if (noted_.empty() && !beginning_) return;
+        const std::vector<ItemRange> items = std::exchange(noted_, {});
+        lock.unlock();
+        std::exception_ptr failure;
+        try {
+            append(items);
+        } catch (...) {
+            failure = std::current_exception();
+        }
+        lock.lock();
+        beginning_ = false;
+        if (!failure) begun_ = true;
+        if (failure && !failure_) failure_ = failure;
+        began_.notify_all();
+        if (failure && failure_ == failure) {
+            lock.unlock();
+            on_failure_(failure);
+            lock.lock();
+        }
+        changed_.wait_for(lock, kBetweenWrites, [this] { return closing_; });
+    }
+}
+
+void ManifestWriter::append(const std::vector<ItemRange>& items) {
+    ItemRanges news;
+    for (const ItemRange& range : items) {
+        news.add(range);
+        manifest_.done.add(range);
+    }
+    // After a failure the whole is written, when that is possible again.
+    if (!file_) return write_anew();
+    const std::string lines = done_lines(news.list());
+    try {
+        write_all(file_.get(), std::as_bytes(std::span(lines)),
+                  [this](int problem) { return cannot_write(path_, problem); });
+        if (durability_ == Durability::PowerCut && ::fdatasync(file_.get()) != 0) throw cannot_write(path_, errno);
+    } catch (...) {
+        file_.reset();
+        throw;
+    }
+    bytes_ += lines.size();
+    if (bytes_ >= std::max(kLeastToRewrite, 2 * anew_bytes_)) write_anew();
+}
+
+void ManifestWriter::write_anew() {
+    const std::string text = manifest_.header_line() + manifest_.names_lines() + done_lines(manifest_.done.list()) +
+                             (manifest_.ended ? ended_line() : "");
+    file_.reset();
+    WholeFile file(path_, 0644, [this](int problem) { return cannot_write(path_, problem); });
+    file.write(text);
+    if (durability_ == Durability::PowerCut) file.flush();
+    UniqueFd in_place = file.put_in_place();
+    if (durability_ == Durability::PowerCut) file.flush_name();
+    file_ = std::move(in_place);
+    bytes_ = anew_bytes_ = text.size();
+}
+
+}  // namespace offramp

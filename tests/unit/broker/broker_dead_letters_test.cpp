@@ -1,0 +1,372 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <map>
+
+#include "common/dead_letters/payload_file.hpp"
+#include "producer/broker/dead_letter_writer.hpp"
+#include "tests/unit/broker/broker_fixture.hpp"
+#include "tests/unit/dead_letters/filled_slab.hpp"
+
+namespace offramp {
+namespace {
+
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+// A broker whose quarantine is a real folder. Slabs are described as FilledSlab describes them, in whatever generation
+// is asked for.
+class BrokerQuarantine : public testing::Test {
+  protected:
+    void SetUp() override { std::filesystem::create_directories(root_); }
+    ~BrokerQuarantine() override {
+        writer_.reset();  // with its thread, which may be at a file yet
+        std::filesystem::remove_all(root_);
+    }
+
+    BrokerOptions with_folder(BrokerOptions options = {}) {
+        writer_ = std::make_shared<QuarantineWriter>(
+            QuarantineWriter::Settings{.folder = folder_,
+                                       .run_id = "made-up",
+                                       .run_nonce = FilledSlab::kNonce,
+                                       .bytes_of =
+                                           [this](std::uint32_t slab) {
+                                               // The disk is slow until the test lets it go.
+                                               std::unique_lock lock(gate_mutex_);
+                                               gate_.wait(lock, [this] { return open_; });
+                                               auto filled = std::make_shared<FilledSlab>(slab, 1);
+                                               return QuarantineWriter::SlabBytes{filled->memory, filled};
+                                           },
+                                       .on_outcome = [] {}});
+        options.quarantine = writer_;
+        return options;
+    }
+    void open_gate() {
+        {
+            const std::lock_guard lock(gate_mutex_);
+            open_ = true;
+        }
+        gate_.notify_all();
+    }
+    void close_gate() {
+        const std::lock_guard lock(gate_mutex_);
+        open_ = false;
+    }
+    // As many consumers die of the slab as are needed; each works on the first slab that it is given.
+    void take_down(BrokerFixture& f, std::uint32_t deaths = 3) {
+        for (std::uint32_t i = 0; i < deaths; ++i) {
+            ScriptedConsumer consumer(f, next_pid_++, 1);
+            ASSERT_TRUE(consumer.join());
+            consumer.receive();
+            ASSERT_EQ(consumer.tickets.size(), 1U);
+            consumer.work_on(consumer.tickets[0]);
+            consumer.die();
+        }
+    }
+    static std::uint32_t count(const BrokerReport& report, SlabState state) {
+        return report.slabs[static_cast<std::size_t>(state)];
+    }
+
+    const std::string root_ = testing::TempDir() + "broker_quarantine_test." + std::to_string(::getpid());
+    const std::string folder_ = root_ + "/quarantine";
+    std::mutex gate_mutex_;
+    std::condition_variable gate_;
+    bool open_ = true;
+    pid_t next_pid_ = 20;
+    std::shared_ptr<QuarantineWriter> writer_;
+};
+
+TEST_F(BrokerQuarantine, TheSlabIsFreeWhenItsPayloadIsOnTheDisk) {
+    close_gate();
+    BrokerFixture f(1, with_folder());
+    f.publish(7);
+    take_down(f);
+    EXPECT_EQ(count(f.report(), SlabState::Quarantined), 1U);
+    EXPECT_EQ(f.report().shortage_reason, kShortageQuarantine);
+    EXPECT_TRUE(f.report().conserved());
+    EXPECT_FALSE(f.can_fill()) << "the disk has not got it yet";
+    open_gate();
+    writer_->wait_until_idle();
+    EXPECT_TRUE(f.can_fill());
+    const BrokerReport report = f.report();
+    ASSERT_EQ(report.given_up.size(), 1U);
+    EXPECT_EQ(report.given_up[0].payload, folder_ + "/batch-7-row-2.safetensors");
+    EXPECT_EQ(report.given_up[0].error, "");
+    EXPECT_EQ(PayloadFile(report.given_up[0].payload).slab().samples[0].key, "photos/cat");
+    EXPECT_EQ(report.quarantined.samples, 4U);
+    EXPECT_TRUE(report.conserved());
+}
+
+TEST_F(BrokerQuarantine, AHolderThatIsLateKeepsTheMemoryEvenThen) {
+    BrokerFixture f(1, with_folder());
+    ScriptedConsumer late(f, 11, 1);
+    late.join();
+    f.publish(7);
+    late.receive();
+    ASSERT_EQ(late.tickets.size(), 1U);
+    f.let_pass(seconds(31));
+    f.broker->step();
+    take_down(f);
+    writer_->wait_until_idle();
+    f.broker->step();
+    EXPECT_EQ(count(f.report(), SlabState::Retired), 1U);
+    EXPECT_EQ(f.report().shortage_reason, kShortageHeld);
+    EXPECT_FALSE(f.can_fill());
+    late.release(late.tickets[0]);
+    EXPECT_EQ(f.report().completed.samples, 0U) << "given up is given up: it is not counted twice";
+    EXPECT_TRUE(f.can_fill());
+    EXPECT_TRUE(f.report().conserved());
+}
+
+TEST_F(BrokerQuarantine, TheWriterHasATenthOfThePoolAtMostAndTheOthersGoOn) {
+    close_gate();
+    BrokerFixture f(20, with_folder());
+    ScriptedConsumer healthy(f, 11, 1);
+    for (std::uint64_t batch = 0; batch < 4; ++batch) f.publish(batch);
+    for (int poisoned = 0; poisoned < 4; ++poisoned) take_down(f);
+    EXPECT_EQ(count(f.report(), SlabState::Quarantined), 4U);
+    EXPECT_EQ(f.report().given_up.size(), 4U);
+    healthy.join();
+    f.publish(9);
+    healthy.receive();
+    ASSERT_EQ(healthy.tickets.size(), 1U);
+    healthy.release(healthy.tickets[0]);
+    EXPECT_EQ(f.report().completed.slabs, 1U) << "a disk that hangs stops nobody while there are slabs";
+    // Only two of the four are the writer's: when it has written them, two remain until the broker hands it more.
+    open_gate();
+    writer_->wait_until_idle();
+    f.broker->step();
+    EXPECT_EQ(count(f.report(), SlabState::Quarantined), 2U);
+    writer_->wait_until_idle();
+    f.broker->step();
+    EXPECT_EQ(count(f.report(), SlabState::Quarantined), 0U);
+    EXPECT_TRUE(f.report().conserved());
+}
+
+TEST_F(BrokerQuarantine, WhatCannotBeWrittenIsCountedAndTheRunGoesOn) {
+    std::filesystem::create_directories(folder_);
+    std::filesystem::create_directory(folder_ + "/batch-7-row-2.safetensors.new");
+    BrokerFixture f(1, with_folder());
+    f.publish(7);
+    take_down(f);
+    writer_->wait_until_idle();
+    EXPECT_TRUE(f.can_fill());
+    const BrokerReport report = f.report();
+    EXPECT_EQ(report.payloads_lost, 1U);
+    EXPECT_EQ(report.given_up.at(0).payload, "");
+    EXPECT_THAT(report.given_up.at(0).error, HasSubstr("File exists"));
+    EXPECT_EQ(report.quarantined.samples, 4U);
+    EXPECT_TRUE(report.conserved());
+}
+
+TEST_F(BrokerQuarantine, TheRunEndsWhenTheDiskHasWhatWasGivenUp) {
+    close_gate();
+    BrokerFixture f(2, with_folder());
+    f.publish(7);
+    take_down(f);
+    f.exchange->finish();
+    f.let_pass(seconds(100));
+    f.broker->step();
+    f.let_pass(seconds(100));
+    f.broker->step();
+    EXPECT_FALSE(f.broker->ended());
+    open_gate();
+    writer_->wait_until_idle();
+    f.broker->step();
+    EXPECT_TRUE(f.broker->ended());
+    EXPECT_EQ(f.report().slabs[static_cast<std::size_t>(SlabState::Free)], 2U);
+}
+
+TEST_F(BrokerQuarantine, WhatADeadProducerHadGivenUpIsSetAsideByTheNext) {
+    RunProgress account{};
+    ProgressLog progress(account);
+    BrokerOptions options = with_folder();
+    options.progress = &progress;
+    close_gate();
+    BrokerFixture f(2, options);
+    f.publish(0);
+    f.publish(1);
+    take_down(f);
+    take_down(f);
+    f.broker->step();
+    ASSERT_EQ(count(f.report(), SlabState::Quarantined), 2U) << "one at the writer, one waiting for it";
+    open_gate();
+    writer_->wait_until_idle();
+    f.broker.reset();  // dead before it heard of either
+    std::filesystem::remove_all(folder_);
+
+    SlabLedger adopted = SlabLedger::adopt({f.places, f.slots}, 2, progress.last_step());
+    BrokerOptions next = with_folder();
+    next.progress = &progress;
+    next.allowed_uids = {1000};
+    Broker successor(
+        adopted, *f.port, *f.exchange, f.watch, f.clock, f.cells,
+        Broker::SlabMemory{[](std::uint32_t) { return true; }, [](std::uint32_t) { return std::span<std::byte>{}; }},
+        next);
+    const std::vector<PublishedSlab> given_up{
+        {.slab = 0, .first_batch = 0, .samples = 4, .batches_ended = 1, .bytes = 40},
+        {.slab = 1, .first_batch = 1, .samples = 4, .batches_ended = 1, .bytes = 40}};
+    successor.adopt({}, given_up);
+    for (int round = 0; round < 3; ++round) {
+        successor.step();
+        writer_->wait_until_idle();
+    }
+    const BrokerReport report = successor.report();
+    EXPECT_EQ(count(report, SlabState::Quarantined), 0U);
+    EXPECT_EQ(report.quarantined.slabs, 2U) << "counted once, by the dead one";
+    ASSERT_EQ(report.given_up.size(), 2U);
+    for (const QuarantinedSlab& slab : report.given_up) {
+        EXPECT_EQ(slab.deaths, 3U) << "the ledger remembers";
+        EXPECT_TRUE(std::filesystem::exists(slab.payload)) << slab.error;
+    }
+    EXPECT_TRUE(report.conserved());
+}
+
+TEST_F(BrokerQuarantine, AnAbandonedRunSaysWhatWasNotWritten) {
+    close_gate();
+    BrokerFixture f(2, with_folder());
+    f.publish(7);
+    take_down(f);
+    f.broker->abort();
+    f.broker->step();
+    EXPECT_FALSE(f.broker->ended());
+    f.let_pass(seconds(6));
+    f.broker->step();
+    EXPECT_TRUE(f.broker->ended()) << "a disk that hangs must not keep an abandoned run";
+    EXPECT_THAT(f.report().given_up.at(0).error, HasSubstr("before it was written"));
+    EXPECT_TRUE(f.report().conserved());
+    open_gate();
+}
+
+// --- who is charged, and who is not ---
+
+TEST_F(BrokerQuarantine, NeitherDrainsNorReturnsNorExpiredLeasesCharge) {
+    BrokerFixture f(1);
+    f.publish(0);
+    for (pid_t pid = 11; pid < 17; ++pid) {
+        ScriptedConsumer consumer(f, pid, 1);
+        ASSERT_TRUE(consumer.join());
+        f.let_pass(seconds(10));
+        f.broker->step();
+        consumer.receive();
+        ASSERT_EQ(consumer.tickets.size(), 1U) << pid;
+        consumer.work_on(consumer.tickets[0]);
+        if (pid % 3 == 0) {
+            f.let_pass(seconds(31));
+            f.broker->step();
+        }
+        consumer.release(consumer.tickets[0], ReleaseKind::Returned);
+        consumer.port->send_work(encode(Goodbye{consumer.welcome->session}));
+        f.broker->step();
+    }
+    EXPECT_EQ(f.ledger.charges(0), 0U);
+    EXPECT_TRUE(f.report().given_up.empty());
+}
+
+TEST_F(BrokerQuarantine, ASlabThatComesBackAgainAndAgainWaitsLongerEachTimeEvenFromConsumersThatLeave) {
+    BrokerFixture f(1);
+    f.publish(0);
+    std::chrono::nanoseconds waited{};
+    std::vector<std::chrono::nanoseconds> waits;
+    for (pid_t pid = 11; pid < 16; ++pid) {
+        ScriptedConsumer consumer(f, pid, 1);
+        ASSERT_TRUE(consumer.join());
+        for (waited = {}; consumer.tickets.empty(); waited += std::chrono::milliseconds(100)) {
+            f.clock.advance(std::chrono::milliseconds(100));
+            f.broker->step();
+            consumer.receive();
+            ASSERT_LT(waited, seconds(60));
+        }
+        waits.push_back(waited);
+        // The Credit that says "I leave" overtakes the release.
+        consumer.port->send_work(encode(Credit{consumer.welcome->session, 0, 0}));
+        f.broker->step();
+        consumer.release(consumer.tickets[0], ReleaseKind::Returned);
+        consumer.die();
+    }
+    EXPECT_TRUE(std::is_sorted(waits.begin(), waits.end()));
+    EXPECT_LE(waits[1], std::chrono::milliseconds(100)) << "one return of a consumer that leaves delays nobody";
+    EXPECT_GE(waits[4], std::chrono::milliseconds(400));
+    EXPECT_EQ(f.ledger.charges(0), 0U);
+}
+
+// --- overdue ---
+
+TEST_F(BrokerQuarantine, AnOverdueConsumerIsKilledAndItsMemoryWaitsForItsDeath) {
+    BrokerFixture f(1, {.kill_overdue = true});
+    ScriptedConsumer hung(f, 11, 1);
+    hung.join();
+    f.publish(0);
+    hung.receive();
+    hung.work_on(hung.tickets[0]);
+    f.clock.advance(seconds(1));
+    f.broker->step();  // its last sign of life is seen
+    f.let_pass(seconds(29));
+    f.broker->step();
+    EXPECT_EQ(f.report().overdue_killed, 0U);
+    f.let_pass(seconds(1));
+    EXPECT_EQ(f.report().overdue_killed, 1U);
+    EXPECT_EQ(f.report().leases_expired, 1U);
+    EXPECT_EQ(f.report().consumers.at(0).end, "") << "killed is not dead: that is the pidfd's word";
+    EXPECT_FALSE(f.ledger.holders(0).empty());
+    f.broker->step();
+    EXPECT_EQ(f.report().consumers.at(0).end, "died");
+    EXPECT_EQ(f.ledger.charges(0), 1U) << "the batch that it hung on is suspected";
+    EXPECT_TRUE(f.ledger.holders(0).empty());
+    EXPECT_EQ(f.ledger.word(0).state, SlabState::Ready);
+}
+
+TEST_F(BrokerQuarantine, WithoutKillOverdueNobodyIsKilled) {
+    BrokerFixture f(1);
+    ScriptedConsumer hung(f, 11, 1);
+    hung.join();
+    f.publish(0);
+    f.let_pass(seconds(31));
+    f.broker->step();
+    f.broker->step();
+    EXPECT_EQ(f.report().overdue_killed, 0U);
+    EXPECT_EQ(f.report().leases_expired, 1U);
+    EXPECT_EQ(f.report().consumers.at(0).end, "");
+    EXPECT_TRUE(f.report().consumers.at(0).overdue);
+}
+
+TEST_F(BrokerQuarantine, OneThatCannotBeKilledKeepsItsHoldAndItsSlabGoesToAnother) {
+    BrokerFixture f(1, {.kill_overdue = true});
+    f.watch.kill_refusal = EPERM;
+    ScriptedConsumer hung(f, 11, 1);
+    hung.join();
+    f.publish(0);
+    hung.receive();
+    f.let_pass(seconds(31));
+    f.broker->step();
+    ScriptedConsumer other(f, 12, 1);
+    other.join();
+    other.receive();
+    ASSERT_EQ(other.tickets.size(), 1U);
+    other.release(other.tickets[0]);
+    EXPECT_EQ(f.report().overdue_killed, 0U);
+    EXPECT_FALSE(f.can_fill()) << "it may still read";
+}
+
+TEST_F(BrokerQuarantine, ABatchThatHangsEveryConsumerIsGivenUpWhenOverdueOnesAreKilled) {
+    BrokerFixture f(1, with_folder({.kill_overdue = true}));
+    f.publish(7);
+    for (pid_t pid = 11; pid < 14; ++pid) {
+        ScriptedConsumer consumer(f, pid, 1);
+        consumer.join();
+        consumer.receive();
+        ASSERT_EQ(consumer.tickets.size(), 1U) << pid;
+        consumer.work_on(consumer.tickets[0]);
+        f.clock.advance(seconds(1));
+        f.broker->step();
+        f.let_pass(seconds(31));
+        f.broker->step();
+        f.broker->step();
+    }
+    EXPECT_EQ(f.report().given_up.size(), 1U);
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,186 @@
+#include "producer/runner/checkpoint/checkpoint_writer.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "common/base/error.hpp"
+#include "tests/contract/processors/processor_world.hpp"
+
+namespace offramp {
+namespace {
+
+using test::ScratchFolder;
+using Durability = ManifestWriter::Durability;
+
+Manifest of_run(std::uint64_t items, ItemRanges done = {}) {
+    return {.run_id = "the-run",
+            .pid = 42,
+            .before = 7,
+            .identity = {{{"items", std::to_string(items)}}},
+            .done = std::move(done),
+            .ignored_lines = 0};
+}
+
+void note(ManifestWriter& writer, ItemRange range) { writer.note(std::span(&range, 1)); }
+
+const auto kNoFailure = [](const std::exception_ptr&) { ADD_FAILURE(); };
+
+class ManifestWriterTest : public ::testing::TestWithParam<Durability> {
+  protected:
+    ScratchFolder folder;
+    std::string path = folder.path() + "/.offramp-manifest";
+};
+INSTANTIATE_TEST_SUITE_P(, ManifestWriterTest, ::testing::Values(Durability::Process, Durability::PowerCut),
+                         [](const auto& test) { return test.param == Durability::Process ? "Process" : "PowerCut"; });
+
+TEST_P(ManifestWriterTest, WhatWasNotedByAnyThreadIsThereAfterItsClose) {
+    ManifestWriter writer(path, of_run(4000), GetParam(), kNoFailure);
+    std::vector<std::thread> threads;
+    for (std::uint64_t thread = 0; thread < 4; ++thread)
+        threads.emplace_back([&writer, thread] {
+            for (std::uint64_t i = 0; i < 500; ++i) note(writer, {thread * 1000 + i * 2, thread * 1000 + i * 2 + 1});
+        });
+    for (std::thread& thread : threads) thread.join();
+    writer.close();
+    const Manifest manifest = *read_manifest(path);
+    EXPECT_EQ(manifest.done.items(), 2000U);
+    EXPECT_EQ(manifest.done.ranges(), 2000U);
+    EXPECT_EQ(manifest.ignored_lines, 0U);
+    EXPECT_EQ(test::read_tree(folder.path()).size(), 1U);
+}
+
+TEST_P(ManifestWriterTest, AFormerOneStaysUntilThereIsAFirstResult) {
+    std::ofstream(path) << "of another run";
+    ItemRanges before;
+    before.add({3, 9});
+    const auto text = [this] {
+        std::ifstream file(path);
+        return std::string(std::istreambuf_iterator<char>(file), {});
+    };
+    for (int i = 0; i < 2; ++i) {
+        ManifestWriter writer(path, of_run(100, before), GetParam(), kNoFailure);
+        EXPECT_EQ(text(), "of another run");
+        writer.close();
+        EXPECT_EQ(text(), "of another run") << "a run that failed before";
+    }
+    ManifestWriter writer(path, of_run(100, before), GetParam(), kNoFailure);
+    for (int i = 0; i < 2; ++i) writer.begin();
+    EXPECT_EQ(read_manifest(path)->done, before);
+    EXPECT_EQ(read_manifest(path)->run_id, "the-run");
+    EXPECT_FALSE(read_manifest(path)->ended);
+}
+
+TEST_P(ManifestWriterTest, ThatTheRunCameToItsEndIsTheLastThingSaid) {
+    for (const bool begun : {true, false}) {
+        std::filesystem::remove(path);
+        ManifestWriter writer(path, of_run(100), GetParam(), kNoFailure);
+        if (begun) note(writer, {0, 100});
+        writer.close();
+        EXPECT_FALSE(begun && read_manifest(path)->ended);
+        writer.end();
+        EXPECT_TRUE(read_manifest(path)->ended);
+        EXPECT_EQ(read_manifest(path)->ignored_lines, 0U);
+        EXPECT_EQ(read_manifest(path)->done.items(), begun ? 100U : 0U);
+    }
+}
+
+TEST(ManifestWriter, AKillCostsOnlyWhatWasNotWrittenYet) {
+    const ScratchFolder folder;
+    const std::string path = folder.path() + "/.offramp-manifest";
+    const pid_t child = ::fork();
+    if (child == 0) {
+        constexpr std::uint64_t kItems = 1'000'000;
+        ManifestWriter writer(path, of_run(kItems), Durability::Process, [](const std::exception_ptr&) {});
+        for (std::uint64_t i = 0;; i = (i + 2) % kItems) {
+            note(writer, {i, i + 1});
+            if (i % 1024 == 0 && std::filesystem::exists(path) && read_manifest(path)->done.items() > 3000)
+                ::kill(::getpid(), SIGKILL);
+        }
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status));
+    const Manifest manifest = *read_manifest(path);
+    EXPECT_GT(manifest.done.items(), 3000U);
+    EXPECT_LE(manifest.ignored_lines, 1U);
+    for (const ItemRange& range : manifest.done.list()) EXPECT_EQ(range.end, range.begin + 1);
+}
+
+// Every item is noted a dozen times, in an order that leaves gaps wherever they can be.
+TEST(ManifestWriter, ItsSizeIsBoundedByTheGapsNotByTheRun) {
+    constexpr std::uint64_t kItems = 100'003;  // a prime
+    const ScratchFolder folder;
+    const std::string path = folder.path() + "/.offramp-manifest";
+    ManifestWriter writer(path, of_run(kItems), Durability::Process, kNoFailure);
+    std::size_t bytes_noted = 0;
+    for (std::uint64_t i = 0; i < 12 * kItems; ++i) {
+        const std::uint64_t item = i * 7919 % kItems;
+        note(writer, {item, item + 1});
+        bytes_noted += std::string("[00000,00000],").size();
+    }
+    writer.close();
+    EXPECT_EQ(read_manifest(path)->done.list(), (std::vector<ItemRange>{{0, kItems}}));
+    EXPECT_LT(std::filesystem::file_size(path), bytes_noted / 3);
+}
+
+TEST(ManifestWriter, ALimitOnTheSizeOfFilesIsToldOnceAndLosesNothingThatWasWritten) {
+    const ScratchFolder folder;
+    const std::string path = folder.path() + "/.offramp-manifest";
+    const pid_t child = ::fork();
+    if (child == 0) {
+        std::signal(SIGXFSZ, SIG_IGN);
+        int told = 0;
+        bool clear = false;
+        ManifestWriter writer(path, of_run(1'000'000), Durability::Process,
+                              [&told](const std::exception_ptr&) { ++told; });
+        note(writer, {0, 10});
+        while (!std::filesystem::exists(path) || read_manifest(path)->done.empty()) std::this_thread::yield();
+        const rlimit limit{400, 400};
+        ::setrlimit(RLIMIT_FSIZE, &limit);
+        for (std::uint64_t i = 100; i < 500; i += 2) note(writer, {i, i + 1});
+        try {
+            writer.close();
+        } catch (const SystemError& problem) {
+            const std::string what = problem.what();
+            clear = problem.exit_code() == ExitCode::CannotWrite && what.find(path) != std::string::npos &&
+                    what.find("ulimit -f") != std::string::npos;
+        }
+        ::_exit(clear && told == 1 ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    const Manifest manifest = *read_manifest(path);
+    EXPECT_TRUE(manifest.done.contains(9));
+    EXPECT_LE(manifest.ignored_lines, 1U);
+}
+
+TEST(ManifestWriter, AFolderThatCannotBeWrittenIsAClearError) {
+    const ScratchFolder folder;
+    const auto begins = [&](const std::string& path) {
+        ManifestWriter(path, of_run(1), Durability::Process, [](const std::exception_ptr&) {}).begin();
+    };
+    EXPECT_THROW(begins(folder.path() + "/none/.offramp-manifest"), SystemError);
+    std::filesystem::create_directories(folder.path() + "/.offramp-manifest.new/in the way");
+    EXPECT_THROW(begins(folder.path() + "/.offramp-manifest"), SystemError);
+    std::filesystem::remove_all(folder.path() + "/.offramp-manifest.new");
+    // A link is not followed: the output folder may belong to another user.
+    std::ofstream(folder.path() + "/victim") << "mine";
+    std::filesystem::create_symlink(folder.path() + "/victim", folder.path() + "/.offramp-manifest.new");
+    begins(folder.path() + "/.offramp-manifest");
+    std::ifstream victim(folder.path() + "/victim");
+    std::stringstream text;
+    text << victim.rdbuf();
+    EXPECT_EQ(text.str(), "mine");
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,319 @@
+#include "producer/runner/checkpoint/run_checkpoint.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+
+#include "common/base/error.hpp"
+#include "consumer/processors/results/finish.hpp"
+#include "tests/contract/processors/processor_world.hpp"
+#include "tests/unit/checkpoint/made_up_items.hpp"
+#include "tests/unit/ingest/prefetch_world.hpp"
+
+namespace offramp {
+namespace {
+
+using Former = RunManifest::Former;
+
+class RunManifestTest : public ::testing::Test {
+  protected:
+    RunConfig config_of(const std::string& run_id) const {
+        RunConfig config;
+        config.source = "synthetic";
+        config.model = "copy";
+        config.processor = processor;
+        config.batch = 4;
+        config.run_id = run_id;
+        config.output = folder.path() + "/made/for/it";
+        return config;
+    }
+    RunManifest run(const std::string& run_id, Former former) {
+        return {config_of(run_id), source, former, [](const std::exception_ptr&) { ADD_FAILURE(); }};
+    }
+    static PublishedSlab slab_of(ItemRange items) {
+        PublishedSlab slab;
+        slab.items = {items};
+        return slab;
+    }
+    static void complete(RunManifest& manifest, ItemRange items) { manifest.completed(slab_of(items)); }
+
+    std::string processor = "checksum";
+    test::ScratchFolder folder;
+    FakeSource source{20, RowKind::Nothing};
+};
+
+TEST_F(RunManifestTest, ARunContinuesWhatOthersDid) {
+    {
+        RunManifest first = run("a", Former::Continue);  // nothing is there yet
+        EXPECT_TRUE(first.done().empty());
+        complete(first, {0, 4});
+    }
+    {
+        RunManifest second = run("b", Former::Continue);
+        EXPECT_EQ(second.items_before(), 4U);
+        complete(second, {8, 12});
+    }
+    const RunManifest third = run("b", Former::Continue);
+    EXPECT_EQ(third.done().list(), (std::vector<ItemRange>{{0, 4}, {8, 12}}));
+    EXPECT_EQ(third.items_before(), 8U);
+}
+
+TEST_F(RunManifestTest, AProducerThatTakesOverKnowsWhatTheRunBeganWith) {
+    {
+        RunManifest first = run("a", Former::StartOver);
+        complete(first, {0, 4});
+    }
+    {
+        RunManifest second = run("b", Former::Continue);
+        complete(second, {8, 12});
+    }
+    {
+        RunManifest taken_over = run("b", Former::TakeOver);
+        EXPECT_EQ(taken_over.done().items(), 8U);
+        EXPECT_EQ(taken_over.items_before(), 4U);
+        complete(taken_over, {12, 16});
+    }
+    EXPECT_EQ(run("b", Former::TakeOver).items_before(), 4U);
+}
+
+TEST_F(RunManifestTest, WithoutContinuingARunStartsOver) {
+    {
+        RunManifest first = run("a", Former::StartOver);
+        complete(first, {0, 20});
+    }
+    {
+        RunManifest second = run("b", Former::StartOver);
+        EXPECT_TRUE(second.done().empty());
+        EXPECT_EQ(read_manifest(config_of("a").output + "/" + kManifestName)->done.items(), 20U)
+            << "it has no result yet";
+        second.begin(slab_of({0, 4}));
+        EXPECT_EQ(read_manifest(config_of("a").output + "/" + kManifestName)->run_id, "a")
+            << "nothing of it is done yet";
+    }
+    EXPECT_EQ(run("c", Former::Continue).done().items(), 20U) << "what it appended to lies elsewhere";
+    {
+        RunManifest fourth = run("d", Former::StartOver);
+        fourth.begin(slab_of({0, 4}));
+        complete(fourth, {0, 4});
+    }
+    EXPECT_EQ(run("e", Former::Continue).done().list(), (std::vector<ItemRange>{{0, 4}}));
+}
+
+// Files of single items are replaced as they are made: what was handed out may be another's.
+TEST_F(RunManifestTest, OfARunThatNotedNothingDoneTheFormerOneMakesAgainWhatItMayHaveReplaced) {
+    processor = "npy";
+    {
+        RunManifest first = run("a", Former::StartOver);
+        complete(first, {0, 20});
+    }
+    { run("b", Former::StartOver).begin(slab_of({4, 8})); }
+    EXPECT_EQ(run("a", Former::Continue).done().list(), (std::vector<ItemRange>{{0, 4}, {8, 20}}));
+    {
+        RunManifest taken_over = run("b", Former::TakeOver);
+        EXPECT_TRUE(taken_over.done().empty()) << "what is done is the former's";
+        EXPECT_EQ(taken_over.items_before(), 0U);
+        taken_over.begin(slab_of({12, 16}));
+    }
+    {
+        RunManifest continued = run("c", Former::Continue);
+        EXPECT_EQ(continued.done().list(), (std::vector<ItemRange>{{0, 4}, {8, 12}, {16, 20}}));
+        continued.begin(slab_of({4, 8}));
+        complete(continued, {4, 8});
+    }
+    {
+        RunManifest continued = run("c", Former::TakeOver);
+        EXPECT_EQ(continued.done().list(), (std::vector<ItemRange>{{0, 12}, {16, 20}}));
+        EXPECT_EQ(continued.items_before(), 12U);
+    }
+    {
+        RunManifest last = run("d", Former::StartOver);
+        last.begin(slab_of({0, 20}));
+        complete(last, {0, 4});
+        last.close();
+    }
+    EXPECT_EQ(run("d", Former::Continue).done().list(), (std::vector<ItemRange>{{0, 4}}));
+    EXPECT_EQ(test::read_tree(config_of("d").output).size(), 1U) << "the manifest";
+}
+
+TEST(ReplacedItems, TheirBytesAreFrozen) {
+    const test::ScratchFolder folder;
+    const std::array<std::uint64_t, 2> items{1, 0xffffffffffffffff};
+    ReplacedItems(folder.path(), "0123456789abcdef", {.processors = "npy,write", .write_path = "/results"}, false)
+        .add(items);
+    EXPECT_EQ(test::read_tree(folder.path()).at(".offramp-replaced"),
+              R"({"xxh3":"5c53e61a831d474c","former":"0123456789abcdef"})"
+              "\n"
+              R"({"xxh3":"97e0bc27b6694b97","processors":"npy,write","write-path":"/results"})"
+              "\n"
+              R"({"xxh3":"c82a2fc2962abace","items":"0000000000000001ffffffffffffffff"})"
+              "\n");
+}
+
+TEST_F(RunManifestTest, OtherNamesOfItemsAreOtherWork) {
+    { run("a", Former::StartOver).begin(slab_of({0, 4})); }
+    class Renamed final : public BatchSource {
+      public:
+        std::string description() const override { return "renamed"; }
+        std::uint64_t items() const override { return 20; }
+        RowKind row_kind() const override { return RowKind::Nothing; }
+        std::string_view key(std::uint64_t) const override { return "another"; }
+        std::size_t max_key_bytes() const override { return 24; }
+        std::string origin(std::uint64_t) const override { return ""; }
+        void load(std::uint64_t, std::span<std::byte>) override {}
+    } renamed;
+    try {
+        const RunManifest second(config_of("b"), renamed, Former::Continue, [](const std::exception_ptr&) {});
+        FAIL();
+    } catch (const ConfigError& problem) {
+        EXPECT_NE(std::string(problem.what()).find("names of the items was "), std::string::npos) << problem.what();
+        EXPECT_NE(std::string(problem.what()).find("of run a"), std::string::npos) << problem.what();
+    }
+    // Refusing changed nothing.
+    EXPECT_EQ(read_manifest(config_of("b").output + "/" + kManifestName)->run_id, "a");
+}
+
+using test::Items;
+
+class GrowingInput : public RunManifestTest {
+  protected:
+    // A run that goes on with these items: in their order, those that are done.
+    std::vector<std::string> done_of(std::unique_ptr<BatchSource> items) {
+        const std::unique_ptr<BatchSource> ordered = in_order_of_former_runs(std::move(items), config_of("b").output);
+        order.clear();
+        for (std::uint64_t item = 0; item < ordered->items(); ++item) order.emplace_back(ordered->key(item));
+        RunManifest manifest(config_of("b"), *ordered, Former::Continue,
+                             [](const std::exception_ptr&) { ADD_FAILURE(); });
+        manifest.begin(slab_of({0, 1}));
+        std::vector<std::string> done;
+        for (const ItemRange& range : manifest.done().list())
+            for (std::uint64_t item = range.begin; item < range.end; ++item) done.emplace_back(ordered->key(item));
+        return done;
+    }
+    std::vector<std::string> done_of(const std::vector<std::string>& keys) {
+        return done_of(std::make_unique<Items>(keys));
+    }
+    void begin_with(const std::vector<std::string>& keys, ItemRange done) {
+        const Items items(keys);
+        RunManifest first(config_of("a"), items, Former::StartOver, [](const std::exception_ptr&) { ADD_FAILURE(); });
+        complete(first, done);
+    }
+    std::string refusal_of(const std::vector<std::string>& keys) {
+        try {
+            done_of(keys);
+        } catch (const ConfigError& problem) {
+            return problem.what();
+        }
+        return "";
+    }
+
+    using Keys = std::vector<std::string>;
+    Keys order;
+};
+
+TEST_F(GrowingInput, ItemsThatJoinAnywhereAreTheLastAndWhatIsDoneStaysDone) {
+    begin_with({"b", "d", "f"}, {1, 3});
+    EXPECT_EQ(done_of({"a", "b", "c", "d", "e", "f"}), (Keys{"d", "f"}));
+    EXPECT_EQ(order, (Keys{"b", "d", "f", "a", "c", "e"}));
+    // The next one knows the order of this one.
+    EXPECT_EQ(done_of({"0", "a", "b", "c", "d", "e", "f"}), (Keys{"d", "f"}));
+    EXPECT_EQ(order, (Keys{"b", "d", "f", "a", "c", "e", "0"}));
+}
+
+TEST_F(GrowingInput, AnotherOrderIsTheSameItems) {
+    begin_with({"b", "d", "f"}, {1, 3});
+    EXPECT_EQ(done_of({"f", "d", "b"}), (Keys{"d", "f"}));
+    EXPECT_EQ(order, (Keys{"b", "d", "f"}));
+}
+
+// What is finished but for the items that joined is replaced by nobody who did not ask for it.
+TEST_F(GrowingInput, ARunThatGoesOnWithAFinishedOneAndIsBrokenOffIsAsFinishedAsThat) {
+    processor = "npy";
+    begin_with({"b", "d"}, {0, 2});
+    EXPECT_NO_THROW(prepare_run(config_of("x"))) << "a run that was broken off may be replaced";
+    const auto broken_off = [this](const Keys& keys) {
+        const std::unique_ptr<BatchSource> ordered =
+            in_order_of_former_runs(std::make_unique<Items>(keys), config_of("b").output);
+        RunManifest manifest(config_of("b"), *ordered, Former::Continue,
+                             [](const std::exception_ptr&) { ADD_FAILURE(); });
+        manifest.begin(slab_of({0, 1}));
+        complete(manifest, {ordered->items() - 1, ordered->items()});
+    };
+    {
+        const Items items({"b", "d"});
+        RunManifest first(config_of("a"), items, Former::Continue, [](const std::exception_ptr&) { ADD_FAILURE(); });
+        first.close();
+        first.end();
+    }
+    for (const Keys& keys : {Keys{"b", "d", "e", "f"}, Keys{"b", "d", "e", "f", "g"}}) {
+        broken_off(keys);
+        EXPECT_FALSE(read_manifest(config_of("b").output + "/" + kManifestName)->ended);
+        try {
+            prepare_run(config_of("c"));
+            ADD_FAILURE() << "finished results would be replaced";
+        } catch (const ConfigError& problem) {
+            EXPECT_NE(std::string(problem.what()).find("which came to its end"), std::string::npos) << problem.what();
+            EXPECT_NE(std::string(problem.what()).find("--resume to make what is missing or new"), std::string::npos)
+                << problem.what();
+        }
+        RunConfig config = config_of("c");
+        config.start_over = true;
+        EXPECT_NO_THROW(prepare_run(config));
+        config.start_over = false;
+        config.resume = true;
+        EXPECT_NO_THROW(prepare_run(config));
+    }
+    {
+        const Items items({"b", "d"});
+        RunManifest anew(config_of("d"), items, Former::StartOver, [](const std::exception_ptr&) { ADD_FAILURE(); });
+        complete(anew, {0, 1});
+    }
+    EXPECT_NO_THROW(prepare_run(config_of("e"))) << "that one is not";
+}
+
+TEST_F(GrowingInput, ItemsThatAreGoneOrCalledOtherwiseAreRefused) {
+    begin_with({"b", "d", "plain"}, {0, 3});
+    for (const Keys& keys : {Keys{"b", "d"}, Keys{"b", "d", "plain.jpg", "plain.png"}, Keys{"a", "b", "d", "e"}})
+        EXPECT_NE(refusal_of(keys).find("Of its 3 items 1 is gone, or called otherwise"), std::string::npos)
+            << refusal_of(keys);
+    auto changed = std::make_unique<Items>(Keys{"noted", "b"});
+    begin_with({"noted"}, {0, 1});
+    changed->note = 2;
+    EXPECT_THROW(done_of(std::move(changed)), ConfigError) << "its columns are others";
+    EXPECT_EQ(done_of({"b", "noted"}), (Keys{"noted"}));
+}
+
+// Items that have no keys, each with what a test says for its text.
+class Lines final : public BatchSource {
+  public:
+    Lines(std::vector<std::uint64_t> lines, bool grows) : lines_(std::move(lines)), grows_(grows) {}
+    std::string description() const override { return "lines"; }
+    std::uint64_t items() const override { return lines_.size(); }
+    RowKind row_kind() const override { return RowKind::Nothing; }
+    std::string_view key(std::uint64_t) const override { return {}; }
+    std::size_t max_key_bytes() const override { return 0; }
+    std::string origin(std::uint64_t) const override { return ""; }
+    std::uint64_t note_hash(std::uint64_t item) const override { return lines_[item]; }
+    bool grows_at_its_end() const override { return grows_; }
+    void load(std::uint64_t, std::span<std::byte>) override {}
+
+  private:
+    std::vector<std::uint64_t> lines_;
+    bool grows_;
+};
+
+TEST_F(GrowingInput, LinesJoinAtTheEndAlone) {
+    const auto run = [this](const std::vector<std::uint64_t>& lines, bool grows, Former former) {
+        return std::make_unique<RunManifest>(config_of("a"), Lines(lines, grows), former,
+                                             [](const std::exception_ptr&) { ADD_FAILURE(); });
+    };
+    complete(*run({7, 8, 9}, true, Former::StartOver), {0, 3});
+    EXPECT_THROW(run({6, 7, 8, 9}, true, Former::Continue), ConfigError);
+    EXPECT_THROW(run({7, 8, 9, 10}, false, Former::Continue), ConfigError)
+        << "nobody knows whether the first ones are the same";
+    EXPECT_THROW(run({7, 8}, true, Former::Continue), ConfigError);
+    EXPECT_EQ(run({7, 8, 9, 10}, true, Former::Continue)->done().items(), 3U);
+}
+
+}  // namespace
+}  // namespace offramp

@@ -1,0 +1,267 @@
+#include "producer/runner/models/model_metadata.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "common/base/error.hpp"
+#include "producer/runner/run/defaults.hpp"
+
+namespace offramp {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string error_of(const std::string& text) {
+    try {
+        (void)parse_model_notes(text, "net.toml");
+    } catch (const ConfigError& error) {
+        EXPECT_EQ(error.exit_code(), ExitCode::Config);
+        return error.what();
+    }
+    return "no error";
+}
+
+TEST(ModelNotes, AreTorchvisionsDefaultsWhereNothingIsSaid) {
+    const ModelNotes notes = parse_model_notes("# nothing\n", "net.toml");
+    EXPECT_THAT(notes.mean, ElementsAre(0.485F, 0.456F, 0.406F));
+    EXPECT_THAT(notes.std, ElementsAre(0.229F, 0.224F, 0.225F));
+    EXPECT_EQ(notes.batch, 0U);
+    EXPECT_EQ(notes.height, 0U);
+    EXPECT_EQ(notes.colour_order, "rgb");
+    EXPECT_EQ(notes.memory_format, "contiguous");
+    EXPECT_TRUE(notes.takes_pictures());
+    EXPECT_EQ(notes.scores, "");
+    EXPECT_FALSE(notes.random_weights);
+}
+
+TEST(ModelNotes, EveryKeyIsRead) {
+    const ModelNotes notes = parse_model_notes(
+        "batch = 8\nimage-size = \"384x512\"\ninput-dtype = \"bfloat16\"\nmean = \"0, 0.5,1\"\nstd = \"1,2, 3\"\n"
+        "precision = \"bf16\"\ncolour-order = \"bgr\"\nmemory-format = \"channels-last\"\noutputs = \"out, "
+        "aux\"\nscores = \"logit\"\nrandom-weights = true\n",
+        "net.toml");
+    EXPECT_EQ(notes.file, "net.toml");
+    EXPECT_EQ(notes.batch, 8U);
+    EXPECT_EQ(notes.height, 384U);
+    EXPECT_EQ(notes.width, 512U);
+    EXPECT_EQ(notes.input_dtype, "bfloat16");
+    EXPECT_EQ(notes.precision, "bf16");
+    EXPECT_THAT(notes.mean, ElementsAre(0.0F, 0.5F, 1.0F));
+    EXPECT_THAT(notes.std, ElementsAre(1.0F, 2.0F, 3.0F));
+    EXPECT_EQ(notes.colour_order, "bgr");
+    EXPECT_EQ(notes.memory_format, "channels-last");
+    EXPECT_THAT(notes.outputs, ElementsAre("out", "aux"));
+    EXPECT_EQ(notes.scores, "logit");
+    EXPECT_TRUE(notes.random_weights);
+    EXPECT_THAT(parse_model_notes("image-size = 520", "n").width, 520U);
+    EXPECT_EQ(parse_model_notes("image-size = 224\nresize-size = 256", "n").resize_size, 256U);
+    EXPECT_EQ(parse_model_notes("interpolation = \"bicubic\"", "n").interpolation, "bicubic");
+    const ModelNotes features = parse_model_notes("input-shape = \"128x256\"", "n");
+    EXPECT_THAT(features.input_shape, ElementsAre(128, 256));
+    EXPECT_FALSE(features.takes_pictures());
+}
+
+TEST(ModelNotes, WhatIsWrongIsNamedWithItsLineAndWhatIsAccepted) {
+    EXPECT_THAT(error_of("batch = 4\nmeen = \"0,0,0\""),
+                AllOf(HasSubstr("net.toml:2"), HasSubstr("'meen'"), HasSubstr("Did you mean mean?")));
+    EXPECT_THAT(error_of("crop = 224"), AllOf(HasSubstr("'crop'"), HasSubstr("image-size")));
+    for (const char* line : {"batch = 0",
+                             "batch = \"4\"",
+                             "batch = 65537",
+                             "image-size = 0",
+                             "image-size = \"8193\"",
+                             "image-size = \"12x\"",
+                             "image-size = \"x12\"",
+                             "resize-size = 31",
+                             "resize-size = 8193",
+                             "resize-size = \"256\"",
+                             "interpolation = \"nearest\"",
+                             "mean = \"0.5, 0.5\"",
+                             "mean = \"a,b,c\"",
+                             "mean = \"nan,0,0\"",
+                             "mean = 0.5",
+                             "std = \"1,0,1\"",
+                             "std = \"-1,1,1\"",
+                             "colour-order = \"grb\"",
+                             "memory-format = \"planes\"",
+                             "precision = \"fp16\"",
+                             "input-dtype = \"float64\"",
+                             "input-shape = \"128,256\"",
+                             "outputs = \"\"",
+                             "outputs = \"out,,aux\"",
+                             "random-weights = 1",
+                             "scores = \"sigmoid\""})
+        EXPECT_THAT(error_of(line), AllOf(HasSubstr("net.toml:1: "), HasSubstr("Accepted: "))) << line;
+}
+
+TEST(ModelNotes, AMiddleIsASquareWithinThePicture) {
+    EXPECT_THAT(error_of("batch = 1\nresize-size = 48\nimage-size = 64"),
+                AllOf(HasSubstr("net.toml:2: resize-size is 48, and image-size 64x64 cannot be cut from its middle"),
+                      HasSubstr("a square image-size of 32 to 48")));
+    EXPECT_THAT(error_of("image-size = \"384x512\"\nresize-size = 520"), HasSubstr("net.toml:2: "));
+    EXPECT_THAT(error_of("image-size = 31\nresize-size = 520"), HasSubstr("31x31 is no middle"));
+    EXPECT_EQ(error_of("image-size = 520\nresize-size = 520"), "no error");
+    EXPECT_EQ(error_of("resize-size = 256"), "no error") << "a run says the size";
+}
+
+TEST(ModelNotes, TokensAreIdsAndMask) {
+    const ModelNotes notes = parse_model_notes("input-dtype = \"int32\"\ninput-shape = \"2x128\"", "net.toml");
+    EXPECT_TRUE(notes.takes_tokens());
+    EXPECT_THAT(notes.input_shape, ElementsAre(2, 128));
+    for (const char* shape :
+         {"", "\ninput-shape = \"128\"", "\ninput-shape = \"3x128\"", "\ninput-shape = \"2x2x128\""})
+        EXPECT_THAT(error_of(std::string("batch = 1\ninput-dtype = \"int32\"") + shape),
+                    AllOf(HasSubstr("net.toml:2: "), HasSubstr("input-shape"), HasSubstr("2xLENGTH")))
+            << shape;
+}
+
+TEST(ModelNotes, SeveralInputsAreTablesInTheirOrder) {
+    const ModelNotes arrays = parse_model_notes(
+        "batch = 4\n[[input]]\nname = \"features\"\nshape = \"3x16\"\n[[input]]\nname = \"ids\"\nshape = 5\ndtype = "
+        "\"int64\"\n[[input]]\nname = \"scale\"\ndtype = \"bool\"",
+        "net.toml");
+    EXPECT_TRUE(arrays.takes_arrays());
+    EXPECT_FALSE(arrays.takes_tokens());
+    EXPECT_FALSE(arrays.takes_pictures());
+    ASSERT_EQ(arrays.inputs.size(), 3U);
+    EXPECT_EQ(arrays.inputs[0].name, "features");
+    EXPECT_THAT(arrays.inputs[0].shape, ElementsAre(3, 16));
+    EXPECT_EQ(arrays.inputs[0].dtype, kFloat32);
+    EXPECT_THAT(arrays.inputs[1].shape, ElementsAre(5));
+    EXPECT_EQ(arrays.inputs[1].dtype, kInt64);
+    EXPECT_THAT(arrays.inputs[2].shape, ElementsAre()) << "one number a sample";
+    const ModelNotes tokens = parse_model_notes(
+        "[[input]]\nname = \"input_ids\"\ntokens = \"ids\"\nshape = 128\n[[input]]\nname = \"mask\"\ntokens = "
+        "\"mask\"\nshape = 128\ndtype = \"float32\"\n",
+        "net.toml");
+    EXPECT_TRUE(tokens.takes_tokens());
+    EXPECT_FALSE(tokens.takes_arrays());
+    EXPECT_EQ(tokens.token_length(), 128);
+    EXPECT_EQ(tokens.inputs[0].dtype, kInt64) << "what tokenizers give";
+    EXPECT_EQ(tokens.inputs[1].dtype, kFloat32);
+    EXPECT_EQ(parse_model_notes("input-dtype = \"int32\"\ninput-shape = \"2x77\"", "n").token_length(), 77);
+    for (const char* const name :
+         {"float32", "float16", "bfloat16", "float64", "int8", "int16", "int32", "int64", "uint8", "bool"})
+        EXPECT_TRUE(input_dtype_named(name)) << name;
+}
+
+TEST(ModelNotes, WhatIsWrongWithAnInputIsNamedWithItsLineAndWhatIsAccepted) {
+    const std::string begun = "[[input]]\nname = \"x\"\n";
+    for (const char* const line : {"name = \"\"", "name = \".x\"", "name = \"a/b\"", "name = 3", "tokens = \"words\"",
+                                   "shape = \"3x\"", "shape = 0", "shape = 65537", "shape = \"65536x65536\"",
+                                   "shape = \"2,3\"", "shape = 1.5", "dtype = \"complex64\"", "dtype = 32"})
+        EXPECT_THAT(error_of(std::string("[[input]]\n") + line),
+                    AllOf(HasSubstr("net.toml:2: "), HasSubstr("Accepted: ")))
+            << line;
+    EXPECT_THAT(error_of(begun + "dtyp = \"int64\""),
+                AllOf(HasSubstr("net.toml:3: 'dtyp' says nothing about an input"), HasSubstr("Did you mean dtype?")));
+    EXPECT_THAT(error_of(begun + "precision = \"fp32\""),
+                AllOf(HasSubstr("net.toml:3: 'precision'"), HasSubstr("above the first [[input]]")));
+    EXPECT_THAT(error_of("\n[[input]]\nshape = 3"), AllOf(HasSubstr("net.toml:2: "), HasSubstr("has no name")));
+    EXPECT_THAT(error_of(begun + begun), AllOf(HasSubstr("net.toml:3: "), HasSubstr("a second input is called 'x'")));
+    EXPECT_THAT(error_of("[input]"), AllOf(HasSubstr("net.toml:1: "), HasSubstr("Known: [[input]]")));
+    for (const char* const key : {"input-shape = \"3\"", "input-dtype = \"float32\"", "image-size = 32",
+                                  "mean = \"0,0,0\"", "colour-order = \"bgr\""})
+        EXPECT_THAT(error_of(std::string(key) + "\n" + begun),
+                    AllOf(HasSubstr("net.toml:1: "), HasSubstr("does not go with [[input]] in line 2")))
+            << key;
+    const std::string ids = "[[input]]\nname = \"ids\"\ntokens = \"ids\"\n";
+    EXPECT_THAT(error_of(ids),
+                AllOf(HasSubstr("net.toml:1: "), HasSubstr("shape is not given"), HasSubstr("shape = LENGTH")));
+    EXPECT_THAT(error_of(ids + "shape = \"2x3\""), HasSubstr("of another form"));
+    EXPECT_THAT(error_of(ids + "shape = 3\ndtype = \"float32\""),
+                AllOf(HasSubstr("dtype is float32"), HasSubstr("int64, int32")));
+    EXPECT_THAT(error_of(ids + "shape = 3\n" + begun),
+                AllOf(HasSubstr("net.toml:5: "), HasSubstr("one is of tokens and one is an array")));
+    EXPECT_THAT(error_of(ids + "shape = 3\n[[input]]\nname = \"m\"\ntokens = \"mask\"\nshape = 4"),
+                AllOf(HasSubstr("net.toml:5: "), HasSubstr("has 4 tokens, and 'ids' has 3")));
+    std::string many;
+    for (int i = 0; i < 17; ++i) many += "[[input]]\nname = \"x" + std::to_string(i) + "\"\n";
+    EXPECT_THAT(error_of(many), AllOf(HasSubstr("net.toml:33: "), HasSubstr("more than 16")));
+}
+
+TEST(ModelNotes, StandBesideTheModel) {
+    std::string pattern = (std::filesystem::temp_directory_path() / "offramp-test-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    EXPECT_EQ(read_model_notes(pattern + "/net.pt2").file, pattern + "/net.toml");
+    std::ofstream(pattern + "/net.toml") << "batch = 3\n";
+    const ModelNotes notes = read_model_notes(pattern + "/net.pt2");
+    EXPECT_EQ(notes.batch, 3U);
+    EXPECT_EQ(notes.file, pattern + "/net.toml");
+    std::filesystem::create_directory(pattern + "/snapshot");
+    std::filesystem::create_symlink("../net.toml", pattern + "/snapshot/net.toml");
+    const ModelNotes linked = read_model_notes(pattern + "/snapshot/net.pt2");
+    EXPECT_EQ(linked.batch, 3U);
+    EXPECT_EQ(linked.file, pattern + "/snapshot/net.toml");
+    std::filesystem::remove(pattern + "/net.toml");
+    EXPECT_THROW((void)read_model_notes(pattern + "/snapshot/net.pt2"), SystemError)
+        << "a link to nothing is no absence of notes";
+    std::filesystem::remove_all(pattern);
+}
+
+TEST(ModelNotes, FillWhatTheFlagsDidNotSay) {
+    const ModelNotes notes = parse_model_notes(
+        "batch = 7\nimage-size = 384\nprecision = \"bf16\"\nmemory-format = \"channels-last\"", "net.toml");
+    RunConfig config;
+    config.model = "net.pt2";
+    const RunConfig filled = resolve_defaults(config, {}, notes);
+    EXPECT_EQ(filled.batch, 7U);
+    EXPECT_EQ(filled.image_size, 0U) << "the notes' own";
+    EXPECT_EQ(filled.memory_format, "channels-last");
+    EXPECT_EQ(filled.precision, "bf16");
+    EXPECT_EQ(filled.processor, "auto") << "what it gives shows when it has been loaded";
+    EXPECT_EQ(filled.scores, "probability");
+    EXPECT_EQ(resolve_defaults(config, {}, parse_model_notes("scores = \"logit\"", "n")).scores, "logit");
+    config.batch = 2;
+    config.image_size = 96;
+    config.memory_format = "contiguous";
+    const RunConfig said = resolve_defaults(config, {}, notes);
+    EXPECT_EQ(said.batch, 2U);
+    EXPECT_EQ(said.image_size, 96U);
+    EXPECT_EQ(said.memory_format, "contiguous");
+
+    // Consumers must know the middle, and so the size.
+    const ModelNotes middle =
+        parse_model_notes("image-size = 224\nresize-size = 256\ninterpolation = \"bicubic\"", "net.toml");
+    config = {};
+    config.model = "net.pt2";
+    EXPECT_EQ(resolve_defaults(config, {}, middle).image_size, 224U);
+    EXPECT_EQ(resolve_defaults(config, {}, middle).resize_size, 256U);
+    EXPECT_EQ(resolve_defaults(config, {}, middle).interpolation, "bicubic");
+    EXPECT_EQ(resolve_defaults(config, {}, {}).interpolation, "bilinear");
+    config.image_size = 192;
+    EXPECT_EQ(resolve_defaults(config, {}, middle).resize_size, 219U) << "the same share";
+    config.image_size = 8192;
+    EXPECT_EQ(resolve_defaults(config, {}, middle).resize_size, 8192U);
+    config.image_size = 192;
+    config.resize_size = 200;
+    EXPECT_EQ(resolve_defaults(config, {}, middle).image_size, 192U);
+    EXPECT_EQ(resolve_defaults(config, {}, middle).resize_size, 200U);
+
+    config = {};
+    config.model = "net.pt2";
+    const RunConfig without = resolve_defaults(config, {.has_gpu = true, .cores = 8}, {});
+    EXPECT_EQ(without.batch, 64U);
+    EXPECT_EQ(without.image_size, 512U);
+    EXPECT_EQ(without.precision, "tf32");
+    EXPECT_EQ(without.memory_format, "contiguous") << "what a model was traced with, as long as nobody says otherwise";
+    EXPECT_EQ(resolve_defaults(config, {}, parse_model_notes("input-shape = \"16\"", "n")).processor, "checksum");
+    const ModelNotes arrays = parse_model_notes("[[input]]\nname = \"x\"", "n");
+    EXPECT_EQ(resolve_defaults(config, {}, arrays).source, "synthetic");
+    config.input = "arrays";
+    EXPECT_EQ(resolve_defaults(config, {}, arrays).source, "npy");
+    EXPECT_EQ(resolve_defaults(config, {}, arrays).processor, "checksum");
+    EXPECT_EQ(
+        resolve_defaults(config, {}, parse_model_notes("[[input]]\nname = \"x\"\ntokens = \"ids\"\nshape = 8", "n"))
+            .source,
+        "text");
+}
+
+}  // namespace
+}  // namespace offramp
