@@ -9,7 +9,8 @@ namespace offramp {
 // machine.
 using TimePoint = std::chrono::time_point<std::chrono::steady_clock, std::chrono::nanoseconds>;
 
-// The seam through which the broker reads time, so that tests step leases and back-offs instead of sleeping.
+// The seam through which the broker reads time, so that tests step visibility timeouts and back-offs instead of
+// sleeping.
 class Clock {
   public:
     virtual ~Clock() = default;

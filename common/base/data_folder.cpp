@@ -7,7 +7,7 @@
 
 namespace offramp {
 
-std::string share_folder() {
+std::string data_folder() {
     std::error_code failure;
     const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failure);
     if (failure) throw SystemError("read the link /proc/self/exe", failure.value(), "Is /proc mounted?");

@@ -6,6 +6,6 @@ namespace offramp {
 
 // Where files lie that the programs need beside themselves (weights that a model is shipped with, the tokenizer's
 // server): share/ beside the folder of this program. Errors: SystemError without /proc.
-std::string share_folder();
+std::string data_folder();
 
 }  // namespace offramp

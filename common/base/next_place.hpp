@@ -6,9 +6,9 @@
 
 namespace offramp {
 
-// Where a run puts what its consumers append to together: into the output folder, or, where results of a former run
+// Where a run puts what its consumers append to together: into the output folder, or, where results of a previous run
 // lie, beside them, into .offramp-next-NAME below each folder with such results. There it becomes whole, and takes the
-// former's place when the run has come to its end.
+// predecessor's place when the run has come to its end.
 //
 //   OUTPUT/.offramp-next            one line, NAME; none: everything is in place. Written before a run's programs start
 //   (prepare_run()), for all of them OUTPUT/.offramp-next-NAME/      what an output folder has, of this run alone

@@ -45,7 +45,7 @@ std::string kept_header(std::string_view header) {
 
 bool is_left_out(std::string_view header) { return header == kLeftOut; }
 
-std::string shown_url(std::string_view url) {
+std::string redacted_url(std::string_view url) {
     const std::string clean = without_credentials(url);
     return clean.substr(0, clean.find_first_of("?#"));
 }

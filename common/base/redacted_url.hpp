@@ -11,7 +11,7 @@ std::string without_credentials(std::string_view url);
 bool has_credentials(std::string_view url);
 
 // As errors and logs show it: without the query, too, where other secrets stand.
-std::string shown_url(std::string_view url);
+std::string redacted_url(std::string_view url);
 
 // As files keep it: of a query only that there was one. Of a URL that was kept so it is the same.
 std::string kept_url(std::string_view url);

@@ -4,7 +4,7 @@
 
 namespace offramp {
 
-// Names that begin so are ours, in every folder of an output: temporary files, segments, the manifest. No sample may
+// Names that begin so are ours, in every folder of an output: temporary files, segments, the checkpoint. No sample may
 // claim one.
 inline constexpr std::string_view kReservedPrefix = ".offramp-";
 

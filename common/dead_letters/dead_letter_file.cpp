@@ -7,7 +7,7 @@
 
 namespace offramp {
 
-void write_quarantine_file(const std::string& path, std::span<const std::span<const std::byte>> pieces) {
+void write_dead_letter_file(const std::string& path, std::span<const std::span<const std::byte>> pieces) {
     std::size_t total = 0;
     for (const auto& piece : pieces) total += piece.size();
     WholeFile file(path, 0600, [&](int problem) {
@@ -21,9 +21,9 @@ void write_quarantine_file(const std::string& path, std::span<const std::span<co
     file.flush_name();
 }
 
-void write_quarantine_file(const std::string& path, std::string_view text) {
+void write_dead_letter_file(const std::string& path, std::string_view text) {
     const std::array pieces{std::as_bytes(std::span(text))};
-    write_quarantine_file(path, pieces);
+    write_dead_letter_file(path, pieces);
 }
 
 }  // namespace offramp

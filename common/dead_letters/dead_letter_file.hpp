@@ -7,9 +7,9 @@
 
 namespace offramp {
 
-// Writes a file of the quarantine, whole or not at all (WholeFile), which is on the disk when this returns.
+// Writes a file of a dead letter, whole or not at all (WholeFile), which is on the disk when this returns.
 // Blocks: on the disk. Errors: SystemError with CannotWrite, the path and how many bytes were wanted.
-void write_quarantine_file(const std::string& path, std::span<const std::span<const std::byte>> pieces);
-void write_quarantine_file(const std::string& path, std::string_view text);
+void write_dead_letter_file(const std::string& path, std::span<const std::span<const std::byte>> pieces);
+void write_dead_letter_file(const std::string& path, std::string_view text);
 
 }  // namespace offramp

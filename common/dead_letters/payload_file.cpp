@@ -15,21 +15,21 @@ constexpr std::size_t kLeastAlignment = 16;
 }  // namespace
 
 void write_payload(const std::string& path, const SlabContents& slab) {
-    const std::string front = safetensors_header(tensor_entries(slab), {{kPayloadNotes, payload_notes(slab)}});
+    const std::string front = safetensors_header(tensor_entries(slab), {{kPayloadMetadata, payload_metadata(slab)}});
     std::vector<std::span<const std::byte>> pieces{std::as_bytes(std::span(front))};
     for (const TensorView& tensor : slab.tensors) pieces.push_back(tensor.bytes);
-    write_quarantine_file(path, pieces);
+    write_dead_letter_file(path, pieces);
 }
 
 PayloadFile::PayloadFile(const std::string& path)
     : file_(path, "the set-aside payload",
             "Was it copied completely? Only the run that set it aside can write it again") {
-    const auto notes = file_.metadata().find(kPayloadNotes);
-    if (notes == file_.metadata().end())
+    const auto metadata = file_.metadata().find(kPayloadMetadata);
+    if (metadata == file_.metadata().end())
         throw ProtocolError(
-            "'" + path + "' is not a payload that a run set aside: its metadata has no '" + kPayloadNotes + "'",
+            "'" + path + "' is not a payload that a run set aside: its metadata has no '" + kPayloadMetadata + "'",
             "Give a file of a run's folder quarantine/");
-    NotedSlab noted = read_payload_notes(notes->second);
+    NotedSlab noted = read_payload_metadata(metadata->second);
     slab_ = std::move(noted.slab);
     for (std::size_t i = 0; i < slab_.tensors.size(); ++i) {
         TensorView& tensor = slab_.tensors[i];

@@ -11,7 +11,7 @@ namespace offramp {
 
 // Writes a slab's payload, and what is needed to process it again, as one .safetensors file that any reader of that
 // format can open. The bytes are those of the slab. Blocks: until they are on the disk. Errors: SystemError with
-// CannotWrite (write_quarantine_file).
+// CannotWrite (write_dead_letter_file).
 void write_payload(const std::string& path, const SlabContents& slab);
 
 // Opens what write_payload wrote: a slab like the one that was set aside, for a processor.

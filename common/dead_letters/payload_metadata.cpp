@@ -41,7 +41,7 @@ std::vector<std::size_t> order_in_memory(const TensorSpec& spec) {
     return order;
 }
 
-json spec_notes(const TensorSpec& spec, const std::string& stored_as) {
+json spec_metadata(const TensorSpec& spec, const std::string& stored_as) {
     const auto dims = static_cast<std::ptrdiff_t>(spec.dims);
     return {{"name", spec.name},
             {"stored_as", stored_as},
@@ -55,12 +55,12 @@ void require(bool holds, const char* field) {
         throw ProtocolError(std::string("the notes of a set-aside payload: '") + field + "' is not what it should be");
 }
 
-TensorSpec read_spec(const json& notes) {
+TensorSpec read_spec(const json& metadata) {
     TensorSpec spec;
-    spec.name = notes.at("name").get<std::string>();
-    const auto dtype = notes.at("dtype").get<std::vector<std::uint8_t>>();
-    const auto shape = notes.at("shape").get<std::vector<std::int64_t>>();
-    const auto strides = notes.at("strides").get<std::vector<std::int64_t>>();
+    spec.name = metadata.at("name").get<std::string>();
+    const auto dtype = metadata.at("dtype").get<std::vector<std::uint8_t>>();
+    const auto shape = metadata.at("shape").get<std::vector<std::int64_t>>();
+    const auto strides = metadata.at("strides").get<std::vector<std::int64_t>>();
     require(dtype.size() == 2, "dtype");
     spec.dtype = {dtype[0], dtype[1], 1};
     require(spec.dtype.whole_bytes(), "dtype");
@@ -78,8 +78,8 @@ TensorSpec read_spec(const json& notes) {
     return spec;
 }
 
-void read_rows(const json& notes, SlabContents& slab) {
-    for (const json& sample : notes.at("samples")) {
+void read_rows(const json& metadata, SlabContents& slab) {
+    for (const json& sample : metadata.at("samples")) {
         SampleView view;
         view.item = sample.at(0).get<std::uint64_t>();
         view.key = sample.at(1).get<std::string>();
@@ -89,7 +89,7 @@ void read_rows(const json& notes, SlabContents& slab) {
         slab.samples.push_back(std::move(view));
     }
     std::size_t next = 0;
-    for (const json& batch : notes.at("batches")) {
+    for (const json& batch : metadata.at("batches")) {
         const BatchRecord piece{.batch = batch.at(0).get<std::uint64_t>(),
                                 .first_row = batch.at(1).get<std::uint32_t>(),
                                 .rows = batch.at(2).get<std::uint32_t>(),
@@ -124,51 +124,51 @@ std::vector<TensorEntry> tensor_entries(const SlabContents& slab) {
     return entries;
 }
 
-std::string payload_notes(const SlabContents& slab) {
+std::string payload_metadata(const SlabContents& slab) {
     json tensors = json::array();
     const std::vector<TensorEntry> entries = tensor_entries(slab);
     for (std::size_t i = 0; i < entries.size(); ++i)
-        tensors.push_back(spec_notes(slab.tensors[i].spec, entries[i].name));
+        tensors.push_back(spec_metadata(slab.tensors[i].spec, entries[i].name));
     json samples = json::array();
     for (const SampleView& sample : slab.samples) samples.push_back({sample.item, sample.key, sample.hole});
     json batches = json::array();
     for (const BatchRecord& piece : slab.batches) batches.push_back({piece.batch, piece.first_row, piece.rows});
-    const json notes = {{"format", kPayloadNotesFormat},
-                        {"epoch", slab.epoch},
-                        {"slab", slab.slab},
-                        {"generation", slab.generation},
-                        {"payload_bytes", slab.payload_bytes},
-                        {"transform", static_cast<std::uint32_t>(slab.transform)},
-                        {"expansion", slab.expansion},
-                        {"model", slab.model},
-                        {"precision", slab.precision},
-                        {"memory_format", slab.memory_format},
-                        {"batches", batches},
-                        {"samples", samples},
-                        {"tensors", tensors}};
-    return notes.dump(-1, ' ', false, json::error_handler_t::replace);
+    const json metadata = {{"format", kPayloadMetadataFormat},
+                           {"epoch", slab.epoch},
+                           {"slab", slab.slab},
+                           {"generation", slab.generation},
+                           {"payload_bytes", slab.payload_bytes},
+                           {"transform", static_cast<std::uint32_t>(slab.transform)},
+                           {"expansion", slab.upsample_factor},
+                           {"model", slab.model},
+                           {"precision", slab.precision},
+                           {"memory_format", slab.memory_format},
+                           {"batches", batches},
+                           {"samples", samples},
+                           {"tensors", tensors}};
+    return metadata.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-NotedSlab read_payload_notes(const std::string& text) {
+NotedSlab read_payload_metadata(const std::string& text) {
     try {
-        const json notes = json::parse(text);
-        require(notes.at("format").get<int>() == kPayloadNotesFormat, "format");
+        const json metadata = json::parse(text);
+        require(metadata.at("format").get<int>() == kPayloadMetadataFormat, "format");
         NotedSlab noted;
         SlabContents& slab = noted.slab;
-        slab.epoch = notes.at("epoch").get<std::uint32_t>();
-        slab.slab = notes.at("slab").get<std::uint32_t>();
-        slab.generation = notes.at("generation").get<std::uint64_t>();
-        slab.payload_bytes = notes.at("payload_bytes").get<std::uint64_t>();
-        const auto transform = notes.at("transform").get<std::uint32_t>();
+        slab.epoch = metadata.at("epoch").get<std::uint32_t>();
+        slab.slab = metadata.at("slab").get<std::uint32_t>();
+        slab.generation = metadata.at("generation").get<std::uint64_t>();
+        slab.payload_bytes = metadata.at("payload_bytes").get<std::uint64_t>();
+        const auto transform = metadata.at("transform").get<std::uint32_t>();
         require(transform <= static_cast<std::uint32_t>(OutputTransform::LowRes), "transform");
         slab.transform = static_cast<OutputTransform>(transform);
-        slab.expansion = notes.at("expansion").get<std::uint32_t>();
-        require(slab.expansion >= 1 && slab.expansion <= kMaxExpansion, "expansion");
-        slab.model = notes.at("model").get<std::string>();
-        slab.precision = notes.at("precision").get<std::string>();
-        slab.memory_format = notes.at("memory_format").get<std::string>();
-        read_rows(notes, slab);
-        for (const json& tensor : notes.at("tensors")) {
+        slab.upsample_factor = metadata.at("expansion").get<std::uint32_t>();
+        require(slab.upsample_factor >= 1 && slab.upsample_factor <= kMaxUpsampleFactor, "expansion");
+        slab.model = metadata.at("model").get<std::string>();
+        slab.precision = metadata.at("precision").get<std::string>();
+        slab.memory_format = metadata.at("memory_format").get<std::string>();
+        read_rows(metadata, slab);
+        for (const json& tensor : metadata.at("tensors")) {
             const TensorSpec spec = read_spec(tensor);
             require(static_cast<std::uint64_t>(spec.rows()) == slab.samples.size(), "shape");
             slab.tensors.push_back({.spec = spec, .bytes = {}});

@@ -11,20 +11,20 @@ namespace offramp {
 
 // What a set-aside payload says of itself besides the tensors' bytes, as text in the file's metadata, so that the file
 // alone is enough to process the slab again.
-inline constexpr const char* kPayloadNotes = "offramp";
-inline constexpr int kPayloadNotesFormat = 1;
+inline constexpr const char* kPayloadMetadata = "offramp";
+inline constexpr int kPayloadMetadataFormat = 1;
 
 // How the slab's tensors stand in the file. .safetensors knows row-major tensors only: one that lies in another order
 // (channels-last) is entered with its dimensions in the order in which they lie, so that its bytes are the slab's own.
-// The notes have the true shape and strides. An element type that the format does not know is entered as bytes.
+// The metadata has the true shape and strides. An element type that the format does not know is entered as bytes.
 std::vector<TensorEntry> tensor_entries(const SlabContents& slab);
 
-std::string payload_notes(const SlabContents& slab);
+std::string payload_metadata(const SlabContents& slab);
 // The slab but its tensors' bytes, and by which names those stand in the file. Errors: ProtocolError with the field.
 struct NotedSlab {
     SlabContents slab;
     std::vector<std::string> stored_as;
 };
-NotedSlab read_payload_notes(const std::string& notes);
+NotedSlab read_payload_metadata(const std::string& metadata);
 
 }  // namespace offramp

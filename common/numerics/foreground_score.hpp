@@ -4,7 +4,7 @@
 #include <string_view>
 
 // What the one channel of a network [N, 1, H, W] says: how sure it is that a pixel is foreground. Used by the device,
-// its twin on the CPU and the consumers, so that all find the same pixels.
+// the CPU backend and the consumers, so that all find the same pixels.
 namespace offramp {
 
 struct ForegroundScale {

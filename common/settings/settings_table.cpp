@@ -226,7 +226,7 @@ void add_http(SettingGroup& consumers) {
                                   "http:// or https://, a host, and a path",
                                   "Processor `http`: where each result is posted to", check_url);
     url.get = [](const RunConfig& config) { return kept_url(config.http_url); };
-    url.counting = shown_url;  // a key in its query may change
+    url.counting = redacted_url;  // a key in its query may change
     Setting& header = consumers.text("http-header", &RunConfig::http_header, kConduct, "HEADER|@FILE",
                                      "'NAME: VALUE', or @FILE with one a line",
                                      "Processor `http`: sent with each request, as 'Authorization: Bearer ...'; in a "

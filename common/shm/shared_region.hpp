@@ -11,7 +11,7 @@ namespace offramp {
 // Who besides the owner may use a region, and when its memory is taken.
 struct RegionOptions {
     bool readable_by_group = false;  // mode 0640 instead of 0600
-    bool writable_by_group = false;  // mode 0660: the cells of consumers of another user
+    bool writable_by_group = false;  // mode 0660: the heartbeat records of consumers of another user
     // WhenPopulated: create() only names and maps, populate() takes the memory, by several threads at once where
     // fallocate is one; the caller populates every byte before any is touched. On kernels whose populate() cannot fail
     // (before 5.14): Now.

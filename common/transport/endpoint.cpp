@@ -160,7 +160,7 @@ std::optional<Endpoint> Endpoint::read(const std::string& run_dir) {
     return endpoint;
 }
 
-void Endpoint::remove_former_sockets() const {
+void Endpoint::remove_previous_sockets() const {
     std::error_code problem;
     for (const auto& entry : std::filesystem::directory_iterator(run_dir, problem)) {
         const std::string name = entry.path().filename().string();

@@ -28,9 +28,9 @@ struct Endpoint {
     // Nothing when the file is not there yet. Errors: ProtocolError when it is not what publish() writes or
     // of another version; SystemError when it cannot be opened (NotPermitted: another user's run).
     static std::optional<Endpoint> read(const std::string& run_dir);
-    // Removes the sockets that former producers' deaths left in the run directory. Only for who has the right to serve
-    // it.
-    void remove_former_sockets() const;
+    // Removes the sockets that previous producers' deaths left in the run directory. Only for who has the right to
+    // serve it.
+    void remove_previous_sockets() const;
     // Errors: ConfigError when the path is not absolute, holds a control character, or would make the
     // sockets' paths longer than a socket address holds (107 bytes).
     static void check_run_dir(const std::string& run_dir);

@@ -71,7 +71,7 @@ class ConsumerPort {
 std::unique_ptr<BrokerPort> make_zmq_broker_port(const Endpoint& endpoint, bool group_may_connect = false);
 std::unique_ptr<ConsumerPort> make_zmq_consumer_port(const Endpoint& endpoint);
 
-// The twin within one process: the same semantics over mutex-guarded queues, for ThreadSanitizer (libzmq is
+// The implementation within one process: the same semantics over mutex-guarded queues, for ThreadSanitizer (libzmq is
 // not instrumented) and for tests that step a broker. One broker port at a time; while there is none,
 // consumers' messages wait, and a new one sees every consumer under a new routing id, as after a
 // reconnection. Thread: hub's calls from any.

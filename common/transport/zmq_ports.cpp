@@ -24,7 +24,7 @@ namespace {
 // at the worst).
 constexpr int kQueuedMessages = 1024;
 constexpr std::chrono::seconds kTheftCheckEvery{1};
-constexpr int kGoodbyeLingerMs = 1000;
+constexpr int kDisconnectLingerMs = 1000;
 // libzmq ends the process where it gets no descriptor for its own: a dozen a socket's context, and those of the first
 // peers.
 constexpr std::size_t kDescriptorsOfABroker = 64;
@@ -108,38 +108,39 @@ void poll_until(std::vector<zmq_pollitem_t>& items, std::span<const int> fds, st
 // process's.
 class UmaskScope {
   public:
-    explicit UmaskScope(mode_t mask) : former_(::umask(mask)) {}
+    explicit UmaskScope(mode_t mask) : previous_(::umask(mask)) {}
     UmaskScope(const UmaskScope&) = delete;
     UmaskScope& operator=(const UmaskScope&) = delete;
-    ~UmaskScope() { ::umask(former_); }
+    ~UmaskScope() { ::umask(previous_); }
 
   private:
-    mode_t former_;
+    mode_t previous_;
 };
 
 std::string path_of(const std::string& ipc_address) { return ipc_address.substr(std::string_view("ipc://").size()); }
 
 // Hears of a bound socket's connections, from libzmq's own thread.
-class ConnectionNews {
+class ConnectionEvents {
   public:
-    ConnectionNews(zmq::context_t& context, zmq::socket_t& socket, const std::string& name)
-        : watched_(socket.handle()), news_(context, zmq::socket_type::pair) {
+    ConnectionEvents(zmq::context_t& context, zmq::socket_t& socket, const std::string& name)
+        : watched_(socket.handle()), events_(context, zmq::socket_type::pair) {
         const std::string address = "inproc://connections-of-" + name;
         if (::zmq_socket_monitor(socket.handle(), address.c_str(), ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED) != 0)
             throw_zmq("watching the connections of the " + name);
-        news_.set(zmq::sockopt::linger, 0);
-        news_.set(zmq::sockopt::rcvhwm, 0);  // a full queue would hold libzmq's thread up; how many connect is limited
-        news_.connect(address);
+        events_.set(zmq::sockopt::linger, 0);
+        events_.set(zmq::sockopt::rcvhwm,
+                    0);  // a full queue would hold libzmq's thread up; how many connect is limited
+        events_.connect(address);
     }
     // What libzmq cannot send any more it never frees.
-    ~ConnectionNews() { ::zmq_socket_monitor(watched_, nullptr, 0); }
-    ConnectionNews(const ConnectionNews&) = delete;
-    ConnectionNews& operator=(const ConnectionNews&) = delete;
+    ~ConnectionEvents() { ::zmq_socket_monitor(watched_, nullptr, 0); }
+    ConnectionEvents(const ConnectionEvents&) = delete;
+    ConnectionEvents& operator=(const ConnectionEvents&) = delete;
 
-    void* handle() { return news_.handle(); }
+    void* handle() { return events_.handle(); }
     void tell(ConnectionLimit& limit) {
         zmq::message_t frame;
-        while (receive_frame(news_, frame)) {
+        while (receive_frame(events_, frame)) {
             std::uint16_t event = 0;
             std::uint32_t fd = 0;
             if (frame.size() >= sizeof event + sizeof fd) {
@@ -148,13 +149,13 @@ class ConnectionNews {
             }
             if (event == ZMQ_EVENT_ACCEPTED) limit.accepted(static_cast<int>(fd));
             if (event == ZMQ_EVENT_DISCONNECTED) limit.disconnected(static_cast<int>(fd));
-            while (frame.more() && receive_frame(news_, frame)) continue;  // the address
+            while (frame.more() && receive_frame(events_, frame)) continue;  // the address
         }
     }
 
   private:
     void* watched_;
-    zmq::socket_t news_;
+    zmq::socket_t events_;
 };
 
 class ZmqBrokerPort final : public BrokerPort {
@@ -164,12 +165,12 @@ class ZmqBrokerPort final : public BrokerPort {
           work_(make_socket(context_, zmq::socket_type::router)),
           free_list_(make_socket(context_, zmq::socket_type::pull)) {
         work_.set(zmq::sockopt::router_mandatory, true);
-        work_news_.emplace(context_, work_, "work channel");
-        free_list_news_.emplace(context_, free_list_, "free-list channel");
+        work_events_.emplace(context_, work_, "work channel");
+        free_list_events_.emplace(context_, free_list_, "free-list channel");
         const UmaskScope mode(group_may_connect ? 0117 : 0177);
         bind(work_, endpoint.work_address(), work_path_);
         bind(free_list_, endpoint.free_list_address(), free_list_path_);
-        endpoint.remove_former_sockets();
+        endpoint.remove_previous_sockets();
     }
 
     SendOutcome send(const std::string& peer, std::span<const std::byte> bytes) override {
@@ -204,12 +205,12 @@ class ZmqBrokerPort final : public BrokerPort {
             free_list_path_->require_still_ours();
             checked_at_ = now;
         }
-        work_news_->tell(connections_);
-        free_list_news_->tell(connections_);
+        work_events_->tell(connections_);
+        free_list_events_->tell(connections_);
         items_.assign({{work_.handle(), 0, ZMQ_POLLIN, 0},
                        {free_list_.handle(), 0, ZMQ_POLLIN, 0},
-                       {work_news_->handle(), 0, ZMQ_POLLIN, 0},
-                       {free_list_news_->handle(), 0, ZMQ_POLLIN, 0}});
+                       {work_events_->handle(), 0, ZMQ_POLLIN, 0},
+                       {free_list_events_->handle(), 0, ZMQ_POLLIN, 0}});
         poll_until(items_, fds, std::min<std::chrono::nanoseconds>(timeout, kTheftCheckEvery));
     }
 
@@ -228,8 +229,8 @@ class ZmqBrokerPort final : public BrokerPort {
     zmq::context_t context_;
     zmq::socket_t work_;
     zmq::socket_t free_list_;
-    std::optional<ConnectionNews> work_news_;
-    std::optional<ConnectionNews> free_list_news_;
+    std::optional<ConnectionEvents> work_events_;
+    std::optional<ConnectionEvents> free_list_events_;
     ConnectionLimit connections_;
 
     TimePoint checked_at_ = std::chrono::steady_clock::now();
@@ -242,9 +243,9 @@ class ZmqConsumerPort final : public ConsumerPort {
     explicit ZmqConsumerPort(const Endpoint& endpoint)
         : work_(make_socket(context_, zmq::socket_type::dealer)),
           free_list_(make_socket(context_, zmq::socket_type::push)) {
-        // Its last word is Goodbye, which nobody answers: closing waits until it has left, but for no dead
+        // Its last word is Disconnect, which nobody answers: closing waits until it has left, but for no dead
         // producer's sake.
-        work_.set(zmq::sockopt::linger, kGoodbyeLingerMs);
+        work_.set(zmq::sockopt::linger, kDisconnectLingerMs);
         connect(work_, endpoint.work_address());
         connect(free_list_, endpoint.free_list_address());
     }

@@ -10,17 +10,18 @@
 //
 //   ledger object   LedgerHeader (512 bytes)
 //                   LedgerConsumer[consumer_capacity]   64 bytes each
-//                   LedgerSlot[slab_count]              128 bytes each
+//                   SlabEntry[slab_count]              128 bytes each
 //                   RunProgress (512 bytes)             the run's account: run_progress.hpp
-//   cells object    ConsumerCell[consumer_capacity]     64 bytes each
+//   cells object    HeartbeatRecord[consumer_capacity]  64 bytes each
 //
-// The producer's broker thread alone writes the ledger; everyone else maps it read-only. A consumer writes its own cell
-// and nothing else. Every change is one store of one aligned 64-bit word; a change that needs two words orders them so
-// that a death in between leaves a state that the next producer mends (producer/ledger/slab_ledger.hpp says which).
+// The producer's broker thread alone writes the ledger; everyone else maps it read-only. A consumer writes its own
+// heartbeat record and nothing else. Every change is one store of one aligned 64-bit word; a change that needs two
+// words orders them so that a death in between leaves a state that the next producer repairs
+// (producer/ledger/slab_ledger.hpp says which).
 //
 // Slab word, most significant bits first:   state:4 | attempt:12 | generation:48
-// Holder word:                              used:1 | attempt:12 | consumer slot:11 | session:40        (0: free place)
-// Work word of a cell:                      slab:20 | attempt:12 | generation:32 (its low bits)        (0: idle)
+// Holder word:                              used:1 | attempt:12 | consumer index:11 | session:40        (0: free place)
+// Work word of a heartbeat record:          slab:20 | attempt:12 | generation:32 (its low bits)        (0: idle)
 //
 // Version rule: as for the slab header, with kLedgerVersion.
 namespace offramp {
@@ -60,14 +61,14 @@ struct LedgerConsumer {
     std::array<std::uint64_t, 4> reserved;
 };
 
-struct LedgerSlot {
+struct SlabEntry {
     std::uint64_t word;     // state, attempt, generation
     std::uint64_t charges;  // deaths that this filling is suspected of
     std::array<std::uint64_t, kMaxHolders> holders;
     std::array<std::uint64_t, 6> reserved;
 };
 
-struct ConsumerCell {
+struct HeartbeatRecord {
     std::uint64_t work;      // the delivery being worked on; a death charges it
     std::uint64_t progress;  // any change is a sign of life
     std::uint64_t session;
@@ -81,8 +82,8 @@ struct ConsumerCell {
 static_assert(sizeof(LedgerHeader) == 512 && std::has_unique_object_representations_v<LedgerHeader>);
 static_assert(offsetof(LedgerHeader, slab_bytes) == 40 && offsetof(LedgerHeader, run_id) == 72);
 static_assert(sizeof(LedgerConsumer) == 64 && std::has_unique_object_representations_v<LedgerConsumer>);
-static_assert(sizeof(LedgerSlot) == 128 && std::has_unique_object_representations_v<LedgerSlot>);
-static_assert(sizeof(ConsumerCell) == 64 && std::has_unique_object_representations_v<ConsumerCell>);
+static_assert(sizeof(SlabEntry) == 128 && std::has_unique_object_representations_v<SlabEntry>);
+static_assert(sizeof(HeartbeatRecord) == 64 && std::has_unique_object_representations_v<HeartbeatRecord>);
 static_assert(std::atomic_ref<std::uint64_t>::is_always_lock_free);
 
 // --- the packed words ---
@@ -106,14 +107,14 @@ struct SlabWord {
 struct HolderWord {
     bool used = false;
     std::uint32_t attempt = 0;
-    std::uint32_t slot = 0;  // place in the table of consumers
+    std::uint32_t consumer_index = 0;  // place in the table of consumers
     std::uint64_t session = 0;
 
     bool operator==(const HolderWord&) const = default;
     constexpr std::uint64_t pack() const {
         if (!used) return 0;
         return (std::uint64_t{1} << 63) | (static_cast<std::uint64_t>(attempt & kMaxAttempt) << 51) |
-               (static_cast<std::uint64_t>(slot & (kMaxConsumers - 1)) << 40) |
+               (static_cast<std::uint64_t>(consumer_index & (kMaxConsumers - 1)) << 40) |
                (session & ((std::uint64_t{1} << 40) - 1));
     }
     static constexpr HolderWord unpack(std::uint64_t word) {

@@ -10,7 +10,7 @@ bool is_class_scores(const TensorSpec& spec) {
     return spec.dims == 4 && (spec.dtype == kFloat32 || spec.dtype == kFloat16 || spec.dtype == kBFloat16);
 }
 
-std::string obstacle_to_masks(const TensorSpec& spec, std::uint32_t expansion) {
+std::string obstacle_to_masks(const TensorSpec& spec, std::uint32_t upsample_factor) {
     if (!is_class_map(spec) && !is_class_scores(spec))
         return "needed are class ids, uint8 [N, H, W], or class scores, float32, float16 or bfloat16 [N, C, H, W]";
     if (is_class_scores(spec) && (spec.shape[1] < 1 || spec.shape[1] > kMostClassesOfMasks))
@@ -21,8 +21,9 @@ std::string obstacle_to_masks(const TensorSpec& spec, std::uint32_t expansion) {
     constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
     if (height < 1 || height > kMost || width < 1 || width > kMost)
         return "a PNG file has 1 to 2147483647 rows and columns";
-    if (expansion > 1 && (height > kLongestEnlargedSide / expansion || width > kLongestEnlargedSide / expansion))
-        return "enlarged by " + std::to_string(expansion) + " it has more than " +
+    if (upsample_factor > 1 &&
+        (height > kLongestEnlargedSide / upsample_factor || width > kLongestEnlargedSide / upsample_factor))
+        return "enlarged by " + std::to_string(upsample_factor) + " it has more than " +
                std::to_string(kLongestEnlargedSide) + " rows or columns";
     return {};
 }

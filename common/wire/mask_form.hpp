@@ -15,7 +15,7 @@ bool is_class_scores(const TensorSpec& spec);
 inline constexpr std::int64_t kMostClassesOfMasks = 256;  // an id is one byte
 inline constexpr std::int64_t kLongestEnlargedSide = std::int64_t{1} << 20;
 
-// Why masks cannot be made of an output, whose scores are to be enlarged by `expansion`; empty when they can.
-std::string obstacle_to_masks(const TensorSpec& spec, std::uint32_t expansion);
+// Why masks cannot be made of an output, whose scores are to be enlarged by `upsample_factor`; empty when they can.
+std::string obstacle_to_masks(const TensorSpec& spec, std::uint32_t upsample_factor);
 
 }  // namespace offramp

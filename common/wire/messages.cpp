@@ -35,8 +35,8 @@ std::optional<Form> form_of(MessageType type) {
             return Form{sizeof(ReleaseAck), 0};
         case MessageType::Drain:
             return Form{sizeof(Drain), 0};
-        case MessageType::Goodbye:
-            return Form{sizeof(Goodbye), 0};
+        case MessageType::Disconnect:
+            return Form{sizeof(Disconnect), 0};
     }
     return std::nullopt;
 }

@@ -17,7 +17,7 @@
 //
 //   MessageHeader (16 bytes) | body of the type | records[count]
 //
-//   consumer → producer, work channel     Hello, Answer, Credit, Goodbye
+//   consumer → producer, work channel     Hello, Answer, Credit, Disconnect
 //   producer → consumer, work channel     Challenge, Welcome, Refused, Tickets, ReleaseAck, Drain
 //   consumer → producer, free-list        Releases
 //
@@ -41,7 +41,7 @@ enum class MessageType : std::uint16_t {
     Releases = 8,
     ReleaseAck = 9,
     Drain = 10,
-    Goodbye = 11,
+    Disconnect = 11,
 };
 
 struct MessageHeader {
@@ -58,7 +58,7 @@ struct MessageHeader {
 // place, and deliveries and releases are numbered from 1 again.
 struct Hello {
     std::uint64_t run_nonce;
-    std::uint64_t former_session;  // 0: new
+    std::uint64_t previous_session;  // 0: new
     std::uint64_t last_delivery;
     std::uint64_t work;     // what it will do with slabs (SlabWork::hash): the run's, or it is refused
     std::uint32_t holding;  // of the records; the rest are unacknowledged releases
@@ -74,7 +74,7 @@ struct Answer {
 };
 struct Welcome {
     std::uint64_t session;
-    std::uint32_t slot;  // the consumer's place in the ledger's table, and its cell
+    std::uint32_t consumer_index;  // the consumer's place in the ledger's table, and its heartbeat record
     std::uint32_t epoch;
 };
 enum class RefusalReason : std::uint32_t {
@@ -123,19 +123,19 @@ struct ReleaseAck {
     std::uint64_t through_sequence;  // all up to this one have been taken
 };
 enum class DrainReason : std::uint32_t { ScaleDown = 1, RunEnded = 2, Aborted = 3 };
-// Asks the consumer to finish what it holds, to say Goodbye and to exit.
+// Asks the consumer to finish what it holds, to send Disconnect and to exit.
 struct Drain {
     std::uint64_t session;
     std::uint32_t reason;
     std::uint32_t reserved;
 };
-struct Goodbye {
+struct Disconnect {
     std::uint64_t session;
 };
 
 static_assert(sizeof(MessageHeader) == 16 && std::has_unique_object_representations_v<MessageHeader>);
 static_assert(sizeof(Hello) == 56 && std::has_unique_object_representations_v<Hello>);
-static_assert(sizeof(Challenge) == 8 && sizeof(Answer) == 8 && sizeof(Goodbye) == 8);
+static_assert(sizeof(Challenge) == 8 && sizeof(Answer) == 8 && sizeof(Disconnect) == 8);
 static_assert(sizeof(Welcome) == 16 && sizeof(Refused) == 248 && sizeof(Credit) == 16);
 static_assert(sizeof(Tickets) == 16 && sizeof(Releases) == 16 && sizeof(ReleaseAck) == 16 && sizeof(Drain) == 16);
 static_assert(sizeof(ReleaseRecord) == 32 && std::has_unique_object_representations_v<ReleaseRecord>);
@@ -168,7 +168,7 @@ inline constexpr MessageType kTypeOf<ReleaseAck> = MessageType::ReleaseAck;
 template <>
 inline constexpr MessageType kTypeOf<Drain> = MessageType::Drain;
 template <>
-inline constexpr MessageType kTypeOf<Goodbye> = MessageType::Goodbye;
+inline constexpr MessageType kTypeOf<Disconnect> = MessageType::Disconnect;
 
 // The record that follows a body: tickets behind Hello and Tickets, ReleaseRecord behind Releases, none else.
 template <class Body>

@@ -38,13 +38,13 @@ struct ProgressRecord {
     std::uint64_t step;        // CountedStep: the one that this record counts first
     std::uint64_t slab;        // of that step
     std::uint64_t generation;  // of that slab
-    // the frontier: every item before this one was published, could not be read, or was done before the run
+    // the high-water mark: every item before this one was published, could not be read, or was done before the run
     std::uint64_t items_through;
     std::uint64_t holes;  // of them: items that could not be read
     ProgressAmount published;
     ProgressAmount completed;
-    ProgressAmount given_up;
-    std::uint64_t dropped;  // samples before the frontier that were dropped, since no slab was free
+    ProgressAmount dead_letters;
+    std::uint64_t dropped;  // samples before the high-water mark that were dropped, since no slab was free
     std::array<std::uint64_t, 1> reserved;
 };
 
@@ -60,7 +60,7 @@ struct RunProgress {
 };
 
 static_assert(sizeof(ProgressRecord) == 160 && std::has_unique_object_representations_v<ProgressRecord>);
-static_assert(offsetof(ProgressRecord, published) == 48 && offsetof(ProgressRecord, given_up) == 112);
+static_assert(offsetof(ProgressRecord, published) == 48 && offsetof(ProgressRecord, dead_letters) == 112);
 static_assert(sizeof(RunProgress) == 512 && std::has_unique_object_representations_v<RunProgress>);
 static_assert(offsetof(RunProgress, current) == 32 && offsetof(RunProgress, records) == 192);
 

@@ -27,7 +27,7 @@ inline constexpr std::uint32_t kSlabHeaderVersion = 1;
 inline constexpr std::uint32_t kMaxTensorsPerSlab = 16;
 inline constexpr std::uint32_t kMaxSamplesPerSlab = 1U << 16;
 inline constexpr std::uint32_t kMaxKeyBytes = 1024;
-inline constexpr std::uint32_t kMaxExpansion = 1024;
+inline constexpr std::uint32_t kMaxUpsampleFactor = 1024;
 inline constexpr std::size_t kPayloadAlignment = 512;
 
 // What was done to a model's output before it was copied; a reader needs it to know what the numbers mean.
@@ -51,7 +51,7 @@ struct SlabHeader {
     std::uint32_t samples_offset;
     std::uint32_t keys_offset;
     std::uint32_t transform;                // OutputTransform
-    std::uint32_t expansion;                // LowRes: the factor that height and width are to be enlarged by; else 1
+    std::uint32_t upsample_factor;          // LowRes: the factor that height and width are to be enlarged by; else 1
     std::uint64_t submitted_at_ns;          // CLOCK_MONOTONIC: the copy was put on the egress stream
     std::uint64_t filled_at_ns;             // CLOCK_MONOTONIC: the copy's event was seen done
     std::array<char, 64> model;             // NUL-terminated

@@ -111,7 +111,8 @@ void SlabContents::read_anew(std::span<const std::byte> from, std::uint64_t run_
             from.size() - header.header_bytes);
     require(header.transform <= static_cast<std::uint32_t>(OutputTransform::LowRes), "transform", header.transform,
             static_cast<std::uint32_t>(OutputTransform::LowRes));
-    require(header.expansion >= 1 && header.expansion <= kMaxExpansion, "expansion", header.expansion, kMaxExpansion);
+    require(header.upsample_factor >= 1 && header.upsample_factor <= kMaxUpsampleFactor, "expansion",
+            header.upsample_factor, kMaxUpsampleFactor);
 
     const auto head = from.first(header.header_bytes);
     const auto payload = from.subspan(header.header_bytes, header.payload_bytes);
@@ -129,7 +130,7 @@ void SlabContents::read_anew(std::span<const std::byte> from, std::uint64_t run_
     slab = header.slab;
     payload_bytes = header.payload_bytes;
     transform = static_cast<OutputTransform>(header.transform);
-    expansion = header.expansion;
+    upsample_factor = header.upsample_factor;
     set_text(model, header.model);
     set_text(precision, header.precision);
     set_text(memory_format, header.memory_format);
@@ -182,25 +183,25 @@ SlabWriter::SlabWriter(std::span<std::byte> slab, const SlabLayout& layout) : sl
     expect(slab.size() >= layout.slab_bytes, "the slab is as large as its layout");
 }
 
-void SlabWriter::begin(const Stamp& stamp) {
+void SlabWriter::begin(const HeaderFields& header_fields) {
     rows_ = batches_ = key_bytes_ = 0;
     SlabHeader header{};
     header.magic = kSlabMagic;
     header.version = kSlabHeaderVersion;
     header.header_bytes = static_cast<std::uint32_t>(layout_->header_bytes);
-    header.run_nonce = stamp.run_nonce;
-    header.generation = stamp.generation;
-    header.epoch = stamp.epoch;
-    header.slab = stamp.slab;
+    header.run_nonce = header_fields.run_nonce;
+    header.generation = header_fields.generation;
+    header.epoch = header_fields.epoch;
+    header.slab = header_fields.slab;
     header.tensors_offset = static_cast<std::uint32_t>(layout_->tensors_offset);
     header.batches_offset = static_cast<std::uint32_t>(layout_->batches_offset);
     header.samples_offset = static_cast<std::uint32_t>(layout_->samples_offset);
     header.keys_offset = static_cast<std::uint32_t>(layout_->keys_offset);
-    header.transform = static_cast<std::uint32_t>(stamp.transform);
-    header.expansion = stamp.expansion;
-    put_text(header.model, stamp.model);
-    put_text(header.precision, stamp.precision);
-    put_text(header.memory_format, stamp.memory_format);
+    header.transform = static_cast<std::uint32_t>(header_fields.transform);
+    header.upsample_factor = header_fields.upsample_factor;
+    put_text(header.model, header_fields.model);
+    put_text(header.precision, header_fields.precision);
+    put_text(header.memory_format, header_fields.memory_format);
     std::memcpy(slab_.data(), &header, sizeof header);
 }
 
@@ -263,7 +264,7 @@ void SlabWriter::finish(std::uint64_t submitted_at_ns) {
     std::memcpy(slab_.data(), &header, sizeof header);
 }
 
-void SlabWriter::stamp_filled(std::uint64_t filled_at_ns) {
+void SlabWriter::write_filled_at(std::uint64_t filled_at_ns) {
     std::memcpy(slab_.data() + offsetof(SlabHeader, filled_at_ns), &filled_at_ns, sizeof filled_at_ns);
 }
 

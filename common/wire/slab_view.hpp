@@ -33,14 +33,14 @@ struct TensorView {
 };
 
 // What a slab holds, checked: every count, offset and bound of the header was verified against `slab`, so that a
-// processor can follow it blindly. Borrows the slab's bytes; valid while the lease on it is.
+// processor can follow it blindly. Borrows the slab's bytes; valid while the loan on it is.
 struct SlabContents {
     std::uint64_t generation = 0;
     std::uint32_t epoch = 0;
     std::uint32_t slab = 0;
     std::uint64_t payload_bytes = 0;
     OutputTransform transform = OutputTransform::None;
-    std::uint32_t expansion = 1;
+    std::uint32_t upsample_factor = 1;
     std::string model;
     std::string precision;
     std::string memory_format;
@@ -78,19 +78,19 @@ class SlabWriter {
   public:
     SlabWriter(std::span<std::byte> slab, const SlabLayout& layout);
 
-    // Stamps what is the same for the whole slab.
-    struct Stamp {
+    // Writes what is the same for the whole slab.
+    struct HeaderFields {
         std::uint64_t run_nonce = 0;
         std::uint32_t epoch = 0;
         std::uint32_t slab = 0;
         std::uint64_t generation = 0;
         OutputTransform transform = OutputTransform::None;
-        std::uint32_t expansion = 1;
+        std::uint32_t upsample_factor = 1;
         std::string_view model;
         std::string_view precision;
         std::string_view memory_format;
     };
-    void begin(const Stamp& stamp);
+    void begin(const HeaderFields& header_fields);
 
     // Adds rows [first_row, first_row + samples.size()) of a batch behind what is there. False, and nothing changed,
     // when the slab has no room left for the samples, the batch entry or the keys.
@@ -100,8 +100,8 @@ class SlabWriter {
     void make_hole(std::uint32_t row);
     // Writes tensor table and counts, for the rows added so far.
     void finish(std::uint64_t submitted_at_ns);
-    // Stamps the time at which the copy was seen done.
-    void stamp_filled(std::uint64_t filled_at_ns);
+    // Writes the time at which the copy was seen done.
+    void write_filled_at(std::uint64_t filled_at_ns);
 
     std::uint32_t rows() const { return rows_; }
     // Where `rows` rows of an output go, from row `first_row` of the slab.

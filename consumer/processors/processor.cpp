@@ -21,13 +21,13 @@ std::unique_ptr<Processor> make_one(const std::string& name, const ProcessorOpti
 
 // Several processors on each slab, in their order. Every one commits what is its own; a death between two of them
 // leaves the first one's results, which the next consumer commits again, to no effect.
-class ProcessorRow final : public Processor {
+class ProcessorChain final : public Processor {
   public:
-    ProcessorRow(const RunConfig& config, const std::string& next_place) {
+    ProcessorChain(const RunConfig& config, const std::string& next_place) {
         for (const RunConfig& own : configs_of(config))
             processors_.push_back(
                 {own.processor,
-                 make_one(own.processor, {.config = &own, .companions = &processors_, .next_place = next_place})});
+                 make_one(own.processor, {.config = &own, .chain = &processors_, .next_place = next_place})});
     }
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
@@ -91,10 +91,10 @@ std::unique_ptr<Processor> make_processor(const std::string& names, const Proces
     const std::string next_place =
         options.config->output.empty() ? std::string() : next_place_of(options.config->output);
     if (names.find(',') == std::string::npos)
-        return make_one(names, {.config = options.config, .companions = options.companions, .next_place = next_place});
+        return make_one(names, {.config = options.config, .chain = options.chain, .next_place = next_place});
     RunConfig config = *options.config;
     config.processor = names;
-    return std::make_unique<ProcessorRow>(config, next_place);
+    return std::make_unique<ProcessorChain>(config, next_place);
 }
 
 std::vector<RunConfig> configs_of(const RunConfig& config) {

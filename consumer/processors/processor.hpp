@@ -44,7 +44,7 @@ struct NamedProcessor {
 struct ProcessorOptions {
     const RunConfig* config = nullptr;
     // All that work on each slab, where there are several; whole when the first slab comes. Outlives the processor.
-    const std::vector<NamedProcessor>* companions = nullptr;
+    const std::vector<NamedProcessor>* chain = nullptr;
     // Where what is appended to goes (common/base/next_place.hpp); empty: in place.
     std::string next_place{};
 

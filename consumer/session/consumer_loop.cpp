@@ -24,7 +24,7 @@ ConsumerLoop::ConsumerLoop(ConsumerPort& port, ConsumerSession& session, SlabMap
       make_(make),
       clock_(&clock),
       fds_(fds),
-      progress_([this] { cell_->progress(); }),
+      progress_([this] { heartbeat_->progress(); }),
       still_current_([this] {
           told_overtaken_ = told_overtaken_ || !mappings_->ledger().may_complete(current_);
           return !told_overtaken_;
@@ -49,7 +49,7 @@ std::optional<ConsumerLoop::End> ConsumerLoop::turn() {
     }
     idle_ = true;
     if (!session_->welcomed()) return std::nullopt;
-    if (!cell_) settle_in();
+    if (!heartbeat_) settle_in();
     // A slab that is done must be free before the next one keeps this thread busy for long.
     if (!session_->all_sent()) return std::nullopt;
     if (const auto ticket = session_->take()) {
@@ -145,17 +145,18 @@ std::optional<ConsumerLoop::End> ConsumerLoop::refused_end() const {
 
 void ConsumerLoop::settle_in() {
     const Welcome& welcome = session_->welcome();
-    const std::uint32_t places = mappings_->ledger().header().consumer_capacity;
-    if (welcome.slot >= places)
-        throw ProtocolError("the producer gave this consumer place " + std::to_string(welcome.slot) +
-                            ", but the ledger has only " + std::to_string(places));
-    // Another consumer's cell must never be written: its death would be charged to the wrong slab.
-    if (const std::uint64_t session = mappings_->ledger().session_in(welcome.slot); session != welcome.session)
-        throw ProtocolError("the ledger's place " + std::to_string(welcome.slot) + " belongs to session " +
+    const std::uint32_t capacity = mappings_->ledger().header().consumer_capacity;
+    if (welcome.consumer_index >= capacity)
+        throw ProtocolError("the producer gave this consumer place " + std::to_string(welcome.consumer_index) +
+                            ", but the ledger has only " + std::to_string(capacity));
+    // Another consumer's heartbeat record must never be written: its death would be charged to the wrong slab.
+    if (const std::uint64_t session = mappings_->ledger().session_in(welcome.consumer_index);
+        session != welcome.session)
+        throw ProtocolError("the ledger's place " + std::to_string(welcome.consumer_index) + " belongs to session " +
                             std::to_string(session) + ", not to this consumer's " + std::to_string(welcome.session));
-    cell_.emplace(mappings_->cell(welcome.slot), welcome.session);
-    name_this_thread(("offramp-c" + std::to_string(welcome.slot)).c_str());
-    spdlog::info("session {} in place {}", welcome.session, welcome.slot);
+    heartbeat_.emplace(mappings_->heartbeat(welcome.consumer_index), welcome.session);
+    name_this_thread(("offramp-c" + std::to_string(welcome.consumer_index)).c_str());
+    spdlog::info("session {} in place {}", welcome.session, welcome.consumer_index);
     try {
         processor_ = &make_();
     } catch (const Error& problem) {
@@ -172,7 +173,7 @@ void ConsumerLoop::sink_is_away(const Error& problem) {
 }
 
 void ConsumerLoop::work_on(const SlabTicket& ticket) {
-    // Its lease ran out while it waited here, and another consumer has it: reading it would help nobody.
+    // Its visibility timeout ran out while it waited here, and another consumer has it: reading it would help nobody.
     if (!mappings_->ledger().is_current(ticket)) {
         session_->release(ticket, ReleaseKind::Returned);
         return;
@@ -180,8 +181,8 @@ void ConsumerLoop::work_on(const SlabTicket& ticket) {
     failpoint("consumer.ticket_taken");
     current_ = ticket;
     told_overtaken_ = false;
-    ReadLease lease = ReadLease::open(ticket, *mappings_, *cell_, *session_, contents_);
-    const SlabContents& slab = lease.contents();
+    ReadLoan loan = ReadLoan::open(ticket, *mappings_, *heartbeat_, *session_, contents_);
+    const SlabContents& slab = loan.contents();
     if (recording())
         record_range("hand_over", slab.batches.empty() ? 0 : slab.batches.front().batch, slab.filled_at_ns, now_ns());
     try {
@@ -189,22 +190,22 @@ void ConsumerLoop::work_on(const SlabTicket& ticket) {
         processor_->process(slab, progress_, still_current_);
     } catch (const Error& problem) {
         if (problem.exit_code() != ExitCode::SinkUnavailable) {
-            std::move(lease).keep_until_death();
+            std::move(loan).keep_until_death();
             throw;
         }
-        std::move(lease).give_back();
+        std::move(loan).give_back();
         return sink_is_away(problem);
     } catch (...) {
-        std::move(lease).keep_until_death();
+        std::move(loan).keep_until_death();
         throw;
     }
     failpoint("consumer.committed");
     mappings_->done_with(ticket.slab);
     // A processor that was told that its work is no longer wanted may have left it uncommitted: it completes nothing.
     if (told_overtaken_)
-        std::move(lease).give_back();
+        std::move(loan).give_back();
     else
-        std::move(lease).complete(clock_->now() - now_);
+        std::move(loan).complete(clock_->now() - now_);
 }
 
 void ConsumerLoop::wait() {

@@ -29,8 +29,8 @@ using MakeOnEntry = std::function<SlabProcessor&()>;
 //
 // Borrows: everything handed in; all of it outlives the loop.
 // Thread: one. Blocks: run(), and turn() while a slab is processed; messages wait meanwhile, progress goes
-// through the cell. Errors: whatever the processor throws leaves run() with the slab still held and charged,
-// but SinkUnavailable, which gives the slab back and ends the consumer in order; ProtocolError when a slab or
+// through the heartbeat record. Errors: whatever the processor throws leaves run() with the slab still held and
+// charged, but SinkUnavailable, which gives the slab back and ends the consumer in order; ProtocolError when a slab or
 // the session is broken.
 class ConsumerLoop {
   public:
@@ -80,7 +80,7 @@ class ConsumerLoop {
     SlabProcessor* processor_ = nullptr;  // until this consumer is let in
     const Clock* clock_;
     WatchedFds fds_;
-    std::optional<WorkCell> cell_;
+    std::optional<Heartbeat> heartbeat_;
     SlabTicket current_{};         // asked about by still_current_
     bool told_overtaken_ = false;  // still_current_ said no about it
     SlabContents contents_;        // of the slab at hand; its memory is used again

@@ -34,7 +34,7 @@ Bytes ConsumerSession::hello() const {
     Hello hello{};
     hello.run_nonce = options_.run_nonce;
     hello.window = window();
-    hello.former_session = welcome_.session;
+    hello.previous_session = welcome_.session;
     hello.last_delivery = last_delivery_;
     hello.work = options_.work;
     put_text(hello.program_version, options_.program_version);
@@ -147,7 +147,7 @@ void ConsumerSession::receive(const Bytes& bytes) {
         case MessageType::Answer:
         case MessageType::Credit:
         case MessageType::Releases:
-        case MessageType::Goodbye:
+        case MessageType::Disconnect:
             break;  // a consumer's own words
     }
     ++counts_.out_of_place;
@@ -162,10 +162,12 @@ void ConsumerSession::on_welcome(const Welcome& welcome) {
         ++counts_.out_of_place;
         return;
     }
-    if (away_ && welcomed() && (welcome.session != welcome_.session || welcome.slot != welcome_.slot))
+    if (away_ && welcomed() &&
+        (welcome.session != welcome_.session || welcome.consumer_index != welcome_.consumer_index))
         throw ProtocolError("the producer gave this consumer session " + std::to_string(welcome.session) +
-                                " in place " + std::to_string(welcome.slot) + ", but it holds slabs as session " +
-                                std::to_string(welcome_.session) + " in place " + std::to_string(welcome_.slot),
+                                " in place " + std::to_string(welcome.consumer_index) +
+                                ", but it holds slabs as session " + std::to_string(welcome_.session) + " in place " +
+                                std::to_string(welcome_.consumer_index),
                             "This consumer ends, so that the producer gives them to another one");
     failpoint("consumer.welcomed");
     welcome_ = welcome;
@@ -246,9 +248,9 @@ bool ConsumerSession::may_hold_back() const {
 void ConsumerSession::send_due() {
     if (state_ == State::Refused || port_ == nullptr) return;
     if (!away_ && !may_hold_back()) send_releases();
-    try_goodbye();
+    try_disconnect();
     while (!outgoing_.empty() && port_->send_work(outgoing_.front())) outgoing_.pop_front();
-    if (goodbye_queued_ && outgoing_.empty()) state_ = State::Ended;
+    if (disconnect_queued_ && outgoing_.empty()) state_ = State::Ended;
 }
 
 void ConsumerSession::send_releases() {
@@ -263,11 +265,11 @@ void ConsumerSession::send_releases() {
     if (!releases_.has_unsent()) unsent_busy_ = {};
 }
 
-void ConsumerSession::try_goodbye() {
-    if (state_ != State::Draining || goodbye_queued_ || !settled()) return;
-    failpoint("consumer.goodbye");
-    outgoing_.push_back(encode(Goodbye{welcome_.session}));
-    goodbye_queued_ = true;
+void ConsumerSession::try_disconnect() {
+    if (state_ != State::Draining || disconnect_queued_ || !settled()) return;
+    failpoint("consumer.disconnect");
+    outgoing_.push_back(encode(Disconnect{welcome_.session}));
+    disconnect_queued_ = true;
 }
 
 }  // namespace offramp

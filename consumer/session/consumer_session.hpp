@@ -16,7 +16,7 @@
 namespace offramp {
 
 // Speaks for one consumer with the producer: announces it, takes its deliveries, gives its releases back
-// until they are acknowledged, and says goodbye. common/messages.md has the sequence. Stepped: never waits,
+// until they are acknowledged, and disconnects. common/messages.md has the sequence. Stepped: never waits,
 // holds no thread, reads no memory.
 //
 // A producer's death does not end it: see lose_producer(), which ProducerLoss calls.
@@ -38,7 +38,7 @@ class ConsumerSession {
         Greeting,  // Hello is on its way or waits for its answers
         Serving,   // welcomed
         Draining,  // on request or by own wish: takes no more, gives back what it holds
-        Ended,     // said goodbye, or never was welcomed and does not want to be
+        Ended,     // disconnected, or never was welcomed and does not want to be
         Refused,   // see refusal()
     };
     struct Refusal {
@@ -82,7 +82,7 @@ class ConsumerSession {
     State state() const { return state_; }
     // From lose_producer() to the next producer's Welcome.
     bool away() const { return away_; }
-    // True once Welcome has come; session, slot and epoch are in welcome().
+    // True once Welcome has come; session, consumer index and epoch are in welcome().
     bool welcomed() const { return welcome_.session != 0; }
     const Welcome& welcome() const { return welcome_; }
     const Refusal& refusal() const { return refusal_; }
@@ -109,7 +109,7 @@ class ConsumerSession {
     void return_pending();
     bool may_hold_back() const;
     void send_releases();
-    void try_goodbye();
+    void try_disconnect();
 
     Bytes hello() const;
     std::uint32_t window() const { return opened_ ? options_.window : options_.first_window.value_or(options_.window); }
@@ -124,7 +124,7 @@ class ConsumerSession {
     bool opened_ = false;
     bool away_ = false;
     bool returns_new_ = false;  // deliveries go back unopened
-    bool goodbye_queued_ = false;
+    bool disconnect_queued_ = false;
     Counts counts_;
     std::uint64_t last_delivery_ = 0;
     std::deque<SlabTicket> pending_;  // delivered, not begun

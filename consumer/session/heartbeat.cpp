@@ -8,32 +8,33 @@ void add(std::uint64_t& word, std::uint64_t more) { store_word(word, load_word(w
 
 }  // namespace
 
-WorkCell::WorkCell(ConsumerCell& cell, std::uint64_t session) : cell_(&cell) {
-    store_word(cell.session, 0);
-    for (std::uint64_t* word : {&cell.work, &cell.progress, &cell.busy_ns, &cell.slabs, &cell.samples, &cell.bytes})
+Heartbeat::Heartbeat(HeartbeatRecord& heartbeat, std::uint64_t session) : heartbeat_(&heartbeat) {
+    store_word(heartbeat.session, 0);
+    for (std::uint64_t* word : {&heartbeat.work, &heartbeat.progress, &heartbeat.busy_ns, &heartbeat.slabs,
+                                &heartbeat.samples, &heartbeat.bytes})
         store_word(*word, 0);
-    store_word(cell.session, session);
+    store_word(heartbeat.session, session);
 }
 
-void WorkCell::begin(const SlabTicket& ticket) {
+void Heartbeat::begin(const SlabTicket& ticket) {
     progress();
-    store_word(cell_->work,
+    store_word(heartbeat_->work,
                WorkWord{ticket.slab, ticket.attempt, static_cast<std::uint32_t>(ticket.generation)}.pack());
 }
 
-void WorkCell::progress() { add(cell_->progress, 1); }
+void Heartbeat::progress() { add(heartbeat_->progress, 1); }
 
-void WorkCell::end(const Finished& finished) {
-    add(cell_->busy_ns, static_cast<std::uint64_t>(finished.busy.count()));
-    add(cell_->slabs, 1);
-    add(cell_->samples, finished.samples);
-    add(cell_->bytes, finished.bytes);
+void Heartbeat::end(const Finished& finished) {
+    add(heartbeat_->busy_ns, static_cast<std::uint64_t>(finished.busy.count()));
+    add(heartbeat_->slabs, 1);
+    add(heartbeat_->samples, finished.samples);
+    add(heartbeat_->bytes, finished.bytes);
     clear();
 }
 
-void WorkCell::clear() {
+void Heartbeat::clear() {
     progress();
-    store_word(cell_->work, 0);
+    store_word(heartbeat_->work, 0);
 }
 
 }  // namespace offramp

@@ -8,14 +8,14 @@
 
 namespace offramp {
 
-// Writes this consumer's own cell: what it works on, so that its death is charged to that delivery alone, and
-// signs of life, so that a long slab keeps its lease. Every write is one store of one word; the producer may
-// read at any moment.
+// Writes this consumer's own heartbeat record: what it works on, so that its death is charged to that delivery alone,
+// and signs of life, so that a long slab keeps its visibility timeout. Every write is one store of one word; the
+// producer may read at any moment.
 //
-// Borrows: the cell. Thread: one writes. Blocks: never.
-class WorkCell {
+// Borrows: the heartbeat record. Thread: one writes. Blocks: never.
+class Heartbeat {
   public:
-    // What a finished slab adds to the cell's counts.
+    // What a finished slab adds to the heartbeat record's counts.
     struct Finished {
         std::chrono::nanoseconds busy{};
         std::uint64_t samples = 0;
@@ -23,8 +23,8 @@ class WorkCell {
     };
 
     // Clears what an earlier session left, then stores `session`: from then on the producer believes the
-    // cell.
-    WorkCell(ConsumerCell& cell, std::uint64_t session);
+    // heartbeat record.
+    Heartbeat(HeartbeatRecord& heartbeat, std::uint64_t session);
 
     // From here on a death is charged to this delivery.
     void begin(const SlabTicket& ticket);
@@ -35,7 +35,7 @@ class WorkCell {
     void clear();
 
   private:
-    ConsumerCell* cell_;
+    HeartbeatRecord* heartbeat_;
 };
 
 }  // namespace offramp

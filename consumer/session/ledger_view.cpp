@@ -28,7 +28,7 @@ void check_geometry(const LedgerHeader& header, std::size_t ledger_bytes) {
     require(header.consumer_capacity >= 1 && header.consumer_capacity <= kMaxConsumers, "consumer_capacity",
             header.consumer_capacity, between(1, kMaxConsumers));
     const std::size_t wanted_bytes =
-        sizeof header + header.consumer_capacity * sizeof(LedgerConsumer) + header.slab_count * sizeof(LedgerSlot);
+        sizeof header + header.consumer_capacity * sizeof(LedgerConsumer) + header.slab_count * sizeof(SlabEntry);
     require(ledger_bytes >= wanted_bytes, "size of the object", ledger_bytes,
             "at least " + std::to_string(wanted_bytes));
     require(header.slabs_per_span >= 1 && header.slabs_per_span <= header.slab_count, "slabs_per_span",
@@ -78,15 +78,15 @@ SpanPlan LedgerView::spans() const {
 
 SlabWord LedgerView::slab_word(std::uint32_t slab) const {
     expect(slab < header_.slab_count, "a slab of the ledger");
-    const std::size_t slots = sizeof(LedgerHeader) + header_.consumer_capacity * sizeof(LedgerConsumer);
+    const std::size_t entries = sizeof(LedgerHeader) + header_.consumer_capacity * sizeof(LedgerConsumer);
     return SlabWord::unpack(
-        load_word(word_at(ledger_, slots + slab * sizeof(LedgerSlot) + offsetof(LedgerSlot, word))));
+        load_word(word_at(ledger_, entries + slab * sizeof(SlabEntry) + offsetof(SlabEntry, word))));
 }
 
-std::uint64_t LedgerView::session_in(std::uint32_t slot) const {
-    expect(slot < header_.consumer_capacity, "a place of the table of consumers");
-    return load_word(
-        word_at(ledger_, sizeof(LedgerHeader) + slot * sizeof(LedgerConsumer) + offsetof(LedgerConsumer, session)));
+std::uint64_t LedgerView::session_in(std::uint32_t consumer_index) const {
+    expect(consumer_index < header_.consumer_capacity, "a place of the table of consumers");
+    return load_word(word_at(
+        ledger_, sizeof(LedgerHeader) + consumer_index * sizeof(LedgerConsumer) + offsetof(LedgerConsumer, session)));
 }
 
 bool LedgerView::is_current(const SlabTicket& ticket) const {

@@ -30,18 +30,18 @@ class LedgerView {
     };
     Producer producer() const;
     SpanPlan spans() const;
-    std::size_t cells_bytes() const { return header_.consumer_capacity * sizeof(ConsumerCell); }
+    std::size_t heartbeats_bytes() const { return header_.consumer_capacity * sizeof(HeartbeatRecord); }
 
-    // `slab` is below slab_count, `slot` below consumer_capacity.
+    // `slab` is below slab_count, `consumer_index` below consumer_capacity.
     SlabWord slab_word(std::uint32_t slab) const;
-    std::uint64_t session_in(std::uint32_t slot) const;
+    std::uint64_t session_in(std::uint32_t consumer_index) const;
 
     // True while this delivery is the one that the ledger waits for: nobody has completed it or been given
-    // the slab after it, and its lease has not run out.
+    // the slab after it, and its visibility timeout has not run out.
     bool is_current(const SlabTicket& ticket) const;
-    // True while the ledger would take this delivery's completion, of a slab that is held: also after its lease ran out
-    // and somebody else was given the slab, until one of them has completed it. Results must be committed as long as
-    // this holds: nobody else may.
+    // True while the ledger would take this delivery's completion, of a slab that is held: also after its visibility
+    // timeout ran out and somebody else was given the slab, until one of them has completed it. Results must be
+    // committed as long as this holds: nobody else may.
     bool may_complete(const SlabTicket& ticket) const;
 
   private:

@@ -11,25 +11,26 @@
 
 namespace offramp {
 
-ReadLease ReadLease::open(const SlabTicket& ticket, SlabMappings& mappings, WorkCell& cell, ConsumerSession& session,
-                          SlabContents& contents) {
+ReadLoan ReadLoan::open(const SlabTicket& ticket, SlabMappings& mappings, Heartbeat& heartbeat,
+                        ConsumerSession& session, SlabContents& contents) {
     const TraceRange range(TraceName::Map);
-    cell.begin(ticket);
+    heartbeat.begin(ticket);
     failpoint("consumer.work_noted");
     contents.read_anew(mappings.slab(ticket.slab), mappings.ledger().header().run_nonce, ticket);
-    return {ticket, contents, cell, session};
+    return {ticket, contents, heartbeat, session};
 }
 
-ReadLease::ReadLease(const SlabTicket& ticket, const SlabContents& contents, WorkCell& cell, ConsumerSession& session)
-    : ticket_(ticket), contents_(&contents), cell_(&cell), session_(&session) {}
+ReadLoan::ReadLoan(const SlabTicket& ticket, const SlabContents& contents, Heartbeat& heartbeat,
+                   ConsumerSession& session)
+    : ticket_(ticket), contents_(&contents), heartbeat_(&heartbeat), session_(&session) {}
 
-ReadLease::ReadLease(ReadLease&& other) noexcept
+ReadLoan::ReadLoan(ReadLoan&& other) noexcept
     : ticket_(other.ticket_),
       contents_(other.contents_),
-      cell_(other.cell_),
+      heartbeat_(other.heartbeat_),
       session_(std::exchange(other.session_, nullptr)) {}
 
-ReadLease::~ReadLease() {
+ReadLoan::~ReadLoan() {
     if (session_ == nullptr) return;
     try {
         return_slab();
@@ -39,25 +40,25 @@ ReadLease::~ReadLease() {
     }
 }
 
-void ReadLease::complete(std::chrono::nanoseconds busy) && {
-    expect(session_ != nullptr, "a lease is used up once");
+void ReadLoan::complete(std::chrono::nanoseconds busy) && {
+    expect(session_ != nullptr, "a loan is used up once");
     const auto holes = std::count_if(contents_->samples.begin(), contents_->samples.end(),
                                      [](const SampleView& sample) { return sample.hole; });
     const std::uint64_t samples = contents_->samples.size() - static_cast<std::size_t>(holes);
-    cell_->end({.busy = busy, .samples = samples, .bytes = contents_->payload_bytes});
+    heartbeat_->end({.busy = busy, .samples = samples, .bytes = contents_->payload_bytes});
     failpoint("consumer.work_ended");
     std::exchange(session_, nullptr)->release(ticket_, ReleaseKind::Completed, busy);
 }
 
-void ReadLease::give_back() && {
-    expect(session_ != nullptr, "a lease is used up once");
+void ReadLoan::give_back() && {
+    expect(session_ != nullptr, "a loan is used up once");
     return_slab();
 }
 
-void ReadLease::keep_until_death() && noexcept { session_ = nullptr; }
+void ReadLoan::keep_until_death() && noexcept { session_ = nullptr; }
 
-void ReadLease::return_slab() {
-    cell_->clear();
+void ReadLoan::return_slab() {
+    heartbeat_->clear();
     std::exchange(session_, nullptr)->release(ticket_, ReleaseKind::Returned);
 }
 

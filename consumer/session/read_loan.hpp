@@ -14,22 +14,22 @@ namespace offramp {
 // and keep_until_death() uses it up; forgetting it gives the slab back as Returned. While it lives, this
 // process's death is charged to its delivery.
 //
-// Borrows: mappings, cell, session, and the memory of what it reads, which outlive it. Thread: the session's. Blocks:
-// while a span is mapped for the first time.
-class ReadLease {
+// Borrows: mappings, heartbeat record, session, and the memory of what it reads, which outlive it. Thread: the
+// session's. Blocks: while a span is mapped for the first time.
+class ReadLoan {
   public:
     // `ticket` is one that session.take() gave. Errors: ProtocolError when the slab is not what the ticket
     // says; the slab is then neither given back nor uncharged, so that a slab that nobody can read is given
     // up in the end.
     // `contents`: where the slab's description is read to; handed in so that its memory serves the next slab as well.
-    static ReadLease open(const SlabTicket& ticket, SlabMappings& mappings, WorkCell& cell, ConsumerSession& session,
-                          SlabContents& contents);
+    static ReadLoan open(const SlabTicket& ticket, SlabMappings& mappings, Heartbeat& heartbeat,
+                         ConsumerSession& session, SlabContents& contents);
 
-    ReadLease(ReadLease&& other) noexcept;
-    ReadLease& operator=(ReadLease&& other) = delete;
-    ~ReadLease();
+    ReadLoan(ReadLoan&& other) noexcept;
+    ReadLoan& operator=(ReadLoan&& other) = delete;
+    ~ReadLoan();
 
-    // Valid until the lease is used up.
+    // Valid until the loan is used up.
     const SlabContents& contents() const { return *contents_; }
     const SlabTicket& ticket() const { return ticket_; }
 
@@ -42,12 +42,12 @@ class ReadLease {
     void keep_until_death() && noexcept;
 
   private:
-    ReadLease(const SlabTicket& ticket, const SlabContents& contents, WorkCell& cell, ConsumerSession& session);
+    ReadLoan(const SlabTicket& ticket, const SlabContents& contents, Heartbeat& heartbeat, ConsumerSession& session);
     void return_slab();
 
     SlabTicket ticket_;
     const SlabContents* contents_;
-    WorkCell* cell_;
+    Heartbeat* heartbeat_;
     ConsumerSession* session_;  // null once used up
 };
 

@@ -22,12 +22,13 @@ SlabMappings::SlabMappings(const RunNames& names, Keeping keeping, SharedRegionV
       ledger_region_(std::move(ledger_region)),
       ledger_(ledger),
       plan_(ledger.spans()),
-      cells_(SharedRegionView::attach(names.cells(), SharedRegionView::Access::ReadWrite, ledger.cells_bytes())),
+      heartbeats_(
+          SharedRegionView::attach(names.cells(), SharedRegionView::Access::ReadWrite, ledger.heartbeats_bytes())),
       spans_(plan_.span_count) {}
 
-ConsumerCell& SlabMappings::cell(std::uint32_t slot) {
-    expect(slot < ledger_.header().consumer_capacity, "a place of the table of consumers");
-    return reinterpret_cast<ConsumerCell*>(cells_.writable_bytes().data())[slot];
+HeartbeatRecord& SlabMappings::heartbeat(std::uint32_t consumer_index) {
+    expect(consumer_index < ledger_.header().consumer_capacity, "a place of the table of consumers");
+    return reinterpret_cast<HeartbeatRecord*>(heartbeats_.writable_bytes().data())[consumer_index];
 }
 
 std::span<const std::byte> SlabMappings::slab(std::uint32_t index) {

@@ -13,8 +13,8 @@
 
 namespace offramp {
 
-// Maps what a consumer may see of a run: the ledger and the slabs read-only, the cells writable (of which it
-// writes its own only).
+// Maps what a consumer may see of a run: the ledger and the slabs read-only, the heartbeat records writable (of which
+// it writes its own only).
 //
 // Owns: the mappings, for its lifetime; a span of slabs is mapped when the first of its slabs is asked for.
 // Thread: one. Blocks: while mapping.
@@ -27,8 +27,8 @@ class SlabMappings {
     static SlabMappings attach(const RunNames& names, Keeping keeping = Keeping::AllRun);
 
     const LedgerView& ledger() const { return ledger_; }
-    // The cell in this place of the table; the caller owns the session that the place belongs to.
-    ConsumerCell& cell(std::uint32_t slot);
+    // The heartbeat record in this place of the table; the caller owns the session that the place belongs to.
+    HeartbeatRecord& heartbeat(std::uint32_t consumer_index);
     // Header and payload of one slab. ProtocolError when the run has no such slab.
     std::span<const std::byte> slab(std::uint32_t index);
     // Maps one more span, every page of it, for a consumer that has nothing to do: no later read faults. False when all
@@ -46,7 +46,7 @@ class SlabMappings {
     SharedRegionView ledger_region_;
     LedgerView ledger_;
     SpanPlan plan_;
-    SharedRegionView cells_;
+    SharedRegionView heartbeats_;
     std::vector<std::optional<SharedRegionView>> spans_;
 };
 

@@ -11,7 +11,7 @@ using Progress = std::function<void()>;
 
 // Asks, before a commit, whether the delivery still counts; false spares work that another consumer has taken over: the
 // slab is then given back, not completed, whatever was committed. Never needed for correctness. True also when the
-// lease has run out and nobody else has got the slab: then nobody else would commit.
+// visibility timeout has run out and nobody else has got the slab: then nobody else would commit.
 using StillCurrent = std::function<bool()>;
 
 // What a consumer's loop does with each slab. When process() returns, the slab may be reused and its samples count as

@@ -6,8 +6,8 @@
 
 namespace offramp {
 
-// Processes one payload that a run set aside (common/quarantine), without a run: no shared memory, no messages, nobody
-// else to take over. Returns the program's exit code. Killed or thrown out, it has changed nothing but what the
+// Processes one payload that a run set aside (common/dead_letters), without a run: no shared memory, no messages,
+// nobody else to take over. Returns the program's exit code. Killed or thrown out, it has changed nothing but what the
 // processor had committed.
 //
 // Borrows: processor. Thread: main's. Blocks: for as long as the processor takes. Errors: Error with its exit code;

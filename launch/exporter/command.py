@@ -8,7 +8,7 @@ import tempfile
 import time
 import warnings
 
-from exporter import checking, compiling, networks, notes, own_code
+from exporter import checking, compiling, metadata, networks, own_code
 from exporter.arguments import parse
 from offramp_launch.exit_code import ExitCode, LaunchError
 
@@ -87,7 +87,7 @@ def make_files(file, wish, plan, network, module):
             raise LaunchError(f"the compiled model differs from the network by {difference.largest:.2g} of its largest value, more than "
                               f"{plan.tolerance:.2g}; nothing was written",
                               "Give --precision fp32, or a --tolerance that you can live with", ExitCode.BAD_INPUT)
-        notes.write(unfinished.with_suffix(".toml"), wish, plan, difference.output_names, network.random_weights)
+        metadata.write(unfinished.with_suffix(".toml"), wish, plan, difference.output_names, network.random_weights)
         if network.tokenizer:
             shutil.copyfile(network.tokenizer, unfinished.with_suffix(".tokenizer.json"))
         for suffix in SUFFIXES:

@@ -17,7 +17,7 @@ from offramp_launch.log_follower import last_error
 
 # Names that the programs use too: producer/runner/checkpoint/output_lock.hpp, producer/runner/checkpoint/checkpoint_file.hpp, common/base/next_place.hpp.
 LOCK = ".offramp-lock"
-MANIFEST = ".offramp-manifest"
+CHECKPOINT = ".offramp-manifest"
 NEXT = ".offramp-next"
 LEFT_OVER_SECONDS = 30      # programs whose launcher died end by themselves: a slab and some seconds
 LOOK_AGAIN_SECONDS = 0.1
@@ -38,7 +38,7 @@ class OutputLock:
         try:
             self._inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as problem:
-            raise self._cannot_write(folder, problem) from problem
+            raise self._write_error(folder, problem) from problem
         try:
             while not self._try_lock(folder, deadline):
                 pass
@@ -50,7 +50,7 @@ class OutputLock:
             os.pwrite(self.fd, json.dumps({"run": run_id, "pid": os.getpid()}).encode(), 0)
         except OSError as problem:
             self.close()
-            raise self._cannot_write(folder, problem) from problem
+            raise self._write_error(folder, problem) from problem
 
     def _try_lock(self, folder, deadline):
         """False: to be tried again."""
@@ -59,7 +59,7 @@ class OutputLock:
         except OSError as problem:
             if problem.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
                 raise self._not_ours(folder) from problem
-            raise self._cannot_write(folder, problem) from problem
+            raise self._write_error(folder, problem) from problem
         facts = os.fstat(self.fd)
         if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:      # laid there by somebody: what it leads to is not ours
             os.close(self.fd)
@@ -108,7 +108,7 @@ class OutputLock:
                            ExitCode.CANNOT_WRITE)
 
     @staticmethod
-    def _cannot_write(folder, problem):
+    def _write_error(folder, problem):
         return LaunchError(f"--output {folder} cannot be written: {problem.strerror}",
                            "Give --output a folder that you may write to, with room", ExitCode.CANNOT_WRITE)
 
@@ -135,12 +135,12 @@ def prepare(folder, consumer, identity, kept_open=(), continues=False, beyond=Fa
     Settles where a run's results go, before its programs start. What earlier ones left stays as it is until this one has results of its own. The consumer
     refuses what is not ours, and what a run has ended with, unless --start-over asks for its replacement; its words are the user's.
     `continues`: the run goes on with what lies there. `beyond`: results are not only in the folder.
-    Through signals the consumer is waited for, or ended: it may be putting a former run's results in place, and the caller has the folder's lock.
+    Through signals the consumer is waited for, or ended: it may be putting a previous run's results in place, and the caller has the folder's lock.
     """
     folder = pathlib.Path(folder)
     if not beyond and is_empty(folder):
         return
-    former = describe_manifest(folder)
+    previous = describe_checkpoint(folder)
     program, *flags = consumer
     done = interrupts.wait_through(
         [program, "--prepare", *flags],
@@ -152,8 +152,8 @@ def prepare(folder, consumer, identity, kept_open=(), continues=False, beyond=Fa
                           "", shell_code(done.returncode))
     for warning in done.stdout.splitlines():
         note(f"[run] {warning}", flush=True)
-    if former and not continues:
-        note(f"[run] {folder} holds {former}, which this run replaces once it has results of its own; with the same input and settings, --resume "
+    if previous and not continues:
+        note(f"[run] {folder} holds {previous}, which this run replaces once it has results of its own; with the same input and settings, --resume "
              "continues instead", flush=True)
 
 
@@ -174,24 +174,24 @@ def removed_after_a_failure(folders):
 
 
 def lies_beside(folder):
-    """This run's results are not in their place: it did not come to its end, and a former run's lie there."""
+    """This run's results are not in their place: it did not come to its end, and a previous run's lie there."""
     return shared_folder.holds(folder, NEXT)
 
 
 def is_noted(folder):
     """An earlier run noted there what it has done."""
-    return shared_folder.holds(folder, MANIFEST)
+    return shared_folder.holds(folder, CHECKPOINT)
 
 
 def is_noted_by_another(folder, run_id):
-    """What is noted there is of another run: this one has come to no result. Only told, as describe_manifest()."""
-    noted = _read_manifest(folder)
+    """What is noted there is of another run: this one has come to no result. Only told, as describe_checkpoint()."""
+    noted = _read_checkpoint(folder)
     return bool(noted) and noted[0] != run_id
 
 
-def describe_manifest(folder):
+def describe_checkpoint(folder):
     """What an unfinished run did, in words; nothing when there is none. Only told, never relied on: hashes are not looked at."""
-    noted = _read_manifest(folder)
+    noted = _read_checkpoint(folder)
     if not noted:
         return None
     run, items, lines = noted
@@ -199,10 +199,10 @@ def describe_manifest(folder):
     return f"{done} of {items} items of run {run}" if done < items else None
 
 
-def _read_manifest(folder):
+def _read_checkpoint(folder):
     """(its run, how many items that had, the lines of what is done), or None."""
     try:
-        header, *lines = shared_folder.read(folder, MANIFEST).decode(errors="replace").splitlines()
+        header, *lines = shared_folder.read(folder, CHECKPOINT).decode(errors="replace").splitlines()
         header = json.loads(header)
         return str(header["run"]), int(header["identity"]["items"]), lines
     except (OSError, ValueError, KeyError, TypeError, RecursionError):

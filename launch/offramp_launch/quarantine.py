@@ -1,9 +1,9 @@
 """
-What a run set aside: `quarantine list|show|retry`, and the launcher's part of its stories.
+What a run set aside: `quarantine list|show|retry`, and the launcher's part of its incident reports.
 
-RUN_DIR/quarantine/ holds for each set-aside slab NAME.safetensors (the payload) and NAME.json (the story). The producer writes both,
+RUN_DIR/quarantine/ holds for each set-aside slab NAME.safetensors (the payload) and NAME.json (the incident report). The producer writes both,
 once. It cannot know how a consumer ended or what it last said: the launcher, which reaps consumers and owns their logs, adds that to
-the story. Both replace the whole file by a rename, and never write at the same time.
+the incident report. Both replace the whole file by a rename, and never write at the same time.
 """
 
 import collections
@@ -18,7 +18,7 @@ import subprocess
 from offramp_launch import shared_folder
 from offramp_launch.arguments import hide_query, take_switch, take_values
 from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, shell_code, signal_name
-from offramp_launch.output_folder import MANIFEST, OutputLock
+from offramp_launch.output_folder import CHECKPOINT, OutputLock
 from offramp_launch.run_dir import own_runs, require_ones_own
 from offramp_launch.sink import hide_password
 
@@ -29,8 +29,8 @@ DEATHS_REMEMBERED = 1000
 SAMPLES_SHOWN = 20
 
 
-class StoryTeller:
-    """Completes the stories of a live run. Thread: the supervisor's. Blocks: on small files. Trouble with one never ends the run."""
+class IncidentReporter:
+    """Completes the incident reports of a live run. Thread: the supervisor's. Blocks: on small files. Trouble with one never ends the run."""
 
     def __init__(self, run_dir):
         self._folder = pathlib.Path(run_dir) / FOLDER
@@ -45,23 +45,23 @@ class StoryTeller:
             self._deaths.popitem(last=False)
 
     def complete(self):
-        """Call it now and then, and at the end: a consumer's end and the story of what it died of come in either order."""
+        """Call it now and then, and at the end: a consumer's end and the incident report of what it died of come in either order."""
         for path in sorted(self._folder.glob("*.json")):
             try:
                 written = path.stat().st_mtime_ns
                 if self._told.get(path.name) == written:
                     continue
-                story = json.loads(path.read_text())
-                if self._add_ends(story):
-                    write_story(path, story)
-                if all(known(delivery) for delivery in story.get("deliveries", [])):
+                incident = json.loads(path.read_text())
+                if self._add_ends(incident):
+                    write_incident(path, incident)
+                if all(known(delivery) for delivery in incident.get("deliveries", [])):
                     self._told[path.name] = path.stat().st_mtime_ns
             except (OSError, ValueError, KeyError, TypeError, AttributeError):
                 continue
 
-    def _add_ends(self, story):
+    def _add_ends(self, incident):
         added = False
-        for delivery in story.get("deliveries", []):
+        for delivery in incident.get("deliveries", []):
             if not known(delivery) and delivery.get("pid") in self._deaths:
                 delivery.update(self._deaths[delivery["pid"]])
                 added = True
@@ -73,8 +73,8 @@ def known(delivery):
     return delivery.get("end") != "died" or delivery.get("exit") is not None
 
 
-def write_story(path, story):
-    shared_folder.write(path.parent, path.name, (json.dumps(story, indent=1) + "\n").encode())
+def write_incident(path, incident):
+    shared_folder.write(path.parent, path.name, (json.dumps(incident, indent=1) + "\n").encode())
 
 
 def start(places, argv):
@@ -101,35 +101,35 @@ def choose_run(places, wanted):
     return max(found, key=lambda folder: folder.stat().st_mtime_ns).parent
 
 
-def stories_of(run_dir):
-    """{name: story}, in the order of batches."""
-    stories = {}
+def incidents_of(run_dir):
+    """{name: incident report}, in the order of batches."""
+    incidents = {}
     for path in (run_dir / FOLDER).glob("*.json"):
         try:
-            story = json.loads(path.read_text())
+            incident = json.loads(path.read_text())
         except (OSError, ValueError) as problem:
             raise LaunchError(f"'{path}' cannot be read ({problem})", "", ExitCode.BAD_INPUT) from problem
-        stories[path.stem] = story
-    return dict(sorted(stories.items(), key=lambda entry: (entry[1].get("batch") or 0, entry[0])))
+        incidents[path.stem] = incident
+    return dict(sorted(incidents.items(), key=lambda entry: (entry[1].get("batch") or 0, entry[0])))
 
 
-def story_named(run_dir, name):
-    stories = stories_of(run_dir)
-    if name not in stories:
+def incident_named(run_dir, name):
+    incidents = incidents_of(run_dir)
+    if name not in incidents:
         raise LaunchError(f"nothing called '{name}' is set aside in '{run_dir / FOLDER}'",
-                          f"There: {', '.join(stories) or 'nothing'}", ExitCode.NO_INPUT)
-    return stories[name]
+                          f"There: {', '.join(incidents) or 'nothing'}", ExitCode.NO_INPUT)
+    return incidents[name]
 
 
 def list_all(_, run_dir, rest):
     refuse(rest, "list")
-    stories = stories_of(run_dir)
-    if not stories:
+    incidents = incidents_of(run_dir)
+    if not incidents:
         print(f"nothing is set aside in {run_dir}")
         return int(ExitCode.OK)
     rows = [("NAME", "SAMPLES", "MIB", "DEATHS", "ENDED BY", "STATE")]
-    rows += [(name, str(len(story.get("samples") or [])), f"{(story.get('payload_bytes') or 0) / 2**20:.1f}",
-              str(story.get("deaths")), ends_of(story), state_of(story)) for name, story in stories.items()]
+    rows += [(name, str(len(incident.get("samples") or [])), f"{(incident.get('payload_bytes') or 0) / 2**20:.1f}",
+              str(incident.get("deaths")), ends_of(incident), state_of(incident)) for name, incident in incidents.items()]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
@@ -137,9 +137,9 @@ def list_all(_, run_dir, rest):
     return int(ExitCode.OK)
 
 
-def ends_of(story):
+def ends_of(incident):
     """What killed its consumers: "2 SIGSEGV, 1 exit 3"."""
-    ends = collections.Counter(how_it_ended(delivery) for delivery in story.get("deliveries") or [] if delivery.get("charged"))
+    ends = collections.Counter(how_it_ended(delivery) for delivery in incident.get("deliveries") or [] if delivery.get("charged"))
     return ", ".join(f"{number} {end}" for end, number in ends.items()) or "-"
 
 
@@ -149,34 +149,34 @@ def how_it_ended(delivery):
     return f"exit {delivery['exit']}" if delivery.get("exit") is not None else delivery.get("end") or "?"
 
 
-def state_of(story):
-    if not story.get("payload"):
+def state_of(incident):
+    if not incident.get("payload"):
         return "payload lost"
-    last = (story.get("retries") or [{}])[-1]
+    last = (incident.get("retries") or [{}])[-1]
     return "retried" if last.get("exit") == 0 else f"retry failed ({last['exit']})" if last else "set aside"
 
 
 def show(_, run_dir, rest):
     name = one_name(rest, "show")
-    story = story_named(run_dir, name)
-    when = datetime.datetime.fromtimestamp(story.get("set_aside_at") or 0).isoformat(" ", "seconds")
-    print(f"{name}: {state_of(story)}; {story.get('reason')}; run {story.get('run_id')}, {when}")
-    print(f"  payload    {run_dir / FOLDER / story['payload'] if story.get('payload') else story.get('error')}")
-    for piece in story.get("batches") or []:
+    incident = incident_named(run_dir, name)
+    when = datetime.datetime.fromtimestamp(incident.get("set_aside_at") or 0).isoformat(" ", "seconds")
+    print(f"{name}: {state_of(incident)}; {incident.get('reason')}; run {incident.get('run_id')}, {when}")
+    print(f"  payload    {run_dir / FOLDER / incident['payload'] if incident.get('payload') else incident.get('error')}")
+    for piece in incident.get("batches") or []:
         print(f"  batch      {piece['batch']}, rows {piece['first_row']} to {piece['first_row'] + piece['rows'] - 1}")
-    for tensor in story.get("tensors") or []:
+    for tensor in incident.get("tensors") or []:
         print(f"  tensor     {tensor['name']} {tensor['dtype']} {tensor['shape']}")
-    samples = story.get("samples") or []
+    samples = incident.get("samples") or []
     for sample in samples[:SAMPLES_SHOWN]:
         print(f"  sample     {sample['item']} {sample['key']}" + (" (was unreadable)" if sample.get("hole") else ""))
     if len(samples) > SAMPLES_SHOWN:
         print(f"  sample     and {len(samples) - SAMPLES_SHOWN} more")
-    for delivery in story.get("deliveries") or []:
+    for delivery in incident.get("deliveries") or []:
         print(f"  delivery   {delivery['attempt']} to pid {delivery['pid']}: {delivery['end']} after {delivery['seconds']:.1f} s, "
               f"{how_it_ended(delivery)}" + (", at work on it" if delivery.get("charged") else ""))
         for line in delivery.get("last_log_lines") or []:
             print(f"      {line}")
-    for attempt in story.get("retries") or []:
+    for attempt in incident.get("retries") or []:
         print(f"  retry      {attempt['at']}: exit {attempt['exit']}, output {attempt['output']}")
     return int(ExitCode.OK)
 
@@ -188,7 +188,7 @@ def retry(places, run_dir, rest):
     or into one that --sink-table names.
     """
     every, rest = take_switch(rest, "--all")
-    names = [name for name, story in stories_of(run_dir).items() if story.get("payload")] if every else [one_name(rest[:1], "retry")]
+    names = [name for name, incident in incidents_of(run_dir).items() if incident.get("payload")] if every else [one_name(rest[:1], "retry")]
     given, rest = take_values(rest if every else rest[1:], ["--output"])
     rest = hide_query(hide_password(rest, os.environ), os.environ)
     output = os.path.abspath(given.get("--output") or run_dir / FOLDER / "output")
@@ -209,13 +209,13 @@ def retry(places, run_dir, rest):
 def retry_all(run_dir, names, command, output, kept_open):
     code = ExitCode.OK
     for name in names:
-        story = story_named(run_dir, name)
-        if not story.get("payload"):
-            raise LaunchError(f"'{name}' has no payload: {story.get('error')}", "Run its input again", ExitCode.NO_INPUT)
-        ended = run_program([*command, "--retry", str(run_dir / FOLDER / story["payload"])], kept_open)
-        story["retries"] = [*(story.get("retries") or []), {"at": datetime.datetime.now().isoformat(" ", "seconds"), "exit": ended,
+        incident = incident_named(run_dir, name)
+        if not incident.get("payload"):
+            raise LaunchError(f"'{name}' has no payload: {incident.get('error')}", "Run its input again", ExitCode.NO_INPUT)
+        ended = run_program([*command, "--retry", str(run_dir / FOLDER / incident["payload"])], kept_open)
+        incident["retries"] = [*(incident.get("retries") or []), {"at": datetime.datetime.now().isoformat(" ", "seconds"), "exit": ended,
                                                              "output": output}]
-        write_story(run_dir / FOLDER / f"{name}.json", story)
+        write_incident(run_dir / FOLDER / f"{name}.json", incident)
         print(f"{name}: " + (f"done; output in {output}" if ended == 0 else f"failed again with {how_it_ended(end_of(ended))}"))
         code = code or shell_code(ended)
     finished = run_program([*command, "--finish"], kept_open)
@@ -248,7 +248,7 @@ def run_config(run_dir):
 def flags_for_tables(run_dir, output, given):
     """
     Lays the marks of the run's own tables (consumer/sinks/postgres/postgres_table.hpp) into the folder of what is tried again: by them its rows are put where the run's
-    are, be that beside a former run's or in place, and into no other run's. Errors: LaunchError where nothing tells which tables are the run's.
+    are, be that beside a previous run's or in place, and into no other run's. Errors: LaunchError where nothing tells which tables are the run's.
     """
     config, said = run_config(run_dir), flags_said(given)
     processors = (take_values(given, ["--processor"])[0].get("--processor") or config.get("processor") or "").split(",")
@@ -268,10 +268,10 @@ def flags_for_tables(run_dir, output, given):
 
 
 def mark_of_run(config, processor, mark):
-    """It lies where the run's results do, which its manifest tells: in place, or beside a former run's."""
+    """It lies where the run's results do, which its checkpoint tells: in place, or beside a previous run's."""
     run, output, processors = config.get("run-id"), config.get("output") or "", config.get("processor") or ""
     try:
-        header = json.loads(shared_folder.read(output, MANIFEST).partition(b"\n")[0])
+        header = json.loads(shared_folder.read(output, CHECKPOINT).partition(b"\n")[0])
         whose, next_place = str(header["run"]), str(header.get("next", ""))
     except (OSError, ValueError, KeyError, TypeError):
         whose, next_place = "", ""

@@ -83,8 +83,8 @@ def start(places, argv, typed):
     flags = [*without_values(argv, SETTLED), "--run-dir", str(run_dir.path), "--output", output]
     settled = {**config, "run-id": run_id, "run-dir": str(run_dir.path), "output": output, "consumers": consumers}
     with written_to(run_dir):
-        run_dir.former.put("config.json", json.dumps(settled, indent=2) + "\n")
-        run_dir.former.put("config.toml", to_toml({**config, "consumers": consumers}))
+        run_dir.previous.put("config.json", json.dumps(settled, indent=2) + "\n")
+        run_dir.previous.put("config.toml", to_toml({**config, "consumers": consumers}))
 
     plan = RunPlan(run_id, run_dir, [producer, *flags, "--run-id", run_id, "--consumers", str(consumers)],
                    [str(places.consumer()), *flags, *found], consumers, account, config.get("producer-restarts", 0), rungs.not_taken_over(config))

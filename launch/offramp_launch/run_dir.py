@@ -11,7 +11,7 @@ import stat
 import time
 
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.former_account import NOT_BEGUN, FormerAccount
+from offramp_launch.previous_account import NOT_BEGUN, PreviousAccount
 from offramp_launch.places import can_be_made_in
 from offramp_launch.run_logs import LogFile, RunLogs
 
@@ -53,7 +53,7 @@ class RunDir:
     """
     Holds a run directory for the life of a run: one that it makes, an empty one, or one of an earlier run.
     Owns: the lock that makes it this launcher's, and the link by which build/runs leads to a directory elsewhere. What an earlier run
-    told of itself stays until this one has begun (`former`).
+    told of itself stays until this one has begun (`previous`).
     Errors: LaunchError when it holds anything else (USAGE), when another run lives there (RUN_IN_USE), or it cannot be made or is
     another user's. Then nothing in it was touched.
     """
@@ -102,9 +102,9 @@ class RunDir:
             os.fchmod(inside, 0o710)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(CONTROL_SOCKET, dir_fd=inside)
-        self.former = FormerAccount(folder)
-        self.logs = RunLogs(folder, inside, beside=self.former.stands)
-        self.former.on_begun = self.logs.take_place
+        self.previous = PreviousAccount(folder)
+        self.logs = RunLogs(folder, inside, beside=self.previous.stands)
+        self.previous.on_begun = self.logs.take_place
 
     def _link_from(self, runs):
         with contextlib.suppress(OSError):
@@ -119,13 +119,13 @@ class RunDir:
 
     def told(self, name):
         """The JSON object in a file of this run's. None where there is none, or still the earlier run's."""
-        self.former.look()
-        return None if self.former.holds(name) else read_object(self.file(name))
+        self.previous.look()
+        return None if self.previous.holds(name) else read_object(self.file(name))
 
     def account(self):
         """The file that this run's summary goes to."""
-        self.former.look()
-        return NOT_BEGUN if self.former.stands else SUMMARY
+        self.previous.look()
+        return NOT_BEGUN if self.previous.stands else SUMMARY
 
     def log(self, name):
         """It goes where this run's logs go."""

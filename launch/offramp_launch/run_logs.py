@@ -6,7 +6,7 @@ import shutil
 
 from offramp_launch.shared_folder import folder_within
 
-LOGS, FORMER_LOGS = "logs", "logs-before"
+LOGS, PREVIOUS_LOGS = "logs", "logs-before"
 # Of a run that has not begun, where an earlier one's account stands.
 LOGS_NOT_BEGUN = "logs-not-begun"
 
@@ -26,7 +26,7 @@ class RunLogs:
         shutil.rmtree(folder / LOGS_NOT_BEGUN, ignore_errors=True)
         self._name = LOGS_NOT_BEGUN if beside else LOGS
         if not beside:
-            self._put_former_aside(inside)
+            self._put_previous_aside(inside)
         with contextlib.suppress(FileExistsError):
             os.mkdir(self._name, 0o700, dir_fd=inside)
 
@@ -37,17 +37,17 @@ class RunLogs:
         if self._name == LOGS:
             return
         with contextlib.suppress(OSError), folder_within(self._folder, LOGS) as (inside, _):
-            self._put_former_aside(inside)
+            self._put_previous_aside(inside)
             os.rename(self._name, LOGS, src_dir_fd=inside, dst_dir_fd=inside)
             self._name = LOGS
 
-    def _put_former_aside(self, inside):
+    def _put_previous_aside(self, inside):
         """Those of the run before are kept, so that each file is one run's; those before that go."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             if not os.listdir(self._folder / LOGS):
                 return
-            shutil.rmtree(self._folder / FORMER_LOGS, ignore_errors=True)
-            os.rename(LOGS, FORMER_LOGS, src_dir_fd=inside, dst_dir_fd=inside)
+            shutil.rmtree(self._folder / PREVIOUS_LOGS, ignore_errors=True)
+            os.rename(LOGS, PREVIOUS_LOGS, src_dir_fd=inside, dst_dir_fd=inside)
 
 
 class LogFile(os.PathLike):

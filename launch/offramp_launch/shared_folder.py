@@ -8,7 +8,7 @@ import os
 import secrets
 import stat
 
-LARGEST = 256 << 20     # bytes; a manifest has 16 an item, 32 of one with columns
+LARGEST = 256 << 20     # bytes; a checkpoint has 16 an item, 32 of one with columns
 AS_IT_IS = os.O_NOFOLLOW | os.O_CLOEXEC
 
 

@@ -11,16 +11,16 @@ from offramp_launch.children import Child
 from offramp_launch.control import ControlServer
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.log_follower import LogRelay
-from offramp_launch.quarantine import StoryTeller
+from offramp_launch.quarantine import IncidentReporter
 from offramp_launch.run_dir import CONTROL_SOCKET
 from offramp_launch.seats import Seats, is_work_left
 from offramp_launch.signal_inbox import SignalInbox
-from offramp_launch.succession import RunHold, Succession
+from offramp_launch.recovery import Recovery, RunHold
 from offramp_launch.timers import Timers
 
 TICK_SECONDS = 0.5
 SEEK_SECONDS = 0.02             # from one look for the run's lock to the next
-CONSUMERS_END_SECONDS = 1.5     # after the producer, which waited for the goodbyes of all that it had let in
+CONSUMERS_END_SECONDS = 1.5     # after the producer, which waited for the Disconnects of all that it had let in
 FAILED_END_SECONDS = 10         # for a producer that was asked to abandon
 TERMINATE_SECONDS = 10          # from SIGTERM, on which a consumer finishes its slab, to SIGKILL
 MOST_CONSUMERS = 64             # the producer's table of consumers holds so many
@@ -65,17 +65,17 @@ class Supervisor:
         self._producer_pids = []
         self._producer_over = False    # it ended, and no other follows
         self._successor_is_due = False
-        self._succession = Succession(plan.producer_restarts)
+        self._recovery = Recovery(plan.producer_restarts)
         self._hold = RunHold(plan.run_dir.file("endpoint"))
         self._spent_cpu_seconds = 0.0  # by producers before this one
         self._producer_log = LogRelay("producer", plan.run_dir.log("producer"), display)
         self._status = {}
         self._draining = False
         self._abandoned = False
-        self._stories = StoryTeller(plan.run_dir.path)
+        self._incidents = IncidentReporter(plan.run_dir.path)
         identity = plan.account.of_consumers() if plan.account else {}
         self._seats = Seats(self, lambda name: self._spawn(name, plan.consumer, identity), plan.run_dir.log, self._selector,
-                            self._timers, display, self._stories)
+                            self._timers, display, self._incidents)
         self._told = None       # by a producer that died after its account: what it was about to end with
         self.failure = None     # LaunchError: why the launcher itself stopped the run
 
@@ -122,7 +122,7 @@ class Supervisor:
 
     producer_status = property(lambda self: self._producer.status if self._producer else None)
     producer_cpu_seconds = property(lambda self: self._spent_cpu_seconds + (self._producer.cpu_seconds if self._producer else 0.0))
-    producer_restarts = property(lambda self: self._succession.restarts)
+    producer_restarts = property(lambda self: self._recovery.restarts)
     status = property(lambda self: self._status)
     records = property(lambda self: self._seats.records)
 
@@ -162,7 +162,7 @@ class Supervisor:
         self._status = self._plan.run_dir.told("status.json") or self._status
         self._producer_log.relay()
         self._seats.relay_logs()
-        self._stories.complete()
+        self._incidents.complete()
         self._display.show(self._status)
 
     # -- what the seats ask of a run --------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ class Supervisor:
     def _producer_follows(self):
         """True when another one will take over; it is due by then. The dead one has been reaped: nothing of it writes any more."""
         self._hold.take()
-        if not self._succession.is_death(self._producer.status, self._hold.keeps_memory_of(self._producer_pids)):
+        if not self._recovery.is_death(self._producer.status, self._hold.keeps_memory_of(self._producer_pids)):
             return False
         self._told = summary.producer_exit(self._plan.run_dir)
         if self._told is not None:
@@ -214,13 +214,13 @@ class Supervisor:
         if self._plan.not_taken_over:
             self._display.note(self._plan.not_taken_over)
             return False
-        if self._succession.used_up():
-            if self._succession.limit > 0:
-                self._display.note(f"the producer died {self._succession.restarts + 1} times: the {self._succession.limit} of "
+        if self._recovery.used_up():
+            if self._recovery.limit > 0:
+                self._display.note(f"the producer died {self._recovery.restarts + 1} times: the {self._recovery.limit} of "
                                    "--producer-restarts are used up, and the run ends")
             return False
-        delay = self._succession.next_delay(self._producer.lived_seconds())
-        self._display.note(f"another producer takes over in {delay:.1f} s ({self._succession.restarts} of {self._succession.limit}); "
+        delay = self._recovery.next_delay(self._producer.lived_seconds())
+        self._display.note(f"another producer takes over in {delay:.1f} s ({self._recovery.restarts} of {self._recovery.limit}); "
                            "consumers stay")
         self._successor_is_due = True
         self._timers.after(delay, self._start_successor)
@@ -329,4 +329,4 @@ class Supervisor:
     def _describe(self):
         return {"run_id": self._plan.run_id, "run_dir": str(self._plan.run_dir.path), "consumers_wanted": len(self._seats.staying()),
                 "consumers_alive": len(self._seats.children()), "launcher_pid": os.getpid(),
-                "producer_pid": self._producer.pid, "producer_restarts": self._succession.restarts, "ending": self._draining, "status": self._status}
+                "producer_pid": self._producer.pid, "producer_restarts": self._recovery.restarts, "ending": self._draining, "status": self._status}

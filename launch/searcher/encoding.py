@@ -17,26 +17,26 @@ RUN_MODEL = "Give the .pt2 that the run had as its --model, with its .toml and .
 
 def encode(model, tokenizer, texts, output):
     """Of each text float32 numbers. Errors: LaunchError."""
-    notes_file, tokenizer = model.with_suffix(".toml"), tokenizer or model.with_suffix(".tokenizer.json")
-    for file in (model, notes_file, tokenizer):
+    metadata_file, tokenizer = model.with_suffix(".toml"), tokenizer or model.with_suffix(".tokenizer.json")
+    for file in (model, metadata_file, tokenizer):
         if not file.is_file():
             raise LaunchError(f"{file} does not exist", RUN_MODEL, ExitCode.NO_INPUT)
-    length, batch, names, inputs = read_notes(notes_file, output)
+    length, batch, names, inputs = read_metadata(metadata_file, output)
     if output not in names:
         raise LaunchError(f"{model} has no output '{output}' ({', '.join(names)})", RUN_MODEL, ExitCode.BAD_INPUT)
     rows = tokens(tokenizer, texts, length)
     return [vectors[names.index(output)] for vectors in run(model, [numpy.repeat(row[None], batch, 0) for row in rows], inputs)]
 
 
-def read_notes(file, output):
+def read_metadata(file, output):
     """(tokens in a row, rows of a batch, names of the outputs, [(which tokens, dtype)] of a model of several inputs)"""
     try:
-        notes = tomllib.loads(file.read_text(encoding="utf-8"))
-        inputs = [(one.get("tokens"), one.get("dtype", "int64")) for one in notes.get("input", [])]
-        if not all(dtype in TOKEN_DTYPES.get(tokens, ()) for tokens, dtype in inputs) or (not inputs and notes.get("input-dtype") != "int32"):
+        metadata = tomllib.loads(file.read_text(encoding="utf-8"))
+        inputs = [(one.get("tokens"), one.get("dtype", "int64")) for one in metadata.get("input", [])]
+        if not all(dtype in TOKEN_DTYPES.get(tokens, ()) for tokens, dtype in inputs) or (not inputs and metadata.get("input-dtype") != "int32"):
             raise LaunchError(f"{file} is not of a sentence encoder", RUN_MODEL, ExitCode.BAD_INPUT)
-        length = int(notes["input"][0]["shape"] if inputs else notes["input-shape"].partition("x")[2])
-        return length, int(notes.get("batch", OPEN_BATCH)), notes.get("outputs", output).split(","), inputs
+        length = int(metadata["input"][0]["shape"] if inputs else metadata["input-shape"].partition("x")[2])
+        return length, int(metadata.get("batch", OPEN_BATCH)), metadata.get("outputs", output).split(","), inputs
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise LaunchError(f"{file} cannot be understood: {problem!r}", "producer/runner/models/metadata.md has its keys", ExitCode.CONFIG) from problem
 
@@ -79,7 +79,7 @@ def run(model, batches, inputs):
 
 
 def tensors_of(batch, inputs):
-    """As the producer gives them to the model: the tokens themselves, or each input that the notes name."""
+    """As the producer gives them to the model: the tokens themselves, or each input that the metadata names."""
     import torch
 
     if not inputs:

@@ -73,9 +73,9 @@ void Admission::take_messages() {
                    message.as<Credit>().session == peer.ref.session) {
             peer.window = std::min(message.as<Credit>().window, kMaxTicketsPerMessage);
             peer.draining = peer.draining || peer.window == 0;
-        } else if (message.type == MessageType::Goodbye && peer.admitted &&
-                   message.as<Goodbye>().session == peer.ref.session) {
-            on_goodbye(peer);
+        } else if (message.type == MessageType::Disconnect && peer.admitted &&
+                   message.as<Disconnect>().session == peer.ref.session) {
+            on_disconnect(peer);
         } else {
             state_.count("work message out of turn");
         }
@@ -90,12 +90,13 @@ void Admission::on_hello(const Inbound& inbound, const ParsedMessage& message) {
     }
     const Peer* const known = state_.peers.find(inbound.peer);
     if (known != nullptr && known->gone) {
-        state_.peers.remove(inbound.peer);  // it said goodbye a moment ago, and begins anew
+        state_.peers.remove(inbound.peer);  // it disconnected a moment ago, and begins anew
     } else if (known != nullptr) {
         // Its first word came twice: answer as before.
         const Peer& peer = *known;
         if (peer.admitted)
-            state_.port.send(peer.routing_id, encode(Welcome{peer.ref.session, peer.ref.slot, state_.ledger.epoch()}));
+            state_.port.send(peer.routing_id,
+                             encode(Welcome{peer.ref.session, peer.ref.consumer_index, state_.ledger.epoch()}));
         else
             state_.port.send(peer.routing_id, encode(Challenge{peer.secret}));
         return;
@@ -111,15 +112,14 @@ void Admission::on_hello(const Inbound& inbound, const ParsedMessage& message) {
         return refuse(inbound.peer, RefusalReason::User,
                       "user " + std::to_string(who.uid) + " may not read this run: start the run with --consumer-user");
     // Whoever comes back has been let in before, and is known by its process.
-    if (hello.former_session == 0 && hello.work != state_.options.work)
+    if (hello.previous_session == 0 && hello.work != state_.options.work)
         return refuse(inbound.peer, RefusalReason::Work,
                       "process " + std::to_string(who.pid) +
                           " has other settings than the run's, so that its results would be others, or elsewhere");
-    if (farewell_.ended() || farewell_.closing())
-        return refuse(inbound.peer, RefusalReason::Ended, "the run has ended");
-    if (state_.peers.present() >= state_.peers.places())
+    if (run_end_.ended() || run_end_.closing()) return refuse(inbound.peer, RefusalReason::Ended, "the run has ended");
+    if (state_.peers.present() >= state_.peers.capacity())
         return refuse(inbound.peer, RefusalReason::Full,
-                      "the run has its " + std::to_string(state_.peers.places()) + " consumers already");
+                      "the run has its " + std::to_string(state_.peers.capacity()) + " consumers already");
     std::optional<WatchedProcess> watched;
     try {
         watched = state_.watch.open(who.pid);
@@ -137,7 +137,7 @@ void Admission::on_hello(const Inbound& inbound, const ParsedMessage& message) {
     peer->watched = std::move(*watched);
     peer->secret = (std::uint64_t{entropy_()} << 32) | entropy_();
     peer->window = std::min(hello.window, kMaxTicketsPerMessage);
-    peer->former_session = hello.former_session;
+    peer->previous_session = hello.previous_session;
     peer->kept = message.records_of<Hello>();
     state_.port.send(peer->routing_id, encode(Challenge{peer->secret}));
     state_.peers.add(std::move(peer));
@@ -150,15 +150,15 @@ void Admission::on_answer(Peer& peer, const Answer& answer) {
         peer.gone = true;
         return;
     }
-    if (peer.former_session != 0) {
+    if (peer.previous_session != 0) {
         if (recovery_.rejoin(peer)) return;
         state_.count("hello with a session that is not its own");
         refuse(peer.routing_id, RefusalReason::Nonce,
-               "session " + std::to_string(peer.former_session) + " is not this process's: start the consumer again");
+               "session " + std::to_string(peer.previous_session) + " is not this process's: start the consumer again");
         peer.gone = true;
         return;
     }
-    recovery_.forget_former_self(peer);
+    recovery_.forget_previous_self(peer);
     const auto ref = state_.ledger.admit(static_cast<std::uint64_t>(peer.credentials.pid), peer.watched.start_time,
                                          peer.credentials.uid);
     if (!ref) {
@@ -170,9 +170,9 @@ void Admission::on_answer(Peer& peer, const Answer& answer) {
     peer.admitted = true;
     failpoint("broker.admitted");
     peer.alive_at = state_.clock.now();
-    state_.port.send(peer.routing_id, encode(Welcome{ref->session, ref->slot, state_.ledger.epoch()}));
+    state_.port.send(peer.routing_id, encode(Welcome{ref->session, ref->consumer_index, state_.ledger.epoch()}));
     spdlog::info("consumer {} (pid {}) is in", ref->session, peer.credentials.pid);
-    if (farewell_.begun()) farewell_.send_drain(peer, DrainReason::RunEnded);
+    if (run_end_.begun()) run_end_.send_drain(peer, DrainReason::RunEnded);
 }
 
 void Admission::refuse(const std::string& peer, RefusalReason reason, const std::string& text) {
@@ -184,10 +184,10 @@ void Admission::refuse(const std::string& peer, RefusalReason reason, const std:
     state_.port.send(peer, encode(refused));
 }
 
-void Admission::on_goodbye(Peer& peer) {
-    state_.memory.look_at_cells();  // for its last figures
+void Admission::on_disconnect(Peer& peer) {
+    state_.memory.refresh_heartbeats();  // for its last figures
     state_.peers.note_departure(peer, "goodbye");
-    // Tickets that crossed its goodbye: it never saw them, or will not begin.
+    // Tickets that crossed its Disconnect: it never saw them, or will not begin.
     state_.take_holds_back(peer, 0, "goodbye");
     peer.gone = true;
 }

@@ -14,13 +14,13 @@ namespace offramp {
 // Lets consumers in, hears what they say on the work channel, and lets them go. Nobody is let in who is not of this
 // run, of an allowed user, watched by a pidfd, and the very process that answered the challenge.
 //
-// Owns: the source of secrets. Borrows: the state, recovery (for those who come back), the farewell; of the state:
-// port, watch, ledger, clock, peers, books. Thread: the broker's. Blocks: never. Errors: none; who is refused is told
+// Owns: the source of secrets. Borrows: the state, recovery (for those who come back), the run's end; of the state:
+// port, watch, ledger, clock, peers, totals. Thread: the broker's. Blocks: never. Errors: none; who is refused is told
 // why, and counted.
 class Admission {
   public:
-    Admission(BrokerState& state, Recovery& recovery, const Farewell& farewell)
-        : state_(state), recovery_(recovery), farewell_(farewell) {}
+    Admission(BrokerState& state, Recovery& recovery, const RunEnd& run_end)
+        : state_(state), recovery_(recovery), run_end_(run_end) {}
 
     // So many at once that a flood from one consumer does not starve the rest of the step.
     void take_messages();
@@ -28,12 +28,12 @@ class Admission {
   private:
     void on_hello(const Inbound& inbound, const ParsedMessage& message);
     void on_answer(Peer& peer, const Answer& answer);
-    void on_goodbye(Peer& peer);
+    void on_disconnect(Peer& peer);
     void refuse(const std::string& peer, RefusalReason reason, const std::string& text);
 
     BrokerState& state_;
     Recovery& recovery_;
-    const Farewell& farewell_;
+    const RunEnd& run_end_;
     std::random_device entropy_;
 };
 

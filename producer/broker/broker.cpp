@@ -6,22 +6,22 @@
 namespace offramp {
 
 Broker::Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,
-               std::span<const ConsumerCell> cells, SlabMemory memory, BrokerOptions options)
-    : state_(ledger, port, exchange, watch, clock, cells, std::move(memory), std::move(options)),
-      farewell_(state_),
-      intake_(state_, farewell_),
+               std::span<const HeartbeatRecord> heartbeats, SlabMemory memory, BrokerOptions options)
+    : state_(ledger, port, exchange, watch, clock, heartbeats, std::move(memory), std::move(options)),
+      run_end_(state_),
+      intake_(state_, run_end_),
       shortage_(state_),
-      spill_(state_, farewell_),
+      spill_(state_, run_end_),
       dead_letters_(state_),
-      leases_(state_, farewell_),
-      recovery_(state_, farewell_),
-      admission_(state_, recovery_, farewell_),
-      dispatcher_(state_, dead_letters_, spill_, farewell_) {}
+      liveness_(state_, run_end_),
+      recovery_(state_, run_end_),
+      admission_(state_, recovery_, run_end_),
+      dispatcher_(state_, dead_letters_, spill_, run_end_) {}
 
-void Broker::adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> given_up,
+void Broker::adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> dead_letters,
                    std::span<const SpilledSlab> spilled) {
-    recovery_.adopt(in_flight, given_up);
-    for (const PublishedSlab& slab : given_up) dead_letters_.see_to(slab.slab);
+    recovery_.adopt(in_flight, dead_letters);
+    for (const PublishedSlab& slab : dead_letters) dead_letters_.see_to(slab.slab);
     spill_.adopt(spilled);
     recovery_.expect_consumers_back();
 }
@@ -30,25 +30,25 @@ void Broker::step() {
     intake_.take_published();
     dispatcher_.take_releases();
     admission_.take_messages();
-    if (leases_.sees_deaths()) {
-        // What the dead said last may have come in since: a release or a goodbye still counts.
+    if (liveness_.sees_deaths()) {
+        // What the dead said last may have come in since: a release or a Disconnect still counts.
         dispatcher_.take_releases();
         admission_.take_messages();
-        leases_.bury_the_dead();
+        liveness_.reap_dead_peers();
     }
-    if (const auto now = leases_.begin_look()) {
+    if (const auto now = liveness_.begin_look()) {
         shortage_.watch(*now);
-        leases_.look_at_leases(*now);
+        liveness_.check_visibility_timeouts(*now);
     }
     state_.peers.remove_gone();
-    dead_letters_.free_what_is_set_aside();
+    dead_letters_.free_written();
     spill_.take_outcome();
     if (intake_.grant_slabs()) spill_.egress_has_one();
     dispatcher_.hand_out();
     spill_.set_to_work();
-    dead_letters_.set_next_aside();
+    dead_letters_.write_next();
     dispatcher_.acknowledge_releases();
-    farewell_.see_to_the_end(spill_.empty());
+    run_end_.see_to_the_end(spill_.empty());
 }
 
 const std::vector<int>& Broker::wait_fds() { return state_.peers.wait_fds(state_.exchange.wake_fd()); }
@@ -56,13 +56,13 @@ const std::vector<int>& Broker::wait_fds() { return state_.peers.wait_fds(state_
 std::chrono::nanoseconds Broker::patience() {
     if (state_.exchange.listen()) return {};
     const TimePoint now = state_.clock.now();
-    std::chrono::nanoseconds longest = LeaseMonitor::kLookInterval;
+    std::chrono::nanoseconds longest = LivenessMonitor::kLookInterval;
     if (spill_.is_wanted()) longest = std::min(longest, Spill::kPatience);
     return dispatcher_.patience(now, longest);
 }
 
 BrokerReport Broker::report() const {
-    BrokerReport report = state_.books;
+    BrokerReport report = state_.totals;
     report.ended = ended();
     for (std::uint32_t slab = 0; slab < state_.ledger.slab_count(); ++slab) {
         const SlabState state = state_.ledger.word(slab).state;

@@ -32,42 +32,42 @@ namespace offramp {
 // What it does is done by its parts, in the order that step() shows. Each has its own state, and is lent what they have
 // in common.
 //
-// Owns: the parts, and what is known of consumers and slabs. Borrows: ledger, port, exchange, watch, clock, cells.
-// Thread: one, the owner of ledger and port. Blocks: never (the thread that steps it waits on the port and wait_fds()).
-// Errors: whatever a consumer sends is counted and answered; only a broken system throws.
+// Owns: the parts, and what is known of consumers and slabs. Borrows: ledger, port, exchange, watch, clock, heartbeat
+// records. Thread: one, the owner of ledger and port. Blocks: never (the thread that steps it waits on the port and
+// wait_fds()). Errors: whatever a consumer sends is counted and answered; only a broken system throws.
 class Broker {
   public:
     using SlabMemory = offramp::SlabMemory;
 
     Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,
-           std::span<const ConsumerCell> cells, SlabMemory memory, BrokerOptions options);
+           std::span<const HeartbeatRecord> heartbeats, SlabMemory memory, BrokerOptions options);
 
     // Before the first step, over an adopted ledger: goes on with the account in `progress` and with what is in flight,
     // Ready slabs in this order; sees to what was given up and is still there; goes on with what was spilled; waits for
-    // the former producer's consumers to come back, and takes back what the dead of them held, uncharged.
-    void adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> given_up,
+    // the previous producer's consumers to come back, and takes back what the dead of them held, uncharged.
+    void adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> dead_letters,
                std::span<const SpilledSlab> spilled = {});
 
     // Takes everything that is waiting, hands out what can be handed out.
     void step();
     // Descriptors that make another step worth while, besides the port's own. Valid until the next step.
     const std::vector<int>& wait_fds();
-    // The longest that the next step can wait. From here to that step, the exchange rings for what comes in; 0 when
+    // The longest that the next step can wait. From here to that step, the exchange notifies of what comes in; 0 when
     // something has.
     std::chrono::nanoseconds patience();
     // Tells every consumer to give back what it has not begun and to leave; no slab is handed out any more.
-    void abort() { farewell_.abort(); }
-    bool ended() const { return farewell_.ended(); }
+    void abort() { run_end_.abort(); }
+    bool ended() const { return run_end_.ended(); }
     BrokerReport report() const;
 
   private:
     BrokerState state_;
-    Farewell farewell_;
+    RunEnd run_end_;
     Intake intake_;
     ShortageReport shortage_;
     Spill spill_;
     DeadLetters dead_letters_;
-    LeaseMonitor leases_;
+    LivenessMonitor liveness_;
     Recovery recovery_;
     Admission admission_;
     Dispatcher dispatcher_;

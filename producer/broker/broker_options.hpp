@@ -21,14 +21,15 @@ struct BrokerOptions {
     std::uint64_t run_nonce = 0;
     std::uint64_t work = 0;           // what consumers must say that they will do with slabs (SlabWork::hash)
     std::vector<uid_t> allowed_uids;  // whose consumers are let in
-    std::chrono::nanoseconds lease = std::chrono::seconds(30);  // without progress, before another gets the slab too
-    std::uint32_t max_charges = 3;                              // deaths that a filling may cause before it is given up
-    std::uint64_t warmup_batches = 0;                           // left out of the steady-state figures
-    std::chrono::nanoseconds farewell = std::chrono::seconds(5);  // for consumers' goodbyes at the end
+    std::chrono::nanoseconds visibility_timeout =
+        std::chrono::seconds(30);      // without progress, before another gets the slab too
+    std::uint32_t max_charges = 3;     // deaths that a filling may cause before it is given up
+    std::uint64_t warmup_batches = 0;  // left out of the steady-state figures
+    std::chrono::nanoseconds disconnect_timeout = std::chrono::seconds(5);  // for consumers' Disconnects at the end
     ProgressLog* progress = nullptr;  // counts steps for a next producer; outlives the broker; null: none
     std::function<void(const PublishedSlab&)> on_completed;  // a completion was accepted; called on the broker's thread
-    bool kill_overdue = false;                               // a consumer that overstays its lease is killed
-    std::shared_ptr<QuarantineWriter> quarantine;            // keeps what is given up; null: it is counted and let go
+    bool kill_overdue = false;                       // a consumer that overstays its visibility timeout is killed
+    std::shared_ptr<DeadLetterWriter> dead_letters;  // keeps what is given up; null: it is counted and let go
     std::shared_ptr<SpillStore> spill;  // takes waiting slabs while the egress needs theirs; null: the egress waits
 };
 
@@ -36,7 +37,8 @@ struct BrokerOptions {
 struct SlabMemory {
     std::function<bool(std::uint32_t)> usable;
     std::function<std::span<std::byte>(std::uint32_t)> bytes_of;
-    std::function<void()> look_at_cells = [] {};  // brings the consumers' cells up to date, where they are a copy
+    std::function<void()> refresh_heartbeats = [] {
+    };  // brings the consumers' heartbeat records up to date, where they are a copy
 };
 
 }  // namespace offramp

@@ -45,16 +45,16 @@ inline constexpr const char* kShortageDraining = "draining";      // every consu
 struct ConsumerReport {
     std::uint64_t pid = 0;
     std::uint64_t session = 0;
-    std::uint32_t slot = 0;
+    std::uint32_t consumer_index = 0;
     std::uint32_t holding = 0;
     Amount completed;
     double busy_seconds = 0;         // its own word
     std::string end;                 // empty while it lives; "goodbye" or "died"
     double oldest_hold_seconds = 0;  // how long it has held the slab that it has held longest
-    bool overdue = false;            // no progress for longer than a lease: its slabs go to others as well
+    bool overdue = false;            // no progress for longer than a visibility timeout: its slabs go to others as well
 };
 
-struct QuarantinedSlab {
+struct DeadLetter {
     std::uint64_t first_batch = 0;
     std::uint32_t samples = 0;
     std::uint64_t deaths = 0;
@@ -63,7 +63,7 @@ struct QuarantinedSlab {
     std::string error;                // why its payload could not be kept
 };
 
-// The broker's books. A copy of one moment: the counters agree with one another.
+// The broker's totals. A copy of one moment: the counters agree with one another.
 struct BrokerReport {
     Amount published, completed, quarantined, in_flight;
     Amount spilled;  // on the disk now
@@ -76,7 +76,7 @@ struct BrokerReport {
     std::map<std::string, std::uint64_t> refused;  // messages and peers, by reason
     std::array<std::uint32_t, kSlabStates> slabs{};
     std::vector<ConsumerReport> consumers;
-    std::vector<QuarantinedSlab> given_up;
+    std::vector<DeadLetter> dead_letters;
     std::uint64_t first_release_ns = 0;  // CLOCK_MONOTONIC; 0: none yet
     std::uint64_t last_release_ns = 0;
     std::uint64_t steady_since_ns = 0;  // when the warm-up batches had been released
@@ -84,7 +84,7 @@ struct BrokerReport {
     std::string shortage_reason;        // one of kShortage...; empty when a slab is free
     std::string shortage;               // the same with who holds what, for people
     std::uint64_t payloads_lost = 0;    // of given-up slabs: could not be written
-    std::uint64_t leases_expired = 0;   // consumers that made no progress for a lease's time
+    std::uint64_t leases_expired = 0;   // consumers that made no progress for a visibility timeout
     std::uint64_t overdue_killed = 0;   // of those: killed for it
     bool ended = false;                 // nothing is in flight, and every consumer has been told
 

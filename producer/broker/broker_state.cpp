@@ -6,7 +6,7 @@
 namespace offramp {
 
 BrokerState::BrokerState(SlabLedger& its_ledger, BrokerPort& its_port, SlabExchange& its_exchange, PeerWatch& its_watch,
-                         const Clock& its_clock, std::span<const ConsumerCell> cells, SlabMemory its_memory,
+                         const Clock& its_clock, std::span<const HeartbeatRecord> heartbeats, SlabMemory its_memory,
                          BrokerOptions its_options)
     : ledger(its_ledger),
       port(its_port),
@@ -15,7 +15,7 @@ BrokerState::BrokerState(SlabLedger& its_ledger, BrokerPort& its_port, SlabExcha
       clock(its_clock),
       memory(std::move(its_memory)),
       options(std::move(its_options)),
-      peers(cells),
+      peers(heartbeats),
       fillings(its_ledger.slab_count(), its_clock),
       ready(its_ledger, its_clock) {}
 

@@ -22,11 +22,11 @@ namespace offramp {
 // What the parts of a broker have in common, lent to each of them: the world that they act on, and what is known of
 // consumers and slabs. What only one of them needs is that part's own.
 //
-// Owns: peers, fillings, queue, books. Borrows: ledger, port, exchange, watch, clock, cells. Thread: the broker's.
-// Blocks: never. Errors: none of its own.
+// Owns: peers, fillings, queue, totals. Borrows: ledger, port, exchange, watch, clock, heartbeat records. Thread: the
+// broker's. Blocks: never. Errors: none of its own.
 struct BrokerState {
     BrokerState(SlabLedger& its_ledger, BrokerPort& its_port, SlabExchange& its_exchange, PeerWatch& its_watch,
-                const Clock& its_clock, std::span<const ConsumerCell> cells, SlabMemory its_memory,
+                const Clock& its_clock, std::span<const HeartbeatRecord> heartbeats, SlabMemory its_memory,
                 BrokerOptions its_options);
     BrokerState(const BrokerState&) = delete;
     BrokerState& operator=(const BrokerState&) = delete;
@@ -42,10 +42,10 @@ struct BrokerState {
     PeerTable peers;
     SlabFillings fillings;
     ReadyQueue ready;
-    BrokerReport books;  // what is counted; what is looked up when somebody asks is added by Broker::report()
+    BrokerReport totals;  // what is counted; what is looked up when somebody asks is added by Broker::report()
 
     // Counts a message or a peer that was refused; how often it was for this reason.
-    std::uint64_t count(const std::string& reason) { return ++books.refused[reason]; }
+    std::uint64_t count(const std::string& reason) { return ++totals.refused[reason]; }
     // To be called immediately before the ledger takes the step.
     void count_step(CountedStep step, const PublishedSlab& slab);
     // A consumer has gone, or will not work on what it holds: others get it. `work`: the dead one's work word.

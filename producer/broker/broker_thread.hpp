@@ -13,8 +13,9 @@
 
 namespace offramp {
 
-// Runs a broker on a thread of its own: steps it, sleeps on its port, and keeps a copy of its books for others to read.
-// Borrows: what the parts borrow. Thread: any. Blocks: join(). Errors: what stopped the broker is thrown by join().
+// Runs a broker on a thread of its own: steps it, sleeps on its port, and keeps a copy of its totals for others to
+// read. Borrows: what the parts borrow. Thread: any. Blocks: join(). Errors: what stopped the broker is thrown by
+// join().
 class BrokerThread final : public Delivery {
   public:
     struct Parts {

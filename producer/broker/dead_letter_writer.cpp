@@ -19,10 +19,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kStoryFormat = 1;
+constexpr int kIncidentFormat = 1;
 
 // A pair of files is named after the first row that it holds.
-std::string stem_of(const QuarantineJob& job, const SlabContents* slab) {
+std::string stem_of(const DeadLetterJob& job, const SlabContents* slab) {
     const bool known = slab != nullptr && !slab->batches.empty();
     return "batch-" + std::to_string(known ? slab->batches.front().batch : job.first_batch) + "-row-" +
            std::to_string(known ? slab->batches.front().first_row : 0);
@@ -44,28 +44,28 @@ json deliveries_json(const std::vector<DeliveryRecord>& deliveries) {
     return list;
 }
 
-void describe_slab(const SlabContents& slab, json& story) {
+void describe_slab(const SlabContents& slab, json& report) {
     for (const BatchRecord& piece : slab.batches)
-        story["batches"].push_back({{"batch", piece.batch}, {"first_row", piece.first_row}, {"rows", piece.rows}});
+        report["batches"].push_back({{"batch", piece.batch}, {"first_row", piece.first_row}, {"rows", piece.rows}});
     for (const SampleView& sample : slab.samples)
-        story["samples"].push_back({{"item", sample.item}, {"key", sample.key}, {"hole", sample.hole}});
+        report["samples"].push_back({{"item", sample.item}, {"key", sample.key}, {"hole", sample.hole}});
     for (const TensorView& tensor : slab.tensors) {
         const auto dims = static_cast<std::ptrdiff_t>(tensor.spec.dims);
-        story["tensors"].push_back(
+        report["tensors"].push_back(
             {{"name", tensor.spec.name},
              {"dtype", to_string(tensor.spec.dtype)},
              {"shape", std::vector(tensor.spec.shape.begin(), tensor.spec.shape.begin() + dims)},
              {"strides", std::vector(tensor.spec.strides.begin(), tensor.spec.strides.begin() + dims)}});
     }
-    story["payload_bytes"] = slab.payload_bytes;
-    story["model"] = slab.model;
+    report["payload_bytes"] = slab.payload_bytes;
+    report["model"] = slab.model;
 }
 
 }  // namespace
 
-QuarantineWriter::QuarantineWriter(Settings settings) : settings_(std::move(settings)), thread_([this] { run(); }) {}
+DeadLetterWriter::DeadLetterWriter(Settings settings) : settings_(std::move(settings)), thread_([this] { run(); }) {}
 
-QuarantineWriter::~QuarantineWriter() {
+DeadLetterWriter::~DeadLetterWriter() {
     {
         const std::lock_guard lock(mutex_);
         stopping_ = true;
@@ -74,7 +74,7 @@ QuarantineWriter::~QuarantineWriter() {
     thread_.join();
 }
 
-void QuarantineWriter::set_aside(QuarantineJob job) {
+void DeadLetterWriter::submit(DeadLetterJob job) {
     {
         const std::lock_guard lock(mutex_);
         jobs_.push_back(std::move(job));
@@ -82,27 +82,27 @@ void QuarantineWriter::set_aside(QuarantineJob job) {
     changed_.notify_all();
 }
 
-std::vector<QuarantineOutcome> QuarantineWriter::take_outcomes() {
+std::vector<DeadLetterOutcome> DeadLetterWriter::take_outcomes() {
     const std::lock_guard lock(mutex_);
     return std::exchange(outcomes_, {});
 }
 
-void QuarantineWriter::wait_until_idle() {
+void DeadLetterWriter::wait_until_idle() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return jobs_.empty() && !busy_; });
 }
 
-void QuarantineWriter::run() {
+void DeadLetterWriter::run() {
     name_this_thread("quarantine");
     std::unique_lock lock(mutex_);
     while (true) {
         changed_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
         if (stopping_) return;
-        const QuarantineJob job = std::move(jobs_.front());
+        const DeadLetterJob job = std::move(jobs_.front());
         jobs_.pop_front();
         busy_ = true;
         lock.unlock();
-        QuarantineOutcome outcome = write(job);
+        DeadLetterOutcome outcome = write(job);
         lock.lock();
         outcomes_.push_back(std::move(outcome));
         busy_ = false;
@@ -113,21 +113,21 @@ void QuarantineWriter::run() {
     }
 }
 
-QuarantineOutcome QuarantineWriter::write(const QuarantineJob& job) const {
-    QuarantineOutcome outcome{.slab = job.ticket.slab, .generation = job.ticket.generation, .payload = {}, .error = {}};
+DeadLetterOutcome DeadLetterWriter::write(const DeadLetterJob& job) const {
+    DeadLetterOutcome outcome{.slab = job.ticket.slab, .generation = job.ticket.generation, .payload = {}, .error = {}};
     std::optional<SlabContents> slab;
     std::string stem = settings_.folder + "/" + stem_of(job, nullptr);
     try {
         if (::mkdir(settings_.folder.c_str(), 0700) != 0 && errno != EEXIST)
             throw SystemError("making the folder " + settings_.folder, errno,
                               "Make room there, or give the run another --run-dir", ExitCode::CannotWrite);
-        failpoint("quarantine.write");
+        failpoint("dead_letter.write");
         const SlabBytes memory = settings_.bytes_of(job.ticket.slab);
         slab = SlabContents::read(memory.bytes, settings_.run_nonce, job.ticket);
         stem = settings_.folder + "/" + stem_of(job, &*slab);
         write_payload(stem + ".safetensors", *slab);
         outcome.payload = stem + ".safetensors";
-        write_quarantine_file(stem + ".json", story_of(job, &*slab, outcome));
+        write_dead_letter_file(stem + ".json", report_of(job, &*slab, outcome));
         spdlog::error("batch {} is set aside in {}: {}", job.first_batch, outcome.payload, job.reason);
         return outcome;
     } catch (const std::exception& problem) {
@@ -137,17 +137,17 @@ QuarantineOutcome QuarantineWriter::write(const QuarantineJob& job) const {
                   outcome.payload.empty() ? "its payload cannot" : "its story cannot", outcome.error);
     if (!outcome.payload.empty()) return outcome;
     try {
-        write_quarantine_file(stem + ".json", story_of(job, slab ? &*slab : nullptr, outcome));
+        write_dead_letter_file(stem + ".json", report_of(job, slab ? &*slab : nullptr, outcome));
     } catch (const std::exception& problem) {
         spdlog::error("{}", problem.what());
     }
     return outcome;
 }
 
-std::string QuarantineWriter::story_of(const QuarantineJob& job, const SlabContents* slab,
-                                       const QuarantineOutcome& outcome) const {
-    json story = {
-        {"format", kStoryFormat},
+std::string DeadLetterWriter::report_of(const DeadLetterJob& job, const SlabContents* slab,
+                                        const DeadLetterOutcome& outcome) const {
+    json report = {
+        {"format", kIncidentFormat},
         {"run_id", settings_.run_id},
         {"set_aside_at", std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()},
         {"batch", job.first_batch},
@@ -160,10 +160,10 @@ std::string QuarantineWriter::story_of(const QuarantineJob& job, const SlabConte
         {"tensors", json::array()},
         {"deliveries", deliveries_json(job.deliveries)},
         {"retries", json::array()}};
-    if (!outcome.payload.empty()) story["payload"] = outcome.payload.substr(outcome.payload.rfind('/') + 1);
-    if (!outcome.error.empty()) story["error"] = outcome.error;
-    if (slab != nullptr) describe_slab(*slab, story);
-    return story.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+    if (!outcome.payload.empty()) report["payload"] = outcome.payload.substr(outcome.payload.rfind('/') + 1);
+    if (!outcome.error.empty()) report["error"] = outcome.error;
+    if (slab != nullptr) describe_slab(*slab, report);
+    return report.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace offramp

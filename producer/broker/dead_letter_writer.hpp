@@ -18,8 +18,8 @@
 
 namespace offramp {
 
-// A slab that was given up, for QuarantineWriter. Nobody writes its memory until the outcome has been taken.
-struct QuarantineJob {
+// A slab that was given up, for DeadLetterWriter. Nobody writes its memory until the outcome has been taken.
+struct DeadLetterJob {
     SlabTicket ticket;  // of its filling, under the epoch of the producer that gives it up
     std::uint64_t first_batch = 0;
     std::string reason;  // for people
@@ -28,7 +28,7 @@ struct QuarantineJob {
 };
 
 // What became of it.
-struct QuarantineOutcome {
+struct DeadLetterOutcome {
     std::uint32_t slab = 0;
     std::uint64_t generation = 0;
     std::string payload;  // the file's path; empty: the payload could not be kept
@@ -36,17 +36,17 @@ struct QuarantineOutcome {
 };
 
 // Brings slabs that were given up to the disk, on a thread of its own: FOLDER/batch-B-row-R.safetensors
-// (payload_file.hpp) and, beside it, the story as .json, for people and for the launch script, which adds what it alone
-// knows (signals, last log lines). Both appear whole or not at all and are on the disk before the outcome is told; the
-// same rows set aside again replace them.
+// (payload_file.hpp) and, beside it, the incident report as .json, for people and for the launch script, which adds
+// what it alone knows (signals, last log lines). Both appear whole or not at all and are on the disk before the outcome
+// is told; the same rows set aside again replace them.
 //
 // A payload that cannot be written (a full disk) is an outcome like any other: the error names path and reason, the
-// story is written if at least that fits, and the slab may be freed. Nothing is lost silently: the outcome goes into
-// the run's summary.
+// incident report is written if at least that fits, and the slab may be freed. Nothing is lost silently: the outcome
+// goes into the run's summary.
 //
 // Owns: its thread. Borrows: the slabs' memory, through bytes_of. Thread: any. Blocks: wait_until_idle(); the
 // destructor for the file at hand (what is queued behind it is dropped). Errors: none thrown but the constructor's.
-class QuarantineWriter {
+class DeadLetterWriter {
   public:
     // A slab's memory, and what keeps it mapped.
     struct SlabBytes {
@@ -60,27 +60,27 @@ class QuarantineWriter {
         std::function<SlabBytes(std::uint32_t slab)> bytes_of;  // called on the writer's thread
         std::function<void()> on_outcome;                       // called on the writer's thread
     };
-    explicit QuarantineWriter(Settings settings);
-    ~QuarantineWriter();
-    QuarantineWriter(const QuarantineWriter&) = delete;
-    QuarantineWriter& operator=(const QuarantineWriter&) = delete;
+    explicit DeadLetterWriter(Settings settings);
+    ~DeadLetterWriter();
+    DeadLetterWriter(const DeadLetterWriter&) = delete;
+    DeadLetterWriter& operator=(const DeadLetterWriter&) = delete;
 
-    void set_aside(QuarantineJob job);
+    void submit(DeadLetterJob job);
     // The outcomes since the last call, in order.
-    std::vector<QuarantineOutcome> take_outcomes();
+    std::vector<DeadLetterOutcome> take_outcomes();
     // Until every job has its outcome.
     void wait_until_idle();
 
   private:
     void run();
-    QuarantineOutcome write(const QuarantineJob& job) const;
-    std::string story_of(const QuarantineJob& job, const SlabContents* slab, const QuarantineOutcome& outcome) const;
+    DeadLetterOutcome write(const DeadLetterJob& job) const;
+    std::string report_of(const DeadLetterJob& job, const SlabContents* slab, const DeadLetterOutcome& outcome) const;
 
     Settings settings_;
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::deque<QuarantineJob> jobs_;
-    std::vector<QuarantineOutcome> outcomes_;
+    std::deque<DeadLetterJob> jobs_;
+    std::vector<DeadLetterOutcome> outcomes_;
     bool busy_ = false;
     bool stopping_ = false;
     std::thread thread_;

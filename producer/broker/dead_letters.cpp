@@ -14,7 +14,7 @@ void DeadLetters::give_up(std::uint32_t slab) {
     const SlabFillings::Filling& filling = state_.fillings[slab];
     state_.count_step(CountedStep::GiveUp, filling.published);
     state_.ledger.quarantine(slab);
-    state_.books.quarantined.add(filling.published);
+    state_.totals.quarantined.add(filling.published);
     spdlog::error("batch {} took down {} consumers and is given up: {} samples", filling.published.first_batch,
                   state_.ledger.charges(slab), filling.published.samples);
     see_to(slab);
@@ -22,42 +22,42 @@ void DeadLetters::give_up(std::uint32_t slab) {
 
 void DeadLetters::see_to(std::uint32_t slab) {
     const SlabFillings::Filling& filling = state_.fillings[slab];
-    state_.books.given_up.push_back(
+    state_.totals.dead_letters.push_back(
         {.first_batch = filling.published.first_batch,
          .samples = filling.published.samples,
          .deaths = state_.ledger.charges(slab),
          .pids = filling.killed_pids,
          .payload = {},
-         .error = state_.options.quarantine ? "the run ended before it was written" : "this run keeps no payloads"});
-    if (state_.options.quarantine)
-        queue_.push_back({slab, state_.books.given_up.size() - 1});
+         .error = state_.options.dead_letters ? "the run ended before it was written" : "this run keeps no payloads"});
+    if (state_.options.dead_letters)
+        queue_.push_back({slab, state_.totals.dead_letters.size() - 1});
     else
         state_.ledger.discard(slab);
 }
 
-void DeadLetters::free_what_is_set_aside() {
+void DeadLetters::free_written() {
     if (at_the_writer_.empty()) return;
-    for (QuarantineOutcome& outcome : state_.options.quarantine->take_outcomes()) {
-        const auto given_up = std::find_if(at_the_writer_.begin(), at_the_writer_.end(),
-                                           [&](const GivenUp& entry) { return entry.slab == outcome.slab; });
-        if (given_up == at_the_writer_.end()) continue;
-        QuarantinedSlab& entry = state_.books.given_up[given_up->entry];
+    for (DeadLetterOutcome& outcome : state_.options.dead_letters->take_outcomes()) {
+        const auto written = std::find_if(at_the_writer_.begin(), at_the_writer_.end(),
+                                          [&](const Pending& entry) { return entry.slab == outcome.slab; });
+        if (written == at_the_writer_.end()) continue;
+        DeadLetter& entry = state_.totals.dead_letters[written->entry];
         entry.payload = std::move(outcome.payload);
         entry.error = std::move(outcome.error);
-        if (entry.payload.empty()) ++state_.books.payloads_lost;
-        at_the_writer_.erase(given_up);
+        if (entry.payload.empty()) ++state_.totals.payloads_lost;
+        at_the_writer_.erase(written);
         state_.ledger.discard(outcome.slab);
     }
 }
 
-void DeadLetters::set_next_aside() {
+void DeadLetters::write_next() {
     while (!queue_.empty() && at_the_writer_.size() < most_at_the_writer()) {
-        const GivenUp next = queue_.front();
+        const Pending next = queue_.front();
         queue_.pop_front();
         at_the_writer_.push_back(next);
         const SlabFillings::Filling& filling = state_.fillings[next.slab];
-        const QuarantinedSlab& entry = state_.books.given_up[next.entry];
-        state_.options.quarantine->set_aside(
+        const DeadLetter& entry = state_.totals.dead_letters[next.entry];
+        state_.options.dead_letters->submit(
             {.ticket = {.epoch = state_.ledger.epoch(),
                         .slab = next.slab,
                         .generation = state_.ledger.word(next.slab).generation},

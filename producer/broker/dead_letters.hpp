@@ -11,32 +11,32 @@ namespace offramp {
 
 // What is given up goes to the disk, and its memory back into the pool; a run without a writer only counts it.
 //
-// Owns: what waits for the writer, and what is with it. Borrows: the state; of it: writer, ledger, fillings, books.
+// Owns: what waits for the writer, and what is with it. Borrows: the state; of it: writer, ledger, fillings, totals.
 // Thread: the broker's. Blocks: never, the writer has a thread of its own. Errors: none; a payload that could not be
-// kept is in the books.
+// kept is in the totals.
 class DeadLetters {
   public:
     explicit DeadLetters(BrokerState& state) : state_(state) {}
 
     // A Ready slab that took too many consumers down: nobody gets it any more.
     void give_up(std::uint32_t slab);
-    // Sees to a slab that is Quarantined, and counted: by give_up(), or by a former producer.
+    // Sees to a slab that is Quarantined, and counted: by give_up(), or by a previous producer.
     void see_to(std::uint32_t slab);
-    // What is on the disk, or cannot get there (that is in the books), makes room.
-    void free_what_is_set_aside();
+    // What is on the disk, or cannot get there (that is in the totals), makes room.
+    void free_written();
     // The writer has few slabs at a time; those that wait for it stay Quarantined, and nobody else waits for either.
-    void set_next_aside();
+    void write_next();
 
   private:
-    struct GivenUp {
+    struct Pending {
         std::uint32_t slab = 0;
-        std::size_t entry = 0;  // in the books' given_up
+        std::size_t entry = 0;  // in the totals' dead_letters
     };
     std::uint32_t most_at_the_writer() const;
 
     BrokerState& state_;
-    std::deque<GivenUp> queue_;  // Quarantined, and not at the writer yet
-    std::vector<GivenUp> at_the_writer_;
+    std::deque<Pending> queue_;  // Quarantined, and not at the writer yet
+    std::vector<Pending> at_the_writer_;
 };
 
 }  // namespace offramp

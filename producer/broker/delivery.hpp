@@ -5,7 +5,7 @@
 namespace offramp {
 
 // What becomes of the slabs that were published: a broker's thread hands them to consumers; without consumers there are
-// books only. Thread: any. Blocks: join(), until nothing is in flight. Errors: join() throws what ended it.
+// totals only. Thread: any. Blocks: join(), until nothing is in flight. Errors: join() throws what ended it.
 class Delivery {
   public:
     virtual ~Delivery() = default;

@@ -61,7 +61,7 @@ void Dispatcher::on_releases(const Inbound& inbound, const ParsedMessage& messag
     std::uint64_t sequence = releases.first_sequence;
     for (const ReleaseRecord& record : message.records_of<Releases>()) {
         if (sequence <= peer->releases_seen) {
-            ++state_.books.repeated_releases;
+            ++state_.totals.repeated_releases;
             peer->in_doubt = true;
         } else if (sequence == peer->releases_seen + 1) {
             peer->releases_seen = sequence;
@@ -80,7 +80,7 @@ void Dispatcher::on_release(Peer& peer, const ReleaseRecord& record) {
     if (state_.ledger.completes(peer.ref, record.ticket, kind))
         state_.count_step(CountedStep::Complete, state_.fillings[record.ticket.slab].published);
     const ReleaseOutcome outcome = state_.ledger.release(peer.ref, record.ticket, kind);
-    ++state_.books.releases[static_cast<std::size_t>(outcome)];
+    ++state_.totals.releases[static_cast<std::size_t>(outcome)];
     if (outcome != ReleaseOutcome::Completed && outcome != ReleaseOutcome::HolderRemoved &&
         outcome != ReleaseOutcome::Returned)
         return;
@@ -90,14 +90,14 @@ void Dispatcher::on_release(Peer& peer, const ReleaseRecord& record) {
         state_.fillings.note_failed(slab, record.ticket.attempt, peer, "returned", false);
     if (outcome == ReleaseOutcome::Completed) {
         const PublishedSlab& published = state_.fillings[slab].published;
-        state_.books.completed.add(published);
+        state_.totals.completed.add(published);
         if (state_.options.on_completed) state_.options.on_completed(published);
         peer.completed.add(published);
-        state_.books.last_release_ns = to_ns(state_.clock.now());
-        if (state_.books.first_release_ns == 0) state_.books.first_release_ns = state_.books.last_release_ns;
-        if (state_.books.steady_since_ns == 0 && state_.books.completed.batches >= state_.options.warmup_batches) {
-            state_.books.steady_since_ns = state_.books.last_release_ns;
-            state_.books.before_steady = state_.books.completed;
+        state_.totals.last_release_ns = to_ns(state_.clock.now());
+        if (state_.totals.first_release_ns == 0) state_.totals.first_release_ns = state_.totals.last_release_ns;
+        if (state_.totals.steady_since_ns == 0 && state_.totals.completed.batches >= state_.options.warmup_batches) {
+            state_.totals.steady_since_ns = state_.totals.last_release_ns;
+            state_.totals.before_steady = state_.totals.completed;
         }
     } else if (outcome == ReleaseOutcome::Returned) {
         state_.ready.put_ahead(slab, return_delay(++state_.fillings[slab].returns, peer.draining));
@@ -107,17 +107,17 @@ void Dispatcher::on_release(Peer& peer, const ReleaseRecord& record) {
 void Dispatcher::acknowledge_releases() {
     const TimePoint now = state_.clock.now();
     for (auto& [id, peer] : state_.peers) {
-        const std::uint64_t news = peer->releases_seen - peer->acknowledged;
-        // A consumer waits for an acknowledgement only before its goodbye; otherwise a few of them are one message.
-        const bool due = news > 0 && (peer->draining || news >= kReleasesAnAcknowledgement ||
-                                      now - peer->acknowledged_at >= kAcknowledgeInterval);
+        const std::uint64_t new_releases = peer->releases_seen - peer->acknowledged;
+        // A consumer waits for an acknowledgement only before its Disconnect; otherwise a few of them are one message.
+        const bool due = new_releases > 0 && (peer->draining || new_releases >= kReleasesAnAcknowledgement ||
+                                              now - peer->acknowledged_at >= kAcknowledgeInterval);
         if (!due && !peer->in_doubt) continue;
         peer->in_doubt = false;
         failpoint("broker.acknowledge");
         // Not taken now: the consumer repeats its release, and is answered then.
         state_.port.send(peer->routing_id, encode(ReleaseAck{peer->ref.session, peer->releases_seen}));
         peer->acknowledged = peer->releases_seen;
-        if (news > 0) peer->acknowledged_at = now;
+        if (new_releases > 0) peer->acknowledged_at = now;
     }
 }
 
@@ -133,7 +133,7 @@ std::chrono::nanoseconds Dispatcher::patience(TimePoint now, std::chrono::nanose
 // --- tickets ---
 
 void Dispatcher::hand_out() {
-    if (farewell_.closing() || state_.ready.empty()) return;
+    if (run_end_.closing() || state_.ready.empty()) return;
     list_serving();
     const TimePoint now = state_.clock.now();
     state_.ready.keep_if([&](const ReadySlab& entry, std::size_t left) {
@@ -191,10 +191,10 @@ void Dispatcher::send_tickets() {
         if (outcome == SendOutcome::Sent) {
             failpoint("broker.tickets.sent");
             peer->next_delivery += count;
-            state_.books.deliveries += count;
+            state_.totals.deliveries += count;
             for (const SlabTicket& ticket : peer->to_send)
                 if (state_.fillings[ticket.slab].deliveries++ > 0)
-                    state_.books.redelivered.add(state_.fillings[ticket.slab].published);
+                    state_.totals.redelivered.add(state_.fillings[ticket.slab].published);
         } else {
             // Nothing was sent: the hold that was recorded ahead of the ticket goes again.
             for (const SlabTicket& ticket : peer->to_send) {

@@ -20,13 +20,13 @@ inline constexpr std::chrono::nanoseconds kAcknowledgeInterval = std::chrono::mi
 // Tickets out, releases in: who gets which slab, as far as its window and the ledger allow, and what became of it.
 //
 // Owns: whose turn it is. Borrows: the state, dead letters (for what may not be handed out again), the spill (for what
-// is on its way to the disk), the farewell; of the state: port, ledger, clock, peers, fillings, queue, books, and the
+// is on its way to the disk), the run's end; of the state: port, ledger, clock, peers, fillings, queue, totals, and the
 // account. Thread: the broker's. Blocks: never. Errors: none; a release that is not a consumer's to make is counted,
 // and changes nothing.
 class Dispatcher {
   public:
-    Dispatcher(BrokerState& state, DeadLetters& dead_letters, const Spill& spill, const Farewell& farewell)
-        : state_(state), dead_letters_(dead_letters), spill_(spill), farewell_(farewell) {}
+    Dispatcher(BrokerState& state, DeadLetters& dead_letters, const Spill& spill, const RunEnd& run_end)
+        : state_(state), dead_letters_(dead_letters), spill_(spill), run_end_(run_end) {}
 
     void take_releases();
     void hand_out();
@@ -44,7 +44,7 @@ class Dispatcher {
     BrokerState& state_;
     DeadLetters& dead_letters_;
     const Spill& spill_;
-    const Farewell& farewell_;
+    const RunEnd& run_end_;
     std::vector<Peer*> serving_;  // who may get a slab in this step
     std::uint32_t room_ = 0;      // deliveries that they will take
     std::uint64_t serve_counter_ = 0;

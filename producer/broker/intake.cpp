@@ -15,10 +15,10 @@ void Intake::take_published() {
         state_.count_step(CountedStep::Publish, published);
         state_.ledger.publish(published.slab);
         state_.fillings[published.slab] = {.published = published};
-        state_.books.published.add(published);
+        state_.totals.published.add(published);
         state_.ready.append(published.slab);
     }
-    if (taken.finished) farewell_.egress_finished();
+    if (taken.finished) run_end_.egress_finished();
 }
 
 bool Intake::grant_slabs() {

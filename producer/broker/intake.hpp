@@ -10,12 +10,12 @@ namespace offramp {
 
 // The egress's side: filled slabs in, free ones out.
 //
-// Owns: nothing that outlives a call. Borrows: the state, the farewell (which wants to know when nothing more will
-// come); of the state: exchange, ledger, the slabs' memory, fillings, queue, books, and the account. Thread: the
+// Owns: nothing that outlives a call. Borrows: the state, the run's end (which wants to know when nothing more will
+// come); of the state: exchange, ledger, the slabs' memory, fillings, queue, totals, and the account. Thread: the
 // broker's. Blocks: never. Errors: none.
 class Intake {
   public:
-    Intake(BrokerState& state, Farewell& farewell) : state_(state), farewell_(farewell) {}
+    Intake(BrokerState& state, RunEnd& run_end) : state_(state), run_end_(run_end) {}
 
     void take_published();
     // Whether the egress got one.
@@ -23,7 +23,7 @@ class Intake {
 
   private:
     BrokerState& state_;
-    Farewell& farewell_;
+    RunEnd& run_end_;
     std::vector<SlabExchange::Grant> grants_;  // kept for its memory
 };
 

@@ -13,14 +13,14 @@ namespace {
 
 // From a peer's first word to its answer; a place is not kept for one that never answers.
 constexpr std::chrono::nanoseconds kHandshake = std::chrono::seconds(5);
-// What lies between two looks at the leases counts for so much at most, or for a quarter of a lease: in more than that
-// this process did not run (SIGSTOP, a frozen container, a machine that slept), and most likely nor did those that it
-// looks at.
+// What lies between two looks at the visibility timeouts counts for so much at most, or for a quarter of a visibility
+// timeout: in more than that this process did not run (SIGSTOP, a frozen container, a machine that slept), and most
+// likely nor did those that it looks at.
 constexpr std::chrono::nanoseconds kLongestLook = std::chrono::seconds(1);
 
 }  // namespace
 
-bool LeaseMonitor::sees_deaths() {
+bool LivenessMonitor::sees_deaths() {
     if (state_.peers.empty()) return false;
     const std::vector<int>& fds = state_.peers.wait_fds(state_.exchange.wake_fd());
     pidfds_.clear();
@@ -31,22 +31,22 @@ bool LeaseMonitor::sees_deaths() {
     return true;
 }
 
-void LeaseMonitor::bury_the_dead() {
+void LivenessMonitor::reap_dead_peers() {
     for (const std::string& id : dead_) {
         Peer* const peer = state_.peers.find(id);
-        if (peer != nullptr && !peer->gone) bury(*peer);
+        if (peer != nullptr && !peer->gone) reap(*peer);
     }
     dead_.clear();
 }
 
-void LeaseMonitor::bury(Peer& peer) {
+void LivenessMonitor::reap(Peer& peer) {
     peer.gone = true;
     if (!peer.admitted) return;
-    state_.memory.look_at_cells();  // the dead writes no more
-    const ConsumerCell& cell = state_.peers.cell_of(peer);
-    const std::uint64_t work = load_word(cell.session) == peer.ref.session ? load_word(cell.work) : 0;
+    state_.memory.refresh_heartbeats();  // the dead writes no more
+    const HeartbeatRecord& heartbeat = state_.peers.heartbeat_of(peer);
+    const std::uint64_t work = load_word(heartbeat.session) == peer.ref.session ? load_word(heartbeat.work) : 0;
     state_.peers.note_departure(peer, "died");
-    // Its process is often seen to be gone before its goodbye has come through.
+    // Its process is often seen to be gone before its Disconnect has come through.
     if (peer.held == 0 && work == 0)
         spdlog::info("consumer {} (pid {}) ended and held nothing", peer.ref.session, peer.credentials.pid);
     else
@@ -55,50 +55,50 @@ void LeaseMonitor::bury(Peer& peer) {
     state_.take_holds_back(peer, work, "died");
 }
 
-void LeaseMonitor::leave_out_pause(TimePoint now) {
+void LivenessMonitor::leave_out_pause(TimePoint now) {
     const TimePoint last = std::exchange(last_look_, now);
-    const auto lost = now - last - std::clamp(state_.options.lease / 4, kLookInterval, kLongestLook);
+    const auto lost = now - last - std::clamp(state_.options.visibility_timeout / 4, kLookInterval, kLongestLook);
     if (last == TimePoint{} || lost <= std::chrono::nanoseconds{}) return;
     for (auto& [id, peer] : state_.peers) {
         peer->alive_at = std::min(now, peer->alive_at + lost);
         peer->since = std::min(now, peer->since + lost);
     }
-    farewell_.leave_out(lost);
+    run_end_.leave_out(lost);
     if (lost >= kLongestLook)
         spdlog::info("this process did not run for {:.1f} s: they count for nobody's lease",
                      std::chrono::duration<double>(now - last).count());
 }
 
-std::optional<TimePoint> LeaseMonitor::begin_look() {
+std::optional<TimePoint> LivenessMonitor::begin_look() {
     const TimePoint now = state_.clock.now();
     if (now < next_look_) return std::nullopt;
     leave_out_pause(now);
     next_look_ = now + kLookInterval;
-    state_.memory.look_at_cells();
+    state_.memory.refresh_heartbeats();
     return now;
 }
 
-void LeaseMonitor::look_at_leases(TimePoint now) {
+void LivenessMonitor::check_visibility_timeouts(TimePoint now) {
     for (auto& [id, peer] : state_.peers) {
         if (!peer->admitted && now - peer->since > kHandshake) {
             state_.count("challenge not answered");
             peer->gone = true;
         }
         if (!peer->admitted || peer->gone) continue;
-        const ConsumerCell& cell = state_.peers.cell_of(*peer);
-        const std::uint64_t work = load_word(cell.work);
-        const std::uint64_t progress = load_word(cell.progress);
+        const HeartbeatRecord& heartbeat = state_.peers.heartbeat_of(*peer);
+        const std::uint64_t work = load_word(heartbeat.work);
+        const std::uint64_t progress = load_word(heartbeat.progress);
         if (work != peer->seen_work || progress != peer->seen_progress || peer->held == 0) {
             peer->seen_work = work;
             peer->seen_progress = progress;
             peer->alive_at = now;
             peer->hung = false;
         }
-        if (peer->hung || now - peer->alive_at < state_.options.lease) continue;
+        if (peer->hung || now - peer->alive_at < state_.options.visibility_timeout) continue;
         peer->hung = true;
         spdlog::warn("consumer {} (pid {}) made no progress for {:.1f} s: its slabs go to others as well",
                      peer->ref.session, peer->credentials.pid,
-                     std::chrono::duration<double>(state_.options.lease).count());
+                     std::chrono::duration<double>(state_.options.visibility_timeout).count());
         on_overdue(*peer);
         for (std::uint32_t slab = 0; slab < state_.ledger.slab_count(); ++slab) {
             const SlabWord word = state_.ledger.word(slab);
@@ -115,15 +115,15 @@ void LeaseMonitor::look_at_leases(TimePoint now) {
     }
 }
 
-// A consumer made no progress for a lease's time. Its slabs go to others in any case; killing it only gives its memory
-// back sooner, and charges the slab that it hangs on. What it holds is not touched before its pidfd says that it is
-// dead.
-void LeaseMonitor::on_overdue(Peer& peer) {
-    ++state_.books.leases_expired;
+// A consumer made no progress for a visibility timeout. Its slabs go to others in any case; killing it only gives its
+// memory back sooner, and charges the slab that it hangs on. What it holds is not touched before its pidfd says that it
+// is dead.
+void LivenessMonitor::on_overdue(Peer& peer) {
+    ++state_.totals.leases_expired;
     if (!state_.options.kill_overdue) return;
     const int refused = state_.watch.kill(peer.watched.died.get());
     if (refused == 0) {
-        ++state_.books.overdue_killed;
+        ++state_.totals.overdue_killed;
         spdlog::warn("consumer {} (pid {}) is killed: it is overdue", peer.ref.session, peer.credentials.pid);
     } else {
         spdlog::error("consumer {} (pid {}) is overdue and cannot be killed: {}", peer.ref.session,

@@ -13,7 +13,7 @@
 
 namespace offramp {
 
-// The broker's record of one connection, from its first word to its goodbye or death. Thread: the broker's.
+// The broker's record of one connection, from its first word to its Disconnect or death. Thread: the broker's.
 struct Peer {
     std::string routing_id;
     PeerCredentials credentials;
@@ -22,10 +22,10 @@ struct Peer {
     TimePoint since{};      // its first word
     bool admitted = false;  // the secret was answered: pidfd and connection are the same process
     bool draining = false;
-    bool gone = false;                 // taken out at the end of the step
-    std::uint64_t former_session = 0;  // it comes from a former producer's
-    std::vector<SlabTicket> kept;      // and still holds these, or has released them
-    bool away = false;  // a former producer's consumer that has not come back yet: no connection, but a pidfd
+    bool gone = false;                   // taken out at the end of the step
+    std::uint64_t previous_session = 0;  // it comes from a previous producer's
+    std::vector<SlabTicket> kept;        // and still holds these, or has released them
+    bool away = false;  // a previous producer's consumer that has not come back yet: no connection, but a pidfd
     ConsumerRef ref;
     std::uint32_t window = 0;  // deliveries that it will hold at once
     std::uint32_t held = 0;
@@ -37,11 +37,11 @@ struct Peer {
     std::uint64_t last_served = 0;  // for fairness among equals
     std::vector<SlabTicket> to_send;
 
-    // Signs of life: the cell as it was when it last changed.
+    // Signs of life: the heartbeat record as it was when it last changed.
     std::uint64_t seen_work = 0;
     std::uint64_t seen_progress = 0;
     TimePoint alive_at{};
-    bool hung = false;  // its leases ran out; it gets nothing until it moves again
+    bool hung = false;  // its visibility timeouts ran out; it gets nothing until it moves again
 
     Amount completed;
 };

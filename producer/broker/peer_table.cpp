@@ -42,16 +42,17 @@ void PeerTable::remove_gone() {
 }
 
 double PeerTable::busy_seconds(const Peer& peer) const {
-    const ConsumerCell& cell = cell_of(peer);
-    // A cell of another session is a leftover of whoever had the place before.
-    return load_word(cell.session) == peer.ref.session ? static_cast<double>(load_word(cell.busy_ns)) / 1e9 : 0;
+    const HeartbeatRecord& heartbeat = heartbeat_of(peer);
+    // A heartbeat record of another session is a leftover of whoever had the place before.
+    return load_word(heartbeat.session) == peer.ref.session ? static_cast<double>(load_word(heartbeat.busy_ns)) / 1e9
+                                                            : 0;
 }
 
 void PeerTable::note_departure(const Peer& peer, const char* how) {
     if (departed_.size() >= kDeparturesKept) departed_.erase(departed_.begin());
     departed_.push_back({.pid = static_cast<std::uint64_t>(peer.credentials.pid),
                          .session = peer.ref.session,
-                         .slot = peer.ref.slot,
+                         .consumer_index = peer.ref.consumer_index,
                          .completed = peer.completed,
                          .busy_seconds = busy_seconds(peer),
                          .end = how});
@@ -63,7 +64,7 @@ std::vector<ConsumerReport> PeerTable::reports() const {
         if (!peer->admitted) continue;
         reports.push_back({.pid = static_cast<std::uint64_t>(peer->credentials.pid),
                            .session = peer->ref.session,
-                           .slot = peer->ref.slot,
+                           .consumer_index = peer->ref.consumer_index,
                            .holding = peer->held,
                            .completed = peer->completed,
                            .busy_seconds = busy_seconds(*peer)});

@@ -16,11 +16,11 @@ namespace offramp {
 
 // Every consumer that the broker speaks with, and what is reported of those that have left.
 //
-// Owns: the records of connections, and with them their pidfds. Borrows: the consumers' cells, which it only reads.
-// Thread: the broker's. Blocks: never. Errors: none.
+// Owns: the records of connections, and with them their pidfds. Borrows: the consumers' heartbeat records, which it
+// only reads. Thread: the broker's. Blocks: never. Errors: none.
 class PeerTable {
   public:
-    explicit PeerTable(std::span<const ConsumerCell> cells) : cells_(cells) {}
+    explicit PeerTable(std::span<const HeartbeatRecord> heartbeats) : heartbeats_(heartbeats) {}
 
     // By routing id: [id, peer] of each, in this order everywhere.
     using Peers = std::map<std::string, std::unique_ptr<Peer>>;
@@ -34,17 +34,18 @@ class PeerTable {
     Peer* find(const std::string& routing_id);
     // An admitted one that is not gone; null when there is none.
     Peer* find_session(std::uint64_t session);
-    // Connections; without those of a former producer that have not come back.
+    // Connections; without those of a previous producer that have not come back.
     std::size_t present() const;
     // The run's number of consumers.
-    std::size_t places() const { return cells_.size(); }
+    std::size_t capacity() const { return heartbeats_.size(); }
 
     void add(std::unique_ptr<Peer> peer);
     void remove(const std::string& routing_id);
     void remove_gone();
 
-    // The cell of an admitted peer's place: perhaps a leftover of whoever had the place before, see its session.
-    const ConsumerCell& cell_of(const Peer& peer) const { return cells_[peer.ref.slot]; }
+    // The heartbeat record of an admitted peer's place: perhaps a leftover of whoever had the place before, see its
+    // session.
+    const HeartbeatRecord& heartbeat_of(const Peer& peer) const { return heartbeats_[peer.ref.consumer_index]; }
     // It leaves: "goodbye" or "died".
     void note_departure(const Peer& peer, const char* how);
     // Those that have left, then those that are here.
@@ -58,7 +59,7 @@ class PeerTable {
   private:
     double busy_seconds(const Peer& peer) const;
 
-    std::span<const ConsumerCell> cells_;
+    std::span<const HeartbeatRecord> heartbeats_;
     Peers peers_;
     std::vector<ConsumerReport> departed_;
     std::vector<int> wait_fds_;  // empty when peers came or went

@@ -49,7 +49,7 @@ void ProgressLog::count(CountedStep step, const PublishedSlab& slab, std::uint64
             add(next.completed, slab);
             break;
         case CountedStep::GiveUp:
-            add(next.given_up, slab);
+            add(next.dead_letters, slab);
             break;
         case CountedStep::None:
             break;
@@ -62,7 +62,7 @@ ProgressLog::Totals ProgressLog::totals() const {
     const ProgressRecord& record = current();
     return {.published = to_amount(record.published),
             .completed = to_amount(record.completed),
-            .given_up = to_amount(record.given_up),
+            .dead_letters = to_amount(record.dead_letters),
             .items_through = record.items_through,
             .holes = record.holes,
             .dropped = record.dropped};

@@ -13,19 +13,19 @@
 
 namespace offramp {
 
-void Recovery::adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> given_up) {
+void Recovery::adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> dead_letters) {
     expect(state_.options.progress != nullptr, "whoever takes over has an account to go on with");
     const ProgressLog::Totals totals = state_.options.progress->totals();
-    state_.books.published = totals.published;
-    state_.books.completed = totals.completed;
-    state_.books.quarantined = totals.given_up;
+    state_.totals.published = totals.published;
+    state_.totals.completed = totals.completed;
+    state_.totals.quarantined = totals.dead_letters;
     // Since when a slab has been held, nobody knows any more: for this producer, since now.
     for (SlabFillings::Filling& filling : state_.fillings) filling.leased_at = state_.clock.now();
     for (const PublishedSlab& slab : in_flight) {
         adopt_filling(slab);
         if (state_.ledger.word(slab.slab).state == SlabState::Ready) state_.ready.append(slab.slab);
     }
-    for (const PublishedSlab& slab : given_up) adopt_filling(slab);
+    for (const PublishedSlab& slab : dead_letters) adopt_filling(slab);
 }
 
 void Recovery::adopt_filling(const PublishedSlab& slab) {
@@ -34,18 +34,18 @@ void Recovery::adopt_filling(const PublishedSlab& slab) {
 }
 
 void Recovery::expect_consumers_back() {
-    for (const SlabLedger::Admitted& former : state_.ledger.admitted()) expect_back(former);
+    for (const SlabLedger::Admitted& previous : state_.ledger.admitted()) expect_back(previous);
 }
 
-void Recovery::expect_back(const SlabLedger::Admitted& former) {
+void Recovery::expect_back(const SlabLedger::Admitted& previous) {
     auto peer = std::make_unique<Peer>();
-    peer->routing_id = "session " + std::to_string(former.ref.session) + " of the former producer";
-    peer->credentials = {.pid = static_cast<pid_t>(former.pid), .uid = static_cast<uid_t>(former.uid)};
+    peer->routing_id = "session " + std::to_string(previous.ref.session) + " of the former producer";
+    peer->credentials = {.pid = static_cast<pid_t>(previous.pid), .uid = static_cast<uid_t>(previous.uid)};
     peer->since = peer->alive_at = state_.clock.now();
     peer->admitted = peer->draining = peer->away = true;
-    peer->ref = former.ref;
+    peer->ref = previous.ref;
     auto watched = state_.watch.open(peer->credentials.pid);
-    if (!watched || watched->start_time != former.start_time || has_input(watched->died.get())) {
+    if (!watched || watched->start_time != previous.start_time || has_input(watched->died.get())) {
         // Nobody saw when and of what it died: no slab is charged.
         state_.peers.note_departure(*peer, "died");
         state_.take_holds_back(*peer, 0, "died");
@@ -58,25 +58,25 @@ void Recovery::expect_back(const SlabLedger::Admitted& former) {
 }
 
 bool Recovery::rejoin(Peer& peer) {
-    Peer* const former = state_.peers.find_session(peer.former_session);
-    if (former == nullptr || !former->away || former->credentials.pid != peer.credentials.pid ||
-        former->credentials.uid != peer.credentials.uid || former->watched.start_time != peer.watched.start_time)
+    Peer* const previous = state_.peers.find_session(peer.previous_session);
+    if (previous == nullptr || !previous->away || previous->credentials.pid != peer.credentials.pid ||
+        previous->credentials.uid != peer.credentials.uid || previous->watched.start_time != peer.watched.start_time)
         return false;
-    former->gone = true;
-    peer.ref = former->ref;
+    previous->gone = true;
+    peer.ref = previous->ref;
     peer.admitted = true;
     peer.alive_at = state_.clock.now();
     failpoint("broker.rejoin");
     keep_only(peer, std::exchange(peer.kept, {}));
     failpoint("broker.rejoined");
-    state_.port.send(peer.routing_id, encode(Welcome{peer.ref.session, peer.ref.slot, state_.ledger.epoch()}));
+    state_.port.send(peer.routing_id,
+                     encode(Welcome{peer.ref.session, peer.ref.consumer_index, state_.ledger.epoch()}));
     spdlog::info("consumer {} (pid {}) is back, holding {} slabs", peer.ref.session, peer.credentials.pid, peer.held);
-    if (farewell_.begun())
-        farewell_.send_drain(peer, farewell_.aborting() ? DrainReason::Aborted : DrainReason::RunEnded);
+    if (run_end_.begun()) run_end_.send_drain(peer, run_end_.aborting() ? DrainReason::Aborted : DrainReason::RunEnded);
     return true;
 }
 
-// A delivery that it neither holds nor has released was lost on its way with the former producer's socket.
+// A delivery that it neither holds nor has released was lost on its way with the previous producer's socket.
 void Recovery::keep_only(Peer& peer, std::span<const SlabTicket> kept) {
     peer.held = 0;
     for (std::uint32_t slab = 0; slab < state_.ledger.slab_count(); ++slab) {
@@ -100,11 +100,11 @@ void Recovery::keep_only(Peer& peer, std::span<const SlabTicket> kept) {
     }
 }
 
-void Recovery::forget_former_self(const Peer& peer) {
-    for (auto& [id, former] : state_.peers) {
-        if (!former->away || former->gone || former->credentials.pid != peer.credentials.pid) continue;
-        state_.take_holds_back(*former, 0, "began anew");
-        former->gone = true;
+void Recovery::forget_previous_self(const Peer& peer) {
+    for (auto& [id, previous] : state_.peers) {
+        if (!previous->away || previous->gone || previous->credentials.pid != peer.credentials.pid) continue;
+        state_.take_holds_back(*previous, 0, "began anew");
+        previous->gone = true;
     }
 }
 

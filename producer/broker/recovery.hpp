@@ -10,22 +10,22 @@
 
 namespace offramp {
 
-// After a former producer's death: the broker goes on with that one's account and slabs, and its consumers come back.
+// After a previous producer's death: the broker goes on with that one's account and slabs, and its consumers come back.
 // Until they do they are peers that are away: without a connection, but with a pidfd.
 //
-// Owns: nothing; what it finds goes to the state. Borrows: the state, the farewell; of the state: account, ledger,
-// watch, port, clock, peers, fillings, queue, books. Thread: the broker's. Blocks: never. Errors: whoever takes over
+// Owns: nothing; what it finds goes to the state. Borrows: the state, the run's end; of the state: account, ledger,
+// watch, port, clock, peers, fillings, queue, totals. Thread: the broker's. Blocks: never. Errors: whoever takes over
 // has an account (expect); SystemError when the system will not watch a process.
 class Recovery {
   public:
-    Recovery(BrokerState& state, const Farewell& farewell) : state_(state), farewell_(farewell) {}
+    Recovery(BrokerState& state, const RunEnd& run_end) : state_(state), run_end_(run_end) {}
 
     // --- before the first step ---
-    // Goes on with the account, with what is in flight, Ready slabs in this order, and with the stories of what was
-    // given up.
-    void adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> given_up);
-    // Each keeps its place and what it holds until it comes back, or is proven dead; its leases run meanwhile. The dead
-    // are let go.
+    // Goes on with the account, with what is in flight, Ready slabs in this order, and with the incident reports of
+    // what was given up.
+    void adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> dead_letters);
+    // Each keeps its place and what it holds until it comes back, or is proven dead; its visibility timeouts run
+    // meanwhile. The dead are let go.
     void expect_consumers_back();
 
     // --- when they come ---
@@ -34,15 +34,15 @@ class Recovery {
     // done.
     bool rejoin(Peer& peer);
     // A process that begins anew never heard that it had been let in before: what was meant for it goes to others.
-    void forget_former_self(const Peer& peer);
+    void forget_previous_self(const Peer& peer);
 
   private:
     void adopt_filling(const PublishedSlab& slab);
-    void expect_back(const SlabLedger::Admitted& former);
+    void expect_back(const SlabLedger::Admitted& previous);
     void keep_only(Peer& peer, std::span<const SlabTicket> kept);
 
     BrokerState& state_;
-    const Farewell& farewell_;
+    const RunEnd& run_end_;
 };
 
 }  // namespace offramp

@@ -7,12 +7,12 @@
 
 namespace offramp {
 
-void Farewell::abort() {
+void RunEnd::abort() {
     aborting_ = true;
     for (auto& [id, peer] : state_.peers) send_drain(*peer, DrainReason::Aborted);
 }
 
-void Farewell::see_to_the_end(bool disk_is_empty) {
+void RunEnd::see_to_the_end(bool disk_is_empty) {
     if (ended_ || !(finished_ || aborting_)) return;
     for (const std::uint32_t slab : state_.exchange.withdraw_grants()) state_.ledger.abandon(slab);
     const auto counts = state_.ledger.counts();
@@ -22,21 +22,21 @@ void Farewell::see_to_the_end(bool disk_is_empty) {
                                    of(SlabState::Leased) == 0 && of(SlabState::Quarantined) == 0 && disk_is_empty;
     if (!nothing_in_flight && !aborting_) return;
     if (!until_) {
-        until_ = state_.clock.now() + state_.options.farewell;
+        until_ = state_.clock.now() + state_.options.disconnect_timeout;
         for (auto& [id, peer] : state_.peers)
             send_drain(*peer, aborting_ ? DrainReason::Aborted : DrainReason::RunEnded);
     }
-    // What the egress is still copying at an abort is published or abandoned in a moment: it belongs into the books.
+    // What the egress is still copying at an abort is published or abandoned in a moment: it belongs into the totals.
     const bool all_said = state_.peers.empty() && of(SlabState::Filling) == 0 && of(SlabState::Quarantined) == 0;
     ended_ = all_said || state_.clock.now() >= *until_;
     if (ended_ && !state_.peers.empty()) spdlog::warn("{} consumers did not say goodbye in time", state_.peers.size());
 }
 
-void Farewell::leave_out(std::chrono::nanoseconds pause) {
+void RunEnd::leave_out(std::chrono::nanoseconds pause) {
     if (until_) *until_ += pause;
 }
 
-void Farewell::send_drain(Peer& peer, DrainReason reason) const {
+void RunEnd::send_drain(Peer& peer, DrainReason reason) const {
     peer.draining = true;
     if (peer.admitted)
         state_.port.send(peer.routing_id, encode(Drain{peer.ref.session, static_cast<std::uint32_t>(reason), 0}));

@@ -10,13 +10,13 @@
 namespace offramp {
 
 // How a run ends: once nothing is in flight any more, or at an abort, each consumer is told to leave, and has a while
-// to say goodbye.
+// to disconnect.
 //
 // Owns: how far that is. Borrows: the state; of it: ledger, exchange, port, clock, peers.
-// Thread: the broker's. Blocks: never. Errors: none; consumers that do not say goodbye in time are counted in the log.
-class Farewell {
+// Thread: the broker's. Blocks: never. Errors: none; consumers that do not disconnect in time are counted in the log.
+class RunEnd {
   public:
-    explicit Farewell(BrokerState& state) : state_(state) {}
+    explicit RunEnd(BrokerState& state) : state_(state) {}
 
     // The egress will publish nothing more.
     void egress_finished() { finished_ = true; }

@@ -32,8 +32,8 @@ class SlabFillings {
     std::vector<Filling>::iterator begin() { return fillings_.begin(); }
     std::vector<Filling>::iterator end() { return fillings_.end(); }
 
-    // A delivery that completes nothing may end twice: its lease runs out, and later its holder dies. The last word
-    // stands.
+    // A delivery that completes nothing may end twice: its visibility timeout runs out, and later its holder dies. The
+    // last word stands.
     void note_failed(std::uint32_t slab, std::uint32_t attempt, const Peer& peer, const char* end, bool charged);
 
   private:

@@ -19,7 +19,7 @@ constexpr std::chrono::nanoseconds kAfterFailure = std::chrono::seconds(5);
 void Spill::adopt(std::span<const SpilledSlab> spilled) {
     for (const SpilledSlab& slab : spilled) {
         spilled_.push_back(slab);
-        state_.books.spilled.add(slab.published);
+        state_.totals.spilled.add(slab.published);
     }
 }
 
@@ -34,7 +34,7 @@ void Spill::take_outcome() {
 
 void Spill::set_to_work() {
     if (!state_.options.spill) return;
-    if (state_.options.spill->busy() || farewell_.closing()) return;
+    if (state_.options.spill->busy() || run_end_.closing()) return;
     if (wants_to_write()) {
         writing_ = oldest_waiting();
         if (writing_)
@@ -48,26 +48,26 @@ void Spill::set_to_work() {
 // From the moment at which the slab is Free, the file is the copy that counts.
 void Spill::on_written(const SpillStore::Outcome& outcome) {
     writing_.reset();
-    if (state_.books.spill_error != outcome.error && !outcome.error.empty())
+    if (state_.totals.spill_error != outcome.error && !outcome.error.empty())
         spdlog::error("the run waits for a free slab, since none can be spilled: {}", outcome.error);
-    state_.books.spill_error = outcome.error;
+    state_.totals.spill_error = outcome.error;
     if (!outcome.error.empty()) {
         next_write_ = state_.clock.now() + kAfterFailure;
         return;
     }
     const PublishedSlab& published = state_.fillings[outcome.slab].published;
-    if (state_.books.ever_spilled.slabs == 0)
+    if (state_.totals.ever_spilled.slabs == 0)
         spdlog::warn("consumers are slower than the producer: slabs wait in {}", state_.options.spill->folder());
     spilled_.push_back({outcome.file, published});
-    state_.books.spilled.add(published);
-    state_.books.ever_spilled.add(published);
+    state_.totals.spilled.add(published);
+    state_.totals.ever_spilled.add(published);
     state_.ledger.spill(outcome.slab);
 }
 
 // Published under its new number, and only then removed: whoever takes over in between finds both, and knows that they
 // are one.
 void Spill::on_read_back(const SpillStore::Outcome& outcome) {
-    if (farewell_.aborting()) {
+    if (run_end_.aborting()) {
         state_.ledger.abandon(outcome.slab);
         return;
     }
@@ -80,7 +80,7 @@ void Spill::on_read_back(const SpillStore::Outcome& outcome) {
     state_.ledger.publish(outcome.slab);
     failpoint("spill.read_back");
     SpillStore::remove(outcome.file);
-    state_.books.spilled.take_away(published);
+    state_.totals.spilled.take_away(published);
     state_.fillings[outcome.slab] = {.published = published};
     state_.ready.put_ahead(outcome.slab);
 }
@@ -96,7 +96,7 @@ bool Spill::wants_to_write() {
     return now - *egress_waits_since_ >= kPatience && now >= next_write_;
 }
 
-// One that took a consumer down stays, and its story with it.
+// One that took a consumer down stays, and its incident report with it.
 std::optional<std::uint32_t> Spill::oldest_waiting() const {
     std::optional<std::uint32_t> oldest;
     for (const ReadySlab& entry : state_.ready) {

@@ -16,18 +16,18 @@ namespace offramp {
 // The way to the disk and back: while the egress needs a slab and none is free, the oldest that waits for a consumer
 // goes there; when nothing else waits, it comes back. Without a store in the options it does nothing.
 //
-// Owns: what is on the disk, and what is on its way. Borrows: the state, the farewell; of the state: store, ledger,
+// Owns: what is on the disk, and what is on its way. Borrows: the state, the run's end; of the state: store, ledger,
 // exchange, the slabs' memory, clock, fillings, queue. Thread: the broker's. Blocks: never, the store's thread writes
-// and reads. Errors: what cannot be written stays in memory, with a word in the books; what cannot be read back is
+// and reads. Errors: what cannot be written stays in memory, with a word in the totals; what cannot be read back is
 // lost, and ends the run.
 class Spill {
   public:
     // The egress waits so long for a consumer before a slab goes to the disk for it.
     static constexpr std::chrono::nanoseconds kPatience = std::chrono::milliseconds(50);
 
-    Spill(BrokerState& state, const Farewell& farewell) : state_(state), farewell_(farewell) {}
+    Spill(BrokerState& state, const RunEnd& run_end) : state_(state), run_end_(run_end) {}
 
-    // Goes on with what a former producer left there, oldest first.
+    // Goes on with what a previous producer left there, oldest first.
     void adopt(std::span<const SpilledSlab> spilled);
     // What the store has done since.
     void take_outcome();
@@ -50,7 +50,7 @@ class Spill {
     void read_next_back();
 
     BrokerState& state_;
-    const Farewell& farewell_;
+    const RunEnd& run_end_;
     std::deque<SpilledSlab> spilled_;  // on the disk, oldest first
     std::optional<std::uint32_t> writing_;
     std::optional<TimePoint> egress_waits_since_;

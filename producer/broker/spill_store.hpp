@@ -21,7 +21,7 @@ struct SpilledFile {
     std::uint64_t generation = 0;
 };
 
-// And what it holds, for the broker's books.
+// And what it holds, for the broker's totals.
 struct SpilledSlab {
     SpilledFile file;
     PublishedSlab published;
@@ -60,7 +60,7 @@ class SpillStore {
     void read(const SpilledFile& file, std::uint32_t slab, std::span<std::byte> bytes);
     std::optional<Outcome> take_outcome();
 
-    // What a former producer left there, by name; unfinished files are removed. Errors: SystemError.
+    // What a previous producer left there, by name; unfinished files are removed. Errors: SystemError.
     std::vector<SpilledFile> left_there() const;
     static void remove(const SpilledFile& file) noexcept;
     // With everything in it, when the run is over and the store gone.

@@ -55,7 +55,7 @@ std::string processor_name() {
     return "unknown CPU";
 }
 
-// The twin: streams are threads, device memory is host memory.
+// The CPU backend: streams are threads, device memory is host memory.
 class CpuDevice final : public Device {
   public:
     DeviceInfo info() const override {

@@ -10,7 +10,7 @@
 
 namespace offramp {
 
-// An event of the CPU twin. Every recording gets a number; done means that the stream has come past the
+// An event of the CPU backend. Every recording gets a number; done means that the stream has come past the
 // latest of them.
 class CpuEvent final : public Event {
   public:

@@ -11,7 +11,7 @@
 
 namespace offramp {
 
-// A stream of the CPU twin: one thread that runs its queue in order. The destructor waits for the work that
+// A stream of the CPU backend: one thread that runs its queue in order. The destructor waits for the work that
 // was given.
 class CpuStream final : public Stream {
   public:

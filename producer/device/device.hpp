@@ -22,7 +22,7 @@ class Event {
     virtual bool armed() const = 0;
     virtual bool done() = 0;  // false while unarmed
     virtual void wait() = 0;
-    // Seconds on the device between two armed, done events that were made with timing. 0 on the CPU twin's
+    // Seconds on the device between two armed, done events that were made with timing. 0 on the CPU backend's
     // own clock is allowed.
     virtual double seconds_since(Event& earlier) = 0;
 };
@@ -83,9 +83,9 @@ struct PinningProof {
     double gigabytes_per_second = 0;  // of a timed copy from the device into the range
 };
 
-// A GPU, or its twin. Its CUDA context is the primary one, that of the CUDA runtime and of PyTorch. Thread: any; each
-// thread that uses a device's parts calls use_on_this_thread() once. What makes parts, and their destructors, need it
-// not and leave the thread's context alone. Errors: CudaError, with DeviceUnsupported, DeviceOutOfMemory or
+// A GPU, or the CPU backend. Its CUDA context is the primary one, that of the CUDA runtime and of PyTorch. Thread: any;
+// each thread that uses a device's parts calls use_on_this_thread() once. What makes parts, and their destructors, need
+// it not and leave the thread's context alone. Errors: CudaError, with DeviceUnsupported, DeviceOutOfMemory or
 // DeviceBroken as its exit code; Internal when a call of ours was wrong.
 class Device {
   public:

@@ -6,7 +6,7 @@
 
 namespace offramp {
 
-// What went into a sink and came out of it. A copy of one moment.
+// What went into an egress path and came out of it. A copy of one moment.
 struct OutputFigures {
     std::uint64_t batches_submitted = 0, samples_submitted = 0;  // samples without holes
     std::uint64_t batches_published = 0, samples_published = 0;
@@ -24,9 +24,9 @@ struct OutputFigures {
 // Where a model's outputs go. EgressStream is the one of a run; the others are the ladder's, to be compared with it.
 // Thread: submit() and finish() from the model's; stop() and figures() from any. Blocks: submit() for back-pressure;
 // finish() until everything is published. Errors: what went wrong is thrown by the next submit() or by finish().
-class OutputSink {
+class EgressPath {
   public:
-    virtual ~OutputSink() = default;
+    virtual ~EgressPath() = default;
     // False after stop(): the batch was not taken.
     virtual bool submit(OutputBatch batch) = 0;
     virtual void finish() = 0;

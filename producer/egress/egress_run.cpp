@@ -112,7 +112,7 @@ struct EgressRun::Parts {
     SlabLedger ledger;
     std::shared_ptr<SlabExchange> exchange = SlabExchange::make();
     SlabPool pool;
-    CellsCopy cells;
+    HeartbeatsCopy heartbeats;
     PidfdWatch watch;
     SteadyClock clock;
     std::unique_ptr<Delivery> delivery;
@@ -125,7 +125,7 @@ struct EgressRun::Parts {
 
 EgressRun::Parts::Parts(EgressRunOptions wanted)
     : options(checked(std::move(wanted))),
-      directory(options.run_dir, false, RunDirectory::Former::Replaced),
+      directory(options.run_dir, false, RunDirectory::Predecessor::Replaced),
       endpoint{.run_dir = directory.path(),
                .names = {options.run_id, RunNames::random_nonce()},
                .producer_pid = static_cast<std::uint64_t>(::getpid()),
@@ -149,15 +149,16 @@ EgressRun::Parts::Parts(EgressRunOptions wanted)
               return device->pin(span);
           },
           false,
-          SlabPool::News{[this] { exchange->wake(); }, [this](std::exception_ptr error) { fail(std::move(error)); }}),
-      cells(endpoint.names.cells(), options.max_consumers),
+          SlabPool::Listener{[this] { exchange->wake(); },
+                             [this](std::exception_ptr error) { fail(std::move(error)); }}),
+      heartbeats(endpoint.names.cells(), options.max_consumers),
       events([this] { return device->make_event(); }) {
     sweep_dead_runs();
     delivery = start_broker();
     egress = std::make_unique<EgressStream>(
         *device, exchange, plan.layout, timeline,
         EgressStream::Options{
-            .stamp = {.run_nonce = endpoint.names.nonce, .epoch = kFirstEpoch, .model = options.name},
+            .header_fields = {.run_nonce = endpoint.names.nonce, .epoch = kFirstEpoch, .model = options.name},
             .slab_count = plan.slab_count,
             .batch = static_cast<std::uint32_t>(options.tensors.front().rows()),
             .queue_depth = plan.batches_ahead,
@@ -186,29 +187,29 @@ EgressRun::Parts::~Parts() {
 }
 
 std::unique_ptr<Delivery> EgressRun::Parts::start_broker() {
-    const auto letters = std::make_shared<QuarantineWriter>(
-        QuarantineWriter::Settings{.folder = directory.path() + "/quarantine",
+    const auto letters = std::make_shared<DeadLetterWriter>(
+        DeadLetterWriter::Settings{.folder = directory.path() + "/quarantine",
                                    .run_id = endpoint.names.run_id,
                                    .run_nonce = endpoint.names.nonce,
                                    .bytes_of =
                                        [this](std::uint32_t slab) {
-                                           return QuarantineWriter::SlabBytes{pool.bytes_of(slab), nullptr};
+                                           return DeadLetterWriter::SlabBytes{pool.bytes_of(slab), nullptr};
                                        },
                                    .on_outcome = [this] { exchange->wake(); }});
     const BrokerOptions broker{.run_nonce = endpoint.names.nonce,
                                .allowed_uids = {::geteuid()},
-                               .lease = options.visibility_timeout,
+                               .visibility_timeout = options.visibility_timeout,
                                .max_charges = options.max_charges,
-                               .quarantine = letters};
+                               .dead_letters = letters};
     const Broker::SlabMemory slabs{[this](std::uint32_t slab) { return pool.usable(slab); },
                                    [this](std::uint32_t slab) { return pool.bytes_of(slab); },
-                                   [this] { cells.look_again(); }};
+                                   [this] { heartbeats.refresh(); }};
     return std::make_unique<BrokerThread>(
         [this, broker, slabs] {
             BrokerThread::Parts parts;
             parts.port = make_zmq_broker_port(endpoint, false);
-            parts.broker =
-                std::make_unique<Broker>(ledger, *parts.port, *exchange, watch, clock, cells.cells(), slabs, broker);
+            parts.broker = std::make_unique<Broker>(ledger, *parts.port, *exchange, watch, clock, heartbeats.records(),
+                                                    slabs, broker);
             return parts;
         },
         *exchange,

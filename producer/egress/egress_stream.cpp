@@ -29,7 +29,7 @@ EgressStream::EgressStream(Device& device, std::shared_ptr<SlabExchange> exchang
       events_(options_.slab_count),
       stream_(device.make_stream("egress")),
       submitted_(options_.queue_depth),
-      completion_(device, exchange_, books_, timeline, slabs_in_flight(options_, layout), std::move(on_failure)) {
+      completion_(device, exchange_, counters_, timeline, slabs_in_flight(options_, layout), std::move(on_failure)) {
     for (CopyEvents& events : events_) events = CopyEvents::make(device);
     copy_thread_ = std::thread([this] { copy_batches(); });
 }
@@ -46,7 +46,7 @@ bool EgressStream::submit(OutputBatch batch) {
         expect(batch.tensors.size() == layout_.tensors.size(), "a batch has the layout's outputs");
         expect(batch.computed && batch.computed->armed(), "the event behind the outputs is armed");
     }
-    books_.submitted(batch);
+    counters_.submitted(batch);
     const TraceRange range(TraceName::QueueOutput, batch.number);
     if (submitted_.push(std::move(batch))) return true;  // a failure meanwhile is the next call's to tell
     completion_.rethrow_failure();
@@ -97,12 +97,12 @@ bool EgressStream::copy_part(const std::shared_ptr<OutputBatch>& batch, std::uin
     } else if (open_) {
         return true;
     }
-    auto lease = exchange_->wait_for_slab(options_.when_none);
-    if (!lease) return !exchange_->stopped() && drop(*batch, first_row, rows);
+    auto loan = exchange_->wait_for_slab(options_.when_none);
+    if (!loan) return !exchange_->stopped() && drop(*batch, first_row, rows);
     failpoint("egress.slab_taken");
-    CopyEvents& events = events_[lease->slab()];
-    open_ = std::make_unique<SlabFilling>(SlabFilling::target_of(std::move(*lease)), layout_, options_.stamp, *stream_,
-                                          events);
+    CopyEvents& events = events_[loan->slab()];
+    open_ = std::make_unique<SlabFilling>(SlabFilling::target_of(std::move(*loan)), layout_, options_.header_fields,
+                                          *stream_, events);
     open_->note_dropped(std::exchange(dropped_, {}));
     open_until_ = SteadyClock().now() + options_.max_delay;
     expect(open_->add(batch, first_row, rows), "a part fits the slab that was laid out for it");
@@ -114,7 +114,7 @@ bool EgressStream::drop(const OutputBatch& batch, std::uint32_t first_row, std::
     const OutputBatch::Counts counts = batch.count(first_row, rows);
     dropped_.samples += counts.samples;
     dropped_.unreadable += counts.unreadable;
-    books_.dropped(counts.samples, first_row + rows == batch.rows.size());
+    counters_.dropped(counts.samples, first_row + rows == batch.rows.size());
     if (options_.on_dropped) options_.on_dropped(batch.number, std::span(batch.rows).subspan(first_row, rows));
     return true;
 }

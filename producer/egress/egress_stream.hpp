@@ -36,10 +36,10 @@ namespace offramp {
 // Owns: its stream, events and two threads. Borrows: device, exchange, layout, timeline.
 // Blocks: submit() while `queue_depth` batches wait for slabs (back-pressure). Errors: on_failure is called when a
 // thread meets one.
-class EgressStream final : public OutputSink {
+class EgressStream final : public EgressPath {
   public:
     struct Options {
-        SlabWriter::Stamp stamp;  // slab and generation are filled in per slab
+        SlabWriter::HeaderFields header_fields;  // slab and generation are filled in per slab
         std::uint32_t slab_count = 0;
         std::uint32_t batch = 1;      // most samples of a batch
         std::size_t queue_depth = 1;  // batches submitted and not yet being copied
@@ -60,7 +60,7 @@ class EgressStream final : public OutputSink {
     // Takes no more, and does not wait: finish() still has to be called.
     void close() { submitted_.close(); }
     void stop() override;
-    OutputFigures figures() const override { return books_.figures(); }
+    OutputFigures figures() const override { return counters_.figures(); }
 
   private:
     void copy_batches();
@@ -73,7 +73,7 @@ class EgressStream final : public OutputSink {
     std::shared_ptr<SlabExchange> exchange_;
     const SlabLayout& layout_;
     const Options options_;
-    OutputBooks books_;
+    OutputCounters counters_;
     std::vector<CopyEvents> events_;  // by slab
     std::unique_ptr<Stream> stream_;
     BoundedQueue<OutputBatch> submitted_;

@@ -8,8 +8,8 @@
 
 namespace offramp {
 
-// Counts what goes through a sink. Thread: any.
-class OutputBooks {
+// Counts what goes through an egress path. Thread: any.
+class OutputCounters {
   public:
     void submitted(const OutputBatch& batch) {
         ++batches_submitted_;

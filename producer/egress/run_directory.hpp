@@ -12,8 +12,8 @@ namespace offramp {
 class RunDirectory {
   public:
     // What an earlier run left in it: replaced when this one begins, or kept because this producer takes that run over.
-    enum class Former { Replaced, Kept };
-    RunDirectory(const std::string& path, bool group_may_enter, Former former);
+    enum class Predecessor { Replaced, Kept };
+    RunDirectory(const std::string& path, bool group_may_enter, Predecessor previous);
 
     // Removes the earlier run's account. Call it when nothing can refuse this run any more; until then the account
     // stays as it is.
@@ -21,7 +21,7 @@ class RunDirectory {
     const std::string& path() const { return path_; }
 
   private:
-    Former former_;
+    Predecessor previous_;
     std::string path_;
     UniqueFd lock_;
 };

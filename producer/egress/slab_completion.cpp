@@ -5,11 +5,11 @@
 
 namespace offramp {
 
-SlabCompletion::SlabCompletion(Device& device, std::shared_ptr<SlabExchange> exchange, OutputBooks& books,
+SlabCompletion::SlabCompletion(Device& device, std::shared_ptr<SlabExchange> exchange, OutputCounters& counters,
                                DeviceTimeline& timeline, std::size_t capacity, std::function<void()> on_failure)
     : device_(device),
       exchange_(std::move(exchange)),
-      books_(books),
+      counters_(counters),
       timeline_(timeline),
       on_failure_(std::move(on_failure)),
       in_flight_(capacity),
@@ -31,10 +31,10 @@ void SlabCompletion::publish_completed() {
     try {
         device_.use_on_this_thread();
         while (auto filling = in_flight_.pop()) {
-            const PublishedSlab& published = (*filling)->wait_copied(books_, timeline_);
+            const PublishedSlab& published = (*filling)->wait_copied(counters_, timeline_);
             failpoint("egress.copied");
-            books_.published(published);
-            exchange_->publish(std::move(*(*filling)->target().lease), published);
+            counters_.published(published);
+            exchange_->publish(std::move(*(*filling)->target().loan), published);
             failpoint("egress.published");
         }
         exchange_->finish();

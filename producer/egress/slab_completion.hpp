@@ -13,13 +13,13 @@ namespace offramp {
 
 // Publishes slabs in the order in which their copies were submitted, each once its event was seen done: the thread
 // ("egress-done") that sleeps so that no other has to. Owns: its thread, and the fillings that were handed over.
-// Borrows: device, exchange, books, timeline. Thread: hand_over() and finish() from one; fail() from any. Blocks:
+// Borrows: device, exchange, counters, timeline. Thread: hand_over() and finish() from one; fail() from any. Blocks:
 // hand_over() while `capacity` copies are in flight; finish() until all are published. Errors: what the thread met is
 // thrown by finish(); on_failure is called when it happens.
 class SlabCompletion {
   public:
-    SlabCompletion(Device& device, std::shared_ptr<SlabExchange> exchange, OutputBooks& books, DeviceTimeline& timeline,
-                   std::size_t capacity, std::function<void()> on_failure);
+    SlabCompletion(Device& device, std::shared_ptr<SlabExchange> exchange, OutputCounters& counters,
+                   DeviceTimeline& timeline, std::size_t capacity, std::function<void()> on_failure);
     ~SlabCompletion();
     SlabCompletion(const SlabCompletion&) = delete;
     SlabCompletion& operator=(const SlabCompletion&) = delete;
@@ -29,7 +29,7 @@ class SlabCompletion {
     // Nothing more will come; what is in flight is published.
     void close() { in_flight_.close(); }
     void finish();
-    // Called by whoever met a failure of its own: it becomes the sink's, if it is the first.
+    // Called by whoever met a failure of its own: it becomes the egress path's, if it is the first.
     void fail(std::exception_ptr failure);
     void rethrow_failure();
 
@@ -38,7 +38,7 @@ class SlabCompletion {
 
     Device& device_;
     std::shared_ptr<SlabExchange> exchange_;
-    OutputBooks& books_;
+    OutputCounters& counters_;
     DeviceTimeline& timeline_;
     std::function<void()> on_failure_;
     BoundedQueue<std::unique_ptr<SlabFilling>> in_flight_;

@@ -9,16 +9,16 @@
 
 namespace offramp {
 
-SlabFilling::Target SlabFilling::target_of(FillLease lease) {
-    return {lease.slab(), lease.generation(), lease.bytes(), std::move(lease)};
+SlabFilling::Target SlabFilling::target_of(WriteLoan loan) {
+    return {loan.slab(), loan.generation(), loan.bytes(), std::move(loan)};
 }
 
-SlabFilling::SlabFilling(Target target, const SlabLayout& layout, SlabWriter::Stamp stamp, Stream& stream,
-                         CopyEvents& events)
+SlabFilling::SlabFilling(Target target, const SlabLayout& layout, SlabWriter::HeaderFields header_fields,
+                         Stream& stream, CopyEvents& events)
     : target_(std::move(target)), layout_(layout), stream_(stream), events_(events), writer_(target_.bytes, layout) {
-    stamp.slab = target_.slab;
-    stamp.generation = target_.generation;
-    writer_.begin(stamp);
+    header_fields.slab = target_.slab;
+    header_fields.generation = target_.generation;
+    writer_.begin(header_fields);
 }
 
 SlabFilling::~SlabFilling() {
@@ -66,7 +66,7 @@ bool SlabFilling::add(const std::shared_ptr<OutputBatch>& batch, std::uint32_t f
 }
 
 // An item whose row means nothing is a hole for everybody behind.
-void SlabFilling::review_rows(OutputBooks& books) {
+void SlabFilling::review_rows(OutputCounters& counters) {
     std::uint32_t slab_row = 0, rejected = 0;
     RowReview* review = nullptr;
     for (const Part& part : parts_) {
@@ -84,7 +84,7 @@ void SlabFilling::review_rows(OutputBooks& books) {
     }
     published_.samples -= rejected;
     published_.holes += rejected;
-    books.rejected(rejected);
+    counters.rejected(rejected);
     if (review != nullptr) review->end_slab();
 }
 
@@ -94,14 +94,14 @@ void SlabFilling::close() {
     stream_.record(*events_.copied);
 }
 
-const PublishedSlab& SlabFilling::wait_copied(OutputBooks& books, DeviceTimeline& timeline) {
+const PublishedSlab& SlabFilling::wait_copied(OutputCounters& counters, DeviceTimeline& timeline) {
     events_.copied->wait();
     copying_ = false;
-    review_rows(books);
+    review_rows(counters);
     published_.filled_at_ns = now_ns();
-    writer_.stamp_filled(published_.filled_at_ns);
+    writer_.write_filled_at(published_.filled_at_ns);
     // Where batches share the slab, the stream waited for the later ones in between: that is no time of copies.
-    books.copied(copied_bytes_, parts_.size() == 1 ? events_.copied->seconds_since(*events_.began) : 0);
+    counters.copied(copied_bytes_, parts_.size() == 1 ? events_.copied->seconds_since(*events_.began) : 0);
     timeline.add("d2h", published_.first_batch, *events_.began, *events_.copied);
     parts_.clear();
     return published_;

@@ -28,7 +28,7 @@ struct CopyEvents {
 // One slab while it is filled: rows of one batch, or whole small batches, are put on a stream as copies, with the
 // header that describes them. Order: add() as often as it takes rows, close(), wait_copied().
 //
-// Owns: the lease, if there is one; the batches' tensors until the copies are done. Borrows: bytes, layout, stream,
+// Owns: the loan, if there is one; the batches' tensors until the copies are done. Borrows: bytes, layout, stream,
 // events. Thread: one at a time. Blocks: wait_copied(); the destructor, when copies were submitted and not waited for:
 // neither slab nor tensor may go while a copy still runs. Errors: the device's.
 class SlabFilling {
@@ -38,12 +38,13 @@ class SlabFilling {
         std::uint32_t slab = 0;
         std::uint64_t generation = 0;
         std::span<std::byte> bytes;
-        std::optional<FillLease> lease;  // of a slab of the pool
+        std::optional<WriteLoan> loan;  // of a slab of the pool
     };
-    static Target target_of(FillLease lease);
+    static Target target_of(WriteLoan loan);
 
-    // `stamp`: slab and generation are filled in.
-    SlabFilling(Target target, const SlabLayout& layout, SlabWriter::Stamp stamp, Stream& stream, CopyEvents& events);
+    // `header_fields`: slab and generation are filled in.
+    SlabFilling(Target target, const SlabLayout& layout, SlabWriter::HeaderFields header_fields, Stream& stream,
+                CopyEvents& events);
     ~SlabFilling();
     SlabFilling(const SlabFilling&) = delete;
     SlabFilling& operator=(const SlabFilling&) = delete;
@@ -57,15 +58,15 @@ class SlabFilling {
         published_.holes += counts.unreadable;
     }
     void close();
-    // Sleeps until the copies are done, has the rows reviewed and stamps the slab. The target may be published from now
-    // on. Errors: also those of RowReview: nobody gets such a slab.
-    const PublishedSlab& wait_copied(OutputBooks& books, DeviceTimeline& timeline);
+    // Sleeps until the copies are done, has the rows reviewed and completes the header. The target may be published
+    // from now on. Errors: also those of RowReview: nobody gets such a slab.
+    const PublishedSlab& wait_copied(OutputCounters& counters, DeviceTimeline& timeline);
 
     Target& target() { return target_; }
     const PublishedSlab& published() const { return published_; }
 
   private:
-    void review_rows(OutputBooks& books);
+    void review_rows(OutputCounters& counters);
 
     Target target_;
     const SlabLayout& layout_;

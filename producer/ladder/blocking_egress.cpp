@@ -8,16 +8,16 @@
 namespace offramp {
 
 BlockingEgress::BlockingEgress(Device& device, Stream& compute, const SlabLayout& layout, DeviceTimeline& timeline,
-                               SlabWriter::Stamp stamp, std::unique_ptr<SlabPlace> place)
+                               SlabWriter::HeaderFields header_fields, std::unique_ptr<SlabPlace> place)
     : compute_(compute),
       layout_(layout),
       timeline_(timeline),
-      stamp_(std::move(stamp)),
+      header_fields_(std::move(header_fields)),
       events_(CopyEvents::make(device)),
       place_(std::move(place)) {}
 
 bool BlockingEgress::submit(OutputBatch output) {
-    books_.submitted(output);
+    counters_.submitted(output);
     const auto batch = std::make_shared<OutputBatch>(std::move(output));
     return batch->for_each_part(layout_.rows,
                                 [&](std::uint32_t first, std::uint32_t rows) { return copy_part(batch, first, rows); });
@@ -26,14 +26,14 @@ bool BlockingEgress::submit(OutputBatch output) {
 bool BlockingEgress::copy_part(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows) {
     auto target = place_->open();
     if (!target) return false;
-    SlabFilling filling(std::move(*target), layout_, stamp_, compute_, events_);
+    SlabFilling filling(std::move(*target), layout_, header_fields_, compute_, events_);
     {
         const TraceRange range(TraceName::CopyToCpu, batch->number);
         expect(filling.add(batch, first_row, rows), "a part fits the slab that was laid out for it");
         filling.close();
-        filling.wait_copied(books_, timeline_);
+        filling.wait_copied(counters_, timeline_);
     }
-    books_.published(filling.published());
+    counters_.published(filling.published());
     place_->deliver(std::move(filling.target()), filling.published());
     return true;
 }

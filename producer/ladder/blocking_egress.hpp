@@ -11,15 +11,15 @@ namespace offramp {
 
 // Copies on the compute stream and waits for each copy on the model's own thread: nothing overlaps.
 // Owns: the place, one pair of events. Borrows: device, compute stream, layout, timeline.
-class BlockingEgress final : public OutputSink {
+class BlockingEgress final : public EgressPath {
   public:
     BlockingEgress(Device& device, Stream& compute, const SlabLayout& layout, DeviceTimeline& timeline,
-                   SlabWriter::Stamp stamp, std::unique_ptr<SlabPlace> place);
+                   SlabWriter::HeaderFields header_fields, std::unique_ptr<SlabPlace> place);
 
     bool submit(OutputBatch batch) override;
     void finish() override { place_->finish(); }
     void stop() override { place_->stop(); }
-    OutputFigures figures() const override { return books_.figures(); }
+    OutputFigures figures() const override { return counters_.figures(); }
 
   private:
     bool copy_part(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows);
@@ -27,10 +27,10 @@ class BlockingEgress final : public OutputSink {
     Stream& compute_;
     const SlabLayout& layout_;
     DeviceTimeline& timeline_;
-    const SlabWriter::Stamp stamp_;
+    const SlabWriter::HeaderFields header_fields_;
     CopyEvents events_;
     std::unique_ptr<SlabPlace> place_;
-    OutputBooks books_;
+    OutputCounters counters_;
 };
 
 }  // namespace offramp

@@ -8,14 +8,15 @@
 namespace offramp {
 
 ComputeStreamEgress::ComputeStreamEgress(Device& device, Stream& compute, std::shared_ptr<SlabExchange> exchange,
-                                         const SlabLayout& layout, DeviceTimeline& timeline, SlabWriter::Stamp stamp,
-                                         std::uint32_t slab_count, std::function<void()> on_failure)
+                                         const SlabLayout& layout, DeviceTimeline& timeline,
+                                         SlabWriter::HeaderFields header_fields, std::uint32_t slab_count,
+                                         std::function<void()> on_failure)
     : compute_(compute),
       exchange_(std::move(exchange)),
       layout_(layout),
-      stamp_(std::move(stamp)),
+      header_fields_(std::move(header_fields)),
       events_(slab_count),
-      completion_(device, exchange_, books_, timeline, slab_count, std::move(on_failure)) {
+      completion_(device, exchange_, counters_, timeline, slab_count, std::move(on_failure)) {
     for (CopyEvents& events : events_) events = CopyEvents::make(device);
 }
 
@@ -27,7 +28,7 @@ void ComputeStreamEgress::stop() {
 }
 
 bool ComputeStreamEgress::submit(OutputBatch output) {
-    books_.submitted(output);
+    counters_.submitted(output);
     const auto batch = std::make_shared<OutputBatch>(std::move(output));
     const bool taken = batch->for_each_part(
         layout_.rows, [&](std::uint32_t first, std::uint32_t rows) { return copy_part(batch, first, rows); });
@@ -37,11 +38,11 @@ bool ComputeStreamEgress::submit(OutputBatch output) {
 
 bool ComputeStreamEgress::copy_part(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row,
                                     std::uint32_t rows) {
-    auto lease = exchange_->wait_for_slab();
-    if (!lease) return false;
-    CopyEvents& events = events_[lease->slab()];
-    auto filling =
-        std::make_unique<SlabFilling>(SlabFilling::target_of(std::move(*lease)), layout_, stamp_, compute_, events);
+    auto loan = exchange_->wait_for_slab();
+    if (!loan) return false;
+    CopyEvents& events = events_[loan->slab()];
+    auto filling = std::make_unique<SlabFilling>(SlabFilling::target_of(std::move(*loan)), layout_, header_fields_,
+                                                 compute_, events);
     {
         const TraceRange range(TraceName::CopyToCpu, batch->number);
         expect(filling->add(batch, first_row, rows), "a part fits the slab that was laid out for it");

@@ -14,17 +14,17 @@ namespace offramp {
 // Copies asynchronously, but on the compute stream: the host runs ahead, and another thread publishes; the next batch's
 // computation still starts only when the copy has ended. Owns: the completion's thread, events. Borrows: device,
 // compute stream, exchange, layout, timeline.
-class ComputeStreamEgress final : public OutputSink {
+class ComputeStreamEgress final : public EgressPath {
   public:
     ComputeStreamEgress(Device& device, Stream& compute, std::shared_ptr<SlabExchange> exchange,
-                        const SlabLayout& layout, DeviceTimeline& timeline, SlabWriter::Stamp stamp,
+                        const SlabLayout& layout, DeviceTimeline& timeline, SlabWriter::HeaderFields header_fields,
                         std::uint32_t slab_count, std::function<void()> on_failure);
     ~ComputeStreamEgress() override;
 
     bool submit(OutputBatch batch) override;
     void finish() override { completion_.finish(); }
     void stop() override;
-    OutputFigures figures() const override { return books_.figures(); }
+    OutputFigures figures() const override { return counters_.figures(); }
 
   private:
     bool copy_part(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows);
@@ -32,8 +32,8 @@ class ComputeStreamEgress final : public OutputSink {
     Stream& compute_;
     std::shared_ptr<SlabExchange> exchange_;
     const SlabLayout& layout_;
-    const SlabWriter::Stamp stamp_;
-    OutputBooks books_;
+    const SlabWriter::HeaderFields header_fields_;
+    OutputCounters counters_;
     std::vector<CopyEvents> events_;  // by slab
     SlabCompletion completion_;
 };

@@ -22,7 +22,7 @@ DroppedOutputs::~DroppedOutputs() {
 }
 
 bool DroppedOutputs::submit(OutputBatch batch) {
-    books_.submitted(batch);
+    counters_.submitted(batch);
     return computing_.push(std::move(batch));
 }
 
@@ -35,7 +35,7 @@ void DroppedOutputs::finish() {
 void DroppedOutputs::count(const OutputBatch& batch) {
     PublishedSlab published{.first_batch = batch.number, .batches_ended = 1};
     for (const RowInfo& row : batch.rows) published.samples += row.hole ? 0 : 1;
-    books_.published(published);
+    counters_.published(published);
     delivery_.add(published, now_ns());
 }
 

@@ -12,7 +12,7 @@ namespace offramp {
 
 // Drops each batch on the device once it is computed: compute alone, with the same input and the same host work, which
 // is the limit of every rung. Owns: a thread that waits for the batches. Borrows: device, delivery.
-class DroppedOutputs final : public OutputSink {
+class DroppedOutputs final : public EgressPath {
   public:
     DroppedOutputs(Device& device, LocalDelivery& delivery, std::size_t depth, std::function<void()> on_failure);
     ~DroppedOutputs() override;
@@ -20,7 +20,7 @@ class DroppedOutputs final : public OutputSink {
     bool submit(OutputBatch batch) override;
     void finish() override;
     void stop() override { computing_.close(); }
-    OutputFigures figures() const override { return books_.figures(); }
+    OutputFigures figures() const override { return counters_.figures(); }
 
   private:
     void see_computed();
@@ -29,7 +29,7 @@ class DroppedOutputs final : public OutputSink {
     Device& device_;
     LocalDelivery& delivery_;
     std::function<void()> on_failure_;
-    OutputBooks books_;
+    OutputCounters counters_;
     BoundedQueue<OutputBatch> computing_;
     std::exception_ptr failure_;  // written by the thread, read when it is joined
     std::thread thread_;

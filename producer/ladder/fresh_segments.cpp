@@ -18,10 +18,10 @@ FreshSegments::FreshSegments(const RunNames& names, std::uint32_t slabs, std::si
 }
 
 std::optional<SlabFilling::Target> FreshSegments::open() {
-    auto lease = exchange_->wait_for_slab();
-    if (!lease) return std::nullopt;
-    auto& segment = segments_.at(lease->slab());
-    SlabFilling::Target target = SlabFilling::target_of(std::move(*lease));
+    auto loan = exchange_->wait_for_slab();
+    if (!loan) return std::nullopt;
+    auto& segment = segments_.at(loan->slab());
+    SlabFilling::Target target = SlabFilling::target_of(std::move(*loan));
     {
         const TraceRange range(TraceName::Unmap);
         segment.reset();

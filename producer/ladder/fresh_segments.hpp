@@ -24,7 +24,7 @@ class FreshSegments final : public SlabPlace {
     std::optional<SlabFilling::Target> open() override;
     void deliver(SlabFilling::Target target, const PublishedSlab& published) override {
         const TraceRange range(TraceName::QueueOutput, published.first_batch);
-        exchange_->publish(std::move(*target.lease), published);
+        exchange_->publish(std::move(*target.loan), published);
     }
     void finish() override { exchange_->finish(); }
     void stop() override { exchange_->stop(); }

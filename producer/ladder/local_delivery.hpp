@@ -7,7 +7,7 @@
 
 namespace offramp {
 
-// Keeps the books of a run whose outputs never leave the producer: what is published is done.
+// Keeps the totals of a run whose outputs never leave the producer: what is published is done.
 // Thread: any. Blocks: never.
 class LocalDelivery final : public Delivery {
   public:
@@ -34,7 +34,7 @@ class LocalDelivery final : public Delivery {
     const std::function<void(const PublishedSlab&)> on_completed_;
     const std::function<void(const PublishedSlab&)> before_;
     mutable std::mutex mutex_;
-    BrokerReport books_;
+    BrokerReport totals_;
 };
 
 }  // namespace offramp

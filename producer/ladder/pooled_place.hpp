@@ -15,13 +15,13 @@ class PooledPlace final : public SlabPlace {
     explicit PooledPlace(std::shared_ptr<SlabExchange> exchange) : exchange_(std::move(exchange)) {}
 
     std::optional<SlabFilling::Target> open() override {
-        auto lease = exchange_->wait_for_slab();
-        if (!lease) return std::nullopt;
-        return SlabFilling::target_of(std::move(*lease));
+        auto loan = exchange_->wait_for_slab();
+        if (!loan) return std::nullopt;
+        return SlabFilling::target_of(std::move(*loan));
     }
     void deliver(SlabFilling::Target target, const PublishedSlab& published) override {
         const TraceRange range(TraceName::QueueOutput, published.first_batch);
-        exchange_->publish(std::move(*target.lease), published);
+        exchange_->publish(std::move(*target.loan), published);
     }
     void finish() override { exchange_->finish(); }
     void stop() override { exchange_->stop(); }

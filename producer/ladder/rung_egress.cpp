@@ -63,9 +63,9 @@ std::unique_ptr<Delivery> RungEgress::make_local_delivery(LocalDeliveryParts par
 std::unique_ptr<SlabPlace> RungEgress::make_place(const EgressParts& parts) const {
     switch (rung_.memory) {
         case Rung::Memory::FreshPrivate:
-            return std::make_unique<PrivatePlace>(parts.layout.slab_bytes, parts.names.nonce, parts.options.stamp.epoch,
-                                                  make_processor(parts.config.processor, {.config = &parts.config}),
-                                                  *delivery_);
+            return std::make_unique<PrivatePlace>(
+                parts.layout.slab_bytes, parts.names.nonce, parts.options.header_fields.epoch,
+                make_processor(parts.config.processor, {.config = &parts.config}), *delivery_);
         case Rung::Memory::FreshSegment:
             return std::make_unique<FreshSegments>(parts.names, parts.options.slab_count, parts.layout.slab_bytes,
                                                    !parts.config.consumer_user.empty(), parts.exchange);
@@ -79,19 +79,19 @@ std::unique_ptr<SlabPlace> RungEgress::make_place(const EgressParts& parts) cons
     std::abort();
 }
 
-std::unique_ptr<OutputSink> RungEgress::make_sink(EgressParts parts) {
+std::unique_ptr<EgressPath> RungEgress::make_path(EgressParts parts) {
     expect(traits_.has_consumers() || delivery_ != nullptr, "a run without consumers has made its delivery");
     if (rung_.processing == Rung::Processing::None)
         return std::make_unique<DroppedOutputs>(parts.device, *delivery_, parts.options.queue_depth + 1,
                                                 std::move(parts.on_failure));
     if (rung_.waiting == Rung::Waiting::ByModelThread)
         return std::make_unique<BlockingEgress>(parts.device, parts.compute, parts.layout, parts.timeline,
-                                                parts.options.stamp, make_place(parts));
+                                                parts.options.header_fields, make_place(parts));
     if (rung_.copies == Rung::Copies::OnComputeStream)
         return std::make_unique<ComputeStreamEgress>(parts.device, parts.compute, parts.exchange, parts.layout,
-                                                     parts.timeline, parts.options.stamp, parts.options.slab_count,
-                                                     std::move(parts.on_failure));
-    return StreamedEgress().make_sink(std::move(parts));
+                                                     parts.timeline, parts.options.header_fields,
+                                                     parts.options.slab_count, std::move(parts.on_failure));
+    return StreamedEgress().make_path(std::move(parts));
 }
 
 }  // namespace offramp

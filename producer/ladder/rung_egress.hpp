@@ -20,7 +20,7 @@ class RungEgress final : public EgressStrategy {
     const EgressTraits& traits() const override { return traits_; }
     std::unique_ptr<Delivery> make_local_delivery(LocalDeliveryParts parts) override;
     // Errors: ConfigError from the processor that the rung `sequential` runs in the producer.
-    std::unique_ptr<OutputSink> make_sink(EgressParts parts) override;
+    std::unique_ptr<EgressPath> make_path(EgressParts parts) override;
 
   private:
     std::unique_ptr<SlabPlace> make_place(const EgressParts& parts) const;

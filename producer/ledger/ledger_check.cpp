@@ -18,29 +18,30 @@ void require(bool holds, const char* of, std::size_t index, const char* field, s
                             "Its memory was written to by somebody else. Start the run again with --resume");
 }
 
-void check_slot(std::size_t slab, const LedgerSlot& slot, std::size_t places) {
-    const SlabWord word = SlabWord::unpack(load_word(slot.word));
+void check_entry(std::size_t slab, const SlabEntry& entry, std::size_t consumer_capacity) {
+    const SlabWord word = SlabWord::unpack(load_word(entry.word));
     const auto state = static_cast<std::uint64_t>(word.state);
     require(state < kSlabStates, "slab", slab, "state", state, "0 to " + std::to_string(kSlabStates - 1));
     const bool may_be_held = word.state != SlabState::Free && word.state != SlabState::Filling;
-    for (const std::uint64_t& place : slot.holders) {
+    for (const std::uint64_t& place : entry.holders) {
         const std::uint64_t found = load_word(place);
         if (found == 0) continue;
         const HolderWord holder = HolderWord::unpack(found);
         require(holder.used && may_be_held, "slab", slab, "a holder's word", found, "0, as nobody can hold it");
-        require(holder.slot < places, "slab", slab, "a holder's place", holder.slot, "below " + std::to_string(places));
+        require(holder.consumer_index < consumer_capacity, "slab", slab, "a holder's place", holder.consumer_index,
+                "below " + std::to_string(consumer_capacity));
     }
 }
 
 }  // namespace
 
-void check_ledger_words(std::span<const LedgerConsumer> consumers, std::span<const LedgerSlot> slots) {
-    for (std::size_t place = 0; place < consumers.size(); ++place) {
-        const std::uint64_t session = load_word(consumers[place].session);
-        require(session <= kMostSession, "consumer", place, "session", session,
+void check_ledger_words(std::span<const LedgerConsumer> consumers, std::span<const SlabEntry> entries) {
+    for (std::size_t index = 0; index < consumers.size(); ++index) {
+        const std::uint64_t session = load_word(consumers[index].session);
+        require(session <= kMostSession, "consumer", index, "session", session,
                 "at most " + std::to_string(kMostSession));
     }
-    for (std::size_t slab = 0; slab < slots.size(); ++slab) check_slot(slab, slots[slab], consumers.size());
+    for (std::size_t slab = 0; slab < entries.size(); ++slab) check_entry(slab, entries[slab], consumers.size());
 }
 
 }  // namespace offramp

@@ -20,12 +20,12 @@ std::string_view to_string(SlabState state) {
 }
 
 SlabLedger SlabLedger::format(Memory memory, std::uint32_t epoch) {
-    expect(!memory.slots.empty() && memory.slots.size() <= kMaxSlabs, "1 to kMaxSlabs slabs");
+    expect(!memory.entries.empty() && memory.entries.size() <= kMaxSlabs, "1 to kMaxSlabs slabs");
     expect(!memory.consumers.empty() && memory.consumers.size() <= kMaxConsumers, "1 to kMaxConsumers consumers");
     for (LedgerConsumer& consumer : memory.consumers) consumer = {};
-    for (LedgerSlot& slot : memory.slots) {
-        slot = {};
-        store_word(slot.word, SlabWord{SlabState::Free, 0, 1}.pack());
+    for (SlabEntry& entry : memory.entries) {
+        entry = {};
+        store_word(entry.word, SlabWord{SlabState::Free, 0, 1}.pack());
     }
     SlabLedger ledger(memory, epoch);
     ledger.free_slabs_ = ledger.slab_count();
@@ -33,7 +33,7 @@ SlabLedger SlabLedger::format(Memory memory, std::uint32_t epoch) {
 }
 
 SlabLedger SlabLedger::adopt(Memory memory, std::uint32_t epoch, const LastStep& last) {
-    check_ledger_words(memory.consumers, memory.slots);
+    check_ledger_words(memory.consumers, memory.entries);
     SlabLedger ledger(memory, epoch);
     std::uint64_t last_session = 0;
     for (const LedgerConsumer& consumer : memory.consumers)
@@ -42,7 +42,7 @@ SlabLedger SlabLedger::adopt(Memory memory, std::uint32_t epoch, const LastStep&
     for (std::uint32_t slab = 0; slab < ledger.slab_count(); ++slab) {
         for (const HolderWord& holder : ledger.holders(slab)) last_session = std::max(last_session, holder.session);
         failpoint("ledger.adopt");
-        ledger.mend(slab);
+        ledger.repair(slab);
     }
     ledger.next_session_ = last_session + 1;
     ledger.free_slabs_ = ledger.counts()[static_cast<std::size_t>(SlabState::Free)];
@@ -63,7 +63,7 @@ void SlabLedger::take_counted_step(const LastStep& last) {
         move_to(last.slab, found.state, SlabState::Quarantined);
 }
 
-void SlabLedger::mend(std::uint32_t slab) {
+void SlabLedger::repair(std::uint32_t slab) {
     const SlabWord found = word(slab);
     const auto held = holders(slab);
     switch (found.state) {
@@ -74,7 +74,7 @@ void SlabLedger::mend(std::uint32_t slab) {
             // A lease that was half done: its attempt is used up, so that nobody else's is taken for it.
             for (const HolderWord& holder : held)
                 if (holder.attempt > found.attempt)
-                    store_word(memory_.slots[slab].word,
+                    store_word(memory_.entries[slab].word,
                                SlabWord{SlabState::Ready, holder.attempt, found.generation}.pack());
             break;
         case SlabState::Leased:
@@ -120,25 +120,26 @@ void SlabLedger::publish(std::uint32_t slab) {
 // --- consumers ---
 
 std::optional<ConsumerRef> SlabLedger::admit(std::uint64_t pid, std::uint64_t start_time, std::uint64_t uid) {
-    for (std::uint32_t slot = 0; slot < memory_.consumers.size(); ++slot) {
-        LedgerConsumer& place = memory_.consumers[slot];
-        if (load_word(place.session) != 0) continue;
-        store_word(place.pid, pid);
-        store_word(place.start_time, start_time);
-        store_word(place.uid, uid);
-        store_word(place.session, next_session_);
-        return ConsumerRef{slot, next_session_++};
+    for (std::uint32_t consumer_index = 0; consumer_index < memory_.consumers.size(); ++consumer_index) {
+        LedgerConsumer& entry = memory_.consumers[consumer_index];
+        if (load_word(entry.session) != 0) continue;
+        store_word(entry.pid, pid);
+        store_word(entry.start_time, start_time);
+        store_word(entry.uid, uid);
+        store_word(entry.session, next_session_);
+        return ConsumerRef{consumer_index, next_session_++};
     }
     return std::nullopt;
 }
 
 std::vector<SlabLedger::Admitted> SlabLedger::admitted() const {
     std::vector<Admitted> found;
-    for (std::uint32_t slot = 0; slot < memory_.consumers.size(); ++slot) {
-        const LedgerConsumer& place = memory_.consumers[slot];
-        const std::uint64_t session = load_word(place.session);
+    for (std::uint32_t consumer_index = 0; consumer_index < memory_.consumers.size(); ++consumer_index) {
+        const LedgerConsumer& entry = memory_.consumers[consumer_index];
+        const std::uint64_t session = load_word(entry.session);
         if (session != 0)
-            found.push_back({{slot, session}, load_word(place.pid), load_word(place.start_time), load_word(place.uid)});
+            found.push_back(
+                {{consumer_index, session}, load_word(entry.pid), load_word(entry.start_time), load_word(entry.uid)});
     }
     return found;
 }
@@ -148,7 +149,7 @@ std::vector<SlabLedger::Admitted> SlabLedger::admitted() const {
 bool SlabLedger::can_lease(std::uint32_t slab, ConsumerRef consumer) const {
     if (word(slab).state != SlabState::Ready || word(slab).attempt >= kMaxAttempt || holds(slab, consumer))
         return false;
-    const auto& places = memory_.slots[slab].holders;
+    const auto& places = memory_.entries[slab].holders;
     return std::any_of(places.begin(), places.end(), [](const std::uint64_t& place) { return load_word(place) == 0; });
 }
 
@@ -156,13 +157,13 @@ SlabTicket SlabLedger::lease(std::uint32_t slab, ConsumerRef consumer) {
     expect(can_lease(slab, consumer), "the slab can be leased to this consumer");
     const SlabWord before = word(slab);
     const SlabWord after{SlabState::Leased, before.attempt + 1, before.generation};
-    for (std::uint64_t& place : memory_.slots[slab].holders) {
+    for (std::uint64_t& place : memory_.entries[slab].holders) {
         if (load_word(place) != 0) continue;
-        store_word(place, HolderWord{true, after.attempt, consumer.slot, consumer.session}.pack());
+        store_word(place, HolderWord{true, after.attempt, consumer.consumer_index, consumer.session}.pack());
         break;
     }
     failpoint("ledger.lease.holder_stored");
-    store_word(memory_.slots[slab].word, after.pack());
+    store_word(memory_.entries[slab].word, after.pack());
     failpoint("ledger.leased");
     return {.epoch = epoch_, .slab = slab, .generation = after.generation, .attempt = after.attempt};
 }
@@ -171,7 +172,7 @@ void SlabLedger::take_back(const SlabTicket& ticket, ConsumerRef consumer) {
     std::uint64_t* place = holder_word(ticket.slab, consumer);
     expect(place != nullptr, "the consumer that the ticket was meant for is recorded");
     store_word(*place, 0);
-    settle_after_hold_ended(ticket.slab, ticket.attempt);
+    normalise_after_hold_ended(ticket.slab, ticket.attempt);
 }
 
 void SlabLedger::expire(std::uint32_t slab) {
@@ -190,7 +191,7 @@ ReleaseOutcome SlabLedger::release(ConsumerRef consumer, const SlabTicket& ticke
 
     if (completes(consumer, ticket, kind)) {
         failpoint("ledger.complete");
-        store_word(memory_.slots[ticket.slab].word,
+        store_word(memory_.entries[ticket.slab].word,
                    SlabWord{SlabState::Retired, current.attempt, current.generation}.pack());
         failpoint("ledger.complete.retired");
         store_word(*place, 0);
@@ -200,7 +201,7 @@ ReleaseOutcome SlabLedger::release(ConsumerRef consumer, const SlabTicket& ticke
     }
     store_word(*place, 0);
     failpoint("ledger.return.holder_cleared");
-    settle_after_hold_ended(ticket.slab, ticket.attempt);
+    normalise_after_hold_ended(ticket.slab, ticket.attempt);
     const bool ready_again = current.state == SlabState::Leased && word(ticket.slab).state == SlabState::Ready;
     return kind == ReleaseKind::Returned && ready_again ? ReleaseOutcome::Returned : ReleaseOutcome::HolderRemoved;
 }
@@ -225,15 +226,15 @@ std::vector<SlabLedger::Revoked> SlabLedger::revoke(ConsumerRef consumer, std::u
         const bool charged =
             work_word != 0 && work == WorkWord{slab, holder.attempt, static_cast<std::uint32_t>(current.generation)};
         // The charge is stored first: a producer that dies here must not forget it.
-        if (charged) store_word(memory_.slots[slab].charges, charges(slab) + 1);
+        if (charged) store_word(memory_.entries[slab].charges, charges(slab) + 1);
         failpoint("ledger.revoke.charged");
         store_word(*place, 0);
         failpoint("ledger.revoke.holder_cleared");
-        settle_after_hold_ended(slab, holder.attempt);
+        normalise_after_hold_ended(slab, holder.attempt);
         revoked.push_back({slab, charged, current.state == SlabState::Leased && word(slab).state == SlabState::Ready,
                            holder.attempt});
     }
-    store_word(memory_.consumers[consumer.slot].session, 0);
+    store_word(memory_.consumers[consumer.consumer_index].session, 0);
     return revoked;
 }
 
@@ -261,14 +262,14 @@ void SlabLedger::spill(std::uint32_t slab) {
 
 SlabWord SlabLedger::word(std::uint32_t slab) const {
     expect(slab < slab_count(), "a slab of this ledger");
-    return SlabWord::unpack(load_word(memory_.slots[slab].word));
+    return SlabWord::unpack(load_word(memory_.entries[slab].word));
 }
 
-std::uint64_t SlabLedger::charges(std::uint32_t slab) const { return load_word(memory_.slots[slab].charges); }
+std::uint64_t SlabLedger::charges(std::uint32_t slab) const { return load_word(memory_.entries[slab].charges); }
 
 std::vector<HolderWord> SlabLedger::holders(std::uint32_t slab) const {
     std::vector<HolderWord> found;
-    for (const std::uint64_t& place : memory_.slots[slab].holders)
+    for (const std::uint64_t& place : memory_.entries[slab].holders)
         if (const HolderWord holder = HolderWord::unpack(load_word(place)); holder.used) found.push_back(holder);
     return found;
 }
@@ -288,35 +289,36 @@ std::array<std::uint32_t, kSlabStates> SlabLedger::counts() const {
 void SlabLedger::move_to(std::uint32_t slab, SlabState from, SlabState to) {
     const SlabWord before = word(slab);
     expect(before.state == from, "the slab is in the state that this transition starts from");
-    store_word(memory_.slots[slab].word, SlabWord{to, before.attempt, before.generation}.pack());
+    store_word(memory_.entries[slab].word, SlabWord{to, before.attempt, before.generation}.pack());
 }
 
-// The next generation begins: whoever still has a ticket of the former one has nothing.
+// The next generation begins: whoever still has a ticket of the previous one has nothing.
 void SlabLedger::free_slab(std::uint32_t slab) {
     expect(!has_holders(slab), "memory is free only when nobody holds it");
     const SlabWord before = word(slab);
-    store_word(memory_.slots[slab].charges, 0);
+    store_word(memory_.entries[slab].charges, 0);
     failpoint("ledger.free");
-    store_word(memory_.slots[slab].word, SlabWord{SlabState::Free, 0, before.generation + 1}.pack());
+    store_word(memory_.entries[slab].word, SlabWord{SlabState::Free, 0, before.generation + 1}.pack());
     ++free_slabs_;
 }
 
 bool SlabLedger::has_holders(std::uint32_t slab) const {
-    const auto& places = memory_.slots[slab].holders;
+    const auto& places = memory_.entries[slab].holders;
     return std::any_of(places.begin(), places.end(), [](const std::uint64_t& place) { return load_word(place) != 0; });
 }
 
 std::uint64_t* SlabLedger::holder_word(std::uint32_t slab, ConsumerRef consumer) const {
-    for (std::uint64_t& place : memory_.slots[slab].holders) {
+    for (std::uint64_t& place : memory_.entries[slab].holders) {
         const HolderWord holder = HolderWord::unpack(load_word(place));
-        if (holder.used && holder.slot == consumer.slot && holder.session == consumer.session) return &place;
+        if (holder.used && holder.consumer_index == consumer.consumer_index && holder.session == consumer.session)
+            return &place;
     }
     return nullptr;
 }
 
 // A hold went without completing the slab: the current delivery's makes it Ready again, the last one of a finished slab
 // frees it.
-void SlabLedger::settle_after_hold_ended(std::uint32_t slab, std::uint32_t ended_attempt) {
+void SlabLedger::normalise_after_hold_ended(std::uint32_t slab, std::uint32_t ended_attempt) {
     const SlabWord current = word(slab);
     if (current.state == SlabState::Leased && current.attempt == ended_attempt)
         move_to(slab, SlabState::Leased, SlabState::Ready);

@@ -18,7 +18,7 @@ namespace offramp {
 // One admitted consumer: its place in the ledger's table, and the session that tells it from earlier ones in the same
 // place.
 struct ConsumerRef {
-    std::uint32_t slot = 0;
+    std::uint32_t consumer_index = 0;
     std::uint64_t session = 0;
 
     bool operator==(const ConsumerRef&) const = default;
@@ -45,7 +45,7 @@ std::string_view to_string(SlabState state);
 // Thread: the broker's. Blocks: never. Errors: an illegal transition is a caller's bug (expect); whatever comes from a
 // consumer is a ReleaseOutcome.
 //
-// Every change is one word, or ordered so that a death in between is mended by adopt():
+// Every change is one word, or ordered so that a death in between is repaired by adopt():
 //   lease:     holder stored, then the state       (death between: a holder of a Ready slab; its consumer is asked or
 //   dead) complete:  state Retired, then the holder cleared, then Free with the next generation   (Retired without
 //   holders: freed) return:    holder cleared, then the state      (Leased without its holder: Ready)
@@ -54,12 +54,12 @@ class SlabLedger {
   public:
     struct Memory {
         std::span<LedgerConsumer> consumers;
-        std::span<LedgerSlot> slots;
+        std::span<SlabEntry> entries;
     };
 
     // Every slab Free, in its first generation; no consumers.
     static SlabLedger format(Memory memory, std::uint32_t epoch);
-    // Takes over what an earlier producer left: takes the step that it had counted and perhaps not taken, mends
+    // Takes over what an earlier producer left: takes the step that it had counted and perhaps not taken, repairs
     // half-done changes, abandons Filling, keeps every recorded holder. What was given up stays Quarantined, for the
     // caller to see to. Errors: ProtocolError for words that no producer leaves (check_ledger_words).
     struct LastStep {
@@ -124,7 +124,7 @@ class SlabLedger {
     void spill(std::uint32_t slab);
 
     // --- looking ---
-    std::uint32_t slab_count() const { return static_cast<std::uint32_t>(memory_.slots.size()); }
+    std::uint32_t slab_count() const { return static_cast<std::uint32_t>(memory_.entries.size()); }
     std::uint32_t epoch() const { return epoch_; }
     SlabWord word(std::uint32_t slab) const;
     std::uint64_t charges(std::uint32_t slab) const;
@@ -138,9 +138,9 @@ class SlabLedger {
     void free_slab(std::uint32_t slab);
     bool has_holders(std::uint32_t slab) const;
     std::uint64_t* holder_word(std::uint32_t slab, ConsumerRef consumer) const;
-    void settle_after_hold_ended(std::uint32_t slab, std::uint32_t ended_attempt);
+    void normalise_after_hold_ended(std::uint32_t slab, std::uint32_t ended_attempt);
     void take_counted_step(const LastStep& last);
-    void mend(std::uint32_t slab);
+    void repair(std::uint32_t slab);
 
     Memory memory_;
     std::uint32_t epoch_;

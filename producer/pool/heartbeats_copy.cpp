@@ -9,15 +9,16 @@
 
 namespace offramp {
 
-CellsCopy::CellsCopy(const std::string& name, std::uint32_t consumer_capacity)
-    : object_(::open(("/dev/shm" + name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW)), cells_(consumer_capacity) {
+HeartbeatsCopy::HeartbeatsCopy(const std::string& name, std::uint32_t consumer_capacity)
+    : object_(::open(("/dev/shm" + name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW)), heartbeats_(consumer_capacity) {
     if (!object_) throw SystemError("opening the consumers' cells, shared memory " + name, errno);
-    look_again();
+    refresh();
 }
 
 // Each word is copied whole: the kernel copies aligned memory in larger pieces than words.
-void CellsCopy::look_again() noexcept {
-    while (::pread(object_.get(), cells_.data(), cells_.size() * sizeof(ConsumerCell), 0) < 0 && errno == EINTR)
+void HeartbeatsCopy::refresh() noexcept {
+    while (::pread(object_.get(), heartbeats_.data(), heartbeats_.size() * sizeof(HeartbeatRecord), 0) < 0 &&
+           errno == EINTR)
         continue;
 }
 

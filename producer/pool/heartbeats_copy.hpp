@@ -10,23 +10,23 @@
 
 namespace offramp {
 
-// Looks at the consumers' cells as at a file of strangers: consumers write them, under --consumer-user as another user
-// who may also cut their object short, and a look at a mapping's lost page would be the producer's death by SIGBUS.
-// What cannot be read keeps its last value.
+// Looks at the consumers' heartbeat records as at a file of strangers: consumers write them, under --consumer-user as
+// another user who may also cut their object short, and a look at a mapping's lost page would be the producer's death
+// by SIGBUS. What cannot be read keeps its last value.
 //
-// Owns: a descriptor, and a copy of the cells. Thread: the broker's. Blocks: never.
-class CellsCopy {
+// Owns: a descriptor, and a copy of the heartbeat records. Thread: the broker's. Blocks: never.
+class HeartbeatsCopy {
   public:
     // `name`: of the object. Errors: SystemError when it cannot be opened.
-    CellsCopy(const std::string& name, std::uint32_t consumer_capacity);
+    HeartbeatsCopy(const std::string& name, std::uint32_t consumer_capacity);
 
-    // Stays where it is; its contents change with look_again().
-    std::span<const ConsumerCell> cells() const { return cells_; }
-    void look_again() noexcept;
+    // Stays where it is; its contents change with refresh().
+    std::span<const HeartbeatRecord> records() const { return heartbeats_; }
+    void refresh() noexcept;
 
   private:
     UniqueFd object_;
-    std::vector<ConsumerCell> cells_;
+    std::vector<HeartbeatRecord> heartbeats_;
 };
 
 }  // namespace offramp

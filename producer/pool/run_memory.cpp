@@ -17,11 +17,13 @@ namespace {
 
 std::size_t ledger_bytes(std::uint32_t consumers, std::uint32_t slabs) {
     return round_up(
-        sizeof(LedgerHeader) + consumers * sizeof(LedgerConsumer) + slabs * sizeof(LedgerSlot) + sizeof(RunProgress),
+        sizeof(LedgerHeader) + consumers * sizeof(LedgerConsumer) + slabs * sizeof(SlabEntry) + sizeof(RunProgress),
         kPageBytes);
 }
 
-std::size_t cells_bytes(std::uint32_t consumers) { return round_up(consumers * sizeof(ConsumerCell), kPageBytes); }
+std::size_t heartbeats_bytes(std::uint32_t consumers) {
+    return round_up(consumers * sizeof(HeartbeatRecord), kPageBytes);
+}
 
 LedgerHeader header_of(const RunNames& names, const SlabLayout& layout, const SpanPlan& plan,
                        std::uint32_t consumer_capacity, std::uint32_t epoch) {
@@ -63,11 +65,12 @@ void require_same_layout(const LedgerHeader& found, const LedgerHeader& wanted) 
 
 }  // namespace
 
-RunMemory::RunMemory(std::uint32_t slab_count, std::uint32_t consumer_capacity, SharedRegion ledger, SharedRegion cells)
+RunMemory::RunMemory(std::uint32_t slab_count, std::uint32_t consumer_capacity, SharedRegion ledger,
+                     SharedRegion heartbeats)
     : slab_count_(slab_count),
       consumer_capacity_(consumer_capacity),
       ledger_(std::move(ledger)),
-      cells_(std::move(cells)) {}
+      heartbeats_(std::move(heartbeats)) {}
 
 RunMemory::RunMemory(const RunNames& names, const SlabLayout& layout, const SpanPlan& plan,
                      std::uint32_t consumer_capacity, std::uint32_t epoch, bool readable_by_group)
@@ -75,7 +78,7 @@ RunMemory::RunMemory(const RunNames& names, const SlabLayout& layout, const Span
           plan.slab_count, consumer_capacity,
           SharedRegion::create(names.ledger(), ledger_bytes(consumer_capacity, plan.slab_count),
                                {.readable_by_group = readable_by_group}),
-          SharedRegion::create(names.cells(), cells_bytes(consumer_capacity),
+          SharedRegion::create(names.cells(), heartbeats_bytes(consumer_capacity),
                                {.readable_by_group = readable_by_group, .writable_by_group = readable_by_group})) {
     const LedgerHeader header = header_of(names, layout, plan, consumer_capacity, epoch);
     std::memcpy(ledger_.bytes().data(), &header, sizeof header);
@@ -85,7 +88,7 @@ RunMemory RunMemory::adopt(const RunNames& names, const SlabLayout& layout, cons
                            std::uint32_t consumer_capacity) {
     RunMemory memory(plan.slab_count, consumer_capacity,
                      SharedRegion::adopt(names.ledger(), ledger_bytes(consumer_capacity, plan.slab_count)),
-                     SharedRegion::adopt(names.cells(), cells_bytes(consumer_capacity)));
+                     SharedRegion::adopt(names.cells(), heartbeats_bytes(consumer_capacity)));
     LedgerHeader& header = memory.header();
     const LedgerHeader wanted = header_of(names, layout, plan, consumer_capacity, header.epoch);
     require_same_layout(header, wanted);
@@ -105,19 +108,19 @@ RunMemory RunMemory::adopt(const RunNames& names, const SlabLayout& layout, cons
 
 SlabLedger::Memory RunMemory::ledger() {
     std::byte* const consumers = ledger_.bytes().data() + sizeof(LedgerHeader);
-    std::byte* const slots = consumers + consumer_capacity_ * sizeof(LedgerConsumer);
+    std::byte* const entries = consumers + consumer_capacity_ * sizeof(LedgerConsumer);
     return {{reinterpret_cast<LedgerConsumer*>(consumers), consumer_capacity_},
-            {reinterpret_cast<LedgerSlot*>(slots), slab_count_}};
+            {reinterpret_cast<SlabEntry*>(entries), slab_count_}};
 }
 
 RunProgress& RunMemory::progress() {
     return *reinterpret_cast<RunProgress*>(ledger_.bytes().data() + sizeof(LedgerHeader) +
                                            consumer_capacity_ * sizeof(LedgerConsumer) +
-                                           slab_count_ * sizeof(LedgerSlot));
+                                           slab_count_ * sizeof(SlabEntry));
 }
 
-std::span<const ConsumerCell> RunMemory::cells() const {
-    return {reinterpret_cast<const ConsumerCell*>(cells_.bytes().data()), consumer_capacity_};
+std::span<const HeartbeatRecord> RunMemory::heartbeats() const {
+    return {reinterpret_cast<const HeartbeatRecord*>(heartbeats_.bytes().data()), consumer_capacity_};
 }
 
 }  // namespace offramp

@@ -12,7 +12,7 @@
 
 namespace offramp {
 
-// Owns the ledger's and the cells' shared-memory objects of one run, and says where in them what lies.
+// Owns the ledger's and the heartbeat records' shared-memory objects of one run, and says where in them what lies.
 // Thread: the constructor's; afterwards the broker's. Errors: as SharedRegion::create and adopt.
 class RunMemory {
   public:
@@ -26,17 +26,17 @@ class RunMemory {
 
     SlabLedger::Memory ledger();
     RunProgress& progress();
-    std::span<const ConsumerCell> cells() const;
+    std::span<const HeartbeatRecord> heartbeats() const;
     std::uint32_t epoch() const { return header().epoch; }
 
   private:
-    RunMemory(std::uint32_t slab_count, std::uint32_t consumer_capacity, SharedRegion ledger, SharedRegion cells);
+    RunMemory(std::uint32_t slab_count, std::uint32_t consumer_capacity, SharedRegion ledger, SharedRegion heartbeats);
     LedgerHeader& header() const { return *reinterpret_cast<LedgerHeader*>(ledger_.bytes().data()); }
 
     std::uint32_t slab_count_;
     std::uint32_t consumer_capacity_;
     SharedRegion ledger_;
-    SharedRegion cells_;
+    SharedRegion heartbeats_;
 };
 
 }  // namespace offramp

@@ -20,7 +20,7 @@ constexpr std::uint32_t kMostAhead = 64;
 
 }  // namespace
 
-FillLease& FillLease::operator=(FillLease&& other) noexcept {
+WriteLoan& WriteLoan::operator=(WriteLoan&& other) noexcept {
     std::swap(exchange_, other.exchange_);
     std::swap(slab_, other.slab_);
     std::swap(generation_, other.generation_);
@@ -28,7 +28,7 @@ FillLease& FillLease::operator=(FillLease&& other) noexcept {
     return *this;
 }
 
-FillLease::~FillLease() {
+WriteLoan::~WriteLoan() {
     if (exchange_) exchange_->abandon(slab_);
 }
 
@@ -41,15 +41,15 @@ SlabExchange::SlabExchange(Private, std::uint32_t grants_ahead)
     if (!wake_) throw SystemError("eventfd", errno, "Raise the limit of open files (ulimit -n)");
 }
 
-std::optional<FillLease> SlabExchange::wait_for_slab(WhenNone when_none) {
+std::optional<WriteLoan> SlabExchange::wait_for_slab(WhenNone when_none) {
     std::unique_lock lock(mutex_);
     if (grants_.empty() && !stopped_) {
         const bool asks = when_none == WhenNone::Return;
         if (asks) {  // what the broker said before may not be so any more
             short_ = false;
-            news_ = true;
+            has_events_ = true;
             lock.unlock();
-            ring();
+            notify();
             lock.lock();
         }
         const TraceRange range(TraceName::WaitSlab);
@@ -64,40 +64,40 @@ std::optional<FillLease> SlabExchange::wait_for_slab(WhenNone when_none) {
     const Grant grant = grants_.front();
     grants_.pop_front();
     const bool wants_more = !short_ && grants_.size() <= grants_ahead_ / 2;
-    news_ = news_ || wants_more;
+    has_events_ = has_events_ || wants_more;
     lock.unlock();
-    if (wants_more) ring();
-    return FillLease(shared_from_this(), grant.slab, grant.generation, grant.bytes);
+    if (wants_more) notify();
+    return WriteLoan(shared_from_this(), grant.slab, grant.generation, grant.bytes);
 }
 
-void SlabExchange::publish(FillLease lease, PublishedSlab published) {
-    published.slab = lease.slab();
+void SlabExchange::publish(WriteLoan loan, PublishedSlab published) {
+    published.slab = loan.slab();
     if (before_publishing_) before_publishing_(published);
     {
         const std::lock_guard lock(mutex_);
         to_take_.published.push_back(published);
-        news_ = true;
+        has_events_ = true;
     }
-    lease.exchange_.reset();
-    ring();
+    loan.exchange_.reset();
+    notify();
 }
 
 void SlabExchange::finish() {
     {
         const std::lock_guard lock(mutex_);
         to_take_.finished = true;
-        news_ = true;
+        has_events_ = true;
     }
-    ring();
+    notify();
 }
 
 void SlabExchange::abandon(std::uint32_t slab) noexcept {
     {
         const std::lock_guard lock(mutex_);
         to_take_.abandoned.push_back(slab);
-        news_ = true;
+        has_events_ = true;
     }
-    ring();
+    notify();
 }
 
 bool SlabExchange::listen() {
@@ -105,7 +105,7 @@ bool SlabExchange::listen() {
     broker_listens_ = true;
     // Whoever brought something before this lock did not see that the broker listens; whoever comes after it does.
     const std::lock_guard lock(mutex_);
-    return news_;
+    return has_events_;
 }
 
 SlabExchange::Taken SlabExchange::take() {
@@ -115,7 +115,7 @@ SlabExchange::Taken SlabExchange::take() {
         [[maybe_unused]] const auto got = ::read(wake_.get(), &ignored, sizeof ignored);
     }
     const std::lock_guard lock(mutex_);
-    news_ = false;
+    has_events_ = false;
     Taken taken = std::move(to_take_);
     to_take_ = {};
     to_take_.finished = taken.finished;
@@ -168,21 +168,21 @@ void SlabExchange::stop() {
     {
         const std::lock_guard lock(mutex_);
         stopped_ = true;
-        news_ = true;
+        has_events_ = true;
     }
     granted_.notify_all();
-    ring();
+    notify();
 }
 
 void SlabExchange::wake() {
     {
         const std::lock_guard lock(mutex_);
-        news_ = true;
+        has_events_ = true;
     }
-    ring();
+    notify();
 }
 
-void SlabExchange::ring() noexcept {
+void SlabExchange::notify() noexcept {
     if (!broker_listens_ || !broker_listens_.exchange(false)) return;
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto put = ::write(wake_.get(), &one, sizeof one);

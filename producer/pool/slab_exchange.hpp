@@ -19,7 +19,7 @@
 
 namespace offramp {
 
-// What a published slab holds, for the broker's books.
+// What a published slab holds, for the broker's totals.
 struct PublishedSlab {
     std::uint32_t slab = 0;
     std::uint64_t first_batch = 0;
@@ -34,7 +34,7 @@ struct PublishedSlab {
 };
 
 // Where the egress threads and the broker thread meet: free slabs one way, filled ones the other. The broker keeps some
-// slabs granted ahead, so that the egress seldom waits for its thread. A broker that is awake is not rung for: it says
+// slabs granted ahead, so that the egress seldom waits for its thread. A broker that is awake is not notified: it says
 // when it is about to sleep, so that a stream of small slabs costs a system call a batch of them.
 //
 // Owns: two short queues and an eventfd. Borrows: the slabs' bytes (SlabPool), through the grants.
@@ -50,11 +50,11 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
     // Sleeps until a slab may be filled. Nothing after stop(); with Return, nothing either when the broker was asked
     // anew and has none.
     enum class WhenNone { Wait, Return };
-    std::optional<FillLease> wait_for_slab(WhenNone when_none = WhenNone::Wait);
+    std::optional<WriteLoan> wait_for_slab(WhenNone when_none = WhenNone::Wait);
     // To be called by whoever publishes a slab, before anybody else can know of it. Set before there is an egress. What
     // it throws publish() throws, and the slab is given back.
     void before_publishing(std::function<void(const PublishedSlab&)> work) { before_publishing_ = std::move(work); }
-    void publish(FillLease lease, PublishedSlab published);
+    void publish(WriteLoan loan, PublishedSlab published);
     // No slab will be asked for or published any more.
     void finish();
 
@@ -77,7 +77,7 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
     // `pool_slabs`: how many the pool has.
     std::uint32_t grants_wanted(std::uint32_t pool_slabs);
     void grant(std::span<const Grant> grants);
-    // Less than was wanted is free: the broker grants more when it is, and need not be rung for. Ends waits that want
+    // Less than was wanted is free: the broker grants more when it is, and need not be notified. Ends waits that want
     // to know.
     void note_shortage();
     // Grants that nobody took are given back to the caller, at the end of a run.
@@ -92,7 +92,7 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
     bool waiting() const { return waiting_.load(std::memory_order_relaxed); }
 
   private:
-    friend class FillLease;
+    friend class WriteLoan;
     struct Private {};
 
   public:
@@ -100,8 +100,8 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
 
   private:
     void abandon(std::uint32_t slab) noexcept;
-    // With the mutex not held, after news_ was set under it.
-    void ring() noexcept;
+    // With the mutex not held, after has_events_ was set under it.
+    void notify() noexcept;
 
     std::uint32_t grants_ahead_;
     std::function<void(const PublishedSlab&)> before_publishing_;
@@ -110,7 +110,7 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
     std::condition_variable granted_;
     std::deque<Grant> grants_;
     Taken to_take_;
-    bool news_ = false;  // since the last take(), for the broker
+    bool has_events_ = false;  // since the last take(), for the broker
     bool short_ = false;
     bool stopped_ = false;
     std::atomic<bool> broker_listens_{false};

@@ -18,13 +18,13 @@ constexpr std::size_t kLeastPart = std::size_t{1} << 20;
 
 }  // namespace
 
-SlabPool::SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, News news, Threads threads,
-                   Objects objects)
+SlabPool::SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, Listener listener,
+                   Threads threads, Objects objects)
     : names_(names),
       plan_(plan),
       pin_(std::move(pin)),
       readable_by_group_(readable_by_group),
-      news_(std::move(news)),
+      listener_(std::move(listener)),
       threads_(threads),
       objects_(objects),
       spans_(plan.span_count),
@@ -86,7 +86,7 @@ void SlabPool::fail() noexcept {
     failed_ = true;
     usable_spans_ += plan_.span_count;  // wakes both waits
     usable_spans_.notify_all();
-    news_.on_failure(failure_);
+    listener_.on_failure(failure_);
 }
 
 // The other spans' workers begin when the first span has its pages: page-locking it needs no core.
@@ -109,7 +109,7 @@ void SlabPool::prepare(std::uint32_t index) {
     if (done == 1) seconds_to_first_ = seconds;
     if (done == plan_.span_count) seconds_to_all_ = seconds;
     usable_spans_.notify_all();
-    news_.on_usable();
+    listener_.on_usable();
 }
 
 SharedRegion SlabPool::make_span(std::uint32_t index) const {

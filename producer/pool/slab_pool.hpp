@@ -26,14 +26,14 @@ namespace offramp {
 // Owns: the spans' shared-memory objects, their mappings and page-lockings. Goes in that order backwards: unlock,
 // unmap, remove. Thread: the constructor's, besides its own workers; usable() and bytes_of() from any. Blocks: the
 // constructor while it checks for room; both waits; the destructor until its workers are done. Errors: SharedMemoryFull
-// before anything is made; a worker's error is told by News, and thrown by both waits.
+// before anything is made; a worker's error is told to the Listener, and thrown by both waits.
 class SlabPool {
   public:
     // Page-locks a populated range for as long as the returned owner lives; may be empty (no GPU, or --allow-unpinned).
     using Pin = std::function<std::shared_ptr<void>(std::span<std::byte>)>;
 
     // Called by the workers: whenever another span can be used, and once when one could not be made.
-    struct News {
+    struct Listener {
         std::function<void()> on_usable;
         std::function<void(std::exception_ptr)> on_failure;
     };
@@ -43,14 +43,14 @@ class SlabPool {
         unsigned other_spans = 2;    // on each
         unsigned spans_at_once = 0;  // 0: one a core
     };
-    SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, News news)
-        : SlabPool(names, plan, std::move(pin), readable_by_group, std::move(news), Threads{}) {}
-    SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, News news, Threads threads)
-        : SlabPool(names, plan, std::move(pin), readable_by_group, std::move(news), threads, Objects::Made) {}
+    SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, Listener listener)
+        : SlabPool(names, plan, std::move(pin), readable_by_group, std::move(listener), Threads{}) {}
+    SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, Listener listener, Threads threads)
+        : SlabPool(names, plan, std::move(pin), readable_by_group, std::move(listener), threads, Objects::Made) {}
     // Adopted: the objects are those that a dead producer made; their bytes stay as they are, and are page-locked
     // again.
     enum class Objects { Made, Adopted };
-    SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, News news, Threads threads,
+    SlabPool(const RunNames& names, SpanPlan plan, Pin pin, bool readable_by_group, Listener listener, Threads threads,
              Objects objects);
     ~SlabPool();
     SlabPool(const SlabPool&) = delete;
@@ -83,7 +83,7 @@ class SlabPool {
     const SpanPlan plan_;
     const Pin pin_;
     const bool readable_by_group_;
-    const News news_;
+    const Listener listener_;
     Threads threads_;
     const Objects objects_;
     std::vector<Span> spans_;

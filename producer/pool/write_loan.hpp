@@ -11,20 +11,20 @@ namespace offramp {
 class SlabExchange;
 
 // The right to write one slab, from the moment it left Free until it is published. Move-only; publishing consumes it,
-// and forgetting it gives the slab back unfilled. Whoever lets an asynchronous copy write into bytes() keeps the lease
+// and forgetting it gives the slab back unfilled. Whoever lets an asynchronous copy write into bytes() keeps the loan
 // until that copy's event has been seen done: abandoning it earlier would hand memory to the next filling while the
 // copy still writes.
-class FillLease {
+class WriteLoan {
   public:
-    FillLease(FillLease&& other) noexcept
+    WriteLoan(WriteLoan&& other) noexcept
         : exchange_(std::move(other.exchange_)),
           slab_(other.slab_),
           generation_(other.generation_),
           bytes_(other.bytes_) {
         other.exchange_.reset();
     }
-    FillLease& operator=(FillLease&& other) noexcept;
-    ~FillLease();
+    WriteLoan& operator=(WriteLoan&& other) noexcept;
+    ~WriteLoan();
 
     std::uint32_t slab() const { return slab_; }
     std::uint64_t generation() const { return generation_; }
@@ -32,7 +32,7 @@ class FillLease {
 
   private:
     friend class SlabExchange;
-    FillLease(std::shared_ptr<SlabExchange> exchange, std::uint32_t slab, std::uint64_t generation,
+    WriteLoan(std::shared_ptr<SlabExchange> exchange, std::uint32_t slab, std::uint64_t generation,
               std::span<std::byte> bytes)
         : exchange_(std::move(exchange)), slab_(slab), generation_(generation), bytes_(bytes) {}
 

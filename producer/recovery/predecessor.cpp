@@ -106,7 +106,7 @@ Predecessor read_predecessor(const SlabLedger& ledger, const ProgressLog::Totals
     Predecessor predecessor{
         .totals = totals,
         .in_flight = read_slabs({SlabState::Ready, SlabState::Leased}, ledger, names, spans, numbers),
-        .given_up = read_slabs({SlabState::Quarantined}, ledger, names, spans, numbers)};
+        .dead_letters = read_slabs({SlabState::Quarantined}, ledger, names, spans, numbers)};
     if (spill != nullptr) predecessor.spilled = read_spilled(*spill, ledger, names, numbers, predecessor.in_flight);
     return predecessor;
 }
@@ -123,7 +123,8 @@ void require_conserved(const Predecessor& predecessor) {
     for (const SpilledSlab& slab : predecessor.spilled) count(slab.published);
     const bool adds_up = [&] {
         for (const auto unit : {&Amount::slabs, &Amount::batches, &Amount::samples, &Amount::bytes})
-            if (totals.published.*unit != totals.completed.*unit + totals.given_up.*unit + there.*unit) return false;
+            if (totals.published.*unit != totals.completed.*unit + totals.dead_letters.*unit + there.*unit)
+                return false;
         return through <= totals.items_through;
     }();
     if (!adds_up)
@@ -132,9 +133,9 @@ void require_conserved(const Predecessor& predecessor) {
                         " samples in " + std::to_string(totals.published.slabs) + " slabs published through item " +
                         std::to_string(totals.items_through) + ", " + std::to_string(totals.completed.samples) +
                         " in " + std::to_string(totals.completed.slabs) + " completed, " +
-                        std::to_string(totals.given_up.samples) + " given up, but " + std::to_string(there.samples) +
-                        " in " + std::to_string(there.slabs) + " are in flight, through item " +
-                        std::to_string(through));
+                        std::to_string(totals.dead_letters.samples) + " given up, but " +
+                        std::to_string(there.samples) + " in " + std::to_string(there.slabs) +
+                        " are in flight, through item " + std::to_string(through));
 }
 
 }  // namespace offramp

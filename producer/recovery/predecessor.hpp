@@ -16,9 +16,9 @@ namespace offramp {
 // What the producers before this one did for the run, and what the last of them left. Of a run that begins: nothing.
 struct Predecessor {
     ProgressLog::Totals totals;
-    std::vector<PublishedSlab> in_flight;  // slabs that consumers hold or wait for, in the order of publication
-    std::vector<PublishedSlab> given_up;   // dead letters that are not on the disk yet
-    std::vector<SpilledSlab> spilled;      // in the order of publication
+    std::vector<PublishedSlab> in_flight;     // slabs that consumers hold or wait for, in the order of publication
+    std::vector<PublishedSlab> dead_letters;  // dead letters that are not on the disk yet
+    std::vector<SpilledSlab> spilled;         // in the order of publication
 
     // Of what was published: the items that no consumer is done with, in memory and on the disk.
     ItemRanges waiting() const;

@@ -41,13 +41,13 @@ std::unique_ptr<RunRecords> RunRecovery::go_on() && {
 }
 
 std::unique_ptr<SlabPool> RunRecovery::take_slabs(const RunNames& names, const SpanPlan& spans, SlabPool::Pin pin,
-                                                  bool readable_by_group, SlabPool::News news) {
+                                                  bool readable_by_group, SlabPool::Listener news) {
     return std::make_unique<SlabPool>(names, spans, std::move(pin), readable_by_group, std::move(news),
                                       SlabPool::Threads{}, SlabPool::Objects::Adopted);
 }
 
 void RunRecovery::continue_in(Broker& broker, const Predecessor& predecessor) {
-    broker.adopt(predecessor.in_flight, predecessor.given_up, predecessor.spilled);
+    broker.adopt(predecessor.in_flight, predecessor.dead_letters, predecessor.spilled);
 }
 
 }  // namespace offramp

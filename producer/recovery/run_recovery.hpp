@@ -67,7 +67,7 @@ class RunRecovery {
 
     // Errors: as SlabPool.
     static std::unique_ptr<SlabPool> take_slabs(const RunNames& names, const SpanPlan& spans, SlabPool::Pin pin,
-                                                bool readable_by_group, SlabPool::News news);
+                                                bool readable_by_group, SlabPool::Listener news);
     // Before the broker's first step.
     static void continue_in(Broker& broker, const Predecessor& predecessor);
 

@@ -44,7 +44,7 @@ class Includes(Project):
         ("common/shm/run_objects.cpp", '"common/wire/messages.hpp"', "may know shm, base of"),
         ("common/safetensors/safetensors_file.cpp", '"common/wire/tensor_spec.hpp"', "may know safetensors, base of"),
         ("common/transport/endpoint.cpp", '"common/dead_letters/payload_file.hpp"', "may know transport, base, shm, wire of"),
-        ("common/dead_letters/payload_file.cpp", '"common/shm/shared_region.hpp"', "may know quarantine, base, safetensors, wire of"),
+        ("common/dead_letters/payload_file.cpp", '"common/shm/shared_region.hpp"', "may know dead_letters, base, safetensors, wire of"),
         ("common/settings/run_config.cpp", '"common/images/file_list.hpp"', "may know settings, base, shm of"),
         ("common/images/image_decode.cpp", '"common/transport/ports.hpp"', "may know images, base, settings, wire of"),
         ("consumer/sinks/files/output_name.cpp", '"common/wire/slab_view.hpp"', "knows only common/base/"),

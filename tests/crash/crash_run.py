@@ -8,7 +8,7 @@ import re
 import signal
 import time
 
-from tests.support.done_items import led_by_the_manifest
+from tests.support.done_items import led_by_the_checkpoint
 from tests.support.launched_run import ROOT, LaunchedRun, programs_with_faulty_consumer
 from tests.support.marked_processes import processes_marked
 from tests.support.real_run import left_behind
@@ -24,7 +24,7 @@ WHEN_FULL = {"block": (), "drop-newest": ("--when-full", "drop-newest", "--slabs
 DEATHS = ("kill", "segv", "abort", "exit", "stop")
 HANG = "consumer.work_noted#2:stop"     # makes leases run out
 DEATH = "consumer.work_noted#2:kill"    # makes holds be taken back
-SUCCESSION = "ledger.leased#4:kill"     # makes another producer take over
+RECOVERY = "ledger.leased#4:kill"     # makes another producer take over
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,8 +97,8 @@ class CrashRun:
         wrong = [f"exit code {code}"] if code != 0 else []
         if code == 0 and not self.run.summary().get("conserved"):
             wrong.append("samples are not conserved")
-        if code == 0 and led_by_the_manifest(self.run.output):
-            wrong.append(f"done by the manifest, and not in the outputs: items {led_by_the_manifest(self.run.output)}")
+        if code == 0 and led_by_the_checkpoint(self.run.output):
+            wrong.append(f"done by the manifest, and not in the outputs: items {led_by_the_checkpoint(self.run.output)}")
         if code == 0 and self.may_drop:
             if not lines(outputs(self.run)) <= lines(expected):
                 wrong.append("outputs are none of the undisturbed run's")

@@ -28,7 +28,7 @@ SLABS = 4
 SAMPLES_A_SLAB = 4
 HOWS = {"kill": signal.SIGKILL, "segv": signal.SIGSEGV}
 MADV_POPULATE_READ, MADV_POPULATE_WRITE = 22, 23
-LEASED, LEDGER_HEADER_BYTES, CONSUMER_BYTES, SLOT_BYTES = 3, 512, 64, 128
+LEASED, LEDGER_HEADER_BYTES, CONSUMER_BYTES, ENTRY_BYTES = 3, 512, 64, 128
 
 
 class Death(typing.NamedTuple):
@@ -47,7 +47,7 @@ class Ledger:
             self._memory = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
         slabs, consumers = struct.unpack_from("<II", self._memory, 24)
         first = LEDGER_HEADER_BYTES + consumers * CONSUMER_BYTES
-        self._words = [first + slab * SLOT_BYTES for slab in range(slabs)]
+        self._words = [first + slab * ENTRY_BYTES for slab in range(slabs)]
 
     def state(self, slab):
         return self._memory[self._words[slab] + 7] >> 4

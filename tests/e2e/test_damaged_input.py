@@ -113,14 +113,14 @@ class DamagedInput(unittest.TestCase):
         damaged = (0, 1, 2)
         world = self.painted()
         self.assertEqual(world.start().wait(), 0, world.said())
-        masks, manifest = self.masks(world), (world.output / ".offramp-manifest").read_bytes()
+        masks, checkpoint = self.masks(world), (world.output / ".offramp-manifest").read_bytes()
         self.damage(world, damaged)
         for restarts in ("0", "1"):
             with self.subTest(restarts=restarts):
                 code = self.killed_behind_holes(world, "--producer-restarts", restarts)
                 if restarts == "0":
                     self.assertEqual(code, KILLED, world.said())
-                    self.assertEqual((self.masks(world), (world.output / ".offramp-manifest").read_bytes()), (masks, manifest))
+                    self.assertEqual((self.masks(world), (world.output / ".offramp-manifest").read_bytes()), (masks, checkpoint))
                     self.assertEqual(self.rows(world), {"done": list(range(PICTURES)), "skipped": []})
                     (world.folder / "once/ledger.ready").unlink()
                     (world.folder / "once").rmdir()

@@ -16,7 +16,7 @@ TWINS = {
     "message": ("common/wire/messages.cpp", "header.bytes != bytes.size() || total != bytes.size()", "header.bytes != bytes.size()"),
     "slab-header": ("common/wire/slab_view.cpp", "record.key_offset <= keys.size() - record.key_bytes", "record.key_offset < ~0U"),
     "ledger-region": ("consumer/session/ledger_view.cpp", "ledger_bytes >= wanted_bytes", "ledger_bytes >= sizeof header"),
-    "manifest": ("producer/runner/checkpoint/checkpoint_file.cpp", " || found.back().end > items", ""),
+    "checkpoint": ("producer/runner/checkpoint/checkpoint_file.cpp", " || found.back().end > items", ""),
     "endpoint": ("common/transport/endpoint.cpp", "RunNames::check_run_id(endpoint.names.run_id);\n    } catch", "    } catch"),
     "payload": ("common/dead_letters/payload_metadata.cpp", "} catch (const json::exception& problem) {", "} catch (const json::type_error& problem) {"),
     "settings-file": ("common/settings/toml.cpp", "if (!parsed)", "if (!parsed && text.empty())"),

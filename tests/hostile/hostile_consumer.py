@@ -47,10 +47,10 @@ class Hostile:
 
     def messages(self, rounds):
         """Messages that are none, cut, too long, of other versions, of several frames, from nobody known."""
-        good = [wire.hello(self.nonce, self.will_do), wire.releases(1, 1, (wire.ticket(0, 1, 1), wire.COMPLETED)), wire.credit(1, 4), wire.goodbye(1),
+        good = [wire.hello(self.nonce, self.will_do), wire.releases(1, 1, (wire.ticket(0, 1, 1), wire.COMPLETED)), wire.credit(1, 4), wire.disconnect(1),
                 wire.answer(7)]
         bad = [b"", b"\0", self.random.randbytes(100), wire.message(wire.HELLO, magic=1), wire.message(99), wire.message(wire.CREDIT, count=300),
-               wire.message(wire.RELEASES, bytes(16), count=256), wire.message(wire.GOODBYE, bytes(8), length=0xFFFFFFFF),
+               wire.message(wire.RELEASES, bytes(16), count=256), wire.message(wire.DISCONNECT, bytes(8), length=0xFFFFFFFF),
                wire.message(wire.TICKETS, bytes(16)), wire.hello(self.nonce ^ 1, self.will_do), wire.hello(self.nonce, self.will_do ^ 1), wire.hello(self.nonce, self.will_do, holding=9),
                wire.message(wire.HELLO, bytes(48), version=wire.VERSION + 1)]
         for _ in range(rounds):
@@ -113,7 +113,7 @@ class Hostile:
             for other in OTHERS_SESSIONS:
                 if other != session:
                     work.send(wire.credit(other, 200))
-                    work.send(wire.goodbye(other))
+                    work.send(wire.disconnect(other))
             free_list.send(wire.releases(session, sequence + 1, (wire.ticket(slab, generation, attempt, epoch), wire.RETURNED)))
             sequence += 1
         self._keep = (work, free_list)

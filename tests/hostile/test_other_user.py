@@ -109,7 +109,7 @@ from tests.hostile.zmtp import Connection
 work, free = Connection(sys.argv[1] + "/work-1.sock", b"DEALER"), Connection(sys.argv[1] + "/free-1.sock", b"PUSH")
 for session in range(1, 5):
     free.send(wire.releases(session, 1, *[(wire.ticket(slab, 1, 1), wire.COMPLETED) for slab in range(4)]))
-    work.send(wire.goodbye(session))
+    work.send(wire.disconnect(session))
 work.send(wire.hello(wire.nonce_of(sys.argv[1]), 0))
 kind, body = wire.parse(work.receive())
 print(kind == wire.REFUSED, struct.unpack_from("<I", body)[0], body[8:].split(bytes(1))[0].decode())

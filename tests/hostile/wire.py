@@ -8,7 +8,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MAGIC = 0x4D46464F
 VERSION = int(re.search(r"kMessageVersion = (\d+)", (ROOT / "common/wire/messages.hpp").read_text())[1])
 MOST_BYTES = 16 * 1024
-HELLO, CHALLENGE, ANSWER, WELCOME, REFUSED, CREDIT, TICKETS, RELEASES, RELEASE_ACK, DRAIN, GOODBYE = range(1, 12)
+HELLO, CHALLENGE, ANSWER, WELCOME, REFUSED, CREDIT, TICKETS, RELEASES, RELEASE_ACK, DRAIN, DISCONNECT = range(1, 12)
 COMPLETED, RETURNED = 1, 2
 FREE_TEXT = b"\0" * 16
 
@@ -31,8 +31,8 @@ def credit(session, window):
     return message(CREDIT, struct.pack("<QII", session, window, 0))
 
 
-def goodbye(session):
-    return message(GOODBYE, struct.pack("<Q", session))
+def disconnect(session):
+    return message(DISCONNECT, struct.pack("<Q", session))
 
 
 def ticket(slab, generation, attempt, epoch=1):

@@ -1,4 +1,4 @@
-"""A batch that takes down whoever touches it is set aside with its bytes and its story; everyone else's is done."""
+"""A batch that takes down whoever touches it is set aside with its bytes and its incident report; everyone else's is done."""
 
 import json
 import os
@@ -70,10 +70,10 @@ class Quarantine(unittest.TestCase):
                 payload = run.run_dir / "quarantine" / f"{NAME}.safetensors"
                 self.assertEqual([slab["payload"] for slab in summary["given_up"]], [str(payload)])
                 self.assertEqual(self.retry(payload, run.folder / "again"), {item: self.wanted[item] for item in POISONED})
-                story = json.loads(payload.with_suffix(".json").read_text())
-                self.assertEqual([sample["key"] for sample in story["samples"]], [str(item) for item in POISONED])
-                self.assertEqual([delivery["end"] for delivery in story["deliveries"] if delivery["charged"]], ["died"] * 3)
-                self.assertEqual({delivery["pid"] for delivery in story["deliveries"] if delivery["charged"]},
+                incident = json.loads(payload.with_suffix(".json").read_text())
+                self.assertEqual([sample["key"] for sample in incident["samples"]], [str(item) for item in POISONED])
+                self.assertEqual([delivery["end"] for delivery in incident["deliveries"] if delivery["charged"]], ["died"] * 3)
+                self.assertEqual({delivery["pid"] for delivery in incident["deliveries"] if delivery["charged"]},
                                  set(summary["given_up"][0]["pids"]))
                 with open(payload, "rb") as file:
                     header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
@@ -93,8 +93,8 @@ class Quarantine(unittest.TestCase):
                 self.assertIn("No space left on device", summary["given_up"][0]["error"])
                 self.assertIn(str(folder), summary["given_up"][0]["error"])
                 self.assertEqual([path.name for path in folder.iterdir()], [f"{NAME}.json"])
-                story = json.loads((folder / f"{NAME}.json").read_text())
-                self.assertEqual([sample["item"] for sample in story["samples"]], list(POISONED), "what is missing is listed")
+                incident = json.loads((folder / f"{NAME}.json").read_text())
+                self.assertEqual([sample["item"] for sample in incident["samples"]], list(POISONED), "what is missing is listed")
 
     def test_through_the_launch_script(self):
         with LaunchedRun(*COPY, "--processor", "crash-on-item", "--consumers", "2") as run:
@@ -107,8 +107,8 @@ class Quarantine(unittest.TestCase):
             self.assertEqual(checksums((run.output / "checksums.tsv").read_text()), self.neighbours)
             self.assertIn(f"{NAME}.safetensors", run.said())
 
-            story = json.loads((run.run_dir / "quarantine" / f"{NAME}.json").read_text())
-            charged = [delivery for delivery in story["deliveries"] if delivery["charged"]]
+            incident = json.loads((run.run_dir / "quarantine" / f"{NAME}.json").read_text())
+            charged = [delivery for delivery in incident["deliveries"] if delivery["charged"]]
             self.assertEqual([delivery["signal"] for delivery in charged], ["SIGSEGV"] * 3)
             self.assertEqual([delivery["exit"] for delivery in charged], [-signal.SIGSEGV] * 3)
             for delivery in charged:
@@ -121,7 +121,7 @@ class Quarantine(unittest.TestCase):
             self.assertIn("took down 3 consumers", shown.stdout)
             self.assertIn("at work on it", shown.stdout)
 
-            # With the run's own processor it kills again; the story says so, and the payload stays.
+            # With the run's own processor it kills again; the incident report says so, and the payload stays.
             again = run.command("quarantine", "retry", NAME)
             self.assertEqual(again.returncode, 128 + signal.SIGSEGV, again.stdout + again.stderr)
             self.assertRegex(run.command("quarantine", "list").stdout, rf"{NAME} .*retry failed \(-{int(signal.SIGSEGV)}\)")
@@ -138,7 +138,7 @@ class Quarantine(unittest.TestCase):
     @unittest.skipIf(SANITIZER, "preloads a library, and a sanitizer's must come first")
     def test_a_producer_that_dies_while_it_gives_a_batch_up_leaves_it_to_the_next(self):
         # Counted and not done; done and not written.
-        for moment in ("ledger.quarantine", "quarantine.write"):
+        for moment in ("ledger.quarantine", "dead_letter.write"):
             with self.subTest(moment=moment), LaunchedRun(*COPY, "--processor", "crash-on-item", "--consumers", "2") as run:
                 programs = run.folder / "bin"
                 programs.mkdir()

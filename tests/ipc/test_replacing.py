@@ -15,7 +15,7 @@ WRITE = (*COPY, "--processor", "write", "--write-path", "{output}/files")
 MERGED = ("checksum/checksums.tsv", "embeddings-sqlite/embeddings.sqlite")
 # Whoever comes by these is killed: the producer before and after it has noted what consumers may replace; consumers in mid-run; then the program that
 # puts outputs together, before and after each step.
-BEFORE_ITS_MANIFEST = (("run.first_result#1", 0), ("run.begun#1", 8))   # items of the former run that are made again
+BEFORE_ITS_CHECKPOINT = (("run.first_result#1", 0), ("run.begun#1", 8))   # items of the previous run that are made again
 IN_MID_RUN = ("sink.commit#1", "sink.commit#9", "sink.committed#9")
 SWAP = [f"{name}#{nth}" for name, times in (("place.swap", 2), ("sink.replace", 3), ("sink.replaced", 3), ("place.swapped", 1)) for nth in range(1, times + 1)]
 
@@ -70,13 +70,13 @@ class Replacing(InWorlds):
 
     def test_a_run_that_cannot_start_touches_nothing(self):
         world, before = self.finished(*ALL)
-        manifest = (world.output / ".offramp-manifest").read_bytes()
+        checkpoint = (world.output / ".offramp-manifest").read_bytes()
         for name, value in (("--model", "no-such"), ("--model", "/nowhere/tpyo.pt2"), ("--copy-bytes", "10TiB"), ("--processor", "checksum,npy,embeddings-sqlit")):
             for more in ((), ("--start-over",), ("--resume",)):
                 world.flags = changed(ALL, name, value)
                 self.assertNotEqual(world.start(*more).wait(), 0, world.said())
                 self.assertEqual(world.results(), before, f"{name} {value} {more}")
-                self.assertEqual((world.output / ".offramp-manifest").read_bytes(), manifest)
+                self.assertEqual((world.output / ".offramp-manifest").read_bytes(), checkpoint)
         world.flags = (*ALL, "--batches", "4")
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
         self.assertEqual(world.summary()["samples"]["done_before"], 32)
@@ -93,7 +93,7 @@ class Replacing(InWorlds):
         self.assertGreaterEqual(world.summary()["samples"]["done_before"], 80 - 32)
         self.assertEqual(world.results(), self.undisturbed(*flags))
 
-    def test_a_run_that_is_broken_off_leaves_the_former_one_and_goes_on_beside_it(self):
+    def test_a_run_that_is_broken_off_leaves_the_previous_one_and_goes_on_beside_it(self):
         flags = changed(ALL, "--processor", "checksum,embeddings-sqlite")
         world, before = self.finished(*flags)
         world.flags = (*flags, "--batches", "400", "--seed", "7")
@@ -126,8 +126,8 @@ class Replacing(InWorlds):
         self.without_failpoint(world)
         self.assertTrue(any(once.iterdir()), f"{failpoint} was not reached\n{world.said()}")
 
-    def test_killed_before_its_manifest_has_taken_the_former_ones_place(self):
-        for failpoint, again in BEFORE_ITS_MANIFEST:
+    def test_killed_before_its_checkpoint_has_taken_the_previous_ones_place(self):
+        for failpoint, again in BEFORE_ITS_CHECKPOINT:
             with self.subTest(failpoint):
                 world, before = self.finished(*ALL)
                 world.flags = (*ALL, "--batches", "4", "--seed", "7")
@@ -138,7 +138,7 @@ class Replacing(InWorlds):
                 self.assertEqual(world.summary()["samples"]["released"], again)
                 self.assertEqual(world.results(), before)
 
-    def test_killed_with_results_of_which_none_is_noted_done_the_former_run_is_made_whole_again(self):
+    def test_killed_with_results_of_which_none_is_noted_done_the_previous_run_is_made_whole_again(self):
         world, before = self.finished(*ALL)
         world.flags = (*ALL, "--batches", "4", "--seed", "7", "--consumers", "1")
         once = self.with_failpoint(world, "sink.committed#4:stop")    # the checksums of a slab, and files of its first items
@@ -160,19 +160,19 @@ class Replacing(InWorlds):
 
     def test_a_processor_that_cannot_read_the_models_outputs_is_refused_before_anything_is_replaced(self):
         world, before = self.finished(*COPY, "--processor", "npy")
-        manifest = (world.output / ".offramp-manifest").read_bytes()
+        checkpoint = (world.output / ".offramp-manifest").read_bytes()
         for processor in ("mask-png", "mask-rle", "cut-out", "overlay", "image", "npy,mask-png"):
             world.flags = (*COPY, "--processor", processor, "--batches", "4")
             self.refused(world.start("--start-over"), 64, "finds no output of the model that it can read", "float16 [8, 8]")
             self.assertEqual(world.results(), before)
-            self.assertEqual((world.output / ".offramp-manifest").read_bytes(), manifest)
+            self.assertEqual((world.output / ".offramp-manifest").read_bytes(), checkpoint)
 
-    def test_a_successor_does_not_take_the_former_ones_manifest_for_its_own(self):
+    def test_a_successor_does_not_take_the_previous_ones_checkpoint_for_its_own(self):
         world, _ = self.finished(*ALL)
         self.killed_at(world, "run.first_result#1", "--start-over", producer_restarts="3")
         self.assertEqual(world.summary()["samples"]["released"], 32, world.said())
 
-    def test_killed_in_mid_run_it_is_continued_and_the_former_one_is_there_until_its_end(self):
+    def test_killed_in_mid_run_it_is_continued_and_the_previous_one_is_there_until_its_end(self):
         for failpoint in IN_MID_RUN:
             with self.subTest(failpoint):
                 world, before = self.finished(*ALL)

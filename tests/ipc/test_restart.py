@@ -4,7 +4,7 @@ import os
 import signal
 import unittest
 
-from tests.support.done_items import items_of_manifest
+from tests.support.done_items import items_of_checkpoint
 from tests.support.gate import Gate
 from tests.support.launched_run import LaunchedRun
 from tests.support.real_run import RealRun, kill, left_behind, shared_memory
@@ -79,7 +79,7 @@ class Restart(unittest.TestCase):
         self.assertEqual(summary["samples"]["quarantined"], 0)
         self.assertEqual(summary["producers"], producers)
         self.assertTrue(summary["conserved"])
-        self.assertEqual(len(items_of_manifest(run.output)), samples, "also what a dead producer had not written there")
+        self.assertEqual(len(items_of_checkpoint(run.output)), samples, "also what a dead producer had not written there")
         run.finish_outputs()
         self.assertEqual(run.files(), self.wanted if wanted is None else wanted, run.logs())
         return summary
@@ -210,7 +210,7 @@ class Restart(unittest.TestCase):
             consumer = run.start_gated_consumer()
             run.gate.let(10)
             run.until(lambda: run.status().get("released_samples") == 40, "ten slabs done")
-            run.until(lambda: len(items_of_manifest(run.output)) == 40, "the manifest written")
+            run.until(lambda: len(items_of_checkpoint(run.output)) == 40, "the manifest written")
             for child in (run.producer, consumer):
                 kill(child)
                 run.wait(child)

@@ -158,21 +158,21 @@ class Resume(InWorlds):
             rows |= names
         self.assertEqual(rows, {str(number) for number in range(161)})
 
-    def test_a_torn_manifest_costs_work_and_a_strange_one_is_refused(self):
+    def test_a_torn_checkpoint_costs_work_and_a_strange_one_is_refused(self):
         world = self.world(*SHORT)
         self.assertEqual(world.start().wait(), 0, world.said())
         before = world.results()
-        manifest = world.output / ".offramp-manifest"
-        *lines, ended = manifest.read_bytes().splitlines(keepends=True)
+        checkpoint = world.output / ".offramp-manifest"
+        *lines, ended = checkpoint.read_bytes().splitlines(keepends=True)
         self.assertIn(b'"ended":true', ended)
-        manifest.write_bytes(b"".join(lines)[:-9])
+        checkpoint.write_bytes(b"".join(lines)[:-9])
         self.assertEqual(world.start("--resume").wait(), 0, world.said())
         self.assertLess(world.summary()["samples"]["done_before"], 320)
         self.assertIn("were torn", world.said())
         self.assertEqual(world.results(), before)
-        manifest.write_text("something else\n")
+        checkpoint.write_text("something else\n")
         self.assertEqual(world.start("--resume").wait(), 65, world.said())
-        self.assertIn(str(manifest), world.said())
+        self.assertIn(str(checkpoint), world.said())
 
     def test_a_database_that_goes_away_in_mid_run_is_waited_for(self):
         flags = (*ROWS, "--batches", "300")
@@ -293,7 +293,7 @@ class HostileFolders(InWorlds):
 
     def test_a_full_disk(self):
         for output in (self.disk, None):
-            with self.subTest(manifest="there as well" if output else "elsewhere"):
+            with self.subTest(checkpoint="there as well" if output else "elsewhere"):
                 self.assertTrue(self.try_remount("size=4m"))
                 world = self.world_on_disk(output)
                 self.assertEqual(world.start().wait(), 73, world.said())

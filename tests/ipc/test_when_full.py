@@ -6,7 +6,7 @@ import signal
 import subprocess
 import unittest
 
-from tests.support.done_items import items_of_checksums, items_of_manifest, led_by_the_manifest
+from tests.support.done_items import items_of_checksums, items_of_checkpoint, led_by_the_checkpoint
 from tests.support.gate import Gate
 from tests.support.real_run import BIN, SANITIZER, RealRun, kill, left_behind, shared_memory, undisturbed
 from tests.support.small_disk import small_disk
@@ -99,7 +99,7 @@ class WhenFull(unittest.TestCase):
             run.wait_for_consumers()
             run.finish_outputs()
             self.assertGreater(run.summary()["samples"]["dropped"], 0)
-            self.assertEqual(led_by_the_manifest(run.output), [], "the manifest says that they are done, and nobody made them")
+            self.assertEqual(led_by_the_checkpoint(run.output), [], "the manifest says that they are done, and nobody made them")
             self.resume(run, undisturbed(*flags))
 
     def test_what_was_spilled_is_not_done_when_everything_dies(self):
@@ -111,7 +111,7 @@ class WhenFull(unittest.TestCase):
             kill(run.producer)
             self.assertEqual(run.wait(run.producer), -signal.SIGKILL, run.logs())
             run.sweep()
-            self.assertEqual(items_of_manifest(run.output), set())
+            self.assertEqual(items_of_checkpoint(run.output), set())
             self.resume(run, self.wanted)
 
     def take_over(self, run):
@@ -166,7 +166,7 @@ class WhenFull(unittest.TestCase):
             self.assertFalse((run.run_dir / "spill").exists(), "nothing is left there")
             rest = set(range(SAMPLES)) - set(POISONED)
             self.assertEqual(items_of_checksums(run.output), rest)
-            self.assertEqual(items_of_manifest(run.output), rest)
+            self.assertEqual(items_of_checkpoint(run.output), rest)
             wanted = self.wanted["checksums.tsv"].splitlines()
             self.assertTrue(set(self.lines_of(run)) < set(wanted))
             self.assertEqual(self.lines_of_a_retry(run, summary["given_up"][0]["payload"]), set(wanted) - set(self.lines_of(run)), "the bytes are its own")

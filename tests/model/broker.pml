@@ -86,10 +86,10 @@ inline note_completed(s) {
 inline note_completed_nothing(s, finished) { promise_counts(!finished || !wanted[s]) }
 inline note_freed(s) { promise_not_lost(!wanted[s]) }
 
-/* --- what outlives the producer: the ledger and the consumers' cells --- */
+/* --- what outlives the producer: the ledger and the consumers' heartbeat records --- */
 
 byte faults = FAULTS;
-byte left = BATCHES;      /* to publish. The frontier, which a new producer finds in ledger and headers */
+byte left = BATCHES;      /* to publish. The high-water mark, which a new producer finds in ledger and headers */
 bool up = true;           /* the producer lives */
 byte die_at;              /* it dies right behind this store of its action; 0: it does not */
 
@@ -108,10 +108,10 @@ inline stored() {
     fi
 }
 #define STORED_STATE(s) \
-    printf("    ledger: slab %d is %e, attempt %d, generation %d\n", s, NAME(slot[s].state), slot[s].attempt, slot[s].generation); \
+    printf("    ledger: slab %d is %e, attempt %d, generation %d\n", s, NAME(entry[s].state), entry[s].attempt, entry[s].generation); \
     stored()
-#define STORED_HOLDER(s, c) printf("    ledger: slab %d, consumer %d holds attempt %d\n", s, c, slot[s].holder[c]); stored()
-#define STORED_CHARGES(s) printf("    ledger: slab %d has %d charges\n", s, slot[s].charges); stored()
+#define STORED_HOLDER(s, c) printf("    ledger: slab %d, consumer %d holds attempt %d\n", s, c, entry[s].holder[c]); stored()
+#define STORED_CHARGES(s) printf("    ledger: slab %d has %d charges\n", s, entry[s].charges); stored()
 
 mtype = { quarantined, retired, leased, ready, filling, free };
 #define NAME(state) (state + 1)
@@ -120,8 +120,8 @@ mtype = { quarantined, retired, leased, ready, filling, free };
 
 bool place[CONSUMERS];    /* its session stands in the ledger's table */
 
-typedef Cell { bool busy; byte slab; byte generation; byte attempt };
-Cell cell[CONSUMERS];     /* the ticket that it works on: stays when it dies */
+typedef Heartbeat { bool busy; byte slab; byte generation; byte attempt };
+Heartbeat heartbeat[CONSUMERS];     /* the ticket that it works on: stays when it dies */
 
 /* --- what dies with the producer: its connections --- */
 
@@ -146,8 +146,8 @@ byte last[CONSUMERS];       /* the number of the last delivery that it saw */
 byte first[CONSUMERS];      /* the number of the oldest release in its log */
 chan log[CONSUMERS] = [LOG_ROOM] of { byte, byte, byte, byte };   /* unacknowledged: slab, generation, attempt, kind */
 
-#define HOLDS(s, c) (slot[s].holder[c] != 0)
-#define IS_BUSY(s) (slot[s].state != FREE && slot[s].state != RETIRED)
+#define HOLDS(s, c) (entry[s].holder[c] != 0)
+#define IS_BUSY(s) (entry[s].state != FREE && entry[s].state != RETIRED)
 #if SLABS == 2
 #define HELD(c) (HOLDS(0, c) + HOLDS(1, c))
 #define IN_FLIGHT (IS_BUSY(0) || IS_BUSY(1))
@@ -170,11 +170,11 @@ chan log[CONSUMERS] = [LOG_ROOM] of { byte, byte, byte, byte };   /* unacknowled
 #define HAS_CREDIT(c) (HELD(c) < WINDOW)
 #endif
 #define IS_MET(c) (c == 0 || consumers_differ)
-#define MAY_GET(s, c) (IS_MET(c) && up && peer[c] && !leaving[c] && CAN_LEASE(s, c) && slot[s].charges < MAX_CHARGES && HAS_CREDIT(c))
-#define WORKS_ON(s, c) (cell[c].busy && cell[c].slab == s)
+#define MAY_GET(s, c) (IS_MET(c) && up && peer[c] && !leaving[c] && CAN_LEASE(s, c) && entry[s].charges < MAX_CHARGES && HAS_CREDIT(c))
+#define WORKS_ON(s, c) (heartbeat[c].busy && heartbeat[c].slab == s)
 /* What a consumer names when it connects again: this very hold, at hand or released without an answer. */
-#define HAS_AT_HAND(s, c) (at_hand[c].generation[s] == slot[s].generation && at_hand[c].attempt[s] == slot[s].holder[c])
-#define HAS_RELEASED(s, c) (log[c] ?? [eval(s), eval(slot[s].generation), eval(slot[s].holder[c]), _])
+#define HAS_AT_HAND(s, c) (at_hand[c].generation[s] == entry[s].generation && at_hand[c].attempt[s] == entry[s].holder[c])
+#define HAS_RELEASED(s, c) (log[c] ?? [eval(s), eval(entry[s].generation), eval(entry[s].holder[c]), _])
 
 SCRATCH byte n, o, g, a, k, i;   /* scratch, within one step */
 
@@ -223,7 +223,7 @@ inline cut(c) {
 
 inline drop(s, c) {
     if
-    :: WORKS_ON(s, c) -> cell[c].busy = false; cell[c].slab = 0; cell[c].generation = 0; cell[c].attempt = 0
+    :: WORKS_ON(s, c) -> heartbeat[c].busy = false; heartbeat[c].slab = 0; heartbeat[c].generation = 0; heartbeat[c].attempt = 0
     :: else
     fi;
     at_hand[c].generation[s] = 0; at_hand[c].attempt[s] = 0
@@ -238,7 +238,7 @@ inline put_release(s, c, generation_of_ticket, attempt_of_ticket, kind) {
     fi
 }
 
-/* Its memory is gone. Its cell, its recorded holds and its releases on their way are not. */
+/* Its memory is gone. Its heartbeat record, its recorded holds and its releases on their way are not. */
 inline end_process(c) {
     alive[c] = false; leaving[c] = false;
     i = 0;
@@ -272,7 +272,7 @@ inline begin_filling(s) {
     promise_memory(!MAY_BE_READ(s));
     slabs_differ = true;
     if
-    :: IS_UNMENTIONED(s) -> slot[s].generation = 1
+    :: IS_UNMENTIONED(s) -> entry[s].generation = 1
     :: !IS_UNMENTIONED(s) -> skip
     fi;
     ledger_acquire(s)
@@ -281,9 +281,9 @@ inline begin_filling(s) {
 inline send_ticket(s, c) {
     if
     :: up ->
-        printf("consumer %d is sent slab %d, generation %d, attempt %d\n", c, s, slot[s].generation, slot[s].attempt);
+        printf("consumer %d is sent slab %d, generation %d, attempt %d\n", c, s, entry[s].generation, entry[s].attempt);
         if
-        :: alive[c] -> work[c] ! next[c], s, slot[s].generation, slot[s].attempt; next[c]++
+        :: alive[c] -> work[c] ! next[c], s, entry[s].generation, entry[s].attempt; next[c]++
         :: else
         fi
     :: else
@@ -293,7 +293,7 @@ inline send_ticket(s, c) {
 inline forget_holders(s) {
     i = 0;
     do
-    :: i < CONSUMERS -> slot[s].holder[i] = 0; i++
+    :: i < CONSUMERS -> entry[s].holder[i] = 0; i++
     :: i >= CONSUMERS -> break
     od
 }
@@ -311,7 +311,7 @@ inline judge() {
     promise_not_lost(left == 0);
     i = 0;
     do
-    :: i < SLABS -> promise_not_lost(!wanted[i]); promise_no_leak(slot[i].state == FREE); i++
+    :: i < SLABS -> promise_not_lost(!wanted[i]); promise_no_leak(entry[i].state == FREE); i++
     :: i >= SLABS -> break
     od;
     i = 0;
@@ -328,7 +328,7 @@ proctype Slab(byte s) {
 end:
     do
     /* Nobody sees a slab being filled but the next producer: one action, in whose midst the producer may die. */
-    :: atomic { up && slot[s].state == FREE && left > 0 && (s == 0 || slabs_differ) ->
+    :: atomic { up && entry[s].state == FREE && left > 0 && (s == 0 || slabs_differ) ->
         may_die_within(2);
         d_step {
             printf("slab %d is filled\n", s);
@@ -339,7 +339,7 @@ end:
             fi;
             survive() } }
 
-    :: atomic { up && slot[s].state == FREE && left > 0 && (s == 0 || slabs_differ) && faults > 0 ->
+    :: atomic { up && entry[s].state == FREE && left > 0 && (s == 0 || slabs_differ) && faults > 0 ->
         faults--;
         may_die_within(2);
         d_step {
@@ -348,7 +348,7 @@ end:
             ledger_abandon(s);
             survive() } }
 
-    :: atomic { up && slot[s].state == READY && slot[s].charges > 0 ->   /* max_charges is a setting: any */
+    :: atomic { up && entry[s].state == READY && entry[s].charges > 0 ->   /* max_charges is a setting: any */
         may_die_within(1);
         d_step {
             printf("slab %d is given up\n", s);
@@ -358,7 +358,7 @@ end:
 
     /* Its batch waits on the disk, from where it is filled in again, as one that was not published yet. The file is there before, and
      * whoever takes over counts it only if the slab is free. */
-    :: atomic { up && slot[s].state == READY && HOLDERS(s) == 0 && slot[s].charges == 0 && faults > 0 ->
+    :: atomic { up && entry[s].state == READY && HOLDERS(s) == 0 && entry[s].charges == 0 && faults > 0 ->
         faults--;
         may_die_within(1);
         d_step {
@@ -368,7 +368,7 @@ end:
             ledger_spill(s);
             survive() } }
 
-    :: atomic { up && slot[s].state == QUARANTINED ->
+    :: atomic { up && entry[s].state == QUARANTINED ->
         may_die_within(3);
         d_step {
             printf("what slab %d holds has been set aside\n", s);
@@ -387,16 +387,16 @@ end:
         may_die_within(3);
         d_step {
 #ifdef PUSH_PULL
-            store_state(s, LEASED, slot[s].attempt + 1, slot[s].generation);
+            store_state(s, LEASED, entry[s].attempt + 1, entry[s].generation);
             send_ticket(s, c);
 #elif defined(HOLDER_AFTER_TICKET)
-            store_state(s, LEASED, slot[s].attempt + 1, slot[s].generation);
+            store_state(s, LEASED, entry[s].attempt + 1, entry[s].generation);
             send_ticket(s, c);
             if
             :: up -> stored()
             :: else
             fi;
-            store_holder(s, c, slot[s].attempt);
+            store_holder(s, c, entry[s].attempt);
 #else
             ledger_lease(s, c);
             send_ticket(s, c);
@@ -417,7 +417,7 @@ end:
             fi;
             survive() } }
 
-    :: atomic { up && slot[s].state == LEASED && slot[s].holder[c] == slot[s].attempt && faults > 0 ->
+    :: atomic { up && entry[s].state == LEASED && entry[s].holder[c] == entry[s].attempt && faults > 0 ->
         faults--;
         may_die_within(1);
         d_step {
@@ -433,16 +433,16 @@ end:
 #endif
 
     /* Any of those that it has at hand: the order is not modelled. */
-    :: d_step { alive[c] && !leaving[c] && !cell[c].busy && at_hand[c].attempt[s] != 0 ->
-        cell[c].busy = true; cell[c].slab = s;
-        cell[c].generation = at_hand[c].generation[s]; cell[c].attempt = at_hand[c].attempt[s];
-        printf("consumer %d reads slab %d, generation %d\n", c, s, cell[c].generation);
-        promise_memory(slot[s].generation == cell[c].generation && slot[s].state != FREE && slot[s].state != FILLING) }
+    :: d_step { alive[c] && !leaving[c] && !heartbeat[c].busy && at_hand[c].attempt[s] != 0 ->
+        heartbeat[c].busy = true; heartbeat[c].slab = s;
+        heartbeat[c].generation = at_hand[c].generation[s]; heartbeat[c].attempt = at_hand[c].attempt[s];
+        printf("consumer %d reads slab %d, generation %d\n", c, s, heartbeat[c].generation);
+        promise_memory(entry[s].generation == heartbeat[c].generation && entry[s].state != FREE && entry[s].state != FILLING) }
 
     :: d_step { alive[c] && WORKS_ON(s, c) && len(log[c]) < LOG_ROOM ->
         g = at_hand[c].generation[s]; a = at_hand[c].attempt[s];
         printf("consumer %d commits the results of slab %d, and releases it as completed\n", c, s);
-        promise_memory(slot[s].generation == g);
+        promise_memory(entry[s].generation == g);
         committed[s] = wanted[s];
         drop(s, c);
         put_release(s, c, g, a, COMPLETED) }
@@ -547,12 +547,12 @@ end:
         :: else
         fi }
 
-    /* Hello, Challenge, Answer and Welcome. A place is taken again only after its former process is buried. */
+    /* Hello, Challenge, Answer and Welcome. A place is taken again only after its previous process is reaped. */
     :: d_step { up && !place[c] && !RUN_IS_OVER ->
         printf("another consumer %d is let in\n", c);
         alive[c] = true; place[c] = true; peer[c] = true }
 
-    /* A death is a pidfd's readiness; a goodbye has the same effect. */
+    /* A death is a pidfd's readiness; a Disconnect has the same effect. */
     :: atomic { up && place[c] && !alive[c] ->
         may_die_within(4 * SLABS);
         d_step {
@@ -561,8 +561,8 @@ end:
             i = 0;
             do
             :: i < SLABS ->
-                ledger_revoke(i, c, (WORKS_ON(i, c) && cell[c].attempt == slot[i].holder[c] &&
-                                     cell[c].generation == slot[i].generation));
+                ledger_revoke(i, c, (WORKS_ON(i, c) && heartbeat[c].attempt == entry[i].holder[c] &&
+                                     heartbeat[c].generation == entry[i].generation));
                 i++
             :: i >= SLABS -> break
             od;
@@ -570,7 +570,7 @@ end:
             if
             :: up ->
                 place[c] = false; peer[c] = false;
-                cell[c].busy = false; cell[c].slab = 0; cell[c].generation = 0; cell[c].attempt = 0;
+                heartbeat[c].busy = false; heartbeat[c].slab = 0; heartbeat[c].generation = 0; heartbeat[c].attempt = 0;
                 cut(c)
             :: else
             fi;
@@ -666,7 +666,7 @@ init {
             od;
             i = 0;
             do
-            :: i < SLABS -> slot[i].generation = 1; i++
+            :: i < SLABS -> entry[i].generation = 1; i++
             :: i >= SLABS -> break
             od;
             i = 0 }

@@ -20,44 +20,44 @@ SCRATCH byte hold;
 #ifdef RELEASE_WITHOUT_GENERATION
 #define IS_STALE(generation_of_ticket, s) (false)
 #else
-#define IS_STALE(generation_of_ticket, s) (generation_of_ticket != slot[s].generation)
+#define IS_STALE(generation_of_ticket, s) (generation_of_ticket != entry[s].generation)
 #endif
 
 /* Any recorded holder's: whoever is slower than a lease is overtaken by others, who may be slower than theirs. */
 #ifdef ONLY_THE_LAST_COMPLETES
-#define MAY_COMPLETE(attempt_of_ticket, s) (attempt_of_ticket == slot[s].attempt)
+#define MAY_COMPLETE(attempt_of_ticket, s) (attempt_of_ticket == entry[s].attempt)
 #else
 #define MAY_COMPLETE(attempt_of_ticket, s) (true)
 #endif
 
-typedef Slot {
+typedef Entry {
     byte state;
     byte attempt;
     byte generation;
     byte charges;
     byte holder[CONSUMERS];   /* the attempt of the hold of the consumer in that place; 0: none. One hold a consumer */
 };
-Slot slot[SLABS];
+Entry entry[SLABS];
 
 #if CONSUMERS == 2
-#define HOLDERS(s) ((slot[s].holder[0] != 0) + (slot[s].holder[1] != 0))
-#define IS_ATTEMPT_HELD(s) (slot[s].holder[0] == slot[s].attempt || slot[s].holder[1] == slot[s].attempt)
+#define HOLDERS(s) ((entry[s].holder[0] != 0) + (entry[s].holder[1] != 0))
+#define IS_ATTEMPT_HELD(s) (entry[s].holder[0] == entry[s].attempt || entry[s].holder[1] == entry[s].attempt)
 #else
-#define HOLDERS(s) ((slot[s].holder[0] != 0) + (slot[s].holder[1] != 0) + (slot[s].holder[2] != 0))
+#define HOLDERS(s) ((entry[s].holder[0] != 0) + (entry[s].holder[1] != 0) + (entry[s].holder[2] != 0))
 #define IS_ATTEMPT_HELD(s) \
-    (slot[s].holder[0] == slot[s].attempt || slot[s].holder[1] == slot[s].attempt || slot[s].holder[2] == slot[s].attempt)
+    (entry[s].holder[0] == entry[s].attempt || entry[s].holder[1] == entry[s].attempt || entry[s].holder[2] == entry[s].attempt)
 #endif
 
-#define CAN_LEASE(s, c) (slot[s].state == READY && slot[s].holder[c] == 0 && HOLDERS(s) < MAX_HOLDERS)
+#define CAN_LEASE(s, c) (entry[s].state == READY && entry[s].holder[c] == 0 && HOLDERS(s) < MAX_HOLDERS)
 
 /* --- the three stores: one word each, and nothing happens between two of them but the producer's death --- */
 
 inline store_state(s, new_state, new_attempt, new_generation) {
     if
     :: up ->
-        slot[s].state = new_state;
-        slot[s].attempt = new_attempt;
-        slot[s].generation = new_generation;
+        entry[s].state = new_state;
+        entry[s].attempt = new_attempt;
+        entry[s].generation = new_generation;
         STORED_STATE(s)
     :: else
     fi
@@ -65,14 +65,14 @@ inline store_state(s, new_state, new_attempt, new_generation) {
 
 inline store_holder(s, c, new_attempt) {
     if
-    :: up -> slot[s].holder[c] = new_attempt; STORED_HOLDER(s, c)
+    :: up -> entry[s].holder[c] = new_attempt; STORED_HOLDER(s, c)
     :: else
     fi
 }
 
 inline store_charges(s, new_charges) {
     if
-    :: up -> slot[s].charges = new_charges; STORED_CHARGES(s)
+    :: up -> entry[s].charges = new_charges; STORED_CHARGES(s)
     :: else
     fi
 }
@@ -85,10 +85,10 @@ inline free_slab(s) {
     :: else
     fi;
     if
-    :: slot[s].charges != 0 -> store_charges(s, 0)
+    :: entry[s].charges != 0 -> store_charges(s, 0)
     :: else
     fi;
-    store_state(s, FREE, 0, slot[s].generation + 1)
+    store_state(s, FREE, 0, entry[s].generation + 1)
 }
 
 inline free_if_not_held(s) {
@@ -99,93 +99,93 @@ inline free_if_not_held(s) {
 }
 
 /* A hold went without completing the slab. */
-inline settle_after_hold_ended(s, ended_attempt) {
+inline normalise_after_hold_ended(s, ended_attempt) {
     if
-    :: slot[s].state == LEASED && slot[s].attempt == ended_attempt ->
-        store_state(s, READY, slot[s].attempt, slot[s].generation)
-    :: slot[s].state == RETIRED -> free_if_not_held(s)
+    :: entry[s].state == LEASED && entry[s].attempt == ended_attempt ->
+        store_state(s, READY, entry[s].attempt, entry[s].generation)
+    :: entry[s].state == RETIRED -> free_if_not_held(s)
     :: else
     fi
 }
 
 /* --- the transitions --- */
 
-inline ledger_acquire(s) { store_state(s, FILLING, slot[s].attempt, slot[s].generation) }
+inline ledger_acquire(s) { store_state(s, FILLING, entry[s].attempt, entry[s].generation) }
 
 inline ledger_abandon(s) { free_slab(s) }
 
-inline ledger_publish(s) { store_state(s, READY, slot[s].attempt, slot[s].generation) }
+inline ledger_publish(s) { store_state(s, READY, entry[s].attempt, entry[s].generation) }
 
 inline ledger_lease(s, c) {
-    store_holder(s, c, slot[s].attempt + 1);
-    store_state(s, LEASED, slot[s].attempt + 1, slot[s].generation)
+    store_holder(s, c, entry[s].attempt + 1);
+    store_state(s, LEASED, entry[s].attempt + 1, entry[s].generation)
 }
 
 /* A lease whose ticket could not be sent. */
 inline ledger_take_back(s, c) {
-    hold = slot[s].holder[c];
+    hold = entry[s].holder[c];
     store_holder(s, c, 0);
-    settle_after_hold_ended(s, hold)
+    normalise_after_hold_ended(s, hold)
 }
 
-inline ledger_expire(s) { store_state(s, READY, slot[s].attempt, slot[s].generation) }
+inline ledger_expire(s) { store_state(s, READY, entry[s].attempt, entry[s].generation) }
 
 inline ledger_release(s, c, ticket_generation, ticket_attempt, kind) {
     if
     :: IS_STALE(ticket_generation, s) -> skip
     :: else ->
         if
-        :: slot[s].holder[c] == 0 || slot[s].holder[c] != ticket_attempt -> skip   /* foreign */
+        :: entry[s].holder[c] == 0 || entry[s].holder[c] != ticket_attempt -> skip   /* foreign */
         :: else ->
             if
-            :: kind == COMPLETED && (slot[s].state == LEASED || slot[s].state == READY) && MAY_COMPLETE(ticket_attempt, s) ->
+            :: kind == COMPLETED && (entry[s].state == LEASED || entry[s].state == READY) && MAY_COMPLETE(ticket_attempt, s) ->
                 note_completed(s);
-                store_state(s, RETIRED, slot[s].attempt, slot[s].generation);
+                store_state(s, RETIRED, entry[s].attempt, entry[s].generation);
                 store_holder(s, c, 0);
                 free_if_not_held(s)
             :: else ->
                 note_completed_nothing(s, (kind == COMPLETED));
                 store_holder(s, c, 0);
-                settle_after_hold_ended(s, ticket_attempt)
+                normalise_after_hold_ended(s, ticket_attempt)
             fi
         fi
     fi
 }
 
-/* One slab's part of a dead consumer's end; `charged`: its cell named this hold. */
+/* One slab's part of a dead consumer's end; `charged`: its heartbeat record named this hold. */
 inline ledger_revoke(s, c, charged) {
     if
-    :: slot[s].holder[c] != 0 ->
-        hold = slot[s].holder[c];
+    :: entry[s].holder[c] != 0 ->
+        hold = entry[s].holder[c];
         if
-        :: charged -> store_charges(s, slot[s].charges + 1)
+        :: charged -> store_charges(s, entry[s].charges + 1)
         :: else
         fi;
         store_holder(s, c, 0);
-        settle_after_hold_ended(s, hold)
+        normalise_after_hold_ended(s, hold)
     :: else
     fi
 }
 
-inline ledger_quarantine(s) { store_state(s, QUARANTINED, slot[s].attempt, slot[s].generation) }
+inline ledger_quarantine(s) { store_state(s, QUARANTINED, entry[s].attempt, entry[s].generation) }
 
 /* Held by nobody, and its bytes are on the disk. */
 inline ledger_spill(s) { free_slab(s) }
 
 inline ledger_discard(s) {
-    store_state(s, RETIRED, slot[s].attempt, slot[s].generation);
+    store_state(s, RETIRED, entry[s].attempt, entry[s].generation);
     free_if_not_held(s)
 }
 
 /* So that nobody else's attempt is taken for it. */
 inline use_up_attempt_of_half_done_lease(s) {
-    hold = slot[s].holder[0];
-    hold = (slot[s].holder[1] > hold -> slot[s].holder[1] : hold);
+    hold = entry[s].holder[0];
+    hold = (entry[s].holder[1] > hold -> entry[s].holder[1] : hold);
 #if CONSUMERS == 3
-    hold = (slot[s].holder[2] > hold -> slot[s].holder[2] : hold);
+    hold = (entry[s].holder[2] > hold -> entry[s].holder[2] : hold);
 #endif
     if
-    :: hold > slot[s].attempt -> store_state(s, READY, hold, slot[s].generation)
+    :: hold > entry[s].attempt -> store_state(s, READY, hold, entry[s].generation)
     :: else
     fi
 }
@@ -193,10 +193,10 @@ inline use_up_attempt_of_half_done_lease(s) {
 /* What a new producer makes of one slab. */
 inline ledger_adopt(s) {
     if
-    :: slot[s].state == FILLING -> ledger_abandon(s)
-    :: slot[s].state == READY -> use_up_attempt_of_half_done_lease(s)
-    :: slot[s].state == LEASED && !IS_ATTEMPT_HELD(s) -> store_state(s, READY, slot[s].attempt, slot[s].generation)
-    :: slot[s].state == RETIRED -> free_if_not_held(s)
+    :: entry[s].state == FILLING -> ledger_abandon(s)
+    :: entry[s].state == READY -> use_up_attempt_of_half_done_lease(s)
+    :: entry[s].state == LEASED && !IS_ATTEMPT_HELD(s) -> store_state(s, READY, entry[s].attempt, entry[s].generation)
+    :: entry[s].state == RETIRED -> free_if_not_held(s)
     :: else
     fi
 }

@@ -91,7 +91,7 @@ std::vector<Event> all_events(const Image& image) {
 
 class LedgerTable {
   public:
-    LedgerTable() : slot_(*reinterpret_cast<LedgerSlot*>(recorder_.words().data())) {}
+    LedgerTable() : entry_(*reinterpret_cast<SlabEntry*>(recorder_.words().data())) {}
 
     std::set<std::string> list() {
         visit({});
@@ -108,9 +108,9 @@ class LedgerTable {
     }
 
   private:
-    static constexpr std::size_t kWordIndex = offsetof(LedgerSlot, word) / 8;
-    static constexpr std::size_t kChargesIndex = offsetof(LedgerSlot, charges) / 8;
-    static constexpr std::size_t kHoldersIndex = offsetof(LedgerSlot, holders) / 8;
+    static constexpr std::size_t kWordIndex = offsetof(SlabEntry, word) / 8;
+    static constexpr std::size_t kChargesIndex = offsetof(SlabEntry, charges) / 8;
+    static constexpr std::size_t kHoldersIndex = offsetof(SlabEntry, holders) / 8;
 
     void visit(const Image& image) {
         if (image.is_listed() && known_.insert(image).second) waiting_.push_back(image);
@@ -137,16 +137,17 @@ class LedgerTable {
             const rlimit no_core_file{0, 0};
             (void)::setrlimit(RLIMIT_CORE, &no_core_file);
             (void)std::freopen("/dev/null", "w", stderr);
-            std::vector<LedgerConsumer> places(kConsumers);
-            const SlabLedger::Memory memory{places, {&slot_, 1}};
+            std::vector<LedgerConsumer> consumer_table(kConsumers);
+            const SlabLedger::Memory memory{consumer_table, {&entry_, 1}};
             SlabLedger ledger = SlabLedger::format(memory, 1);
             std::vector<ConsumerRef> consumers;
             for (std::uint32_t c = 0; c < kConsumers; ++c) consumers.push_back(*ledger.admit(100 + c, 1, 0));
-            slot_.word = SlabWord{image.state, image.attempt, kGeneration}.pack();
-            slot_.charges = image.charges;
+            entry_.word = SlabWord{image.state, image.attempt, kGeneration}.pack();
+            entry_.charges = image.charges;
             for (std::uint32_t c = 0; c < kConsumers; ++c)
-                slot_.holders[c] =
-                    HolderWord{image.holders[c] != 0, image.holders[c], consumers[c].slot, consumers[c].session}.pack();
+                entry_.holders[c] = HolderWord{image.holders[c] != 0, image.holders[c], consumers[c].consumer_index,
+                                               consumers[c].session}
+                                        .pack();
             recorder_.record([&] {
                 if (event.apply)
                     event.apply(ledger, consumers);
@@ -178,14 +179,14 @@ class LedgerTable {
         // Whose word it is: its content says so, or, when it is cleared, the place that it had.
         const std::size_t place = store.word - kHoldersIndex;
         const HolderWord holder = HolderWord::unpack(store.value);
-        const std::size_t consumer = holder.used ? holder.slot : place;
+        const std::size_t consumer = holder.used ? holder.consumer_index : place;
         if (place >= kMaxHolders || consumer >= kConsumers) return "a store outside of what is known";
         image.holders[consumer] = holder.used ? holder.attempt : 0;
         return "holder " + std::to_string(consumer) + " " + dots(image.holders[consumer]);
     }
 
     StoreRecorder recorder_;
-    LedgerSlot& slot_;
+    SlabEntry& entry_;
     std::set<Image> known_;
     std::deque<Image> waiting_;
     std::set<std::string> rows_;

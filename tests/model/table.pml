@@ -37,9 +37,9 @@ inline stored() {
     :: else
     fi
 }
-#define STORED_STATE(s) printf(" s %d %d %d", slot[s].state, slot[s].attempt, slot[s].generation); stored()
-#define STORED_HOLDER(s, c) printf(" h %d %d", c, slot[s].holder[c]); stored()
-#define STORED_CHARGES(s) printf(" c %d", slot[s].charges); stored()
+#define STORED_STATE(s) printf(" s %d %d %d", entry[s].state, entry[s].attempt, entry[s].generation); stored()
+#define STORED_HOLDER(s, c) printf(" h %d %d", c, entry[s].holder[c]); stored()
+#define STORED_CHARGES(s) printf(" c %d", entry[s].charges); stored()
 inline note_completed(s) { skip }
 inline note_completed_nothing(s, finished) { skip }
 inline note_freed(s) { skip }
@@ -47,11 +47,11 @@ inline note_freed(s) { skip }
 #include "ledger.pml"
 
 /* Beyond these nothing new happens: only the numbers go on. */
-#define IS_LISTED (slot[0].attempt + slot[0].charges <= 2)
-#define MAY(state_before) (up && IS_LISTED && slot[0].state == state_before)
+#define IS_LISTED (entry[0].attempt + entry[0].charges <= 2)
+#define MAY(state_before) (up && IS_LISTED && entry[0].state == state_before)
 
 inline row(event, consumer, attempt_of_ticket, kind) {
-    printf("\nROW %d %d %d %d %d ", slot[0].state, slot[0].attempt, slot[0].holder[0], slot[0].holder[1], slot[0].charges);
+    printf("\nROW %d %d %d %d %d ", entry[0].state, entry[0].attempt, entry[0].holder[0], entry[0].holder[1], entry[0].charges);
     printf("| %d %d %d %d |", event, consumer, attempt_of_ticket, kind)
 }
 inline end_row() {
@@ -59,11 +59,11 @@ inline end_row() {
     :: up -> printf(" | END\n")
     :: else -> printf(" | DIED\n")
     fi;
-    die_at = 0; slot[0].generation = 1
+    die_at = 0; entry[0].generation = 1
 }
 
 active proctype Producer() {
-    slot[0].generation = 1;
+    entry[0].generation = 1;
 end:
     do
     :: atomic { MAY(FREE) -> may_die(); d_step { row(ACQUIRE, 0, 0, 0); ledger_acquire(0); end_row() } }
@@ -83,7 +83,7 @@ end:
     do
     :: atomic { up && IS_LISTED && CAN_LEASE(0, _pid - 1) ->
         may_die(); d_step { row(LEASE, _pid - 1, 0, 0); ledger_lease(0, _pid - 1); end_row() } }
-    :: atomic { up && IS_LISTED && slot[0].holder[_pid - 1] != 0 ->
+    :: atomic { up && IS_LISTED && entry[0].holder[_pid - 1] != 0 ->
         may_die(); d_step { row(TAKE_BACK, _pid - 1, 0, 0); ledger_take_back(0, _pid - 1); end_row() } }
     :: atomic { up && IS_LISTED ->
         may_die();
@@ -100,7 +100,7 @@ end:
     :: atomic { up && IS_LISTED ->
         may_die(); d_step { row(RELEASE, _pid - 1, 1, COMPLETED); ledger_release(0, _pid - 1, 9, 1, COMPLETED); end_row() } }
     :: atomic { up && IS_LISTED -> may_die(); d_step { row(REVOKE, _pid - 1, 0, 0); ledger_revoke(0, _pid - 1, false); end_row() } }
-    :: atomic { up && IS_LISTED && slot[0].holder[_pid - 1] != 0 ->
+    :: atomic { up && IS_LISTED && entry[0].holder[_pid - 1] != 0 ->
         may_die(); d_step { row(REVOKE, _pid - 1, 0, 1); ledger_revoke(0, _pid - 1, true); end_row() } }
     od
 }

@@ -38,20 +38,20 @@ MUTANTS = (
     Mutant("no generation check", LEDGER, "    if (ticket.generation != current.generation) return ReleaseOutcome::Stale;\n", "",
            ("ledger_test", "broker_test")),
     Mutant("no attempt check", LEDGER, " || HolderWord::unpack(load_word(*place)).attempt != ticket.attempt", "", ("ledger_test",)),
-    Mutant("no holder record", LEDGER, "        store_word(place, HolderWord{true, after.attempt, consumer.slot, consumer.session}.pack());\n", "",
+    Mutant("no holder record", LEDGER, "        store_word(place, HolderWord{true, after.attempt, consumer.consumer_index, consumer.session}.pack());\n", "",
            ("ledger_test", "broker_test")),
-    Mutant("holder recorded after the state", LEDGER, """    for (std::uint64_t& place : memory_.slots[slab].holders) {
+    Mutant("holder recorded after the state", LEDGER, """    for (std::uint64_t& place : memory_.entries[slab].holders) {
         if (load_word(place) != 0) continue;
-        store_word(place, HolderWord""", """    store_word(memory_.slots[slab].word, after.pack());
-    for (std::uint64_t& place : memory_.slots[slab].holders) {
+        store_word(place, HolderWord""", """    store_word(memory_.entries[slab].word, after.pack());
+    for (std::uint64_t& place : memory_.entries[slab].holders) {
         if (load_word(place) != 0) continue;
         store_word(place, HolderWord""", ("ledger_table_test",)),
     Mutant("a death charges all that was held", LEDGER,
            "work == WorkWord{slab, holder.attempt, static_cast<std::uint32_t>(current.generation)};", "work.slab < slab_count();",
            ("ledger_test", "broker_test")),
-    Mutant("the cell names nothing", "consumer/session/read_loan.cpp", "    cell.begin(ticket);\n", "", ("session_test",)),
-    Mutant("a cell of a former session is believed", "producer/broker/liveness_monitor.cpp",
-           "load_word(cell.session) == peer.ref.session ? load_word(cell.work) : 0", "load_word(cell.work)", ("broker_test",)),
+    Mutant("the heartbeat names nothing", "consumer/session/read_loan.cpp", "    heartbeat.begin(ticket);\n", "", ("session_test",)),
+    Mutant("a heartbeat of an earlier session is believed", "producer/broker/liveness_monitor.cpp",
+           "load_word(heartbeat.session) == peer.ref.session ? load_word(heartbeat.work) : 0", "load_word(heartbeat.work)", ("broker_test",)),
     Mutant("releases are not repeated", LOG, "return first_ < next_ && now >= repeat_at_ ? first_ : next_;", "return now < TimePoint{} ? first_ : next_;",
            ("session_test",)),
     Mutant("repeated releases count again", "producer/broker/dispatcher.cpp", "            peer->in_doubt = true;\n        } else if (sequence == peer",
@@ -64,18 +64,18 @@ MUTANTS = (
            '    advise(state->region, MADV_DONTDUMP, "MADV_DONTDUMP", name);\n    advise(state->region, MADV_DONTFORK', "    advise(state->region, MADV_DONTFORK",
            ("shm_test",)),
     Mutant("memory is free when a lease runs out", LEDGER, """    failpoint("ledger.expire");
-    move_to(slab, SlabState::Leased, SlabState::Ready);""", """    for (std::uint64_t& place : memory_.slots[slab].holders) store_word(place, 0);
+    move_to(slab, SlabState::Leased, SlabState::Ready);""", """    for (std::uint64_t& place : memory_.entries[slab].holders) store_word(place, 0);
     free_slab(slab);""", ("ledger_test", "broker_test")),
     Mutant("only the last holder completes", LEDGER, "    return ticket.generation == current.generation && place != nullptr &&",
            "    return ticket.generation == current.generation && ticket.attempt == current.attempt && place != nullptr &&", ("ledger_test", "broker_test")),
     Mutant("a pause of everything runs leases out", "producer/broker/liveness_monitor.cpp", "    leave_out_pause(now);\n", "", ("broker_test",)),
     Mutant("any work is let in", "producer/broker/admission.cpp", " && hello.work != state_.options.work", " && hello.work == state_.options.run_nonce", ("broker_test",)),
     Mutant("memory is free while held", LEDGER, "        if (!has_holders(ticket.slab)) free_slab(ticket.slab);",
-           "        for (std::uint64_t& other : memory_.slots[ticket.slab].holders) store_word(other, 0);\n        free_slab(ticket.slab);",
+           "        for (std::uint64_t& other : memory_.entries[ticket.slab].holders) store_word(other, 0);\n        free_slab(ticket.slab);",
            ("ledger_test", "broker_test")),
-    Mutant("a killed one is free before it is dead", "producer/broker/liveness_monitor.cpp", "        ++state_.books.overdue_killed;\n",
-           "        ++state_.books.overdue_killed;\n        bury(peer);\n", ("broker_test",)),
-    Mutant("no word of the adopted ledger is checked", LEDGER, "    check_ledger_words(memory.consumers, memory.slots);\n", "", ("ledger_test",)),
+    Mutant("a killed one is free before it is dead", "producer/broker/liveness_monitor.cpp", "        ++state_.totals.overdue_killed;\n",
+           "        ++state_.totals.overdue_killed;\n        reap(peer);\n", ("broker_test",)),
+    Mutant("no word of the adopted ledger is checked", LEDGER, "    check_ledger_words(memory.consumers, memory.entries);\n", "", ("ledger_test",)),
     Mutant("connections without limit", "common/transport/connection_limit.cpp", "    ::shutdown(fd, SHUT_RDWR);\n", "", ("transport_test",)),
 )
 

@@ -225,7 +225,7 @@ class EmbeddingsParquet(unittest.TestCase):
                 self.assertEqual(found.dtype, wanted[0].dtype)
                 numpy.testing.assert_array_equal(found, numpy.stack(wanted))
 
-    def test_the_file_of_a_former_run_is_continued_or_replaced(self):
+    def test_the_file_of_a_previous_run_is_continued_or_replaced(self):
         processed = Processed(self, "embeddings-parquet")
         file = processed.folder / "embeddings.parquet"
         before = file.read_bytes()

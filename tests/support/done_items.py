@@ -1,10 +1,10 @@
-"""Which items of a run are done: by its manifest's word, and by the files themselves. The manifest may lag behind the files, never lead."""
+"""Which items of a run are done: by its checkpoint's word, and by the files themselves. The checkpoint may lag behind the files, never lead."""
 
 import json
 
 
-def items_of_manifest(output):
-    """That the output folder's manifest holds; none without one."""
+def items_of_checkpoint(output):
+    """That the output folder's checkpoint holds; none without one."""
     try:
         lines = (output / ".offramp-manifest").read_text().splitlines()[1:]
     except OSError:
@@ -21,6 +21,6 @@ def items_of_checksums(output):
     return {int(line.split(b"\t", 1)[0]) for line in lines if not line.startswith((b"#", b"item"))}
 
 
-def led_by_the_manifest(output):
-    """Items that the manifest has and the files have not: they would never be made."""
-    return sorted(items_of_manifest(output) - items_of_checksums(output))
+def led_by_the_checkpoint(output):
+    """Items that the checkpoint has and the files have not: they would never be made."""
+    return sorted(items_of_checkpoint(output) - items_of_checksums(output))

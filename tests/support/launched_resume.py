@@ -88,7 +88,7 @@ class World(Launched):
         return {name for name in os.listdir("/dev/shm") if f"test-{self.mark[:12]}-" in name}
 
     def results(self, folder=None):
-        """Every result as it is compared, by relative name; leftovers of ours too, but manifest and lock."""
+        """Every result as it is compared, by relative name; leftovers of ours too, but checkpoint and lock."""
         folder = folder or self.output
         return {str(path.relative_to(folder)): comparable(path)
                 for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in OWN}

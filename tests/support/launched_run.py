@@ -126,6 +126,6 @@ class LaunchedRun(Launched):
         return self.deadline
 
     def files(self):
-        """Every result with its bytes. The manifest is none: it names the run."""
+        """Every result with its bytes. The checkpoint is none: it names the run."""
         return {str(path.relative_to(self.output)): path.read_bytes()
                 for path in sorted(self.output.rglob("*")) if path.is_file() and path.name != ".offramp-manifest"}

@@ -10,7 +10,7 @@ import zlib
 SHM = pathlib.Path("/dev/shm")
 STATES = ("free", "filling", "ready", "leased", "retired", "quarantined")
 # common/wire/ledger_layout.hpp, run_progress.hpp
-HEADER_BYTES, CONSUMER_BYTES, SLOT_BYTES, RECORD_BYTES = 512, 64, 128, 160
+HEADER_BYTES, CONSUMER_BYTES, ENTRY_BYTES, RECORD_BYTES = 512, 64, 128, 160
 VERSION = 2
 CURRENT, RECORDS = 32, 192
 PIECE_BYTES = 32 << 20      # of a slab, that one thread sums at a time
@@ -38,8 +38,8 @@ class RunMemory:
         version, _, _, self.slabs, consumers, self._per_span, spans, self.slab_bytes = struct.unpack_from("<IIQIIIIQ", self._ledger, 8)
         if version != VERSION:
             raise ValueError(f"the ledger is of version {version}, this looks at version {VERSION}")
-        self._slots = HEADER_BYTES + consumers * CONSUMER_BYTES
-        self._account = self._slots + self.slabs * SLOT_BYTES
+        self._entries = HEADER_BYTES + consumers * CONSUMER_BYTES
+        self._account = self._entries + self.slabs * ENTRY_BYTES
         self._spans = [self._attach(f"s{index}", min(self._per_span, self.slabs - index * self._per_span) * self.slab_bytes) for index in range(spans)]
         self._views = [memoryview(span) for span in self._spans]
         self._pool = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
@@ -56,7 +56,7 @@ class RunMemory:
 
     def words(self):
         """Of every slab: (state, attempt, generation)."""
-        packed = (struct.unpack_from("<Q", self._ledger, self._slots + slab * SLOT_BYTES)[0] for slab in range(self.slabs))
+        packed = (struct.unpack_from("<Q", self._ledger, self._entries + slab * ENTRY_BYTES)[0] for slab in range(self.slabs))
         return [(STATES[word >> 60], word >> 48 & 0xfff, word & (1 << 48) - 1) for word in packed]
 
     def account(self):

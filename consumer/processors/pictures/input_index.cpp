@@ -22,18 +22,18 @@ std::unique_ptr<PictureList> listed(const RunConfig& config, std::string_view pr
 
 }  // namespace
 
-ListedInput::ListedInput(const RunConfig& config, std::string_view processor) : pictures_(listed(config, processor)) {
+InputIndex::InputIndex(const RunConfig& config, std::string_view processor) : pictures_(listed(config, processor)) {
     numbers_.reserve(pictures_->size());
     for (std::uint64_t number = 0; number < pictures_->size(); ++number)
         numbers_.emplace(pictures_->key(number), number);
 }
 
-std::optional<std::uint64_t> ListedInput::find(std::string_view key) const {
+std::optional<std::uint64_t> InputIndex::find(std::string_view key) const {
     const auto found = numbers_.find(key);
     return found == numbers_.end() ? std::nullopt : std::optional(found->second);
 }
 
-std::uint64_t ListedInput::number_of(std::string_view key) const {
+std::uint64_t InputIndex::number_of(std::string_view key) const {
     const auto found = find(key);
     if (!found)
         throw Error(ExitCode::NoInput,

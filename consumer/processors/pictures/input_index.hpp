@@ -13,11 +13,11 @@ namespace offramp {
 
 // The pictures that a run reads, listed as the producer lists them, each found by its sample's key. Owns the list.
 // Thread: any, it never changes. Blocks: the constructor on the disk.
-class ListedInput {
+class InputIndex {
   public:
     // `processor`: who asks, for messages. Errors: ConfigError when the run's input is no pictures (Usage), or cannot
     // be listed (NoInput).
-    ListedInput(const RunConfig& config, std::string_view processor);
+    InputIndex(const RunConfig& config, std::string_view processor);
 
     const PictureList& pictures() const { return *pictures_; }
     // Errors: Error with NoInput when the input has no such picture.

@@ -39,7 +39,7 @@ class OriginalImages {
     template <class Read>
     Image found(std::string_view key, Read&& read);
 
-    ListedInput input_;
+    InputIndex input_;
     std::string last_;  // the file that the last image was read from
     PictureFrame frame_;
     ImageDecoder decoder_;

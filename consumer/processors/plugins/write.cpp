@@ -105,7 +105,7 @@ class WriteStream final : public Processor {
 // Nothing is merged: temporary files of the dead are all that there is to do.
 class WrittenFolder final : public RunOutput {
   public:
-    FormerOutput look(const RunConfig& /*own*/) const override { return {}; }
+    PreviousOutput look(const RunConfig& /*own*/) const override { return {}; }
     void put_in_place(const RunConfig& /*own*/, const std::string& /*next*/,
                       const std::string& /*next_place*/) const override {}
     void finish(const RunConfig& own, const std::string& /*folder*/, const std::string& /*next_place*/) const override {

@@ -13,7 +13,7 @@ namespace offramp {
 // the input. Thread: one. Blocks: on the disk.
 class InputColumns {
   public:
-    // `processor`: who asks, for messages. Errors: those of ListedInput.
+    // `processor`: who asks, for messages. Errors: those of InputIndex.
     InputColumns(const RunConfig& config, std::string_view processor);
 
     // The text of a JSON object on one line, its members in the order of their names; "{}" when the input has no
@@ -24,10 +24,10 @@ class InputColumns {
     std::string of_skipped(std::string_view key) const;
 
   private:
-    ListedInput input_;
+    InputIndex input_;
 };
 
-// Nothing when the run's input is none that can have columns: then it is not listed. Errors: those of ListedInput.
+// Nothing when the run's input is none that can have columns: then it is not listed. Errors: those of InputIndex.
 std::optional<InputColumns> columns_of_input(const RunConfig& config, std::string_view processor);
 
 }  // namespace offramp

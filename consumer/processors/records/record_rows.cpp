@@ -15,9 +15,7 @@ std::string text_of(const nlohmann::json& value) {
 }  // namespace
 
 RecordRows::RecordRows(const ProcessorOptions& options, std::string_view processor)
-    : companions_(options.companions),
-      columns_(columns_of_input(*options.config, processor)),
-      ids_(options.foreground_scale()) {}
+    : chain_(options.chain), columns_(columns_of_input(*options.config, processor)), ids_(options.foreground_scale()) {}
 
 std::span<const RecordRow> RecordRows::of(const SlabContents& slab, const Progress& progress) {
     const auto outputs = segmentation_outputs_if_any(slab);
@@ -36,8 +34,8 @@ std::span<const RecordRow> RecordRows::of(const SlabContents& slab, const Progre
 
 std::string RecordRows::files_of_others(const SlabContents& slab, const SampleView& sample) const {
     nlohmann::json files = nlohmann::json::object();
-    if (companions_ != nullptr)
-        for (const NamedProcessor& other : *companions_)
+    if (chain_ != nullptr)
+        for (const NamedProcessor& other : *chain_)
             for (const std::string& file : other.processor->files_of(slab, sample))
                 files[other.name].push_back(other.name + "/" + file);
     return text_of(files);

@@ -41,7 +41,7 @@ class RecordRows {
     std::string classes_of(const std::vector<SegmentationOutput>& outputs, const SampleView& sample,
                            const Progress& progress);
 
-    const std::vector<NamedProcessor>* companions_;
+    const std::vector<NamedProcessor>* chain_;
     std::optional<InputColumns> columns_;  // nothing: no input that has some
     ClassIds ids_;
     std::vector<RecordRow> rows_;

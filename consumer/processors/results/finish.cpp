@@ -37,7 +37,7 @@ void for_each_output(const RunConfig& config,
 void remove_tree(const std::string& folder) {
     std::error_code failure;
     fs::remove_all(folder, failure);
-    if (failure) throw cannot_write("removing " + folder, failure.value());
+    if (failure) throw write_error("removing " + folder, failure.value());
 }
 
 // What the run made, in the folders of its next place or in place.
@@ -47,8 +47,8 @@ void finish_outputs(const RunConfig& config, const std::string& next_place) {
     });
 }
 
-// Of a run that has come to its end. Killed anywhere in here, the manifest still says both, that it ended and what its
-// next place is, and the next run begins with the rest of this: what was moved is not there any more, and is passed
+// Of a run that has come to its end. Killed anywhere in here, the checkpoint still says both, that it ended and what
+// its next place is, and the next run begins with the rest of this: what was moved is not there any more, and is passed
 // over. The note goes before the folders, so that nobody writes into them again.
 void put_in_place(const RunConfig& config, const std::string& next_place) {
     for_each_output(config, [&](const RunOutput& output, const RunConfig& own) {
@@ -85,12 +85,13 @@ std::vector<std::string> folders_with_next_places(const std::string& output) {
         const bool has_note =
             fs::symlink_status(folder + "/" + std::string(kReservedPrefix) + "next", unknown).type() !=
             fs::file_type::not_found;
-        if (!has_manifest(folder) && !has_note) folders.push_back(folder);
+        if (!has_checkpoint(folder) && !has_note) folders.push_back(folder);
     }
     return folders;
 }
 
-// Next places that no manifest leads to: of runs that were given up for another, which has had its first result since.
+// Next places that no checkpoint leads to: of runs that were given up for another, which has had its first result
+// since.
 void remove_unreachable(const RunConfig& config, const std::string& reachable) {
     for (const std::string& output : folders_with_next_places(config.output))
         for (const std::string& name : next_places_in(output)) {
@@ -102,62 +103,63 @@ void remove_unreachable(const RunConfig& config, const std::string& reachable) {
         }
 }
 
-// `former`: the run that made them, if that is known.
-[[noreturn]] void refuse(const std::string& what, const FormerRun* former, const RunConfig& config) {
-    const std::string whose = former && former->finished
-                                  ? "run " + former->run_id + ", which came to its end"
+// `previous`: the run that made them, if that is known.
+[[noreturn]] void refuse(const std::string& what, const PreviousRun* previous, const RunConfig& config) {
+    const std::string whose = previous && previous->finished
+                                  ? "run " + previous->run_id + ", which came to its end"
                                   : "an earlier run, of which nothing says that it did not come to its end";
     throw ConfigError(what + " holds the results of " + whose,
-                      std::string(config.resume || former == nullptr ? kNothingToGoOn : kToGoOn) + kOtherwise);
+                      std::string(config.resume || previous == nullptr ? kNothingToGoOn : kToGoOn) + kOtherwise);
 }
 
-// A folder has one manifest, the last run's. Another one's would take from results their only word that they are
+// A folder has one checkpoint, the last run's. Another one's would take from results their only word that they are
 // finished, and from an unfinished run what it goes on by. What is appended to says by its own form whose it is.
 // Errors: ConfigError.
-void require_no_other_work(const FormerRun& former, const RunConfig& config) {
+void require_no_other_work(const PreviousRun& previous, const RunConfig& config) {
     const std::vector<std::string> own = config.processors();
-    if (std::ranges::is_permutation(former.processors, own)) return;
+    if (std::ranges::is_permutation(previous.processors, own)) return;
     std::string names;
-    for (const std::string& name : former.processors) names += (names.empty() ? "" : ",") + name;
+    for (const std::string& name : previous.processors) names += (names.empty() ? "" : ",") + name;
     const char* const elsewhere = "give this run another --output, or --start-over to give them up";
-    const bool is_unfinished = !former.ended || former.left > 0;
+    const bool is_unfinished = !previous.ended || previous.left > 0;
     const auto has_results = [&](const std::string& processor) {
-        return has_results_in_folder(processor, former.write_path);
+        return has_results_in_folder(processor, previous.write_path);
     };
     const auto has_files = [&](const std::string& processor) {
-        return makes_files_of_items(processor, former.write_path);
+        return makes_files_of_items(processor, previous.write_path);
     };
-    if (is_unfinished && std::ranges::any_of(former.processors, has_results))
+    if (is_unfinished && std::ranges::any_of(previous.processors, has_results))
         throw ConfigError(
-            "--output " + config.output + " holds what run " + former.run_id + " of --processor " + names +
+            "--output " + config.output + " holds what run " + previous.run_id + " of --processor " + names +
                 " has not finished" +
-                (former.left > 0 ? ": " + std::to_string(former.left) + " of its items are left" : std::string()),
+                (previous.left > 0 ? ": " + std::to_string(previous.left) + " of its items are left" : std::string()),
             std::string("Finish that with --resume and its own settings, ") + elsewhere);
-    if (former.ended && std::ranges::any_of(former.processors, has_files))
-        throw ConfigError("--output " + config.output + " holds the results of run " + former.run_id +
+    if (previous.ended && std::ranges::any_of(previous.processors, has_files))
+        throw ConfigError("--output " + config.output + " holds the results of run " + previous.run_id +
                               " of --processor " + names + ", which came to its end",
                           std::string("Name all processors in one run, ") + elsewhere);
 }
 
 // Whether anything lies where this run's results go. Errors: ConfigError when it may not be replaced.
-bool look_at_former(const RunConfig& config, const std::optional<FormerRun>& former) {
-    const auto made_by_former = [&](const std::string& processor) {
-        return former && std::ranges::find(former->processors, processor) != former->processors.end();
+bool look_at_previous(const RunConfig& config, const std::optional<PreviousRun>& previous) {
+    const auto made_by_previous = [&](const std::string& processor) {
+        return previous && std::ranges::find(previous->processors, processor) != previous->processors.end();
     };
-    if (former && !config.start_over) require_no_other_work(*former, config);
+    if (previous && !config.start_over) require_no_other_work(*previous, config);
     bool anything = false;
     for_each_output(config, [&](const RunOutput& output, const RunConfig& own) {
-        const FormerOutput found = output.look(own);
-        anything = anything || found.state != FormerOutput::State::None;
-        const bool unfinished = made_by_former(own.processor) && !former->finished && former->next_place.empty();
+        const PreviousOutput found = output.look(own);
+        anything = anything || found.state != PreviousOutput::State::None;
+        const bool unfinished = made_by_previous(own.processor) && !previous->finished && previous->next_place.empty();
         if (config.start_over) return;
-        if (found.state == FormerOutput::State::Ended || (found.state == FormerOutput::State::Results && !unfinished))
-            refuse(found.what, made_by_former(own.processor) ? &*former : nullptr, config);
+        if (found.state == PreviousOutput::State::Ended ||
+            (found.state == PreviousOutput::State::Results && !unfinished))
+            refuse(found.what, made_by_previous(own.processor) ? &*previous : nullptr, config);
     });
-    if (!config.start_over && former && former->finished)
+    if (!config.start_over && previous && previous->finished)
         for (const std::string& processor : config.processors())
-            if (made_by_former(processor) && has_results_in_folder(processor, former->write_path))
-                refuse("--output " + config.output, &*former, config);
+            if (made_by_previous(processor) && has_results_in_folder(processor, previous->write_path))
+                refuse("--output " + config.output, &*previous, config);
     return anything;
 }
 
@@ -168,7 +170,7 @@ void finish_run(const RunConfig& config) {
     if (!config.output.empty()) remove_leftovers(config.output);
     finish_outputs(config, next_place);
     if (config.output.empty()) return;
-    const auto run = read_former_run(config.output);
+    const auto run = read_previous_run(config.output);
     if (!run) return;
     const bool is_anothers = run->next_place != next_place || (!config.run_id.empty() && run->run_id != config.run_id);
     if (is_anothers)  // this one has done nothing
@@ -183,19 +185,19 @@ void prepare_run(const RunConfig& config) {
         throw ConfigError("--resume and --start-over contradict each other",
                           "Give --resume to go on with what lies in --output, --start-over to replace it");
     if (config.output.empty()) return;
-    const auto former = read_former_run(config.output);
-    if (former && former->ended && !former->next_place.empty()) {
+    const auto previous = read_previous_run(config.output);
+    if (previous && previous->ended && !previous->next_place.empty()) {
         RunConfig ended = config;
         ended.processor.clear();
-        for (const std::string& processor : former->processors)
+        for (const std::string& processor : previous->processors)
             ended.processor += (ended.processor.empty() ? "" : ",") + processor;
-        finish_outputs(ended, former->next_place);
-        put_in_place(ended, former->next_place);
+        finish_outputs(ended, previous->next_place);
+        put_in_place(ended, previous->next_place);
     }
-    if (config.resume && former)
-        return note_next_place(config.output, former->ended ? std::string() : former->next_place);
-    if (config.resume && has_manifest(config.output)) return;  // the producer says what is wrong with it
-    note_next_place(config.output, look_at_former(config, former) ? new_next_place() : std::string());
+    if (config.resume && previous)
+        return note_next_place(config.output, previous->ended ? std::string() : previous->next_place);
+    if (config.resume && has_checkpoint(config.output)) return;  // the producer says what is wrong with it
+    note_next_place(config.output, look_at_previous(config, previous) ? new_next_place() : std::string());
 }
 
 }  // namespace offramp

@@ -69,17 +69,17 @@ std::uint64_t items_done(std::string_view lines) {
 
 }  // namespace
 
-bool has_manifest(const std::string& output) {
+bool has_checkpoint(const std::string& output) {
     struct stat facts {};
     return ::lstat(path_in(output).c_str(), &facts) == 0;
 }
 
-std::optional<FormerRun> read_former_run(const std::string& output) {
+std::optional<PreviousRun> read_previous_run(const std::string& output) {
     const std::string path = path_in(output);
     const std::string text = text_of(path);
     const std::string_view first = std::string_view(text).substr(0, text.find('\n'));
     const nlohmann::json header = nlohmann::json::parse(first, nullptr, false);
-    FormerRun run;
+    PreviousRun run;
     std::uint64_t items = 0;
     try {
         run.run_id = header.at("run").get<std::string>();

@@ -9,7 +9,7 @@ namespace offramp {
 
 // What OUTPUT/.offramp-manifest (producer/runner/checkpoint/checkpoint_file.hpp) says of the last run that had a
 // result: whose results are in what place.
-struct FormerRun {
+struct PreviousRun {
     std::string run_id;
     std::vector<std::string> processors;
     std::string write_path;  // of --processor write
@@ -19,9 +19,9 @@ struct FormerRun {
     std::uint64_t left = 0;  // items of its source that are not done: dropped, unreadable or set aside where it ended
 };
 
-// Nothing when there is no manifest, or none that can be read: then nobody can continue it, either. Never follows a
+// Nothing when there is no checkpoint, or none that can be read: then nobody can continue it, either. Never follows a
 // link. Errors: ConfigError for a place that is not one of ours.
-std::optional<FormerRun> read_former_run(const std::string& output);
-bool has_manifest(const std::string& output);  // whether it can be read or not
+std::optional<PreviousRun> read_previous_run(const std::string& output);
+bool has_checkpoint(const std::string& output);  // whether it can be read or not
 
 }  // namespace offramp

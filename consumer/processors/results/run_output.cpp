@@ -32,13 +32,13 @@ class MergedSegments : public RunOutput {
     MergedSegments(std::string series, std::string file, MergeSegments merge)
         : series_(std::move(series)), file_(std::move(file)), merge_(merge) {}
 
-    FormerOutput look(const RunConfig& own) const override {
+    PreviousOutput look(const RunConfig& own) const override {
         const std::string file = own.output + "/" + file_;
         if (is_there(file)) {
             require_ours(file);
-            return {FormerOutput::State::Results, file};
+            return {PreviousOutput::State::Results, file};
         }
-        return {has_segments(own.output, series_) ? FormerOutput::State::Parts : FormerOutput::State::None, file};
+        return {has_segments(own.output, series_) ? PreviousOutput::State::Parts : PreviousOutput::State::None, file};
     }
 
     void finish(const RunConfig& own, const std::string& folder, const std::string& /*next_place*/) const override {
@@ -56,7 +56,7 @@ class MergedSegments : public RunOutput {
                 file, outcome.conflicts);
     }
 
-    // A former run's segments go first: they would be merged into the new file. Killed in between, this is called
+    // A previous run's segments go first: they would be merged into the new file. Killed in between, this is called
     // again.
     void put_in_place(const RunConfig& own, const std::string& next, const std::string& /*next_place*/) const override {
         const std::string whole = next + "/" + file_;
@@ -113,11 +113,11 @@ class SharedDatabase final : public RunOutput {
   public:
     explicit SharedDatabase(std::string name) : name_(std::move(name)) {}
 
-    FormerOutput look(const RunConfig& own) const override {
+    PreviousOutput look(const RunConfig& own) const override {
         require_replaceable(own.output, name_);
         const std::string file = own.output + "/" + name_ + ".sqlite";
-        if (is_there(file)) return {FormerOutput::State::Results, file};
-        return {has_database(own.output, name_) ? FormerOutput::State::Parts : FormerOutput::State::None, file};
+        if (is_there(file)) return {PreviousOutput::State::Results, file};
+        return {has_database(own.output, name_) ? PreviousOutput::State::Parts : PreviousOutput::State::None, file};
     }
     void finish(const RunConfig& /*own*/, const std::string& folder, const std::string& /*next_place*/) const override {
         if (!folder.empty()) finish_database(folder, name_);
@@ -135,21 +135,21 @@ class PostgresRows final : public RunOutput {
     PostgresRows(const PostgresLayout& layout, CompleteTable complete)
         : layout_(layout), complete_(std::move(complete)) {}
 
-    FormerOutput look(const RunConfig& own) const override {
+    PreviousOutput look(const RunConfig& own) const override {
         const PostgresTarget target = postgres_target_of(own, layout_.contents, {});
         if (own.resume) require_continued_postgres_table(layout_, own.output, target);
         const PostgresTableState state = look_at_postgres_table(layout_, target);
         if (state == PostgresTableState::Absent)
-            return {has_postgres_mark(layout_, own.output) ? FormerOutput::State::Parts : FormerOutput::State::None,
+            return {has_postgres_mark(layout_, own.output) ? PreviousOutput::State::Parts : PreviousOutput::State::None,
                     {}};
         const std::string name = postgres_table_name(target);
-        if (state == PostgresTableState::Ended && !own.start_over) return {FormerOutput::State::Ended, name};
+        if (state == PostgresTableState::Ended && !own.start_over) return {PreviousOutput::State::Ended, name};
         if (const std::string lost = look_at_replaced_table(layout_, target); !lost.empty())
             spdlog::warn(
                 "{} will be replaced when this run has come to its end, and the new one will not have {}: make that "
                 "again then",
                 name, lost);
-        return {state == PostgresTableState::Ended ? FormerOutput::State::Ended : FormerOutput::State::Parts, name};
+        return {state == PostgresTableState::Ended ? PreviousOutput::State::Ended : PreviousOutput::State::Parts, name};
     }
     void finish(const RunConfig& own, const std::string& folder, const std::string& next_place) const override {
         if (folder.empty()) return;

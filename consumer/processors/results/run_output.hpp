@@ -12,11 +12,11 @@
 namespace offramp {
 
 // What lies where a run's output goes.
-struct FormerOutput {
+struct PreviousOutput {
     enum class State {
         None,
         Parts,    // of a run that did not come to its end
-        Results,  // whether of a run that did says its manifest, if it is there still
+        Results,  // whether of a run that did says its checkpoint, if it is there still
         Ended,    // of a run that did
     };
     State state = State::None;
@@ -25,7 +25,7 @@ struct FormerOutput {
 
 // What all consumers of a run append to together, and what is done with it while none of them is there: before a run,
 // and when it has ended. Each call may be killed, and is made again. `own`: the settings of the processor whose folder
-// it is in (configs_of). Where a former run's results lie in that folder, a run's own go into `next`, a folder in it
+// it is in (configs_of). Where a previous run's results lie in that folder, a run's own go into `next`, a folder in it
 // (common/base/next_place.hpp), and take their place at its end.
 class RunOutput {
   public:
@@ -33,11 +33,11 @@ class RunOutput {
 
     // Changes nothing. `own.resume`: what lies there is to be continued. Errors: ConfigError when it is somebody
     // else's.
-    virtual FormerOutput look(const RunConfig& own) const = 0;
+    virtual PreviousOutput look(const RunConfig& own) const = 0;
     // Makes of what lies in `folder`, which is own.output or `next`, what the run promises; of a run that continues
     // another, with what is there.
     virtual void finish(const RunConfig& own, const std::string& folder, const std::string& next_place) const = 0;
-    // The run has come to its end: that is not forgotten without its manifest. For those whose results may be reached
+    // The run has come to its end: that is not forgotten without its checkpoint. For those whose results may be reached
     // without the folder.
     virtual void note_end(const RunConfig& /*own*/, const std::string& /*folder*/,
                           const std::string& /*next_place*/) const {}

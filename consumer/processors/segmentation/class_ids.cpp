@@ -9,8 +9,8 @@ namespace offramp {
 std::span<const std::uint8_t> ClassIds::of(const SegmentationOutput& output, const SampleView& sample,
                                            const Progress& progress) {
     if (!output.has_scores()) return plane_of(*output.tensor, sample.row, ids_);
-    return output.expansion > 1 || output.one_channel() ? by_lines(output, sample, progress)
-                                                        : reduce(output.scores(sample.row), progress);
+    return output.upsample_factor > 1 || output.one_channel() ? by_lines(output, sample, progress)
+                                                              : reduce(output.scores(sample.row), progress);
 }
 
 std::span<const std::uint8_t> ClassIds::of(const SegmentationOutput& output, const SampleView& sample, ImageSize size,
@@ -40,7 +40,7 @@ void ClassIds::find_classes(std::span<const float> line, bool one_channel, std::
 // The enlarged scores never leave the cache.
 std::span<const std::uint8_t> ClassIds::by_lines(const SegmentationOutput& output, const SampleView& sample,
                                                  const Progress& progress) {
-    enlarged_.begin(output.scores(sample.row), output.expansion);
+    enlarged_.begin(output.scores(sample.row), output.upsample_factor);
     const std::int64_t width = enlarged_.width();
     ids_.resize(static_cast<std::size_t>(enlarged_.height() * width));
     ProgressByBytes done(progress);
@@ -58,7 +58,7 @@ std::span<const std::uint8_t> ClassIds::by_lines(const SegmentationOutput& outpu
 std::span<const std::uint8_t> ClassIds::resize_scores(const SegmentationOutput& output, const SampleView& sample,
                                                       ImageSize size, const Progress& progress) {
     constexpr std::uint32_t kStrip = 1024;
-    resized_.begin(output.scores(sample.row), output.expansion, size);
+    resized_.begin(output.scores(sample.row), output.upsample_factor, size);
     ids_.resize(size.pixels());
     ProgressByBytes done(progress);
     for (std::uint32_t left = 0; left < size.width; left += kStrip) {

@@ -17,15 +17,15 @@ const EnlargeKernels& best_enlarge_kernels() {
 
 EnlargedSample::EnlargedSample() : kernels_(&best_enlarge_kernels()) {}
 
-void EnlargedSample::begin(const ClassScores& sample, std::uint32_t expansion) {
+void EnlargedSample::begin(const ClassScores& sample, std::uint32_t upsample_factor) {
     expect(sample.dtype == kFloat32 || sample.dtype == kFloat16 || sample.dtype == kBFloat16,
            "scores are float32, float16 or bfloat16");
-    expect(sample.classes >= 1 && sample.height >= 1 && sample.width >= 1 && expansion >= 1 &&
-               sample.height <= kLongestSide / expansion && sample.width <= kLongestSide / expansion,
+    expect(sample.classes >= 1 && sample.height >= 1 && sample.width >= 1 && upsample_factor >= 1 &&
+               sample.height <= kLongestSide / upsample_factor && sample.width <= kLongestSide / upsample_factor,
            "an enlarged side has 1 to 2^20 pixels");
     sample_ = sample;
-    expansion_ = expansion;
-    scale_ = 1.0F / static_cast<float>(expansion);
+    upsample_factor_ = upsample_factor;
+    scale_ = 1.0F / static_cast<float>(upsample_factor);
     columns_.resize(static_cast<std::size_t>(width()));
     for (std::size_t x = 0; x < columns_.size(); ++x)
         columns_[x] = bilinear_taps(static_cast<std::int32_t>(x), static_cast<std::int32_t>(sample.width), scale_);
@@ -38,7 +38,7 @@ void EnlargedSample::begin(const ClassScores& sample, std::uint32_t expansion) {
 
 std::span<const float> EnlargedSample::line(std::int64_t y) {
     expect(y >= 0 && y < height(), "a line of the enlarged sample");
-    if (expansion_ == 1) return {enlarged_across(static_cast<std::int32_t>(y)), result_.size()};
+    if (upsample_factor_ == 1) return {enlarged_across(static_cast<std::int32_t>(y)), result_.size()};
     const Taps row = bilinear_taps(static_cast<std::int32_t>(y), static_cast<std::int32_t>(sample_.height), scale_);
     const float* const upper = enlarged_across(row.first);
     const float* const lower = enlarged_across(row.second);
@@ -65,7 +65,7 @@ const float* EnlargedSample::enlarged_across(std::int32_t source_line) {
     float* to = across_[place].data();
     for (std::int64_t c = 0; c < sample_.classes; ++c, to += width()) {
         read(c, source_line);
-        if (expansion_ == 1)
+        if (upsample_factor_ == 1)
             std::ranges::copy(source_, to);
         else
             kernels_->across(source_.data(), columns_.data(), columns_.size(), to);

@@ -23,10 +23,10 @@ class EnlargedSample {
 
     // float32, float16 or bfloat16 scores of any strides; enlarged, a side has at most kLongestSide pixels.
     static constexpr std::int64_t kLongestSide = std::int64_t{1} << 20;
-    void begin(const ClassScores& sample, std::uint32_t expansion);
+    void begin(const ClassScores& sample, std::uint32_t upsample_factor);
 
-    std::int64_t height() const { return sample_.height * expansion_; }
-    std::int64_t width() const { return sample_.width * expansion_; }
+    std::int64_t height() const { return sample_.height * upsample_factor_; }
+    std::int64_t width() const { return sample_.width * upsample_factor_; }
 
     // Line y of every class: float32 [classes, width()], valid until the next call. Each source line is read and
     // enlarged once when y ascends.
@@ -40,7 +40,7 @@ class EnlargedSample {
 
     const EnlargeKernels* kernels_;
     ClassScores sample_;
-    std::int64_t expansion_ = 1;
+    std::int64_t upsample_factor_ = 1;
     float scale_ = 1;
     std::vector<Taps> columns_;
     std::vector<float> source_;                      // a line of one class

@@ -38,7 +38,7 @@ std::span<const std::uint8_t> Foreground::of(const SegmentationOutput& output, c
 }
 
 void Foreground::weigh_scores(const SegmentationOutput& output, const SampleView& sample, const Progress& progress) {
-    enlarged_.begin(output.scores(sample.row), output.expansion);
+    enlarged_.begin(output.scores(sample.row), output.upsample_factor);
     const auto width = static_cast<std::size_t>(enlarged_.width());
     ProgressByBytes done(progress);
     for (std::int64_t y = 0; y < enlarged_.height(); ++y) {

@@ -10,9 +10,9 @@ float scale_of(std::int64_t from, std::uint32_t to) { return static_cast<float>(
 
 }  // namespace
 
-void ResizedScores::begin(const ClassScores& sample, std::uint32_t expansion, ImageSize size) {
+void ResizedScores::begin(const ClassScores& sample, std::uint32_t upsample_factor, ImageSize size) {
     expect(size.pixels() > 0 && size.pixels() <= kMaxImagePixels, "a picture has pixels, and not too many");
-    sample_.begin(sample, expansion);
+    sample_.begin(sample, upsample_factor);
     size_ = size;
     classes_ = static_cast<std::size_t>(sample.classes);
 }

@@ -18,7 +18,7 @@ namespace offramp {
 // EnlargedSample. Borrows the sample's bytes from begin() on. Thread: one.
 class ResizedScores {
   public:
-    void begin(const ClassScores& sample, std::uint32_t expansion, ImageSize size);
+    void begin(const ClassScores& sample, std::uint32_t upsample_factor, ImageSize size);
     // The columns that line() is of from now on, `count` of them.
     void take_columns(std::uint32_t first, std::uint32_t count);
     // Line y of every class: float32 [classes, count], valid until the next call. Each line of the sample is read once

@@ -33,14 +33,17 @@ std::vector<SegmentationOutput> find_outputs(const SlabContents& slab, std::stri
     std::vector<SegmentationOutput> fitting;
     for (const TensorView& tensor : slab.tensors) {
         if (is_confidence(slab, tensor.spec)) continue;
-        const std::string reason = obstacle_to_masks(tensor.spec, slab.expansion);
+        const std::string reason = obstacle_to_masks(tensor.spec, slab.upsample_factor);
         if (!reason.empty())
             reasons += "; " + describe_output(tensor.spec) + ": " + reason;
         else if (is_class_scores(tensor.spec))
-            fitting.push_back({.tensor = &tensor, .confidence = nullptr, .expansion = slab.expansion, .suffix = {}});
-        else
             fitting.push_back(
-                {.tensor = &tensor, .confidence = confidence_of(slab, tensor.spec), .expansion = 1, .suffix = {}});
+                {.tensor = &tensor, .confidence = nullptr, .upsample_factor = slab.upsample_factor, .suffix = {}});
+        else
+            fitting.push_back({.tensor = &tensor,
+                               .confidence = confidence_of(slab, tensor.spec),
+                               .upsample_factor = 1,
+                               .suffix = {}});
     }
     if (fitting.size() > 1)
         for (SegmentationOutput& output : fitting)
@@ -51,11 +54,11 @@ std::vector<SegmentationOutput> find_outputs(const SlabContents& slab, std::stri
 }  // namespace
 
 std::uint32_t SegmentationOutput::width() const {
-    return static_cast<std::uint32_t>(tensor->spec.shape[tensor->spec.dims - 1]) * expansion;
+    return static_cast<std::uint32_t>(tensor->spec.shape[tensor->spec.dims - 1]) * upsample_factor;
 }
 
 std::uint32_t SegmentationOutput::height() const {
-    return static_cast<std::uint32_t>(tensor->spec.shape[tensor->spec.dims - 2]) * expansion;
+    return static_cast<std::uint32_t>(tensor->spec.shape[tensor->spec.dims - 2]) * upsample_factor;
 }
 
 ClassScores SegmentationOutput::scores(std::size_t row) const {

@@ -18,7 +18,7 @@ namespace offramp {
 struct SegmentationOutput {
     const TensorView* tensor = nullptr;
     const TensorView* confidence = nullptr;  // the plane beside class ids: how probable each pixel's class is, 0 to 255
-    std::uint32_t expansion = 1;             // of scores
+    std::uint32_t upsample_factor = 1;       // of scores
     std::string suffix;                      // of files: ".NAME" where several outputs fit, else empty
 
     bool has_scores() const { return tensor->spec.dims == 4; }

@@ -34,7 +34,7 @@ std::string next_temporary(const std::string& path) {
 
 void flush_folder(const fs::path& folder) {
     const UniqueFd fd(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!fd || ::fsync(fd.get()) != 0) throw cannot_write("flushing the folder " + folder.string(), errno);
+    if (!fd || ::fsync(fd.get()) != 0) throw write_error("flushing the folder " + folder.string(), errno);
 }
 
 void make_folder(const fs::path& folder, Durability durability) {
@@ -42,7 +42,7 @@ void make_folder(const fs::path& folder, Durability durability) {
     const fs::path parent = folder.parent_path();
     if (!parent.empty() && parent != folder && !fs::exists(parent, failure)) make_folder(parent, durability);
     const bool made = fs::create_directory(folder, failure);
-    if (failure) throw cannot_write("making the folder " + folder.string(), failure.value());
+    if (failure) throw write_error("making the folder " + folder.string(), failure.value());
     if (made && durability == Durability::PowerCut) flush_folder(parent);
 }
 
@@ -58,7 +58,7 @@ bool remove_if_abandoned(const fs::path& path) {
     const UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
     if (!file) {
         if (errno == ENOENT) return false;
-        throw cannot_write("removing the leftover " + path.string(), errno);
+        throw write_error("removing the leftover " + path.string(), errno);
     }
     if (lock_retried(file.get(), LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK)
@@ -66,7 +66,7 @@ bool remove_if_abandoned(const fs::path& path) {
         return false;
     }
     if (::unlink(path.c_str()) != 0 && errno != ENOENT)
-        throw cannot_write("removing the leftover " + path.string(), errno);
+        throw write_error("removing the leftover " + path.string(), errno);
     return true;
 }
 
@@ -93,13 +93,13 @@ bool AtomicFile::try_open_temporary() {
     }
     if (!file) {
         if (errno == EEXIST || errno == EINTR) return false;
-        throw cannot_write("a temporary file for " + path_, errno);
+        throw write_error("a temporary file for " + path_, errno);
     }
     file_ = std::move(file);
     // A file system without locks is no reason to fail: leftovers are then left lying.
     if (lock_retried(file_.get(), LOCK_EX) != 0) return true;
     struct stat status {};
-    if (::fstat(file_.get(), &status) != 0) throw cannot_write("a temporary file for " + path_, errno);
+    if (::fstat(file_.get(), &status) != 0) throw write_error("a temporary file for " + path_, errno);
     if (status.st_nlink > 0) return true;
     file_.reset();
     return false;
@@ -107,18 +107,18 @@ bool AtomicFile::try_open_temporary() {
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
     expect(static_cast<bool>(file_), "a committed file is not written to");
-    write_all(file_.get(), bytes, [this](int problem) { return cannot_write(path_, problem); });
+    write_all(file_.get(), bytes, [this](int problem) { return write_error(path_, problem); });
 }
 
 void AtomicFile::commit() {
     expect(static_cast<bool>(file_), "a file is committed once");
     // The bytes first: a name on the disk must not lead to a file without them.
-    if (durability_ == Durability::PowerCut && ::fsync(file_.get()) != 0) throw cannot_write(path_, errno);
+    if (durability_ == Durability::PowerCut && ::fsync(file_.get()) != 0) throw write_error(path_, errno);
     failpoint("sink.commit");
-    if (std::rename(temporary_.c_str(), path_.c_str()) != 0) throw cannot_write(path_, errno);
+    if (std::rename(temporary_.c_str(), path_.c_str()) != 0) throw write_error(path_, errno);
     failpoint("sink.committed");
     // A network file system may report only here that it had no room.
-    if (::close(file_.release()) != 0 && errno != EINTR) throw cannot_write(path_, errno);
+    if (::close(file_.release()) != 0 && errno != EINTR) throw write_error(path_, errno);
     if (durability_ == Durability::PowerCut) flush_folder(fs::path(path_).parent_path());
 }
 
@@ -130,7 +130,7 @@ void write_atomically(const std::string& path, std::span<const std::byte> bytes,
 
 void replace_file(const std::string& whole, const std::string& path) {
     failpoint("sink.replace");
-    if (std::rename(whole.c_str(), path.c_str()) != 0) throw cannot_write(path, errno);
+    if (std::rename(whole.c_str(), path.c_str()) != 0) throw write_error(path, errno);
     failpoint("sink.replaced");
 }
 
@@ -152,7 +152,7 @@ std::size_t remove_stale_temporaries(const std::string& folder) {
         if (entry->symlink_status(unknown).type() == fs::file_type::regular && remove_if_abandoned(entry->path()))
             ++removed;
     }
-    if (failure) throw cannot_write("looking for leftovers in " + folder, failure.value());
+    if (failure) throw write_error("looking for leftovers in " + folder, failure.value());
     return removed;
 }
 

@@ -48,7 +48,7 @@ class SigpipeShield {
 
 StreamFile::StreamFile(std::string path) : path_(std::move(path)) {
     struct stat status {};
-    if (::stat(path_.c_str(), &status) != 0) throw cannot_write(path_, errno);
+    if (::stat(path_.c_str(), &status) != 0) throw write_error(path_, errno);
     fifo_ = S_ISFIFO(status.st_mode);
     if (!fifo_ && !S_ISCHR(status.st_mode))
         throw ConfigError("'" + path_ + "' is neither a folder, a FIFO nor a character device",
@@ -56,8 +56,8 @@ StreamFile::StreamFile(std::string path) : path_(std::move(path)) {
     // Opening a FIFO that nobody reads would block for ever: not blocking, it says so.
     file_ = UniqueFd(::open(path_.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | (fifo_ ? O_NONBLOCK : 0)));
     if (!file_ && fifo_ && errno == ENXIO) throw no_reader(path_);
-    if (!file_) throw cannot_write(path_, errno);
-    if (fifo_ && ::fcntl(file_.get(), F_SETFL, O_WRONLY) != 0) throw cannot_write(path_, errno);
+    if (!file_) throw write_error(path_, errno);
+    if (fifo_ && ::fcntl(file_.get(), F_SETFL, O_WRONLY) != 0) throw write_error(path_, errno);
 }
 
 void StreamFile::write(std::span<const std::byte> bytes) {
@@ -66,7 +66,7 @@ void StreamFile::write(std::span<const std::byte> bytes) {
         const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
         if (written < 0) {
             if (errno == EINTR) continue;
-            if (errno != EPIPE) throw cannot_write(path_, errno);
+            if (errno != EPIPE) throw write_error(path_, errno);
             shield.note_broken_pipe();
             throw no_reader(path_);
         }

@@ -31,7 +31,7 @@ std::string way_out(int errno_value) {
 
 }  // namespace
 
-SystemError cannot_write(const std::string& tried, int errno_value) {
+SystemError write_error(const std::string& tried, int errno_value) {
     return {"cannot write: " + tried, errno_value, way_out(errno_value), ExitCode::CannotWrite};
 }
 

@@ -8,6 +8,6 @@ namespace offramp {
 
 // The error of a file or folder that cannot be written: names what was tried (with the path), errno, and the
 // way out.
-SystemError cannot_write(const std::string& tried, int errno_value);
+SystemError write_error(const std::string& tried, int errno_value);
 
 }  // namespace offramp

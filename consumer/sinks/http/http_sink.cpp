@@ -212,7 +212,7 @@ class HttpSink::Connection {
 };
 
 HttpSink::HttpSink(HttpTarget target)
-    : target_(std::move(target)), shown_(shown_url(target_.url)), delay_(std::random_device{}()) {
+    : target_(std::move(target)), shown_(redacted_url(target_.url)), delay_(std::random_device{}()) {
     if (target_.url.empty()) throw ConfigError("no --http-url", "Give the address that results are posted to");
     require_no_credentials(target_.url);
     for (const std::string& header : target_.headers) {

@@ -110,11 +110,11 @@ void put_postgres_table_in_place(const PostgresLayout& layout, const std::string
     PostgresDatabase database(target.sink);
     lock_alone(database, layout, table);
     const std::string from = next_of(*made, target);
-    const FoundTable former = find_ours(database, layout, table);
+    const FoundTable previous = find_ours(database, layout, table);
     if (find_ours(database, layout, from).there) {
         find_marked(database, layout, mark, from);
         database.transact([&] {
-            if (former.there) {
+            if (previous.there) {
                 require_replaceable_table(database, layout, table);
                 carry_rights(database, layout, table, from);
                 database.run(drop_of(layout, table));
@@ -125,7 +125,7 @@ void put_postgres_table_in_place(const PostgresLayout& layout, const std::string
                 rename_indexes(database, table_in_sql(table, suffix), last_part(from), last_part(table));
             }
         });
-    } else if (!former.there || former.number != made->number) {
+    } else if (!previous.there || previous.number != made->number) {
         fail_taken_away(from, database, mark);
     }
     // Killed before this, the table in its place is known by its number.
@@ -144,7 +144,7 @@ void remove_next_postgres_table(const PostgresLayout& layout, const std::string&
         return;  // it is there, and only its own --sink leads to it
     std::error_code failure;
     fs::remove(mark, failure);
-    if (failure) throw cannot_write("removing " + mark, failure.value());
+    if (failure) throw write_error("removing " + mark, failure.value());
 }
 
 }  // namespace offramp

@@ -24,8 +24,8 @@ struct PostgresColumns {
 // its place. Its other lines name the table where it belongs, where it was begun, and the database: whoever has the
 // mark finds the table by its number, before it took its place and after.
 //
-// Where a former run's table is, a new run's rows go beside it, into PostgresTarget::next_table, which takes its place
-// when the run has come to its end.
+// Where a previous run's table is, a new run's rows go beside it, into PostgresTarget::next_table, which takes its
+// place when the run has come to its end.
 //
 // Owns the connection, which holds a shared advisory lock on the table's name: nobody starts over beneath a consumer.
 // Thread, blocks: as PostgresDatabase. Errors: those of PostgresDatabase; Error with SinkUnavailable when the table was

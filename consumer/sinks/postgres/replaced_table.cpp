@@ -105,13 +105,13 @@ std::string what_goes_with(PostgresDatabase& database, const PostgresLayout& lay
 void carry_rights(PostgresDatabase& database, const PostgresLayout& layout, const std::string& from,
                   const std::string& to) {
     for (const std::string& suffix : suffixes_of(layout)) {
-        const std::string former = table_in_sql(from, suffix), next = table_in_sql(to, suffix);
+        const std::string previous = table_in_sql(from, suffix), next = table_in_sql(to, suffix);
         run_all(database, database.rows("SELECT format('ALTER TABLE %s OWNER TO %I', $2::text, "
                                         "pg_get_userbyid(relowner)) FROM pg_class WHERE oid = to_regclass($1) "
                                         "AND relowner <> (SELECT relowner FROM pg_class WHERE oid = to_regclass($2))",
-                                        {former, next}));
+                                        {previous, next}));
         run_all(database, database.rows(kGrantedByDefault, {next}));
-        run_all(database, database.rows(kGrants, {former, next}));
+        run_all(database, database.rows(kGrants, {previous, next}));
     }
 }
 

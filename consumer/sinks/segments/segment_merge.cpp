@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // In the segments' folder, and removed with what was merged.
-constexpr const char* kFormerRecords = "former";
+constexpr const char* kPreviousRecords = "former";
 // As many files are open at once: items lie together in the segments of a batch or two.
 constexpr std::size_t kMostOpen = 16;
 
@@ -60,7 +60,7 @@ std::vector<Segment> list_segments(const fs::path& folder) {
     for (; !failure && entry != fs::directory_iterator(); entry.increment(failure))
         if (is_segment_name(entry->path().filename().string()))
             segments.push_back({.path = entry->path(), .written = entry->last_write_time()});
-    if (failure) throw cannot_write("reading the segments in " + folder.string(), failure.value());
+    if (failure) throw write_error("reading the segments in " + folder.string(), failure.value());
     std::sort(segments.begin(), segments.end(), [](const Segment& a, const Segment& b) {
         return a.written != b.written ? a.written > b.written : a.path < b.path;
     });
@@ -106,13 +106,14 @@ void add_entries(RecordFile& file, const std::string& path, std::size_t rank, co
     }
 }
 
-// `former_rank`: that of a former output, which is no segment.
-std::vector<Entry> entries_of(const std::vector<Segment>& segments, std::size_t former_rank, const SegmentForm& form) {
+// `previous_rank`: that of a previous output, which is no segment.
+std::vector<Entry> entries_of(const std::vector<Segment>& segments, std::size_t previous_rank,
+                              const SegmentForm& form) {
     std::vector<Entry> entries;
     for (std::size_t rank = 0; rank < segments.size(); ++rank) {
         const std::string& path = segments[rank].path;
         RecordFile file(path);
-        if (rank != former_rank) require_whole(path, file.from(0, file.size()));
+        if (rank != previous_rank) require_whole(path, file.from(0, file.size()));
         add_entries(file, path, rank, form, entries);
     }
     std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
@@ -125,9 +126,9 @@ std::vector<Entry> entries_of(const std::vector<Segment>& segments, std::size_t 
 class Merging {
   public:
     // Borrows all.
-    Merging(const std::vector<Segment>& segments, const std::vector<Entry>& entries, std::size_t former_rank,
+    Merging(const std::vector<Segment>& segments, const std::vector<Entry>& entries, std::size_t previous_rank,
             const SegmentForm& form, MergeOutcome& outcome)
-        : segments_(segments), entries_(entries), former_rank_(former_rank), form_(form), outcome_(outcome) {}
+        : segments_(segments), entries_(entries), previous_rank_(previous_rank), form_(form), outcome_(outcome) {}
 
     std::string_view next() {
         const Entry* kept = at_ == 0 ? nullptr : &entries_[at_ - 1];
@@ -137,7 +138,7 @@ class Merging {
             if (kept == nullptr || kept->item != entry.item) {
                 ++at_;
                 ++outcome_.items;
-                if (entry.rank == former_rank_) ++outcome_.kept;
+                if (entry.rank == previous_rank_) ++outcome_.kept;
                 kept_.assign(records);
                 return kept_;
             }
@@ -178,7 +179,7 @@ class Merging {
 
     const std::vector<Segment>& segments_;
     const std::vector<Entry>& entries_;
-    std::size_t former_rank_;
+    std::size_t previous_rank_;
     const SegmentForm& form_;
     MergeOutcome& outcome_;
     std::list<Open> open_;  // the latest used first
@@ -203,7 +204,7 @@ void remove_merged(const fs::path& pending, const std::vector<Segment>& segments
     for (const Segment& segment : segments) {
         std::error_code failure;
         fs::remove(segment.path, failure);
-        if (failure) throw cannot_write("removing the merged segment " + segment.path, failure.value());
+        if (failure) throw write_error("removing the merged segment " + segment.path, failure.value());
     }
     remove_folders_if_empty(pending);
 }
@@ -229,15 +230,15 @@ MergeOutcome merge_segments(const std::string& folder, std::string_view name, co
     }
     const std::vector<Segment> merged = segments;
     // What an earlier merge made counts as the oldest segment.
-    const std::string former = (pending / kFormerRecords).string();
-    if (fs::exists(output_file)) segments.push_back({.path = form.records_of(output_file, former), .written = {}});
+    const std::string previous = (pending / kPreviousRecords).string();
+    if (fs::exists(output_file)) segments.push_back({.path = form.records_of(output_file, previous), .written = {}});
     const std::vector<Entry> entries = entries_of(segments, outcome.segments, form);
     Merging merging(segments, entries, outcome.segments, form, outcome);
     failpoint("merge.write");
     form.write(
         output_file, [&merging] { return merging.next(); }, durability);
     std::error_code failure;
-    fs::remove(former, failure);
+    fs::remove(previous, failure);
     remove_merged(pending, merged);
     return outcome;
 }
@@ -246,7 +247,7 @@ void remove_segments(const std::string& folder, std::string_view name) {
     const fs::path pending = segment_folder(folder, name);
     std::error_code failure;
     fs::remove_all(pending, failure);
-    if (failure) throw cannot_write("removing the segments in " + pending.string(), failure.value());
+    if (failure) throw write_error("removing the segments in " + pending.string(), failure.value());
     fs::remove(pending.parent_path(), failure);  // unless other series remain
 }
 

@@ -12,7 +12,7 @@ namespace offramp {
 
 struct MergeOutcome {
     std::size_t segments = 0;
-    std::size_t kept = 0;  // items of the former output
+    std::size_t kept = 0;  // items of the previous output
     std::size_t items = 0;
     std::size_t repeats = 0;    // items that were there already, with the same lines
     std::size_t conflicts = 0;  // items that were there with other lines: the latest segment's are kept

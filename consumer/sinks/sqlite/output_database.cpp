@@ -102,7 +102,7 @@ bool is_file_of_ours(const std::string& path) {
     std::array<char, 100> header{};
     if (!fs::is_regular_file(path)) return false;
     std::ifstream file(path, std::ios::binary);
-    if (!file) throw cannot_write("reading whose database " + path + " is", errno);
+    if (!file) throw write_error("reading whose database " + path + " is", errno);
     file.read(header.data(), header.size());
     if (file.gcount() == 0) return true;
     if (!std::string_view(header.data(), header.size()).starts_with(kMagic)) return false;
@@ -132,7 +132,7 @@ OutputDatabase::OutputDatabase(std::string folder, std::string name, std::string
 void OutputDatabase::open() {
     if (!is_there(path_) && is_there(mark_)) fail_taken_away(path_, mark_);
     if (std::error_code failure; fs::create_directories(fs::path(path_).parent_path(), failure), failure)
-        throw cannot_write("making the folder of " + path_, failure.value());
+        throw write_error("making the folder of " + path_, failure.value());
     database_.emplace(path_, durability_);
     require_ours(*database_);
     require_marked(*database_, mark_);
@@ -180,7 +180,7 @@ bool has_database(const std::string& folder, const std::string& name) {
     return is_there(path) || is_there(mark_of(folder, name)) || std::any_of(logs.begin(), logs.end(), is_there);
 }
 
-// A former database's log goes before it is replaced, for SQLite would read it into the new one; killed in between,
+// A previous database's log goes before it is replaced, for SQLite would read it into the new one; killed in between,
 // this is called again before anybody opens either. The database goes last: as long as it lies there, this is not over.
 bool put_database_in_place(const std::string& next, const std::string& folder, const std::string& name) {
     const std::string from = path_of(next, name), to = path_of(folder, name);
@@ -198,7 +198,7 @@ bool put_database_in_place(const std::string& next, const std::string& folder, c
     for (const std::string& log : logs_of(to)) {
         std::error_code failure;
         fs::remove(log, failure);
-        if (failure) throw cannot_write("removing " + log, failure.value());
+        if (failure) throw write_error("removing " + log, failure.value());
     }
     if (is_there(mark)) replace_file(mark, mark_of(folder, name));
     replace_file(from, to);

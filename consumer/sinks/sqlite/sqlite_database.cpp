@@ -232,8 +232,8 @@ void SqliteDatabase::fail(const std::string& tried, int result) const {
         case SQLITE_CANTOPEN:
         case SQLITE_IOERR:
         case SQLITE_PERM:
-            throw cannot_write("database " + path_ + " (" + tried + "; SQLite: " + text + ")",
-                               errno_of(connection_.get(), result, path_));
+            throw write_error("database " + path_ + " (" + tried + "; SQLite: " + text + ")",
+                              errno_of(connection_.get(), result, path_));
         case SQLITE_NOTADB:
         case SQLITE_CORRUPT:
             throw Error(ExitCode::CannotWrite, "database " + path_ + " cannot be used: " + text,

@@ -1,4 +1,4 @@
-"""The command `ladder`: measures the rungs, or takes a former measurement, and writes table, picture and traces from it."""
+"""The command `ladder`: measures the rungs, or takes a previous measurement, and writes table, picture and traces from it."""
 
 import os
 import pathlib

@@ -42,14 +42,14 @@ bool add_ranges(const json& ranges, std::uint64_t items, ItemRanges& done) {
 }
 
 // False, and nothing is added, unless they follow those that are there.
-bool add_names(const json& line, Manifest& manifest) {
-    if (!line["names"].is_string() || !line.contains("from") || line["from"] != manifest.names.size()) return false;
+bool add_names(const json& line, Checkpoint& checkpoint) {
+    if (!line["names"].is_string() || !line.contains("from") || line["from"] != checkpoint.names.size()) return false;
     std::vector<std::uint64_t> results;
     if (line.contains("results") &&
         (!line["results"].is_string() || !add_from_digits(line["results"].get_ref<const std::string&>(), results)))
         return false;
-    if (!add_from_digits(line["names"].get_ref<const std::string&>(), manifest.names)) return false;
-    manifest.results.insert(manifest.results.end(), results.begin(), results.end());
+    if (!add_from_digits(line["names"].get_ref<const std::string&>(), checkpoint.names)) return false;
+    checkpoint.results.insert(checkpoint.results.end(), results.begin(), results.end());
     return true;
 }
 
@@ -59,17 +59,17 @@ std::uint64_t version_of(const json& header) {
                                        : kVersion;
 }
 
-bool read_header(std::string_view line, Manifest& manifest) {
+bool read_header(std::string_view line, Checkpoint& checkpoint) {
     const json header = opened_line(line);
     if (!header.is_object() || !header.contains("manifest") || header["manifest"] != version_of(header)) return false;
     try {
-        manifest.run_id = header.at("run").get<std::string>();
-        manifest.pid = header.at("pid").get<std::uint64_t>();
-        manifest.before = header.at("before").get<std::uint64_t>();
-        manifest.identity.facts = header.at("identity").get<std::map<std::string, std::string>>();
-        manifest.next_place = header.value("next", "");
-        manifest.finished_before = header.value("finished", false);
-        manifest.seal = seal_of(line);
+        checkpoint.run_id = header.at("run").get<std::string>();
+        checkpoint.pid = header.at("pid").get<std::uint64_t>();
+        checkpoint.before = header.at("before").get<std::uint64_t>();
+        checkpoint.identity.facts = header.at("identity").get<std::map<std::string, std::string>>();
+        checkpoint.next_place = header.value("next", "");
+        checkpoint.finished_before = header.value("finished", false);
+        checkpoint.seal = seal_of(line);
     } catch (const json::exception&) {
         return false;
     }
@@ -78,7 +78,7 @@ bool read_header(std::string_view line, Manifest& manifest) {
 
 }  // namespace
 
-std::string Manifest::header_line() const {
+std::string Checkpoint::header_line() const {
     json header = {{"run", run_id}, {"pid", pid}, {"before", before}, {"identity", identity.facts}};
     if (!next_place.empty()) header["next"] = next_place;
     if (finished_before) header["finished"] = true;
@@ -86,7 +86,7 @@ std::string Manifest::header_line() const {
     return sealed_line(std::string_view(header.dump(-1, ' ', false, json::error_handler_t::replace)).substr(1));
 }
 
-std::string Manifest::names_lines() const {
+std::string Checkpoint::names_lines() const {
     std::string text;
     for (std::size_t from = 0; from < names.size(); from += kNamesALine) {
         const std::size_t end = std::min(from + kNamesALine, names.size());
@@ -99,7 +99,7 @@ std::string Manifest::names_lines() const {
     return text;
 }
 
-std::uint64_t Manifest::items() const {
+std::uint64_t Checkpoint::items() const {
     std::uint64_t items = 0;
     const auto found = identity.facts.find("items");
     if (found != identity.facts.end())
@@ -122,30 +122,30 @@ std::string done_lines(std::span<const ItemRange> ranges) {
 
 std::string ended_line() { return sealed_line("\"ended\":true}"); }
 
-Manifest parse_manifest(std::string_view text, const std::string& path) {
-    Manifest manifest;
+Checkpoint parse_checkpoint(std::string_view text, const std::string& path) {
+    Checkpoint checkpoint;
     const auto next_line = [&text] {
         const std::size_t end = text.find('\n');
         const std::string_view line = text.substr(0, end);
         text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
         return line;
     };
-    if (!read_header(next_line(), manifest))
+    if (!read_header(next_line(), checkpoint))
         throw Error(ExitCode::BadInput, path + " is not a manifest of a run, or one of another version",
                     "Remove it and leave --resume out: every item is then made anew");
-    const std::uint64_t items = manifest.items();
+    const std::uint64_t items = checkpoint.items();
     while (!text.empty()) {
         const json line = opened_line(next_line());
         const bool says_something =
-            line.is_object() && (line.contains("done")    ? add_ranges(line["done"], items, manifest.done)
-                                 : line.contains("names") ? add_names(line, manifest)
-                                 : line.contains("ended") ? (manifest.ended = line["ended"] == true)
+            line.is_object() && (line.contains("done")    ? add_ranges(line["done"], items, checkpoint.done)
+                                 : line.contains("names") ? add_names(line, checkpoint)
+                                 : line.contains("ended") ? (checkpoint.ended = line["ended"] == true)
                                                           : false);
-        if (!says_something) ++manifest.ignored_lines;
+        if (!says_something) ++checkpoint.ignored_lines;
     }
-    if (manifest.names.size() != items) manifest.names.clear();
-    if (manifest.results.size() != manifest.names.size()) manifest.results.clear();
-    return manifest;
+    if (checkpoint.names.size() != items) checkpoint.names.clear();
+    if (checkpoint.results.size() != checkpoint.names.size()) checkpoint.results.clear();
+    return checkpoint;
 }
 
 std::optional<std::string> text_of_own_file(const std::string& path, const char* what) {
@@ -170,10 +170,10 @@ std::optional<std::string> text_of_own_file(const std::string& path, const char*
     }
 }
 
-std::optional<Manifest> read_manifest(const std::string& path) {
+std::optional<Checkpoint> read_checkpoint(const std::string& path) {
     const auto text = text_of_own_file(path, "the manifest");
     if (!text) return std::nullopt;
-    return parse_manifest(*text, path);
+    return parse_checkpoint(*text, path);
 }
 
 }  // namespace offramp

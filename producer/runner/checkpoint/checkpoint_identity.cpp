@@ -44,8 +44,8 @@ std::string shown(const std::string& fact, const std::map<std::string, std::stri
 
 }  // namespace
 
-ManifestIdentity ManifestIdentity::of(const RunConfig& config, std::uint64_t items, const std::string& source) {
-    ManifestIdentity identity;
+CheckpointIdentity CheckpointIdentity::of(const RunConfig& config, std::uint64_t items, const std::string& source) {
+    CheckpointIdentity identity;
     for (const Setting& setting : make_settings())
         if (setting.effect.makes_results(config)) identity.facts["--" + setting.flag] = setting.compared(config);
     // Not the sink, whose address may change, and which may hold a password: consumers know their tables by the marks.
@@ -58,18 +58,18 @@ ManifestIdentity ManifestIdentity::of(const RunConfig& config, std::uint64_t ite
     identity.facts["weights"] = config.weights.empty() ? "" : hash_of_file(config.weights);
     if (is_model_file(config.model)) {
         identity.facts["model file"] = hash_of_file(config.model);
-        const std::string notes = model_notes_path(config.model);
-        identity.facts["model's notes"] = ::access(notes.c_str(), F_OK) == 0 ? hash_of_file(notes) : "";
+        const std::string metadata = model_metadata_path(config.model);
+        identity.facts["model's notes"] = ::access(metadata.c_str(), F_OK) == 0 ? hash_of_file(metadata) : "";
     }
     return identity;
 }
 
-std::string ManifestIdentity::difference_from(const ManifestIdentity& former) const {
+std::string CheckpointIdentity::difference_from(const CheckpointIdentity& previous) const {
     std::map<std::string, std::string> all = facts;
-    all.insert(former.facts.begin(), former.facts.end());
+    all.insert(previous.facts.begin(), previous.facts.end());
     std::string text;
     for (const auto& [fact, value] : all) {
-        const std::string was = shown(fact, former.facts);
+        const std::string was = shown(fact, previous.facts);
         const std::string is = shown(fact, facts);
         if (was != is) text += (text.empty() ? "" : ", ") + fact + " was " + was + " and is " + is;
     }

@@ -9,7 +9,7 @@ namespace offramp {
 
 // What a run's outputs are made from and by: two runs with the same identity give the same outputs, so that one may
 // finish what the other began. Which settings count, each of them says itself (common/settings/effect.hpp). Pure.
-struct ManifestIdentity {
+struct CheckpointIdentity {
     static constexpr const char* kItems = "items";
     static constexpr const char* kNamesOfItems = "names of the items";
     // where they have no names: of which --limit takes the first
@@ -19,12 +19,12 @@ struct ManifestIdentity {
 
     // `config` is resolved. `source`: the fingerprint of the items. Reads the weights. Errors: SystemError when they
     // cannot be read.
-    static ManifestIdentity of(const RunConfig& config, std::uint64_t items, const std::string& source);
+    static CheckpointIdentity of(const RunConfig& config, std::uint64_t items, const std::string& source);
 
     // "--batch was 4 and is 8, ..."; empty when the two are the same.
-    std::string difference_from(const ManifestIdentity& former) const;
+    std::string difference_from(const CheckpointIdentity& previous) const;
 
-    bool operator==(const ManifestIdentity&) const = default;
+    bool operator==(const CheckpointIdentity&) const = default;
 };
 
 }  // namespace offramp

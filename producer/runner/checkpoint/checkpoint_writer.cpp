@@ -21,7 +21,7 @@ namespace {
 // From one write to the next: a stream of small slabs is a few lines a second, and a death costs so much work.
 constexpr std::chrono::milliseconds kBetweenWrites{20};
 
-SystemError cannot_write(const std::string& path, int problem) {
+SystemError write_error(const std::string& path, int problem) {
     return SystemError("cannot write the manifest " + path, problem,
                        way_to_write(problem, "Make the output folder writable") + "; --resume then goes on from here",
                        ExitCode::CannotWrite);
@@ -29,17 +29,17 @@ SystemError cannot_write(const std::string& path, int problem) {
 
 }  // namespace
 
-ManifestWriter::ManifestWriter(std::string path, Manifest manifest, Durability durability,
-                               std::function<void(std::exception_ptr)> on_failure)
+CheckpointWriter::CheckpointWriter(std::string path, Checkpoint checkpoint, Durability durability,
+                                   std::function<void(std::exception_ptr)> on_failure)
     : path_(std::move(path)),
       durability_(durability),
       on_failure_(std::move(on_failure)),
-      manifest_(std::move(manifest)) {
+      checkpoint_(std::move(checkpoint)) {
     expect(path_.find('/') != std::string::npos, "a manifest lies in a folder");
     thread_ = std::thread([this] { write_noted(); });
 }
 
-ManifestWriter::~ManifestWriter() {
+CheckpointWriter::~CheckpointWriter() {
     try {
         close();
     } catch (const std::exception& problem) {
@@ -47,7 +47,7 @@ ManifestWriter::~ManifestWriter() {
     }
 }
 
-void ManifestWriter::begin() {
+void CheckpointWriter::begin() {
     std::unique_lock lock(mutex_);
     if (begun_) return;
     beginning_ = true;
@@ -56,7 +56,7 @@ void ManifestWriter::begin() {
     if (failure_) std::rethrow_exception(failure_);
 }
 
-void ManifestWriter::note(std::span<const ItemRange> items) {
+void CheckpointWriter::note(std::span<const ItemRange> items) {
     if (items.empty()) return;
     bool first = false;
     {
@@ -67,7 +67,7 @@ void ManifestWriter::note(std::span<const ItemRange> items) {
     if (first) changed_.notify_one();
 }
 
-void ManifestWriter::close() {
+void CheckpointWriter::close() {
     {
         const std::lock_guard lock(mutex_);
         closing_ = true;
@@ -77,17 +77,16 @@ void ManifestWriter::close() {
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
-void ManifestWriter::end() {
+void CheckpointWriter::end() {
     expect(!thread_.joinable(), "a manifest is closed before it ends");
-    manifest_.ended = true;
+    checkpoint_.ended = true;
     if (!file_) return write_anew();
     const std::string line = ended_line();
-    write_all(file_.get(), std::as_bytes(std::span(line)),
-              [this](int problem) { return cannot_write(path_, problem); });
-    if (durability_ == Durability::PowerCut && ::fdatasync(file_.get()) != 0) throw cannot_write(path_, errno);
+    write_all(file_.get(), std::as_bytes(std::span(line)), [this](int problem) { return write_error(path_, problem); });
+    if (durability_ == Durability::PowerCut && ::fdatasync(file_.get()) != 0) throw write_error(path_, errno);
 }
 
-void ManifestWriter::write_noted() {
+void CheckpointWriter::write_noted() {
     name_this_thread("manifest");
     std::unique_lock lock(mutex_);
     for (;;) {
@@ -115,19 +114,19 @@ void ManifestWriter::write_noted() {
     }
 }
 
-void ManifestWriter::append(const std::vector<ItemRange>& items) {
-    ItemRanges news;
+void CheckpointWriter::append(const std::vector<ItemRange>& items) {
+    ItemRanges added;
     for (const ItemRange& range : items) {
-        news.add(range);
-        manifest_.done.add(range);
+        added.add(range);
+        checkpoint_.done.add(range);
     }
     // After a failure the whole is written, when that is possible again.
     if (!file_) return write_anew();
-    const std::string lines = done_lines(news.list());
+    const std::string lines = done_lines(added.list());
     try {
         write_all(file_.get(), std::as_bytes(std::span(lines)),
-                  [this](int problem) { return cannot_write(path_, problem); });
-        if (durability_ == Durability::PowerCut && ::fdatasync(file_.get()) != 0) throw cannot_write(path_, errno);
+                  [this](int problem) { return write_error(path_, problem); });
+        if (durability_ == Durability::PowerCut && ::fdatasync(file_.get()) != 0) throw write_error(path_, errno);
     } catch (...) {
         file_.reset();
         throw;
@@ -136,11 +135,11 @@ void ManifestWriter::append(const std::vector<ItemRange>& items) {
     if (bytes_ >= std::max(kLeastToRewrite, 2 * anew_bytes_)) write_anew();
 }
 
-void ManifestWriter::write_anew() {
-    const std::string text = manifest_.header_line() + manifest_.names_lines() + done_lines(manifest_.done.list()) +
-                             (manifest_.ended ? ended_line() : "");
+void CheckpointWriter::write_anew() {
+    const std::string text = checkpoint_.header_line() + checkpoint_.names_lines() +
+                             done_lines(checkpoint_.done.list()) + (checkpoint_.ended ? ended_line() : "");
     file_.reset();
-    WholeFile file(path_, 0644, [this](int problem) { return cannot_write(path_, problem); });
+    WholeFile file(path_, 0644, [this](int problem) { return write_error(path_, problem); });
     file.write(text);
     if (durability_ == Durability::PowerCut) file.flush();
     UniqueFd in_place = file.put_in_place();

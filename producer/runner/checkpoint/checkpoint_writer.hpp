@@ -17,29 +17,29 @@
 
 namespace offramp {
 
-// Keeps a run's manifest while it runs: items are noted once their completion was accepted, and written by a thread of
-// its own, a few together. So the manifest may lag behind the outputs, and never leads. The file is written anew, by
-// rename, when the first items are noted (or before, by begin()) and whenever it has grown to twice what it need be:
+// Keeps a run's checkpoint while it runs: items are noted once their completion was accepted, and written by a thread
+// of its own, a few together. So the checkpoint may lag behind the outputs, and never leads. The file is written anew,
+// by rename, when the first items are noted (or before, by begin()) and whenever it has grown to twice what it need be:
 // its size is bounded by the gaps in what is done, not by the length of the run. Until then what lies at its path is as
 // it was: a run that fails before has replaced nothing.
 //
 // Owns: its thread and file. Thread: note() and begin() from any; the rest from one. Blocks: note() never on the file;
 // begin(), close() and end() on the file system. Errors: SystemError with CannotWrite, from those three; while it runs,
 // on_failure is called once (on the writer's thread), and begin() and close() throw it again.
-class ManifestWriter {
+class CheckpointWriter {
   public:
     enum class Durability {
         Process,   // what is noted survives the death of every process
         PowerCut,  // and, once written, a power cut
     };
-    // `manifest`: with all that is done already.
-    ManifestWriter(std::string path, Manifest manifest, Durability durability,
-                   std::function<void(std::exception_ptr)> on_failure);
-    ~ManifestWriter();
-    ManifestWriter(const ManifestWriter&) = delete;
-    ManifestWriter& operator=(const ManifestWriter&) = delete;
+    // `checkpoint`: with all that is done already.
+    CheckpointWriter(std::string path, Checkpoint checkpoint, Durability durability,
+                     std::function<void(std::exception_ptr)> on_failure);
+    ~CheckpointWriter();
+    CheckpointWriter(const CheckpointWriter&) = delete;
+    CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-    // Replaces what lies at the path, unless it is this writer's already. For what continues the manifest before it:
+    // Replaces what lies at the path, unless it is this writer's already. For what continues the checkpoint before it:
     // nothing is done yet that it has not.
     void begin();
     // What lies at the path is this writer's.
@@ -61,7 +61,7 @@ class ManifestWriter {
     const Durability durability_;
     const std::function<void(std::exception_ptr)> on_failure_;
     // The writer's thread's own.
-    Manifest manifest_;
+    Checkpoint checkpoint_;
     UniqueFd file_;
     std::size_t bytes_ = 0;       // of the file
     std::size_t anew_bytes_ = 0;  // of it when it was last written anew

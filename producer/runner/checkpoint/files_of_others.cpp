@@ -24,9 +24,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string chosen(const std::string& processor, std::span<const TensorSpec> outputs, std::uint32_t expansion) {
+std::string chosen(const std::string& processor, std::span<const TensorSpec> outputs, std::uint32_t upsample_factor) {
     if (processor != "auto") return processor;
-    const auto becomes_masks = [&](const TensorSpec& output) { return obstacle_to_masks(output, expansion).empty(); };
+    const auto becomes_masks = [&](const TensorSpec& output) {
+        return obstacle_to_masks(output, upsample_factor).empty();
+    };
     return std::ranges::any_of(outputs, becomes_masks) ? "mask-png" : "npy";
 }
 
@@ -72,22 +74,22 @@ class OwnResults {
   public:
     OwnResults(const RunConfig& config, const BatchSource& source) : source_(source), resumes_(config.resume) {
         try {
-            former_ = read_manifest(config.output + "/" + kManifestName);
+            previous_ = read_checkpoint(config.output + "/" + kCheckpointName);
         } catch (const Error&) {
             return;  // nobody can tell what it accounts for
         }
-        if (!former_) return;
-        names_.insert(former_->names.begin(), former_->names.end());
-        results_.insert(former_->results.begin(), former_->results.end());
-        processors_ = FilesOfRun::of(former_->identity).where_they_go(config);
-        for (auto& [files, items] : ReplacedItems::by_files(config.output, former_->seal))
+        if (!previous_) return;
+        names_.insert(previous_->names.begin(), previous_->names.end());
+        results_.insert(previous_->results.begin(), previous_->results.end());
+        processors_ = FilesOfRun::of(previous_->identity).where_they_go(config);
+        for (auto& [files, items] : ReplacedItems::by_files(config.output, previous_->seal))
             replaced_.push_back({.of_any = !files,
                                  .processors = files ? files->where_they_go(config) : std::vector<std::string>(),
                                  .items = items});
     }
 
     bool has(const std::string& processor, std::uint64_t item) {
-        if (!former_) return false;
+        if (!previous_) return false;
         if (was_there(item) && std::ranges::find(processors_, processor) != processors_.end()) return true;
         return !replaced_.empty() &&
                std::ranges::any_of(
@@ -109,7 +111,7 @@ class OwnResults {
     // In that run's input. Without names its items went by their numbers, and only such a source's are the same; or
     // they are by the word of --resume.
     bool was_there(std::uint64_t item) {
-        if (names_.empty()) return resumes_ || (source_.max_key_bytes() == 0 && item < former_->items());
+        if (names_.empty()) return resumes_ || (source_.max_key_bytes() == 0 && item < previous_->items());
         const std::uint64_t result = hash_of_result_name(source_.key(item), item);
         if (!results_.empty()) return results_.contains(result);
         if (items_.empty()) items_ = hashes_of_items(source_);
@@ -118,7 +120,7 @@ class OwnResults {
 
     const BatchSource& source_;
     const bool resumes_;
-    std::optional<Manifest> former_;
+    std::optional<Checkpoint> previous_;
     std::vector<std::string> processors_;
     // results_: none where names_ are the same, or nobody wrote it down
     std::unordered_set<std::uint64_t> names_, results_;
@@ -148,12 +150,12 @@ std::optional<std::uint64_t> number_before(std::string_view suffix, std::string_
 }  // namespace
 
 void require_no_files_of_others(const RunConfig& config, const BatchSource& source, std::span<const TensorSpec> outputs,
-                                std::uint32_t expansion) {
+                                std::uint32_t upsample_factor) {
     if (config.output.empty() || config.start_over) return;
     const std::vector<std::string> processors = config.processors();
     std::optional<OwnResults> own;
     for (const std::string& processor : processors) {
-        const ProcessorResults* const results = ProcessorResults::of(chosen(processor, outputs, expansion));
+        const ProcessorResults* const results = ProcessorResults::of(chosen(processor, outputs, upsample_factor));
         if (results == nullptr || !makes_files_of_items(results->processor, config.write_path)) continue;
         const std::string folder = results->in_write_path  ? config.write_path
                                    : processors.size() > 1 ? config.output + "/" + processor

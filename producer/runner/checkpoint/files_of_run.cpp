@@ -7,7 +7,7 @@
 
 namespace offramp {
 
-FilesOfRun FilesOfRun::of(const ManifestIdentity& identity) {
+FilesOfRun FilesOfRun::of(const CheckpointIdentity& identity) {
     const auto fact = [&](const char* flag) {
         const auto found = identity.facts.find(flag);
         return found == identity.facts.end() ? std::string() : found->second;

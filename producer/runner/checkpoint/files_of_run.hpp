@@ -9,13 +9,13 @@
 
 namespace offramp {
 
-// What says which files of single items are a run's: its processors, and where `write` put its own. As its manifest has
-// it.
+// What says which files of single items are a run's: its processors, and where `write` put its own. As its checkpoint
+// has it.
 struct FilesOfRun {
     std::string processors;  // "npy,write"
     std::string write_path;
 
-    static FilesOfRun of(const ManifestIdentity& identity);
+    static FilesOfRun of(const CheckpointIdentity& identity);
     // Its processors whose files lie where such files of a run with these settings go. Blocks: on the file system, of
     // which it asks what a path leads to.
     std::vector<std::string> where_they_go(const RunConfig& config) const;

@@ -53,7 +53,7 @@ OutputLock::~OutputLock() {
     if (file_) ::unlink(path_.c_str());
 }
 
-// False: the file was removed by its former holder in between.
+// False: the file was removed by its previous holder in between.
 bool OutputLock::try_lock(const std::string& folder, const std::string& run_id) {
     UniqueFd file(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, kMode));
     if (!file) {

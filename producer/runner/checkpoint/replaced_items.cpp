@@ -29,7 +29,7 @@ SystemError cannot_note(const std::string& path, int problem) {
                        ExitCode::CannotWrite);
 }
 
-// Nothing: there is no such file, or it is about another manifest.
+// Nothing: there is no such file, or it is about another checkpoint.
 std::optional<ReplacedItems::ByFiles> items_in(const std::string& folder, const std::string& seal) {
     const auto text = text_of_own_file(path_in(folder), "the note of replaced items");
     if (!text) return std::nullopt;

@@ -36,144 +36,145 @@ bool is_known_as_a_whole(const BatchSource& source) {
     return source.max_key_bytes() == 0 && !source.grows_at_its_end();
 }
 
-bool is_of_the_same_whole(const Manifest& former, const BatchSource& source) {
-    const auto whole = former.identity.facts.find(ManifestIdentity::kItemsOfTheWhole);
-    return whole != former.identity.facts.end() && whole->second == std::to_string(source.items_of_the_whole());
+bool is_of_the_same_whole(const Checkpoint& previous, const BatchSource& source) {
+    const auto whole = previous.identity.facts.find(CheckpointIdentity::kItemsOfTheWhole);
+    return whole != previous.identity.facts.end() && whole->second == std::to_string(source.items_of_the_whole());
 }
 
 // All that were there are the first ones of the source.
-bool grew(const Manifest& former, const BatchSource& source) {
-    if (source.items() <= former.items()) return false;
-    if (is_known_as_a_whole(source) && !is_of_the_same_whole(former, source)) return false;
-    const auto names = former.identity.facts.find(ManifestIdentity::kNamesOfItems);
-    return names != former.identity.facts.end() && names->second == source_fingerprint(source, former.items());
+bool grew(const Checkpoint& previous, const BatchSource& source) {
+    if (source.items() <= previous.items()) return false;
+    if (is_known_as_a_whole(source) && !is_of_the_same_whole(previous, source)) return false;
+    const auto names = previous.identity.facts.find(CheckpointIdentity::kNamesOfItems);
+    return names != previous.identity.facts.end() && names->second == source_fingerprint(source, previous.items());
 }
 
 // Nothing, too, where it is none that anybody could continue.
-std::optional<Manifest> if_readable(const std::string& path) {
+std::optional<Checkpoint> if_readable(const std::string& path) {
     try {
-        return read_manifest(path);
+        return read_checkpoint(path);
     } catch (const Error&) {
         return std::nullopt;
     }
 }
 
 // Why other names are refused, where that can be told.
-std::string what_is_missing(const Manifest& former, const BatchSource& source) {
-    if (former.names.empty()) return {};
+std::string what_is_missing(const Checkpoint& previous, const BatchSource& source) {
+    if (previous.names.empty()) return {};
     std::vector<std::uint64_t> now = hashes_of_items(source);
     std::sort(now.begin(), now.end());
-    const auto missing = std::count_if(former.names.begin(), former.names.end(), [&](std::uint64_t name) {
+    const auto missing = std::count_if(previous.names.begin(), previous.names.end(), [&](std::uint64_t name) {
         return !std::binary_search(now.begin(), now.end(), name);
     });
     if (missing == 0) return {};
     return fmt::format(
         ". Of its {} items {} {} gone, or called otherwise (an item whose name another one shares now has its "
         "extension in its key)",
-        former.names.size(), missing, missing == 1 ? "is" : "are");
+        previous.names.size(), missing, missing == 1 ? "is" : "are");
 }
 
-// Says what there is to continue. Errors: ConfigError when the folder's manifest is of other work.
-void check_same_work(const std::optional<Manifest>& former, ManifestIdentity identity, const BatchSource& source,
+// Says what there is to continue. Errors: ConfigError when the folder's checkpoint is of other work.
+void check_same_work(const std::optional<Checkpoint>& previous, CheckpointIdentity identity, const BatchSource& source,
                      const std::string& folder, const std::string& flag) {
-    if (!former) {
+    if (!previous) {
         spdlog::warn("{}: {} has no manifest of earlier work", flag, folder);
         return;
     }
-    if (!former->identity.facts.contains(ManifestIdentity::kItemsOfTheWhole))
-        identity.facts.erase(ManifestIdentity::kItemsOfTheWhole);
-    if (grew(*former, source)) {
-        spdlog::info("{}: {} items joined the {} that were there", flag, source.items() - former->items(),
-                     former->items());
-        for (const char* fact : {ManifestIdentity::kItems, ManifestIdentity::kNamesOfItems})
-            identity.facts[fact] = former->identity.facts.at(fact);
+    if (!previous->identity.facts.contains(CheckpointIdentity::kItemsOfTheWhole))
+        identity.facts.erase(CheckpointIdentity::kItemsOfTheWhole);
+    if (grew(*previous, source)) {
+        spdlog::info("{}: {} items joined the {} that were there", flag, source.items() - previous->items(),
+                     previous->items());
+        for (const char* fact : {CheckpointIdentity::kItems, CheckpointIdentity::kNamesOfItems})
+            identity.facts[fact] = previous->identity.facts.at(fact);
     }
-    if (const std::string difference = identity.difference_from(former->identity); !difference.empty())
+    if (const std::string difference = identity.difference_from(previous->identity); !difference.empty())
         throw ConfigError(
-            flag + ": " + folder + " holds other work, of run " + former->run_id + ": " + difference +
-                what_is_missing(*former, source),
+            flag + ": " + folder + " holds other work, of run " + previous->run_id + ": " + difference +
+                what_is_missing(*previous, source),
             "Repeat that run's input and settings, give another --output, or --start-over instead of " + flag);
-    if (former->ignored_lines > 0)
-        spdlog::warn("{}: {} lines of {}/{} were torn: what they stood for is made again", flag, former->ignored_lines,
-                     folder, kManifestName);
-    spdlog::info("{}: {} of {} items are done, the last of them by run {}", flag, former->done.items(), former->items(),
-                 former->run_id);
+    if (previous->ignored_lines > 0)
+        spdlog::warn("{}: {} lines of {}/{} were torn: what they stood for is made again", flag,
+                     previous->ignored_lines, folder, kCheckpointName);
+    spdlog::info("{}: {} of {} items are done, the last of them by run {}", flag, previous->done.items(),
+                 previous->items(), previous->run_id);
 }
 
 }  // namespace
 
-RunManifest::RunManifest(const RunConfig& config, const BatchSource& source, Former former,
-                         std::function<void(std::exception_ptr)> on_failure)
+RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source, Predecessor previous,
+                             std::function<void(std::exception_ptr)> on_failure)
     : folder_(made_folder(config.output)), lock_(folder_, config.run_id) {
-    const std::string path = folder_ + "/" + kManifestName;
-    ManifestIdentity identity = ManifestIdentity::of(config, source.items(), source_fingerprint(source));
+    const std::string path = folder_ + "/" + kCheckpointName;
+    CheckpointIdentity identity = CheckpointIdentity::of(config, source.items(), source_fingerprint(source));
     // Of the same whole a higher --limit only takes more.
     if (is_known_as_a_whole(source))
-        identity.facts[ManifestIdentity::kItemsOfTheWhole] = std::to_string(source.items_of_the_whole());
-    const std::optional<Manifest> found = former == Former::StartOver ? if_readable(path) : read_manifest(path);
-    // A producer of this run that died before any of its slabs was done left another run's manifest there.
-    const bool is_anothers = former == Former::StartOver ||
-                             (former == Former::TakeOver && found && ReplacedItems::counts(folder_, found->seal));
+        identity.facts[CheckpointIdentity::kItemsOfTheWhole] = std::to_string(source.items_of_the_whole());
+    const std::optional<Checkpoint> found =
+        previous == Predecessor::StartOver ? if_readable(path) : read_checkpoint(path);
+    // A producer of this run that died before any of its slabs was done left another run's checkpoint there.
+    const bool is_anothers = previous == Predecessor::StartOver || (previous == Predecessor::TakeOver && found &&
+                                                                    ReplacedItems::counts(folder_, found->seal));
     bool finished_before = false;
     if (found && is_anothers) {
         replaces(*found, config, identity, source);
-    } else if (former != Former::StartOver) {
-        check_same_work(found, identity, source, folder_, former == Former::TakeOver ? "--adopt" : "--resume");
+    } else if (previous != Predecessor::StartOver) {
+        check_same_work(found, identity, source, folder_, previous == Predecessor::TakeOver ? "--adopt" : "--resume");
         if (found) {
             done_ = without_replaced(*found, source);
-            items_before_ = former == Former::TakeOver ? found->before : done_.items();
+            items_before_ = previous == Predecessor::TakeOver ? found->before : done_.items();
             finished_before = found->ended || found->finished_before;
         }
     }
-    writer_ = std::make_unique<ManifestWriter>(
+    writer_ = std::make_unique<CheckpointWriter>(
         path,
-        Manifest{.run_id = config.run_id,
-                 .pid = static_cast<std::uint64_t>(::getpid()),
-                 .before = items_before_,
-                 .identity = identity,
-                 .names = hashes_of_items(source),
-                 .results = hashes_of_result_names(source),
-                 .done = done_,
-                 .ignored_lines = 0,
-                 .next_place = next_place_of(folder_),
-                 .finished_before = finished_before},
-        config.durable ? ManifestWriter::Durability::PowerCut : ManifestWriter::Durability::Process,
+        Checkpoint{.run_id = config.run_id,
+                   .pid = static_cast<std::uint64_t>(::getpid()),
+                   .before = items_before_,
+                   .identity = identity,
+                   .names = hashes_of_items(source),
+                   .results = hashes_of_result_names(source),
+                   .done = done_,
+                   .ignored_lines = 0,
+                   .next_place = next_place_of(folder_),
+                   .finished_before = finished_before},
+        config.durable ? CheckpointWriter::Durability::PowerCut : CheckpointWriter::Durability::Process,
         std::move(on_failure));
 }
 
-void RunManifest::replaces(const Manifest& former, const RunConfig& config, const ManifestIdentity& identity,
-                           const BatchSource& source) {
-    replaced_ = std::make_unique<ReplacedItems>(folder_, former.seal, FilesOfRun::of(identity), config.durable);
+void RunCheckpoint::replaces(const Checkpoint& previous, const RunConfig& config, const CheckpointIdentity& identity,
+                             const BatchSource& source) {
+    replaced_ = std::make_unique<ReplacedItems>(folder_, previous.seal, FilesOfRun::of(identity), config.durable);
     if (std::ranges::any_of(config.processors(),
                             [&](const std::string& name) { return makes_files_of_items(name, config.write_path); }))
         replacing_ = &source;
 }
 
 // What another run may have put in the place of what was done is made again.
-ItemRanges RunManifest::without_replaced(const Manifest& former, const BatchSource& source) const {
-    const ReplacedItems::Hashes replaced = ReplacedItems::of(folder_, former.seal);
-    if (replaced.empty()) return former.done;
+ItemRanges RunCheckpoint::without_replaced(const Checkpoint& previous, const BatchSource& source) const {
+    const ReplacedItems::Hashes replaced = ReplacedItems::of(folder_, previous.seal);
+    if (replaced.empty()) return previous.done;
     ItemRanges left;
-    for (const ItemRange& range : former.done.list())
+    for (const ItemRange& range : previous.done.list())
         for (std::uint64_t item = range.begin; item < range.end; ++item)
             if (!replaced.contains(hash_of_result_name(source.key(item), item))) left.add({item, item + 1});
-    if (left.items() < former.done.items())
+    if (left.items() < previous.done.items())
         spdlog::info(
             "{} items are made again: a run that was to replace run {}, and noted nothing done, may have begun with "
             "them",
-            former.done.items() - left.items(), former.run_id);
+            previous.done.items() - left.items(), previous.run_id);
     return left;
 }
 
-std::unique_ptr<BatchSource> in_order_of_former_runs(std::unique_ptr<BatchSource> source, const std::string& folder) {
-    const std::optional<Manifest> former = read_manifest(folder + "/" + kManifestName);
-    return former ? in_former_order(std::move(source), former->names) : std::move(source);
+std::unique_ptr<BatchSource> in_order_of_previous_runs(std::unique_ptr<BatchSource> source, const std::string& folder) {
+    const std::optional<Checkpoint> previous = read_checkpoint(folder + "/" + kCheckpointName);
+    return previous ? in_previous_order(std::move(source), previous->names) : std::move(source);
 }
 
 // Whoever has a slab may replace files of single items by its own, before any completion is noted, and a kill may come
-// in between. So of each item that is handed out it is written first that its file may be another's, until the manifest
-// is this run's: then that promises nothing that is not there.
-void RunManifest::begin(const PublishedSlab& slab) {
+// in between. So of each item that is handed out it is written first that its file may be another's, until the
+// checkpoint is this run's: then that promises nothing that is not there.
+void RunCheckpoint::begin(const PublishedSlab& slab) {
     if (writer_->begun() || slab.items.empty()) return;
     failpoint("run.first_result");
     if (!replaced_) {
@@ -188,12 +189,12 @@ void RunManifest::begin(const PublishedSlab& slab) {
     failpoint("run.begun");
 }
 
-void RunManifest::close() {
+void RunCheckpoint::close() {
     writer_->close();
     if (writer_->begun()) ReplacedItems::remove(folder_);
 }
 
-void RunManifest::end() {
+void RunCheckpoint::end() {
     writer_->end();
     ReplacedItems::remove(folder_);
 }

@@ -18,54 +18,54 @@
 namespace offramp {
 
 // A run's claim on its output folder: the lock that keeps others out, what earlier runs have done of the same work, and
-// the manifest in which it notes what it does itself.
+// the checkpoint in which it notes what it does itself.
 //
 // Owns: lock and writer. Thread: completed() from any, the rest from one. Blocks: the constructor and close() on the
-// file system. Errors: the constructor: RunInUse; ConfigError when the folder's manifest is of other input, model or
+// file system. Errors: the constructor: RunInUse; ConfigError when the folder's checkpoint is of other input, model or
 // settings than these and
-// --resume was asked for (items may have joined); BadInput when the manifest is damaged; CannotWrite. Later: see
-// ManifestWriter.
-class RunManifest {
+// --resume was asked for (items may have joined); BadInput when the checkpoint is damaged; CannotWrite. Later: see
+// CheckpointWriter.
+class RunCheckpoint {
   public:
-    enum class Former {
-        StartOver,  // what an earlier run did is done again; its manifest stays until this one has done something
+    enum class Predecessor {
+        StartOver,  // what an earlier run did is done again; its checkpoint stays until this one has done something
         Continue,   // and is not
         // the same, and the earlier run is this very one, whose producer died after it had published something
         TakeOver,
     };
     // `source`: in_order_of_former_runs(); it outlives this.
-    RunManifest(const RunConfig& config, const BatchSource& source, Former former,
-                std::function<void(std::exception_ptr)> on_failure);
+    RunCheckpoint(const RunConfig& config, const BatchSource& source, Predecessor previous,
+                  std::function<void(std::exception_ptr)> on_failure);
 
     // What need not be made: by runs before this one, and by producers of this run before this one. Fixed.
     const ItemRanges& done() const { return done_; }
     // How many items were done when this run began.
     std::uint64_t items_before() const { return items_before_; }
-    // Before a slab goes to anybody who might put its results in the place of a former run's.
+    // Before a slab goes to anybody who might put its results in the place of a previous run's.
     void begin(const PublishedSlab& slab);
-    // Its completion was accepted. From the first one on, the folder's manifest is this run's.
+    // Its completion was accepted. From the first one on, the folder's checkpoint is this run's.
     void completed(const PublishedSlab& slab) { writer_->note(slab.items); }
     void close();
     // After close(): nothing is left that this run could do.
     void end();
 
   private:
-    void replaces(const Manifest& former, const RunConfig& config, const ManifestIdentity& identity,
+    void replaces(const Checkpoint& previous, const RunConfig& config, const CheckpointIdentity& identity,
                   const BatchSource& source);
-    ItemRanges without_replaced(const Manifest& former, const BatchSource& source) const;
+    ItemRanges without_replaced(const Checkpoint& previous, const BatchSource& source) const;
 
     const std::string folder_;
     OutputLock lock_;
     ItemRanges done_;
     std::uint64_t items_before_ = 0;
-    std::unique_ptr<ManifestWriter> writer_;
-    // Where another run's manifest stays until this one has done something.
+    std::unique_ptr<CheckpointWriter> writer_;
+    // Where another run's checkpoint stays until this one has done something.
     std::unique_ptr<ReplacedItems> replaced_;
     const BatchSource* replacing_ = nullptr;  // its items' files may be; none: this run makes no files of single items
 };
 
-// The source with its items numbered as the output folder's manifest has them, which is there or not
+// The source with its items numbered as the output folder's checkpoint has them, which is there or not
 // (producer/runner/sources/source_order.hpp): items that joined are the last. Errors: those of read_manifest().
-std::unique_ptr<BatchSource> in_order_of_former_runs(std::unique_ptr<BatchSource> source, const std::string& folder);
+std::unique_ptr<BatchSource> in_order_of_previous_runs(std::unique_ptr<BatchSource> source, const std::string& folder);
 
 }  // namespace offramp

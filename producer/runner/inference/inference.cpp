@@ -30,7 +30,7 @@ Inference::Inference(Device& device, Model& model, OutputTransformer& transforme
       clock_(device, timeline, pace.depth, pace.timed),
       events_([&device] { return device.make_event(); }) {}
 
-bool Inference::run(Prefetcher& input, OutputSink& sink, std::uint64_t batches) {
+bool Inference::run(Prefetcher& input, EgressPath& egress, std::uint64_t batches) {
     while (batches > 0) {
         std::optional<TraceRange> step;
         if (const auto number = input.upcoming()) step.emplace(TraceName::Batch, *number);
@@ -38,9 +38,9 @@ bool Inference::run(Prefetcher& input, OutputSink& sink, std::uint64_t batches) 
         if (!batch) break;
         if (!batch->left_out()) {
             --batches;
-            if (!submit(compute_batch(std::move(*batch)), sink)) return false;
+            if (!submit(compute_batch(std::move(*batch)), egress)) return false;
         } else if (unread_ == Unread::HandOn) {
-            if (!submit(describe(*batch), sink)) return false;
+            if (!submit(describe(*batch), egress)) return false;
         } else {
             unreadable_left_out_ += unreadable_in(*batch);
         }
@@ -49,9 +49,9 @@ bool Inference::run(Prefetcher& input, OutputSink& sink, std::uint64_t batches) 
     return batches == 0;
 }
 
-bool Inference::submit(OutputBatch output, OutputSink& sink) {
+bool Inference::submit(OutputBatch output, EgressPath& egress) {
     const std::uint64_t began = now_ns();
-    if (!sink.submit(std::move(output))) return false;
+    if (!egress.submit(std::move(output))) return false;
     output_wait_ns_ += now_ns() - began;
     return true;
 }

@@ -16,9 +16,9 @@
 
 namespace offramp {
 
-// Runs model and transform on every batch of input and hands the outputs to the sink. Never waits for the device but
+// Runs model and transform on every batch of input and hands the outputs to the egress. Never waits for the device but
 // where a bound on what is in flight asks for it. Borrows all of its parts. Thread: run() on the model's thread; the
-// figures from any. Blocks: run() to the end of the input. Errors: the model's, the prefetcher's and the sink's.
+// figures from any. Blocks: run() to the end of the input. Errors: the model's, the prefetcher's and the egress's.
 class Inference {
   public:
     // `depth`: batches that may be submitted and unfinished; `timed`: every n-th is timed on the device.
@@ -27,13 +27,13 @@ class Inference {
         std::size_t timed = 1;
     };
     // What becomes of a batch of which nothing could be read. Nothing is computed for it either way.
-    enum class Unread { LeaveOut, HandOn };  // HandOn: its rows go to the sink, as holes
+    enum class Unread { LeaveOut, HandOn };  // HandOn: its rows go to the egress, as holes
     Inference(Device& device, Model& model, OutputTransformer& transformer, Stream& compute, DeviceTimeline& timeline,
               const SlabLayout& layout, Pace pace, Unread unread = Unread::LeaveOut, RowReview* review = nullptr);
 
     // At most so many batches, without those of which nothing could be read; false when there is no more input, or the
-    // sink takes none. Their device time is known on return.
-    bool run(Prefetcher& input, OutputSink& sink, std::uint64_t batches = kAllBatches);
+    // egress takes none. Their device time is known on return.
+    bool run(Prefetcher& input, EgressPath& egress, std::uint64_t batches = kAllBatches);
     static constexpr std::uint64_t kAllBatches = ~std::uint64_t{0};
 
     ComputeTime computed() const { return clock_.so_far(); }
@@ -43,7 +43,7 @@ class Inference {
     std::optional<InputBatch> get_batch(Prefetcher& input);
     OutputBatch describe(const InputBatch& input);
     OutputBatch compute_batch(InputBatch input);
-    bool submit(OutputBatch output, OutputSink& sink);
+    bool submit(OutputBatch output, EgressPath& egress);
 
     Device& device_;
     Model& model_;

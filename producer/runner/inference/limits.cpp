@@ -41,32 +41,32 @@ double measure_copy_ceiling(Model& model, OutputTransformer& transformer, Device
                             std::uint32_t slab_count, std::uint64_t batches) {
     const std::vector<DeviceTensor> outputs = outputs_of(model, transformer, compute, input);
     compute.synchronize();
-    std::vector<FillLease> leases;
+    std::vector<WriteLoan> loans;
     for (std::uint32_t i = 0; i < std::clamp(slab_count / 2, 1U, 4U); ++i) {
-        auto lease = exchange.wait_for_slab();
-        if (!lease) return 0;
-        leases.push_back(std::move(*lease));
+        auto loan = exchange.wait_for_slab();
+        if (!loan) return 0;
+        loans.push_back(std::move(*loan));
     }
     const auto stream = device.make_stream("copy-ceiling");
     const auto began = device.make_event(Device::Timing::On);
     const auto ended = device.make_event(Device::Timing::On);
     std::uint64_t bytes = 0;
-    const auto copy_once = [&](const FillLease& lease) {
+    const auto copy_once = [&](const WriteLoan& loan) {
         // As many of one batch's rows as a slab takes; again for each batch that shares it.
         for (std::uint32_t batch = 0; batch < layout.batches; ++batch) {
             for (std::size_t i = 0; i < outputs.size(); ++i) {
                 const std::int64_t rows = std::min<std::int64_t>(layout.rows / layout.batches, outputs[i].spec.rows());
                 const std::size_t size = static_cast<std::size_t>(rows) * layout.tensors[i].row_bytes();
-                stream->copy_to_host(lease.bytes().data() + layout.header_bytes + layout.offsets[i] + batch * size,
+                stream->copy_to_host(loan.bytes().data() + layout.header_bytes + layout.offsets[i] + batch * size,
                                      static_cast<const std::byte*>(outputs[i].data), size);
                 bytes += size;
             }
         }
     };
-    copy_once(leases.front());
+    copy_once(loans.front());
     bytes = 0;
     stream->record(*began);
-    for (std::uint64_t i = 0; i < batches; ++i) copy_once(leases[i % leases.size()]);
+    for (std::uint64_t i = 0; i < batches; ++i) copy_once(loans[i % loans.size()]);
     stream->record(*ended);
     ended->wait();
     return static_cast<double>(bytes) / ended->seconds_since(*began);

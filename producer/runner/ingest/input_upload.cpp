@@ -86,7 +86,7 @@ std::unique_ptr<DeviceBuffer> make_resident_input(Device& device, const ModelInp
     for (std::size_t row = 0; row < rows_of(input); ++row) {
         std::byte* const to = staged->data() + row * row_bytes;
         if (arrays)
-            fill_made_up_row(noise, row, input.parts, {to, row_bytes});
+            fill_synthetic_row(noise, row, input.parts, {to, row_bytes});
         else if (tokens)
             fill_tokens({reinterpret_cast<std::int32_t*>(to), row_bytes / sizeof(std::int32_t)});
         else

@@ -18,8 +18,8 @@ struct Square {
 
 template <unsigned kSide>
 __device__ Square<kSide> square_at(std::uint64_t index, const float* scores, const ClassMapPlan& plan) {
-    const std::int32_t width = plan.width * plan.expansion;
-    const std::int32_t height = plan.height * plan.expansion;
+    const std::int32_t width = plan.width * plan.upsample_factor;
+    const std::int32_t height = plan.height * plan.upsample_factor;
     const auto across = static_cast<std::uint32_t>(width) / kSide;
     const auto down = static_cast<std::uint32_t>(height) / kSide;
     const std::uint64_t line = index / across;
@@ -86,7 +86,7 @@ template <unsigned kSide, bool kEnlarges, bool kConfidence>
 __global__ void map_classes(std::uint8_t* ids, std::uint8_t* confidence, const float* scores,
                             const __grid_constant__ ClassMapPlan plan, std::uint64_t squares) {
     constexpr unsigned kPixels = kSide * kSide;
-    const std::int64_t width = std::int64_t{plan.width} * plan.expansion;
+    const std::int64_t width = std::int64_t{plan.width} * plan.upsample_factor;
     for (std::uint64_t i = first_index(); i < squares; i += index_step()) {
         const Square<kSide> square = square_at<kSide>(i, scores, plan);
         float most[kPixels];
@@ -157,16 +157,16 @@ cudaError_t launch_squares(cudaStream_t stream, std::uint8_t* ids, std::uint8_t*
 
 cudaError_t launch_map_classes(cudaStream_t stream, std::uint8_t* ids, std::uint8_t* confidence, const float* scores,
                                const ClassMapPlan& plan) {
-    if (plan.expansion == 1) return launch_squares<1, false>(stream, ids, confidence, scores, plan);
-    // Scores change at half of a step of `expansion` pixels: 4 x 4 squares never lie across.
-    if (plan.expansion % 8 == 0 && aligned(ids, 4) && aligned(confidence, 4))
+    if (plan.upsample_factor == 1) return launch_squares<1, false>(stream, ids, confidence, scores, plan);
+    // Scores change at half of a step of `upsample_factor` pixels: 4 x 4 squares never lie across.
+    if (plan.upsample_factor % 8 == 0 && aligned(ids, 4) && aligned(confidence, 4))
         return launch_squares<4, true>(stream, ids, confidence, scores, plan);
     return launch_squares<1, true>(stream, ids, confidence, scores, plan);
 }
 
 cudaError_t launch_map_foreground(cudaStream_t stream, std::uint8_t* ids, std::uint8_t* confidence, float* outliers,
                                   const float* scores, const ForegroundPlan& plan) {
-    if (plan.map.expansion == 1) return launch_pixels<false>(stream, ids, confidence, outliers, scores, plan);
+    if (plan.map.upsample_factor == 1) return launch_pixels<false>(stream, ids, confidence, outliers, scores, plan);
     return launch_pixels<true>(stream, ids, confidence, outliers, scores, plan);
 }
 

@@ -13,11 +13,11 @@ struct ClassMapPlan {
     std::int32_t classes = 0;
     std::int32_t height = 0;
     std::int32_t width = 0;
-    std::int32_t expansion = 1;
-    float scale = 1;  // 1 / expansion
+    std::int32_t upsample_factor = 1;
+    float scale = 1;  // 1 / upsample_factor
 
     constexpr std::int64_t plane() const { return std::int64_t{height} * width; }
-    constexpr std::int64_t pixels_per_row() const { return plane() * expansion * expansion; }
+    constexpr std::int64_t pixels_per_row() const { return plane() * upsample_factor * upsample_factor; }
     constexpr std::int64_t pixels() const { return rows * pixels_per_row(); }
 };
 

@@ -16,7 +16,7 @@ void enlarge_line(float* to, const float* plane, const Taps& row, const std::vec
     const float* const lower = plane + std::int64_t{row.second} * plan.width;
     for (std::size_t x = 0; x < columns.size(); ++x) {
         const Taps& column = columns[x];
-        if (plan.expansion == 1)
+        if (plan.upsample_factor == 1)
             to[x] = upper[x];
         else
             to[x] = blend(blend(upper[column.first], upper[column.second], column),
@@ -46,8 +46,8 @@ std::uint8_t confidence_in(const float* scores, std::size_t step, int classes, i
 }  // namespace
 
 void map_classes_on_cpu(std::uint8_t* ids, std::uint8_t* confidence, const float* scores, const ClassMapPlan& plan) {
-    const std::int32_t height = plan.height * plan.expansion;
-    const std::int32_t width = plan.width * plan.expansion;
+    const std::int32_t height = plan.height * plan.upsample_factor;
+    const std::int32_t width = plan.width * plan.upsample_factor;
     const auto step = static_cast<std::size_t>(width);
     std::vector<Taps> columns(step);
     for (std::int32_t x = 0; x < width; ++x)
@@ -73,8 +73,8 @@ void map_classes_on_cpu(std::uint8_t* ids, std::uint8_t* confidence, const float
 void map_foreground_on_cpu(std::uint8_t* ids, std::uint8_t* confidence, float* outliers, const float* scores,
                            const ForegroundPlan& plan) {
     const ClassMapPlan& map = plan.map;
-    const std::int32_t height = map.height * map.expansion;
-    const std::int32_t width = map.width * map.expansion;
+    const std::int32_t height = map.height * map.upsample_factor;
+    const std::int32_t width = map.width * map.upsample_factor;
     std::vector<Taps> columns(static_cast<std::size_t>(width));
     for (std::int32_t x = 0; x < width; ++x)
         columns[static_cast<std::size_t>(x)] = bilinear_taps(x, map.width, map.scale);

@@ -31,19 +31,20 @@ void cast(Stream& stream, void* to, DType type, const void* from, std::size_t el
 struct ClassScores {
     const float* scores = nullptr;
     std::int64_t rows = 0, classes = 0, height = 0, width = 0;
-    std::int64_t expansion = 1;  // height and width are enlarged so many times, as common/numerics/enlargement.hpp says
+    std::int64_t upsample_factor =
+        1;  // height and width are enlarged so many times, as common/numerics/enlargement.hpp says
 };
-// Each pixel's class, uint8 [rows, height * expansion, width * expansion]: the first of the largest scores, a NaN
-// counting as largest, as at::argmax. Into `confidence`, unless it is null, in the same shape, the class's softmax
-// probability times 255, rounded; 0 where a NaN or an infinite score is the largest. The enlarged scores are never
-// stored.
+// Each pixel's class, uint8 [rows, height * upsample_factor, width * upsample_factor]: the first of the largest scores,
+// a NaN counting as largest, as at::argmax. Into `confidence`, unless it is null, in the same shape, the class's
+// softmax probability times 255, rounded; 0 where a NaN or an infinite score is the largest. The enlarged scores are
+// never stored.
 void map_classes(Stream& stream, std::uint8_t* ids, std::uint8_t* confidence, const ClassScores& input);
 
 // The scores of networks of one channel, float32 [rows, 1, height, width], contiguous.
 struct ForegroundScores {
     const float* scores = nullptr;
     std::int64_t rows = 0, height = 0, width = 0;
-    std::int64_t expansion = 1;  // as of ClassScores
+    std::int64_t upsample_factor = 1;  // as of ClassScores
     ForegroundScale scale;
 };
 // Each pixel's class, in the shape of map_classes: 1 where its score is at least scale.least, else 0. Into

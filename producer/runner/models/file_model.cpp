@@ -56,14 +56,14 @@ class FileModel final : public Model {
   public:
     FileModel(const ModelOptions& options, const std::function<std::unique_ptr<FileNetwork>(const Execution&)>& load)
         : execution_(options), file_("the model '" + options.name + "'") {
-        if ((options.precision == "bf16") != (options.notes.precision == "bf16"))
+        if ((options.precision == "bf16") != (options.metadata.precision == "bf16"))
             throw ConfigError("--precision " + options.precision + " does not go with --model '" + options.name +
                                   "', which was not made for it",
                               "Leave --precision out, or export it anew with --precision " + options.precision);
         input_ = stated_input();
         execution_.in([&] {
             network_ = load(execution_);
-            if (const auto inputs = network_->inputs()) check_inputs(*inputs, notes(), options.name);
+            if (const auto inputs = network_->inputs()) check_inputs(*inputs, metadata(), options.name);
             state_outputs(network_->run(inputs_of(dry_batch())));
         });
     }
@@ -76,7 +76,7 @@ class FileModel final : public Model {
         return text;
     }
     std::uint64_t parameters() const override { return network_->parameters(); }
-    bool random_weights() const override { return notes().random_weights; }
+    bool random_weights() const override { return metadata().random_weights; }
     std::string caution() const override { return network_->caution(); }
     ModelInput input() const override { return input_; }
     std::vector<TensorSpec> outputs() const override { return outputs_; }
@@ -99,45 +99,47 @@ class FileModel final : public Model {
     }
 
   private:
-    const ModelNotes& notes() const { return execution_.options().notes; }
+    const ModelMetadata& metadata() const { return execution_.options().metadata; }
 
     ModelInput stated_input() const {
         const ModelOptions& options = execution_.options();
-        const DType dtype = notes().input_dtype == "bfloat16" ? kBFloat16 : notes().takes_tokens() ? kInt32 : kFloat32;
-        ModelInput input{.kind = InputKind::Image, .mean = notes().mean, .std = notes().std};
-        if (notes().batch != 0 && notes().batch != options.batch)
+        const DType dtype = metadata().input_dtype == "bfloat16" ? kBFloat16
+                            : metadata().takes_tokens()          ? kInt32
+                                                                 : kFloat32;
+        ModelInput input{.kind = InputKind::Image, .mean = metadata().mean, .std = metadata().std};
+        if (metadata().batch != 0 && metadata().batch != options.batch)
             throw ConfigError("--batch " + std::to_string(options.batch) + " does not go with --model '" +
-                                  options.name + "', which takes batches of " + std::to_string(notes().batch) +
-                                  " only (" + notes().file + ")",
-                              "Use --batch " + std::to_string(notes().batch) + ", or export it with --batch " +
+                                  options.name + "', which takes batches of " + std::to_string(metadata().batch) +
+                                  " only (" + metadata().file + ")",
+                              "Use --batch " + std::to_string(metadata().batch) + ", or export it with --batch " +
                                   std::to_string(options.batch));
         std::vector<std::int64_t> shape{options.batch};
-        if (notes().takes_arrays()) {
+        if (metadata().takes_arrays()) {
             input.kind = InputKind::Arrays;
-            input.parts = lay_out_parts(notes().inputs, options.batch);
+            input.parts = lay_out_parts(metadata().inputs, options.batch);
             shape.push_back(static_cast<std::int64_t>(part_row_bytes(input.parts)));
             input.tensor = TensorSpec::contiguous("inputs", kUInt8, shape);
             return input;
         }
-        if (!notes().inputs.empty()) {
+        if (!metadata().inputs.empty()) {
             input.kind = InputKind::Feature;
-            shape.insert(shape.end(), {2, notes().token_length()});
+            shape.insert(shape.end(), {2, metadata().token_length()});
             input.tensor = TensorSpec::contiguous("tokens", kInt32, shape);
             return input;
         }
-        if (!notes().takes_pictures()) {
+        if (!metadata().takes_pictures()) {
             input.kind = InputKind::Feature;
-            shape.insert(shape.end(), notes().input_shape.begin(), notes().input_shape.end());
-            input.tensor = TensorSpec::contiguous(notes().takes_tokens() ? "tokens" : "input", dtype, shape);
+            shape.insert(shape.end(), metadata().input_shape.begin(), metadata().input_shape.end());
+            input.tensor = TensorSpec::contiguous(metadata().takes_tokens() ? "tokens" : "input", dtype, shape);
             return input;
         }
-        const std::int64_t height = options.image_size != 0 ? options.image_size : notes().height;
-        const std::int64_t width = options.image_size != 0 ? options.image_size : notes().width;
+        const std::int64_t height = options.image_size != 0 ? options.image_size : metadata().height;
+        const std::int64_t width = options.image_size != 0 ? options.image_size : metadata().width;
         expect(height > 0 && width > 0, "the pictures' size is settled");
         shape.insert(shape.end(), {3, height, width});
         input.tensor = TensorSpec::contiguous("image", dtype, shape);
         if (options.memory_format == "channels-last") input.tensor.strides = {3 * height * width, 1, 3 * width, 3};
-        if (notes().colour_order == "bgr") {
+        if (metadata().colour_order == "bgr") {
             std::ranges::reverse(input.mean);
             std::ranges::reverse(input.std);
         }
@@ -147,15 +149,15 @@ class FileModel final : public Model {
     // The tensors that the network takes, from the batch as it was uploaded. Those cut out of it have memory of their
     // own.
     std::vector<at::Tensor> inputs_of(const at::Tensor& given) const {
-        if (notes().inputs.empty()) return {in_its_colours(given)};
+        if (metadata().inputs.empty()) return {in_its_colours(given)};
         std::vector<at::Tensor> inputs;
-        for (const InputNotes& input : notes().inputs)
-            inputs.push_back(notes().takes_tokens() ? tokens_of(given, input)
-                                                    : array_of(given, input_.parts[inputs.size()], input.dtype));
+        for (const InputMetadata& input : metadata().inputs)
+            inputs.push_back(metadata().takes_tokens() ? tokens_of(given, input)
+                                                       : array_of(given, input_.parts[inputs.size()], input.dtype));
         return inputs;
     }
 
-    at::Tensor tokens_of(const at::Tensor& given, const InputNotes& input) const {
+    at::Tensor tokens_of(const at::Tensor& given, const InputMetadata& input) const {
         const auto options = at::TensorOptions().dtype(scalar_type(input.dtype)).device(execution_.device());
         at::Tensor tensor = at::zeros({given.size(0), given.size(2)}, options);
         if (input.tokens != "types") tensor.copy_(given.select(1, input.tokens == "ids" ? 0 : 1));
@@ -174,7 +176,7 @@ class FileModel final : public Model {
 
     // What the source's pictures look like to a model that wants blue first.
     at::Tensor in_its_colours(const at::Tensor& image) const {
-        if (input_.kind != InputKind::Image || notes().colour_order != "bgr") return image;
+        if (input_.kind != InputKind::Image || metadata().colour_order != "bgr") return image;
         return image.flip(1).contiguous(execution_.memory_format());
     }
 
@@ -189,11 +191,11 @@ class FileModel final : public Model {
         if (made.empty() || made.size() > kMostOutputs)
             throw ConfigError(file_ + " gives " + std::to_string(made.size()) + " outputs", "A slab holds 1 to 16",
                               ExitCode::BadInput);
-        if (!notes().outputs.empty() && notes().outputs.size() != made.size())
-            throw ConfigError(notes().file + " names " + std::to_string(notes().outputs.size()) + " outputs, and " +
-                                  file_ + " gives " + std::to_string(made.size()),
+        if (!metadata().outputs.empty() && metadata().outputs.size() != made.size())
+            throw ConfigError(metadata().file + " names " + std::to_string(metadata().outputs.size()) +
+                                  " outputs, and " + file_ + " gives " + std::to_string(made.size()),
                               "Name each of them, in their order, or leave 'outputs' out", ExitCode::Config);
-        std::vector<std::string> names = notes().outputs;
+        std::vector<std::string> names = metadata().outputs;
         if (names.empty())
             for (const FileNetwork::Output& output : made) names.push_back(output.name);
         names = distinct_output_names(std::move(names));

@@ -33,11 +33,12 @@ class FileNetwork {
     virtual std::vector<Output> run(std::span<const at::Tensor> inputs) = 0;
 };
 
-// Makes a model of what a file holds: its input is what the notes say, its outputs are found by one dry batch.
+// Makes a model of what a file holds: its input is what the metadata says, its outputs are found by one dry batch.
 // `load` is called inside execution.in(). Several inputs are cut from the batch's rows on the device, each into a
 // tensor of its own, which costs a copy of them. Errors: ConfigError: other inputs than the file's (Config, with what
-// the notes should say), an output that is not a batch of samples, or whose shape or type changes from batch to batch
-// (BadInput), names in the notes that do not fit (Config), a precision that the file has settled (Usage); and load's.
+// the metadata should say), an output that is not a batch of samples, or whose shape or type changes from batch to
+// batch (BadInput), names in the metadata that do not fit (Config), a precision that the file has settled (Usage); and
+// load's.
 std::unique_ptr<Model> make_file_model(
     const ModelOptions& options, const std::function<std::unique_ptr<FileNetwork>(const Execution& execution)>& load);
 

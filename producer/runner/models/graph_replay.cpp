@@ -27,7 +27,7 @@ class GraphReplay final : public Model {
     bool random_weights() const override { return model_->random_weights(); }
     ModelInput input() const override { return model_->input(); }
     std::vector<TensorSpec> outputs() const override { return model_->outputs(); }
-    std::uint32_t expansion() const override { return model_->expansion(); }
+    std::uint32_t upsample_factor() const override { return model_->upsample_factor(); }
 
     std::vector<DeviceTensor> run(const void* input) override {
         if (before_ < kBatchesBefore) {

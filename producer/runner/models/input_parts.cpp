@@ -4,9 +4,9 @@
 
 namespace offramp {
 
-std::vector<InputPart> lay_out_parts(std::span<const InputNotes> inputs, std::uint32_t batch) {
+std::vector<InputPart> lay_out_parts(std::span<const InputMetadata> inputs, std::uint32_t batch) {
     std::vector<InputPart> parts;
-    for (const InputNotes& input : inputs) {
+    for (const InputMetadata& input : inputs) {
         std::vector<std::int64_t> shape{batch};
         shape.insert(shape.end(), input.shape.begin(), input.shape.end());
         const std::size_t offset = part_row_bytes(parts);

@@ -27,7 +27,7 @@ struct InputPart {
 inline constexpr std::size_t kPartAlignment = 16;  // what a GPU reads at once
 
 // Where the arrays of `inputs` lie in a row, for a batch of so many rows.
-std::vector<InputPart> lay_out_parts(std::span<const InputNotes> inputs, std::uint32_t batch);
+std::vector<InputPart> lay_out_parts(std::span<const InputMetadata> inputs, std::uint32_t batch);
 
 // Of all the parts together, gaps included.
 std::size_t part_row_bytes(std::span<const InputPart> parts);

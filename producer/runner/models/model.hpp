@@ -39,7 +39,7 @@ struct ModelOptions {
     std::string weights;  // .safetensors; empty: random, from `seed`
     std::uint64_t seed = 0;
     std::uint32_t batch = 1;
-    std::uint32_t image_size = 512;            // 0: as the notes of a model's file say
+    std::uint32_t image_size = 512;            // 0: as the metadata of a model's file says
     std::string precision = "fp32";            // "fp32", "tf32", "bf16"
     std::string memory_format = "contiguous";  // "contiguous", "channels-last"
     bool leave_out_enlargement = false;        // outputs as they are before a last enlargement, if there is one
@@ -49,7 +49,7 @@ struct ModelOptions {
     void* stream = nullptr;        // cudaStream_t that run() submits to; null on the CPU
     std::uint64_t copy_bytes = 0;  // `copy`: bytes of a batch
     std::string copy_outputs;      // `copy`: fp16 shapes of one sample's outputs (OutputShapes); empty: plain bytes
-    ModelNotes notes;              // of a model's file
+    ModelMetadata metadata;        // of a model's file
 };
 
 // One loaded model. Thread: one at a time (the inference thread). Blocks: run() does not wait for the device.
@@ -65,7 +65,7 @@ class Model {
     virtual ModelInput input() const = 0;
     virtual std::vector<TensorSpec> outputs() const = 0;  // of a full batch; dense rows
     // What the outputs' height and width are to be enlarged by, bilinearly, where that was left out; else 1.
-    virtual std::uint32_t expansion() const { return 1; }
+    virtual std::uint32_t upsample_factor() const { return 1; }
     // Says which batch the next run() is of. What a model gives depends on its input alone, so that a batch that is
     // computed again gives the same; to a model without input the number is the input.
     virtual void begin_batch(std::uint64_t number) { static_cast<void>(number); }

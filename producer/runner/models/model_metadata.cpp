@@ -55,36 +55,36 @@ std::optional<std::uint32_t> whole(std::string_view text, std::uint32_t most) {
 
 // Puts a value's text where it belongs. False: it is none of those that are accepted.
 template <class Notes>
-using ReaderOf = std::function<bool(Notes& notes, const std::string& text)>;
-using Reader = ReaderOf<ModelNotes>;
+using ReaderOf = std::function<bool(Notes& metadata, const std::string& text)>;
+using Reader = ReaderOf<ModelMetadata>;
 
-Reader one_of(std::string ModelNotes::*member, std::vector<std::string> words) {
-    return [member, words = std::move(words)](ModelNotes& notes, const std::string& text) {
-        notes.*member = text;
+Reader one_of(std::string ModelMetadata::*member, std::vector<std::string> words) {
+    return [member, words = std::move(words)](ModelMetadata& metadata, const std::string& text) {
+        metadata.*member = text;
         return std::ranges::find(words, text) != words.end();
     };
 }
 
-bool read_size(ModelNotes& notes, const std::string& text) {
+bool read_size(ModelMetadata& metadata, const std::string& text) {
     const std::size_t by = text.find('x');
     const auto height = whole(std::string_view(text).substr(0, by), kLargestImageSize);
     const auto width =
         by == std::string::npos ? height : whole(std::string_view(text).substr(by + 1), kLargestImageSize);
     if (!height || !width) return false;
-    notes.height = *height;
-    notes.width = *width;
+    metadata.height = *height;
+    metadata.width = *width;
     return true;
 }
 
 // One number a colour; no standard deviation is zero.
-Reader three_numbers(std::array<float, 3> ModelNotes::*member, float least) {
-    return [member, least](ModelNotes& notes, const std::string& text) {
+Reader three_numbers(std::array<float, 3> ModelMetadata::*member, float least) {
+    return [member, least](ModelMetadata& metadata, const std::string& text) {
         const auto parts = parts_of(text);
         if (parts.size() != 3) return false;
         for (std::size_t i = 0; i < 3; ++i) {
             const auto value = number<float>(parts[i]);
             if (!value || !(*value >= least && *value <= 1e6F)) return false;
-            (notes.*member)[i] = *value;
+            (metadata.*member)[i] = *value;
         }
         return true;
     };
@@ -99,14 +99,14 @@ struct Key {
 template <class Notes>
 using Keys = std::map<std::string, Key<Notes>, std::less<>>;
 
-const Keys<ModelNotes>& known_keys() {
-    static const Keys<ModelNotes> keys{
+const Keys<ModelMetadata>& known_keys() {
+    static const Keys<ModelMetadata> keys{
         {"batch",
          {"1 to 65536; left out: any",
           {TomlType::Integer},
-          [](ModelNotes& notes, const std::string& text) {
+          [](ModelMetadata& metadata, const std::string& text) {
               const auto batch = whole(text, kMostBatch);
-              notes.batch = batch.value_or(0);
+              metadata.batch = batch.value_or(0);
               return batch.has_value();
           }}},
         {"image-size", {"a side of 1 to 8192, or \"HEIGHTxWIDTH\"", {TomlType::Integer, TomlType::String}, read_size}},
@@ -114,48 +114,49 @@ const Keys<ModelNotes>& known_keys() {
          {"the length of a picture's shorter side, 32 to 8192, before image-size is cut from its middle; left out: all "
           "of it is squeezed into image-size",
           {TomlType::Integer},
-          [](ModelNotes& notes, const std::string& text) {
-              notes.resize_size = whole(text, kLargestImageSize).value_or(0);
-              return notes.resize_size >= kSmallestImageSize;
+          [](ModelMetadata& metadata, const std::string& text) {
+              metadata.resize_size = whole(text, kLargestImageSize).value_or(0);
+              return metadata.resize_size >= kSmallestImageSize;
           }}},
         {"interpolation",
-         {"bilinear, bicubic", {TomlType::String}, one_of(&ModelNotes::interpolation, {"bilinear", "bicubic"})}},
+         {"bilinear, bicubic", {TomlType::String}, one_of(&ModelMetadata::interpolation, {"bilinear", "bicubic"})}},
         {"input-shape",
          {"the shape of one sample, as \"128x256\"; left out: a picture",
           {TomlType::String},
-          [](ModelNotes& notes, const std::string& text) {
+          [](ModelMetadata& metadata, const std::string& text) {
               const auto shapes = OutputShapes::parse(text);
               if (!shapes || shapes->outputs.size() != 1) return false;
-              notes.input_shape = shapes->outputs.front();
+              metadata.input_shape = shapes->outputs.front();
               return true;
           }}},
         {"input-dtype",
          {"float32, bfloat16, int32",
           {TomlType::String},
-          one_of(&ModelNotes::input_dtype, {"float32", "bfloat16", "int32"})}},
+          one_of(&ModelMetadata::input_dtype, {"float32", "bfloat16", "int32"})}},
         {"mean",
-         {"three numbers, as \"0.485, 0.456, 0.406\"", {TomlType::String}, three_numbers(&ModelNotes::mean, -1e6F)}},
+         {"three numbers, as \"0.485, 0.456, 0.406\"", {TomlType::String}, three_numbers(&ModelMetadata::mean, -1e6F)}},
         {"std",
          {"three numbers above 0, as \"0.229, 0.224, 0.225\"",
           {TomlType::String},
-          three_numbers(&ModelNotes::std, 1e-6F)}},
-        {"colour-order", {"rgb, bgr", {TomlType::String}, one_of(&ModelNotes::colour_order, {"rgb", "bgr"})}},
+          three_numbers(&ModelMetadata::std, 1e-6F)}},
+        {"colour-order", {"rgb, bgr", {TomlType::String}, one_of(&ModelMetadata::colour_order, {"rgb", "bgr"})}},
         {"memory-format",
          {"contiguous, channels-last",
           {TomlType::String},
-          one_of(&ModelNotes::memory_format, {"contiguous", "channels-last"})}},
+          one_of(&ModelMetadata::memory_format, {"contiguous", "channels-last"})}},
         {"outputs",
          {"names with commas between",
           {TomlType::String},
-          [](ModelNotes& notes, const std::string& text) {
-              notes.outputs = parts_of(text);
-              return std::ranges::find(notes.outputs, "") == notes.outputs.end();
+          [](ModelMetadata& metadata, const std::string& text) {
+              metadata.outputs = parts_of(text);
+              return std::ranges::find(metadata.outputs, "") == metadata.outputs.end();
           }}},
         {"precision",
-         {"fp32, tf32, bf16", {TomlType::String}, one_of(&ModelNotes::precision, {"fp32", "tf32", "bf16"})}},
-        {"scores", {"probability, logit", {TomlType::String}, one_of(&ModelNotes::scores, {"probability", "logit"})}},
-        {"random-weights", {"true, false", {TomlType::Boolean}, [](ModelNotes& notes, const std::string& text) {
-                                notes.random_weights = text == "true";
+         {"fp32, tf32, bf16", {TomlType::String}, one_of(&ModelMetadata::precision, {"fp32", "tf32", "bf16"})}},
+        {"scores",
+         {"probability, logit", {TomlType::String}, one_of(&ModelMetadata::scores, {"probability", "logit"})}},
+        {"random-weights", {"true, false", {TomlType::Boolean}, [](ModelMetadata& metadata, const std::string& text) {
+                                metadata.random_weights = text == "true";
                                 return true;
                             }}}};
     return keys;
@@ -168,7 +169,7 @@ std::string dtype_names() {
 }
 
 // It is the name of a file, too.
-bool read_input_name(InputNotes& input, const std::string& text) {
+bool read_input_name(InputMetadata& input, const std::string& text) {
     const auto plain = [](char c) {
         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
                c == '.';
@@ -177,7 +178,7 @@ bool read_input_name(InputNotes& input, const std::string& text) {
     return !text.empty() && text.size() <= kMaxTensorName && !text.starts_with('.') && std::ranges::all_of(text, plain);
 }
 
-bool read_input_shape(InputNotes& input, const std::string& text) {
+bool read_input_shape(InputMetadata& input, const std::string& text) {
     const auto shapes = OutputShapes::parse(text);
     if (!shapes || shapes->outputs.size() != 1) return false;
     input.shape = shapes->outputs.front();
@@ -187,13 +188,13 @@ bool read_input_shape(InputNotes& input, const std::string& text) {
 }
 
 // Of a table [[input]].
-const Keys<InputNotes>& known_input_keys() {
-    static const Keys<InputNotes> keys{
+const Keys<InputMetadata>& known_input_keys() {
+    static const Keys<InputMetadata> keys{
         {"name", {"1 to 63 letters, digits, '_', '-' and '.', no '.' in front", {TomlType::String}, read_input_name}},
         {"tokens",
          {"ids, mask, types; left out: an array",
           {TomlType::String},
-          [](InputNotes& input, const std::string& text) {
+          [](InputMetadata& input, const std::string& text) {
               input.tokens = text;
               return text == "ids" || text == "mask" || text == "types";
           }}},
@@ -201,7 +202,7 @@ const Keys<InputNotes>& known_input_keys() {
          {"the shape of one sample, as 128 or \"3x16\", at most 2147483648 numbers; left out: one number a sample",
           {TomlType::String, TomlType::Integer},
           read_input_shape}},
-        {"dtype", {dtype_names(), {TomlType::String}, [](InputNotes& input, const std::string& text) {
+        {"dtype", {dtype_names(), {TomlType::String}, [](InputMetadata& input, const std::string& text) {
                        const auto dtype = input_dtype_named(text);
                        input.dtype = dtype.value_or(kFloat32);
                        return dtype.has_value();
@@ -218,21 +219,21 @@ template <class Notes>
         list += (list.empty() ? "" : ", ") + name;
     }
     const auto near = nearest_word(key, known);
-    const bool of_the_model = std::is_same_v<Notes, InputNotes> && known_keys().contains(key);
+    const bool of_the_model = std::is_same_v<Notes, InputMetadata> && known_keys().contains(key);
     throw ConfigError(
-        place + "'" + key + "' says nothing about " + (std::is_same_v<Notes, InputNotes> ? "an input" : "a model"),
+        place + "'" + key + "' says nothing about " + (std::is_same_v<Notes, InputMetadata> ? "an input" : "a model"),
         of_the_model ? "What is said of the whole model stands above the first [[input]]"
                      : (near ? "Did you mean " + *near + "? " : "") + "Known: " + list,
         ExitCode::Config);
 }
 
 template <class Notes>
-void read_entry(const TomlEntry& entry, const std::string& file, const Keys<Notes>& keys, Notes& notes) {
+void read_entry(const TomlEntry& entry, const std::string& file, const Keys<Notes>& keys, Notes& metadata) {
     const std::string place = file + ":" + std::to_string(entry.line) + ": ";
     const auto found = keys.find(entry.key);
     if (found == keys.end()) refuse_key(place, entry.key, keys);
     const Key<Notes>& key = found->second;
-    if (std::ranges::find(key.types, entry.type) == key.types.end() || !key.read(notes, entry.text))
+    if (std::ranges::find(key.types, entry.type) == key.types.end() || !key.read(metadata, entry.text))
         throw ConfigError(
             place + entry.key + " is " + (entry.type == TomlType::String ? quote_toml(entry.text) : entry.text),
             "Accepted: " + key.accepted, ExitCode::Config);
@@ -244,7 +245,7 @@ void read_entry(const TomlEntry& entry, const std::string& file, const Keys<Note
 }
 
 // What only shows when a whole table has been read.
-void check_input(const InputNotes& input, const std::string& file, const TomlTable& table) {
+void check_input(const InputMetadata& input, const std::string& file, const TomlTable& table) {
     if (input.name.empty())
         refuse_table(file, table, "an [[input]] has no name",
                      "Give it the name of the network's parameter: name = \"input_ids\"");
@@ -262,8 +263,8 @@ void check_input(const InputNotes& input, const std::string& file, const TomlTab
                      "Accepted with tokens: int64, int32; of a mask also float32, bool");
 }
 
-InputNotes read_input(const TomlTable& table, const std::string& file) {
-    InputNotes input;
+InputMetadata read_input(const TomlTable& table, const std::string& file) {
+    InputMetadata input;
     bool has_dtype = false;
     for (const TomlEntry& entry : table.entries) {
         read_entry(entry, file, known_input_keys(), input);
@@ -275,53 +276,55 @@ InputNotes read_input(const TomlTable& table, const std::string& file) {
 }
 
 // What only shows when all tables have been read.
-void check_together(const ModelNotes& notes, const InputNotes& input, const TomlTable& table) {
-    for (const InputNotes& other : notes.inputs)
+void check_together(const ModelMetadata& metadata, const InputMetadata& input, const TomlTable& table) {
+    for (const InputMetadata& other : metadata.inputs)
         if (other.name == input.name)
-            refuse_table(notes.file, table, "a second input is called '" + input.name + "'",
+            refuse_table(metadata.file, table, "a second input is called '" + input.name + "'",
                          "Each has a name of its own");
-    if (notes.inputs.size() == kMostInputs)
-        refuse_table(notes.file, table, "these are more than 16 inputs", "A model of 1 to 16 inputs can be fed");
-    if (notes.inputs.empty()) return;
-    const InputNotes& first = notes.inputs.front();
+    if (metadata.inputs.size() == kMostInputs)
+        refuse_table(metadata.file, table, "these are more than 16 inputs", "A model of 1 to 16 inputs can be fed");
+    if (metadata.inputs.empty()) return;
+    const InputMetadata& first = metadata.inputs.front();
     if (first.tokens.empty() != input.tokens.empty())
-        refuse_table(notes.file, table,
+        refuse_table(metadata.file, table,
                      "of the inputs '" + first.name + "' and '" + input.name + "' one is of tokens and one is an array",
                      "All of a model's inputs are tokens of a text, or all are arrays");
     if (!input.tokens.empty() && first.shape != input.shape)
-        refuse_table(notes.file, table,
+        refuse_table(metadata.file, table,
                      "the input '" + input.name + "' has " + std::to_string(input.shape.front()) + " tokens, and '" +
                          first.name + "' has " + std::to_string(first.shape.front()),
                      "All of them are of the same text: shape is one number");
 }
 
-void read_inputs(const TomlDocument& document, ModelNotes& notes) {
+void read_inputs(const TomlDocument& document, ModelMetadata& metadata) {
     for (const TomlTable& table : document.tables) {
-        InputNotes input = read_input(table, notes.file);
-        check_together(notes, input, table);
-        notes.inputs.push_back(std::move(input));
+        InputMetadata input = read_input(table, metadata.file);
+        check_together(metadata, input, table);
+        metadata.inputs.push_back(std::move(input));
     }
-    if (notes.inputs.empty()) return;
+    if (metadata.inputs.empty()) return;
     constexpr std::array<std::string_view, 9> kOfOneInput{"input-shape", "input-dtype",   "image-size",
                                                           "resize-size", "interpolation", "mean",
                                                           "std",         "colour-order",  "memory-format"};
     for (const TomlEntry& entry : document.top)
         if (std::ranges::find(kOfOneInput, entry.key) != kOfOneInput.end())
-            throw ConfigError(notes.file + ":" + std::to_string(entry.line) + ": " + entry.key +
+            throw ConfigError(metadata.file + ":" + std::to_string(entry.line) + ": " + entry.key +
                                   " does not go with [[input]] in line " + std::to_string(document.tables.front().line),
                               "Tables [[input]] say all that goes in; pictures beside other inputs cannot be fed",
                               ExitCode::Config);
 }
 
 // Consumers know which part of a picture it was by the settings alone, where there is one number for both sides.
-void check_middle(const ModelNotes& notes, std::size_t line) {
-    if (notes.resize_size == 0 || notes.height == 0) return;  // or a run says the size
-    if (notes.height == notes.width && notes.height >= kSmallestImageSize && notes.height <= notes.resize_size) return;
-    throw ConfigError(notes.file + ":" + std::to_string(line) + ": resize-size is " +
-                          std::to_string(notes.resize_size) + ", and image-size " + std::to_string(notes.height) + "x" +
-                          std::to_string(notes.width) + " cannot be cut from its middle",
+void check_middle(const ModelMetadata& metadata, std::size_t line) {
+    if (metadata.resize_size == 0 || metadata.height == 0) return;  // or a run says the size
+    if (metadata.height == metadata.width && metadata.height >= kSmallestImageSize &&
+        metadata.height <= metadata.resize_size)
+        return;
+    throw ConfigError(metadata.file + ":" + std::to_string(line) + ": resize-size is " +
+                          std::to_string(metadata.resize_size) + ", and image-size " + std::to_string(metadata.height) +
+                          "x" + std::to_string(metadata.width) + " cannot be cut from its middle",
                       "Accepted with it: a square image-size of " + std::to_string(kSmallestImageSize) + " to " +
-                          std::to_string(notes.resize_size),
+                          std::to_string(metadata.resize_size),
                       ExitCode::Config);
 }
 
@@ -332,39 +335,39 @@ std::optional<DType> input_dtype_named(std::string_view name) {
     return found == kInputDTypes.end() ? std::nullopt : std::optional(*found);
 }
 
-ModelNotes parse_model_notes(std::string_view text, const std::string& name) {
-    ModelNotes notes{.file = name};
+ModelMetadata parse_model_metadata(std::string_view text, const std::string& name) {
+    ModelMetadata metadata{.file = name};
     const TomlDocument document = read_toml_of_tables(text, name, "input");
     std::size_t dtype_line = 0;
     std::size_t resize_line = 0;
     for (const TomlEntry& entry : document.top) {
         if (entry.key == "input-dtype") dtype_line = entry.line;
         if (entry.key == "resize-size") resize_line = entry.line;
-        read_entry(entry, name, known_keys(), notes);
+        read_entry(entry, name, known_keys(), metadata);
     }
-    read_inputs(document, notes);
-    check_middle(notes, resize_line);
-    if (notes.inputs.empty() && notes.takes_tokens() &&
-        (notes.input_shape.size() != 2 || notes.input_shape.front() != 2))
+    read_inputs(document, metadata);
+    check_middle(metadata, resize_line);
+    if (metadata.inputs.empty() && metadata.takes_tokens() &&
+        (metadata.input_shape.size() != 2 || metadata.input_shape.front() != 2))
         throw ConfigError(
             name + ":" + std::to_string(dtype_line) + ": input-dtype is \"int32\", tokens, and input-shape is " +
-                (notes.takes_pictures() ? "not given" : "of another form"),
+                (metadata.takes_pictures() ? "not given" : "of another form"),
             "Accepted with it: input-shape = \"2xLENGTH\", ids and mask of LENGTH tokens", ExitCode::Config);
-    return notes;
+    return metadata;
 }
 
-ModelNotes read_model_notes(const std::string& model_file) {
-    const std::string path = model_notes_path(model_file);
+ModelMetadata read_model_metadata(const std::string& model_file) {
+    const std::string path = model_metadata_path(model_file);
     std::error_code failure;
     if (!std::filesystem::exists(std::filesystem::symlink_status(path, failure))) return {.file = path};
     // Caches of downloaded models are folders of links.
     const std::filesystem::path target = std::filesystem::canonical(path, failure);
     if (failure) throw SystemError("opening " + path, failure.value());
     const MappedFile file(target.string());
-    return parse_model_notes({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path);
+    return parse_model_metadata({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path);
 }
 
-std::string model_notes_path(const std::string& model_file) {
+std::string model_metadata_path(const std::string& model_file) {
     return std::filesystem::path(model_file).replace_extension(".toml").string();
 }
 

@@ -8,7 +8,7 @@
 namespace offramp {
 namespace {
 
-std::string as_toml(const InputNotes& input) {
+std::string as_toml(const InputMetadata& input) {
     std::string shape;
     for (const std::int64_t side : input.shape) shape += (shape.empty() ? "" : "x") + std::to_string(side);
     return (input.tokens.empty() ? "" : "tokens = \"" + input.tokens + "\"\n") +
@@ -23,12 +23,12 @@ std::string guessed_toml(const std::string& name) {
     return "shape = \"SHAPE\"\ndtype = \"float32\"";
 }
 
-// Names from the file, the rest from the notes that are there, by name; by place where the file knows no name.
-std::string table_for(const std::string& name, std::size_t place, const ModelNotes& notes) {
-    const auto known = !name.empty()                 ? std::ranges::find(notes.inputs, name, &InputNotes::name)
-                       : place < notes.inputs.size() ? notes.inputs.begin() + static_cast<std::ptrdiff_t>(place)
-                                                     : notes.inputs.end();
-    const bool is_known = known != notes.inputs.end();
+// Names from the file, the rest from the metadata that is there, by name; by place where the file knows no name.
+std::string table_for(const std::string& name, std::size_t place, const ModelMetadata& metadata) {
+    const auto known = !name.empty()                    ? std::ranges::find(metadata.inputs, name, &InputMetadata::name)
+                       : place < metadata.inputs.size() ? metadata.inputs.begin() + static_cast<std::ptrdiff_t>(place)
+                                                        : metadata.inputs.end();
+    const bool is_known = known != metadata.inputs.end();
     return "\n[[input]]\nname = \"" +
            (!name.empty() ? name
             : is_known    ? known->name
@@ -36,16 +36,16 @@ std::string table_for(const std::string& name, std::size_t place, const ModelNot
            "\"\n" + (is_known ? as_toml(*known) : guessed_toml(name));
 }
 
-std::string tables_for(const NetworkInputs& inputs, const ModelNotes& notes) {
+std::string tables_for(const NetworkInputs& inputs, const ModelMetadata& metadata) {
     std::string text = "Write there, in this order, what one sample of each is:";
-    const std::size_t count = std::max(inputs.needed, std::min(inputs.names.size(), notes.inputs.size()));
-    for (std::size_t i = 0; i < count; ++i) text += table_for(inputs.names[i], i, notes);
+    const std::size_t count = std::max(inputs.needed, std::min(inputs.names.size(), metadata.inputs.size()));
+    for (std::size_t i = 0; i < count; ++i) text += table_for(inputs.names[i], i, metadata);
     return text;
 }
 
 }  // namespace
 
-void check_inputs(const NetworkInputs& inputs, const ModelNotes& notes, const std::string& model_file) {
+void check_inputs(const NetworkInputs& inputs, const ModelMetadata& metadata, const std::string& model_file) {
     const std::string model = "the model '" + model_file + "'";
     const std::size_t most = inputs.names.size();
     if (most == 0)
@@ -53,20 +53,20 @@ void check_inputs(const NetworkInputs& inputs, const ModelNotes& notes, const st
     if (inputs.needed > kMostInputs)
         throw ConfigError(model + " takes " + std::to_string(inputs.needed) + " inputs",
                           "A model of 1 to 16 inputs can be fed", ExitCode::BadInput);
-    const std::size_t said = std::max<std::size_t>(notes.inputs.size(), 1);
+    const std::size_t said = std::max<std::size_t>(metadata.inputs.size(), 1);
     if (said < inputs.needed || said > most)
         throw ConfigError(
             model + " takes " + std::to_string(inputs.needed) +
                 (most > inputs.needed ? " to " + std::to_string(most) : "") + (most == 1 ? " input" : " inputs") +
-                ", and " + notes.file +
-                (notes.inputs.empty() ? " has no tables [[input]]" : " has " + std::to_string(said) + " [[input]]"),
-            tables_for(inputs, notes), ExitCode::Config);
+                ", and " + metadata.file +
+                (metadata.inputs.empty() ? " has no tables [[input]]" : " has " + std::to_string(said) + " [[input]]"),
+            tables_for(inputs, metadata), ExitCode::Config);
     // Of one alone nothing can be mixed up.
     for (std::size_t i = 0; i < said && said > 1; ++i)
-        if (const std::string& name = inputs.names[i]; !name.empty() && name != notes.inputs[i].name)
+        if (const std::string& name = inputs.names[i]; !name.empty() && name != metadata.inputs[i].name)
             throw ConfigError("the input number " + std::to_string(i + 1) + " of " + model + " is '" + name +
-                                  "', and " + notes.file + " calls it '" + notes.inputs[i].name + "'",
-                              tables_for(inputs, notes), ExitCode::Config);
+                                  "', and " + metadata.file + " calls it '" + metadata.inputs[i].name + "'",
+                              tables_for(inputs, metadata), ExitCode::Config);
 }
 
 }  // namespace offramp

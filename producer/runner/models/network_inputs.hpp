@@ -14,8 +14,8 @@ struct NetworkInputs {
     std::size_t needed = 0;          // those behind so many may be left out
 };
 
-// Whether the notes say what goes into each. Errors: ConfigError: another number of inputs, or other names, with the
-// tables [[input]] that would do, as far as anybody knows (Config); a network that takes none (BadInput).
-void check_inputs(const NetworkInputs& inputs, const ModelNotes& notes, const std::string& model_file);
+// Whether the metadata says what goes into each. Errors: ConfigError: another number of inputs, or other names, with
+// the tables [[input]] that would do, as far as anybody knows (Config); a network that takes none (BadInput).
+void check_inputs(const NetworkInputs& inputs, const ModelMetadata& metadata, const std::string& model_file);
 
 }  // namespace offramp

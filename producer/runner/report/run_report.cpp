@@ -87,7 +87,7 @@ json consumers_json(const BrokerReport& broker, bool past_too) {
     for (const ConsumerReport& consumer : broker.consumers) {
         if (!past_too && !consumer.end.empty()) continue;
         list.push_back({{"pid", consumer.pid},
-                        {"slot", consumer.slot},
+                        {"slot", consumer.consumer_index},
                         {"session", consumer.session},
                         {"slabs", consumer.completed.slabs},
                         {"batches", consumer.completed.batches},
@@ -265,14 +265,14 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& fig
     samples["skipped"] = figures.skipped;
     samples["done_before"] = facts.done_before;
     json batches = in_unit(figures, &Amount::batches);
-    json given_up = json::array();
-    for (const QuarantinedSlab& slab : broker.given_up)
-        given_up.push_back({{"batch", slab.first_batch},
-                            {"samples", slab.samples},
-                            {"deaths", slab.deaths},
-                            {"pids", slab.pids},
-                            {"payload", slab.payload},
-                            {"error", slab.error}});
+    json dead_letters = json::array();
+    for (const DeadLetter& slab : broker.dead_letters)
+        dead_letters.push_back({{"batch", slab.first_batch},
+                                {"samples", slab.samples},
+                                {"deaths", slab.deaths},
+                                {"pids", slab.pids},
+                                {"payload", slab.payload},
+                                {"error", slab.error}});
 
     json limits = nullptr;
     if (figures.limits.compute_batches_per_second > 0 || figures.limits.copy_bytes_per_second > 0) {
@@ -334,7 +334,7 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& fig
         {"refused", broker.refused},
         {"skipped", items_json(figures.skipped_items)},
         {"unreadable_ahead", items_json(figures.unreadable_ahead)},
-        {"given_up", given_up},
+        {"given_up", dead_letters},
         {"conserved", broker.conserved()},
         {"exit", exit ? json(to_int(*exit)) : json()},
         {"consumers", consumers_json(broker, true)},

@@ -12,10 +12,10 @@ struct MachineSize {
     unsigned cores = 1;
 };
 
-// Replaces every "auto" and 0 that means it by a value that suits the machine, small ones on a CPU, or that the notes
-// of the model's file state. Without consumers their number stays 0. What the user set stays. The image size stays 0
-// where the notes have one, whose sides may differ; where the middle is cut out of pictures, it is that one.
-RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const ModelNotes& notes = {},
+// Replaces every "auto" and 0 that means it by a value that suits the machine, small ones on a CPU, or that the
+// metadata of the model's file state. Without consumers their number stays 0. What the user set stays. The image size
+// stays 0 where the metadata has one, whose sides may differ; where the middle is cut out of pictures, it is that one.
+RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const ModelMetadata& metadata = {},
                            const EgressTraits& traits = {});
 
 }  // namespace offramp

@@ -17,7 +17,7 @@
 
 namespace offramp {
 
-// What a sink is made of. Borrows all of it.
+// What an egress path is made of. Borrows all of it.
 struct EgressParts {
     const RunConfig& config;
     const RunNames& names;
@@ -27,10 +27,10 @@ struct EgressParts {
     const SlabLayout& layout;
     DeviceTimeline& timeline;
     EgressStream::Options options;
-    std::function<void()> on_failure;  // from a thread of the sink's
+    std::function<void()> on_failure;  // from a thread of the egress path's
 };
 
-// What the books of a run without consumers are made of.
+// What the totals of a run without consumers are made of.
 struct LocalDeliveryParts {
     std::uint64_t warmup_batches = 0;                        // left out of the steady figures
     std::function<void(const PublishedSlab&)> begin;         // before a slab is processed; may be empty
@@ -43,11 +43,11 @@ class EgressStrategy {
   public:
     virtual ~EgressStrategy() = default;
     virtual const EgressTraits& traits() const = 0;
-    // Called once, before make_sink(), where there are no consumers; the sink may borrow it. Elsewhere there is none:
-    // null.
+    // Called once, before make_path(), where there are no consumers; the egress path may borrow it. Elsewhere there is
+    // none: null.
     virtual std::unique_ptr<Delivery> make_local_delivery(LocalDeliveryParts) { return nullptr; }
     // Called once. Errors: ConfigError from what processes outputs in the producer.
-    virtual std::unique_ptr<OutputSink> make_sink(EgressParts parts) = 0;
+    virtual std::unique_ptr<EgressPath> make_path(EgressParts parts) = 0;
 };
 
 }  // namespace offramp

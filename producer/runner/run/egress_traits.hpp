@@ -9,7 +9,7 @@ struct EgressTraits {
     enum class Slabs {
         PageLockedPool,  // shared memory made ahead, page-locked
         Pool,            // the same, not page-locked
-        // a shared-memory object of its own for each slab, made anew by the sink whenever the slab is filled
+        // a shared-memory object of its own for each slab, made anew by the egress path whenever the slab is filled
         MadePerFilling,
         None,  // no other process sees an output, so there are no consumers
     };

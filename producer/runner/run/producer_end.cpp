@@ -77,9 +77,9 @@ RunFigures ProducerRun::figures() const {
 // Nothing when it cannot be written that the run came to its end: that is the error then.
 std::optional<ExitCode> ProducerRun::end_of(const RunFigures& figures) {
     const ExitCode exit = outcome(figures);
-    if (!manifest_ || (exit != ExitCode::Ok && exit != ExitCode::SetAside)) return exit;
+    if (!checkpoint_ || (exit != ExitCode::Ok && exit != ExitCode::SetAside)) return exit;
     try {
-        manifest_->end();
+        checkpoint_->end();
         return exit;
     } catch (...) {
         lifecycle_.note(std::current_exception());

@@ -65,33 +65,35 @@ bool tells_of_skipped_items(const RunConfig& config) {
 }  // namespace
 
 void ProducerRun::open_model() {
-    ModelOptions options{.name = config_.model,
-                         .weights = config_.weights,
-                         .seed = config_.seed,
-                         .batch = config_.batch,
-                         .image_size = config_.image_size,
-                         .precision = config_.precision,
-                         .memory_format = config_.memory_format,
-                         .leave_out_enlargement = OutputTransformer::wants_small_outputs(config_.transform),
-                         .deterministic = config_.deterministic,
-                         .cuda_graphs = config_.cuda_graphs != "off",
-                         .device_index = device_->is_gpu() ? device_->info().index : -1,
-                         .stream = compute_->native(),
-                         .copy_bytes = config_.copy_bytes,
-                         .copy_outputs = config_.copy_outputs,
-                         .notes = is_model_file(config_.model) ? read_model_notes(config_.model) : ModelNotes{}};
+    ModelOptions options{
+        .name = config_.model,
+        .weights = config_.weights,
+        .seed = config_.seed,
+        .batch = config_.batch,
+        .image_size = config_.image_size,
+        .precision = config_.precision,
+        .memory_format = config_.memory_format,
+        .leave_out_enlargement = OutputTransformer::wants_small_outputs(config_.transform),
+        .deterministic = config_.deterministic,
+        .cuda_graphs = config_.cuda_graphs != "off",
+        .device_index = device_->is_gpu() ? device_->info().index : -1,
+        .stream = compute_->native(),
+        .copy_bytes = config_.copy_bytes,
+        .copy_outputs = config_.copy_outputs,
+        .metadata = is_model_file(config_.model) ? read_model_metadata(config_.model) : ModelMetadata{}};
     const std::string built_in[] = {"copy"};
     model_ =
         config_.model == "copy" ? make_copy_model(options, *device_) : ModelLibrary::open().make(options, built_in);
     transformer_ = std::make_unique<OutputTransformer>(
-        *device_, model_->outputs(), model_->expansion(),
+        *device_, model_->outputs(), model_->upsample_factor(),
         TransformSettings{.transform = config_.transform,
                           .output_dtype = config_.output_dtype,
                           .confidence = config_.confidence,
                           .foreground = ForegroundScale::of(config_.scores, config_.threshold)});
     spdlog::info("model: {}", model_->description());
     tell_of_chosen_processor();
-    if (!traits_.outputs_dropped) require_readable_outputs(config_, transformer_->outputs(), transformer_->expansion());
+    if (!traits_.outputs_dropped)
+        require_readable_outputs(config_, transformer_->outputs(), transformer_->upsample_factor());
     if (const std::string caution = model_->caution(); !caution.empty()) spdlog::warn("{}", caution);
     if (model_->random_weights())
         spdlog::warn(
@@ -102,7 +104,7 @@ void ProducerRun::open_model() {
 // Consumers choose by the same rule (consumer/processors/processor.cpp).
 void ProducerRun::tell_of_chosen_processor() const {
     const auto becomes_masks = [this](const TensorSpec& output) {
-        return obstacle_to_masks(output, transformer_->expansion()).empty();
+        return obstacle_to_masks(output, transformer_->upsample_factor()).empty();
     };
     if (config_.processor != "auto" || std::ranges::any_of(transformer_->outputs(), becomes_masks)) return;
     spdlog::warn(
@@ -122,33 +124,33 @@ void ProducerRun::open_source() {
                                  .pictures = std::exchange(pictures_, nullptr)}),
                       config_);
     if (!config_.output.empty() && config_.resume)
-        source_ = in_order_of_former_runs(std::move(source_), config_.output);
+        source_ = in_order_of_previous_runs(std::move(source_), config_.output);
     require_results_apart(config_, *source_);
     if (makes_a_file_of_each_result(config_)) require_distinct_results(*source_, transformer_->outputs());
     if (!config_.adopt && !traits_.outputs_dropped)
-        require_no_files_of_others(config_, *source_, transformer_->outputs(), transformer_->expansion());
+        require_no_files_of_others(config_, *source_, transformer_->outputs(), transformer_->upsample_factor());
     spdlog::info("source: {}", source_->description());
 }
 
 // Of a run whose outputs go nowhere there is nothing to continue.
-void ProducerRun::open_manifest() {
+void ProducerRun::open_checkpoint() {
     if (config_.resume && config_.output.empty())
         throw ConfigError("--resume needs --output", "Give the output folder of the run that is to be continued");
     if (config_.output.empty() || traits_.outputs_dropped) return;
-    // A producer that died before it published any sample may have left another run's manifest there: slabs of holes
+    // A producer that died before it published any sample may have left another run's checkpoint there: slabs of holes
     // alone are noted by nobody.
     const bool takes_over = config_.adopt && predecessor_.totals.published.samples > 0;
-    const auto former = takes_over       ? RunManifest::Former::TakeOver
-                        : config_.resume ? RunManifest::Former::Continue
-                                         : RunManifest::Former::StartOver;
-    manifest_ =
-        std::make_unique<RunManifest>(config_, *source_, former, [this](std::exception_ptr error) { fail(error); });
-    exchange_->before_publishing([this](const PublishedSlab& slab) { manifest_->begin(slab); });
+    const auto previous = takes_over       ? RunCheckpoint::Predecessor::TakeOver
+                          : config_.resume ? RunCheckpoint::Predecessor::Continue
+                                           : RunCheckpoint::Predecessor::StartOver;
+    checkpoint_ =
+        std::make_unique<RunCheckpoint>(config_, *source_, previous, [this](std::exception_ptr error) { fail(error); });
+    exchange_->before_publishing([this](const PublishedSlab& slab) { checkpoint_->begin(slab); });
 }
 
 std::function<void(const PublishedSlab&)> ProducerRun::completion_noter() {
-    if (!manifest_) return {};
-    return [this](const PublishedSlab& slab) { manifest_->completed(slab); };
+    if (!checkpoint_) return {};
+    return [this](const PublishedSlab& slab) { checkpoint_->completed(slab); };
 }
 
 void ProducerRun::lay_out_slabs() {
@@ -165,7 +167,7 @@ void ProducerRun::lay_out_slabs() {
 void ProducerRun::make_pool() {
     const bool by_group = !config_.consumer_user.empty();
     SlabPool::Pin pin = [this](std::span<std::byte> span) { return pin_span(span); };
-    SlabPool::News news{[this] { exchange_->wake(); }, [this](std::exception_ptr error) { fail(error); }};
+    SlabPool::Listener news{[this] { exchange_->wake(); }, [this](std::exception_ptr error) { fail(error); }};
     pool_ = config_.adopt
                 ? RunRecovery::take_slabs(endpoint_.names, plan_.spans, std::move(pin), by_group, std::move(news))
                 : std::make_unique<SlabPool>(endpoint_.names, plan_.spans, std::move(pin), by_group, std::move(news));
@@ -200,7 +202,7 @@ void ProducerRun::start_delivery() {
         delivery_ = strategy_->make_local_delivery({.warmup_batches = config_.warmup_batches,
                                                     .begin =
                                                         [this](const PublishedSlab& slab) {
-                                                            if (manifest_) manifest_->begin(slab);
+                                                            if (checkpoint_) checkpoint_->begin(slab);
                                                         },
                                                     .on_completed = completion_noter()});
         return;
@@ -216,27 +218,27 @@ std::unique_ptr<Delivery> ProducerRun::start_broker() {
         .run_nonce = endpoint_.names.nonce,
         .work = SlabWork::of(config_).hash(),
         .allowed_uids = allowed_uids(config_),
-        .lease = std::chrono::nanoseconds(static_cast<std::int64_t>(config_.lease_seconds * 1e9)),
+        .visibility_timeout = std::chrono::nanoseconds(static_cast<std::int64_t>(config_.lease_seconds * 1e9)),
         .max_charges = config_.max_charges,
         .warmup_batches = config_.warmup_batches,
         .progress = &records_->progress,
         .on_completed = completion_noter(),
         .kill_overdue = config_.kill_overdue,
-        .quarantine = make_quarantine(),
+        .dead_letters = make_dead_letter_writer(),
         .spill = spill_};
-    cells_ = std::make_unique<CellsCopy>(endpoint_.names.cells(),
-                                         static_cast<std::uint32_t>(records_->memory.cells().size()));
+    heartbeats_ = std::make_unique<HeartbeatsCopy>(endpoint_.names.cells(),
+                                                   static_cast<std::uint32_t>(records_->memory.heartbeats().size()));
     // Without a pool, each slab's memory is made when it is filled.
     const Broker::SlabMemory memory{
         [this](std::uint32_t slab) { return !pool_ || pool_->usable(slab); },
         [this](std::uint32_t slab) { return pool_ ? pool_->bytes_of(slab) : std::span<std::byte>{}; },
-        [this] { cells_->look_again(); }};
+        [this] { heartbeats_->refresh(); }};
     return std::make_unique<BrokerThread>(
         [this, options, memory] {
             BrokerThread::Parts parts;
             parts.port = make_zmq_broker_port(endpoint_, !config_.consumer_user.empty());
             parts.broker = std::make_unique<Broker>(records_->ledger, *parts.port, *exchange_, watch_, clock_,
-                                                    cells_->cells(), memory, options);
+                                                    heartbeats_->records(), memory, options);
             if (config_.adopt) RunRecovery::continue_in(*parts.broker, predecessor_);
             return parts;
         },
@@ -244,10 +246,10 @@ std::unique_ptr<Delivery> ProducerRun::start_broker() {
 }
 
 // What is given up is kept in the run's directory, where the launch script finds it.
-std::shared_ptr<QuarantineWriter> ProducerRun::make_quarantine() {
-    const auto bytes_of = [this](std::uint32_t slab) -> QuarantineWriter::SlabBytes {
+std::shared_ptr<DeadLetterWriter> ProducerRun::make_dead_letter_writer() {
+    const auto bytes_of = [this](std::uint32_t slab) -> DeadLetterWriter::SlabBytes {
         if (pool_ && pool_->usable(slab)) return {pool_->bytes_of(slab), nullptr};
-        // Given up by a former producer, and not mapped by this one's pool yet; or, without a pool, a segment of its
+        // Given up by a previous producer, and not mapped by this one's pool yet; or, without a pool, a segment of its
         // own for each slab: whoever filled it goes on to others, the segment stays until the slab is filled again.
         const std::uint32_t span = pool_ ? plan_.spans.span_of(slab) : slab;
         const std::size_t span_bytes = pool_ ? plan_.spans.span_bytes(span) : plan_.layout.slab_bytes;
@@ -257,7 +259,7 @@ std::shared_ptr<QuarantineWriter> ProducerRun::make_quarantine() {
             region->bytes().subspan(pool_ ? plan_.spans.offset_in_span(slab) : 0, plan_.layout.slab_bytes);
         return {bytes, std::move(region)};
     };
-    return std::make_shared<QuarantineWriter>(QuarantineWriter::Settings{.folder = directory_.path() + "/quarantine",
+    return std::make_shared<DeadLetterWriter>(DeadLetterWriter::Settings{.folder = directory_.path() + "/quarantine",
                                                                          .run_id = endpoint_.names.run_id,
                                                                          .run_nonce = endpoint_.names.nonce,
                                                                          .bytes_of = bytes_of,
@@ -287,20 +289,20 @@ void ProducerRun::start_pipeline() {
                                                            .done = done_earlier(),
                                                            .skipped_before = predecessor_.totals.holes});
     EgressStream::Options options{
-        .stamp = {.run_nonce = endpoint_.names.nonce,
-                  .epoch = endpoint_.epoch,
-                  .transform = transformer_->transform(),
-                  .expansion = transformer_->expansion(),
-                  .model = std::string_view(config_.model).substr(config_.model.rfind('/') + 1),
-                  .precision = config_.precision,
-                  .memory_format = config_.memory_format},
+        .header_fields = {.run_nonce = endpoint_.names.nonce,
+                          .epoch = endpoint_.epoch,
+                          .transform = transformer_->transform(),
+                          .upsample_factor = transformer_->upsample_factor(),
+                          .model = std::string_view(config_.model).substr(config_.model.rfind('/') + 1),
+                          .precision = config_.precision,
+                          .memory_format = config_.memory_format},
         .slab_count = plan_.spans.slab_count,
         .batch = config_.batch,
         .queue_depth = plan_.queue_depth,
         .max_delay = std::chrono::nanoseconds(static_cast<std::int64_t>(config_.max_delay_seconds * 1e9)),
         .when_none = dropped_ ? SlabExchange::WhenNone::Return : SlabExchange::WhenNone::Wait,
         .on_dropped = [this](std::uint64_t batch, std::span<const RowInfo> rows) { dropped_->note(batch, rows); }};
-    egress_ = strategy_->make_sink({.config = config_,
+    egress_ = strategy_->make_path({.config = config_,
                                     .names = endpoint_.names,
                                     .device = *device_,
                                     .compute = *compute_,

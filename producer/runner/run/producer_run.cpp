@@ -38,7 +38,7 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
                  {.work = [this] { beat(); },
                   .interval = std::chrono::milliseconds(static_cast<std::int64_t>(config_.status_seconds * 1e3))}),
       directory_(config_.run_dir, !config_.consumer_user.empty(),
-                 config_.adopt ? RunDirectory::Former::Kept : RunDirectory::Former::Replaced),
+                 config_.adopt ? RunDirectory::Predecessor::Kept : RunDirectory::Predecessor::Replaced),
       endpoint_(endpoint_of(config_, directory_.path())),
       run_lock_(RunLock::hold(endpoint_.names, !config_.adopt, !config_.consumer_user.empty())),
       device_(open_device_for_kernels(config_.device)) {
@@ -56,7 +56,7 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
     open_model();
     lifecycle_.require_not_stopped();
     open_source();
-    if (!config_.adopt) open_manifest();
+    if (!config_.adopt) open_checkpoint();
     lay_out_slabs();
     start_delivery();
     lifecycle_.require_not_stopped();
@@ -96,12 +96,12 @@ ExitCode ProducerRun::execute() {
     attempt([this] { flow_or_deliver_what_was_read(); });
     if (lifecycle_.is_stopped(StopMode::Halt)) {
         lifecycle_.stop(StopMode::Abandon, "a part failed");  // if nobody said which
-        // What is still being copied is published or given back before the books are closed.
+        // What is still being copied is published or given back before the totals are closed.
         attempt([this] { egress_->finish(); });
     }
     attempt([this] { delivery_->join(); });
     attempt([this] {
-        if (manifest_) manifest_->close();
+        if (checkpoint_) checkpoint_->close();
     });
     failpoint("run.joined");
     lifecycle_.end();

@@ -60,14 +60,14 @@ class ProducerRun final : private StoppableRun {
     void open_model();
     void tell_of_chosen_processor() const;
     void open_source();
-    void open_manifest();
+    void open_checkpoint();
     void lay_out_slabs();
     void make_memory();
     void recover_memory();
     void make_pool();
     void start_delivery();
     std::unique_ptr<Delivery> start_broker();
-    std::shared_ptr<QuarantineWriter> make_quarantine();
+    std::shared_ptr<DeadLetterWriter> make_dead_letter_writer();
     std::shared_ptr<SpillStore> make_spill() const;
     void start_pipeline();
     std::unique_ptr<ScoreReview> make_review();
@@ -93,7 +93,7 @@ class ProducerRun final : private StoppableRun {
     RunFigures figures() const;
     ExitCode outcome(const RunFigures& figures) const;
     std::optional<ExitCode> end_of(const RunFigures& figures);
-    std::uint64_t done_before() const { return manifest_ ? manifest_->items_before() : 0; }
+    std::uint64_t done_before() const { return checkpoint_ ? checkpoint_->items_before() : 0; }
     ItemRanges done_earlier() const;
     std::function<void(const PublishedSlab&)> completion_noter();
 
@@ -130,12 +130,12 @@ class ProducerRun final : private StoppableRun {
     std::unique_ptr<OutputTransformer> transformer_;
     std::shared_ptr<PictureList> pictures_;  // until the source has them
     std::unique_ptr<BatchSource> source_;
-    std::unique_ptr<RunManifest> manifest_;  // null: nothing of this run is kept
+    std::unique_ptr<RunCheckpoint> checkpoint_;  // null: nothing of this run is kept
     EgressPlan plan_;
     SteadyClock clock_;
     PidfdWatch watch_;
-    std::unique_ptr<RunRecords> records_;  // records and pool: of strategies that have them
-    std::unique_ptr<CellsCopy> cells_;     // for the broker
+    std::unique_ptr<RunRecords> records_;         // records and pool: of strategies that have them
+    std::unique_ptr<HeartbeatsCopy> heartbeats_;  // for the broker
     std::unique_ptr<SlabPool> pool_;
     Predecessor predecessor_;
     std::uint64_t sourced_before_ = 0;     // items that earlier producers read for this run
@@ -144,7 +144,7 @@ class ProducerRun final : private StoppableRun {
     std::unique_ptr<Delivery> delivery_;
     std::unique_ptr<Prefetcher> input_;
     std::unique_ptr<ScoreReview> review_;  // of what the egress takes; null: none is needed
-    std::unique_ptr<OutputSink> egress_;
+    std::unique_ptr<EgressPath> egress_;
     std::unique_ptr<Inference> inference_;
     std::unique_ptr<RunReport> report_;  // written by the beat, then, when the parts are retired, by the end
 };

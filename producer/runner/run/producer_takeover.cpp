@@ -37,16 +37,16 @@ void ProducerRun::recover_memory() {
     require_same_input(recovery.progress(), *source_);
     recovery.take_up({.batch = config_.batch, .items = source_->items()}, spill_.get());
     predecessor_ = recovery.predecessor();
-    open_manifest();
+    open_checkpoint();
     require_same_checkpoint(recovery.progress(), done_before(), config_.output);
-    sourced_before_ = sourced_by(predecessor_, manifest_.get());
-    if (manifest_) note_completed_by(predecessor_, *manifest_);
+    sourced_before_ = sourced_by(predecessor_, checkpoint_.get());
+    if (checkpoint_) note_completed_by(predecessor_, *checkpoint_);
     records_ = std::move(recovery).go_on();
 }
 
 // What need not be made: earlier runs did it, or this run's earlier producers published it (or could not read it).
 ItemRanges ProducerRun::done_earlier() const {
-    ItemRanges done = manifest_ ? manifest_->done() : ItemRanges{};
+    ItemRanges done = checkpoint_ ? checkpoint_->done() : ItemRanges{};
     done.add({0, predecessor_.totals.items_through});
     return done;
 }

@@ -11,10 +11,10 @@
 namespace offramp {
 namespace {
 
-std::string obstacle_to(Reads reads, const TensorSpec& output, std::uint32_t expansion) {
+std::string obstacle_to(Reads reads, const TensorSpec& output, std::uint32_t upsample_factor) {
     switch (reads) {
         case Reads::Masks:
-            return obstacle_to_masks(output, expansion);
+            return obstacle_to_masks(output, upsample_factor);
         case Reads::Pictures:
             return obstacle_to_pictures(output);
         case Reads::Vectors:
@@ -27,14 +27,15 @@ std::string obstacle_to(Reads reads, const TensorSpec& output, std::uint32_t exp
 
 }  // namespace
 
-void require_readable_outputs(const RunConfig& config, std::span<const TensorSpec> outputs, std::uint32_t expansion) {
+void require_readable_outputs(const RunConfig& config, std::span<const TensorSpec> outputs,
+                              std::uint32_t upsample_factor) {
     for (const std::string& processor : config.processors()) {
         const ProcessorResults* const known = ProcessorResults::of(processor);
         if (known == nullptr) continue;
         std::string reasons;
         bool readable = false;
         for (const TensorSpec& output : outputs) {
-            const std::string reason = obstacle_to(known->reads, output, expansion);
+            const std::string reason = obstacle_to(known->reads, output, upsample_factor);
             readable = readable || reason.empty();
             reasons += "; " + describe_output(output) + ": " + reason;
         }

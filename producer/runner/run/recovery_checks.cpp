@@ -43,7 +43,7 @@ void require_same_checkpoint(const RunProgress& progress, std::uint64_t done_bef
 
 // Everything before the high-water mark that earlier runs had not done. What the checkpoint holds behind the mark is
 // theirs: this run has published nothing there.
-std::uint64_t sourced_by(const Predecessor& predecessor, const RunManifest* checkpoint) {
+std::uint64_t sourced_by(const Predecessor& predecessor, const RunCheckpoint* checkpoint) {
     const std::uint64_t through = predecessor.totals.items_through;
     if (checkpoint == nullptr) return through;
     std::uint64_t behind = 0;
@@ -56,7 +56,7 @@ std::uint64_t sourced_by(const Predecessor& predecessor, const RunManifest* chec
 // else was completed, which the progress record tells: items that could not be read, were dropped or were given up are
 // none of it, and which they were nobody knows any more. With such, it stays unwritten, and a later --resume makes it
 // again to no effect: the checkpoint may lag behind the outputs, and never leads.
-void note_completed_by(const Predecessor& predecessor, RunManifest& checkpoint) {
+void note_completed_by(const Predecessor& predecessor, RunCheckpoint& checkpoint) {
     const ItemRanges waiting = predecessor.waiting();
     if (sourced_by(predecessor, &checkpoint) != predecessor.totals.completed.samples + waiting.items()) return;
     PublishedSlab completed;

@@ -39,7 +39,7 @@ void print_names() {
 }
 
 RunConfig resolve(RunConfig config, const EgressTraits& traits) {
-    ModelChoice choice = choose_model(config.model, config.weights, share_folder());
+    ModelChoice choice = choose_model(config.model, config.weights, data_folder());
     config.model = std::move(choice.name);
     config.weights = std::move(choice.weights);
     require_model_name(config.model);
@@ -47,8 +47,8 @@ RunConfig resolve(RunConfig config, const EgressTraits& traits) {
     if (!config.input.empty()) require_input(config.input);
     const MachineSize machine{.has_gpu = open_device_for_kernels(config.device)->is_gpu(),
                               .cores = std::thread::hardware_concurrency()};
-    config = resolve_defaults(config, machine,
-                              is_model_file(config.model) ? read_model_notes(config.model) : ModelNotes{}, traits);
+    config = resolve_defaults(
+        config, machine, is_model_file(config.model) ? read_model_metadata(config.model) : ModelMetadata{}, traits);
     source_named(config.source);
     return config;
 }

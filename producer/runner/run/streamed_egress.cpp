@@ -4,7 +4,7 @@
 
 namespace offramp {
 
-std::unique_ptr<OutputSink> StreamedEgress::make_sink(EgressParts parts) {
+std::unique_ptr<EgressPath> StreamedEgress::make_path(EgressParts parts) {
     return std::make_unique<EgressStream>(parts.device, std::move(parts.exchange), parts.layout, parts.timeline,
                                           std::move(parts.options), std::move(parts.on_failure));
 }

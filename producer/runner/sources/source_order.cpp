@@ -33,17 +33,17 @@ class RenumberedSource final : public BatchSource {
 
 }  // namespace
 
-std::unique_ptr<BatchSource> in_former_order(std::unique_ptr<BatchSource> source,
-                                             std::span<const std::uint64_t> former) {
+std::unique_ptr<BatchSource> in_previous_order(std::unique_ptr<BatchSource> source,
+                                               std::span<const std::uint64_t> previous) {
     const std::vector<std::uint64_t> now = hashes_of_items(*source);
-    if (former.empty() || now.size() < former.size() || std::equal(former.begin(), former.end(), now.begin()))
+    if (previous.empty() || now.size() < previous.size() || std::equal(previous.begin(), previous.end(), now.begin()))
         return source;
     std::unordered_map<std::uint64_t, std::uint64_t> numbers;
     numbers.reserve(now.size());
     for (std::uint64_t item = 0; item < now.size(); ++item) numbers.emplace(now[item], item);
     std::vector<std::uint64_t> order;
     order.reserve(now.size());
-    for (const std::uint64_t hash : former) {
+    for (const std::uint64_t hash : previous) {
         const auto found = numbers.find(hash);
         if (found == numbers.end()) return source;
         order.push_back(found->second);

@@ -33,8 +33,8 @@ void fill(DType dtype, std::span<const float> values, std::byte* to) {
 
 }  // namespace
 
-void fill_made_up_row(const NormalNoise& noise, std::uint64_t item, std::span<const InputPart> parts,
-                      std::span<std::byte> row) {
+void fill_synthetic_row(const NormalNoise& noise, std::uint64_t item, std::span<const InputPart> parts,
+                        std::span<std::byte> row) {
     std::ranges::fill(row, std::byte{0});
     std::size_t floats = 0;
     for (const InputPart& part : parts) floats += is_float(part) ? numbers_of(part) : 0;

@@ -11,7 +11,7 @@ namespace offramp {
 
 // Fills one row of arrays: floats with the noise's numbers, one sequence through all of them; integers and bools, which
 // may be indices, with zeros, that every table has. Thread: any.
-void fill_made_up_row(const NormalNoise& noise, std::uint64_t item, std::span<const InputPart> parts,
-                      std::span<std::byte> row);
+void fill_synthetic_row(const NormalNoise& noise, std::uint64_t item, std::span<const InputPart> parts,
+                        std::span<std::byte> row);
 
 }  // namespace offramp

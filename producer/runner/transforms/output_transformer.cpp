@@ -49,12 +49,12 @@ bool is_scores(const TensorSpec& output) {
 
 }  // namespace
 
-OutputTransformer::OutputTransformer(Device& device, const std::vector<TensorSpec>& outputs, std::uint32_t expansion,
-                                     const TransformSettings& settings)
+OutputTransformer::OutputTransformer(Device& device, const std::vector<TensorSpec>& outputs,
+                                     std::uint32_t upsample_factor, const TransformSettings& settings)
     : device_(device),
       settings_(settings),
       transform_(transform_named(settings.transform)),
-      expansion_(expansion),
+      upsample_factor_(upsample_factor),
       outliers_([&device, rows = outputs.empty() ? 0 : outputs.front().shape[0]] {
           return device.allocate_pinned_host(static_cast<std::size_t>(rows) * sizeof(float),
                                              "what is wrong with scores of one channel");
@@ -77,7 +77,7 @@ OutputTransformer::OutputTransformer(Device& device, const std::vector<TensorSpe
 // What stands in the way of the transform, output by output.
 void OutputTransformer::check_fits(const std::vector<TensorSpec>& outputs) const {
     if (transform_ == OutputTransform::None) return;
-    if (transform_ == OutputTransform::LowRes && expansion_ == 1)
+    if (transform_ == OutputTransform::LowRes && upsample_factor_ == 1)
         throw ConfigError("--transform low-res: the model has no last enlargement to leave out",
                           "Accepted: none, cast, and for class scores class-map");
     for (const TensorSpec& output : outputs) {
@@ -102,8 +102,8 @@ void OutputTransformer::plan_cast(const TensorSpec& output, DType type) {
 }
 
 void OutputTransformer::plan_class_map(const TensorSpec& output, const std::string& prefix) {
-    const std::array<std::int64_t, 3> shape{output.shape[0], output.shape[2] * expansion_,
-                                            output.shape[3] * expansion_};
+    const std::array<std::int64_t, 3> shape{output.shape[0], output.shape[2] * upsample_factor_,
+                                            output.shape[3] * upsample_factor_};
     for (const char* plane : {"classes", "confidence"}) {
         if (plane == std::string_view("confidence") && !settings_.confidence) continue;
         const TensorSpec& made = made_.emplace_back(TensorSpec::contiguous(prefix + plane, kUInt8, shape));
@@ -155,8 +155,9 @@ void OutputTransformer::map_classes(Stream& compute, const DeviceTensor& from, s
         return static_cast<std::uint8_t*>(const_cast<void*>(tensor.data));
     };
     DeviceTensor classes = take_made(made.size());
-    expect(is_scores(from.spec) && from.spec.shape[1] * static_cast<std::int64_t>(classes.spec.elements()) ==
-                                       static_cast<std::int64_t>(from.spec.elements()) * expansion_ * expansion_,
+    expect(is_scores(from.spec) &&
+               from.spec.shape[1] * static_cast<std::int64_t>(classes.spec.elements()) ==
+                   static_cast<std::int64_t>(from.spec.elements()) * upsample_factor_ * upsample_factor_,
            "an output is as the model stated it");
     std::uint8_t* confidence = nullptr;
     std::uint8_t* const ids = bytes(classes);
@@ -169,7 +170,7 @@ void OutputTransformer::map_classes(Stream& compute, const DeviceTensor& from, s
                                  .rows = from.spec.shape[0],
                                  .height = from.spec.shape[2],
                                  .width = from.spec.shape[3],
-                                 .expansion = expansion_,
+                                 .upsample_factor = upsample_factor_,
                                  .scale = settings_.foreground});
         return;
     }
@@ -179,7 +180,7 @@ void OutputTransformer::map_classes(Stream& compute, const DeviceTensor& from, s
                           .classes = from.spec.shape[1],
                           .height = from.spec.shape[2],
                           .width = from.spec.shape[3],
-                          .expansion = expansion_});
+                          .upsample_factor = upsample_factor_});
 }
 
 }  // namespace offramp

@@ -37,9 +37,9 @@ struct TransformSettings {
 // Errors: ConfigError, from the constructor, names the output or setting that does not fit and what is accepted.
 class OutputTransformer {
   public:
-    // `outputs` and `expansion` are the model's, which was asked to leave its enlargement out where this transform
-    // wants it so.
-    OutputTransformer(Device& device, const std::vector<TensorSpec>& outputs, std::uint32_t expansion,
+    // `outputs` and `upsample_factor` are the model's, which was asked to leave its enlargement out where this
+    // transform wants it so.
+    OutputTransformer(Device& device, const std::vector<TensorSpec>& outputs, std::uint32_t upsample_factor,
                       const TransformSettings& settings);
 
     // Whether a transform starts from what a model has before its last enlargement.
@@ -51,7 +51,7 @@ class OutputTransformer {
     const std::vector<TensorSpec>& outputs() const { return made_; }
     OutputTransform transform() const { return transform_; }
     // What consumers are to enlarge by: low-res only; else 1.
-    std::uint32_t expansion() const { return transform_ == OutputTransform::LowRes ? expansion_ : 1; }
+    std::uint32_t upsample_factor() const { return transform_ == OutputTransform::LowRes ? upsample_factor_ : 1; }
 
     // Submits the work on one batch to the stream that `native` is computed on, always the same one. What is given back
     // is complete once that work is; its memory is used again, for work on the same stream, when its owners are
@@ -76,7 +76,7 @@ class OutputTransformer {
     Device& device_;
     TransformSettings settings_;
     OutputTransform transform_ = OutputTransform::None;
-    std::uint32_t expansion_ = 1;
+    std::uint32_t upsample_factor_ = 1;
     std::vector<TensorSpec> made_;
     std::vector<LendingPool<DeviceBuffer>> pools_;  // one for each of made_; none when the outputs stay as they are
     LendingPool<DeviceBuffer> outliers_;            // for the rows of a full batch

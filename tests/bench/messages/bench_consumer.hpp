@@ -15,10 +15,10 @@ namespace offramp {
 struct ConsumerFigures {
     std::uint64_t slabs = 0;
     std::uint64_t cpu_ns = 0;                 // of the whole process, from its first slab to its last
-    std::vector<std::uint64_t> latencies_ns;  // filled_at_ns to the moment at which the lease was open
+    std::vector<std::uint64_t> latencies_ns;  // filled_at_ns to the moment at which the loan was open
 };
 
-// Starts this binary anew as a consumer, with the real session, loop and leases, and a processor that reads nothing.
+// Starts this binary anew as a consumer, with the real session, loop and loans, and a processor that reads nothing.
 // Owns: the process (killed when it is not waited for) and the pipe through which its figures come.
 // Thread: one. Blocks: finish(). Errors: SystemError.
 class BenchConsumer {

@@ -52,7 +52,7 @@ BenchRun::BenchRun(std::uint32_t slabs, std::size_t payload_bytes)
             BrokerThread::Parts parts;
             parts.port = std::make_unique<CountingPort>(make_zmq_broker_port(endpoint_), counts_);
             parts.broker = std::make_unique<Broker>(
-                ledger_, *parts.port, *exchange_, watch_, clock_, memory_.cells(),
+                ledger_, *parts.port, *exchange_, watch_, clock_, memory_.heartbeats(),
                 Broker::SlabMemory{[this](std::uint32_t slab) { return pool_.usable(slab); },
                                    [this](std::uint32_t slab) { return pool_.bytes_of(slab); }},
                 options);
@@ -70,23 +70,23 @@ BenchRun::~BenchRun() {
 }
 
 bool BenchRun::feed() {
-    auto lease = exchange_->wait_for_slab();
-    if (!lease) return false;
-    SlabWriter writer(lease->bytes(), layout_);
+    auto loan = exchange_->wait_for_slab();
+    if (!loan) return false;
+    SlabWriter writer(loan->bytes(), layout_);
     writer.begin({.run_nonce = endpoint_.names.nonce,
                   .epoch = endpoint_.epoch,
-                  .slab = lease->slab(),
-                  .generation = lease->generation()});
+                  .slab = loan->slab(),
+                  .generation = loan->generation()});
     const std::array<SampleEntry, 1> samples{{{.item = next_batch_}}};
     expect(writer.add_batch(next_batch_, 0, samples), "one sample fits");
     const std::uint64_t now = now_ns();
     writer.finish(now);
-    writer.stamp_filled(now);
-    exchange_->publish(std::move(*lease), {.first_batch = next_batch_,
-                                           .samples = 1,
-                                           .batches_ended = 1,
-                                           .bytes = layout_.payload_bytes,
-                                           .filled_at_ns = now});
+    writer.write_filled_at(now);
+    exchange_->publish(std::move(*loan), {.first_batch = next_batch_,
+                                          .samples = 1,
+                                          .batches_ended = 1,
+                                          .bytes = layout_.payload_bytes,
+                                          .filled_at_ns = now});
     ++next_batch_;
     filled_at_ns_ = now;
     return true;

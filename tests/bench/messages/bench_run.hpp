@@ -29,7 +29,7 @@ class BenchRun {
     // When feed() filled the last slab.
     std::uint64_t filled_at_ns() const { return filled_at_ns_; }
     void finish() { exchange_->finish(); }
-    // Returns when everybody has said goodbye.
+    // Returns when everybody has disconnected.
     void join() { broker_->join(); }
     BrokerReport report() const { return broker_->report(); }
     const MessageCounts& messages() const { return counts_; }

@@ -139,18 +139,20 @@ TEST_P(CastContractDeathTest, RefusesOtherTypes) {
 // --- class maps ---
 
 struct Scores {
-    std::int64_t rows, classes, height, width, expansion;
+    std::int64_t rows, classes, height, width, upsample_factor;
     std::vector<float> values;
 
-    std::size_t pixels() const { return static_cast<std::size_t>(rows * height * width * expansion * expansion); }
+    std::size_t pixels() const {
+        return static_cast<std::size_t>(rows * height * width * upsample_factor * upsample_factor);
+    }
     const float* plane(std::int64_t row, std::int64_t c) const {
         return values.data() + (row * classes + c) * height * width;
     }
 };
 
 Scores made_up(std::int64_t rows, std::int64_t classes, std::int64_t height, std::int64_t width,
-               std::int64_t expansion) {
-    Scores scores{rows, classes, height, width, expansion, {}};
+               std::int64_t upsample_factor) {
+    Scores scores{rows, classes, height, width, upsample_factor, {}};
     scores.values.resize(static_cast<std::size_t>(rows * classes * height * width));
     std::uint32_t state = 5;
     for (float& value : scores.values) {
@@ -163,8 +165,8 @@ Scores made_up(std::int64_t rows, std::int64_t classes, std::int64_t height, std
 // PyTorch's formula, in double or, fused where its CUDA kernel is, in float.
 template <class Real>
 Real enlarged(const float* plane, const Scores& scores, std::int64_t y, std::int64_t x) {
-    if (scores.expansion == 1) return static_cast<Real>(plane[y * scores.width + x]);
-    const Real scale = Real{1} / static_cast<Real>(scores.expansion);
+    if (scores.upsample_factor == 1) return static_cast<Real>(plane[y * scores.width + x]);
+    const Real scale = Real{1} / static_cast<Real>(scores.upsample_factor);
     const auto place = [&](std::int64_t at) {
         return std::max(Real{0}, std::fma(scale, static_cast<Real>(at) + Real{0.5}, Real{-0.5}));
     };
@@ -190,8 +192,8 @@ struct Reference {
 Reference reference_map(const Scores& scores) {
     Reference reference;
     for (std::int64_t row = 0; row < scores.rows; ++row)
-        for (std::int64_t y = 0; y < scores.height * scores.expansion; ++y)
-            for (std::int64_t x = 0; x < scores.width * scores.expansion; ++x) {
+        for (std::int64_t y = 0; y < scores.height * scores.upsample_factor; ++y)
+            for (std::int64_t x = 0; x < scores.width * scores.upsample_factor; ++x) {
                 std::vector<double> exact;
                 std::vector<float> rounded;
                 for (std::int64_t c = 0; c < scores.classes; ++c) {
@@ -230,7 +232,7 @@ class ClassMapContract : public DeviceContract {
                               .classes = scores.classes,
                               .height = scores.height,
                               .width = scores.width,
-                              .expansion = scores.expansion});
+                              .upsample_factor = scores.upsample_factor});
         stream->synchronize();
         return {between_guards(download(*ids), offset), between_guards(download(*confidence), offset)};
     }
@@ -238,7 +240,7 @@ class ClassMapContract : public DeviceContract {
     void expect_reference(const Scores& scores, std::size_t offset = 0) {
         SCOPED_TRACE(std::to_string(scores.rows) + "x" + std::to_string(scores.classes) + "x" +
                      std::to_string(scores.height) + "x" + std::to_string(scores.width) + " by " +
-                     std::to_string(scores.expansion) + "+" + std::to_string(offset));
+                     std::to_string(scores.upsample_factor) + "+" + std::to_string(offset));
         const Reference reference = reference_map(scores);
         EXPECT_LE(reference.near_ties * 1000, reference.ids.size());
         EXPECT_TRUE(map(scores, false, offset).ids == reference.ids);
@@ -260,11 +262,11 @@ class ClassMapContract : public DeviceContract {
 };
 
 TEST_P(ClassMapContract, IsTheFirstOfTheLargestEnlargedScores) {
-    for (const std::int64_t expansion : {1, 2, 3, 8, 16}) {
-        expect_reference(made_up(2, 21, 5, 7, expansion));
-        expect_reference(made_up(3, 1, 2, 2, expansion));
-        expect_reference(made_up(1, 256, 1, 3, expansion));
-        expect_reference(made_up(2, 2, 4, 1, expansion));
+    for (const std::int64_t upsample_factor : {1, 2, 3, 8, 16}) {
+        expect_reference(made_up(2, 21, 5, 7, upsample_factor));
+        expect_reference(made_up(3, 1, 2, 2, upsample_factor));
+        expect_reference(made_up(1, 256, 1, 3, upsample_factor));
+        expect_reference(made_up(2, 2, 4, 1, upsample_factor));
     }
     expect_reference(made_up(1, 21, 16, 16, 8));
     expect_reference(made_up(1, 150, 24, 40, 4));
@@ -275,8 +277,8 @@ TEST_P(ClassMapContract, WritesResultsThatStartAnywhere) {
 }
 
 TEST_P(ClassMapContract, TheFirstOfEqualScoresWins) {
-    for (const std::int64_t expansion : {1, 8}) {
-        Scores scores = made_up(1, 6, 3, 3, expansion);
+    for (const std::int64_t upsample_factor : {1, 8}) {
+        Scores scores = made_up(1, 6, 3, 3, upsample_factor);
         std::copy_n(scores.values.begin() + 9, 9, scores.values.begin() + 36);  // class 4 is class 1
         for (std::size_t i = 9; i < 18; ++i) scores.values[i] = scores.values[i + 27] = 9.0F;
         const Result result = map(scores, true);
@@ -335,7 +337,7 @@ class ForegroundMapContract : public DeviceContract {
                                  .rows = scores.rows,
                                  .height = scores.height,
                                  .width = scores.width,
-                                 .expansion = scores.expansion,
+                                 .upsample_factor = scores.upsample_factor,
                                  .scale = scale});
         stream->synchronize();
         return {bytes_before_guard(download(*ids)),
@@ -353,7 +355,7 @@ class ForegroundMapContract : public DeviceContract {
     // `scores` as they are or, of probabilities, brought between 0 and 1.
     void expect_reference(Scores scores, const ForegroundScale& scale) {
         SCOPED_TRACE(std::to_string(scores.height) + "x" + std::to_string(scores.width) + " by " +
-                     std::to_string(scores.expansion));
+                     std::to_string(scores.upsample_factor));
         if (!scale.logit)
             for (float& value : scores.values) value = (value + 8) / 16;
         const Result plain = map(scores, scale, false);
@@ -362,8 +364,8 @@ class ForegroundMapContract : public DeviceContract {
         double worst = 0;
         std::size_t at = 0;
         for (std::int64_t row = 0; row < scores.rows; ++row)
-            for (std::int64_t y = 0; y < scores.height * scores.expansion; ++y)
-                for (std::int64_t x = 0; x < scores.width * scores.expansion; ++x, ++at) {
+            for (std::int64_t y = 0; y < scores.height * scores.upsample_factor; ++y)
+                for (std::int64_t x = 0; x < scores.width * scores.upsample_factor; ++x, ++at) {
                     const auto rounded = enlarged<float>(scores.plane(row, 0), scores, y, x);
                     const bool foreground = rounded >= scale.least;
                     ASSERT_EQ(result.ids[at], foreground ? 1 : 0) << rounded;
@@ -385,10 +387,10 @@ class ForegroundMapContract : public DeviceContract {
 };
 
 TEST_P(ForegroundMapContract, IsOneFromTheThresholdOnWithTheProbabilityOfTheSideThatWon) {
-    for (const std::int64_t expansion : {1, 2, 8})
+    for (const std::int64_t upsample_factor : {1, 2, 8})
         for (const char* scores : {"probability", "logit"})
             for (const double threshold : {0.5, 0.3, 0.9})
-                expect_reference(made_up(3, 1, 5, 7, expansion), ForegroundScale::of(scores, threshold));
+                expect_reference(made_up(3, 1, 5, 7, upsample_factor), ForegroundScale::of(scores, threshold));
 }
 
 TEST_P(ForegroundMapContract, TheThresholdItselfIsForeground) {
@@ -404,8 +406,8 @@ TEST_P(ForegroundMapContract, TheThresholdItselfIsForeground) {
 }
 
 TEST_P(ForegroundMapContract, WhatCannotBeIsToldOfItsRowAlone) {
-    for (const std::int64_t expansion : {1, 8}) {
-        Scores scores = made_up(4, 1, 2, 2, expansion);
+    for (const std::int64_t upsample_factor : {1, 8}) {
+        Scores scores = made_up(4, 1, 2, 2, upsample_factor);
         std::ranges::fill(scores.values, 0.25F);
         scores.values[2 * 4 + 1] = 7.5F;
         scores.values[3 * 4] = Limits::quiet_NaN();
@@ -440,7 +442,7 @@ TEST_P(ForegroundMapContract, WhatEarlierWorkOfTheStreamFoundInTheSameMemoryDoes
                                  .rows = 64,
                                  .height = 64,
                                  .width = 64,
-                                 .expansion = 8,
+                                 .upsample_factor = 8,
                                  .scale = ForegroundScale::of("auto", 0.5)});
     stream->synchronize();
     EXPECT_THAT(std::vector(outlier_of_row, outlier_of_row + 64), testing::Each(0.0F));

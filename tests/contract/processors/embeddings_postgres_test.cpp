@@ -423,7 +423,7 @@ TEST_F(EmbeddingsPostgres, AReplacementThatWasBrokenOffIsFinishedByTheNextRun) {
     };
     const std::string mark = "/.offramp-made-embeddings-postgres";
     process(config_, slab_of({"a"}, 1).contents);
-    const std::string former_mark = read(config_.output + mark);
+    const std::string previous_mark = read(config_.output + mark);
     config_.start_over = true;
     prepare_run(config_);
     const std::string next_place = next_place_of(config_.output);
@@ -431,7 +431,7 @@ TEST_F(EmbeddingsPostgres, AReplacementThatWasBrokenOffIsFinishedByTheNextRun) {
     const std::string next_mark = read(folder_in(config_.output, next_place) + mark);
     note_run(config_, Came::ToItsEnd);
     finish_run(config_);
-    std::ofstream(config_.output + mark) << former_mark;
+    std::ofstream(config_.output + mark) << previous_mark;
     std::filesystem::create_directory(folder_in(config_.output, next_place));
     std::ofstream(folder_in(config_.output, next_place) + mark) << next_mark;
     config_.start_over = false;

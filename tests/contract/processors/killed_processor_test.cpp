@@ -83,7 +83,7 @@ TEST_P(KilledProcessor, AtEverySystemCallOfFinishingAlone) {
     EXPECT_EQ(fate, Fate::Finished);
 }
 
-// In the place of a former run's results; the next run, whatever it is, begins with the rest of it.
+// In the place of a previous run's results; the next run, whatever it is, begins with the rest of it.
 TEST_P(KilledProcessor, AtEverySystemCallOfReplacing) {
     const auto entries = ProcessorEntry::all();
     const auto entry = std::ranges::find(entries, GetParam(), &ProcessorEntry::name);
@@ -92,14 +92,14 @@ TEST_P(KilledProcessor, AtEverySystemCallOfReplacing) {
     const auto given = slabs();
     run_over(config_for(GetParam(), calm.path()), calm.path(), given);
     const Tree wanted = results_in(calm.path());
-    std::vector<MemorySlab> former;
-    former.push_back(make_slab(0, 4));
+    std::vector<MemorySlab> previous;
+    previous.push_back(make_slab(0, 4));
     std::optional<Fate> fate = Fate::Killed;
     int n = 1;
     for (; fate == Fate::Killed && n < 5000; ++n) {
         const ScratchFolder folder(ScratchFolder::On::Memory);
         RunConfig config = config_for(GetParam(), folder.path());
-        process_all(config, former);
+        process_all(config, previous);
         note_run(config, Came::ToItsEnd);
         finish_run(config);
         const Tree before = results_in(folder.path());

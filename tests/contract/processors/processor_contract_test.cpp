@@ -135,8 +135,8 @@ TEST_P(ProcessorContract, AFormerRunsResultsStayUntilAnotherHasComeToItsEnd) {
     process_all(config, grouped({4, 8}));
     note_run(config, Came::ToItsEnd);
     finish_run(config);
-    const Tree former = results_in(folder.path());
-    const auto stays = [&] { return names_files_by_key() || results_in(folder.path()) == former; };
+    const Tree previous = results_in(folder.path());
+    const auto stays = [&] { return names_files_by_key() || results_in(folder.path()) == previous; };
     EXPECT_THAT(
         refusal_of_preparing(config),
         ::testing::AllOf(::testing::HasSubstr("the-run, which came to its end"), ::testing::HasSubstr("--resume"),
@@ -176,7 +176,7 @@ TEST_P(ProcessorContract, AFormerRunsResultsStayUntilAnotherHasComeToItsEnd) {
 }
 
 // Nobody knows any more whether the run came to its end.
-TEST_P(ProcessorContract, WithoutAManifestWhatIsWholeIsReplacedOnlyWhenThatIsAskedFor) {
+TEST_P(ProcessorContract, WithoutACheckpointWhatIsWholeIsReplacedOnlyWhenThatIsAskedFor) {
     if (!leaves_files() || posts() || names_files_by_key() || GetParam().ends_with("-postgres")) return;
     const ScratchFolder folder;
     RunConfig config = config_for(GetParam(), folder.path());
@@ -408,16 +408,16 @@ TEST(SeveralProcessors, ResultsOfOtherProcessorsAndFilesOfTheUsersStay) {
     }
 }
 
-// A folder's one manifest is the only word that files of single items are finished, and what an unfinished run goes on
-// by.
-TEST(SeveralProcessors, AnotherRunDoesNotTakeTheManifestOfResultsThatNeedIt) {
-    const std::pair<const char*, Came> former[] = {{"cut-out", Came::ToItsEnd},
-                                                   {"mask-png,records", Came::ToItsEnd},
-                                                   {"mask-rle", Came::ToAResult},
-                                                   {"mask-rle", Came::ToItsEndButForSome},
-                                                   {"checksum", Came::ToItsEndButForSome},
-                                                   {"cut-out", Came::ToItsEndButForSome}};
-    for (const auto& [names, came] : former) {
+// A folder's one checkpoint is the only word that files of single items are finished, and what an unfinished run goes
+// on by.
+TEST(SeveralProcessors, AnotherRunDoesNotTakeTheCheckpointOfResultsThatNeedIt) {
+    const std::pair<const char*, Came> previous[] = {{"cut-out", Came::ToItsEnd},
+                                                     {"mask-png,records", Came::ToItsEnd},
+                                                     {"mask-rle", Came::ToAResult},
+                                                     {"mask-rle", Came::ToItsEndButForSome},
+                                                     {"checksum", Came::ToItsEndButForSome},
+                                                     {"cut-out", Came::ToItsEndButForSome}};
+    for (const auto& [names, came] : previous) {
         const ScratchFolder folder;
         note_run(config_for(names, folder.path()), came);
         const Tree before = read_tree(folder.path());
@@ -456,7 +456,7 @@ TEST(SeveralProcessors, WhatARunOfOtherProcessorsWasGivenUpWithGoesWithTheRunTha
     const Tree finished = results_in(folder.path());
     config.start_over = true;
     run(Came::ToAResult);
-    // Another run's own, of which this output's manifest says nothing.
+    // Another run's own, of which this output's checkpoint says nothing.
     const std::string own = folder.path() + "/npy", place = "/.offramp-next-0123456789abcdef";
     std::filesystem::create_directories(own + place);
     std::ofstream(own + "/.offramp-manifest") << "of that run";
@@ -474,12 +474,12 @@ TEST(SeveralProcessors, WhatARunOfOtherProcessorsWasGivenUpWithGoesWithTheRunTha
 }
 
 // What went into a device or a FIFO is gone; a folder holds it, also where the next run writes elsewhere.
-TEST(SeveralProcessors, WhatWasWrittenNeedsItsManifestWhereItIsInAFolder) {
+TEST(SeveralProcessors, WhatWasWrittenNeedsItsCheckpointWhereItIsInAFolder) {
     const ScratchFolder folder, written;
-    RunConfig former = config_for("write", folder.path());
+    RunConfig previous = config_for("write", folder.path());
     for (const std::string& path : {std::string("/dev/null"), written.path() + "/gone", written.path()}) {
-        former.write_path = path;
-        note_run(former, Came::ToItsEnd);
+        previous.write_path = path;
+        note_run(previous, Came::ToItsEnd);
         for (const char* processor : {"write", "checksum"}) {
             RunConfig next = config_for(processor, folder.path());
             next.write_path = "/dev/null";

@@ -275,23 +275,23 @@ Tree run_over(const RunConfig& config, const std::string& folder, const std::vec
 
 void note_run(const RunConfig& config, Came came) {
     const std::string next_place = next_place_of(config.output);
-    std::ofstream manifest(config.output + "/.offramp-manifest", std::ios::trunc);
-    manifest << R"({"xxh3":"0","before":0,"identity":{"--processor":")" << config.processor
-             << (config.has_processor("write") ? R"(","--write-path":")" + config.write_path : "")
-             << R"(","items":"12"},"manifest":1,)" << (next_place.empty() ? "" : R"("next":")" + next_place + R"(",)")
-             << R"("pid":42,"run":"the-run"})"
-                "\n";
+    std::ofstream checkpoint(config.output + "/.offramp-manifest", std::ios::trunc);
+    checkpoint << R"({"xxh3":"0","before":0,"identity":{"--processor":")" << config.processor
+               << (config.has_processor("write") ? R"(","--write-path":")" + config.write_path : "")
+               << R"(","items":"12"},"manifest":1,)" << (next_place.empty() ? "" : R"("next":")" + next_place + R"(",)")
+               << R"("pid":42,"run":"the-run"})"
+                  "\n";
     if (came == Came::ToItsEnd)
-        manifest << R"({"xxh3":"0","done":[[0,8]]})"
-                    "\n"
-                 << R"({"xxh3":"0","done":[[8,12]]})"
-                    "\n";
+        checkpoint << R"({"xxh3":"0","done":[[0,8]]})"
+                      "\n"
+                   << R"({"xxh3":"0","done":[[8,12]]})"
+                      "\n";
     if (came == Came::ToItsEndButForSome)
-        manifest << R"({"xxh3":"0","done":[[0,4],[8,9]]})"
-                    "\n";
+        checkpoint << R"({"xxh3":"0","done":[[0,4],[8,9]]})"
+                      "\n";
     if (came != Came::ToAResult)
-        manifest << R"({"xxh3":"0","ended":true})"
-                    "\n";
+        checkpoint << R"({"xxh3":"0","ended":true})"
+                      "\n";
 }
 
 Tree results_in(const std::string& folder) {

@@ -73,7 +73,7 @@ void process_all(const RunConfig& config, const std::vector<MemorySlab>& slabs);
 // The same, then finishes the run; returns what lies in the folder.
 Tree run_over(const RunConfig& config, const std::string& folder, const std::vector<MemorySlab>& slabs);
 
-// Writes the manifest that the producer of a run with these settings writes: with its first result, and when it has
+// Writes the checkpoint that the producer of a run with these settings writes: with its first result, and when it has
 // come to its end.
 enum class Came { ToAResult, ToItsEnd, ToItsEndButForSome };
 void note_run(const RunConfig& config, Came came);

@@ -85,7 +85,7 @@ TEST_F(RecordsPostgres, WhatWasSkippedAndIsDoneLaterIsDoneAndStaysSo) {
     EXPECT_EQ(row()[6], "m2");
 }
 
-TEST_F(RecordsPostgres, HaveTheColumnsOfAManifestAlsoWhatPostgresqlDoesNotHold) {
+TEST_F(RecordsPostgres, HaveTheColumnsOfACheckpointAlsoWhatPostgresqlDoesNotHold) {
     TempFolder inputs;
     config_.input =
         inputs.write("list.jsonl", R"({"id":"chair","uri":"a.png","price":12,"name":"a\u0000b\\u0000\u00fc"})"

@@ -1,5 +1,5 @@
-// The broker behind its port: whatever one consumer says, and writes into cells, no slab of another is lost, reused or
-// completed. An input is a history: a byte says what happens, the bytes behind it with which contents.
+// The broker behind its port: whatever one consumer says, and writes into heartbeat records, no slab of another is
+// lost, reused or completed. An input is a history: a byte says what happens, the bytes behind it with which contents.
 
 #include "common/base/error.hpp"
 #include "tests/fuzz/byte_source.hpp"
@@ -38,7 +38,7 @@ class History {
                 release_tickets();
                 break;
             case 7:
-                write_cells();
+                write_heartbeats();
                 break;
             case 8:
                 fixture_.clock.advance(std::chrono::milliseconds(source_.number<std::uint16_t>()));
@@ -64,7 +64,7 @@ class History {
             if (!welcome_back()) break;
             honest_does_its_work();
             if (honest_.drain && honest_.tickets.empty())
-                honest_.port->send_work(encode(Goodbye{honest_.welcome->session}));
+                honest_.port->send_work(encode(Disconnect{honest_.welcome->session}));
             fixture_.clock.advance(std::chrono::seconds(1));
             fixture_.broker->step();
             check();
@@ -90,17 +90,17 @@ class History {
         std::copy(given.begin(), given.end(), body.begin());
         if ((form & 64) != 0 && body.size() >= 8) std::memcpy(body.data(), &hostile_.welcome->session, 8);
         if ((form & 128) != 0 && body.size() >= 8) std::memcpy(body.data(), &fixture_.kNonce, 8);
-        // A goodbye ends the session; it begins anew, as a process may.
+        // A Disconnect ends the session; it begins anew, as a process may.
         hostile_.port->send_work(encode_bytes(type, body, {}, 0));
-        if (type == MessageType::Goodbye || type == MessageType::Answer) rejoin();
+        if (type == MessageType::Disconnect || type == MessageType::Answer) rejoin();
     }
     void rejoin() {
         fixture_.broker->step();
         hostile_.sent = 0;
         hostile_.challenge.reset();
-        const auto former = hostile_.welcome;
+        const auto previous = hostile_.welcome;
         hostile_.welcome.reset();
-        if (!hostile_.join() && !hostile_.welcome) hostile_.welcome = former;
+        if (!hostile_.join() && !hostile_.welcome) hostile_.welcome = previous;
         hostile_.tickets.clear();
     }
 
@@ -123,13 +123,13 @@ class History {
         hostile_.port->send_release(encode(Releases{session, first}, records));
     }
 
-    // All cells are one object: with --consumer-user any consumer can write any of them.
-    void write_cells() {
-        ConsumerCell& cell = fixture_.cells[source_.byte() % fixture_.cells.size()];
-        store_word(cell.work, source_.number<std::uint64_t>());
-        store_word(cell.progress, source_.number<std::uint64_t>());
-        if (source_.byte() % 8 == 0) store_word(cell.session, source_.number<std::uint64_t>());
-        store_word(cell.busy_ns, source_.number<std::uint64_t>());
+    // All heartbeat records are one object: with --consumer-user any consumer can write any of them.
+    void write_heartbeats() {
+        HeartbeatRecord& heartbeat = fixture_.heartbeats[source_.byte() % fixture_.heartbeats.size()];
+        store_word(heartbeat.work, source_.number<std::uint64_t>());
+        store_word(heartbeat.progress, source_.number<std::uint64_t>());
+        if (source_.byte() % 8 == 0) store_word(heartbeat.session, source_.number<std::uint64_t>());
+        store_word(heartbeat.busy_ns, source_.number<std::uint64_t>());
     }
 
     void honest_does_its_work() {
@@ -142,7 +142,7 @@ class History {
     void check() {
         expect(fixture_.report().conserved(), "samples are conserved");
         honest_.receive();
-        const ConsumerRef honest{honest_.welcome->slot, honest_.welcome->session};
+        const ConsumerRef honest{honest_.welcome->consumer_index, honest_.welcome->session};
         for (const SlabTicket& ticket : honest_.tickets) {
             expect(fixture_.ledger.word(ticket.slab).generation == ticket.generation,
                    "no slab is reused under its holder");
@@ -171,12 +171,12 @@ FuzzTarget make_broker() {
     const std::string publish(1, '\0');
     const std::string own("\x05\x01\0\0\0\0\x01\x01\x01"s);
     const std::string others("\x05\x01\0\0\0\x01\x01\x01\x01"s);
-    return {
-        feed,
-        {publish + publish + publish + "\x0a" + own + others + own,
-         publish + "\x03\x06\x50" + std::string(16, '\0') + publish + own,
-         publish + "\x07\x01" + std::string(25, '\x01') + "\x08\xff\xff" + publish + "\x09",
-         publish + "\x02\x20" + as_seed(encode(Releases{1, 1})) + "\x01\x20" + as_seed(encode(Goodbye{1})) + publish}};
+    return {feed,
+            {publish + publish + publish + "\x0a" + own + others + own,
+             publish + "\x03\x06\x50" + std::string(16, '\0') + publish + own,
+             publish + "\x07\x01" + std::string(25, '\x01') + "\x08\xff\xff" + publish + "\x09",
+             publish + "\x02\x20" + as_seed(encode(Releases{1, 1})) + "\x01\x20" + as_seed(encode(Disconnect{1})) +
+                 publish}};
 }
 
 }  // namespace offramp

@@ -28,7 +28,8 @@ void read_as_consumer(std::span<const std::byte> ledger) {
             expect(spans.offset_in_span(slab) + spans.slab_bytes <= spans.span_bytes(spans.span_of(slab)),
                    "a span holds its slabs");
         }
-        for (std::uint32_t slot = 0; slot < view.header().consumer_capacity; ++slot) view.session_in(slot);
+        for (std::uint32_t consumer_index = 0; consumer_index < view.header().consumer_capacity; ++consumer_index)
+            view.session_in(consumer_index);
     } catch (const ProtocolError& refused) {
         expect(std::string_view(refused.what()).starts_with("ledger: "),
                "a refusal says what is wrong with the ledger");
@@ -37,16 +38,17 @@ void read_as_consumer(std::span<const std::byte> ledger) {
 
 void read_as_producer(std::span<std::byte> ledger) {
     constexpr std::size_t kBegin = sizeof(LedgerHeader);
-    constexpr std::size_t kSlots = kBegin + kConsumers * sizeof(LedgerConsumer);
-    if (ledger.size() < kSlots + kSlabs * sizeof(LedgerSlot)) return;
+    constexpr std::size_t kEntries = kBegin + kConsumers * sizeof(LedgerConsumer);
+    if (ledger.size() < kEntries + kSlabs * sizeof(SlabEntry)) return;
     SlabLedger adopted = SlabLedger::adopt({{reinterpret_cast<LedgerConsumer*>(ledger.data() + kBegin), kConsumers},
-                                            {reinterpret_cast<LedgerSlot*>(ledger.data() + kSlots), kSlabs}},
+                                            {reinterpret_cast<SlabEntry*>(ledger.data() + kEntries), kSlabs}},
                                            2);
     std::uint32_t slabs = 0;
     for (const std::uint32_t count : adopted.counts()) slabs += count;
     expect(slabs == kSlabs, "every slab is in a known state");
     for (std::uint32_t slab = 0; slab < kSlabs; ++slab)
-        for (const HolderWord& holder : adopted.holders(slab)) adopted.revoke({holder.slot, holder.session}, 0);
+        for (const HolderWord& holder : adopted.holders(slab))
+            adopted.revoke({holder.consumer_index, holder.session}, 0);
     while (const auto slab = adopted.acquire([](std::uint32_t) { return true; })) adopted.publish(*slab);
 }
 
@@ -64,7 +66,7 @@ void feed(std::span<const std::byte> input) {
 // A ledger in the middle of a run: slabs free, ready, leased and retired.
 std::string ledger_at_work() {
     std::vector<std::byte> bytes(sizeof(LedgerHeader) + kConsumers * sizeof(LedgerConsumer) +
-                                 kSlabs * sizeof(LedgerSlot));
+                                 kSlabs * sizeof(SlabEntry));
     LedgerHeader header{};
     header.magic = kLedgerMagic;
     header.version = kLedgerVersion;
@@ -80,7 +82,7 @@ std::string ledger_at_work() {
     std::memcpy(bytes.data(), &header, sizeof header);
     auto* const consumers = reinterpret_cast<LedgerConsumer*>(bytes.data() + sizeof header);
     SlabLedger ledger = SlabLedger::format(
-        {{consumers, kConsumers}, {reinterpret_cast<LedgerSlot*>(consumers + kConsumers), kSlabs}}, 1);
+        {{consumers, kConsumers}, {reinterpret_cast<SlabEntry*>(consumers + kConsumers), kSlabs}}, 1);
     const ConsumerRef one = *ledger.admit(100, 1, 0);
     const ConsumerRef other = *ledger.admit(101, 2, 0);
     for (int filled = 0; filled < 4; ++filled) ledger.publish(*ledger.acquire([](std::uint32_t) { return true; }));

@@ -37,7 +37,7 @@ void feed(std::span<const std::byte> input) {
     read_as<Releases>(message);
     read_as<ReleaseAck>(message);
     read_as<Drain>(message);
-    read_as<Goodbye>(message);
+    read_as<Disconnect>(message);
     if (message.type == MessageType::Refused)
         expect(get_text(message.as<Refused>().text).size() <= 240, "a text ends with its field");
 }
@@ -55,7 +55,7 @@ FuzzTarget make_message() {
              as_seed(encode(Answer{5})), as_seed(encode(Welcome{1, 0, 1})), as_seed(encode(refused)),
              as_seed(encode(Credit{1, 4, 0})), as_seed(encode(Tickets{1, 1}, tickets)),
              as_seed(encode(Releases{1, 1}, releases)), as_seed(encode(ReleaseAck{1, 2})),
-             as_seed(encode(Drain{1, 2, 0})), as_seed(encode(Goodbye{1}))}};
+             as_seed(encode(Drain{1, 2, 0})), as_seed(encode(Disconnect{1}))}};
 }
 
 }  // namespace offramp

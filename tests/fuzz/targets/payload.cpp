@@ -31,7 +31,7 @@ FuzzTarget make_payload() {
         } catch (const Error&) {
         }
         try {
-            read_payload_notes(std::string(as_text(input)));
+            read_payload_metadata(std::string(as_text(input)));
         } catch (const ProtocolError&) {
         }
     };
@@ -39,7 +39,7 @@ FuzzTarget make_payload() {
     const std::string path = folder->write("seed.safetensors", {});
     write_payload(path, filled.contents());
     std::ifstream file(path, std::ios::binary);
-    return {feed, {std::string{std::istreambuf_iterator<char>(file), {}}, payload_notes(filled.contents())}};
+    return {feed, {std::string{std::istreambuf_iterator<char>(file), {}}, payload_metadata(filled.contents())}};
 }
 
 }  // namespace offramp

@@ -1,4 +1,4 @@
-// A run's configuration file, the notes beside a model's file, and the small languages of single settings.
+// A run's configuration file, the metadata beside a model's file, and the small languages of single settings.
 
 #include "common/base/error.hpp"
 #include "common/settings/error_limit.hpp"
@@ -24,19 +24,19 @@ FuzzTarget make_settings_file() {
             expect(!std::string_view(refused.what()).empty(), "a refusal says why");
         }
         try {
-            const ModelNotes notes = parse_model_notes(as_text(input), "model.toml");
-            expect(notes.batch <= 65536 && notes.height <= 8192 && notes.width <= 8192,
+            const ModelMetadata metadata = parse_model_metadata(as_text(input), "model.toml");
+            expect(metadata.batch <= 65536 && metadata.height <= 8192 && metadata.width <= 8192,
                    "sizes are within their bounds");
-            expect(notes.inputs.size() <= 16 && (notes.inputs.empty() || notes.input_shape.empty()),
+            expect(metadata.inputs.size() <= 16 && (metadata.inputs.empty() || metadata.input_shape.empty()),
                    "inputs are said in one way");
-            for (const InputNotes& one : notes.inputs) {
+            for (const InputMetadata& one : metadata.inputs) {
                 expect(!one.name.empty() && !one.name.starts_with('.') && one.name.find('/') == std::string::npos,
                        "a name is that of a file");
-                expect(one.tokens.empty() == notes.takes_arrays(), "all are arrays, or none");
-                if (notes.takes_tokens())
-                    expect(one.shape == std::vector<std::int64_t>{notes.token_length()}, "tokens have one length");
+                expect(one.tokens.empty() == metadata.takes_arrays(), "all are arrays, or none");
+                if (metadata.takes_tokens())
+                    expect(one.shape == std::vector<std::int64_t>{metadata.token_length()}, "tokens have one length");
             }
-            for (const float deviation : notes.std) expect(deviation > 0, "nothing is divided by zero");
+            for (const float deviation : metadata.std) expect(deviation > 0, "nothing is divided by zero");
         } catch (const ConfigError& refused) {
             expect(!std::string_view(refused.what()).empty(), "a refusal says why");
         }

@@ -18,17 +18,17 @@ using testing::HasSubstr;
 
 // A broker whose quarantine is a real folder. Slabs are described as FilledSlab describes them, in whatever generation
 // is asked for.
-class BrokerQuarantine : public testing::Test {
+class BrokerDeadLetters : public testing::Test {
   protected:
     void SetUp() override { std::filesystem::create_directories(root_); }
-    ~BrokerQuarantine() override {
+    ~BrokerDeadLetters() override {
         writer_.reset();  // with its thread, which may be at a file yet
         std::filesystem::remove_all(root_);
     }
 
     BrokerOptions with_folder(BrokerOptions options = {}) {
-        writer_ = std::make_shared<QuarantineWriter>(
-            QuarantineWriter::Settings{.folder = folder_,
+        writer_ = std::make_shared<DeadLetterWriter>(
+            DeadLetterWriter::Settings{.folder = folder_,
                                        .run_id = "made-up",
                                        .run_nonce = FilledSlab::kNonce,
                                        .bytes_of =
@@ -37,10 +37,10 @@ class BrokerQuarantine : public testing::Test {
                                                std::unique_lock lock(gate_mutex_);
                                                gate_.wait(lock, [this] { return open_; });
                                                auto filled = std::make_shared<FilledSlab>(slab, 1);
-                                               return QuarantineWriter::SlabBytes{filled->memory, filled};
+                                               return DeadLetterWriter::SlabBytes{filled->memory, filled};
                                            },
                                        .on_outcome = [] {}});
-        options.quarantine = writer_;
+        options.dead_letters = writer_;
         return options;
     }
     void open_gate() {
@@ -75,10 +75,10 @@ class BrokerQuarantine : public testing::Test {
     std::condition_variable gate_;
     bool open_ = true;
     pid_t next_pid_ = 20;
-    std::shared_ptr<QuarantineWriter> writer_;
+    std::shared_ptr<DeadLetterWriter> writer_;
 };
 
-TEST_F(BrokerQuarantine, TheSlabIsFreeWhenItsPayloadIsOnTheDisk) {
+TEST_F(BrokerDeadLetters, TheSlabIsFreeWhenItsPayloadIsOnTheDisk) {
     close_gate();
     BrokerFixture f(1, with_folder());
     f.publish(7);
@@ -91,15 +91,15 @@ TEST_F(BrokerQuarantine, TheSlabIsFreeWhenItsPayloadIsOnTheDisk) {
     writer_->wait_until_idle();
     EXPECT_TRUE(f.can_fill());
     const BrokerReport report = f.report();
-    ASSERT_EQ(report.given_up.size(), 1U);
-    EXPECT_EQ(report.given_up[0].payload, folder_ + "/batch-7-row-2.safetensors");
-    EXPECT_EQ(report.given_up[0].error, "");
-    EXPECT_EQ(PayloadFile(report.given_up[0].payload).slab().samples[0].key, "photos/cat");
+    ASSERT_EQ(report.dead_letters.size(), 1U);
+    EXPECT_EQ(report.dead_letters[0].payload, folder_ + "/batch-7-row-2.safetensors");
+    EXPECT_EQ(report.dead_letters[0].error, "");
+    EXPECT_EQ(PayloadFile(report.dead_letters[0].payload).slab().samples[0].key, "photos/cat");
     EXPECT_EQ(report.quarantined.samples, 4U);
     EXPECT_TRUE(report.conserved());
 }
 
-TEST_F(BrokerQuarantine, AHolderThatIsLateKeepsTheMemoryEvenThen) {
+TEST_F(BrokerDeadLetters, AHolderThatIsLateKeepsTheMemoryEvenThen) {
     BrokerFixture f(1, with_folder());
     ScriptedConsumer late(f, 11, 1);
     late.join();
@@ -120,14 +120,14 @@ TEST_F(BrokerQuarantine, AHolderThatIsLateKeepsTheMemoryEvenThen) {
     EXPECT_TRUE(f.report().conserved());
 }
 
-TEST_F(BrokerQuarantine, TheWriterHasATenthOfThePoolAtMostAndTheOthersGoOn) {
+TEST_F(BrokerDeadLetters, TheWriterHasATenthOfThePoolAtMostAndTheOthersGoOn) {
     close_gate();
     BrokerFixture f(20, with_folder());
     ScriptedConsumer healthy(f, 11, 1);
     for (std::uint64_t batch = 0; batch < 4; ++batch) f.publish(batch);
     for (int poisoned = 0; poisoned < 4; ++poisoned) take_down(f);
     EXPECT_EQ(count(f.report(), SlabState::Quarantined), 4U);
-    EXPECT_EQ(f.report().given_up.size(), 4U);
+    EXPECT_EQ(f.report().dead_letters.size(), 4U);
     healthy.join();
     f.publish(9);
     healthy.receive();
@@ -145,7 +145,7 @@ TEST_F(BrokerQuarantine, TheWriterHasATenthOfThePoolAtMostAndTheOthersGoOn) {
     EXPECT_TRUE(f.report().conserved());
 }
 
-TEST_F(BrokerQuarantine, WhatCannotBeWrittenIsCountedAndTheRunGoesOn) {
+TEST_F(BrokerDeadLetters, WhatCannotBeWrittenIsCountedAndTheRunGoesOn) {
     std::filesystem::create_directories(folder_);
     std::filesystem::create_directory(folder_ + "/batch-7-row-2.safetensors.new");
     BrokerFixture f(1, with_folder());
@@ -155,13 +155,13 @@ TEST_F(BrokerQuarantine, WhatCannotBeWrittenIsCountedAndTheRunGoesOn) {
     EXPECT_TRUE(f.can_fill());
     const BrokerReport report = f.report();
     EXPECT_EQ(report.payloads_lost, 1U);
-    EXPECT_EQ(report.given_up.at(0).payload, "");
-    EXPECT_THAT(report.given_up.at(0).error, HasSubstr("File exists"));
+    EXPECT_EQ(report.dead_letters.at(0).payload, "");
+    EXPECT_THAT(report.dead_letters.at(0).error, HasSubstr("File exists"));
     EXPECT_EQ(report.quarantined.samples, 4U);
     EXPECT_TRUE(report.conserved());
 }
 
-TEST_F(BrokerQuarantine, TheRunEndsWhenTheDiskHasWhatWasGivenUp) {
+TEST_F(BrokerDeadLetters, TheRunEndsWhenTheDiskHasWhatWasGivenUp) {
     close_gate();
     BrokerFixture f(2, with_folder());
     f.publish(7);
@@ -179,7 +179,7 @@ TEST_F(BrokerQuarantine, TheRunEndsWhenTheDiskHasWhatWasGivenUp) {
     EXPECT_EQ(f.report().slabs[static_cast<std::size_t>(SlabState::Free)], 2U);
 }
 
-TEST_F(BrokerQuarantine, WhatADeadProducerHadGivenUpIsSetAsideByTheNext) {
+TEST_F(BrokerDeadLetters, WhatADeadProducerHadGivenUpIsSetAsideByTheNext) {
     RunProgress account{};
     ProgressLog progress(account);
     BrokerOptions options = with_folder();
@@ -197,18 +197,18 @@ TEST_F(BrokerQuarantine, WhatADeadProducerHadGivenUpIsSetAsideByTheNext) {
     f.broker.reset();  // dead before it heard of either
     std::filesystem::remove_all(folder_);
 
-    SlabLedger adopted = SlabLedger::adopt({f.places, f.slots}, 2, progress.last_step());
+    SlabLedger adopted = SlabLedger::adopt({f.consumer_table, f.entries}, 2, progress.last_step());
     BrokerOptions next = with_folder();
     next.progress = &progress;
     next.allowed_uids = {1000};
     Broker successor(
-        adopted, *f.port, *f.exchange, f.watch, f.clock, f.cells,
+        adopted, *f.port, *f.exchange, f.watch, f.clock, f.heartbeats,
         Broker::SlabMemory{[](std::uint32_t) { return true; }, [](std::uint32_t) { return std::span<std::byte>{}; }},
         next);
-    const std::vector<PublishedSlab> given_up{
+    const std::vector<PublishedSlab> dead_letters{
         {.slab = 0, .first_batch = 0, .samples = 4, .batches_ended = 1, .bytes = 40},
         {.slab = 1, .first_batch = 1, .samples = 4, .batches_ended = 1, .bytes = 40}};
-    successor.adopt({}, given_up);
+    successor.adopt({}, dead_letters);
     for (int round = 0; round < 3; ++round) {
         successor.step();
         writer_->wait_until_idle();
@@ -216,15 +216,15 @@ TEST_F(BrokerQuarantine, WhatADeadProducerHadGivenUpIsSetAsideByTheNext) {
     const BrokerReport report = successor.report();
     EXPECT_EQ(count(report, SlabState::Quarantined), 0U);
     EXPECT_EQ(report.quarantined.slabs, 2U) << "counted once, by the dead one";
-    ASSERT_EQ(report.given_up.size(), 2U);
-    for (const QuarantinedSlab& slab : report.given_up) {
+    ASSERT_EQ(report.dead_letters.size(), 2U);
+    for (const DeadLetter& slab : report.dead_letters) {
         EXPECT_EQ(slab.deaths, 3U) << "the ledger remembers";
         EXPECT_TRUE(std::filesystem::exists(slab.payload)) << slab.error;
     }
     EXPECT_TRUE(report.conserved());
 }
 
-TEST_F(BrokerQuarantine, AnAbandonedRunSaysWhatWasNotWritten) {
+TEST_F(BrokerDeadLetters, AnAbandonedRunSaysWhatWasNotWritten) {
     close_gate();
     BrokerFixture f(2, with_folder());
     f.publish(7);
@@ -235,14 +235,14 @@ TEST_F(BrokerQuarantine, AnAbandonedRunSaysWhatWasNotWritten) {
     f.let_pass(seconds(6));
     f.broker->step();
     EXPECT_TRUE(f.broker->ended()) << "a disk that hangs must not keep an abandoned run";
-    EXPECT_THAT(f.report().given_up.at(0).error, HasSubstr("before it was written"));
+    EXPECT_THAT(f.report().dead_letters.at(0).error, HasSubstr("before it was written"));
     EXPECT_TRUE(f.report().conserved());
     open_gate();
 }
 
 // --- who is charged, and who is not ---
 
-TEST_F(BrokerQuarantine, NeitherDrainsNorReturnsNorExpiredLeasesCharge) {
+TEST_F(BrokerDeadLetters, NeitherDrainsNorReturnsNorExpiredLeasesCharge) {
     BrokerFixture f(1);
     f.publish(0);
     for (pid_t pid = 11; pid < 17; ++pid) {
@@ -258,14 +258,14 @@ TEST_F(BrokerQuarantine, NeitherDrainsNorReturnsNorExpiredLeasesCharge) {
             f.broker->step();
         }
         consumer.release(consumer.tickets[0], ReleaseKind::Returned);
-        consumer.port->send_work(encode(Goodbye{consumer.welcome->session}));
+        consumer.port->send_work(encode(Disconnect{consumer.welcome->session}));
         f.broker->step();
     }
     EXPECT_EQ(f.ledger.charges(0), 0U);
-    EXPECT_TRUE(f.report().given_up.empty());
+    EXPECT_TRUE(f.report().dead_letters.empty());
 }
 
-TEST_F(BrokerQuarantine, ASlabThatComesBackAgainAndAgainWaitsLongerEachTimeEvenFromConsumersThatLeave) {
+TEST_F(BrokerDeadLetters, ASlabThatComesBackAgainAndAgainWaitsLongerEachTimeEvenFromConsumersThatLeave) {
     BrokerFixture f(1);
     f.publish(0);
     std::chrono::nanoseconds waited{};
@@ -294,7 +294,7 @@ TEST_F(BrokerQuarantine, ASlabThatComesBackAgainAndAgainWaitsLongerEachTimeEvenF
 
 // --- overdue ---
 
-TEST_F(BrokerQuarantine, AnOverdueConsumerIsKilledAndItsMemoryWaitsForItsDeath) {
+TEST_F(BrokerDeadLetters, AnOverdueConsumerIsKilledAndItsMemoryWaitsForItsDeath) {
     BrokerFixture f(1, {.kill_overdue = true});
     ScriptedConsumer hung(f, 11, 1);
     hung.join();
@@ -318,7 +318,7 @@ TEST_F(BrokerQuarantine, AnOverdueConsumerIsKilledAndItsMemoryWaitsForItsDeath) 
     EXPECT_EQ(f.ledger.word(0).state, SlabState::Ready);
 }
 
-TEST_F(BrokerQuarantine, WithoutKillOverdueNobodyIsKilled) {
+TEST_F(BrokerDeadLetters, WithoutKillOverdueNobodyIsKilled) {
     BrokerFixture f(1);
     ScriptedConsumer hung(f, 11, 1);
     hung.join();
@@ -332,7 +332,7 @@ TEST_F(BrokerQuarantine, WithoutKillOverdueNobodyIsKilled) {
     EXPECT_TRUE(f.report().consumers.at(0).overdue);
 }
 
-TEST_F(BrokerQuarantine, OneThatCannotBeKilledKeepsItsHoldAndItsSlabGoesToAnother) {
+TEST_F(BrokerDeadLetters, OneThatCannotBeKilledKeepsItsHoldAndItsSlabGoesToAnother) {
     BrokerFixture f(1, {.kill_overdue = true});
     f.watch.kill_refusal = EPERM;
     ScriptedConsumer hung(f, 11, 1);
@@ -350,7 +350,7 @@ TEST_F(BrokerQuarantine, OneThatCannotBeKilledKeepsItsHoldAndItsSlabGoesToAnothe
     EXPECT_FALSE(f.can_fill()) << "it may still read";
 }
 
-TEST_F(BrokerQuarantine, ABatchThatHangsEveryConsumerIsGivenUpWhenOverdueOnesAreKilled) {
+TEST_F(BrokerDeadLetters, ABatchThatHangsEveryConsumerIsGivenUpWhenOverdueOnesAreKilled) {
     BrokerFixture f(1, with_folder({.kill_overdue = true}));
     f.publish(7);
     for (pid_t pid = 11; pid < 14; ++pid) {
@@ -365,7 +365,7 @@ TEST_F(BrokerQuarantine, ABatchThatHangsEveryConsumerIsGivenUpWhenOverdueOnesAre
         f.broker->step();
         f.broker->step();
     }
-    EXPECT_EQ(f.report().given_up.size(), 1U);
+    EXPECT_EQ(f.report().dead_letters.size(), 1U);
 }
 
 }  // namespace

@@ -77,16 +77,16 @@ struct ScriptedConsumer {
 // A broker over memory, stepped by the test: time, deaths and messages come when the test says.
 struct BrokerFixture {
     explicit BrokerFixture(std::uint32_t slabs = 4, BrokerOptions options = {})
-        : places(16),
-          slots(slabs),
-          cells(16),
+        : consumer_table(16),
+          entries(slabs),
+          heartbeats(16),
           bytes(slabs * kSlabBytes),
           exchange(SlabExchange::make(1)),
-          ledger(SlabLedger::format({places, slots}, 1)),
+          ledger(SlabLedger::format({consumer_table, entries}, 1)),
           port(hub.broker_port()) {
         options.run_nonce = kNonce;
         options.allowed_uids = {1000};
-        broker = std::make_unique<Broker>(ledger, *port, *exchange, watch, clock, cells,
+        broker = std::make_unique<Broker>(ledger, *port, *exchange, watch, clock, heartbeats,
                                           Broker::SlabMemory{[](std::uint32_t) { return true; },
                                                              [this](std::uint32_t slab) { return bytes_of(slab); }},
                                           options);
@@ -95,12 +95,12 @@ struct BrokerFixture {
     // One filled slab of `samples` samples, as batch `batch`.
     void publish(std::uint64_t batch, std::uint32_t samples = 4) {
         broker->step();
-        auto lease = exchange->wait_for_slab();
-        exchange->publish(std::move(*lease), {.first_batch = batch,
-                                              .samples = samples,
-                                              .batches_ended = 1,
-                                              .bytes = samples * 10U,
-                                              .items_through = (batch + 1) * 4});
+        auto loan = exchange->wait_for_slab();
+        exchange->publish(std::move(*loan), {.first_batch = batch,
+                                             .samples = samples,
+                                             .batches_ended = 1,
+                                             .bytes = samples * 10U,
+                                             .items_through = (batch + 1) * 4});
         broker->step();
     }
     // Time in which the broker runs: it looks at the clock now and then.
@@ -120,9 +120,9 @@ struct BrokerFixture {
 
     static constexpr std::uint64_t kNonce = 77;
     static constexpr std::size_t kSlabBytes = 512;
-    std::vector<LedgerConsumer> places;
-    std::vector<LedgerSlot> slots;
-    std::vector<ConsumerCell> cells;
+    std::vector<LedgerConsumer> consumer_table;
+    std::vector<SlabEntry> entries;
+    std::vector<HeartbeatRecord> heartbeats;
     std::vector<std::byte> bytes;
     InMemoryHub hub;
     ScriptedWatch watch;
@@ -150,7 +150,7 @@ inline bool ScriptedConsumer::join() {
     port->send_work(encode(Answer{challenge->secret}));
     f.broker->step();
     receive();
-    if (welcome) store_word(f.cells[welcome->slot].session, welcome->session);
+    if (welcome) store_word(f.heartbeats[welcome->consumer_index].session, welcome->session);
     return welcome.has_value();
 }
 
@@ -174,11 +174,11 @@ inline void ScriptedConsumer::send_releases(std::uint64_t first, const std::vect
     receive();
 }
 inline void ScriptedConsumer::release(const SlabTicket& ticket, ReleaseKind kind) {
-    store_word(f.cells[welcome->slot].work, 0);
+    store_word(f.heartbeats[welcome->consumer_index].work, 0);
     send_releases(++sent, {{ticket, static_cast<std::uint32_t>(kind), 0}});
 }
 inline void ScriptedConsumer::work_on(const SlabTicket& ticket) {
-    store_word(f.cells[welcome->slot].work,
+    store_word(f.heartbeats[welcome->consumer_index].work,
                WorkWord{ticket.slab, ticket.attempt, static_cast<std::uint32_t>(ticket.generation)}.pack());
 }
 inline void ScriptedConsumer::die() {

@@ -86,9 +86,9 @@ RC_GTEST_PROP(BrokerHistories, LoseNothingAndEnd, ()) {
                     const Holding other = *rc::gen::elementOf(held);
                     const auto liar = *rc::gen::elementOf(living);
                     if (liar.get() != other.consumer) {
-                        const auto word = f.slots[other.ticket.slab].word;
+                        const auto word = f.entries[other.ticket.slab].word;
                         liar->send_releases(++liar->sent, {{other.ticket, 1, 0}});
-                        RC_ASSERT(f.slots[other.ticket.slab].word == word ||
+                        RC_ASSERT(f.entries[other.ticket.slab].word == word ||
                                   f.ledger.word(other.ticket.slab).state != SlabState::Free);
                     }
                 }
@@ -112,7 +112,7 @@ RC_GTEST_PROP(BrokerHistories, LoseNothingAndEnd, ()) {
         for (auto& consumer : living) {
             consumer->receive();
             if (consumer->drain && consumer->tickets.empty())
-                consumer->port->send_work(encode(Goodbye{consumer->welcome->session}));
+                consumer->port->send_work(encode(Disconnect{consumer->welcome->session}));
         }
         f.clock.advance(std::chrono::seconds(1));
         f.broker->step();

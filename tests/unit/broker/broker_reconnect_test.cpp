@@ -15,8 +15,8 @@ namespace offramp {
 namespace {
 
 // The fixture's producer keeps an account; it dies, and another one takes over.
-struct SuccessionFixture : BrokerFixture {
-    explicit SuccessionFixture(std::uint32_t slabs = 4) : BrokerFixture(slabs) { make_broker(); }
+struct RecoveryFixture : BrokerFixture {
+    explicit RecoveryFixture(std::uint32_t slabs = 4) : BrokerFixture(slabs) { make_broker(); }
 
     void make_broker() {
         BrokerOptions options;
@@ -24,7 +24,7 @@ struct SuccessionFixture : BrokerFixture {
         options.allowed_uids = {1000};
         options.progress = &progress;
         broker = std::make_unique<Broker>(
-            ledger, *port, *exchange, watch, clock, cells,
+            ledger, *port, *exchange, watch, clock, heartbeats,
             Broker::SlabMemory{[](std::uint32_t) { return true; },
                                [this](std::uint32_t slab) { return std::span(&bytes[slab], 1); }},
             options);
@@ -32,14 +32,14 @@ struct SuccessionFixture : BrokerFixture {
     // One filled slab, known to the test for as long as it is there.
     void fill(std::uint64_t batch) {
         broker->step();
-        auto lease = exchange->wait_for_slab();
-        PublishedSlab slab{.slab = lease->slab(),
+        auto loan = exchange->wait_for_slab();
+        PublishedSlab slab{.slab = loan->slab(),
                            .first_batch = batch,
                            .samples = 4,
                            .batches_ended = 1,
                            .bytes = 40,
                            .items_through = 4 * (batch + 1)};
-        exchange->publish(std::move(*lease), slab);
+        exchange->publish(std::move(*loan), slab);
         filled.push_back(slab);
         broker->step();
     }
@@ -47,19 +47,19 @@ struct SuccessionFixture : BrokerFixture {
     void succeed() {
         broker.reset();
         port.reset();
-        ledger = SlabLedger::adopt({places, slots}, ledger.epoch() + 1, progress.last_step());
-        std::vector<PublishedSlab> in_flight, given_up;
+        ledger = SlabLedger::adopt({consumer_table, entries}, ledger.epoch() + 1, progress.last_step());
+        std::vector<PublishedSlab> in_flight, dead_letters;
         for (std::uint32_t slab = 0; slab < ledger.slab_count(); ++slab) {
             const SlabState state = ledger.word(slab).state;
             if (state != SlabState::Ready && state != SlabState::Leased && state != SlabState::Quarantined) continue;
             const auto last =
                 std::find_if(filled.rbegin(), filled.rend(), [&](const auto& one) { return one.slab == slab; });
-            (state == SlabState::Quarantined ? given_up : in_flight).push_back(*last);
+            (state == SlabState::Quarantined ? dead_letters : in_flight).push_back(*last);
         }
         exchange = SlabExchange::make(1);
         port = hub.broker_port();
         make_broker();
-        broker->adopt(in_flight, given_up);
+        broker->adopt(in_flight, dead_letters);
     }
     SlabState state(std::uint32_t slab) const { return ledger.word(slab).state; }
 
@@ -69,7 +69,7 @@ struct SuccessionFixture : BrokerFixture {
 };
 
 // Comes back with what it says that it holds, or has released; false when it is not let in.
-bool come_back(SuccessionFixture& f, ScriptedConsumer& consumer, const std::vector<SlabTicket>& kept,
+bool come_back(RecoveryFixture& f, ScriptedConsumer& consumer, const std::vector<SlabTicket>& kept,
                std::uint64_t session) {
     consumer.port = f.hub.consumer_port({consumer.pid, 1000, 1000});
     consumer.challenge.reset();
@@ -77,7 +77,7 @@ bool come_back(SuccessionFixture& f, ScriptedConsumer& consumer, const std::vect
     consumer.tickets.clear();
     consumer.sent = consumer.acknowledged = 0;
     const Hello hello{.run_nonce = BrokerFixture::kNonce,
-                      .former_session = session,
+                      .previous_session = session,
                       .last_delivery = 0,
                       .holding = static_cast<std::uint32_t>(kept.size()),
                       .window = consumer.window,
@@ -93,7 +93,7 @@ bool come_back(SuccessionFixture& f, ScriptedConsumer& consumer, const std::vect
 }
 
 TEST(BrokerReconnect, ASessionGoesOnWithWhatItHolds) {
-    SuccessionFixture f;
+    RecoveryFixture f;
     ScriptedConsumer consumer(f, 11);
     ASSERT_TRUE(consumer.join());
     const auto session = consumer.welcome->session;
@@ -109,7 +109,7 @@ TEST(BrokerReconnect, ASessionGoesOnWithWhatItHolds) {
     EXPECT_EQ(consumer.welcome->session, session);
     EXPECT_EQ(consumer.welcome->epoch, 2U);
     EXPECT_EQ(f.report().consumers.size(), 1U);
-    consumer.release(held[0]);  // a ticket of the former epoch
+    consumer.release(held[0]);  // a ticket of the previous epoch
     EXPECT_EQ(f.report().completed.samples, 4U);
     EXPECT_EQ(f.state(held[0].slab), SlabState::Free);
     ASSERT_EQ(consumer.tickets.size(), 1U) << "and gets the next";
@@ -117,7 +117,7 @@ TEST(BrokerReconnect, ASessionGoesOnWithWhatItHolds) {
 }
 
 TEST(BrokerReconnect, ADeliveryThatNeverArrivedGoesOutAgain) {
-    SuccessionFixture f;
+    RecoveryFixture f;
     ScriptedConsumer consumer(f, 11);
     ASSERT_TRUE(consumer.join());
     const auto session = consumer.welcome->session;
@@ -131,7 +131,7 @@ TEST(BrokerReconnect, ADeliveryThatNeverArrivedGoesOutAgain) {
 }
 
 TEST(BrokerReconnect, WhoeverClaimsAnothersSessionIsRefused) {
-    SuccessionFixture f;
+    RecoveryFixture f;
     ScriptedConsumer consumer(f, 11);
     ASSERT_TRUE(consumer.join());
     const auto session = consumer.welcome->session;
@@ -150,7 +150,7 @@ TEST(BrokerReconnect, WhoeverClaimsAnothersSessionIsRefused) {
 }
 
 TEST(BrokerReconnect, WhatTheDeadHeldGoesToOthersAndNobodyIsBlamed) {
-    SuccessionFixture f;
+    RecoveryFixture f;
     ScriptedConsumer consumer(f, 11);
     ASSERT_TRUE(consumer.join());
     f.fill(0);
@@ -166,8 +166,8 @@ TEST(BrokerReconnect, WhatTheDeadHeldGoesToOthersAndNobodyIsBlamed) {
     EXPECT_EQ(other.tickets.size(), 1U);
 }
 
-TEST(BrokerReconnect, OneThatDiesWhileItIsWaitedForIsBuriedAndCharged) {
-    SuccessionFixture f;
+TEST(BrokerReconnect, OneThatDiesWhileItIsWaitedForIsReapedAndCharged) {
+    RecoveryFixture f;
     ScriptedConsumer consumer(f, 11);
     ASSERT_TRUE(consumer.join());
     f.fill(0);
@@ -181,7 +181,7 @@ TEST(BrokerReconnect, OneThatDiesWhileItIsWaitedForIsBuriedAndCharged) {
 }
 
 TEST(BrokerReconnect, OneThatStaysAwayLosesItsLeaseButKeepsItsHold) {
-    SuccessionFixture f;
+    RecoveryFixture f;
     ScriptedConsumer consumer(f, 11);
     ASSERT_TRUE(consumer.join());
     f.fill(0);
@@ -191,11 +191,12 @@ TEST(BrokerReconnect, OneThatStaysAwayLosesItsLeaseButKeepsItsHold) {
     f.let_pass(std::chrono::seconds(31));
     f.broker->step();
     EXPECT_EQ(f.state(consumer.tickets[0].slab), SlabState::Ready);
-    EXPECT_TRUE(f.ledger.holds(consumer.tickets[0].slab, {consumer.welcome->slot, consumer.welcome->session}));
+    EXPECT_TRUE(
+        f.ledger.holds(consumer.tickets[0].slab, {consumer.welcome->consumer_index, consumer.welcome->session}));
 }
 
 TEST(BrokerReconnect, WhatWasGivenUpAndNotLetGoIsNotDeliveredAgain) {
-    SuccessionFixture f(2);
+    RecoveryFixture f(2);
     f.fill(0);
     f.progress.count(CountedStep::GiveUp, f.filled[0], 1);  // and died of the next store
     f.succeed();
@@ -205,8 +206,8 @@ TEST(BrokerReconnect, WhatWasGivenUpAndNotLetGoIsNotDeliveredAgain) {
     EXPECT_TRUE(f.report().conserved());
 }
 
-TEST(BrokerReconnect, AProcessThatBeginsAnewHasNothingOfItsFormerSession) {
-    SuccessionFixture f;
+TEST(BrokerReconnect, AProcessThatBeginsAnewHasNothingOfItsPreviousSession) {
+    RecoveryFixture f;
     ScriptedConsumer consumer(f, 11);
     ASSERT_TRUE(consumer.join());  // but its Welcome never reached it
     const auto session = consumer.welcome->session;
@@ -220,10 +221,10 @@ TEST(BrokerReconnect, AProcessThatBeginsAnewHasNothingOfItsFormerSession) {
 }
 
 TEST(BrokerReconnect, AHelloWithMoreHoldingsThanRecordsIsCountedOnly) {
-    SuccessionFixture f;
+    RecoveryFixture f;
     ScriptedConsumer consumer(f, 11);
     const Hello hello{.run_nonce = BrokerFixture::kNonce,
-                      .former_session = 1,
+                      .previous_session = 1,
                       .last_delivery = 0,
                       .holding = 3,
                       .window = 1,
@@ -241,7 +242,7 @@ TEST(ProgressLog, CountsEachStepOnceAndNamesTheLast) {
     EXPECT_EQ(log.last_step().kind, CountedStep::None);
     const PublishedSlab first{.slab = 3, .samples = 5, .batches_ended = 1, .bytes = 50, .items_through = 8, .holes = 3};
     log.count(CountedStep::Publish, first, 7);
-    // A batch of which a part was published before is published again in full: the frontier does not go back.
+    // A batch of which a part was published before is published again in full: the high-water mark does not go back.
     log.count(CountedStep::Publish, {.slab = 1, .samples = 1, .bytes = 10, .items_through = 6}, 1);
     log.count(CountedStep::Complete, first, 7);
     const ProgressLog next(memory);
@@ -267,7 +268,7 @@ TEST(ProgressLog, ARecordThatWasNotMadeCurrentDoesNotCount) {
 
 // Producers die at any step of any history; consumers come back with the truth. Everything published is completed once.
 RC_GTEST_PROP(BrokerReconnectHistories, LoseNothingAndCountEverythingOnce, ()) {
-    SuccessionFixture f(*rc::gen::inRange(1U, 5U));
+    RecoveryFixture f(*rc::gen::inRange(1U, 5U));
     struct Person {
         std::unique_ptr<ScriptedConsumer> consumer;
         std::vector<SlabTicket> held;
@@ -329,7 +330,7 @@ RC_GTEST_PROP(BrokerReconnectHistories, LoseNothingAndCountEverythingOnce, ()) {
                 person.unacknowledged.push_back(ticket);
                 const auto slab = std::find_if(f.filled.rbegin(), f.filled.rend(),
                                                [&](const auto& one) { return one.slab == ticket.slab; });
-                const ConsumerRef ref{person.consumer->welcome->slot, person.session};
+                const ConsumerRef ref{person.consumer->welcome->consumer_index, person.session};
                 if (f.ledger.completes(ref, ticket, ReleaseKind::Completed))
                     f.progress.count(CountedStep::Complete, *slab, ticket.generation);
                 succeed();

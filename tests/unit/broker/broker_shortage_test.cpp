@@ -72,8 +72,8 @@ TEST(Shortage, SaysThatEveryoneLeaves) {
 TEST(Shortage, SaysThatCopiesAreUnderWay) {
     BrokerFixture f(1);
     f.broker->step();
-    auto lease = f.exchange->wait_for_slab();
-    ASSERT_TRUE(lease);
+    auto loan = f.exchange->wait_for_slab();
+    ASSERT_TRUE(loan);
     EXPECT_EQ(f.report().shortage_reason, kShortageFilling);
 }
 

@@ -45,10 +45,10 @@ class BrokerSpill : public testing::Test {
     // Waits for a slab that is not there.
     void let_the_egress_wait() {
         egress_ = std::thread([this] {
-            auto lease = f_->exchange->wait_for_slab();
-            if (!lease) return;
+            auto loan = f_->exchange->wait_for_slab();
+            if (!loan) return;
             f_->exchange->publish(
-                std::move(*lease),
+                std::move(*loan),
                 {.first_batch = 99, .samples = 4, .batches_ended = 1, .bytes = 40, .items_through = 400});
             got_ = true;
         });
@@ -164,7 +164,7 @@ TEST_F(BrokerSpill, AFullDiskMeansWaiting) {
     EXPECT_TRUE(f.report().conserved());
 }
 
-TEST_F(BrokerSpill, WhatTookAConsumerDownKeepsItsStory) {
+TEST_F(BrokerSpill, WhatTookAConsumerDownKeepsItsIncidentReport) {
     BrokerFixture& f = start(1);
     f.publish(0);
     ScriptedConsumer unlucky(f, 11, 1);

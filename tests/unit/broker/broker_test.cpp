@@ -144,7 +144,8 @@ TEST(Broker, RecordsTheHolderBeforeTheTicketIsSent) {
     f.publish(0);
     consumer.receive();
     ASSERT_EQ(consumer.tickets.size(), 1U);
-    EXPECT_TRUE(f.ledger.holds(consumer.tickets[0].slab, {consumer.welcome->slot, consumer.welcome->session}));
+    EXPECT_TRUE(
+        f.ledger.holds(consumer.tickets[0].slab, {consumer.welcome->consumer_index, consumer.welcome->session}));
 }
 
 TEST(Broker, ATicketForAVanishedPeerGoesToAnother) {
@@ -325,15 +326,15 @@ TEST(Broker, GarbageIsCountedAndChangesNothing) {
     ScriptedConsumer consumer(f, 11);
     consumer.join();
     f.publish(0);
-    const std::vector<LedgerSlot> before = f.slots;
+    const std::vector<SlabEntry> before = f.entries;
     const Bytes garbage(100, std::byte{0xee});
     consumer.port->send_work(garbage);
     consumer.port->send_release(garbage);
     consumer.port->send_work({});
-    consumer.port->send_release(encode(Goodbye{consumer.welcome->session}));
+    consumer.port->send_release(encode(Disconnect{consumer.welcome->session}));
     f.broker->step();
-    EXPECT_EQ(f.slots[0].word, before[0].word);
-    EXPECT_EQ(f.slots[0].holders, before[0].holders);
+    EXPECT_EQ(f.entries[0].word, before[0].word);
+    EXPECT_EQ(f.entries[0].holders, before[0].holders);
     EXPECT_FALSE(f.report().refused.empty());
 }
 
@@ -387,9 +388,9 @@ TEST(Broker, ABatchThatTookDownThreeConsumersIsGivenUp) {
         consumer.die();
     }
     const BrokerReport report = f.report();
-    ASSERT_EQ(report.given_up.size(), 1U);
-    EXPECT_EQ(report.given_up[0].first_batch, 9U);
-    EXPECT_EQ(report.given_up[0].pids, (std::vector<std::uint64_t>{11, 12, 13}));
+    ASSERT_EQ(report.dead_letters.size(), 1U);
+    EXPECT_EQ(report.dead_letters[0].first_batch, 9U);
+    EXPECT_EQ(report.dead_letters[0].pids, (std::vector<std::uint64_t>{11, 12, 13}));
     EXPECT_EQ(report.quarantined.samples, 4U);
     EXPECT_TRUE(report.conserved());
     EXPECT_TRUE(f.can_fill()) << "the slab itself is free again";
@@ -405,11 +406,11 @@ TEST(Broker, DeathsOfIdleHoldersChargeNobody) {
         ASSERT_EQ(consumer.tickets.size(), 1U);
         consumer.die();
     }
-    EXPECT_TRUE(f.report().given_up.empty());
+    EXPECT_TRUE(f.report().dead_letters.empty());
     EXPECT_EQ(f.ledger.word(0).state, SlabState::Ready);
 }
 
-// Its process is often seen to be gone before its goodbye has come through: a sound end reads like one.
+// Its process is often seen to be gone before its Disconnect has come through: a sound end reads like one.
 TEST(Broker, AnEndThatHeldNothingIsNotToldAsADeath) {
     BrokerFixture f(1);
     f.publish(0);
@@ -420,7 +421,7 @@ TEST(Broker, AnEndThatHeldNothingIsNotToldAsADeath) {
     ASSERT_EQ(sound.tickets.size(), 1U);
     sound.work_on(sound.tickets[0]);
     sound.release(sound.tickets[0]);
-    store_word(f.cells[sound.welcome->slot].work, 0);
+    store_word(f.heartbeats[sound.welcome->consumer_index].work, 0);
     sound.die();
     spdlog::default_logger()->flush();
     const std::string ended = testing::internal::GetCapturedStdout();
@@ -437,19 +438,19 @@ TEST(Broker, AnEndThatHeldNothingIsNotToldAsADeath) {
     EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("(pid 12) died holding 1 slabs"));
 }
 
-TEST(Broker, ACellLeftByAFormerSessionChargesNobody) {
+TEST(Broker, AHeartbeatLeftByAPreviousSessionChargesNobody) {
     BrokerFixture f(1);
     f.publish(0);
     ScriptedConsumer consumer(f, 11);
     consumer.join();
     consumer.receive();
     consumer.work_on(consumer.tickets[0]);
-    store_word(f.cells[consumer.welcome->slot].session, consumer.welcome->session + 5);
+    store_word(f.heartbeats[consumer.welcome->consumer_index].session, consumer.welcome->session + 5);
     consumer.die();
     EXPECT_EQ(f.ledger.charges(0), 0U);
 }
 
-// --- leases ---
+// --- visibility timeouts ---
 
 TEST(Broker, WithoutProgressAnotherGetsTheSlabTooAndTheMemoryStays) {
     BrokerFixture f(1);
@@ -471,7 +472,7 @@ TEST(Broker, WithoutProgressAnotherGetsTheSlabTooAndTheMemoryStays) {
     EXPECT_EQ(f.report().completed.slabs, 1U);
 }
 
-// Each of them is slower than a lease: were it taken from each in turn, it would never be done.
+// Each of them is slower than a visibility timeout: were it taken from each in turn, it would never be done.
 TEST(Broker, WhoIsDoneFirstCompletesASlabThatTakesLongerThanALease) {
     BrokerFixture f(1);
     f.publish(0);
@@ -528,7 +529,7 @@ TEST(Broker, ProgressExtendsTheLease) {
     busy.receive();
     for (std::uint64_t i = 1; i < 6; ++i) {
         f.let_pass(seconds(20));
-        store_word(f.cells[busy.welcome->slot].progress, i);
+        store_word(f.heartbeats[busy.welcome->consumer_index].progress, i);
         f.broker->step();
     }
     EXPECT_EQ(f.ledger.word(0).state, SlabState::Leased);
@@ -545,7 +546,7 @@ TEST(Broker, AHungConsumerGetsNothingUntilItMoves) {
     f.publish(1);
     hung.receive();
     EXPECT_EQ(hung.tickets.size(), 1U);
-    store_word(f.cells[hung.welcome->slot].progress, 5);
+    store_word(f.heartbeats[hung.welcome->consumer_index].progress, 5);
     f.clock.advance(seconds(1));
     f.broker->step();
     hung.release(hung.tickets[0]);
@@ -586,14 +587,14 @@ TEST(Broker, EndsWhenEverythingIsReleasedAndEveryoneHasLeft) {
     ASSERT_TRUE(consumer.drain);
     EXPECT_EQ(static_cast<DrainReason>(consumer.drain->reason), DrainReason::RunEnded);
     EXPECT_FALSE(f.broker->ended());
-    consumer.port->send_work(encode(Goodbye{consumer.welcome->session}));
+    consumer.port->send_work(encode(Disconnect{consumer.welcome->session}));
     f.broker->step();
     EXPECT_TRUE(f.broker->ended());
     EXPECT_EQ(f.report().slabs[static_cast<std::size_t>(SlabState::Free)], 4U);
     EXPECT_EQ(f.report().consumers.front().end, "goodbye");
 }
 
-TEST(Broker, DoesNotWaitForeverForGoodbyes) {
+TEST(Broker, DoesNotWaitForeverForDisconnects) {
     BrokerFixture f;
     ScriptedConsumer consumer(f, 11);
     consumer.join();
@@ -626,7 +627,7 @@ TEST(Broker, AbortReturnsWhatWasNotBegun) {
     ASSERT_TRUE(consumer.drain);
     EXPECT_EQ(static_cast<DrainReason>(consumer.drain->reason), DrainReason::Aborted);
     for (const SlabTicket& ticket : std::vector(consumer.tickets)) consumer.release(ticket, ReleaseKind::Returned);
-    consumer.port->send_work(encode(Goodbye{consumer.welcome->session}));
+    consumer.port->send_work(encode(Disconnect{consumer.welcome->session}));
     f.broker->step();
     EXPECT_TRUE(f.broker->ended());
     EXPECT_EQ(f.report().in_flight.slabs, 3U);

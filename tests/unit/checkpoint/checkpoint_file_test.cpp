@@ -16,7 +16,7 @@ namespace {
 
 using test::ScratchFolder;
 
-Manifest of_run(std::uint64_t items = 1000) {
+Checkpoint of_run(std::uint64_t items = 1000) {
     return {.run_id = "the-run",
             .pid = 42,
             .before = 7,
@@ -28,20 +28,20 @@ Manifest of_run(std::uint64_t items = 1000) {
 
 std::string lines(std::vector<ItemRange> ranges) { return done_lines(ranges); }
 
-TEST(Manifest, IsReadBackAsItWasWritten) {
+TEST(Checkpoint, IsReadBackAsItWasWritten) {
     const std::string text =
         of_run().header_line() + lines({{0, 8}}) + lines({{16, 24}, {8, 16}}) + lines({{990, 1000}});
-    const Manifest manifest = parse_manifest(text, "file");
-    EXPECT_EQ(manifest.run_id, "the-run");
-    EXPECT_EQ(manifest.pid, 42U);
-    EXPECT_EQ(manifest.before, 7U);
-    EXPECT_EQ(manifest.identity, of_run().identity);
-    EXPECT_EQ(manifest.items(), 1000U);
-    EXPECT_EQ(manifest.done.list(), (std::vector<ItemRange>{{0, 24}, {990, 1000}}));
-    EXPECT_EQ(manifest.ignored_lines, 0U);
+    const Checkpoint checkpoint = parse_checkpoint(text, "file");
+    EXPECT_EQ(checkpoint.run_id, "the-run");
+    EXPECT_EQ(checkpoint.pid, 42U);
+    EXPECT_EQ(checkpoint.before, 7U);
+    EXPECT_EQ(checkpoint.identity, of_run().identity);
+    EXPECT_EQ(checkpoint.items(), 1000U);
+    EXPECT_EQ(checkpoint.done.list(), (std::vector<ItemRange>{{0, 24}, {990, 1000}}));
+    EXPECT_EQ(checkpoint.ignored_lines, 0U);
 }
 
-TEST(Manifest, ItsBytesAreFrozen) {
+TEST(Checkpoint, ItsBytesAreFrozen) {
     EXPECT_EQ(
         of_run().header_line(),
         R"({"xxh3":"31580e6929fce718","before":7,"identity":{"--batch":"8","items":"1000"},"manifest":1,"pid":42,"run":"the-run"})"
@@ -50,20 +50,20 @@ TEST(Manifest, ItsBytesAreFrozen) {
                                          "\n");
 }
 
-TEST(Manifest, NamesOfItemsAreWholeOrNone) {
-    Manifest written = of_run(10000);
+TEST(Checkpoint, NamesOfItemsAreWholeOrNone) {
+    Checkpoint written = of_run(10000);
     for (std::uint64_t i = 0; i < 10000; ++i) written.names.push_back(i * 0x9e3779b97f4a7c15);
     const std::string names = written.names_lines();
     EXPECT_EQ(std::count(names.begin(), names.end(), '\n'), 3);
     const std::string text = written.header_line() + names + lines({{0, 8}});
-    EXPECT_EQ(parse_manifest(text, "file").names, written.names);
-    EXPECT_EQ(parse_manifest(text, "file").ignored_lines, 0U);
+    EXPECT_EQ(parse_checkpoint(text, "file").names, written.names);
+    EXPECT_EQ(parse_checkpoint(text, "file").ignored_lines, 0U);
     std::string damaged = text;
     damaged[written.header_line().size() + names.size() / 2] ^= 1;
-    EXPECT_TRUE(parse_manifest(damaged, "file").names.empty());
-    EXPECT_EQ(parse_manifest(damaged, "file").done.items(), 8U);
-    EXPECT_TRUE(parse_manifest(written.header_line() + names.substr(names.find('\n') + 1), "file").names.empty());
-    EXPECT_TRUE(parse_manifest(of_run(9999).header_line() + names, "file").names.empty())
+    EXPECT_TRUE(parse_checkpoint(damaged, "file").names.empty());
+    EXPECT_EQ(parse_checkpoint(damaged, "file").done.items(), 8U);
+    EXPECT_TRUE(parse_checkpoint(written.header_line() + names.substr(names.find('\n') + 1), "file").names.empty());
+    EXPECT_TRUE(parse_checkpoint(of_run(9999).header_line() + names, "file").names.empty())
         << "of another number of items";
     written.names = {1, 0xffffffffffffffff};
     EXPECT_EQ(written.names_lines(),
@@ -72,22 +72,22 @@ TEST(Manifest, NamesOfItemsAreWholeOrNone) {
 }
 
 // An older reader takes the names, and leaves the rest.
-TEST(Manifest, WhatResultsAreCalledByIsWrittenWhereNamesSayMore) {
-    Manifest written = of_run(2);
+TEST(Checkpoint, WhatResultsAreCalledByIsWrittenWhereNamesSayMore) {
+    Checkpoint written = of_run(2);
     written.names = {1, 2};
     written.results = {3, 0xffffffffffffffff};
     EXPECT_EQ(
         written.names_lines(),
         R"({"xxh3":"dc39b6434eeb4e82","from":0,"names":"00000000000000010000000000000002","results":"0000000000000003ffffffffffffffff"})"
         "\n");
-    const Manifest read = parse_manifest(written.header_line() + written.names_lines(), "file");
+    const Checkpoint read = parse_checkpoint(written.header_line() + written.names_lines(), "file");
     EXPECT_EQ(read.names, written.names);
     EXPECT_EQ(read.results, written.results);
     EXPECT_EQ(read.ignored_lines, 0U);
     for (const char* others : {"\"0000000000000003\"", "\"000000000000000\"", "7"}) {
         const std::string line = sealed_line(
             "\"from\":0,\"names\":\"00000000000000010000000000000002\",\"results\":" + std::string(others) + "}");
-        EXPECT_TRUE(parse_manifest(written.header_line() + line, "file").results.empty())
+        EXPECT_TRUE(parse_checkpoint(written.header_line() + line, "file").results.empty())
             << others << " are not of two items";
     }
     written = of_run(10000);
@@ -95,92 +95,92 @@ TEST(Manifest, WhatResultsAreCalledByIsWrittenWhereNamesSayMore) {
         written.names.push_back(i * 0x9e3779b97f4a7c15);
         written.results.push_back(~written.names.back());
     }
-    EXPECT_EQ(parse_manifest(written.header_line() + written.names_lines(), "file").results, written.results);
+    EXPECT_EQ(parse_checkpoint(written.header_line() + written.names_lines(), "file").results, written.results);
 }
 
 // An older reader would continue what lies in place: it refuses this one.
-TEST(Manifest, ThatResultsLieBesideIsAVersionOfItsOwn) {
-    Manifest manifest = of_run();
-    manifest.next_place = "0123456789abcdef";
+TEST(Checkpoint, ThatResultsLieBesideIsAVersionOfItsOwn) {
+    Checkpoint checkpoint = of_run();
+    checkpoint.next_place = "0123456789abcdef";
     EXPECT_EQ(
-        manifest.header_line(),
+        checkpoint.header_line(),
         R"({"xxh3":"11e11cc84952a449","before":7,"identity":{"--batch":"8","items":"1000"},"manifest":2,"next":"0123456789abcdef",)"
         R"("pid":42,"run":"the-run"})"
         "\n");
-    const Manifest read = parse_manifest(manifest.header_line() + lines({{0, 8}}) + ended_line(), "file");
-    EXPECT_EQ(read.next_place, manifest.next_place);
+    const Checkpoint read = parse_checkpoint(checkpoint.header_line() + lines({{0, 8}}) + ended_line(), "file");
+    EXPECT_EQ(read.next_place, checkpoint.next_place);
     EXPECT_TRUE(read.ended);
     EXPECT_EQ(read.ignored_lines, 0U);
-    EXPECT_FALSE(parse_manifest(of_run().header_line() + ended_line().substr(0, 30), "file").ended) << "torn";
+    EXPECT_FALSE(parse_checkpoint(of_run().header_line() + ended_line().substr(0, 30), "file").ended) << "torn";
 }
 
-TEST(Manifest, ThatItIsFinishedButForWhatJoinedIsAVersionOfItsOwn) {
-    Manifest manifest = of_run();
-    manifest.finished_before = true;
-    EXPECT_NE(manifest.header_line().find(R"("finished":true,)"), std::string::npos);
-    EXPECT_NE(manifest.header_line().find(R"("manifest":3,)"), std::string::npos);
-    const Manifest read = parse_manifest(manifest.header_line() + lines({{0, 8}}), "file");
+TEST(Checkpoint, ThatItIsFinishedButForWhatJoinedIsAVersionOfItsOwn) {
+    Checkpoint checkpoint = of_run();
+    checkpoint.finished_before = true;
+    EXPECT_NE(checkpoint.header_line().find(R"("finished":true,)"), std::string::npos);
+    EXPECT_NE(checkpoint.header_line().find(R"("manifest":3,)"), std::string::npos);
+    const Checkpoint read = parse_checkpoint(checkpoint.header_line() + lines({{0, 8}}), "file");
     EXPECT_TRUE(read.finished_before);
     EXPECT_FALSE(read.ended);
-    EXPECT_FALSE(parse_manifest(of_run().header_line(), "file").finished_before);
+    EXPECT_FALSE(parse_checkpoint(of_run().header_line(), "file").finished_before);
 }
 
 // Whatever is cut off, only the last line is lost.
-RC_GTEST_PROP(Manifest, ATornTailCostsAtMostTheLastLine, ()) {
+RC_GTEST_PROP(Checkpoint, ATornTailCostsAtMostTheLastLine, ()) {
     std::string text = of_run().header_line();
     const std::size_t header = text.size();
     const auto count = *rc::gen::inRange<std::uint64_t>(1, 8);
     for (std::uint64_t i = 0; i < count; ++i) text += lines({{i * 10, i * 10 + 5}});
     const auto kept = *rc::gen::inRange<std::size_t>(header, text.size() + 1);
-    const Manifest manifest = parse_manifest(std::string_view(text).substr(0, kept), "file");
+    const Checkpoint checkpoint = parse_checkpoint(std::string_view(text).substr(0, kept), "file");
     const std::size_t whole =
         static_cast<std::size_t>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(kept), '\n')) - 1;
     // A line that lacks only its end is whole as well.
-    RC_ASSERT(manifest.done.ranges() == whole || manifest.done.ranges() == whole + 1);
-    RC_ASSERT(manifest.ignored_lines <= 1);
-    for (const ItemRange& range : manifest.done.list())
+    RC_ASSERT(checkpoint.done.ranges() == whole || checkpoint.done.ranges() == whole + 1);
+    RC_ASSERT(checkpoint.ignored_lines <= 1);
+    for (const ItemRange& range : checkpoint.done.list())
         RC_ASSERT(range.begin % 10 == 0 && range.end == range.begin + 5);
 }
 
 // One byte of another value anywhere behind the header: what it was in is made again, nothing is taken for done that is
 // not.
-RC_GTEST_PROP(Manifest, ADamagedLineSaysNothing, ()) {
+RC_GTEST_PROP(Checkpoint, ADamagedLineSaysNothing, ()) {
     std::string text = of_run().header_line();
     const std::size_t header = text.size();
     for (std::uint64_t i = 0; i < 6; ++i) text += lines({{i * 10, i * 10 + 5}});
     const auto at = *rc::gen::inRange<std::size_t>(header, text.size());
     const auto other = *rc::gen::suchThat(rc::gen::arbitrary<char>(), [&](char c) { return c != text[at]; });
     text[at] = other;
-    const Manifest manifest = parse_manifest(text, "file");
-    RC_ASSERT(manifest.done.ranges() >= 4U);
-    for (const ItemRange& range : manifest.done.list())
+    const Checkpoint checkpoint = parse_checkpoint(text, "file");
+    RC_ASSERT(checkpoint.done.ranges() >= 4U);
+    for (const ItemRange& range : checkpoint.done.list())
         RC_ASSERT(range.begin % 10 == 0 && range.end == range.begin + 5);
 }
 
-TEST(Manifest, RangesBeyondTheSourceSayNothing) {
+TEST(Checkpoint, RangesBeyondTheSourceSayNothing) {
     for (const std::vector<ItemRange>& bad : {std::vector<ItemRange>{{0, 5}, {996, 1001}}, {{7, 7}}, {{9, 3}}}) {
-        const Manifest manifest = parse_manifest(of_run().header_line() + lines(bad) + lines({{20, 21}}), "file");
-        EXPECT_EQ(manifest.done.list(), (std::vector<ItemRange>{{20, 21}}));
-        EXPECT_EQ(manifest.ignored_lines, 1U);
+        const Checkpoint checkpoint = parse_checkpoint(of_run().header_line() + lines(bad) + lines({{20, 21}}), "file");
+        EXPECT_EQ(checkpoint.done.list(), (std::vector<ItemRange>{{20, 21}}));
+        EXPECT_EQ(checkpoint.ignored_lines, 1U);
     }
 }
 
-TEST(Manifest, ManyRangesAreSeveralLines) {
+TEST(Checkpoint, ManyRangesAreSeveralLines) {
     std::vector<ItemRange> ranges;
     for (std::uint64_t i = 0; i < 2500; ++i) ranges.push_back({i * 2, i * 2 + 1});
     const std::string text = lines(ranges);
     EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
-    EXPECT_EQ(parse_manifest(of_run(5000).header_line() + text, "file").done.list(), ranges);
+    EXPECT_EQ(parse_checkpoint(of_run(5000).header_line() + text, "file").done.list(), ranges);
     EXPECT_EQ(lines({}), "");
 }
 
-TEST(Manifest, WhatIsNoneIsRefusedByName) {
+TEST(Checkpoint, WhatIsNoneIsRefusedByName) {
     std::string other_version = of_run().header_line();
     other_version.replace(other_version.find("\"manifest\":1"), 12, "\"manifest\":2");
     for (const std::string& text :
          {std::string(), std::string("\n"), std::string("not a manifest\n"), lines({{0, 5}}), other_version}) {
         try {
-            parse_manifest(text, "/out/.offramp-manifest");
+            parse_checkpoint(text, "/out/.offramp-manifest");
             ADD_FAILURE() << text;
         } catch (const Error& problem) {
             EXPECT_EQ(problem.exit_code(), ExitCode::BadInput);
@@ -189,15 +189,15 @@ TEST(Manifest, WhatIsNoneIsRefusedByName) {
     }
 }
 
-TEST(Manifest, AFileThatIsNotThereIsNone) {
+TEST(Checkpoint, AFileThatIsNotThereIsNone) {
     const ScratchFolder folder;
-    EXPECT_FALSE(read_manifest(folder.path() + "/none"));
+    EXPECT_FALSE(read_checkpoint(folder.path() + "/none"));
     std::ofstream(folder.path() + "/real") << of_run().header_line();
-    EXPECT_TRUE(read_manifest(folder.path() + "/real"));
+    EXPECT_TRUE(read_checkpoint(folder.path() + "/real"));
     std::filesystem::create_symlink(folder.path() + "/real", folder.path() + "/link");
-    EXPECT_THROW(read_manifest(folder.path() + "/link"), SystemError);
+    EXPECT_THROW(read_checkpoint(folder.path() + "/link"), SystemError);
     ASSERT_EQ(::mkfifo((folder.path() + "/pipe").c_str(), 0600), 0);
-    EXPECT_THROW(read_manifest(folder.path() + "/pipe"), SystemError) << "it is not waited for";
+    EXPECT_THROW(read_checkpoint(folder.path() + "/pipe"), SystemError) << "it is not waited for";
 }
 
 }  // namespace

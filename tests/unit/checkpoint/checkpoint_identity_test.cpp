@@ -19,49 +19,49 @@ RunConfig base() {
     return config;
 }
 
-ManifestIdentity of(const RunConfig& config) { return ManifestIdentity::of(config, 100, "hash"); }
+CheckpointIdentity of(const RunConfig& config) { return CheckpointIdentity::of(config, 100, "hash"); }
 
-TEST(ManifestIdentity, WhatChangesTheOutputsIsNamedWithBothValues) {
+TEST(CheckpointIdentity, WhatChangesTheOutputsIsNamedWithBothValues) {
     RunConfig other = base();
     other.batch = 4;
     other.seed = 3;
     EXPECT_EQ(of(other).difference_from(of(base())), "--batch was 8 and is 4, --seed was 0 and is 3");
-    EXPECT_EQ(ManifestIdentity::of(base(), 99, "hash").difference_from(of(base())), "items was 100 and is 99");
-    EXPECT_EQ(ManifestIdentity::of(base(), 100, "other").difference_from(of(base())),
+    EXPECT_EQ(CheckpointIdentity::of(base(), 99, "hash").difference_from(of(base())), "items was 100 and is 99");
+    EXPECT_EQ(CheckpointIdentity::of(base(), 100, "other").difference_from(of(base())),
               "names of the items was hash and is other");
 }
 
-TEST(ManifestIdentity, WhichPartOfTheInputIsDoneCounts) {
-    RunConfig former = base();
-    former.shard = "1/4";
+TEST(CheckpointIdentity, WhichPartOfTheInputIsDoneCounts) {
+    RunConfig previous = base();
+    previous.shard = "1/4";
     RunConfig other = base();
     other.shard = "2/4";
-    EXPECT_EQ(of(other).difference_from(of(former)), "--shard was 1/4 and is 2/4");
+    EXPECT_EQ(of(other).difference_from(of(previous)), "--shard was 1/4 and is 2/4");
 }
 
-TEST(ManifestIdentity, ALimitIsKnownByTheItems) {
+TEST(CheckpointIdentity, ALimitIsKnownByTheItems) {
     RunConfig other = base();
     other.limit = 100;
     EXPECT_EQ(of(other), of(base()));
 }
 
-TEST(ManifestIdentity, WhatAModelSeesOfAPictureCounts) {
-    RunConfig former = base();
-    former.model = "cutout";
-    former.source = "images";
-    former.image_size = 256;
-    RunConfig other = former;
-    former.interpolation = other.interpolation = "bilinear";
+TEST(CheckpointIdentity, WhatAModelSeesOfAPictureCounts) {
+    RunConfig previous = base();
+    previous.model = "cutout";
+    previous.source = "images";
+    previous.image_size = 256;
+    RunConfig other = previous;
+    previous.interpolation = other.interpolation = "bilinear";
     other.resize_size = 288;
-    EXPECT_EQ(of(other).difference_from(of(former)), "--resize-size was none and is 288");
+    EXPECT_EQ(of(other).difference_from(of(previous)), "--resize-size was none and is 288");
     other.resize_size = 0;
     other.interpolation = "bicubic";
-    EXPECT_EQ(of(other).difference_from(of(former)), "--interpolation was none and is bicubic");
-    other.source = former.source = "npy";
-    EXPECT_EQ(of(other).difference_from(of(former)), "") << "there are no pictures";
+    EXPECT_EQ(of(other).difference_from(of(previous)), "--interpolation was none and is bicubic");
+    other.source = previous.source = "npy";
+    EXPECT_EQ(of(other).difference_from(of(previous)), "") << "there are no pictures";
 }
 
-TEST(ManifestIdentity, HowOutputsAreMadeDoesNotCount) {
+TEST(CheckpointIdentity, HowOutputsAreMadeDoesNotCount) {
     RunConfig other = base();
     other.run_id = "another";
     other.run_dir = "/elsewhere";
@@ -77,7 +77,7 @@ TEST(ManifestIdentity, HowOutputsAreMadeDoesNotCount) {
     EXPECT_EQ(of(other), of(base()));
 }
 
-TEST(ManifestIdentity, SettingsOfTheProcessorThatIsChosenCount) {
+TEST(CheckpointIdentity, SettingsOfTheProcessorThatIsChosenCount) {
     RunConfig config = base();
     config.processor = "mask-png";
     RunConfig other = config;
@@ -106,7 +106,7 @@ TEST(ManifestIdentity, SettingsOfTheProcessorThatIsChosenCount) {
     EXPECT_EQ(of(other).difference_from(of(config)), "--http-url was http://one and is http://two");
 }
 
-TEST(ManifestIdentity, ABatchCountsWhereResultsShowIt) {
+TEST(CheckpointIdentity, ABatchCountsWhereResultsShowIt) {
     RunConfig config = base();
     config.source = "images";
     config.model = "cutout";
@@ -118,7 +118,7 @@ TEST(ManifestIdentity, ABatchCountsWhereResultsShowIt) {
     EXPECT_EQ(of(other).difference_from(of(config)), "--batch was 8 and is 2");
 }
 
-TEST(ManifestIdentity, AUrlsQueryNeitherCountsNorIsToBeRead) {
+TEST(CheckpointIdentity, AUrlsQueryNeitherCountsNorIsToBeRead) {
     RunConfig config = base();
     config.processor = "http";
     config.http_url = "https://host/path?key=SECRET";
@@ -132,7 +132,7 @@ TEST(ManifestIdentity, AUrlsQueryNeitherCountsNorIsToBeRead) {
     EXPECT_EQ(of(other).difference_from(of(config)), "--http-url was https://host/path and is https://host/other");
 }
 
-TEST(ManifestIdentity, WeightsAreTheirBytesWhereverTheyLie) {
+TEST(CheckpointIdentity, WeightsAreTheirBytesWhereverTheyLie) {
     const test::ScratchFolder folder;
     std::ofstream(folder.path() + "/a") << "weights";
     std::ofstream(folder.path() + "/b") << "weights";

@@ -18,9 +18,9 @@ namespace offramp {
 namespace {
 
 using test::ScratchFolder;
-using Durability = ManifestWriter::Durability;
+using Durability = CheckpointWriter::Durability;
 
-Manifest of_run(std::uint64_t items, ItemRanges done = {}) {
+Checkpoint of_run(std::uint64_t items, ItemRanges done = {}) {
     return {.run_id = "the-run",
             .pid = 42,
             .before = 7,
@@ -29,20 +29,20 @@ Manifest of_run(std::uint64_t items, ItemRanges done = {}) {
             .ignored_lines = 0};
 }
 
-void note(ManifestWriter& writer, ItemRange range) { writer.note(std::span(&range, 1)); }
+void note(CheckpointWriter& writer, ItemRange range) { writer.note(std::span(&range, 1)); }
 
 const auto kNoFailure = [](const std::exception_ptr&) { ADD_FAILURE(); };
 
-class ManifestWriterTest : public ::testing::TestWithParam<Durability> {
+class CheckpointWriterTest : public ::testing::TestWithParam<Durability> {
   protected:
     ScratchFolder folder;
     std::string path = folder.path() + "/.offramp-manifest";
 };
-INSTANTIATE_TEST_SUITE_P(, ManifestWriterTest, ::testing::Values(Durability::Process, Durability::PowerCut),
+INSTANTIATE_TEST_SUITE_P(, CheckpointWriterTest, ::testing::Values(Durability::Process, Durability::PowerCut),
                          [](const auto& test) { return test.param == Durability::Process ? "Process" : "PowerCut"; });
 
-TEST_P(ManifestWriterTest, WhatWasNotedByAnyThreadIsThereAfterItsClose) {
-    ManifestWriter writer(path, of_run(4000), GetParam(), kNoFailure);
+TEST_P(CheckpointWriterTest, WhatWasNotedByAnyThreadIsThereAfterItsClose) {
+    CheckpointWriter writer(path, of_run(4000), GetParam(), kNoFailure);
     std::vector<std::thread> threads;
     for (std::uint64_t thread = 0; thread < 4; ++thread)
         threads.emplace_back([&writer, thread] {
@@ -50,14 +50,14 @@ TEST_P(ManifestWriterTest, WhatWasNotedByAnyThreadIsThereAfterItsClose) {
         });
     for (std::thread& thread : threads) thread.join();
     writer.close();
-    const Manifest manifest = *read_manifest(path);
-    EXPECT_EQ(manifest.done.items(), 2000U);
-    EXPECT_EQ(manifest.done.ranges(), 2000U);
-    EXPECT_EQ(manifest.ignored_lines, 0U);
+    const Checkpoint checkpoint = *read_checkpoint(path);
+    EXPECT_EQ(checkpoint.done.items(), 2000U);
+    EXPECT_EQ(checkpoint.done.ranges(), 2000U);
+    EXPECT_EQ(checkpoint.ignored_lines, 0U);
     EXPECT_EQ(test::read_tree(folder.path()).size(), 1U);
 }
 
-TEST_P(ManifestWriterTest, AFormerOneStaysUntilThereIsAFirstResult) {
+TEST_P(CheckpointWriterTest, AFormerOneStaysUntilThereIsAFirstResult) {
     std::ofstream(path) << "of another run";
     ItemRanges before;
     before.add({3, 9});
@@ -66,60 +66,60 @@ TEST_P(ManifestWriterTest, AFormerOneStaysUntilThereIsAFirstResult) {
         return std::string(std::istreambuf_iterator<char>(file), {});
     };
     for (int i = 0; i < 2; ++i) {
-        ManifestWriter writer(path, of_run(100, before), GetParam(), kNoFailure);
+        CheckpointWriter writer(path, of_run(100, before), GetParam(), kNoFailure);
         EXPECT_EQ(text(), "of another run");
         writer.close();
         EXPECT_EQ(text(), "of another run") << "a run that failed before";
     }
-    ManifestWriter writer(path, of_run(100, before), GetParam(), kNoFailure);
+    CheckpointWriter writer(path, of_run(100, before), GetParam(), kNoFailure);
     for (int i = 0; i < 2; ++i) writer.begin();
-    EXPECT_EQ(read_manifest(path)->done, before);
-    EXPECT_EQ(read_manifest(path)->run_id, "the-run");
-    EXPECT_FALSE(read_manifest(path)->ended);
+    EXPECT_EQ(read_checkpoint(path)->done, before);
+    EXPECT_EQ(read_checkpoint(path)->run_id, "the-run");
+    EXPECT_FALSE(read_checkpoint(path)->ended);
 }
 
-TEST_P(ManifestWriterTest, ThatTheRunCameToItsEndIsTheLastThingSaid) {
+TEST_P(CheckpointWriterTest, ThatTheRunCameToItsEndIsTheLastThingSaid) {
     for (const bool begun : {true, false}) {
         std::filesystem::remove(path);
-        ManifestWriter writer(path, of_run(100), GetParam(), kNoFailure);
+        CheckpointWriter writer(path, of_run(100), GetParam(), kNoFailure);
         if (begun) note(writer, {0, 100});
         writer.close();
-        EXPECT_FALSE(begun && read_manifest(path)->ended);
+        EXPECT_FALSE(begun && read_checkpoint(path)->ended);
         writer.end();
-        EXPECT_TRUE(read_manifest(path)->ended);
-        EXPECT_EQ(read_manifest(path)->ignored_lines, 0U);
-        EXPECT_EQ(read_manifest(path)->done.items(), begun ? 100U : 0U);
+        EXPECT_TRUE(read_checkpoint(path)->ended);
+        EXPECT_EQ(read_checkpoint(path)->ignored_lines, 0U);
+        EXPECT_EQ(read_checkpoint(path)->done.items(), begun ? 100U : 0U);
     }
 }
 
-TEST(ManifestWriter, AKillCostsOnlyWhatWasNotWrittenYet) {
+TEST(CheckpointWriter, AKillCostsOnlyWhatWasNotWrittenYet) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/.offramp-manifest";
     const pid_t child = ::fork();
     if (child == 0) {
         constexpr std::uint64_t kItems = 1'000'000;
-        ManifestWriter writer(path, of_run(kItems), Durability::Process, [](const std::exception_ptr&) {});
+        CheckpointWriter writer(path, of_run(kItems), Durability::Process, [](const std::exception_ptr&) {});
         for (std::uint64_t i = 0;; i = (i + 2) % kItems) {
             note(writer, {i, i + 1});
-            if (i % 1024 == 0 && std::filesystem::exists(path) && read_manifest(path)->done.items() > 3000)
+            if (i % 1024 == 0 && std::filesystem::exists(path) && read_checkpoint(path)->done.items() > 3000)
                 ::kill(::getpid(), SIGKILL);
         }
     }
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     ASSERT_TRUE(WIFSIGNALED(status));
-    const Manifest manifest = *read_manifest(path);
-    EXPECT_GT(manifest.done.items(), 3000U);
-    EXPECT_LE(manifest.ignored_lines, 1U);
-    for (const ItemRange& range : manifest.done.list()) EXPECT_EQ(range.end, range.begin + 1);
+    const Checkpoint checkpoint = *read_checkpoint(path);
+    EXPECT_GT(checkpoint.done.items(), 3000U);
+    EXPECT_LE(checkpoint.ignored_lines, 1U);
+    for (const ItemRange& range : checkpoint.done.list()) EXPECT_EQ(range.end, range.begin + 1);
 }
 
 // Every item is noted a dozen times, in an order that leaves gaps wherever they can be.
-TEST(ManifestWriter, ItsSizeIsBoundedByTheGapsNotByTheRun) {
+TEST(CheckpointWriter, ItsSizeIsBoundedByTheGapsNotByTheRun) {
     constexpr std::uint64_t kItems = 100'003;  // a prime
     const ScratchFolder folder;
     const std::string path = folder.path() + "/.offramp-manifest";
-    ManifestWriter writer(path, of_run(kItems), Durability::Process, kNoFailure);
+    CheckpointWriter writer(path, of_run(kItems), Durability::Process, kNoFailure);
     std::size_t bytes_noted = 0;
     for (std::uint64_t i = 0; i < 12 * kItems; ++i) {
         const std::uint64_t item = i * 7919 % kItems;
@@ -127,11 +127,11 @@ TEST(ManifestWriter, ItsSizeIsBoundedByTheGapsNotByTheRun) {
         bytes_noted += std::string("[00000,00000],").size();
     }
     writer.close();
-    EXPECT_EQ(read_manifest(path)->done.list(), (std::vector<ItemRange>{{0, kItems}}));
+    EXPECT_EQ(read_checkpoint(path)->done.list(), (std::vector<ItemRange>{{0, kItems}}));
     EXPECT_LT(std::filesystem::file_size(path), bytes_noted / 3);
 }
 
-TEST(ManifestWriter, ALimitOnTheSizeOfFilesIsToldOnceAndLosesNothingThatWasWritten) {
+TEST(CheckpointWriter, ALimitOnTheSizeOfFilesIsToldOnceAndLosesNothingThatWasWritten) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/.offramp-manifest";
     const pid_t child = ::fork();
@@ -139,10 +139,10 @@ TEST(ManifestWriter, ALimitOnTheSizeOfFilesIsToldOnceAndLosesNothingThatWasWritt
         std::signal(SIGXFSZ, SIG_IGN);
         int told = 0;
         bool clear = false;
-        ManifestWriter writer(path, of_run(1'000'000), Durability::Process,
-                              [&told](const std::exception_ptr&) { ++told; });
+        CheckpointWriter writer(path, of_run(1'000'000), Durability::Process,
+                                [&told](const std::exception_ptr&) { ++told; });
         note(writer, {0, 10});
-        while (!std::filesystem::exists(path) || read_manifest(path)->done.empty()) std::this_thread::yield();
+        while (!std::filesystem::exists(path) || read_checkpoint(path)->done.empty()) std::this_thread::yield();
         const rlimit limit{400, 400};
         ::setrlimit(RLIMIT_FSIZE, &limit);
         for (std::uint64_t i = 100; i < 500; i += 2) note(writer, {i, i + 1});
@@ -158,15 +158,15 @@ TEST(ManifestWriter, ALimitOnTheSizeOfFilesIsToldOnceAndLosesNothingThatWasWritt
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
-    const Manifest manifest = *read_manifest(path);
-    EXPECT_TRUE(manifest.done.contains(9));
-    EXPECT_LE(manifest.ignored_lines, 1U);
+    const Checkpoint checkpoint = *read_checkpoint(path);
+    EXPECT_TRUE(checkpoint.done.contains(9));
+    EXPECT_LE(checkpoint.ignored_lines, 1U);
 }
 
-TEST(ManifestWriter, AFolderThatCannotBeWrittenIsAClearError) {
+TEST(CheckpointWriter, AFolderThatCannotBeWrittenIsAClearError) {
     const ScratchFolder folder;
     const auto begins = [&](const std::string& path) {
-        ManifestWriter(path, of_run(1), Durability::Process, [](const std::exception_ptr&) {}).begin();
+        CheckpointWriter(path, of_run(1), Durability::Process, [](const std::exception_ptr&) {}).begin();
     };
     EXPECT_THROW(begins(folder.path() + "/none/.offramp-manifest"), SystemError);
     std::filesystem::create_directories(folder.path() + "/.offramp-manifest.new/in the way");

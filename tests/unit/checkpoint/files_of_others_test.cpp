@@ -19,7 +19,7 @@ namespace offramp {
 namespace {
 
 using Keys = std::vector<std::string>;
-using Former = RunManifest::Former;
+using Predecessor = RunCheckpoint::Predecessor;
 using test::Items;
 using test::Numbered;
 
@@ -67,7 +67,9 @@ class FilesOfOthers : public ::testing::Test {
     static void left(const RunConfig& config, const Items& items, ItemRange done) {
         PublishedSlab slab;
         slab.items = {done};
-        RunManifest(config, items, Former::StartOver, [](const std::exception_ptr&) { ADD_FAILURE(); }).completed(slab);
+        RunCheckpoint(config, items, Predecessor::StartOver, [](const std::exception_ptr&) {
+            ADD_FAILURE();
+        }).completed(slab);
     }
 
     test::ScratchFolder folder;
@@ -99,7 +101,7 @@ TEST_F(FilesOfOthers, AreNamedWhereAResultWouldReplaceThem) {
     EXPECT_EQ(refused("npy,checksum", {"bag"}), "npy/bag.vector.npy");
 }
 
-TEST_F(FilesOfOthers, AreNotWhatAManifestAccountsFor) {
+TEST_F(FilesOfOthers, AreNotWhatACheckpointAccountsFor) {
     lay("bag.png");
     lay("ball.png");
     left("mask-png", {"bag", "ball"}, {0, 1});
@@ -136,17 +138,17 @@ TEST_F(FilesOfOthers, NorWhatItAccountsForOfItemsWhoseColumnsChanged) {
 }
 
 // As it was written before it told what results are called by.
-TEST_F(FilesOfOthers, NorWhatAnOlderManifestAccountsFor) {
+TEST_F(FilesOfOthers, NorWhatAnOlderCheckpointAccountsFor) {
     const RunConfig config = config_of("mask-png");
-    Manifest manifest{.run_id = "a",
-                      .pid = 1,
-                      .before = 0,
-                      .identity = {{{"--processor", "mask-png"}, {"items", "2"}}},
-                      .names = {},
-                      .done = {}};
+    Checkpoint checkpoint{.run_id = "a",
+                          .pid = 1,
+                          .before = 0,
+                          .identity = {{{"--processor", "mask-png"}, {"items", "2"}}},
+                          .names = {},
+                          .done = {}};
     Items items({"noted", "bag"});
-    manifest.names = hashes_of_items(items);
-    std::ofstream(folder.path() + "/" + kManifestName) << manifest.header_line() + manifest.names_lines();
+    checkpoint.names = hashes_of_items(items);
+    std::ofstream(folder.path() + "/" + kCheckpointName) << checkpoint.header_line() + checkpoint.names_lines();
     lay("noted.png");
     lay("bag.png");
     EXPECT_EQ(refused(config, items), "");
@@ -161,7 +163,7 @@ TEST_F(FilesOfOthers, NorWhatARunMadeThatNotedNothingDone) {
         const Items items({"ball", "cat"});
         PublishedSlab slab;
         slab.items = {{0, 1}};
-        RunManifest(config_of("mask-png"), items, Former::StartOver, [](const std::exception_ptr&) {
+        RunCheckpoint(config_of("mask-png"), items, Predecessor::StartOver, [](const std::exception_ptr&) {
             ADD_FAILURE();
         }).begin(slab);
     }
@@ -176,7 +178,7 @@ TEST_F(FilesOfOthers, ThatLieBesideNumberedItemsAreStillOthers) {
     const Numbered ten(10), twenty(20);
     PublishedSlab slab;
     slab.items = {{0, 4}};
-    RunManifest(config_of("npy"), ten, Former::StartOver, [](const std::exception_ptr&) {
+    RunCheckpoint(config_of("npy"), ten, Predecessor::StartOver, [](const std::exception_ptr&) {
         ADD_FAILURE();
     }).completed(slab);
     lay("3.scores.npy");
@@ -229,7 +231,7 @@ TEST_F(FilesOfOthers, ThereOnlyOfTheRunsThatMayHaveReplacedSomethingThere) {
         config.write_path = folder.path() + where;
         PublishedSlab slab;
         slab.items = {items};
-        RunManifest(config, Items({"bag", "ball"}), Former::StartOver, [](const std::exception_ptr&) {
+        RunCheckpoint(config, Items({"bag", "ball"}), Predecessor::StartOver, [](const std::exception_ptr&) {
             ADD_FAILURE();
         }).begin(slab);
     };
@@ -263,7 +265,7 @@ TEST_F(FilesOfOthers, InAFolderOfOneProcessorThatTheRunHadBesideOthers) {
 // As it was noted before it was told of which processors.
 TEST_F(FilesOfOthers, NorWhatIsNotedWithoutProcessors) {
     left("mask-png", {"ball"}, {0, 1});
-    const std::string seal = read_manifest(folder.path() + "/" + kManifestName)->seal;
+    const std::string seal = read_checkpoint(folder.path() + "/" + kCheckpointName)->seal;
     const std::uint64_t hash = hash_of_result_name("bag", 0);
     std::ofstream(folder.path() + "/.offramp-replaced")
         << sealed_line("\"former\":\"" + seal + "\"}") +
@@ -273,14 +275,14 @@ TEST_F(FilesOfOthers, NorWhatIsNotedWithoutProcessors) {
     {
         PublishedSlab slab;
         slab.items = {{0, 1}};
-        RunManifest(config_of("checksum,overlay"), Items({"cat"}), Former::StartOver, [](const std::exception_ptr&) {
-            ADD_FAILURE();
-        }).begin(slab);
+        RunCheckpoint(config_of("checksum,overlay"), Items({"cat"}), Predecessor::StartOver,
+                      [](const std::exception_ptr&) { ADD_FAILURE(); })
+            .begin(slab);
     }
     EXPECT_EQ(refused("npy", {"bag"}), "") << "nor when others add to it";
 }
 
-// Whoever continues the former run must know what was replaced of it.
+// Whoever continues the previous run must know what was replaced of it.
 TEST_F(FilesOfOthers, ThereAreNotedBeforeTheyAreReplaced) {
     RunConfig config = config_of("write");
     for (const std::string& path : {folder.path() + "/files", std::string("/dev/null")}) {
@@ -290,8 +292,11 @@ TEST_F(FilesOfOthers, ThereAreNotedBeforeTheyAreReplaced) {
         const Items items({"bag", "ball"});
         PublishedSlab slab;
         slab.items = {{0, 1}};
-        RunManifest(config, items, Former::StartOver, [](const std::exception_ptr&) { ADD_FAILURE(); }).begin(slab);
-        const RunManifest continued(config, items, Former::Continue, [](const std::exception_ptr&) { ADD_FAILURE(); });
+        RunCheckpoint(config, items, Predecessor::StartOver, [](const std::exception_ptr&) {
+            ADD_FAILURE();
+        }).begin(slab);
+        const RunCheckpoint continued(config, items, Predecessor::Continue,
+                                      [](const std::exception_ptr&) { ADD_FAILURE(); });
         EXPECT_EQ(continued.items_before(), path == "/dev/null" ? 1U : 0U) << path;
     }
 }

@@ -14,9 +14,9 @@
 namespace offramp {
 namespace {
 
-using Former = RunManifest::Former;
+using Predecessor = RunCheckpoint::Predecessor;
 
-class RunManifestTest : public ::testing::Test {
+class RunCheckpointTest : public ::testing::Test {
   protected:
     RunConfig config_of(const std::string& run_id) const {
         RunConfig config;
@@ -28,111 +28,111 @@ class RunManifestTest : public ::testing::Test {
         config.output = folder.path() + "/made/for/it";
         return config;
     }
-    RunManifest run(const std::string& run_id, Former former) {
-        return {config_of(run_id), source, former, [](const std::exception_ptr&) { ADD_FAILURE(); }};
+    RunCheckpoint run(const std::string& run_id, Predecessor previous) {
+        return {config_of(run_id), source, previous, [](const std::exception_ptr&) { ADD_FAILURE(); }};
     }
     static PublishedSlab slab_of(ItemRange items) {
         PublishedSlab slab;
         slab.items = {items};
         return slab;
     }
-    static void complete(RunManifest& manifest, ItemRange items) { manifest.completed(slab_of(items)); }
+    static void complete(RunCheckpoint& checkpoint, ItemRange items) { checkpoint.completed(slab_of(items)); }
 
     std::string processor = "checksum";
     test::ScratchFolder folder;
     FakeSource source{20, RowKind::Nothing};
 };
 
-TEST_F(RunManifestTest, ARunContinuesWhatOthersDid) {
+TEST_F(RunCheckpointTest, ARunContinuesWhatOthersDid) {
     {
-        RunManifest first = run("a", Former::Continue);  // nothing is there yet
+        RunCheckpoint first = run("a", Predecessor::Continue);  // nothing is there yet
         EXPECT_TRUE(first.done().empty());
         complete(first, {0, 4});
     }
     {
-        RunManifest second = run("b", Former::Continue);
+        RunCheckpoint second = run("b", Predecessor::Continue);
         EXPECT_EQ(second.items_before(), 4U);
         complete(second, {8, 12});
     }
-    const RunManifest third = run("b", Former::Continue);
+    const RunCheckpoint third = run("b", Predecessor::Continue);
     EXPECT_EQ(third.done().list(), (std::vector<ItemRange>{{0, 4}, {8, 12}}));
     EXPECT_EQ(third.items_before(), 8U);
 }
 
-TEST_F(RunManifestTest, AProducerThatTakesOverKnowsWhatTheRunBeganWith) {
+TEST_F(RunCheckpointTest, AProducerThatTakesOverKnowsWhatTheRunBeganWith) {
     {
-        RunManifest first = run("a", Former::StartOver);
+        RunCheckpoint first = run("a", Predecessor::StartOver);
         complete(first, {0, 4});
     }
     {
-        RunManifest second = run("b", Former::Continue);
+        RunCheckpoint second = run("b", Predecessor::Continue);
         complete(second, {8, 12});
     }
     {
-        RunManifest taken_over = run("b", Former::TakeOver);
+        RunCheckpoint taken_over = run("b", Predecessor::TakeOver);
         EXPECT_EQ(taken_over.done().items(), 8U);
         EXPECT_EQ(taken_over.items_before(), 4U);
         complete(taken_over, {12, 16});
     }
-    EXPECT_EQ(run("b", Former::TakeOver).items_before(), 4U);
+    EXPECT_EQ(run("b", Predecessor::TakeOver).items_before(), 4U);
 }
 
-TEST_F(RunManifestTest, WithoutContinuingARunStartsOver) {
+TEST_F(RunCheckpointTest, WithoutContinuingARunStartsOver) {
     {
-        RunManifest first = run("a", Former::StartOver);
+        RunCheckpoint first = run("a", Predecessor::StartOver);
         complete(first, {0, 20});
     }
     {
-        RunManifest second = run("b", Former::StartOver);
+        RunCheckpoint second = run("b", Predecessor::StartOver);
         EXPECT_TRUE(second.done().empty());
-        EXPECT_EQ(read_manifest(config_of("a").output + "/" + kManifestName)->done.items(), 20U)
+        EXPECT_EQ(read_checkpoint(config_of("a").output + "/" + kCheckpointName)->done.items(), 20U)
             << "it has no result yet";
         second.begin(slab_of({0, 4}));
-        EXPECT_EQ(read_manifest(config_of("a").output + "/" + kManifestName)->run_id, "a")
+        EXPECT_EQ(read_checkpoint(config_of("a").output + "/" + kCheckpointName)->run_id, "a")
             << "nothing of it is done yet";
     }
-    EXPECT_EQ(run("c", Former::Continue).done().items(), 20U) << "what it appended to lies elsewhere";
+    EXPECT_EQ(run("c", Predecessor::Continue).done().items(), 20U) << "what it appended to lies elsewhere";
     {
-        RunManifest fourth = run("d", Former::StartOver);
+        RunCheckpoint fourth = run("d", Predecessor::StartOver);
         fourth.begin(slab_of({0, 4}));
         complete(fourth, {0, 4});
     }
-    EXPECT_EQ(run("e", Former::Continue).done().list(), (std::vector<ItemRange>{{0, 4}}));
+    EXPECT_EQ(run("e", Predecessor::Continue).done().list(), (std::vector<ItemRange>{{0, 4}}));
 }
 
 // Files of single items are replaced as they are made: what was handed out may be another's.
-TEST_F(RunManifestTest, OfARunThatNotedNothingDoneTheFormerOneMakesAgainWhatItMayHaveReplaced) {
+TEST_F(RunCheckpointTest, OfARunThatNotedNothingDoneThePreviousOneMakesAgainWhatItMayHaveReplaced) {
     processor = "npy";
     {
-        RunManifest first = run("a", Former::StartOver);
+        RunCheckpoint first = run("a", Predecessor::StartOver);
         complete(first, {0, 20});
     }
-    { run("b", Former::StartOver).begin(slab_of({4, 8})); }
-    EXPECT_EQ(run("a", Former::Continue).done().list(), (std::vector<ItemRange>{{0, 4}, {8, 20}}));
+    { run("b", Predecessor::StartOver).begin(slab_of({4, 8})); }
+    EXPECT_EQ(run("a", Predecessor::Continue).done().list(), (std::vector<ItemRange>{{0, 4}, {8, 20}}));
     {
-        RunManifest taken_over = run("b", Former::TakeOver);
+        RunCheckpoint taken_over = run("b", Predecessor::TakeOver);
         EXPECT_TRUE(taken_over.done().empty()) << "what is done is the former's";
         EXPECT_EQ(taken_over.items_before(), 0U);
         taken_over.begin(slab_of({12, 16}));
     }
     {
-        RunManifest continued = run("c", Former::Continue);
+        RunCheckpoint continued = run("c", Predecessor::Continue);
         EXPECT_EQ(continued.done().list(), (std::vector<ItemRange>{{0, 4}, {8, 12}, {16, 20}}));
         continued.begin(slab_of({4, 8}));
         complete(continued, {4, 8});
     }
     {
-        RunManifest continued = run("c", Former::TakeOver);
+        RunCheckpoint continued = run("c", Predecessor::TakeOver);
         EXPECT_EQ(continued.done().list(), (std::vector<ItemRange>{{0, 12}, {16, 20}}));
         EXPECT_EQ(continued.items_before(), 12U);
     }
     {
-        RunManifest last = run("d", Former::StartOver);
+        RunCheckpoint last = run("d", Predecessor::StartOver);
         last.begin(slab_of({0, 20}));
         complete(last, {0, 4});
         last.close();
     }
-    EXPECT_EQ(run("d", Former::Continue).done().list(), (std::vector<ItemRange>{{0, 4}}));
+    EXPECT_EQ(run("d", Predecessor::Continue).done().list(), (std::vector<ItemRange>{{0, 4}}));
     EXPECT_EQ(test::read_tree(config_of("d").output).size(), 1U) << "the manifest";
 }
 
@@ -150,8 +150,8 @@ TEST(ReplacedItems, TheirBytesAreFrozen) {
               "\n");
 }
 
-TEST_F(RunManifestTest, OtherNamesOfItemsAreOtherWork) {
-    { run("a", Former::StartOver).begin(slab_of({0, 4})); }
+TEST_F(RunCheckpointTest, OtherNamesOfItemsAreOtherWork) {
+    { run("a", Predecessor::StartOver).begin(slab_of({0, 4})); }
     class Renamed final : public BatchSource {
       public:
         std::string description() const override { return "renamed"; }
@@ -163,30 +163,30 @@ TEST_F(RunManifestTest, OtherNamesOfItemsAreOtherWork) {
         void load(std::uint64_t, std::span<std::byte>) override {}
     } renamed;
     try {
-        const RunManifest second(config_of("b"), renamed, Former::Continue, [](const std::exception_ptr&) {});
+        const RunCheckpoint second(config_of("b"), renamed, Predecessor::Continue, [](const std::exception_ptr&) {});
         FAIL();
     } catch (const ConfigError& problem) {
         EXPECT_NE(std::string(problem.what()).find("names of the items was "), std::string::npos) << problem.what();
         EXPECT_NE(std::string(problem.what()).find("of run a"), std::string::npos) << problem.what();
     }
     // Refusing changed nothing.
-    EXPECT_EQ(read_manifest(config_of("b").output + "/" + kManifestName)->run_id, "a");
+    EXPECT_EQ(read_checkpoint(config_of("b").output + "/" + kCheckpointName)->run_id, "a");
 }
 
 using test::Items;
 
-class GrowingInput : public RunManifestTest {
+class GrowingInput : public RunCheckpointTest {
   protected:
     // A run that goes on with these items: in their order, those that are done.
     std::vector<std::string> done_of(std::unique_ptr<BatchSource> items) {
-        const std::unique_ptr<BatchSource> ordered = in_order_of_former_runs(std::move(items), config_of("b").output);
+        const std::unique_ptr<BatchSource> ordered = in_order_of_previous_runs(std::move(items), config_of("b").output);
         order.clear();
         for (std::uint64_t item = 0; item < ordered->items(); ++item) order.emplace_back(ordered->key(item));
-        RunManifest manifest(config_of("b"), *ordered, Former::Continue,
-                             [](const std::exception_ptr&) { ADD_FAILURE(); });
-        manifest.begin(slab_of({0, 1}));
+        RunCheckpoint checkpoint(config_of("b"), *ordered, Predecessor::Continue,
+                                 [](const std::exception_ptr&) { ADD_FAILURE(); });
+        checkpoint.begin(slab_of({0, 1}));
         std::vector<std::string> done;
-        for (const ItemRange& range : manifest.done().list())
+        for (const ItemRange& range : checkpoint.done().list())
             for (std::uint64_t item = range.begin; item < range.end; ++item) done.emplace_back(ordered->key(item));
         return done;
     }
@@ -195,7 +195,8 @@ class GrowingInput : public RunManifestTest {
     }
     void begin_with(const std::vector<std::string>& keys, ItemRange done) {
         const Items items(keys);
-        RunManifest first(config_of("a"), items, Former::StartOver, [](const std::exception_ptr&) { ADD_FAILURE(); });
+        RunCheckpoint first(config_of("a"), items, Predecessor::StartOver,
+                            [](const std::exception_ptr&) { ADD_FAILURE(); });
         complete(first, done);
     }
     std::string refusal_of(const std::vector<std::string>& keys) {
@@ -233,21 +234,22 @@ TEST_F(GrowingInput, ARunThatGoesOnWithAFinishedOneAndIsBrokenOffIsAsFinishedAsT
     EXPECT_NO_THROW(prepare_run(config_of("x"))) << "a run that was broken off may be replaced";
     const auto broken_off = [this](const Keys& keys) {
         const std::unique_ptr<BatchSource> ordered =
-            in_order_of_former_runs(std::make_unique<Items>(keys), config_of("b").output);
-        RunManifest manifest(config_of("b"), *ordered, Former::Continue,
-                             [](const std::exception_ptr&) { ADD_FAILURE(); });
-        manifest.begin(slab_of({0, 1}));
-        complete(manifest, {ordered->items() - 1, ordered->items()});
+            in_order_of_previous_runs(std::make_unique<Items>(keys), config_of("b").output);
+        RunCheckpoint checkpoint(config_of("b"), *ordered, Predecessor::Continue,
+                                 [](const std::exception_ptr&) { ADD_FAILURE(); });
+        checkpoint.begin(slab_of({0, 1}));
+        complete(checkpoint, {ordered->items() - 1, ordered->items()});
     };
     {
         const Items items({"b", "d"});
-        RunManifest first(config_of("a"), items, Former::Continue, [](const std::exception_ptr&) { ADD_FAILURE(); });
+        RunCheckpoint first(config_of("a"), items, Predecessor::Continue,
+                            [](const std::exception_ptr&) { ADD_FAILURE(); });
         first.close();
         first.end();
     }
     for (const Keys& keys : {Keys{"b", "d", "e", "f"}, Keys{"b", "d", "e", "f", "g"}}) {
         broken_off(keys);
-        EXPECT_FALSE(read_manifest(config_of("b").output + "/" + kManifestName)->ended);
+        EXPECT_FALSE(read_checkpoint(config_of("b").output + "/" + kCheckpointName)->ended);
         try {
             prepare_run(config_of("c"));
             ADD_FAILURE() << "finished results would be replaced";
@@ -265,7 +267,8 @@ TEST_F(GrowingInput, ARunThatGoesOnWithAFinishedOneAndIsBrokenOffIsAsFinishedAsT
     }
     {
         const Items items({"b", "d"});
-        RunManifest anew(config_of("d"), items, Former::StartOver, [](const std::exception_ptr&) { ADD_FAILURE(); });
+        RunCheckpoint anew(config_of("d"), items, Predecessor::StartOver,
+                           [](const std::exception_ptr&) { ADD_FAILURE(); });
         complete(anew, {0, 1});
     }
     EXPECT_NO_THROW(prepare_run(config_of("e"))) << "that one is not";
@@ -303,16 +306,16 @@ class Lines final : public BatchSource {
 };
 
 TEST_F(GrowingInput, LinesJoinAtTheEndAlone) {
-    const auto run = [this](const std::vector<std::uint64_t>& lines, bool grows, Former former) {
-        return std::make_unique<RunManifest>(config_of("a"), Lines(lines, grows), former,
-                                             [](const std::exception_ptr&) { ADD_FAILURE(); });
+    const auto run = [this](const std::vector<std::uint64_t>& lines, bool grows, Predecessor previous) {
+        return std::make_unique<RunCheckpoint>(config_of("a"), Lines(lines, grows), previous,
+                                               [](const std::exception_ptr&) { ADD_FAILURE(); });
     };
-    complete(*run({7, 8, 9}, true, Former::StartOver), {0, 3});
-    EXPECT_THROW(run({6, 7, 8, 9}, true, Former::Continue), ConfigError);
-    EXPECT_THROW(run({7, 8, 9, 10}, false, Former::Continue), ConfigError)
+    complete(*run({7, 8, 9}, true, Predecessor::StartOver), {0, 3});
+    EXPECT_THROW(run({6, 7, 8, 9}, true, Predecessor::Continue), ConfigError);
+    EXPECT_THROW(run({7, 8, 9, 10}, false, Predecessor::Continue), ConfigError)
         << "nobody knows whether the first ones are the same";
-    EXPECT_THROW(run({7, 8}, true, Former::Continue), ConfigError);
-    EXPECT_EQ(run({7, 8, 9, 10}, true, Former::Continue)->done().items(), 3U);
+    EXPECT_THROW(run({7, 8}, true, Predecessor::Continue), ConfigError);
+    EXPECT_EQ(run({7, 8, 9, 10}, true, Predecessor::Continue)->done().items(), 3U);
 }
 
 }  // namespace

@@ -25,17 +25,17 @@ class Writer : public testing::Test {
 
     void SetUp() override { std::filesystem::create_directories(root_); }
 
-    QuarantineWriter::Settings settings() {
+    DeadLetterWriter::Settings settings() {
         return {.folder = folder_,
                 .run_id = "made-up",
                 .run_nonce = FilledSlab::kNonce,
                 .bytes_of =
                     [this](std::uint32_t) {
-                        return QuarantineWriter::SlabBytes{slab_.memory, nullptr};
+                        return DeadLetterWriter::SlabBytes{slab_.memory, nullptr};
                     },
                 .on_outcome = [this] { ++told_; }};
     }
-    QuarantineJob job() const {
+    DeadLetterJob job() const {
         return {.ticket = slab_.ticket,
                 .first_batch = 7,
                 .reason = "it took down 3 consumers",
@@ -48,8 +48,8 @@ class Writer : public testing::Test {
                                 .end = "died",
                                 .charged = true}}};
     }
-    std::vector<QuarantineOutcome> outcomes_of(QuarantineWriter& writer, QuarantineJob what) {
-        writer.set_aside(std::move(what));
+    std::vector<DeadLetterOutcome> outcomes_of(DeadLetterWriter& writer, DeadLetterJob what) {
+        writer.submit(std::move(what));
         writer.wait_until_idle();
         return writer.take_outcomes();
     }
@@ -61,9 +61,9 @@ class Writer : public testing::Test {
     std::atomic<int> told_{0};
 };
 
-TEST_F(Writer, LeavesThePayloadAndItsStory) {
+TEST_F(Writer, LeavesThePayloadAndItsIncidentReport) {
     {
-        QuarantineWriter writer(settings());
+        DeadLetterWriter writer(settings());
         const auto outcomes = outcomes_of(writer, job());
         ASSERT_EQ(outcomes.size(), 1U);
         EXPECT_EQ(outcomes[0].slab, slab_.ticket.slab);
@@ -74,42 +74,42 @@ TEST_F(Writer, LeavesThePayloadAndItsStory) {
     EXPECT_EQ(told_, 1);
     const PayloadFile payload(folder_ + "/batch-7-row-2.safetensors");
     EXPECT_TRUE(std::ranges::equal(payload.slab().tensors[1].bytes, slab_.contents().tensors[1].bytes));
-    const json story = read(folder_ + "/batch-7-row-2.json");
-    EXPECT_EQ(story["run_id"], "made-up");
-    EXPECT_EQ(story["payload"], "batch-7-row-2.safetensors");
-    EXPECT_EQ(story["samples"][0]["key"], "photos/cat");
-    EXPECT_EQ(story["deliveries"][0]["pid"], 4711);
-    EXPECT_EQ(story["deliveries"][0]["seconds"], 2.5);
-    EXPECT_EQ(story["deliveries"][0]["charged"], true);
+    const json report = read(folder_ + "/batch-7-row-2.json");
+    EXPECT_EQ(report["run_id"], "made-up");
+    EXPECT_EQ(report["payload"], "batch-7-row-2.safetensors");
+    EXPECT_EQ(report["samples"][0]["key"], "photos/cat");
+    EXPECT_EQ(report["deliveries"][0]["pid"], 4711);
+    EXPECT_EQ(report["deliveries"][0]["seconds"], 2.5);
+    EXPECT_EQ(report["deliveries"][0]["charged"], true);
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 2) << "no temporary is left";
 }
 
 TEST_F(Writer, TheSameRowsAgainReplaceTheFiles) {
-    QuarantineWriter writer(settings());
+    DeadLetterWriter writer(settings());
     outcomes_of(writer, job());
     EXPECT_EQ(outcomes_of(writer, job())[0].error, "");
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 2);
 }
 
-TEST_F(Writer, APayloadThatCannotBeWrittenIsToldAndTheStoryKept) {
+TEST_F(Writer, APayloadThatCannotBeWrittenIsToldAndTheIncidentReportKept) {
     std::filesystem::create_directories(folder_);
     std::filesystem::create_directory(folder_ + "/batch-7-row-2.safetensors.new");
-    QuarantineWriter writer(settings());
+    DeadLetterWriter writer(settings());
     const auto outcomes = outcomes_of(writer, job());
     ASSERT_EQ(outcomes.size(), 1U);
     EXPECT_EQ(outcomes[0].payload, "");
     EXPECT_THAT(outcomes[0].error, HasSubstr("File exists"));
     EXPECT_THAT(outcomes[0].error, HasSubstr("batch-7-row-2.safetensors"));
     EXPECT_FALSE(std::filesystem::exists(folder_ + "/batch-7-row-2.safetensors"));
-    const json story = read(folder_ + "/batch-7-row-2.json");
-    EXPECT_TRUE(story["payload"].is_null());
-    EXPECT_THAT(story["error"].get<std::string>(), HasSubstr("File exists"));
-    EXPECT_EQ(story["samples"][0]["key"], "photos/cat") << "which samples are missing is known all the same";
+    const json report = read(folder_ + "/batch-7-row-2.json");
+    EXPECT_TRUE(report["payload"].is_null());
+    EXPECT_THAT(report["error"].get<std::string>(), HasSubstr("File exists"));
+    EXPECT_EQ(report["samples"][0]["key"], "photos/cat") << "which samples are missing is known all the same";
 }
 
 TEST_F(Writer, AFolderThatCannotBeMadeIsToldToo) {
     std::ofstream(folder_) << "a file in the way";
-    QuarantineWriter writer(settings());
+    DeadLetterWriter writer(settings());
     const auto outcomes = outcomes_of(writer, job());
     ASSERT_EQ(outcomes.size(), 1U);
     EXPECT_EQ(outcomes[0].payload, "");
@@ -119,7 +119,7 @@ TEST_F(Writer, AFolderThatCannotBeMadeIsToldToo) {
 TEST_F(Writer, ASlabWhoseHeaderIsBrokenIsToldWithItsField) {
     auto broken = job();
     broken.ticket.generation += 1;
-    QuarantineWriter writer(settings());
+    DeadLetterWriter writer(settings());
     const auto outcomes = outcomes_of(writer, broken);
     EXPECT_THAT(outcomes.at(0).error, HasSubstr("generation"));
     EXPECT_EQ(read(folder_ + "/batch-7-row-0.json")["deaths"], 3);

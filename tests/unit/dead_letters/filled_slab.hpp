@@ -43,7 +43,7 @@ class FilledSlab {
             for (std::byte& byte : writer.tensor_rows(tensor, 0, 2)) byte = std::byte{++value};
         }
         writer.finish(11);
-        writer.stamp_filled(12);
+        writer.write_filled_at(12);
         ticket = {.epoch = 1, .slab = slab, .generation = generation};
     }
     SlabContents contents() const { return SlabContents::read(memory, kNonce, ticket); }

@@ -23,13 +23,13 @@ class Payload : public testing::Test {
     Payload() { std::filesystem::create_directories(folder_); }
     ~Payload() override { std::filesystem::remove_all(folder_); }
 
-    // A file with these notes and the slab's tensors.
-    void write_with_notes(const std::string& notes) {
+    // A file with this metadata and the slab's tensors.
+    void write_with_metadata(const std::string& metadata) {
         const auto slab = slab_.contents();
-        const std::string front = safetensors_header(tensor_entries(slab), {{kPayloadNotes, notes}});
+        const std::string front = safetensors_header(tensor_entries(slab), {{kPayloadMetadata, metadata}});
         std::vector<std::span<const std::byte>> pieces{std::as_bytes(std::span(front))};
         for (const TensorView& tensor : slab.tensors) pieces.push_back(tensor.bytes);
-        write_quarantine_file(path_, pieces);
+        write_dead_letter_file(path_, pieces);
     }
 
     const std::string folder_ = testing::TempDir() + "payload_test." + std::to_string(::getpid());
@@ -69,26 +69,26 @@ TEST_F(Payload, IsPlainSafetensorsWithItsDimensionsInTheOrderInWhichTheyLie) {
     EXPECT_EQ(describe(*file.find("phase")), "U8 [2, 2, 8]");
 }
 
-TEST_F(Payload, AFileWithoutOrWithBrokenNotesIsRefusedByName) {
-    write_quarantine_file(path_, safetensors_header({}, {{"by", "hand"}}));
+TEST_F(Payload, AFileWithoutOrWithBrokenMetadataIsRefusedByName) {
+    write_dead_letter_file(path_, safetensors_header({}, {{"by", "hand"}}));
     EXPECT_THROW(PayloadFile{path_}, Error);
-    const std::string sound = payload_notes(slab_.contents());
+    const std::string sound = payload_metadata(slab_.contents());
     const auto with = [&](const std::string& from, const std::string& to) {
-        std::string notes = sound;
-        notes.replace(notes.find(from), from.size(), to);
-        return notes;
+        std::string metadata = sound;
+        metadata.replace(metadata.find(from), from.size(), to);
+        return metadata;
     };
-    for (const std::string& notes :
+    for (const std::string& metadata :
          {std::string("no json"), std::string("{}"), with("\"format\":1", "\"format\":2"),
           with("[2,3,2,4]", "[2,3,2,5]"), with("[2,3,2,4]", "[2,4611686018427387904,2,4]"),
           with("[2,3,2,4]", "[2,-3,2,4]"), with("[24,1,12,3]", "[24,1,12,4]"), with("[[7,2,2]]", "[[7,2,3]]"),
           with("[[7,2,2]]", "[[7,2,4294967295]]"), with("\"stored_as\":\"scores\"", "\"stored_as\":\"none\""),
           with("[2,16]", "[2,0]"), with("\"expansion\":1", "\"expansion\":0"),
           with("\"transform\":1", "\"transform\":9")}) {
-        write_with_notes(notes);
-        EXPECT_THROW(PayloadFile{path_}, Error) << notes;
+        write_with_metadata(metadata);
+        EXPECT_THROW(PayloadFile{path_}, Error) << metadata;
     }
-    write_with_notes(sound);
+    write_with_metadata(sound);
     EXPECT_NO_THROW(PayloadFile{path_});
 }
 

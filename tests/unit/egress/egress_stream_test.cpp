@@ -31,15 +31,16 @@ class EgressStreamTest : public testing::Test {
             const SlabExchange::Grant grant{slab, 1, slab_of(slab)};
             exchange_->grant({&grant, 1});
         }
-        egress_ = std::make_unique<EgressStream>(*device_, exchange_, layout_, timeline_,
-                                                 EgressStream::Options{.stamp = {.run_nonce = kNonce, .epoch = 1},
-                                                                       .slab_count = kSlabs,
-                                                                       .batch = kBatch,
-                                                                       .queue_depth = 4,
-                                                                       .max_delay = max_delay,
-                                                                       .when_none = when_none_,
-                                                                       .on_dropped = on_dropped_},
-                                                 [] {});
+        egress_ =
+            std::make_unique<EgressStream>(*device_, exchange_, layout_, timeline_,
+                                           EgressStream::Options{.header_fields = {.run_nonce = kNonce, .epoch = 1},
+                                                                 .slab_count = kSlabs,
+                                                                 .batch = kBatch,
+                                                                 .queue_depth = 4,
+                                                                 .max_delay = max_delay,
+                                                                 .when_none = when_none_,
+                                                                 .on_dropped = on_dropped_},
+                                           [] {});
     }
 
     // Batch `number`, all of whose bytes are its number; `rows` fewer than full in a last one.

@@ -22,11 +22,11 @@ class Pictures(unittest.TestCase):
         from torchvision import models
         return torchvision_defaults(models.get_model_weights(name))
 
-    def notes_of(self, plan):
-        from exporter import notes
+    def metadata_of(self, plan):
+        from exporter import metadata
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "network.toml")
-            notes.write(path, types.SimpleNamespace(model="network", weights=None, colour_order="rgb", scores=None), plan, ["out"], False)
+            metadata.write(path, types.SimpleNamespace(model="network", weights=None, colour_order="rgb", scores=None), plan, ["out"], False)
             return path.read_text()
 
     def test_a_classifier_wants_the_middle(self):
@@ -34,17 +34,17 @@ class Pictures(unittest.TestCase):
         for name, shorter in (("resnet18", 256), ("resnet50", 232)):
             plan = self.plan(defaults=self.defaults_of(name))
             self.assertEqual((plan.sample, plan.resize_size), ((3, 224, 224), shorter), name)
-            self.assertIn(f'image-size = 224\nresize-size = {shorter}\ninterpolation = "bilinear"\nmean = ', self.notes_of(plan))
+            self.assertIn(f'image-size = 224\nresize-size = {shorter}\ninterpolation = "bilinear"\nmean = ', self.metadata_of(plan))
 
     def test_some_are_resized_by_a_cubic(self):
         defaults = self.defaults_of("efficientnet_b0")
-        self.assertIn('interpolation = "bicubic"\n', self.notes_of(self.plan(defaults=defaults)))
+        self.assertIn('interpolation = "bicubic"\n', self.metadata_of(self.plan(defaults=defaults)))
         self.assertEqual(self.plan("--interpolation", "bilinear", defaults=defaults).interpolation, "bilinear")
 
     def test_segmentation_wants_all_of_a_picture(self):
         plan = self.plan(defaults=self.defaults_of("deeplabv3_resnet50"))
         self.assertEqual((plan.sample, plan.resize_size), ((3, 520, 520), 0))
-        self.assertNotIn("resize-size", self.notes_of(plan))
+        self.assertNotIn("resize-size", self.metadata_of(plan))
 
     def test_presets_without_one_side_say_nothing(self):
         for name in ("r3d_18", "fasterrcnn_resnet50_fpn"):

@@ -8,7 +8,7 @@ import tempfile
 import unittest
 
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.output_folder import LOCK, MANIFEST, NEXT, OutputLock, describe_manifest, is_noted, lies_beside, prepare
+from offramp_launch.output_folder import CHECKPOINT, LOCK, NEXT, OutputLock, describe_checkpoint, is_noted, lies_beside, prepare
 
 HEADER = json.dumps({"identity": {"items": "1000"}, "run": "the-run", "manifest": 1, "pid": 7})
 
@@ -31,32 +31,32 @@ class OutputFolderTest(unittest.TestCase):
     def note(self, text, **_):
         self.notes.append(text)
 
-    def test_an_unfinished_manifest_is_told_in_words(self):
-        manifest = self.folder / MANIFEST
-        self.assertIsNone(describe_manifest(self.folder))
+    def test_an_unfinished_checkpoint_is_told_in_words(self):
+        checkpoint = self.folder / CHECKPOINT
+        self.assertIsNone(describe_checkpoint(self.folder))
         lines = [HEADER, '{"done":[[0,100],[300,400]]}', '{"done":[[50,150]]}', '{"done":[[600,7']
-        manifest.write_text("\n".join(lines))
-        self.assertEqual("250 of 1000 items of run the-run", describe_manifest(self.folder))
-        manifest.write_text(HEADER + '\n{"done":[[0,1000]]}\n')
-        self.assertIsNone(describe_manifest(self.folder), "it is finished")
+        checkpoint.write_text("\n".join(lines))
+        self.assertEqual("250 of 1000 items of run the-run", describe_checkpoint(self.folder))
+        checkpoint.write_text(HEADER + '\n{"done":[[0,1000]]}\n')
+        self.assertIsNone(describe_checkpoint(self.folder), "it is finished")
         for text in ("", "\n", "[]", "{}", '{"identity":3}', "\xff\x00"):
-            manifest.write_text(text)
-            self.assertIsNone(describe_manifest(self.folder), text)
+            checkpoint.write_text(text)
+            self.assertIsNone(describe_checkpoint(self.folder), text)
 
     def test_what_somebody_laid_there_is_neither_followed_nor_waited_for(self):
-        manifest = self.folder / MANIFEST
+        checkpoint = self.folder / CHECKPOINT
         (self.folder / "elsewhere").write_text(HEADER)
-        manifest.symlink_to(self.folder / "elsewhere")
-        self.assertIsNone(describe_manifest(self.folder))
-        manifest.unlink()
-        manifest.symlink_to("/dev/zero")
-        self.assertIsNone(describe_manifest(self.folder))
-        manifest.unlink()
-        os.mkfifo(manifest)
-        self.assertIsNone(describe_manifest(self.folder))
-        manifest.unlink()
-        manifest.write_text("[" * 100000 + "\n")
-        self.assertIsNone(describe_manifest(self.folder))
+        checkpoint.symlink_to(self.folder / "elsewhere")
+        self.assertIsNone(describe_checkpoint(self.folder))
+        checkpoint.unlink()
+        checkpoint.symlink_to("/dev/zero")
+        self.assertIsNone(describe_checkpoint(self.folder))
+        checkpoint.unlink()
+        os.mkfifo(checkpoint)
+        self.assertIsNone(describe_checkpoint(self.folder))
+        checkpoint.unlink()
+        checkpoint.write_text("[" * 100000 + "\n")
+        self.assertIsNone(describe_checkpoint(self.folder))
         elsewhere = self.folder / "elsewhere"
         for plant in (lambda path: os.link(elsewhere, path), lambda path: os.symlink(elsewhere, path), os.mkfifo, os.mkdir,
                       lambda path: os.symlink(self.folder / "not there", path)):
@@ -70,7 +70,7 @@ class OutputFolderTest(unittest.TestCase):
 
     def test_a_link_or_a_pipe_says_nothing_of_an_earlier_run(self):
         (self.folder / "elsewhere").write_text(HEADER)
-        for name, tells in ((MANIFEST, is_noted), (NEXT, lies_beside)):
+        for name, tells in ((CHECKPOINT, is_noted), (NEXT, lies_beside)):
             for plant in (lambda path: os.symlink(self.folder / "elsewhere", path), os.mkfifo, os.mkdir):
                 self.assertFalse(tells(self.folder))
                 plant(self.folder / name)
@@ -99,7 +99,7 @@ class OutputFolderTest(unittest.TestCase):
         self.assertEqual([], os.listdir(self.folder / "moved"))
 
     def test_what_lies_there_is_the_consumers_to_judge_and_nothing_is_removed(self):
-        (self.folder / MANIFEST).write_text(HEADER)
+        (self.folder / CHECKPOINT).write_text(HEADER)
         (self.folder / ".offramp-segments" / "checksum").mkdir(parents=True)
         (self.folder / "mask.png").touch()
         before = sorted(self.folder.rglob("*"))

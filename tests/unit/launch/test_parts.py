@@ -158,7 +158,7 @@ class RunDirTest(unittest.TestCase):
         (run / "output").mkdir()
         held = run_dir.RunDir(self.places, run)
         self.addCleanup(os.close, held._lock)
-        held.former.put("config.json", "{}")
+        held.previous.put("config.json", "{}")
         self.assertEqual((None, None, "not-begun.json"), (held.told("status.json"), held.told("producer-summary.json"), held.account()))
         self.assertEqual('{"of": "the earlier one"}', held.file("config.json").read_text())
         new = run / "status.json.new"

@@ -18,7 +18,7 @@ from offramp_launch.places import Places
 from offramp_launch.seats import counts_as_death
 
 
-def story(**changes):
+def incident(**changes):
     delivery = {"attempt": 1, "pid": 11, "session": 1, "seconds": 0.5, "end": "died", "charged": True, "exit": None, "signal": None,
                 "last_log_lines": []}
     return {"format": 1, "run_id": "r", "set_aside_at": 0, "batch": 2, "reason": "it took down 1 consumers", "deaths": 1,
@@ -41,7 +41,7 @@ class StoriesTest(unittest.TestCase):
         self.places = Places(build=folder.name)
 
     def write(self, **changes):
-        self.path.write_text(json.dumps(story(**changes)))
+        self.path.write_text(json.dumps(incident(**changes)))
 
     def delivery(self):
         return json.loads(self.path.read_text())["deliveries"][0]
@@ -53,25 +53,25 @@ class StoriesTest(unittest.TestCase):
         return code, said.getvalue()
 
     def test_the_launcher_adds_what_it_alone_knows_in_either_order(self):
-        for story_first in (True, False):
-            with self.subTest(story_first=story_first):
+        for incident_first in (True, False):
+            with self.subTest(incident_first=incident_first):
                 self.path.unlink(missing_ok=True)
-                teller = quarantine.StoryTeller(self.run_dir)
-                if story_first:
+                teller = quarantine.IncidentReporter(self.run_dir)
+                if incident_first:
                     self.write()
                     teller.complete()
                     self.assertIsNone(self.delivery()["exit"])
                 teller.note_death(dead(11, -signal.SIGSEGV), "    first\n    last words")
                 teller.complete()
-                if not story_first:
+                if not incident_first:
                     self.write()
                     teller.complete()
                 self.assertEqual((-11, "SIGSEGV", ["first", "last words"]),
                                  tuple(self.delivery()[key] for key in ("exit", "signal", "last_log_lines")))
                 self.assertIsNone(json.loads(self.path.read_text())["deliveries"][1]["exit"], "who did not die has no end to tell")
 
-    def test_a_story_that_is_told_again_is_completed_again(self):
-        teller = quarantine.StoryTeller(self.run_dir)
+    def test_an_incident_that_is_told_again_is_completed_again(self):
+        teller = quarantine.IncidentReporter(self.run_dir)
         teller.note_death(dead(11, 3), "")
         self.write()
         teller.complete()
@@ -81,10 +81,10 @@ class StoriesTest(unittest.TestCase):
         teller.complete()
         self.assertEqual(3, self.delivery()["exit"])
 
-    def test_a_damaged_story_disturbs_no_run(self):
+    def test_a_damaged_incident_disturbs_no_run(self):
         self.path.write_text('{"deliveries": [7')
         (self.path.parent / "other.json").write_text("[]")
-        teller = quarantine.StoryTeller(self.run_dir)
+        teller = quarantine.IncidentReporter(self.run_dir)
         teller.note_death(dead(11, 3), "")
         teller.complete()
         with self.assertRaisesRegex(LaunchError, "batch-2-row-0.json"):

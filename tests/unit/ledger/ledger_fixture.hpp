@@ -10,7 +10,9 @@ namespace offramp {
 // A ledger over ordinary memory, with consumers already in.
 struct LedgerFixture {
     explicit LedgerFixture(std::uint32_t slabs = 3, std::uint32_t consumers = 4)
-        : places(8), slots(slabs), ledger(std::make_unique<SlabLedger>(SlabLedger::format({places, slots}, 1))) {
+        : consumer_table(8),
+          entries(slabs),
+          ledger(std::make_unique<SlabLedger>(SlabLedger::format({consumer_table, entries}, 1))) {
         for (std::uint32_t i = 0; i < consumers; ++i) admitted.push_back(*ledger->admit(100 + i, 1, 0));
     }
 
@@ -22,8 +24,8 @@ struct LedgerFixture {
     }
     SlabState state(std::uint32_t slab) const { return ledger->word(slab).state; }
 
-    std::vector<LedgerConsumer> places;
-    std::vector<LedgerSlot> slots;
+    std::vector<LedgerConsumer> consumer_table;
+    std::vector<SlabEntry> entries;
     std::unique_ptr<SlabLedger> ledger;
     std::vector<ConsumerRef> admitted;
 };

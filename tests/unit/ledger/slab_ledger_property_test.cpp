@@ -135,12 +135,12 @@ class Account {
         const auto who = *rc::gen::element(owner, f_.admitted.front());
         const auto mine = held_[ticket.slab].find(who.session);
         if (mine != held_[ticket.slab].end() && mine->second == ticket) return;
-        const std::vector<LedgerSlot> before = f_.slots;
+        const std::vector<SlabEntry> before = f_.entries;
         const ReleaseOutcome outcome = ledger().release(who, ticket, ReleaseKind::Completed);
         RC_ASSERT(outcome == ReleaseOutcome::Stale || outcome == ReleaseOutcome::Foreign);
         for (std::size_t i = 0; i < before.size(); ++i) {
-            RC_ASSERT(before[i].word == f_.slots[i].word);
-            RC_ASSERT(before[i].holders == f_.slots[i].holders);
+            RC_ASSERT(before[i].word == f_.entries[i].word);
+            RC_ASSERT(before[i].holders == f_.entries[i].holders);
         }
     }
 
@@ -167,9 +167,9 @@ class Account {
         }
         RC_ASSERT(published_ == completed_ + in_flight + quarantined_);
         // What a next producer would make of this moment: no hold lost, nothing invented.
-        std::vector<LedgerSlot> slots = f_.slots;
-        std::vector<LedgerConsumer> places = f_.places;
-        const auto adopted = SlabLedger::adopt({places, slots}, 2);
+        std::vector<SlabEntry> entries = f_.entries;
+        std::vector<LedgerConsumer> consumer_table = f_.consumer_table;
+        const auto adopted = SlabLedger::adopt({consumer_table, entries}, 2);
         for (std::uint32_t slab = 0; slab < ledger().slab_count(); ++slab) {
             RC_ASSERT(adopted.holders(slab).size() == held_[slab].size());
             if (ledger().word(slab).state != SlabState::Filling) RC_ASSERT(adopted.word(slab) == ledger().word(slab));

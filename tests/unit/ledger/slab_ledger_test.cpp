@@ -75,7 +75,7 @@ TEST(SlabLedger, AnothersReleaseIsForeign) {
     LedgerFixture f(1);
     const auto ticket = f.ledger->lease(f.make_ready(), f.admitted[0]);
     EXPECT_EQ(f.ledger->release(f.admitted[1], ticket, ReleaseKind::Completed), ReleaseOutcome::Foreign);
-    const ConsumerRef later{f.admitted[0].slot, f.admitted[0].session + 100};
+    const ConsumerRef later{f.admitted[0].consumer_index, f.admitted[0].session + 100};
     EXPECT_EQ(f.ledger->release(later, ticket, ReleaseKind::Completed), ReleaseOutcome::Foreign);
     EXPECT_EQ(f.state(0), SlabState::Leased);
     EXPECT_TRUE(f.ledger->holds(0, f.admitted[0]));
@@ -168,9 +168,9 @@ TEST(SlabLedger, ALateCompletionCountsWhileNobodyElseHasTheSlab) {
 TEST(SlabLedger, FullHolderPlacesMeanNoRedelivery) {
     LedgerFixture f(1, 0);
     std::vector<ConsumerRef> all;
-    std::vector<LedgerConsumer> places(kMaxHolders + 1);
-    std::vector<LedgerSlot> slots(1);
-    auto ledger = SlabLedger::format({places, slots}, 1);
+    std::vector<LedgerConsumer> consumer_table(kMaxHolders + 1);
+    std::vector<SlabEntry> entries(1);
+    auto ledger = SlabLedger::format({consumer_table, entries}, 1);
     for (std::uint32_t i = 0; i <= kMaxHolders; ++i) all.push_back(*ledger.admit(i, 0, 0));
     ledger.publish(*ledger.acquire(kAny));
     for (std::uint32_t i = 0; i < kMaxHolders; ++i) {
@@ -245,14 +245,14 @@ TEST(SlabLedger, WhatIsGivenUpComesBackWhenNobodyHoldsIt) {
 }
 
 TEST(SlabLedger, ThePlaceOfADeadConsumerIsGivenToANewSession) {
-    std::vector<LedgerConsumer> places(1);
-    std::vector<LedgerSlot> slots(1);
-    auto ledger = SlabLedger::format({places, slots}, 1);
+    std::vector<LedgerConsumer> consumer_table(1);
+    std::vector<SlabEntry> entries(1);
+    auto ledger = SlabLedger::format({consumer_table, entries}, 1);
     const auto first = *ledger.admit(1, 0, 0);
     EXPECT_FALSE(ledger.admit(2, 0, 0)) << "full";
     ledger.revoke(first, 0);
     const auto second = *ledger.admit(2, 0, 0);
-    EXPECT_EQ(second.slot, first.slot);
+    EXPECT_EQ(second.consumer_index, first.consumer_index);
     EXPECT_NE(second.session, first.session);
 }
 
@@ -287,7 +287,7 @@ TEST(SlabLedgerAdopt, AbandonsFillingAndKeepsTheRest) {
     const auto leased = f.ledger->lease(0, f.admitted[0]);
     f.make_ready();
     const auto filling = *f.ledger->acquire(kAny);
-    auto adopted = SlabLedger::adopt({f.places, f.slots}, 2);
+    auto adopted = SlabLedger::adopt({f.consumer_table, f.entries}, 2);
     EXPECT_EQ(adopted.word(filling), (SlabWord{SlabState::Free, 0, 2}));
     EXPECT_EQ(adopted.word(1).state, SlabState::Ready);
     EXPECT_EQ(adopted.release(f.admitted[0], leased, ReleaseKind::Completed), ReleaseOutcome::Completed)
@@ -295,12 +295,13 @@ TEST(SlabLedgerAdopt, AbandonsFillingAndKeepsTheRest) {
     EXPECT_GT(adopted.admit(9, 9, 9)->session, f.admitted.back().session);
 }
 
-TEST(SlabLedgerAdopt, MendsEveryHalfDoneStep) {
+TEST(SlabLedgerAdopt, RepairsEveryHalfDoneStep) {
     {  // lease: the holder was stored, the state not yet
         LedgerFixture f(1);
         f.make_ready();
-        store_word(f.slots[0].holders[0], HolderWord{true, 1, f.admitted[0].slot, f.admitted[0].session}.pack());
-        auto adopted = SlabLedger::adopt({f.places, f.slots}, 2);
+        store_word(f.entries[0].holders[0],
+                   HolderWord{true, 1, f.admitted[0].consumer_index, f.admitted[0].session}.pack());
+        auto adopted = SlabLedger::adopt({f.consumer_table, f.entries}, 2);
         EXPECT_EQ(adopted.word(0).state, SlabState::Ready);
         EXPECT_TRUE(adopted.holds(0, f.admitted[0])) << "kept until its consumer is asked or dead";
         EXPECT_TRUE(adopted.can_lease(0, f.admitted[1]));
@@ -308,16 +309,17 @@ TEST(SlabLedgerAdopt, MendsEveryHalfDoneStep) {
     {  // return: the holder was cleared, the state not yet
         LedgerFixture f(1);
         f.ledger->lease(f.make_ready(), f.admitted[0]);
-        store_word(f.slots[0].holders[0], 0);
-        EXPECT_EQ(SlabLedger::adopt({f.places, f.slots}, 2).word(0).state, SlabState::Ready);
+        store_word(f.entries[0].holders[0], 0);
+        EXPECT_EQ(SlabLedger::adopt({f.consumer_table, f.entries}, 2).word(0).state, SlabState::Ready);
     }
     {  // complete: Retired and without holders, Free not yet
         LedgerFixture f(1);
         f.ledger->lease(f.make_ready(), f.admitted[0]);
-        store_word(f.slots[0].word, SlabWord{SlabState::Retired, 1, 1}.pack());
-        EXPECT_EQ(SlabLedger::adopt({f.places, f.slots}, 2).word(0).state, SlabState::Retired) << "still held";
-        store_word(f.slots[0].holders[0], 0);
-        EXPECT_EQ(SlabLedger::adopt({f.places, f.slots}, 2).word(0), (SlabWord{SlabState::Free, 0, 2}));
+        store_word(f.entries[0].word, SlabWord{SlabState::Retired, 1, 1}.pack());
+        EXPECT_EQ(SlabLedger::adopt({f.consumer_table, f.entries}, 2).word(0).state, SlabState::Retired)
+            << "still held";
+        store_word(f.entries[0].holders[0], 0);
+        EXPECT_EQ(SlabLedger::adopt({f.consumer_table, f.entries}, 2).word(0), (SlabWord{SlabState::Free, 0, 2}));
     }
 }
 
@@ -325,13 +327,13 @@ TEST(SlabLedgerAdopt, TakesTheStepThatWasCountedAndNotTaken) {
     {  // published: the bytes are there
         LedgerFixture f(1);
         const auto slab = *f.ledger->acquire(kAny);
-        EXPECT_EQ(SlabLedger::adopt({f.places, f.slots}, 2, {CountedStep::Publish, slab, 1}).word(slab),
+        EXPECT_EQ(SlabLedger::adopt({f.consumer_table, f.entries}, 2, {CountedStep::Publish, slab, 1}).word(slab),
                   (SlabWord{SlabState::Ready, 0, 1}));
     }
     {  // completed: its holder repeats the release, which completes nothing a second time
         LedgerFixture f(1);
         const auto ticket = f.ledger->lease(f.make_ready(), f.admitted[0]);
-        auto adopted = SlabLedger::adopt({f.places, f.slots}, 2, {CountedStep::Complete, 0, 1});
+        auto adopted = SlabLedger::adopt({f.consumer_table, f.entries}, 2, {CountedStep::Complete, 0, 1});
         EXPECT_EQ(adopted.word(0).state, SlabState::Retired);
         EXPECT_EQ(adopted.release(f.admitted[0], ticket, ReleaseKind::Completed), ReleaseOutcome::HolderRemoved);
         EXPECT_EQ(adopted.word(0), (SlabWord{SlabState::Free, 0, 2}));
@@ -339,7 +341,7 @@ TEST(SlabLedgerAdopt, TakesTheStepThatWasCountedAndNotTaken) {
     {  // given up: what was counted as such is never delivered again
         LedgerFixture f(1);
         f.make_ready();
-        const auto adopted = SlabLedger::adopt({f.places, f.slots}, 2, {CountedStep::GiveUp, 0, 1});
+        const auto adopted = SlabLedger::adopt({f.consumer_table, f.entries}, 2, {CountedStep::GiveUp, 0, 1});
         EXPECT_EQ(adopted.word(0).state, SlabState::Quarantined);
     }
     {  // taken already, and gone on since
@@ -347,7 +349,7 @@ TEST(SlabLedgerAdopt, TakesTheStepThatWasCountedAndNotTaken) {
         const auto ticket = f.ledger->lease(f.make_ready(), f.admitted[0]);
         f.ledger->release(f.admitted[0], ticket, ReleaseKind::Completed);
         f.make_ready();
-        const auto adopted = SlabLedger::adopt({f.places, f.slots}, 2, {CountedStep::Complete, 0, 1});
+        const auto adopted = SlabLedger::adopt({f.consumer_table, f.entries}, 2, {CountedStep::Complete, 0, 1});
         EXPECT_EQ(adopted.word(0), (SlabWord{SlabState::Ready, 0, 2}));
     }
 }
@@ -355,8 +357,9 @@ TEST(SlabLedgerAdopt, TakesTheStepThatWasCountedAndNotTaken) {
 TEST(SlabLedgerAdopt, AnAttemptThatWasHalfGivenIsUsedUp) {
     LedgerFixture f(1);
     f.make_ready();
-    store_word(f.slots[0].holders[0], HolderWord{true, 1, f.admitted[0].slot, f.admitted[0].session}.pack());
-    auto adopted = SlabLedger::adopt({f.places, f.slots}, 2);
+    store_word(f.entries[0].holders[0],
+               HolderWord{true, 1, f.admitted[0].consumer_index, f.admitted[0].session}.pack());
+    auto adopted = SlabLedger::adopt({f.consumer_table, f.entries}, 2);
     const auto other = adopted.lease(0, f.admitted[1]);
     EXPECT_EQ(other.attempt, 2U);
     adopted.take_back({.epoch = 2, .slab = 0, .generation = 1, .attempt = 1}, f.admitted[0]);
@@ -365,7 +368,7 @@ TEST(SlabLedgerAdopt, AnAttemptThatWasHalfGivenIsUsedUp) {
 
 TEST(SlabLedgerAdopt, KnowsWhoWasIn) {
     LedgerFixture f(1, 2);
-    const auto adopted = SlabLedger::adopt({f.places, f.slots}, 2);
+    const auto adopted = SlabLedger::adopt({f.consumer_table, f.entries}, 2);
     const auto in = adopted.admitted();
     ASSERT_EQ(in.size(), 2U);
     EXPECT_EQ(in[1].ref, f.admitted[1]);
@@ -379,28 +382,28 @@ TEST(SlabLedgerAdopt, RefusesWordsThatNoProducerLeaves) {
         f.ledger->lease(f.make_ready(), f.admitted[0]);
         spoil(f);
         try {
-            SlabLedger::adopt({f.places, f.slots}, 2);
+            SlabLedger::adopt({f.consumer_table, f.entries}, 2);
             return "";
         } catch (const ProtocolError& refused) {
             return refused.what();
         }
     };
     EXPECT_EQ(refusal([](LedgerFixture&) {}), "");
-    EXPECT_THAT(refusal([](LedgerFixture& f) { store_word(f.slots[0].word, std::uint64_t{9} << 60); }),
+    EXPECT_THAT(refusal([](LedgerFixture& f) { store_word(f.entries[0].word, std::uint64_t{9} << 60); }),
                 testing::StartsWith("ledger: slab 0: state is 9, wanted 0 to 5"));
     EXPECT_THAT(refusal([](LedgerFixture& f) {
-                    store_word(f.slots[0].holders[3], HolderWord{true, 1, 2000, 1}.pack());
+                    store_word(f.entries[0].holders[3], HolderWord{true, 1, 2000, 1}.pack());
                 }),
                 testing::StartsWith("ledger: slab 0: a holder's place is 2000, wanted below 8"));
     EXPECT_THAT(refusal([](LedgerFixture& f) {
-                    store_word(f.slots[1].holders[0], HolderWord{true, 1, 1, 1}.pack());
+                    store_word(f.entries[1].holders[0], HolderWord{true, 1, 1, 1}.pack());
                 }),
                 testing::StartsWith("ledger: slab 1: a holder's word is "))
         << "of a free slab";
-    EXPECT_THAT(refusal([](LedgerFixture& f) { store_word(f.slots[0].holders[3], 5); }),
+    EXPECT_THAT(refusal([](LedgerFixture& f) { store_word(f.entries[0].holders[3], 5); }),
                 testing::StartsWith("ledger: slab 0: a holder's word is 5"))
         << "of no use";
-    EXPECT_THAT(refusal([](LedgerFixture& f) { store_word(f.places[4].session, ~0ULL); }),
+    EXPECT_THAT(refusal([](LedgerFixture& f) { store_word(f.consumer_table[4].session, ~0ULL); }),
                 testing::StartsWith("ledger: consumer 4: session is "));
 }
 

@@ -38,7 +38,7 @@ TEST_F(CutoutGolden, GivesPyTorchsLogitsBeforeTheyAreEnlarged) {
     options.leave_out_enlargement = true;
     const std::unique_ptr<Model> model = open_models().make(options);
     EXPECT_EQ(model->outputs().front().describe(), "logits float32 [2, 2, 64, 64]");
-    EXPECT_EQ(model->expansion(), 2U);
+    EXPECT_EQ(model->upsample_factor(), 2U);
     EXPECT_LE(difference(options), 1e-4);
     options.memory_format = "channels-last";
     EXPECT_LE(difference(options), 1e-4);
@@ -68,7 +68,7 @@ TEST(Cutout, DescribesItself) {
     EXPECT_EQ(model->input().kind, InputKind::Image);
     EXPECT_EQ(model->input().tensor.describe(), "image float32 [3, 3, 64, 64]");
     EXPECT_EQ(model->outputs().front().describe(), "logits float32 [3, 2, 64, 64]");
-    EXPECT_EQ(model->expansion(), 1U);
+    EXPECT_EQ(model->upsample_factor(), 1U);
     EXPECT_FALSE(open_models().make(shipped_options())->random_weights());
 }
 

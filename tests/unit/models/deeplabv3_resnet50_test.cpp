@@ -49,7 +49,7 @@ TEST_F(DeepLabV3Golden, GivesTorchvisionsLogitsBeforeTheyAreEnlarged) {
     options.leave_out_enlargement = true;
     const std::unique_ptr<Model> model = open_models().make(options);
     EXPECT_EQ(model->outputs().front().describe(), "logits float32 [2, 21, 16, 16]");
-    EXPECT_EQ(model->expansion(), 8U);
+    EXPECT_EQ(model->upsample_factor(), 8U);
     const SafetensorsFile golden(golden_path("deeplabv3_golden"));
     EXPECT_LE(relative_difference(floats_of(*golden.find("small_logits")), answer<float>(*model, images_)), 1e-4);
 }
@@ -63,7 +63,7 @@ TEST(DeepLabV3, DescribesItself) {
     EXPECT_EQ(model->input().kind, InputKind::Image);
     EXPECT_EQ(model->input().tensor.describe(), "image float32 [3, 3, 72, 72]");
     EXPECT_EQ(model->outputs().front().describe(), "logits float32 [3, 21, 72, 72]");
-    EXPECT_EQ(model->expansion(), 1U);
+    EXPECT_EQ(model->upsample_factor(), 1U);
 }
 
 TEST(DeepLabV3, RandomWeightsAreSaneAndHangOnTheSeed) {

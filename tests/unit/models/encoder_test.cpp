@@ -33,7 +33,7 @@ TEST(Encoder, GivesPyTorchsEmbeddings) {
 
 TEST(Encoder, HasNoEnlargementToLeaveOut) {
     const std::unique_ptr<Model> model = open_models().make({.name = "encoder", .leave_out_enlargement = true});
-    EXPECT_EQ(model->expansion(), 1U);
+    EXPECT_EQ(model->upsample_factor(), 1U);
     EXPECT_EQ(model->outputs().front().describe(), "embedding float32 [1, 1024]");
 }
 

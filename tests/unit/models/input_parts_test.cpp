@@ -8,10 +8,10 @@ namespace {
 
 TEST(InputParts, BeginAtMultiplesOf16) {
     // 60 bytes
-    const std::vector<InputNotes> inputs{{.name = "features", .tokens = {}, .shape = {3, 5}, .dtype = kFloat32},
-                                         {.name = "flag", .tokens = {}, .shape = {}, .dtype = kBool},       // 1
-                                         {.name = "ids", .tokens = {}, .shape = {2}, .dtype = kInt64},      // 16
-                                         {.name = "half", .tokens = {}, .shape = {9}, .dtype = kFloat16}};  // 18
+    const std::vector<InputMetadata> inputs{{.name = "features", .tokens = {}, .shape = {3, 5}, .dtype = kFloat32},
+                                            {.name = "flag", .tokens = {}, .shape = {}, .dtype = kBool},       // 1
+                                            {.name = "ids", .tokens = {}, .shape = {2}, .dtype = kInt64},      // 16
+                                            {.name = "half", .tokens = {}, .shape = {9}, .dtype = kFloat16}};  // 18
     const auto parts = lay_out_parts(inputs, 4);
     ASSERT_EQ(parts.size(), 4U);
     EXPECT_EQ(parts[0].offset, 0U);
@@ -25,7 +25,7 @@ TEST(InputParts, BeginAtMultiplesOf16) {
 }
 
 TEST(InputParts, OfBfloat16AreFloat32) {
-    const std::vector<InputNotes> inputs{{.name = "x", .tokens = {}, .shape = {5}, .dtype = kBFloat16}};
+    const std::vector<InputMetadata> inputs{{.name = "x", .tokens = {}, .shape = {5}, .dtype = kBFloat16}};
     EXPECT_EQ(lay_out_parts(inputs, 1).front().tensor.dtype, kFloat32);
     EXPECT_EQ(part_row_bytes(lay_out_parts(inputs, 1)), 32U);
 }

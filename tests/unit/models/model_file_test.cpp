@@ -26,10 +26,10 @@ class ModelFile : public testing::Test {
 
     // A file with one tensor of four zeros.
     std::string write(const std::string& name, const std::string& tensor,
-                      const std::map<std::string, std::string>& notes = {}) {
+                      const std::map<std::string, std::string>& metadata = {}) {
         const TensorEntry entry{.name = tensor, .dtype = "F32", .shape = {1}, .bytes = 4};
         std::ofstream(folder_ + "/" + name, std::ios::binary)
-            << safetensors_header({&entry, 1}, notes) << std::string(4, '\0');
+            << safetensors_header({&entry, 1}, metadata) << std::string(4, '\0');
         return folder_ + "/" + name;
     }
 

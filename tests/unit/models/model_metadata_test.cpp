@@ -19,7 +19,7 @@ using testing::HasSubstr;
 
 std::string error_of(const std::string& text) {
     try {
-        (void)parse_model_notes(text, "net.toml");
+        (void)parse_model_metadata(text, "net.toml");
     } catch (const ConfigError& error) {
         EXPECT_EQ(error.exit_code(), ExitCode::Config);
         return error.what();
@@ -27,47 +27,47 @@ std::string error_of(const std::string& text) {
     return "no error";
 }
 
-TEST(ModelNotes, AreTorchvisionsDefaultsWhereNothingIsSaid) {
-    const ModelNotes notes = parse_model_notes("# nothing\n", "net.toml");
-    EXPECT_THAT(notes.mean, ElementsAre(0.485F, 0.456F, 0.406F));
-    EXPECT_THAT(notes.std, ElementsAre(0.229F, 0.224F, 0.225F));
-    EXPECT_EQ(notes.batch, 0U);
-    EXPECT_EQ(notes.height, 0U);
-    EXPECT_EQ(notes.colour_order, "rgb");
-    EXPECT_EQ(notes.memory_format, "contiguous");
-    EXPECT_TRUE(notes.takes_pictures());
-    EXPECT_EQ(notes.scores, "");
-    EXPECT_FALSE(notes.random_weights);
+TEST(ModelMetadata, AreTorchvisionsDefaultsWhereNothingIsSaid) {
+    const ModelMetadata metadata = parse_model_metadata("# nothing\n", "net.toml");
+    EXPECT_THAT(metadata.mean, ElementsAre(0.485F, 0.456F, 0.406F));
+    EXPECT_THAT(metadata.std, ElementsAre(0.229F, 0.224F, 0.225F));
+    EXPECT_EQ(metadata.batch, 0U);
+    EXPECT_EQ(metadata.height, 0U);
+    EXPECT_EQ(metadata.colour_order, "rgb");
+    EXPECT_EQ(metadata.memory_format, "contiguous");
+    EXPECT_TRUE(metadata.takes_pictures());
+    EXPECT_EQ(metadata.scores, "");
+    EXPECT_FALSE(metadata.random_weights);
 }
 
-TEST(ModelNotes, EveryKeyIsRead) {
-    const ModelNotes notes = parse_model_notes(
+TEST(ModelMetadata, EveryKeyIsRead) {
+    const ModelMetadata metadata = parse_model_metadata(
         "batch = 8\nimage-size = \"384x512\"\ninput-dtype = \"bfloat16\"\nmean = \"0, 0.5,1\"\nstd = \"1,2, 3\"\n"
         "precision = \"bf16\"\ncolour-order = \"bgr\"\nmemory-format = \"channels-last\"\noutputs = \"out, "
         "aux\"\nscores = \"logit\"\nrandom-weights = true\n",
         "net.toml");
-    EXPECT_EQ(notes.file, "net.toml");
-    EXPECT_EQ(notes.batch, 8U);
-    EXPECT_EQ(notes.height, 384U);
-    EXPECT_EQ(notes.width, 512U);
-    EXPECT_EQ(notes.input_dtype, "bfloat16");
-    EXPECT_EQ(notes.precision, "bf16");
-    EXPECT_THAT(notes.mean, ElementsAre(0.0F, 0.5F, 1.0F));
-    EXPECT_THAT(notes.std, ElementsAre(1.0F, 2.0F, 3.0F));
-    EXPECT_EQ(notes.colour_order, "bgr");
-    EXPECT_EQ(notes.memory_format, "channels-last");
-    EXPECT_THAT(notes.outputs, ElementsAre("out", "aux"));
-    EXPECT_EQ(notes.scores, "logit");
-    EXPECT_TRUE(notes.random_weights);
-    EXPECT_THAT(parse_model_notes("image-size = 520", "n").width, 520U);
-    EXPECT_EQ(parse_model_notes("image-size = 224\nresize-size = 256", "n").resize_size, 256U);
-    EXPECT_EQ(parse_model_notes("interpolation = \"bicubic\"", "n").interpolation, "bicubic");
-    const ModelNotes features = parse_model_notes("input-shape = \"128x256\"", "n");
+    EXPECT_EQ(metadata.file, "net.toml");
+    EXPECT_EQ(metadata.batch, 8U);
+    EXPECT_EQ(metadata.height, 384U);
+    EXPECT_EQ(metadata.width, 512U);
+    EXPECT_EQ(metadata.input_dtype, "bfloat16");
+    EXPECT_EQ(metadata.precision, "bf16");
+    EXPECT_THAT(metadata.mean, ElementsAre(0.0F, 0.5F, 1.0F));
+    EXPECT_THAT(metadata.std, ElementsAre(1.0F, 2.0F, 3.0F));
+    EXPECT_EQ(metadata.colour_order, "bgr");
+    EXPECT_EQ(metadata.memory_format, "channels-last");
+    EXPECT_THAT(metadata.outputs, ElementsAre("out", "aux"));
+    EXPECT_EQ(metadata.scores, "logit");
+    EXPECT_TRUE(metadata.random_weights);
+    EXPECT_THAT(parse_model_metadata("image-size = 520", "n").width, 520U);
+    EXPECT_EQ(parse_model_metadata("image-size = 224\nresize-size = 256", "n").resize_size, 256U);
+    EXPECT_EQ(parse_model_metadata("interpolation = \"bicubic\"", "n").interpolation, "bicubic");
+    const ModelMetadata features = parse_model_metadata("input-shape = \"128x256\"", "n");
     EXPECT_THAT(features.input_shape, ElementsAre(128, 256));
     EXPECT_FALSE(features.takes_pictures());
 }
 
-TEST(ModelNotes, WhatIsWrongIsNamedWithItsLineAndWhatIsAccepted) {
+TEST(ModelMetadata, WhatIsWrongIsNamedWithItsLineAndWhatIsAccepted) {
     EXPECT_THAT(error_of("batch = 4\nmeen = \"0,0,0\""),
                 AllOf(HasSubstr("net.toml:2"), HasSubstr("'meen'"), HasSubstr("Did you mean mean?")));
     EXPECT_THAT(error_of("crop = 224"), AllOf(HasSubstr("'crop'"), HasSubstr("image-size")));
@@ -100,7 +100,7 @@ TEST(ModelNotes, WhatIsWrongIsNamedWithItsLineAndWhatIsAccepted) {
         EXPECT_THAT(error_of(line), AllOf(HasSubstr("net.toml:1: "), HasSubstr("Accepted: "))) << line;
 }
 
-TEST(ModelNotes, AMiddleIsASquareWithinThePicture) {
+TEST(ModelMetadata, AMiddleIsASquareWithinThePicture) {
     EXPECT_THAT(error_of("batch = 1\nresize-size = 48\nimage-size = 64"),
                 AllOf(HasSubstr("net.toml:2: resize-size is 48, and image-size 64x64 cannot be cut from its middle"),
                       HasSubstr("a square image-size of 32 to 48")));
@@ -110,10 +110,10 @@ TEST(ModelNotes, AMiddleIsASquareWithinThePicture) {
     EXPECT_EQ(error_of("resize-size = 256"), "no error") << "a run says the size";
 }
 
-TEST(ModelNotes, TokensAreIdsAndMask) {
-    const ModelNotes notes = parse_model_notes("input-dtype = \"int32\"\ninput-shape = \"2x128\"", "net.toml");
-    EXPECT_TRUE(notes.takes_tokens());
-    EXPECT_THAT(notes.input_shape, ElementsAre(2, 128));
+TEST(ModelMetadata, TokensAreIdsAndMask) {
+    const ModelMetadata metadata = parse_model_metadata("input-dtype = \"int32\"\ninput-shape = \"2x128\"", "net.toml");
+    EXPECT_TRUE(metadata.takes_tokens());
+    EXPECT_THAT(metadata.input_shape, ElementsAre(2, 128));
     for (const char* shape :
          {"", "\ninput-shape = \"128\"", "\ninput-shape = \"3x128\"", "\ninput-shape = \"2x2x128\""})
         EXPECT_THAT(error_of(std::string("batch = 1\ninput-dtype = \"int32\"") + shape),
@@ -121,8 +121,8 @@ TEST(ModelNotes, TokensAreIdsAndMask) {
             << shape;
 }
 
-TEST(ModelNotes, SeveralInputsAreTablesInTheirOrder) {
-    const ModelNotes arrays = parse_model_notes(
+TEST(ModelMetadata, SeveralInputsAreTablesInTheirOrder) {
+    const ModelMetadata arrays = parse_model_metadata(
         "batch = 4\n[[input]]\nname = \"features\"\nshape = \"3x16\"\n[[input]]\nname = \"ids\"\nshape = 5\ndtype = "
         "\"int64\"\n[[input]]\nname = \"scale\"\ndtype = \"bool\"",
         "net.toml");
@@ -136,7 +136,7 @@ TEST(ModelNotes, SeveralInputsAreTablesInTheirOrder) {
     EXPECT_THAT(arrays.inputs[1].shape, ElementsAre(5));
     EXPECT_EQ(arrays.inputs[1].dtype, kInt64);
     EXPECT_THAT(arrays.inputs[2].shape, ElementsAre()) << "one number a sample";
-    const ModelNotes tokens = parse_model_notes(
+    const ModelMetadata tokens = parse_model_metadata(
         "[[input]]\nname = \"input_ids\"\ntokens = \"ids\"\nshape = 128\n[[input]]\nname = \"mask\"\ntokens = "
         "\"mask\"\nshape = 128\ndtype = \"float32\"\n",
         "net.toml");
@@ -145,13 +145,13 @@ TEST(ModelNotes, SeveralInputsAreTablesInTheirOrder) {
     EXPECT_EQ(tokens.token_length(), 128);
     EXPECT_EQ(tokens.inputs[0].dtype, kInt64) << "what tokenizers give";
     EXPECT_EQ(tokens.inputs[1].dtype, kFloat32);
-    EXPECT_EQ(parse_model_notes("input-dtype = \"int32\"\ninput-shape = \"2x77\"", "n").token_length(), 77);
+    EXPECT_EQ(parse_model_metadata("input-dtype = \"int32\"\ninput-shape = \"2x77\"", "n").token_length(), 77);
     for (const char* const name :
          {"float32", "float16", "bfloat16", "float64", "int8", "int16", "int32", "int64", "uint8", "bool"})
         EXPECT_TRUE(input_dtype_named(name)) << name;
 }
 
-TEST(ModelNotes, WhatIsWrongWithAnInputIsNamedWithItsLineAndWhatIsAccepted) {
+TEST(ModelMetadata, WhatIsWrongWithAnInputIsNamedWithItsLineAndWhatIsAccepted) {
     const std::string begun = "[[input]]\nname = \"x\"\n";
     for (const char* const line : {"name = \"\"", "name = \".x\"", "name = \"a/b\"", "name = 3", "tokens = \"words\"",
                                    "shape = \"3x\"", "shape = 0", "shape = 65537", "shape = \"65536x65536\"",
@@ -186,49 +186,49 @@ TEST(ModelNotes, WhatIsWrongWithAnInputIsNamedWithItsLineAndWhatIsAccepted) {
     EXPECT_THAT(error_of(many), AllOf(HasSubstr("net.toml:33: "), HasSubstr("more than 16")));
 }
 
-TEST(ModelNotes, StandBesideTheModel) {
+TEST(ModelMetadata, StandBesideTheModel) {
     std::string pattern = (std::filesystem::temp_directory_path() / "offramp-test-XXXXXX").string();
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    EXPECT_EQ(read_model_notes(pattern + "/net.pt2").file, pattern + "/net.toml");
+    EXPECT_EQ(read_model_metadata(pattern + "/net.pt2").file, pattern + "/net.toml");
     std::ofstream(pattern + "/net.toml") << "batch = 3\n";
-    const ModelNotes notes = read_model_notes(pattern + "/net.pt2");
-    EXPECT_EQ(notes.batch, 3U);
-    EXPECT_EQ(notes.file, pattern + "/net.toml");
+    const ModelMetadata metadata = read_model_metadata(pattern + "/net.pt2");
+    EXPECT_EQ(metadata.batch, 3U);
+    EXPECT_EQ(metadata.file, pattern + "/net.toml");
     std::filesystem::create_directory(pattern + "/snapshot");
     std::filesystem::create_symlink("../net.toml", pattern + "/snapshot/net.toml");
-    const ModelNotes linked = read_model_notes(pattern + "/snapshot/net.pt2");
+    const ModelMetadata linked = read_model_metadata(pattern + "/snapshot/net.pt2");
     EXPECT_EQ(linked.batch, 3U);
     EXPECT_EQ(linked.file, pattern + "/snapshot/net.toml");
     std::filesystem::remove(pattern + "/net.toml");
-    EXPECT_THROW((void)read_model_notes(pattern + "/snapshot/net.pt2"), SystemError)
+    EXPECT_THROW((void)read_model_metadata(pattern + "/snapshot/net.pt2"), SystemError)
         << "a link to nothing is no absence of notes";
     std::filesystem::remove_all(pattern);
 }
 
-TEST(ModelNotes, FillWhatTheFlagsDidNotSay) {
-    const ModelNotes notes = parse_model_notes(
+TEST(ModelMetadata, FillWhatTheFlagsDidNotSay) {
+    const ModelMetadata metadata = parse_model_metadata(
         "batch = 7\nimage-size = 384\nprecision = \"bf16\"\nmemory-format = \"channels-last\"", "net.toml");
     RunConfig config;
     config.model = "net.pt2";
-    const RunConfig filled = resolve_defaults(config, {}, notes);
+    const RunConfig filled = resolve_defaults(config, {}, metadata);
     EXPECT_EQ(filled.batch, 7U);
     EXPECT_EQ(filled.image_size, 0U) << "the notes' own";
     EXPECT_EQ(filled.memory_format, "channels-last");
     EXPECT_EQ(filled.precision, "bf16");
     EXPECT_EQ(filled.processor, "auto") << "what it gives shows when it has been loaded";
     EXPECT_EQ(filled.scores, "probability");
-    EXPECT_EQ(resolve_defaults(config, {}, parse_model_notes("scores = \"logit\"", "n")).scores, "logit");
+    EXPECT_EQ(resolve_defaults(config, {}, parse_model_metadata("scores = \"logit\"", "n")).scores, "logit");
     config.batch = 2;
     config.image_size = 96;
     config.memory_format = "contiguous";
-    const RunConfig said = resolve_defaults(config, {}, notes);
+    const RunConfig said = resolve_defaults(config, {}, metadata);
     EXPECT_EQ(said.batch, 2U);
     EXPECT_EQ(said.image_size, 96U);
     EXPECT_EQ(said.memory_format, "contiguous");
 
     // Consumers must know the middle, and so the size.
-    const ModelNotes middle =
-        parse_model_notes("image-size = 224\nresize-size = 256\ninterpolation = \"bicubic\"", "net.toml");
+    const ModelMetadata middle =
+        parse_model_metadata("image-size = 224\nresize-size = 256\ninterpolation = \"bicubic\"", "net.toml");
     config = {};
     config.model = "net.pt2";
     EXPECT_EQ(resolve_defaults(config, {}, middle).image_size, 224U);
@@ -251,14 +251,14 @@ TEST(ModelNotes, FillWhatTheFlagsDidNotSay) {
     EXPECT_EQ(without.image_size, 512U);
     EXPECT_EQ(without.precision, "tf32");
     EXPECT_EQ(without.memory_format, "contiguous") << "what a model was traced with, as long as nobody says otherwise";
-    EXPECT_EQ(resolve_defaults(config, {}, parse_model_notes("input-shape = \"16\"", "n")).processor, "checksum");
-    const ModelNotes arrays = parse_model_notes("[[input]]\nname = \"x\"", "n");
+    EXPECT_EQ(resolve_defaults(config, {}, parse_model_metadata("input-shape = \"16\"", "n")).processor, "checksum");
+    const ModelMetadata arrays = parse_model_metadata("[[input]]\nname = \"x\"", "n");
     EXPECT_EQ(resolve_defaults(config, {}, arrays).source, "synthetic");
     config.input = "arrays";
     EXPECT_EQ(resolve_defaults(config, {}, arrays).source, "npy");
     EXPECT_EQ(resolve_defaults(config, {}, arrays).processor, "checksum");
     EXPECT_EQ(
-        resolve_defaults(config, {}, parse_model_notes("[[input]]\nname = \"x\"\ntokens = \"ids\"\nshape = 8", "n"))
+        resolve_defaults(config, {}, parse_model_metadata("[[input]]\nname = \"x\"\ntokens = \"ids\"\nshape = 8", "n"))
             .source,
         "text");
 }

@@ -11,9 +11,9 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-std::string error_of(const NetworkInputs& inputs, const std::string& notes, ExitCode code = ExitCode::Config) {
+std::string error_of(const NetworkInputs& inputs, const std::string& metadata, ExitCode code = ExitCode::Config) {
     try {
-        check_inputs(inputs, parse_model_notes(notes, "net.toml"), "net.pt2");
+        check_inputs(inputs, parse_model_metadata(metadata, "net.toml"), "net.pt2");
     } catch (const ConfigError& refused) {
         EXPECT_EQ(refused.exit_code(), code);
         return refused.what();

@@ -10,7 +10,7 @@
 namespace offramp {
 namespace {
 
-constexpr std::int64_t kRows = 2, kClasses = 21, kSmall = 16, kExpansion = 8, kSide = kSmall * kExpansion;
+constexpr std::int64_t kRows = 2, kClasses = 21, kSmall = 16, kUpsampleFactor = 8, kSide = kSmall * kUpsampleFactor;
 
 template <class T>
 std::vector<T> numbers_of(const StoredTensor& tensor) {
@@ -40,8 +40,8 @@ class TransformsGolden : public testing::Test {
         const std::int64_t side = wants_small ? kSmall : kSide;
         const std::int64_t shape[] = {kRows, kClasses, side, side};
         const TensorSpec spec = TensorSpec::contiguous("logits", kFloat32, shape);
-        transformer_ =
-            std::make_unique<OutputTransformer>(*device_, std::vector{spec}, wants_small ? kExpansion : 1, settings);
+        transformer_ = std::make_unique<OutputTransformer>(*device_, std::vector{spec},
+                                                           wants_small ? kUpsampleFactor : 1, settings);
         const auto& values = wants_small ? small_ : logits_;
         std::vector<RowOutliers> unread;
         return transformer_->apply(*stream_, {{.spec = spec, .data = values.data(), .owner = {}}}, unread);
@@ -63,7 +63,7 @@ class TransformsGolden : public testing::Test {
         std::vector<float> all(logits_.size());
         EnlargedSample enlarged;
         for (std::int64_t row = 0; row < kRows; ++row) {
-            enlarged.begin(sample(tensor, row), kExpansion);
+            enlarged.begin(sample(tensor, row), kUpsampleFactor);
             enlarged.all(
                 std::span(all).subspan(static_cast<std::size_t>(row) * all.size() / kRows, all.size() / kRows));
         }

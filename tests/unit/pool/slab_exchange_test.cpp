@@ -20,12 +20,12 @@ TEST(SlabExchange, AGrantReachesTheEgressAndIsPublished) {
     std::array<std::byte, 8> bytes{};
     EXPECT_EQ(exchange->grants_wanted(kPool), 2U);
     exchange->grant(one(5, 9, bytes));
-    auto lease = exchange->wait_for_slab();
-    ASSERT_TRUE(lease);
-    EXPECT_EQ(lease->slab(), 5U);
-    EXPECT_EQ(lease->generation(), 9U);
-    EXPECT_EQ(lease->bytes().data(), bytes.data());
-    exchange->publish(std::move(*lease), {.samples = 3});
+    auto loan = exchange->wait_for_slab();
+    ASSERT_TRUE(loan);
+    EXPECT_EQ(loan->slab(), 5U);
+    EXPECT_EQ(loan->generation(), 9U);
+    EXPECT_EQ(loan->bytes().data(), bytes.data());
+    exchange->publish(std::move(*loan), {.samples = 3});
     const auto taken = exchange->take();
     ASSERT_EQ(taken.published.size(), 1U);
     EXPECT_EQ(taken.published[0].slab, 5U);
@@ -34,19 +34,19 @@ TEST(SlabExchange, AGrantReachesTheEgressAndIsPublished) {
     EXPECT_TRUE(exchange->take().published.empty());
 }
 
-TEST(SlabExchange, AForgottenLeaseIsAbandoned) {
+TEST(SlabExchange, AForgottenLoanIsAbandoned) {
     const auto exchange = SlabExchange::make();
     exchange->grant(one(3, 1));
-    { const auto lease = exchange->wait_for_slab(); }
+    { const auto loan = exchange->wait_for_slab(); }
     EXPECT_EQ(exchange->take().abandoned, std::vector<std::uint32_t>{3});
 }
 
-TEST(SlabExchange, AMovedLeaseIsAbandonedOnce) {
+TEST(SlabExchange, AMovedLoanIsAbandonedOnce) {
     const auto exchange = SlabExchange::make();
     exchange->grant(one(3, 1));
     {
-        auto lease = exchange->wait_for_slab();
-        const FillLease moved = std::move(*lease);
+        auto loan = exchange->wait_for_slab();
+        const WriteLoan moved = std::move(*loan);
     }
     EXPECT_EQ(exchange->take().abandoned.size(), 1U);
 }
@@ -55,15 +55,15 @@ TEST(SlabExchange, WhoDoesNotWaitAsksAnewWhetherThereIsNone) {
     const auto exchange = SlabExchange::make();
     exchange->note_shortage();  // of some time ago
     std::thread asker([&] {
-        const auto lease = exchange->wait_for_slab(SlabExchange::WhenNone::Return);
-        ASSERT_TRUE(lease) << "what was said before does not count";
-        EXPECT_EQ(lease->slab(), 4U);
+        const auto loan = exchange->wait_for_slab(SlabExchange::WhenNone::Return);
+        ASSERT_TRUE(loan) << "what was said before does not count";
+        EXPECT_EQ(loan->slab(), 4U);
         EXPECT_FALSE(exchange->wait_for_slab(SlabExchange::WhenNone::Return));
         EXPECT_FALSE(exchange->stopped());
     });
     while (!exchange->waiting()) std::this_thread::yield();
     exchange->grant(one(4, 1));
-    while (exchange->take().abandoned.empty()) {  // the lease is forgotten behind the second answer
+    while (exchange->take().abandoned.empty()) {  // the loan is forgotten behind the second answer
         if (exchange->waiting()) exchange->note_shortage();
         std::this_thread::yield();
     }

@@ -171,7 +171,7 @@ TEST_F(CutOut, LowResScoresAreEnlargedBeforeTheyAreWeighed) {
     HandMade made = one_sample();
     made.add(spec_of("logits", kFloat32, {1, 2, 1, 2}));
     made.contents.transform = OutputTransform::LowRes;
-    made.contents.expansion = 2;
+    made.contents.upsample_factor = 2;
     const float planes[] = {4, -4, /**/ 0, 0};  // enlarged: 4, 2, -2, -4
     std::memcpy(made.storage[0].data(), planes, sizeof planes);
     const auto alpha = [](double score) { return static_cast<int>(255 - 255 / (1 + std::exp(-score)) + 0.5); };

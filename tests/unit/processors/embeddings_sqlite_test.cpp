@@ -91,7 +91,7 @@ TEST(EmbeddingsSqlite, ATableOfOtherVectorsIsRefusedAndLeftAsItIs) {
     EXPECT_EQ(error_for(config, made({spec_of("w", kFloat32, {1, 3})}).contents), "no error");
 }
 
-// The former one has vectors of another length.
+// The previous one has vectors of another length.
 TEST(EmbeddingsSqlite, ARunThatStartsOverBeginsANewDatabase) {
     for (const std::string names : {"embeddings-sqlite", "checksum,embeddings-sqlite"}) {
         const ScratchFolder folder;
@@ -100,15 +100,15 @@ TEST(EmbeddingsSqlite, ARunThatStartsOverBeginsANewDatabase) {
             names.find(',') == std::string::npos ? "embeddings.sqlite" : "embeddings-sqlite/embeddings.sqlite";
         ASSERT_EQ(error_for(config, made({spec_of("v", kFloat32, {1, 8})}).contents), "no error");
         finish_run(config);
-        const std::string former = test::results_in(folder.path()).at(database);
+        const std::string previous = test::results_in(folder.path()).at(database);
         config.start_over = true;
         prepare_run(config);
         EXPECT_EQ(error_for(config, made({spec_of("v", kFloat32, {1, 7})}).contents), "no error");
         finish_run(config);
-        EXPECT_EQ(test::results_in(folder.path()).at(database), former);
+        EXPECT_EQ(test::results_in(folder.path()).at(database), previous);
         test::note_run(config, test::Came::ToItsEnd);
         finish_run(config);
-        EXPECT_NE(test::results_in(folder.path()).at(database), former);
+        EXPECT_NE(test::results_in(folder.path()).at(database), previous);
     }
 }
 

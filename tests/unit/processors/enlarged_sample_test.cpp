@@ -56,9 +56,9 @@ Sample made_up(DType dtype, std::int64_t classes, std::int64_t height, std::int6
 }
 
 // PyTorch's formula in double.
-double expected_at(const Sample& sample, std::int64_t expansion, std::int64_t c, std::int64_t y, std::int64_t x) {
+double expected_at(const Sample& sample, std::int64_t upsample_factor, std::int64_t c, std::int64_t y, std::int64_t x) {
     const auto place = [&](std::int64_t at) {
-        return std::max(0.0, (static_cast<double>(at) + 0.5) / static_cast<double>(expansion) - 0.5);
+        return std::max(0.0, (static_cast<double>(at) + 0.5) / static_cast<double>(upsample_factor) - 0.5);
     };
     const auto value = [&](std::int64_t line, std::int64_t column) {
         const std::int64_t row = std::min(line, sample.scores.height - 1);
@@ -73,9 +73,9 @@ double expected_at(const Sample& sample, std::int64_t expansion, std::int64_t c,
            v * ((1 - u) * value(y0 + 1, x0) + u * value(y0 + 1, x0 + 1));
 }
 
-std::vector<float> all_of(EnlargedSample& enlarged, const Sample& sample, std::uint32_t expansion) {
-    enlarged.begin(sample.scores, expansion);
-    std::vector<float> all(sample.values.size() * expansion * expansion);
+std::vector<float> all_of(EnlargedSample& enlarged, const Sample& sample, std::uint32_t upsample_factor) {
+    enlarged.begin(sample.scores, upsample_factor);
+    std::vector<float> all(sample.values.size() * upsample_factor * upsample_factor);
     enlarged.all(all);
     return all;
 }
@@ -84,15 +84,15 @@ TEST(EnlargedSample, IsPyTorchsBilinearEnlargement) {
     EnlargedSample enlarged;
     for (const DType dtype : {kFloat32, kFloat16, kBFloat16})
         for (const bool channels_last : {false, true})
-            for (const std::uint32_t expansion : {1U, 2U, 3U, 8U}) {
+            for (const std::uint32_t upsample_factor : {1U, 2U, 3U, 8U}) {
                 const Sample sample = made_up(dtype, 3, 4, 5, channels_last);
-                const std::vector<float> all = all_of(enlarged, sample, expansion);
+                const std::vector<float> all = all_of(enlarged, sample, upsample_factor);
                 std::size_t i = 0;
                 for (std::int64_t c = 0; c < 3; ++c)
-                    for (std::int64_t y = 0; y < 4 * expansion; ++y)
-                        for (std::int64_t x = 0; x < 5 * expansion; ++x, ++i)
-                            ASSERT_NEAR(all[i], expected_at(sample, expansion, c, y, x), 2e-6)
-                                << to_string(dtype) << " by " << expansion << " at " << c << "," << y << "," << x;
+                    for (std::int64_t y = 0; y < 4 * upsample_factor; ++y)
+                        for (std::int64_t x = 0; x < 5 * upsample_factor; ++x, ++i)
+                            ASSERT_NEAR(all[i], expected_at(sample, upsample_factor, c, y, x), 2e-6)
+                                << to_string(dtype) << " by " << upsample_factor << " at " << c << "," << y << "," << x;
             }
 }
 

@@ -89,7 +89,7 @@ TEST(MaskPng, EnlargesLowResScoresFirst) {
     HandMade made = one_sample();
     made.add(spec_of("logits", kFloat32, {1, 2, 1, 2}));
     made.contents.transform = OutputTransform::LowRes;
-    made.contents.expansion = 4;
+    made.contents.upsample_factor = 4;
     // Class 0 falls from 4 to -2 and class 1 stays 0: they meet at two thirds of the way between the points' centres.
     const float planes[] = {4, -2, /**/ 0, 0};
     std::memcpy(made.storage[0].data(), planes, sizeof planes);
@@ -141,7 +141,7 @@ TEST(MaskPng, LiesOnItsPictureByScoresThatAreBroughtToItsSize) {
     EXPECT_THAT(mask_over({1, 1}, made.contents).ids, ::testing::ElementsAre(0)) << "a smaller picture";
     // Left out of the model, its last enlargement comes first.
     made.contents.transform = OutputTransform::LowRes;
-    made.contents.expansion = 2;
+    made.contents.upsample_factor = 2;
     EXPECT_THAT(mask_over({8, 1}, made.contents).ids, ::testing::ElementsAre(0, 0, 0, 0, 0, 1, 1, 1));
 }
 
@@ -190,7 +190,7 @@ TEST(MaskPng, AnOutputThatDoesNotFitIsNamedWithShapeAndNeed) {
     HandMade small = one_sample();
     small.add(spec_of("scores", kFloat32, {1, 3, 2, 2000}));
     small.contents.transform = OutputTransform::LowRes;
-    small.contents.expansion = 1024;
+    small.contents.upsample_factor = 1024;
     EXPECT_THAT(error_for(small.contents), ::testing::HasSubstr("enlarged by 1024"));
 }
 

@@ -32,7 +32,7 @@ class OneChannel : public testing::Test {
   protected:
     // The original is as large as the output.
     test::Tree run_over(const std::string& processor, const SlabContents& contents) {
-        const auto width = static_cast<std::uint32_t>(contents.tensors[0].spec.shape[3]) * contents.expansion;
+        const auto width = static_cast<std::uint32_t>(contents.tensors[0].spec.shape[3]) * contents.upsample_factor;
         const ScratchFolder input;
         std::ofstream(input.path() + "/sample.png", std::ios::binary) << encode_png({width, 1}, gradient({width, 1}));
         config_.input = input.path();
@@ -88,7 +88,7 @@ TEST_F(OneChannel, SixteenBitsAndEnlargedOnesAreReadTheSame) {
     EXPECT_THAT(mask_of(made.contents), ElementsAre(0, 1));
     HandMade small = sample_of({0, 1});  // enlarged: 0, 0.25, 0.75, 1
     small.contents.transform = OutputTransform::LowRes;
-    small.contents.expansion = 2;
+    small.contents.upsample_factor = 2;
     // The original is one line, as half of the enlarged ones are.
     small.contents.tensors[0].spec.shape[2] = 1;
     config_.mask_size = "model";

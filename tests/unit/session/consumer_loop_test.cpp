@@ -19,7 +19,7 @@ namespace offramp {
 namespace {
 
 constexpr std::uint64_t kSession = 6;
-constexpr std::uint32_t kSlot = 1;
+constexpr std::uint32_t kConsumerIndex = 1;
 
 // A pipe of which the test holds the writing end: writing a byte stands for a readable pidfd or signalfd,
 // closing for its end.
@@ -54,8 +54,8 @@ class ConsumerLoopTest : public ::testing::Test {
     }
     void welcome() {
         greet();
-        run_.admit(kSlot, kSession);
-        producer_.say(Welcome{kSession, kSlot, 1});
+        run_.admit(kConsumerIndex, kSession);
+        producer_.say(Welcome{kSession, kConsumerIndex, 1});
         ASSERT_FALSE(loop_.turn());
     }
     void deliver(const std::vector<SlabTicket>& tickets) {
@@ -81,7 +81,7 @@ class ConsumerLoopTest : public ::testing::Test {
         return kinds;
     }
     void acknowledge_all() { producer_.say(ReleaseAck{kSession, releases_heard_}); }
-    std::uint64_t work_word() const { return load_word(run_.cell(kSlot).work); }
+    std::uint64_t work_word() const { return load_word(run_.heartbeat(kConsumerIndex).work); }
 
     FakeRun run_;
     SlabMappings mappings_ = SlabMappings::attach(run_.names());
@@ -135,7 +135,7 @@ TEST_F(ConsumerLoopTest, WhoseSinkIsAwayWhenItIsLetInLeavesInOrder) {
 
 TEST_F(ConsumerLoopTest, TheReleaseOfASlabIsSentBeforeTheNextIsBegun) {
     welcome();
-    EXPECT_EQ(load_word(run_.cell(kSlot).session), kSession);
+    EXPECT_EQ(load_word(run_.heartbeat(kConsumerIndex).session), kSession);
     std::vector<std::size_t> released_at_begin;
     processor_.behaviour = [&](const Progress&, const StillCurrent&) {
         released_at_begin.push_back(hear_kinds().size());
@@ -153,9 +153,9 @@ TEST_F(ConsumerLoopTest, ProgressAndCurrencyAreToldWithoutAMessage) {
     welcome();
     const SlabTicket ticket = run_.lease_filled(0, 10);
     processor_.behaviour = [&](const Progress& progress, const StillCurrent& still_current) {
-        const std::uint64_t before = load_word(run_.cell(kSlot).progress);
+        const std::uint64_t before = load_word(run_.heartbeat(kConsumerIndex).progress);
         progress();
-        EXPECT_EQ(load_word(run_.cell(kSlot).progress), before + 1);
+        EXPECT_EQ(load_word(run_.heartbeat(kConsumerIndex).progress), before + 1);
         EXPECT_TRUE(still_current());
         run_.set_word(0, {SlabState::Leased, ticket.attempt + 1, ticket.generation});
         EXPECT_TRUE(still_current()) << "another has it as well; whoever is done first completes it";
@@ -216,7 +216,7 @@ TEST_F(ConsumerLoopTest, ADrainFinishesWhatIsHeld) {
     const auto end = settle();
     ASSERT_TRUE(end);
     EXPECT_EQ(end->code, ExitCode::Ok);
-    EXPECT_TRUE(producer_.hear<Goodbye>());
+    EXPECT_TRUE(producer_.hear<Disconnect>());
 }
 
 TEST_F(ConsumerLoopTest, ASignalFinishesTheSlabAtHandAndReturnsTheOthers) {
@@ -234,7 +234,7 @@ TEST_F(ConsumerLoopTest, ASignalFinishesTheSlabAtHandAndReturnsTheOthers) {
     const auto end = settle();
     ASSERT_TRUE(end);
     EXPECT_EQ(end->code, ExitCode::Ok);
-    EXPECT_TRUE(producer_.hear<Goodbye>());
+    EXPECT_TRUE(producer_.hear<Disconnect>());
 }
 
 TEST_F(ConsumerLoopTest, ASignalBeforeTheWelcomeEndsAtOnce) {
@@ -280,7 +280,7 @@ TEST_F(ConsumerLoopTest, AnIdleConsumerLeavesWithItsLauncher) {
     EXPECT_EQ(end->code, ExitCode::Ok);
     EXPECT_TRUE(end->launcher_gone);
     EXPECT_TRUE(producer_.hear<Credit>());
-    EXPECT_TRUE(producer_.hear<Goodbye>());
+    EXPECT_TRUE(producer_.hear<Disconnect>());
 }
 
 TEST_F(ConsumerLoopTest, AProducerThatDiesAfterItsLastWordHasStillBeenHeard) {
@@ -350,15 +350,15 @@ TEST_F(ConsumerLoopTest, ASinkThatIsAwayReturnsEverythingUnchargedAndEndsInOrder
 
 TEST_F(ConsumerLoopTest, APlaceThatIsAnothersOrNoneIsNeverWritten) {
     greet();
-    run_.admit(kSlot, kSession + 1);
-    producer_.say(Welcome{kSession, kSlot, 1});
+    run_.admit(kConsumerIndex, kSession + 1);
+    producer_.say(Welcome{kSession, kConsumerIndex, 1});
     EXPECT_THROW(loop_.turn(), ProtocolError);
-    EXPECT_EQ(load_word(run_.cell(kSlot).session), 0U);
+    EXPECT_EQ(load_word(run_.heartbeat(kConsumerIndex).session), 0U);
 }
 
 TEST_F(ConsumerLoopTest, APlaceBeyondTheTableIsRefused) {
     greet();
-    producer_.say(Welcome{kSession, FakeRun::kPlaces, 1});
+    producer_.say(Welcome{kSession, FakeRun::kConsumerCapacity, 1});
     EXPECT_THROW(loop_.turn(), ProtocolError);
 }
 
@@ -393,15 +393,15 @@ INSTANTIATE_TEST_SUITE_P(Reasons, RefusedConsumerTest,
 TEST_F(ConsumerLoopTest, WakesForMessagesAndForSignals) {
     std::optional<ConsumerLoop::End> end;
     const SlabTicket ticket = run_.lease_filled(0, 10);
-    run_.admit(kSlot, kSession);
+    run_.admit(kConsumerIndex, kSession);
     std::thread consumer([&] { end = loop_.run(); });
     while (!producer_.hear<Hello>()) std::this_thread::yield();
-    producer_.say(Welcome{kSession, kSlot, 1});
+    producer_.say(Welcome{kSession, kConsumerIndex, 1});
     deliver({ticket});
     while (hear_kinds().empty()) std::this_thread::yield();
     acknowledge_all();
     signals_.ring();
-    while (!producer_.hear<Goodbye>()) std::this_thread::yield();
+    while (!producer_.hear<Disconnect>()) std::this_thread::yield();
     consumer.join();
     ASSERT_TRUE(end);
     EXPECT_EQ(end->code, ExitCode::Ok);

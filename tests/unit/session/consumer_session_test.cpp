@@ -52,7 +52,7 @@ TEST_F(ConsumerSessionTest, SaysHelloOnceAndAnswersTheChallenge) {
     ASSERT_TRUE(hello);
     EXPECT_EQ(hello->run_nonce, kNonce);
     EXPECT_EQ(hello->window, 2U);
-    EXPECT_EQ(hello->former_session, 0U);
+    EXPECT_EQ(hello->previous_session, 0U);
     EXPECT_EQ(hello->work, 21U);
     EXPECT_EQ(get_text(hello->program_version), "9.9.9");
 
@@ -68,7 +68,7 @@ TEST_F(ConsumerSessionTest, SaysHelloOnceAndAnswersTheChallenge) {
     producer_.say(Welcome{kSession, 3, 5});
     session_.step();
     EXPECT_TRUE(session_.welcomed());
-    EXPECT_EQ(session_.welcome().slot, 3U);
+    EXPECT_EQ(session_.welcome().consumer_index, 3U);
     EXPECT_EQ(session_.welcome().epoch, 5U);
 }
 
@@ -207,7 +207,7 @@ TEST_F(ConsumerSessionTest, ASecondWelcomeAndSenselessValuesAreIgnored) {
     producer_.say_tickets(kSession, 0, {ticket_of(1)});
     producer_.say(ReleaseAck{kSession, 77});
     producer_.say(Drain{kSession, 99, 0});
-    producer_.say(Goodbye{kSession});
+    producer_.say(Disconnect{kSession});
     session_.step();
     EXPECT_EQ(session_.counts().out_of_place, 5U);
     EXPECT_EQ(session_.welcome().session, kSession);
@@ -215,7 +215,7 @@ TEST_F(ConsumerSessionTest, ASecondWelcomeAndSenselessValuesAreIgnored) {
     EXPECT_FALSE(session_.take());
 }
 
-TEST_F(ConsumerSessionTest, DrainFinishesWhatIsHeldThenSaysGoodbye) {
+TEST_F(ConsumerSessionTest, DrainFinishesWhatIsHeldThenDisconnects) {
     welcome();
     producer_.say_tickets(kSession, 1, {ticket_of(1), ticket_of(2)});
     producer_.say(Drain{kSession, static_cast<std::uint32_t>(DrainReason::ScaleDown), 0});
@@ -225,13 +225,13 @@ TEST_F(ConsumerSessionTest, DrainFinishesWhatIsHeldThenSaysGoodbye) {
     session_.release(taken(), ReleaseKind::Completed);
     session_.step();
     EXPECT_EQ(producer_.hear_releases()->records.size(), 2U);
-    EXPECT_FALSE(producer_.hear<Goodbye>()) << "before the acknowledgement";
+    EXPECT_FALSE(producer_.hear<Disconnect>()) << "before the acknowledgement";
     EXPECT_EQ(session_.state(), State::Draining);
 
     acknowledge(2);
-    const auto goodbye = producer_.hear<Goodbye>();
-    ASSERT_TRUE(goodbye);
-    EXPECT_EQ(goodbye->session, kSession);
+    const auto disconnect = producer_.hear<Disconnect>();
+    ASSERT_TRUE(disconnect);
+    EXPECT_EQ(disconnect->session, kSession);
     EXPECT_EQ(session_.state(), State::Ended);
     clock_.advance(std::chrono::seconds(1));
     session_.step();
@@ -252,12 +252,12 @@ TEST_F(ConsumerSessionTest, AnAbortReturnsWhatIsNotBegunAndKeepsWhatIs) {
     EXPECT_EQ(returned->records[0].ticket, ticket_of(2));
     EXPECT_EQ(returned->records[0].kind, static_cast<std::uint32_t>(ReleaseKind::Returned));
     acknowledge(1);
-    EXPECT_FALSE(producer_.hear<Goodbye>()) << "one is still at work";
+    EXPECT_FALSE(producer_.hear<Disconnect>()) << "one is still at work";
 
     session_.release(begun, ReleaseKind::Completed);
     session_.step();
     acknowledge(2);
-    EXPECT_TRUE(producer_.hear<Goodbye>());
+    EXPECT_TRUE(producer_.hear<Disconnect>());
 }
 
 TEST_F(ConsumerSessionTest, LeavingGrantsNoCreditsAndReturnsWhatCameTooLate) {
@@ -291,7 +291,7 @@ TEST_F(ConsumerSessionTest, LeavingGrantsNoCreditsAndReturnsWhatCameTooLate) {
     EXPECT_EQ(all[2].ticket, ticket_of(1));
     EXPECT_EQ(all[2].kind, static_cast<std::uint32_t>(ReleaseKind::Completed));
     acknowledge(3);
-    EXPECT_TRUE(producer_.hear<Goodbye>());
+    EXPECT_TRUE(producer_.hear<Disconnect>());
     EXPECT_EQ(session_.state(), State::Ended);
 }
 
@@ -336,7 +336,7 @@ TEST_F(ConsumerSessionTest, HostileBytesChangeNothing) {
     welcome();
     const std::vector<Bytes> samples{encode(Challenge{1}), encode(Welcome{kSession, 1, 1}),
                                      encode(ReleaseAck{kSession, 1}), encode(Credit{kSession, 1, 0}),
-                                     encode(Goodbye{kSession})};
+                                     encode(Disconnect{kSession})};
     const bool holds = rc::check("mutated and random messages", [&] {
         Bytes bytes = *rc::gen::oneOf(
             rc::gen::elementOf(samples),

@@ -12,7 +12,7 @@ namespace offramp {
 namespace {
 
 constexpr std::size_t kLedgerBytes =
-    sizeof(LedgerHeader) + FakeRun::kPlaces * sizeof(LedgerConsumer) + FakeRun::kSlabs * sizeof(LedgerSlot);
+    sizeof(LedgerHeader) + FakeRun::kConsumerCapacity * sizeof(LedgerConsumer) + FakeRun::kSlabs * sizeof(SlabEntry);
 
 SlabLayout small_layout() {
     const std::array<std::int64_t, 2> shape{2, 8};
@@ -26,7 +26,7 @@ FakeRun::FakeRun()
       layout_(small_layout()),
       plan_(SpanPlan::make(kSlabs, layout_.slab_bytes, 3)),
       ledger_(SharedRegion::create(names_.ledger(), kLedgerBytes)),
-      cells_(SharedRegion::create(names_.cells(), kPlaces * sizeof(ConsumerCell))) {
+      heartbeats_(SharedRegion::create(names_.cells(), kConsumerCapacity * sizeof(HeartbeatRecord))) {
     for (std::uint32_t i = 0; i < plan_.span_count; ++i)
         spans_.push_back(SharedRegion::create(names_.span(i), plan_.span_bytes(i)));
     LedgerHeader& head = header();
@@ -35,7 +35,7 @@ FakeRun::FakeRun()
     head.epoch = 1;
     head.run_nonce = names_.nonce;
     head.slab_count = kSlabs;
-    head.consumer_capacity = kPlaces;
+    head.consumer_capacity = kConsumerCapacity;
     head.slabs_per_span = plan_.slabs_per_span;
     head.span_count = plan_.span_count;
     head.slab_bytes = plan_.slab_bytes;
@@ -60,14 +60,14 @@ SlabTicket FakeRun::lease_filled(std::uint32_t index, std::uint64_t batch, std::
 }
 
 void FakeRun::set_word(std::uint32_t index, SlabWord word) const {
-    auto* slots =
-        reinterpret_cast<LedgerSlot*>(ledger_.bytes().data() + sizeof(LedgerHeader) + kPlaces * sizeof(LedgerConsumer));
-    store_word(slots[index].word, word.pack());
+    auto* entries = reinterpret_cast<SlabEntry*>(ledger_.bytes().data() + sizeof(LedgerHeader) +
+                                                 kConsumerCapacity * sizeof(LedgerConsumer));
+    store_word(entries[index].word, word.pack());
 }
 
-void FakeRun::admit(std::uint32_t slot, std::uint64_t session) const {
+void FakeRun::admit(std::uint32_t consumer_index, std::uint64_t session) const {
     auto* consumers = reinterpret_cast<LedgerConsumer*>(ledger_.bytes().data() + sizeof(LedgerHeader));
-    store_word(consumers[slot].session, session);
+    store_word(consumers[consumer_index].session, session);
 }
 
 }  // namespace offramp

@@ -18,15 +18,15 @@ namespace offramp {
 class FakeRun {
   public:
     static constexpr std::uint32_t kSlabs = 5;
-    static constexpr std::uint32_t kPlaces = 4;
+    static constexpr std::uint32_t kConsumerCapacity = 4;
 
     FakeRun();
 
     const RunNames& names() const { return names_; }
     std::span<std::byte> ledger_bytes() const { return ledger_.bytes(); }
     LedgerHeader& header() const { return *reinterpret_cast<LedgerHeader*>(ledger_.bytes().data()); }
-    ConsumerCell& cell(std::uint32_t slot) const {
-        return reinterpret_cast<ConsumerCell*>(cells_.bytes().data())[slot];
+    HeartbeatRecord& heartbeat(std::uint32_t consumer_index) const {
+        return reinterpret_cast<HeartbeatRecord*>(heartbeats_.bytes().data())[consumer_index];
     }
     std::span<std::byte> slab(std::uint32_t index) const;
 
@@ -34,7 +34,7 @@ class FakeRun {
     // latter a hole.
     SlabTicket lease_filled(std::uint32_t slab, std::uint64_t batch, std::uint32_t attempt = 1);
     void set_word(std::uint32_t slab, SlabWord word) const;
-    void admit(std::uint32_t slot, std::uint64_t session) const;
+    void admit(std::uint32_t consumer_index, std::uint64_t session) const;
     static std::uint32_t samples_without_holes() { return 1; }
 
   private:
@@ -42,7 +42,7 @@ class FakeRun {
     SlabLayout layout_;
     SpanPlan plan_;
     SharedRegion ledger_;
-    SharedRegion cells_;
+    SharedRegion heartbeats_;
     std::vector<SharedRegion> spans_;
 };
 

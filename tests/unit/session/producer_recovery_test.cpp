@@ -19,7 +19,7 @@ namespace offramp {
 namespace {
 
 constexpr std::uint64_t kSession = 6;
-constexpr std::uint32_t kSlot = 1;
+constexpr std::uint32_t kConsumerIndex = 1;
 
 struct Bell {
     Bell() {
@@ -70,7 +70,7 @@ class ScriptedSearch final : public ProducerSearch {
     std::unique_ptr<ConsumerPort> port_;
 };
 
-class ProducerSuccessionTest : public ::testing::TestWithParam<bool> {
+class ProducerRecoveryTest : public ::testing::TestWithParam<bool> {
   protected:
     struct Heard {
         Hello hello{};
@@ -105,9 +105,9 @@ class ProducerSuccessionTest : public ::testing::TestWithParam<bool> {
         ASSERT_EQ(producer_->send(peer_, encode(Tickets{kSession, first}, std::span<const SlabTicket>(tickets))),
                   SendOutcome::Sent);
     }
-    void welcome(std::uint32_t epoch = 1) { say(Welcome{kSession, kSlot, epoch}); }
+    void welcome(std::uint32_t epoch = 1) { say(Welcome{kSession, kConsumerIndex, epoch}); }
     void begin() {
-        run_.admit(kSlot, kSession);
+        run_.admit(kConsumerIndex, kSession);
         ASSERT_FALSE(settle());
         ASSERT_TRUE(hear_hello());
         welcome();
@@ -154,7 +154,7 @@ class ProducerSuccessionTest : public ::testing::TestWithParam<bool> {
                        {.search = &search_, .patience = std::chrono::seconds(60)}};
 };
 
-TEST_P(ProducerSuccessionTest, FinishesWhatItHoldsAndComesBackWithIt) {
+TEST_P(ProducerRecoveryTest, FinishesWhatItHoldsAndComesBackWithIt) {
     begin();
     const std::vector<SlabTicket> held{run_.lease_filled(0, 10), run_.lease_filled(1, 11)};
     deliver(1, held);
@@ -172,7 +172,7 @@ TEST_P(ProducerSuccessionTest, FinishesWhatItHoldsAndComesBackWithIt) {
     ASSERT_FALSE(settle());
     const auto heard = hear_hello();
     ASSERT_TRUE(heard);
-    EXPECT_EQ(heard->hello.former_session, kSession);
+    EXPECT_EQ(heard->hello.previous_session, kSession);
     EXPECT_EQ(heard->hello.last_delivery, 2U);
     EXPECT_EQ(heard->hello.holding, 0U);
     EXPECT_EQ(heard->records, held) << "both released, and acknowledged by nobody";
@@ -190,7 +190,7 @@ TEST_P(ProducerSuccessionTest, FinishesWhatItHoldsAndComesBackWithIt) {
     EXPECT_EQ(processor_.items.size(), 3U);
 }
 
-TEST_P(ProducerSuccessionTest, NamesWhatItHasNotBegunFirst) {
+TEST_P(ProducerRecoveryTest, NamesWhatItHasNotBegunFirst) {
     begin();
     const SlabTicket first = run_.lease_filled(0, 10);
     const SlabTicket second = run_.lease_filled(1, 11);
@@ -213,7 +213,7 @@ TEST_P(ProducerSuccessionTest, NamesWhatItHasNotBegunFirst) {
     EXPECT_EQ(processor_.items.size(), 3U);
 }
 
-TEST_P(ProducerSuccessionTest, AskedToEndItEndsAtOnceAndWellWhenItHoldsNothing) {
+TEST_P(ProducerRecoveryTest, AskedToEndItEndsAtOnceAndWellWhenItHoldsNothing) {
     begin();
     kill_producer();
     ASSERT_FALSE(settle());
@@ -223,7 +223,7 @@ TEST_P(ProducerSuccessionTest, AskedToEndItEndsAtOnceAndWellWhenItHoldsNothing) 
     EXPECT_EQ(end->code, ExitCode::Ok);
 }
 
-TEST_P(ProducerSuccessionTest, AskedToEndBeforeAnybodyLetItInItEndsWell) {
+TEST_P(ProducerRecoveryTest, AskedToEndBeforeAnybodyLetItInItEndsWell) {
     ASSERT_FALSE(settle());
     kill_producer();
     ASSERT_FALSE(settle());
@@ -233,7 +233,7 @@ TEST_P(ProducerSuccessionTest, AskedToEndBeforeAnybodyLetItInItEndsWell) {
     EXPECT_EQ(end->code, ExitCode::Ok);
 }
 
-TEST_P(ProducerSuccessionTest, AskedToEndWithAReleaseThatNobodyAcknowledgedItSaysWhatItLost) {
+TEST_P(ProducerRecoveryTest, AskedToEndWithAReleaseThatNobodyAcknowledgedItSaysWhatItLost) {
     begin();
     deliver(1, {run_.lease_filled(0, 10)});
     ASSERT_FALSE(settle());
@@ -245,7 +245,7 @@ TEST_P(ProducerSuccessionTest, AskedToEndWithAReleaseThatNobodyAcknowledgedItSay
     EXPECT_EQ(end->code, ExitCode::ProducerGone);
 }
 
-TEST_P(ProducerSuccessionTest, WhoeverWasDrainingEndsWithItsProducer) {
+TEST_P(ProducerRecoveryTest, WhoeverWasDrainingEndsWithItsProducer) {
     begin();
     say(Drain{kSession, static_cast<std::uint32_t>(DrainReason::RunEnded), 0});
     kill_producer();
@@ -254,7 +254,7 @@ TEST_P(ProducerSuccessionTest, WhoeverWasDrainingEndsWithItsProducer) {
     EXPECT_EQ(end->code, ExitCode::Ok);
 }
 
-TEST_P(ProducerSuccessionTest, WaitsAsLongAsThereIsALauncherAndElseForItsPatience) {
+TEST_P(ProducerRecoveryTest, WaitsAsLongAsThereIsALauncherAndElseForItsPatience) {
     begin();
     kill_producer();
     ASSERT_FALSE(settle());
@@ -266,7 +266,7 @@ TEST_P(ProducerSuccessionTest, WaitsAsLongAsThereIsALauncherAndElseForItsPatienc
     }
 }
 
-TEST_P(ProducerSuccessionTest, SeveralProducersMayDieBeforeOneLetsItIn) {
+TEST_P(ProducerRecoveryTest, SeveralProducersMayDieBeforeOneLetsItIn) {
     begin();
     for (int i = 0; i < 3; ++i) {
         kill_producer();
@@ -275,7 +275,7 @@ TEST_P(ProducerSuccessionTest, SeveralProducersMayDieBeforeOneLetsItIn) {
         ASSERT_FALSE(settle());
         const auto heard = hear_hello();
         ASSERT_TRUE(heard);
-        EXPECT_EQ(heard->hello.former_session, kSession);
+        EXPECT_EQ(heard->hello.previous_session, kSession);
     }
     welcome(4);
     ASSERT_FALSE(settle());
@@ -283,18 +283,18 @@ TEST_P(ProducerSuccessionTest, SeveralProducersMayDieBeforeOneLetsItIn) {
     EXPECT_EQ(search_.forgotten, 3);
 }
 
-TEST_P(ProducerSuccessionTest, AnotherSessionThanItsOwnIsNotTaken) {
+TEST_P(ProducerRecoveryTest, AnotherSessionThanItsOwnIsNotTaken) {
     begin();
     kill_producer();
     ASSERT_FALSE(settle());
     next_producer();
     ASSERT_FALSE(settle());
     ASSERT_TRUE(hear_hello());
-    say(Welcome{kSession + 1, kSlot, 2});
+    say(Welcome{kSession + 1, kConsumerIndex, 2});
     EXPECT_THROW(settle(), ProtocolError);
 }
 
-TEST_P(ProducerSuccessionTest, ASignalBetweenProducersReturnsWhatIsNotBegun) {
+TEST_P(ProducerRecoveryTest, ASignalBetweenProducersReturnsWhatIsNotBegun) {
     begin();
     kill_producer();
     ASSERT_FALSE(settle());
@@ -309,7 +309,7 @@ TEST_P(ProducerSuccessionTest, ASignalBetweenProducersReturnsWhatIsNotBegun) {
     EXPECT_EQ(end->code, ExitCode::Ok);
 }
 
-INSTANTIATE_TEST_SUITE_P(WithALauncher, ProducerSuccessionTest, ::testing::Values(true, false));
+INSTANTIATE_TEST_SUITE_P(WithALauncher, ProducerRecoveryTest, ::testing::Values(true, false));
 
 }  // namespace
 }  // namespace offramp

@@ -15,24 +15,24 @@
 namespace offramp {
 namespace {
 
-static_assert(!std::is_copy_constructible_v<ReadLease> && !std::is_copy_assignable_v<ReadLease>);
-static_assert(std::is_nothrow_move_constructible_v<ReadLease>);
+static_assert(!std::is_copy_constructible_v<ReadLoan> && !std::is_copy_assignable_v<ReadLoan>);
+static_assert(std::is_nothrow_move_constructible_v<ReadLoan>);
 
 constexpr std::uint64_t kSession = 6;
-constexpr std::uint32_t kSlot = 1;
+constexpr std::uint32_t kConsumerIndex = 1;
 
-class ReadLeaseTest : public ::testing::Test {
+class ReadLoanTest : public ::testing::Test {
   protected:
     void SetUp() override {
         session_.step();
         ASSERT_TRUE(producer_.hear<Hello>());
-        producer_.say(Welcome{kSession, kSlot, 1});
+        producer_.say(Welcome{kSession, kConsumerIndex, 1});
         ticket_ = run_.lease_filled(2, 10);
         producer_.say_tickets(kSession, 1, {ticket_});
         session_.step();
         ASSERT_EQ(session_.take(), ticket_);
     }
-    ReadLease open() { return ReadLease::open(ticket_, mappings_, cell_, session_, contents_); }
+    ReadLoan open() { return ReadLoan::open(ticket_, mappings_, heartbeat_, session_, contents_); }
     std::optional<ReleaseKind> released() {
         session_.step();
         const auto heard = producer_.hear_releases();
@@ -41,7 +41,7 @@ class ReadLeaseTest : public ::testing::Test {
         EXPECT_EQ(heard->records[0].ticket, ticket_);
         return static_cast<ReleaseKind>(heard->records[0].kind);
     }
-    WorkWord work() const { return WorkWord::unpack(load_word(run_.cell(kSlot).work)); }
+    WorkWord work() const { return WorkWord::unpack(load_word(run_.heartbeat(kConsumerIndex).work)); }
     WorkWord work_of_ticket() const {
         return {ticket_.slab, ticket_.attempt, static_cast<std::uint32_t>(ticket_.generation)};
     }
@@ -53,45 +53,45 @@ class ReadLeaseTest : public ::testing::Test {
     ScriptedProducer producer_{hub_};
     std::unique_ptr<ConsumerPort> port_ = hub_.consumer_port({.pid = 1000, .uid = 1, .gid = 1});
     ConsumerSession session_{*port_, clock_, {.run_nonce = run_.names().nonce, .window = 2, .program_version = "1"}};
-    WorkCell cell_{run_.cell(kSlot), kSession};
+    Heartbeat heartbeat_{run_.heartbeat(kConsumerIndex), kSession};
     SlabTicket ticket_;
     SlabContents contents_;
 };
 
-TEST_F(ReadLeaseTest, WhileItLivesADeathIsChargedToItsDelivery) {
+TEST_F(ReadLoanTest, WhileItLivesADeathIsChargedToItsDelivery) {
     EXPECT_EQ(work(), WorkWord{});
-    ReadLease lease = open();
+    ReadLoan loan = open();
     EXPECT_EQ(work(), work_of_ticket());
-    EXPECT_EQ(lease.contents().batches.at(0).batch, 10U);
-    EXPECT_EQ(lease.contents().samples.size(), 2U);
+    EXPECT_EQ(loan.contents().batches.at(0).batch, 10U);
+    EXPECT_EQ(loan.contents().samples.size(), 2U);
     EXPECT_FALSE(released());
 }
 
-TEST_F(ReadLeaseTest, CompletingCountsAndReleases) {
-    ReadLease lease = open();
-    const std::uint64_t bytes = lease.contents().payload_bytes;
-    std::move(lease).complete(std::chrono::nanoseconds(123));
+TEST_F(ReadLoanTest, CompletingCountsAndReleases) {
+    ReadLoan loan = open();
+    const std::uint64_t bytes = loan.contents().payload_bytes;
+    std::move(loan).complete(std::chrono::nanoseconds(123));
     EXPECT_EQ(work(), WorkWord{});
     EXPECT_EQ(released(), ReleaseKind::Completed);
-    const ConsumerCell& cell = run_.cell(kSlot);
-    EXPECT_EQ(load_word(cell.busy_ns), 123U);
-    EXPECT_EQ(load_word(cell.slabs), 1U);
-    EXPECT_EQ(load_word(cell.samples), FakeRun::samples_without_holes());
-    EXPECT_EQ(load_word(cell.bytes), bytes);
+    const HeartbeatRecord& heartbeat = run_.heartbeat(kConsumerIndex);
+    EXPECT_EQ(load_word(heartbeat.busy_ns), 123U);
+    EXPECT_EQ(load_word(heartbeat.slabs), 1U);
+    EXPECT_EQ(load_word(heartbeat.samples), FakeRun::samples_without_holes());
+    EXPECT_EQ(load_word(heartbeat.bytes), bytes);
     EXPECT_GT(bytes, 0U);
 }
 
-TEST_F(ReadLeaseTest, GivingBackReturnsAndCountsNothing) {
+TEST_F(ReadLoanTest, GivingBackReturnsAndCountsNothing) {
     open().give_back();
     EXPECT_EQ(work(), WorkWord{});
     EXPECT_EQ(released(), ReleaseKind::Returned);
-    EXPECT_EQ(load_word(run_.cell(kSlot).slabs), 0U);
+    EXPECT_EQ(load_word(run_.heartbeat(kConsumerIndex).slabs), 0U);
 }
 
-TEST_F(ReadLeaseTest, ForgettingItGivesTheSlabBackOnce) {
+TEST_F(ReadLoanTest, ForgettingItGivesTheSlabBackOnce) {
     {
-        ReadLease first = open();
-        const ReadLease second = std::move(first);
+        ReadLoan first = open();
+        const ReadLoan second = std::move(first);
         EXPECT_EQ(second.contents().tensors.size(), 1U);
     }
     EXPECT_EQ(work(), WorkWord{});
@@ -99,33 +99,33 @@ TEST_F(ReadLeaseTest, ForgettingItGivesTheSlabBackOnce) {
     EXPECT_FALSE(released());
 }
 
-TEST_F(ReadLeaseTest, KeptUntilDeathItStaysChargedAndHeld) {
+TEST_F(ReadLoanTest, KeptUntilDeathItStaysChargedAndHeld) {
     open().keep_until_death();
     EXPECT_EQ(work(), work_of_ticket());
     EXPECT_FALSE(released());
 }
 
-TEST_F(ReadLeaseTest, ASlabThatIsNotWhatTheTicketSaysStaysCharged) {
+TEST_F(ReadLoanTest, ASlabThatIsNotWhatTheTicketSaysStaysCharged) {
     run_.slab(ticket_.slab)[0] = std::byte{0};  // the magic
     EXPECT_THROW(open(), ProtocolError);
     EXPECT_EQ(work(), work_of_ticket());
     EXPECT_FALSE(released());
 }
 
-TEST_F(ReadLeaseTest, UsingItTwiceIsACallersBug) {
-    ReadLease lease = open();
-    std::move(lease).give_back();
-    EXPECT_DEATH(std::move(lease).complete({}), "used up once");
+TEST_F(ReadLoanTest, UsingItTwiceIsACallersBug) {
+    ReadLoan loan = open();
+    std::move(loan).give_back();
+    EXPECT_DEATH(std::move(loan).complete({}), "used up once");
 }
 
-TEST(WorkCell, BelievedOnlyAfterWhatAFormerSessionLeftIsCleared) {
-    ConsumerCell bytes{.work = 1, .progress = 2, .session = 3, .busy_ns = 4, .slabs = 5, .samples = 6, .bytes = 7};
-    WorkCell cell(bytes, 9);
+TEST(Heartbeat, BelievedOnlyAfterWhatAFormerSessionLeftIsCleared) {
+    HeartbeatRecord bytes{.work = 1, .progress = 2, .session = 3, .busy_ns = 4, .slabs = 5, .samples = 6, .bytes = 7};
+    Heartbeat heartbeat(bytes, 9);
     EXPECT_EQ(bytes.session, 9U);
     EXPECT_EQ(bytes.work, 0U);
     EXPECT_EQ(bytes.busy_ns + bytes.slabs + bytes.samples + bytes.bytes, 0U);
     const std::uint64_t before = bytes.progress;
-    cell.progress();
+    heartbeat.progress();
     EXPECT_NE(bytes.progress, before);
 }
 

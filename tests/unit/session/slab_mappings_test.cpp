@@ -33,12 +33,12 @@ TEST(SlabMappings, CanMapEverythingAtOnceSoThatNoNameIsNeededLater) {
     EXPECT_EQ(mappings.slab(4)[1], std::byte{77});
 }
 
-TEST(SlabMappings, WritesTheCellThatItIsAskedFor) {
+TEST(SlabMappings, WritesTheHeartbeatThatItIsAskedFor) {
     FakeRun run;
     SlabMappings mappings = SlabMappings::attach(run.names());
-    store_word(mappings.cell(2).progress, 5);
-    EXPECT_EQ(load_word(run.cell(2).progress), 5U);
-    EXPECT_EQ(load_word(run.cell(1).progress), 0U);
+    store_word(mappings.heartbeat(2).progress, 5);
+    EXPECT_EQ(load_word(run.heartbeat(2).progress), 5U);
+    EXPECT_EQ(load_word(run.heartbeat(1).progress), 0U);
 }
 
 TEST(SlabMappings, AnEndedRunIsASystemError) {

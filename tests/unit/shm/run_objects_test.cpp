@@ -137,9 +137,9 @@ TEST(RunLock, FollowsNoLink) {
 TEST(RunLock, HasTheModeWhateverTheUmask) {
     for (const bool for_group : {false, true}) {
         const auto names = own_run("mode");
-        const mode_t former = ::umask(0077);
+        const mode_t previous = ::umask(0077);
         const auto lock = RunLock::hold(names, true, for_group);
-        ::umask(former);
+        ::umask(previous);
         struct stat found = {};
         ASSERT_EQ(::stat(("/dev/shm" + names.lock()).c_str(), &found), 0);
         EXPECT_EQ(found.st_mode & 07777, for_group ? 0640U : 0600U);

@@ -138,12 +138,12 @@ TEST(SharedRegion, IsMadeByOneOnly) {
 
 TEST(SharedRegion, HasTheModeWhateverTheUmask) {
     const auto names = own_run("mode");
-    const mode_t former = ::umask(0077);
+    const mode_t previous = ::umask(0077);
     const auto own = SharedRegion::create(names.ledger(), kBytes);
     const auto group = SharedRegion::create(names.span(0), kBytes, {.readable_by_group = true});
     const auto cells =
         SharedRegion::create(names.cells(), kBytes, {.readable_by_group = true, .writable_by_group = true});
-    ::umask(former);
+    ::umask(previous);
     EXPECT_EQ(mode_of(names.ledger()), 0600U);
     EXPECT_EQ(mode_of(names.span(0)), 0640U);
     EXPECT_EQ(mode_of(names.cells()), 0660U);

@@ -58,10 +58,10 @@ TEST(HttpHeaders, WhatIsNoneIsRefusedWithoutBeingShown) {
     EXPECT_THAT(refusal("Content-Type: text/plain"), HasSubstr("'content-type'"));
 }
 
-TEST(ShownUrl, HasNeitherCredentialsNorQuery) {
+TEST(RedactedUrl, HasNeitherCredentialsNorQuery) {
     EXPECT_EQ(without_credentials("https://me:w@rd@host:80/a@b?c=d@e"), "https://host:80/a@b?c=d@e");
-    EXPECT_EQ(shown_url("https://me:word@host/path?token=1#x"), "https://host/path");
-    EXPECT_EQ(shown_url("https://host?token=me@1"), "https://host");
+    EXPECT_EQ(redacted_url("https://me:word@host/path?token=1#x"), "https://host/path");
+    EXPECT_EQ(redacted_url("https://host?token=me@1"), "https://host");
     EXPECT_TRUE(has_credentials("http://me@host"));
     EXPECT_FALSE(has_credentials("http://host/me@path"));
     EXPECT_EQ(without_credentials("host"), "host");

@@ -60,14 +60,14 @@ TEST_F(JsonlSource, ColumnsEnterTheFingerprintAndPathsDoNot) {
         config.shard.clear();
         return source_fingerprint(*source);
     };
-    const std::string former =
+    const std::string previous =
         print("{\"id\":1,\"uri\":\"photos/0.png\",\"x\":1}\n{\"id\":2,\"uri\":\"photos/1.png\",\"x\":2}\n");
     EXPECT_EQ(print("{\"id\":1,\"uri\":\"moved/0.png\",\"x\":1}\n{\"id\":2,\"uri\":\"photos/1.png\",\"x\":2}\n"),
-              former);
+              previous);
     EXPECT_NE(print("{\"id\":1,\"uri\":\"photos/0.png\",\"x\":1}\n{\"id\":2,\"uri\":\"photos/1.png\",\"x\":3}\n"),
-              former);
+              previous);
     EXPECT_NE(print("{\"id\":1,\"uri\":\"photos/0.png\",\"x\":1}\n{\"id\":3,\"uri\":\"photos/1.png\",\"x\":2}\n"),
-              former);
+              previous);
     // Of a shard those of its own items alone.
     EXPECT_EQ(print("{\"id\":1,\"uri\":\"a\",\"x\":1}\n{\"id\":2,\"uri\":\"b\",\"x\":2}\n", "1/2"),
               print("{\"id\":1,\"uri\":\"a\",\"x\":1}\n{\"id\":2,\"uri\":\"b\"}\n", "1/2"));

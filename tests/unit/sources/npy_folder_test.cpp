@@ -64,9 +64,9 @@ class NpyFolder : public ::testing::Test {
 
     TempFolder folder;
     RunConfig config;
-    std::vector<InputNotes> inputs{{.name = "features", .tokens = {}, .shape = {2, 3}, .dtype = kFloat32},
-                                   {.name = "ids", .tokens = {}, .shape = {2}, .dtype = kInt64},
-                                   {.name = "flag", .tokens = {}, .shape = {}, .dtype = kBool}};
+    std::vector<InputMetadata> inputs{{.name = "features", .tokens = {}, .shape = {2, 3}, .dtype = kFloat32},
+                                      {.name = "ids", .tokens = {}, .shape = {2}, .dtype = kInt64},
+                                      {.name = "flag", .tokens = {}, .shape = {}, .dtype = kBool}};
 };
 
 TEST_F(NpyFolder, ARowIsThatOfEachFileWhereItsPartLies) {
@@ -96,10 +96,10 @@ TEST_F(NpyFolder, HalfFloatsAreWidenedOrTaken) {
 }
 
 TEST_F(NpyFolder, OtherNumbersInAnyFileAreOtherInput) {
-    const std::string former = source_fingerprint(*make());
-    EXPECT_EQ(source_fingerprint(*make()), former);
+    const std::string previous = source_fingerprint(*make());
+    EXPECT_EQ(source_fingerprint(*make()), previous);
     folder.write("flag.npy", npy("|b1", "(3,)", std::string("\x01\x01\x01", 3)));
-    EXPECT_NE(source_fingerprint(*make()), former);
+    EXPECT_NE(source_fingerprint(*make()), previous);
 }
 
 TEST_F(NpyFolder, WhatDoesNotFitIsRefusedWithFileFoundAndWanted) {
@@ -131,12 +131,12 @@ TEST_F(NpyFolder, AFileThatShrinksIsASkippedItem) {
     EXPECT_THROW(row(*source, 2), UnreadableItem);
 }
 
-TEST_F(NpyFolder, MadeUpRowsAreNoiseInFloatsAndZerosElsewhere) {
+TEST_F(NpyFolder, SyntheticRowsAreNoiseInFloatsAndZerosElsewhere) {
     inputs.push_back({.name = "half", .tokens = {}, .shape = {2}, .dtype = kFloat16});
     inputs.push_back({.name = "double", .tokens = {}, .shape = {1}, .dtype = kFloat64});
     const NormalNoise noise(3);
     std::vector<std::byte> bytes(part_row_bytes(parts()), std::byte{0xff});
-    fill_made_up_row(noise, 7, parts(), bytes);
+    fill_synthetic_row(noise, 7, parts(), bytes);
     std::vector<float> wanted(9);
     noise.fill(7, wanted);
     EXPECT_EQ(part<float>(bytes, 0), std::vector<float>(wanted.begin(), wanted.begin() + 6));

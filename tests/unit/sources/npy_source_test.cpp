@@ -119,11 +119,11 @@ TEST_F(NpyArray, RowsLargerThanABlockAreWhole) {
 
 TEST_F(NpyArray, OtherArraysOfTheSameShapeAreTold) {
     const auto print = [&](const std::string& file) { return source_fingerprint(*make(file)); };
-    const std::string former = print(npy("<f4", "(200, 2, 3)", bytes_of(counting(1200))));
-    EXPECT_EQ(print(npy("<f4", "(200, 2, 3)", bytes_of(counting(1200)))), former);
-    EXPECT_NE(print(npy("<f4", "(200, 2, 3)", bytes_of(counting(1200, 1)))), former);
-    EXPECT_NE(print(npy("<f4", "(199, 2, 3)", bytes_of(counting(1194)))), former);
-    EXPECT_NE(print(npy("<f2", "(200, 2, 3)", bytes_of(counting(600)))), former);
+    const std::string previous = print(npy("<f4", "(200, 2, 3)", bytes_of(counting(1200))));
+    EXPECT_EQ(print(npy("<f4", "(200, 2, 3)", bytes_of(counting(1200)))), previous);
+    EXPECT_NE(print(npy("<f4", "(200, 2, 3)", bytes_of(counting(1200, 1)))), previous);
+    EXPECT_NE(print(npy("<f4", "(199, 2, 3)", bytes_of(counting(1194)))), previous);
+    EXPECT_NE(print(npy("<f2", "(200, 2, 3)", bytes_of(counting(600)))), previous);
 }
 
 TEST_F(NpyArray, AFileThatShrinksIsASkippedItem) {

@@ -74,12 +74,12 @@ TEST_F(WebdatasetSource, WhereColumnsAreWrittenASampleWithoutReadableOnesIsSkipp
 }
 
 TEST_F(WebdatasetSource, ColumnsThatComeOrGoChangeTheFingerprint) {
-    const std::string former = source_fingerprint(*make());
-    EXPECT_EQ(source_fingerprint(*make()), former);
+    const std::string previous = source_fingerprint(*make());
+    EXPECT_EQ(source_fingerprint(*make()), previous);
     folder.write("shard-1.tar", test::tar_member("0.png", encode_png(kSize, gradient(kSize))) +
                                     test::tar_member("0.json", "{}") + test::tar_member("1.png", "") +
                                     test::tar_member("2.png", "") + test::tar_end());
-    EXPECT_NE(source_fingerprint(*make()), former);
+    EXPECT_NE(source_fingerprint(*make()), previous);
 }
 
 }  // namespace

@@ -29,19 +29,19 @@ const std::vector<float> kValues{0, 5, 1, 4, 2, 3, /**/ -1, -1, 3, 0, -1, -1};
 
 class OutputTransformerTest : public testing::Test {
   protected:
-    OutputTransformer make(const std::vector<TensorSpec>& outputs, std::uint32_t expansion,
+    OutputTransformer make(const std::vector<TensorSpec>& outputs, std::uint32_t upsample_factor,
                            const TransformSettings& settings) {
-        return {*device_, outputs, expansion, settings};
+        return {*device_, outputs, upsample_factor, settings};
     }
 
     std::vector<DeviceTensor> apply(OutputTransformer& transformer) {
         return transformer.apply(*stream_, {{.spec = kScores, .data = kValues.data(), .owner = {}}}, outliers_);
     }
 
-    std::string refusal(const std::vector<TensorSpec>& outputs, std::uint32_t expansion,
+    std::string refusal(const std::vector<TensorSpec>& outputs, std::uint32_t upsample_factor,
                         const TransformSettings& settings) {
         try {
-            make(outputs, expansion, settings);
+            make(outputs, upsample_factor, settings);
         } catch (const ConfigError& error) {
             EXPECT_EQ(error.exit_code(), ExitCode::Usage);
             return error.what();
@@ -61,7 +61,7 @@ std::span<const std::uint8_t> bytes_of(const DeviceTensor& tensor) {
 TEST_F(OutputTransformerTest, NoneHandsTheTensorsThrough) {
     OutputTransformer none = make({kScores, spec_of("bytes", kUInt8, {2, 9})}, 1, {});
     EXPECT_EQ(none.transform(), OutputTransform::None);
-    EXPECT_EQ(none.expansion(), 1U);
+    EXPECT_EQ(none.upsample_factor(), 1U);
     EXPECT_EQ(none.outputs().size(), 2U);
     const auto owner = std::make_shared<int>(1);
     const auto made = none.apply(*stream_, {{.spec = kScores, .data = kValues.data(), .owner = owner}}, outliers_);
@@ -182,7 +182,7 @@ TEST_F(OutputTransformerTest, ADimensionOfOneElementMayHaveAnyStride) {
 TEST_F(OutputTransformerTest, ClassMapsHaveTheEnlargedSizeAndNothingLeftToEnlarge) {
     OutputTransformer map = make({kScores}, 8, {.transform = "class-map"});
     EXPECT_EQ(map.outputs().front().describe(), "classes uint8 [2, 8, 16]");
-    EXPECT_EQ(map.expansion(), 1U);
+    EXPECT_EQ(map.upsample_factor(), 1U);
     const auto made = apply(map);
     EXPECT_EQ(bytes_of(made.front())[0], 2);
     EXPECT_EQ(bytes_of(made.front())[15], 0);
@@ -200,7 +200,7 @@ TEST_F(OutputTransformerTest, SeveralOutputsKeepTheirNames) {
 TEST_F(OutputTransformerTest, LowResLeavesTheEnlargementToTheReader) {
     OutputTransformer plain = make({kScores}, 8, {.transform = "low-res"});
     EXPECT_EQ(plain.transform(), OutputTransform::LowRes);
-    EXPECT_EQ(plain.expansion(), 8U);
+    EXPECT_EQ(plain.upsample_factor(), 8U);
     EXPECT_EQ(plain.outputs().front(), kScores);
     EXPECT_EQ(apply(plain).front().data, kValues.data());
     OutputTransformer half = make({kScores}, 8, {.transform = "low-res", .output_dtype = "fp16"});

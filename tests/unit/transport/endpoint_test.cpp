@@ -62,7 +62,7 @@ TEST(Endpoint, IsReplacedAsAWhole) {
     std::ifstream before(folder.file("endpoint"));
     Endpoint{folder.path(), {"a", 1}, 1, 2}.publish();
     EXPECT_EQ(Endpoint::read(folder.path())->epoch, 2U);
-    // Who had opened the former file still reads it to its end: nothing was written into it.
+    // Who had opened the previous file still reads it to its end: nothing was written into it.
     EXPECT_NE(std::string(std::istreambuf_iterator<char>(before), {}).find("epoch=1\n"), std::string::npos);
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "no temporary file stays";
 }

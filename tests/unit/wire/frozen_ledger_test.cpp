@@ -72,12 +72,12 @@ TEST(FrozenLedger, Consumer) {
               "0030: 0e 07 07 07 07 07 07 07 10 08 08 08 08 08 08 08\n");
 }
 
-TEST(FrozenLedger, Slot) {
-    const LedgerSlot slot{word(1),
+TEST(FrozenLedger, Entry) {
+    const SlabEntry entry{word(1),
                           word(2),
                           {word(3), word(4), word(5), word(6), word(7), word(8), word(9), word(10)},
                           {word(11), word(12), word(13), word(14), word(15), word(16)}};
-    EXPECT_EQ(hex_dump_of(slot),
+    EXPECT_EQ(hex_dump_of(entry),
               "0000: 02 01 01 01 01 01 01 01 04 02 02 02 02 02 02 02\n"
               "0010: 06 03 03 03 03 03 03 03 08 04 04 04 04 04 04 04\n"
               "0020: 0a 05 05 05 05 05 05 05 0c 06 06 06 06 06 06 06\n"
@@ -88,9 +88,9 @@ TEST(FrozenLedger, Slot) {
               "0070: 1e 0f 0f 0f 0f 0f 0f 0f 20 10 10 10 10 10 10 10\n");
 }
 
-TEST(FrozenLedger, Cell) {
-    const ConsumerCell cell{word(1), word(2), word(3), word(4), word(5), word(6), word(7), word(8)};
-    EXPECT_EQ(hex_dump_of(cell),
+TEST(FrozenLedger, Heartbeat) {
+    const HeartbeatRecord heartbeat{word(1), word(2), word(3), word(4), word(5), word(6), word(7), word(8)};
+    EXPECT_EQ(hex_dump_of(heartbeat),
               "0000: 02 01 01 01 01 01 01 01 04 02 02 02 02 02 02 02\n"
               "0010: 06 03 03 03 03 03 03 03 08 04 04 04 04 04 04 04\n"
               "0020: 0a 05 05 05 05 05 05 05 0c 06 06 06 06 06 06 06\n"
@@ -115,7 +115,7 @@ TEST(FrozenLedger, ProgressRecord) {
                                 .holes = word(6),
                                 .published = {word(7), word(8), word(9), word(10)},
                                 .completed = {word(11), word(12), word(13), word(14)},
-                                .given_up = {word(15), word(16), word(17), word(18)},
+                                .dead_letters = {word(15), word(16), word(17), word(18)},
                                 .dropped = word(19),
                                 .reserved = {word(20)}};
     const auto* words = reinterpret_cast<const std::uint64_t*>(&record);

@@ -99,8 +99,8 @@ TEST(FrozenMessages, Drain) {
               "0010: 58 57 56 55 54 53 52 51 03 00 00 00 04 03 02 01\n");
 }
 
-TEST(FrozenMessages, Goodbye) {
-    EXPECT_EQ(hex_dump(encode(Goodbye{kSession})),
+TEST(FrozenMessages, Disconnect) {
+    EXPECT_EQ(hex_dump(encode(Disconnect{kSession})),
               "0000: 4f 46 46 4d 02 00 0b 00 18 00 00 00 00 00 00 00\n"
               "0010: 58 57 56 55 54 53 52 51\n");
 }

@@ -30,7 +30,7 @@ TEST(FrozenSlabHeader, Header) {
     header.samples_offset = 0x67;
     header.keys_offset = 0x68;
     header.transform = static_cast<std::uint32_t>(OutputTransform::ClassMap);
-    header.expansion = 0x0a0b0c0d;
+    header.upsample_factor = 0x0a0b0c0d;
     header.submitted_at_ns = 0x7172737475767778;
     header.filled_at_ns = 0x8182838485868788;
     put_text(header.model, "deeplabv3-resnet50");

@@ -77,7 +77,7 @@ class Corruption : public testing::Test {
             sum += static_cast<unsigned>(sample.key.size());
         }
         EXPECT_LE(contents.transform, OutputTransform::LowRes);
-        EXPECT_GE(contents.expansion, 1U);
+        EXPECT_GE(contents.upsample_factor, 1U);
         volatile unsigned kept = sum;
         static_cast<void>(kept);
         return true;
@@ -148,8 +148,8 @@ TEST_F(Corruption, WhatReachesBeyondTheSlabIsRefused) {
         {"samples_offset", offsetof(SlabHeader, samples_offset), layout.header_bytes + 1, 4},
         {"keys_offset", offsetof(SlabHeader, keys_offset), layout.header_bytes - 1, 4},
         {"transform", offsetof(SlabHeader, transform), 4, 4},
-        {"expansion 0", offsetof(SlabHeader, expansion), 0, 4},
-        {"expansion", offsetof(SlabHeader, expansion), kMaxExpansion + 1, 4},
+        {"expansion 0", offsetof(SlabHeader, upsample_factor), 0, 4},
+        {"expansion", offsetof(SlabHeader, upsample_factor), kMaxUpsampleFactor + 1, 4},
         {"dims 0", layout.tensors_offset + offsetof(TensorRecord, dims), 0, 4},
         {"dims 9", layout.tensors_offset + offsetof(TensorRecord, dims), 9, 4},
         {"dtype bits", layout.tensors_offset + offsetof(TensorRecord, dtype_bits), 33, 1},

@@ -57,7 +57,7 @@ RC_GTEST_PROP(SlabLayout, NothingOverlapsAndEverythingIsAligned, ()) {
 
 // A batch of one sample may carry any stride in dimension 0 (PyTorch does that); several of them in one slab
 // must not.
-TEST(SlabLayout, MendsTheStrideOfASingleSample) {
+TEST(SlabLayout, RepairsTheStrideOfASingleSample) {
     TensorSpec one{.name = "t", .dims = 2, .shape = {1, 4}, .strides = {999, 1}};
     EXPECT_EQ(SlabLayout::make({one}, 3).tensors[0].strides[0], 4);
 }

@@ -80,13 +80,13 @@ RC_GTEST_PROP(SlabRoundTrip, WhatIsWrittenIsRead, ()) {
             for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = pattern(t, row, i);
         }
     writer.finish(1234);
-    writer.stamp_filled(5678);
+    writer.write_filled_at(5678);
 
     const auto contents = SlabContents::read(memory.bytes(), 7, {.epoch = 4, .slab = 3, .generation = 9, .attempt = 1});
     RC_ASSERT(contents.generation == 9U);
     RC_ASSERT(contents.epoch == 2U);
     RC_ASSERT(contents.transform == OutputTransform::ClassMap);
-    RC_ASSERT(contents.expansion == 1U);
+    RC_ASSERT(contents.upsample_factor == 1U);
     RC_ASSERT(contents.model == "model");
     RC_ASSERT(contents.precision == "bf16");
     RC_ASSERT(contents.memory_format == "channels-last");

@@ -11,7 +11,7 @@ constexpr std::uint64_t low_bits(unsigned bits) { return (std::uint64_t{1} << bi
 TEST(PackedWords, KeepTheirBits) {
     EXPECT_EQ((SlabWord{SlabState::Quarantined, 0xabc, 0x123456789abc}.pack()), 0x5abc'1234'5678'9abcULL);
     EXPECT_EQ((SlabWord{}.pack()), 0U);
-    // used 1 | attempt 101010111100 | slot 10001010101 | session
+    // used 1 | attempt 101010111100 | consumer index 10001010101 | session
     EXPECT_EQ((HolderWord{true, 0xabc, 0x455, 0x123456789a}.pack()), 0xd5e4'5512'3456'789aULL);
     EXPECT_EQ((HolderWord{false, 1, 2, 3}.pack()), 0U);
     EXPECT_EQ((WorkWord{0xfedcb, 0xabc, 0x12345678}.pack()), 0xfedc'babc'1234'5678ULL);

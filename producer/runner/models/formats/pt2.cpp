@@ -43,8 +43,8 @@ std::string first_line_without_stop(const std::string& text) {
 // Compiled code tells std::cerr what is wrong with its input, and its caller only that something is.
 class CapturedErrors {
   public:
-    CapturedErrors() : former_(std::cerr.rdbuf(text_.rdbuf())) {}
-    ~CapturedErrors() { std::cerr.rdbuf(former_); }
+    CapturedErrors() : previous_(std::cerr.rdbuf(text_.rdbuf())) {}
+    ~CapturedErrors() { std::cerr.rdbuf(previous_); }
     CapturedErrors(const CapturedErrors&) = delete;
     CapturedErrors& operator=(const CapturedErrors&) = delete;
     std::string text() const {
@@ -55,7 +55,7 @@ class CapturedErrors {
 
   private:
     std::ostringstream text_;
-    std::streambuf* former_;
+    std::streambuf* previous_;
 };
 
 // The number behind `words`; nothing when the text has none.
@@ -70,13 +70,13 @@ std::optional<long long> number_behind(const std::string& text, std::string_view
 
 // What the user can do about an input that the compiled code refused in its own words, such as
 // "input_handles[0]: unmatched dim value at 0, expected: 4, but got: 2".
-std::string fix_for(const std::string& refusal, const ModelNotes& notes) {
+std::string fix_for(const std::string& refusal, const ModelMetadata& metadata) {
     const auto input = number_behind(refusal, "input_handles[");
     const bool of_the_batch =
         refusal.find("dim value") != std::string::npos && refusal.find(" at 0,") != std::string::npos;
-    if (!of_the_batch && input && *input >= 0 && static_cast<std::size_t>(*input) < notes.inputs.size())
-        return "Say what it takes in " + notes.file + ": shape and dtype of the [[input]] '" +
-               notes.inputs[static_cast<std::size_t>(*input)].name +
+    if (!of_the_batch && input && *input >= 0 && static_cast<std::size_t>(*input) < metadata.inputs.size())
+        return "Say what it takes in " + metadata.file + ": shape and dtype of the [[input]] '" +
+               metadata.inputs[static_cast<std::size_t>(*input)].name +
                "'; what is given is contiguous, and the model must have been made for that";
     if (refusal.find("unmatched dtype") != std::string::npos)
         return "Say what it takes in the TOML file beside it: input-dtype = \"bfloat16\" or \"int32\", and any other "
@@ -225,7 +225,7 @@ void remove_unpacked() {
 class CompiledNetwork final : public FileNetwork {
   public:
     explicit CompiledNetwork(const Execution& execution)
-        : file_(execution.options().name), notes_(execution.options().notes) {
+        : file_(execution.options().name), metadata_(execution.options().metadata) {
         // Without it, compiled code reads beyond an input that is smaller than it thinks. Asked once a process.
         ::setenv("AOTI_RUNTIME_CHECK_INPUTS", "1", 1);
         on_cuda_ = execution.on_cuda();
@@ -308,12 +308,12 @@ class CompiledNetwork final : public FileNetwork {
             if (text.empty()) throw;
             if (text.find("input_handles") == std::string::npos) throw std::runtime_error(text);
             throw ConfigError("the model '" + file_ + "' does not take the input of this run: " + text,
-                              fix_for(text, notes_));
+                              fix_for(text, metadata_));
         }
     }
 
     std::string file_;
-    const ModelNotes notes_;
+    const ModelMetadata metadata_;
     bool on_cuda_ = false;
     std::unique_ptr<Loader> package_;
     std::vector<std::string> inputs_;

@@ -74,7 +74,7 @@ class Cutout final : public Model {
     }
     std::uint64_t parameters() const override { return parameters_; }
     bool random_weights() const override { return execution_.options().weights.empty(); }
-    std::uint32_t expansion() const override { return stays_small() ? std::uint32_t{kEnlargement} : 1U; }
+    std::uint32_t upsample_factor() const override { return stays_small() ? std::uint32_t{kEnlargement} : 1U; }
 
     ModelInput input() const override {
         const std::int64_t shape[] = {execution_.options().batch, 3, image_side(), image_side()};

@@ -28,7 +28,7 @@ class SyntheticSource final : public BatchSource {
     bool has_notes() const override { return false; }
     std::string origin(std::uint64_t item) const override { return "synthetic item " + std::to_string(item); }
     void load(std::uint64_t item, std::span<std::byte> row) override {
-        if (row_kind_ == RowKind::Arrays) return fill_made_up_row(noise_, item, parts_, row);
+        if (row_kind_ == RowKind::Arrays) return fill_synthetic_row(noise_, item, parts_, row);
         noise_.fill(item, {reinterpret_cast<float*>(row.data()), row.size() / sizeof(float)});
     }
 

@@ -99,7 +99,7 @@ std::unique_ptr<BatchSource> make_text(const SourceOptions& options) {
     require_lines(config.input);
     return std::make_unique<TextSource>(
         config.input, TokenizerProcess::Settings{.python = python(),
-                                                 .server = share_folder() + "/tokenizer_server.py",
+                                                 .server = data_folder() + "/tokenizer_server.py",
                                                  .tokenizer = tokenizer_of(config),
                                                  .length = static_cast<std::uint32_t>(wanted.shape[2])});
 }

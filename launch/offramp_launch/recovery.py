@@ -8,7 +8,7 @@ from offramp_launch.backoff import Backoff
 from offramp_launch.exit_code import ExitCode
 
 
-class Succession:
+class Recovery:
     """
     Counts the producers of a run. A death is a signal, a lost device, or a code that the program does not have (a library ended it);
     whatever else a producer ends with, it meant.
@@ -24,7 +24,7 @@ class Succession:
     @staticmethod
     def is_death(status, run_began):
         """A device that is full at the very start is too small; later, or for a successor, somebody else fills it for now."""
-        return (status not in Succession.MEANT or status == ExitCode.DEVICE_BROKEN
+        return (status not in Recovery.MEANT or status == ExitCode.DEVICE_BROKEN
                 or (status == ExitCode.DEVICE_OUT_OF_MEMORY and run_began))
 
     def used_up(self):

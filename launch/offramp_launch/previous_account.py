@@ -12,7 +12,7 @@ TOLD_BY_A_PRODUCER = ("status.json", "producer-summary.json")
 NOT_BEGUN = "not-begun.json"
 
 
-class FormerAccount:
+class PreviousAccount:
     """
     Knows the files of an earlier run's account by what they were when the directory was taken: each is told of anew by a rename.
     Thread: one. Blocks: on the disk.

@@ -1,5 +1,5 @@
-// The manifest in an output folder, torn or written by somebody else. A first byte of 's' has the harness put the right
-// hash in front of each line, so that what is behind the hash is reached as well.
+// The checkpoint in an output folder, torn or written by somebody else. A first byte of 's' has the harness put the
+// right hash in front of each line, so that what is behind the hash is reached as well.
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -33,12 +33,12 @@ void feed(std::span<const std::byte> input) {
         }
     }
     try {
-        const Manifest manifest = parse_manifest(text, "a manifest");
-        for (const ItemRange& range : manifest.done.list())
-            expect(range.begin < range.end && range.end <= manifest.items(), "what is done is of the source");
+        const Checkpoint checkpoint = parse_checkpoint(text, "a manifest");
+        for (const ItemRange& range : checkpoint.done.list())
+            expect(range.begin < range.end && range.end <= checkpoint.items(), "what is done is of the source");
         // Refusing what it wrote itself would cost a run its progress.
-        parse_manifest(manifest.header_line() + manifest.names_lines() + done_lines(manifest.done.list()),
-                       "the same again");
+        parse_checkpoint(checkpoint.header_line() + checkpoint.names_lines() + done_lines(checkpoint.done.list()),
+                         "the same again");
     } catch (const Error& refused) {
         expect(refused.exit_code() == ExitCode::BadInput, "a refusal is one of input");
     }
@@ -46,15 +46,15 @@ void feed(std::span<const std::byte> input) {
 
 }  // namespace
 
-FuzzTarget make_manifest() {
-    Manifest manifest;
-    manifest.run_id = "nightly-7";
-    manifest.pid = 4711;
-    manifest.identity.facts = {{"--batch", "8"}, {"items", "1000"}};
+FuzzTarget make_checkpoint() {
+    Checkpoint checkpoint;
+    checkpoint.run_id = "nightly-7";
+    checkpoint.pid = 4711;
+    checkpoint.identity.facts = {{"--batch", "8"}, {"items", "1000"}};
     const std::array<ItemRange, 2> done{ItemRange{0, 64}, ItemRange{128, 192}};
-    const std::string whole = manifest.header_line() + manifest.names_lines() + done_lines(done);
+    const std::string whole = checkpoint.header_line() + checkpoint.names_lines() + done_lines(done);
     constexpr std::size_t kHashed = sizeof("{\"xxh3\":\"0123456789abcdef\",") - 1;
-    const std::size_t second = manifest.header_line().size();
+    const std::size_t second = checkpoint.header_line().size();
     return {feed, {whole, "s" + whole.substr(kHashed, second - kHashed) + whole.substr(second + kHashed)}};
 }
 

@@ -4,10 +4,10 @@ import unittest
 from stage import WATCHDOG_SECONDS, Stage, kill, wait_until_gone
 
 from offramp_launch.exit_code import ExitCode
-from offramp_launch.succession import Succession
+from offramp_launch.recovery import Recovery
 
 
-class SuccessionTest(unittest.TestCase):
+class RecoveryTest(unittest.TestCase):
     def setUp(self):
         self.stage = Stage()
         self.addCleanup(self.stage.close)
@@ -93,7 +93,7 @@ class SuccessionTest(unittest.TestCase):
 
     def test_an_end_with_a_code_that_is_none_of_ours_is_a_death(self):
         for code in (3, 2, 127, 255):
-            self.assertTrue(Succession.is_death(code, True), code)
+            self.assertTrue(Recovery.is_death(code, True), code)
         launcher, producer, consumers = self.start_run(1)
         producer.order(exit=3)
         successor = self.stage.enter()
@@ -105,9 +105,9 @@ class SuccessionTest(unittest.TestCase):
         for code in (ExitCode.OK, ExitCode.INTERNAL, ExitCode.USAGE, ExitCode.BAD_INPUT, ExitCode.NO_INPUT, ExitCode.CONSERVATION,
                      ExitCode.CANNOT_WRITE, ExitCode.PROTOCOL, ExitCode.CONFIG, ExitCode.SHARED_MEMORY_FULL, ExitCode.SET_ASIDE,
                      ExitCode.DEVICE_UNSUPPORTED, ExitCode.RUN_IN_USE, ExitCode.INTERRUPTED):
-            self.assertFalse(Succession.is_death(code, True), code)
-        self.assertFalse(Succession.is_death(ExitCode.DEVICE_OUT_OF_MEMORY, False))
-        self.assertTrue(Succession.is_death(ExitCode.DEVICE_OUT_OF_MEMORY, True))
+            self.assertFalse(Recovery.is_death(code, True), code)
+        self.assertFalse(Recovery.is_death(ExitCode.DEVICE_OUT_OF_MEMORY, False))
+        self.assertTrue(Recovery.is_death(ExitCode.DEVICE_OUT_OF_MEMORY, True))
         launcher, producer, consumers = self.start_run(3)
         producer.order(exit=65)
         consumers[0].order(exit=0)
