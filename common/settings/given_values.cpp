@@ -13,8 +13,8 @@
 #include <sstream>
 
 #include "common/base/version.hpp"
-#include "common/settings/toml.hpp"
 #include "common/settings/nearest_word.hpp"
+#include "common/settings/toml.hpp"
 
 namespace offramp {
 namespace {

@@ -1,8 +1,8 @@
 #include <nlohmann/json.hpp>
 
-#include "common/settings/toml.hpp"
 #include "common/settings/run_config.hpp"
 #include "common/settings/setting.hpp"
+#include "common/settings/toml.hpp"
 
 namespace offramp {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "common/settings/effect.hpp"
-#include "common/settings/toml.hpp"
 #include "common/settings/run_config.hpp"
+#include "common/settings/toml.hpp"
 
 namespace offramp {
 
