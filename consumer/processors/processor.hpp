@@ -6,12 +6,12 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/durability.hpp"
 #include "common/numerics/foreground_score.hpp"
 #include "common/settings/run_config.hpp"
 #include "common/wire/slab_view.hpp"
 #include "consumer/processors/results/run_output.hpp"
 #include "consumer/session/slab_processor.hpp"
-#include "consumer/sinks/files/durability.hpp"
 #include "consumer/sinks/postgres/postgres_ownership.hpp"
 
 namespace offramp {

@@ -109,7 +109,7 @@ class Includes(Project):
         ("common/wire/slab_view.cpp", '"common/base/error.hpp"'),
         ("common/images/file_list.hpp", '"common/settings/run_config.hpp"'),
         ("consumer/sinks/http/http_sink.cpp", '"common/base/error.hpp"'),
-        ("consumer/sinks/sqlite/output_database.cpp", '"consumer/sinks/files/durability.hpp"'),
+        ("consumer/sinks/sqlite/output_database.cpp", '"consumer/sinks/files/atomic_file.hpp"'),
         ("producer/ladder/blocking_egress.cpp", '"producer/egress/slab_filling.hpp"'),
         ("consumer/main.cpp", "<vector>"),
     ]

@@ -4,8 +4,8 @@
 #include <span>
 #include <string>
 
+#include "common/base/durability.hpp"
 #include "common/base/unique_fd.hpp"
-#include "consumer/sinks/files/durability.hpp"
 
 namespace offramp {
 

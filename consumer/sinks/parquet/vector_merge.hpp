@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "consumer/sinks/files/durability.hpp"
+#include "common/base/durability.hpp"
 #include "consumer/sinks/segments/segment_merge.hpp"
 
 namespace offramp {

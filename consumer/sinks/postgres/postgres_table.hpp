@@ -3,7 +3,7 @@
 #include <functional>
 #include <string>
 
-#include "consumer/sinks/files/durability.hpp"
+#include "common/base/durability.hpp"
 #include "consumer/sinks/postgres/postgres_database.hpp"
 #include "consumer/sinks/postgres/postgres_ownership.hpp"
 

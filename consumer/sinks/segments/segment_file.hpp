@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "consumer/sinks/files/durability.hpp"
+#include "common/base/durability.hpp"
 
 namespace offramp {
 

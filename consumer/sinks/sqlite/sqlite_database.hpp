@@ -11,8 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "common/base/durability.hpp"
 #include "common/base/error.hpp"
-#include "consumer/sinks/files/durability.hpp"
 #include "consumer/sinks/sqlite/lock_wait.hpp"
 
 struct sqlite3;

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/base/durability.hpp"
 #include "common/base/item_ranges.hpp"
 #include "common/base/unique_fd.hpp"
 #include "producer/runner/checkpoint/checkpoint_file.hpp"
@@ -28,10 +29,6 @@ namespace offramp {
 // on_failure is called once (on the writer's thread), and begin() and close() throw it again.
 class CheckpointWriter {
   public:
-    enum class Durability {
-        Process,   // what is noted survives the death of every process
-        PowerCut,  // and, once written, a power cut
-    };
     // `checkpoint`: with all that is done already.
     CheckpointWriter(std::string path, Checkpoint checkpoint, Durability durability,
                      std::function<void(std::exception_ptr)> on_failure);

@@ -126,20 +126,19 @@ RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source,
             finished_before = found->ended || found->finished_before;
         }
     }
-    writer_ = std::make_unique<CheckpointWriter>(
-        path,
-        Checkpoint{.run_id = config.run_id,
-                   .pid = static_cast<std::uint64_t>(::getpid()),
-                   .before = items_before_,
-                   .identity = identity,
-                   .names = hashes_of_items(source),
-                   .results = hashes_of_result_names(source),
-                   .done = done_,
-                   .ignored_lines = 0,
-                   .next_place = next_place_of(folder_),
-                   .finished_before = finished_before},
-        config.durable ? CheckpointWriter::Durability::PowerCut : CheckpointWriter::Durability::Process,
-        std::move(on_failure));
+    writer_ = std::make_unique<CheckpointWriter>(path,
+                                                 Checkpoint{.run_id = config.run_id,
+                                                            .pid = static_cast<std::uint64_t>(::getpid()),
+                                                            .before = items_before_,
+                                                            .identity = identity,
+                                                            .names = hashes_of_items(source),
+                                                            .results = hashes_of_result_names(source),
+                                                            .done = done_,
+                                                            .ignored_lines = 0,
+                                                            .next_place = next_place_of(folder_),
+                                                            .finished_before = finished_before},
+                                                 config.durable ? Durability::PowerCut : Durability::Process,
+                                                 std::move(on_failure));
 }
 
 void RunCheckpoint::replaces(const Checkpoint& previous, const RunConfig& config, const CheckpointIdentity& identity,

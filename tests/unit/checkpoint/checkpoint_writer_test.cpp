@@ -18,7 +18,6 @@ namespace offramp {
 namespace {
 
 using test::ScratchFolder;
-using Durability = CheckpointWriter::Durability;
 
 Checkpoint of_run(std::uint64_t items, ItemRanges done = {}) {
     return {.run_id = "the-run",
