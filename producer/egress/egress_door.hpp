@@ -14,7 +14,7 @@
 namespace offramp {
 
 // What a run of a program of one's own is made of. 0 and empty: chosen.
-struct EgressRunOptions {
+struct EgressDoorOptions {
     std::string run_dir;              // where consumers meet it: absent, empty, or an earlier run's
     std::string run_id;               // in the names of its shared memory
     std::string name;                 // of what fills the slabs, in their headers; at most 63 bytes
@@ -32,7 +32,7 @@ struct EgressRunOptions {
     std::uint32_t max_charges = 3;  // deaths that a slab may cause before it is set aside
 };
 
-struct EgressRunFigures {
+struct EgressDoorFigures {
     std::uint64_t batches_submitted = 0, samples_submitted = 0;
     std::uint64_t samples_published = 0, samples_completed = 0, samples_dropped = 0, samples_set_aside = 0;
     std::uint64_t bytes_copied = 0;
@@ -41,13 +41,13 @@ struct EgressRunFigures {
     std::uint32_t consumers = 0;   // living
 };
 
-// A whole run but for the model: shared memory, ledger, broker and the egress, for a program that has a loop of its
-// own. Consumers meet it by its directory.
+// The door to a whole run but for the model (EgressRun), for a program that has a loop of its own: it takes that
+// program's tensors, stream and keep-alive as they are. Consumers meet it by its directory.
 //
-// Owns: all of that, and threads "egress-copy", "egress-done", "broker". Thread: any; submit() and drain() take turns.
-// Blocks: the constructor until the first slabs are there; submit() while all slabs are full; drain(). Errors: Error;
-// what a thread of its own met is thrown by the next call. Never ends the process.
-class EgressRun {
+// Owns: the run, its place, its device, and threads "egress-copy", "egress-done", "broker". Thread: any; submit() and
+// drain() take turns. Blocks: the constructor until the first slabs are there; submit() while all slabs are full;
+// drain(). Errors: Error; what a thread of its own met is thrown by the next call. Never ends the process.
+class EgressDoor {
   public:
     struct Batch {
         // on the device, in the order of the options'; dense, `rows` of dimension 0
@@ -60,11 +60,11 @@ class EgressRun {
         std::shared_ptr<const void> owner;
     };
 
-    explicit EgressRun(EgressRunOptions options);
+    explicit EgressDoor(EgressDoorOptions options);
     // What was not drained is abandoned: consumers give back what they have not begun.
-    ~EgressRun();
-    EgressRun(const EgressRun&) = delete;
-    EgressRun& operator=(const EgressRun&) = delete;
+    ~EgressDoor();
+    EgressDoor(const EgressDoor&) = delete;
+    EgressDoor& operator=(const EgressDoor&) = delete;
 
     // The caller's thread goes on at once, unless all slabs are full. Errors: ConfigError for a batch that does not fit
     // the options, which changes nothing.
@@ -72,7 +72,7 @@ class EgressRun {
     // Takes no more, and returns when consumers are done with everything. False: the time was over before; it may be
     // called again.
     bool drain(std::optional<std::chrono::nanoseconds> timeout = std::nullopt);
-    EgressRunFigures figures() const;
+    EgressDoorFigures figures() const;
     // Where this run's dead letters are.
     std::string dead_letter_folder() const;
 

@@ -64,14 +64,15 @@ std::unique_ptr<SlabPlace> RungEgress::make_place(const EgressParts& parts) cons
     switch (rung_.memory) {
         case Rung::Memory::FreshPrivate:
             return std::make_unique<PrivatePlace>(
-                parts.layout.slab_bytes, parts.names.nonce, parts.options.header_fields.epoch,
+                parts.sink.layout.slab_bytes, parts.sink.names.nonce, parts.sink.options.header_fields.epoch,
                 make_processor(parts.config.processor, {.config = &parts.config}), *delivery_);
         case Rung::Memory::FreshSegment:
-            return std::make_unique<FreshSegments>(parts.names, parts.options.slab_count, parts.layout.slab_bytes,
-                                                   !parts.config.consumer_user.empty(), parts.exchange);
+            return std::make_unique<FreshSegments>(parts.sink.names, parts.sink.options.slab_count,
+                                                   parts.sink.layout.slab_bytes, !parts.config.consumer_user.empty(),
+                                                   parts.sink.exchange);
         case Rung::Memory::Pool:
         case Rung::Memory::PageLockedPool:
-            return std::make_unique<PooledPlace>(parts.exchange);
+            return std::make_unique<PooledPlace>(parts.sink.exchange);
         case Rung::Memory::None:
             break;
     }
@@ -82,15 +83,16 @@ std::unique_ptr<SlabPlace> RungEgress::make_place(const EgressParts& parts) cons
 std::unique_ptr<EgressPath> RungEgress::make_path(EgressParts parts) {
     expect(traits_.has_consumers() || delivery_ != nullptr, "a run without consumers has made its delivery");
     if (rung_.processing == Rung::Processing::None)
-        return std::make_unique<DroppedOutputs>(parts.device, *delivery_, parts.options.queue_depth + 1,
-                                                std::move(parts.on_failure));
+        return std::make_unique<DroppedOutputs>(parts.sink.device, *delivery_, parts.sink.options.queue_depth + 1,
+                                                std::move(parts.sink.on_failure));
     if (rung_.waiting == Rung::Waiting::ByModelThread)
-        return std::make_unique<BlockingEgress>(parts.device, parts.compute, parts.layout, parts.timeline,
-                                                parts.options.header_fields, make_place(parts));
+        return std::make_unique<BlockingEgress>(parts.sink.device, parts.compute, parts.sink.layout,
+                                                parts.sink.timeline, parts.sink.options.header_fields,
+                                                make_place(parts));
     if (rung_.copies == Rung::Copies::OnComputeStream)
-        return std::make_unique<ComputeStreamEgress>(parts.device, parts.compute, parts.exchange, parts.layout,
-                                                     parts.timeline, parts.options.header_fields,
-                                                     parts.options.slab_count, std::move(parts.on_failure));
+        return std::make_unique<ComputeStreamEgress>(
+            parts.sink.device, parts.compute, parts.sink.exchange, parts.sink.layout, parts.sink.timeline,
+            parts.sink.options.header_fields, parts.sink.options.slab_count, std::move(parts.sink.on_failure));
     return StreamedEgress().make_path(std::move(parts));
 }
 

@@ -34,7 +34,7 @@ LIBRARIES = {
     "producer/pool/": ("ledger",),
     "producer/broker/": ("ledger", "pool"),
     "producer/recovery/": ("ledger", "pool", "broker"),
-    "producer/egress/": ("device", "pool", "ledger", "broker"),
+    "producer/egress/": ("device", "pool", "ledger", "broker", "recovery"),
     "consumer/session/": (),
 }
 # Of common/ what is for programs alone.
@@ -87,7 +87,7 @@ INCLUDE_RULES = [
     (r"", r"consumer/sinks/parquet/parquet_module\.cpp", r"(arrow|parquet)/", "Arrow is included in consumer/sinks/parquet/parquet_module.cpp only"),
     (r"", r"common/settings/", r"CLI/", "CLI11 is included under common/settings/ only"),
     (r"", r"common/settings/toml\.cpp", r"toml\+\+/", "toml++ is included in common/settings/toml.cpp only"),
-    (r"producer/egress/", r"producer/egress/egress_run\.cpp", r"producer/(ledger|broker)/", "of the egress only egress_run knows ledger and broker"),
+    (r"producer/egress/", r"producer/egress/(egress_run|egress_run_hooks|run_place)\.", r"producer/(ledger|broker|recovery)/", "of the egress only egress_run and run_place know ledger, broker and recovery"),
     (r"common/abi/include/", None, r"(common|producer|consumer|tests)/", "installed headers include nothing of the tree"),
     (r"consumer/sinks/", None, r"consumer/(?!sinks/)|common/(?!base/)", "consumer/sinks/ knows only common/base/"),
     (r"producer/ladder/", r"producer/ladder/(main|rung_egress)\.", r"producer/runner/", "of producer/ladder/ only main and rung_egress know the runner"),

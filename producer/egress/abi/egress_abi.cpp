@@ -20,10 +20,10 @@
 #include "common/abi/quiet_log.hpp"
 #include "common/base/error.hpp"
 #include "common/wire/slab_header.hpp"
-#include "producer/egress/egress_run.hpp"
+#include "producer/egress/egress_door.hpp"
 
 struct offramp_egress {
-    std::unique_ptr<offramp::EgressRun> run;
+    std::unique_ptr<offramp::EgressDoor> run;
     std::uint32_t tensors = 0;
     pid_t process = ::getpid();
 };
@@ -81,18 +81,18 @@ TensorSpec spec_of(const offramp_tensor* given, std::uint32_t index) {
     return spec;
 }
 
-EgressRunOptions options_of(const offramp_egress_options* given) {
+EgressDoorOptions options_of(const offramp_egress_options* given) {
     const auto options = known_part(given, kLeastOptions, "offramp_egress_options");
     if (options.tensors == nullptr || options.tensor_count < 1 || options.tensor_count > kMaxTensorsPerSlab)
         throw ConfigError(std::to_string(options.tensors == nullptr ? 0 : options.tensor_count) + " tensors",
                           "Describe 1 to " + std::to_string(kMaxTensorsPerSlab));
-    EgressRunOptions wanted{.run_dir = text_or(options.run_dir, ""),
-                            .run_id = text_or(options.run_id, ""),
-                            .name = text_or(options.name, ""),
-                            .device = text_or(options.device, "auto"),
-                            .slabs = options.slabs,
-                            .samples_per_slab = options.samples_per_slab,
-                            .drop_when_full = options.drop_when_full != 0};
+    EgressDoorOptions wanted{.run_dir = text_or(options.run_dir, ""),
+                             .run_id = text_or(options.run_id, ""),
+                             .name = text_or(options.name, ""),
+                             .device = text_or(options.device, "auto"),
+                             .slabs = options.slabs,
+                             .samples_per_slab = options.samples_per_slab,
+                             .drop_when_full = options.drop_when_full != 0};
     const auto* tensor = reinterpret_cast<const std::byte*>(options.tensors);
     for (std::uint32_t i = 0; i < options.tensor_count; ++i) {
         const auto* const one = reinterpret_cast<const offramp_tensor*>(tensor);
@@ -118,12 +118,12 @@ std::int32_t on(offramp_egress* egress, offramp_error* error, const std::functio
     return guarded(error, body);
 }
 
-EgressRun::Batch batch_of(const offramp_batch& given, std::uint32_t tensors) {
+EgressDoor::Batch batch_of(const offramp_batch& given, std::uint32_t tensors) {
     if (given.tensors == nullptr || given.tensor_count != tensors)
         throw ConfigError(std::to_string(given.tensors == nullptr ? 0 : given.tensor_count) +
                               " tensors were submitted, the run was opened with " + std::to_string(tensors),
                           "Submit one of each");
-    EgressRun::Batch batch{.tensors = {given.tensors, given.tensor_count}, .rows = given.rows, .stream = given.stream};
+    EgressDoor::Batch batch{.tensors = {given.tensors, given.tensor_count}, .rows = given.rows, .stream = given.stream};
     if (given.rows > kMaxSamplesPerSlab) return batch;  // refused for that
     if (given.keys != nullptr)
         for (std::uint32_t row = 0; row < given.rows; ++row) {
@@ -159,11 +159,11 @@ std::int32_t offramp_egress_open(const offramp_egress_options* options, offramp_
     *egress = nullptr;
     return guarded(error, [&] {
         quiet_log();
-        EgressRunOptions wanted = options_of(options);
+        EgressDoorOptions wanted = options_of(options);
         const SignalsBlocked blocked;
         auto opened = std::make_unique<offramp_egress>();
         opened->tensors = static_cast<std::uint32_t>(wanted.tensors.size());
-        opened->run = std::make_unique<EgressRun>(std::move(wanted));
+        opened->run = std::make_unique<EgressDoor>(std::move(wanted));
         *egress = opened.release();
         return std::int32_t{OFFRAMP_OK};
     });
@@ -172,7 +172,7 @@ std::int32_t offramp_egress_open(const offramp_egress_options* options, offramp_
 std::int32_t offramp_egress_submit(offramp_egress* egress, const offramp_batch* batch, offramp_error* error) {
     return on(egress, error, [&] {
         const auto given = known_part(batch, kLeastBatch, "offramp_batch");
-        EgressRun::Batch taken = batch_of(given, egress->tensors);
+        EgressDoor::Batch taken = batch_of(given, egress->tensors);
         const auto owner = std::make_shared<Owner>();
         taken.owner = owner;
         egress->run->submit(std::move(taken));
@@ -200,7 +200,7 @@ std::int32_t offramp_egress_drain(offramp_egress* egress, double timeout_seconds
 std::int32_t offramp_egress_get_figures(offramp_egress* egress, offramp_egress_figures* figures, offramp_error* error) {
     return on(egress, error, [&] {
         const auto given = known_part(figures, kLeastFigures, "offramp_egress_figures");
-        const EgressRunFigures now = egress->run->figures();
+        const EgressDoorFigures now = egress->run->figures();
         const offramp_egress_figures all{.size = given.size,
                                          .batches_submitted = now.batches_submitted,
                                          .samples_submitted = now.samples_submitted,

@@ -5,14 +5,10 @@
 #include <memory>
 
 #include "common/settings/run_config.hpp"
-#include "common/shm/run_objects.hpp"
-#include "common/wire/slab_layout.hpp"
 #include "producer/broker/delivery.hpp"
 #include "producer/device/device.hpp"
-#include "producer/device/device_timeline.hpp"
 #include "producer/egress/egress_path.hpp"
-#include "producer/egress/egress_stream.hpp"
-#include "producer/pool/slab_exchange.hpp"
+#include "producer/egress/egress_run.hpp"
 #include "producer/runner/run/egress_traits.hpp"
 
 namespace offramp {
@@ -20,14 +16,8 @@ namespace offramp {
 // What an egress path is made of. Borrows all of it.
 struct EgressParts {
     const RunConfig& config;
-    const RunNames& names;
-    Device& device;
     Stream& compute;
-    std::shared_ptr<SlabExchange> exchange;
-    const SlabLayout& layout;
-    DeviceTimeline& timeline;
-    EgressStream::Options options;
-    std::function<void()> on_failure;  // from a thread of the egress path's
+    SinkParts sink;
 };
 
 // What the totals of a run without consumers are made of.

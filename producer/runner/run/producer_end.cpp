@@ -1,20 +1,20 @@
 // How a run comes to its end: told to, by an error, or done; and what is said of it until then.
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "common/base/clock.hpp"
 #include "common/base/log.hpp"
+#include "common/base/trace_recording.hpp"
 #include "producer/runner/run/producer_run.hpp"
 
 namespace offramp {
-
-void ProducerRun::refuse_slabs() { exchange_->stop(); }
 
 void ProducerRun::end_input() { input_->finish_early(); }
 
 void ProducerRun::stop_outputs() { egress_->stop(); }
 
-void ProducerRun::send_consumers_away() { delivery_->abort(); }
+void ProducerRun::send_consumers_away() { egress_->delivery().abort(); }
 
 // What the step throws ends the run.
 void ProducerRun::attempt(const std::function<void()>& step) {
@@ -31,6 +31,27 @@ void ProducerRun::fail(std::exception_ptr error) {
     lifecycle_.stop(StopMode::Abandon, "a part failed");
 }
 
+// A device that is lost takes this process with it, and nothing else: consumers, slabs and account stay for the next
+// producer. So it ends as if it had been killed, without a word to anyone; unwinding would wait for a device that never
+// answers.
+void ProducerRun::leave_to_successor(std::exception_ptr error) {
+    ExitCode code = ExitCode::Ok;
+    try {
+        std::rethrow_exception(error);
+    } catch (const Error& problem) {
+        code = problem.exit_code();
+    } catch (...) {
+        return;
+    }
+    const bool device_is_lost = code == ExitCode::DeviceBroken || code == ExitCode::DeviceOutOfMemory;
+    if (!device_is_lost || !place_.is_ours() || !strategy_->traits().survives_producer() ||
+        !lifecycle_.may_be_succeeded())
+        return;
+    spdlog::critical("{}. What is in flight is left to another producer (--adopt)", lifecycle_.failure());
+    save_recording();
+    std::_Exit(to_int(code));
+}
+
 void ProducerRun::beat() {
     bool anyone = true;
     lifecycle_.while_under_way([&] {
@@ -44,32 +65,33 @@ void ProducerRun::beat() {
 
 RunFigures ProducerRun::figures() const {
     const Prefetcher::Progress input = input_->progress();
-    const OutputFigures output = egress_->figures();
+    const OutputFigures output = egress_->sink().figures();
+    const ProgressLog::Totals& previous = egress_->predecessor().totals;
     const ComputeTime computed = inference_->computed();
-    RunFigures figures{.broker = delivery_->report(),
+    RunFigures figures{.broker = egress_->delivery().report(),
                        .sourced = sourced_before_ + input.items_delivered,
-                       .skipped = predecessor_.totals.holes + input.holes_delivered + output.samples_rejected,
+                       .skipped = previous.holes + input.holes_delivered + output.samples_rejected,
                        .skipped_items = input_->skipped().list(),
                        .unreadable_ahead = input_->unreadable_ahead(),
                        .compute_busy_seconds = computed.seconds,
                        .compute_busy_batches = computed.batches,
                        .copy_seconds = output.copy_seconds,
                        .input_wait_seconds = input.next_blocked_seconds,
-                       .slab_wait_seconds = exchange_->wait_seconds(),
+                       .slab_wait_seconds = egress_->slab_wait_seconds(),
                        .output_wait_seconds = inference_->output_wait_seconds(),
-                       .seconds_to_first_slab = pool_ ? pool_->seconds_to_first() : 0,
-                       .seconds_to_all_slabs = pool_ ? pool_->seconds_to_all() : 0,
+                       .seconds_to_first_slab = egress_->seconds_to_first_slab(),
+                       .seconds_to_all_slabs = egress_->seconds_to_all_slabs(),
                        .so_far = figures_so_far(),
                        .at_ns = now_ns()};
     figures.dropped = {.batches = output.batches_unpublished(),
-                       .samples = predecessor_.totals.dropped + output.samples_unpublished()};
+                       .samples = previous.dropped + output.samples_unpublished()};
     figures.dropped_when_full = {.batches = output.batches_dropped,
-                                 .samples = predecessor_.totals.dropped + output.samples_dropped};
+                                 .samples = previous.dropped + output.samples_dropped};
+    figures.pinning = egress_->pinning();
     figures.failure = lifecycle_.failure();
     figures.state = lifecycle_.word(figures.broker.ended);
     const std::lock_guard lock(mutex_);
     figures.measured_from = before_measured_;
-    figures.pinning = pinning_;
     figures.limits = limits_;
     return figures;
 }

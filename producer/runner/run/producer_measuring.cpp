@@ -31,7 +31,7 @@ double cpu_seconds() {
 
 // The clock starts when the warm-up has been delivered and the device is idle; it ends with the last delivery.
 void ProducerRun::flow_measured() {
-    if (!inference_->run(*input_, *egress_, config_.warmup_batches)) return;
+    if (!inference_->run(*input_, egress_->sink(), config_.warmup_batches)) return;
     compute_->synchronize();
     wait_until_delivered();
     {
@@ -44,19 +44,19 @@ void ProducerRun::flow_measured() {
         bool more = false;
         {
             const TraceRange range(TraceName::Capture);
-            more = inference_->run(*input_, *egress_, config_.profile_batches);
+            more = inference_->run(*input_, egress_->sink(), config_.profile_batches);
             wait_until_delivered();  // the captured steps' copies belong to them, by whatever way
         }
         stop_profiler(*device_);
         if (!more) return;
     }
-    inference_->run(*input_, *egress_);
+    inference_->run(*input_, egress_->sink());
 }
 
 void ProducerRun::wait_until_delivered() const {
     for (;;) {
-        const std::uint64_t submitted = egress_->figures().samples_submitted;
-        const BrokerReport report = delivery_->report();
+        const std::uint64_t submitted = egress_->sink().figures().samples_submitted;
+        const BrokerReport report = egress_->delivery().report();
         if (lifecycle_.is_stopped(StopMode::Halt) || report.completed.samples + report.quarantined.samples >= submitted)
             return;
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -64,9 +64,9 @@ void ProducerRun::wait_until_delivered() const {
 }
 
 MeasuredFigures ProducerRun::figures_so_far() const {
-    const OutputFigures output = egress_->figures();
+    const OutputFigures output = egress_->sink().figures();
     return {.at_ns = now_ns(),
-            .batches = delivery_->report().completed.batches,
+            .batches = egress_->delivery().report().completed.batches,
             .copy_bytes = output.bytes_copied,
             .compute_seconds = inference_->computed().seconds,
             .copy_seconds = output.copy_seconds,
@@ -80,14 +80,16 @@ std::unique_ptr<DeviceBuffer> ProducerRun::input_for_limits() {
 }
 
 void ProducerRun::measure_limits_before() {
-    if (pool_) pool_->wait_until_all_usable();
+    egress_->wait_until_all_usable();
     const auto resident = input_for_limits();
     const void* input = resident ? resident->data() : nullptr;
     const double compute =
         measure_compute_alone(*model_, *transformer_, *device_, *compute_, input, kLimitWarmup, config_.measure_limits);
-    const double copy = !pool_ ? 0
-                               : measure_copy_ceiling(*model_, *transformer_, *device_, *compute_, input, plan_.layout,
-                                                      *exchange_, plan_.spans.slab_count, config_.measure_limits);
+    const double copy =
+        !egress_->has_pool()
+            ? 0
+            : measure_copy_ceiling(*model_, *transformer_, *device_, *compute_, input, egress_->layout(),
+                                   egress_->exchange(), egress_->spans().slab_count, config_.measure_limits);
     const std::lock_guard lock(mutex_);
     limits_ = {compute, copy};
 }

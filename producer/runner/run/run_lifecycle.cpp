@@ -52,12 +52,10 @@ void RunLifecycle::stop(StopMode mode, const std::string& why) {
         if (phase_ == Phase::Over || (stop_ && *stop_ >= mode)) return;
         before = std::exchange(stop_, mode);
     }
-    if (mode == StopMode::Drain) {
+    if (mode == StopMode::Drain)
         spdlog::warn("draining, {}: batches in flight are finished, no more input is read", why);
-    } else if (before != StopMode::Halt) {
+    else if (before != StopMode::Halt)
         spdlog::warn("stopping at once: {}", why);
-        run_.refuse_slabs();
-    }
     act(mode);
 }
 

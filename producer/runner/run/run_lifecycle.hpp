@@ -23,13 +23,13 @@ enum class StopMode {
     Abandon,  // consumers give back what they have not begun, and leave
 };
 
-// What a stop acts on. Every call may come more than once, from any thread, and returns soon.
+// What a stop acts on. Every call comes between begin() and end(), maybe more than once, from any thread, and returns
+// soon.
 class StoppableRun {
   public:
     virtual ~StoppableRun() = default;
-    // Nobody waits for a slab any more. The only one that may come while the run starts.
-    virtual void refuse_slabs() = 0;
     virtual void end_input() = 0;
+    // Nobody waits for a slab any more.
     virtual void stop_outputs() = 0;
     virtual void send_consumers_away() = 0;
 };

@@ -5,8 +5,7 @@
 namespace offramp {
 
 std::unique_ptr<EgressPath> StreamedEgress::make_path(EgressParts parts) {
-    return std::make_unique<EgressStream>(parts.device, std::move(parts.exchange), parts.layout, parts.timeline,
-                                          std::move(parts.options), std::move(parts.on_failure));
+    return make_stream_sink(std::move(parts.sink));
 }
 
 }  // namespace offramp

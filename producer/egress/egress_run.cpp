@@ -1,0 +1,179 @@
+#include "producer/egress/egress_run.hpp"
+
+#include <utility>
+
+#include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
+#include "common/shm/shared_region.hpp"
+#include "common/transport/ports.hpp"
+#include "producer/broker/broker.hpp"
+#include "producer/broker/broker_thread.hpp"
+#include "producer/recovery/run_recovery.hpp"
+
+namespace offramp {
+
+EgressRun::EgressRun(RunPlace& place, Device& device, DeviceTimeline& timeline, EgressRunOptions options,
+                     EgressRunHooks hooks)
+    : place_(place),
+      device_(device),
+      options_(std::move(options)),
+      hooks_(std::move(hooks)),
+      pinning_(device, options_.pinning) {
+    if (hooks_.before_publishing) exchange_->before_publishing(hooks_.before_publishing);
+    if (options_.when_full == WhenFull::Spill) spill_ = make_spill();
+    if (has_consumers(options_.slabs)) place_.is_recovered() ? recover() : begin();
+    if (offramp::has_pool(options_.slabs)) make_pool();
+    delivery_ = has_consumers(options_.slabs) ? start_broker() : hooks_.make_delivery();
+    sink_ = make_path(timeline);
+}
+
+void EgressRun::begin() {
+    records_ =
+        std::make_unique<RunRecords>(RunMemory(place_.names(), options_.layout, options_.spans, options_.max_consumers,
+                                               place_.endpoint().epoch, place_.readable_by_group()));
+    records_->memory.progress().producers = 1;
+    if (hooks_.on_begin) hooks_.on_begin(records_->memory.progress());
+}
+
+// Nothing is changed before it is clear that this producer would go on exactly where the other one stopped.
+void EgressRun::recover() {
+    RunRecovery recovery({place_.names(), options_.layout, options_.spans, options_.max_consumers});
+    place_.serve_as(recovery.epoch());
+    if (hooks_.check_input) hooks_.check_input(recovery.progress());
+    recovery.take_up(hooks_.numbers, spill_.get());
+    if (hooks_.check_kept) hooks_.check_kept(recovery.progress(), recovery.predecessor());
+    predecessor_ = recovery.predecessor();
+    records_ = std::move(recovery).go_on();
+}
+
+void EgressRun::make_pool() {
+    SlabPool::Pin pin = [this](std::span<std::byte> span) { return pinning_.lock(span); };
+    SlabPool::Listener news{[this] { exchange_->wake(); },
+                            [this](std::exception_ptr error) {
+                                hooks_.on_pool_failure(std::move(error));
+                                exchange_->stop();  // whoever waits for a slab wakes up, and finds that it is told
+                            }};
+    pool_ = place_.is_recovered() ? RunRecovery::take_slabs(place_.names(), options_.spans, std::move(pin),
+                                                            place_.readable_by_group(), std::move(news))
+                                  : std::make_unique<SlabPool>(place_.names(), options_.spans, std::move(pin),
+                                                               place_.readable_by_group(), std::move(news));
+}
+
+std::unique_ptr<Delivery> EgressRun::start_broker() {
+    const BrokerOptions options{.run_nonce = place_.names().nonce,
+                                .work = options_.work,
+                                .allowed_uids = options_.allowed_uids,
+                                .visibility_timeout = options_.visibility_timeout,
+                                .max_charges = options_.max_charges,
+                                .warmup_batches = options_.warmup_batches,
+                                .progress = &records_->progress,
+                                .on_completed = hooks_.on_completed,
+                                .kill_overdue = options_.kill_overdue,
+                                .dead_letters = make_dead_letter_writer(),
+                                .spill = spill_};
+    heartbeats_ = std::make_unique<HeartbeatsCopy>(place_.names().cells(),
+                                                   static_cast<std::uint32_t>(records_->memory.heartbeats().size()));
+    // Without a pool, each slab's memory is made when it is filled.
+    const SlabMemory memory{
+        [this](std::uint32_t slab) { return !pool_ || pool_->usable(slab); },
+        [this](std::uint32_t slab) { return pool_ ? pool_->bytes_of(slab) : std::span<std::byte>{}; },
+        [this] { heartbeats_->refresh(); }};
+    return std::make_unique<BrokerThread>(
+        [this, options, memory] {
+            BrokerThread::Parts parts;
+            parts.port = make_zmq_broker_port(place_.endpoint(), place_.readable_by_group());
+            parts.broker = std::make_unique<Broker>(records_->ledger, *parts.port, *exchange_, watch_, clock_,
+                                                    heartbeats_->records(), memory, options);
+            if (place_.is_recovered()) RunRecovery::continue_in(*parts.broker, predecessor_);
+            return parts;
+        },
+        *exchange_,
+        [this] {
+            if (hooks_.on_delivery_failure) hooks_.on_delivery_failure();
+        });
+}
+
+// What is given up is kept in the run's directory.
+std::shared_ptr<DeadLetterWriter> EgressRun::make_dead_letter_writer() {
+    const auto bytes_of = [this](std::uint32_t slab) -> DeadLetterWriter::SlabBytes {
+        if (pool_ && pool_->usable(slab)) return {pool_->bytes_of(slab), nullptr};
+        // Given up by a predecessor, and not mapped by this one's pool yet; or, without a pool, a segment of its own
+        // for each slab: whoever filled it goes on to others, the segment stays until the slab is filled again.
+        const SpanPlan& spans = options_.spans;
+        const std::uint32_t span = pool_ ? spans.span_of(slab) : slab;
+        const std::size_t span_bytes = pool_ ? spans.span_bytes(span) : options_.layout.slab_bytes;
+        auto region = std::make_shared<SharedRegionView>(
+            SharedRegionView::attach(place_.names().span(span), SharedRegionView::Access::ReadOnly, span_bytes));
+        const auto bytes = region->bytes().subspan(pool_ ? spans.offset_in_span(slab) : 0, options_.layout.slab_bytes);
+        return {bytes, std::move(region)};
+    };
+    return std::make_shared<DeadLetterWriter>(DeadLetterWriter::Settings{.folder = place_.folder() + "/quarantine",
+                                                                         .run_id = place_.names().run_id,
+                                                                         .run_nonce = place_.names().nonce,
+                                                                         .bytes_of = bytes_of,
+                                                                         .on_outcome = [this] { exchange_->wake(); }});
+}
+
+// In the run's directory, or, on a disk of its own, in a folder that bears the run's name.
+std::shared_ptr<SpillStore> EgressRun::make_spill() const {
+    const std::string name = place_.names().lock();  // "/offramp-RUNID-NONCE.lock"
+    const std::string folder = options_.spill_dir.empty()
+                                   ? place_.folder() + "/spill"
+                                   : options_.spill_dir + name.substr(0, name.rfind('.')) + ".spill";
+    return std::make_shared<SpillStore>(folder, [this] { exchange_->wake(); });
+}
+
+std::unique_ptr<EgressPath> EgressRun::make_path(DeviceTimeline& timeline) {
+    EgressStream::Options options{.header_fields = options_.header_fields,
+                                  .slab_count = options_.spans.slab_count,
+                                  .batch = options_.batch,
+                                  .queue_depth = options_.queue_depth,
+                                  .max_delay = options_.max_delay,
+                                  .when_none = options_.when_full == WhenFull::Drop ? SlabExchange::WhenNone::Return
+                                                                                    : SlabExchange::WhenNone::Wait,
+                                  .on_dropped = hooks_.on_dropped};
+    options.header_fields.run_nonce = place_.names().nonce;
+    options.header_fields.epoch = place_.endpoint().epoch;
+    SinkParts parts{.names = place_.names(),
+                    .device = device_,
+                    .exchange = exchange_,
+                    .layout = options_.layout,
+                    .timeline = timeline,
+                    .options = std::move(options),
+                    .on_failure = [this] {
+                        if (hooks_.on_sink_failure) hooks_.on_sink_failure();
+                    }};
+    if (hooks_.make_path) return hooks_.make_path(std::move(parts));
+    return make_stream_sink(std::move(parts));
+}
+
+std::unique_ptr<EgressStream> make_stream_sink(SinkParts parts) {
+    return std::make_unique<EgressStream>(parts.device, std::move(parts.exchange), parts.layout, parts.timeline,
+                                          std::move(parts.options), std::move(parts.on_failure));
+}
+
+void EgressRun::open_to_consumers() const {
+    if (!has_consumers(options_.slabs)) return;
+    failpoint("run.meet");
+    place_.open_to_consumers();
+    failpoint("run.met");
+}
+
+void EgressRun::stop() {
+    exchange_->stop();
+    sink_->stop();
+}
+
+void EgressRun::wait_until_first_usable() {
+    if (pool_) pool_->wait_until_first_usable();
+}
+
+void EgressRun::wait_until_all_usable() {
+    if (pool_) pool_->wait_until_all_usable();
+}
+
+void EgressRun::remove_spilled() const {
+    if (spill_) SpillStore::remove_folder(spill_->folder());
+}
+
+}  // namespace offramp

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <memory>
+
+#include "common/base/clock.hpp"
+#include "common/wire/run_progress.hpp"
+#include "common/wire/slab_layout.hpp"
+#include "producer/broker/dead_letter_writer.hpp"
+#include "producer/broker/delivery.hpp"
+#include "producer/broker/peer_watch.hpp"
+#include "producer/broker/run_records.hpp"
+#include "producer/broker/spill_store.hpp"
+#include "producer/device/device.hpp"
+#include "producer/device/device_timeline.hpp"
+#include "producer/device/pinning.hpp"
+#include "producer/egress/egress_path.hpp"
+#include "producer/egress/egress_run_hooks.hpp"
+#include "producer/egress/egress_run_options.hpp"
+#include "producer/egress/egress_stream.hpp"
+#include "producer/egress/run_place.hpp"
+#include "producer/pool/heartbeats_copy.hpp"
+#include "producer/pool/slab_exchange.hpp"
+#include "producer/pool/slab_pool.hpp"
+#include "producer/recovery/predecessor.hpp"
+
+namespace offramp {
+
+// The sink of a run that has no other: a stream of its own (EgressStream).
+std::unique_ptr<EgressStream> make_stream_sink(SinkParts parts);
+
+// A whole run but for what computes: the slabs, their ledger, the broker, the copies. Everything between a finished
+// tensor and a consumer is put together here and nowhere else: for programs with a loop of their own behind EgressDoor,
+// for offramp-producer directly.
+//
+// Owns: memory, slabs, broker's thread, sink, spilled files' store. Borrows: place, device, timeline; whatever the
+// hooks use; all of it outlives the run. Thread: the maker's; what it gives out says its own. Blocks: the constructor,
+// while a predecessor's slabs are read; the destructor, until copies under way are done. Errors: Error; of its threads:
+// by the hooks, and as EgressPath and Delivery say. Never ends the process.
+class EgressRun {
+  public:
+    EgressRun(RunPlace& place, Device& device, DeviceTimeline& timeline, EgressRunOptions options,
+              EgressRunHooks hooks);
+    EgressRun(const EgressRun&) = delete;
+    EgressRun& operator=(const EgressRun&) = delete;
+
+    // Consumers may come. Where there are none, nobody is told.
+    void open_to_consumers() const;
+
+    EgressPath& sink() { return *sink_; }
+    const EgressPath& sink() const { return *sink_; }
+    Delivery& delivery() { return *delivery_; }
+    const Delivery& delivery() const { return *delivery_; }
+    // Nobody waits for a slab any more; what is not being copied yet is abandoned. Thread: any.
+    void stop();
+    // Return at once where there is no pool. Errors: what a worker of the pool met.
+    void wait_until_first_usable();
+    void wait_until_all_usable();
+    // When the run is over: nobody comes after it who would read them.
+    void remove_spilled() const;
+
+    const SlabLayout& layout() const { return options_.layout; }
+    const SpanPlan& spans() const { return options_.spans; }
+    bool has_pool() const { return pool_ != nullptr; }
+    SlabExchange& exchange() { return *exchange_; }
+    // Of a run that begins: nothing.
+    const Predecessor& predecessor() const { return predecessor_; }
+    // Null without consumers.
+    const RunProgress* progress() const { return records_ ? &records_->memory.progress() : nullptr; }
+
+    // --- figures. Thread: any ---
+    double slab_wait_seconds() const { return exchange_->wait_seconds(); }
+    double seconds_to_first_slab() const { return pool_ ? pool_->seconds_to_first() : 0; }
+    double seconds_to_all_slabs() const { return pool_ ? pool_->seconds_to_all() : 0; }
+    PinningProof pinning() const { return pinning_.proof(); }
+
+  private:
+    void begin();
+    void recover();
+    void make_pool();
+    std::unique_ptr<Delivery> start_broker();
+    std::shared_ptr<DeadLetterWriter> make_dead_letter_writer();
+    std::shared_ptr<SpillStore> make_spill() const;
+    std::unique_ptr<EgressPath> make_path(DeviceTimeline& timeline);
+
+    // In the order in which they need one another; they go backwards.
+    RunPlace& place_;
+    Device& device_;
+    const EgressRunOptions options_;
+    const EgressRunHooks hooks_;
+    const std::shared_ptr<SlabExchange> exchange_ = SlabExchange::make();
+    Pinning pinning_;
+    const SteadyClock clock_{};
+    PidfdWatch watch_;
+    std::unique_ptr<RunRecords> records_;  // of runs with consumers
+    Predecessor predecessor_;
+    std::unique_ptr<HeartbeatsCopy> heartbeats_;  // for the broker
+    std::unique_ptr<SlabPool> pool_;              // of runs whose slabs are made ahead
+    std::shared_ptr<SpillStore> spill_;           // null: the run does not spill
+    std::unique_ptr<Delivery> delivery_;
+    std::unique_ptr<EgressPath> sink_;
+};
+
+}  // namespace offramp

@@ -1,0 +1,211 @@
+#include "producer/egress/egress_run.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/base/error.hpp"
+#include "producer/device/device.hpp"
+#include "tests/unit/shm/child_process.hpp"
+#include "tests/unit/shm/own_objects.hpp"
+#include "tests/unit/transport/temporary_folder.hpp"
+
+namespace offramp {
+namespace {
+
+using testing::ChildProcess;
+
+constexpr std::uint32_t kRows = 4;
+constexpr std::uint32_t kSlabsOfRun = 3;
+
+TensorSpec four_rows() {
+    const std::int64_t shape[] = {kRows, 16};
+    return TensorSpec::contiguous("payload", kUInt8, shape);
+}
+
+// A run in a folder, as one producer of it has it.
+struct ProducersWorld {
+    ProducersWorld(const std::string& folder, RunPlace::Run run, EgressRunHooks hooks,
+                   RunSlabs slabs = RunSlabs::PageLockedPool)
+        : place({.run_dir = folder, .run_id = "t" + std::to_string(kOwner) + "-egress", .run = run}) {
+        EgressRunOptions options{.layout = SlabLayout::make({four_rows()}, kRows), .slabs = slabs, .batch = kRows};
+        options.spans = SpanPlan::make(kSlabsOfRun, options.layout.slab_bytes);
+        options.allowed_uids = {::geteuid()};
+        hooks.numbers = {.batch = kRows, .items = 40};
+        if (!hooks.on_pool_failure) hooks.on_pool_failure = [](std::exception_ptr) {};
+        egress.emplace(place, *device, timeline, std::move(options), std::move(hooks));
+    }
+    void submit(std::uint64_t number) {
+        OutputBatch batch{.number = number, .rows = std::vector<RowInfo>(kRows)};
+        for (std::uint32_t row = 0; row < kRows; ++row) batch.rows[row].item = number * kRows + row;
+        const auto bytes = std::make_shared<std::vector<std::byte>>(kRows * 16, std::byte(number));
+        batch.tensors.push_back({four_rows(), bytes->data(), bytes});
+        batch.computed = device->make_event();
+        compute->record(*batch.computed);
+        egress->sink().submit(std::move(batch));
+    }
+    void wait_until_published(std::uint64_t samples) const {
+        while (egress->delivery().report().published.samples < samples) std::this_thread::yield();
+    }
+
+    static inline const pid_t kOwner = ::getpid();  // of the test's program, also in its children
+    RunPlace place;
+    std::unique_ptr<Device> device = open_device("cpu");
+    std::unique_ptr<Stream> compute = device->make_stream("compute");
+    DeviceTimeline timeline{*device, *compute};
+    std::optional<EgressRun> egress;
+};
+
+class EgressRunTest : public ::testing::Test {
+  protected:
+    // A producer that publishes a batch and is gone at once, without a clean-up.
+    void die_with_a_batch_in_flight() {
+        ChildProcess producer([&](int) -> int {
+            ProducersWorld world(folder_.path(), RunPlace::Run::Begins, {});
+            world.egress->open_to_consumers();
+            world.submit(0);
+            world.wait_until_published(kRows);
+            ::_exit(0);
+        });
+        ASSERT_EQ(producer.wait(), 0);
+    }
+
+    testing::TemporaryFolder folder_;
+};
+
+TEST_F(EgressRunTest, ARunIsDescribedBeforeAnybodyCanMeetIt) {
+    const std::string endpoint = folder_.file("endpoint");
+    bool met_before = true;
+    ProducersWorld world(folder_.path(), RunPlace::Run::Begins, {.on_begin = [&](RunProgress& progress) {
+                             met_before = std::filesystem::exists(endpoint);
+                             progress.items = 40;
+                         }});
+    EXPECT_FALSE(met_before);
+    EXPECT_FALSE(std::filesystem::exists(endpoint)) << "whoever made the run says when it is open";
+    EXPECT_EQ(world.egress->progress()->items, 40U);
+    EXPECT_EQ(world.egress->progress()->producers, 1U);
+    world.egress->open_to_consumers();
+    EXPECT_TRUE(std::filesystem::exists(endpoint));
+    world.place.close_to_consumers();
+    EXPECT_FALSE(std::filesystem::exists(endpoint));
+}
+
+TEST_F(EgressRunTest, TheNextProducerGoesOnWithWhatADeadOneLeft) {
+    die_with_a_batch_in_flight();
+    std::string asked;
+    ProducersWorld world(
+        folder_.path(), RunPlace::Run::IsRecovered,
+        {.on_begin = [&](RunProgress&) { asked += "begin "; },
+         .check_input = [&](const RunProgress& progress) { asked += "input " + std::to_string(progress.producers); },
+         .check_kept = [&](const RunProgress&,
+                           const Predecessor& left) { asked += " kept " + std::to_string(left.in_flight.size()); }});
+    world.place.make_ours();
+    EXPECT_EQ(asked, "input 1 kept 1");
+    EXPECT_EQ(world.place.endpoint().epoch, 2U);
+    EXPECT_EQ(world.egress->progress()->producers, 2U);
+    EXPECT_EQ(world.egress->predecessor().in_flight.front().samples, kRows);
+    world.submit(1);
+    world.wait_until_published(2 * kRows);
+    EXPECT_EQ(world.egress->delivery().report().in_flight.samples, 2 * kRows);
+}
+
+TEST_F(EgressRunTest, ARefusedRecoveryLeavesTheRunToTheNext) {
+    die_with_a_batch_in_flight();
+    ChildProcess refuses([&](int) -> int {
+        try {
+            ProducersWorld world(folder_.path(), RunPlace::Run::IsRecovered,
+                                 {.check_kept = [](const RunProgress&, const Predecessor&) {
+                                     throw std::runtime_error("another checkpoint");
+                                 }});
+        } catch (const std::runtime_error&) {
+            return 0;
+        }
+        return 1;
+    });
+    ASSERT_EQ(refuses.wait(), 0);
+    ProducersWorld world(folder_.path(), RunPlace::Run::IsRecovered, {});
+    world.place.make_ours();
+    EXPECT_EQ(world.place.endpoint().epoch, 3U) << "the one that refused has used one up";
+    EXPECT_EQ(world.egress->progress()->producers, 2U);
+    EXPECT_EQ(world.egress->predecessor().in_flight.size(), 1U);
+}
+
+class DroppedDelivery final : public Delivery {
+  public:
+    BrokerReport report() const override { return {}; }
+    void abort() override {}
+    void join() override {}
+};
+
+class CountedSink final : public EgressPath {
+  public:
+    bool submit(OutputBatch) override { return !stopped; }
+    void finish() override {}
+    void stop() override { stopped = true; }
+    OutputFigures figures() const override { return {}; }
+    bool stopped = false;
+};
+
+TEST_F(EgressRunTest, WithoutConsumersThereIsNothingThatTheyCouldMeet) {
+    std::string made;
+    CountedSink* sink = nullptr;
+    {
+        ProducersWorld world(folder_.path(), RunPlace::Run::Begins,
+                             {.make_path =
+                                  [&](SinkParts) {
+                                      made += "sink";
+                                      auto counted = std::make_unique<CountedSink>();
+                                      sink = counted.get();
+                                      return counted;
+                                  },
+                              .make_delivery =
+                                  [&] {
+                                      made += "delivery ";
+                                      return std::make_unique<DroppedDelivery>();
+                                  }},
+                             RunSlabs::None);
+        EXPECT_EQ(made, "delivery sink");
+        world.egress->open_to_consumers();
+        EXPECT_FALSE(std::filesystem::exists(folder_.file("endpoint")));
+        EXPECT_EQ(world.egress->progress(), nullptr);
+        EXPECT_FALSE(world.egress->has_pool());
+        EXPECT_EQ(testing::objects_of(world.place.names()).size(), 1U) << "the run's lock alone";
+        world.egress->stop();
+        EXPECT_TRUE(sink->stopped);
+        EXPECT_FALSE(world.egress->exchange().wait_for_slab()) << "nobody waits for a slab any more";
+    }
+}
+
+TEST(Pinning, IsProvedOnceOnTheFirstRange) {
+    const auto device = open_device("cpu");
+    std::vector<std::byte> first(1 << 16), second(1 << 16);
+    Pinning pinning(*device, {});
+    EXPECT_EQ(pinning.proof().gigabytes_per_second, 0);
+    const auto kept = pinning.lock(first);
+    const double measured = pinning.proof().gigabytes_per_second;
+    EXPECT_GT(measured, 0);
+    const auto other = pinning.lock(second);
+    EXPECT_EQ(pinning.proof().gigabytes_per_second, measured);
+    EXPECT_TRUE(kept && other);
+}
+
+TEST(Pinning, MemoryStaysOrdinaryWhereThatIsWantedAndUnprovedWhereNobodyAsks) {
+    const auto device = open_device("cpu");
+    std::vector<std::byte> range(1 << 16);
+    Pinning ordinary(*device, {.wanted = false});
+    EXPECT_FALSE(ordinary.lock(range));
+    EXPECT_GT(ordinary.proof().gigabytes_per_second, 0);
+    Pinning unproved(*device, {.proved = false});
+    EXPECT_TRUE(unproved.lock(range));
+    EXPECT_EQ(unproved.proof().gigabytes_per_second, 0);
+}
+
+}  // namespace
+}  // namespace offramp
