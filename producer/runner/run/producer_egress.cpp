@@ -24,7 +24,7 @@ std::vector<uid_t> allowed_uids(const RunConfig& config) {
     if (!config.consumer_user.empty()) {
         const passwd* entry = ::getpwnam(config.consumer_user.c_str());
         if (entry == nullptr)
-            throw ConfigError("--consumer-user '" + config.consumer_user + "' is no user of this machine",
+            throw ConfigError("--consumer-user '" + config.consumer_user + "' is not a user of this machine",
                               "Give a name that getent passwd lists");
         uids.push_back(entry->pw_uid);
     }
