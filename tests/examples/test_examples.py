@@ -60,11 +60,15 @@ class Package(unittest.TestCase):
     def assert_each_sample_is_done_once(self, loop, *consumers):
         with tempfile.TemporaryDirectory() as name:
             run_dir = str(pathlib.Path(name, "run"))
-            started = [subprocess.Popen([str(self.programs / consumer), run_dir], stdout=subprocess.PIPE, text=True) for consumer in consumers]
+            started = [subprocess.Popen([str(self.programs / consumer), run_dir], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                       for consumer in consumers]
             self.assertEqual("80 samples done\n", run(str(self.programs / loop), run_dir))
-            said = [line for process in started for line in process.communicate(timeout=60)[0].splitlines()]
-            self.assertEqual([0] * len(started), [process.returncode for process in started])
-            self.assertEqual(EXPECTED, sorted(said))
+            told = [process.communicate(timeout=120) for process in started]
+            self.assertEqual(EXPECTED, sorted(line for said, _ in told for line in said.splitlines()))
+            # A run of ten batches may be over before the second of two consumers has reached it: that one did nothing, and says why.
+            late = [process for process, (said, why) in zip(started, told) if not said and "no other took over" in why]
+            self.assertEqual([0] * (len(started) - len(late)), [process.returncode for process in started if process not in late])
+            self.assertLess(len(late), len(started))
 
     def test_a_loop_and_consumers_of_both_languages_do_each_sample_once(self):
         for consumers in (["consumer"], ["consumer_in_c"], ["consumer", "consumer_in_c"]):
