@@ -275,7 +275,8 @@ class OfframpRun(Program):
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     producer.wait(timeout=seconds)
         signal_groups(self._groups(), signal.SIGKILL)
-        producer.wait()
+        for child in self._children:
+            child.wait()     # a sweep leaves what a dying consumer still holds
         sweep_dead_runs(self._places.binaries)
 
 
