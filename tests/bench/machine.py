@@ -51,7 +51,7 @@ def describe_build(binaries, root):
 
 def describe_other_build(binaries):
     """The same of a second build, whose sources its CMakeCache.txt names."""
-    return programs_of(binaries, cached(binaries).get("CMAKE_HOME_DIRECTORY"), "OFFRAMP_OTHER_REVISION")
+    return programs_of(binaries, cached(binaries).get("CMAKE_HOME_DIRECTORY"), "OFFRAMP_BENCH_BESIDE_REVISION")
 
 
 def programs_of(binaries, root, variable):

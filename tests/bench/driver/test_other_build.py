@@ -47,7 +47,7 @@ class OlderBuild(unittest.TestCase):
 
     def bench(self, *arguments):
         return subprocess.run([sys.executable, str(BENCH), "--bin", str(BIN), "--small", *map(str, arguments)], capture_output=True, text=True,
-                              timeout=300, check=False, env={**os.environ, "TMPDIR": str(self.folder)})
+                              timeout=300, check=False, env={**os.environ, "TMPDIR": str(self.folder), "OFFRAMP_BENCH_BESIDE_REVISION": "older"})
 
     def results(self, *arguments):
         """By row, of a benchmark that ends well and leaves nothing behind."""
@@ -77,7 +77,7 @@ class Runs(OlderBuild):
         for row in found.values():
             self.assert_compared(row)
         self.assertEqual({"revision", "version", "compiler_flags"}, set(self.whole["other_build"]))
-        self.assertIn("\n- other build: offramp-producer ", self.said)
+        self.assertRegex(self.said, r"\n- other build: offramp-producer \S+, revision older, ")
         self.assertIn("| other build | ", self.said)
         self.assertIn("| W6 | rate over other build | interval to ≥ 1 |", self.said)
 
