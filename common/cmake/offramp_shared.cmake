@@ -1,6 +1,6 @@
 # libofframp.so.1: both doors over the C ABI. Compiled from the rooms' sources once more: hidden but for the ABI, and with the log inside, so that a
 # program may have any spdlog of its own.
-set(shared_rooms offramp_abi offramp_base offramp_wire offramp_shm offramp_transport offramp_safetensors offramp_dead_letters
+set(shared_rooms offramp_abi offramp_base offramp_wire offramp_shm offramp_transport offramp_json offramp_safetensors offramp_dead_letters
     offramp_device offramp_ledger offramp_pool offramp_broker offramp_recovery offramp_egress offramp_egress_run offramp_egress_abi offramp_consumer_session
     offramp_consumer_abi)
 set(shared_sources "")

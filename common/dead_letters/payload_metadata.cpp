@@ -6,6 +6,7 @@
 #include <set>
 
 #include "common/base/error.hpp"
+#include "common/json/json_text.hpp"
 
 namespace offramp {
 namespace {
@@ -146,12 +147,12 @@ std::string payload_metadata(const SlabContents& slab) {
                            {"batches", batches},
                            {"samples", samples},
                            {"tensors", tensors}};
-    return metadata.dump(-1, ' ', false, json::error_handler_t::replace);
+    return json_text(metadata);
 }
 
 NotedSlab read_payload_metadata(const std::string& text) {
     try {
-        const json metadata = json::parse(text);
+        const json metadata = parse_json(text);
         require(metadata.at("format").get<int>() == kPayloadMetadataFormat, "format");
         NotedSlab noted;
         SlabContents& slab = noted.slab;

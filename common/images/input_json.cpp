@@ -8,6 +8,7 @@
 #include <string>
 
 #include "common/images/unreadable_item.hpp"
+#include "common/json/json_text.hpp"
 
 namespace offramp {
 namespace {
@@ -75,7 +76,7 @@ json parse_input_object(std::string_view text) {
     if (too_deep(text)) throw UnreadableItem("nested deeper than " + std::to_string(kMostLevels) + " levels");
     json parsed;
     try {
-        parsed = json::parse(with_large_numbers_as_texts(text));
+        parsed = parse_json(with_large_numbers_as_texts(text));
     } catch (const json::parse_error& problem) {
         throw UnreadableItem("no JSON: it breaks at byte " + std::to_string(problem.byte));
     } catch (const json::out_of_range& problem) {

@@ -13,6 +13,7 @@
 #include "common/images/input_json.hpp"
 #include "common/images/item_keys.hpp"
 #include "common/images/unreadable_item.hpp"
+#include "common/json/json_text.hpp"
 
 namespace offramp {
 namespace {
@@ -172,8 +173,7 @@ void JsonlPictures::take(const Line& line, std::string_view text) {
                 throw UnreadableItem("its id '" + printable(*entry.id) + "' is that of line " +
                                      std::to_string(found->second) + ", too");
         keys_.push_back(entry.id ? *entry.id : without_image_extension(path));
-        const std::string columns =
-            entry.columns.empty() ? std::string() : entry.columns.dump(-1, ' ', false, json::error_handler_t::replace);
+        const std::string columns = entry.columns.empty() ? std::string() : json_text(entry.columns);
         lines_.back().columns_hash = columns.empty() ? 0 : XXH3_64bits(columns.data(), columns.size());
     } catch (const UnreadableItem& problem) {
         keys_.push_back("line-" + std::to_string(line.number));
@@ -223,7 +223,7 @@ std::string JsonlPictures::origin(std::uint64_t picture) const {
 
 std::string JsonlPictures::columns(std::uint64_t picture) const {
     check_usable(picture);
-    return parse(text_of(picture)).columns.dump(-1, ' ', false, json::error_handler_t::replace);
+    return json_text(parse(text_of(picture)).columns);
 }
 
 }  // namespace offramp

@@ -16,6 +16,7 @@
 #include "common/images/item_keys.hpp"
 #include "common/images/tar_index.hpp"
 #include "common/images/unreadable_item.hpp"
+#include "common/json/json_text.hpp"
 
 namespace offramp {
 namespace {
@@ -213,7 +214,7 @@ std::string TarPictures::columns(std::uint64_t picture) const {
             all[part.extension] = std::move(text);
         }
     }
-    return all.dump(-1, ' ', false, json::error_handler_t::replace);
+    return json_text(all);
 }
 
 std::uint64_t TarPictures::columns_hash(std::uint64_t picture) const {

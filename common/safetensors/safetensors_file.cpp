@@ -14,6 +14,7 @@
 #include "common/base/error.hpp"
 #include "common/base/state_dict.hpp"
 #include "common/base/unique_fd.hpp"
+#include "common/json/json_text.hpp"
 
 namespace offramp {
 namespace {
@@ -61,7 +62,7 @@ Json parse_header(const Subject& file, std::span<const std::byte> header) {
     };
     try {
         const char* text = reinterpret_cast<const char*>(header.data());
-        Json parsed = Json::parse(text, text + header.size(), note_repeats);
+        Json parsed = parse_json({text, header.size()}, note_repeats);
         if (!parsed.is_object()) refuse(file, "the header is not a JSON object");
         if (!repeated.empty()) refuse(file, repeated, "is named twice in the header");
         return parsed;
@@ -78,8 +79,9 @@ std::vector<std::uint64_t> whole_numbers(const Subject& file, const std::string&
     std::vector<std::uint64_t> numbers;
     for (const Json& number : *found) {
         if (!number.is_number_unsigned() || number.get<std::uint64_t>() > std::uint64_t{1} << 62)
-            refuse(file, tensor,
-                   std::string("has '") + field + "' " + found->dump() + ": not all are whole numbers from 0 to 2^62");
+            refuse(
+                file, tensor,
+                std::string("has '") + field + "' " + json_text(*found) + ": not all are whole numbers from 0 to 2^62");
         numbers.push_back(number.get<std::uint64_t>());
     }
     return numbers;
@@ -95,19 +97,19 @@ StoredTensor read_entry(const Subject& file, const std::string& name, const Json
     if (bytes == 0) refuse(file, name, "has the unknown dtype '" + tensor.dtype + "'");
     for (const std::uint64_t size : whole_numbers(file, name, entry, "shape")) {
         if (__builtin_mul_overflow(bytes, size, &bytes))
-            refuse(file, name, "has a shape beyond any memory: " + entry["shape"].dump());
+            refuse(file, name, "has a shape beyond any memory: " + json_text(entry["shape"]));
         tensor.shape.push_back(static_cast<std::int64_t>(size));
     }
     const std::vector<std::uint64_t> offsets = whole_numbers(file, name, entry, "data_offsets");
     if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data.size())
         refuse(file, name,
-               "has data_offsets " + entry["data_offsets"].dump() + " but the file holds " +
+               "has data_offsets " + json_text(entry["data_offsets"]) + " but the file holds " +
                    std::to_string(data.size()) + " bytes of tensors");
     tensor.bytes = data.subspan(offsets[0], offsets[1] - offsets[0]);
     if (tensor.bytes.size() != bytes)
         refuse(file, name,
                "is " + describe(tensor) + ", which takes " + std::to_string(bytes) + " bytes, but its data_offsets " +
-                   entry["data_offsets"].dump() + " span " + std::to_string(tensor.bytes.size()));
+                   json_text(entry["data_offsets"]) + " span " + std::to_string(tensor.bytes.size()));
     return tensor;
 }
 

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "common/json/json_text.hpp"
+
 namespace offramp {
 
 std::string safetensors_header(std::span<const TensorEntry> tensors,
@@ -15,7 +17,7 @@ std::string safetensors_header(std::span<const TensorEntry> tensors,
             {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {end, end + tensor.bytes}}};
         end += tensor.bytes;
     }
-    std::string text = header.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+    std::string text = json_text(header);
     std::uint64_t length = text.size();
     const std::size_t over = (sizeof length + length) % kSafetensorsAlignment;
     text.append(over == 0 ? 0 : kSafetensorsAlignment - over, ' ');

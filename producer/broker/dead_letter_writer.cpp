@@ -13,6 +13,7 @@
 #include "common/base/trace.hpp"
 #include "common/dead_letters/dead_letter_file.hpp"
 #include "common/dead_letters/payload_file.hpp"
+#include "common/json/json_text.hpp"
 
 namespace offramp {
 namespace {
@@ -163,7 +164,7 @@ std::string DeadLetterWriter::report_of(const DeadLetterJob& job, const SlabCont
     if (!outcome.payload.empty()) report["payload"] = outcome.payload.substr(outcome.payload.rfind('/') + 1);
     if (!outcome.error.empty()) report["error"] = outcome.error;
     if (slab != nullptr) describe_slab(*slab, report);
-    return report.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+    return json_text(report, 1) + "\n";
 }
 
 }  // namespace offramp

@@ -46,11 +46,12 @@ ROOMS_OF_COMMON = {
     "common/numerics/": (),
     "common/wire/": ("base",),
     "common/shm/": ("base",),
-    "common/safetensors/": ("base",),
+    "common/json/": (),
+    "common/safetensors/": ("base", "json"),
     "common/transport/": ("base", "shm", "wire"),
-    "common/dead_letters/": ("base", "safetensors", "wire"),
+    "common/dead_letters/": ("base", "json", "safetensors", "wire"),
     "common/settings/": ("base", "shm"),
-    "common/images/": ("base", "settings", "wire"),
+    "common/images/": ("base", "json", "settings", "wire"),
 }
 
 

@@ -9,6 +9,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/redacted_url.hpp"
+#include "common/json/json_text.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/raw/json_array.hpp"
 #include "consumer/processors/raw/npy_array.hpp"
@@ -116,7 +117,7 @@ class Http final : public Processor {
                                           {"model", slab.model},
                                           {"dtype", to_string(tensor.spec.dtype)},
                                           {"shape", sample_shape(tensor.spec)}};
-        body_ = head.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+        body_ = json_text(head);
         body_.pop_back();
         body_ += ",\"data\":";
         append_json_array(body_, tensor.spec, elements, "http");

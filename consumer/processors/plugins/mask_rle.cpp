@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "common/base/error.hpp"
+#include "common/json/json_text.hpp"
 #include "common/wire/output_description.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/segmentation/class_runs.hpp"
@@ -64,7 +65,7 @@ class MaskRle final : public Processor {
                                            {"bbox", {mask.left, mask.top, mask.width, mask.height}},
                                            {"segmentation", {{"size", size}, {"counts", mask.counts}}}});
         }
-        const std::string text = line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+        const std::string text = json_text(line);
         return text.substr(1, text.size() - 2);
     }
 

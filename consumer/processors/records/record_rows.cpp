@@ -5,12 +5,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "common/json/json_text.hpp"
+
 namespace offramp {
 namespace {
 
-std::string text_of(const nlohmann::json& value) {
-    return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
+std::string text_of(const nlohmann::json& value) { return json_text(value); }
 
 }  // namespace
 

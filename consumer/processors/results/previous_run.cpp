@@ -14,6 +14,7 @@
 #include "common/base/next_place.hpp"
 #include "common/base/reserved_prefix.hpp"
 #include "common/base/unique_fd.hpp"
+#include "common/json/json_text.hpp"
 #include "common/settings/run_config.hpp"
 
 namespace offramp {
@@ -57,7 +58,7 @@ std::uint64_t items_done(std::string_view lines) {
     ItemRanges done;
     while (!lines.empty()) {
         const std::size_t end = std::min(lines.find('\n'), lines.size());
-        const nlohmann::json line = nlohmann::json::parse(lines.substr(0, end), nullptr, false);
+        const nlohmann::json line = parse_json_or_discard(lines.substr(0, end));
         lines.remove_prefix(std::min(end + 1, lines.size()));
         if (!line.is_object() || !line.contains("done") || !line["done"].is_array()) continue;
         for (const nlohmann::json& range : line["done"])
@@ -78,7 +79,7 @@ std::optional<PreviousRun> read_previous_run(const std::string& output) {
     const std::string path = path_in(output);
     const std::string text = text_of(path);
     const std::string_view first = std::string_view(text).substr(0, text.find('\n'));
-    const nlohmann::json header = nlohmann::json::parse(first, nullptr, false);
+    const nlohmann::json header = parse_json_or_discard(first);
     PreviousRun run;
     std::uint64_t items = 0;
     try {

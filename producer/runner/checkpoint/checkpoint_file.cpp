@@ -14,6 +14,7 @@
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/unique_fd.hpp"
+#include "common/json/json_text.hpp"
 #include "producer/runner/checkpoint/sealed_line.hpp"
 
 namespace offramp {
@@ -83,7 +84,7 @@ std::string Checkpoint::header_line() const {
     if (!next_place.empty()) header["next"] = next_place;
     if (finished_before) header["finished"] = true;
     header["manifest"] = version_of(header);
-    return sealed_line(std::string_view(header.dump(-1, ' ', false, json::error_handler_t::replace)).substr(1));
+    return sealed_line(std::string_view(json_text(header)).substr(1));
 }
 
 std::string Checkpoint::names_lines() const {

@@ -11,6 +11,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
+#include "common/json/json_text.hpp"
 
 namespace offramp {
 namespace {
@@ -27,14 +28,14 @@ constexpr mode_t kMode = 0644;
 json read_holder(int fd) {
     std::array<char, 512> text{};
     const ssize_t got = ::pread(fd, text.data(), text.size(), 0);
-    json holder = json::parse(text.data(), text.data() + (got > 0 ? got : 0), nullptr, false);
+    json holder = parse_json_or_discard({text.data(), static_cast<std::size_t>(got > 0 ? got : 0)});
     return holder.is_object() ? holder : json::object();
 }
 
 [[noreturn]] void refuse(const std::string& folder, const json& holder) {
     const auto text_of = [&holder](const char* key) {
         const json value = holder.value(key, json("?"));
-        return value.is_string() ? value.get<std::string>() : value.dump();
+        return value.is_string() ? value.get<std::string>() : json_text(value);
     };
     throw Error(
         ExitCode::RunInUse,
@@ -81,7 +82,7 @@ bool OutputLock::try_lock(const std::string& folder, const std::string& run_id) 
     struct stat there {};
     if (::fstat(file.get(), &locked) != 0 || ::stat(path_.c_str(), &there) != 0 || locked.st_ino != there.st_ino)
         return false;
-    const std::string holder = json{{"run", run_id}, {"pid", ::getpid()}}.dump();
+    const std::string holder = json_text(json{{"run", run_id}, {"pid", ::getpid()}});
     if (::ftruncate(file.get(), 0) != 0 || ::pwrite(file.get(), holder.data(), holder.size(), 0) < 0) {
         ::unlink(path_.c_str());
         fail(path_);

@@ -13,6 +13,7 @@
 #include "common/base/reserved_prefix.hpp"
 #include "common/base/way_to_write.hpp"
 #include "common/base/whole_file.hpp"
+#include "common/json/json_text.hpp"
 #include "producer/runner/checkpoint/checkpoint_file.hpp"
 #include "producer/runner/checkpoint/sealed_line.hpp"
 
@@ -57,7 +58,7 @@ std::string first_line(const std::string& seal) { return sealed_line("\"former\"
 
 std::string files_line(const FilesOfRun& files) {
     const nlohmann::json line = {{"processors", files.processors}, {"write-path", files.write_path}};
-    return sealed_line(std::string_view(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)).substr(1));
+    return sealed_line(std::string_view(json_text(line)).substr(1));
 }
 
 std::string items_lines(std::span<const std::uint64_t> items) {

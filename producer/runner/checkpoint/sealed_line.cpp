@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "common/base/log.hpp"
+#include "common/json/json_text.hpp"
 
 namespace offramp {
 namespace {
@@ -29,7 +30,7 @@ json opened_line(std::string_view line) {
     if (seal_of(line).empty()) return nothing;
     const std::string_view body = line.substr(kFront);
     if (line != std::string_view(sealed_line(body)).substr(0, line.size())) return nothing;
-    json object = json::parse("{" + std::string(body), nullptr, false);
+    json object = parse_json_or_discard("{" + std::string(body));
     return object.is_object() ? object : nothing;
 }
 

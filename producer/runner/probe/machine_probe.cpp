@@ -14,6 +14,7 @@
 #include <random>
 #include <string_view>
 
+#include "common/json/json_text.hpp"
 #include "common/shm/shared_region.hpp"
 #include "producer/device/device.hpp"
 #include "producer/runner/kernels/gpu_choice.hpp"
@@ -122,7 +123,7 @@ std::string probe_machine_json() {
     probe["cores"] = cores();
     probe["memlock_bytes"] = memlock_bytes();
     probe["numa_nodes"] = numa_nodes();
-    return probe.dump(2);
+    return json_text(probe, 2);
 }
 
 }  // namespace offramp

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/log.hpp"
+#include "common/json/json_text.hpp"
 
 namespace offramp {
 
@@ -18,7 +19,7 @@ void DroppedLog::note(std::uint64_t batch, std::span<const RowInfo> rows) {
                 {{"item", row.item}, {"key", row.key.empty() ? std::to_string(row.item) : std::string(row.key)}});
     if (!file_.is_open()) file_.open(path_, std::ios::app);
     const nlohmann::json line{{"batch", batch}, {"samples", std::move(samples)}};
-    file_ << line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+    file_ << json_text(line) << '\n';
     if (file_.flush()) return;
     if (failed_++ == 0)
         spdlog::error("{} cannot be written, what is dropped is not listed there: {}", path_, std::strerror(errno));

@@ -12,6 +12,7 @@
 #include "common/base/clock.hpp"
 #include "common/base/log.hpp"
 #include "common/base/whole_file.hpp"
+#include "common/json/json_text.hpp"
 
 namespace offramp {
 namespace {
@@ -24,7 +25,7 @@ constexpr std::uint64_t kRateNs = 10'000'000'000;
 constexpr std::uint64_t kMomentsKept = 40;
 
 // Paths and keys may hold any bytes; JSON may not.
-std::string text_of(const json& value) { return value.dump(1, ' ', false, json::error_handler_t::replace); }
+std::string text_of(const json& value) { return json_text(value, 1); }
 
 json of_amount(const Amount& amount) {
     return {{"slabs", amount.slabs}, {"batches", amount.batches}, {"samples", amount.samples}, {"bytes", amount.bytes}};

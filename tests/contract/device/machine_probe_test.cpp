@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "common/json/json_text.hpp"
 #include "producer/runner/kernels/gpu_choice.hpp"
 
 namespace offramp {
@@ -13,7 +14,7 @@ namespace {
 
 // One probe for all: it makes 64 MiB of shared memory.
 const nlohmann::json& machine_probe() {
-    static const nlohmann::json probe = nlohmann::json::parse(probe_machine_json());
+    static const nlohmann::json probe = parse_json(probe_machine_json());
     return probe;
 }
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/error.hpp"
+#include "common/json/json_text.hpp"
 
 namespace offramp {
 namespace {
@@ -63,7 +64,7 @@ TEST_F(Log, EveryJsonLineIsOneObjectWhateverTheMessageHolds) {
     const auto written = lines();
     ASSERT_EQ(written.size(), std::size(cases) + 1);
     for (std::size_t i = 0; i < std::size(cases); ++i) {
-        const auto object = nlohmann::json::parse(written[i]);
+        const auto object = parse_json(written[i]);
         EXPECT_EQ(object.at("message"), cases[i].reads_as);
         EXPECT_EQ(object.at("level"), "info");
         EXPECT_EQ(object.at("program"), "offramp-test");
@@ -72,7 +73,7 @@ TEST_F(Log, EveryJsonLineIsOneObjectWhateverTheMessageHolds) {
                     testing::MatchesRegex("[0-9-]+T[0-9:]+\\.[0-9]+[+-][0-9][0-9]:[0-9][0-9]"));
         EXPECT_EQ(object.size(), 5U);
     }
-    EXPECT_EQ(nlohmann::json::parse(written.back()).at("level"), "warning");
+    EXPECT_EQ(parse_json(written.back()).at("level"), "warning");
 }
 
 TEST_F(Log, TextLinesCarryLevelProgramAndMessage) {

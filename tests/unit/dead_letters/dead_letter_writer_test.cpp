@@ -9,8 +9,10 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "common/dead_letters/payload_file.hpp"
+#include "common/json/json_text.hpp"
 #include "tests/unit/dead_letters/filled_slab.hpp"
 
 namespace offramp {
@@ -53,7 +55,11 @@ class Writer : public testing::Test {
         writer.wait_until_idle();
         return writer.take_outcomes();
     }
-    static json read(const std::string& path) { return json::parse(std::ifstream(path)); }
+    static json read(const std::string& path) {
+        std::ostringstream text;
+        text << std::ifstream(path).rdbuf();
+        return parse_json(text.str());
+    }
 
     const std::string root_ = testing::TempDir() + "quarantine_test." + std::to_string(::getpid());
     const std::string folder_ = root_ + "/quarantine";

@@ -6,8 +6,10 @@
 #include <fstream>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "common/base/clock.hpp"
+#include "common/json/json_text.hpp"
 #include "tests/unit/transport/temporary_folder.hpp"
 
 namespace offramp {
@@ -17,7 +19,12 @@ constexpr std::uint64_t kSecond = 1'000'000'000;
 
 class RunReportTest : public ::testing::Test {
   protected:
-    nlohmann::json status() const { return nlohmann::json::parse(std::ifstream(folder_.file("status.json"))); }
+    nlohmann::json status() const { return written("status.json"); }
+    nlohmann::json written(const std::string& name) const {
+        std::ostringstream text;
+        text << std::ifstream(folder_.file(name)).rdbuf();
+        return parse_json(text.str());
+    }
 
     // `seconds` after now.
     static RunFigures figures(std::uint64_t seconds, std::uint64_t samples,
@@ -66,8 +73,7 @@ TEST_F(RunReportTest, ConsumersThatWereGoneAlreadyHaveNoShare) {
     before.broker.consumers[1].end = "died";
     RunFigures now = figures(20, 70, {7.0, 4.0});
     now.broker.consumers[1].end = "died";
-    EXPECT_NEAR(0.5, nlohmann::json::parse(RunReport::status_json({}, before, now))["consumer_share"].get<double>(),
-                0.01);
+    EXPECT_NEAR(0.5, parse_json(RunReport::status_json({}, before, now))["consumer_share"].get<double>(), 0.01);
 }
 
 TEST_F(RunReportTest, WhoTakesARunOverDoesNotClaimWhatItsPredecessorDid) {
@@ -110,7 +116,7 @@ TEST_F(RunReportTest, OnceTheInputIsUsedUpTheConsumersHoldTheRestBack) {
     now.skipped = 10;
     now.broker.published.samples = 80;
     now.broker.in_flight.samples = 20;
-    const auto told = [&] { return nlohmann::json::parse(RunReport::status_json(facts, before, now)); };
+    const auto told = [&] { return parse_json(RunReport::status_json(facts, before, now)); };
     EXPECT_EQ("input", told()["limiting_stage"]) << "ten are computed yet";
     EXPECT_TRUE(told()["gpu_share"].is_null()) << "and have no time yet";
     EXPECT_TRUE(told()["consumer_share"].is_null()) << "nothing was finished, and something is held";
@@ -136,7 +142,7 @@ TEST_F(RunReportTest, ARunThatIsShorterThanItsWarmUpHasNoSteadyRate) {
         now.broker.before_steady.samples = steady_since == 0 ? 0 : 10;
         now.measured_from.at_ns = measured_from == 0 ? 0 : began + measured_from * kSecond;
         report.write_summary(now, ExitCode::Ok);
-        return nlohmann::json::parse(std::ifstream(folder_.file("producer-summary.json")));
+        return written("producer-summary.json");
     };
     for (const std::uint64_t since : {0, 8}) {  // the warm-up did not end, or was all
         const nlohmann::json whole = told(since, 0);

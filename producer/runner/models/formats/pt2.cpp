@@ -17,6 +17,7 @@
 #include <unordered_map>
 
 #include "common/base/error.hpp"
+#include "common/json/json_text.hpp"
 #include "producer/runner/models/file_model.hpp"
 #include "producer/runner/models/unpacked_package.hpp"
 
@@ -108,8 +109,7 @@ void name_leaves(const nlohmann::json& tree, const std::string& name, std::vecto
         return;
     }
     nlohmann::json keys;
-    if (tree.at("context").is_string())
-        keys = nlohmann::json::parse(tree.at("context").get<std::string>(), nullptr, false);
+    if (tree.at("context").is_string()) keys = parse_json_or_discard(tree.at("context").get<std::string>());
     for (std::size_t i = 0; i < children.size(); ++i) {
         const bool named = keys.is_array() && keys.size() == children.size() && keys[i].is_string();
         const std::string part = named ? keys[i].get<std::string>() : std::to_string(i);
@@ -130,7 +130,7 @@ std::string input_name(std::string place) {
 std::vector<std::string> leaves_of(const std::vector<std::string>& call_spec, std::size_t which) {
     std::vector<std::string> names;
     try {
-        if (which < call_spec.size()) name_leaves(nlohmann::json::parse(call_spec[which]).at(1), "", names);
+        if (which < call_spec.size()) name_leaves(parse_json(call_spec[which]).at(1), "", names);
     } catch (const nlohmann::json::exception&) {
         names.clear();  // of a version that writes it otherwise
     }
