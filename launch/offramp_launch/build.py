@@ -9,7 +9,7 @@ from offramp_launch.steps import run_step
 
 PROGRAMS = ("offramp-producer", "offramp-ladder", "offramp-consumer", "offramp_models", "offramp_parquet")
 BENCHMARK = ("offramp-message-bench", "offramp_native_reader")
-TESTED = {"release": ("all",), "asan": ("all",), "tsan": ("offramp_tests_of_rooms",)}
+TESTED = {"release": ("all",), "asan": ("all",), "tsan": ("offramp_tests_with_threads",)}
 JOB_BYTES = 2 << 30
 
 

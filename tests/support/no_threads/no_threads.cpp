@@ -1,0 +1,13 @@
+// Linked into test programs that are not marked THREADS: whoever starts a thread in one, be it a library, comes here
+// instead of to the C library. So what ThreadSanitizer leaves out has nothing for it.
+#include <pthread.h>
+#include <unistd.h>
+
+extern "C" int pthread_create(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*) {
+    constexpr char kText[] =
+        "this test program starts a thread and is not marked THREADS: ThreadSanitizer would leave it out. Write "
+        "THREADS "
+        "in its offramp_test()\n";
+    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kText, sizeof kText - 1);
+    ::_exit(3);
+}
