@@ -180,10 +180,10 @@ class Headers(Project):
 class HeadersAlone(Project):
     """A small project with the real CMake functions, whose plain build must compile each header alone."""
 
-    def build(self, header, private="#pragma once\n"):
+    def build(self, header, private="#pragma once\n", source='#include <string>\n#include "room/thing.hpp"\n'):
         self.write("room/thing.hpp", header)
         self.write("room/inner.hpp", private)
-        self.write("room/thing.cpp", '#include <string>\n#include "room/thing.hpp"\n')
+        self.write("room/thing.cpp", source)
         self.write("CMakeLists.txt", "cmake_minimum_required(VERSION 3.25)\nproject(twin CXX)\nset(CMAKE_CXX_STANDARD 20)\n"
                    "set(OFFRAMP_SANITIZER \"\")\n"
                    f"include({ROOT}/common/cmake/offramp_targets.cmake)\n"
@@ -204,6 +204,10 @@ class HeadersAlone(Project):
                 broken = self.build(public, private)
                 self.assertNotEqual(broken.returncode, 0)
                 self.assertRegex(broken.stdout, rf"FAILED: .*/{name}\.hpp")
+        with self.subTest("its own source includes it first, and shows it"):
+            broken = self.build("#pragma once\nstd::string thing();\n", source='#include "room/thing.hpp"\n#include <string>\n')
+            self.assertNotEqual(broken.returncode, 0)
+            self.assertRegex(broken.stdout, r"FAILED: .*/thing\.cpp")
 
 
 if __name__ == "__main__":
