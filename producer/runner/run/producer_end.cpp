@@ -81,7 +81,8 @@ RunFigures ProducerRun::figures() const {
                        .output_wait_seconds = inference_->output_wait_seconds(),
                        .seconds_to_first_slab = egress_->seconds_to_first_slab(),
                        .seconds_to_all_slabs = egress_->seconds_to_all_slabs(),
-                       .so_far = figures_so_far(),
+                       .measured_from = measuring_->from(),
+                       .so_far = measuring_->so_far(),
                        .at_ns = now_ns()};
     figures.dropped = {.batches = output.batches_unpublished(),
                        .samples = previous.dropped + output.samples_unpublished()};
@@ -90,9 +91,7 @@ RunFigures ProducerRun::figures() const {
     figures.pinning = egress_->pinning();
     figures.failure = lifecycle_.failure();
     figures.state = lifecycle_.word(figures.broker.ended);
-    const std::lock_guard lock(mutex_);
-    figures.measured_from = before_measured_;
-    figures.limits = limits_;
+    figures.limits = measuring_->limits();
     return figures;
 }
 

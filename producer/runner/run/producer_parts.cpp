@@ -141,6 +141,15 @@ void ProducerRun::start_pipeline(Inference::Pace pace) {
     inference_ = std::make_unique<Inference>(
         *device_, *model_, *transformer_, *compute_, *timeline_, egress_->layout(), pace,
         tells_of_skipped_items(config_) ? Inference::Unread::HandOn : Inference::Unread::LeaveOut, review_.get());
+    measuring_ = std::make_unique<RunMeasuring>(RunMeasuring::Parts{.config = config_,
+                                                                    .lifecycle = lifecycle_,
+                                                                    .device = *device_,
+                                                                    .compute = *compute_,
+                                                                    .model = *model_,
+                                                                    .transformer = *transformer_,
+                                                                    .input = *input_,
+                                                                    .egress = *egress_,
+                                                                    .inference = *inference_});
 }
 
 std::unique_ptr<ScoreReview> ProducerRun::make_review() {

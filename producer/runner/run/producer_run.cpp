@@ -120,13 +120,13 @@ void ProducerRun::flow() {
         finish_egress();
         return;
     }
-    if (config_.measure_limits > 0) measure_limits_before();
+    if (config_.measure_limits > 0) measuring_->measure_limits_before();
     if (config_.drain_warmup || config_.profile_batches > 0)
-        flow_measured();
+        measuring_->flow();
     else
         inference_->run(*input_, egress_->sink());
     finish_egress();
-    if (config_.measure_limits > 0 && !lifecycle_.is_stopped(StopMode::Abandon)) measure_limits_after();
+    if (config_.measure_limits > 0 && !lifecycle_.is_stopped(StopMode::Abandon)) measuring_->measure_limits_after();
 }
 
 // The last outputs, too, may have been such that too many items were skipped.

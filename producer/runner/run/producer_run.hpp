@@ -3,7 +3,6 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 
 #include "common/base/end_signals.hpp"
@@ -23,6 +22,7 @@
 #include "producer/runner/run/egress_strategy.hpp"
 #include "producer/runner/run/end_watch.hpp"
 #include "producer/runner/run/run_lifecycle.hpp"
+#include "producer/runner/run/run_measuring.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 #include "producer/runner/transforms/output_transformer.hpp"
 #include "producer/runner/transforms/score_review.hpp"
@@ -60,13 +60,7 @@ class ProducerRun final : private StoppableRun {
     std::unique_ptr<ScoreReview> make_review();
     RunFacts facts() const;
     void flow();
-    void flow_measured();
     void finish_egress();
-    void wait_until_delivered() const;
-    MeasuredFigures figures_so_far() const;
-    std::unique_ptr<DeviceBuffer> input_for_limits();
-    void measure_limits_before();
-    void measure_limits_after();
     void end_input() override;
     void stop_outputs() override;
     void send_consumers_away() override;
@@ -85,11 +79,8 @@ class ProducerRun final : private StoppableRun {
     const std::unique_ptr<EgressStrategy> strategy_;
     const std::uint64_t began_ns_;
 
-    // Other threads may use these at any time: they are made first, and go last.
+    // Other threads may use the lifecycle at any time: it is made first, and goes last.
     RunLifecycle lifecycle_{*this};
-    mutable std::mutex mutex_;         // guards the next two
-    MeasuredFigures before_measured_;  // at_ns 0: nothing is measured yet
-    Limits limits_;
     EndWatch end_watch_;
 
     RunPlace place_;
@@ -106,8 +97,8 @@ class ProducerRun final : private StoppableRun {
     std::unique_ptr<Prefetcher> input_;
     std::unique_ptr<ScoreReview> review_;  // of what the egress takes; null: none is needed
     std::unique_ptr<Inference> inference_;
-    std::unique_ptr<RunReport>
-        report_;  // written by the beat, then, after the lifecycle's end, by the run's own thread
+    std::unique_ptr<RunMeasuring> measuring_;
+    std::unique_ptr<RunReport> report_;  // the beat's; behind the lifecycle's end, the run's own thread's
 };
 
 }  // namespace offramp

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include "common/settings/run_config.hpp"
+#include "producer/device/device.hpp"
+#include "producer/egress/egress_run.hpp"
+#include "producer/runner/inference/inference.hpp"
+#include "producer/runner/ingest/prefetcher.hpp"
+#include "producer/runner/models/model.hpp"
+#include "producer/runner/report/run_figures.hpp"
+#include "producer/runner/run/run_lifecycle.hpp"
+#include "producer/runner/transforms/output_transformer.hpp"
+
+namespace offramp {
+
+// What a run measures beside its work: the steady part of it, and the limits that delivery is held against.
+//
+// Owns: the figures. Borrows: the parts of its run. Thread: the model's; figures from any. Blocks: while it measures.
+// Errors: those of the parts.
+class RunMeasuring {
+  public:
+    struct Parts {
+        const RunConfig& config;
+        const RunLifecycle& lifecycle;
+        Device& device;
+        Stream& compute;
+        Model& model;
+        OutputTransformer& transformer;
+        Prefetcher& input;
+        EgressRun& egress;
+        Inference& inference;
+    };
+    explicit RunMeasuring(const Parts& parts) : parts_(parts) {}
+    RunMeasuring(const RunMeasuring&) = delete;
+    RunMeasuring& operator=(const RunMeasuring&) = delete;
+
+    // Before the first batch, with every slab there.
+    void measure_limits_before();
+    // Once more when the device is as warm as the run made it.
+    void measure_limits_after();
+    // Lets the input flow. The clock starts when the warm-up has been delivered and the device is idle; it ends with
+    // the last delivery.
+    void flow();
+
+    MeasuredFigures so_far() const;
+    // Where the clock started; at_ns 0: nothing is measured yet.
+    MeasuredFigures from() const;
+    Limits limits() const;
+
+  private:
+    void wait_until_delivered() const;
+    std::unique_ptr<DeviceBuffer> resident_input() const;
+    double compute_alone(const DeviceBuffer* input) const;
+
+    const Parts parts_;
+    mutable std::mutex mutex_;  // guards the next two
+    MeasuredFigures from_;
+    Limits limits_;
+};
+
+}  // namespace offramp
