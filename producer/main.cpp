@@ -6,7 +6,7 @@
 namespace {
 
 std::unique_ptr<offramp::EgressStrategy> choose_egress(const offramp::RunConfig& config) {
-    if (config.rung != offramp::RunConfig{}.rung) return nullptr;
+    if (config.catalogue.at("rung") != offramp::CatalogueValues().at("rung")) return nullptr;
     return std::make_unique<offramp::StreamedEgress>();
 }
 

@@ -68,6 +68,14 @@ function(offramp_compile_headers_alone)
     add_dependencies(headers_alone all_verify_interface_header_sets)
 endfunction()
 
+# offramp_declares_settings(SOURCES...): these may declare settings of their own (common/settings/catalogue.md); --help has them in this order.
+function(offramp_declares_settings)
+    foreach(source ${ARGN})
+        cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} NORMALIZE)
+        set_property(GLOBAL APPEND PROPERTY OFFRAMP_DECLARES_SETTINGS ${source})
+    endforeach()
+endfunction()
+
 # offramp_plugin_table(TABLE_FILE FOLDER HEADER TYPE SIGNATURE [PREFIX SIGNATURE]...): lists FOLDER/*.cpp and writes the table of their makers, one entry a
 # file: "mask_png.cpp" gives {"mask-png", &make_mask_png}; each further PREFIX one more function of the file's, {..., &PREFIXmask_png}. Adding a plug-in is adding a file.
 function(offramp_plugin_table table_file folder header entry_type signature)

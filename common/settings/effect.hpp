@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "common/settings/run_config.hpp"
 
 namespace offramp {
@@ -23,11 +25,11 @@ struct Effect {
         Place,    // where its results are, and how safe there
         Results,  // what its results are
     };
-    using When = bool (*)(const RunConfig& config);
+    using When = std::function<bool(const RunConfig& config)>;
 
     On on;
-    When in_slabs = nullptr;       // Results: in which runs what slabs hold follows from it; none: in no run
-    When in_processing = nullptr;  // in which runs a processor makes something of a slab that follows from it
+    When in_slabs{};       // Results: in which runs what slabs hold follows from it; none: in no run
+    When in_processing{};  // in which runs a processor makes something of a slab that follows from it
 
     bool is_the_runs() const { return on != On::Program; }
     bool outlives_producer() const { return on != On::Program && on != On::Conduct; }
@@ -37,7 +39,7 @@ struct Effect {
     bool makes_work(const RunConfig& config) const { return on == On::Place || holds(in_processing, config); }
 
   private:
-    static bool holds(When when, const RunConfig& config) { return when != nullptr && when(config); }
+    static bool holds(const When& when, const RunConfig& config) { return when != nullptr && when(config); }
 };
 
 }  // namespace offramp

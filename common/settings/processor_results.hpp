@@ -9,15 +9,20 @@ namespace offramp {
 // What a processor reads of a model's outputs.
 enum class Reads { Anything, Masks, Pictures, Vectors };
 
+// What of a run's input a processor looks at again.
+enum class LooksAt { Nothing, Pictures, Items };
+
 // What a processor leaves, for whoever must know it without making one: the producer, which refuses what would come to
 // nothing, or replace what is not its run's, before anything is computed. The one table of that;
 // consumer/processors/plugins are held to it by a test.
 struct ProcessorResults {
     std::string_view processor;
     Reads reads = Reads::Anything;
+    LooksAt looks_at = LooksAt::Nothing;  // whatever its settings are; DeclaredSetting::reads_pictures: with one value
     // of the files of an item, KEY.ENDING or KEY.OUTPUT.ENDING; none: it makes no such files
     std::span<const std::string_view> endings{};
     std::string_view whole{};          // the one file of the run
+    std::string_view ending_from{};    // the setting that says which of `endings` it is; none: the first
     bool one_for_all_outputs = false;  // of an item a single file, KEY.ENDING
     bool output_in_name = false;       // KEY.OUTPUT.ENDING also where one output alone fits
     bool in_output = true;             // false: its results are elsewhere than in --output, or nowhere

@@ -22,8 +22,8 @@ void apply_article(RunConfig& config) {
     config.random_weights = true;
     config.memory_format = "contiguous";
     config.processor = "write";
-    config.write_path = "/dev/null";
-    config.write_copy = true;
+    config.catalogue.put("write-path", "/dev/null");
+    config.catalogue.put("write-copy", true);
 }
 
 // Lines of text to vectors in a database (that of --sink, when there is one), with a model that `offramp export

@@ -1,23 +1,16 @@
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "common/settings/effect.hpp"
 #include "common/settings/run_config.hpp"
+#include "common/settings/setting_value.hpp"
 #include "common/settings/toml.hpp"
 
 namespace offramp {
-
-// A setting's value, as the printers write it.
-using SettingValue = std::variant<bool, std::int64_t, double, std::string>;
-
-// Without quotes: "true", "4", "0.5", "mask-png".
-std::string to_text(const SettingValue& value);
 
 // One setting of RunConfig. Command line, environment, file, --help and both printers are driven by the table
 // of these.
@@ -50,60 +43,10 @@ struct Setting {
     std::string compared(const RunConfig& config) const;
 };
 
-// Every setting, in the order of RunConfig's members.
+// Every setting: section by section, and in each what is declared for its group last.
 std::vector<Setting> make_settings();
-
-// --- kinds of settings, for the table ---
-
-// What whole numbers are accepted. With `zero`, 0 is accepted too and means that word.
-struct WholeRange {
-    std::int64_t least = 0;
-    std::int64_t most = 0;
-    std::string zero;
-
-    std::string describe() const;  // "1 to 64, or 0 for auto"
-};
 
 // From / on; where there is no working folder any more, as it was written.
 std::string whole_path(const std::string& path);
-
-using TextCheck = std::function<std::optional<std::string>(const std::string& text)>;
-
-// Makes the settings of one group and appends them to a table. Borrows the table.
-class SettingGroup {
-  public:
-    SettingGroup(std::vector<Setting>& table, std::string name) : table_(table), name_(std::move(name)) {}
-
-    void whole(std::string flag, std::uint32_t RunConfig::*member, Effect effect, WholeRange range, std::string help);
-    void whole(std::string flag, std::uint64_t RunConfig::*member, Effect effect, WholeRange range, std::string help);
-    void whole(std::string flag, int RunConfig::*member, Effect effect, WholeRange range, std::string help);
-    // A number of bytes, which may end in KB, MB, GB (powers of 1000) or KiB, MiB, GiB (of 1024).
-    void bytes(std::string flag, std::uint64_t RunConfig::*member, Effect effect, WholeRange range, std::string help);
-    void seconds(std::string flag, double RunConfig::*member, Effect effect, double least, double most,
-                 std::string help);
-    void decimal(std::string flag, double RunConfig::*member, Effect effect, double least, double most,
-                 std::string help);
-    void on_off(std::string flag, bool RunConfig::*member, Effect effect, std::string help);
-    void action(std::string flag, bool RunConfig::*member, std::string help);  // of one program alone
-    void word(std::string flag, std::string RunConfig::*member, Effect effect, const std::vector<std::string>& words,
-              std::string help);
-    void log_format(std::string flag, LogFormat RunConfig::*member, Effect effect, std::string help);
-    // Any text without NUL that passes `check`.
-    Setting& text(std::string flag, std::string RunConfig::*member, Effect effect, std::string value_name,
-                  std::string accepted, std::string help, TextCheck check = {});
-    // The same, of a file or a folder.
-    Setting& path(std::string flag, std::string RunConfig::*member, Effect effect, std::string value_name,
-                  std::string accepted, std::string help, TextCheck check = {});
-
-  private:
-    Setting& add(std::string flag, Effect effect, std::string help, std::string value_name, std::string accepted,
-                 std::vector<TomlType> toml_types);
-    template <class Number, class Parse>
-    Setting& add_whole(std::string flag, Number RunConfig::*member, Effect effect, const WholeRange& range,
-                       std::string help, Parse parse);
-
-    std::vector<Setting>& table_;
-    std::string name_;
-};
 
 }  // namespace offramp

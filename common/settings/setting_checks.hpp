@@ -1,9 +1,16 @@
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 
 namespace offramp {
+
+// Of a plug-in's name, for errors.
+inline constexpr const char* kPluginName = "lower-case letters, digits and '-'; --list prints the known names";
+// The largest number that a setting without a limit takes.
+inline constexpr std::int64_t kAnyNumber = std::numeric_limits<std::int64_t>::max();
 
 // What is wrong with a setting's text ("is not a run id"); nothing where it may stand. Of the settings' table.
 std::optional<std::string> check_run_id(const std::string& text);

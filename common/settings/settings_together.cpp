@@ -32,10 +32,6 @@ void check_together(const RunConfig& config, const GivenValues& given, const std
     if (config.output_dtype == "fp32" && config.transform == "cast")
         throw ConfigError("--output-dtype 'fp32' does not go with --transform 'cast', which makes 16 bits of 32",
                           "Accepted: auto, fp16, bf16", exit_code_of("output-dtype"));
-    if (config.when_full != "block" && config.rung != "streams")
-        throw ConfigError(
-            "--when-full '" + config.when_full + "' does not go with --rung '" + config.rung + "', which always waits",
-            "Choose --rung streams, or --when-full block", exit_code_of("when-full"));
     if (!config.spill_dir.empty() && config.when_full != "spill")
         throw ConfigError(
             "--spill-dir '" + config.spill_dir + "' does not go with --when-full '" + config.when_full + "'",

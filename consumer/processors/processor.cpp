@@ -72,19 +72,6 @@ std::string ProcessorOptions::shared_output_for(std::string_view processor) cons
     return folder_in(output_for(processor), next_place);
 }
 
-PostgresTarget ProcessorOptions::postgres_target(std::string_view contents) const {
-    if (!config->has_postgres_sink())
-        throw ConfigError("processor " + std::string(contents) + "-postgres needs --sink",
-                          "Give the database: postgres://USER@HOST/DATABASE");
-    return postgres_target_of(*config, contents, next_place);
-}
-
-int ProcessorOptions::png_level() const {
-    if (config->png_level > 9)
-        throw ConfigError("--png-level is " + std::to_string(config->png_level), "zlib's levels are 0 to 9");
-    return static_cast<int>(config->png_level);
-}
-
 std::unique_ptr<Processor> make_processor(const std::string& names, const ProcessorOptions& options) {
     expect(options.config != nullptr, "a processor is made from a configuration");
     if (names == "auto") return std::make_unique<ChosenByTheOutputs>(options);

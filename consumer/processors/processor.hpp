@@ -12,7 +12,6 @@
 #include "common/wire/slab_view.hpp"
 #include "consumer/processors/results/run_output.hpp"
 #include "consumer/session/slab_processor.hpp"
-#include "consumer/sinks/postgres/postgres_ownership.hpp"
 
 namespace offramp {
 
@@ -42,6 +41,7 @@ struct NamedProcessor {
 };
 
 struct ProcessorOptions {
+    // What the processor declares for itself is in `catalogue` (new_processor.md).
     const RunConfig* config = nullptr;
     // All that work on each slab, where there are several; whole when the first slab comes. Outlives the processor.
     const std::vector<NamedProcessor>* chain = nullptr;
@@ -55,11 +55,6 @@ struct ProcessorOptions {
     // The folder for what all consumers append to together (RunOutput): that one, or the next place in it. Errors: as
     // above.
     std::string shared_output_for(std::string_view processor) const;
-    // Where the rows go of a processor that puts `contents` into a PostgreSQL, CONTENTS-postgres. Errors: ConfigError
-    // without --sink.
-    PostgresTarget postgres_target(std::string_view contents) const;
-    // Errors: ConfigError when it is none of zlib's.
-    int png_level() const;
     // How the output of a network of one channel is read.
     ForegroundScale foreground_scale() const { return ForegroundScale::of(config->scores, config->threshold); }
 };

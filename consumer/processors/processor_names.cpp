@@ -28,8 +28,9 @@ void require_known(const std::string& name, std::span<const std::string_view> ma
 
 // What was not given is the run's.
 void require_address(const RunConfig& config) {
-    require_no_credentials(config.http_url);
-    if (!is_left_out(config.http_header)) read_http_headers(config.http_header);
+    require_no_credentials(config.catalogue.text("http-url"));
+    const std::string& header = config.catalogue.text("http-header");
+    if (!is_left_out(header)) read_http_headers(header);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
 #include "common/base/scarcity.hpp"
+#include "common/settings/declared_setting.hpp"
 #include "common/settings/slab_work.hpp"
 #include "common/shm/run_objects.hpp"
 #include "consumer/session/consumer_run.hpp"
@@ -34,7 +35,7 @@ void check_lifeline(int fd) {
 
 // Where memory is made anew for every slab, nothing is left to take over.
 ConsumerOptions options_of(const RunConfig& config, const EndSignals& signals) {
-    const bool made_anew = config.makes_memory_per_slab();
+    const bool made_anew = makes_memory_per_slab(config.catalogue);
     return {.window = config.credits,
             .work = SlabWork::of(config).hash(),
             .producer_wait = std::chrono::nanoseconds(static_cast<std::int64_t>(config.producer_wait_seconds * 1e9)),

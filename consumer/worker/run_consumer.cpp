@@ -59,7 +59,7 @@ int serve(int argc, const char* const* argv, const RunConfig& told, const EndSig
     if (!making.stands_for.empty()) as_told.processor = making.stands_for;
     require_same_work(as_told, kept_settings(told.run_dir));
 
-    if (!config.trace_dir.empty()) start_recording(config.trace_dir, "consumer", config.rung);
+    if (!config.trace_dir.empty()) start_recording(config.trace_dir, "consumer", config.catalogue.text("rung"));
     std::unique_ptr<Processor> processor;
     const int code =
         serve_run(as_told, *endpoint, signals, [&]() -> Processor& { return *(processor = making.make(config)); });

@@ -7,6 +7,19 @@
 namespace offramp {
 namespace {
 
+// Every program reads it from here: common/settings/catalogue.md.
+[[maybe_unused]] constexpr std::string_view kRungSettings = R"settings(
+[[setting]]
+flag = "rung"
+group = "Slabs and egress"
+kind = "word"
+words = "sequential, workers, pool, async, streams, compute-alone"
+preset = "streams"
+changes = "memory"
+memory-per-slab = "workers"
+help = "How outputs leave the device; compute-alone: they are dropped there"
+)settings";
+
 using Processing = Rung::Processing;
 using Memory = Rung::Memory;
 using Copies = Rung::Copies;

@@ -90,6 +90,8 @@ INCLUDE_RULES = [
     (r"", r"common/settings/toml\.cpp", r"toml\+\+/", "toml++ is included in common/settings/toml.cpp only"),
     (r"producer/egress/", r"producer/egress/(egress_run|egress_run_hooks|run_place)\.", r"producer/(ledger|broker|recovery)/", "of the egress only egress_run and run_place know ledger, broker and recovery"),
     (r"common/abi/include/", None, r"(common|producer|consumer|tests)/", "installed headers include nothing of the tree"),
+    (r"consumer/processors/(processor|results/run_output)\.hpp", None, r"consumer/sinks/(?!files/|segments/)",
+     "what every processor includes knows no database"),
     (r"consumer/sinks/", None, r"consumer/(?!sinks/)|common/(?!base/)", "consumer/sinks/ knows only common/base/"),
     (r"producer/ladder/", r"producer/ladder/(main|rung_egress)\.", r"producer/runner/", "of producer/ladder/ only main and rung_egress know the runner"),
     *library_rules(),

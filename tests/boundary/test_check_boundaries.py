@@ -48,6 +48,7 @@ class Includes(Project):
         ("common/settings/run_config.cpp", '"common/images/file_list.hpp"', "may know settings, base, shm of"),
         ("common/images/image_decode.cpp", '"common/transport/ports.hpp"', "may know images, base, settings, wire of"),
         ("consumer/sinks/files/output_name.cpp", '"common/wire/slab_view.hpp"', "knows only common/base/"),
+        ("consumer/processors/processor.hpp", '"consumer/sinks/postgres/postgres_ownership.hpp"', "knows no database"),
         ("consumer/sinks/http/http_sink.cpp", '"consumer/processors/processor.hpp"', "knows only common/base/"),
         ("producer/ladder/private_place.cpp", '"producer/runner/run/egress_strategy.hpp"', "only main and rung_egress know the runner"),
         ("producer/egress/slab_filling.hpp", '"producer/ledger/slab_ledger.hpp"', "only egress_run and run_place know ledger, broker and recovery"),

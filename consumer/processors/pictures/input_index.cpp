@@ -11,7 +11,7 @@ namespace offramp {
 namespace {
 
 // Synthetic items may stand for pictures that lie ready, by their numbers: so the processors' part is measured alone.
-std::unique_ptr<PictureList> listed(const RunConfig& config, std::string_view processor) {
+std::unique_ptr<PictureList> listed(const InputSettings& config, std::string_view processor) {
     const std::string source = source_of_input(config.source == "synthetic" ? "auto" : config.source, config.input);
     if (config.input.empty() || !gives_pictures(source))
         throw ConfigError("processor " + std::string(processor) +
@@ -22,7 +22,7 @@ std::unique_ptr<PictureList> listed(const RunConfig& config, std::string_view pr
 
 }  // namespace
 
-InputIndex::InputIndex(const RunConfig& config, std::string_view processor) : pictures_(listed(config, processor)) {
+InputIndex::InputIndex(const InputSettings& config, std::string_view processor) : pictures_(listed(config, processor)) {
     numbers_.reserve(pictures_->size());
     for (std::uint64_t number = 0; number < pictures_->size(); ++number)
         numbers_.emplace(pictures_->key(number), number);

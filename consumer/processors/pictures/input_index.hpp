@@ -7,7 +7,7 @@
 #include <unordered_map>
 
 #include "common/images/picture_list.hpp"
-#include "common/settings/run_config.hpp"
+#include "common/settings/sections/input_settings.hpp"
 
 namespace offramp {
 
@@ -17,7 +17,7 @@ class InputIndex {
   public:
     // `processor`: who asks, for messages. Errors: ConfigError when the run's input is no pictures (Usage), or cannot
     // be listed (NoInput).
-    InputIndex(const RunConfig& config, std::string_view processor);
+    InputIndex(const InputSettings& config, std::string_view processor);
 
     const PictureList& pictures() const { return *pictures_; }
     // Errors: Error with NoInput when the input has no such picture.

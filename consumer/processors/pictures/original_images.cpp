@@ -9,7 +9,7 @@
 
 namespace offramp {
 
-OriginalImages::OriginalImages(const RunConfig& config, std::string_view processor)
+OriginalImages::OriginalImages(const InputSettings& config, std::string_view processor)
     : input_(config, processor), frame_({config.image_size, config.image_size}, config.resize_size) {
     if (config.resize_size != 0 && (config.image_size == 0 || config.image_size > config.resize_size))
         throw ConfigError(

@@ -7,7 +7,7 @@
 
 #include "common/images/image_decode.hpp"
 #include "common/images/picture_frame.hpp"
-#include "common/settings/run_config.hpp"
+#include "common/settings/sections/input_settings.hpp"
 #include "consumer/processors/pictures/input_index.hpp"
 
 namespace offramp {
@@ -19,7 +19,7 @@ class OriginalImages {
   public:
     // `processor`: who asks, for messages. Errors: ConfigError when the run's input is no images, or of what size their
     // middle is, is not known (Usage); when it cannot be listed (NoInput).
-    OriginalImages(const RunConfig& config, std::string_view processor);
+    OriginalImages(const InputSettings& config, std::string_view processor);
 
     struct Image {
         ImageSize size;

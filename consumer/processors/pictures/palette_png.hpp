@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "consumer/processors/pictures/png_encoder.hpp"
 
@@ -16,8 +17,7 @@ PngPalette voc_palette();
 // Error when libpng refuses the image.
 class PalettePng {
   public:
-    // `level`: zlib's, 0 to 9.
-    explicit PalettePng(int level) : encoder_(level) {}
+    explicit PalettePng(PngEncoder encoder) : encoder_(std::move(encoder)) {}
 
     // One image, row by row. The result is valid until the next call.
     std::span<const std::byte> encode(std::span<const std::uint8_t> ids, std::uint32_t width, std::uint32_t height,

@@ -7,12 +7,25 @@
 #include <cstring>
 #include <new>
 #include <string>
+#include <string_view>
 
 #include "common/base/error.hpp"
 #include "consumer/processors/raw/row_chunks.hpp"
 
 namespace offramp {
 namespace {
+
+// Every program reads them from here: common/settings/catalogue.md.
+[[maybe_unused]] constexpr std::string_view kPngSettings = R"settings(
+[[setting]]
+flag = "png-level"
+kind = "whole"
+least = 0
+most = 9
+preset = 3
+changes = "conduct"
+help = "Compression of PNG files"
+)settings";
 
 constexpr std::size_t kIdatBytes = std::size_t{1} << 18U;
 
@@ -103,7 +116,15 @@ bool write_end(png_structp png, png_infop info) {
     return true;
 }
 
+int checked_level(std::int64_t level) {
+    if (level < 0 || level > 9)
+        throw ConfigError("--png-level is " + std::to_string(level), "zlib's levels are 0 to 9");
+    return static_cast<int>(level);
+}
+
 }  // namespace
+
+PngEncoder::PngEncoder(const CatalogueValues& settings) : PngEncoder(checked_level(settings.number("png-level"))) {}
 
 std::span<const std::byte> PngEncoder::encode(const PngImage& image, const Progress& progress) {
     const std::size_t row_bytes = image.width * bytes_of_pixel(image.kind);

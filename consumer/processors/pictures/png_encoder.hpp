@@ -35,6 +35,8 @@ class PngEncoder {
   public:
     // `level`: zlib's, 0 to 9.
     explicit PngEncoder(int level) : level_(level) {}
+    // By --png-level. Errors: ConfigError when it is none of zlib's.
+    explicit PngEncoder(const CatalogueValues& settings);
 
     // One image, some rows at a time with progress between. The result is valid until the next call.
     std::span<const std::byte> encode(const PngImage& image, const Progress& progress);

@@ -25,7 +25,7 @@ class CutOut final : public Processor {
         : folder_(options.output_for("cut-out")),
           durability_(options.durability()),
           originals_(*options.config, "cut-out"),
-          png_(options.png_level()),
+          png_(options.config->catalogue),
           foreground_(options.foreground_scale()) {}
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {

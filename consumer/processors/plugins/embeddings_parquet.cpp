@@ -35,7 +35,7 @@ void require_one_length(const std::vector<VectorOutput>& outputs, const SlabCont
 class EmbeddingsParquet final : public Processor {
   public:
     EmbeddingsParquet(const std::string& folder, const RunConfig& config, Durability durability)
-        : vectors_(config, "embeddings-parquet"), rows_(folder, "embeddings-parquet", durability) {
+        : vectors_(config.catalogue, "embeddings-parquet"), rows_(folder, "embeddings-parquet", durability) {
         parquet_library();  // now, and not when all is computed and nobody can write it
     }
 

@@ -4,12 +4,14 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/wire/output_description.hpp"
 #include "consumer/processors/processor.hpp"
+#include "consumer/processors/results/postgres_output.hpp"
 #include "consumer/processors/vectors/sample_vectors.hpp"
 #include "consumer/sinks/postgres/copy_rows.hpp"
 #include "consumer/sinks/postgres/hnsw_index.hpp"
@@ -18,6 +20,17 @@
 
 namespace offramp {
 namespace {
+
+// Every program reads them from here: common/settings/catalogue.md.
+[[maybe_unused]] constexpr std::string_view kEmbeddingsPostgresSettings = R"settings(
+[[setting]]
+flag = "index"
+kind = "word"
+words = "none, hnsw"
+preset = "none"
+changes = "place"
+help = "Processor `embeddings-postgres`: hnsw makes an index of its vectors when the run has ended"
+)settings";
 
 constexpr const char* kProcessor = "embeddings-postgres";
 // SQLSTATEs of PostgreSQL's appendix A.
@@ -47,9 +60,9 @@ constexpr std::uint32_t kMaxIndexedHalves = 4'000;
 class EmbeddingsPostgres final : public Processor {
   public:
     EmbeddingsPostgres(const std::string& folder, const ProcessorOptions& options)
-        : vectors_(*options.config, kProcessor),
-          makes_index_(options.config->index != "none"),
-          table_(kLayout, folder, options.postgres_target(kLayout.contents), options.durability()) {}
+        : vectors_(options.config->catalogue, kProcessor),
+          makes_index_(options.config->catalogue.text("index") != "none"),
+          table_(kLayout, folder, postgres_target(options, kLayout.contents), options.durability()) {}
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         const std::vector<VectorOutput> outputs = vectors_.outputs(slab);
@@ -225,7 +238,7 @@ std::unique_ptr<Processor> make_embeddings_postgres(const ProcessorOptions& opti
 
 std::unique_ptr<RunOutput> run_output_of_embeddings_postgres() {
     return postgres_rows(kLayout, [](PostgresDatabase& database, const RunConfig& own, const std::string& table) {
-        if (own.index == "hnsw") make_hnsw_index(database, table, kLayout.second.suffix);
+        if (own.catalogue.text("index") == "hnsw") make_hnsw_index(database, table, kLayout.second.suffix);
     });
 }
 

@@ -24,7 +24,7 @@ constexpr const char* kUpsert =
 class EmbeddingsSqlite final : public Processor {
   public:
     EmbeddingsSqlite(const std::string& folder, const RunConfig& config, Durability durability)
-        : vectors_(config, "embeddings-sqlite"), database_(folder, "embeddings", kSchema, durability) {}
+        : vectors_(config.catalogue, "embeddings-sqlite"), database_(folder, "embeddings", kSchema, durability) {}
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         const std::vector<VectorOutput> outputs = vectors_.outputs(slab);

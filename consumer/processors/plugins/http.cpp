@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/error.hpp"
@@ -19,6 +20,57 @@
 
 namespace offramp {
 namespace {
+
+// Every program reads them from here: common/settings/catalogue.md.
+[[maybe_unused]] constexpr std::string_view kHttpSettings = R"settings(
+[[setting]]
+flag = "http-url"
+kind = "url"
+value-name = "URL"
+accepted = "http:// or https://, a host, and a path"
+changes = "results"
+help = "Processor `http`: where each result is posted to"
+
+[[setting]]
+flag = "http-header"
+kind = "header"
+value-name = "HEADER|@FILE"
+accepted = "'NAME: VALUE', or @FILE with one a line"
+changes = "conduct"
+help = "Processor `http`: sent with each request, as 'Authorization: Bearer ...'; in a file or in OFFRAMP_HTTP_HEADER it does not show in a list of processes"
+
+[[setting]]
+flag = "http-ca-file"
+kind = "path"
+changes = "conduct"
+help = "Processor `http`: certificates in PEM of the authorities that may vouch for the server, instead of the system's"
+
+[[setting]]
+flag = "http-body"
+kind = "word"
+words = "json, npy"
+preset = "json"
+changes = "results"
+help = "Processor `http`: what each result is sent as"
+
+[[setting]]
+flag = "http-timeout-seconds"
+kind = "whole"
+least = 1
+most = 3600
+preset = 30
+changes = "conduct"
+help = "Processor `http`: a request by which nothing moves for so long is tried again"
+
+[[setting]]
+flag = "http-patience-seconds"
+kind = "whole"
+least = 1
+most = 3600
+preset = 20
+changes = "conduct"
+help = "Processor `http`: a consumer tries one result for so long, then gives its slab back and waits (exit code 75)"
+)settings";
 
 // What a key or name is as the value of a header: everything but letters, digits and -._~/ as %XX, as in a URL.
 std::string percent_encoded(std::string_view text) {
@@ -55,33 +107,35 @@ std::string idempotency_key(std::string_view key, std::string_view output) {
     return digits;
 }
 
-const std::string& whole_url(const RunConfig& config) {
-    if (lacks_its_query(config.http_url))
-        throw ConfigError("--http-url '" + config.http_url +
-                              "' is from the settings of a run, which keep no query: it may hold a secret",
-                          "Give --http-url as that run had it");
-    return config.http_url;
+const std::string& whole_url(const CatalogueValues& given) {
+    const std::string& url = given.text("http-url");
+    if (lacks_its_query(url))
+        throw ConfigError(
+            "--http-url '" + url + "' is from the settings of a run, which keep no query: it may hold a secret",
+            "Give --http-url as that run had it");
+    return url;
 }
 
-const std::string& whole_header(const RunConfig& config) {
-    if (is_left_out(config.http_header))
+const std::string& whole_header(const CatalogueValues& given) {
+    const std::string& header = given.text("http-header");
+    if (is_left_out(header))
         throw ConfigError(
             "--http-header is from the settings of a run, which keep none that is given in the clear: it may be a "
             "secret",
             "Give --http-header as that run had it, or to the run one that stands in a file: --http-header @FILE");
-    return config.http_header;
+    return header;
 }
 
 // Posts each sample of each output to --http-url, one request each.
 class Http final : public Processor {
   public:
-    explicit Http(const RunConfig& config)
-        : as_npy_(config.http_body == "npy"),
-          sink_({.url = whole_url(config),
-                 .headers = read_http_headers(whole_header(config)),
-                 .ca_file = config.http_ca_file,
-                 .timeout = std::chrono::seconds(config.http_timeout_seconds),
-                 .patience = std::chrono::seconds(config.http_patience_seconds)}) {}
+    explicit Http(const CatalogueValues& given)
+        : as_npy_(given.text("http-body") == "npy"),
+          sink_({.url = whole_url(given),
+                 .headers = read_http_headers(whole_header(given)),
+                 .ca_file = given.text("http-ca-file"),
+                 .timeout = std::chrono::seconds(given.number("http-timeout-seconds")),
+                 .patience = std::chrono::seconds(given.number("http-patience-seconds"))}) {}
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         for (const SampleView& sample : slab.samples) {
@@ -134,7 +188,7 @@ class Http final : public Processor {
 }  // namespace
 
 std::unique_ptr<Processor> make_http(const ProcessorOptions& options) {
-    return std::make_unique<Http>(*options.config);
+    return std::make_unique<Http>(options.config->catalogue);
 }
 
 std::unique_ptr<RunOutput> run_output_of_http() { return nullptr; }

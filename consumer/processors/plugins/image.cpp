@@ -1,5 +1,6 @@
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/error.hpp"
@@ -15,18 +16,57 @@
 namespace offramp {
 namespace {
 
+// Every program reads them from here: common/settings/catalogue.md.
+[[maybe_unused]] constexpr std::string_view kImageSettings = R"settings(
+[[setting]]
+flag = "image-format"
+kind = "word"
+words = "png, jpeg, webp"
+preset = "png"
+changes = "results"
+help = "Processor `image`: files of this kind"
+
+[[setting]]
+flag = "image-quality"
+kind = "whole"
+least = 1
+most = 100
+preset = 90
+changes = "results"
+help = "Processor `image`: quality of JPEG and WebP"
+
+[[setting]]
+flag = "image-range"
+kind = "word"
+words = "0:1, -1:1, 0:255"
+preset = "0:1"
+changes = "results"
+help = "Processor `image`: what black and white are in the model's output"
+)settings";
+
+struct ImageSettings {
+    std::string format;
+    int quality;
+    std::string range;
+
+    explicit ImageSettings(const CatalogueValues& given)
+        : format(given.text("image-format")),
+          quality(static_cast<int>(given.number("image-quality"))),
+          range(given.text("image-range")) {}
+};
+
 // Writes outputs that are pictures as files: OUTPUT/KEY.png (.jpg, .webp), or OUTPUT/KEY.NAME.png when several outputs
 // fit.
 class ImageFiles final : public Processor {
   public:
-    explicit ImageFiles(const ProcessorOptions& options)
+    ImageFiles(const ProcessorOptions& options, const ImageSettings& settings)
         : folder_(options.output_for("image")),
           durability_(options.durability()),
-          format_(options.config->image_format),
-          pixels_(PixelRange::named(options.config->image_range)),
-          png_(options.png_level()),
-          jpeg_(static_cast<int>(options.config->image_quality)),
-          webp_(static_cast<int>(options.config->image_quality)) {}
+          format_(settings.format),
+          pixels_(PixelRange::named(settings.range)),
+          png_(options.config->catalogue),
+          jpeg_(settings.quality),
+          webp_(settings.quality) {}
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         const auto outputs = picture_outputs(slab, "image");
@@ -91,7 +131,9 @@ class ImageFiles final : public Processor {
 
 }  // namespace
 
-std::unique_ptr<Processor> make_image(const ProcessorOptions& options) { return std::make_unique<ImageFiles>(options); }
+std::unique_ptr<Processor> make_image(const ProcessorOptions& options) {
+    return std::make_unique<ImageFiles>(options, ImageSettings(options.config->catalogue));
+}
 
 std::unique_ptr<RunOutput> run_output_of_image() { return nullptr; }
 

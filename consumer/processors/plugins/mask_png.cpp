@@ -16,7 +16,7 @@ class MaskPng final : public Processor {
     explicit MaskPng(const ProcessorOptions& options)
         : folder_(options.output_for("mask-png")),
           durability_(options.durability()),
-          png_(options.png_level()),
+          png_(PngEncoder(options.config->catalogue)),
           masks_(options, "mask-png") {}
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {

@@ -3,6 +3,7 @@
 
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/records/record_rows.hpp"
+#include "consumer/processors/results/postgres_output.hpp"
 #include "consumer/sinks/postgres/copy_rows.hpp"
 #include "consumer/sinks/postgres/postgres_table.hpp"
 #include "consumer/sinks/postgres/postgres_text.hpp"
@@ -33,7 +34,7 @@ class RecordsPostgres final : public Processor {
   public:
     RecordsPostgres(const std::string& folder, const ProcessorOptions& options)
         : rows_(options, kProcessor),
-          table_(kLayout, folder, options.postgres_target(kLayout.contents), options.durability()) {}
+          table_(kLayout, folder, postgres_target(options, kLayout.contents), options.durability()) {}
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         copied_.clear();

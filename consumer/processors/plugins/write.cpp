@@ -1,5 +1,7 @@
 #include <cstring>
 #include <filesystem>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/error.hpp"
@@ -12,6 +14,31 @@
 
 namespace offramp {
 namespace {
+
+// Every program reads them from here: common/settings/catalogue.md.
+[[maybe_unused]] constexpr std::string_view kWriteSettings = R"settings(
+[[setting]]
+flag = "write-path"
+kind = "path"
+preset = "/dev/null"
+needed = true
+changes = "results"
+help = "Where the processor `write` writes"
+
+[[setting]]
+flag = "write-copy"
+kind = "on-off"
+changes = "conduct"
+help = "`write`: serialise into a copy first"
+)settings";
+
+struct WriteSettings {
+    const std::string& path;
+    bool copies;  // as the article does
+
+    explicit WriteSettings(const CatalogueValues& given)
+        : path(given.text("write-path")), copies(given.on("write-copy")) {}
+};
 
 // Serialises into a private buffer, as pickling does before a pipe, or hands the bytes through.
 class Serialiser {
@@ -110,7 +137,8 @@ class WrittenFolder final : public RunOutput {
                       const std::string& /*next_place*/) const override {}
     void finish(const RunConfig& own, const std::string& /*folder*/, const std::string& /*next_place*/) const override {
         std::error_code unknown;
-        if (std::filesystem::is_directory(own.write_path, unknown)) remove_leftovers(own.write_path);
+        const std::string& path = WriteSettings(own.catalogue).path;
+        if (std::filesystem::is_directory(path, unknown)) remove_leftovers(path);
     }
 };
 
@@ -118,14 +146,14 @@ class WrittenFolder final : public RunOutput {
 
 // A path that does not exist becomes a folder.
 std::unique_ptr<Processor> make_write(const ProcessorOptions& options) {
-    const std::string& path = options.config->write_path;
+    const auto& [path, copies] = WriteSettings(options.config->catalogue);
     if (path.empty()) throw ConfigError("--write-path is empty", "Give a folder, a FIFO or /dev/null");
     std::error_code unknown;
     const auto kind = std::filesystem::status(path, unknown).type();
     if (kind != std::filesystem::file_type::directory && kind != std::filesystem::file_type::not_found)
-        return std::make_unique<WriteStream>(path, options.config->write_copy);
+        return std::make_unique<WriteStream>(path, copies);
     require_writable_folder(path);
-    return std::make_unique<WriteFiles>(path, options.config->write_copy, options.durability());
+    return std::make_unique<WriteFiles>(path, copies, options.durability());
 }
 
 std::unique_ptr<RunOutput> run_output_of_write() { return std::make_unique<WrittenFolder>(); }

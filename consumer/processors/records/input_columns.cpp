@@ -8,7 +8,7 @@
 
 namespace offramp {
 
-InputColumns::InputColumns(const RunConfig& config, std::string_view processor) : input_(config, processor) {}
+InputColumns::InputColumns(const InputSettings& config, std::string_view processor) : input_(config, processor) {}
 
 std::string InputColumns::of(std::string_view key) const {
     const std::uint64_t number = input_.number_of(key);
@@ -32,7 +32,7 @@ std::string InputColumns::of_skipped(std::string_view key) const {
     }
 }
 
-std::optional<InputColumns> columns_of_input(const RunConfig& config, std::string_view processor) {
+std::optional<InputColumns> columns_of_input(const InputSettings& config, std::string_view processor) {
     if (!gives_columns(source_of_input(config.source, config.input))) return std::nullopt;
     return std::optional<InputColumns>(std::in_place, config, processor);
 }

@@ -14,7 +14,7 @@ namespace offramp {
 class InputColumns {
   public:
     // `processor`: who asks, for messages. Errors: those of InputIndex.
-    InputColumns(const RunConfig& config, std::string_view processor);
+    InputColumns(const InputSettings& config, std::string_view processor);
 
     // The text of a JSON object on one line, its members in the order of their names; "{}" when the input has no
     // columns. Errors: Error with NoInput when the input has no such sample any more, or it cannot be read any more.
@@ -28,6 +28,6 @@ class InputColumns {
 };
 
 // Nothing when the run's input is none that can have columns: then it is not listed. Errors: those of InputIndex.
-std::optional<InputColumns> columns_of_input(const RunConfig& config, std::string_view processor);
+std::optional<InputColumns> columns_of_input(const InputSettings& config, std::string_view processor);
 
 }  // namespace offramp

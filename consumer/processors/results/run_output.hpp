@@ -1,12 +1,10 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "common/settings/run_config.hpp"
-#include "consumer/sinks/postgres/postgres_ownership.hpp"
 #include "consumer/sinks/segments/segment_merge.hpp"
 
 namespace offramp {
@@ -62,14 +60,6 @@ std::unique_ptr<RunOutput> merged_lines(std::string series, std::string file, Be
 
 // The database OUTPUT/`name`.sqlite. Errors: those of OutputDatabase.
 std::unique_ptr<RunOutput> shared_database(std::string name);
-
-// A table in the database of --sink. `complete`, if any, adds what it has only when it is whole. Errors: those of
-// PostgresTable.
-using CompleteTable = std::function<void(PostgresDatabase& database, const RunConfig& own, const std::string& table)>;
-std::unique_ptr<RunOutput> postgres_rows(const PostgresLayout& layout, CompleteTable complete = {});
-
-// The place of a processor's table in the database of --sink, which may be empty.
-PostgresTarget postgres_target_of(const RunConfig& own, std::string_view contents, std::string_view next_place);
 
 // Removes temporary files of dead consumers, and says so.
 void remove_leftovers(const std::string& folder);

@@ -1,6 +1,7 @@
 #include "consumer/processors/segmentation/sample_masks.hpp"
 
 #include <algorithm>
+#include <string_view>
 
 #include "common/images/open_pictures.hpp"
 #include "common/settings/source_of_input.hpp"
@@ -8,8 +9,21 @@
 namespace offramp {
 namespace {
 
+// Every program reads them from here: common/settings/catalogue.md.
+[[maybe_unused]] constexpr std::string_view kMaskSettings = R"settings(
+[[setting]]
+flag = "mask-size"
+kind = "word"
+words = "image, model"
+preset = "image"
+changes = "results"
+of = "auto, mask-png, mask-rle"
+reads-pictures = "image"
+help = "Size of masks and their run lengths: that of each picture, so that they lie on it; or that of the model's output"
+)settings";
+
 bool wants_sizes_of_pictures(const RunConfig& config) {
-    return config.mask_size != "model" && !config.input.empty() &&
+    return config.catalogue.text("mask-size") != "model" && !config.input.empty() &&
            gives_pictures(source_of_input(config.source, config.input));
 }
 

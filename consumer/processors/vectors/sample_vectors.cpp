@@ -14,6 +14,36 @@
 namespace offramp {
 namespace {
 
+// Every program reads them from here: common/settings/catalogue.md.
+[[maybe_unused]] constexpr std::string_view kVectorSettings = R"settings(
+[[setting]]
+flag = "normalize"
+kind = "on-off"
+changes = "results"
+of = "embeddings-sqlite, embeddings-parquet, embeddings-postgres"
+help = "Embeddings: bring each vector to length 1"
+
+[[setting]]
+flag = "vector-dtype"
+kind = "word"
+words = "fp32, fp16"
+preset = "fp32"
+changes = "results"
+of = "embeddings-sqlite, embeddings-parquet, embeddings-postgres"
+help = "Embeddings: what vectors are stored as"
+
+[[setting]]
+flag = "truncate-dim"
+kind = "whole"
+least = 1
+most = 1_000_000
+zero = "all"
+preset = 0
+changes = "results"
+of = "embeddings-sqlite, embeddings-parquet, embeddings-postgres"
+help = "Embeddings: store only so many numbers of each vector, the first ones"
+)settings";
+
 // Below this length a vector has no direction: PyTorch's and sentence-transformers' bound.
 constexpr double kLeastLength = 1e-12;
 
@@ -33,11 +63,11 @@ float number_at(const std::byte* bytes, DType dtype) {
 
 }  // namespace
 
-SampleVectors::SampleVectors(const RunConfig& config, std::string_view processor)
+SampleVectors::SampleVectors(const CatalogueValues& settings, std::string_view processor)
     : processor_(processor),
-      normalizes_(config.normalize),
-      to_float16_(config.vector_dtype == "fp16"),
-      truncate_dim_(config.truncate_dim) {}
+      normalizes_(settings.on("normalize")),
+      to_float16_(settings.text("vector-dtype") == "fp16"),
+      truncate_dim_(static_cast<std::uint32_t>(settings.number("truncate-dim"))) {}
 
 std::vector<VectorOutput> SampleVectors::outputs(const SlabContents& slab) const {
     std::vector<VectorOutput> fitting;

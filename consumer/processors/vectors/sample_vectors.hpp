@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/settings/run_config.hpp"
+#include "common/settings/catalogue_values.hpp"
 #include "common/wire/slab_view.hpp"
 
 namespace offramp {
@@ -25,7 +25,7 @@ struct VectorOutput {
 class SampleVectors {
   public:
     // `processor`: who asks, for errors.
-    SampleVectors(const RunConfig& config, std::string_view processor);
+    SampleVectors(const CatalogueValues& settings, std::string_view processor);
 
     // The outputs of a slab that fit. Errors: ConfigError when there is none, with what stands in the way of each, and
     // when one is shorter than --truncate-dim.

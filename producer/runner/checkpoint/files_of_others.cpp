@@ -32,13 +32,15 @@ std::string chosen(const std::string& processor, std::span<const TensorSpec> out
     return std::ranges::any_of(outputs, becomes_masks) ? "mask-png" : "npy";
 }
 
+std::string ending_of_format(const std::string& format) { return format == "jpeg" ? ".jpg" : "." + format; }
+
 // What follows an item's key in the names of its files. Of several outputs each has its name in that, unless there is
 // but one that fits.
 std::vector<std::string> suffixes_of(const ProcessorResults& results, const RunConfig& config,
                                      std::span<const TensorSpec> outputs) {
-    const std::string ending = results.processor != "image"    ? std::string(results.endings.front())
-                               : config.image_format == "jpeg" ? ".jpg"
-                                                               : "." + config.image_format;
+    const std::string ending = results.ending_from.empty()
+                                   ? std::string(results.endings.front())
+                                   : ending_of_format(config.catalogue.text(results.ending_from));
     std::vector<std::string> suffixes;
     if (!results.output_in_name) suffixes.push_back(ending);
     if (!results.one_for_all_outputs)
@@ -153,11 +155,12 @@ void require_no_files_of_others(const RunConfig& config, const BatchSource& sour
                                 std::uint32_t upsample_factor) {
     if (config.output.empty() || config.start_over) return;
     const std::vector<std::string> processors = config.processors();
+    const std::string& write_path = config.catalogue.text("write-path");
     std::optional<OwnResults> own;
     for (const std::string& processor : processors) {
         const ProcessorResults* const results = ProcessorResults::of(chosen(processor, outputs, upsample_factor));
-        if (results == nullptr || !makes_files_of_items(results->processor, config.write_path)) continue;
-        const std::string folder = results->in_write_path  ? config.write_path
+        if (results == nullptr || !makes_files_of_items(results->processor, write_path)) continue;
+        const std::string folder = results->in_write_path  ? write_path
                                    : processors.size() > 1 ? config.output + "/" + processor
                                                            : config.output;
         const std::vector<std::string> suffixes = suffixes_of(*results, config, outputs);

@@ -21,7 +21,7 @@ std::vector<std::string> FilesOfRun::where_they_go(const RunConfig& config) cons
     std::vector<std::string> names = of_run.processors();
     const bool same_folders = (names.size() > 1) == (config.processors().size() > 1);  // of several each has its own
     std::error_code unknown;
-    const bool same_path = std::filesystem::equivalent(write_path, config.write_path, unknown);
+    const bool same_path = std::filesystem::equivalent(write_path, config.catalogue.text("write-path"), unknown);
     std::erase_if(names, [&](const std::string& name) {
         const ProcessorResults* const results = ProcessorResults::of(name);
         return results != nullptr && results->in_write_path ? !same_path : !same_folders;

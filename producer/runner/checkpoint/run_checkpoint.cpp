@@ -144,8 +144,9 @@ RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source,
 void RunCheckpoint::replaces(const Checkpoint& previous, const RunConfig& config, const CheckpointIdentity& identity,
                              const BatchSource& source) {
     replaced_ = std::make_unique<ReplacedItems>(folder_, previous.seal, FilesOfRun::of(identity), config.durable);
-    if (std::ranges::any_of(config.processors(),
-                            [&](const std::string& name) { return makes_files_of_items(name, config.write_path); }))
+    if (std::ranges::any_of(config.processors(), [&](const std::string& name) {
+            return makes_files_of_items(name, config.catalogue.text("write-path"));
+        }))
         replacing_ = &source;
 }
 

@@ -298,7 +298,7 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& fig
         {"transform", facts.config.transform},
         {"source", facts.source},
         {"batch", facts.config.batch},
-        {"rung", facts.config.rung},
+        {"rung", facts.config.catalogue.text("rung")},
         {"producers", facts.producers},
         {"samples_per_slab", facts.samples_per_slab},
         {"batches_per_slab", facts.batches_per_slab},

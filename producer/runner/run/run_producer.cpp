@@ -65,7 +65,8 @@ int run(int argc, const char* const* argv, const ProducerProgram& program) {
         return std::printf("%s\n", to_json(resolve(*parsed, strategy ? strategy->traits() : EgressTraits{})).c_str()),
                to_int(ExitCode::Ok);
     if (!parsed->sweep && !strategy)
-        throw ConfigError("--rung '" + parsed->rung + "' is run by offramp-ladder, which takes the same flags");
+        throw ConfigError("--rung '" + parsed->catalogue.text("rung") +
+                          "' is run by offramp-ladder, which takes the same flags");
     if (!parsed->sweep && (parsed->run_dir.empty() || parsed->run_id.empty()))
         throw ConfigError("a producer needs --run-dir and --run-id",
                           "Start runs with launch/offramp run, which chooses both");
@@ -75,7 +76,7 @@ int run(int argc, const char* const* argv, const ProducerProgram& program) {
     if (!parsed->adopt)
         for (const std::string& name : sweep_dead_runs()) spdlog::info("removed {}, left by a dead run", name);
     if (parsed->sweep) return to_int(ExitCode::Ok);
-    if (!parsed->trace_dir.empty()) start_recording(parsed->trace_dir, "producer", parsed->rung);
+    if (!parsed->trace_dir.empty()) start_recording(parsed->trace_dir, "producer", parsed->catalogue.text("rung"));
     raise_descriptor_limit();  // each consumer takes three
     const EndSignals signals;
     const RunConfig config = resolve(*parsed, strategy->traits());

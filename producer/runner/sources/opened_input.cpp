@@ -32,7 +32,7 @@ void require_arrays(const std::string& input) {
 
 }  // namespace
 
-std::shared_ptr<PictureList> open_input(const RunConfig& config, const StillWanted& still_wanted) {
+std::shared_ptr<PictureList> open_input(const InputSettings& config, const StillWanted& still_wanted) {
     if (gives_pictures(config.source)) {
         try {
             return open_pictures(config.source, config.input, still_wanted);

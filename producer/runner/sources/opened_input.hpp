@@ -4,7 +4,7 @@
 
 #include "common/images/picture_list.hpp"
 #include "common/images/still_wanted.hpp"
-#include "common/settings/run_config.hpp"
+#include "common/settings/sections/input_settings.hpp"
 
 namespace offramp {
 
@@ -12,6 +12,6 @@ namespace offramp {
 // what the source then takes (SourceOptions); of lines and arrays only the beginning is looked at. Null where the input
 // is no pictures, or the source has none, or where there are arrays instead: what the model takes is then told first.
 // Blocks: on the disk. Errors: ConfigError NoInput / BadInput, as from the source itself.
-std::shared_ptr<PictureList> open_input(const RunConfig& config, const StillWanted& still_wanted);
+std::shared_ptr<PictureList> open_input(const InputSettings& config, const StillWanted& still_wanted);
 
 }  // namespace offramp

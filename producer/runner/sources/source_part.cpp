@@ -60,7 +60,7 @@ class SourcePart final : public BatchSource {
 
 }  // namespace
 
-std::unique_ptr<BatchSource> part_of(std::unique_ptr<BatchSource> whole, const RunConfig& config) {
+std::unique_ptr<BatchSource> part_of(std::unique_ptr<BatchSource> whole, const InputSettings& config) {
     const std::uint64_t all = whole->items();
     const std::uint64_t kept = config.limit > 0 ? std::min(config.limit, all) : all;
     std::string said;

@@ -10,6 +10,6 @@ namespace offramp {
 // of a limited input make up the limited input, and every item keeps the key that it has in the whole: items that are
 // named by their number keep the number. Returns `whole` itself when neither is set. Errors: ConfigError (NoInput) when
 // nothing is left.
-std::unique_ptr<BatchSource> part_of(std::unique_ptr<BatchSource> whole, const RunConfig& config);
+std::unique_ptr<BatchSource> part_of(std::unique_ptr<BatchSource> whole, const InputSettings& config);
 
 }  // namespace offramp

@@ -130,10 +130,10 @@ TEST_F(EmbeddingsPostgres, ATableOfOtherVectorsIsRefusedAndLeftAsItIs) {
                 AllOf(HasSubstr(config_.sink_table), HasSubstr("vectors of 8 float32 numbers of output 'v'"),
                       HasSubstr("makes 7 float32 numbers"), HasSubstr("another --sink-table")));
     RunConfig other = config_;
-    other.vector_dtype = "fp16";
+    other.catalogue.put("vector-dtype", "fp16");
     EXPECT_THAT(refused(other, {spec_of("v", kFloat32, {1, 8})}), HasSubstr("makes 8 float16 numbers"));
     other = config_;
-    other.normalize = true;
+    other.catalogue.put("normalize", true);
     EXPECT_THAT(refused(other, {spec_of("v", kFloat32, {1, 8})}), HasSubstr("makes 8 float32 numbers, normalized"));
     EXPECT_THAT(refused(config_, {spec_of("w", kFloat32, {1, 8}), spec_of("v", kFloat32, {1, 7})}),
                 HasSubstr("makes 7"));
@@ -150,7 +150,7 @@ TEST_F(EmbeddingsPostgres, WhatPgvectorDoesNotHoldIsARowWithoutAVector) {
     }
     // Beyond float16's largest number.
     RunConfig halves = config_;
-    halves.vector_dtype = "fp16";
+    halves.catalogue.put("vector-dtype", "fp16");
     HandMade sample = made({spec_of("v", kFloat32, {1, 3})});
     sample.storage[0][1] = 1e6F;
     process(halves, sample.contents);
@@ -163,7 +163,7 @@ TEST_F(EmbeddingsPostgres, VectorsThatAreTooLongForPgvectorAreRefused) {
     };
     EXPECT_THAT(refused(16'001),
                 AllOf(HasSubstr("16001 float32 numbers"), HasSubstr("at most 16000"), HasSubstr("--truncate-dim")));
-    config_.index = "hnsw";
+    config_.catalogue.put("index", "hnsw");
     EXPECT_THAT(refused(2'001), AllOf(HasSubstr("at most 2000 with --index hnsw"), HasSubstr("leave --index out")));
     EXPECT_EQ(refused(2'000), "no error");
     EXPECT_NO_THROW(finish_run(config_));
@@ -224,7 +224,7 @@ TEST_F(EmbeddingsPostgres, ARunWhoseTableAnotherHasBegunAnewIsToldSo) {
 }
 
 TEST_F(EmbeddingsPostgres, AnIndexIsMadeOfOneLengthOrOfEach) {
-    config_.index = "hnsw";
+    config_.catalogue.put("index", "hnsw");
     const auto indexes = [&] {
         return value(
             "SELECT string_agg(indexname || ' ' || indexdef, '; ' ORDER BY indexname) FROM pg_indexes WHERE indexdef "
@@ -237,7 +237,7 @@ TEST_F(EmbeddingsPostgres, AnIndexIsMadeOfOneLengthOrOfEach) {
     clear();
     EXPECT_EQ(indexes(), "NULL");
 
-    config_.vector_dtype = "fp16";
+    config_.catalogue.put("vector-dtype", "fp16");
     process(config_, made({spec_of("it's", kFloat32, {1, 8}), spec_of("w", kFloat32, {1, 5})}).contents);
     finish_run(config_);
     EXPECT_THAT(indexes(), AllOf(HasSubstr("_hnsw_1 "), HasSubstr("halfvec(8)"), HasSubstr("it''s"),
@@ -358,7 +358,7 @@ TEST_F(EmbeddingsPostgres, ATableThatIsReplacedLeavesItsOwnerAndTheRightsOnItToT
 
 TEST_F(EmbeddingsPostgres, WhatGoesWithATableThatIsReplacedIsToldBefore) {
     const std::string table = config_.sink_table;
-    config_.index = "hnsw";
+    config_.catalogue.put("index", "hnsw");
     const auto run = [&] {
         process(config_, slab_of({"a"}, 1).contents);
         note_run(config_, Came::ToItsEnd);
@@ -394,7 +394,7 @@ TEST_F(EmbeddingsPostgres, ATableThatTookAnothersPlaceIsAsIfItHadBeenMadeThere) 
             "LIKE '" +
             config_.sink_table + "%' OR relname LIKE '%offramp_next%'");
     };
-    config_.index = "hnsw";
+    config_.catalogue.put("index", "hnsw");
     process(config_, slab_of({"a"}, 1).contents);
     note_run(config_, Came::ToItsEnd);
     finish_run(config_);
@@ -476,7 +476,7 @@ TEST_F(EmbeddingsPostgres, ASchemaMayBeNamedAndMustBeThere) {
     EXPECT_EQ(refused.code, ExitCode::Usage);
     EXPECT_THAT(refused.text, HasSubstr("Create the schema"));
     database_->run("CREATE SCHEMA elsewhere");
-    config_.index = "hnsw";
+    config_.catalogue.put("index", "hnsw");
     process(config_, sample.contents);
     finish_run(config_);
     EXPECT_EQ(value("SELECT count(*) FROM " + config_.sink_table), "1");

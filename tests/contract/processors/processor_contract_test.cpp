@@ -478,11 +478,11 @@ TEST(SeveralProcessors, WhatWasWrittenNeedsItsCheckpointWhereItIsInAFolder) {
     const ScratchFolder folder, written;
     RunConfig previous = config_for("write", folder.path());
     for (const std::string& path : {std::string("/dev/null"), written.path() + "/gone", written.path()}) {
-        previous.write_path = path;
+        previous.catalogue.put("write-path", path);
         note_run(previous, Came::ToItsEnd);
         for (const char* processor : {"write", "checksum"}) {
             RunConfig next = config_for(processor, folder.path());
-            next.write_path = "/dev/null";
+            next.catalogue.put("write-path", "/dev/null");
             if (path == written.path())
                 EXPECT_THROW(prepare_run(next), ConfigError) << processor;
             else
@@ -510,7 +510,7 @@ TEST(SeveralProcessors, TemporaryFilesOfWriteAreRemovedAlsoWithoutAnOutputFolder
     std::ofstream(folder.path() + "/.offramp-tmp-1-1") << "half";
     RunConfig config;
     config.processor = "none,write";
-    config.write_path = folder.path();
+    config.catalogue.put("write-path", folder.path());
     finish_run(config);
     EXPECT_TRUE(read_tree(folder.path()).empty());
 }

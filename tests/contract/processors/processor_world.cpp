@@ -249,14 +249,14 @@ RunConfig config_for(const std::string& processor, const std::string& folder) {
     if (processor == "http") {
         std::error_code ignored;
         fs::create_directories(folder, ignored);  // the server makes none
-        config.http_url = url_of(folder);
+        config.catalogue.put("http-url", url_of(folder));
     }
     config.input = originals();
-    if (processor == "image") config.image_range = "0:255";   // of the scores
-    if (processor == "mask-rle") config.mask_size = "model";  // its samples' keys may be any
+    if (processor == "image") config.catalogue.put("image-range", "0:255");   // of the scores
+    if (processor == "mask-rle") config.catalogue.put("mask-size", "model");  // its samples' keys may be any
     config.processor = processor;
     config.output = folder;
-    config.write_path = folder;
+    config.catalogue.put("write-path", folder);
     if (postgres_of_tests() != nullptr) config.sink = postgres_of_tests();
     config.sink_table = table_of(folder);
     return config;
@@ -277,7 +277,7 @@ void note_run(const RunConfig& config, Came came) {
     const std::string next_place = next_place_of(config.output);
     std::ofstream checkpoint(config.output + "/.offramp-manifest", std::ios::trunc);
     checkpoint << R"({"xxh3":"0","before":0,"identity":{"--processor":")" << config.processor
-               << (config.has_processor("write") ? R"(","--write-path":")" + config.write_path : "")
+               << (config.has_processor("write") ? R"(","--write-path":")" + config.catalogue.text("write-path") : "")
                << R"(","items":"12"},"manifest":1,)" << (next_place.empty() ? "" : R"("next":")" + next_place + R"(",)")
                << R"("pid":42,"run":"the-run"})"
                   "\n";

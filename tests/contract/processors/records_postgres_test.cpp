@@ -56,7 +56,7 @@ TEST_F(RecordsPostgres, OfAModelWithoutClassesHaveNone) {
 }
 
 TEST_F(RecordsPostgres, ListTheFilesOfTheOthersWhereverTheyStandInTheRow) {
-    config_.mask_size = "model";  // the sample is of no picture
+    config_.catalogue.put("mask-size", "model");  // the sample is of no picture
     for (const std::string names : {"records-postgres,mask-png,npy", "mask-png,npy,records-postgres"}) {
         config_.processor = names;
         clear();

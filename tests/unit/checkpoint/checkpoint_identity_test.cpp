@@ -67,7 +67,7 @@ TEST(CheckpointIdentity, HowOutputsAreMadeDoesNotCount) {
     other.run_dir = "/elsewhere";
     other.output = "/moved";
     other.consumers = 7;
-    other.rung = "pool";
+    other.catalogue.put("rung", "pool");
     other.slabs = 9;
     other.device = "cpu";
     other.resume = true;
@@ -81,9 +81,9 @@ TEST(CheckpointIdentity, SettingsOfTheProcessorThatIsChosenCount) {
     RunConfig config = base();
     config.processor = "mask-png";
     RunConfig other = config;
-    other.png_level = 9;
+    other.catalogue.put("png-level", 9);
     EXPECT_EQ(of(other), of(config)) << "the same pixels in fewer bytes";
-    other.truncate_dim = 64;
+    other.catalogue.put("truncate-dim", 64);
     EXPECT_EQ(of(other), of(config)) << "there are no vectors";
     for (const char* vectors : {"embeddings-sqlite", "embeddings-parquet"}) {
         config.processor = other.processor = vectors;
@@ -99,9 +99,9 @@ TEST(CheckpointIdentity, SettingsOfTheProcessorThatIsChosenCount) {
     EXPECT_EQ(of(other), of(config)) << "the same table, named";
     config.processor = other.processor = "npy,records-postgres";
     EXPECT_EQ(of(other).difference_from(of(config)), "--sink-table was records and is embeddings");
-    config.http_url = "http://one";
-    other.http_url = "http://two";
-    other.http_header = "Authorization: another";
+    config.catalogue.put("http-url", "http://one");
+    other.catalogue.put("http-url", "http://two");
+    other.catalogue.put("http-header", "Authorization: another");
     config.processor = other.processor = "http";
     EXPECT_EQ(of(other).difference_from(of(config)), "--http-url was http://one and is http://two");
 }
@@ -121,14 +121,14 @@ TEST(CheckpointIdentity, ABatchCountsWhereResultsShowIt) {
 TEST(CheckpointIdentity, AUrlsQueryNeitherCountsNorIsToBeRead) {
     RunConfig config = base();
     config.processor = "http";
-    config.http_url = "https://host/path?key=SECRET";
+    config.catalogue.put("http-url", "https://host/path?key=SECRET");
     EXPECT_EQ(of(config).facts.at("--http-url"), "https://host/path");
     RunConfig other = config;
     for (const char* url : {"https://host/path?key=OTHER", "https://host/path"}) {
-        other.http_url = url;
+        other.catalogue.put("http-url", url);
         EXPECT_EQ(of(other), of(config)) << url;
     }
-    other.http_url = "https://host/other?key=SECRET";
+    other.catalogue.put("http-url", "https://host/other?key=SECRET");
     EXPECT_EQ(of(other).difference_from(of(config)), "--http-url was https://host/path and is https://host/other");
 }
 

@@ -92,7 +92,7 @@ TEST_F(FilesOfOthers, AreNamedWhereAResultWouldReplaceThem) {
     outputs = {output_of("picture", {4, 3, 8, 8}), output_of("vector", {4, 6})};
     RunConfig pictures = config_of("image");
     EXPECT_EQ(refused(pictures, {"bag"}), "");
-    pictures.image_format = "jpeg";
+    pictures.catalogue.put("image-format", "jpeg");
     EXPECT_EQ(refused(pictures, {"bag"}), "bag.jpg");
     lay("bag.vector.npy");
     EXPECT_EQ(refused("npy", {"bag"}), "bag.vector.npy");
@@ -193,7 +193,7 @@ TEST_F(FilesOfOthers, ThatLieBesideNumberedItemsAreStillOthers) {
 
 TEST_F(FilesOfOthers, AlsoInTheFolderThatIsWrittenTo) {
     RunConfig config = config_of("write");
-    config.write_path = folder.path() + "/files";
+    config.catalogue.put("write-path", folder.path() + "/files");
     EXPECT_EQ(refused(config, {"bag"}), "") << "it is not there yet";
     lay("bag.scores.bin");
     lay("files/bag.bin");
@@ -206,19 +206,19 @@ TEST_F(FilesOfOthers, AlsoInTheFolderThatIsWrittenTo) {
     EXPECT_EQ(refused(config, {"bag"}), "");
     config.start_over = false;
     for (const char* nowhere : {"/dev/null", "/files"}) {
-        config.write_path = nowhere;
+        config.catalogue.put("write-path", nowhere);
         EXPECT_EQ(refused(config, {"bag"}), "") << nowhere;
     }
 }
 
 TEST_F(FilesOfOthers, ThereOnlyOfTheRunThatWroteThere) {
     RunConfig config = config_of("write");
-    config.write_path = folder.path() + "/files";
+    config.catalogue.put("write-path", folder.path() + "/files");
     lay("files/bag.scores.bin");
     lay("others/bag.scores.bin");
     left(config, {"bag"}, {0, 1});
     EXPECT_EQ(refused(config, {"bag"}), "");
-    config.write_path = folder.path() + "/others";
+    config.catalogue.put("write-path", folder.path() + "/others");
     EXPECT_EQ(refused(config, {"bag"}), "others/bag.scores.bin");
 }
 
@@ -228,18 +228,18 @@ TEST_F(FilesOfOthers, ThereOnlyOfTheRunsThatMayHaveReplacedSomethingThere) {
     for (const char* where : {"/first", "/second", "/mine"}) lay(where + std::string("/bag.scores.bin"));
     lay("mine/ball.scores.bin");
     const auto broken_off = [&](const std::string& where, ItemRange items) {
-        config.write_path = folder.path() + where;
+        config.catalogue.put("write-path", folder.path() + where);
         PublishedSlab slab;
         slab.items = {items};
         RunCheckpoint(config, Items({"bag", "ball"}), Predecessor::StartOver, [](const std::exception_ptr&) {
             ADD_FAILURE();
         }).begin(slab);
     };
-    config.write_path = folder.path() + "/first";
+    config.catalogue.put("write-path", folder.path() + "/first");
     left(config, {"bag"}, {0, 1});
     broken_off("/second", {0, 1});
     const auto refused_in = [&](const std::string& where) {
-        config.write_path = folder.path() + where;
+        config.catalogue.put("write-path", folder.path() + where);
         return refused(config, {"bag", "ball"});
     };
     EXPECT_EQ(refused_in("/first"), "");
@@ -286,7 +286,7 @@ TEST_F(FilesOfOthers, NorWhatIsNotedWithoutProcessors) {
 TEST_F(FilesOfOthers, ThereAreNotedBeforeTheyAreReplaced) {
     RunConfig config = config_of("write");
     for (const std::string& path : {folder.path() + "/files", std::string("/dev/null")}) {
-        config.write_path = path;
+        config.catalogue.put("write-path", path);
         lay("files/bag.scores.bin");
         left(config, {"bag", "ball"}, {0, 1});
         const Items items({"bag", "ball"});

@@ -1,6 +1,6 @@
 #include "producer/ladder/rung_egress.hpp"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "common/base/error.hpp"
 
@@ -11,7 +11,7 @@ using Slabs = EgressTraits::Slabs;
 
 RunConfig with_rung(const char* rung) {
     RunConfig config;
-    config.rung = rung;
+    config.catalogue.put("rung", rung);
     return config;
 }
 
@@ -52,6 +52,23 @@ TEST(RungEgress, WithoutSlabsThatOutliveTheProducerNothingIsTakenOver) {
             EXPECT_THROW(RungEgress::chosen_by(config), ConfigError) << rung;
         }
     }
+}
+
+TEST(RungEgress, OnlyTheOwnStreamDoesAnythingElseThanWaitWhenAllSlabsAreFull) {
+    for (const char* rung : {"sequential", "workers", "pool", "async", "compute-alone"}) {
+        RunConfig config = with_rung(rung);
+        config.when_full = "spill";
+        try {
+            RungEgress::chosen_by(config);
+            ADD_FAILURE() << "taken: " << rung;
+        } catch (const ConfigError& refused) {
+            EXPECT_THAT(refused.what(), testing::AllOf(testing::HasSubstr("--when-full 'spill' does not go with"),
+                                                       testing::HasSubstr("Choose --rung streams")));
+        }
+    }
+    RunConfig config;
+    config.when_full = "spill";
+    EXPECT_NO_THROW(RungEgress::chosen_by(config));
 }
 
 }  // namespace

@@ -45,17 +45,17 @@ TEST(EmbeddingsSqlite, AModelWithoutVectorsIsRefusedWithWhatItHas) {
 TEST(EmbeddingsSqlite, ATruncationThatIsLongerThanTheVectorIsRefused) {
     const ScratchFolder folder;
     RunConfig config = test::config_for("embeddings-sqlite", folder.path());
-    config.truncate_dim = 9;
+    config.catalogue.put("truncate-dim", 9);
     EXPECT_THAT(error_for(config, made({spec_of("v", kFloat16, {1, 8})}).contents),
                 AllOf(HasSubstr("--truncate-dim is 9"), HasSubstr("v float16 [1, 8]"), HasSubstr("only 8 numbers")));
-    config.truncate_dim = 8;
+    config.catalogue.put("truncate-dim", 8);
     EXPECT_EQ(error_for(config, made({spec_of("v", kFloat16, {1, 8})}).contents), "no error");
 }
 
 TEST(SampleVectorsInHalves, NumbersThatBecomeInfiniteAreCounted) {
     RunConfig config;
-    config.vector_dtype = "fp16";
-    SampleVectors vectors(config, "embeddings-sqlite");
+    config.catalogue.put("vector-dtype", "fp16");
+    SampleVectors vectors(config.catalogue, "embeddings-sqlite");
     auto sample = made({spec_of("v", kFloat32, {1, 2})});
     for (const auto& [number, overflows] :
          {std::pair{65519.0F, 0U}, std::pair{-65520.0F, 1U}, std::pair{std::numeric_limits<float>::infinity(), 1U}}) {
@@ -76,11 +76,11 @@ TEST(EmbeddingsSqlite, ATableOfOtherVectorsIsRefusedAndLeftAsItIs) {
     EXPECT_THAT(error_for(other, made({spec_of("v", kFloat32, {1, 7})}).contents),
                 AllOf(HasSubstr("embeddings.sqlite"), HasSubstr("vectors of 8 float32 numbers of output 'v'"),
                       HasSubstr("makes 7 float32 numbers"), HasSubstr("another --output")));
-    other.vector_dtype = "fp16";
+    other.catalogue.put("vector-dtype", "fp16");
     EXPECT_THAT(error_for(other, made({spec_of("v", kFloat32, {1, 8})}).contents),
                 HasSubstr("makes 8 float16 numbers"));
     other = config;
-    other.normalize = true;
+    other.catalogue.put("normalize", true);
     EXPECT_THAT(error_for(other, made({spec_of("v", kFloat32, {1, 8})}).contents),
                 HasSubstr("makes 8 float32 numbers, normalized"));
     // One vector that fits does not carry the other in.

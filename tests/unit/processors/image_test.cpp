@@ -63,10 +63,10 @@ class ImageProcessor : public testing::Test {
 TEST_F(ImageProcessor, NumbersBecomePixelsByTheirRange) {
     EXPECT_THAT(run_over(picture({0, 1, /**/ 0.5F, 0.25F, /**/ -0.1F, 1.2F}).contents), ElementsAre("sample.png"));
     EXPECT_THAT(rgb_of("sample.png"), ElementsAre(0, 128, 0, 255, 64, 255));
-    config_.image_range = "-1:1";
+    config_.catalogue.put("image-range", "-1:1");
     run_over(picture({-1, 1, /**/ 0, -0.5F, /**/ 0.5F, 1.2F}).contents);
     EXPECT_THAT(rgb_of("sample.png"), ElementsAre(0, 128, 191, 255, 64, 255));
-    config_.image_range = "0:255";
+    config_.catalogue.put("image-range", "0:255");
     run_over(picture({0, 255, /**/ 127.4F, 127.6F, /**/ -3, 260}).contents);
     EXPECT_THAT(rgb_of("sample.png"), ElementsAre(0, 127, 0, 255, 128, 255));
 }
@@ -98,10 +98,11 @@ TEST_F(ImageProcessor, JpegAndWebpHoldTheSameByTheirQuality) {
     std::map<std::string, std::size_t> bytes;
     for (const char* format : {"jpeg", "webp"})
         for (const std::uint32_t quality : {10U, 95U}) {
-            config_.image_format = format;
-            config_.image_quality = quality;
+            config_.catalogue.put("image-format", format);
+            config_.catalogue.put("image-quality", quality);
             run_over(made.contents);
-            const std::string name = std::string("sample.") + (config_.image_format == "jpeg" ? "jpg" : "webp");
+            const std::string name =
+                std::string("sample.") + (config_.catalogue.text("image-format") == "jpeg" ? "jpg" : "webp");
             bytes[format + std::to_string(quality)] = test::read_tree(output_.path()).at(name).size();
             if (quality < 90) continue;
             const auto found = rgb_of(name);
@@ -114,7 +115,7 @@ TEST_F(ImageProcessor, JpegAndWebpHoldTheSameByTheirQuality) {
     // Gray, which WebP does not know.
     made.contents.tensors[0].spec.shape[1] = 1;
     for (const char* format : {"jpeg", "webp"}) {
-        config_.image_format = format;
+        config_.catalogue.put("image-format", format);
         run_over(made.contents);
     }
     const auto gray = rgb_of("sample.webp");
@@ -138,7 +139,7 @@ TEST_F(ImageProcessor, WhatIsNotAPictureIsRefusedWithItsNumber) {
     EXPECT_THAT(refusal(picture({0, NAN, 0, 0, 0, 0}).contents), HasSubstr("NaN"));
     EXPECT_THAT(refusal(picture({0, 0, 0, 0}).contents),
                 AllOf(HasSubstr("picture float32 [1, 2, 1, 2]"), HasSubstr("[N, 3, H, W]")));
-    config_.image_format = "jpeg";
+    config_.catalogue.put("image-format", "jpeg");
     EXPECT_THAT(refusal(picture({0, 0, 0, 0, 0, 0, 0, 0}).contents),
                 AllOf(HasSubstr("alpha"), HasSubstr("png or webp")));
 }

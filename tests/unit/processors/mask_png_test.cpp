@@ -21,7 +21,7 @@ using test::spec_of;
 test::Tree masks_of(const SlabContents& contents) {
     const ScratchFolder folder;
     RunConfig config = test::config_for("mask-png", folder.path());
-    config.mask_size = "model";
+    config.catalogue.put("mask-size", "model");
     make_processor("mask-png", {&config})->process(contents, test::kNoProgress, test::kCurrent);
     return test::read_tree(folder.path());
 }
@@ -199,7 +199,7 @@ TEST(MaskPng, SettingsThatDoNotFitAreRefused) {
     EXPECT_THROW(make_processor("mask-png", {&config}), ConfigError);
     const ScratchFolder folder;
     config.output = folder.path();
-    config.png_level = 10;
+    config.catalogue.put("png-level", 10);
     EXPECT_THROW(make_processor("mask-png", {&config}), ConfigError);
 }
 

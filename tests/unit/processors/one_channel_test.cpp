@@ -91,7 +91,7 @@ TEST_F(OneChannel, SixteenBitsAndEnlargedOnesAreReadTheSame) {
     small.contents.upsample_factor = 2;
     // The original is one line, as half of the enlarged ones are.
     small.contents.tensors[0].spec.shape[2] = 1;
-    config_.mask_size = "model";
+    config_.catalogue.put("mask-size", "model");
     EXPECT_THAT(mask_of(small.contents), ElementsAre(0, 0, 1, 1, 0, 0, 1, 1));
 }
 

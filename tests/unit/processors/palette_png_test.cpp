@@ -31,7 +31,7 @@ RC_GTEST_PROP(PalettePng, IsReadBackAsItWas, ()) {
     const auto height = *rc::gen::inRange<std::uint32_t>(1, 40);
     const auto ids =
         *rc::gen::container<std::vector<std::uint8_t>>(std::size_t{width} * height, rc::gen::arbitrary<std::uint8_t>());
-    PalettePng png(*rc::gen::inRange(0, 10));
+    PalettePng png{PngEncoder(*rc::gen::inRange(0, 10))};
     const DecodedPng read = decode_png(png.encode(ids, width, height, kNoProgress));
     RC_ASSERT(read.width == width);
     RC_ASSERT(read.height == height);
@@ -50,15 +50,15 @@ TEST(PalettePng, FitsWhateverTheLevel) {
         id = static_cast<std::uint8_t>(state >> 24U);
     }
     for (int level = 0; level <= 9; ++level)
-        EXPECT_EQ(decode_png(PalettePng(level).encode(noise, 1000, 1000, kNoProgress)).ids, noise) << level;
+        EXPECT_EQ(decode_png(PalettePng(PngEncoder(level)).encode(noise, 1000, 1000, kNoProgress)).ids, noise) << level;
 }
 
 TEST(PalettePng, GivesTheSameBytesAgain) {
     std::vector<std::uint8_t> ids(5000);
     std::iota(ids.begin(), ids.end(), std::uint8_t{0});
-    PalettePng reused(3);
+    PalettePng reused{PngEncoder(3)};
     reused.encode(std::vector<std::uint8_t>(90'000, 7), 300, 300, kNoProgress);
-    PalettePng fresh(3);
+    PalettePng fresh{PngEncoder(3)};
     const auto again = reused.encode(ids, 100, 50, kNoProgress);
     const auto first = fresh.encode(ids, 100, 50, kNoProgress);
     EXPECT_TRUE(std::equal(again.begin(), again.end(), first.begin(), first.end()));

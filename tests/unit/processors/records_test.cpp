@@ -63,7 +63,7 @@ TEST(Records, ListTheFilesOfTheOthersWhereverTheyStandInTheRow) {
         HandMade made = mapped();
         made.contents.samples[0].key = "a b/c\"d";
         RunConfig config = test::config_for(names, folder.path());
-        config.mask_size = "model";  // no picture has such a key
+        config.catalogue.put("mask-size", "model");  // no picture has such a key
         const std::string rows = rows_after(config, {made.contents});
         EXPECT_THAT(rows,
                     HasSubstr("\t{\"mask-png\":[\"mask-png/a b/c\\\\\"d.png\"],\"npy\":[\"npy/a "

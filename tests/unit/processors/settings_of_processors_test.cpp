@@ -34,7 +34,7 @@ TEST(SettingsOfProcessors, WhatIsMadeWithThePicturesAtHandFollowsFromWhatTheMode
     };
     using Flags = std::vector<std::string>;
     EXPECT_EQ(count_for("mask-png"),
-              (Flags{"source", "input", "image-size", "resize-size", "processor", "mask-size", "scores", "threshold"}));
+              (Flags{"source", "input", "image-size", "resize-size", "processor", "scores", "threshold", "mask-size"}));
     EXPECT_EQ(count_for("overlay"),
               (Flags{"source", "input", "image-size", "resize-size", "processor", "scores", "threshold"}));
     EXPECT_EQ(count_for("records"), (Flags{"source", "input", "processor", "scores", "threshold"}));

@@ -21,8 +21,8 @@ class Write : public ::testing::TestWithParam<bool> {
     RunConfig config(const std::string& path) const {
         RunConfig config;
         config.processor = "write";
-        config.write_path = path;
-        config.write_copy = GetParam();
+        config.catalogue.put("write-path", path);
+        config.catalogue.put("write-copy", GetParam());
         return config;
     }
 };

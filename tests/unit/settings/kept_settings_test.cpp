@@ -72,7 +72,7 @@ TEST_F(KeptSettings, WhatItWasToldCountsAndWhatIsItsOwnIsNotTheRuns) {
     const RunConfig taken = consumer(run, {"--image-size", "192", "--config", write_file("png-level = 9")});
     EXPECT_EQ(taken.image_size, 192U);
     EXPECT_EQ(taken.threshold, 0.5);
-    EXPECT_EQ(taken.png_level, 9U);
+    EXPECT_EQ(taken.catalogue.number("png-level"), 9);
     EXPECT_EQ(SlabWork::difference(taken, run),
               "--image-size is '192' and was to be '224', --threshold is '0.5' and was to be '0.25'");
     EXPECT_EQ(taken.run_dir, "");
@@ -102,24 +102,24 @@ TEST_F(KeptSettings, PathsLeadToTheSameFromAnyFolder) {
     RunConfig run = a_run();
     run.output = "results";
     run.input = "../pictures";
-    run.http_header = "@header";
+    run.catalogue.put("http-header", "@header");
     const RunConfig taken = consumer(run);
     const std::filesystem::path here = std::filesystem::current_path();
     EXPECT_EQ(taken.output, here / "results");
     EXPECT_EQ(taken.input, here / "../pictures");
-    EXPECT_EQ(taken.http_header, "@" + (here / "header").string());
+    EXPECT_EQ(taken.catalogue.text("http-header"), "@" + (here / "header").string());
     EXPECT_EQ(SlabWork::difference(taken, run), "");
 }
 
 TEST_F(KeptSettings, SecretsAreLeftOutAndCannotBeGuessedByIt) {
     RunConfig run = a_run();
     run.processor = "http";
-    run.http_url = "https://me:SECRET@host/in?key=SECRET";
-    run.http_header = "Authorization: Bearer SECRET";
+    run.catalogue.put("http-url", "https://me:SECRET@host/in?key=SECRET");
+    run.catalogue.put("http-header", "Authorization: Bearer SECRET");
     const std::string text = text_of(run);
     EXPECT_THAT(text, Not(HasSubstr("SECRET")));
-    run.http_url = "https://host/in?key=OTHER";
-    run.http_header = "Authorization: Bearer OTHER";
+    run.catalogue.put("http-url", "https://host/in?key=OTHER");
+    run.catalogue.put("http-header", "Authorization: Bearer OTHER");
     EXPECT_EQ(text_of(run), text) << "it is the same for every guess";
 }
 

@@ -79,13 +79,13 @@ RunConfig any_config() {
     config.samples_per_slab = zero_or(1, 65536);
     config.batches_per_slab = zero_or(1, 4096);
     config.max_delay_seconds = *rc::gen::element(0.0, 0.002, 1.0 / 3.0, 60.0);
-    config.rung = any_word({"sequential", "workers", "pool", "async", "streams", "compute-alone"});
+    config.catalogue.put("rung", any_word({"sequential", "workers", "pool", "async", "streams", "compute-alone"}));
     config.drain_warmup = *rc::gen::arbitrary<bool>();
     config.profile_batches = any_of<std::uint64_t>(0, kLargest);
     config.trace_dir = any_path();
     config.status_seconds = *rc::gen::element(0.01, 0.5, 1.0 / 3.0, 3600.0);
     config.allow_unpinned = *rc::gen::arbitrary<bool>();
-    if (config.rung == "streams") config.when_full = *rc::gen::element<std::string>("block", "drop-newest", "spill");
+    config.when_full = *rc::gen::element<std::string>("block", "drop-newest", "spill");
     if (config.when_full == "spill") config.spill_dir = *rc::gen::element<std::string>("", "/disk/spill");
     config.warmup_batches = any_of<std::uint64_t>(0, kLargest);
     config.measure_limits = any_of<std::uint64_t>(0, kLargest);
@@ -100,20 +100,20 @@ RunConfig any_config() {
     config.processor = any_word({"auto", "write", "checksum", "mask-png", "none", "mask-png,cut-out"});
     config.output = any_path();
     config.sink_table = any_word({"auto", "embeddings", "a.b_2"});
-    config.index = any_word({"none", "hnsw"});
-    config.write_path = any_path() + "w";
-    config.write_copy = *rc::gen::arbitrary<bool>();
-    config.png_level = any_of(0U, 9U);
-    config.normalize = *rc::gen::arbitrary<bool>();
-    config.vector_dtype = any_word({"fp32", "fp16"});
-    config.truncate_dim = zero_or(1, 1'000'000);
-    config.http_url = any_word({"", "http://127.0.0.1:8000/in", "https://host/a/path#part"});
-    config.http_header = any_word({"", "@/run/secrets/header"});
-    config.http_ca_file = any_word({"", "own authorities.pem"});
-    config.http_body = any_word({"json", "npy"});
-    config.http_timeout_seconds = any_of(1U, 3600U);
-    config.sink_patience_seconds = any_of(1U, 86400U);
-    config.http_patience_seconds = any_of(1U, 3600U);
+    config.catalogue.put("index", any_word({"none", "hnsw"}));
+    config.catalogue.put("write-path", any_path() + "w");
+    config.catalogue.put("write-copy", *rc::gen::arbitrary<bool>());
+    config.catalogue.put("png-level", any_of(0U, 9U));
+    config.catalogue.put("normalize", *rc::gen::arbitrary<bool>());
+    config.catalogue.put("vector-dtype", any_word({"fp32", "fp16"}));
+    config.catalogue.put("truncate-dim", zero_or(1, 1'000'000));
+    config.catalogue.put("http-url", any_word({"", "http://127.0.0.1:8000/in", "https://host/a/path#part"}));
+    config.catalogue.put("http-header", any_word({"", "@/run/secrets/header"}));
+    config.catalogue.put("http-ca-file", any_word({"", "own authorities.pem"}));
+    config.catalogue.put("http-body", any_word({"json", "npy"}));
+    config.catalogue.put("http-timeout-seconds", any_of(1U, 3600U));
+    config.catalogue.put("sink-patience-seconds", any_of(1U, 86400U));
+    config.catalogue.put("http-patience-seconds", any_of(1U, 3600U));
     config.finish = *rc::gen::arbitrary<bool>();
     return config;
 }
@@ -132,7 +132,7 @@ RC_GTEST_FIXTURE_PROP(RoundTrip, TheTomlFormReadsBackToTheSameConfiguration, ())
 TEST_F(RoundTrip, SecretsOfTheCommandLineAreInNeitherForm) {
     const RunConfig config = parse(
         {"--http-url", "https://me:the-word@host/in?key=the-word", "--http-header", "Authorization: Bearer the-word"});
-    EXPECT_EQ(config.http_header, "Authorization: Bearer the-word");
+    EXPECT_EQ(config.catalogue.text("http-header"), "Authorization: Bearer the-word");
     for (const std::string& text : {to_toml(config), to_json(config)}) {
         EXPECT_EQ(text.find("the-word"), std::string::npos) << text;
         EXPECT_NE(text.find("https://host/in"), std::string::npos) << text;

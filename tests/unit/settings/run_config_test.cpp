@@ -74,8 +74,8 @@ TEST_F(Parsing, TheArticlesProfileIsTheArticlesExperiment) {
     expected.model = "deeplabv3-resnet50";
     expected.memory_format = "contiguous";
     expected.processor = "write";
-    expected.write_path = "/dev/null";
-    expected.write_copy = true;
+    expected.catalogue.put("write-path", "/dev/null");
+    expected.catalogue.put("write-copy", true);
     expected.batches = 110;
     expected.warmup_batches = 10;
     EXPECT_EQ(config, expected);
@@ -244,7 +244,7 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
     expected.samples_per_slab = 19;
     expected.batches_per_slab = 24;
     expected.max_delay_seconds = 0.5;
-    expected.rung = "async";
+    expected.catalogue.put("rung", "async");
     expected.drain_warmup = true;
     expected.profile_batches = 25;
     expected.trace_dir = "t";
@@ -261,18 +261,18 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
     expected.processor = "mask-png,embeddings-postgres";
     expected.sink = "host=/run/p dbname=d";
     expected.sink_table = "own.vectors";
-    expected.index = "hnsw";
+    expected.catalogue.put("index", "hnsw");
     expected.output = "out";
-    expected.write_path = "w";
-    expected.write_copy = true;
-    expected.png_level = 9;
+    expected.catalogue.put("write-path", "w");
+    expected.catalogue.put("write-copy", true);
+    expected.catalogue.put("png-level", 9);
     expected.random_weights = true;
-    expected.mask_size = "model";
+    expected.catalogue.put("mask-size", "model");
     expected.scores = "logit";
     expected.threshold = 0.25;
-    expected.image_format = "webp";
-    expected.image_quality = 80;
-    expected.image_range = "-1:1";
+    expected.catalogue.put("image-format", "webp");
+    expected.catalogue.put("image-quality", 80);
+    expected.catalogue.put("image-range", "-1:1");
     expected.finish = expected.print_config = expected.list = expected.probe = expected.sweep = true;
     EXPECT_EQ(config, expected);
 }

@@ -18,8 +18,8 @@ TEST(SlabWork, WhatChangesNoResultIsNoneOfIt) {
     RunConfig config = masks();
     config.consumers = 7;
     config.credits = 3;
-    config.png_level = 9;
-    config.normalize = true;  // of vectors, which this processor does not make
+    config.catalogue.put("png-level", 9);
+    config.catalogue.put("normalize", true);  // of vectors, which this processor does not make
     config.run_dir = "/tmp/run";
     EXPECT_EQ(SlabWork::of(config), SlabWork::of(masks()));
     EXPECT_EQ(SlabWork::of(config).hash(), SlabWork::of(masks()).hash());
@@ -34,7 +34,7 @@ TEST(SlabWork, WhatChangesResultsOrTheirPlaceIsNamedWithBothValues) {
     config.output = "/tmp/typo";
     EXPECT_EQ(difference(config), "--output is '/tmp/typo' and was to be '/tmp/masks'");
     config = masks();
-    config.mask_size = "model";
+    config.catalogue.put("mask-size", "model");
     EXPECT_EQ(difference(config), "--mask-size is 'model' and was to be 'image'");
     config = masks();
     config.scores = "logit";
@@ -59,7 +59,7 @@ TEST(SlabWork, TheInputCountsWhereResultsAreMadeWithItsPictures) {
         other.input = "/tmp/others";
         EXPECT_EQ(SlabWork::difference(other, config), "--input is '/tmp/others' and was to be '/tmp/pictures'")
             << processor;
-        config.mask_size = other.mask_size = "model";
+        for (RunConfig* const each : {&config, &other}) each->catalogue.put("mask-size", "model");
         EXPECT_EQ(SlabWork::of(other) == SlabWork::of(config), config.processor != "cut-out") << processor;
     }
 }
@@ -101,11 +101,11 @@ TEST(SlabWork, HowPicturesWereCutCountsWhereTheyAreLookedAtAgain) {
 TEST(SlabWork, AUrlsQueryNeitherCountsNorIsShown) {
     RunConfig config = masks();
     config.processor = "http";
-    config.http_url = "https://host/in?key=SECRET";
+    config.catalogue.put("http-url", "https://host/in?key=SECRET");
     RunConfig other = config;
-    other.http_url = "https://host/in?key=OTHER";
+    other.catalogue.put("http-url", "https://host/in?key=OTHER");
     EXPECT_EQ(SlabWork::of(other).hash(), SlabWork::of(config).hash());
-    other.http_url = "https://host/other?key=SECRET";
+    other.catalogue.put("http-url", "https://host/other?key=SECRET");
     EXPECT_EQ(SlabWork::difference(other, config),
               "--http-url is 'https://host/other' and was to be 'https://host/in'");
 }

@@ -1,0 +1,60 @@
+#include "common/settings/effects.hpp"
+
+#include <algorithm>
+
+#include "common/settings/declared_setting.hpp"
+#include "common/settings/processor_results.hpp"
+#include "common/settings/source_of_input.hpp"
+
+namespace offramp {
+namespace {
+
+// What is known of a processor in the run has this fact.
+template <class Fact>
+bool has_one_with(const RunConfig& config, Fact fact) {
+    return std::ranges::any_of(config.processors(), [&](const std::string& name) {
+        const ProcessorResults* const known = ProcessorResults::of(name);
+        return known != nullptr && fact(*known);
+    });
+}
+
+}  // namespace
+
+Effect of_items_at_hand() { return {.on = Effect::On::Items, .in_processing = reads_input}; }
+
+bool always(const RunConfig& /*config*/) { return true; }
+bool is_copy(const RunConfig& config) { return config.model == "copy"; }
+bool has_a_model(const RunConfig& config) { return !is_copy(config); }
+bool is_synthetic(const RunConfig& config) { return config.source == "synthetic"; }
+bool is_sharded(const RunConfig& config) { return !config.shard.empty(); }
+bool is_class_map(const RunConfig& config) { return config.transform == "class-map"; }
+bool cuts_pictures(const RunConfig& config) { return gives_pictures(config.source) && config.resize_size > 0; }
+bool is_bicubic(const RunConfig& config) { return gives_pictures(config.source) && config.interpolation == "bicubic"; }
+bool shows_its_batches(const RunConfig& config) { return is_synthetic(config) || config.has_processor("checksum"); }
+
+bool tells_foregrounds(const RunConfig& config) {
+    return has_one_with(config, [](const ProcessorResults& known) {
+        return known.reads == Reads::Masks || known.looks_at == LooksAt::Items || known.processor == "auto";
+    });
+}
+
+bool reads_pictures(const RunConfig& config) {
+    return has_one_with(config, [](const ProcessorResults& known) { return known.looks_at == LooksAt::Pictures; }) ||
+           std::ranges::any_of(DeclaredSetting::all(), [&](const DeclaredSetting& setting) {
+               return !setting.reads_pictures.empty() && has_one_of(setting.of)(config) &&
+                      config.catalogue.text(setting.flag) == setting.reads_pictures;
+           });
+}
+bool reads_cut_pictures(const RunConfig& config) { return config.resize_size > 0 && reads_pictures(config); }
+bool reads_input(const RunConfig& config) {
+    return reads_pictures(config) ||
+           has_one_with(config, [](const ProcessorResults& known) { return known.looks_at == LooksAt::Items; });
+}
+
+Effect::When has_one_of(std::vector<std::string> processors) {
+    return [processors = std::move(processors)](const RunConfig& config) {
+        return std::ranges::any_of(processors, [&](const std::string& name) { return config.has_processor(name); });
+    };
+}
+
+}  // namespace offramp

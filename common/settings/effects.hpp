@@ -1,0 +1,47 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/settings/effect.hpp"
+
+// What would be other with another value (Effect), by name: for those who declare settings.
+namespace offramp {
+
+inline const Effect kProgram{.on = Effect::On::Program};
+inline const Effect kConduct{.on = Effect::On::Conduct};
+inline const Effect kMemory{.on = Effect::On::Memory};
+inline const Effect kItems{.on = Effect::On::Items};
+inline const Effect kPlace{.on = Effect::On::Place};
+// --resume looks into the file that is chosen.
+inline const Effect kKnownByItsBytes{.on = Effect::On::Results};
+
+inline Effect of_slabs(Effect::When when, Effect::When in_processing = nullptr) {
+    return {.on = Effect::On::Results, .in_slabs = std::move(when), .in_processing = std::move(in_processing)};
+}
+inline Effect of_processing(Effect::When when) { return of_slabs(nullptr, std::move(when)); }
+// Of items whose originals are looked at again.
+Effect of_items_at_hand();
+
+// In which runs.
+bool always(const RunConfig& config);
+bool is_copy(const RunConfig& config);
+bool has_a_model(const RunConfig& config);
+bool is_synthetic(const RunConfig& config);
+bool is_sharded(const RunConfig& config);
+bool is_class_map(const RunConfig& config);
+bool cuts_pictures(const RunConfig& config);
+bool is_bicubic(const RunConfig& config);
+// Elsewhere a batch is but how many items go through the model at once.
+bool shows_its_batches(const RunConfig& config);
+bool tells_foregrounds(const RunConfig& config);
+// A processor looks at the pictures themselves, or at how they were cut for the model.
+bool reads_pictures(const RunConfig& config);
+bool reads_cut_pictures(const RunConfig& config);
+// A processor looks at the input: at its pictures, or at what is said of its items.
+bool reads_input(const RunConfig& config);
+// One of these processors is in the run.
+Effect::When has_one_of(std::vector<std::string> processors);
+
+}  // namespace offramp

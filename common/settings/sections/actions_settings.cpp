@@ -1,0 +1,14 @@
+#include "common/settings/sections/actions_settings.hpp"
+
+#include "common/settings/setting_group.hpp"
+
+namespace offramp {
+
+void describe_actions(SettingGroup& group) {
+    group.action("print-config", &ActionSettings::print_config, "Print the configuration and exit");
+    group.action("list", &ActionSettings::list, "Print the known models, sources and processors and exit");
+    group.action("probe", &ActionSettings::probe, "Describe this machine as JSON and exit");
+    group.action("sweep", &ActionSettings::sweep, "Remove what dead runs left in /dev/shm and exit");
+}
+
+}  // namespace offramp

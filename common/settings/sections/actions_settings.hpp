@@ -1,0 +1,19 @@
+#pragma once
+
+namespace offramp {
+
+class SettingGroup;
+
+// What a program does instead of a run: on the command line only, never part of a printed configuration.
+struct ActionSettings {
+    bool print_config = false;
+    bool list = false;   // names of models, sources, processors
+    bool probe = false;  // describe this machine as JSON
+    bool sweep = false;  // remove what dead runs left in /dev/shm
+
+    bool operator==(const ActionSettings&) const = default;
+};
+
+void describe_actions(SettingGroup& group);
+
+}  // namespace offramp

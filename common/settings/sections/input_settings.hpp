@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace offramp {
+
+class SettingGroup;
+
+// Of --image-size and --resize-size.
+inline constexpr std::uint32_t kSmallestImageSize = 32;
+inline constexpr std::uint32_t kLargestImageSize = 8192;
+
+// Where items come from, and how they are read.
+struct InputSettings {
+    std::string source = "auto";  // a name of the sources' table; auto: source_of_input(); "text" when the model takes
+                                  // tokens, "npy" when it takes arrays
+    std::string input;            // folder, list, manifest, array, shards or text
+    std::string tokenizer;        // tokenizer.json of source "text"; empty: beside the model
+    std::string synthetic_on = "host";  // "host": made by decode workers and uploaded; "device": resident
+    std::uint64_t batches = 0;          // of a synthetic source; 0: auto
+    std::uint64_t limit = 0;            // items at most; 0: all
+    std::string shard;                  // "i/N": only the i-th of N equal parts of these; empty: all
+    std::uint32_t batch = 0;            // samples in a batch; 0: auto
+    std::uint32_t image_size = 0;       // height and width that images are brought to; 0: auto
+    // of the shorter side, before image_size is cut from the middle; 0: auto, then all of an image
+    std::uint32_t resize_size = 0;
+    std::string interpolation = "auto";  // of images: "bilinear", "bicubic"
+    std::uint32_t decode_workers = 0;    // 0: auto
+    std::uint32_t prefetch = 2;          // batches staged ahead of the model
+    std::string max_errors = "10%";      // unreadable items before the run fails: "25" or "1%"
+
+    bool operator==(const InputSettings&) const = default;
+};
+
+void describe_input(SettingGroup& group);
+
+}  // namespace offramp

@@ -1,0 +1,24 @@
+#include "common/settings/sections/measuring_settings.hpp"
+
+#include "common/settings/effects.hpp"
+#include "common/settings/setting_checks.hpp"
+#include "common/settings/setting_group.hpp"
+
+namespace offramp {
+
+void describe_measuring(SettingGroup& group) {
+    group.whole("warmup-batches", &MeasuringSettings::warmup_batches, kConduct, {0, kAnyNumber, ""},
+                "First batches that are left out of the steady rates");
+    group.on_off("drain-warmup", &MeasuringSettings::drain_warmup, kConduct,
+                 "Everything is delivered before the batches behind the warm-up start");
+    group.whole("measure-limits", &MeasuringSettings::measure_limits, kConduct, {0, kAnyNumber, ""},
+                "Batches of compute alone and of bare copies to measure in the same run");
+    group.whole("profile-batches", &MeasuringSettings::profile_batches, kConduct, {0, kAnyNumber, ""},
+                "Batches behind the warm-up between cudaProfilerStart and cudaProfilerStop");
+    group.path("trace-dir", &MeasuringSettings::trace_dir, kConduct, "FOLDER", "a path",
+               "Each program leaves its time ranges here when it ends");
+    group.seconds("status-seconds", &MeasuringSettings::status_seconds, kConduct, 0.01, 3600,
+                  "From one status.json to the next");
+}
+
+}  // namespace offramp

@@ -1,0 +1,70 @@
+#include "common/settings/sections/result_settings.hpp"
+
+#include <algorithm>
+
+#include "common/settings/effects.hpp"
+#include "common/settings/setting_checks.hpp"
+#include "common/settings/setting_group.hpp"
+
+namespace offramp {
+
+std::vector<std::string> ResultSettings::processors() const {
+    std::vector<std::string> names;
+    for (std::size_t begin = 0; begin <= processor.size();) {
+        const std::size_t end = std::min(processor.find(',', begin), processor.size());
+        names.push_back(processor.substr(begin, end - begin));
+        begin = end + 1;
+    }
+    return names;
+}
+
+bool ResultSettings::has_processor(std::string_view name) const {
+    return std::ranges::any_of(processors(), [name](const std::string& other) { return other == name; });
+}
+
+// The value may hold a password, and is never shown.
+bool ResultSettings::has_postgres_sink() const {
+    const bool uri = sink.find("://") != std::string::npos;
+    return sink.starts_with("postgres://") || sink.starts_with("postgresql://") ||
+           (!uri && sink.find('=') != std::string::npos);
+}
+
+std::vector<std::string> ResultSettings::postgres_contents() const {
+    constexpr std::string_view kSuffix = "-postgres";
+    std::vector<std::string> contents;
+    for (const std::string& name : processors())
+        if (name.ends_with(kSuffix)) contents.push_back(name.substr(0, name.size() - kSuffix.size()));
+    return contents;
+}
+
+void describe_results(SettingGroup& group) {
+    group.text("processor", &ResultSettings::processor, of_processing(always), "NAME[,NAME]",
+               std::string(kPluginName) + "; several with commas",
+               "What is done with each slab; several: each with a folder of its own, OUTPUT/NAME", check_plugin_names);
+    group.path("output", &ResultSettings::output, kPlace, "PATH", "a path", "Folder for results");
+    group.text("sink", &ResultSettings::sink, kPlace, "URI",
+               "postgres://USER@HOST/DATABASE, or libpq's key words: 'host=/run/postgresql dbname=vectors'",
+               "Processors `embeddings-postgres`, `records-postgres`: the database; a password better by "
+               "PGPASSWORD or ~/.pgpass");
+    group.text("sink-table", &ResultSettings::sink_table, kPlace, "NAME",
+               "lower-case letters, digits and '_', at most 48; before it perhaps a schema and '.'",
+               "Table in the database of --sink; auto: `embeddings`, `records`", check_table);
+    group.word("scores", &ResultSettings::scores, of_slabs(is_class_map, tells_foregrounds),
+               {"auto", "probability", "logit"},
+               "What a network of one channel gives of each pixel's foreground; auto: as the notes beside the "
+               "model say, else a probability");
+    group.decimal("threshold", &ResultSettings::threshold, of_slabs(is_class_map, tells_foregrounds), 0, 1,
+                  "Probability from which a pixel of a network of one channel is foreground");
+    group.on_off("durable", &ResultSettings::durable, kPlace,
+                 "Flush results, folders and manifest to the disk: they survive a power cut");
+    group.on_off("resume", &ResultSettings::resume, kProgram,
+                 "Continue the run that left --output: do only what is missing there");
+    group.on_off("start-over", &ResultSettings::start_over, kProgram,
+                 "Replace the results of a run that came to its end, once this run has results of its own");
+    group.path("retry", &ResultSettings::retry, kProgram, "FILE", "a path",
+               "Process this payload of a run's folder quarantine/, and nothing else");
+    group.on_off("finish", &ResultSettings::finish, kProgram,
+                 "Merge the segments of all consumers when the run has ended");
+}
+
+}  // namespace offramp

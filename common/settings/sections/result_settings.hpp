@@ -1,0 +1,44 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace offramp {
+
+class SettingGroup;
+
+// What is made of the slabs, and where it goes: what both sides must know of it. What one processor alone reads is
+// declared in its own file, and is in RunConfig::catalogue.
+struct ResultSettings {
+    std::string processor = "auto";   // a name of the processors' table, or several with commas
+    std::string output;               // folder
+    std::string sink;                 // a database that rows go to: postgres:// or libpq's key words
+    std::string sink_table = "auto";  // there; perhaps SCHEMA.NAME; "auto": each processor's own
+    std::string scores =
+        "auto";  // of a network of one channel: "probability", "logit"; auto: the model's notes, else "probability"
+    double threshold = 0.5;   // probability from which a pixel of a network of one channel is foreground
+    bool durable = false;     // results and manifest survive a power cut, too
+    bool resume = false;      // do only what the output folder's manifest does not hold
+    bool start_over = false;  // replace what an earlier run left in `output`, once this one has made it anew
+    std::string retry;        // a payload that an earlier run set aside: process it, and nothing else
+    bool finish = false;      // merge the segments of all consumers when the run has ended
+
+    // The names in `processor`.
+    std::vector<std::string> processors() const;
+    bool has_processor(std::string_view name) const;
+    // `sink` is a PostgreSQL, by its form.
+    bool has_postgres_sink() const;
+    // What the processors' tables there hold, by their names: "embeddings" of `embeddings-postgres`.
+    std::vector<std::string> postgres_contents() const;
+    // The table that holds it.
+    std::string postgres_table_of(std::string_view contents) const {
+        return sink_table == "auto" ? std::string(contents) : sink_table;
+    }
+
+    bool operator==(const ResultSettings&) const = default;
+};
+
+void describe_results(SettingGroup& group);
+
+}  // namespace offramp

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/base/log.hpp"
+
+namespace offramp {
+
+class SettingGroup;
+
+// Which run a program belongs to, and how it is supervised.
+struct RunSettings {
+    std::string run_dir;              // sockets, status, logs; empty: chosen by the launch script
+    std::string run_id;               // names the shared-memory objects
+    std::string profile = "default";  // "default", "article"
+    std::uint32_t consumers = 0;      // 0: auto
+    std::string log_level = "info";
+    LogFormat log_format = LogFormat::Text;
+    std::string log_file;
+    int lifeline_fd = -1;                 // a pipe whose end of file says that the launcher is gone
+    std::uint32_t producer_restarts = 3;  // of a producer that dies; the launch script's
+    double producer_wait_seconds = 60;    // that a consumer without a launcher waits for another producer; 0: none does
+    bool adopt = false;                   // take the run over whose producer died; on the command line only
+
+    bool operator==(const RunSettings&) const = default;
+};
+
+void describe_run(SettingGroup& group);
+
+}  // namespace offramp

@@ -1,0 +1,158 @@
+#include "common/settings/declared_setting.hpp"
+
+#include <gmock/gmock.h>
+
+#include "common/settings/setting_group.hpp"
+#include "tests/unit/settings/parsing.hpp"
+
+namespace offramp {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+DeclaredSetting declared_as(const std::string& text, std::string_view plug_in = "brightest") {
+    const auto settings = read_declarations({.file = "f.cpp", .plug_in = plug_in, .text = text});
+    EXPECT_EQ(settings.size(), 1U);
+    return settings.empty() ? DeclaredSetting{} : settings.front();
+}
+
+// The catalogue's settings are those of this build; these are not among them, and are described all the same.
+Setting described(const DeclaredSetting& declared) {
+    std::vector<Setting> table;
+    SettingGroup group(table, declared.group);
+    describe_declared(declared, group);
+    return table.at(0);
+}
+
+TEST(DeclaredSettings, ReadsEachKeyAndFillsInThePlugInsName) {
+    const DeclaredSetting setting = declared_as(R"(
+[[setting]]
+flag = "brightest-base"
+kind = "whole"
+least = 2
+most = 36
+zero = "auto"
+preset = 10
+changes = "results"
+help = "Numbers are written in this base"
+)");
+    EXPECT_EQ(setting.flag, "brightest-base");
+    EXPECT_EQ(setting.preset, SettingValue(std::int64_t{10}));
+    EXPECT_EQ(setting.of, std::vector<std::string>{"brightest"});
+    const Setting made = described(setting);
+    EXPECT_EQ(made.accepted, "2 to 36, or 0 for auto");
+    EXPECT_EQ(made.group, "Consumers");
+    EXPECT_EQ(made.environment_name(), "OFFRAMP_BRIGHTEST_BASE");
+}
+
+TEST(DeclaredSettings, ChangeTheResultsOfTheirProcessorsAlone) {
+    const Setting setting = described(declared_as(R"(
+[[setting]]
+flag = "a"
+kind = "on-off"
+changes = "results"
+of = "one, two"
+help = "h"
+)"));
+    RunConfig config;
+    for (const auto& [processor, changes] : {std::pair("one", true), std::pair("x,two", true), std::pair("x", false)}) {
+        config.processor = processor;
+        EXPECT_EQ(setting.effect.makes_results(config), changes) << processor;
+        EXPECT_EQ(setting.effect.makes_work(config), changes) << processor;
+    }
+    const Setting pace = described(
+        declared_as("[[setting]]\nflag = \"a\"\nkind = \"decimal\"\npreset = 0.5\nmost = 1\nchanges = \"conduct\"\n"
+                    "help = \"h\""));
+    config.processor = "brightest";
+    EXPECT_FALSE(pace.effect.makes_results(config));
+    EXPECT_TRUE(pace.effect.is_the_runs());
+    EXPECT_EQ(pace.accepted, "0 to 1");
+}
+
+TEST(DeclaredSettings, RefusesATextThatDeclaresNothingThatCanBeUsed) {
+    const std::string whole = "[[setting]]\nflag = \"a\"\nkind = \"whole\"\nchanges = \"conduct\"\nhelp = \"h\"\n";
+    const struct {
+        std::string text;
+        const char* says;
+    } cases[] = {
+        {"flag = \"a\"", "the settings in f.cpp:1: 'flag' stands above the first [[setting]]"},
+        {"[[setting]]\nflag = \"a\"", ":1: a setting needs flag, kind, help and changes"},
+        {"[[setting]]\nflag = \"a\"\nchanges = \"conduct\"\nhelp = \"h\"", ":1: a setting needs flag, kind, help"},
+        {whole, ":1: --a needs a preset"},
+        {whole + "preset = \"many\"", ":6: preset is 'many'"},
+        {whole + "preset = 1\nleast = \"few\"", ":7: least is 'few'"},
+        {whole + "colour = 1", ":6: 'colour' says nothing about a setting"},
+        {"[[setting]]\nkind = \"number\"", ":2: kind is 'number'"},
+        {"[[setting]]\nchanges = \"nothing\"", ":2: changes is 'nothing'"},
+        {"[[setting]]\nflag = \"a\"\nkind = \"word\"\npreset = \"x\"\nchanges = \"conduct\"\nhelp = \"h\"",
+         ":1: --a needs words"},
+        {"[[setting]]\nflag = \"a\"\nkind = \"decimal\"\npreset = 1\nchanges = \"conduct\"\nhelp = \"h\"",
+         ":1: --a needs most"},
+        {"[[setting]]\nflag = \"a\"\nkind = \"text\"\nchanges = \"results\"\nhelp = \"h\"", ":1: --a needs of"},
+        {"[settings]", "Known: [[setting]]"},
+    };
+    for (const auto& one : cases) {
+        try {
+            read_declarations({.file = "f.cpp", .plug_in = {}, .text = one.text});
+            ADD_FAILURE() << "taken: " << one.text;
+        } catch (const ConfigError& refused) {
+            EXPECT_THAT(refused.what(), HasSubstr(one.says)) << one.text;
+        }
+    }
+}
+
+TEST(DeclaredSettings, AValueMaySayWhatRunsAndConsumersMustKnow) {
+    const auto says = [](const char* key) {
+        return declared_as(std::string("[[setting]]\nflag = \"a\"\nkind = \"word\"\nwords = \"x, y\"\npreset = \"x\"\n"
+                                       "changes = \"results\"\nhelp = \"h\"\n") +
+                           key + " = \"y\"");
+    };
+    EXPECT_EQ(says("reads-pictures").reads_pictures, "y");
+    EXPECT_EQ(says("memory-per-slab").memory_per_slab, "y");
+    CatalogueValues values;
+    EXPECT_FALSE(makes_memory_per_slab(values));
+    values.put("rung", "workers");
+    EXPECT_TRUE(makes_memory_per_slab(values));
+}
+
+// --- those of this build ---
+
+using DeclaredSettingsOfThisBuild = Parsing;
+
+TEST_F(DeclaredSettingsOfThisBuild, EachIsInTheTableInItsGroupAndItsPresetIsAccepted) {
+    ASSERT_FALSE(DeclaredSetting::all().empty());
+    const std::vector<Setting> settings = make_settings();
+    for (const DeclaredSetting& declared : DeclaredSetting::all()) {
+        const auto found = std::ranges::find(settings, declared.flag, &Setting::flag);
+        ASSERT_NE(found, settings.end()) << declared.flag << ": there is no group " << declared.group;
+        EXPECT_EQ(std::ranges::count(settings, declared.flag, &Setting::flag), 1) << declared.flag;
+        RunConfig config;
+        const std::string preset = to_text(declared.preset);
+        EXPECT_EQ(found->set(config, preset), std::nullopt) << declared.flag << " " << preset;
+        EXPECT_EQ(config, RunConfig{}) << declared.flag;
+        EXPECT_EQ(config.catalogue.at(declared.flag), declared.preset) << declared.flag;
+    }
+}
+
+TEST_F(DeclaredSettingsOfThisBuild, EachRefusesWhatIsNotOfItsKind) {
+    for (const DeclaredSetting& declared : DeclaredSetting::all()) {
+        const Refusal refused = refusal({"--" + declared.flag + "=\xff"});
+        EXPECT_EQ(refused.exit_code, ExitCode::Usage);
+        EXPECT_THAT(refused.text, AllOf(HasSubstr("--" + declared.flag), HasSubstr("Accepted: "))) << declared.flag;
+    }
+}
+
+TEST_F(DeclaredSettingsOfThisBuild, ReadTheCommandLineTheEnvironmentAndTheFileInThatOrder) {
+    const std::string file = write_file("image-quality = 1\nimage-format = \"webp\"\nwrite-copy = true");
+    set_environment("OFFRAMP_IMAGE_QUALITY", "2");
+    set_environment("OFFRAMP_IMAGE_FORMAT", "jpeg");
+    const RunConfig config = parse({"--config", file, "--image-quality=3"});
+    EXPECT_EQ(config.catalogue.number("image-quality"), 3);
+    EXPECT_EQ(config.catalogue.text("image-format"), "jpeg");
+    EXPECT_TRUE(config.catalogue.on("write-copy"));
+    EXPECT_NE(config, RunConfig{});
+}
+
+}  // namespace
+}  // namespace offramp
