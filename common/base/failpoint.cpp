@@ -7,12 +7,12 @@ namespace {
 
 using Hook = void (*)(const char*);
 
-const Hook hook = reinterpret_cast<Hook>(::dlsym(RTLD_DEFAULT, "offramp_failpoint_reached"));
+const Hook kHook = reinterpret_cast<Hook>(::dlsym(RTLD_DEFAULT, "offramp_failpoint_reached"));
 
 }  // namespace
 
 void failpoint(const char* name) noexcept {
-    if (hook != nullptr) hook(name);
+    if (kHook != nullptr) kHook(name);
 }
 
 }  // namespace offramp

@@ -18,7 +18,7 @@ import typing
 from contest import between
 from given import Given
 from peers.progress import ProgressReader, make_progress_file
-from processes import (Usage, children_of, cpu_by_thread, die_with_parent, members_of, signal_all, signal_groups, trackers_among, usage_of, usage_of_all,
+from processes import (Usage, children_of, cpu_by_thread, die_with_parent, members_of, signal_all, signal_groups, trackers_among, usage_of_all,
                        usage_of_servers)
 
 HERE = pathlib.Path(__file__).resolve().parent

@@ -8,7 +8,7 @@ import dataclasses
 import fnmatch
 
 from file_workloads import picture_rows, text_rows
-from specs import ARTICLE_BYTES, FEATURE_MAPS, IMAGES, PEER_ALONE, Messages, Ours, PeerProgram, Row, Sizes, alone, article, ceiling
+from specs import FEATURE_MAPS, IMAGES, PEER_ALONE, Messages, Ours, PeerProgram, Row, Sizes, alone, article, ceiling
 from targets import Bytes, Cpu, Figure, Latency, Rate, Ratio, contestants_of
 
 

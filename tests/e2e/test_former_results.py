@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import pathlib
-import signal
 import sqlite3
 import struct
 import sys

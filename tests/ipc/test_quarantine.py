@@ -1,8 +1,6 @@
 """A batch that takes down whoever touches it is set aside with its bytes and its incident report; everyone else's is done."""
 
 import json
-import os
-import pathlib
 import signal
 import struct
 import subprocess

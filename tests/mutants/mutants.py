@@ -112,7 +112,7 @@ class Build:
         linked = folder / program
         commands = subprocess.run(["ninja", "-C", self.folder, "-t", "commands", "-s", f"bin/tests/{program}"], capture_output=True, text=True,
                                   check=True).stdout.strip().splitlines()
-        command = re.sub(rf"(\S+\.o )", lambda first: f"{shlex.quote(str(in_front))} {first[1]}", commands[-1], count=1)
+        command = re.sub(r"(\S+\.o )", lambda first: f"{shlex.quote(str(in_front))} {first[1]}", commands[-1], count=1)
         command = command.replace(f"-o bin/tests/{program}", f"-o {shlex.quote(str(linked))}", 1)
         subprocess.run(command, shell=True, cwd=self.folder, check=True, stdout=subprocess.DEVNULL)
         return linked

@@ -3,8 +3,10 @@
 #include "producer/runner/kernels/runtime_check.hpp"
 
 // Of libcudart; their header is a package of its own, which nothing else needs.
+// NOLINTBEGIN(readability-identifier-naming)
 extern "C" cudaError_t cudaProfilerStart(void);
 extern "C" cudaError_t cudaProfilerStop(void);
+// NOLINTEND(readability-identifier-naming)
 
 namespace offramp {
 

@@ -8,11 +8,11 @@
 
 extern "C" __attribute__((visibility("default"))) const offramp::ModelModule* offramp_models_v1() {
 #ifdef OFFRAMP_TORCH_HAS_CUDA
-    constexpr std::uint32_t has_cuda = 1;
+    constexpr std::uint32_t kHasCuda = 1;
 #else
-    constexpr std::uint32_t has_cuda = 0;
+    constexpr std::uint32_t kHasCuda = 0;
 #endif
-    static const offramp::ModelModule module{.has_cuda = has_cuda,
+    static const offramp::ModelModule module{.has_cuda = kHasCuda,
                                              .entries = offramp::ModelEntry::all(),
                                              .formats = offramp::ModelFormat::all(),
                                              .libtorch_version = TORCH_VERSION};

@@ -236,7 +236,7 @@ class RowsTest(unittest.TestCase):
 
     def test_full_sizes_are_the_articles(self):
         row, = workloads.choose(workloads.make_rows(False), ["W1-host-write"])
-        self.assertEqual(workloads.ARTICLE_BYTES, row.raw_bytes)
+        self.assertEqual(specs.ARTICLE_BYTES, row.raw_bytes)
         self.assertEqual(64 // 8 * 8, row.contestants[0].flags["slabs"])
         self.assertEqual(8, row.contestants[0].consumers)
 

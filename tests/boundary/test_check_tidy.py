@@ -1,0 +1,66 @@
+"""The twins of check_tidy.py: each kind of finding is made once in a small project, and the checker must say so."""
+
+import json
+import pathlib
+import tempfile
+import unittest
+
+import check_tidy
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TOOL = check_tidy.find_tool()
+SOUND = "namespace offramp {\nint answer() { return 42; }\n}  // namespace offramp\n"
+
+
+@unittest.skipIf(TOOL is None, f"needs clang-tidy {check_tidy.OLDEST} or later, as launch/packages-debian.txt names it")
+class CheckTidy(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="offramp-tidy-")
+        self.addCleanup(folder.cleanup)
+        self.source = pathlib.Path(folder.name).resolve()
+        self.build = self.source / "build"
+        self.build.mkdir()
+
+    def found(self, config=ROOT / ".clang-tidy", **files):
+        """What is found in these files of common/room/, compiled as one room."""
+        room = self.source / "common" / "room"
+        room.mkdir(parents=True, exist_ok=True)
+        commands = []
+        for name, text in files.items():
+            path = room / name.replace("_dot_", ".")
+            path.write_text(text)
+            if path.suffix == ".cpp":
+                commands.append({"directory": str(self.build), "file": str(path),
+                                 "command": f"c++ -I{self.source} -std=c++20 -Werror -o common/room/CMakeFiles/room.dir/{path.name}.o -c {path}"})
+        (self.build / "compile_commands.json").write_text(json.dumps(commands))
+        lines, _ = check_tidy.check(TOOL, config, self.build, self.source, 1)
+        return "\n".join(lines)
+
+    def test_a_sound_room_is_clean(self):
+        self.assertEqual("", self.found(one_dot_cpp=SOUND))
+
+    def test_a_name_of_another_form_is_found_in_each_kind_of_file(self):
+        wrong = SOUND.replace("answer", "Answer")
+        self.assertRegex(self.found(one_dot_cpp=SOUND, two_dot_cpp=wrong), r"common/room/two\.cpp:2:5: .*'Answer'.*readability-identifier-naming")
+        header = '#include "common/room/wrong.hpp"\n'
+        found = self.found(one_dot_cpp=header, wrong_dot_hpp=wrong.replace("int", "inline int"))
+        self.assertRegex(found, r"common/room/wrong\.hpp:2:12: .*readability-identifier-naming")
+
+    def test_other_checks_are_on(self):
+        found = self.found(one_dot_cpp="#include <string>\n#include <utility>\nnamespace offramp {\n"
+                                       "std::size_t twice(std::string text) {\n    const std::string moved = std::move(text);\n"
+                                       "    return moved.size() + text.size();\n}\n}  // namespace offramp\n")
+        self.assertIn("bugprone-use-after-move", found)
+
+    def test_files_with_the_same_name_of_their_own_are_read_apart(self):
+        own = "namespace offramp {\nnamespace {\nint own() { return 1; }\n}  // namespace\nint NUMBER() { return own(); }\n}  // namespace offramp\n"
+        found = self.found(one_dot_cpp=own.replace("NUMBER", "first"), two_dot_cpp=own.replace("NUMBER", "Second"))
+        self.assertIn("'Second'", found)
+        self.assertNotIn("clang-diagnostic", found)
+
+    def test_what_cannot_be_read_is_a_finding(self):
+        self.assertIn("clang-diagnostic-error", self.found(one_dot_cpp="namespace offramp {\nint answer() { return nowhere; }\n}\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()
