@@ -88,6 +88,16 @@ struct BrokerReport {
     std::uint64_t overdue_killed = 0;   // of those: killed for it
     bool ended = false;                 // nothing is in flight, and every consumer has been told
 
+    // One more is done at this time. The steady state begins when `warmup_batches` are.
+    void complete(const PublishedSlab& slab, std::uint64_t done_at_ns, std::uint64_t warmup_batches) {
+        completed.add(slab);
+        last_release_ns = done_at_ns;
+        if (first_release_ns == 0) first_release_ns = done_at_ns;
+        if (steady_since_ns == 0 && completed.batches >= warmup_batches) {
+            steady_since_ns = done_at_ns;
+            before_steady = completed;
+        }
+    }
     // published = completed + in flight + spilled + quarantined, in samples.
     bool conserved() const {
         return published.samples == completed.samples + in_flight.samples + spilled.samples + quarantined.samples;

@@ -77,9 +77,9 @@ void Dispatcher::on_releases(const Inbound& inbound, const ParsedMessage& messag
 
 void Dispatcher::on_release(Peer& peer, const ReleaseRecord& record) {
     const auto kind = static_cast<ReleaseKind>(record.kind);
-    if (state_.ledger.completes(peer.ref, record.ticket, kind))
+    const ReleaseOutcome outcome = state_.ledger.release(peer.ref, record.ticket, kind, [&] {
         state_.count_step(CountedStep::Complete, state_.fillings[record.ticket.slab].published);
-    const ReleaseOutcome outcome = state_.ledger.release(peer.ref, record.ticket, kind);
+    });
     ++state_.totals.releases[static_cast<std::size_t>(outcome)];
     if (outcome != ReleaseOutcome::Completed && outcome != ReleaseOutcome::HolderRemoved &&
         outcome != ReleaseOutcome::Returned)
@@ -90,15 +90,9 @@ void Dispatcher::on_release(Peer& peer, const ReleaseRecord& record) {
         state_.fillings.note_failed(slab, record.ticket.attempt, peer, "returned", false);
     if (outcome == ReleaseOutcome::Completed) {
         const PublishedSlab& published = state_.fillings[slab].published;
-        state_.totals.completed.add(published);
+        state_.totals.complete(published, to_ns(state_.clock.now()), state_.options.warmup_batches);
         if (state_.options.on_completed) state_.options.on_completed(published);
         peer.completed.add(published);
-        state_.totals.last_release_ns = to_ns(state_.clock.now());
-        if (state_.totals.first_release_ns == 0) state_.totals.first_release_ns = state_.totals.last_release_ns;
-        if (state_.totals.steady_since_ns == 0 && state_.totals.completed.batches >= state_.options.warmup_batches) {
-            state_.totals.steady_since_ns = state_.totals.last_release_ns;
-            state_.totals.before_steady = state_.totals.completed;
-        }
     } else if (outcome == ReleaseOutcome::Returned) {
         state_.ready.put_ahead(slab, return_delay(++state_.fillings[slab].returns, peer.draining));
     }

@@ -180,7 +180,8 @@ void SlabLedger::expire(std::uint32_t slab) {
     move_to(slab, SlabState::Leased, SlabState::Ready);
 }
 
-ReleaseOutcome SlabLedger::release(ConsumerRef consumer, const SlabTicket& ticket, ReleaseKind kind) {
+ReleaseOutcome SlabLedger::release(ConsumerRef consumer, const SlabTicket& ticket, ReleaseKind kind,
+                                   const std::function<void()>& before_completing) {
     if (ticket.slab >= slab_count() || (kind != ReleaseKind::Completed && kind != ReleaseKind::Returned))
         return ReleaseOutcome::Malformed;
     const SlabWord current = word(ticket.slab);
@@ -189,7 +190,8 @@ ReleaseOutcome SlabLedger::release(ConsumerRef consumer, const SlabTicket& ticke
     if (place == nullptr || HolderWord::unpack(load_word(*place)).attempt != ticket.attempt)
         return ReleaseOutcome::Foreign;
 
-    if (completes(consumer, ticket, kind)) {
+    if (kind == ReleaseKind::Completed && (current.state == SlabState::Leased || current.state == SlabState::Ready)) {
+        if (before_completing) before_completing();
         failpoint("ledger.complete");
         store_word(memory_.entries[ticket.slab].word,
                    SlabWord{SlabState::Retired, current.attempt, current.generation}.pack());
@@ -204,15 +206,6 @@ ReleaseOutcome SlabLedger::release(ConsumerRef consumer, const SlabTicket& ticke
     normalise_after_hold_ended(ticket.slab, ticket.attempt);
     const bool ready_again = current.state == SlabState::Leased && word(ticket.slab).state == SlabState::Ready;
     return kind == ReleaseKind::Returned && ready_again ? ReleaseOutcome::Returned : ReleaseOutcome::HolderRemoved;
-}
-
-bool SlabLedger::completes(ConsumerRef consumer, const SlabTicket& ticket, ReleaseKind kind) const {
-    if (ticket.slab >= slab_count() || kind != ReleaseKind::Completed) return false;
-    const SlabWord current = word(ticket.slab);
-    const std::uint64_t* place = holder_word(ticket.slab, consumer);
-    return ticket.generation == current.generation && place != nullptr &&
-           HolderWord::unpack(load_word(*place)).attempt == ticket.attempt &&
-           (current.state == SlabState::Leased || current.state == SlabState::Ready);
 }
 
 std::vector<SlabLedger::Revoked> SlabLedger::revoke(ConsumerRef consumer, std::uint64_t work_word) {

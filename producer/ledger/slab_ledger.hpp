@@ -98,11 +98,12 @@ class SlabLedger {
     // Undoes a lease whose ticket could not be sent: Leased → Ready, holder removed.
     void take_back(const SlabTicket& ticket, ConsumerRef consumer);
     // Leased → Ready, the late holder kept: the same bytes may go to another consumer as well. Whoever is done first
-    // completes the slab: a step that takes longer than a lease would otherwise be taken from each in turn, for ever.
+    // completes the slab: a step that takes longer than the visibility timeout would otherwise be taken from each in
+    // turn, for ever.
     void expire(std::uint32_t slab);
-    ReleaseOutcome release(ConsumerRef consumer, const SlabTicket& ticket, ReleaseKind kind);
-    // Whether release() of the same would be Completed.
-    bool completes(ConsumerRef consumer, const SlabTicket& ticket, ReleaseKind kind) const;
+    // `before_completing`: called where the outcome will be Completed, before the first store.
+    ReleaseOutcome release(ConsumerRef consumer, const SlabTicket& ticket, ReleaseKind kind,
+                           const std::function<void()>& before_completing = {});
 
     // Removes every hold of a consumer that is proven dead, and ends its session. Returns the slabs that it held.
     struct Revoked {

@@ -66,8 +66,8 @@ MUTANTS = (
     Mutant("memory is free when a lease runs out", LEDGER, """    failpoint("ledger.expire");
     move_to(slab, SlabState::Leased, SlabState::Ready);""", """    for (std::uint64_t& place : memory_.entries[slab].holders) store_word(place, 0);
     free_slab(slab);""", ("ledger_test", "broker_test")),
-    Mutant("only the last holder completes", LEDGER, "    return ticket.generation == current.generation && place != nullptr &&",
-           "    return ticket.generation == current.generation && ticket.attempt == current.attempt && place != nullptr &&", ("ledger_test", "broker_test")),
+    Mutant("only the last holder completes", LEDGER, "    if (kind == ReleaseKind::Completed &&",
+           "    if (kind == ReleaseKind::Completed && ticket.attempt == current.attempt &&", ("ledger_test", "broker_test")),
     Mutant("a pause of everything runs leases out", "producer/broker/liveness_monitor.cpp", "    leave_out_pause(now);\n", "", ("broker_test",)),
     Mutant("any work is let in", "producer/broker/admission.cpp", " && hello.work != state_.options.work", " && hello.work == state_.options.run_nonce", ("broker_test",)),
     Mutant("memory is free while held", LEDGER, "        if (!has_holders(ticket.slab)) free_slab(ticket.slab);",

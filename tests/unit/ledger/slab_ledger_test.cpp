@@ -71,6 +71,22 @@ TEST(SlabLedger, ARepeatedReleaseIsStaleOnceTheSlabIsFree) {
     EXPECT_EQ(f.state(0), SlabState::Ready);
 }
 
+// So that what is counted is counted whenever the slab is completed, and never otherwise.
+TEST(SlabLedger, SaysThatASlabWillBeCompletedBeforeItIs) {
+    LedgerFixture f(1);
+    std::vector<SlabState> told;
+    const auto tell = [&] { told.push_back(f.state(0)); };
+    const auto returned = f.ledger->lease(f.make_ready(), f.admitted[0]);
+    EXPECT_EQ(f.ledger->release(f.admitted[1], returned, ReleaseKind::Completed, tell), ReleaseOutcome::Foreign);
+    EXPECT_EQ(f.ledger->release(f.admitted[0], returned, ReleaseKind::Returned, tell), ReleaseOutcome::Returned);
+    EXPECT_TRUE(told.empty());
+    const auto ticket = f.ledger->lease(0, f.admitted[1]);
+    EXPECT_EQ(f.ledger->release(f.admitted[1], ticket, ReleaseKind::Completed, tell), ReleaseOutcome::Completed);
+    EXPECT_EQ(told, std::vector{SlabState::Leased});
+    EXPECT_EQ(f.ledger->release(f.admitted[1], ticket, ReleaseKind::Completed, tell), ReleaseOutcome::Stale);
+    EXPECT_EQ(told.size(), 1U);
+}
+
 TEST(SlabLedger, AnothersReleaseIsForeign) {
     LedgerFixture f(1);
     const auto ticket = f.ledger->lease(f.make_ready(), f.admitted[0]);
