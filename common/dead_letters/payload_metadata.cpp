@@ -7,30 +7,12 @@
 
 #include "common/base/error.hpp"
 #include "common/json/json_text.hpp"
+#include "common/wire/dtype_names.hpp"
 
 namespace offramp {
 namespace {
 
 using nlohmann::json;
-
-// The format's word for an element; empty when it has none.
-std::string word_of(DType dtype) {
-    const std::string bits = std::to_string(dtype.bits);
-    switch (dtype.code) {
-        case 0:
-            return dtype.bits <= 64 ? "I" + bits : "";
-        case 1:
-            return dtype.bits <= 64 ? "U" + bits : "";
-        case 2:
-            return dtype.bits >= 16 && dtype.bits <= 64 ? "F" + bits : "";
-        case 4:
-            return dtype.bits == 16 ? "BF16" : "";
-        case 6:
-            return dtype.bits == 8 ? "BOOL" : "";
-        default:
-            return "";
-    }
-}
 
 // The dimensions, from the slowest to the fastest.
 std::vector<std::size_t> order_in_memory(const TensorSpec& spec) {
@@ -110,8 +92,10 @@ std::vector<TensorEntry> tensor_entries(const SlabContents& slab) {
     std::vector<TensorEntry> entries;
     std::set<std::string> taken;
     for (const TensorView& tensor : slab.tensors) {
-        TensorEntry entry{
-            .name = tensor.spec.name, .dtype = word_of(tensor.spec.dtype), .shape = {}, .bytes = tensor.bytes.size()};
+        TensorEntry entry{.name = tensor.spec.name,
+                          .dtype = safetensors_dtype(tensor.spec.dtype),
+                          .shape = {},
+                          .bytes = tensor.bytes.size()};
         if (entry.name.empty() || entry.name == "__metadata__" || taken.contains(entry.name))
             entry.name += "#" + std::to_string(entries.size());
         for (const std::size_t d : order_in_memory(tensor.spec)) entry.shape.push_back(tensor.spec.shape[d]);

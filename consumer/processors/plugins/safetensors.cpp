@@ -4,6 +4,7 @@
 
 #include "common/base/error.hpp"
 #include "common/safetensors/safetensors_header.hpp"
+#include "common/wire/dtype_names.hpp"
 #include "common/wire/output_description.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/raw/row_chunks.hpp"
@@ -14,16 +15,10 @@
 namespace offramp {
 namespace {
 
-// The format's word for an element type. Errors: ConfigError when it has none.
-std::string word_of(const TensorSpec& spec) {
-    const std::size_t size = spec.dtype.bytes();
-    const bool whole = size == 1 || size == 2 || size == 4 || size == 8;
-    const std::string bits = std::to_string(spec.dtype.bits);
-    if (spec.dtype.code == 0 && whole) return "I" + bits;
-    if (spec.dtype.code == 1 && whole) return "U" + bits;
-    if (spec.dtype.code == 2 && whole && size > 1) return "F" + bits;
-    if (spec.dtype == kBFloat16) return "BF16";
-    if (spec.dtype.code == 6 && size == 1) return "BOOL";
+// Errors: ConfigError for an element type that the format does not have.
+std::string dtype_of(const TensorSpec& spec) {
+    std::string name = safetensors_dtype(spec.dtype);
+    if (!name.empty()) return name;
     throw ConfigError("processor safetensors: " + describe_output(spec) + " is of a type that the format does not have",
                       "Take --processor npy or write");
 }
@@ -38,7 +33,7 @@ class Safetensors final : public Processor {
         for (const TensorView& tensor : slab.tensors) {
             const auto shape = sample_shape(tensor.spec);
             entries.push_back({.name = tensor.spec.name,
-                               .dtype = word_of(tensor.spec),
+                               .dtype = dtype_of(tensor.spec),
                                .shape = {shape.begin(), shape.end()},
                                .bytes = tensor.spec.row_bytes()});
         }

@@ -1,6 +1,7 @@
 #include "consumer/processors/raw/npy_array.hpp"
 
 #include "common/base/error.hpp"
+#include "common/wire/dtype_names.hpp"
 #include "common/wire/output_description.hpp"
 #include "consumer/processors/raw/sample_array.hpp"
 
@@ -10,18 +11,11 @@ namespace {
 // The bytes before the array: so many that a mapped file's array is aligned for every element type.
 constexpr std::size_t kAlignment = 64;
 
-// NumPy's word for an element type, in little endian. Errors: ConfigError for what NumPy has no word for.
+// Errors: ConfigError for an element type that NumPy does not have.
 std::string descr_of(const TensorSpec& spec, std::string_view processor) {
-    const std::string bytes = std::to_string(spec.dtype.bytes());
-    const char* order = spec.dtype.bytes() == 1 ? "|" : "<";
-    const std::size_t size = spec.dtype.bytes();
-    const bool whole = size == 1 || size == 2 || size == 4 || size == 8;
-    if (spec.dtype.code == 0 && whole) return order + ("i" + bytes);
-    if (spec.dtype.code == 1 && whole) return order + ("u" + bytes);
-    if (spec.dtype.code == 2 && whole && size > 1) return order + ("f" + bytes);
-    if (spec.dtype == kBFloat16) return "<f4";
-    if (spec.dtype.code == 5 && (size == 8 || size == 16)) return order + ("c" + bytes);
-    if (spec.dtype.code == 6 && size == 1) return "|b1";
+    // A bfloat16 is written as the float32 of its value.
+    std::string name = npy_dtype(spec.dtype == kBFloat16 ? kFloat32 : spec.dtype);
+    if (!name.empty()) return name;
     throw ConfigError(
         "processor " + std::string(processor) + ": " + describe_output(spec) + " is of a type that NumPy does not have",
         "Take --processor safetensors or write");

@@ -12,6 +12,7 @@
 #include "common/base/error.hpp"
 #include "common/images/item_keys.hpp"
 #include "common/numerics/float16_bits.hpp"
+#include "common/wire/dtype_names.hpp"
 #include "producer/runner/sources/npy_file.hpp"
 
 namespace offramp {
@@ -19,19 +20,12 @@ namespace {
 
 constexpr std::size_t kBlockHalves = std::size_t{8} << 10;
 
-// As NumPy writes it in a header on a machine like this one.
-std::string descr_of(DType dtype) {
-    if (dtype == kBool) return "|b1";
-    const char kind = dtype.code == 0 ? 'i' : dtype.code == 1 ? 'u' : 'f';
-    return std::string(dtype.bits == 8 ? "|" : "<") + kind + std::to_string(dtype.bytes());
-}
-
 // One file, whose rows go into one part.
 class PartFile {
   public:
     PartFile(const std::string& folder, const InputPart& part, const std::string& model)
         : part_(part), file_((std::filesystem::path(folder) / (part.tensor.name + ".npy")).string()) {
-        const std::string wanted = descr_of(part.tensor.dtype);
+        const std::string wanted = npy_dtype(part.tensor.dtype);
         const std::string& found = file_.header().descr;
         widened_ = part.tensor.dtype == kFloat32 && found == "<f2";
         if (!widened_ && found != wanted && !(part.tensor.dtype.bits == 8 && found == "<" + wanted.substr(1)))
