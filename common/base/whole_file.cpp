@@ -41,6 +41,9 @@ WholeFile::WholeFile(std::string path, mode_t mode, WriteFailure failure)
     if (!file_) throw failure_(errno);
 }
 
+WholeFile::WholeFile(std::string path, std::string temporary, UniqueFd file, WriteFailure failure)
+    : path_(std::move(path)), temporary_(std::move(temporary)), failure_(std::move(failure)), file_(std::move(file)) {}
+
 WholeFile::~WholeFile() {
     if (file_) ::unlink(temporary_.c_str());
 }

@@ -21,14 +21,16 @@ using WriteFailure = std::function<SystemError(int errno_value)>;
 void write_all(int fd, std::span<const std::byte> bytes, const WriteFailure& failure);
 
 // A file that appears whole or not at all: written as PATH.new, then renamed to PATH, over what was there. For folders
-// in which one process at a time writes a path; consumers, of which many may write one, use AtomicFile
-// (consumer/sinks).
+// in which one process at a time writes a path. Consumers, of which many may write one, give it a temporary file of
+// their own (AtomicFile in consumer/sinks).
 //
 // Owns the file. A link at PATH.new is not followed; what a death left there is overwritten. Thread: one at a time.
 // Blocks: on the disk. Errors: what `failure` gives is thrown.
 class WholeFile {
   public:
     WholeFile(std::string path, mode_t mode, WriteFailure failure);
+    // `file`: open for writing, and called `temporary`, which lies beside `path`.
+    WholeFile(std::string path, std::string temporary, UniqueFd file, WriteFailure failure);
     WholeFile(const WholeFile&) = delete;
     WholeFile& operator=(const WholeFile&) = delete;
     // Removes what was not put in place.

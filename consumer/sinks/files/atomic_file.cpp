@@ -77,49 +77,44 @@ AtomicFile::AtomicFile(std::string path, Durability durability) : path_(std::mov
     }
 }
 
-AtomicFile::~AtomicFile() {
-    if (file_) ::unlink(temporary_.c_str());
-}
-
 // False when another name must be tried: this one is a leftover of an earlier process with our pid, or it was
 // taken for a leftover before it was locked.
 bool AtomicFile::try_open_temporary() {
-    temporary_ = next_temporary(path_);
+    const std::string temporary = next_temporary(path_);
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
-    UniqueFd file(::open(temporary_.c_str(), flags, 0666));
+    UniqueFd file(::open(temporary.c_str(), flags, 0666));
     if (!file && errno == ENOENT) {
         make_folder(fs::path(path_).parent_path(), durability_);
-        file = UniqueFd(::open(temporary_.c_str(), flags, 0666));
+        file = UniqueFd(::open(temporary.c_str(), flags, 0666));
     }
     if (!file) {
         if (errno == EEXIST || errno == EINTR) return false;
         throw write_error("a temporary file for " + path_, errno);
     }
-    file_ = std::move(file);
     // A file system without locks is no reason to fail: leftovers are then left lying.
-    if (lock_retried(file_.get(), LOCK_EX) != 0) return true;
-    struct stat status {};
-    if (::fstat(file_.get(), &status) != 0) throw write_error("a temporary file for " + path_, errno);
-    if (status.st_nlink > 0) return true;
-    file_.reset();
-    return false;
+    if (lock_retried(file.get(), LOCK_EX) == 0) {
+        struct stat status {};
+        if (::fstat(file.get(), &status) != 0) throw write_error("a temporary file for " + path_, errno);
+        if (status.st_nlink == 0) return false;
+    }
+    file_.emplace(path_, temporary, std::move(file), [this](int problem) { return write_error(path_, problem); });
+    return true;
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
-    expect(static_cast<bool>(file_), "a committed file is not written to");
-    write_all(file_.get(), bytes, [this](int problem) { return write_error(path_, problem); });
+    expect(file_.has_value(), "a committed file is not written to");
+    file_->write(bytes);
 }
 
 void AtomicFile::commit() {
-    expect(static_cast<bool>(file_), "a file is committed once");
+    expect(file_.has_value(), "a file is committed once");
     // The bytes first: a name on the disk must not lead to a file without them.
-    if (durability_ == Durability::PowerCut && ::fsync(file_.get()) != 0) throw write_error(path_, errno);
+    if (durability_ == Durability::PowerCut) file_->flush();
     failpoint("sink.commit");
-    if (std::rename(temporary_.c_str(), path_.c_str()) != 0) throw write_error(path_, errno);
+    file_->put_in_place();
     failpoint("sink.committed");
-    // A network file system may report only here that it had no room.
-    if (::close(file_.release()) != 0 && errno != EINTR) throw write_error(path_, errno);
-    if (durability_ == Durability::PowerCut) flush_folder(fs::path(path_).parent_path());
+    if (durability_ == Durability::PowerCut) file_->flush_name();
+    file_.reset();
 }
 
 void write_atomically(const std::string& path, std::span<const std::byte> bytes, Durability durability) {

@@ -1,11 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "common/base/durability.hpp"
-#include "common/base/unique_fd.hpp"
+#include "common/base/whole_file.hpp"
 
 namespace offramp {
 
@@ -24,7 +25,6 @@ class AtomicFile {
     explicit AtomicFile(std::string path, Durability durability = Durability::Process);
     AtomicFile(const AtomicFile&) = delete;
     AtomicFile& operator=(const AtomicFile&) = delete;
-    ~AtomicFile();
 
     void write(std::span<const std::byte> bytes);
     // Puts the file in its place, instead of one that may be there. The last call.
@@ -35,8 +35,7 @@ class AtomicFile {
 
     std::string path_;
     Durability durability_;
-    std::string temporary_;
-    UniqueFd file_;
+    std::optional<WholeFile> file_;  // until it is committed
 };
 
 void write_atomically(const std::string& path, std::span<const std::byte> bytes,
