@@ -7,11 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "common/images/geometry.hpp"
 #include "common/images/image_format.hpp"
-#include "common/images/image_size.hpp"
 #include "common/images/jpeg.hpp"
 #include "common/images/orientation.hpp"
-#include "common/images/picture_frame.hpp"
 #include "common/images/picture_place.hpp"
 #include "common/images/resize.hpp"
 

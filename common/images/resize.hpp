@@ -4,9 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/images/image_size.hpp"
-#include "common/images/interpolation.hpp"
-#include "common/images/resized_part.hpp"
+#include "common/images/geometry.hpp"
 
 namespace offramp {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "common/images/image_size.hpp"
+#include "common/images/geometry.hpp"
 #include "common/images/orientation.hpp"
 
 namespace offramp {

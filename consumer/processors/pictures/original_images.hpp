@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "common/images/geometry.hpp"
 #include "common/images/image_decode.hpp"
-#include "common/images/picture_frame.hpp"
 #include "common/settings/sections/input_settings.hpp"
 #include "consumer/processors/pictures/input_index.hpp"
 

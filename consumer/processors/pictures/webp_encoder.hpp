@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-#include "common/images/image_size.hpp"
+#include "common/images/geometry.hpp"
 
 namespace offramp {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/images/image_size.hpp"
+#include "common/images/geometry.hpp"
 #include "common/wire/slab_view.hpp"
 #include "consumer/processors/segmentation/class_argmax.hpp"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/images/image_size.hpp"
+#include "common/images/geometry.hpp"
 #include "common/settings/run_config.hpp"
 #include "common/wire/slab_view.hpp"
 #include "consumer/processors/processor.hpp"

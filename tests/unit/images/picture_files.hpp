@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/images/image_size.hpp"
+#include "common/images/geometry.hpp"
 
 namespace offramp {
 

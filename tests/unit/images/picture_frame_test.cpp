@@ -1,4 +1,4 @@
-#include "common/images/picture_frame.hpp"
+#include "common/images/geometry.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

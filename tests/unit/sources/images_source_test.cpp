@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "common/base/error.hpp"
-#include "common/images/picture_frame.hpp"
+#include "common/images/geometry.hpp"
 #include "common/images/resize.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 #include "producer/runner/sources/source_part.hpp"

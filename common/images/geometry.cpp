@@ -1,4 +1,4 @@
-#include "common/images/picture_frame.hpp"
+#include "common/images/geometry.hpp"
 
 #include <algorithm>
 #include <cmath>
