@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/unique_fd.hpp"
+#include "common/base/process_own_fd.hpp"
 
 namespace offramp {
 
@@ -30,7 +30,7 @@ struct RunNames {
 };
 
 // Holds the shared lock that says "a process of this run lives". Released by the kernel when the process
-// dies.
+// dies; a forked child does not hold it.
 class RunLock {
   public:
     // `create`: the producer makes the lock object (0600, or 0640 for a group), before any other object of
@@ -41,7 +41,7 @@ class RunLock {
 
   private:
     explicit RunLock(UniqueFd fd) : fd_(std::move(fd)) {}
-    UniqueFd fd_;
+    ProcessOwnFd fd_;
 };
 
 // Removes the objects of runs that no process holds any more: only those of this user, only when the

@@ -20,7 +20,7 @@ constexpr const char* kOneProducer = "A run directory has one producer: stop the
 }  // namespace
 
 RunDirectoryLock::RunDirectoryLock(const std::string& run_dir)
-    : fd_(::open(run_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    : fd_(UniqueFd(::open(run_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC))) {
     if (!fd_) throw SystemError("opening the run directory " + run_dir, errno, "It must exist and be ours");
     while (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
         if (errno == EINTR) continue;

@@ -4,18 +4,19 @@
 
 #include <string>
 
-#include "common/base/unique_fd.hpp"
+#include "common/base/process_own_fd.hpp"
 
 namespace offramp {
 
 // Holds the right to serve a run directory: an exclusive lock on the directory itself, given back by the
-// kernel when the process dies. Errors: SystemError; with ExitCode::RunInUse when another process holds it.
+// kernel when the process dies; a forked child does not hold it. Errors: SystemError; with ExitCode::RunInUse when
+// another process holds it.
 class RunDirectoryLock {
   public:
     explicit RunDirectoryLock(const std::string& run_dir);
 
   private:
-    UniqueFd fd_;
+    ProcessOwnFd fd_;
 };
 
 // Says that nobody listens at a path that a socket is about to be bound to: libzmq unlinks whatever stands

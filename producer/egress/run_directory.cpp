@@ -54,7 +54,7 @@ RunDirectory::RunDirectory(const std::string& path, bool group_may_enter, Predec
     if ((made || group_may_enter) && ::chmod(path_.c_str(), group_may_enter ? mode | 0010 : mode) != 0)
         throw SystemError("setting the mode of " + path_, errno);
     const std::string lock_path = path_ + "/" + kLock;
-    lock_ = UniqueFd(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    lock_ = ProcessOwnFd(UniqueFd(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)));
     if (!lock_) throw SystemError("opening " + lock_path, errno, "", ExitCode::CannotWrite);
     if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0)
         throw Error(ExitCode::RunInUse, "a producer is running in " + path_,

@@ -2,13 +2,14 @@
 
 #include <string>
 
-#include "common/base/unique_fd.hpp"
+#include "common/base/process_own_fd.hpp"
 
 namespace offramp {
 
 // Holds a run's directory for one producer: made with mode 0700 (0710 for consumers of another user) when it is not
-// there, and locked. Errors: ConfigError (Usage) when it holds anything and no run's lock: then nothing in it was
-// touched; RunInUse when a producer has it; CannotWrite; NotPermitted when it belongs to another user.
+// there, and locked; a forked child does not hold the lock. Errors: ConfigError (Usage) when it holds anything and no
+// run's lock: then nothing in it was touched; RunInUse when a producer has it; CannotWrite; NotPermitted when it
+// belongs to another user.
 class RunDirectory {
   public:
     // What an earlier run left in it: replaced when this one begins, or kept because this producer takes that run over.
@@ -23,7 +24,7 @@ class RunDirectory {
   private:
     Predecessor previous_;
     std::string path_;
-    UniqueFd lock_;
+    ProcessOwnFd lock_;
 };
 
 }  // namespace offramp

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <utility>
+
+#include "common/base/unique_fd.hpp"
+
+namespace offramp {
+
+// The descriptor of a lock (flock) that a forked child does not hold: its copy is closed there before fork() returns.
+// The kernel gives a lock back only when the last process that has it open lets go, and a child that never calls exec
+// (O_CLOEXEC does not help then) would hold what is this process's for as long as it lives.
+//
+// Owns the descriptor; unlocks before it closes. In the child the copy of the object owns nothing any more. A child of
+// clone() or vfork() is not seen: those call no fork handlers. Thread: one at a time, forks may come from any. Errors:
+// SystemError.
+class ProcessOwnFd {
+  public:
+    ProcessOwnFd() noexcept = default;
+    explicit ProcessOwnFd(UniqueFd fd);
+    ProcessOwnFd(ProcessOwnFd&& other) noexcept : fd_(std::move(other.fd_)) {}
+    ProcessOwnFd& operator=(ProcessOwnFd&& other) noexcept {
+        if (this != &other) {
+            reset();
+            fd_ = std::move(other.fd_);
+        }
+        return *this;
+    }
+    ~ProcessOwnFd() { reset(); }
+
+    int get() const noexcept { return fd_.get(); }
+    explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
+
+  private:
+    void reset() noexcept;
+
+    UniqueFd fd_;
+};
+
+}  // namespace offramp

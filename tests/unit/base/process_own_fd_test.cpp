@@ -1,0 +1,96 @@
+#include "common/base/process_own_fd.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+namespace offramp {
+namespace {
+
+class ProcessOwnFdTest : public testing::Test {
+  protected:
+    void SetUp() override {
+        std::string pattern = testing::TempDir() + "offramp-own-fd-XXXXXX";
+        const UniqueFd made(::mkstemp(pattern.data()));
+        ASSERT_TRUE(made);
+        path_ = pattern;
+    }
+    void TearDown() override { ::unlink(path_.c_str()); }
+
+    UniqueFd opened() const { return UniqueFd(::open(path_.c_str(), O_RDWR | O_CLOEXEC)); }
+
+    std::string path_;
+};
+
+// A child that lives until the test lets go of it.
+class Child {
+  public:
+    // `body` is run in it first; what it returns is its exit status.
+    template <typename Body>
+    explicit Child(Body&& body) {
+        int ends[2];
+        EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+        pid_ = ::fork();
+        if (pid_ == 0) {
+            ::close(ends[1]);
+            const int status = body();
+            char none = 0;
+            static_cast<void>(::read(ends[0], &none, 1));
+            ::_exit(status);
+        }
+        ::close(ends[0]);
+        held_ = UniqueFd(ends[1]);
+    }
+    int end() {
+        held_.reset();
+        int status = 0;
+        EXPECT_EQ(::waitpid(pid_, &status, 0), pid_);
+        return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    }
+
+  private:
+    pid_t pid_ = 0;
+    UniqueFd held_;
+};
+
+TEST_F(ProcessOwnFdTest, ALockIsGivenBackAlthoughAChildLivesOn) {
+    ProcessOwnFd held(opened());
+    ASSERT_EQ(::flock(held.get(), LOCK_EX | LOCK_NB), 0);
+    Child child([] { return 0; });
+    const UniqueFd another = opened();
+    EXPECT_NE(::flock(another.get(), LOCK_EX | LOCK_NB), 0) << "the parent holds it";
+    held = ProcessOwnFd();
+    EXPECT_EQ(::flock(another.get(), LOCK_EX | LOCK_NB), 0) << "the child holds it";
+    EXPECT_EQ(child.end(), 0);
+}
+
+TEST_F(ProcessOwnFdTest, AChildsCopyOwnsNothing) {
+    auto held = std::make_unique<ProcessOwnFd>(opened());
+    const int number = held->get();
+    Child child([&] {
+        const int reused = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);  // the lowest that is free
+        held.reset();
+        return reused == number && ::fcntl(reused, F_GETFD) != -1 ? 0 : 1;
+    });
+    EXPECT_EQ(child.end(), 0);
+    EXPECT_NE(::fcntl(number, F_GETFD), -1) << "the parent's is open still";
+}
+
+TEST_F(ProcessOwnFdTest, MovedFromItIsTheOthers) {
+    ProcessOwnFd first(opened());
+    const int number = first.get();
+    ProcessOwnFd second(std::move(first));
+    EXPECT_FALSE(first);  // NOLINT: what it holds now
+    EXPECT_EQ(second.get(), number);
+    second = ProcessOwnFd(opened());
+    EXPECT_EQ(::fcntl(number, F_GETFD), -1) << "replaced, it is closed";
+}
+
+}  // namespace
+}  // namespace offramp
