@@ -6,6 +6,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
+#include "common/base/log.hpp"
 #include "common/base/trace.hpp"
 
 namespace offramp {
@@ -71,7 +72,10 @@ void EgressStream::copy_batches() {
         device_.use_on_this_thread();
         while (!submitted_.drained()) {
             auto batch = open_ ? submitted_.pop_until(open_until_) : submitted_.pop();
-            if (stopped_) break;
+            if (stopped_) {
+                if (batch) let_go(*batch);
+                break;
+            }
             if (batch ? !copy_batch(std::make_shared<OutputBatch>(std::move(*batch))) : !send_off()) break;
         }
         if (!stopped_) send_off();
@@ -79,15 +83,33 @@ void EgressStream::copy_batches() {
         stop();
         completion_.fail(std::current_exception());
     }
-    submitted_.abandon();  // nobody takes any more
+    submitted_.close();  // nobody takes any more
+    while (const auto batch = submitted_.try_pop()) let_go(*batch);
     open_.reset();
     completion_.close();
 }
 
 bool EgressStream::copy_batch(const std::shared_ptr<OutputBatch>& batch) {
     const TraceRange range(TraceName::CopyToCpu, batch->number);
-    return batch->for_each_part(layout_.rows,
-                                [&](std::uint32_t first, std::uint32_t rows) { return copy_part(batch, first, rows); });
+    try {
+        if (batch->for_each_part(
+                layout_.rows, [&](std::uint32_t first, std::uint32_t rows) { return copy_part(batch, first, rows); }))
+            return true;
+    } catch (...) {
+        let_go(*batch);
+        throw;
+    }
+    let_go(*batch);
+    return false;
+}
+
+// By whoever drops it without having seen its copies done.
+void EgressStream::let_go(const OutputBatch& batch) noexcept {
+    try {
+        if (batch.computed) batch.computed->wait();
+    } catch (const std::exception& problem) {
+        spdlog::error("waiting for the outputs of batch {}, which is let go: {}", batch.number, problem.what());
+    }
 }
 
 // Into the slab that is open, or a new one. It stays open while another whole batch may join it.
@@ -110,7 +132,7 @@ bool EgressStream::copy_part(const std::shared_ptr<OutputBatch>& batch, std::uin
 }
 
 bool EgressStream::drop(const OutputBatch& batch, std::uint32_t first_row, std::uint32_t rows) {
-    if (batch.computed) batch.computed->wait();  // it is let go below: nobody may still write its tensors
+    if (batch.computed) batch.computed->wait();
     const OutputBatch::Counts counts = batch.count(first_row, rows);
     dropped_.samples += counts.samples;
     dropped_.unreadable += counts.unreadable;

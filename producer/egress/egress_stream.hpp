@@ -35,7 +35,8 @@ namespace offramp {
 //
 // Owns: its stream, events and two threads. Borrows: device, exchange, layout, timeline.
 // Blocks: submit() while `queue_depth` batches wait for slabs (back-pressure). Errors: on_failure is called when a
-// thread meets one.
+// thread meets one. A batch that is let go without having been copied is held until `computed` is done: nobody may
+// still write tensors that their owner frees.
 class EgressStream final : public EgressPath {
   public:
     struct Options {
@@ -66,6 +67,7 @@ class EgressStream final : public EgressPath {
     void copy_batches();
     bool copy_batch(const std::shared_ptr<OutputBatch>& batch);
     bool copy_part(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows);
+    void let_go(const OutputBatch& batch) noexcept;
     bool drop(const OutputBatch& batch, std::uint32_t first_row, std::uint32_t rows);
     bool send_off();
 

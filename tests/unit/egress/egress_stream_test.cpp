@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <thread>
@@ -215,6 +216,44 @@ TEST_F(EgressStreamTest, WhatIsOpenIsGivenBackAtAStop) {
     egress_->finish();
     EXPECT_EQ(egress_->figures().samples_unpublished(), kBatch);
     EXPECT_EQ(exchange_->take().published.size(), 0U);
+}
+
+// Work of a stream that is done as soon as somebody waits for it, and not before.
+class DoneWhenAwaited final : public Event {
+  public:
+    bool armed() const override { return true; }
+    bool done() override { return awaited; }
+    void wait() override { awaited = true; }
+    double seconds_since(Event& /*earlier*/) override { return 0; }
+
+    std::atomic<bool> awaited{false};
+};
+
+// Whose stream may still write it: the one that waits for a slab, and those behind it.
+TEST_F(EgressStreamTest, WhatAStopLetsGoIsAwaitedBeforeItsOwnerIsReleased) {
+    const std::int64_t shape[] = {kBatch, kSampleBytes};
+    layout_ = SlabLayout::make({TensorSpec::contiguous("payload", kUInt8, shape)}, kBatch, 1);
+    const auto without_slabs = SlabExchange::make(kSlabs);
+    egress_ = std::make_unique<EgressStream>(
+        *device_, without_slabs, layout_, timeline_,
+        EgressStream::Options{.slab_count = kSlabs, .batch = kBatch, .queue_depth = 4}, [] {});
+    std::vector<std::byte> bytes(kBatch * kSampleBytes);
+    std::atomic<int> released{0}, too_early{0};
+    for (std::uint64_t number = 0; number < 3; ++number) {
+        const auto computed = std::make_shared<DoneWhenAwaited>();
+        const std::shared_ptr<const void> owner(bytes.data(), [&, computed](const std::byte*) {
+            too_early += computed->awaited ? 0 : 1;
+            ++released;
+        });
+        OutputBatch batch{.number = number, .rows = std::vector<RowInfo>(kBatch)};
+        batch.tensors.push_back({TensorSpec::contiguous("payload", kUInt8, shape), bytes.data(), owner});
+        batch.computed = computed;
+        ASSERT_TRUE(egress_->submit(std::move(batch)));
+    }
+    egress_->stop();
+    egress_->finish();
+    EXPECT_EQ(released, 3);
+    EXPECT_EQ(too_early, 0);
 }
 
 TEST_F(EgressStreamTest, WhatFindsNoSlabIsDroppedAndToldToWhoeverComesNext) {
