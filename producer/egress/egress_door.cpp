@@ -20,6 +20,7 @@
 #include "producer/device/lending_pool.hpp"
 #include "producer/egress/egress_run.hpp"
 #include "producer/egress/run_place.hpp"
+#include "producer/egress/run_status.hpp"
 #include "producer/egress/slab_plan.hpp"
 
 namespace offramp {
@@ -81,6 +82,8 @@ struct EgressDoor::Parts {
     void rethrow_failure();
     EgressRunOptions run_options() const;
     EgressRunHooks run_hooks();
+    RunStatusFigures figures_now() const;
+    void tell_how_it_failed() noexcept;
     std::uint32_t most_rows() const { return static_cast<std::uint32_t>(options.tensors.front().rows()); }
 
     const EgressDoorOptions options;
@@ -96,6 +99,7 @@ struct EgressDoor::Parts {
     LendingPool<Event> events;
     std::optional<EgressRun> run;
     EgressStream* stream = nullptr;  // the run's sink
+    std::unique_ptr<RunStatus> status;
     std::uint64_t batches = 0, next_item = 0;
     bool finished = false;  // drain() began
     bool joined = false;
@@ -117,6 +121,9 @@ EgressDoor::Parts::Parts(EgressDoorOptions wanted)
     run.emplace(place, *device, timeline, run_options(), run_hooks());
     run->wait_until_first_usable();
     place.begin_account();
+    status = std::make_unique<RunStatus>(
+        RunStatus::Facts{place.folder(), options.run_id, options.name, place.names().nonce, place.endpoint().epoch},
+        [this] { return figures_now(); });
     run->open_to_consumers();
 }
 
@@ -160,6 +167,11 @@ EgressDoor::Parts::~Parts() {
             fail(std::current_exception());  // nobody asks any more
         }
     }
+    if (!status) return;
+    if (failure)
+        tell_how_it_failed();
+    else
+        status->end("abandoned");
 }
 
 // The first is the run's.
@@ -243,6 +255,7 @@ bool EgressDoor::Parts::drain(std::optional<std::chrono::nanoseconds> timeout) {
     rethrow_failure();
     if (joined) return true;
     finished = true;
+    status->change("draining");
     stream->close();
     while (!run->delivery().report().ended) {
         rethrow_failure();
@@ -250,10 +263,37 @@ bool EgressDoor::Parts::drain(std::optional<std::chrono::nanoseconds> timeout) {
         std::this_thread::sleep_for(kLookEvery);
     }
     joined = true;
-    stream->finish();
-    run->delivery().join();
+    try {
+        stream->finish();
+        run->delivery().join();
+    } catch (...) {
+        fail(std::current_exception());
+        tell_how_it_failed();
+        place.close_to_consumers();
+        throw;
+    }
+    status->end("ended");
     place.close_to_consumers();
     return true;
+}
+
+RunStatusFigures EgressDoor::Parts::figures_now() const {
+    const OutputFigures output = stream->figures();
+    return {.at_ns = now_ns(),
+            .samples_submitted = output.samples_submitted,
+            .samples_dropped = output.samples_dropped,
+            .slab_wait_seconds = run->slab_wait_seconds(),
+            .broker = run->delivery().report()};
+}
+
+void EgressDoor::Parts::tell_how_it_failed() noexcept {
+    try {
+        std::rethrow_exception(failure);
+    } catch (const std::exception& problem) {
+        status->end("failed", problem.what());
+    } catch (...) {
+        status->end("failed", "an exception of an unknown kind");
+    }
 }
 
 EgressDoor::EgressDoor(EgressDoorOptions options) : parts_(std::make_unique<Parts>(std::move(options))) {}

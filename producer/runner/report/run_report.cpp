@@ -3,16 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
-#include <ctime>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "common/base/clock.hpp"
-#include "common/base/log.hpp"
-#include "common/base/whole_file.hpp"
-#include "common/json/json_text.hpp"
+#include "producer/broker/report_pages.hpp"
 
 namespace offramp {
 namespace {
@@ -23,9 +18,6 @@ using nlohmann::json;
 // then as a jump.
 constexpr std::uint64_t kRateNs = 10'000'000'000;
 constexpr std::uint64_t kMomentsKept = 40;
-
-// Paths and keys may hold any bytes; JSON may not.
-std::string text_of(const json& value) { return json_text(value, 1); }
 
 json of_amount(const Amount& amount) {
     return {{"slabs", amount.slabs}, {"batches", amount.batches}, {"samples", amount.samples}, {"bytes", amount.bytes}};
@@ -50,17 +42,6 @@ double seconds_between(std::uint64_t from_ns, std::uint64_t to_ns) {
 
 double per_second(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
 
-// A run does not end for want of a page about it.
-void write_or_warn(const std::string& path, const std::string& text) {
-    try {
-        WholeFile file(path, 0644, [&](int problem) { return SystemError(path + " cannot be written", problem); });
-        file.write(text + '\n');
-        file.put_in_place();
-    } catch (const SystemError& problem) {
-        spdlog::warn("{}", problem.what());
-    }
-}
-
 json of_measured(const RunFigures& figures) {
     const MeasuredFigures& from = figures.measured_from;
     const MeasuredFigures& to = figures.so_far;
@@ -72,35 +53,6 @@ json of_measured(const RunFigures& figures) {
             {"copy_bytes", to.copy_bytes - from.copy_bytes},
             {"h2d_seconds", to.h2d_seconds - from.h2d_seconds},
             {"producer_cpu_seconds", to.producer_cpu_seconds - from.producer_cpu_seconds}};
-}
-
-// How the releases that came in were taken: only the first three changed anything.
-json releases_json(const BrokerReport& broker) {
-    json releases = json::object();
-    for (std::size_t i = 0; i < kReleaseOutcomes; ++i)
-        releases[std::string(to_string(static_cast<ReleaseOutcome>(i)))] = broker.releases[i];
-    releases["repeated"] = broker.repeated_releases;
-    return releases;
-}
-
-json consumers_json(const BrokerReport& broker, bool past_too) {
-    json list = json::array();
-    for (const ConsumerReport& consumer : broker.consumers) {
-        if (!past_too && !consumer.end.empty()) continue;
-        list.push_back({{"pid", consumer.pid},
-                        {"slot", consumer.consumer_index},
-                        {"session", consumer.session},
-                        {"slabs", consumer.completed.slabs},
-                        {"batches", consumer.completed.batches},
-                        {"samples", consumer.completed.samples},
-                        {"bytes", consumer.completed.bytes},
-                        {"busy_seconds", consumer.busy_seconds},
-                        {"holding", consumer.holding},
-                        {"oldest_hold_seconds", consumer.oldest_hold_seconds},
-                        {"overdue", consumer.overdue},
-                        {"end", consumer.end}});
-    }
-    return list;
 }
 
 json items_json(const std::vector<SkippedItem>& items) {
@@ -153,18 +105,6 @@ json share_of(double busy_seconds, double seconds, bool something_goes_on) {
     return std::clamp(per_second(busy_seconds, seconds), 0.0, 1.0);
 }
 
-// "2026-11-23T18:00:00.123Z"
-std::string wall_clock() {
-    timespec now{};
-    ::clock_gettime(CLOCK_REALTIME, &now);
-    std::tm utc{};
-    ::gmtime_r(&now.tv_sec, &utc);
-    std::array<char, 40> text{};
-    const std::size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &utc);
-    std::snprintf(text.data() + length, text.size() - length, ".%03ldZ", now.tv_nsec / 1'000'000);
-    return text.data();
-}
-
 }  // namespace
 
 RunReport::RunReport(std::string run_dir, RunFacts facts) : run_dir_(std::move(run_dir)), facts_(std::move(facts)) {
@@ -175,14 +115,13 @@ RunReport::RunReport(std::string run_dir, RunFacts facts) : run_dir_(std::move(r
 
 void RunReport::write_status(const RunFigures& figures) {
     while (earlier_.size() > 1 && earlier_.front().at_ns + kRateNs < figures.at_ns) earlier_.pop_front();
-    write_or_warn(run_dir_ + "/status.json",
-                  status_json(facts_, earlier_.empty() ? figures : earlier_.front(), figures));
+    write_page(run_dir_ + "/status.json", status_json(facts_, earlier_.empty() ? figures : earlier_.front(), figures));
     if (earlier_.empty() || figures.at_ns >= earlier_.back().at_ns + kRateNs / kMomentsKept)
         earlier_.push_back(figures);
 }
 
 void RunReport::write_summary(const RunFigures& figures, std::optional<ExitCode> exit) {
-    write_or_warn(run_dir_ + "/producer-summary.json", summary_json(facts_, figures, exit));
+    write_page(run_dir_ + "/producer-summary.json", summary_json(facts_, figures, exit));
 }
 
 std::string RunReport::limiting_stage(const RunFacts& facts, const RunFigures& before, const RunFigures& now) {
@@ -210,15 +149,12 @@ std::string RunReport::status_json(const RunFacts& facts, const RunFigures& befo
     double busy_before = 0;
     for (const ConsumerReport& consumer : now.broker.consumers) busy += consumer.busy_seconds;
     for (const ConsumerReport& consumer : before.broker.consumers) busy_before += consumer.busy_seconds;
-    json slabs = json::object();
-    for (std::size_t state = 0; state < kSlabStates; ++state)
-        slabs[std::string(to_string(static_cast<SlabState>(state)))] = now.broker.slabs[state];
     const json status = {
         {"state", now.state},
         {"run_id", facts.config.run_id},
         {"pid", ::getpid()},
         {"producers", facts.producers},
-        {"time", wall_clock()},
+        {"time", utc_time()},
         {"done_samples", facts.done_before + now.broker.completed.samples},
         {"total_samples", facts.items},
         {"done_before", facts.done_before},
@@ -239,8 +175,8 @@ std::string RunReport::status_json(const RunFacts& facts, const RunFigures& befo
                   seconds * static_cast<double>(std::max<std::size_t>(1, consumers_at_work(before, now))),
                   now.broker.in_flight.samples > 0)},
         {"limiting_stage", limiting_stage(facts, before, now)},
-        {"slabs", slabs},
-        {"consumers", consumers_json(now.broker, false)},
+        {"slabs", slabs_json(now.broker)},
+        {"consumers", consumers_json(now.broker, WhichConsumers::Living)},
         {"slab_wait_seconds", now.slab_wait_seconds},
         {"skipped", now.skipped},
         {"redelivered", now.broker.redelivered.slabs},
@@ -255,7 +191,7 @@ std::string RunReport::status_json(const RunFacts& facts, const RunFigures& befo
                     : !now.broker.spill_error.empty() ? now.broker.spill_error
                                                       : now.broker.shortage},
     };
-    return text_of(status);
+    return page_text(status);
 }
 
 std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& figures, std::optional<ExitCode> exit) {
@@ -338,9 +274,9 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunFigures& fig
         {"given_up", dead_letters},
         {"conserved", broker.conserved()},
         {"exit", exit ? json(to_int(*exit)) : json()},
-        {"consumers", consumers_json(broker, true)},
+        {"consumers", consumers_json(broker, WhichConsumers::All)},
     };
-    return text_of(summary);
+    return page_text(summary);
 }
 
 }  // namespace offramp

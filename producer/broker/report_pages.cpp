@@ -1,0 +1,74 @@
+#include "producer/broker/report_pages.hpp"
+
+#include <array>
+#include <cstdio>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "common/base/log.hpp"
+#include "common/base/whole_file.hpp"
+#include "common/json/json_text.hpp"
+
+namespace offramp {
+
+using nlohmann::json;
+
+json releases_json(const BrokerReport& broker) {
+    json releases = json::object();
+    for (std::size_t i = 0; i < kReleaseOutcomes; ++i)
+        releases[std::string(to_string(static_cast<ReleaseOutcome>(i)))] = broker.releases[i];
+    releases["repeated"] = broker.repeated_releases;
+    return releases;
+}
+
+json consumers_json(const BrokerReport& broker, WhichConsumers which) {
+    json list = json::array();
+    for (const ConsumerReport& consumer : broker.consumers) {
+        if (which == WhichConsumers::Living && !consumer.end.empty()) continue;
+        list.push_back({{"pid", consumer.pid},
+                        {"slot", consumer.consumer_index},
+                        {"session", consumer.session},
+                        {"slabs", consumer.completed.slabs},
+                        {"batches", consumer.completed.batches},
+                        {"samples", consumer.completed.samples},
+                        {"bytes", consumer.completed.bytes},
+                        {"busy_seconds", consumer.busy_seconds},
+                        {"holding", consumer.holding},
+                        {"oldest_hold_seconds", consumer.oldest_hold_seconds},
+                        {"overdue", consumer.overdue},
+                        {"end", consumer.end}});
+    }
+    return list;
+}
+
+json slabs_json(const BrokerReport& broker) {
+    json slabs = json::object();
+    for (std::size_t state = 0; state < kSlabStates; ++state)
+        slabs[std::string(to_string(static_cast<SlabState>(state)))] = broker.slabs[state];
+    return slabs;
+}
+
+std::string utc_time() {
+    timespec now{};
+    ::clock_gettime(CLOCK_REALTIME, &now);
+    std::tm utc{};
+    ::gmtime_r(&now.tv_sec, &utc);
+    std::array<char, 40> text{};
+    const std::size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &utc);
+    std::snprintf(text.data() + length, text.size() - length, ".%03ldZ", now.tv_nsec / 1'000'000);
+    return text.data();
+}
+
+std::string page_text(const json& page) { return json_text(page, 1); }
+
+void write_page(const std::string& path, const std::string& text) {
+    try {
+        WholeFile file(path, 0644, [&](int problem) { return SystemError(path + " cannot be written", problem); });
+        file.write(text + '\n');
+        file.put_in_place();
+    } catch (const SystemError& problem) {
+        spdlog::warn("{}", problem.what());
+    }
+}
+
+}  // namespace offramp

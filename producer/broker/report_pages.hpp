@@ -1,0 +1,29 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "producer/broker/broker_report.hpp"
+
+namespace offramp {
+
+// What pages about a run (status.json, summaries) say of its broker, whoever writes them. Pure, but for the clock and
+// the file. Thread: any.
+
+// How the releases that came in were taken: only the first three changed anything.
+nlohmann::json releases_json(const BrokerReport& broker);
+enum class WhichConsumers { Living, All };
+nlohmann::json consumers_json(const BrokerReport& broker, WhichConsumers which);
+// Slabs by their state.
+nlohmann::json slabs_json(const BrokerReport& broker);
+
+// Now, in UTC: "2026-11-23T18:00:00.123Z".
+std::string utc_time();
+
+// Paths and keys may hold any bytes, JSON may not: what is no UTF-8 is replaced.
+std::string page_text(const nlohmann::json& page);
+// Replaces the page at `path`, whole or not at all. A run does not end for want of a page about it: what stands in the
+// way is logged. Blocks: on the disk.
+void write_page(const std::string& path, const std::string& text);
+
+}  // namespace offramp

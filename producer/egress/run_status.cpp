@@ -1,0 +1,146 @@
+#include "producer/egress/run_status.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "common/base/clock.hpp"
+#include "common/base/log.hpp"
+#include "common/base/trace.hpp"
+#include "producer/broker/report_pages.hpp"
+
+namespace offramp {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::chrono::milliseconds kTellEvery{500};
+constexpr std::uint64_t kRateNs = 10'000'000'000;  // rates and shares are those of the last ten seconds
+constexpr double kNoticed = 0.2;                   // a wait of such a share holds a run back
+
+double per_second(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
+
+double busy_seconds(const BrokerReport& broker) {
+    double busy = 0;
+    for (const ConsumerReport& consumer : broker.consumers) busy += consumer.busy_seconds;
+    return busy;
+}
+
+// That were there at any time between the two.
+std::size_t consumers_at_work(const RunStatusFigures& before, const RunStatusFigures& now) {
+    std::set<std::uint64_t> gone;
+    for (const ConsumerReport& consumer : before.broker.consumers)
+        if (!consumer.end.empty()) gone.insert(consumer.session);
+    return static_cast<std::size_t>(std::ranges::count_if(
+        now.broker.consumers, [&](const ConsumerReport& consumer) { return !gone.contains(consumer.session); }));
+}
+
+// Work counts when it is finished: where none was, while some goes on, the share is not known.
+json consumer_share(const RunStatusFigures& before, const RunStatusFigures& now, double seconds) {
+    const double busy = busy_seconds(now.broker) - busy_seconds(before.broker);
+    if (busy <= 0 && now.broker.in_flight.samples > 0) return nullptr;
+    const auto consumers = static_cast<double>(std::max<std::size_t>(1, consumers_at_work(before, now)));
+    return std::clamp(per_second(busy, seconds * consumers), 0.0, 1.0);
+}
+
+// The loop computes, reads and waits unseen: all of that is the program.
+std::string limiting_stage(const std::string& state, const RunStatusFigures& before, const RunStatusFigures& now,
+                           double seconds) {
+    if (seconds <= 0) return "starting";
+    const bool waits_for_slabs = now.slab_wait_seconds - before.slab_wait_seconds > kNoticed * seconds;
+    return waits_for_slabs || (state == "draining" && now.broker.in_flight.samples > 0) ? "consumers" : "program";
+}
+
+}  // namespace
+
+RunStatus::RunStatus(Facts facts, Look look) : facts_(std::move(facts)), look_(std::move(look)) {
+    earlier_.push_back(look_());
+    write({});
+    thread_ = std::thread([this] { tell_now_and_then(); });
+}
+
+RunStatus::~RunStatus() { stop(); }
+
+void RunStatus::change(const std::string& state) {
+    const std::lock_guard guard(mutex_);
+    if (over_ || state_ == state) return;
+    state_ = state;
+    write({});
+}
+
+void RunStatus::end(const std::string& state, const std::string& why) {
+    stop();
+    const std::lock_guard guard(mutex_);
+    state_ = state;
+    write(why);
+}
+
+void RunStatus::stop() {
+    {
+        const std::lock_guard guard(mutex_);
+        over_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+}
+
+void RunStatus::tell_now_and_then() {
+    name_this_thread("status");
+    std::unique_lock lock(mutex_);
+    while (!changed_.wait_for(lock, kTellEvery, [this] { return over_; })) write({});
+}
+
+void RunStatus::write(const std::string& why) {
+    RunStatusFigures now = look_();
+    while (earlier_.size() > 1 && earlier_.front().at_ns + kRateNs < now.at_ns) earlier_.pop_front();
+    write_page(facts_.run_dir + "/status.json", page(facts_, state_, earlier_.front(), now, why));
+    earlier_.push_back(std::move(now));
+}
+
+std::string RunStatus::page(const Facts& facts, const std::string& state, const RunStatusFigures& before,
+                            const RunStatusFigures& now, const std::string& why) {
+    const BrokerReport& broker = now.broker;
+    const double seconds = now.at_ns > before.at_ns ? static_cast<double>(now.at_ns - before.at_ns) / 1e9 : 0;
+    const auto released = static_cast<double>(broker.completed.samples - before.broker.completed.samples);
+    return page_text({
+        {"state", state},
+        {"run_id", facts.run_id},
+        {"nonce", fmt::format("{:016x}", facts.nonce)},  // as the endpoint has it
+        {"pid", ::getpid()},
+        {"producers", facts.epoch},
+        {"name", facts.name},
+        {"time", utc_time()},
+        {"done_samples", broker.completed.samples},
+        {"total_samples", nullptr},
+        {"submitted_samples", now.samples_submitted},
+        {"batches", broker.completed.batches},
+        {"released_samples", broker.completed.samples},
+        {"released_batches", broker.completed.batches},
+        {"released_bytes", broker.completed.bytes},
+        {"last_release_ns", broker.last_release_ns},
+        {"now_ns", now.at_ns},
+        {"samples_per_second", per_second(released, seconds)},
+        {"gpu_share", nullptr},
+        {"consumer_share", consumer_share(before, now, seconds)},
+        {"limiting_stage", limiting_stage(state, before, now, seconds)},
+        {"slabs", slabs_json(broker)},
+        {"consumers", consumers_json(broker, WhichConsumers::Living)},
+        {"slab_wait_seconds", now.slab_wait_seconds},
+        {"skipped", 0},
+        {"redelivered", broker.redelivered.slabs},
+        {"quarantined_samples", broker.quarantined.samples},
+        {"dropped_samples", now.samples_dropped},
+        {"spilled_samples", broker.spilled.samples},
+        {"releases", releases_json(broker)},
+        {"refused", broker.refused},
+        {"leases_expired", broker.leases_expired},
+        {"shortage", broker.shortage_reason},
+        {"message", why.empty() ? broker.shortage : why},
+    });
+}
+
+}  // namespace offramp

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "producer/broker/broker_report.hpp"
+
+namespace offramp {
+
+// What a run of a program of one's own tells of itself at one moment.
+struct RunStatusFigures {
+    std::uint64_t at_ns = 0;
+    std::uint64_t samples_submitted = 0, samples_dropped = 0;
+    double slab_wait_seconds = 0;
+    BrokerReport broker;
+};
+
+// RUN_DIR/status.json of such a run, in the form that the launcher reads of every run (launch/a_run.md): replaced twice
+// a second, and when the run's state changes. What is not known of a loop of somebody else's, its items in all and how
+// busy its device is, is null. `message`: why the run failed, or what the broker has to say.
+//
+// Owns: the thread "status". Borrows: what `look` looks at, until end(). Thread: any. Blocks: change() and end(), on
+// the disk. Errors: none; a page that cannot be written is logged. Without end() the page stays as it was told last.
+class RunStatus {
+  public:
+    struct Facts {
+        std::string run_dir, run_id, name;
+        std::uint64_t nonce = 0;
+        std::uint32_t epoch = 0;
+    };
+    using Look = std::function<RunStatusFigures()>;
+
+    RunStatus(Facts facts, Look look);
+    ~RunStatus();
+    RunStatus(const RunStatus&) = delete;
+    RunStatus& operator=(const RunStatus&) = delete;
+
+    // To "draining".
+    void change(const std::string& state);
+    // The last word: "ended", "abandoned", "failed" with `why`. `look` is not called any more when it has returned.
+    void end(const std::string& state, const std::string& why = {});
+
+    // The page of a run between two moments. Pure, but for the time of day that it bears.
+    static std::string page(const Facts& facts, const std::string& state, const RunStatusFigures& before,
+                            const RunStatusFigures& now, const std::string& why);
+
+  private:
+    void tell_now_and_then();
+    void write(const std::string& why);
+    void stop();
+
+    const Facts facts_;
+    const Look look_;
+    std::mutex mutex_;  // of all that follows
+    std::condition_variable changed_;
+    bool over_ = false;
+    std::string state_ = "running";
+    std::deque<RunStatusFigures> earlier_;
+    std::thread thread_;
+};
+
+}  // namespace offramp
