@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/way_to_write.hpp"
@@ -49,6 +51,11 @@ void keep_settings(const std::string& run_dir, const RunConfig& config) {
     file.write(to_toml(for_any_folder(config)) +
                fmt::format("# consumers' work {:016x}\n", SlabWork::of(config).hash()));
     file.put_in_place();
+}
+
+bool keeps_settings(const std::string& run_dir) {
+    struct stat found {};
+    return ::lstat(kept_settings_path(run_dir).c_str(), &found) == 0 || errno != ENOENT;
 }
 
 RunConfig kept_settings(const std::string& run_dir) {

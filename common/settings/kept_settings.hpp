@@ -15,6 +15,8 @@ std::string kept_settings_path(const std::string& run_dir);
 // Readable for who may enter the run: this user, with --consumer-user the group too. Paths are from / on. Errors:
 // SystemError.
 void keep_settings(const std::string& run_dir, const RunConfig& config);
+// False: the run there is of a program of one's own, which knows no settings. Ask when the run is there.
+bool keeps_settings(const std::string& run_dir);
 // Errors: Error (NoSuchRun) when none are kept there; ConfigError.
 RunConfig kept_settings(const std::string& run_dir);
 

@@ -155,10 +155,9 @@ void ConsumerLoop::settle_in() {
         throw ProtocolError("the ledger's place " + std::to_string(welcome.consumer_index) + " belongs to session " +
                             std::to_string(session) + ", not to this consumer's " + std::to_string(welcome.session));
     heartbeat_.emplace(mappings_->heartbeat(welcome.consumer_index), welcome.session);
-    name_this_thread(("offramp-c" + std::to_string(welcome.consumer_index)).c_str());
     spdlog::info("session {} in place {}", welcome.session, welcome.consumer_index);
     try {
-        processor_ = &make_();
+        processor_ = &make_(welcome.consumer_index);
     } catch (const Error& problem) {
         if (problem.exit_code() != ExitCode::SinkUnavailable) throw;
         return sink_is_away(problem);

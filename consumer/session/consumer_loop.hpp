@@ -20,8 +20,8 @@
 
 namespace offramp {
 
-// The processor, once the run has let this consumer in.
-using MakeOnEntry = std::function<SlabProcessor&()>;
+// The processor, once the run has let this consumer in, into this place of its table. Called on the loop's thread.
+using MakeOnEntry = std::function<SlabProcessor&(std::uint32_t place)>;
 
 // Runs one consumer on one thread: waits for messages, the producer's death, the launcher's and the signals;
 // processes one slab at a time and gives it back before it begins the next; those of a stream of short slabs a few at a

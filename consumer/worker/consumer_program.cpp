@@ -13,6 +13,7 @@
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
 #include "common/base/scarcity.hpp"
+#include "common/base/trace.hpp"
 #include "common/settings/declared_setting.hpp"
 #include "common/settings/slab_work.hpp"
 #include "common/shm/run_objects.hpp"
@@ -34,10 +35,10 @@ void check_lifeline(int fd) {
 }
 
 // Where memory is made anew for every slab, nothing is left to take over.
-ConsumerOptions options_of(const RunConfig& config, const EndSignals& signals) {
+ConsumerOptions options_of(const RunConfig& config, std::uint64_t work, const EndSignals& signals) {
     const bool made_anew = makes_memory_per_slab(config.catalogue);
     return {.window = config.credits,
-            .work = SlabWork::of(config).hash(),
+            .work = work,
             .producer_wait = std::chrono::nanoseconds(static_cast<std::int64_t>(config.producer_wait_seconds * 1e9)),
             .keeping = made_anew ? SlabMappings::Keeping::PerSlab : SlabMappings::Keeping::AllRun,
             .survives_producer = !made_anew,
@@ -54,8 +55,13 @@ std::optional<Endpoint> wait_for_run(const RunConfig& told, const EndSignals& si
     return find_run(told.run_dir, {.lifeline = told.lifeline_fd, .signals = signals.fd()}, clock, kStartPatience);
 }
 
-int serve_run(const RunConfig& config, const Endpoint& endpoint, const EndSignals& signals, const MakeOnEntry& make) {
-    const auto end = consume_run(endpoint, options_of(config, signals), make);
+int serve_run(const RunConfig& config, std::uint64_t work, const Endpoint& endpoint, const EndSignals& signals,
+              const std::function<SlabProcessor&()>& make) {
+    const MakeOnEntry make_here = [&make](std::uint32_t place) -> SlabProcessor& {
+        name_this_thread(("offramp-c" + std::to_string(place)).c_str());
+        return make();
+    };
+    const auto end = consume_run(endpoint, options_of(config, work, signals), make_here);
     // The own lock is dropped by now: the sweep does something only for the last process of the run.
     if (sweep_run(endpoint.names) && end.launcher_gone)
         spdlog::info("nobody else is left: the shared memory of run '{}' is removed", endpoint.names.run_id);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 
@@ -15,13 +16,18 @@ namespace offramp {
 // directory; NoSuchRun.
 std::optional<Endpoint> wait_for_run(const RunConfig& told, const EndSignals& signals);
 
+// Of a run of a program of one's own, which lets in whoever asks.
+inline constexpr std::uint64_t kNoSettings = 0;
+
 // Attaches one consumer to a run, serves it to the end, and cleans up after the run when nobody else is left to do it.
-// Returns the program's exit code. `config`: with what the run settled. The processor is made when the run has let this
+// Returns the program's exit code. `config`: with what the run settled; `work`: what it does with slabs, as the run's
+// producer knows it (SlabWork; kNoSettings of a run without settings). The processor is made when the run has let this
 // consumer in: one that is refused has made and touched nothing.
 //
 // Borrows: config, signals, what `make` gives. Thread: main's. Blocks: for the length of the run. Errors: Error with
 // its exit code.
-int serve_run(const RunConfig& config, const Endpoint& endpoint, const EndSignals& signals, const MakeOnEntry& make);
+int serve_run(const RunConfig& config, std::uint64_t work, const Endpoint& endpoint, const EndSignals& signals,
+              const std::function<SlabProcessor&()>& make);
 
 // Runs a program's body and turns what it throws into one line of log and its exit code.
 int exit_code_of(const std::function<int()>& body) noexcept;

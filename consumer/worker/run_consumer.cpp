@@ -1,7 +1,11 @@
 #include "consumer/worker/run_consumer.hpp"
 
+#include <algorithm>
 #include <cstdio>
+#include <functional>
+#include <iterator>
 #include <string_view>
+#include <utility>
 
 #include "common/base/end_signals.hpp"
 #include "common/base/error.hpp"
@@ -12,6 +16,7 @@
 #include "common/settings/slab_work.hpp"
 #include "consumer/processors/processor_names.hpp"
 #include "consumer/processors/results/finish.hpp"
+#include "consumer/processors/results/own_run.hpp"
 #include "consumer/worker/consumer_program.hpp"
 #include "consumer/worker/retry_program.hpp"
 
@@ -27,16 +32,30 @@ int list_processors() {
 }
 
 // Its errors and warnings are the launcher's to tell: the words alone, warnings on standard output.
-int prepare(int argc, const char* const* argv) {
+int prepare(int argc, const char* const* argv, const std::function<void(const RunConfig&)>& prepare_output) {
     spdlog::set_level(spdlog::level::warn);
     spdlog::set_pattern("%l: %v");
     try {
-        if (const auto config = parse_run_config(argc, argv, kProgram)) prepare_run(*config);
+        if (const auto config = parse_run_config(argc, argv, kProgram)) prepare_output(*config);
         return to_int(ExitCode::Ok);
     } catch (const Error& error) {
         std::fprintf(stderr, "%s\n", error.what());
         return to_int(error.exit_code());
     }
+}
+
+// Of a run of a program of one's own. `how`: one of OwnRunEnd, in small letters.
+int finish_own(std::string_view how, int argc, const char* const* argv) {
+    constexpr std::pair<std::string_view, OwnRunEnd> kEnds[] = {
+        {"nothing", OwnRunEnd::Nothing}, {"unfinished", OwnRunEnd::Unfinished}, {"ended", OwnRunEnd::Ended}};
+    const auto* const end = std::ranges::find(kEnds, how, &std::pair<std::string_view, OwnRunEnd>::first);
+    if (end == std::end(kEnds))
+        throw ConfigError("--finish-own-run '" + std::string(how) + "'", "Known: nothing, unfinished, ended");
+    const auto config = parse_run_config(argc, argv, kProgram);
+    if (!config) return to_int(ExitCode::Ok);
+    start_logging(kProgram, config->log_level, config->log_format, config->log_file);
+    finish_own_run(*config, end->second);
+    return to_int(ExitCode::Ok);
 }
 
 // What it was told and the run does otherwise. Errors: ConfigError names it, with both values.
@@ -53,23 +72,30 @@ int serve(int argc, const char* const* argv, const RunConfig& told, const EndSig
           const ProcessorMaking& making) {
     const auto endpoint = wait_for_run(told, signals);
     if (!endpoint) return to_int(ExitCode::Ok);
-    const RunConfig config = parse_consumer_config(argc, argv, kProgram, told.run_dir).value();
+    // A run of a program of one's own has no settings: what to do is what this consumer was told.
+    const bool has_settings = keeps_settings(told.run_dir);
+    const RunConfig config = has_settings ? parse_consumer_config(argc, argv, kProgram, told.run_dir).value() : told;
     require_processors(config, making.besides);
     RunConfig as_told = config;
     if (!making.stands_for.empty()) as_told.processor = making.stands_for;
-    require_same_work(as_told, kept_settings(told.run_dir));
+    if (has_settings) require_same_work(as_told, kept_settings(told.run_dir));
 
     if (!config.trace_dir.empty()) start_recording(config.trace_dir, "consumer", config.catalogue.text("rung"));
     std::unique_ptr<Processor> processor;
-    const int code =
-        serve_run(as_told, *endpoint, signals, [&]() -> Processor& { return *(processor = making.make(config)); });
+    const std::uint64_t work = has_settings ? SlabWork::of(as_told).hash() : kNoSettings;
+    const int code = serve_run(as_told, work, *endpoint, signals,
+                               [&]() -> Processor& { return *(processor = making.make(config)); });
     save_recording();
     return code;
 }
 
 int do_what_is_asked(int argc, const char* const* argv, const ProcessorMaking& making) {
-    // A word of the launcher's, no setting: before a run. Its flags follow.
-    if (argc > 1 && std::string_view(argv[1]) == "--prepare") return prepare(argc - 1, argv + 1);
+    // Words of the launcher's, no settings: before a run, and behind one. Its flags follow.
+    const std::string_view word = argc > 1 ? argv[1] : "";
+    if (word == "--prepare") return prepare(argc - 1, argv + 1, prepare_run);
+    if (argc > 2 && word == "--prepare-own-run")
+        return prepare(argc - 2, argv + 2, [&](const RunConfig& config) { prepare_own_run(config, argv[2]); });
+    if (argc > 2 && word == "--finish-own-run") return finish_own(argv[2], argc - 2, argv + 2);
     const EndSignals signals;
     const auto told = parse_run_config(argc, argv, kProgram);
     if (!told) return to_int(ExitCode::Ok);

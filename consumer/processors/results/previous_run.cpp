@@ -16,6 +16,7 @@
 #include "common/base/unique_fd.hpp"
 #include "common/json/json_text.hpp"
 #include "common/settings/run_config.hpp"
+#include "consumer/processors/results/own_run.hpp"
 
 namespace offramp {
 namespace {
@@ -88,6 +89,7 @@ std::optional<PreviousRun> read_previous_run(const std::string& output) {
         config.processor = header.at("identity").value("--processor", "");
         run.processors = config.processors();
         run.write_path = header.at("identity").value("--write-path", "");
+        run.of_own_program = header.at("identity").value("source", "") == kOwnProgram;
         run.next_place = header.value("next", "");
         run.finished = header.value("finished", false);
         items = number_in(header.at("identity").value("items", ""));

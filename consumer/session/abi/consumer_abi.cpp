@@ -141,7 +141,7 @@ std::int32_t run(offramp_consumer& consumer) {
     const auto endpoint = find_run(consumer.run_dir, fds, clock, consumer.wait_for_run);
     if (!endpoint) return OFFRAMP_STOPPED;
     consumer.options.fds = fds;
-    const MakeOnEntry itself = [&consumer]() -> SlabProcessor& { return consumer; };
+    const MakeOnEntry itself = [&consumer](std::uint32_t) -> SlabProcessor& { return consumer; };
     const ConsumerLoop::End end = consume_run(*endpoint, consumer.options, itself);
     sweep_run(endpoint->names);
     if (end.code != ExitCode::Ok) return to_int(end.code);

@@ -13,6 +13,7 @@
 #include "common/base/end_signals.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
+#include "common/settings/slab_work.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/worker/consumer_program.hpp"
 
@@ -132,7 +133,8 @@ int serve_as_bench_consumer(const std::vector<std::string>& arguments) {
         Stamping processor(arguments.at(3) == "latency");
         const auto endpoint = wait_for_run(config, signals);
         if (!endpoint) return to_int(ExitCode::Ok);
-        const int code = serve_run(config, *endpoint, signals, [&]() -> Processor& { return processor; });
+        const int code = serve_run(config, SlabWork::of(config).hash(), *endpoint, signals,
+                                   [&]() -> Processor& { return processor; });
         const ConsumerFigures figures = processor.figures();
         const UniqueFd out(std::stoi(arguments.at(2)));
         const std::uint64_t head[] = {figures.slabs, figures.cpu_ns};

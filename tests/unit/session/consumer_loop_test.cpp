@@ -99,7 +99,7 @@ class ConsumerLoopTest : public ::testing::Test {
     ConsumerLoop loop_{*port_,
                        session_,
                        mappings_,
-                       [this]() -> SlabProcessor& {
+                       [this](std::uint32_t) -> SlabProcessor& {
                            ++made_;
                            if (sink_is_away_) throw Error(ExitCode::SinkUnavailable, "the test's sink is away");
                            return processor_;

@@ -146,7 +146,7 @@ class ProducerRecoveryTest : public ::testing::TestWithParam<bool> {
     ConsumerLoop loop_{port_,
                        session_,
                        mappings_,
-                       [this]() -> SlabProcessor& { return processor_; },
+                       [this](std::uint32_t) -> SlabProcessor& { return processor_; },
                        clock_,
                        {.producer = search_.life->reading.get(),
                         .lifeline = GetParam() ? lifeline_.reading.get() : -1,

@@ -1,0 +1,127 @@
+#include "consumer/processors/results/outputs_of_run.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
+#include "common/base/next_place.hpp"
+#include "common/base/reserved_prefix.hpp"
+#include "common/settings/processor_results.hpp"
+#include "consumer/processors/processor.hpp"
+#include "consumer/sinks/files/write_error.hpp"
+
+namespace offramp {
+namespace {
+
+namespace fs = std::filesystem;
+
+void remove_tree(const std::string& folder) {
+    std::error_code failure;
+    fs::remove_all(folder, failure);
+    if (failure) throw write_error("removing " + folder, failure.value());
+}
+
+// The mark of a table that only another --sink leads to.
+bool has_table_elsewhere(const std::string& folder) {
+    std::error_code failure;
+    for (fs::directory_iterator entry(folder, failure); !failure && entry != fs::directory_iterator();
+         entry.increment(failure)) {
+        const std::string name = entry->path().filename().string();
+        if (name.starts_with(std::string(kReservedPrefix) + "made-") && name.ends_with("-postgres")) return true;
+    }
+    return false;
+}
+
+// Where next places of this output lie, also those of runs with other processors. A folder into which another run goes
+// by itself is that one's.
+std::vector<std::string> folders_with_next_places(const std::string& output) {
+    std::vector<std::string> folders{output};
+    for (const ProcessorEntry& entry : ProcessorEntry::all()) {
+        const std::string folder = output + "/" + std::string(entry.name);
+        std::error_code unknown;
+        const bool has_note =
+            fs::symlink_status(folder + "/" + std::string(kReservedPrefix) + "next", unknown).type() !=
+            fs::file_type::not_found;
+        if (!has_checkpoint(folder) && !has_note) folders.push_back(folder);
+    }
+    return folders;
+}
+
+}  // namespace
+
+void for_each_output(const RunConfig& config,
+                     const std::function<void(const RunOutput& output, const RunConfig& own)>& work) {
+    for (const RunConfig& own : configs_of(config))
+        for (const ProcessorEntry& entry : ProcessorEntry::all())
+            if (entry.name == own.processor)
+                if (const auto output = entry.run_output()) work(*output, own);
+}
+
+void finish_outputs(const RunConfig& config, const std::string& next_place) {
+    for_each_output(config, [&](const RunOutput& output, const RunConfig& own) {
+        output.finish(own, folder_in(own.output, next_place), next_place);
+    });
+}
+
+void put_in_place(const RunConfig& config, const std::string& next_place) {
+    for_each_output(config, [&](const RunOutput& output, const RunConfig& own) {
+        output.note_end(own, folder_in(own.output, next_place), next_place);
+    });
+    if (next_place.empty()) return;
+    for_each_output(config, [&](const RunOutput& output, const RunConfig& own) {
+        failpoint("place.swap");
+        output.put_in_place(own, folder_in(own.output, next_place), next_place);
+    });
+    failpoint("place.swapped");
+    note_next_place(config.output, {});
+    for (const RunConfig& own : configs_of(config)) remove_tree(folder_in(own.output, next_place));
+}
+
+void complete_previous(const RunConfig& config, const PreviousRun& previous) {
+    if (!previous.ended || previous.next_place.empty()) return;
+    RunConfig ended = config;
+    ended.processor.clear();
+    for (const std::string& processor : previous.processors)
+        ended.processor += (ended.processor.empty() ? "" : ",") + processor;
+    finish_outputs(ended, previous.next_place);
+    put_in_place(ended, previous.next_place);
+}
+
+void remove_unreachable(const RunConfig& config, const std::string& reachable) {
+    for (const std::string& output : folders_with_next_places(config.output))
+        for (const std::string& name : next_places_in(output)) {
+            if (name == reachable) continue;
+            const std::string folder = folder_in(output, name);
+            for (const ProcessorEntry& entry : ProcessorEntry::all())
+                if (const auto made = entry.run_output()) made->remove_next(config, folder, name);
+            if (!has_table_elsewhere(folder)) remove_tree(folder);
+        }
+}
+
+void require_no_other_work(const PreviousRun& previous, const RunConfig& config) {
+    const std::vector<std::string> own = config.processors();
+    if (std::ranges::is_permutation(previous.processors, own)) return;
+    std::string names;
+    for (const std::string& name : previous.processors) names += (names.empty() ? "" : ",") + name;
+    const char* const elsewhere = "give this run another --output, or --start-over to give them up";
+    const bool is_unfinished = !previous.ended || previous.left > 0;
+    const auto has_results = [&](const std::string& processor) {
+        return has_results_in_folder(processor, previous.write_path);
+    };
+    const auto has_files = [&](const std::string& processor) {
+        return makes_files_of_items(processor, previous.write_path);
+    };
+    if (is_unfinished && std::ranges::any_of(previous.processors, has_results))
+        throw ConfigError(
+            "--output " + config.output + " holds what run " + previous.run_id + " of --processor " + names +
+                " has not finished" +
+                (previous.left > 0 ? ": " + std::to_string(previous.left) + " of its items are left" : std::string()),
+            std::string("Finish that with --resume and its own settings, ") + elsewhere);
+    if (previous.ended && std::ranges::any_of(previous.processors, has_files))
+        throw ConfigError("--output " + config.output + " holds the results of run " + previous.run_id +
+                              " of --processor " + names + ", which came to its end",
+                          std::string("Name all processors in one run, ") + elsewhere);
+}
+
+}  // namespace offramp

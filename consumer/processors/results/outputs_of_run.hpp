@@ -1,0 +1,39 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "common/settings/run_config.hpp"
+#include "consumer/processors/results/previous_run.hpp"
+#include "consumer/processors/results/run_output.hpp"
+
+namespace offramp {
+
+// What all that a run's processors append to is taken through, before it and behind it: the steps that prepare_run()
+// and finish_run() are made of, and those of a run of a program of one's own. Each may be killed, and is made again.
+// `next_place`: where the run's results lie (common/base/next_place.hpp); empty: in place. Errors: those of RunOutput.
+
+void for_each_output(const RunConfig& config,
+                     const std::function<void(const RunOutput& output, const RunConfig& own)>& work);
+
+// What the run made, in the folders of its next place or in place.
+void finish_outputs(const RunConfig& config, const std::string& next_place);
+
+// Of a run that has come to its end. Killed anywhere in here, the checkpoint still says both, that it ended and what
+// its next place is, and the next run begins with the rest of this: what was moved is not there any more, and is passed
+// over. The note goes before the folders, so that nobody writes into them again.
+void put_in_place(const RunConfig& config, const std::string& next_place);
+
+// A previous run that had ended and was killed while its results were put in their place: the rest of that.
+void complete_previous(const RunConfig& config, const PreviousRun& previous);
+
+// Next places that no checkpoint leads to: of runs that were given up for another, which has had its first result
+// since.
+void remove_unreachable(const RunConfig& config, const std::string& reachable);
+
+// A folder has one checkpoint, the last run's. Another one's would take from results their only word that they are
+// finished, and from an unfinished run what it goes on by. What is appended to says by its own form whose it is.
+// Errors: ConfigError.
+void require_no_other_work(const PreviousRun& previous, const RunConfig& config);
+
+}  // namespace offramp
