@@ -14,18 +14,37 @@ namespace {
 
 constexpr std::size_t kMostOfAStruct = 4096;  // of any version; a larger size was never set
 
+thread_local int releases_at_work = 0;
+
+// At most `most` bytes of UTF-8, cut in front of a character that would not be whole.
+std::size_t whole_characters(std::string_view text, std::size_t most) {
+    if (text.size() <= most) return text.size();
+    constexpr std::size_t kLongestCharacter = 4;
+    std::size_t bytes = most;
+    const auto goes_on = [&](std::size_t at) { return (static_cast<unsigned char>(text[at]) & 0xc0U) == 0x80U; };
+    while (bytes > 0 && most - bytes < kLongestCharacter && goes_on(bytes)) --bytes;
+    return goes_on(bytes) ? most : bytes;  // what is no UTF-8 is cut anywhere
+}
+
 }  // namespace
 
 std::int32_t refused(offramp_error* error, std::int32_t code, std::string_view text) noexcept {
     if (error == nullptr) return code;
     error->code = code;
-    const std::size_t bytes = std::min(text.size(), sizeof error->text - 1);
+    const std::size_t bytes = whole_characters(text, sizeof error->text - 1);
     std::copy_n(text.begin(), bytes, error->text);
     error->text[bytes] = '\0';
     return code;
 }
 
+WithinRelease::WithinRelease() noexcept { ++releases_at_work; }
+WithinRelease::~WithinRelease() { --releases_at_work; }
+
 std::int32_t guarded(offramp_error* error, const std::function<std::int32_t()>& body) noexcept {
+    if (releases_at_work > 0)
+        return refused(error, OFFRAMP_BAD_ARGUMENT,
+                       "a batch's `release` called the library, which would wait for itself. Let it only note that the "
+                       "tensors are free, and call from another thread or later");
     try {
         const std::int32_t code = body();
         if (code == OFFRAMP_OK) refused(error, code, {});

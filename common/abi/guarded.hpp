@@ -11,9 +11,20 @@
 
 namespace offramp::abi {
 
-// What a call of the C ABI returns: the code of what `body` throws, or returns. Never throws.
+// What a call of the C ABI returns: the code of what `body` throws, or returns; a call from within a `release` is
+// refused. A text is cut between characters where it is longer than an offramp_error has room for. Never throws.
 std::int32_t guarded(offramp_error* error, const std::function<std::int32_t()>& body) noexcept;
 std::int32_t refused(offramp_error* error, std::int32_t code, std::string_view text) noexcept;
+
+// While the caller's `release` runs on this thread, which may hold what a call of the library waits for: every call but
+// offramp_consumer_stop() is refused until it has returned.
+class WithinRelease {
+  public:
+    WithinRelease() noexcept;
+    ~WithinRelease();
+    WithinRelease(const WithinRelease&) = delete;
+    WithinRelease& operator=(const WithinRelease&) = delete;
+};
 
 // The caller's struct as this build knows it: what an older caller's lacks is 0. Errors: ConfigError when it is null,
 // or its size cannot be.

@@ -15,7 +15,6 @@
 #include "common/base/scarcity.hpp"
 #include "common/base/trace.hpp"
 #include "common/settings/declared_setting.hpp"
-#include "common/settings/slab_work.hpp"
 #include "common/shm/run_objects.hpp"
 #include "consumer/session/consumer_run.hpp"
 #include "consumer/session/run_search.hpp"

@@ -9,7 +9,7 @@
  * bytes, sizeof of it: later versions grow at the end only, and what is not there is 0. Text is UTF-8.
  *
  * A handle belongs to the process that made it: in a forked child every call on it returns OFFRAMP_WRONG_PROCESS and
- * does nothing. Calls on one handle may come from any thread, and take turns: one that waits for slabs keeps the others
+ * does nothing, and the child keeps none of the run's locks. Calls on one handle may come from any thread, and take turns: one that waits for slabs keeps the others
  * waiting, and a timeout counts from the turn on. A handle is closed when no other call on it runs.
  */
 #ifndef OFFRAMP_H
@@ -115,7 +115,7 @@ typedef struct offramp_batch {
     void* stream; /* cudaStream_t or CUstream that the tensors are written on; NULL: the legacy stream. Not used on the
                      CPU */
     void* owner;  /* handed to `release`, on any thread, also within this call, when the tensors may be overwritten or
-                     freed; `release` calls nothing of the library */
+                     freed; a call of the library within it returns OFFRAMP_BAD_ARGUMENT */
     void (*release)(void* owner); /* NULL: nobody needs to know. Never called for a batch that was refused */
 } offramp_batch;
 
@@ -142,7 +142,7 @@ typedef struct offramp_egress_figures {
 OFFRAMP_API int32_t offramp_egress_get_figures(offramp_egress* egress, offramp_egress_figures* figures,
                                                offramp_error* error);
 
-/* Ends the run and frees the handle, in any case but OFFRAMP_WRONG_PROCESS. What was not drained is abandoned. NULL is
+/* Ends the run and frees the handle, in any case but OFFRAMP_WRONG_PROCESS and within a batch's `release`. What was not drained is abandoned. NULL is
  * allowed. */
 OFFRAMP_API int32_t offramp_egress_close(offramp_egress* egress, offramp_error* error);
 

@@ -140,7 +140,9 @@ struct Owner {
     void* owner = nullptr;
     void (*release)(void*) = nullptr;
     ~Owner() {
-        if (release != nullptr) release(owner);
+        if (release == nullptr) return;
+        const WithinRelease no_calls;
+        release(owner);
     }
 };
 

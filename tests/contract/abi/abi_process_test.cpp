@@ -1,0 +1,208 @@
+// What the library leaves alone in the process that it lives in, and what it keeps from that process's children.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <pthread.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <atomic>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <offramp/consumer.hpp>
+#include <offramp/egress.hpp>
+#include <thread>
+
+#include "tests/contract/abi/abi_world.hpp"
+
+namespace offramp::test {
+namespace {
+
+using testing::EndsWith;
+using testing::HasSubstr;
+
+class InAProcess : public AbiWorld {
+  protected:
+    EgressOptions small_run() const {
+        return {.run_dir = run_dir_,
+                .tensors = {{"scores", float32, {4, 3}}, {"ids", uint8, {4, 2}}},
+                .device = "cpu",
+                .name = "made up"};
+    }
+    void submit(Egress& egress, const std::string& first_key) {
+        std::vector<std::string> keys{first_key};
+        for (std::uint32_t row = 1; row < kRows; ++row) keys.push_back(first_key + std::to_string(row));
+        egress.submit({made_.scores.data(), made_.ids.data()}, kRows, nullptr, nullptr, keys);
+    }
+    nlohmann::json status() const {
+        std::ifstream file(run_dir_ + "/status.json");
+        return nlohmann::json::parse(file, nullptr, false);
+    }
+
+    const Batch made_ = batch(0);
+};
+
+// Two processes say to one another how far they are.
+class Pipe {
+  public:
+    Pipe() { EXPECT_EQ(::pipe2(ends_.data(), O_CLOEXEC), 0); }
+    ~Pipe() {
+        for (const int end : ends_) ::close(end);
+    }
+    Pipe(const Pipe&) = delete;
+    Pipe& operator=(const Pipe&) = delete;
+    void tell() const { EXPECT_EQ(::write(ends_[1], "x", 1), 1); }
+    void hear() const {
+        char heard = 0;
+        EXPECT_EQ(::read(ends_[0], &heard, 1), 1);
+    }
+
+  private:
+    std::array<int, 2> ends_{};
+};
+
+TEST_F(InAProcess, AChildThatLivesOnHoldsNothingOfARun) {
+    const Pipe over;
+    auto egress = std::make_unique<Egress>(small_run());
+    const pid_t child = ::fork();
+    if (child == 0) {
+        over.hear();
+        ::_exit(0);
+    }
+    egress.reset();
+    EXPECT_NO_THROW(Egress{small_run()}) << "its directory is free";
+    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
+        EXPECT_THAT(entry.path().filename().string(),
+                    testing::Not(HasSubstr("egress-" + std::to_string(::getpid()) + "-")));
+    over.tell();
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+struct CallsBack {
+    offramp_egress* egress = nullptr;
+    std::atomic<int> code{-1};
+    offramp_error error{};
+};
+
+TEST_F(InAProcess, AReleaseThatCallsTheLibraryIsRefusedAndDoesNotWaitForItself) {
+    offramp_egress* egress = nullptr;
+    ASSERT_EQ(offramp_egress_open(&options_, &egress, &error_), OFFRAMP_OK) << error_.text;
+    CallsBack calls;
+    calls.egress = egress;
+    const void* const tensors[] = {made_.scores.data(), made_.ids.data()};
+    offramp_batch batch{};
+    batch.size = sizeof batch;
+    batch.tensors = tensors;
+    batch.tensor_count = 2;
+    batch.rows = kRows;
+    batch.owner = &calls;
+    batch.release = [](void* owner) {
+        auto& back = *static_cast<CallsBack*>(owner);
+        back.code = offramp_egress_close(back.egress, &back.error);
+    };
+    ASSERT_EQ(offramp_egress_submit(egress, &batch, &error_), OFFRAMP_OK) << error_.text;
+    std::thread consumer([&] { Consumer(run_dir_).for_each([](const Slab&) {}); });
+    EXPECT_EQ(offramp_egress_drain(egress, 60, &error_), OFFRAMP_OK) << error_.text;
+    consumer.join();
+    EXPECT_EQ(calls.code, OFFRAMP_BAD_ARGUMENT);
+    EXPECT_THAT(calls.error.text, HasSubstr("`release` called the library"));
+    EXPECT_EQ(offramp_egress_close(egress, &error_), OFFRAMP_OK) << error_.text;
+}
+
+TEST_F(InAProcess, ATextIsCutBetweenCharacters) {
+    for (const std::string before : {"/", "/x"}) {
+        std::string folder = before;
+        while (folder.size() < sizeof error_.text) folder += "\xc3\xa4";
+        options_.run_dir = folder.c_str();
+        offramp_egress* egress = nullptr;
+        EXPECT_EQ(offramp_egress_open(&options_, &egress, &error_), OFFRAMP_BAD_ARGUMENT);
+        const std::string text = error_.text;
+        EXPECT_GE(text.size(), sizeof error_.text - 2) << "as much as there is room for";
+        EXPECT_THAT(text, EndsWith("\xc3\xa4")) << "a whole one";
+    }
+}
+
+TEST_F(InAProcess, TheCallersThreadKeepsItsName) {
+    std::array<char, 16> name{};
+    Egress egress(small_run());
+    submit(egress, "a");
+    std::thread consumer([&] {
+        ::pthread_setname_np(::pthread_self(), "the-caller's");
+        Consumer(run_dir_).for_each([&](const Slab&) { ::pthread_getname_np(::pthread_self(), name.data(), 16); });
+    });
+    EXPECT_TRUE(egress.drain());
+    consumer.join();
+    EXPECT_STREQ(name.data(), "the-caller's");
+}
+
+// The death alone is charged: until then the slab is nobody else's.
+TEST_F(InAProcess, WhatAFailedFunctionHeldGoesToAnotherWhenItsProcessHasEnded) {
+    Egress egress(small_run());
+    submit(egress, "held");
+    const Pipe failed, over;
+    const pid_t child = ::fork();
+    if (child == 0) {
+        int code = -1;
+        try {
+            Consumer(run_dir_).for_each([](const Slab&) { throw std::domain_error("mine"); });
+        } catch (const std::domain_error&) {
+            code = 0;
+        }
+        failed.tell();
+        over.hear();
+        ::_exit(code);
+    }
+    failed.hear();
+    std::atomic<int> done{0};
+    std::atomic<bool> got_held{false};
+    std::thread consumer([&] {
+        Consumer(run_dir_).for_each([&](const Slab& slab) {
+            got_held = got_held || slab.key(0) == std::string_view("held");
+            ++done;
+        });
+    });
+    for (int later = 1; later <= 20; ++later) {  // each of them would come behind it
+        submit(egress, "later");
+        while (done < later && !got_held) std::this_thread::yield();
+    }
+    EXPECT_FALSE(got_held) << "while its process lives it is that one's";
+    EXPECT_FALSE(egress.drain(std::chrono::duration<double>(0)));
+    over.tell();
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    EXPECT_TRUE(egress.drain());
+    consumer.join();
+    EXPECT_TRUE(got_held);
+}
+
+TEST_F(InAProcess, ARunTellsOfItselfInItsDirectory) {
+    {
+        Egress egress(small_run());
+        EXPECT_EQ(status()["state"], "running");
+        EXPECT_EQ(status()["pid"], ::getpid());
+        EXPECT_EQ(status()["name"], "made up");
+        submit(egress, "a");
+        EXPECT_FALSE(egress.drain(std::chrono::duration<double>(0)));
+        EXPECT_EQ(status()["state"], "draining");
+        EXPECT_EQ(status()["submitted_samples"], kRows);
+        std::thread consumer([&] { Consumer(run_dir_).for_each([](const Slab&) {}); });
+        EXPECT_TRUE(egress.drain());
+        consumer.join();
+        EXPECT_EQ(status()["state"], "ended");
+        EXPECT_EQ(status()["released_samples"], kRows);
+    }
+    EXPECT_EQ(status()["state"], "ended") << "what was drained is not abandoned any more";
+    {
+        Egress egress(small_run());
+        submit(egress, "a");
+    }
+    EXPECT_EQ(status()["state"], "abandoned");
+    EXPECT_EQ(status()["released_samples"], 0);
+}
+
+}  // namespace
+}  // namespace offramp::test
